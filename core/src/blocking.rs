@@ -1,0 +1,120 @@
+//! Waiting for a future from ordinary code.
+//!
+//! ```no_run
+//! # fn f(client: quorlock::Client) -> Result<(), quorlock::Error> {
+//! use quorlock::blocking;
+//!
+//! let lease = blocking::wait(client.lock("orders:42").acquire())?;
+//! // … the protected work …
+//! blocking::wait(lease.release())?;
+//! # Ok(()) }
+//! ```
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+/// Unparks the waiting thread. The flag tells our wake-ups from others'.
+struct Parked {
+    thread: Thread,
+    woken: AtomicBool,
+}
+
+impl Wake for Parked {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if !self.woken.swap(true, Ordering::AcqRel) {
+            self.thread.unpark();
+        }
+    }
+}
+
+/// Waits for `future` on the calling thread.
+///
+/// Do not call it from async code: it blocks the thread.
+pub fn wait<F: Future>(future: F) -> F::Output {
+    match run(future, None) {
+        Some(output) => output,
+        None => unreachable!("nothing interrupts this wait"),
+    }
+}
+
+/// As [`wait`], but asks `interrupted` at least every `every`, and ends with
+/// `None` when it says so. The future is dropped then: an acquire is undone.
+pub fn wait_or<F: Future>(
+    future: F,
+    every: Duration,
+    mut interrupted: impl FnMut() -> bool,
+) -> Option<F::Output> {
+    run(future, Some((every, &mut interrupted)))
+}
+
+type Interrupt<'a> = (Duration, &'a mut dyn FnMut() -> bool);
+
+fn run<F: Future>(future: F, mut interrupt: Option<Interrupt<'_>>) -> Option<F::Output> {
+    let mut future = pin!(future);
+    let parked = Arc::new(Parked {
+        thread: thread::current(),
+        woken: AtomicBool::new(true),
+    });
+    let waker = Waker::from(parked.clone());
+    let mut cx = Context::from_waker(&waker);
+    let mut waited = false;
+    loop {
+        if parked.woken.swap(false, Ordering::AcqRel)
+            && let Poll::Ready(output) = future.as_mut().poll(&mut cx)
+        {
+            return Some(output);
+        }
+        match &mut interrupt {
+            None => thread::park(),
+            Some((every, interrupted)) => {
+                if waited && interrupted() {
+                    return None;
+                }
+                thread::park_timeout(*every);
+            }
+        }
+        waited = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::{pending, poll_fn};
+
+    #[test]
+    fn a_wake_from_another_thread_ends_the_wait() {
+        let (sender, receiver) = std::sync::mpsc::channel::<Waker>();
+        let other = thread::spawn(move || receiver.recv().unwrap().wake());
+        let mut polls = 0;
+        wait(poll_fn(|cx| {
+            polls += 1;
+            if polls == 1 {
+                sender.send(cx.waker().clone()).unwrap();
+                return Poll::Pending;
+            }
+            Poll::Ready(())
+        }));
+        other.join().unwrap();
+        assert_eq!(polls, 2);
+    }
+
+    #[test]
+    fn an_interrupt_ends_the_wait() {
+        let mut asked = 0;
+        let never = wait_or(pending::<()>(), Duration::from_millis(1), || {
+            asked += 1;
+            asked == 3
+        });
+        assert_eq!((never, asked), (None, 3));
+    }
+}

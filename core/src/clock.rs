@@ -1,0 +1,141 @@
+//! Time. The only module that reads a clock.
+//!
+//! Validity is counted on a clock that goes on while the machine is suspended
+//! (`CLOCK_BOOTTIME` on Linux, the continuous clock on Apple systems): after a
+//! resume the first look at a lease tells the truth. Wall-clock time is never
+//! read.
+
+use std::future::Future;
+use std::ops::{Add, Sub};
+use std::pin::Pin;
+use std::time::Duration;
+
+/// A moment on a [`Clock`], in nanoseconds since an arbitrary start.
+///
+/// Arithmetic saturates: a far deadline stays far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Instant(pub u64);
+
+impl Instant {
+    /// Before every moment: the end of a lease that a node denied.
+    pub const NEVER: Instant = Instant(0);
+    /// After every moment: no deadline.
+    pub const FAR: Instant = Instant(u64::MAX);
+
+    /// Time from `self` until `later`; zero if that has passed.
+    pub fn until(self, later: Instant) -> Duration {
+        Duration::from_nanos(later.0.saturating_sub(self.0))
+    }
+}
+
+fn nanos(d: Duration) -> u64 {
+    u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl Add<Duration> for Instant {
+    type Output = Instant;
+    fn add(self, d: Duration) -> Instant {
+        Instant(self.0.saturating_add(nanos(d)))
+    }
+}
+
+impl Sub<Duration> for Instant {
+    type Output = Instant;
+    fn sub(self, d: Duration) -> Instant {
+        Instant(self.0.saturating_sub(nanos(d)))
+    }
+}
+
+/// A future that ends when a moment has come.
+pub type Sleep = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// The seam through which the core sees time.
+pub trait Clock: Send + Sync + 'static {
+    /// The present moment.
+    fn now(&self) -> Instant;
+
+    /// Ends at `at` or a little later. May end early after a suspend; callers
+    /// look at [`now`](Clock::now) again.
+    fn sleep_until(&self, at: Instant) -> Sleep;
+}
+
+/// The system's clock, with timers of one tokio runtime.
+#[derive(Clone, Debug)]
+pub(crate) struct SystemClock {
+    handle: tokio::runtime::Handle,
+}
+
+impl SystemClock {
+    pub(crate) fn new(handle: tokio::runtime::Handle) -> SystemClock {
+        SystemClock { handle }
+    }
+}
+
+/// Timers of the runtime do not run while the machine is suspended, so no
+/// sleep is longer than this: a sleeper looks at the real clock this often.
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+
+impl Clock for SystemClock {
+    fn now(&self) -> Instant {
+        system_now()
+    }
+
+    fn sleep_until(&self, at: Instant) -> Sleep {
+        let handle = self.handle.clone();
+        Box::pin(async move {
+            loop {
+                let left = system_now().until(at);
+                if left.is_zero() {
+                    return;
+                }
+                let nap = {
+                    let _context = handle.enter();
+                    #[allow(clippy::disallowed_methods)]
+                    tokio::time::sleep(left.min(LONGEST_SLEEP))
+                };
+                nap.await;
+            }
+        })
+    }
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const CLOCK: libc::clockid_t = libc::CLOCK_BOOTTIME;
+// Darwin's CLOCK_MONOTONIC_RAW is mach_continuous_time: it counts sleep.
+#[cfg(target_vendor = "apple")]
+const CLOCK: libc::clockid_t = libc::CLOCK_MONOTONIC_RAW;
+#[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
+const CLOCK: libc::clockid_t = libc::CLOCK_MONOTONIC;
+
+fn system_now() -> Instant {
+    let mut t = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `t` is a valid timespec to write to. The call cannot fail for a
+    // clock that the platform defines.
+    unsafe { libc::clock_gettime(CLOCK, &mut t) };
+    // One second above zero, so that no moment equals `NEVER`.
+    Instant((t.tv_sec as u64 + 1) * 1_000_000_000 + t.tv_nsec as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_system_clock_counts_time_since_boot() {
+        let uptime = std::fs::read_to_string("/proc/uptime").unwrap();
+        let seconds: f64 = uptime.split(' ').next().unwrap().parse().unwrap();
+        let ours = system_now().0 as f64 / 1e9 - 1.0;
+        // /proc/uptime is CLOCK_BOOTTIME. The two reads are moments apart.
+        assert!((ours - seconds).abs() < 5.0, "{ours} against {seconds}");
+    }
+
+    #[test]
+    fn arithmetic_saturates() {
+        assert_eq!(Instant::FAR + Duration::MAX, Instant::FAR);
+        assert_eq!(Instant(5) - Duration::from_secs(1), Instant::NEVER);
+        assert_eq!(Instant(9).until(Instant(4)), Duration::ZERO);
+    }
+}

@@ -1,0 +1,254 @@
+//! Settings: every default, every bound, and the check of what a user gives.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::node::address::Address;
+use crate::node::names::Naming;
+use crate::owner::Owner;
+use crate::quorum;
+
+/// The defaults. Tables of them in the documentation are made from here.
+pub mod defaults {
+    use std::time::Duration;
+
+    /// Node used where nothing is configured.
+    pub const NODE: &str = "redis://127.0.0.1:6379";
+    /// Environment variable with the node list, split at commas and blanks.
+    pub const NODES_VARIABLE: &str = "QUORLOCK_NODES";
+    /// Prefix of every key.
+    pub const NAMESPACE: &str = "lock:";
+    /// Auto-release time set on the nodes.
+    pub const TTL: Duration = Duration::from_secs(10);
+    /// How long `acquire` waits.
+    pub const WAIT: Duration = Duration::from_secs(10);
+    /// Whether leases are renewed until released.
+    pub const RENEW: bool = true;
+    /// Longest life of a lease, renewed or not.
+    pub const MAX_HOLD: Duration = Duration::from_secs(3600);
+    /// Longest ttl that a lock of this set may ask for.
+    pub const MAX_TTL: Duration = Duration::from_secs(60);
+    /// Time for one request to one node: connect, queue, write and reply.
+    pub const NODE_TIMEOUT: Duration = Duration::from_millis(250);
+    /// Bound on the difference of clock rates.
+    pub const DRIFT: f64 = 0.01;
+    /// Part of the ttl that must be left when a lease is won.
+    pub const MIN_VALIDITY: f64 = 0.1;
+}
+
+/// Shortest ttl. Below it the drift allowance and a round trip leave nothing.
+const MIN_TTL: Duration = Duration::from_millis(10);
+/// A bound on every duration, so that no sum of them overflows.
+const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+const LONGEST_TTL: Duration = Duration::from_secs(24 * 3600);
+const MAX_NODES: usize = 32;
+
+/// Options of a lock. A client's are the defaults of its locks.
+#[derive(Clone, Debug)]
+pub(crate) struct LockOptions {
+    pub(crate) ttl: Duration,
+    /// `None`: for ever.
+    pub(crate) wait: Option<Duration>,
+    pub(crate) renew: bool,
+    /// `None`: no cap.
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) naming: Naming,
+    pub(crate) owner: Option<Owner>,
+}
+
+impl Default for LockOptions {
+    fn default() -> LockOptions {
+        LockOptions {
+            ttl: defaults::TTL,
+            wait: Some(defaults::WAIT),
+            renew: defaults::RENEW,
+            max_hold: Some(defaults::MAX_HOLD),
+            naming: Naming::Tagged,
+            owner: None,
+        }
+    }
+}
+
+/// Settings of a client, checked.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub(crate) nodes: Vec<Address>,
+    pub(crate) namespace: Arc<str>,
+    pub(crate) label: Arc<str>,
+    pub(crate) max_ttl: Duration,
+    pub(crate) node_timeout: Duration,
+    pub(crate) drift: f64,
+    pub(crate) min_validity: f64,
+    pub(crate) lock: LockOptions,
+}
+
+/// The times of one lock, all derived from its ttl and the client's settings.
+#[derive(Clone, Copy, Debug)]
+pub struct Timing {
+    /// Auto-release time on the nodes, in whole milliseconds.
+    pub ttl: Duration,
+    /// How long one confirmed request makes a vote count: ttl less drift.
+    pub counted: Duration,
+    /// What must be left of a lease when it is won.
+    pub min_validity: Duration,
+    /// Time for one request to one node.
+    pub node_timeout: Duration,
+}
+
+impl Timing {
+    pub(crate) fn new(ttl: Duration, settings: &Settings) -> Timing {
+        Timing::of(
+            ttl,
+            settings.drift,
+            settings.min_validity,
+            settings.node_timeout,
+        )
+    }
+
+    /// The times for `ttl`, with `drift` and `min_validity` as fractions.
+    pub fn of(ttl: Duration, drift: f64, min_validity: f64, node_timeout: Duration) -> Timing {
+        Timing {
+            ttl,
+            counted: ttl.saturating_sub(quorum::drift_allowance(ttl, drift)),
+            min_validity: ttl.mul_f64(min_validity),
+            node_timeout: node_timeout.min(ttl / 4),
+        }
+    }
+}
+
+impl LockOptions {
+    /// Checks the options of one lock against its client's settings.
+    pub(crate) fn check(&self, settings: &Settings) -> Result<(), Error> {
+        within("ttl", self.ttl, MIN_TTL, LONGEST_TTL)?;
+        if self.ttl.subsec_nanos() % 1_000_000 != 0 {
+            return Err(Error::invalid(format!(
+                "ttl is {:?}: give whole milliseconds",
+                self.ttl
+            )));
+        }
+        if self.ttl > settings.max_ttl {
+            return Err(Error::invalid(format!(
+                "ttl is {:?}, above max_ttl ({:?}): lower it, or raise max_ttl on every client of \
+                 this set",
+                self.ttl, settings.max_ttl
+            )));
+        }
+        let timing = Timing::new(self.ttl, settings);
+        if timing.counted <= timing.min_validity {
+            return Err(Error::invalid(format!(
+                "ttl {:?} with drift {} and min_validity {} leaves no time to hold the lock: raise \
+                 the ttl, or lower the other two",
+                self.ttl, settings.drift, settings.min_validity
+            )));
+        }
+        if let Some(wait) = self.wait {
+            within("wait", wait, Duration::ZERO, LONGEST)?;
+        }
+        if let Some(max_hold) = self.max_hold {
+            within("max_hold", max_hold, self.ttl, LONGEST).map_err(|e| {
+                Error::invalid(format!("{} (max_hold counts from the ttl up)", e.message()))
+            })?;
+        }
+        Ok(())
+    }
+}
+
+impl Settings {
+    /// Checks what a user gave; `lock` is checked with it.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        if self.nodes.is_empty() {
+            return Err(Error::invalid(
+                "the node list is empty: give at least one URL, such as redis://127.0.0.1:6379",
+            ));
+        }
+        if self.nodes.len() > MAX_NODES {
+            return Err(Error::invalid(format!(
+                "{} nodes given; at most {MAX_NODES} make sense: 3 or 5 are usual",
+                self.nodes.len()
+            )));
+        }
+        for (i, node) in self.nodes.iter().enumerate() {
+            if self.nodes[..i]
+                .iter()
+                .any(|other| other.endpoint == node.endpoint)
+            {
+                return Err(Error::invalid(format!(
+                    "the node {} is listed twice: each node must be a server of its own",
+                    node.shown
+                )));
+            }
+        }
+        if self.namespace.is_empty()
+            || self.namespace.len() > 256
+            || self.namespace.contains(['{', '}'])
+        {
+            return Err(Error::invalid(format!(
+                "namespace is `{}`: give 1 to 256 bytes without braces",
+                self.namespace.escape_debug()
+            )));
+        }
+        if self.label.len() > 256 || self.label.chars().any(char::is_control) {
+            return Err(Error::invalid(format!(
+                "label is `{}`: give at most 256 bytes without control characters",
+                self.label.escape_debug()
+            )));
+        }
+        within("max_ttl", self.max_ttl, MIN_TTL, LONGEST_TTL)?;
+        within(
+            "node_timeout",
+            self.node_timeout,
+            Duration::from_millis(1),
+            Duration::from_secs(60),
+        )?;
+        fraction("drift", self.drift, 0.001, 0.5)?;
+        fraction("min_validity", self.min_validity, 0.0, 0.9)?;
+        self.lock.check(self)
+    }
+}
+
+fn within(what: &str, value: Duration, low: Duration, high: Duration) -> Result<(), Error> {
+    if value < low || value > high {
+        return Err(Error::invalid(format!(
+            "{what} is {value:?}: give {low:?} to {high:?}"
+        )));
+    }
+    Ok(())
+}
+
+fn fraction(what: &str, value: f64, low: f64, high: f64) -> Result<(), Error> {
+    // Written so that NaN fails.
+    if value >= low && value <= high {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "{what} is {value}: give a fraction from {low} to {high}"
+    )))
+}
+
+/// The label of this process, `host:pid`.
+pub(crate) fn default_label() -> String {
+    let mut buffer = [0u8; 256];
+    // SAFETY: the buffer is writable for its length; gethostname writes at
+    // most that many bytes.
+    let failed = unsafe { libc::gethostname(buffer.as_mut_ptr().cast(), buffer.len() - 1) } != 0;
+    let end = buffer.iter().position(|b| *b == 0).unwrap_or(0);
+    let host = String::from_utf8_lossy(if failed { b"?" } else { &buffer[..end] });
+    let host: String = host.chars().filter(|c| !c.is_control()).take(64).collect();
+    format!("{host}:{}", std::process::id())
+}
+
+/// The node list of the environment, or the default node.
+pub(crate) fn nodes_of_environment() -> Vec<String> {
+    let listed: Vec<String> = std::env::var(defaults::NODES_VARIABLE)
+        .unwrap_or_default()
+        .split([',', ' ', '\n', '\t'])
+        .filter(|url| !url.is_empty())
+        .map(str::to_owned)
+        .collect();
+    if listed.is_empty() {
+        vec![defaults::NODE.to_owned()]
+    } else {
+        listed
+    }
+}

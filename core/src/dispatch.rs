@@ -1,0 +1,128 @@
+//! The dispatcher: the one thread that runs user code.
+//!
+//! Loss callbacks and log lines are handed to it, so that a callback that
+//! sleeps holds up other callbacks and never a renewal.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex};
+
+use once_cell::sync::{Lazy, OnceCell};
+
+use crate::sync::lock;
+
+/// Log lines that wait at most. Beyond it the oldest goes, never a loss.
+const LOG_BOUND: usize = 1024;
+
+/// How grave a log line is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// Something is wrong that the library can bear: look at it.
+    Warn,
+    /// Something worth knowing.
+    Info,
+}
+
+type Sink = Arc<dyn Fn(Level, &str) + Send + Sync>;
+static SINK: Lazy<Mutex<Option<Sink>>> = Lazy::new(Mutex::default);
+
+/// Sends log lines to `sink` in place of the [`log`](https://docs.rs/log)
+/// crate, to which they go by default. The sink runs on the dispatcher thread.
+/// Lines carry no passwords and no tokens.
+pub fn set_log_sink(sink: impl Fn(Level, &str) + Send + Sync + 'static) {
+    *lock(&SINK) = Some(Arc::new(sink));
+}
+
+pub(crate) struct Dispatcher {
+    queue: Arc<(Mutex<Queue>, Condvar)>,
+    thread: OnceCell<()>,
+}
+
+#[derive(Default)]
+struct Queue {
+    calls: VecDeque<Box<dyn FnOnce() + Send>>,
+    lines: VecDeque<(Level, String)>,
+    dropped: u64,
+}
+
+impl Dispatcher {
+    pub(crate) fn new() -> Dispatcher {
+        Dispatcher {
+            queue: Arc::default(),
+            thread: OnceCell::new(),
+        }
+    }
+
+    /// Runs a callback on the thread, after those before it.
+    pub(crate) fn call(&self, callback: Box<dyn FnOnce() + Send>) {
+        lock(&self.queue.0).calls.push_back(callback);
+        self.wake();
+    }
+
+    /// Logs a line on the thread.
+    pub(crate) fn log(&self, level: Level, line: String) {
+        let mut queue = lock(&self.queue.0);
+        if queue.lines.len() >= LOG_BOUND {
+            queue.lines.pop_front();
+            queue.dropped += 1;
+        }
+        queue.lines.push_back((level, line));
+        drop(queue);
+        self.wake();
+    }
+
+    fn wake(&self) {
+        let started = self.thread.get_or_try_init(|| {
+            let queue = self.queue.clone();
+            std::thread::Builder::new()
+                .name("quorlock-events".into())
+                .spawn(move || run(&queue))
+                .map(|_| ())
+        });
+        // Without a thread the queue waits for the next try to start one.
+        if started.is_ok() {
+            self.queue.1.notify_one();
+        }
+    }
+}
+
+fn run((queue, filled): &(Mutex<Queue>, Condvar)) {
+    loop {
+        let (calls, lines, dropped) = {
+            let mut queue = filled
+                .wait_while(lock(queue), |q| q.calls.is_empty() && q.lines.is_empty())
+                .unwrap_or_else(|poisoned| poisoned.into_inner());
+            let dropped = std::mem::take(&mut queue.dropped);
+            (
+                queue.calls.pop_front(),
+                std::mem::take(&mut queue.lines),
+                dropped,
+            )
+        };
+        let sink = lock(&SINK).clone();
+        if dropped > 0 {
+            emit(
+                &sink,
+                Level::Warn,
+                &format!("{dropped} log lines were dropped"),
+            );
+        }
+        for (level, line) in lines {
+            emit(&sink, level, &line);
+        }
+        if let Some(call) = calls {
+            if catch_unwind(AssertUnwindSafe(call)).is_err() {
+                emit(&sink, Level::Warn, "a loss callback panicked");
+            }
+        }
+    }
+}
+
+fn emit(sink: &Option<Sink>, level: Level, line: &str) {
+    // A sink that panics loses its line.
+    let _ = catch_unwind(AssertUnwindSafe(|| match (sink, level) {
+        (Some(sink), _) => sink(level, line),
+        (None, Level::Warn) => log::warn!("{line}"),
+        (None, Level::Info) => log::info!("{line}"),
+    }));
+}

@@ -1,0 +1,231 @@
+//! One error type for everything the library reports.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// What went wrong, and so what the caller should do about it.
+///
+/// Number, name and meaning of a kind never change. See [`ErrorKind::ALL`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+#[repr(i32)]
+pub enum ErrorKind {
+    /// An argument or option is not valid. Fix the call.
+    InvalidArgument = 1,
+    /// The lock is held by another, and the call was not to wait.
+    Contended = 2,
+    /// The wait is over and the lock is still held by another.
+    Timeout = 3,
+    /// Too few nodes answered for a decision. Look at the nodes.
+    QuorumUnavailable = 4,
+    /// The lease is held no longer. Stop the protected work.
+    LockLost = 5,
+    /// Release or extend of a lock by an owner that holds nothing.
+    NotOwner = 6,
+    /// The waiting line of the lock is full. Shed load.
+    TooManyWaiters = 7,
+    /// Nodes or credentials are set up wrong. Never retried: fix the settings.
+    Misconfigured = 8,
+    /// The caller gave up the wait.
+    Cancelled = 9,
+    /// The client is closed.
+    Closed = 10,
+    /// The client was made before this process was forked. Make one here.
+    Forked = 11,
+    /// A bug in Quorlock, or a panic caught at its boundary. Report it.
+    Internal = 12,
+}
+
+impl ErrorKind {
+    /// Every kind, in the order of their numbers. Bindings map all of them.
+    pub const ALL: [ErrorKind; 12] = [
+        ErrorKind::InvalidArgument,
+        ErrorKind::Contended,
+        ErrorKind::Timeout,
+        ErrorKind::QuorumUnavailable,
+        ErrorKind::LockLost,
+        ErrorKind::NotOwner,
+        ErrorKind::TooManyWaiters,
+        ErrorKind::Misconfigured,
+        ErrorKind::Cancelled,
+        ErrorKind::Closed,
+        ErrorKind::Forked,
+        ErrorKind::Internal,
+    ];
+
+    /// The kind's number, the same in every language and for ever.
+    pub const fn number(self) -> i32 {
+        self as i32
+    }
+
+    /// The kind's name, as in the documentation: `"QuorumUnavailable"`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            ErrorKind::InvalidArgument => "InvalidArgument",
+            ErrorKind::Contended => "Contended",
+            ErrorKind::Timeout => "Timeout",
+            ErrorKind::QuorumUnavailable => "QuorumUnavailable",
+            ErrorKind::LockLost => "LockLost",
+            ErrorKind::NotOwner => "NotOwner",
+            ErrorKind::TooManyWaiters => "TooManyWaiters",
+            ErrorKind::Misconfigured => "Misconfigured",
+            ErrorKind::Cancelled => "Cancelled",
+            ErrorKind::Closed => "Closed",
+            ErrorKind::Forked => "Forked",
+            ErrorKind::Internal => "Internal",
+        }
+    }
+}
+
+/// What one node answered in the operation that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeError {
+    node: Arc<str>,
+    message: String,
+}
+
+impl NodeError {
+    pub(crate) fn new(node: Arc<str>, message: String) -> NodeError {
+        NodeError { node, message }
+    }
+
+    /// The node, as `host:port` or the path of its socket; never with
+    /// credentials.
+    pub fn node(&self) -> &str {
+        &self.node
+    }
+
+    /// What it answered, or why it could not be asked.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+}
+
+/// An error: a [kind](Error::kind), a message that says what to do, and what
+/// each node answered.
+///
+/// There is one error type because there is one question to ask of it, "what
+/// should I do now?", and its kind answers that. The type is a single pointer
+/// wide and cheap to clone.
+#[derive(Clone)]
+pub struct Error(Arc<Inner>);
+
+struct Inner {
+    kind: ErrorKind,
+    message: String,
+    nodes: Vec<NodeError>,
+}
+
+impl Error {
+    #[cold]
+    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
+        Error::with_nodes(kind, message, Vec::new())
+    }
+
+    #[cold]
+    pub(crate) fn with_nodes(
+        kind: ErrorKind,
+        message: impl Into<String>,
+        nodes: Vec<NodeError>,
+    ) -> Error {
+        Error(Arc::new(Inner {
+            kind,
+            message: message.into(),
+            nodes,
+        }))
+    }
+
+    #[cold]
+    pub(crate) fn invalid(message: impl Into<String>) -> Error {
+        Error::new(ErrorKind::InvalidArgument, message)
+    }
+
+    /// For bindings: an error of a kind that only the binding can see, such as
+    /// a cancelled call or a panic caught at its boundary.
+    #[doc(hidden)]
+    #[cold]
+    pub fn from_binding(kind: ErrorKind, message: impl Into<String>) -> Error {
+        Error::new(kind, message)
+    }
+
+    /// What went wrong.
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// What each node answered, in the order of the node list. Empty where
+    /// the nodes played no part.
+    pub fn nodes(&self) -> &[NodeError] {
+        &self.0.nodes
+    }
+
+    /// The message without the nodes' answers.
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.message)?;
+        let mut separator = " (";
+        for node in &self.0.nodes {
+            write!(f, "{separator}{}: {}", node.node, node.message)?;
+            separator = "; ";
+        }
+        if !self.0.nodes.is_empty() {
+            f.write_str(")")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {self}", self.0.kind.name())
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// A lock's name for a message: escaped, and cut after 64 characters.
+pub(crate) fn shown(name: &[u8]) -> String {
+    let text = name.escape_ascii().to_string();
+    if text.len() <= 64 {
+        format!("`{text}`")
+    } else {
+        format!("`{}…`", &text[..64])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_are_numbered_from_one_without_gaps() {
+        for (i, kind) in ErrorKind::ALL.iter().enumerate() {
+            assert_eq!(kind.number(), i as i32 + 1, "{}", kind.name());
+            assert_eq!(kind.name(), format!("{kind:?}"));
+        }
+    }
+
+    #[test]
+    fn display_lists_the_nodes() {
+        let e = Error::with_nodes(
+            ErrorKind::QuorumUnavailable,
+            "too few",
+            vec![
+                NodeError::new("a:1".into(), "refused".into()),
+                NodeError::new("b:2".into(), "timed out".into()),
+            ],
+        );
+        assert_eq!(e.to_string(), "too few (a:1: refused; b:2: timed out)");
+    }
+
+    #[test]
+    fn names_in_messages_are_escaped_and_cut() {
+        assert_eq!(shown(b"a\n\xff"), "`a\\n\\xff`");
+        assert!(shown(&[b'x'; 1024]).len() < 80);
+    }
+}

@@ -1,0 +1,255 @@
+//! The lease: what `acquire` returns.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use crate::acquire;
+use crate::client::Inner;
+use crate::config::Timing;
+use crate::error::{Error, ErrorKind, shown};
+use crate::owner::Share;
+use crate::round::{Extended, LossReason};
+
+/// A hold on a lock.
+///
+/// It is valid until [released](Lease::release) or [lost](Lease::lost). It is
+/// renewed in the background, unless its lock says otherwise; nothing renews
+/// it once it is lost, and it never becomes valid again.
+///
+/// Dropping a lease releases it in the background. Where one owner has entered
+/// a lock several times, each handle counts and the last one to go frees the
+/// lock.
+pub struct Lease {
+    client: Arc<Inner>,
+    share: Share,
+    name: Arc<[u8]>,
+    timing: Timing,
+}
+
+impl Lease {
+    pub(crate) fn new(client: Arc<Inner>, share: Share, name: Arc<[u8]>, timing: Timing) -> Lease {
+        Lease {
+            client,
+            share,
+            name,
+            timing,
+        }
+    }
+
+    /// The lock's name, as given.
+    pub fn name(&self) -> &[u8] {
+        &self.name
+    }
+
+    /// The token: 40 hex digits that name this hold. Keep it secret: whoever
+    /// knows it can release the lock.
+    pub fn token(&self) -> &str {
+        self.share.held.hold.token.as_str()
+    }
+
+    /// Whether the lease is valid now. Exact at every call, read from a clock
+    /// that goes on while the machine is suspended. False after release.
+    pub fn is_held(&self) -> bool {
+        !self.remaining().is_zero()
+    }
+
+    /// Validity left before the next renewal; zero when the lease is over.
+    pub fn remaining(&self) -> Duration {
+        if self.share.is_released() || self.client.check_process().is_err() {
+            return Duration::ZERO;
+        }
+        self.share.held.hold.remaining()
+    }
+
+    /// Lengthens the lease to `ttl` from now, to its own ttl with `None`; never
+    /// shortens it.
+    ///
+    /// # Errors
+    ///
+    /// `LockLost` if it is lost; `QuorumUnavailable` if too few nodes answered
+    /// within `node_timeout`: the lease is then valid as long as it was;
+    /// `InvalidArgument` for a ttl above `max_ttl`; `NotOwner` after release.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves the lease valid; it may or may not have been
+    /// lengthened.
+    pub async fn extend(&self, ttl: impl Into<Option<Duration>>) -> Result<(), Error> {
+        self.client.check()?;
+        let ttl = ttl.into().unwrap_or(self.timing.ttl);
+        self.client.check_ttl(ttl)?;
+        if self.share.is_released() {
+            return Err(self.not_owner());
+        }
+        match self.share.held.hold.extend(ttl).await {
+            Extended::Done => Ok(()),
+            Extended::Lost => Err(self.lost_error()),
+            Extended::Unanswered(lost) => Err(acquire::error(
+                &self.client.set,
+                ErrorKind::QuorumUnavailable,
+                format!(
+                    "too few nodes answered to extend the lock {}; it is held for another {:?}",
+                    shown(&self.name),
+                    self.remaining()
+                ),
+                &lost,
+            )),
+        }
+    }
+
+    /// Makes sure that at least `min` of validity is left, extending the lease
+    /// if it is not. Call it right before a step that takes `min`.
+    ///
+    /// # Errors
+    ///
+    /// As [`extend`](Lease::extend); `InvalidArgument` if the ttl cannot give
+    /// so much; `LockLost` if `max_hold` leaves less.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`extend`](Lease::extend).
+    pub async fn ensure(&self, min: Duration) -> Result<(), Error> {
+        self.client.check()?;
+        if min >= self.timing.counted {
+            return Err(Error::invalid(format!(
+                "ensure({min:?}) asks for more than a ttl of {:?} can give ({:?}): raise the ttl",
+                self.timing.ttl, self.timing.counted
+            )));
+        }
+        if self.remaining() >= min && self.is_held() {
+            return Ok(());
+        }
+        self.extend(None).await?;
+        if self.remaining() < min {
+            return Err(Error::new(
+                ErrorKind::LockLost,
+                format!(
+                    "the lock {} will be lost in {:?}: it reaches max_hold",
+                    shown(&self.name),
+                    self.remaining()
+                ),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Releases this handle; the last handle of a lease frees the lock. Returns
+    /// whether the lock was still held. A second call returns false.
+    ///
+    /// The lease ends at once, before the first byte is sent. The call then
+    /// waits until a quorum of nodes has carried the release out, at most
+    /// `node_timeout`; a node that does not answer is sent the release again
+    /// in the background.
+    ///
+    /// # Errors
+    ///
+    /// `Forked` in a forked child. Never for a loss.
+    ///
+    /// # Cancel safety
+    ///
+    /// Once polled the release is on its way; dropping the future only stops
+    /// the wait for it.
+    pub async fn release(&self) -> Result<bool, Error> {
+        self.client.check_process()?;
+        Ok(release(&self.client, &self.share).await)
+    }
+
+    /// Waits for the loss of the lease and returns its reason. Stays pending
+    /// if the lease is released.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
+    pub fn lost(&self) -> Lost {
+        let hold = self.share.held.hold.clone();
+        Lost(Box::pin(async move { hold.lost().await }))
+    }
+
+    /// Why the lease was lost; `None` while it is held and after a release.
+    pub fn loss(&self) -> Option<LossReason> {
+        self.client.check_process().ok()?;
+        self.share.held.hold.loss()
+    }
+
+    /// Calls `callback` once when the lease is lost, on a thread of its own for
+    /// such calls: it may block without holding up any renewal.
+    pub fn on_lost(&self, callback: impl FnOnce(LossReason) + Send + 'static) {
+        let runtime = self.client.runtime;
+        self.share.held.hold.on_lost(Box::new(move |reason| {
+            runtime
+                .dispatcher()
+                .call(Box::new(move || callback(reason)));
+        }));
+    }
+
+    fn not_owner(&self) -> Error {
+        Error::new(
+            ErrorKind::NotOwner,
+            format!("the lease of {} has been released", shown(&self.name)),
+        )
+    }
+
+    pub(crate) fn lost_error(&self) -> Error {
+        let reason = self.loss().map_or("released", LossReason::as_str);
+        Error::new(
+            ErrorKind::LockLost,
+            format!(
+                "the lock {} is held no longer ({reason}): stop the work it protects",
+                shown(&self.name)
+            ),
+        )
+    }
+}
+
+/// Gives a handle back, and frees the lock with the last one.
+pub(crate) async fn release(client: &Inner, share: &Share) -> bool {
+    match client.owners.leave(share) {
+        None => false,
+        Some(false) => share.held.hold.is_held(),
+        Some(true) => {
+            let (was_held, release) = share.held.hold.release();
+            release.acknowledged().await && was_held
+        }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        // In a forked child the lease is the parent's: leave it alone.
+        if self.client.check_process().is_ok()
+            && self.client.owners.leave(&self.share) == Some(true)
+        {
+            self.share.held.hold.release();
+        }
+    }
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lease")
+            .field("name", &shown(&self.name))
+            .field("remaining", &self.remaining())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The loss of a lease, to wait for. See [`Lease::lost`].
+pub struct Lost(Pin<Box<dyn Future<Output = LossReason> + Send>>);
+
+impl Future for Lost {
+    type Output = LossReason;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<LossReason> {
+        self.0.as_mut().poll(cx)
+    }
+}
+
+impl fmt::Debug for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Lost")
+    }
+}

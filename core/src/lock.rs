@@ -1,0 +1,212 @@
+//! The lock: a name with options. Holding nothing yet.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::acquire::{self, Acquired};
+use crate::client::Inner;
+use crate::config::{LockOptions, Timing};
+use crate::error::{Error, ErrorKind, shown};
+use crate::lease::{self, Lease};
+use crate::node::names::{self, Naming};
+use crate::owner::{Owner, Share};
+use crate::round::Terms;
+
+/// A name with options; made by [`Client::lock`](crate::Client::lock). Cheap
+/// to clone.
+///
+/// ```no_run
+/// # async fn f(client: quorlock::Client) -> Result<(), quorlock::Error> {
+/// use std::time::Duration;
+///
+/// let lock = client.lock("orders:42").ttl(Duration::from_secs(5));
+/// let lease = lock.acquire().await?;
+/// // … the protected work …
+/// lease.release().await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Lock {
+    client: Arc<Inner>,
+    name: Arc<[u8]>,
+    options: LockOptions,
+}
+
+impl Lock {
+    pub(crate) fn new(client: Arc<Inner>, name: Vec<u8>) -> Lock {
+        let options = client.settings.lock.clone();
+        Lock {
+            client,
+            name: name.into(),
+            options,
+        }
+    }
+
+    /// Auto-release time on the nodes: how long the lock outlives a crashed
+    /// holder. 10 ms to `max_ttl`, in whole milliseconds.
+    pub fn ttl(mut self, ttl: Duration) -> Lock {
+        self.options.ttl = ttl;
+        self
+    }
+
+    /// How long [`acquire`](Lock::acquire) waits: zero tries once, `None` waits
+    /// for ever.
+    pub fn wait(mut self, wait: impl Into<Option<Duration>>) -> Lock {
+        self.options.wait = wait.into();
+        self
+    }
+
+    /// Whether the lease is renewed until released. Without, it ends after the
+    /// ttl, unless extended.
+    pub fn renew(mut self, renew: bool) -> Lock {
+        self.options.renew = renew;
+        self
+    }
+
+    /// The longest life of a lease, renewed or not; `None` for no cap.
+    pub fn max_hold(mut self, max_hold: impl Into<Option<Duration>>) -> Lock {
+        self.options.max_hold = max_hold.into();
+        self
+    }
+
+    /// Whether the key on the nodes is the name itself and its value the bare
+    /// token, so that other Redlock libraries and Quorlock exclude each other.
+    pub fn raw(mut self, raw: bool) -> Lock {
+        self.options.naming = if raw { Naming::Raw } else { Naming::Tagged };
+        self
+    }
+
+    /// Who may re-enter. Without an owner every acquire is a stranger to every
+    /// other.
+    pub fn owner(mut self, owner: impl Into<Option<Owner>>) -> Lock {
+        self.options.owner = owner.into();
+        self
+    }
+
+    /// The lock's name, as given.
+    pub fn name(&self) -> &[u8] {
+        &self.name
+    }
+
+    /// Checks name and options without acquiring.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument`, naming the value and what to give instead.
+    pub fn check(&self) -> Result<(), Error> {
+        self.key()?;
+        self.options.check(&self.client.settings)
+    }
+
+    fn key(&self) -> Result<Arc<[u8]>, Error> {
+        let namespace = &self.client.settings.namespace;
+        names::lock_key(namespace, &self.name, self.options.naming).map(Arc::from)
+    }
+
+    /// Acquires the lock, waiting as long as [`wait`](Lock::wait) says.
+    ///
+    /// If the lock's owner holds it already, the result is another handle on
+    /// the same lease, without any request.
+    ///
+    /// # Errors
+    ///
+    /// `Timeout` if it was held by others all the time, `Contended` likewise
+    /// with a wait of zero; `QuorumUnavailable` if too few nodes answered;
+    /// `Misconfigured` at once if credentials or addresses leave no quorum;
+    /// `LockLost` on re-entry into a lease that was lost; `InvalidArgument`,
+    /// `Closed`, `Forked`.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future undoes the attempt under way: no key stays behind.
+    pub async fn acquire(&self) -> Result<Lease, Error> {
+        self.client.check()?;
+        self.check()?;
+        let key = self.key()?;
+        let timing = Timing::new(self.options.ttl, &self.client.settings);
+        let owner = self.options.owner.as_ref();
+        let terms = Terms {
+            key: key.clone(),
+            label: match self.options.naming {
+                Naming::Tagged => self.client.settings.label.clone(),
+                Naming::Raw => "".into(),
+            },
+            timing,
+            drift: self.client.settings.drift,
+            renew: self.options.renew,
+            max_hold: self.options.max_hold,
+            gone: owner.and_then(Owner::gone),
+        };
+        let again = || -> Option<Result<Share, Error>> {
+            if let Err(closed) = self.client.check() {
+                return Some(Err(closed));
+            }
+            self.client.owners.reenter(&key, owner?).map(Ok)
+        };
+        let set = &self.client.set;
+        let share =
+            match acquire::acquire(set, &terms, &self.name, self.options.wait, again).await? {
+                Acquired::Hold(hold) => {
+                    let watched = self.client.watchdog.watch(hold.clone());
+                    let share = self.client.owners.enter(hold, watched, owner);
+                    return Ok(self.lease(share, timing));
+                }
+                Acquired::Other(share) => share?,
+            };
+        let lease = self.lease(share, timing);
+        if !lease.is_held() {
+            return Err(lease.lost_error());
+        }
+        crate::set::count(&set.counters.reentered);
+        Ok(lease)
+    }
+
+    /// As [`acquire`](Lock::acquire) with a wait of zero, and `None` where the
+    /// lock is held by another.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Lock::acquire), but never `Contended`.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`acquire`](Lock::acquire).
+    pub async fn try_acquire(&self) -> Result<Option<Lease>, Error> {
+        match self.clone().wait(Duration::ZERO).acquire().await {
+            Ok(lease) => Ok(Some(lease)),
+            Err(error) if error.kind() == ErrorKind::Contended => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Releases by lock: gives back the newest handle of the lease that the
+    /// lock's owner holds. Returns whether the lock was still held.
+    ///
+    /// # Errors
+    ///
+    /// `NotOwner` if that owner holds nothing, or the lock has no owner.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Lease::release`].
+    pub async fn release(&self) -> Result<bool, Error> {
+        self.client.check_process()?;
+        let owner = self.options.owner.as_ref();
+        let share = match owner {
+            Some(owner) => self.client.owners.newest(&self.key()?, owner),
+            None => None,
+        };
+        let Some(share) = share else {
+            let who = owner.map_or("a lock without owner".to_owned(), |o| format!("{o:?}"));
+            return Err(Error::new(
+                ErrorKind::NotOwner,
+                format!("{who} does not hold the lock {}", shown(&self.name)),
+            ));
+        };
+        Ok(lease::release(&self.client, &share).await)
+    }
+
+    fn lease(&self, share: Share, timing: Timing) -> Lease {
+        Lease::new(self.client.clone(), share, self.name.clone(), timing)
+    }
+}

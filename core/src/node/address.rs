@@ -1,0 +1,210 @@
+//! Where a node is and how to talk to it: the URL, parsed.
+//!
+//! `redis://[user:password@]host[:port][/db]`, `rediss://` for TLS,
+//! `redis+unix:///path?db=1&user=u&password=p`, `memory://NAME`.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use url::Url;
+
+use crate::error::Error;
+
+/// Where to connect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Endpoint {
+    Tcp { host: String, port: u16, tls: bool },
+    Unix(PathBuf),
+    Memory(String),
+}
+
+/// A node's address, with what to say after connecting.
+#[derive(Clone)]
+pub(crate) struct Address {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) user: Option<String>,
+    pub(crate) password: Option<String>,
+    pub(crate) db: i64,
+    /// For errors and logs: no user, no password.
+    pub(crate) shown: Arc<str>,
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Address({})", self.shown)
+    }
+}
+
+const FORMS: &str = "write redis://host:port, rediss://host:port, redis+unix:///path or \
+                     memory://name";
+
+impl Address {
+    /// Parses a node URL. Errors never repeat the URL, which may carry a
+    /// password; they name the node by its place in the list.
+    pub(crate) fn parse(index: usize, text: &str) -> Result<Address, Error> {
+        let wrong = |why: &str| Error::invalid(format!("node {}: {why}", index + 1));
+        let url =
+            Url::parse(text.trim()).map_err(|e| wrong(&format!("not a URL ({e}): {FORMS}")))?;
+        let decoded = |text: &str, what: &str| {
+            percent_decoded(text).ok_or_else(|| wrong(&format!("its {what} is not valid UTF-8")))
+        };
+        let mut user = match url.username() {
+            "" => None,
+            user => Some(decoded(user, "user")?),
+        };
+        let mut password = match url.password() {
+            None => None,
+            Some(password) => Some(decoded(password, "password")?),
+        };
+        let mut db = "0".to_owned();
+        let (endpoint, shown) = match url.scheme() {
+            scheme @ ("redis" | "rediss") => {
+                let host = match url.host() {
+                    Some(url::Host::Ipv6(ip)) => ip.to_string(),
+                    Some(host) => host.to_string(),
+                    None => return Err(wrong(&format!("the URL names no host: {FORMS}"))),
+                };
+                match url.path() {
+                    "" | "/" => {}
+                    path => db = path[1..].to_owned(),
+                }
+                if url.query().is_some() {
+                    return Err(wrong(
+                        "a query is not understood in this URL: set options on the client",
+                    ));
+                }
+                let port = url.port().unwrap_or(6379);
+                let shown = match url.host() {
+                    Some(url::Host::Ipv6(ip)) => format!("[{ip}]:{port}"),
+                    _ => format!("{host}:{port}"),
+                };
+                let tls = scheme == "rediss";
+                (Endpoint::Tcp { host, port, tls }, shown)
+            }
+            "redis+unix" | "unix" => {
+                let path = decoded(url.path(), "path")?;
+                if path.len() < 2 {
+                    return Err(wrong("the URL names no socket: write redis+unix:///path"));
+                }
+                for (key, value) in url.query_pairs() {
+                    match &*key {
+                        "db" => db = value.into_owned(),
+                        "user" | "username" => user = Some(value.into_owned()),
+                        "pass" | "password" => password = Some(value.into_owned()),
+                        other => {
+                            return Err(wrong(&format!(
+                                "`{}` is not understood in a redis+unix URL: db, user and \
+                                 password are",
+                                other.escape_debug()
+                            )));
+                        }
+                    }
+                }
+                (Endpoint::Unix(PathBuf::from(&path)), path)
+            }
+            "memory" => {
+                let name = url.host_str().unwrap_or_default().to_owned();
+                if name.is_empty() {
+                    return Err(wrong("the memory node has no name: write memory://name"));
+                }
+                let shown = format!("memory://{name}");
+                (Endpoint::Memory(name), shown)
+            }
+            other => {
+                return Err(wrong(&format!(
+                    "`{}://` is not understood: {FORMS}",
+                    other.escape_debug()
+                )));
+            }
+        };
+        let db = db
+            .parse::<i64>()
+            .ok()
+            .filter(|db| (0..=i64::from(i32::MAX)).contains(db))
+            .ok_or_else(|| {
+                wrong(&format!(
+                    "the database `{}` is not a number",
+                    db.escape_debug()
+                ))
+            })?;
+        // A different database is a different set of keys, so it is shown.
+        let shown = match db {
+            0 => shown,
+            db => format!("{shown}/{db}"),
+        };
+        Ok(Address {
+            endpoint,
+            user,
+            password,
+            db,
+            shown: shown.into(),
+        })
+    }
+}
+
+fn percent_decoded(text: &str) -> Option<String> {
+    let decoded = percent_encoding::percent_decode_str(text)
+        .decode_utf8()
+        .ok()?;
+    Some(decoded.into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(url: &str) -> Address {
+        Address::parse(0, url).unwrap()
+    }
+
+    #[test]
+    fn urls_are_understood() {
+        let a = parse("redis://u:p%40ss@example.org:7000/3");
+        assert_eq!(
+            a.endpoint,
+            Endpoint::Tcp {
+                host: "example.org".into(),
+                port: 7000,
+                tls: false
+            }
+        );
+        assert_eq!(a.user.as_deref(), Some("u"));
+        assert_eq!(a.password.as_deref(), Some("p@ss"));
+        assert_eq!((a.db, &*a.shown), (3, "example.org:7000/3"));
+        assert_eq!(&*parse("rediss://[::1]").shown, "[::1]:6379");
+        let unix = parse("redis+unix:///run/redis.sock?db=2&password=x");
+        assert_eq!(unix.endpoint, Endpoint::Unix("/run/redis.sock".into()));
+        assert_eq!((unix.db, unix.password.as_deref()), (2, Some("x")));
+        assert_eq!(parse("memory://a").endpoint, Endpoint::Memory("a".into()));
+    }
+
+    #[test]
+    fn bad_urls_are_refused_without_their_secrets() {
+        for url in [
+            "127.0.0.1:6379",
+            "http://u:hunter2@h",
+            "redis://:hunter2@h:99999",
+            "redis://:hunter2@h/zero",
+            "redis://:hunter2@h/-1",
+            "redis://:hunter2@h?db=1",
+            "redis+unix://?password=hunter2",
+            "redis+unix:///s?pwd=hunter2",
+            "memory://",
+            "redis://",
+        ] {
+            let error = Address::parse(4, url).unwrap_err();
+            assert!(error.message().starts_with("node 5: "), "{url}: {error}");
+            assert!(!format!("{error:?}").contains("hunter2"), "{url}: {error}");
+        }
+    }
+
+    #[test]
+    fn debug_hides_the_password() {
+        let text = format!("{:?}", parse("redis://u:hunter2@h"));
+        assert!(
+            text.contains("h:6379") && !text.contains("hunter2"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,179 @@
+//! One node: what it is asked, what it answers, and the seam to it.
+
+pub(crate) mod address;
+pub(crate) mod connect;
+pub mod memory;
+pub mod names;
+pub(crate) mod redis;
+pub(crate) mod script;
+pub(crate) mod session;
+pub(crate) mod tls;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::Instant;
+
+/// A request to one node: one script call.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// What to do.
+    pub op: Op,
+    /// The lock's key.
+    pub key: Arc<[u8]>,
+    /// The value that marks our vote: the token, and the label if there is
+    /// one.
+    pub value: Value,
+}
+
+/// The value under a lock's key. `Debug` hides it, for it holds a token.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Value(pub Arc<[u8]>);
+
+impl fmt::Debug for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Value(..)")
+    }
+}
+
+/// The scripts of docs/PROTOCOL.md.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Store the value for `ttl` if the key is free. For a key that holds the
+    /// value already: lengthen its life to `ttl` and answer as the first time.
+    Acquire {
+        /// Auto-release time.
+        ttl: Duration,
+    },
+    /// Lengthen the life of our key to `ttl`; never shorten it.
+    Extend {
+        /// Auto-release time.
+        ttl: Duration,
+        /// Whether to store the value anew where the key is gone.
+        repair: bool,
+    },
+    /// Delete the key if it holds our value.
+    Release,
+}
+
+/// What a node answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// Acquire: our value stands under the key.
+    Granted,
+    /// Acquire: another's value stands there.
+    Refused {
+        /// How long that will last, unless it is renewed. `None`: it has no
+        /// end, so no lock library put it there.
+        left: Option<Duration>,
+        /// The label of its value, if it has one.
+        holder: Option<Box<str>>,
+    },
+    /// Extend: our key lives for the ttl, counted from now.
+    Extended {
+        /// Whether it was gone and has been stored anew.
+        repaired: bool,
+    },
+    /// Extend: the key does not hold our value.
+    NotMine,
+    /// Release: done.
+    Released {
+        /// Whether the key still held our value.
+        held: bool,
+    },
+    /// No answer, or an answer that is no vote.
+    Failed(Fault),
+}
+
+/// Why a node gave no vote.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// What kind of cause.
+    pub kind: FaultKind,
+    /// The cause in words, without secrets.
+    pub text: Arc<str>,
+    /// Whether the request may have reached the node: it may have been carried
+    /// out, or may yet be.
+    pub sent: bool,
+}
+
+impl Fault {
+    pub(crate) fn new(kind: FaultKind, text: impl Into<Arc<str>>, sent: bool) -> Fault {
+        Fault {
+            kind,
+            text: text.into(),
+            sent,
+        }
+    }
+
+    /// A request that its sender wanted no more before it was written.
+    pub fn unwanted() -> Fault {
+        Fault::new(FaultKind::Refused, "given up before it was sent", false)
+    }
+}
+
+/// Causes for the lack of a vote, as far as the core treats them apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultKind {
+    /// No reply before the deadline.
+    Timeout,
+    /// No connection, or it broke.
+    Unreachable,
+    /// The node answered that it cannot vote now: loading, out of memory,
+    /// read-only, busy.
+    NotReady,
+    /// Credentials, permissions, certificates, or the database are wrong: it
+    /// will not mend by itself.
+    Misconfigured,
+    /// Our own queue to the node is full, or its client is closed.
+    Refused,
+}
+
+/// What goes with a request and comes back with its reply.
+#[derive(Clone, Copy, Debug)]
+pub struct Ticket {
+    /// The node's place in the set.
+    pub node: usize,
+    /// A moment before the first byte of the request left: votes are counted
+    /// from here.
+    pub sent: Instant,
+    /// When the requester stops waiting for this node.
+    pub deadline: Instant,
+    /// What the request was.
+    pub op: Op,
+}
+
+/// Where the reply to a request goes.
+pub trait Sink: Send + Sync {
+    /// Takes the reply. Called once for each request, at the latest a moment
+    /// after its deadline, on any thread; must not block.
+    fn on_reply(&self, ticket: Ticket, reply: Reply);
+
+    /// Whether the request still matters. One that does not is not written,
+    /// and not written again: an acquire must never follow the release of its
+    /// token.
+    fn wanted(&self) -> bool;
+}
+
+/// The seam to a node.
+///
+/// Requests to one node are carried out in the order of the calls, as long as
+/// the connection stands. A [`Op::Release`] is sent again after each reconnect
+/// until it is acknowledged or `give_up` has come, whatever was told to its
+/// sink meanwhile.
+pub trait Link: Send + Sync + 'static {
+    /// Queues a request. Never blocks; may call the sink before it returns.
+    fn send(&self, request: Request, ticket: Ticket, sink: Arc<dyn Sink>, give_up: Instant);
+
+    /// The node's name in errors and logs.
+    fn shown(&self) -> Arc<str>;
+
+    /// Drops the connection and everything queued; answers nothing more.
+    fn close(&self);
+
+    /// How many connections were made.
+    fn connects(&self) -> u64 {
+        0
+    }
+}

@@ -1,0 +1,145 @@
+//! From a lock's name to its keys (docs/PROTOCOL.md, "Keys").
+//!
+//! Distinct names never share a key, and all keys of one name share a hash
+//! slot. A name with a hash tag of its own is used as it is; any other name
+//! becomes the tag. `{x}` and `x` are one name.
+
+use crate::error::{Error, shown};
+
+/// The longest name, in bytes.
+pub(crate) const MAX_NAME: usize = 1024;
+
+/// How a lock's name becomes its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Naming {
+    /// Under the namespace, with a hash tag: `lock:{orders:42}`.
+    Tagged,
+    /// The name itself, as other Redlock libraries do.
+    Raw,
+}
+
+/// The lock key for `name`, or why the name is refused.
+pub fn lock_key(namespace: &str, name: &[u8], naming: Naming) -> Result<Vec<u8>, Error> {
+    if name.is_empty() {
+        return Err(Error::invalid("a lock name must not be empty"));
+    }
+    if name.len() > MAX_NAME {
+        return Err(Error::invalid(format!(
+            "the lock name {} has {} bytes; at most {MAX_NAME} are allowed: use a digest of it",
+            shown(name),
+            name.len()
+        )));
+    }
+    if naming == Naming::Raw {
+        return Ok(name.to_vec());
+    }
+    let tagged = match hash_tag(name) {
+        Some(_) => {
+            if name[0] == b'#' {
+                return Err(Error::invalid(format!(
+                    "the lock name {} has a hash tag and begins with `#`, which is kept for \
+                     Quorlock's own keys: begin it otherwise",
+                    shown(name)
+                )));
+            }
+            true
+        }
+        None if name.iter().any(|b| matches!(b, b'{' | b'}')) => {
+            return Err(Error::invalid(format!(
+                "the lock name {} has braces that do not form a hash tag: write `{{tag}}` \
+                 or leave the braces out",
+                shown(name)
+            )));
+        }
+        None => false,
+    };
+    let mut key = Vec::with_capacity(namespace.len() + name.len() + 2);
+    key.extend_from_slice(namespace.as_bytes());
+    if tagged {
+        key.extend_from_slice(name);
+    } else {
+        key.push(b'{');
+        key.extend_from_slice(name);
+        key.push(b'}');
+    }
+    Ok(key)
+}
+
+/// The part of a key that Redis hashes: between the first `{` and the first
+/// `}` after it, unless that is empty (Redis cluster specification, "Hash
+/// tags").
+fn hash_tag(name: &[u8]) -> Option<&[u8]> {
+    let open = name.iter().position(|&b| b == b'{')?;
+    let length = name[open + 1..].iter().position(|&b| b == b'}')?;
+    (length > 0).then(|| &name[open + 1..open + 1 + length])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn key(name: &str) -> Result<String, String> {
+        lock_key("lock:", name.as_bytes(), Naming::Tagged)
+            .map(|k| String::from_utf8(k).unwrap())
+            .map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn names_become_keys() {
+        assert_eq!(key("orders:42").unwrap(), "lock:{orders:42}");
+        assert_eq!(key("buy_{7}").unwrap(), "lock:buy_{7}");
+        assert_eq!(key("{x}").unwrap(), key("x").unwrap());
+        assert_eq!(key("#x").unwrap(), "lock:{#x}");
+        assert_eq!(lock_key("lock:", b"{", Naming::Raw).unwrap(), b"{".to_vec());
+    }
+
+    #[test]
+    fn bad_names_are_refused_with_the_reason() {
+        for (name, reason) in [
+            ("", "empty"),
+            ("a{b", "braces"),
+            ("a}b", "braces"),
+            ("{}", "braces"),
+            ("#f:{x}", "begins with `#`"),
+        ] {
+            let error = key(name).unwrap_err();
+            assert!(error.contains(reason), "{name}: {error}");
+        }
+        assert!(key(&"x".repeat(1024)).is_ok());
+        assert!(key(&"x".repeat(1025)).unwrap_err().contains("1025 bytes"));
+    }
+
+    /// A name built of the characters that matter to the rule.
+    fn name() -> impl Strategy<Value = Vec<u8>> {
+        proptest::collection::vec(proptest::sample::select(b"{}#ab:qfr\xff\0".to_vec()), 0..8)
+    }
+
+    /// The canonical form: `{x}` and `x` are one name.
+    fn canonical(name: &[u8]) -> Vec<u8> {
+        match hash_tag(name) {
+            Some(tag) if tag.len() + 2 == name.len() => tag.to_vec(),
+            _ => name.to_vec(),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn distinct_names_never_share_a_key(a in name(), b in name()) {
+            let key = |n: &[u8]| lock_key("lock:", n, Naming::Tagged).ok();
+            if let (Some(x), Some(y)) = (key(&a), key(&b)) {
+                prop_assert_eq!(x == y, canonical(&a) == canonical(&b));
+            }
+        }
+
+        #[test]
+        fn a_lock_key_is_no_companion_key(a in name()) {
+            // Companions of any name are `lock:#f:…`, `lock:#q:…`, `lock:#r:…`,
+            // `lock:#node`, `lock:#quarantine`: no lock key begins so.
+            if let Ok(key) = lock_key("lock:", &a, Naming::Tagged) {
+                prop_assert!(!key.starts_with(b"lock:#"));
+                prop_assert!(hash_tag(&key).is_some());
+            }
+        }
+    }
+}

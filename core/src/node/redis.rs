@@ -1,0 +1,148 @@
+//! The link to a Redis or Valkey server, as callers see it: a queue to the
+//! node's [session](super::session).
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use super::address::Address;
+use super::session::Session;
+use super::tls::Tls;
+use super::{Fault, FaultKind, Link, Op, Reply, Request, Sink, Ticket};
+use crate::clock::{Clock, Instant};
+use crate::sync::{Wakers, lock};
+
+/// Requests that may wait for one node. Beyond it the node is as good as
+/// down: more would only time out.
+const QUEUE_BOUND: usize = 100_000;
+
+/// See the [module documentation](self).
+pub(crate) struct RedisLink {
+    shown: Arc<str>,
+    inbox: Arc<Inbox>,
+}
+
+/// What callers share with the node's session.
+#[derive(Default)]
+pub(crate) struct Inbox {
+    pub(crate) state: Mutex<InboxState>,
+    pub(crate) connects: AtomicU64,
+}
+
+#[derive(Default)]
+pub(crate) struct InboxState {
+    pub(crate) items: Vec<Item>,
+    /// The session's task.
+    pub(crate) task: Wakers,
+    /// Connections that broke, by their number.
+    pub(crate) broken: Vec<u64>,
+    pub(crate) closed: bool,
+    /// The session is over: nobody takes items any more.
+    pub(crate) ended: bool,
+}
+
+/// A request on its way.
+pub(crate) struct Item {
+    pub(crate) request: Request,
+    pub(crate) ticket: Ticket,
+    /// Gone once it has been told.
+    pub(crate) sink: Option<Arc<dyn Sink>>,
+    /// A release is sent again until then.
+    pub(crate) give_up: Instant,
+    /// The node has forgotten the script: send its text.
+    pub(crate) with_text: bool,
+    /// A release that already went out over the connection in doubt.
+    pub(crate) on_old: bool,
+}
+
+impl Item {
+    pub(crate) fn is_release(&self) -> bool {
+        self.request.op == Op::Release
+    }
+
+    /// Tells the requester, once.
+    pub(crate) fn tell(&mut self, reply: Reply) {
+        if let Some(sink) = self.sink.take() {
+            sink.on_reply(self.ticket, reply);
+        }
+    }
+
+    pub(crate) fn fail(&mut self, kind: FaultKind, text: &str, sent: bool) {
+        if self.sink.is_some() {
+            self.tell(Reply::Failed(Fault::new(kind, text, sent)));
+        }
+    }
+
+    /// Whether to write it: a release always, other requests while their
+    /// token lives.
+    pub(crate) fn wanted(&self) -> bool {
+        self.is_release() || self.sink.as_ref().is_some_and(|sink| sink.wanted())
+    }
+
+    /// When something has to be done about it at the latest.
+    pub(crate) fn due(&self) -> Instant {
+        match self.sink {
+            Some(_) => self.ticket.deadline,
+            None => self.give_up,
+        }
+    }
+}
+
+impl RedisLink {
+    /// Starts the node's session on `runtime`. Connects to nothing yet.
+    pub(crate) fn new(
+        address: Address,
+        tls: Tls,
+        clock: Arc<dyn Clock>,
+        runtime: &tokio::runtime::Handle,
+    ) -> RedisLink {
+        let shown = address.shown.clone();
+        let inbox = Arc::new(Inbox::default());
+        runtime.spawn(Session::new(address, tls, clock, inbox.clone()).run());
+        RedisLink { shown, inbox }
+    }
+}
+
+impl Link for RedisLink {
+    fn send(&self, request: Request, ticket: Ticket, sink: Arc<dyn Sink>, give_up: Instant) {
+        let mut item = Item {
+            request,
+            ticket,
+            sink: Some(sink),
+            give_up,
+            with_text: false,
+            on_old: false,
+        };
+        let mut state = lock(&self.inbox.state);
+        let refused = if state.ended || (state.closed && !item.is_release()) {
+            Some("the client is closed")
+        } else if state.items.len() >= QUEUE_BOUND && !item.is_release() {
+            Some("too many requests are waiting for this node")
+        } else {
+            None
+        };
+        if let Some(why) = refused {
+            drop(state);
+            return item.fail(FaultKind::Refused, why, false);
+        }
+        state.items.push(item);
+        let task = state.task.take();
+        drop(state);
+        task.wake();
+    }
+
+    fn shown(&self) -> Arc<str> {
+        self.shown.clone()
+    }
+
+    fn close(&self) {
+        let mut state = lock(&self.inbox.state);
+        state.closed = true;
+        let task = state.task.take();
+        drop(state);
+        task.wake();
+    }
+
+    fn connects(&self) -> u64 {
+        self.inbox.connects.load(Ordering::Relaxed)
+    }
+}

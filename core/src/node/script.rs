@@ -1,0 +1,278 @@
+//! The Lua scripts and their replies. The tables of KEYS, ARGV and replies
+//! are in docs/PROTOCOL.md; this file and that page change together.
+//!
+//! Every reply begins with a code and the two parts of the node's `TIME`.
+//! Names and tokens travel as KEYS and ARGV, never as Lua text.
+
+use std::time::Duration;
+
+use once_cell::sync::Lazy;
+use redis::Value as Resp;
+
+use super::{Fault, FaultKind, Op, Reply, Request};
+
+/// A script: its text, and the hash by which the node knows it.
+pub(crate) struct Script {
+    pub(crate) text: &'static str,
+    pub(crate) sha: Lazy<String>,
+}
+
+macro_rules! script {
+    ($text:expr) => {
+        Script {
+            text: $text,
+            sha: Lazy::new(|| sha1_hex($text)),
+        }
+    };
+}
+
+/// KEYS lock; ARGV value, ttl.
+pub(crate) static ACQUIRE: Script = script!(
+    "local t = redis.call('TIME')
+local v = redis.call('GET', KEYS[1])
+if not v then
+  redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+  return {1, t[1], t[2]}
+end
+local left = redis.call('PTTL', KEYS[1])
+if v == ARGV[1] then
+  if left < tonumber(ARGV[2]) then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
+  return {1, t[1], t[2]}
+end
+return {0, t[1], t[2], left, string.match(v, '^%x+%.(.*)$') or ''}"
+);
+
+/// KEYS lock; ARGV value, ttl, 1 to repair.
+pub(crate) static EXTEND: Script = script!(
+    "local t = redis.call('TIME')
+local v = redis.call('GET', KEYS[1])
+if v == ARGV[1] then
+  if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
+  return {1, t[1], t[2]}
+end
+if not v and ARGV[3] == '1' then
+  redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+  return {2, t[1], t[2]}
+end
+return {0, t[1], t[2]}"
+);
+
+/// KEYS lock; ARGV value.
+pub(crate) static RELEASE: Script = script!(
+    "local t = redis.call('TIME')
+if redis.call('GET', KEYS[1]) == ARGV[1] then
+  redis.call('DEL', KEYS[1])
+  return {1, t[1], t[2]}
+end
+return {0, t[1], t[2]}"
+);
+
+/// All scripts, to be loaded on connect.
+pub(crate) static ALL: [&Script; 3] = [&ACQUIRE, &EXTEND, &RELEASE];
+
+/// The command for a request: `EVALSHA`, or `EVAL` with the script's text for
+/// a node that has forgotten it.
+pub(crate) fn command(request: &Request, with_text: bool) -> redis::Cmd {
+    let script = match request.op {
+        Op::Acquire { .. } => &ACQUIRE,
+        Op::Extend { .. } => &EXTEND,
+        Op::Release => &RELEASE,
+    };
+    let mut cmd = if with_text {
+        let mut cmd = redis::cmd("EVAL");
+        cmd.arg(script.text);
+        cmd
+    } else {
+        let mut cmd = redis::cmd("EVALSHA");
+        cmd.arg(script.sha.as_str());
+        cmd
+    };
+    cmd.arg(1).arg(&*request.key).arg(&*request.value.0);
+    match request.op {
+        Op::Acquire { ttl } => {
+            cmd.arg(millis(ttl));
+        }
+        Op::Extend { ttl, repair } => {
+            cmd.arg(millis(ttl)).arg(i64::from(repair));
+        }
+        Op::Release => {}
+    }
+    cmd
+}
+
+fn millis(ttl: Duration) -> i64 {
+    i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// What a node said to a request.
+pub(crate) enum Outcome {
+    Reply(Reply),
+    /// The node does not know the script.
+    NoScript,
+}
+
+/// Reads a reply. Anything unexpected is a fault, never a vote.
+pub(crate) fn outcome(op: Op, value: &Resp) -> Outcome {
+    let parts = match value {
+        Resp::ServerError(error) if error.code() == "NOSCRIPT" => return Outcome::NoScript,
+        Resp::ServerError(error) => {
+            return Outcome::Reply(Reply::Failed(fault_of(error.code(), error.details())));
+        }
+        Resp::Array(parts) => parts.as_slice(),
+        _ => &[],
+    };
+    let reply = match (op, parts) {
+        (Op::Acquire { .. }, [Resp::Int(1), ..]) => Reply::Granted,
+        (
+            Op::Acquire { .. },
+            [
+                Resp::Int(0),
+                _,
+                _,
+                Resp::Int(left),
+                Resp::BulkString(holder),
+                ..,
+            ],
+        ) => Reply::Refused {
+            left: u64::try_from(*left).ok().map(Duration::from_millis),
+            holder: (!holder.is_empty()).then(|| holder.escape_ascii().to_string().into()),
+        },
+        (Op::Extend { .. }, [Resp::Int(code @ (1 | 2)), ..]) => Reply::Extended {
+            repaired: *code == 2,
+        },
+        (Op::Extend { .. }, [Resp::Int(0), ..]) => Reply::NotMine,
+        (Op::Release, [Resp::Int(code @ (0 | 1)), ..]) => Reply::Released { held: *code == 1 },
+        _ => Reply::Failed(Fault::new(
+            FaultKind::Misconfigured,
+            "a reply that no script of protocol 1 gives: is this a Redis or Valkey server?",
+            true,
+        )),
+    };
+    Outcome::Reply(reply)
+}
+
+/// A server's error, sorted by what can be done about it.
+pub(crate) fn fault_of(code: &str, detail: Option<&str>) -> Fault {
+    let kind = match code {
+        "NOAUTH" | "WRONGPASS" | "NOPERM" | "NOPROTO" | "DENIED" | "WRONGTYPE" => {
+            FaultKind::Misconfigured
+        }
+        // Other codes name a state of the server: LOADING, OOM, READONLY,
+        // BUSY, MISCONF, MASTERDOWN, NOREPLICAS, CLUSTERDOWN, …
+        _ => FaultKind::NotReady,
+    };
+    let kind = match (code, detail) {
+        // Errors of the connection's set-up have no code of their own.
+        ("ERR", Some(text))
+            if text.contains("AUTH")
+                || text.contains("DB index")
+                || text.contains("unknown command") =>
+        {
+            FaultKind::Misconfigured
+        }
+        _ => kind,
+    };
+    let detail = detail.unwrap_or_default();
+    let mut text = format!("{code} {detail}").trim_end().to_owned();
+    if code == "WRONGTYPE" {
+        text = "the key holds a value that is no lock: delete it, or choose another name".into();
+    }
+    if text.len() > 200 {
+        let cut = (0..=200).rev().find(|i| text.is_char_boundary(*i));
+        text.truncate(cut.unwrap_or(0));
+        text.push('…');
+    }
+    Fault::new(kind, text, true)
+}
+
+/// SHA-1 in hex, as `EVALSHA` wants it.
+fn sha1_hex(text: &str) -> String {
+    sha1_smol::Sha1::from(text).digest().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use redis::parse_redis_value;
+
+    const ACQUIRE: Op = Op::Acquire {
+        ttl: Duration::from_secs(1),
+    };
+    const EXTEND: Op = Op::Extend {
+        ttl: Duration::from_secs(1),
+        repair: true,
+    };
+
+    fn reply(op: Op, wire: &str) -> Reply {
+        match outcome(op, &parse_redis_value(wire.as_bytes()).unwrap()) {
+            Outcome::Reply(reply) => reply,
+            Outcome::NoScript => panic!("NOSCRIPT"),
+        }
+    }
+
+    #[test]
+    fn replies_are_read() {
+        let t = "$2\r\n17\r\n$1\r\n5\r\n";
+        assert_eq!(reply(ACQUIRE, &format!("*3\r\n:1\r\n{t}")), Reply::Granted);
+        assert_eq!(
+            reply(ACQUIRE, &format!("*5\r\n:0\r\n{t}:1500\r\n$3\r\nh:1\r\n")),
+            Reply::Refused {
+                left: Some(Duration::from_millis(1500)),
+                holder: Some("h:1".into())
+            }
+        );
+        assert_eq!(
+            reply(ACQUIRE, &format!("*5\r\n:0\r\n{t}:-1\r\n$0\r\n\r\n")),
+            Reply::Refused {
+                left: None,
+                holder: None
+            }
+        );
+        assert_eq!(reply(EXTEND, &format!("*3\r\n:0\r\n{t}")), Reply::NotMine);
+        assert_eq!(
+            reply(EXTEND, &format!("*3\r\n:2\r\n{t}")),
+            Reply::Extended { repaired: true }
+        );
+        assert_eq!(
+            reply(Op::Release, &format!("*3\r\n:1\r\n{t}")),
+            Reply::Released { held: true }
+        );
+    }
+
+    #[test]
+    fn nothing_unexpected_is_a_vote() {
+        for wire in [
+            "*0\r\n",
+            ":1\r\n",
+            "+OK\r\n",
+            "$-1\r\n",
+            "*1\r\n:7\r\n",
+            "*1\r\n$1\r\n1\r\n",
+        ] {
+            for op in [ACQUIRE, EXTEND, Op::Release] {
+                assert!(
+                    matches!(reply(op, wire), Reply::Failed(_)),
+                    "{wire:?} {op:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn server_errors_are_sorted() {
+        for (wire, kind) in [
+            ("-OOM command not allowed", FaultKind::NotReady),
+            ("-READONLY no", FaultKind::NotReady),
+            ("-LOADING soon", FaultKind::NotReady),
+            ("-NOPERM no", FaultKind::Misconfigured),
+            ("-NOAUTH no", FaultKind::Misconfigured),
+            ("-ERR DB index is out of range", FaultKind::Misconfigured),
+            ("-WRONGTYPE x", FaultKind::Misconfigured),
+        ] {
+            match reply(ACQUIRE, &format!("{wire}\r\n")) {
+                Reply::Failed(fault) => assert_eq!(fault.kind, kind, "{wire}"),
+                other => panic!("{wire}: {other:?}"),
+            }
+        }
+    }
+}

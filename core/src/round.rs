@@ -1,0 +1,779 @@
+//! One token on all nodes: the round that wins it, the votes that keep it, the
+//! undo that ends it.
+//!
+//! A [`Hold`] is one token's life. It begins as an attempt; if a quorum votes
+//! for it, it is a lease; in the end it is dead, and its release is on the way
+//! to every node that may know it. It takes the nodes' replies where they
+//! arrive and wakes its waiter once.
+
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::Poll;
+use std::time::Duration;
+
+use crate::clock::Instant;
+use crate::config::Timing;
+use crate::mutants::mutant;
+use crate::node::{Fault, FaultKind, Op, Reply, Request, Sink, Ticket, Value};
+use crate::quorum::{self, Verdict, Vote};
+use crate::retry;
+use crate::set::{Set, count};
+use crate::sync::{Wakers, lock};
+use crate::token::Token;
+
+/// Why a lease was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum LossReason {
+    /// Its validity ended before it was renewed: not renewed at all, or too
+    /// few nodes could be reached.
+    Expired,
+    /// Nodes answered that the lock is another's: deleted, or lost in a
+    /// restart, and taken since.
+    Refused,
+    /// It reached `max_hold`.
+    MaxHold,
+    /// The thread that owned it ended without releasing it.
+    OwnerGone,
+    /// Its client was closed.
+    Closed,
+}
+
+impl LossReason {
+    /// The reason as a word: `expired`, `refused`, `max_hold`, `owner_gone`,
+    /// `closed`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            LossReason::Expired => "expired",
+            LossReason::Refused => "refused",
+            LossReason::MaxHold => "max_hold",
+            LossReason::OwnerGone => "owner_gone",
+            LossReason::Closed => "closed",
+        }
+    }
+}
+
+/// What a lock asks for with one token.
+#[derive(Clone, Debug)]
+pub struct Terms {
+    /// The lock's key on the nodes.
+    pub key: Arc<[u8]>,
+    /// The label that goes with the token; empty for none.
+    pub label: Arc<str>,
+    /// Times that follow from the ttl.
+    pub timing: Timing,
+    /// Bound on the difference of clock rates.
+    pub drift: f64,
+    /// Whether the watchdog renews the lease.
+    pub renew: bool,
+    /// Longest life of the token.
+    pub max_hold: Option<Duration>,
+    /// Set when the owner of the lease has ended.
+    pub gone: Option<Arc<AtomicBool>>,
+}
+
+/// One token's life. See the [module documentation](self).
+pub struct Hold {
+    pub(crate) set: Arc<Set>,
+    pub(crate) terms: Terms,
+    pub(crate) token: Token,
+    /// Names the hold to the watchdog.
+    pub(crate) id: u64,
+    value: Value,
+    /// The lease ends here at the latest.
+    last_end: Instant,
+    /// The first request of the round was sent after this moment.
+    pub(crate) begun: Instant,
+    renew_every: Duration,
+    /// The lease's end while it is valid; `NEVER` before and after. Written
+    /// under `state`, read without it.
+    end: AtomicU64,
+    state: Mutex<State>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// The round is open.
+    Asking,
+    /// A quorum voted for it: a lease.
+    Held,
+    /// No longer wanted: lost, undone or released.
+    Dead,
+}
+
+struct State {
+    phase: Phase,
+    nodes: Vec<Node>,
+    loss: Option<LossReason>,
+    /// Who waits for the verdict of the round.
+    round: Wakers,
+    /// Who waits for the loss.
+    watchers: Wakers,
+    callbacks: Vec<Callback>,
+    warned: bool,
+}
+
+type Callback = Box<dyn FnOnce(LossReason) + Send>;
+
+/// What is known of one node.
+struct Node {
+    /// Its vote in the round.
+    vote: Vote,
+    /// Until when it holds our token for certain.
+    end: Instant,
+    /// What it said last, for error messages.
+    said: Said,
+    /// It may know the token: a byte of a request may have reached it.
+    reached: bool,
+    /// A renewal is under way and will be answered by then.
+    asked: Option<Instant>,
+    /// When to renew its vote.
+    renew_at: Instant,
+    failures: u32,
+}
+
+/// A node's last word, for error messages.
+#[derive(Clone, Debug)]
+pub(crate) enum Said {
+    Nothing,
+    Granted,
+    Refused {
+        left: Option<Duration>,
+        holder: Option<Box<str>>,
+    },
+    Fault(Fault),
+}
+
+/// How a round that was not won ended.
+#[derive(Debug)]
+pub(crate) struct Lost {
+    /// Refusals alone prevent a quorum.
+    pub(crate) contended: bool,
+    /// A quorum of nodes answered.
+    pub(crate) answered: bool,
+    /// Wrong settings alone prevent a quorum.
+    pub(crate) misconfigured: bool,
+    pub(crate) said: Vec<Said>,
+}
+
+impl Hold {
+    /// Draws a token and asks all nodes for their votes.
+    pub fn begin(set: &Arc<Set>, terms: &Terms) -> Arc<Hold> {
+        let token = Token::new(&*set.rng);
+        let value = if terms.label.is_empty() {
+            token.as_str().as_bytes().into()
+        } else {
+            [token.as_str().as_bytes(), b".", terms.label.as_bytes()]
+                .concat()
+                .into()
+        };
+        let begun = set.clock.now();
+        let ttl = terms.timing.ttl;
+        // A tenth of jitter keeps leases that were won together apart.
+        let renew_every = set.rng.between(ttl.mul_f64(0.3), ttl.mul_f64(0.36));
+        let node = || Node {
+            vote: Vote::Awaited,
+            end: Instant::NEVER,
+            said: Said::Nothing,
+            reached: true,
+            asked: None,
+            renew_at: begun + renew_every,
+            failures: 0,
+        };
+        static IDS: AtomicU64 = AtomicU64::new(0);
+        let hold = Arc::new(Hold {
+            set: set.clone(),
+            terms: terms.clone(),
+            token,
+            id: IDS.fetch_add(1, Ordering::Relaxed),
+            value: Value(value),
+            last_end: terms.max_hold.map_or(Instant::FAR, |d| begun + d),
+            begun,
+            renew_every,
+            end: AtomicU64::new(Instant::NEVER.0),
+            state: Mutex::new(State {
+                phase: Phase::Asking,
+                nodes: set.links.iter().map(|_| node()).collect(),
+                loss: None,
+                round: Wakers::default(),
+                watchers: Wakers::default(),
+                callbacks: Vec::new(),
+                warned: false,
+            }),
+        });
+        let sink: Arc<dyn Sink> = hold.clone();
+        for node in 0..set.links.len() {
+            hold.send(node, Op::Acquire { ttl }, begun, &sink);
+        }
+        hold
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    /// Sends one request; never with the state locked, for a link may answer
+    /// at once.
+    fn send(&self, node: usize, op: Op, now: Instant, sink: &Arc<dyn Sink>) {
+        let give_up = match op {
+            Op::Release => now + self.set.max_ttl,
+            _ => now + self.terms.timing.node_timeout,
+        };
+        let request = Request {
+            op,
+            key: self.terms.key.clone(),
+            value: self.value.clone(),
+        };
+        let ticket = Ticket {
+            node,
+            sent: now,
+            deadline: now + self.terms.timing.node_timeout,
+            op,
+        };
+        self.set.links[node].send(request, ticket, sink.clone(), give_up);
+    }
+
+    /// Waits for the verdict of the round: won, or how it was lost. A lost
+    /// token is dead and its undo sent.
+    pub(crate) async fn verdict(&self) -> Result<(), Lost> {
+        poll_fn(|cx| {
+            let mut state = self.state();
+            match state.phase {
+                Phase::Asking => state.round.park(cx),
+                Phase::Held => Poll::Ready(Ok(())),
+                // A lease may be lost before its winner looks: it was won.
+                Phase::Dead if state.loss.is_some() => Poll::Ready(Ok(())),
+                Phase::Dead => Poll::Ready(Err(state.lost_round())),
+            }
+        })
+        .await
+    }
+
+    /// What the nodes have said so far, for a round that is given up.
+    pub(crate) fn so_far(&self) -> Lost {
+        self.state().lost_round()
+    }
+
+    /// Takes a reply to an acquire or an extend into account.
+    fn take(&self, ticket: Ticket, reply: &Reply) {
+        let now = self.set.clock.now();
+        let mut state = self.state();
+        // A lease that has ended stays ended, even if this reply would have
+        // saved it a moment ago.
+        if self.end_if_over(&mut state, now) {
+            return self.publish(state);
+        }
+        if mutant!("late-vote-revives", state.phase == Phase::Dead, false) {
+            return;
+        }
+        let asking = state.phase == Phase::Asking;
+        let node = &mut state.nodes[ticket.node];
+        let ttl = match ticket.op {
+            Op::Acquire { ttl } | Op::Extend { ttl, .. } => ttl,
+            Op::Release => return,
+        };
+        let renewal = matches!(ticket.op, Op::Extend { .. });
+        if renewal {
+            node.asked = None;
+        }
+        match reply {
+            Reply::Granted | Reply::Extended { .. } => {
+                let sent = mutant!("end-from-reply", ticket.sent, now);
+                let counted = ttl.saturating_sub(quorum::drift_allowance(ttl, self.terms.drift));
+                node.end = node.end.max(sent + counted);
+                node.vote = Vote::Granted(node.end);
+                node.said = Said::Granted;
+                node.failures = 0;
+                node.renew_at = self.coarse(ticket.sent + self.renew_every);
+                if renewal {
+                    count(&self.set.counters.renewals);
+                }
+                if matches!(reply, Reply::Extended { repaired: true }) {
+                    count(&self.set.counters.repairs);
+                }
+            }
+            Reply::Refused { left, holder } => {
+                node.end = Instant::NEVER;
+                node.vote = Vote::Refused;
+                node.said = Said::Refused {
+                    left: *left,
+                    holder: holder.clone(),
+                };
+            }
+            Reply::NotMine => {
+                node.end = mutant!("not-mine-ignored", Instant::NEVER, node.end);
+                node.vote = Vote::Refused;
+                node.said = Said::Refused {
+                    left: None,
+                    holder: None,
+                };
+                node.renew_at = self.coarse(now + self.renew_every);
+            }
+            Reply::Failed(fault) => {
+                if asking {
+                    node.vote = Vote::Failed;
+                }
+                if matches!(ticket.op, Op::Acquire { .. }) {
+                    node.reached = fault.sent;
+                }
+                node.said = Said::Fault(fault.clone());
+                node.failures = node.failures.saturating_add(1);
+                if renewal {
+                    node.renew_at = now + retry::renewal_pause(node.failures, ttl);
+                    if mutant!("any-answer-renews", false, true) {
+                        node.end = ticket.sent + self.terms.timing.counted;
+                    }
+                }
+            }
+            Reply::Released { .. } => {}
+        }
+        match state.phase {
+            Phase::Asking => self.decide(state, now, reply),
+            _ => {
+                let end = self.end_of(&state);
+                self.end.store(end.0, Ordering::Release);
+                if now >= end {
+                    self.lose(&mut state, LossReason::Refused);
+                    return self.publish(state);
+                }
+            }
+        }
+    }
+
+    /// The verdict of the round, after one more reply.
+    fn decide(&self, mut state: MutexGuard<'_, State>, now: Instant, reply: &Reply) {
+        let votes: Vec<Vote> = state.nodes.iter().map(|n| n.vote).collect();
+        match quorum::verdict(&votes, now + self.terms.timing.min_validity) {
+            Verdict::Open => return,
+            Verdict::Won => {
+                state.phase = Phase::Held;
+                self.end.store(self.end_of(&state).0, Ordering::Release);
+                count(&self.set.counters.acquired);
+            }
+            Verdict::Lost => {
+                state.phase = Phase::Dead;
+                count(&self.set.counters.attempts_lost);
+            }
+        }
+        if matches!(reply, Reply::Failed(f) if f.kind == FaultKind::Timeout) {
+            count(&self.set.counters.timeouts_awaited);
+        }
+        let undo = state.phase == Phase::Dead;
+        let wakers = state.round.take();
+        let reached = state.reached();
+        drop(state);
+        if undo {
+            self.undo(&reached);
+        }
+        wakers.wake();
+    }
+
+    /// The end of the lease that the nodes' votes make.
+    fn end_of(&self, state: &State) -> Instant {
+        let ends: Vec<Instant> = state.nodes.iter().map(|n| n.end).collect();
+        quorum::lease_end(&ends).min(self.last_end)
+    }
+
+    /// Ends a lease whose time is over. Loss is sticky from the first look
+    /// that finds it so.
+    fn end_if_over(&self, state: &mut State, now: Instant) -> bool {
+        let over = state.phase == Phase::Held && now >= Instant(self.end.load(Ordering::Acquire));
+        if !mutant!("loss-not-sticky", over, false) {
+            return false;
+        }
+        let gone = |g: &Arc<AtomicBool>| g.load(Ordering::Relaxed);
+        let reason = if now >= self.last_end {
+            LossReason::MaxHold
+        } else if self.terms.gone.as_ref().is_some_and(gone) {
+            LossReason::OwnerGone
+        } else {
+            LossReason::Expired
+        };
+        self.lose(state, reason);
+        true
+    }
+
+    fn lose(&self, state: &mut State, reason: LossReason) {
+        state.phase = Phase::Dead;
+        state.loss = Some(reason);
+        self.end.store(Instant::NEVER.0, Ordering::Release);
+        count(&self.set.counters.lost);
+    }
+
+    /// Tells a loss that has just been entered into `state`, and cleans up.
+    fn publish(&self, mut state: MutexGuard<'_, State>) {
+        let Some(reason) = state.loss else { return };
+        let wakers = state.watchers.take();
+        let callbacks = std::mem::take(&mut state.callbacks);
+        let reached = state.reached();
+        drop(state);
+        wakers.wake();
+        for callback in callbacks {
+            callback(reason);
+        }
+        self.undo(&reached);
+    }
+
+    /// Whether the lease is valid now. Exact: read from the clock, not from
+    /// the watchdog.
+    pub fn is_held(&self) -> bool {
+        !self.remaining().is_zero()
+    }
+
+    /// Validity left; zero if the lease is over.
+    pub fn remaining(&self) -> Duration {
+        let end = Instant(self.end.load(Ordering::Acquire));
+        if end == Instant::NEVER {
+            return Duration::ZERO;
+        }
+        let now = self.set.clock.now();
+        if now < end {
+            return now.until(end);
+        }
+        let mut state = self.state();
+        if self.end_if_over(&mut state, now) {
+            self.publish(state);
+        }
+        Duration::ZERO
+    }
+
+    /// Why the lease was lost, if it was.
+    pub fn loss(&self) -> Option<LossReason> {
+        self.remaining();
+        self.state().loss
+    }
+
+    /// Ends when the lease is lost; never, if it is released first.
+    pub async fn lost(&self) -> LossReason {
+        poll_fn(|cx| {
+            let mut state = self.state();
+            match state.loss {
+                Some(reason) => Poll::Ready(reason),
+                None => state.watchers.park(cx),
+            }
+        })
+        .await
+    }
+
+    /// Calls `callback` at the loss, or now if it has come.
+    pub(crate) fn on_lost(&self, callback: Callback) {
+        let mut state = self.state();
+        match state.loss {
+            None => state.callbacks.push(callback),
+            Some(reason) => {
+                drop(state);
+                callback(reason);
+            }
+        }
+    }
+
+    /// Ends a valid lease with a loss: its client closes.
+    pub(crate) fn forfeit(&self, reason: LossReason) {
+        let mut state = self.state();
+        if state.phase == Phase::Held {
+            self.lose(&mut state, reason);
+            self.publish(state);
+        }
+    }
+
+    /// Ends the token's life and sends its release to every node that may
+    /// know it. Returns whether the lease was valid, and the nodes' answers to
+    /// come. Also the end of an attempt that is given up.
+    pub(crate) fn release(&self) -> (bool, Arc<Release>) {
+        let now = self.set.clock.now();
+        let mut state = self.state();
+        if self.end_if_over(&mut state, now) {
+            self.publish(state);
+            return (false, Release::new(&self.set, 0));
+        }
+        let was = state.phase;
+        // Dead first, then the first byte: nothing is renewed, repaired or
+        // won for this token from here on.
+        if mutant!("release-before-end", true, false) {
+            state.phase = Phase::Dead;
+        }
+        self.end.store(Instant::NEVER.0, Ordering::Release);
+        let reached = state.reached();
+        let wakers = state.round.take();
+        drop(state);
+        wakers.wake();
+        if was == Phase::Dead {
+            return (false, Release::new(&self.set, 0));
+        }
+        if was == Phase::Held {
+            count(&self.set.counters.released);
+        }
+        if mutant!("cancel-leaks", false, was == Phase::Asking) {
+            return (false, Release::new(&self.set, 0));
+        }
+        (was == Phase::Held, self.undo(&reached))
+    }
+
+    /// Sends the release to the nodes that the token may have reached.
+    fn undo(&self, reached: &[bool]) -> Arc<Release> {
+        let targets = || reached.iter().enumerate().filter(|(_, r)| **r);
+        let release = Release::new(&self.set, targets().count());
+        let sink: Arc<dyn Sink> = release.clone();
+        let now = self.set.clock.now();
+        for (node, _) in targets() {
+            self.send(node, Op::Release, now, &sink);
+        }
+        release
+    }
+
+    /// Renews what is due, ends what is over. Returns when to look again;
+    /// `None` once the token is dead.
+    pub fn tend(self: &Arc<Self>) -> Option<Instant> {
+        let now = self.set.clock.now();
+        let mut state = self.state();
+        if self.end_if_over(&mut state, now) {
+            self.publish(state);
+            return None;
+        }
+        if mutant!("renews-after-release", state.phase != Phase::Held, false) {
+            return None;
+        }
+        let mut look = Instant(self.end.load(Ordering::Acquire));
+        let gone = |g: &Arc<AtomicBool>| g.load(Ordering::Relaxed);
+        let mut due = Vec::new();
+        if self.terms.renew && !self.terms.gone.as_ref().is_some_and(gone) {
+            for (i, node) in state.nodes.iter_mut().enumerate() {
+                let busy = node.asked.is_some_and(|deadline| now < deadline);
+                if !busy && node.renew_at <= now {
+                    node.asked = Some(now + self.terms.timing.node_timeout);
+                    node.reached = true;
+                    due.push(i);
+                }
+                look = look.min(match node.asked {
+                    Some(deadline) => deadline.max(now + Duration::from_millis(1)),
+                    None => node.renew_at,
+                });
+            }
+        }
+        look = look.min(self.warn_near_the_cap(&mut state, now));
+        drop(state);
+        let sink: Arc<dyn Sink> = self.clone();
+        for node in due {
+            // The lease is valid at this moment, so it may repair.
+            let op = Op::Extend {
+                ttl: self.terms.timing.ttl,
+                repair: true,
+            };
+            self.send(node, op, now, &sink);
+        }
+        Some(look)
+    }
+
+    /// Warns once at four fifths of `max_hold`; returns when to look.
+    fn warn_near_the_cap(&self, state: &mut State, now: Instant) -> Instant {
+        let Some(max_hold) = self.terms.max_hold else {
+            return Instant::FAR;
+        };
+        let at = self.begun + max_hold.mul_f64(0.8);
+        if state.warned {
+            return Instant::FAR;
+        }
+        if now < at {
+            return at;
+        }
+        state.warned = true;
+        (self.set.warn)(format!(
+            "the lock {} has been held for 80 % of max_hold ({max_hold:?}): it will be lost at \
+             the end of it",
+            crate::error::shown(&self.terms.key),
+        ));
+        Instant::FAR
+    }
+
+    /// When the watchdog has to look first.
+    pub(crate) fn first_look(&self) -> Instant {
+        let mut look = Instant(self.end.load(Ordering::Acquire));
+        if self.terms.renew {
+            look = look.min(self.coarse(self.begun + self.renew_every));
+        }
+        look
+    }
+
+    /// A moment for a renewal, on a coarse grid: leases that are due at about
+    /// the same time share one wake-up and one write.
+    fn coarse(&self, at: Instant) -> Instant {
+        let grid = (self.terms.timing.ttl.as_nanos() as u64 / 256).max(1);
+        Instant(at.0.div_ceil(grid) * grid)
+    }
+
+    /// Asks all nodes to lengthen the lease to `ttl`, and waits for a quorum.
+    pub(crate) async fn extend(self: &Arc<Self>, ttl: Duration) -> Extended {
+        let now = self.set.clock.now();
+        if !self.is_held() {
+            return Extended::Lost;
+        }
+        let round = Arc::new(Extension {
+            hold: self.clone(),
+            state: Mutex::new((vec![Vote::Awaited; self.set.links.len()], Wakers::default())),
+        });
+        let sink: Arc<dyn Sink> = round.clone();
+        self.state().nodes.iter_mut().for_each(|n| n.reached = true);
+        for node in 0..self.set.links.len() {
+            self.send(node, Op::Extend { ttl, repair: true }, now, &sink);
+        }
+        poll_fn(|cx| {
+            let mut state = lock(&round.state);
+            match quorum::verdict(&state.0, now) {
+                Verdict::Open => state.1.park(cx),
+                Verdict::Won => Poll::Ready(true),
+                Verdict::Lost => Poll::Ready(false),
+            }
+        })
+        .await
+        .then_some(Extended::Done)
+        .filter(|_| self.is_held())
+        .unwrap_or_else(|| {
+            if self.is_held() {
+                Extended::Unanswered(self.so_far())
+            } else {
+                Extended::Lost
+            }
+        })
+    }
+}
+
+/// How an extension ended.
+pub(crate) enum Extended {
+    /// A quorum confirmed it.
+    Done,
+    /// Too few nodes answered; the lease is valid as long as it was.
+    Unanswered(Lost),
+    /// The lease is held no longer.
+    Lost,
+}
+
+impl State {
+    /// The nodes that may know the token.
+    fn reached(&self) -> Vec<bool> {
+        self.nodes
+            .iter()
+            .map(|n| mutant!("no-undo-unless-granted", n.reached, n.vote != Vote::Failed))
+            .collect()
+    }
+
+    fn lost_round(&self) -> Lost {
+        let votes: Vec<Vote> = self.nodes.iter().map(|n| n.vote).collect();
+        let misconfigured =
+            |n: &&Node| matches!(&n.said, Said::Fault(f) if f.kind == FaultKind::Misconfigured);
+        let hopeless = self.nodes.iter().filter(misconfigured).count();
+        Lost {
+            contended: quorum::refusals_decide(&votes),
+            answered: quorum::quorum_answered(&votes),
+            misconfigured: hopeless > votes.len() - quorum::quorum(votes.len()),
+            said: self.nodes.iter().map(|n| n.said.clone()).collect(),
+        }
+    }
+}
+
+impl Sink for Hold {
+    fn on_reply(&self, ticket: Ticket, reply: Reply) {
+        self.take(ticket, &reply);
+    }
+
+    fn wanted(&self) -> bool {
+        self.state().phase != Phase::Dead
+    }
+}
+
+/// One extension on request: its own votes, over those of the hold.
+struct Extension {
+    hold: Arc<Hold>,
+    state: Mutex<(Vec<Vote>, Wakers)>,
+}
+
+impl Sink for Extension {
+    fn on_reply(&self, ticket: Ticket, reply: Reply) {
+        self.hold.take(ticket, &reply);
+        let mut state = lock(&self.state);
+        state.0[ticket.node] = match reply {
+            Reply::Extended { .. } => Vote::Granted(Instant::FAR),
+            Reply::NotMine => Vote::Refused,
+            _ => Vote::Failed,
+        };
+        let wakers = state.1.take();
+        drop(state);
+        wakers.wake();
+    }
+
+    fn wanted(&self) -> bool {
+        self.hold.wanted()
+    }
+}
+
+/// The releases of one token on their way.
+pub(crate) struct Release {
+    set: Arc<Set>,
+    state: Mutex<Answers>,
+}
+
+#[derive(Default)]
+struct Answers {
+    open: usize,
+    done: usize,
+    not_held: usize,
+    wakers: Wakers,
+}
+
+impl Release {
+    fn new(set: &Arc<Set>, open: usize) -> Arc<Release> {
+        set.counters
+            .releases_pending
+            .fetch_add(open, Ordering::AcqRel);
+        let state = Mutex::new(Answers {
+            open,
+            ..Answers::default()
+        });
+        Arc::new(Release {
+            set: set.clone(),
+            state,
+        })
+    }
+
+    /// Waits until a quorum has carried the release out, or all have answered
+    /// or failed to. Returns false if a quorum did not hold the token.
+    pub(crate) async fn acknowledged(&self) -> bool {
+        let quorum = quorum::quorum(self.set.links.len());
+        poll_fn(|cx| {
+            let mut state = lock(&self.state);
+            if state.open == 0 || state.done >= quorum {
+                Poll::Ready(state.not_held < quorum)
+            } else {
+                state.wakers.park(cx)
+            }
+        })
+        .await
+    }
+}
+
+impl Sink for Release {
+    fn on_reply(&self, _: Ticket, reply: Reply) {
+        self.set.counters.release_done();
+        let mut state = lock(&self.state);
+        state.open -= 1;
+        if let Reply::Released { held } = reply {
+            state.done += 1;
+            state.not_held += usize::from(!held);
+        }
+        let wakers = state.wakers.take();
+        drop(state);
+        wakers.wake();
+    }
+
+    fn wanted(&self) -> bool {
+        true
+    }
+}
+
+impl std::fmt::Debug for Hold {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Hold")
+            .field("key", &crate::error::shown(&self.terms.key))
+            .finish_non_exhaustive()
+    }
+}

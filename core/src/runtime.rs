@@ -1,0 +1,123 @@
+//! The runtime of the process: one I/O thread, one dispatcher thread, both
+//! started when first needed.
+//!
+//! A process that forks has threads no more. Its first use of Quorlock there
+//! finds the runtime of another process id and builds one anew; what was
+//! inherited is left alone, for to drop it would be to join threads that do
+//! not exist.
+
+use std::future::pending;
+use std::sync::{Arc, Mutex, Weak};
+
+use once_cell::race::OnceBox;
+use once_cell::sync::OnceCell;
+use tokio::runtime::Handle;
+
+use crate::client::Inner;
+use crate::dispatch::Dispatcher;
+use crate::error::{Error, ErrorKind};
+use crate::sync::lock;
+
+/// The runtime of one process.
+pub(crate) struct Runtime {
+    process: u32,
+    io: OnceCell<Handle>,
+    dispatcher: Dispatcher,
+    clients: Mutex<Vec<Weak<Inner>>>,
+    /// The runtime of a child that this process has become by forking.
+    next: OnceBox<Runtime>,
+}
+
+/// `race`: no lock that another thread could have held at the fork.
+static FIRST: OnceBox<Runtime> = OnceBox::new();
+
+impl Runtime {
+    fn boxed() -> Box<Runtime> {
+        Box::new(Runtime {
+            process: std::process::id(),
+            io: OnceCell::new(),
+            dispatcher: Dispatcher::new(),
+            clients: Mutex::default(),
+            next: OnceBox::new(),
+        })
+    }
+
+    /// The runtime of this process. Starts no thread.
+    pub(crate) fn get() -> &'static Runtime {
+        let mut runtime = FIRST.get_or_init(Runtime::boxed);
+        while runtime.process != std::process::id() {
+            runtime = runtime.next.get_or_init(Runtime::boxed);
+        }
+        runtime
+    }
+
+    /// The I/O thread's tokio runtime.
+    pub(crate) fn io(&self) -> Result<&Handle, Error> {
+        self.io.get_or_try_init(|| {
+            let failed = |e: std::io::Error| {
+                Error::new(
+                    ErrorKind::Internal,
+                    format!("the I/O thread could not be started: {e}"),
+                )
+            };
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_io()
+                .enable_time()
+                .thread_name("quorlock-dns")
+                .max_blocking_threads(4)
+                .build()
+                .map_err(failed)?;
+            let handle = runtime.handle().clone();
+            std::thread::Builder::new()
+                .name("quorlock-io".into())
+                .spawn(move || runtime.block_on(pending::<()>()))
+                .map_err(failed)?;
+            // SAFETY: the handler is an `extern "C"` function that does not
+            // unwind. If the table is full, leases simply expire.
+            unsafe { libc::atexit(at_exit) };
+            Ok(handle)
+        })
+    }
+
+    /// The thread for loss callbacks and logs.
+    pub(crate) fn dispatcher(&self) -> &Dispatcher {
+        &self.dispatcher
+    }
+
+    /// Registers a client to be closed when the process exits.
+    pub(crate) fn register(&self, client: &Arc<Inner>) {
+        let mut clients = lock(&self.clients);
+        clients.retain(|c| c.strong_count() > 0);
+        clients.push(Arc::downgrade(client));
+    }
+
+    /// Every client of the process that is still in use.
+    pub(crate) fn clients(&self) -> Vec<Arc<Inner>> {
+        lock(&self.clients)
+            .iter()
+            .filter_map(Weak::upgrade)
+            .collect()
+    }
+}
+
+/// Releases what the process still holds, within `node_timeout`.
+extern "C" fn at_exit() {
+    // A panic must not cross into the C library.
+    let _ = std::panic::catch_unwind(|| {
+        let Some(first) = FIRST.get() else { return };
+        // A forked child that never used Quorlock has nothing of its own.
+        if Runtime::get_existing(first).is_some() {
+            crate::client::close_all();
+        }
+    });
+}
+
+impl Runtime {
+    fn get_existing(first: &'static Runtime) -> Option<&'static Runtime> {
+        let mut runtime = first;
+        while runtime.process != std::process::id() {
+            runtime = runtime.next.get()?;
+        }
+        Some(runtime)
+    }
+}

@@ -1,0 +1,33 @@
+//! Two small things around `std::sync` and wakers.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+/// Locks a mutex, poisoned or not: no code of ours leaves shared state torn
+/// when it panics, and a second panic would only hide the first.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The wakers of tasks that wait for one thing.
+#[derive(Debug, Default)]
+pub(crate) struct Wakers(Vec<Waker>);
+
+impl Wakers {
+    /// Registers the task of `cx` and reports that it has to wait.
+    pub(crate) fn park<T>(&mut self, cx: &Context<'_>) -> Poll<T> {
+        if !self.0.iter().any(|w| w.will_wake(cx.waker())) {
+            self.0.push(cx.waker().clone());
+        }
+        Poll::Pending
+    }
+
+    /// Takes all wakers out. Wake them after the lock is dropped.
+    pub(crate) fn take(&mut self) -> Wakers {
+        Wakers(std::mem::take(&mut self.0))
+    }
+
+    pub(crate) fn wake(self) {
+        self.0.into_iter().for_each(Waker::wake);
+    }
+}

@@ -1,0 +1,102 @@
+//! Tokens and random choices. The only module that reads randomness.
+
+use std::fmt;
+use std::time::Duration;
+
+/// The seam through which the core sees randomness.
+pub trait Rng: Send + Sync + 'static {
+    /// Fills `bytes` with random bytes.
+    fn fill(&self, bytes: &mut [u8]);
+}
+
+impl dyn Rng {
+    /// A duration drawn evenly from `low..high`.
+    pub(crate) fn between(&self, low: Duration, high: Duration) -> Duration {
+        let mut bytes = [0; 4];
+        self.fill(&mut bytes);
+        let share = f64::from(u32::from_le_bytes(bytes)) / (f64::from(u32::MAX) + 1.0);
+        low + high.saturating_sub(low).mul_f64(share)
+    }
+}
+
+/// The operating system's generator. It keeps no state in this process, so a
+/// fork or a cloned machine cannot repeat its output.
+#[derive(Debug)]
+pub(crate) struct SystemRng;
+
+impl Rng for SystemRng {
+    fn fill(&self, bytes: &mut [u8]) {
+        #[allow(clippy::disallowed_methods)]
+        getrandom::fill(bytes).expect("the operating system gives random bytes");
+    }
+}
+
+/// 20 random bytes in hex. Names one attempt, and the lease it becomes; it is
+/// made for each attempt and never used again.
+///
+/// Whoever knows a token can release its lock, so `Debug` hides it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Token([u8; Token::LEN]);
+
+impl Token {
+    /// Length of the text form.
+    pub const LEN: usize = 40;
+
+    /// Draws a new token.
+    pub fn new(rng: &dyn Rng) -> Token {
+        let mut bytes = [0; Token::LEN / 2];
+        rng.fill(&mut bytes);
+        let mut text = [0; Token::LEN];
+        for (i, byte) in bytes.iter().enumerate() {
+            text[2 * i] = b"0123456789abcdef"[usize::from(byte >> 4)];
+            text[2 * i + 1] = b"0123456789abcdef"[usize::from(byte & 15)];
+        }
+        Token(text)
+    }
+
+    /// The text form: 40 lower-case hex digits.
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).expect("hex digits are ASCII")
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn tokens_are_hex_and_differ() {
+        let tokens: HashSet<String> = (0..10_000)
+            .map(|_| Token::new(&SystemRng).as_str().to_owned())
+            .collect();
+        assert_eq!(tokens.len(), 10_000);
+        assert!(
+            tokens
+                .iter()
+                .all(|t| t.len() == 40 && t.bytes().all(|b| b.is_ascii_hexdigit()))
+        );
+    }
+
+    #[test]
+    fn debug_hides_the_token() {
+        let token = Token::new(&SystemRng);
+        assert!(!format!("{token:?}").contains(token.as_str()));
+    }
+
+    #[test]
+    fn between_stays_in_range() {
+        let rng: &dyn Rng = &SystemRng;
+        let (low, high) = (Duration::from_millis(10), Duration::from_millis(20));
+        for _ in 0..1000 {
+            let d = rng.between(low, high);
+            assert!(low <= d && d < high, "{d:?}");
+        }
+    }
+}

@@ -121,7 +121,7 @@ impl LockOptions {
     /// Checks the options of one lock against its client's settings.
     pub(crate) fn check(&self, settings: &Settings) -> Result<(), Error> {
         within("ttl", self.ttl, MIN_TTL, LONGEST_TTL)?;
-        if self.ttl.subsec_nanos() % 1_000_000 != 0 {
+        if !self.ttl.subsec_nanos().is_multiple_of(1_000_000) {
             return Err(Error::invalid(format!(
                 "ttl is {:?}: give whole milliseconds",
                 self.ttl

@@ -110,10 +110,10 @@ fn run((queue, filled): &(Mutex<Queue>, Condvar)) {
         for (level, line) in lines {
             emit(&sink, level, &line);
         }
-        if let Some(call) = calls {
-            if catch_unwind(AssertUnwindSafe(call)).is_err() {
-                emit(&sink, Level::Warn, "a loss callback panicked");
-            }
+        if let Some(call) = calls
+            && catch_unwind(AssertUnwindSafe(call)).is_err()
+        {
+            emit(&sink, Level::Warn, "a loss callback panicked");
         }
     }
 }

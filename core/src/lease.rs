@@ -48,7 +48,7 @@ impl Lease {
     /// The token: 40 hex digits that name this hold. Keep it secret: whoever
     /// knows it can release the lock.
     pub fn token(&self) -> &str {
-        self.share.held.hold.token.as_str()
+        self.share.held.hold.token().as_str()
     }
 
     /// Whether the lease is valid now. Exact at every call, read from a clock
@@ -63,6 +63,12 @@ impl Lease {
             return Duration::ZERO;
         }
         self.share.held.hold.remaining()
+    }
+
+    /// For bindings: whether this handle has been given back.
+    #[doc(hidden)]
+    pub fn is_released(&self) -> bool {
+        self.share.is_released()
     }
 
     /// Lengthens the lease to `ttl` from now, to its own ttl with `None`; never
@@ -193,7 +199,9 @@ impl Lease {
         )
     }
 
-    pub(crate) fn lost_error(&self) -> Error {
+    /// For bindings: what a scoped form raises when its body ends after a loss.
+    #[doc(hidden)]
+    pub fn lost_error(&self) -> Error {
         let reason = self.loss().map_or("released", LossReason::as_str);
         Error::new(
             ErrorKind::LockLost,

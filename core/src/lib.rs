@@ -79,6 +79,8 @@ pub use lease::{Lease, Lost};
 pub use lock::Lock;
 pub use owner::Owner;
 pub use round::LossReason;
+#[doc(hidden)]
+pub use runtime::{Task, spawn};
 
 /// The protocol modules, for the simulator. Not part of the API: anything here
 /// may change at any time.

@@ -77,7 +77,7 @@ pub struct Terms {
 pub struct Hold {
     pub(crate) set: Arc<Set>,
     pub(crate) terms: Terms,
-    pub(crate) token: Token,
+    token: Token,
     /// Names the hold to the watchdog.
     pub(crate) id: u64,
     value: Value,
@@ -135,7 +135,7 @@ struct Node {
 
 /// A node's last word, for error messages.
 #[derive(Clone, Debug)]
-pub(crate) enum Said {
+pub enum Said {
     Nothing,
     Granted,
     Refused {
@@ -147,7 +147,7 @@ pub(crate) enum Said {
 
 /// How a round that was not won ended.
 #[derive(Debug)]
-pub(crate) struct Lost {
+pub struct Lost {
     /// Refusals alone prevent a quorum.
     pub(crate) contended: bool,
     /// A quorum of nodes answered.
@@ -236,7 +236,7 @@ impl Hold {
 
     /// Waits for the verdict of the round: won, or how it was lost. A lost
     /// token is dead and its undo sent.
-    pub(crate) async fn verdict(&self) -> Result<(), Lost> {
+    pub async fn verdict(&self) -> Result<(), Lost> {
         poll_fn(|cx| {
             let mut state = self.state();
             match state.phase {
@@ -302,7 +302,7 @@ impl Hold {
                 };
             }
             Reply::NotMine => {
-                node.end = mutant!("not-mine-ignored", Instant::NEVER, node.end);
+                node.end = Instant::NEVER;
                 node.vote = Vote::Refused;
                 node.said = Said::Refused {
                     left: None,
@@ -335,7 +335,7 @@ impl Hold {
                 self.end.store(end.0, Ordering::Release);
                 if now >= end {
                     self.lose(&mut state, LossReason::Refused);
-                    return self.publish(state);
+                    self.publish(state);
                 }
             }
         }
@@ -378,7 +378,7 @@ impl Hold {
     /// Ends a lease whose time is over. Loss is sticky from the first look
     /// that finds it so.
     fn end_if_over(&self, state: &mut State, now: Instant) -> bool {
-        let over = state.phase == Phase::Held && now >= Instant(self.end.load(Ordering::Acquire));
+        let over = state.phase == Phase::Held && now >= self.end();
         if !mutant!("loss-not-sticky", over, false) {
             return false;
         }
@@ -415,6 +415,22 @@ impl Hold {
         self.undo(&reached);
     }
 
+    /// The token.
+    pub fn token(&self) -> &Token {
+        &self.token
+    }
+
+    /// What its lock asked for.
+    pub fn terms(&self) -> &Terms {
+        &self.terms
+    }
+
+    /// The end of the lease as it stands; `NEVER` for a token that is none, or
+    /// no more.
+    pub fn end(&self) -> Instant {
+        Instant(self.end.load(Ordering::Acquire))
+    }
+
     /// Whether the lease is valid now. Exact: read from the clock, not from
     /// the watchdog.
     pub fn is_held(&self) -> bool {
@@ -423,7 +439,7 @@ impl Hold {
 
     /// Validity left; zero if the lease is over.
     pub fn remaining(&self) -> Duration {
-        let end = Instant(self.end.load(Ordering::Acquire));
+        let end = self.end();
         if end == Instant::NEVER {
             return Duration::ZERO;
         }
@@ -480,7 +496,7 @@ impl Hold {
     /// Ends the token's life and sends its release to every node that may
     /// know it. Returns whether the lease was valid, and the nodes' answers to
     /// come. Also the end of an attempt that is given up.
-    pub(crate) fn release(&self) -> (bool, Arc<Release>) {
+    pub fn release(&self) -> (bool, Arc<Release>) {
         let now = self.set.clock.now();
         let mut state = self.state();
         if self.end_if_over(&mut state, now) {
@@ -492,8 +508,8 @@ impl Hold {
         // won for this token from here on.
         if mutant!("release-before-end", true, false) {
             state.phase = Phase::Dead;
+            self.end.store(Instant::NEVER.0, Ordering::Release);
         }
-        self.end.store(Instant::NEVER.0, Ordering::Release);
         let reached = state.reached();
         let wakers = state.round.take();
         drop(state);
@@ -534,7 +550,7 @@ impl Hold {
         if mutant!("renews-after-release", state.phase != Phase::Held, false) {
             return None;
         }
-        let mut look = Instant(self.end.load(Ordering::Acquire));
+        let mut look = self.end();
         let gone = |g: &Arc<AtomicBool>| g.load(Ordering::Relaxed);
         let mut due = Vec::new();
         if self.terms.renew && !self.terms.gone.as_ref().is_some_and(gone) {
@@ -588,7 +604,7 @@ impl Hold {
 
     /// When the watchdog has to look first.
     pub(crate) fn first_look(&self) -> Instant {
-        let mut look = Instant(self.end.load(Ordering::Acquire));
+        let mut look = self.end();
         if self.terms.renew {
             look = look.min(self.coarse(self.begun + self.renew_every));
         }
@@ -603,7 +619,7 @@ impl Hold {
     }
 
     /// Asks all nodes to lengthen the lease to `ttl`, and waits for a quorum.
-    pub(crate) async fn extend(self: &Arc<Self>, ttl: Duration) -> Extended {
+    pub async fn extend(self: &Arc<Self>, ttl: Duration) -> Extended {
         let now = self.set.clock.now();
         if !self.is_held() {
             return Extended::Lost;
@@ -639,7 +655,8 @@ impl Hold {
 }
 
 /// How an extension ended.
-pub(crate) enum Extended {
+#[derive(Debug)]
+pub enum Extended {
     /// A quorum confirmed it.
     Done,
     /// Too few nodes answered; the lease is valid as long as it was.
@@ -707,7 +724,7 @@ impl Sink for Extension {
 }
 
 /// The releases of one token on their way.
-pub(crate) struct Release {
+pub struct Release {
     set: Arc<Set>,
     state: Mutex<Answers>,
 }
@@ -737,7 +754,7 @@ impl Release {
 
     /// Waits until a quorum has carried the release out, or all have answered
     /// or failed to. Returns false if a quorum did not hold the token.
-    pub(crate) async fn acknowledged(&self) -> bool {
+    pub async fn acknowledged(&self) -> bool {
         let quorum = quorum::quorum(self.set.links.len());
         poll_fn(|cx| {
             let mut state = lock(&self.state);
@@ -767,6 +784,12 @@ impl Sink for Release {
 
     fn wanted(&self) -> bool {
         true
+    }
+}
+
+impl std::fmt::Debug for Release {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Release")
     }
 }
 

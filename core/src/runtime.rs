@@ -6,12 +6,15 @@
 //! inherited is left alone, for to drop it would be to join threads that do
 //! not exist.
 
-use std::future::pending;
+use std::future::{Future, pending};
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, Weak};
+use std::task::{Context, Poll, ready};
 
 use once_cell::race::OnceBox;
 use once_cell::sync::OnceCell;
 use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
 
 use crate::client::Inner;
 use crate::dispatch::Dispatcher;
@@ -119,5 +122,59 @@ impl Runtime {
             runtime = runtime.next.get()?;
         }
         Some(runtime)
+    }
+}
+
+/// Runs a future on the I/O thread: for bindings, whose own threads may be kept
+/// from running by their interpreter while a lease has to be looked after.
+#[doc(hidden)]
+pub fn spawn<F>(future: F) -> Result<Task<F::Output>, Error>
+where
+    F: Future<Output: Send> + Send + 'static,
+{
+    let handle = Runtime::get().io()?;
+    Ok(Task(Some(handle.spawn(future))))
+}
+
+/// A future that runs on the I/O thread. Dropped, it ends there soon.
+#[doc(hidden)]
+pub struct Task<T>(Option<JoinHandle<T>>);
+
+impl<T> Task<T> {
+    /// Lets the future run to its end by itself.
+    pub fn detach(mut self) {
+        self.0 = None;
+    }
+}
+
+impl<T> Future for Task<T> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
+        let Some(task) = &mut self.0 else {
+            return Poll::Pending;
+        };
+        match ready!(Pin::new(task).poll(cx)) {
+            Ok(output) => Poll::Ready(output),
+            // The panic goes on where the result is awaited.
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(_) => Poll::Pending,
+            },
+        }
+    }
+}
+
+impl<T> Drop for Task<T> {
+    fn drop(&mut self) {
+        if let Some(task) = &self.0 {
+            task.abort();
+        }
+    }
+}
+
+impl<T> std::fmt::Debug for Task<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Task")
     }
 }

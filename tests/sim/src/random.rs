@@ -1,0 +1,60 @@
+//! Seeded randomness: SplitMix64 (Steele, Lea, Flood, "Fast splittable
+//! pseudorandom number generators", 2014).
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use quorlock::sim::Rng;
+
+/// A generator that is wholly given by its seed.
+#[derive(Debug)]
+pub struct Random(AtomicU64);
+
+impl Random {
+    /// The generator for `seed`.
+    pub fn new(seed: u64) -> Random {
+        Random(AtomicU64::new(seed))
+    }
+
+    /// 64 random bits.
+    pub fn bits(&self) -> u64 {
+        let step = 0x9e37_79b9_7f4a_7c15;
+        let mut z = self.0.fetch_add(step, Ordering::Relaxed).wrapping_add(step);
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `bound`, which is not zero.
+    pub fn below(&self, bound: u64) -> u64 {
+        self.bits() % bound
+    }
+
+    /// A number in `low..=high`.
+    pub fn between(&self, low: u64, high: u64) -> u64 {
+        low + self.below(high - low + 1)
+    }
+
+    /// True in `percent` of a hundred cases.
+    pub fn chance(&self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+
+    /// A number in `0.0..1.0`.
+    pub fn share(&self) -> f64 {
+        (self.bits() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// One of `items`.
+    pub fn pick<'a, T>(&self, items: &'a [T]) -> &'a T {
+        &items[self.below(items.len() as u64) as usize]
+    }
+}
+
+impl Rng for Random {
+    fn fill(&self, bytes: &mut [u8]) {
+        for chunk in bytes.chunks_mut(8) {
+            let bits = self.bits().to_le_bytes();
+            chunk.copy_from_slice(&bits[..chunk.len()]);
+        }
+    }
+}

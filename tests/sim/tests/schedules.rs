@@ -1,0 +1,27 @@
+//! A short run of the simulator, and that a seed says it all.
+
+use quorlock_sim::schedule;
+
+#[test]
+fn no_invariant_is_broken() {
+    let (mut holds, mut faults) = (0, 0);
+    for seed in 1_000_000..1_002_000 {
+        let outcome = schedule::run(seed, false);
+        assert_eq!(outcome.violation, None, "seed {seed}");
+        holds += outcome.holds;
+        faults += outcome.faults;
+    }
+    assert!(
+        holds > 2_000 && faults > 1_000,
+        "{holds} holds, {faults} faults"
+    );
+}
+
+#[test]
+fn a_seed_gives_the_same_history_each_time() {
+    for seed in 1..20 {
+        let (once, twice) = (schedule::run(seed, true), schedule::run(seed, true));
+        assert_eq!(once.history, twice.history, "seed {seed}");
+        assert_eq!(once.events, twice.events, "seed {seed}");
+    }
+}

@@ -421,6 +421,7 @@ impl Hold {
     }
 
     /// What its lock asked for.
+    #[cfg(feature = "sim")]
     pub fn terms(&self) -> &Terms {
         &self.terms
     }

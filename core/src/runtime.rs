@@ -109,9 +109,12 @@ extern "C" fn at_exit() {
     let _ = std::panic::catch_unwind(|| {
         let Some(first) = FIRST.get() else { return };
         // A forked child that never used Quorlock has nothing of its own.
-        if Runtime::get_existing(first).is_some() {
-            crate::client::close_all();
+        if Runtime::get_existing(first).is_none() {
+            return;
         }
+        // The thread that exits has lost its thread-local storage already.
+        let closer = std::thread::Builder::new().spawn(crate::client::close_all);
+        let _ = closer.map(|thread| thread.join());
     });
 }
 

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -92,14 +93,24 @@ pub(crate) fn fault(error: &RedisError) -> Fault {
             true,
         );
     }
-    match error.code() {
-        Some(code) => script::fault_of(code, error.detail()),
-        None => Fault::new(
-            FaultKind::Unreachable,
-            format!("connection lost: {error}"),
-            true,
-        ),
+    if let Some(code) = error.code() {
+        return script::fault_of(code, error.detail());
     }
+    // With TLS 1.3 a node refuses the client's certificate only after the
+    // handshake, in place of the first reply. The driver library keeps the
+    // I/O error in an `Arc`, and that the error of rustls.
+    let refused = std::error::Error::source(error)
+        .and_then(|e| e.downcast_ref::<Arc<dyn std::error::Error + Send + Sync>>())
+        .and_then(|e| e.downcast_ref::<io::Error>())
+        .and_then(|e| e.get_ref()?.downcast_ref::<rustls::Error>());
+    if let Some(refused) = refused {
+        return Fault::new(FaultKind::Misconfigured, format!("TLS: {refused}"), true);
+    }
+    Fault::new(
+        FaultKind::Unreachable,
+        format!("connection lost: {error}"),
+        true,
+    )
 }
 
 fn unreachable(error: &io::Error) -> Fault {

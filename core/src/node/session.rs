@@ -15,7 +15,9 @@
 //! - A release is kept until it is acknowledged, and sent again on each new
 //!   connection.
 //! - A node that fails is left alone for a while, each time longer; requests
-//!   that come meanwhile fail at once, unsent.
+//!   that come meanwhile fail at once, unsent. So do requests to a node that
+//!   did not answer, until it does: a round that cannot be won need not wait
+//!   for it.
 
 use std::collections::{HashMap, VecDeque};
 use std::future::{Future, poll_fn};
@@ -70,6 +72,8 @@ pub(crate) struct Session {
     /// The next one, and when to give it up.
     connecting: Option<(Instant, Connecting)>,
     connections: u64,
+    /// The node left a request unanswered, and has not answered since.
+    silent: bool,
     /// In a row.
     failures: u32,
     retry_at: Instant,
@@ -111,6 +115,7 @@ impl Session {
             old: None,
             connecting: None,
             connections: 0,
+            silent: false,
             failures: 0,
             retry_at: Instant::NEVER,
             last_fault: None,
@@ -195,10 +200,17 @@ impl Session {
         if !self.waiting.is_empty() {
             if self.up.is_some() {
                 self.write();
-            } else if self.connecting.is_some() {
-                self.write_releases_to_old();
-            } else if now >= self.retry_at {
-                self.start_connecting(now);
+            } else if self.connecting.is_some() || now >= self.retry_at {
+                if self.connecting.is_none() {
+                    self.start_connecting(now);
+                }
+                if self.silent {
+                    self.fail_waiting(&Fault::new(
+                        FaultKind::Unreachable,
+                        "no answer to earlier requests",
+                        false,
+                    ));
+                }
                 self.write_releases_to_old();
             } else {
                 let fault = self.last_fault.clone().unwrap_or_else(|| {
@@ -231,6 +243,7 @@ impl Session {
     fn take_connection(&mut self, wire: Wire) {
         self.inbox.connects.fetch_add(1, Ordering::Relaxed);
         self.up = Some((self.connections, wire));
+        self.silent = false;
         self.last_fault = None;
         // Releases written to the connection before are sent again on this one.
         for batch in self.batches.values_mut() {
@@ -420,6 +433,7 @@ impl Session {
         });
         if self.up.as_ref().is_some_and(|(n, _)| doubtful.contains(n)) {
             self.old = self.up.take();
+            self.silent = true;
             self.pause();
         }
         if self
@@ -428,6 +442,7 @@ impl Session {
             .is_some_and(|(until, _)| *until <= now)
         {
             self.connecting = None;
+            self.silent = true;
             self.connect_failed(Fault::new(
                 FaultKind::Timeout,
                 "no connection in time",

@@ -1,0 +1,223 @@
+#!/usr/bin/env python3
+"""The body of `make test`: runs the steps below one after the other, counts, and ends with `N passed, M failed`.
+
+    tests/run.py [--list] [STEP...]      all steps, or those whose names begin so
+
+What a step prints goes to target/test-logs/STEP.log; of a step that failed the end of it is shown. A step that ran fewer
+tests than its floor has failed: tests that silently stopped running are no success.
+"""
+
+import argparse
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+LOGS = os.path.join(ROOT, "target", "test-logs")
+PYTHON = os.path.join(ROOT, ".venv", "bin", "python")
+TAIL_LINES = 60
+
+
+@dataclass
+class Step:
+    name: str
+    command: list
+    floor: int = 1
+    minutes: float = 10
+    env: dict = field(default_factory=dict)
+    # For a step that must fail: what it has to say when it does, with status 1.
+    must_say: str = None
+
+
+def scenarios(name, command):
+    return Step(f"scenarios-{name}", [sys.executable, "tests/scenarios/drive.py", "-j", "2", *command], floor=100)
+
+
+STEPS = [
+    Step("fmt", ["cargo", "fmt", "--all", "--check"]),
+    Step("clippy", ["cargo", "clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]),
+    Step("doc", ["cargo", "doc", "--workspace", "--no-deps", "--locked"], env={"RUSTDOCFLAGS": "-D warnings"}),
+    Step("rust", ["cargo", "test", "--workspace", "--locked", "--no-fail-fast"], floor=50, minutes=15),
+    Step("sim", ["cargo", "run", "--release", "--locked", "-p", "quorlock-sim", "--", "run"]),
+    Step("stage", [sys.executable, "tests/stage/test_stage.py"], floor=18),
+    Step("format", [sys.executable, "tests/scenarios/test_format.py"], floor=9),
+    Step("run", [sys.executable, "tests/run.py", "--self-check"], floor=10),
+    scenarios("rust", ["target/release/scenario-runner"]),
+    scenarios("blocking", [PYTHON, "tests/scenarios/run_blocking.py"]),
+    scenarios("asyncio", [PYTHON, "tests/scenarios/run_asyncio.py"]),
+    Step("python", [PYTHON, "-m", "unittest", "discover", "-v", "-s", "tests/python", "-t", "tests/python"], floor=10),
+    Step("mypy", [PYTHON, "-m", "mypy", "--config-file", "py/pyproject.toml", "py/python/quorlock"]),
+    Step("pyright", [PYTHON, "-m", "pyright", "-p", "py"]),
+    Step("demo", [PYTHON, "tests/demo/demo.py", "--lock", "on"], minutes=3),
+    Step("demo-lock-off", [PYTHON, "tests/demo/demo.py", "--lock", "off", "--seconds", "3"], minutes=3,
+         must_say=r"[1-9]\d* lost updates"),
+]
+
+# What must never be printed: passwords of stages, passwords in the URLs of tests, tokens (40 hex digits).
+SECRETS = [re.compile(rb"qlsecret[0-9a-f]{4,}"), re.compile(rb"hunter2"),
+           re.compile(rb"(?<![0-9a-f])[0-9a-f]{40}(?![0-9a-f])")]
+
+
+def counted(text):
+    """Passed and failed as the output tells: cargo's lines, unittest's, and our own; None where there are none."""
+    passed = failed = lines = 0
+    for ok, bad in re.findall(r"^test result: \w+\. (\d+) passed; (\d+) failed", text, re.MULTILINE):
+        passed, failed, lines = passed + int(ok), failed + int(bad), lines + 1
+    for ran, verdict in re.findall(r"^Ran (\d+) tests? in .*\n\n(.*)$", text, re.MULTILINE):
+        # A skipped test is a failed one. `expected failures` have no place here either.
+        bad = sum(int(number) for number in re.findall(r"=(\d+)", verdict))
+        passed, failed, lines = passed + int(ran) - bad, failed + bad, lines + 1
+    for ok, bad in re.findall(r"^(\d+) passed, (\d+) failed\s*$", text, re.MULTILINE):
+        passed, failed, lines = passed + int(ok), failed + int(bad), lines + 1
+    return (passed, failed) if lines else None
+
+
+def verdict(step, status, text):
+    """Passed, failed, and a word on the latter."""
+    if step.must_say:
+        good = status == 1 and re.search(step.must_say, text)
+        return (1, 0, "") if good else (0, 1, f"must end with status 1 and say {step.must_say!r}; status {status}")
+    passed, failed = counted(text) or ((1, 0) if status == 0 else (0, 1))
+    if status is None:
+        return passed, max(failed, 1), f"no end after {step.minutes:g} min"
+    if status and not failed:
+        return passed, 1, f"status {status}"
+    if passed + failed < step.floor:
+        return passed, failed + 1, f"only {passed + failed} ran, at least {step.floor} must"
+    return passed, failed, ""
+
+
+def execute(step, log):
+    """Runs the step's command; returns its status, or nothing if it did not end in time."""
+    environment = dict(os.environ, CARGO_TERM_COLOR="never", PYTHONUNBUFFERED="1", **step.env)
+    try:
+        # A group of its own, so that everything it started ends with it.
+        process = subprocess.Popen(step.command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=log,
+                                   stderr=subprocess.STDOUT, start_new_session=True)
+    except OSError as error:
+        log.write(f"{error}\n".encode())
+        return 127
+    try:
+        return process.wait(step.minutes * 60)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        if process.poll() is None:
+            end_group(process)
+
+
+def end_group(process):
+    """Asks the group to end, which lets its members end their servers, and then makes it. Returns when it is empty."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        end = time.monotonic() + 10
+        while time.monotonic() < end:
+            process.poll()
+            try:
+                os.killpg(process.pid, number)
+            except ProcessLookupError:
+                return
+            number = 0
+            time.sleep(0.05)
+
+
+def run(step):
+    path = os.path.join(LOGS, f"{step.name}.log")
+    begun = time.monotonic()
+    with open(path, "wb") as log:
+        status = execute(step, log)
+    with open(path, errors="replace") as log:
+        text = log.read()
+    passed, failed, why = verdict(step, status, text)
+    show(step.name, passed, failed, time.monotonic() - begun, why)
+    if failed:
+        print("    " + "\n    ".join(text.splitlines()[-TAIL_LINES:]), flush=True)
+        print(f"    all of it: {os.path.relpath(path, ROOT)}", flush=True)
+    return passed, failed
+
+
+def show(name, passed, failed, seconds, why=""):
+    print(f"{'FAIL' if failed else 'ok  '} {name:<20} {passed:5d} passed {failed:3d} failed {seconds:7.1f} s  {why}".rstrip(),
+          flush=True)
+
+
+def search(names):
+    """Looks for secrets in what the steps have printed: one test for each log."""
+    begun, passed, found = time.monotonic(), 0, []
+    for name in names:
+        with open(os.path.join(LOGS, f"{name}.log"), "rb") as log:
+            # Neither the secret nor the line is shown: this output is public too.
+            places = [f"{name}.log:{number}" for number, line in enumerate(log, 1)
+                      if any(secret.search(line) for secret in SECRETS)]
+        passed += not places
+        found += places[:1]
+    show("secrets", passed, len(found), time.monotonic() - begun, "in " + ", ".join(found) if found else "")
+    return passed, len(found)
+
+
+def self_check():
+    """Tests of the counting: a runner that miscounts would make everything else worthless."""
+    step, must = Step("x", [], floor=2), Step("x", [], must_say=r"[1-9]\d* lost updates")
+    cargo = "test result: {}. {} passed; {} failed; 0 ignored; 0 measured\n"
+    cases = [
+        (step, 0, cargo.format("ok", 3, 0) + cargo.format("ok", 2, 0), (5, 0)),
+        (step, 101, cargo.format("FAILED", 3, 1), (3, 1)),
+        (step, 101, cargo.format("ok", 3, 0), (3, 1)),
+        (step, 0, "Ran 4 tests in 1.0s\n\nOK\n", (4, 0)),
+        (step, 1, "Ran 4 tests in 1.0s\n\nFAILED (failures=1, errors=2)\n", (1, 3)),
+        (step, 0, "Ran 4 tests in 1.0s\n\nOK (skipped=1)\n", (3, 1)),
+        (step, 0, "7 passed, 0 failed\n", (7, 0)),
+        (step, 1, "6 passed, 1 failed\n", (6, 1)),
+        (step, 0, "1 passed, 0 failed\n", (1, 1)),
+        (step, None, "7 passed, 0 failed\n", (7, 1)),
+        (Step("x", []), 0, "fine\n", (1, 0)),
+        (Step("x", []), 2, "", (0, 1)),
+        (must, 1, "9 holds, 3 lost updates, 0 overlaps", (1, 0)),
+        (must, 1, "9 holds, 0 lost updates, 0 overlaps", (0, 1)),
+        (must, 0, "9 holds, 3 lost updates, 0 overlaps", (0, 1)),
+    ]
+    wrong = [case for case in cases if verdict(*case[:3])[:2] != case[3]]
+    planted = [b"redis://:qlsecret0123abcd@h", b"hunter" + b"2", b"token " + b"ab" * 20 + b".label"]
+    missed = [line for line in planted if not any(secret.search(line) for secret in SECRETS)]
+    harmless = [b"0" * 64, b"sha256 " + b"a" * 41, b"qlsecret"]
+    taken = [line for line in harmless if any(secret.search(line) for secret in SECRETS)]
+    for case in wrong + missed + taken:
+        print("wrong:", case)
+    failed = len(wrong) + len(missed) + len(taken)
+    print(f"{len(cases) + len(planted) + len(harmless) - failed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--list", action="store_true", help="print the names of the steps")
+    parser.add_argument("--self-check", action="store_true", help="test the counting")
+    parser.add_argument("steps", nargs="*", metavar="STEP")
+    asked = parser.parse_args()
+    if asked.self_check:
+        return self_check()
+    if asked.list:
+        print(*[step.name for step in STEPS], sep="\n")
+        return 0
+    unknown = [word for word in asked.steps if not any(step.name.startswith(word) for step in STEPS)]
+    if unknown:
+        parser.error(f"no step {unknown[0]}; --list shows them")
+    chosen = [step for step in STEPS if not asked.steps or any(step.name.startswith(word) for word in asked.steps)]
+    # An exception, so that the step under way ends with us.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    os.makedirs(LOGS, exist_ok=True)
+    counts = [run(step) for step in chosen]
+    counts.append(search([step.name for step in chosen]))
+    passed, failed = map(sum, zip(*counts))
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

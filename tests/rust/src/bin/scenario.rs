@@ -1,0 +1,499 @@
+//! Runs one scenario file (tests/scenarios/README.md) against real servers.
+
+use std::collections::HashMap;
+use std::process::{Command, ExitCode};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use quorlock::{Client, Error, Lease, Lock, Owner, blocking};
+use tokio::sync::Notify;
+
+fn main() -> ExitCode {
+    let path = std::env::var("QUORLOCK_SCENARIO").expect("QUORLOCK_SCENARIO names a file");
+    let text = std::fs::read_to_string(path).expect("the scenario can be read");
+    let lines = text
+        .lines()
+        .enumerate()
+        .filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'));
+    let mut runner = Runner::default();
+    let mut code = ExitCode::SUCCESS;
+    for (number, line) in lines.skip(1) {
+        if let Err(failure) = runner.line(line) {
+            println!("line {}: {failure}", number + 1);
+            code = ExitCode::FAILURE;
+            break;
+        }
+    }
+    for client in runner.order {
+        blocking::wait(client.close());
+    }
+    code
+}
+
+/// A line, taken apart.
+struct Line<'a> {
+    words: Vec<&'a str>,
+    options: Vec<(&'a str, &'a str)>,
+}
+
+impl<'a> Line<'a> {
+    fn word(&self, index: usize) -> Result<&'a str, String> {
+        let missing = || format!("expected a word after {:?}", self.words[0]);
+        self.words.get(index).copied().ok_or_else(missing)
+    }
+
+    fn millis(&self, index: usize) -> Result<Duration, String> {
+        millis(self.word(index)?)
+    }
+
+    fn option(&self, name: &str) -> Option<&'a str> {
+        self.options
+            .iter()
+            .find(|(n, _)| *n == name)
+            .map(|(_, v)| *v)
+    }
+
+    fn only(&self, known: &[&str]) -> Result<(), String> {
+        match self.options.iter().find(|(n, _)| !known.contains(n)) {
+            Some((name, _)) => Err(format!("expected no option {name}")),
+            None => Ok(()),
+        }
+    }
+}
+
+fn millis(text: &str) -> Result<Duration, String> {
+    let wrong = |_| format!("expected milliseconds, got {text}");
+    text.parse().map(Duration::from_millis).map_err(wrong)
+}
+
+fn limit(text: &str) -> Result<Option<Duration>, String> {
+    if text == "none" {
+        return Ok(None);
+    }
+    millis(text).map(Some)
+}
+
+fn switch(text: &str) -> Result<bool, String> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        other => Err(format!("expected on or off, got {other}")),
+    }
+}
+
+fn fraction(text: &str) -> Result<f64, String> {
+    text.parse()
+        .map_err(|_| format!("expected a fraction, got {text}"))
+}
+
+/// `%XX` is one byte; `%` alone is the empty text.
+fn bytes(text: &str) -> Vec<u8> {
+    if text == "%" {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    let mut rest = text.as_bytes();
+    while let Some((&first, tail)) = rest.split_first() {
+        let hex = tail.get(..2).and_then(|h| std::str::from_utf8(h).ok());
+        match hex.and_then(|h| u8::from_str_radix(h, 16).ok()) {
+            Some(byte) if first == b'%' => {
+                found.push(byte);
+                rest = &tail[2..];
+            }
+            _ => {
+                found.push(first);
+                rest = tail;
+            }
+        }
+    }
+    found
+}
+
+fn string(text: &str) -> String {
+    String::from_utf8_lossy(&bytes(text)).into_owned()
+}
+
+type Job = Box<dyn FnOnce() -> Result<String, Error> + Send>;
+
+/// Whoever may own a lock: a thread that carries out its jobs in order.
+struct Actor {
+    jobs: Sender<Job>,
+    answers: Receiver<Result<String, Error>>,
+    /// Ends what the actor started.
+    cancel: Arc<Notify>,
+}
+
+impl Actor {
+    fn new() -> Actor {
+        let (jobs, inbox) = channel::<Job>();
+        let (outbox, answers) = channel();
+        thread::spawn(move || {
+            for job in inbox {
+                let answer = job();
+                if outbox.send(answer).is_err() {
+                    return;
+                }
+            }
+        });
+        Actor {
+            jobs,
+            answers,
+            cancel: Arc::default(),
+        }
+    }
+}
+
+/// A lock of the acting thread, unless its owner has a name.
+#[derive(Clone)]
+struct Owned {
+    lock: Lock,
+    named: bool,
+}
+
+impl Owned {
+    fn here(self) -> Lock {
+        match self.named {
+            true => self.lock,
+            false => self.lock.owner(Owner::current_thread()),
+        }
+    }
+}
+
+type Leases = Arc<Mutex<HashMap<String, Lease>>>;
+
+#[derive(Default)]
+struct Runner {
+    actors: HashMap<String, Actor>,
+    clients: HashMap<String, Client>,
+    order: Vec<Client>,
+    locks: HashMap<String, Owned>,
+    leases: Leases,
+    last_error: Option<Error>,
+}
+
+impl Runner {
+    fn line(&mut self, line: &str) -> Result<(), String> {
+        let mut words: Vec<&str> = line.split_whitespace().collect();
+        let verdict = match words.iter().position(|w| *w == "->") {
+            Some(at) => {
+                let verdict = words.get(at + 1).copied().unwrap_or_default();
+                words.truncate(at);
+                verdict
+            }
+            None => "ok",
+        };
+        let (mode, actor) = match words[0] {
+            mode @ ("in" | "start") => {
+                let actor = words[1];
+                words.drain(..2);
+                (mode, actor)
+            }
+            _ => ("in", "main"),
+        };
+        let plain = words[0] == "stage" || words[0] == "message";
+        let (options, words): (Vec<&str>, Vec<&str>) =
+            words.into_iter().partition(|w| !plain && w.contains('='));
+        let options = options
+            .into_iter()
+            .filter_map(|o| o.split_once('='))
+            .collect();
+        let line = Line { words, options };
+        match line.words[0] {
+            "finish" => return self.finish(&line, verdict),
+            "cancel" => {
+                let actor = self.actor(line.word(1)?);
+                actor.cancel.notify_one();
+                return Ok(());
+            }
+            "acquire" | "try" | "release" | "unlock" | "extend" | "drop" | "held" | "ensure"
+            | "remaining" => {
+                let job = self.job(&line, actor)?;
+                let actor = self.actor(actor);
+                actor.jobs.send(job).expect("the actor lives");
+                if mode == "start" {
+                    return Ok(());
+                }
+                let answer = actor
+                    .answers
+                    .recv()
+                    .map_err(|_| "the actor died".to_owned())?;
+                return self.judge(answer, verdict);
+            }
+            _ => {}
+        }
+        let answer = match line.words[0] {
+            "client" => self.client(&line)?,
+            "lock" => self.lock(&line)?,
+            "close" => {
+                blocking::wait(self.clients[line.word(1)?].close());
+                Ok("ok".to_owned())
+            }
+            "lost" => Ok(self.lost(&line)?),
+            "stats" => return self.stats(&line, verdict),
+            "message" => Ok(self.message(&line)?),
+            "causes" => {
+                let error = self.last_error.as_ref().ok_or("no error yet")?;
+                Ok(error.nodes().len().to_string())
+            }
+            "stage" => Ok(stage(&line.words[1..])),
+            other => return Err(format!("expected a verb, got {other}")),
+        };
+        self.judge(answer, verdict)
+    }
+
+    fn actor(&mut self, name: &str) -> &Actor {
+        self.actors
+            .entry(name.to_owned())
+            .or_insert_with(Actor::new)
+    }
+
+    fn judge(&mut self, answer: Result<String, Error>, verdict: &str) -> Result<(), String> {
+        let (answer, more) = match answer {
+            Ok(answer) => (answer, String::new()),
+            Err(error) => {
+                let kind = error.kind().name().to_owned();
+                let more = format!(": {error}");
+                self.last_error = Some(error);
+                (kind, more)
+            }
+        };
+        if holds(&answer, verdict) {
+            return Ok(());
+        }
+        Err(format!("expected {verdict}, got {answer}{more}"))
+    }
+
+    fn finish(&mut self, line: &Line<'_>, verdict: &str) -> Result<(), String> {
+        let most = line.millis(2)?;
+        let answer = match self.actor(line.word(1)?).answers.recv_timeout(most) {
+            Ok(answer) => answer,
+            Err(RecvTimeoutError::Timeout) => Ok("pending".to_owned()),
+            Err(RecvTimeoutError::Disconnected) => return Err("the actor died".to_owned()),
+        };
+        self.judge(answer, verdict)
+    }
+
+    fn client(&mut self, line: &Line<'_>) -> Result<Result<String, Error>, String> {
+        line.only(&[
+            "nodes",
+            "ttl",
+            "wait",
+            "renew",
+            "max_hold",
+            "max_ttl",
+            "node_timeout",
+            "drift",
+            "min_validity",
+            "namespace",
+            "label",
+            "raw",
+            "ca",
+            "cert",
+            "key",
+        ])?;
+        let mut b = Client::builder();
+        for (name, value) in &line.options {
+            b = match *name {
+                "nodes" => b.nodes(value.split(',').filter(|url| !url.is_empty())),
+                "ttl" => b.ttl(millis(value)?),
+                "wait" => b.wait(limit(value)?),
+                "renew" => b.renew(switch(value)?),
+                "max_hold" => b.max_hold(limit(value)?),
+                "max_ttl" => b.max_ttl(millis(value)?),
+                "node_timeout" => b.node_timeout(millis(value)?),
+                "drift" => b.drift(fraction(value)?),
+                "min_validity" => b.min_validity(fraction(value)?),
+                "namespace" => b.namespace(string(value)),
+                "label" => b.label(string(value)),
+                "raw" => b.raw(switch(value)?),
+                "ca" => b.ca(string(value)),
+                "cert" => b.cert(string(value)),
+                _ => b.key(string(value)),
+            };
+        }
+        Ok(b.build().map(|client| {
+            self.order.push(client.clone());
+            self.clients.insert(line.words[1].to_owned(), client);
+            "ok".to_owned()
+        }))
+    }
+
+    fn lock(&mut self, line: &Line<'_>) -> Result<Result<String, Error>, String> {
+        line.only(&["ttl", "wait", "renew", "max_hold", "raw", "owner"])?;
+        let client = self.clients.get(line.word(2)?).ok_or("no such client")?;
+        let mut lock = client.lock(bytes(line.word(3)?));
+        for (name, value) in &line.options {
+            lock = match *name {
+                "ttl" => lock.ttl(millis(value)?),
+                "wait" => lock.wait(limit(value)?),
+                "renew" => lock.renew(switch(value)?),
+                "max_hold" => lock.max_hold(limit(value)?),
+                "raw" => lock.raw(switch(value)?),
+                _ => lock.owner(Owner::named(bytes(value))),
+            };
+        }
+        let named = line.option("owner").is_some();
+        self.locks
+            .insert(line.word(1)?.to_owned(), Owned { lock, named });
+        Ok(Ok("ok".to_owned()))
+    }
+
+    /// What an actor is to do, so that it can be handed to its thread.
+    fn job(&mut self, line: &Line<'_>, actor: &str) -> Result<Job, String> {
+        let verb = line.words[0].to_owned();
+        let leases = self.leases.clone();
+        match verb.as_str() {
+            "acquire" | "try" => {
+                line.only(&["wait"])?;
+                let name = line.word(1)?.to_owned();
+                let mut lock = self.locks.get(line.word(2)?).ok_or("no such lock")?.clone();
+                if let Some(wait) = line.option("wait") {
+                    lock.lock = lock.lock.wait(limit(wait)?);
+                }
+                let cancel = self.actor(actor).cancel.clone();
+                Ok(Box::new(move || {
+                    let lock = lock.here();
+                    let lease = blocking::wait(async {
+                        if verb == "try" {
+                            return lock.try_acquire().await;
+                        }
+                        tokio::select! {
+                            biased;
+                            () = cancel.notified() => {
+                                let kind = quorlock::ErrorKind::Cancelled;
+                                Err(Error::from_binding(kind, "cancelled"))
+                            }
+                            lease = lock.acquire() => lease.map(Some),
+                        }
+                    })?;
+                    let Some(lease) = lease else {
+                        return Ok("none".to_owned());
+                    };
+                    leases.lock().unwrap().insert(name, lease);
+                    Ok("ok".to_owned())
+                }))
+            }
+            "unlock" => {
+                let lock = self.locks.get(line.word(1)?).ok_or("no such lock")?.clone();
+                Ok(Box::new(move || {
+                    blocking::wait(lock.here().release()).map(|held| held.to_string())
+                }))
+            }
+            _ => {
+                let name = line.word(1)?.to_owned();
+                if !leases.lock().unwrap().contains_key(&name) {
+                    return Err(format!("no lease {name}"));
+                }
+                let ttl = line.option("ttl").map(millis).transpose()?;
+                let min = if verb == "ensure" {
+                    Some(line.millis(2)?)
+                } else {
+                    None
+                };
+                Ok(Box::new(move || {
+                    if verb == "drop" {
+                        leases.lock().unwrap().remove(&name);
+                        return Ok("ok".to_owned());
+                    }
+                    let leases = leases.lock().unwrap();
+                    let lease = &leases[&name];
+                    match verb.as_str() {
+                        "release" => blocking::wait(lease.release()).map(|held| held.to_string()),
+                        "extend" => blocking::wait(lease.extend(ttl)).map(|()| "ok".to_owned()),
+                        "ensure" => blocking::wait(lease.ensure(min.unwrap_or_default()))
+                            .map(|()| "ok".to_owned()),
+                        "held" => Ok(lease.is_held().to_string()),
+                        _ => Ok(lease.remaining().as_millis().to_string()),
+                    }
+                }))
+            }
+        }
+    }
+
+    fn lost(&self, line: &Line<'_>) -> Result<String, String> {
+        let most = line.millis(2)?;
+        let lost = {
+            let leases = self.leases.lock().unwrap();
+            leases.get(line.word(1)?).ok_or("no such lease")?.lost()
+        };
+        // The first time it is asked after `most`, it is over.
+        let reason = blocking::wait_or(lost, most, || true);
+        Ok(reason.map_or("none".to_owned(), |r| r.as_str().to_owned()))
+    }
+
+    fn stats(&self, line: &Line<'_>, verdict: &str) -> Result<(), String> {
+        let client = self.clients.get(line.word(1)?).ok_or("no such client")?;
+        let (field, most) = (line.word(2)?, line.millis(3)?);
+        let look = || {
+            let s = client.stats();
+            Ok(match field {
+                "acquired" => s.acquired,
+                "reentered" => s.reentered,
+                "attempts_lost" => s.attempts_lost,
+                "timeouts_awaited" => s.timeouts_awaited,
+                "released" => s.released,
+                "lost" => s.lost,
+                "renewals" => s.renewals,
+                "repairs" => s.repairs,
+                "releases_pending" => s.releases_pending,
+                "connects" => s.connects,
+                other => return Err(format!("expected a counter, got {other}")),
+            }
+            .to_string())
+        };
+        let mut steps = most.as_millis() / 10;
+        loop {
+            let value: String = look()?;
+            if holds(&value, verdict) {
+                return Ok(());
+            }
+            if steps == 0 {
+                return Err(format!("expected {verdict}, got {value}"));
+            }
+            steps -= 1;
+            thread::park_timeout(Duration::from_millis(10));
+        }
+    }
+
+    fn message(&self, line: &Line<'_>) -> Result<String, String> {
+        let error = self.last_error.as_ref().ok_or("no error yet")?;
+        let text = error.to_string().to_lowercase();
+        let has = text.contains(&string(line.word(2)?).to_lowercase());
+        Ok(match (line.word(1)?, has) {
+            ("has", true) | ("lacks", false) => "ok".to_owned(),
+            ("has" | "lacks", _) => text,
+            (other, _) => return Err(format!("expected has or lacks, got {other}")),
+        })
+    }
+}
+
+fn holds(answer: &str, verdict: &str) -> bool {
+    let number = |text: &str| text.parse::<u64>().ok();
+    if let Some(least) = verdict.strip_prefix(">=") {
+        number(answer)
+            .zip(number(least))
+            .is_some_and(|(a, l)| a >= l)
+    } else if let Some(most) = verdict.strip_prefix("<=") {
+        number(answer)
+            .zip(number(most))
+            .is_some_and(|(a, m)| a <= m)
+    } else {
+        answer == verdict
+    }
+}
+
+fn stage(words: &[&str]) -> String {
+    let command = std::env::var("QUORLOCK_STAGE").expect("QUORLOCK_STAGE is set");
+    let output = Command::new("sh")
+        .arg("-c")
+        .arg(format!("{command} {}", words.join(" ")))
+        .output()
+        .expect("sh runs");
+    if output.status.success() {
+        return "ok".to_owned();
+    }
+    let text = [output.stdout, output.stderr].concat();
+    String::from_utf8_lossy(&text).trim().to_owned()
+}

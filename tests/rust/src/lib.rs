@@ -1,0 +1,97 @@
+//! Real servers for the tests in Rust: a stage (tests/stage), driven by its
+//! command.
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// The repository.
+pub fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// `CLOCK_MONOTONIC` in nanoseconds: one clock for all processes.
+pub fn monotonic() -> u64 {
+    let mut t = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `t` is a valid timespec to write to.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut t) };
+    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+}
+
+/// Lets the work that a test models take its time.
+pub fn nap(long: Duration) {
+    #[allow(clippy::disallowed_methods)]
+    std::thread::sleep(long);
+}
+
+/// A running stage; its servers end with it.
+pub struct Stage {
+    child: Child,
+    command: String,
+    /// URLs of the nodes.
+    pub nodes: Vec<String>,
+}
+
+impl std::fmt::Debug for Stage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Stage").field("nodes", &self.nodes).finish()
+    }
+}
+
+impl Stage {
+    /// Starts `nodes` servers.
+    pub fn new(nodes: usize) -> Stage {
+        let mut child = Command::new("python3")
+            .arg(root().join("tests/stage/stage.py"))
+            .args(["serve", &nodes.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("python3 runs");
+        let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        let mut stage = Stage {
+            child,
+            command: String::new(),
+            nodes: Vec::new(),
+        };
+        for line in lines {
+            let line = line.expect("the stage speaks UTF-8");
+            match line.split_once('=') {
+                Some(("QUORLOCK_STAGE", command)) => stage.command = command.to_owned(),
+                Some(("QUORLOCK_NODES", urls)) => {
+                    stage.nodes = urls.split(',').map(str::to_owned).collect();
+                }
+                _ if line == "ready" => return stage,
+                _ => {}
+            }
+        }
+        panic!("the stage did not start");
+    }
+
+    /// Tells the stage something; returns what it printed.
+    ///
+    /// # Panics
+    ///
+    /// If what was said does not hold.
+    pub fn tell(&self, words: &str) -> String {
+        let output = Command::new("sh")
+            .args(["-c", &format!("{} {words}", self.command)])
+            .output()
+            .expect("sh runs");
+        let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        assert!(output.status.success(), "stage {words}: {text}");
+        text.trim().to_owned()
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        // The end of its input is the sign to stop.
+        drop(self.child.stdin.take());
+        let _ = self.child.wait();
+    }
+}

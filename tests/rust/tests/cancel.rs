@@ -1,0 +1,62 @@
+//! Acquires that are given up at random instants leave no key on real servers.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use quorlock::Client;
+use quorlock_tests::{Stage, monotonic};
+
+/// Drops `future` after `patience`. True if it ended before.
+async fn impatient<F: Future>(future: F, patience: Duration) -> bool {
+    let mut future = pin!(future);
+    #[allow(clippy::disallowed_methods)]
+    let mut timer = pin!(tokio::time::sleep(patience));
+    poll_fn(|cx| {
+        if future.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(true);
+        }
+        timer.as_mut().poll(cx).map(|()| false)
+    })
+    .await
+}
+
+#[tokio::test]
+async fn given_up_at_random_instants_nothing_is_left() {
+    let stage = Stage::new(3);
+    let client = Client::new(&stage.nodes).unwrap();
+    let rival = Client::new(&stage.nodes).unwrap();
+    let mut given_up = 0;
+    for round in 0..300u64 {
+        // A third of the time the lock is contended.
+        let held = match round % 3 {
+            0 => Some(rival.lock("k").acquire().await.unwrap()),
+            _ => None,
+        };
+        let random = monotonic().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+        let patience = Duration::from_micros(random % 2_000);
+        if !impatient(client.lock("k").acquire(), patience).await {
+            given_up += 1;
+        }
+        drop(held);
+    }
+    assert!(given_up >= 100, "only {given_up} of 300 were given up");
+    // Well below the ttl of ten seconds: nothing expired, all was undone.
+    stage.tell("await-free lock:{k} 1000");
+    client.close().await;
+}
+
+#[tokio::test]
+async fn a_dropped_lease_is_released_in_the_background() {
+    let stage = Stage::new(3);
+    let client = Client::new(&stage.nodes).unwrap();
+    drop(client.lock("k").acquire().await.unwrap());
+    stage.tell("await-free lock:{k} 1000");
+    // Also when the client goes with it.
+    let lease = client.lock("k").acquire().await.unwrap();
+    drop(client);
+    stage.tell("expect-votes lock:{k} 3 1000");
+    drop(lease);
+    stage.tell("await-free lock:{k} 1000");
+}

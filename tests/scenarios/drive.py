@@ -1,0 +1,201 @@
+#!/usr/bin/env python3
+"""Runs scenario files with one runner: drive.py [-k WORD] [-j N] [--seconds S] COMMAND...
+
+Starts the servers that each file asks for, rewrites the file (README.md), runs COMMAND on it, bounds its time, and
+looks that no key of ours is left behind. The last line is `N passed, M failed`.
+"""
+
+import argparse
+import glob
+import os
+import queue
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.dirname(HERE), HERE]
+
+import scenario  # noqa: E402
+from stage import Stage, ensure_server  # noqa: E402
+from stage.control import Control  # noqa: E402
+from stage.stage import command as stage_command, options as stage_options  # noqa: E402
+
+# A vote of ours: a token, and its label if it has one.
+VOTE = re.compile(rb"[0-9a-f]{40}(\..*)?\Z", re.DOTALL)
+# A closed client's releases are on their way; they need a moment, not a ttl.
+LEFT_SECONDS = 2.0
+# Of what a failed runner said.
+MAX_LINES = 60
+
+
+def votes_left(stage):
+    """Keys on the running nodes that hold a vote of ours."""
+    left = set()
+    for number in stage.running():
+        for db in re.findall(rb"^db(\d+):", stage.redis(number, "INFO", "keyspace"), re.MULTILINE):
+            for key in stage.keys(number, db=int(db)):
+                if stage.redis(number, "TYPE", key, db=int(db)) != b"string":
+                    continue
+                if VOTE.match(stage.redis(number, "GET", key, db=int(db)) or b""):
+                    left.add(f"{key!r} on node {number}")
+    return sorted(left)
+
+
+def await_no_votes(stage):
+    end = time.monotonic() + LEFT_SECONDS
+    while (left := votes_left(stage)) and time.monotonic() < end:
+        time.sleep(0.02)
+    return left
+
+
+class Lane:
+    """Runs files one after the other, on one stage as long as they ask for the same shape."""
+
+    def __init__(self, command, seconds, folder):
+        self._command, self._seconds, self._folder = command, seconds, folder
+        self._stage = self._control = self._shape = None
+
+    def _set(self, shape):
+        if self._shape == shape:
+            self._stage.heal()
+            return
+        self.close()
+        self._stage = Stage(**stage_options(shape), cert_folder=os.path.join(self._folder, "certs"))
+        self._control = Control(self._stage)
+        self._shape = shape
+
+    def close(self):
+        if self._stage:
+            self._control.close()
+            self._stage.close()
+        self._stage = self._shape = None
+
+    def run(self, path):
+        """Runs one file; returns what went wrong, or nothing."""
+        try:
+            found = scenario.load(path)
+            scenario.checked(found.lines)
+        except scenario.FormatError as error:
+            return str(error)
+        self._set(found.shape)
+        with tempfile.TemporaryDirectory(dir=self._folder) as folder:
+            # The folder is ours alone: the rewritten file holds passwords.
+            rewritten = os.path.join(folder, os.path.basename(path))
+            with open(rewritten, "w", encoding="utf-8") as file:
+                file.write("\n".join([*scenario.rewrite(found.lines, self._stage), ""]))
+            with open(os.path.join(folder, "output"), "w+b") as output:
+                status = self._runner(rewritten, output)
+                output.seek(0)
+                said = output.read().decode(errors="backslashreplace").strip()
+        if status != 0:
+            return self._explained(found, status, said)
+        left = await_no_votes(self._stage)
+        return f"left behind: {', '.join(left)}" if left else None
+
+    def _runner(self, rewritten, output):
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("QUORLOCK_")}
+        environment["QUORLOCK_SCENARIO"] = rewritten
+        environment["QUORLOCK_STAGE"] = stage_command(self._stage.folder)
+        environment["QUORLOCK_NODES"] = ",".join(self._stage.urls())
+        # Into a file and not a pipe: what the runner started may outlive it and hold a pipe open.
+        runner = subprocess.Popen(self._command, env=environment, stdin=subprocess.DEVNULL, stdout=output,
+                                  stderr=subprocess.STDOUT)
+        try:
+            return runner.wait(self._seconds)
+        except subprocess.TimeoutExpired:
+            return None
+        finally:
+            runner.kill()
+            runner.wait()
+
+    def _explained(self, found, status, said):
+        """What the runner said, with the line that it means."""
+        why = f"no end after {self._seconds:g} s" if status is None else ""
+        if status and status < 0:
+            why = f"ended by signal {-status}"
+        said = "\n".join(said.splitlines()[:MAX_LINES])
+        parts = [part for part in (why, said) if part] or [f"status {status}, and no word"]
+        line = re.search(r"^line (\d+):", said, re.MULTILINE)
+        if line and int(line[1]) <= len(found.lines):
+            parts.append(f"    {found.lines[int(line[1]) - 1][:200].strip()}")
+        return "\n".join(parts)
+
+
+def files(words):
+    paths = sorted(glob.glob(os.path.join(glob.escape(HERE), "*" + scenario.SUFFIX)))
+    chosen = [path for path in paths if not words or any(word in os.path.basename(path) for word in words)]
+
+    def shape(path):
+        try:
+            return scenario.load(path).shape
+        except scenario.FormatError:
+            return []
+
+    # Files of one shape follow each other and share a stage.
+    return sorted(chosen, key=lambda path: (shape(path), path))
+
+
+def run_all(paths, lanes):
+    """Runs the files; prints a line for each; returns how many failed."""
+    todo, done = queue.SimpleQueue(), queue.SimpleQueue()
+    for path in paths:
+        todo.put(path)
+
+    def work(lane):
+        while True:
+            try:
+                path = todo.get_nowait()
+            except queue.Empty:
+                return lane.close()
+            begun = time.monotonic()
+            try:
+                wrong = lane.run(path)
+            except Exception as error:  # the stage's own trouble; the other files still count
+                wrong = f"{type(error).__name__}: {error}"
+                lane.close()
+            done.put((path, wrong, time.monotonic() - begun))
+
+    for lane in lanes:
+        threading.Thread(target=work, args=(lane,), daemon=True).start()
+    failed = 0
+    for _ in paths:
+        path, wrong, took = done.get()
+        name = os.path.basename(path).removesuffix(scenario.SUFFIX)
+        print(f"{'FAIL' if wrong else 'ok  '} {name}  {took:.2f} s", flush=True)
+        if wrong:
+            failed += 1
+            print("     " + wrong.replace("\n", "\n     "), flush=True)
+    return failed
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-k", action="append", default=[], metavar="WORD", help="only files with WORD in their name")
+    parser.add_argument("-j", type=int, default=1, metavar="N", help="so many files at a time")
+    parser.add_argument("--seconds", type=float, default=40.0, metavar="S", help="bound for one file")
+    parser.add_argument("command", nargs=argparse.REMAINDER)
+    asked = parser.parse_args()
+    if not asked.command:
+        parser.error("which runner?")
+    ensure_server()
+    # An exception, so that servers and runners end with us.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    paths = files(asked.k)
+    with tempfile.TemporaryDirectory(prefix="qlscene") as folder:
+        lanes = [Lane(asked.command, asked.seconds, folder) for _ in range(max(1, asked.j))]
+        try:
+            failed = run_all(paths, lanes)
+        finally:
+            for lane in lanes:
+                lane.close()
+    print(f"{len(paths) - failed} passed, {failed} failed")
+    return 1 if failed or not paths else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,293 @@
+"""Scenario files: reading, checking, rewriting, and cutting them into steps. The format is in README.md."""
+
+import os
+import re
+from dataclasses import dataclass
+from urllib.parse import quote, unquote_to_bytes
+
+SUFFIX = ".scenario"
+KINDS = {"InvalidArgument", "Contended", "Timeout", "QuorumUnavailable", "LockLost", "NotOwner", "TooManyWaiters",
+         "Misconfigured", "Cancelled", "Closed", "Forked", "Internal"}
+BOOLEAN = {"true", "false"}
+REASONS = {"expired", "refused", "max_hold", "owner_gone", "closed", "none"}
+LOCK_OPTIONS = {"ttl", "wait", "renew", "max_hold", "raw", "owner"}
+CLIENT_OPTIONS = {"nodes", "ttl", "wait", "renew", "max_hold", "max_ttl", "node_timeout", "drift", "min_validity",
+                  "namespace", "label", "raw", "ca", "cert", "key"}
+DRIVER_OPTIONS = {"via", "db", "user", "password"}
+# verb: (words, options, what it may answer besides an error kind)
+VERBS = {
+    "client": (1, CLIENT_OPTIONS, {"ok"}),
+    "lock": (3, LOCK_OPTIONS, {"ok"}),
+    "acquire": (2, {"wait"}, {"ok"}),
+    "try": (2, set(), {"ok", "none"}),
+    "release": (1, set(), BOOLEAN),
+    "unlock": (1, set(), BOOLEAN),
+    "drop": (1, set(), {"ok"}),
+    "extend": (1, {"ttl"}, {"ok"}),
+    "ensure": (2, set(), {"ok"}),
+    "held": (1, set(), BOOLEAN),
+    "remaining": (1, set(), None),
+    "lost": (2, set(), REASONS),
+    "stats": (3, set(), None),
+    "close": (1, set(), {"ok"}),
+    "message": (2, set(), {"ok"}),
+    "causes": (0, set(), None),
+    "finish": (2, set(), {"ok", "pending"}),
+    "cancel": (1, set(), {"ok"}),
+    "stage": (None, set(), {"ok"}),
+}
+BY_ACTORS = {"acquire", "try", "release", "unlock", "extend", "drop", "held"}
+# What goes through a shell unchanged, in any shell.
+SHELL_SAFE = re.compile(r"[A-Za-z0-9_.:{}/@%+=,-]+\Z")
+HANDLE = re.compile(r"[A-Za-z0-9_]+\Z")
+COMPARED = re.compile(r"(>=|<=)?(\d+)\Z")
+REPEATED = re.compile(r"<(.)\*(\d+)>")
+
+
+class FormatError(Exception):
+    """A line of a scenario is wrong."""
+
+
+@dataclass
+class Step:
+    line: int
+    verb: str
+    words: list
+    options: dict
+    expected: str
+    actor: str = "main"
+    started: bool = False
+
+
+@dataclass
+class Scenario:
+    path: str
+    lines: list
+    shape: list
+
+    @property
+    def name(self):
+        return os.path.basename(self.path).removesuffix(SUFFIX)
+
+
+def text(word):
+    """The text that a word stands for, or its bytes if it is not UTF-8."""
+    if word == "%":
+        return ""
+    data = unquote_to_bytes(word)
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data
+
+
+def content(line):
+    """The line's words; none for a comment."""
+    return [] if line.lstrip().startswith("#") else line.split()
+
+
+def load(path):
+    with open(path, encoding="utf-8") as file:
+        lines = file.read().splitlines()
+    shape = next(filter(None, map(content, lines)), [])
+    if shape[:1] != ["nodes"]:
+        raise FormatError("the first line must be `nodes N …`")
+    return Scenario(path, lines, shape[1:])
+
+
+def parse(lines):
+    """The steps of a scenario."""
+    steps, shape_seen = [], False
+    for number, line in enumerate(lines, 1):
+        words = content(line)
+        if not words:
+            continue
+        if not shape_seen:
+            shape_seen = True
+            continue
+        try:
+            steps.append(_step(number, line, words))
+        except FormatError as error:
+            raise FormatError(f"line {number}: {error}") from None
+    return steps
+
+
+def _step(number, line, words):
+    if len(words) > 24 or len(line.encode()) > 8192:
+        raise FormatError("too long")
+    actor, started, expected = "main", False, None
+    if words[0] in ("in", "start"):
+        if len(words) < 3:
+            raise FormatError("an actor does something")
+        actor, started, words = words[1], words[0] == "start", words[2:]
+    if len(words) > 2 and words[-2] == "->":
+        expected, words = words[-1], words[:-2]
+    verb, words = words[0], words[1:]
+    if verb not in VERBS:
+        raise FormatError(f"no verb {verb}")
+    count, allowed, _ = VERBS[verb]
+    options = {}
+    if verb != "stage":
+        options = dict(word.split("=", 1) for word in words[count:] if "=" in word)
+        if len(words) != count + len(options):
+            raise FormatError(f"{verb} takes {count} words, and options")
+        if set(options) - allowed - (DRIVER_OPTIONS if verb == "client" else set()):
+            raise FormatError(f"{verb} takes the options {sorted(allowed)}")
+        words = words[:count]
+    return Step(number, verb, words, options, expected or "ok", actor, started)
+
+
+def holds(expected, got):
+    """Whether an answer is as expected."""
+    compared = COMPARED.match(expected)
+    if compared and re.fullmatch(r"-?\d+", got):
+        sign, limit = compared.groups()
+        return {">=": int(got) >= int(limit), "<=": int(got) <= int(limit), None: int(got) == int(limit)}[sign]
+    return got == expected
+
+
+def check(steps):
+    """Finds what a runner would trip over: handles made twice or never, answers that a verb cannot give."""
+    made, busy, cancelled = set(), {}, 0
+    for step in steps:
+        try:
+            _check(step, made, busy)
+        except FormatError as error:
+            raise FormatError(f"line {step.line}: {error}") from None
+        cancelled += step.verb == "cancel"
+    if busy:
+        raise FormatError(f"never finished: {', '.join(busy)}")
+    if cancelled > 1:
+        raise FormatError("only one actor is cancelled in a file")
+    if not any(step.expected != "ok" or step.verb == "stage" for step in steps):
+        raise FormatError("it expects nothing")
+
+
+def _check(step, made, busy):
+    verb, words = step.verb, step.words
+    answers = VERBS[verb][2]
+    if answers is None:
+        if not COMPARED.match(step.expected):
+            raise FormatError(f"{verb} answers with a number")
+    elif step.expected not in answers | KINDS and not step.started:
+        raise FormatError(f"{verb} does not answer {step.expected}")
+    if not HANDLE.match(step.actor):
+        raise FormatError("an actor's name is letters, digits and _")
+    if step.actor != "main" and verb not in BY_ACTORS or step.started and (
+            verb != "acquire" or step.expected != "ok" or step.actor == "main"):
+        raise FormatError(f"{verb} cannot be done so by an actor")
+    if verb in ("finish", "cancel"):
+        if words[0] not in busy:
+            raise FormatError(f"{words[0]} has not started anything")
+        if verb == "finish" and step.expected != "pending":
+            handle = busy.pop(words[0])
+            if step.expected == "ok":
+                made.add(handle)
+    elif step.actor in busy:
+        raise FormatError(f"{step.actor} is busy")
+    elif step.started:
+        busy[step.actor] = "lease " + words[0]
+    if verb in ("lost", "ensure", "stats", "finish") and not words[-1].isdigit():
+        raise FormatError("a time is whole milliseconds")
+    _check_options(step.options)
+    if verb == "stage":
+        if not words or not all(map(SHELL_SAFE.match, words)):
+            raise FormatError("a shell would change these words")
+    elif verb == "message":
+        if words[0] not in ("has", "lacks"):
+            raise FormatError("message has or lacks")
+    else:
+        _check_handles(step, made)
+
+
+def _check_options(options):
+    for name, value in options.items():
+        if name in ("ttl", "wait", "max_hold", "max_ttl", "node_timeout") and not (
+                value.isdigit() or value == "none" and name in ("wait", "max_hold")):
+            raise FormatError(f"{name} is whole milliseconds")
+        if name in ("renew", "raw") and value not in ("on", "off"):
+            raise FormatError(f"{name} is on or off")
+        if name in ("drift", "min_validity") and not re.fullmatch(r"-?\d+(\.\d+)?", value):
+            raise FormatError(f"{name} is a decimal fraction")
+
+
+def _check_handles(step, made):
+    verb, words = step.verb, step.words
+    kind = {"client": "client", "lock": "lock", "acquire": "lease", "try": "lease"}.get(verb)
+    if kind:
+        if not HANDLE.match(words[0]):
+            raise FormatError("a handle is letters, digits and _")
+        if f"{kind} {words[0]}" in made:
+            raise FormatError(f"{kind} {words[0]} is made twice")
+        # Only a line that succeeds makes a handle; what an actor starts is made when it is finished.
+        if step.expected == "ok" and not step.started:
+            made.add(f"{kind} {words[0]}")
+    needed = {"lock": ("client", 1), "acquire": ("lock", 1), "try": ("lock", 1), "unlock": ("lock", 0),
+              "stats": ("client", 0), "close": ("client", 0), "release": ("lease", 0), "drop": ("lease", 0),
+              "extend": ("lease", 0), "ensure": ("lease", 0), "held": ("lease", 0), "remaining": ("lease", 0),
+              "lost": ("lease", 0)}.get(verb)
+    if needed and f"{needed[0]} {words[needed[1]]}" not in made:
+        raise FormatError(f"there is no {needed[0]} {words[needed[1]]}")
+
+
+def repeated(line):
+    """The line with `<x*3>` written out."""
+    return REPEATED.sub(lambda found: found[1] * int(found[2]), line)
+
+
+def checked(lines):
+    """The steps of a file as it was written, looked through for mistakes."""
+    steps = parse([repeated(line) for line in lines])
+    check(steps)
+    return steps
+
+
+def rewrite(lines, stage):
+    """The file as a runner gets it, line for line."""
+    return [_rewrite(line, stage) if content(line) else line for line in lines]
+
+
+def _rewrite(line, stage):
+    line = repeated(line)
+    if "<secret" in line:
+        line = line.replace("<secret>", stage.secrets["quorlock"]).replace("<secret:wrong>", stage.secrets["wrong"])
+    words = line.split()
+    if words[0] != "client":
+        return line
+    return " ".join(_client(words, stage))
+
+
+def _client(words, stage):
+    kept, url = [], {}
+    nodes = "all"
+    for word in words:
+        name, _, value = word.partition("=")
+        if "=" not in word:
+            kept.append(word)
+        elif name in DRIVER_OPTIONS:
+            url[name] = value
+        elif name == "nodes":
+            nodes = value
+        elif name in ("ca", "cert", "key"):
+            kept.append(f"{name}={_file(stage.certs, name, value)}")
+        else:
+            kept.append(word)
+    if nodes == "all":
+        nodes = ",".join(stage.urls(**url))
+    elif re.fullmatch(r"\d+(,\d+)*", nodes):
+        nodes = ",".join(stage.urls(map(int, nodes.split(",")), **url))
+    if nodes != "env":
+        kept.insert(2, f"nodes={nodes}")
+    return kept
+
+
+def _file(folder, name, value):
+    """Path (or text) of what an option ca, cert or key names."""
+    stem = "ca" if name == "ca" else "client"
+    file = f"{stem}.{'key' if name == 'key' else 'crt'}"
+    if value == "pem":
+        with open(os.path.join(folder, file)) as pem:
+            return quote(pem.read(), safe="")
+    if value in ("right", "wrong"):
+        return os.path.join(folder, file if value == "right" else f"wrong-{file}")
+    return value

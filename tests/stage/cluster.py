@@ -1,0 +1,201 @@
+"""Stage: N independent redis-servers that a test may stop, thaw, kill and restart.
+
+    with Stage(5) as stage:
+        stage.urls()                 # ["redis://127.0.0.1:…", …]
+        stage.stop(2); stage.cont(2); stage.kill(2); stage.start(2)
+        stage.redis(1, "SET", "k", "v")
+
+Nodes are numbered from 1. Only processes that the stage itself started are ever signalled.
+"""
+
+import atexit
+import os
+import secrets
+import shutil
+import tempfile
+import threading
+import time
+from urllib.parse import urlencode
+
+from . import certs
+from .install import ensure_server
+from .node import DEAD, UP, Node
+
+# Every password of a stage begins so: whoever searches output for leaked secrets looks for this word.
+SECRET_MARK = "qlsecret"
+POLL_SECONDS = 0.01
+# After these a server is not the one that was started; `heal` replaces it.
+LASTING = {"CONFIG", "ACL", "REPLICAOF", "SLAVEOF", "DEBUG", "CLIENT"}
+
+
+def _secret():
+    return SECRET_MARK + secrets.token_hex(8)
+
+
+class Stage:
+    def __init__(self, n, *, tls=False, client_certs=False, auth=False, unix=False, options=(), folder=None,
+                 cert_folder=None):
+        ensure_server()
+        self._own_folder = folder is None
+        self.folder = folder or tempfile.mkdtemp(prefix="qlstage")
+        self.shape = (n, tls or client_certs, client_certs, auth, unix)
+        self.certs = None
+        if tls or client_certs:
+            self.certs = certs.make(cert_folder or os.path.join(self.folder, "certs"))
+        self.secrets = {"default": _secret(), "quorlock": _secret(), "wrong": _secret()} if auth else None
+        self.auth = auth
+        self._lock = threading.RLock()
+        self._touched = set()
+        self._nodes = []
+        atexit.register(self.close)
+        try:
+            for number in range(1, n + 1):
+                self._nodes.append(Node(number, os.path.join(self.folder, f"node{number}"), tls=self.certs,
+                                        client_certs=client_certs, secrets=self.secrets, unix=unix, options=options))
+            self._begin(self._nodes, fresh=True)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def __len__(self):
+        return len(self._nodes)
+
+    @staticmethod
+    def _begin(nodes, fresh=False):
+        for node in nodes:
+            node.launch()
+        for node in nodes:
+            node.ready(fresh)
+
+    def _node(self, number):
+        if not 1 <= number <= len(self._nodes):
+            raise ValueError(f"no node {number}: there are 1 to {len(self._nodes)}")
+        return self._nodes[number - 1]
+
+    def stop(self, *numbers):
+        """SIGSTOP: the node hangs, its connections stay."""
+        self._each(numbers, Node.stop)
+
+    def cont(self, *numbers):
+        self._each(numbers, Node.cont)
+
+    def kill(self, *numbers):
+        """SIGKILL: the node is gone with its data; connections to it are refused."""
+        self._each(numbers, Node.kill)
+
+    def _each(self, numbers, action):
+        with self._lock:
+            for number in numbers:
+                action(self._node(number))
+
+    def start(self, *numbers):
+        """Starts dead nodes again, empty, on their old ports."""
+        with self._lock:
+            dead = [node for node in map(self._node, numbers) if node.state == DEAD]
+            self._touched -= {node.number for node in dead}
+            self._begin(dead)
+
+    def restart(self, *numbers):
+        self.kill(*numbers)
+        self.start(*numbers)
+
+    def heal(self):
+        """As on the first day: all nodes up and empty, counters at zero, nothing reconfigured."""
+        with self._lock:
+            everything = range(1, len(self._nodes) + 1)
+            self.cont(*everything)
+            self.kill(*self._touched)
+            self.start(*everything)
+            for node in self._nodes:
+                node.call("FLUSHALL")
+                node.call("SCRIPT", "FLUSH")
+                node.call("CONFIG", "RESETSTAT")
+
+    def state(self, number):
+        return self._node(number).state
+
+    def port(self, number):
+        return self._node(number).port
+
+    def running(self):
+        """The numbers of the nodes that answer."""
+        return [node.number for node in self._nodes if node.state == UP]
+
+    def redis(self, number, *words, db=0):
+        """One command on one node, by a client that may do everything."""
+        if str(words[0]).upper() in LASTING:
+            self._touched.add(number)
+        return self._node(number).call(*words, db=db)
+
+    def keys(self, number, pattern="*", db=0):
+        return sorted(self._node(number).call("KEYS", pattern, db=db))
+
+    def holders(self, key, db=0):
+        """The numbers of the running nodes that have the key."""
+        return [number for number in self.running() if self._node(number).call("EXISTS", key, db=db)]
+
+    def await_holders(self, key, count, seconds, db=0):
+        """Waits until exactly `count` running nodes have the key; returns who has it at the end."""
+        end = time.monotonic() + seconds
+        while True:
+            holders = self.holders(key, db)
+            if len(holders) == count or time.monotonic() >= end:
+                return holders
+            time.sleep(POLL_SECONDS)
+
+    def counters(self, number):
+        """The server's own count of each command, commands inside scripts included."""
+        counts = {}
+        for line in self._node(number).call("INFO", "commandstats").decode().split():
+            name, _, fields = line.partition(":")
+            if name.startswith("cmdstat_"):
+                counts[name[len("cmdstat_"):]] = int(fields.split(",")[0].partition("=")[2])
+        return counts
+
+    def calls(self, command):
+        """How often the running nodes together ran the command."""
+        return sum(self.counters(number).get(command, 0) for number in self.running())
+
+    def reset_counters(self):
+        for number in self.running():
+            self._node(number).call("CONFIG", "RESETSTAT")
+
+    def urls(self, numbers=None, *, via="tcp", user="quorlock", password="right", db=None):
+        """URLs of the nodes; via tcp, tls or unix; password right, wrong or none."""
+        nodes = self._nodes if numbers is None else [self._node(number) for number in numbers]
+        return [self._url(node, via, self._login(user, password), db) for node in nodes]
+
+    def _login(self, user, password):
+        """User and password for a URL; the default user goes without its name."""
+        if not self.auth or password == "none":
+            return None, None
+        secret = self.secrets["wrong" if password == "wrong" else user]
+        return None if user == "default" else user, secret
+
+    @staticmethod
+    def _url(node, via, login, db):
+        user, password = login
+        if via == "unix":
+            query = {"user": user, "password": password, "db": db}
+            query = urlencode({name: value for name, value in query.items() if value is not None})
+            return f"redis+unix://{node.unix}" + ("?" + query if query else "")
+        scheme, port = ("rediss", node.tls_port) if via == "tls" else ("redis", node.port)
+        before = f"{user or ''}:{password}@" if password else ""
+        path = "" if db is None else f"/{db}"
+        return f"{scheme}://{before}127.0.0.1:{port}{path}"
+
+    def close(self):
+        """Ends every process of the stage and removes its files. May be called again."""
+        with self._lock:
+            for node in self._nodes:
+                node.close()
+            self._nodes = []
+        if self._own_folder:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        atexit.unregister(self.close)

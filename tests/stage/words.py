@@ -1,0 +1,148 @@
+"""What a stage can be told in words: the commands of stage.py and of `stage` lines in scenarios.
+
+A command either holds (its output is returned) or raises StageError; every wait is bounded. In each word `%20` stands
+for a blank, and so on, so that words need no quoting in a shell.
+"""
+
+import time
+from urllib.parse import unquote_to_bytes
+
+from .cluster import POLL_SECONDS
+from .resp import RespError, text
+
+HELP = """\
+NODES is one number, several with commas, or `all`. KEY and other words may hold %XX for any byte. MS: at most so long.
+-n DB before a command: look at that database.
+
+  stop NODES                       hang (SIGSTOP)
+  cont NODES                       thaw
+  kill NODES                       SIGKILL; the data is gone, connections are refused
+  start NODES                      start dead nodes again, empty
+  heal                             all up and empty, counters zero
+  redis NODES COMMAND WORD...      run a command and print the reply; fails if one node answers with an error
+  expect NODES PATTERN COMMAND WORD...
+                                   the reply is PATTERN: a text, or starts:TEXT, ends:TEXT, has:TEXT, lacks:TEXT
+  await NODES PATTERN MS COMMAND WORD...
+                                   the same, as soon as it holds
+  await-free KEY MS                KEY is on no running node
+  expect-votes KEY COUNT MS        KEY is on exactly COUNT running nodes
+  expect-ttl NODES KEY LOW HIGH    PTTL of KEY is from LOW to HIGH
+  reset-counters                   the running nodes count their commands from zero
+  expect-calls COMMAND LOW HIGH MS together the running nodes ran COMMAND from LOW to HIGH times
+  counters                         print the commands that each running node ran
+  show                             print state and port of each node"""
+
+
+class StageError(Exception):
+    """A command does not make sense, or what it expects is not so."""
+
+
+def poll(milliseconds, look, what):
+    """Looks until `look` returns true; what was seen last is in the error."""
+    end = time.monotonic() + milliseconds / 1000
+    while True:
+        good, seen = look()
+        if good:
+            return
+        if time.monotonic() >= end:
+            raise StageError(f"expected {what}, got {seen}")
+        time.sleep(POLL_SECONDS)
+
+
+def matches(pattern, value):
+    kind, colon, rest = pattern.partition(":")
+    tests = {"starts": value.startswith, "ends": value.endswith, "has": lambda part: part in value,
+             "lacks": lambda part: part not in value}
+    return tests[kind](rest) if colon and kind in tests else value == pattern
+
+
+class Words:
+    def __init__(self, stage):
+        self._stage = stage
+
+    def run(self, words):
+        """Runs one command; returns what it prints."""
+        words = list(words)
+        db = 0
+        if words[:1] == ["-n"]:
+            db, words = int(words[1]), words[2:]
+        if not words:
+            raise StageError("no command")
+        method = getattr(type(self), "do_" + words[0].replace("-", "_"), None)
+        if method is None:
+            raise StageError(f"no command {words[0]}")
+        try:
+            return method(self, db, *words[1:]) or ""
+        except (RespError, OSError, ValueError, TypeError, RuntimeError) as error:
+            raise StageError(f"{words[0]}: {error}") from error
+
+    def _numbers(self, word):
+        return range(1, len(self._stage) + 1) if word == "all" else [int(part) for part in word.split(",")]
+
+    def do_stop(self, db, nodes):
+        self._stage.stop(*self._numbers(nodes))
+
+    def do_cont(self, db, nodes):
+        self._stage.cont(*self._numbers(nodes))
+
+    def do_kill(self, db, nodes):
+        self._stage.kill(*self._numbers(nodes))
+
+    def do_start(self, db, nodes):
+        self._stage.start(*self._numbers(nodes))
+
+    def do_heal(self, db):
+        self._stage.heal()
+
+    def do_redis(self, db, nodes, *words):
+        words = [unquote_to_bytes(word) if "%" in word else word for word in words]
+        return "\n".join(text(self._stage.redis(number, *words, db=db)) for number in self._numbers(nodes))
+
+    def _differing(self, db, nodes, pattern, words):
+        pattern = unquote_to_bytes(pattern).decode(errors="backslashreplace")
+        for number in self._numbers(nodes):
+            seen = self.do_redis(db, str(number), *words)
+            if not matches(pattern, seen):
+                return False, f"{seen!r} on node {number}"
+        return True, None
+
+    def do_expect(self, db, nodes, pattern, *words):
+        self.do_await(db, nodes, pattern, "0", *words)
+
+    def do_await(self, db, nodes, pattern, milliseconds, *words):
+        poll(int(milliseconds), lambda: self._differing(db, nodes, pattern, words), pattern)
+
+    def do_await_free(self, db, key, milliseconds):
+        self.do_expect_votes(db, key, "0", milliseconds)
+
+    def do_expect_votes(self, db, key, count, milliseconds):
+        holders = self._stage.await_holders(unquote_to_bytes(key), int(count), int(milliseconds) / 1000, db)
+        if len(holders) != int(count):
+            raise StageError(f"expected {key} on {count} nodes, it is on {holders}")
+
+    def do_expect_ttl(self, db, nodes, key, low, high):
+        for number in self._numbers(nodes):
+            left = self._stage.redis(number, "PTTL", unquote_to_bytes(key), db=db)
+            if not int(low) <= left <= int(high):
+                raise StageError(f"expected a PTTL of {key} from {low} to {high}, got {left} on node {number}")
+
+    def do_reset_counters(self, db):
+        self._stage.reset_counters()
+
+    def do_expect_calls(self, db, command, low, high, milliseconds):
+        def look():
+            calls = self._stage.calls(command)
+            return int(low) <= calls <= int(high), calls
+
+        poll(int(milliseconds), look, f"{low} to {high} calls of {command}")
+
+    def do_counters(self, db):
+        lines = []
+        for number in self._stage.running():
+            counts = sorted(self._stage.counters(number).items())
+            lines.append(f"{number} " + " ".join(f"{name}={count}" for name, count in counts))
+        return "\n".join(lines)
+
+    def do_show(self, db):
+        numbers = self._numbers("all")
+        return "\n".join(f"{number} {self._stage.state(number)} {self._stage.port(number)}" for number in numbers)

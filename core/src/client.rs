@@ -170,6 +170,25 @@ pub struct Stats {
     pub connects: u64,
 }
 
+impl Stats {
+    /// For bindings: the counts with their names.
+    #[doc(hidden)]
+    pub fn named(&self) -> [(&'static str, u64); 10] {
+        [
+            ("acquired", self.acquired),
+            ("reentered", self.reentered),
+            ("attempts_lost", self.attempts_lost),
+            ("timeouts_awaited", self.timeouts_awaited),
+            ("released", self.released),
+            ("lost", self.lost),
+            ("renewals", self.renewals),
+            ("repairs", self.repairs),
+            ("releases_pending", self.releases_pending),
+            ("connects", self.connects),
+        ]
+    }
+}
+
 impl Inner {
     /// Refuses in a forked child.
     pub(crate) fn check_process(&self) -> Result<(), Error> {

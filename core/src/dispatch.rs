@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex};
+use std::thread::JoinHandle;
 
 use once_cell::sync::{Lazy, OnceCell};
 
@@ -35,7 +36,7 @@ pub fn set_log_sink(sink: impl Fn(Level, &str) + Send + Sync + 'static) {
 
 pub(crate) struct Dispatcher {
     queue: Arc<(Mutex<Queue>, Condvar)>,
-    thread: OnceCell<()>,
+    thread: OnceCell<Mutex<Option<JoinHandle<()>>>>,
 }
 
 #[derive(Default)]
@@ -43,6 +44,13 @@ struct Queue {
     calls: VecDeque<Box<dyn FnOnce() + Send>>,
     lines: VecDeque<(Level, String)>,
     dropped: u64,
+    stopped: bool,
+}
+
+impl Queue {
+    fn is_empty(&self) -> bool {
+        self.calls.is_empty() && self.lines.is_empty()
+    }
 }
 
 impl Dispatcher {
@@ -77,11 +85,27 @@ impl Dispatcher {
             std::thread::Builder::new()
                 .name("quorlock-events".into())
                 .spawn(move || run(&queue))
-                .map(|_| ())
+                .map(|thread| Mutex::new(Some(thread)))
         });
         // Without a thread the queue waits for the next try to start one.
         if started.is_ok() {
             self.queue.1.notify_one();
+        }
+    }
+
+    /// Ends the thread once the queue is empty, and waits for that; but not on
+    /// the thread itself.
+    pub(crate) fn stop(&self) {
+        lock(&self.queue.0).stopped = true;
+        let Some(thread) = self.thread.get() else {
+            return;
+        };
+        self.queue.1.notify_one();
+        let thread = lock(thread).take();
+        if let Some(thread) = thread
+            && thread.thread().id() != std::thread::current().id()
+        {
+            let _ = thread.join();
         }
     }
 }
@@ -90,8 +114,11 @@ fn run((queue, filled): &(Mutex<Queue>, Condvar)) {
     loop {
         let (calls, lines, dropped) = {
             let mut queue = filled
-                .wait_while(lock(queue), |q| q.calls.is_empty() && q.lines.is_empty())
+                .wait_while(lock(queue), |q| q.is_empty() && !q.stopped)
                 .unwrap_or_else(|poisoned| poisoned.into_inner());
+            if queue.is_empty() {
+                return;
+            }
             let dropped = std::mem::take(&mut queue.dropped);
             (
                 queue.calls.pop_front(),

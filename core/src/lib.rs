@@ -80,7 +80,7 @@ pub use lock::Lock;
 pub use owner::Owner;
 pub use round::LossReason;
 #[doc(hidden)]
-pub use runtime::{Task, spawn};
+pub use runtime::{Task, shutdown, spawn};
 
 /// The protocol modules, for the simulator. Not part of the API: anything here
 /// may change at any time.

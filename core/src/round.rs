@@ -19,7 +19,7 @@ use crate::node::{Fault, FaultKind, Op, Reply, Request, Sink, Ticket, Value};
 use crate::quorum::{self, Verdict, Vote};
 use crate::retry;
 use crate::set::{Set, count};
-use crate::sync::{Wakers, lock};
+use crate::sync::{Wakers, Watchers, lock};
 use crate::token::Token;
 
 /// Why a lease was lost.
@@ -41,6 +41,26 @@ pub enum LossReason {
 }
 
 impl LossReason {
+    /// Every reason, in the order of their numbers.
+    pub const ALL: [LossReason; 5] = [
+        LossReason::Expired,
+        LossReason::Refused,
+        LossReason::MaxHold,
+        LossReason::OwnerGone,
+        LossReason::Closed,
+    ];
+
+    /// The reason's number, the same for ever.
+    pub const fn number(self) -> i32 {
+        match self {
+            LossReason::Expired => 1,
+            LossReason::Refused => 2,
+            LossReason::MaxHold => 3,
+            LossReason::OwnerGone => 4,
+            LossReason::Closed => 5,
+        }
+    }
+
     /// The reason as a word: `expired`, `refused`, `max_hold`, `owner_gone`,
     /// `closed`.
     pub const fn as_str(self) -> &'static str {
@@ -109,7 +129,7 @@ struct State {
     /// Who waits for the verdict of the round.
     round: Wakers,
     /// Who waits for the loss.
-    watchers: Wakers,
+    watchers: Watchers,
     callbacks: Vec<Callback>,
     warned: bool,
 }
@@ -197,7 +217,7 @@ impl Hold {
                 nodes: set.links.iter().map(|_| node()).collect(),
                 loss: None,
                 round: Wakers::default(),
-                watchers: Wakers::default(),
+                watchers: Watchers::default(),
                 callbacks: Vec::new(),
                 warned: false,
             }),
@@ -463,11 +483,20 @@ impl Hold {
 
     /// Ends when the lease is lost; never, if it is released first.
     pub async fn lost(&self) -> LossReason {
+        /// Gives the place back when the wait is given up: a lease may be
+        /// watched again and again.
+        struct Place<'a>(&'a Hold, Option<u64>);
+        impl Drop for Place<'_> {
+            fn drop(&mut self) {
+                self.0.state().watchers.leave(self.1);
+            }
+        }
+        let mut place = Place(self, None);
         poll_fn(|cx| {
             let mut state = self.state();
             match state.loss {
                 Some(reason) => Poll::Ready(reason),
-                None => state.watchers.park(cx),
+                None => state.watchers.park(&mut place.1, cx),
             }
         })
         .await

@@ -6,15 +6,18 @@
 //! inherited is left alone, for to drop it would be to join threads that do
 //! not exist.
 
-use std::future::{Future, pending};
+use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll, ready};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 use once_cell::race::OnceBox;
 use once_cell::sync::OnceCell;
 use tokio::runtime::Handle;
-use tokio::task::JoinHandle;
+use tokio::sync::oneshot;
 
 use crate::client::Inner;
 use crate::dispatch::Dispatcher;
@@ -27,7 +30,11 @@ pub(crate) struct Runtime {
     io: OnceCell<Handle>,
     dispatcher: Dispatcher,
     clients: Mutex<Vec<Weak<Inner>>>,
-    /// The runtime of a child that this process has become by forking.
+    /// Ends the I/O thread.
+    stop: Mutex<Option<(oneshot::Sender<()>, JoinHandle<()>)>>,
+    stopped: AtomicBool,
+    /// The runtime of a child that this process has become by forking, or the
+    /// one after [`shutdown`].
     next: OnceBox<Runtime>,
 }
 
@@ -41,6 +48,8 @@ impl Runtime {
             io: OnceCell::new(),
             dispatcher: Dispatcher::new(),
             clients: Mutex::default(),
+            stop: Mutex::default(),
+            stopped: AtomicBool::new(false),
             next: OnceBox::new(),
         })
     }
@@ -48,7 +57,7 @@ impl Runtime {
     /// The runtime of this process. Starts no thread.
     pub(crate) fn get() -> &'static Runtime {
         let mut runtime = FIRST.get_or_init(Runtime::boxed);
-        while runtime.process != std::process::id() {
+        while !runtime.is_current() {
             runtime = runtime.next.get_or_init(Runtime::boxed);
         }
         runtime
@@ -71,15 +80,25 @@ impl Runtime {
                 .build()
                 .map_err(failed)?;
             let handle = runtime.handle().clone();
-            std::thread::Builder::new()
+            let (stop, stopped) = oneshot::channel::<()>();
+            let thread = std::thread::Builder::new()
                 .name("quorlock-io".into())
-                .spawn(move || runtime.block_on(pending::<()>()))
+                .spawn(move || {
+                    let _ = runtime.block_on(stopped);
+                    // A name that is being looked up is not waited for.
+                    runtime.shutdown_timeout(Duration::from_millis(100));
+                })
                 .map_err(failed)?;
+            *lock(&self.stop) = Some((stop, thread));
             // SAFETY: the handler is an `extern "C"` function that does not
             // unwind. If the table is full, leases simply expire.
             unsafe { libc::atexit(at_exit) };
             Ok(handle)
         })
+    }
+
+    fn is_current(&self) -> bool {
+        self.process == std::process::id() && !self.stopped.load(Ordering::Acquire)
     }
 
     /// The thread for loss callbacks and logs.
@@ -121,10 +140,28 @@ extern "C" fn at_exit() {
 impl Runtime {
     fn get_existing(first: &'static Runtime) -> Option<&'static Runtime> {
         let mut runtime = first;
-        while runtime.process != std::process::id() {
+        while !runtime.is_current() {
             runtime = runtime.next.get()?;
         }
         Some(runtime)
+    }
+}
+
+/// Closes every client of the process and ends its threads, once what waits for
+/// the dispatcher is done. What is made later starts them again. No other call
+/// may be under way.
+#[doc(hidden)]
+pub fn shutdown() {
+    let Some(runtime) = FIRST.get().and_then(Runtime::get_existing) else {
+        return;
+    };
+    crate::client::close_all();
+    runtime.stopped.store(true, Ordering::Release);
+    runtime.dispatcher.stop();
+    let stop = lock(&runtime.stop).take();
+    if let Some((stop, thread)) = stop {
+        let _ = stop.send(());
+        let _ = thread.join();
     }
 }
 
@@ -141,7 +178,7 @@ where
 
 /// A future that runs on the I/O thread. Dropped, it ends there soon.
 #[doc(hidden)]
-pub struct Task<T>(Option<JoinHandle<T>>);
+pub struct Task<T>(Option<tokio::task::JoinHandle<T>>);
 
 impl<T> Task<T> {
     /// Lets the future run to its end by itself.

@@ -31,3 +31,39 @@ impl Wakers {
         self.0.into_iter().for_each(Waker::wake);
     }
 }
+
+/// The wakers of futures that come and go while they wait for one thing. Each
+/// has a place of its own, to be given back when it is dropped: two futures of
+/// one task have the same waker.
+#[derive(Debug, Default)]
+pub(crate) struct Watchers {
+    next: u64,
+    parked: Vec<(u64, Waker)>,
+}
+
+impl Watchers {
+    /// Registers the task of `cx` at `place`, and reports that it has to wait.
+    pub(crate) fn park<T>(&mut self, place: &mut Option<u64>, cx: &Context<'_>) -> Poll<T> {
+        let at = *place.get_or_insert_with(|| {
+            self.next += 1;
+            self.next
+        });
+        match self.parked.iter_mut().find(|(other, _)| *other == at) {
+            Some((_, waker)) => waker.clone_from(cx.waker()),
+            None => self.parked.push((at, cx.waker().clone())),
+        }
+        Poll::Pending
+    }
+
+    /// Gives a place back.
+    pub(crate) fn leave(&mut self, place: Option<u64>) {
+        if let Some(at) = place {
+            self.parked.retain(|(other, _)| *other != at);
+        }
+    }
+
+    /// Takes all wakers out. Wake them after the lock is dropped.
+    pub(crate) fn take(&mut self) -> Wakers {
+        Wakers(self.parked.drain(..).map(|(_, waker)| waker).collect())
+    }
+}

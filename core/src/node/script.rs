@@ -1,8 +1,10 @@
 //! The Lua scripts and their replies. The tables of KEYS, ARGV and replies
 //! are in docs/PROTOCOL.md; this file and that page change together.
 //!
-//! Every reply begins with a code and the two parts of the node's `TIME`.
-//! Names and tokens travel as KEYS and ARGV, never as Lua text.
+//! A reply is a code, alone or at the head of an array. Names and tokens
+//! travel as KEYS and ARGV, never as Lua text. On an uncontended node a script
+//! makes as few calls as there can be: each costs the server about as much as
+//! all the rest of a request.
 
 use std::time::Duration;
 
@@ -28,43 +30,34 @@ macro_rules! script {
 
 /// KEYS lock; ARGV value, ttl.
 pub(crate) static ACQUIRE: Script = script!(
-    "local t = redis.call('TIME')
+    "if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return 1 end
 local v = redis.call('GET', KEYS[1])
-if not v then
-  redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
-  return {1, t[1], t[2]}
-end
 local left = redis.call('PTTL', KEYS[1])
 if v == ARGV[1] then
   if left < tonumber(ARGV[2]) then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
-  return {1, t[1], t[2]}
+  return 1
 end
-return {0, t[1], t[2], left, string.match(v, '^%x+%.(.*)$') or ''}"
+return {0, left, string.match(v, '^%x+%.(.*)$') or ''}"
 );
 
 /// KEYS lock; ARGV value, ttl, 1 to repair.
 pub(crate) static EXTEND: Script = script!(
-    "local t = redis.call('TIME')
-local v = redis.call('GET', KEYS[1])
+    "local v = redis.call('GET', KEYS[1])
 if v == ARGV[1] then
   if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
-  return {1, t[1], t[2]}
+  return 1
 end
 if not v and ARGV[3] == '1' then
   redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
-  return {2, t[1], t[2]}
+  return 2
 end
-return {0, t[1], t[2]}"
+return 0"
 );
 
 /// KEYS lock; ARGV value.
 pub(crate) static RELEASE: Script = script!(
-    "local t = redis.call('TIME')
-if redis.call('GET', KEYS[1]) == ARGV[1] then
-  redis.call('DEL', KEYS[1])
-  return {1, t[1], t[2]}
-end
-return {0, t[1], t[2]}"
+    "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
+return 0"
 );
 
 /// All scripts, to be loaded on connect.
@@ -113,35 +106,31 @@ pub(crate) enum Outcome {
 
 /// Reads a reply. Anything unexpected is a fault, never a vote.
 pub(crate) fn outcome(op: Op, value: &Resp) -> Outcome {
-    let parts = match value {
+    let (code, more) = match value {
+        Resp::Int(code) => (*code, &[][..]),
+        Resp::Array(parts) => match parts.split_first() {
+            Some((Resp::Int(code), more)) => (*code, more),
+            _ => (-1, &[][..]),
+        },
         Resp::ServerError(error) if error.code() == "NOSCRIPT" => return Outcome::NoScript,
         Resp::ServerError(error) => {
             return Outcome::Reply(Reply::Failed(fault_of(error.code(), error.details())));
         }
-        Resp::Array(parts) => parts.as_slice(),
-        _ => &[],
+        _ => (-1, &[][..]),
     };
-    let reply = match (op, parts) {
-        (Op::Acquire { .. }, [Resp::Int(1), ..]) => Reply::Granted,
-        (
-            Op::Acquire { .. },
-            [
-                Resp::Int(0),
-                _,
-                _,
-                Resp::Int(left),
-                Resp::BulkString(holder),
-                ..,
-            ],
-        ) => Reply::Refused {
-            left: u64::try_from(*left).ok().map(Duration::from_millis),
-            holder: (!holder.is_empty()).then(|| holder.escape_ascii().to_string().into()),
+    let reply = match (op, code, more) {
+        (Op::Acquire { .. }, 1, _) => Reply::Granted,
+        (Op::Acquire { .. }, 0, [Resp::Int(left), Resp::BulkString(holder), ..]) => {
+            Reply::Refused {
+                left: u64::try_from(*left).ok().map(Duration::from_millis),
+                holder: (!holder.is_empty()).then(|| holder.escape_ascii().to_string().into()),
+            }
+        }
+        (Op::Extend { .. }, 1 | 2, _) => Reply::Extended {
+            repaired: code == 2,
         },
-        (Op::Extend { .. }, [Resp::Int(code @ (1 | 2)), ..]) => Reply::Extended {
-            repaired: *code == 2,
-        },
-        (Op::Extend { .. }, [Resp::Int(0), ..]) => Reply::NotMine,
-        (Op::Release, [Resp::Int(code @ (0 | 1)), ..]) => Reply::Released { held: *code == 1 },
+        (Op::Extend { .. }, 0, _) => Reply::NotMine,
+        (Op::Release, 0 | 1, _) => Reply::Released { held: code == 1 },
         _ => Reply::Failed(Fault::new(
             FaultKind::Misconfigured,
             "a reply that no script of protocol 1 gives: is this a Redis or Valkey server?",
@@ -212,38 +201,40 @@ mod tests {
 
     #[test]
     fn replies_are_read() {
-        let t = "$2\r\n17\r\n$1\r\n5\r\n";
-        assert_eq!(reply(ACQUIRE, &format!("*3\r\n:1\r\n{t}")), Reply::Granted);
-        assert_eq!(
-            reply(ACQUIRE, &format!("*5\r\n:0\r\n{t}:1500\r\n$3\r\nh:1\r\n")),
-            Reply::Refused {
-                left: Some(Duration::from_millis(1500)),
-                holder: Some("h:1".into())
-            }
-        );
-        assert_eq!(
-            reply(ACQUIRE, &format!("*5\r\n:0\r\n{t}:-1\r\n$0\r\n\r\n")),
-            Reply::Refused {
-                left: None,
-                holder: None
-            }
-        );
-        assert_eq!(reply(EXTEND, &format!("*3\r\n:0\r\n{t}")), Reply::NotMine);
-        assert_eq!(
-            reply(EXTEND, &format!("*3\r\n:2\r\n{t}")),
-            Reply::Extended { repaired: true }
-        );
-        assert_eq!(
-            reply(Op::Release, &format!("*3\r\n:1\r\n{t}")),
-            Reply::Released { held: true }
-        );
+        for (op, wire, expected) in [
+            (ACQUIRE, ":1\r\n", Reply::Granted),
+            (ACQUIRE, "*2\r\n:1\r\n:5\r\n", Reply::Granted),
+            (
+                ACQUIRE,
+                "*3\r\n:0\r\n:1500\r\n$3\r\nh:1\r\n",
+                Reply::Refused {
+                    left: Some(Duration::from_millis(1500)),
+                    holder: Some("h:1".into()),
+                },
+            ),
+            (
+                ACQUIRE,
+                "*4\r\n:0\r\n:-1\r\n$0\r\n\r\n:9\r\n",
+                Reply::Refused {
+                    left: None,
+                    holder: None,
+                },
+            ),
+            (EXTEND, ":0\r\n", Reply::NotMine),
+            (EXTEND, ":1\r\n", Reply::Extended { repaired: false }),
+            (EXTEND, "*1\r\n:2\r\n", Reply::Extended { repaired: true }),
+            (Op::Release, ":1\r\n", Reply::Released { held: true }),
+            (Op::Release, ":0\r\n", Reply::Released { held: false }),
+        ] {
+            assert_eq!(reply(op, wire), expected, "{wire:?}");
+        }
     }
 
     #[test]
     fn nothing_unexpected_is_a_vote() {
         for wire in [
             "*0\r\n",
-            ":1\r\n",
+            ":7\r\n",
             "+OK\r\n",
             "$-1\r\n",
             "*1\r\n:7\r\n",

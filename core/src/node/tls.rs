@@ -93,10 +93,12 @@ fn pem(what: &str, text: &str) -> Result<Vec<u8>, Error> {
         return Ok(text.as_bytes().to_vec());
     }
     std::fs::read(text).map_err(|e| {
-        Error::invalid(format!(
-            "{what}: the file `{}` cannot be read: {e}",
-            text.escape_debug()
-        ))
+        // What is no path may be a key that was copied badly.
+        let path = match text.len() > 200 || text.contains('\n') {
+            true => "it is neither PEM text nor a path".to_owned(),
+            false => format!("the file `{}` cannot be read", text.escape_debug()),
+        };
+        Error::invalid(format!("{what}: {path}: {e}"))
     })
 }
 

@@ -1,0 +1,47 @@
+# Everything is made and tested from here. `make help` lists the targets.
+
+PYTHON  ?= python3
+VENV    := .venv
+CARGO   ?= cargo
+SECONDS ?= 12
+LOCK    ?= on
+SEED    ?=
+
+.PHONY: help build rust python demo test full bench sim mutants clean
+
+help: ## what can be made
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
+
+build: rust python ## all libraries; the wheel in target/wheels, installed in .venv
+
+rust: ## the core and the programs of the tests
+	$(CARGO) build --release -p quorlock -p quorlock-tests -p quorlock-sim
+
+$(VENV)/.tools: py/requirements-dev.txt
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check -r py/requirements-dev.txt
+	touch $@
+
+python: $(VENV)/.tools ## the wheel, and a Python environment with it
+	rm -f target/wheels/quorlock-*.whl
+	$(VENV)/bin/maturin build --release --manifest-path py/Cargo.toml --out target/wheels --interpreter $(VENV)/bin/python
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check --force-reinstall --no-deps target/wheels/quorlock-*.whl
+
+demo: build ## processes of all languages contend for one lock while nodes die (LOCK=off: the check can fail)
+	$(VENV)/bin/python tests/demo/demo.py --seconds $(SECONDS) --lock $(LOCK)
+
+test: build ## everything that CI runs; ends with `N passed, M failed`
+	$(VENV)/bin/python tests/run.py
+
+sim: ## the simulator; SEED=n replays one schedule and prints its history
+	$(CARGO) build --release -q -p quorlock-sim
+	target/release/quorlock-sim $(if $(SEED),replay $(SEED),run --schedules 300000)
+
+mutants: ## every seeded bug is caught by the simulator
+	$(PYTHON) tests/sim/mutants.py
+
+full: build ## long runs, by hand: 10,000 leases, the simulator's pace, all seeded bugs
+	$(VENV)/bin/python tests/full.py
+
+clean: ## remove what was built
+	rm -rf target $(VENV)

@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""The body of `make full`: what runs too long for CI. Prints figures, keeps them in target/full, and ends with
+`N passed, M failed`.
+"""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests"))
+
+from stage import Stage  # noqa: E402
+
+OUT = ROOT / "target" / "full"
+RELEASE = ROOT / "target" / "release"
+LEASES, SECONDS = 10_000, 60
+SCHEDULES = 1_000_000
+# The simulator's pace that this proof asks for, in schedules a minute.
+PACE = 300_000
+
+passed = failed = 0
+
+
+def report(name, good, figures):
+    global passed, failed
+    passed, failed = passed + good, failed + (not good)
+    print(f"{'ok  ' if good else 'FAIL'} {name}: {figures}", flush=True)
+
+
+def many_leases(nodes):
+    with Stage(nodes) as stage:
+        env = dict(os.environ, QUORLOCK_NODES=",".join(stage.urls()))
+        done = subprocess.run([RELEASE / "many-leases", str(LEASES), str(SECONDS)], env=env, capture_output=True, text=True)
+    (OUT / f"many-leases-{nodes}.json").write_text(done.stdout)
+    try:
+        figures = json.loads(done.stdout)
+    except json.JSONDecodeError:
+        figures = {"error": done.stderr.strip()[-300:]}
+    report(f"{LEASES} leases of 10 s for {SECONDS} s on {nodes} node(s)", done.returncode == 0, figures)
+
+
+def simulator():
+    done = subprocess.run([RELEASE / "quorlock-sim", "run", "--schedules", str(SCHEDULES)], capture_output=True, text=True)
+    (OUT / "simulator.txt").write_text(done.stdout)
+    pace = re.search(r"(\d+) a minute", done.stdout)
+    good = done.returncode == 0 and pace is not None and int(pace[1]) >= PACE
+    report("simulator", good, " ".join(done.stdout.split()))
+
+
+def mutants():
+    env = dict(os.environ, SCHEDULES="300000")
+    done = subprocess.run([sys.executable, ROOT / "tests" / "sim" / "mutants.py"], env=env, capture_output=True, text=True)
+    (OUT / "mutants.txt").write_text(done.stdout)
+    print(done.stdout, end="")
+    report("seeded bugs", done.returncode == 0, done.stdout.strip().splitlines()[-1])
+
+
+def main():
+    OUT.mkdir(parents=True, exist_ok=True)
+    simulator()
+    mutants()
+    for nodes in (1, 5):
+        many_leases(nodes)
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,116 +1,93 @@
 //! From an address to a connection that is ready for scripts.
 
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, RedisConnectionInfo, RedisError};
+use redis::Value as Resp;
 use rustls::pki_types::ServerName;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
-use tokio::task::AbortHandle;
 
 use super::address::{Address, Endpoint};
 use super::tls::Tls;
+use super::wire::Wire;
 use super::{Fault, FaultKind, script};
 
 /// How long a connection may stay silent, or bytes unacknowledged, before the
 /// system gives it up: a host that died leaves no reset behind.
 const SILENCE: Duration = Duration::from_secs(3);
 
-/// A connection, and the task that moves its bytes.
-pub(crate) struct Wire {
-    pub(crate) connection: MultiplexedConnection,
-    driver: AbortHandle,
-}
-
-impl Drop for Wire {
-    fn drop(&mut self) {
-        // Without this the driver would wait for the replies of a node that
-        // may never answer. Bytes already written still go out.
-        self.driver.abort();
-    }
-}
-
-/// Connects, authenticates, chooses the database and loads the scripts. Calls
-/// `broken` when the connection ends later.
-pub(crate) async fn connect(
-    address: &Address,
-    tls: &Tls,
-    broken: impl FnOnce() + Send + 'static,
-) -> Result<Wire, Fault> {
-    let stream = dial(&address.endpoint, tls).await?;
-    let mut info = RedisConnectionInfo::default()
-        .set_db(address.db)
-        .set_lib_name("quorlock", env!("CARGO_PKG_VERSION"));
-    if let Some(user) = &address.user {
-        info = info.set_username(user);
-    }
+/// Connects, authenticates, chooses the database and loads the scripts.
+pub(crate) async fn connect(address: &Address, tls: &Tls) -> Result<Wire, Fault> {
+    let mut wire = Wire::new(dial(&address.endpoint, tls).await?);
+    let mut commands = Vec::new();
     if let Some(password) = &address.password {
-        info = info.set_password(password);
+        let mut auth = redis::cmd("AUTH");
+        if let Some(user) = &address.user {
+            auth.arg(user);
+        }
+        commands.push(auth.arg(password).take());
     }
-    let config = AsyncConnectionConfig::new().set_response_timeout(None);
-    let (connection, driver) = MultiplexedConnection::new_with_config(&info, stream, config)
-        .await
-        .map_err(|e| fault(&e))?;
-    let driver = tokio::spawn(async move {
-        driver.await;
-        broken();
-    });
-    let mut wire = Wire {
-        connection,
-        driver: driver.abort_handle(),
-    };
-    let mut load = redis::pipe();
+    if address.db != 0 {
+        commands.push(redis::cmd("SELECT").arg(address.db).take());
+    }
     for script in script::ALL {
-        load.cmd("SCRIPT").arg("LOAD").arg(script.text);
+        commands.push(redis::cmd("SCRIPT").arg("LOAD").arg(script.text).take());
     }
-    let loaded = wire
-        .connection
-        .send_packed_commands(&load, 0, script::ALL.len())
+    // What comes last may fail: servers before 7.2 do not know it.
+    let needed = commands.len();
+    for (name, value) in [
+        ("LIB-NAME", "quorlock"),
+        ("LIB-VER", env!("CARGO_PKG_VERSION")),
+    ] {
+        commands.push(
+            redis::cmd("CLIENT")
+                .arg("SETINFO")
+                .arg(name)
+                .arg(value)
+                .take(),
+        );
+    }
+    for command in &commands {
+        wire.out.extend_from_slice(&command.get_packed_command());
+    }
+    poll_fn(|cx| wire.poll_flush(cx))
         .await
-        .map_err(|e| fault(&e))?;
-    for reply in loaded {
-        if let redis::Value::ServerError(error) = reply {
+        .map_err(|e| broken(&e))?;
+    for step in 0..commands.len() {
+        let reply = poll_fn(|cx| wire.poll_reply(cx))
+            .await
+            .map_err(|e| broken(&e))?;
+        if let (Resp::ServerError(error), true) = (reply, step < needed) {
             return Err(script::fault_of(error.code(), error.details()));
         }
     }
     Ok(wire)
 }
 
-/// What an error of the driver library means to us.
-pub(crate) fn fault(error: &RedisError) -> Fault {
-    if error.kind() == redis::ErrorKind::AuthenticationFailed {
-        let detail = error.detail().unwrap_or("wrong user or password");
-        return Fault::new(
-            FaultKind::Misconfigured,
-            format!("authentication failed: {detail}"),
-            true,
-        );
-    }
-    if let Some(code) = error.code() {
-        return script::fault_of(code, error.detail());
-    }
+/// What an error on a connection means to us.
+pub(crate) fn broken(error: &io::Error) -> Fault {
     // With TLS 1.3 a node refuses the client's certificate only after the
-    // handshake, in place of the first reply. The driver library keeps the
-    // I/O error in an `Arc`, and that the error of rustls.
-    let refused = std::error::Error::source(error)
-        .and_then(|e| e.downcast_ref::<Arc<dyn std::error::Error + Send + Sync>>())
-        .and_then(|e| e.downcast_ref::<io::Error>())
-        .and_then(|e| e.get_ref()?.downcast_ref::<rustls::Error>());
-    if let Some(refused) = refused {
+    // handshake, in place of the first reply.
+    let tls = error
+        .get_ref()
+        .and_then(|e| e.downcast_ref::<rustls::Error>());
+    if let Some(refused) = tls {
         return Fault::new(FaultKind::Misconfigured, format!("TLS: {refused}"), true);
     }
-    Fault::new(
-        FaultKind::Unreachable,
-        format!("connection lost: {error}"),
-        true,
-    )
+    let text = match error.kind() {
+        io::ErrorKind::UnexpectedEof => "the node closed the connection".to_owned(),
+        io::ErrorKind::InvalidData => {
+            "no Redis protocol: is this a Redis or Valkey server?".to_owned()
+        }
+        _ => format!("connection lost: {error}"),
+    };
+    Fault::new(FaultKind::Unreachable, text, true)
 }
 
 fn unreachable(error: &io::Error) -> Fault {
@@ -191,7 +168,7 @@ fn tune(stream: &TcpStream) -> io::Result<()> {
 }
 
 /// The kinds of streams that a node is reached over.
-enum Stream {
+pub(crate) enum Stream {
     Tcp(TcpStream),
     Tls(Box<tokio_rustls::client::TlsStream<TcpStream>>),
     Unix(UnixStream),

@@ -8,6 +8,7 @@ pub(crate) mod redis;
 pub(crate) mod script;
 pub(crate) mod session;
 pub(crate) mod tls;
+pub(crate) mod wire;
 
 use std::fmt;
 use std::sync::Arc;

@@ -33,8 +33,6 @@ pub(crate) struct InboxState {
     pub(crate) items: Vec<Item>,
     /// The session's task.
     pub(crate) task: Wakers,
-    /// Connections that broke, by their number.
-    pub(crate) broken: Vec<u64>,
     pub(crate) closed: bool,
     /// The session is over: nobody takes items any more.
     pub(crate) ended: bool,

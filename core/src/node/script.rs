@@ -11,7 +11,7 @@ use std::time::Duration;
 use once_cell::sync::Lazy;
 use redis::Value as Resp;
 
-use super::{Fault, FaultKind, Op, Reply, Request};
+use super::{Fault, FaultKind, Op, Reply, Request, wire};
 
 /// A script: its text, and the hash by which the node knows it.
 pub(crate) struct Script {
@@ -63,38 +63,32 @@ return 0"
 /// All scripts, to be loaded on connect.
 pub(crate) static ALL: [&Script; 3] = [&ACQUIRE, &EXTEND, &RELEASE];
 
-/// The command for a request: `EVALSHA`, or `EVAL` with the script's text for
-/// a node that has forgotten it.
-pub(crate) fn command(request: &Request, with_text: bool) -> redis::Cmd {
-    let script = match request.op {
-        Op::Acquire { .. } => &ACQUIRE,
-        Op::Extend { .. } => &EXTEND,
-        Op::Release => &RELEASE,
+/// Appends the command for a request to `out`: `EVALSHA`, or `EVAL` with the
+/// script's text for a node that has forgotten it.
+pub(crate) fn write_command(out: &mut Vec<u8>, request: &Request, with_text: bool) {
+    let (script, ttl, repair) = match request.op {
+        Op::Acquire { ttl } => (&ACQUIRE, Some(ttl), None),
+        Op::Extend { ttl, repair } => (&EXTEND, Some(ttl), Some(repair)),
+        Op::Release => (&RELEASE, None, None),
     };
-    let mut cmd = if with_text {
-        let mut cmd = redis::cmd("EVAL");
-        cmd.arg(script.text);
-        cmd
+    let arguments = usize::from(ttl.is_some()) + usize::from(repair.is_some());
+    wire::write_array(out, 5 + arguments);
+    if with_text {
+        wire::write_text(out, b"EVAL");
+        wire::write_text(out, script.text.as_bytes());
     } else {
-        let mut cmd = redis::cmd("EVALSHA");
-        cmd.arg(script.sha.as_str());
-        cmd
-    };
-    cmd.arg(1).arg(&*request.key).arg(&*request.value.0);
-    match request.op {
-        Op::Acquire { ttl } => {
-            cmd.arg(millis(ttl));
-        }
-        Op::Extend { ttl, repair } => {
-            cmd.arg(millis(ttl)).arg(i64::from(repair));
-        }
-        Op::Release => {}
+        wire::write_text(out, b"EVALSHA");
+        wire::write_text(out, script.sha.as_bytes());
     }
-    cmd
-}
-
-fn millis(ttl: Duration) -> i64 {
-    i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX)
+    wire::write_text(out, b"1");
+    wire::write_text(out, &request.key);
+    wire::write_text(out, &request.value.0);
+    if let Some(ttl) = ttl {
+        wire::write_number(out, u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
+    }
+    if let Some(repair) = repair {
+        wire::write_number(out, u64::from(repair));
+    }
 }
 
 /// What a node said to a request.

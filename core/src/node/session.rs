@@ -1,10 +1,5 @@
 //! One lazy connection to a server, replaced when in doubt.
 //!
-//! Built on redis-rs's `MultiplexedConnection`. Its `ConnectionManager` does
-//! not serve: it never replaces a connection whose peer is silent, does not
-//! bound a request while it reconnects, and stays broken after a wrong
-//! password.
-//!
 //! One task per node owns the connection. What reaches it within one turn of
 //! the runtime leaves in one write, in order. The rules:
 //!
@@ -18,23 +13,29 @@
 //!   that come meanwhile fail at once, unsent. So do requests to a node that
 //!   did not answer, until it does: a round that cannot be won need not wait
 //!   for it.
+//!
+//! redis-rs's connections do not serve here. Its `ConnectionManager` never
+//! replaces a connection whose peer is silent, does not bound a request while
+//! it reconnects, and stays broken after a wrong password; and see
+//! [`wire`](super::wire) for its multiplexed connection.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures_util::stream::{FuturesUnordered, Stream};
-use redis::{RedisResult, Value as Resp};
+use redis::Value as Resp;
 
 use super::address::Address;
-use super::connect::{Wire, connect, fault};
+use super::connect::{broken, connect};
 use super::redis::{Inbox, Item};
 use super::script::{self, Outcome};
 use super::tls::Tls;
+use super::wire::Wire;
 use super::{Fault, FaultKind, Reply};
 use crate::clock::{Clock, Instant, Sleep};
 use crate::retry;
@@ -48,15 +49,13 @@ const POSTPONED: Duration = Duration::from_millis(200);
 /// How long a closed link goes on sending releases.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-type Replies = (Option<u64>, RedisResult<Vec<Resp>>);
-type Writing = Pin<Box<dyn Future<Output = Replies> + Send>>;
 type Connecting = Pin<Box<dyn Future<Output = Result<Wire, Fault>> + Send>>;
 
-/// Requests written together, and the number of the connection they went
-/// over. An item that is settled leaves its place empty.
-struct Batch {
-    connection: u64,
-    items: Vec<Option<Item>>,
+/// A connection, and what was written to it and not answered. A place is empty
+/// where nobody cares for the answer any more.
+struct Connection {
+    wire: Wire,
+    in_flight: VecDeque<Option<Item>>,
 }
 
 /// See the [module documentation](self).
@@ -65,13 +64,12 @@ pub(crate) struct Session {
     tls: Tls,
     clock: Arc<dyn Clock>,
     inbox: Arc<Inbox>,
-    /// The connection in use, by its number.
-    up: Option<(u64, Wire)>,
+    /// The connection in use.
+    up: Option<Connection>,
     /// The one before it, in doubt.
-    old: Option<(u64, Wire)>,
+    old: Option<Connection>,
     /// The next one, and when to give it up.
     connecting: Option<(Instant, Connecting)>,
-    connections: u64,
     /// The node left a request unanswered, and has not answered since.
     silent: bool,
     /// In a row.
@@ -82,9 +80,6 @@ pub(crate) struct Session {
     waiting: VecDeque<Item>,
     /// Releases that the node could not carry out.
     postponed: Vec<Item>,
-    batches: HashMap<u64, Batch>,
-    batch_ids: u64,
-    writing: FuturesUnordered<Writing>,
     /// No item is due before this moment.
     due: Instant,
     timer: Option<(Instant, Sleep)>,
@@ -94,7 +89,11 @@ pub(crate) struct Session {
 
 enum Event {
     Inbox,
-    Replies(Replies),
+    Reply(Resp),
+    /// A reply over the connection in doubt.
+    OldReply(Resp),
+    Broken(io::Error),
+    OldBroken,
     Connected(Result<Wire, Fault>),
     Timer,
 }
@@ -114,16 +113,12 @@ impl Session {
             up: None,
             old: None,
             connecting: None,
-            connections: 0,
             silent: false,
             failures: 0,
             retry_at: Instant::NEVER,
             last_fault: None,
             waiting: VecDeque::new(),
             postponed: Vec::new(),
-            batches: HashMap::new(),
-            batch_ids: 0,
-            writing: FuturesUnordered::new(),
             due: Instant::FAR,
             timer: None,
             farewell: None,
@@ -133,8 +128,21 @@ impl Session {
     pub(crate) async fn run(mut self) {
         loop {
             match poll_fn(|cx| self.next(cx)).await {
+                // The common case: nothing else has changed.
+                Event::Reply(reply) => {
+                    let item = self.up.as_mut().and_then(|c| c.in_flight.pop_front());
+                    self.take_reply(item, &reply);
+                    if self.farewell.is_none() {
+                        continue;
+                    }
+                }
+                Event::OldReply(reply) => {
+                    let item = self.old.as_mut().and_then(|c| c.in_flight.pop_front());
+                    self.take_reply(item, &reply);
+                }
+                Event::Broken(error) => self.lose_connection(&broken(&error)),
+                Event::OldBroken => self.lose_old(),
                 Event::Inbox => self.take_inbox(),
-                Event::Replies(replies) => self.take_replies(replies),
                 Event::Connected(Ok(wire)) => self.take_connection(wire),
                 Event::Connected(Err(fault)) => self.connect_failed(fault),
                 Event::Timer => self.look_at_deadlines(),
@@ -147,8 +155,19 @@ impl Session {
     }
 
     fn next(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
-        if let Poll::Ready(Some(replies)) = Pin::new(&mut self.writing).poll_next(cx) {
-            return Poll::Ready(Event::Replies(replies));
+        if let Some(up) = &mut self.up {
+            match up.poll(cx) {
+                Poll::Ready(Ok(reply)) => return Poll::Ready(Event::Reply(reply)),
+                Poll::Ready(Err(error)) => return Poll::Ready(Event::Broken(error)),
+                Poll::Pending => {}
+            }
+        }
+        if let Some(old) = &mut self.old {
+            match old.poll(cx) {
+                Poll::Ready(Ok(reply)) => return Poll::Ready(Event::OldReply(reply)),
+                Poll::Ready(Err(_)) => return Poll::Ready(Event::OldBroken),
+                Poll::Pending => {}
+            }
         }
         if let Some((_, connecting)) = &mut self.connecting
             && let Poll::Ready(outcome) = connecting.as_mut().poll(cx)
@@ -158,7 +177,8 @@ impl Session {
         }
         let mut inbox = lock(&self.inbox.state);
         let closing = inbox.closed && self.farewell.is_none();
-        if !inbox.items.is_empty() || !inbox.broken.is_empty() || closing {
+        // Replies that were taken without more may have left work behind.
+        if !inbox.items.is_empty() || closing || !self.waiting.is_empty() && self.up.is_some() {
             return Poll::Ready(Event::Inbox);
         }
         let _: Poll<()> = inbox.task.park(cx);
@@ -173,17 +193,10 @@ impl Session {
     }
 
     fn take_inbox(&mut self) {
-        let (items, broken, closed) = {
+        let (items, closed) = {
             let mut inbox = lock(&self.inbox.state);
-            (
-                std::mem::take(&mut inbox.items),
-                std::mem::take(&mut inbox.broken),
-                inbox.closed,
-            )
+            (std::mem::take(&mut inbox.items), inbox.closed)
         };
-        for connection in broken {
-            self.lose_connection(connection);
-        }
         for item in items {
             self.due = self.due.min(item.due());
             self.waiting.push_back(item);
@@ -224,38 +237,25 @@ impl Session {
     }
 
     fn start_connecting(&mut self, now: Instant) {
-        self.connections += 1;
-        let number = self.connections;
-        let (address, tls, inbox) = (self.address.clone(), self.tls.clone(), self.inbox.clone());
-        let connecting = Box::pin(async move {
-            let broken = move || {
-                let mut state = lock(&inbox.state);
-                state.broken.push(number);
-                let task = state.task.take();
-                drop(state);
-                task.wake();
-            };
-            connect(&address, &tls, broken).await
-        });
+        let (address, tls) = (self.address.clone(), self.tls.clone());
+        let connecting = Box::pin(async move { connect(&address, &tls).await });
         self.connecting = Some((now + CONNECT_TIMEOUT, connecting));
     }
 
     fn take_connection(&mut self, wire: Wire) {
         self.inbox.connects.fetch_add(1, Ordering::Relaxed);
-        self.up = Some((self.connections, wire));
         self.silent = false;
         self.last_fault = None;
         // Releases written to the connection before are sent again on this one.
-        for batch in self.batches.values_mut() {
-            let releases = batch
-                .items
-                .iter_mut()
-                .filter(|item| item.as_ref().is_some_and(Item::is_release));
-            self.waiting.extend(releases.filter_map(Option::take));
+        for place in self.old.iter_mut().flat_map(|old| &mut old.in_flight) {
+            if place.as_ref().is_some_and(Item::is_release) {
+                self.waiting.extend(place.take());
+            }
         }
         for item in &mut self.waiting {
             item.on_old = false;
         }
+        self.up = Some(Connection::new(wire));
     }
 
     fn connect_failed(&mut self, fault: Fault) {
@@ -279,95 +279,82 @@ impl Session {
         self.waiting.retain(Item::is_release);
     }
 
-    /// Writes everything that waits, in order, in one write.
+    /// Writes everything that waits, in order.
     fn write(&mut self) {
-        let Some((connection, wire)) = &self.up else {
-            return;
-        };
-        let mut pipe = redis::pipe();
-        let mut items = Vec::with_capacity(self.waiting.len());
+        let Some(up) = &mut self.up else { return };
         for mut item in self.waiting.drain(..) {
             if !item.wanted() {
                 item.tell(Reply::Failed(Fault::unwanted()));
                 continue;
             }
-            pipe.add_command(script::command(&item.request, item.with_text));
-            items.push(Some(item));
+            if let (Some(old), true) = (&mut self.old, item.is_release() && !item.on_old) {
+                old.write_copy(&item);
+            }
+            up.write(item);
         }
-        if items.is_empty() {
-            return;
-        }
-        if let Some((_, old)) = &self.old {
-            let releases = items.iter().flatten().filter(|item| item.is_release());
-            self.writing.extend(copies(old, releases));
-        }
-        let (id, count) = (self.batch_ids, items.len());
-        self.batch_ids += 1;
-        let mut wire = wire.connection.clone();
-        self.writing.push(Box::pin(async move {
-            (Some(id), wire.send_packed_commands(&pipe, 0, count).await)
-        }));
-        let batch = Batch {
-            connection: *connection,
-            items,
-        };
-        self.batches.insert(id, batch);
     }
 
     /// While there is only the connection in doubt, releases go out over it at
     /// once, behind the requests that they undo. They stay queued for the next
     /// one.
     fn write_releases_to_old(&mut self) {
-        let Some((_, old)) = &self.old else { return };
-        let fresh = |item: &&Item| item.is_release() && !item.on_old;
-        self.writing
-            .extend(copies(old, self.waiting.iter().filter(fresh)));
+        let Some(old) = &mut self.old else { return };
         for item in &mut self.waiting {
-            item.on_old |= item.is_release();
+            if item.is_release() && !item.on_old {
+                item.on_old = true;
+                old.write_copy(item);
+            }
         }
     }
 
-    fn take_replies(&mut self, (id, replies): Replies) {
-        // Copies over the old connection are of no batch.
-        let Some(batch) = id.and_then(|id| self.batches.remove(&id)) else {
-            return;
-        };
-        let replies = match replies {
-            Ok(replies) if replies.len() == batch.items.len() => replies,
-            Ok(_) => {
-                let fault = Fault::new(FaultKind::Unreachable, "replies out of step", true);
-                return self.fail_batch(batch, &fault);
-            }
-            Err(error) => return self.fail_batch(batch, &fault(&error)),
-        };
+    /// The answer to the oldest request of a connection.
+    fn take_reply(&mut self, item: Option<Option<Item>>, reply: &Resp) {
         self.failures = 0;
-        let mut again = Vec::new();
-        for (item, reply) in batch.items.into_iter().zip(replies) {
-            let Some(mut item) = item else { continue };
-            match script::outcome(item.request.op, &reply) {
-                Outcome::NoScript if !item.with_text => {
-                    item.with_text = true;
-                    again.push(item);
-                }
-                Outcome::NoScript => item.fail(FaultKind::NotReady, "NOSCRIPT twice", true),
-                Outcome::Reply(Reply::Failed(fault)) if item.is_release() => {
-                    item.tell(Reply::Failed(fault));
-                    self.postponed.push(item);
-                    self.due = self.due.min(self.clock.now() + POSTPONED);
-                }
-                Outcome::Reply(reply) => item.tell(reply),
+        let Some(item) = item else {
+            let fault = Fault::new(
+                FaultKind::Unreachable,
+                "a reply that nobody asked for",
+                true,
+            );
+            return self.lose_connection(&fault);
+        };
+        let Some(mut item) = item else { return };
+        match script::outcome(item.request.op, reply) {
+            Outcome::NoScript if !item.with_text => {
+                item.with_text = true;
+                // What was behind it comes behind it again: replies come in
+                // order, and this queue is written before anything new.
+                let place = self.waiting.iter().take_while(|i| i.with_text).count();
+                self.waiting.insert(place, item);
             }
-        }
-        // Before anything that came later: order is kept.
-        for item in again.into_iter().rev() {
-            self.waiting.push_front(item);
+            Outcome::NoScript => item.fail(FaultKind::NotReady, "NOSCRIPT twice", true),
+            Outcome::Reply(Reply::Failed(fault)) if item.is_release() => {
+                item.tell(Reply::Failed(fault));
+                self.postponed.push(item);
+                self.due = self.due.min(self.clock.now() + POSTPONED);
+                self.arm(self.clock.now());
+            }
+            Outcome::Reply(reply) => item.tell(reply),
         }
     }
 
-    /// The connection broke, or its replies are in disorder.
-    fn fail_batch(&mut self, batch: Batch, fault: &Fault) {
-        self.lose_connection(batch.connection);
-        for mut item in batch.items.into_iter().flatten() {
+    /// The connection broke, or is in disorder. The next one may be made after
+    /// a pause, if there were failures before.
+    fn lose_connection(&mut self, fault: &Fault) {
+        let Some(up) = self.up.take() else { return };
+        self.pause();
+        self.abandon(up, fault);
+    }
+
+    fn lose_old(&mut self) {
+        if let Some(old) = self.old.take() {
+            let fault = Fault::new(FaultKind::Unreachable, "the connection was lost", true);
+            self.abandon(old, &fault);
+        }
+    }
+
+    fn abandon(&mut self, connection: Connection, fault: &Fault) {
+        for mut item in connection.in_flight.into_iter().flatten() {
             if item.is_release() {
                 self.waiting.push_back(item);
             } else {
@@ -376,19 +363,6 @@ impl Session {
         }
     }
 
-    fn lose_connection(&mut self, number: u64) {
-        let is = |c: &Option<(u64, Wire)>| c.as_ref().is_some_and(|(n, _)| *n == number);
-        if is(&self.up) {
-            self.up = None;
-            self.pause();
-        }
-        if is(&self.old) {
-            self.old = None;
-        }
-    }
-
-    /// The connection is of no use any more: the next one may be made after a
-    /// pause, if there were failures before.
     fn pause(&mut self) {
         self.failures = self.failures.saturating_add(1);
         self.retry_at = self.clock.now() + retry::reconnect_pause(self.failures);
@@ -398,23 +372,13 @@ impl Session {
     /// finds out what is due next.
     fn look_at_deadlines(&mut self) {
         let now = self.clock.now();
-        let mut doubtful = Vec::new();
         self.due = Instant::FAR;
-        for batch in self.batches.values_mut() {
-            for place in &mut batch.items {
-                let Some(item) = place else { continue };
-                if item.due() <= now {
-                    if item.sink.is_some() {
-                        doubtful.push(batch.connection);
-                    }
-                    item.fail(FaultKind::Timeout, "no answer in time", true);
-                }
-                if item.due() <= now || (item.sink.is_none() && !item.is_release()) {
-                    *place = None;
-                } else {
-                    self.due = self.due.min(item.due());
-                }
-            }
+        let doubtful = self
+            .up
+            .as_mut()
+            .is_some_and(|up| up.expire(now, &mut self.due));
+        if let Some(old) = &mut self.old {
+            old.expire(now, &mut self.due);
         }
         self.waiting.extend(self.postponed.drain(..));
         self.waiting.retain_mut(|item| {
@@ -431,16 +395,14 @@ impl Session {
             }
             keep
         });
-        if self.up.as_ref().is_some_and(|(n, _)| doubtful.contains(n)) {
+        if doubtful {
+            self.lose_old();
             self.old = self.up.take();
             self.silent = true;
             self.pause();
         }
-        if self
-            .connecting
-            .as_ref()
-            .is_some_and(|(until, _)| *until <= now)
-        {
+        let given_up = |(until, _): &(Instant, Connecting)| *until <= now;
+        if self.connecting.as_ref().is_some_and(given_up) {
             self.connecting = None;
             self.silent = true;
             self.connect_failed(Fault::new(
@@ -454,15 +416,8 @@ impl Session {
     /// Closes the connection in doubt once there is another and nobody waits
     /// for its replies.
     fn close_old(&mut self) {
-        let (Some((number, _)), Some(_)) = (&self.old, &self.up) else {
-            return;
-        };
-        let awaited = self
-            .batches
-            .values()
-            .filter(|batch| batch.connection == *number)
-            .any(|batch| batch.items.iter().any(Option::is_some));
-        if !awaited {
+        let idle = |old: &Connection| old.in_flight.iter().all(Option::is_none);
+        if self.up.is_some() && self.old.as_ref().is_some_and(idle) {
             self.old = None;
         }
     }
@@ -486,25 +441,26 @@ impl Session {
         }
     }
 
+    fn in_flight(&mut self) -> impl Iterator<Item = &mut Option<Item>> {
+        let connections = self.up.iter_mut().chain(&mut self.old);
+        connections.flat_map(|connection| &mut connection.in_flight)
+    }
+
     fn fail_all_but_releases(&mut self, why: &str) {
-        for place in self.batches.values_mut().flat_map(|b| &mut b.items) {
-            if place.as_ref().is_some_and(|item| !item.is_release())
-                && let Some(mut item) = place.take()
-            {
-                item.fail(FaultKind::Refused, why, true);
-            }
+        let open = |place: &&mut Option<Item>| place.as_ref().is_some_and(|i| !i.is_release());
+        for mut item in self.in_flight().filter(open).filter_map(Option::take) {
+            item.fail(FaultKind::Refused, why, true);
         }
         self.fail_waiting(&Fault::new(FaultKind::Refused, why, false));
     }
 
     /// A closed session is over when its releases are acknowledged, or its
     /// time is up.
-    fn is_over(&self) -> bool {
+    fn is_over(&mut self) -> bool {
         let Some(farewell) = self.farewell else {
             return false;
         };
-        let in_flight = self.batches.values().flat_map(|b| &b.items);
-        let idle = in_flight.flatten().next().is_none()
+        let idle = self.in_flight().all(|place| place.is_none())
             && self.waiting.is_empty()
             && self.postponed.is_empty()
             && lock(&self.inbox.state).items.is_empty();
@@ -517,26 +473,60 @@ impl Session {
             inbox.ended = true;
             std::mem::take(&mut inbox.items)
         };
-        let in_flight = self.batches.drain().flat_map(|(_, b)| b.items).flatten();
-        for mut item in in_flight.chain(self.waiting.drain(..)).chain(items) {
+        let mut left: Vec<Item> = self.in_flight().filter_map(Option::take).collect();
+        left.extend(self.waiting.drain(..));
+        left.extend(items);
+        for mut item in left {
             item.fail(FaultKind::Refused, "the client is closed", true);
         }
     }
 }
 
-/// The future that writes copies of `releases` to `wire`, if there are any.
-fn copies<'a>(wire: &Wire, releases: impl Iterator<Item = &'a Item>) -> Option<Writing> {
-    let mut pipe = redis::pipe();
-    let mut count = 0;
-    for item in releases {
-        pipe.add_command(script::command(&item.request, item.with_text));
-        count += 1;
+impl Connection {
+    fn new(wire: Wire) -> Connection {
+        Connection {
+            wire,
+            in_flight: VecDeque::new(),
+        }
     }
-    if count == 0 {
-        return None;
+
+    /// Moves bytes both ways; ready with the next reply.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Resp>> {
+        // Reads go on while a write waits for room: the node may be waiting
+        // for us to read.
+        if let Poll::Ready(Err(error)) = self.wire.poll_flush(cx) {
+            return Poll::Ready(Err(error));
+        }
+        self.wire.poll_reply(cx)
     }
-    let mut wire = wire.connection.clone();
-    Some(Box::pin(async move {
-        (None, wire.send_packed_commands(&pipe, 0, count).await)
-    }))
+
+    fn write(&mut self, item: Item) {
+        script::write_command(&mut self.wire.out, &item.request, item.with_text);
+        self.in_flight.push_back(Some(item));
+    }
+
+    /// Writes a request whose answer is awaited on another connection.
+    fn write_copy(&mut self, item: &Item) {
+        script::write_command(&mut self.wire.out, &item.request, item.with_text);
+        self.in_flight.push_back(None);
+    }
+
+    /// Fails what is past its deadline; lowers `due` to what comes next.
+    /// Returns whether somebody waited in vain.
+    fn expire(&mut self, now: Instant, due: &mut Instant) -> bool {
+        let mut doubtful = false;
+        for place in &mut self.in_flight {
+            let Some(item) = place else { continue };
+            if item.due() <= now {
+                doubtful |= item.sink.is_some();
+                item.fail(FaultKind::Timeout, "no answer in time", true);
+            }
+            if item.due() <= now || (item.sink.is_none() && !item.is_release()) {
+                *place = None;
+            } else {
+                *due = (*due).min(item.due());
+            }
+        }
+        doubtful
+    }
 }

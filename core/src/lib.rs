@@ -47,6 +47,9 @@
 //! The API is asynchronous and needs no particular executor; the I/O runs on a
 //! thread of Quorlock's own. From ordinary code wait with [`blocking::wait`].
 
+// Comments on private modules link to each other for those who read the code.
+#![allow(rustdoc::private_intra_doc_links)]
+
 mod acquire;
 pub mod blocking;
 mod client;

@@ -5,6 +5,7 @@ end in any thread; with asyncio they are awaited.
 """
 
 import asyncio
+import functools
 import inspect
 import os
 import subprocess
@@ -77,16 +78,12 @@ class Verbs:
         self.clients[name] = self.make_client(**options)
 
     async def do_lock(self, step, name, client, lock_name, **options):
-        try:
-            self.locks[name] = self.clients[client].lock(scenario.text(lock_name), **options)
-        except QuorlockError as error:
-            # Some languages check here and some at acquire: the scenario sees it at acquire.
-            self.locks[name] = error
+        # Some languages check here and some at acquire: the scenario sees it at acquire.
+        self.locks[name] = functools.partial(self.clients[client].lock, scenario.text(lock_name), **options)
 
     def _lock(self, name):
-        if isinstance(self.locks[name], QuorlockError):
-            raise self.locks[name]
-        return self.locks[name]
+        # A new object each time: a Lock keeps the leases acquired through it, so `drop` would let go of nothing.
+        return self.locks[name]()
 
     async def do_acquire(self, step, name, lock, **options):
         self.leases[name] = await now(self._lock(lock).acquire(**options))

@@ -17,7 +17,7 @@
 //! redis-rs's connections do not serve here. Its `ConnectionManager` never
 //! replaces a connection whose peer is silent, does not bound a request while
 //! it reconnects, and stays broken after a wrong password; and see
-//! [`wire`](super::wire) for its multiplexed connection.
+//! `wire` for its multiplexed connection.
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -279,11 +279,15 @@ impl Session {
         self.waiting.retain(Item::is_release);
     }
 
-    /// Writes everything that waits, in order.
+    /// Writes everything that waits, in order. A request of a dead token is
+    /// left out, unless the release behind it makes it harmless: a cycle costs
+    /// each node one acquire and one release, however the threads run.
     fn write(&mut self) {
         let Some(up) = &mut self.up else { return };
-        for mut item in self.waiting.drain(..) {
-            if !item.wanted() {
+        while let Some(mut item) = self.waiting.pop_front() {
+            let undone =
+                |later: &Item| later.is_release() && later.request.value == item.request.value;
+            if !item.wanted() && !self.waiting.iter().any(undone) {
                 item.tell(Reply::Failed(Fault::unwanted()));
                 continue;
             }

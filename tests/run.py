@@ -50,7 +50,7 @@ STEPS = [
     scenarios("rust", ["target/release/scenario"]),
     scenarios("blocking", [PYTHON, "tests/scenarios/run_blocking.py"]),
     scenarios("asyncio", [PYTHON, "tests/scenarios/run_asyncio.py"]),
-    Step("python", [PYTHON, "-m", "unittest", "discover", "-v", "-s", "tests/python", "-t", "tests/python"], floor=10),
+    Step("python", [PYTHON, "-m", "unittest", "discover", "-v", "-s", "tests/python", "-t", "tests/python"], floor=100),
     Step("mypy", [PYTHON, "-m", "mypy", "--config-file", "py/pyproject.toml", "py/python/quorlock"]),
     Step("pyright", [PYTHON, "-m", "pyright", "-p", "py"]),
     Step("demo", [PYTHON, "tests/demo/demo.py", "--lock", "on"], minutes=3),

@@ -29,6 +29,8 @@ use crate::round::Terms;
 pub struct Lock {
     client: Arc<Inner>,
     name: Arc<[u8]>,
+    /// From the name; an error is told when the lock is used.
+    key: Result<Arc<[u8]>, Error>,
     options: LockOptions,
 }
 
@@ -36,6 +38,7 @@ impl Lock {
     pub(crate) fn new(client: Arc<Inner>, name: Vec<u8>) -> Lock {
         let options = client.settings.lock.clone();
         Lock {
+            key: key(&client, &name, options.naming),
             client,
             name: name.into(),
             options,
@@ -73,6 +76,7 @@ impl Lock {
     /// token, so that other Redlock libraries and Quorlock exclude each other.
     pub fn raw(mut self, raw: bool) -> Lock {
         self.options.naming = if raw { Naming::Raw } else { Naming::Tagged };
+        self.key = key(&self.client, &self.name, self.options.naming);
         self
     }
 
@@ -94,13 +98,8 @@ impl Lock {
     ///
     /// `InvalidArgument`, naming the value and what to give instead.
     pub fn check(&self) -> Result<(), Error> {
-        self.key()?;
+        self.key.clone()?;
         self.options.check(&self.client.settings)
-    }
-
-    fn key(&self) -> Result<Arc<[u8]>, Error> {
-        let namespace = &self.client.settings.namespace;
-        names::lock_key(namespace, &self.name, self.options.naming).map(Arc::from)
     }
 
     /// Acquires the lock, waiting as long as [`wait`](Lock::wait) says.
@@ -122,7 +121,7 @@ impl Lock {
     pub async fn acquire(&self) -> Result<Lease, Error> {
         self.client.check()?;
         self.check()?;
-        let key = self.key()?;
+        let key = self.key.clone()?;
         let timing = Timing::new(self.options.ttl, &self.client.settings);
         let owner = self.options.owner.as_ref();
         let terms = Terms {
@@ -193,7 +192,7 @@ impl Lock {
         self.client.check_process()?;
         let owner = self.options.owner.as_ref();
         let share = match owner {
-            Some(owner) => self.client.owners.newest(&self.key()?, owner),
+            Some(owner) => self.client.owners.newest(&self.key.clone()?, owner),
             None => None,
         };
         let Some(share) = share else {
@@ -209,4 +208,8 @@ impl Lock {
     fn lease(&self, share: Share, timing: Timing) -> Lease {
         Lease::new(self.client.clone(), share, self.name.clone(), timing)
     }
+}
+
+fn key(client: &Inner, name: &[u8], naming: Naming) -> Result<Arc<[u8]>, Error> {
+    names::lock_key(&client.settings.namespace, name, naming).map(Arc::from)
 }

@@ -124,6 +124,11 @@ enum Phase {
 
 struct State {
     phase: Phase,
+    /// The nodes' votes in the round.
+    votes: Vec<Vote>,
+    /// Until when each holds our token for certain.
+    ends: Vec<Instant>,
+    /// What else is known of each.
     nodes: Vec<Node>,
     loss: Option<LossReason>,
     /// Who waits for the verdict of the round.
@@ -137,11 +142,8 @@ struct State {
 type Callback = Box<dyn FnOnce(LossReason) + Send>;
 
 /// What is known of one node.
+#[derive(Clone)]
 struct Node {
-    /// Its vote in the round.
-    vote: Vote,
-    /// Until when it holds our token for certain.
-    end: Instant,
     /// What it said last, for error messages.
     said: Said,
     /// It may know the token: a byte of a request may have reached it.
@@ -180,21 +182,20 @@ pub struct Lost {
 impl Hold {
     /// Draws a token and asks all nodes for their votes.
     pub fn begin(set: &Arc<Set>, terms: &Terms) -> Arc<Hold> {
-        let token = Token::new(&*set.rng);
+        let (token, jitter) = Token::with_jitter(&*set.rng);
         let value = if terms.label.is_empty() {
             token.as_str().as_bytes().into()
         } else {
-            [token.as_str().as_bytes(), b".", terms.label.as_bytes()]
-                .concat()
+            format!("{}.{}", token.as_str(), terms.label)
+                .into_bytes()
                 .into()
         };
         let begun = set.clock.now();
         let ttl = terms.timing.ttl;
-        // A tenth of jitter keeps leases that were won together apart.
-        let renew_every = set.rng.between(ttl.mul_f64(0.3), ttl.mul_f64(0.36));
-        let node = || Node {
-            vote: Vote::Awaited,
-            end: Instant::NEVER,
+        // Up to a fifth of jitter keeps leases that were won together apart.
+        let renew_every = ttl.mul_f64(0.3 + 0.06 * jitter);
+        let nodes = set.links.len();
+        let node = Node {
             said: Said::Nothing,
             reached: true,
             asked: None,
@@ -214,7 +215,9 @@ impl Hold {
             end: AtomicU64::new(Instant::NEVER.0),
             state: Mutex::new(State {
                 phase: Phase::Asking,
-                nodes: set.links.iter().map(|_| node()).collect(),
+                votes: vec![Vote::Awaited; nodes],
+                ends: vec![Instant::NEVER; nodes],
+                nodes: vec![node; nodes],
                 loss: None,
                 round: Wakers::default(),
                 watchers: Watchers::default(),
@@ -223,7 +226,7 @@ impl Hold {
             }),
         });
         let sink: Arc<dyn Sink> = hold.clone();
-        for node in 0..set.links.len() {
+        for node in 0..nodes {
             hold.send(node, Op::Acquire { ttl }, begun, &sink);
         }
         hold
@@ -288,7 +291,11 @@ impl Hold {
             return;
         }
         let asking = state.phase == Phase::Asking;
-        let node = &mut state.nodes[ticket.node];
+        let State {
+            votes, ends, nodes, ..
+        } = &mut *state;
+        let (node, vote) = (&mut nodes[ticket.node], &mut votes[ticket.node]);
+        let end = &mut ends[ticket.node];
         let ttl = match ticket.op {
             Op::Acquire { ttl } | Op::Extend { ttl, .. } => ttl,
             Op::Release => return,
@@ -301,8 +308,8 @@ impl Hold {
             Reply::Granted | Reply::Extended { .. } => {
                 let sent = mutant!("end-from-reply", ticket.sent, now);
                 let counted = ttl.saturating_sub(quorum::drift_allowance(ttl, self.terms.drift));
-                node.end = node.end.max(sent + counted);
-                node.vote = Vote::Granted(node.end);
+                *end = (*end).max(sent + counted);
+                *vote = Vote::Granted(*end);
                 node.said = Said::Granted;
                 node.failures = 0;
                 node.renew_at = self.coarse(ticket.sent + self.renew_every);
@@ -314,16 +321,16 @@ impl Hold {
                 }
             }
             Reply::Refused { left, holder } => {
-                node.end = Instant::NEVER;
-                node.vote = Vote::Refused;
+                *end = Instant::NEVER;
+                *vote = Vote::Refused;
                 node.said = Said::Refused {
                     left: *left,
                     holder: holder.clone(),
                 };
             }
             Reply::NotMine => {
-                node.end = Instant::NEVER;
-                node.vote = Vote::Refused;
+                *end = Instant::NEVER;
+                *vote = Vote::Refused;
                 node.said = Said::Refused {
                     left: None,
                     holder: None,
@@ -332,7 +339,7 @@ impl Hold {
             }
             Reply::Failed(fault) => {
                 if asking {
-                    node.vote = Vote::Failed;
+                    *vote = Vote::Failed;
                 }
                 if matches!(ticket.op, Op::Acquire { .. }) {
                     node.reached = fault.sent;
@@ -342,7 +349,7 @@ impl Hold {
                 if renewal {
                     node.renew_at = now + retry::renewal_pause(node.failures, ttl);
                     if mutant!("any-answer-renews", false, true) {
-                        node.end = ticket.sent + self.terms.timing.counted;
+                        *end = ticket.sent + self.terms.timing.counted;
                     }
                 }
             }
@@ -363,8 +370,7 @@ impl Hold {
 
     /// The verdict of the round, after one more reply.
     fn decide(&self, mut state: MutexGuard<'_, State>, now: Instant, reply: &Reply) {
-        let votes: Vec<Vote> = state.nodes.iter().map(|n| n.vote).collect();
-        match quorum::verdict(&votes, now + self.terms.timing.min_validity) {
+        match quorum::verdict(&state.votes, now + self.terms.timing.min_validity) {
             Verdict::Open => return,
             Verdict::Won => {
                 state.phase = Phase::Held;
@@ -391,8 +397,7 @@ impl Hold {
 
     /// The end of the lease that the nodes' votes make.
     fn end_of(&self, state: &State) -> Instant {
-        let ends: Vec<Instant> = state.nodes.iter().map(|n| n.end).collect();
-        quorum::lease_end(&ends).min(self.last_end)
+        quorum::lease_end(&state.ends).min(self.last_end)
     }
 
     /// Ends a lease whose time is over. Loss is sticky from the first look
@@ -698,20 +703,24 @@ pub enum Extended {
 impl State {
     /// The nodes that may know the token.
     fn reached(&self) -> Vec<bool> {
-        self.nodes
-            .iter()
-            .map(|n| mutant!("no-undo-unless-granted", n.reached, n.vote != Vote::Failed))
-            .collect()
+        let reached = |i: usize| {
+            mutant!(
+                "no-undo-unless-granted",
+                self.nodes[i].reached,
+                self.votes[i] != Vote::Failed
+            )
+        };
+        (0..self.nodes.len()).map(reached).collect()
     }
 
     fn lost_round(&self) -> Lost {
-        let votes: Vec<Vote> = self.nodes.iter().map(|n| n.vote).collect();
+        let votes = &self.votes;
         let misconfigured =
             |n: &&Node| matches!(&n.said, Said::Fault(f) if f.kind == FaultKind::Misconfigured);
         let hopeless = self.nodes.iter().filter(misconfigured).count();
         Lost {
-            contended: quorum::refusals_decide(&votes),
-            answered: quorum::quorum_answered(&votes),
+            contended: quorum::refusals_decide(votes),
+            answered: quorum::quorum_answered(votes),
             misconfigured: hopeless > votes.len() - quorum::quorum(votes.len()),
             said: self.nodes.iter().map(|n| n.said.clone()).collect(),
         }

@@ -9,26 +9,41 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The wakers of tasks that wait for one thing.
+/// The wakers of tasks that wait for one thing. Nearly always there is one,
+/// which costs no allocation.
 #[derive(Debug, Default)]
-pub(crate) struct Wakers(Vec<Waker>);
+pub(crate) struct Wakers {
+    first: Option<Waker>,
+    more: Vec<Waker>,
+}
 
 impl Wakers {
     /// Registers the task of `cx` and reports that it has to wait.
     pub(crate) fn park<T>(&mut self, cx: &Context<'_>) -> Poll<T> {
-        if !self.0.iter().any(|w| w.will_wake(cx.waker())) {
-            self.0.push(cx.waker().clone());
+        let waker = cx.waker();
+        if self.first.is_none() {
+            self.first = Some(waker.clone());
+        } else if !self
+            .first
+            .iter()
+            .chain(&self.more)
+            .any(|w| w.will_wake(waker))
+        {
+            self.more.push(waker.clone());
         }
         Poll::Pending
     }
 
     /// Takes all wakers out. Wake them after the lock is dropped.
     pub(crate) fn take(&mut self) -> Wakers {
-        Wakers(std::mem::take(&mut self.0))
+        std::mem::take(self)
     }
 
     pub(crate) fn wake(self) {
-        self.0.into_iter().for_each(Waker::wake);
+        self.first
+            .into_iter()
+            .chain(self.more)
+            .for_each(Waker::wake);
     }
 }
 
@@ -64,6 +79,9 @@ impl Watchers {
 
     /// Takes all wakers out. Wake them after the lock is dropped.
     pub(crate) fn take(&mut self) -> Wakers {
-        Wakers(self.parked.drain(..).map(|(_, waker)| waker).collect())
+        Wakers {
+            first: None,
+            more: self.parked.drain(..).map(|(_, waker)| waker).collect(),
+        }
     }
 }

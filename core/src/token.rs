@@ -14,9 +14,14 @@ impl dyn Rng {
     pub(crate) fn between(&self, low: Duration, high: Duration) -> Duration {
         let mut bytes = [0; 4];
         self.fill(&mut bytes);
-        let share = f64::from(u32::from_le_bytes(bytes)) / (f64::from(u32::MAX) + 1.0);
+        let share = share(u32::from_le_bytes(bytes));
         low + high.saturating_sub(low).mul_f64(share)
     }
+}
+
+/// Random bits as a number in `0.0..1.0`.
+fn share(bits: u32) -> f64 {
+    f64::from(bits) / (f64::from(u32::MAX) + 1.0)
 }
 
 /// The operating system's generator. It keeps no state in this process, so a
@@ -42,10 +47,17 @@ impl Token {
     /// Length of the text form.
     pub const LEN: usize = 40;
 
-    /// Draws a new token.
-    pub fn new(rng: &dyn Rng) -> Token {
-        let mut bytes = [0; Token::LEN / 2];
+    /// Draws a new token, and with it a number in `0.0..1.0`: one call of the
+    /// system for both.
+    pub(crate) fn with_jitter(rng: &dyn Rng) -> (Token, f64) {
+        let mut bytes = [0; Token::LEN / 2 + 4];
         rng.fill(&mut bytes);
+        let (name, jitter) = bytes.split_at(Token::LEN / 2);
+        let jitter = u32::from_le_bytes(jitter.try_into().expect("four bytes"));
+        (Token::of(name), share(jitter))
+    }
+
+    fn of(bytes: &[u8]) -> Token {
         let mut text = [0; Token::LEN];
         for (i, byte) in bytes.iter().enumerate() {
             text[2 * i] = b"0123456789abcdef"[usize::from(byte >> 4)];
@@ -74,7 +86,7 @@ mod tests {
     #[test]
     fn tokens_are_hex_and_differ() {
         let tokens: HashSet<String> = (0..10_000)
-            .map(|_| Token::new(&SystemRng).as_str().to_owned())
+            .map(|_| Token::with_jitter(&SystemRng).0.as_str().to_owned())
             .collect();
         assert_eq!(tokens.len(), 10_000);
         assert!(
@@ -86,7 +98,7 @@ mod tests {
 
     #[test]
     fn debug_hides_the_token() {
-        let token = Token::new(&SystemRng);
+        let token = Token::with_jitter(&SystemRng).0;
         assert!(!format!("{token:?}").contains(token.as_str()));
     }
 

@@ -1,0 +1,64 @@
+"""A distributed lock over independent Redis or Valkey masters.
+
+    from quorlock import redlock
+
+    with redlock("orders:42") as lease:
+        ...
+
+A lock is won by the votes of a majority of the nodes, renewed while it is held, and lost loudly. The nodes are those of
+`nodes=` or of the environment variable `QUORLOCK_NODES`. All times are in seconds.
+
+`redlock` holds a lock for a scope, blocking or in asyncio, or for the run of a function. `Client`, `Lock` and `Lease` are
+the blocking API by hand; `quorlock.aio` has the same for asyncio. Errors are subclasses of `QuorlockError`; wherever a
+lease may have been lost, `lease.is_held()` tells the truth at every call.
+
+Importing this starts no thread and connects to nothing. After a fork, leases and clients of the parent are of no use to
+the child: make a new client there (`redlock` does so by itself).
+"""
+
+import atexit
+
+from ._lease import Lost
+from ._logging import log
+from ._native import __version__, _close_all, _log_to
+from ._redlock import redlock
+from .errors import (
+    ClientClosedError,
+    ForkedProcessError,
+    InternalError,
+    InvalidArgumentError,
+    LockContendedError,
+    LockLostError,
+    LockTimeoutError,
+    MisconfiguredError,
+    NotOwnerError,
+    QuorlockError,
+    QuorumUnavailableError,
+    TooManyWaitersError,
+)
+from .sync import Client, Lease, Lock
+
+__all__ = [
+    "Client",
+    "ClientClosedError",
+    "ForkedProcessError",
+    "InternalError",
+    "InvalidArgumentError",
+    "Lease",
+    "Lock",
+    "LockContendedError",
+    "LockLostError",
+    "LockTimeoutError",
+    "Lost",
+    "MisconfiguredError",
+    "NotOwnerError",
+    "QuorlockError",
+    "QuorumUnavailableError",
+    "TooManyWaitersError",
+    "__version__",
+    "redlock",
+]
+
+_log_to(log)
+# Releases what is still held, before the interpreter is gone. Bounded by node_timeout.
+atexit.register(_close_all)

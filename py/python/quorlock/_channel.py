@@ -1,0 +1,63 @@
+"""How results of the core reach an event loop."""
+
+import asyncio
+import weakref
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from . import _native
+
+Starter: TypeAlias = Callable[[_native.Port, "asyncio.Future[Any]"], int]
+"""Begins something that will fill in the future; returns its number for `Port.cancel`."""
+
+# Both weak: the loop's registration of the reader is what keeps a port. So nothing here outlives its loop, and a port
+# ends when its loop is closed or collected.
+_ports: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, weakref.ref[_native.Port]] = weakref.WeakKeyDictionary()
+
+
+def port_of(loop: asyncio.AbstractEventLoop) -> _native.Port:
+    """The port of a loop, made when first needed."""
+    known = _ports.get(loop)
+    port = known() if known is not None else None
+    if port is None or not port.is_ours():
+        port = _native.Port()
+        loop.add_reader(port.fileno(), port)
+        _ports[loop] = weakref.ref(port)
+    return port
+
+
+class Awaited:
+    """A future that the core will fill in, and how to end what it waits for.
+
+    It knows the port weakly, for it lives in the frames of tasks, and these may outlive a loop that was closed.
+    """
+
+    def __init__(self, start: Starter) -> None:
+        loop = asyncio.get_running_loop()
+        port = port_of(loop)
+        self.future: asyncio.Future[Any] = loop.create_future()
+        self._port = weakref.ref(port)
+        self._number = start(port, self.future)
+
+    def give_up(self) -> None:
+        """Ends what was begun. A lease that was won by then is released."""
+        port = self._port()
+        if port is not None:
+            port.cancel(self._number)
+        future = self.future
+        if future.done() and not future.cancelled() and future.exception() is None:
+            # It arrived in the same turn of the loop as the cancellation.
+            result = future.result()
+            if isinstance(result, _native.Lease):
+                result.discard()
+
+
+async def completed(start: Starter) -> Any:
+    """Begins something and waits for its result. When the wait is given up, what was begun ends."""
+    awaited = Awaited(start)
+    try:
+        return await awaited.future
+    except BaseException:
+        # An error of the call itself comes here too; then there is nothing left to end.
+        awaited.give_up()
+        raise

@@ -1,0 +1,92 @@
+"""Options: what was given, and what was not."""
+
+import os
+from collections.abc import Iterable
+from enum import Enum
+from typing import Final, TypeAlias
+
+from .errors import InvalidArgumentError
+
+
+class Unset(Enum):
+    """The type of `UNSET`."""
+
+    UNSET = "unset"
+
+    def __repr__(self) -> str:
+        return "UNSET"
+
+
+UNSET: Final = Unset.UNSET
+"""An option that is not given, where `None` means something: no limit."""
+
+Seconds: TypeAlias = float
+"""A time in seconds, as int or float."""
+
+Limit: TypeAlias = float | None | Unset
+"""A time in seconds, or `None` for no limit."""
+
+Name: TypeAlias = str | bytes
+"""Text, or bytes that need not be text."""
+
+
+def given(**options: object) -> dict[str, object]:
+    """Those of the options that were given."""
+    return {name: value for name, value in options.items() if value is not UNSET}
+
+
+def octets(what: str, name: Name) -> bytes:
+    """A name as bytes. Bytes that are not text may come as surrogate escapes, as `shown` makes them."""
+    if isinstance(name, bytes):
+        return name
+    try:
+        return name.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        raise InvalidArgumentError(f"{what} is {name!a}: it has no form in UTF-8") from None
+
+
+def text(name: bytes) -> str:
+    """A name as text; bytes that are not text become surrogate escapes."""
+    return name.decode("utf-8", "surrogateescape")
+
+
+def urls(nodes: str | Iterable[str]) -> list[str]:
+    """A node list, or one in a text, split at commas and blanks as in QUORLOCK_NODES."""
+    return nodes.replace(",", " ").split() if isinstance(nodes, str) else list(nodes)
+
+
+def pem(value: str | os.PathLike[str]) -> str:
+    """A certificate or key: its path, or its text."""
+    return os.fspath(value)
+
+
+def client_options(
+    nodes: str | Iterable[str] | None = None,
+    *,
+    ca: str | os.PathLike[str] | None = None,
+    cert: str | os.PathLike[str] | None = None,
+    key: str | os.PathLike[str] | None = None,
+    **options: object,
+) -> dict[str, object]:
+    """A client's options as the native module takes them."""
+    files = {name: pem(file) for name, file in (("ca", ca), ("cert", cert), ("key", key)) if file is not None}
+    listed = {} if nodes is None else {"nodes": urls(nodes)}
+    return given(**options, **files, **listed)
+
+
+def lock_options(owner: Name | Unset | None = UNSET, **options: object) -> dict[str, object]:
+    """A lock's options as the native module takes them."""
+    owned = {} if owner is UNSET or owner is None else {"owner": octets("owner", owner)}
+    return given(**options, **owned)
+
+
+def wait_options(blocking: bool, timeout: Limit, wait: Limit) -> dict[str, object]:
+    """The wait of one call: three ways to say it, one at a time."""
+    if timeout is not UNSET and wait is not UNSET:
+        raise InvalidArgumentError("timeout is another word for wait: give one of them")
+    asked = wait if timeout is UNSET else timeout
+    if not blocking:
+        if asked is not UNSET:
+            raise InvalidArgumentError("a call with blocking=False does not wait: give no timeout")
+        asked = 0
+    return given(wait=asked)

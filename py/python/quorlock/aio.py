@@ -1,0 +1,252 @@
+"""The API for asyncio: as `quorlock`, with `await` before what waits.
+
+    import quorlock.aio
+
+    async with quorlock.aio.Client(["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"]) as client:
+        async with client.lock("orders:42") as lease:
+            ...
+
+A client may be used from any number of event loops. Cancelling a call ends it in the core too: an acquire that is
+cancelled leaves no key behind, a release that is cancelled is carried out all the same.
+"""
+
+import asyncio
+import os
+import weakref
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Self, cast
+
+from . import _native
+from ._channel import completed
+from ._lease import Kept, LeaseBase, NotPickled, shown
+from ._options import UNSET, Limit, Name, Seconds, Unset, client_options, lock_options, octets, text, wait_options
+from ._scope import Scope, Scopes
+from ._tasks import owner as this_task
+
+__all__ = ["Client", "Lease", "Lock"]
+
+
+class Lease(LeaseBase):
+    """A hold on a lock: what `await Lock.acquire()` returns.
+
+    It is valid until released or lost. It is renewed in the background, unless its lock says otherwise, and released in
+    the background when it is collected. `async with lease:` releases at the end, and cancels the task on a loss, which
+    comes out of the scope as `LockLostError`.
+    """
+
+    __slots__ = ("_scope",)
+
+    def __init__(self, core: _native.Lease) -> None:
+        super().__init__(core)
+        self._scope: Scope | None = None
+
+    async def extend(self, ttl: Seconds | None = None) -> None:
+        """Lengthens the lease to `ttl` seconds from now, to its own ttl with `None`; never shortens it.
+
+        Raises `LockLostError` if it is lost, `QuorumUnavailableError` if too few nodes answered (it is then valid as
+        long as it was), `NotOwnerError` after release. Cancelled, it may or may not have been lengthened.
+        """
+        await completed(self._core.extend(ttl).start)
+
+    async def ensure(self, min_remaining: Seconds) -> None:
+        """Makes sure that at least so many seconds of validity are left, extending the lease if there are not.
+
+        Call it right before a step that takes that long. Raises as `extend`, and `InvalidArgumentError` if the ttl
+        cannot give so much.
+        """
+        await completed(self._core.ensure(min_remaining).start)
+
+    async def release(self) -> bool:
+        """Releases this handle; the last handle of a lease frees the lock. Returns whether the lock was still held.
+
+        A second call does nothing and returns false. Raises for no loss; `ForkedProcessError` in a forked child.
+        Cancelled, the release is carried out in the background.
+        """
+        self._forgotten()
+        return cast(bool, await completed(self._core.release().start))
+
+    async def __aenter__(self) -> Self:
+        self._scope = Scope(self)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        scope, self._scope = self._scope, None
+        if scope is not None:
+            await scope.leave(error)
+
+
+class Lock(NotPickled):
+    """A name with options; made by `Client.lock`. It holds nothing by itself.
+
+    May be used by many tasks at once: without `owner=` each task is an owner of its own, and a child task is another one
+    than its parent. Acquiring again by the same owner gives another handle on the same lease, and the last release frees
+    the lock.
+
+    A lease lives until it is released, or until both it and its lock, or its task, have been collected; so `await
+    lock.acquire()` and `await lock.release()` work without storing the lease.
+
+    `async with lock as lease:` holds the lock for a scope. If the lease is lost the task is cancelled, and that comes out
+    of the scope as `LockLostError`, as `asyncio.timeout` does it. An exception of the body's own always wins.
+    """
+
+    __slots__ = ("__weakref__", "_core", "_kept", "_kept_by_name", "_name", "_named", "_scopes")
+
+    def __init__(self, core: _native.Lock, name: str, named: bool) -> None:
+        self._core = core
+        self._name = name
+        self._named = named
+        self._scopes = Scopes()
+        self._kept: weakref.WeakKeyDictionary[asyncio.Task[object], Kept] = weakref.WeakKeyDictionary()
+        self._kept_by_name = Kept()
+
+    @property
+    def name(self) -> str:
+        """The lock's name. Bytes that are not UTF-8 appear as surrogate escapes."""
+        return self._name
+
+    async def acquire(self, blocking: bool = True, timeout: Limit = UNSET, *, wait: Limit = UNSET) -> Lease:
+        """Acquires the lock, waiting as long as its `wait` says, or for this call `timeout` seconds.
+
+        `wait` is another word for `timeout`: 0 tries once, `None` waits for ever. `blocking=False` is a wait of 0.
+
+        Raises `LockTimeoutError` if others held it all the time, `LockContendedError` likewise with a wait of 0,
+        `QuorumUnavailableError` if too few nodes answered, `MisconfiguredError` at once if credentials or addresses
+        leave no quorum, `LockLostError` on re-entry into a lease that was lost. Cancelled, it leaves no key behind; a
+        lease won in that very moment is released.
+        """
+        return self._keep(await self._acquired(wait_options(blocking, timeout, wait)))
+
+    async def try_acquire(self) -> Lease | None:
+        """Tries once. `None` where another holds the lock. Raises as `acquire` otherwise."""
+        core: _native.Lease | None = await completed(self._core.try_acquire(this_task()).start)
+        return None if core is None else self._keep(Lease(core))
+
+    async def release(self) -> bool:
+        """Gives back the newest handle of the lease that the owner (this task) holds.
+
+        Returns whether the lock was still held. Raises `NotOwnerError` if the owner holds nothing.
+        """
+        held = cast(bool, await completed(self._core.release(this_task()).start))
+        for lease in tuple(self._mine()):
+            if lease._core.is_released():
+                lease._forgotten()
+        return held
+
+    async def _acquired(self, options: dict[str, object]) -> Lease:
+        return Lease(await completed(self._core.acquire(this_task(), options).start))
+
+    def _mine(self) -> Kept:
+        """The leases kept for the owner."""
+        task = asyncio.current_task()
+        if self._named or task is None:
+            return self._kept_by_name
+        return self._kept.setdefault(task, Kept())
+
+    def _keep(self, lease: Lease) -> Lease:
+        self._mine().keep(lease)
+        return lease
+
+    async def __aenter__(self) -> Lease:
+        return self._scopes.enter(await self._acquired({}))
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._scopes.leave(error)
+
+    def __repr__(self) -> str:
+        return f"<quorlock.aio.Lock {shown(self._name)}>"
+
+
+class Client(NotPickled):
+    """A set of nodes and the options for its locks; options and their meaning as of `quorlock.Client`.
+
+    Connects when first needed and again when connections break. One client serves all event loops of a process. As an
+    asynchronous context manager it closes itself.
+    """
+
+    __slots__ = ("__weakref__", "_core")
+
+    def __init__(
+        self,
+        nodes: str | Iterable[str] | None = None,
+        *,
+        ttl: Seconds | Unset = UNSET,
+        wait: Limit = UNSET,
+        renew: bool | Unset = UNSET,
+        max_hold: Limit = UNSET,
+        max_ttl: Seconds | Unset = UNSET,
+        node_timeout: Seconds | Unset = UNSET,
+        drift: float | Unset = UNSET,
+        min_validity: float | Unset = UNSET,
+        namespace: str | Unset = UNSET,
+        label: str | Unset = UNSET,
+        raw: bool | Unset = UNSET,
+        ca: str | os.PathLike[str] | None = None,
+        cert: str | os.PathLike[str] | None = None,
+        key: str | os.PathLike[str] | None = None,
+    ) -> None:
+        self._core = _native.Client(
+            client_options(
+                nodes,
+                ttl=ttl,
+                wait=wait,
+                renew=renew,
+                max_hold=max_hold,
+                max_ttl=max_ttl,
+                node_timeout=node_timeout,
+                drift=drift,
+                min_validity=min_validity,
+                namespace=namespace,
+                label=label,
+                raw=raw,
+                ca=ca,
+                cert=cert,
+                key=key,
+            )
+        )
+
+    def lock(
+        self,
+        name: Name,
+        *,
+        ttl: Seconds | Unset = UNSET,
+        wait: Limit = UNSET,
+        renew: bool | Unset = UNSET,
+        max_hold: Limit = UNSET,
+        raw: bool | Unset = UNSET,
+        owner: Name | None = None,
+    ) -> Lock:
+        """A lock by its name; options as of `quorlock.Client.lock`. By default the calling task is the owner.
+
+        Raises `InvalidArgumentError` for a name or option that is not valid.
+        """
+        octet_name = octets("name", name)
+        options = lock_options(owner, ttl=ttl, wait=wait, renew=renew, max_hold=max_hold, raw=raw)
+        return Lock(self._core.lock(octet_name, options), text(octet_name), owner is not None)
+
+    def stats(self) -> dict[str, int]:
+        """What has happened so far: counts by name."""
+        return self._core.stats()
+
+    async def close(self) -> None:
+        """Releases every lease and stops. Leases still held are lost with the reason `closed`.
+
+        Returns when the nodes have answered, at the latest after `node_timeout`. A second call does nothing. Cancelled,
+        it goes on in the background.
+        """
+        await completed(self._core.close().start)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"<quorlock.aio.{self._core!r}>"

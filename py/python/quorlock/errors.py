@@ -1,0 +1,141 @@
+"""What Quorlock raises: one class for each kind of error, all of them a `QuorlockError`.
+
+A kind says what the caller should do. Its name and number are the same in every language and never change.
+"""
+
+from collections.abc import Iterable
+from typing import ClassVar
+
+__all__ = [
+    "ClientClosedError",
+    "ForkedProcessError",
+    "InternalError",
+    "InvalidArgumentError",
+    "LockContendedError",
+    "LockLostError",
+    "LockTimeoutError",
+    "MisconfiguredError",
+    "NotOwnerError",
+    "QuorlockError",
+    "QuorumUnavailableError",
+    "TooManyWaitersError",
+]
+
+
+class QuorlockError(Exception):
+    """The base of all errors of Quorlock."""
+
+    kind: ClassVar[str] = "Internal"
+    """The kind's name, such as `"Timeout"`."""
+    number: ClassVar[int] = 12
+    """The kind's number."""
+    nodes: list[tuple[str, str]]
+    """What each node answered, as (node, answer), in the order of the node list. Empty where they played no part."""
+
+    def __init__(self, message: str = "", nodes: Iterable[tuple[str, str]] = ()) -> None:
+        super().__init__(message)
+        self.nodes = list(nodes)
+
+
+class InvalidArgumentError(QuorlockError, ValueError):
+    """An argument or option is not valid. Fix the call."""
+
+    kind = "InvalidArgument"
+    number = 1
+
+
+class LockContendedError(QuorlockError):
+    """The lock is held by another, and the call was not to wait."""
+
+    kind = "Contended"
+    number = 2
+
+
+class LockTimeoutError(QuorlockError, TimeoutError):
+    """The wait is over and the lock is still held by another."""
+
+    kind = "Timeout"
+    number = 3
+
+
+class QuorumUnavailableError(QuorlockError):
+    """Too few nodes answered for a decision. Look at the nodes."""
+
+    kind = "QuorumUnavailable"
+    number = 4
+
+
+class LockLostError(QuorlockError):
+    """The lease is held no longer. Stop the protected work."""
+
+    kind = "LockLost"
+    number = 5
+
+
+class NotOwnerError(QuorlockError):
+    """Release or extension by an owner that holds nothing."""
+
+    kind = "NotOwner"
+    number = 6
+
+
+class TooManyWaitersError(QuorlockError):
+    """The waiting line of the lock is full. Shed load."""
+
+    kind = "TooManyWaiters"
+    number = 7
+
+
+class MisconfiguredError(QuorlockError):
+    """Nodes or credentials are set up wrong. Never retried: fix the settings."""
+
+    kind = "Misconfigured"
+    number = 8
+
+
+class ClientClosedError(QuorlockError):
+    """The client is closed. Make a new one."""
+
+    kind = "Closed"
+    number = 10
+
+
+class ForkedProcessError(QuorlockError):
+    """The client was made before this process was forked. Make one here."""
+
+    kind = "Forked"
+    number = 11
+
+
+class InternalError(QuorlockError):
+    """A bug in Quorlock, or a panic caught at its boundary. Report it."""
+
+    kind = "Internal"
+    number = 12
+
+
+_CLASSES: dict[int, type[QuorlockError]] = {
+    each.number: each
+    for each in (
+        InvalidArgumentError,
+        LockContendedError,
+        LockTimeoutError,
+        QuorumUnavailableError,
+        LockLostError,
+        NotOwnerError,
+        TooManyWaitersError,
+        MisconfiguredError,
+        ClientClosedError,
+        ForkedProcessError,
+        InternalError,
+    )
+}
+_CANCELLED = 9
+
+
+def make(number: int, message: str, nodes: list[tuple[str, str]]) -> BaseException:
+    """The exception for a kind's number; the native module calls it."""
+    if number == _CANCELLED:
+        # A cancelled call is told in the language's own way. Where asyncio is not in use that is Ctrl-C.
+        return KeyboardInterrupt(message)
+    return _CLASSES[number](message, nodes)

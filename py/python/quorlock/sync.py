@@ -1,0 +1,292 @@
+"""The blocking API. Everything here is exported by `quorlock`."""
+
+import os
+import threading
+from collections.abc import Iterable
+from types import SimpleNamespace, TracebackType
+from typing import TYPE_CHECKING, Self, cast
+
+from . import _native
+from ._lease import Kept, LeaseBase, NotPickled, shown
+from ._options import UNSET, Limit, Name, Seconds, Unset, client_options, lock_options, octets, text, wait_options
+from .errors import NotOwnerError, QuorlockError
+
+__all__ = ["Client", "Lease", "Lock"]
+
+
+class Lease(LeaseBase, _native.Scoped):
+    """A hold on a lock: what `Lock.acquire` returns.
+
+    It is valid until released or lost. It is renewed in the background, unless its lock says otherwise, and released in
+    the background when it is collected. As a context manager it releases at the end; if the body ends normally after a
+    loss, `LockLostError` is raised.
+    """
+
+    __slots__ = ("_entered",)
+
+    def extend(self, ttl: Seconds | None = None) -> None:
+        """Lengthens the lease to `ttl` seconds from now, to its own ttl with `None`; never shortens it.
+
+        Raises `LockLostError` if it is lost, `QuorumUnavailableError` if too few nodes answered (it is then valid as
+        long as it was), `NotOwnerError` after release. Ctrl-C leaves the lease valid.
+        """
+        self._core.extend(ttl).wait()
+
+    def ensure(self, min_remaining: Seconds) -> None:
+        """Makes sure that at least so many seconds of validity are left, extending the lease if there are not.
+
+        Call it right before a step that takes that long. Raises as `extend`, and `InvalidArgumentError` if the ttl
+        cannot give so much.
+        """
+        self._core.ensure(min_remaining).wait()
+
+    def release(self) -> bool:
+        """Releases this handle; the last handle of a lease frees the lock. Returns whether the lock was still held.
+
+        A second call does nothing and returns false. Raises for no loss; `ForkedProcessError` in a forked child. The
+        lease ends at once; Ctrl-C ends only the wait for the nodes, which do their part in the background.
+        """
+        self._forgotten()
+        return cast(bool, self._core.release().wait())
+
+    def _enter(self) -> Self:
+        self._entered = SimpleNamespace(leases=[])
+        return self
+
+    def _leave(self, lease: object, error: BaseException | None) -> None:
+        leave(self, error)
+
+    if TYPE_CHECKING:
+
+        def __enter__(self) -> Self: ...
+
+
+def leave(lease: Lease, error: BaseException | None) -> None:
+    """Ends a scope: releases, and raises `LockLostError` after a loss unless the body failed by itself."""
+    try:
+        lease.release()
+    except QuorlockError as failed:
+        if error is None:
+            raise
+        error.add_note(f"and the lock could not be released: {failed}")
+        return
+    if error is None:
+        lease._raise_if_lost()
+
+
+class Entered(threading.local):
+    """The leases of the scopes that a thread has entered through one object, newest last."""
+
+    def __init__(self) -> None:
+        self.leases: list[Lease] = []
+
+
+class Scoped(NotPickled, _native.Scoped):
+    """What `with` can enter again and again, in many threads at once. The native base does the `with`."""
+
+    __slots__ = ("_entered",)
+
+    def __init__(self) -> None:
+        self._entered = Entered()
+
+    def _enter(self) -> Lease:
+        raise NotImplementedError
+
+    def _leave(self, lease: Lease | None, error: BaseException | None) -> None:
+        if lease is not None:
+            leave(lease, error)
+        elif error is None:
+            raise NotOwnerError(
+                "this thread has not entered the scope that it leaves: enter and leave it in one thread"
+            )
+
+    if TYPE_CHECKING:
+
+        def __enter__(self) -> Lease: ...
+
+
+class Lock(Scoped):
+    """A name with options; made by `Client.lock`. It holds nothing by itself.
+
+    May be used by many threads at once: without `owner=` each thread is an owner of its own. Acquiring again by the same
+    owner gives another handle on the same lease, and the last release frees the lock.
+
+    `acquire` and `release` may be used as those of `threading.Lock`: a lease acquired so lives until it is released, or
+    until both it and its lock have been collected. `with lock as lease:` holds the lock for a scope; if the body ends
+    normally after a loss, `LockLostError` is raised.
+    """
+
+    __slots__ = ("__weakref__", "_core", "_kept", "_name")
+
+    def __init__(self, core: _native.Lock, name: str) -> None:
+        super().__init__()
+        self._core = core
+        self._name = name
+        self._kept = Kept()
+
+    @property
+    def name(self) -> str:
+        """The lock's name. Bytes that are not UTF-8 appear as surrogate escapes."""
+        return self._name
+
+    def acquire(self, blocking: bool = True, timeout: Limit = UNSET, *, wait: Limit = UNSET) -> Lease:
+        """Acquires the lock, waiting as long as its `wait` says, or for this call `timeout` seconds.
+
+        `wait` is another word for `timeout`: 0 tries once, `None` waits for ever. `blocking=False` is a wait of 0.
+
+        Raises `LockTimeoutError` if others held it all the time, `LockContendedError` likewise with a wait of 0,
+        `QuorumUnavailableError` if too few nodes answered, `MisconfiguredError` at once if credentials or addresses
+        leave no quorum, `LockLostError` on re-entry into a lease that was lost. Ctrl-C ends the wait within 200 ms and
+        leaves no key behind.
+        """
+        return self._keep(self._acquired(wait_options(blocking, timeout, wait)))
+
+    def try_acquire(self) -> Lease | None:
+        """Tries once. `None` where another holds the lock. Raises as `acquire` otherwise."""
+        core: _native.Lease | None = self._core.try_acquire(None).wait()
+        return None if core is None else self._keep(Lease(core))
+
+    def release(self) -> bool:
+        """Gives back the newest handle of the lease that the owner (this thread) holds.
+
+        Returns whether the lock was still held. Raises `NotOwnerError` if the owner holds nothing.
+        """
+        held = cast(bool, self._core.release(None).wait())
+        self._sweep()
+        return held
+
+    def _acquired(self, options: dict[str, object]) -> Lease:
+        return Lease(self._core.acquire(None, options).wait())
+
+    def _keep(self, lease: Lease) -> Lease:
+        try:
+            self._sweep()
+            self._kept.keep(lease)
+            return lease
+        except BaseException:
+            # Ctrl-C before the caller has it.
+            self._kept.discard(lease)
+            lease._core.discard()
+            raise
+
+    def _sweep(self) -> None:
+        """Keeps no longer what was released by lock, and what a thread left behind when it ended."""
+        for lease in tuple(self._kept):
+            if lease._core.is_released() or lease.lost.reason == "owner_gone":
+                lease._forgotten()
+
+    def _enter(self) -> Lease:
+        return self._acquired({})
+
+    def __repr__(self) -> str:
+        return f"<quorlock.Lock {shown(self._name)}>"
+
+
+class Client(NotPickled):
+    """A set of nodes and the options for its locks.
+
+    Connects when first needed and again when connections break. One client serves all threads of a process.
+
+    - `nodes`: URLs, as a list or in one text: `redis://[user:password@]host[:port][/db]`, `rediss://…`,
+      `redis+unix:///path`, or `memory://name` for a node in this process. Default: the environment variable
+      `QUORLOCK_NODES`, else `redis://127.0.0.1:6379`.
+    - `ttl`, `wait`, `renew`, `max_hold`, `raw`: defaults for its locks, see `lock`.
+    - `max_ttl`: the longest ttl of any lock of the set, in seconds (60).
+    - `node_timeout`: seconds for one request to one node, at most a quarter of the ttl (0.25).
+    - `drift`: bound on the difference of clock rates, as a fraction (0.01).
+    - `min_validity`: the fraction of the ttl that must be left when a lease is won (0.1).
+    - `namespace`: prefix of every key (`lock:`).
+    - `label`: text stored with the token, to tell who holds a lock; empty for none (`host:pid`).
+    - `ca`, `cert`, `key`: path of a PEM file, or its text: whom to trust, and the client's own certificate.
+
+    Raises `InvalidArgumentError`, naming the option, its value and what to give. As a context manager it closes itself.
+    """
+
+    __slots__ = ("__weakref__", "_core")
+
+    def __init__(
+        self,
+        nodes: str | Iterable[str] | None = None,
+        *,
+        ttl: Seconds | Unset = UNSET,
+        wait: Limit = UNSET,
+        renew: bool | Unset = UNSET,
+        max_hold: Limit = UNSET,
+        max_ttl: Seconds | Unset = UNSET,
+        node_timeout: Seconds | Unset = UNSET,
+        drift: float | Unset = UNSET,
+        min_validity: float | Unset = UNSET,
+        namespace: str | Unset = UNSET,
+        label: str | Unset = UNSET,
+        raw: bool | Unset = UNSET,
+        ca: str | os.PathLike[str] | None = None,
+        cert: str | os.PathLike[str] | None = None,
+        key: str | os.PathLike[str] | None = None,
+    ) -> None:
+        self._core = _native.Client(
+            client_options(
+                nodes,
+                ttl=ttl,
+                wait=wait,
+                renew=renew,
+                max_hold=max_hold,
+                max_ttl=max_ttl,
+                node_timeout=node_timeout,
+                drift=drift,
+                min_validity=min_validity,
+                namespace=namespace,
+                label=label,
+                raw=raw,
+                ca=ca,
+                cert=cert,
+                key=key,
+            )
+        )
+
+    def lock(
+        self,
+        name: Name,
+        *,
+        ttl: Seconds | Unset = UNSET,
+        wait: Limit = UNSET,
+        renew: bool | Unset = UNSET,
+        max_hold: Limit = UNSET,
+        raw: bool | Unset = UNSET,
+        owner: Name | None = None,
+    ) -> Lock:
+        """A lock by its name: 1 to 1,024 bytes. Options not given are the client's.
+
+        - `ttl`: auto-release time on the nodes, in seconds: how long the lock outlives a crashed holder (10).
+        - `wait`: seconds to wait in `acquire` (10); 0 tries once, `None` waits for ever.
+        - `renew`: whether the lease is renewed until released (true). Without, it ends after the ttl unless extended.
+        - `max_hold`: longest life of a lease in seconds (3600); `None` for no limit.
+        - `raw`: the key on the nodes is the name itself, as in other Redlock libraries (false).
+        - `owner`: who may re-enter, by a name that is valid within this client; by default the calling thread.
+
+        Raises `InvalidArgumentError` for a name or option that is not valid.
+        """
+        octet_name = octets("name", name)
+        options = lock_options(owner, ttl=ttl, wait=wait, renew=renew, max_hold=max_hold, raw=raw)
+        return Lock(self._core.lock(octet_name, options), text(octet_name))
+
+    def stats(self) -> dict[str, int]:
+        """What has happened so far: counts by name."""
+        return self._core.stats()
+
+    def close(self) -> None:
+        """Releases every lease and stops. Leases still held are lost with the reason `closed`.
+
+        Returns when the nodes have answered, at the latest after `node_timeout`. A second call does nothing.
+        """
+        self._core.close().wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<quorlock.{self._core!r}>"

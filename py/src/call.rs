@@ -1,0 +1,98 @@
+//! A call of the core, made and not begun. Python drives it in one of two ways:
+//! it waits for it on the calling thread, or starts it for an asyncio future.
+
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::Mutex;
+
+use futures_util::FutureExt;
+use pyo3::IntoPyObjectExt;
+use pyo3::prelude::*;
+use quorlock::{Error, spawn};
+
+use crate::error::{checked, entry, panicked};
+use crate::lease::Lease;
+use crate::port::{Port, lock};
+use crate::wait::wait;
+
+/// What a call comes to.
+pub(crate) enum Value {
+    Nothing,
+    Flag(bool),
+    Lease(Option<quorlock::Lease>),
+}
+
+impl Value {
+    fn into_python(self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        match self {
+            Value::Nothing => Ok(py.None()),
+            Value::Flag(flag) => flag.into_py_any(py),
+            Value::Lease(lease) => lease.map(Lease::new).into_py_any(py),
+        }
+    }
+}
+
+type Work = Pin<Box<dyn Future<Output = Result<Value, Error>> + Send>>;
+
+#[pyclass(frozen, module = "quorlock._native")]
+pub(crate) struct Call {
+    work: Mutex<Option<Work>>,
+    /// Giving up the wait for it undoes it. Any other goes on to its end.
+    revocable: bool,
+}
+
+impl Call {
+    pub(crate) fn new(
+        revocable: bool,
+        work: impl Future<Output = Result<Value, Error>> + Send + 'static,
+    ) -> Call {
+        Call {
+            work: Mutex::new(Some(Box::pin(work))),
+            revocable,
+        }
+    }
+
+    fn take(&self) -> Work {
+        lock(&self.work).take().expect("a call is made once")
+    }
+}
+
+#[pymethods]
+impl Call {
+    /// Waits for it on the calling thread.
+    fn wait(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        entry(py, || {
+            let mut work = self.take();
+            if self.revocable {
+                // The main thread looks for signals, and for that it needs the
+                // interpreter, which another may keep for longer than a lease
+                // lives. On the I/O thread a lease is renewed once it is won.
+                work = Box::pin(checked(py, spawn(work))?);
+            }
+            let done = wait(py, work, None)?.expect("a wait without limit");
+            checked(py, done)?.into_python(py)
+        })
+    }
+
+    /// Starts it on the I/O thread. Its result goes to `future`; the number is
+    /// for `Port.cancel`.
+    fn start(&self, py: Python<'_>, port: &Port, future: Py<PyAny>) -> PyResult<u64> {
+        entry(py, || {
+            let work = AssertUnwindSafe(self.take()).catch_unwind();
+            let (number, queue) = port.number();
+            let task = spawn(async move {
+                let done = work.await.unwrap_or_else(|panic| Err(panicked(&*panic)));
+                queue.push(number, Box::new(|py| checked(py, done)?.into_python(py)));
+            });
+            let task = checked(py, task)?;
+            if self.revocable {
+                port.expect(number, future, Box::new(task));
+            } else {
+                task.detach();
+                port.expect(number, future, Box::new(()));
+            }
+            Ok(number)
+        })
+    }
+}

@@ -1,0 +1,49 @@
+//! The client.
+
+use std::collections::HashMap;
+
+use pyo3::prelude::*;
+use quorlock::Client as Core;
+
+use crate::call::{Call, Value};
+use crate::error::{checked, entry};
+use crate::lock::Lock;
+use crate::options::{self, Options};
+use crate::process::Owned;
+
+#[pyclass(frozen, module = "quorlock._native")]
+pub(crate) struct Client {
+    core: Owned<Core>,
+}
+
+#[pymethods]
+impl Client {
+    #[new]
+    fn new(py: Python<'_>, options: &Options<'_>) -> PyResult<Client> {
+        entry(py, || {
+            let builder = options::of_client(Core::builder(), options)?;
+            let core = Owned::new(checked(py, builder.build())?);
+            Ok(Client { core })
+        })
+    }
+
+    fn lock(&self, py: Python<'_>, name: Vec<u8>, options: &Options<'_>) -> PyResult<Lock> {
+        entry(py, || Lock::new(py, self.core.lock(name), options))
+    }
+
+    fn stats(&self) -> HashMap<&'static str, u64> {
+        self.core.stats().named().into()
+    }
+
+    fn close(&self) -> Call {
+        let core = self.core.clone();
+        Call::new(false, async move {
+            core.close().await;
+            Ok(Value::Nothing)
+        })
+    }
+
+    fn __repr__(&self) -> String {
+        format!("{:?}", *self.core)
+    }
+}

@@ -1,0 +1,59 @@
+//! The end of the interpreter, and a thread of ours that meets it.
+//!
+//! Once the interpreter is ending, CPython (before 3.14) kills a thread that
+//! would go on with Python: its stack is unwound without a panic. PyO3 stops a
+//! thread that is killed while it attaches. One that is killed within a user's
+//! function has to be stopped here, before any destructor on the way touches
+//! Python objects and before `catch_unwind` aborts.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::{mem, thread};
+
+use pyo3::ffi::PyObject;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+unsafe extern "C-unwind" {
+    /// PyO3 declares it as one that never unwinds.
+    fn PyObject_CallObject(function: *mut PyObject, arguments: *mut PyObject) -> *mut PyObject;
+}
+
+/// The process that is ending. A child forked by then is not.
+static ENDING: AtomicU32 = AtomicU32::new(0);
+
+/// Closes every client. Afterwards no thread of ours runs Python.
+pub(crate) fn end(py: Python<'_>) {
+    ENDING.store(std::process::id(), Ordering::Release);
+    py.detach(quorlock::close_all);
+}
+
+/// Calls a function on a thread of ours, unless the interpreter is ending. What
+/// it raises goes to `sys.unraisablehook`.
+pub(crate) fn call<const N: usize>(function: &Py<PyAny>, arguments: [&str; N]) {
+    if ENDING.load(Ordering::Acquire) == std::process::id() {
+        return;
+    }
+    Python::try_attach(|py| -> PyResult<()> {
+        let arguments = PyTuple::new(py, arguments)?;
+        let stop = Stop;
+        // SAFETY: the thread is attached, and both objects are alive.
+        let result = unsafe { PyObject_CallObject(function.as_ptr(), arguments.as_ptr()) };
+        mem::forget(stop);
+        // SAFETY: the call gives a new reference, or null and an error.
+        if let Err(error) = unsafe { Bound::from_owned_ptr_or_err(py, result) } {
+            error.write_unraisable(py, None);
+        }
+        Ok(())
+    });
+}
+
+/// Stops a thread that is unwound: it would never have run Python again.
+struct Stop;
+
+impl Drop for Stop {
+    fn drop(&mut self) {
+        loop {
+            thread::park();
+        }
+    }
+}

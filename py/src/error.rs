@@ -1,0 +1,54 @@
+//! Errors of the core as exceptions, and panics as errors.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use quorlock::{Error, ErrorKind};
+
+/// The exception for an error. Which class it is stands in `errors.py`, by the
+/// number of the kind.
+pub(crate) fn raised(py: Python<'_>, error: &Error) -> PyErr {
+    static MAKE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let nodes = error.nodes().iter().map(|n| (n.node(), n.message()));
+    let nodes = nodes.collect::<Vec<_>>();
+    let made = MAKE
+        .import(py, "quorlock.errors", "make")
+        .and_then(|make| make.call1((error.kind().number(), error.to_string(), nodes)));
+    match made {
+        Ok(exception) => PyErr::from_value(exception),
+        // The interpreter is out of memory or on its way out.
+        Err(failed) => failed,
+    }
+}
+
+/// An error that only the binding can see.
+pub(crate) fn refused(py: Python<'_>, kind: ErrorKind, message: impl Into<String>) -> PyErr {
+    raised(py, &Error::from_binding(kind, message))
+}
+
+/// A result of the core as one of Python's.
+pub(crate) fn checked<T>(py: Python<'_>, result: Result<T, Error>) -> PyResult<T> {
+    result.map_err(|error| raised(py, &error))
+}
+
+/// Every entry from Python goes through here: a panic becomes an
+/// `InternalError`. PyO3 by itself would raise a `BaseException`, which passes
+/// by `except Exception`.
+pub(crate) fn entry<T>(py: Python<'_>, work: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(raised(py, &panicked(&*panic))))
+}
+
+/// The error that stands for a panic.
+pub(crate) fn panicked(panic: &(dyn Any + Send)) -> Error {
+    let text = panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("a panic without a message");
+    Error::from_binding(
+        ErrorKind::Internal,
+        format!("a bug in Quorlock, please report it: {text}"),
+    )
+}

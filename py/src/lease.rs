@@ -1,0 +1,117 @@
+//! The lease.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Waker};
+
+use futures_util::FutureExt;
+use pyo3::prelude::*;
+use quorlock::{Lease as Core, LossReason};
+
+use crate::call::{Call, Value};
+use crate::ending;
+use crate::error::{entry, raised};
+use crate::options::{limit, seconds};
+use crate::port::Port;
+use crate::process::Owned;
+use crate::wait::wait;
+
+#[pyclass(frozen, module = "quorlock._native")]
+pub(crate) struct Lease {
+    core: Owned<Arc<Core>>,
+}
+
+impl Lease {
+    pub(crate) fn new(core: Core) -> Lease {
+        Lease {
+            core: Owned::new(Arc::new(core)),
+        }
+    }
+}
+
+#[pymethods]
+impl Lease {
+    #[getter]
+    fn name(&self) -> &[u8] {
+        self.core.name()
+    }
+
+    #[getter]
+    fn token(&self) -> &str {
+        self.core.token()
+    }
+
+    #[getter]
+    fn reason(&self) -> Option<&'static str> {
+        self.core.loss().map(LossReason::as_str)
+    }
+
+    fn is_held(&self) -> bool {
+        self.core.is_held()
+    }
+
+    /// Whether the handle has been given back.
+    fn is_released(&self) -> bool {
+        self.core.is_released()
+    }
+
+    fn remaining(&self) -> f64 {
+        self.core.remaining().as_secs_f64()
+    }
+
+    /// The error of a scope that ends after the loss.
+    fn lost_error(&self, py: Python<'_>) -> Py<PyAny> {
+        raised(py, &self.core.lost_error()).into_value(py).into()
+    }
+
+    fn extend(&self, py: Python<'_>, ttl: &Bound<'_, PyAny>) -> PyResult<Call> {
+        entry(py, || {
+            let (core, ttl) = (Arc::clone(&self.core), limit("ttl", ttl)?);
+            Ok(Call::new(false, async move {
+                core.extend(ttl).await.map(|()| Value::Nothing)
+            }))
+        })
+    }
+
+    fn ensure(&self, py: Python<'_>, min: &Bound<'_, PyAny>) -> PyResult<Call> {
+        entry(py, || {
+            let (core, min) = (Arc::clone(&self.core), seconds("min_remaining", min)?);
+            Ok(Call::new(false, async move {
+                core.ensure(min).await.map(|()| Value::Nothing)
+            }))
+        })
+    }
+
+    fn release(&self) -> Call {
+        let core = Arc::clone(&self.core);
+        Call::new(false, async move { core.release().await.map(Value::Flag) })
+    }
+
+    /// Releases in the background: for a lease that its acquirer gave up.
+    pub(crate) fn discard(&self, py: Python<'_>) -> PyResult<()> {
+        entry(py, || {
+            // Once polled, a release is on its way.
+            let _ = pin!(self.core.release()).poll_unpin(&mut Context::from_waker(Waker::noop()));
+            Ok(())
+        })
+    }
+
+    /// Waits for the loss on the calling thread; false when `timeout` has passed.
+    fn wait_lost(&self, py: Python<'_>, timeout: &Bound<'_, PyAny>) -> PyResult<bool> {
+        entry(py, || {
+            let limit = limit("timeout", timeout)?;
+            wait(py, self.core.lost(), limit).map(|lost| lost.is_some())
+        })
+    }
+
+    /// Gives `None` to `future` at the loss.
+    fn watch_lost(&self, py: Python<'_>, port: &Port, future: Py<PyAny>) -> PyResult<u64> {
+        entry(py, || Ok(port.watch(future, &self.core)))
+    }
+
+    /// Calls `callback(reason)` at the loss, on the dispatcher thread.
+    fn on_lost(&self, callback: Py<PyAny>) {
+        let told = move |reason: LossReason| ending::call(&callback, [reason.as_str()]);
+        self.core.on_lost(told);
+    }
+}

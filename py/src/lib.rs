@@ -1,0 +1,77 @@
+//! `quorlock._native`: the core for Python. Conversion only; what users see is
+//! written in Python, in `python/quorlock`.
+//!
+//! Importing it starts no thread, so that a server may import it and fork.
+
+mod call;
+mod client;
+mod ending;
+mod error;
+mod lease;
+mod lock;
+mod options;
+mod port;
+mod process;
+mod scoped;
+mod wait;
+
+use pyo3::prelude::*;
+use quorlock::{ErrorKind, Level};
+
+/// Closes every client of the process, for its exit.
+#[pyfunction]
+fn _close_all(py: Python<'_>) -> PyResult<()> {
+    error::entry(py, || {
+        ending::end(py);
+        Ok(())
+    })
+}
+
+/// Number, name and exception of every error kind of the core, for the test that
+/// each has its class.
+#[pyfunction]
+fn _kinds(py: Python<'_>) -> Vec<(i32, &'static str, Py<PyAny>)> {
+    let raised = |kind| error::refused(py, kind, "a test").into_value(py).into();
+    ErrorKind::ALL
+        .map(|kind| (kind.number(), kind.name(), raised(kind)))
+        .into()
+}
+
+/// A call that panics, for the test that it arrives as an exception: at once,
+/// or while it is waited for.
+#[pyfunction]
+fn _panic(py: Python<'_>, at_once: bool) -> PyResult<call::Call> {
+    error::entry(py, || match at_once {
+        true => panic!("a test"),
+        false => Ok(call::Call::new(true, async { panic!("a test") })),
+    })
+}
+
+/// Sends log lines to `log(level, line)`, on the dispatcher thread.
+#[pyfunction]
+fn _log_to(log: Py<PyAny>) {
+    quorlock::set_log_sink(move |level, line| {
+        let level = if level == Level::Warn {
+            "warning"
+        } else {
+            "info"
+        };
+        ending::call(&log, [level, line]);
+    });
+}
+
+#[pymodule]
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<call::Call>()?;
+    module.add_class::<client::Client>()?;
+    module.add_class::<lock::Lock>()?;
+    module.add_class::<lock::Task>()?;
+    module.add_class::<lease::Lease>()?;
+    module.add_class::<port::Port>()?;
+    module.add_class::<scoped::Scoped>()?;
+    module.add_function(wrap_pyfunction!(_close_all, module)?)?;
+    module.add_function(wrap_pyfunction!(_log_to, module)?)?;
+    module.add_function(wrap_pyfunction!(_kinds, module)?)?;
+    module.add_function(wrap_pyfunction!(_panic, module)?)?;
+    module.add("__version__", env!("CARGO_PKG_VERSION"))
+}

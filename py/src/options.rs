@@ -1,0 +1,74 @@
+//! Options as Python gives them: only those that were given, by name.
+
+use std::time::Duration;
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use quorlock::{ClientBuilder, ErrorKind, Lock, Owner};
+
+use crate::error::refused;
+
+pub(crate) type Options<'py> = Bound<'py, PyDict>;
+
+/// A time in seconds.
+pub(crate) fn seconds(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Duration> {
+    let given: f64 = value
+        .extract()
+        .map_err(|_| PyTypeError::new_err(format!("{name} is a time in seconds")))?;
+    Duration::try_from_secs_f64(given).map_err(|_| {
+        refused(
+            value.py(),
+            ErrorKind::InvalidArgument,
+            format!("{name} is {given}: give a time in seconds, 0 or more"),
+        )
+    })
+}
+
+/// A time in seconds, or `None` for no limit.
+pub(crate) fn limit(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Option<Duration>> {
+    (!value.is_none()).then(|| seconds(name, value)).transpose()
+}
+
+/// A client's options. Its locks' defaults are among them.
+pub(crate) fn of_client(mut to: ClientBuilder, options: &Options<'_>) -> PyResult<ClientBuilder> {
+    for (name, value) in options {
+        let name: &str = name.extract()?;
+        to = match name {
+            "nodes" => to.nodes(value.extract::<Vec<String>>()?),
+            "ttl" => to.ttl(seconds(name, &value)?),
+            "wait" => to.wait(limit(name, &value)?),
+            "renew" => to.renew(value.extract()?),
+            "max_hold" => to.max_hold(limit(name, &value)?),
+            "raw" => to.raw(value.extract()?),
+            "max_ttl" => to.max_ttl(seconds(name, &value)?),
+            "node_timeout" => to.node_timeout(seconds(name, &value)?),
+            "drift" => to.drift(value.extract()?),
+            "min_validity" => to.min_validity(value.extract()?),
+            "namespace" => to.namespace(value.extract::<String>()?),
+            "label" => to.label(value.extract::<String>()?),
+            "ca" => to.ca(value.extract::<String>()?),
+            "cert" => to.cert(value.extract::<String>()?),
+            "key" => to.key(value.extract::<String>()?),
+            _ => return Err(PyTypeError::new_err(format!("there is no option {name}"))),
+        };
+    }
+    Ok(to)
+}
+
+/// A lock's options.
+pub(crate) fn of_lock(mut to: Lock, options: &Options<'_>) -> PyResult<Lock> {
+    for (name, value) in options {
+        let name: &str = name.extract()?;
+        to = match name {
+            "ttl" => to.ttl(seconds(name, &value)?),
+            "wait" => to.wait(limit(name, &value)?),
+            "renew" => to.renew(value.extract()?),
+            "max_hold" => to.max_hold(limit(name, &value)?),
+            "raw" => to.raw(value.extract()?),
+            "owner" => to.owner(Owner::named(value.extract::<Vec<u8>>()?)),
+            _ => return Err(PyTypeError::new_err(format!("there is no option {name}"))),
+        };
+    }
+    Ok(to)
+}

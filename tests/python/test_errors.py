@@ -1,0 +1,143 @@
+"""Errors, panics, and what must never be shown or copied."""
+
+import asyncio
+import copy
+import logging
+import pickle
+import queue
+import threading
+import unittest
+
+import quorlock
+import quorlock.aio
+from quorlock import _native, errors
+from support import LONG, Case, memory
+
+NODES = memory("errors")
+
+
+class Kinds(unittest.TestCase):
+    def test_every_kind_of_the_core_has_its_class(self):
+        kinds = _native._kinds()
+        self.assertEqual(len(kinds), 12)
+        seen = set()
+        for number, name, error in kinds:
+            with self.subTest(name):
+                seen.add(type(error))
+                if name == "Cancelled":
+                    self.assertIs(type(error), KeyboardInterrupt)
+                    continue
+                self.assertIsInstance(error, quorlock.QuorlockError)
+                self.assertEqual((error.number, error.kind, error.nodes), (number, name, []))
+                self.assertTrue(hasattr(quorlock, type(error).__name__))
+        self.assertEqual(len(seen), 12)
+
+    def test_bases(self):
+        self.assertTrue(issubclass(quorlock.InvalidArgumentError, ValueError))
+        self.assertTrue(issubclass(quorlock.LockTimeoutError, TimeoutError))
+        for each in errors.__all__:
+            self.assertTrue(issubclass(getattr(errors, each), quorlock.QuorlockError))
+
+    def test_errors_can_be_pickled(self):
+        error = quorlock.LockTimeoutError("text", [("a:1", "held by another")])
+        again = pickle.loads(pickle.dumps(error))
+        self.assertEqual((type(again), str(again), again.nodes), (type(error), "text", error.nodes))
+
+    def test_the_message_names_the_nodes(self):
+        with quorlock.Client(["redis://user:geheim@127.0.0.1:1"]) as client:
+            with self.assertRaises(quorlock.QuorumUnavailableError) as raised:
+                client.lock("a").acquire(wait=0)
+        self.assertEqual(raised.exception.nodes[0][0], "127.0.0.1:1")
+        self.assertIn("127.0.0.1:1", str(raised.exception))
+        self.assertNotIn("geheim", str(raised.exception) + repr(client))
+
+    def test_wrong_types_and_unknown_options(self):
+        for make in (lambda: quorlock.Client(NODES, ttl="10"), lambda: quorlock.Client(NODES, nope=1),
+                     lambda: quorlock.Client([1]), lambda: quorlock.Client(NODES).lock("a", drift=1),
+                     lambda: quorlock.Client(NODES).lock(7)):
+            self.assertRaises((TypeError, AttributeError), make)
+        for options in ({"ttl": -1}, {"ttl": float("inf")}, {"ttl": 0}, {"ttl": 61}, {"wait": -1}, {"drift": 2.0},
+                        {"namespace": ""}, {"node_timeout": 0}, {"max_hold": 1}, {"cert": "x"}):
+            with self.subTest(options), self.assertRaises(quorlock.InvalidArgumentError):
+                quorlock.Client(NODES, **options)
+
+
+class Panics(unittest.TestCase):
+    def assert_internal(self, error):
+        self.assertIs(type(error), quorlock.InternalError)
+        self.assertIn("a test", str(error))
+
+    def test_in_an_entry(self):
+        with self.assertRaises(Exception) as raised:
+            _native._panic(True)
+        self.assert_internal(raised.exception)
+
+    def test_while_waited_for(self):
+        with self.assertRaises(Exception) as raised:
+            _native._panic(False).wait()
+        self.assert_internal(raised.exception)
+
+    def test_while_awaited(self):
+        from quorlock._channel import completed
+
+        async def main():
+            await completed(_native._panic(False).start)
+
+        with self.assertRaises(Exception) as raised:
+            asyncio.run(main())
+        self.assert_internal(raised.exception)
+        # Nothing is out of order afterwards.
+        with quorlock.Client(NODES) as client, client.lock("panics") as lease:
+            self.assertTrue(lease.is_held())
+
+    def test_a_call_is_made_once(self):
+        with quorlock.Client(NODES) as client:
+            call = client._core.close()
+            call.wait()
+            self.assertRaises(quorlock.InternalError, call.wait)
+
+
+class Secrets(unittest.TestCase):
+    def test_repr_shows_no_token_and_cuts_names(self):
+        with quorlock.Client(NODES) as client:
+            lock = client.lock("n" * 500)
+            with lock as lease:
+                self.assertNotIn(lease.token, repr(lease) + repr(lock) + repr(client) + repr(lease.lost))
+                self.assertLess(len(repr(lease)), 150)
+                self.assertIn("held", repr(lease))
+            self.assertIn("released", repr(lease))
+            self.assertIn("\\x1b", repr(client.lock("\x1b[31m")))
+
+    def test_nothing_is_pickled_or_copied(self):
+        with quorlock.Client(NODES) as client, client.lock("pickled") as lease:
+            other = quorlock.aio.Client(NODES)
+            for each in (client, client.lock("x"), lease, other, other.lock("x"), quorlock.redlock("x", nodes=NODES)):
+                with self.subTest(each):
+                    for way in (pickle.dumps, copy.copy, copy.deepcopy):
+                        self.assertRaisesRegex(TypeError, "cannot be pickled", way, each)
+
+
+class Logging(Case):
+    def test_warnings_reach_logging(self):
+        lines = queue.SimpleQueue()
+        handler = logging.Handler()
+        handler.emit = lambda record: lines.put((record.levelname, record.getMessage(), threading.current_thread()))
+        logger = logging.getLogger("quorlock")
+        logger.addHandler(handler)
+        propagate, logger.propagate = logger.propagate, False
+        try:
+            with quorlock.Client(self.nodes) as client:
+                lock = client.lock("logged", ttl=0.2, max_hold=0.5)
+                self.assertTrue(lock.acquire().lost.wait(LONG))
+                level, line, thread = lines.get(timeout=LONG)
+        finally:
+            logger.removeHandler(handler)
+            logger.propagate = propagate
+        self.assertEqual(level, "WARNING")
+        self.assertIn("logged", line)
+        self.assertIn("max_hold", line)
+        self.assertIsNot(thread, threading.current_thread())
+
+
+if __name__ == "__main__":
+    unittest.main()

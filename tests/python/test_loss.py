@@ -1,0 +1,292 @@
+"""A lease that is lost: how the holder hears of it."""
+
+import asyncio
+import gc
+import sys
+import threading
+import time
+import unittest
+from unittest import mock
+
+import quorlock
+import quorlock.aio
+from quorlock import redlock
+from support import LONG, Case, eventually, memory
+
+NODES = memory("loss")
+BRIEF = {"ttl": 0.2, "renew": False}
+
+
+class Blocking(unittest.TestCase):
+    def setUp(self):
+        self.client = quorlock.Client(NODES)
+        self.addCleanup(self.client.close)
+
+    def test_lost(self):
+        lease = self.client.lock(self.id(), **BRIEF).acquire()
+        self.assertFalse(lease.lost.is_set())
+        self.assertIsNone(lease.lost.reason)
+        self.assertFalse(lease.lost.wait(0))
+        self.assertFalse(lease.lost.wait(0.01))
+        self.assertTrue(lease.lost.wait(LONG))
+        self.assertTrue(lease.lost.wait())
+        self.assertEqual((lease.lost.is_set(), lease.lost.reason, lease.is_held()), (True, "expired", False))
+        self.assertIn("expired", repr(lease) + repr(lease.lost))
+        with self.assertRaises(quorlock.LockLostError):
+            lease.extend()
+        self.assertFalse(lease.release())
+
+    def test_a_scope_that_ends_normally_raises(self):
+        for held in (self.client.lock(self.id(), **BRIEF), redlock(self.id(), client=self.client, **BRIEF)):
+            with self.assertRaises(quorlock.LockLostError), held as lease:
+                lease.lost.wait(LONG)
+        with self.assertRaises(quorlock.LockLostError), self.client.lock(self.id(), **BRIEF).acquire() as lease:
+            lease.lost.wait(LONG)
+
+        @redlock(self.id(), client=self.client, **BRIEF)
+        def job():
+            time.sleep(0.3)
+
+        self.assertRaises(quorlock.LockLostError, job)
+
+    def test_the_bodys_own_exception_wins(self):
+        with self.assertRaises(KeyError), self.client.lock(self.id(), **BRIEF) as lease:
+            lease.lost.wait(LONG)
+            raise KeyError
+        broken = mock.patch.object(quorlock.Lease, "release", side_effect=quorlock.InternalError("broken"))
+        with self.assertRaises(KeyError) as raised, broken, self.client.lock(self.id()) as lease:
+            raise KeyError
+        self.assertFalse(lease.is_held())
+        self.assertIn("could not be released: broken", raised.exception.__notes__[0])
+
+    def test_no_loss_after_release(self):
+        with self.client.lock(self.id(), **BRIEF) as lease:
+            lease.release()
+            self.assertFalse(lease.lost.wait(0.4))
+        self.assertIsNone(lease.lost.reason)
+
+    def test_acquiring_again_after_a_loss(self):
+        lock = self.client.lock(self.id(), **BRIEF)
+        lock.acquire().lost.wait(LONG)
+        with self.assertRaises(quorlock.LockLostError):
+            lock.acquire()
+        self.assertFalse(lock.release())
+        lock.acquire()
+        lock.release()
+
+    def test_callbacks(self):
+        told, done = [], threading.Event()
+        lease = self.client.lock(self.id(), **BRIEF).acquire()
+
+        def callback(reason):
+            told.append((reason, threading.current_thread() is threading.main_thread()))
+            done.set()
+
+        lease.on_lost(callback)
+        self.assertTrue(done.wait(LONG))
+        done.clear()
+        lease.on_lost(callback)
+        self.assertTrue(done.wait(LONG))
+        self.assertEqual(told, [("expired", False)] * 2)
+
+    def test_a_callback_that_raises_harms_nobody(self):
+        seen, done = [], threading.Event()
+
+        def hook(unraisable):
+            seen.append(unraisable.exc_type)
+            done.set()
+
+        before, sys.unraisablehook = sys.unraisablehook, hook
+        try:
+            for error in (KeyError, SystemExit, KeyboardInterrupt):
+                def callback(_, error=error):
+                    raise error
+
+                lease = self.client.lock(self.id() + error.__name__, **BRIEF).acquire()
+                lease.on_lost(callback)
+                self.assertTrue(done.wait(LONG))
+                done.clear()
+        finally:
+            sys.unraisablehook = before
+        self.assertEqual(seen, [KeyError, SystemExit, KeyboardInterrupt])
+
+    def test_no_callback_after_release(self):
+        called = []
+        with self.client.lock(self.id(), **BRIEF) as lease:
+            lease.on_lost(called.append)
+        other = self.client.lock("after", **BRIEF).acquire()
+        other.lost.wait(LONG)
+        self.assertEqual(called, [])
+
+    def test_a_thread_that_ends(self):
+        leases = []
+        lock = self.client.lock(self.id(), ttl=0.3)
+        thread = threading.Thread(target=lambda: leases.append(lock.acquire()))
+        thread.start()
+        thread.join(LONG)
+        self.assertTrue(leases[0].lost.wait(LONG))
+        self.assertEqual(leases[0].lost.reason, "owner_gone")
+        # Whoever comes next is not kept from it, nor is the lost lease kept.
+        self.assertTrue(eventually(lambda: lock.try_acquire()))
+        self.assertEqual(len(lock._kept), 1)
+        lock.release()
+
+
+class Slow(Case):
+    def test_a_callback_that_sleeps_loses_no_other_lease(self):
+        ttl = 0.4
+        with quorlock.Client(self.nodes, ttl=ttl) as client, client.lock("kept") as kept:
+            asleep, awake = threading.Event(), threading.Event()
+
+            def callback(_):
+                asleep.set()
+                time.sleep(5 * ttl)
+                awake.set()
+
+            lease = client.lock("slow", ttl=0.1, renew=False).acquire()
+            lease.on_lost(callback)
+            self.assertTrue(asleep.wait(LONG))
+            self.assertTrue(awake.wait(LONG))
+            self.assertTrue(kept.is_held())
+            self.assertEqual(client.stats()["lost"], 1)
+
+
+class Asyncio(unittest.IsolatedAsyncioTestCase):
+    async def asyncSetUp(self):
+        self.client = quorlock.aio.Client(NODES)
+        self.addAsyncCleanup(self.client.close)
+
+    async def test_await(self):
+        async with asyncio.timeout(LONG):
+            lease = await self.client.lock(self.id(), **BRIEF).acquire()
+            self.assertEqual(await asyncio.gather(*(self.reason(lease) for _ in range(3))), ["expired"] * 3)
+            self.assertEqual(await lease.lost, "expired")
+            await lease.release()
+
+    @staticmethod
+    async def reason(lease):
+        return await lease.lost
+
+    async def test_await_may_be_given_up(self):
+        async with self.client.lock(self.id()) as lease:
+            for _ in range(3):
+                with self.assertRaises(TimeoutError):
+                    await asyncio.wait_for(self.reason(lease), 0.01)
+            self.assertTrue(lease.is_held())
+
+    async def test_a_loss_cancels_the_task(self):
+        for held in (self.client.lock(self.id(), **BRIEF), redlock(self.id(), client=self.client, **BRIEF)):
+            with self.assertRaises(quorlock.LockLostError) as raised:
+                async with held:
+                    await asyncio.sleep(LONG)
+            self.assertIsInstance(raised.exception.__cause__, asyncio.CancelledError)
+            self.assertEqual(asyncio.current_task().cancelling(), 0)
+        with self.assertRaises(quorlock.LockLostError):
+            async with await self.client.lock(self.id(), **BRIEF).acquire():
+                await asyncio.sleep(LONG)
+        # The task is as before: it can wait.
+        await asyncio.sleep(0)
+
+    async def test_a_loss_in_a_decorated_function(self):
+        @redlock(self.id(), client=self.client, **BRIEF)
+        async def job():
+            await asyncio.sleep(LONG)
+
+        with self.assertRaises(quorlock.LockLostError):
+            await job()
+
+    async def test_a_body_that_swallows_the_cancellation(self):
+        with self.assertRaises(quorlock.LockLostError):
+            async with self.client.lock(self.id(), **BRIEF):
+                try:
+                    await asyncio.sleep(LONG)
+                except asyncio.CancelledError:
+                    pass
+        self.assertEqual(asyncio.current_task().cancelling(), 0)
+
+    async def test_the_bodys_own_exception_wins(self):
+        with self.assertRaises(KeyError):
+            async with self.client.lock(self.id(), **BRIEF):
+                try:
+                    await asyncio.sleep(LONG)
+                except asyncio.CancelledError:
+                    raise KeyError from None
+        self.assertEqual(asyncio.current_task().cancelling(), 0)
+
+    async def test_a_body_that_never_waits(self):
+        with self.assertRaises(quorlock.LockLostError):
+            async with self.client.lock(self.id(), **BRIEF):
+                time.sleep(0.4)
+        await asyncio.sleep(0.01)
+        self.assertEqual(asyncio.current_task().cancelling(), 0)
+
+    async def test_a_cancellation_from_outside_stays_one(self):
+        entered = asyncio.Event()
+
+        async def work():
+            async with self.client.lock(self.id(), **BRIEF):
+                entered.set()
+                try:
+                    await asyncio.sleep(LONG)
+                finally:
+                    # Now the lease is lost, too.
+                    time.sleep(0.4)
+
+        task = asyncio.create_task(work())
+        await entered.wait()
+        task.cancel()
+        with self.assertRaises(asyncio.CancelledError):
+            await task
+        self.assertTrue(task.cancelled())
+
+    async def test_both_at_once(self):
+        task = asyncio.current_task()
+        with self.assertRaises(asyncio.CancelledError):
+            async with self.client.lock(self.id(), **BRIEF) as lease:
+                while not lease.lost.is_set():
+                    time.sleep(0.01)
+                task.cancel()
+                await asyncio.sleep(LONG)
+        self.assertEqual(task.uncancel(), 0)
+
+    async def test_nested_scopes_of_one_lease(self):
+        lock = self.client.lock(self.id(), **BRIEF)
+        with self.assertRaises(quorlock.LockLostError):
+            async with lock, lock:
+                await asyncio.sleep(LONG)
+        self.assertEqual(asyncio.current_task().cancelling(), 0)
+
+    async def test_within_a_timeout(self):
+        with self.assertRaises(TimeoutError):
+            async with asyncio.timeout(0.05), self.client.lock(self.id()):
+                await asyncio.sleep(LONG)
+        with self.assertRaises(quorlock.LockLostError):
+            async with asyncio.timeout(LONG), self.client.lock(self.id(), **BRIEF):
+                await asyncio.sleep(LONG)
+
+    async def test_a_scope_that_is_over_is_left_alone(self):
+        async with self.client.lock(self.id(), **BRIEF):
+            pass
+        await asyncio.sleep(0.4)
+        self.assertEqual(asyncio.current_task().cancelling(), 0)
+
+
+class Kept(unittest.TestCase):
+    def test_waiting_for_a_loss_again_and_again_costs_no_memory(self):
+        # Each given-up wait must take back what it left in the lease.
+        with quorlock.Client(NODES) as client, client.lock("kept") as lease:
+            lease.lost.wait(0)
+            gc.collect()
+            before = memory_used()
+            for _ in range(100_000):
+                lease.lost.wait(0)
+            self.assertLess(memory_used() - before, 4 << 20)
+
+
+def memory_used():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096
+
+
+if __name__ == "__main__":
+    unittest.main()

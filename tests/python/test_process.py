@@ -1,0 +1,237 @@
+"""The process: import, fork, exit."""
+
+import unittest
+
+from support import Case, Child, eventually, keys, memory
+
+FORK = """
+import gc, os, sys, quorlock
+from quorlock import redlock
+
+def in_child(function):
+    # What a forked child finds.
+    reader, writer = os.pipe()
+    process = os.fork()
+    if process == 0:
+        try:
+            said = function()
+        except BaseException as error:
+            said = f"{type(error).__name__}: {error}"
+        os.write(writer, str(said).encode())
+        EXIT
+    os.close(writer)
+    with os.fdopen(reader) as file:
+        said = file.read()
+    assert os.waitpid(process, 0)[1] == 0
+    return said
+
+"""
+QUIET, NORMAL = "os._exit(0)", "sys.exit(0)"
+
+
+class Import(unittest.TestCase):
+    def test_starts_no_thread_and_opens_nothing(self):
+        with Child("""
+import os
+before = len(os.listdir("/proc/self/fd"))
+import quorlock, quorlock.aio
+lock = quorlock.redlock("x")
+print(len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd")) - before)
+""", memory("import")) as child:
+            self.assertEqual(child.line(), "1 0")
+
+    def test_does_not_import_asyncio_for_those_who_do_not_use_it(self):
+        with Child("import sys, quorlock; print('asyncio' in sys.modules)", memory("import")) as child:
+            self.assertEqual(child.line(), "False")
+
+
+class Fork(Case):
+    def run_script(self, script, end=QUIET):
+        with Child(FORK.replace("EXIT", end) + script, self.nodes) as child:
+            self.assert_ends_well(child)
+
+    def test_what_is_inherited_is_inert(self):
+        self.run_script("""
+client = quorlock.Client(ttl=2)
+lock = client.lock("forked")
+lease = lock.acquire()
+lease.on_lost(print)
+
+def child():
+    assert not lease.is_held() and lease.remaining() == 0
+    assert lease.lost.reason is None
+    for call in (lock.acquire, lock.try_acquire, lock.release, lease.extend, lease.release):
+        try:
+            call()
+        except quorlock.ForkedProcessError as error:
+            assert error.number == 11
+        else:
+            return f"{call} did not raise"
+    client.close()
+    return "inert"
+
+assert in_child(child) == "inert"
+assert lease.is_held()
+lease.extend()
+assert lease.release()
+""")
+        self.assert_nothing_left()
+
+    def test_what_is_inherited_can_be_dropped(self):
+        self.run_script("""
+holder = [quorlock.Client(), None, None]
+holder[1] = holder[0].lock("forked")
+holder[2] = holder[1].acquire()
+
+def child():
+    holder.clear()
+    gc.collect()
+    return "dropped"
+
+assert in_child(child) == "dropped"
+assert holder[2].is_held()
+holder[2].extend()
+assert holder[2].release()
+""")
+        self.assert_nothing_left()
+
+    def test_a_new_client_works_in_the_child(self):
+        for end in (QUIET, NORMAL):
+            self.run_script("""
+held = redlock("forked")
+lease = held.__enter__()
+
+def child():
+    try:
+        with redlock("forked", wait=0):
+            return "not excluded"
+    except quorlock.LockContendedError:
+        pass
+    with redlock("own") as own, quorlock.Client() as client, client.lock("more") as more:
+        assert own.is_held() and more.is_held()
+    left = redlock("left").__enter__()
+    return left.is_held()
+
+if in_child(child) != "True":
+    raise SystemExit("wrong")
+assert lease.is_held()
+lease.extend()
+held.__exit__(None, None, None)
+if len(sys.argv) > 1:
+    print(sys.argv[1])
+""", end)
+            if end == NORMAL:
+                self.assert_nothing_left()
+            for number in (1, 2, 3):
+                self.stage.redis(number, "FLUSHALL")
+
+    def test_asyncio_in_the_child(self):
+        self.run_script("""
+import asyncio, quorlock.aio
+
+async def use():
+    async with quorlock.aio.Client() as client, client.lock("own") as lease:
+        return lease.is_held()
+
+assert asyncio.run(use())
+assert in_child(lambda: asyncio.run(use())) == "True"
+assert asyncio.run(use())
+""")
+
+    def test_a_scope_in_the_child_raises(self):
+        self.run_script("""
+def child():
+    held.__exit__(None, None, None)
+
+held = redlock("forked")
+held.__enter__()
+said = in_child(child)
+assert said.startswith("ForkedProcessError"), said
+held.__exit__(None, None, None)
+""")
+
+    def test_a_child_of_a_child(self):
+        self.run_script("""
+def grandchild():
+    with redlock("own") as lease:
+        return lease.is_held()
+
+def child():
+    with redlock("own") as lease:
+        assert lease.is_held()
+    return in_child(grandchild)
+
+with redlock("own"):
+    pass
+assert in_child(child) == "True"
+""")
+
+
+class Exit(Case):
+    def assert_ends(self, script):
+        with Child("import os, sys, threading, quorlock\n" + script, self.nodes) as child:
+            self.assert_ends_well(child)
+        self.assertEqual(keys(self.stage), [])
+
+    def test_a_script_ends_while_its_client_is_open(self):
+        self.assert_ends("client = quorlock.Client()\nclient.lock('a').acquire().release()")
+
+    def test_what_is_held_at_the_end_is_released(self):
+        self.assert_ends("lease = quorlock.Client().lock('a').acquire()")
+        self.assert_ends("quorlock.redlock('a').__enter__()")
+        self.assert_ends("lock = quorlock.Client().lock('a')\nlock.acquire()\nsys.exit(0)")
+
+    def test_with_a_thread_that_waits(self):
+        # Nobody else holds it, but a thread of another owner waits for ever.
+        self.assert_ends("""
+client = quorlock.Client()
+lock = client.lock("a")
+lock.acquire()
+threading.Thread(target=lambda: lock.acquire(wait=None), daemon=True).start()
+while client.stats()["attempts_lost"] == 0:
+    pass
+""")
+
+    def test_with_a_thread_that_waits_for_a_loss(self):
+        self.assert_ends("""
+lease = quorlock.Client().lock("a").acquire()
+threading.Thread(target=lease.lost.wait, daemon=True).start()
+lease.on_lost(lambda reason: None)
+""")
+
+    def test_in_asyncio(self):
+        self.assert_ends("""
+import asyncio, quorlock.aio
+
+async def main():
+    global client, lease
+    client = quorlock.aio.Client()
+    lease = await client.lock("a").acquire()
+
+asyncio.run(main())
+""")
+
+    def test_while_losses_are_told(self):
+        # Callbacks and log lines that come while the interpreter ends harm nothing.
+        self.assert_ends("""
+import time
+leases = [quorlock.Client().lock(f"a{i}", ttl=0.05, renew=False).acquire() for i in range(50)]
+for lease in leases:
+    lease.on_lost(lambda reason: time.sleep(0.01))
+leases[-1].lost.wait()
+""")
+
+    def test_killed_it_is_free_after_the_ttl(self):
+        with Child("""
+import time, quorlock
+lease = quorlock.Client(ttl=1).lock("a").acquire()
+print("held")
+time.sleep(60)
+""", self.nodes) as child:
+            self.assertEqual(child.line(), "held")
+            child.process.kill()
+            self.assertTrue(eventually(lambda: not keys(self.stage), 5))
+
+
+if __name__ == "__main__":
+    unittest.main()

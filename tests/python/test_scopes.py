@@ -1,0 +1,373 @@
+"""Holding a lock for a scope, for a call, and by hand; who owns it."""
+
+import asyncio
+import gc
+import os
+import threading
+import unittest
+
+import quorlock
+import quorlock.aio
+from quorlock import redlock
+from support import LONG, eventually, memory
+
+NODES = memory("scopes")
+
+
+def in_thread(function):
+    """What a function gives or raises in a thread of its own."""
+    outcome = []
+
+    def run():
+        try:
+            outcome.append(function())
+        except BaseException as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join(LONG)
+    return outcome[0]
+
+
+class Blocking(unittest.TestCase):
+    def setUp(self):
+        self.client = quorlock.Client(NODES)
+        self.addCleanup(self.client.close)
+
+    def contended(self, name):
+        """Whether another thread is refused."""
+        return in_thread(lambda: self.client.lock(name).try_acquire()) is None
+
+    def test_with_lock(self):
+        lock = self.client.lock(self.id())
+        with lock as lease:
+            self.assertTrue(lease.is_held())
+            self.assertEqual(lease.name, self.id())
+            self.assertGreater(lease.remaining(), 5)
+            self.assertTrue(self.contended(self.id()))
+        self.assertFalse(lease.is_held())
+        self.assertFalse(self.contended(self.id()))
+
+    def test_with_redlock(self):
+        for _ in range(2):
+            with redlock(self.id(), nodes=NODES) as lease:
+                self.assertTrue(lease.is_held())
+                self.assertTrue(self.contended(self.id()))
+            self.assertFalse(lease.is_held())
+
+    def test_with_lease(self):
+        with self.client.lock(self.id()).acquire() as lease:
+            self.assertTrue(lease.is_held())
+        self.assertFalse(lease.is_held())
+
+    def test_decorator(self):
+        @redlock("scopes-job", nodes=NODES)
+        def job(x: int, *, y: int) -> int:
+            """Does it."""
+            self.assertTrue(self.contended("scopes-job"))
+            return x + y
+
+        self.assertEqual(job(1, y=2), 3)
+        self.assertEqual((job.__name__, job.__doc__), ("job", "Does it."))
+        self.assertFalse(self.contended("scopes-job"))
+
+    def test_decorator_with_key_of_the_arguments(self):
+        @redlock(key=lambda number: f"scopes-{number}", client=self.client)
+        def job(number):
+            self.assertTrue(self.contended("scopes-7"))
+            self.assertFalse(self.contended("scopes-8"))
+            return number
+
+        self.assertEqual(job(7), 7)
+
+    def test_decorator_refuses_generators(self):
+        def generator():
+            yield
+
+        async def agenerator():
+            yield
+
+        for function in (generator, agenerator):
+            self.assertRaises(TypeError, redlock("x", nodes=NODES), function)
+
+    def test_redlock_refuses_what_makes_no_sense(self):
+        for options in ({}, {"name": "x", "key": "y"}, {"name": "x", "client": self.client, "nodes": NODES},
+                        {"name": "x", "client": self.client, "drift": 0.02}, {"name": "x", "nodes": ["http://x"]},
+                        {"name": "", "nodes": NODES}, {"key": lambda: "x", "nodes": NODES}):
+            with self.assertRaises(quorlock.InvalidArgumentError):
+                redlock(**options).__enter__()
+
+    def test_the_default_client_is_one_for_each_set_of_options(self):
+        from quorlock import _default
+        one = _default.client(NODES, {})
+        self.assertIs(one, _default.client(tuple(NODES), {}))
+        self.assertIs(one, _default.client(",".join(NODES), {}))
+        self.assertIsNot(one, _default.client(NODES, {"drift": 0.02}))
+        self.assertIsNot(one, _default.client(NODES[:1], {}))
+
+    def test_nodes_of_the_environment(self):
+        from quorlock import _default
+        before = os.environ.get("QUORLOCK_NODES")
+        try:
+            os.environ["QUORLOCK_NODES"] = "memory://scopes-env1, memory://scopes-env2"
+            self.assertIn("scopes-env2", repr(quorlock.Client()))
+            self.assertIn("scopes-env2", repr(_default.client(None, {})))
+            os.environ["QUORLOCK_NODES"] = "memory://scopes-env3"
+            self.assertIn("scopes-env3", repr(_default.client(None, {})))
+        finally:
+            del os.environ["QUORLOCK_NODES"]
+            if before is not None:
+                os.environ["QUORLOCK_NODES"] = before
+
+    def test_reentry_by_one_thread(self):
+        held = redlock(self.id(), client=self.client)
+        with held as outer:
+            with held as inner:
+                self.assertEqual(inner.token, outer.token)
+            self.assertFalse(inner.is_held())
+            self.assertTrue(outer.is_held())
+            self.assertTrue(self.contended(self.id()))
+        self.assertFalse(self.contended(self.id()))
+
+    def test_one_object_used_by_many_threads(self):
+        held = redlock(self.id(), client=self.client, wait=LONG)
+        inside, most = [], []
+
+        def work():
+            for _ in range(5):
+                with held:
+                    inside.append(1)
+                    most.append(len(inside))
+                    inside.pop()
+
+        threads = [threading.Thread(target=work) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(LONG)
+        self.assertEqual((len(most), max(most)), (40, 1))
+
+    def test_leaving_in_another_thread_is_refused(self):
+        lock = self.client.lock(self.id())
+        lock.__enter__()
+        self.assertIsInstance(in_thread(lambda: lock.__exit__(None, None, None)), quorlock.NotOwnerError)
+        lock.__exit__(None, None, None)
+
+    def test_acquire_and_release_without_storing_the_lease(self):
+        lock = self.client.lock(self.id())
+        lock.acquire()
+        gc.collect()
+        self.assertTrue(self.contended(self.id()))
+        self.assertTrue(lock.release())
+        self.assertFalse(self.contended(self.id()))
+        with self.assertRaises(quorlock.NotOwnerError):
+            lock.release()
+        self.assertEqual(len(lock._kept), 0)
+
+    def test_a_collected_lease_is_released(self):
+        lock = self.client.lock(self.id())
+        lock.acquire()
+        self.assertTrue(self.contended(self.id()))
+        del lock
+        self.assertTrue(eventually(lambda: not self.contended(self.id())))
+
+    def test_a_lease_in_a_cycle_with_its_callback_is_collected(self):
+        lease = self.client.lock(self.id()).acquire()
+        lease.on_lost(lambda reason: lease.name)
+        self.assertTrue(self.contended(self.id()))
+        del lease
+        gc.collect()
+        self.assertTrue(eventually(lambda: not self.contended(self.id())))
+
+    def test_another_thread_is_another_owner(self):
+        lock = self.client.lock(self.id())
+        lock.acquire()
+        self.assertIsInstance(in_thread(lambda: lock.acquire(wait=0)), quorlock.LockContendedError)
+        self.assertIsInstance(in_thread(lock.release), quorlock.NotOwnerError)
+        self.assertTrue(lock.release())
+
+    def test_a_named_owner_is_one_everywhere(self):
+        for owner in ("job-7", b"\xff"):
+            lock = self.client.lock(self.id(), owner=owner)
+            lock.acquire()
+            lease = in_thread(lambda: self.client.lock(self.id(), owner=owner).acquire(wait=0))
+            self.assertTrue(lease.release())
+            self.assertTrue(in_thread(lock.release))
+
+    def test_ways_to_say_how_long_to_wait(self):
+        lock = self.client.lock(self.id())
+        holder = self.client.lock(self.id(), owner="holder")
+        holder.acquire()
+        for call, error in (({"blocking": False}, quorlock.LockContendedError), ({"timeout": 0}, quorlock.LockContendedError),
+                            ({"wait": 0}, quorlock.LockContendedError), ({"timeout": 0.05}, quorlock.LockTimeoutError),
+                            ({"wait": 0.05}, TimeoutError), ({"wait": 1, "timeout": 1}, ValueError),
+                            ({"blocking": False, "timeout": 1}, ValueError), ({"timeout": -1}, ValueError),
+                            ({"timeout": float("nan")}, ValueError), ({"timeout": "1"}, TypeError)):
+            with self.subTest(call), self.assertRaises(error):
+                lock.acquire(**call)
+        self.assertIsNone(lock.try_acquire())
+        holder.release()
+        self.assertTrue(lock.try_acquire().release())
+
+    def test_names_that_are_not_text(self):
+        lock = self.client.lock(b"\xff\xfe")
+        self.assertEqual(lock.name, "\udcff\udcfe")
+        with lock as lease, self.client.lock(lease.name) as again:
+            self.assertEqual(again.token, lease.token)
+        with self.assertRaises(quorlock.InvalidArgumentError):
+            self.client.lock("\ud800")
+
+    def test_extend_and_ensure(self):
+        with self.client.lock(self.id(), ttl=1, renew=False) as lease:
+            self.assertLess(lease.remaining(), 1)
+            lease.extend(20)
+            self.assertGreater(lease.remaining(), 15)
+            lease.ensure(0.5)
+            with self.assertRaises(quorlock.InvalidArgumentError):
+                lease.ensure(5)
+            with self.assertRaises(quorlock.InvalidArgumentError):
+                lease.extend(1000)
+        with self.assertRaises(quorlock.NotOwnerError):
+            lease.extend()
+
+    def test_close_ends_leases(self):
+        with quorlock.Client(NODES) as client:
+            lease = client.lock(self.id()).acquire()
+        self.assertEqual(lease.lost.reason, "closed")
+        with self.assertRaises(quorlock.ClientClosedError):
+            client.lock(self.id()).acquire()
+
+
+class Asyncio(unittest.IsolatedAsyncioTestCase):
+    async def asyncSetUp(self):
+        self.client = quorlock.aio.Client(NODES)
+        self.addAsyncCleanup(self.client.close)
+
+    async def contended(self, name):
+        """Whether another task is refused."""
+
+        async def attempt():
+            lease = await self.client.lock(name).try_acquire()
+            if lease is not None:
+                await lease.release()
+            return lease is None
+
+        return await asyncio.create_task(attempt())
+
+    async def test_async_with(self):
+        lock = self.client.lock(self.id())
+        for held in (lock, redlock(self.id(), client=self.client), redlock(self.id(), nodes=NODES), lock):
+            async with held as lease:
+                self.assertTrue(lease.is_held())
+                self.assertTrue(await self.contended(self.id()))
+            self.assertFalse(lease.is_held())
+            self.assertFalse(await self.contended(self.id()))
+
+    async def test_async_with_lease(self):
+        async with await self.client.lock(self.id()).acquire() as lease:
+            self.assertTrue(lease.is_held())
+        self.assertFalse(lease.is_held())
+
+    async def test_decorator(self):
+        @redlock(key=lambda number: f"scopes-a{number}", client=self.client)
+        async def handle(number):
+            self.assertTrue(await self.contended("scopes-a1"))
+            return number
+
+        self.assertTrue(asyncio.iscoroutinefunction(handle))
+        self.assertEqual(await handle(1), 1)
+        self.assertFalse(await self.contended("scopes-a1"))
+
+    async def test_reentry_by_one_task_and_not_by_its_child(self):
+        held = redlock(self.id(), client=self.client, wait=0)
+        async with held as outer, held as inner:
+            self.assertEqual(inner.token, outer.token)
+
+            async def child():
+                async with held:
+                    pass
+
+            with self.assertRaises(quorlock.LockContendedError):
+                await asyncio.create_task(child())
+        self.assertFalse(await self.contended(self.id()))
+
+    async def test_a_thread_and_a_task_are_two_owners(self):
+        async with redlock(self.id(), client=self.client):
+            with self.assertRaises(quorlock.LockContendedError), redlock(self.id(), client=self.client, wait=0):
+                pass
+
+    async def test_acquire_and_release_without_storing_the_lease(self):
+        lock = self.client.lock(self.id())
+        await lock.acquire()
+        gc.collect()
+        self.assertTrue(await self.contended(self.id()))
+        self.assertTrue(await lock.release())
+        self.assertFalse(await self.contended(self.id()))
+        with self.assertRaises(quorlock.NotOwnerError):
+            await lock.release()
+
+    async def test_what_an_ended_task_left_is_released(self):
+        lock = self.client.lock(self.id())
+
+        async def leave_it():
+            await lock.acquire()
+
+        await asyncio.create_task(leave_it())
+        gc.collect()
+        async with lock as lease:
+            self.assertTrue(lease.is_held())
+
+    async def test_a_named_owner_is_one_everywhere(self):
+        lock = self.client.lock(self.id(), owner="job-7")
+        await asyncio.create_task(lock.acquire())
+        gc.collect()
+        self.assertTrue(await self.contended(self.id()))
+        self.assertTrue(await asyncio.create_task(lock.release()))
+        self.assertFalse(await self.contended(self.id()))
+
+    async def test_many_tasks_one_object(self):
+        held = redlock(self.id(), client=self.client, wait=LONG)
+        inside, most = [], []
+
+        async def work():
+            async with held:
+                inside.append(1)
+                most.append(len(inside))
+                await asyncio.sleep(0)
+                inside.pop()
+
+        await asyncio.gather(*(work() for _ in range(20)))
+        self.assertEqual((len(most), max(most)), (20, 1))
+
+    async def test_errors_and_calls(self):
+        lock = self.client.lock(self.id())
+        async with self.client.lock(self.id(), owner="other"):
+            with self.assertRaises(quorlock.LockContendedError) as raised:
+                await lock.acquire(blocking=False)
+            self.assertEqual(len(raised.exception.nodes), 3)
+            with self.assertRaises(TimeoutError):
+                await lock.acquire(timeout=0.05)
+            self.assertIsNone(await lock.try_acquire())
+        async with lock as lease:
+            await lease.extend(20)
+            await lease.ensure(5)
+            self.assertGreater(lease.remaining(), 15)
+            self.assertTrue(await lease.release())
+            self.assertFalse(await lease.release())
+
+    async def test_two_loops_use_one_client(self):
+        def other():
+            async def use():
+                async with self.client.lock("scopes-two") as lease:
+                    return lease.is_held()
+
+            return asyncio.run(use())
+
+        async with self.client.lock(self.id()):
+            self.assertTrue(await asyncio.to_thread(other))
+            self.assertTrue(await asyncio.to_thread(other))
+
+
+if __name__ == "__main__":
+    unittest.main()

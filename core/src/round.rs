@@ -6,6 +6,10 @@
 //! to every node that may know it. It takes the nodes' replies where they
 //! arrive and wakes its waiter once.
 
+mod extension;
+mod keep;
+mod release;
+
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -21,6 +25,9 @@ use crate::retry;
 use crate::set::{Set, count};
 use crate::sync::{Wakers, Watchers, lock};
 use crate::token::Token;
+
+pub use extension::Extended;
+pub use release::Release;
 
 /// Why a lease was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -395,51 +402,6 @@ impl Hold {
         wakers.wake();
     }
 
-    /// The end of the lease that the nodes' votes make.
-    fn end_of(&self, state: &State) -> Instant {
-        quorum::lease_end(&state.ends).min(self.last_end)
-    }
-
-    /// Ends a lease whose time is over. Loss is sticky from the first look
-    /// that finds it so.
-    fn end_if_over(&self, state: &mut State, now: Instant) -> bool {
-        let over = state.phase == Phase::Held && now >= self.end();
-        if !mutant!("loss-not-sticky", over, false) {
-            return false;
-        }
-        let gone = |g: &Arc<AtomicBool>| g.load(Ordering::Relaxed);
-        let reason = if now >= self.last_end {
-            LossReason::MaxHold
-        } else if self.terms.gone.as_ref().is_some_and(gone) {
-            LossReason::OwnerGone
-        } else {
-            LossReason::Expired
-        };
-        self.lose(state, reason);
-        true
-    }
-
-    fn lose(&self, state: &mut State, reason: LossReason) {
-        state.phase = Phase::Dead;
-        state.loss = Some(reason);
-        self.end.store(Instant::NEVER.0, Ordering::Release);
-        count(&self.set.counters.lost);
-    }
-
-    /// Tells a loss that has just been entered into `state`, and cleans up.
-    fn publish(&self, mut state: MutexGuard<'_, State>) {
-        let Some(reason) = state.loss else { return };
-        let wakers = state.watchers.take();
-        let callbacks = std::mem::take(&mut state.callbacks);
-        let reached = state.reached();
-        drop(state);
-        wakers.wake();
-        for callback in callbacks {
-            callback(reason);
-        }
-        self.undo(&reached);
-    }
-
     /// The token.
     pub fn token(&self) -> &Token {
         &self.token
@@ -449,83 +411,6 @@ impl Hold {
     #[cfg(feature = "sim")]
     pub fn terms(&self) -> &Terms {
         &self.terms
-    }
-
-    /// The end of the lease as it stands; `NEVER` for a token that is none, or
-    /// no more.
-    pub fn end(&self) -> Instant {
-        Instant(self.end.load(Ordering::Acquire))
-    }
-
-    /// Whether the lease is valid now. Exact: read from the clock, not from
-    /// the watchdog.
-    pub fn is_held(&self) -> bool {
-        !self.remaining().is_zero()
-    }
-
-    /// Validity left; zero if the lease is over.
-    pub fn remaining(&self) -> Duration {
-        let end = self.end();
-        if end == Instant::NEVER {
-            return Duration::ZERO;
-        }
-        let now = self.set.clock.now();
-        if now < end {
-            return now.until(end);
-        }
-        let mut state = self.state();
-        if self.end_if_over(&mut state, now) {
-            self.publish(state);
-        }
-        Duration::ZERO
-    }
-
-    /// Why the lease was lost, if it was.
-    pub fn loss(&self) -> Option<LossReason> {
-        self.remaining();
-        self.state().loss
-    }
-
-    /// Ends when the lease is lost; never, if it is released first.
-    pub async fn lost(&self) -> LossReason {
-        /// Gives the place back when the wait is given up: a lease may be
-        /// watched again and again.
-        struct Place<'a>(&'a Hold, Option<u64>);
-        impl Drop for Place<'_> {
-            fn drop(&mut self) {
-                self.0.state().watchers.leave(self.1);
-            }
-        }
-        let mut place = Place(self, None);
-        poll_fn(|cx| {
-            let mut state = self.state();
-            match state.loss {
-                Some(reason) => Poll::Ready(reason),
-                None => state.watchers.park(&mut place.1, cx),
-            }
-        })
-        .await
-    }
-
-    /// Calls `callback` at the loss, or now if it has come.
-    pub(crate) fn on_lost(&self, callback: Callback) {
-        let mut state = self.state();
-        match state.loss {
-            None => state.callbacks.push(callback),
-            Some(reason) => {
-                drop(state);
-                callback(reason);
-            }
-        }
-    }
-
-    /// Ends a valid lease with a loss: its client closes.
-    pub(crate) fn forfeit(&self, reason: LossReason) {
-        let mut state = self.state();
-        if state.phase == Phase::Held {
-            self.lose(&mut state, reason);
-            self.publish(state);
-        }
     }
 
     /// Ends the token's life and sends its release to every node that may
@@ -572,132 +457,6 @@ impl Hold {
         }
         release
     }
-
-    /// Renews what is due, ends what is over. Returns when to look again;
-    /// `None` once the token is dead.
-    pub fn tend(self: &Arc<Self>) -> Option<Instant> {
-        let now = self.set.clock.now();
-        let mut state = self.state();
-        if self.end_if_over(&mut state, now) {
-            self.publish(state);
-            return None;
-        }
-        if mutant!("renews-after-release", state.phase != Phase::Held, false) {
-            return None;
-        }
-        let mut look = self.end();
-        let gone = |g: &Arc<AtomicBool>| g.load(Ordering::Relaxed);
-        let mut due = Vec::new();
-        if self.terms.renew && !self.terms.gone.as_ref().is_some_and(gone) {
-            for (i, node) in state.nodes.iter_mut().enumerate() {
-                let busy = node.asked.is_some_and(|deadline| now < deadline);
-                if !busy && node.renew_at <= now {
-                    node.asked = Some(now + self.terms.timing.node_timeout);
-                    node.reached = true;
-                    due.push(i);
-                }
-                look = look.min(match node.asked {
-                    Some(deadline) => deadline.max(now + Duration::from_millis(1)),
-                    None => node.renew_at,
-                });
-            }
-        }
-        look = look.min(self.warn_near_the_cap(&mut state, now));
-        drop(state);
-        let sink: Arc<dyn Sink> = self.clone();
-        for node in due {
-            // The lease is valid at this moment, so it may repair.
-            let op = Op::Extend {
-                ttl: self.terms.timing.ttl,
-                repair: true,
-            };
-            self.send(node, op, now, &sink);
-        }
-        Some(look)
-    }
-
-    /// Warns once at four fifths of `max_hold`; returns when to look.
-    fn warn_near_the_cap(&self, state: &mut State, now: Instant) -> Instant {
-        let Some(max_hold) = self.terms.max_hold else {
-            return Instant::FAR;
-        };
-        let at = self.begun + max_hold.mul_f64(0.8);
-        if state.warned {
-            return Instant::FAR;
-        }
-        if now < at {
-            return at;
-        }
-        state.warned = true;
-        (self.set.warn)(format!(
-            "the lock {} has been held for 80 % of max_hold ({max_hold:?}): it will be lost at \
-             the end of it",
-            crate::error::shown(&self.terms.key),
-        ));
-        Instant::FAR
-    }
-
-    /// When the watchdog has to look first.
-    pub(crate) fn first_look(&self) -> Instant {
-        let mut look = self.end();
-        if self.terms.renew {
-            look = look.min(self.coarse(self.begun + self.renew_every));
-        }
-        look
-    }
-
-    /// A moment for a renewal, on a coarse grid: leases that are due at about
-    /// the same time share one wake-up and one write.
-    fn coarse(&self, at: Instant) -> Instant {
-        let grid = (self.terms.timing.ttl.as_nanos() as u64 / 256).max(1);
-        Instant(at.0.div_ceil(grid) * grid)
-    }
-
-    /// Asks all nodes to lengthen the lease to `ttl`, and waits for a quorum.
-    pub async fn extend(self: &Arc<Self>, ttl: Duration) -> Extended {
-        let now = self.set.clock.now();
-        if !self.is_held() {
-            return Extended::Lost;
-        }
-        let round = Arc::new(Extension {
-            hold: self.clone(),
-            state: Mutex::new((vec![Vote::Awaited; self.set.links.len()], Wakers::default())),
-        });
-        let sink: Arc<dyn Sink> = round.clone();
-        self.state().nodes.iter_mut().for_each(|n| n.reached = true);
-        for node in 0..self.set.links.len() {
-            self.send(node, Op::Extend { ttl, repair: true }, now, &sink);
-        }
-        poll_fn(|cx| {
-            let mut state = lock(&round.state);
-            match quorum::verdict(&state.0, now) {
-                Verdict::Open => state.1.park(cx),
-                Verdict::Won => Poll::Ready(true),
-                Verdict::Lost => Poll::Ready(false),
-            }
-        })
-        .await
-        .then_some(Extended::Done)
-        .filter(|_| self.is_held())
-        .unwrap_or_else(|| {
-            if self.is_held() {
-                Extended::Unanswered(self.so_far())
-            } else {
-                Extended::Lost
-            }
-        })
-    }
-}
-
-/// How an extension ended.
-#[derive(Debug)]
-pub enum Extended {
-    /// A quorum confirmed it.
-    Done,
-    /// Too few nodes answered; the lease is valid as long as it was.
-    Unanswered(Lost),
-    /// The lease is held no longer.
-    Lost,
 }
 
 impl State {
@@ -734,101 +493,6 @@ impl Sink for Hold {
 
     fn wanted(&self) -> bool {
         self.state().phase != Phase::Dead
-    }
-}
-
-/// One extension on request: its own votes, over those of the hold.
-struct Extension {
-    hold: Arc<Hold>,
-    state: Mutex<(Vec<Vote>, Wakers)>,
-}
-
-impl Sink for Extension {
-    fn on_reply(&self, ticket: Ticket, reply: Reply) {
-        self.hold.take(ticket, &reply);
-        let mut state = lock(&self.state);
-        state.0[ticket.node] = match reply {
-            Reply::Extended { .. } => Vote::Granted(Instant::FAR),
-            Reply::NotMine => Vote::Refused,
-            _ => Vote::Failed,
-        };
-        let wakers = state.1.take();
-        drop(state);
-        wakers.wake();
-    }
-
-    fn wanted(&self) -> bool {
-        self.hold.wanted()
-    }
-}
-
-/// The releases of one token on their way.
-pub struct Release {
-    set: Arc<Set>,
-    state: Mutex<Answers>,
-}
-
-#[derive(Default)]
-struct Answers {
-    open: usize,
-    done: usize,
-    not_held: usize,
-    wakers: Wakers,
-}
-
-impl Release {
-    fn new(set: &Arc<Set>, open: usize) -> Arc<Release> {
-        set.counters
-            .releases_pending
-            .fetch_add(open, Ordering::AcqRel);
-        let state = Mutex::new(Answers {
-            open,
-            ..Answers::default()
-        });
-        Arc::new(Release {
-            set: set.clone(),
-            state,
-        })
-    }
-
-    /// Waits until a quorum has carried the release out, or all have answered
-    /// or failed to. Returns false if a quorum did not hold the token.
-    pub async fn acknowledged(&self) -> bool {
-        let quorum = quorum::quorum(self.set.links.len());
-        poll_fn(|cx| {
-            let mut state = lock(&self.state);
-            if state.open == 0 || state.done >= quorum {
-                Poll::Ready(state.not_held < quorum)
-            } else {
-                state.wakers.park(cx)
-            }
-        })
-        .await
-    }
-}
-
-impl Sink for Release {
-    fn on_reply(&self, _: Ticket, reply: Reply) {
-        self.set.counters.release_done();
-        let mut state = lock(&self.state);
-        state.open -= 1;
-        if let Reply::Released { held } = reply {
-            state.done += 1;
-            state.not_held += usize::from(!held);
-        }
-        let wakers = state.wakers.take();
-        drop(state);
-        wakers.wake();
-    }
-
-    fn wanted(&self) -> bool {
-        true
-    }
-}
-
-impl std::fmt::Debug for Release {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Release")
     }
 }
 

@@ -148,8 +148,8 @@ impl Runtime {
 }
 
 /// Closes every client of the process and ends its threads, once what waits for
-/// the dispatcher is done. What is made later starts them again. No other call
-/// may be under way.
+/// the dispatcher is done. `memory://` nodes end too. What is made later starts
+/// them again. No other call may be under way.
 #[doc(hidden)]
 pub fn shutdown() {
     let Some(runtime) = FIRST.get().and_then(Runtime::get_existing) else {
@@ -163,6 +163,7 @@ pub fn shutdown() {
         let _ = stop.send(());
         let _ = thread.join();
     }
+    crate::node::memory::forget();
 }
 
 /// Runs a future on the I/O thread: for bindings, whose own threads may be kept

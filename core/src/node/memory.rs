@@ -95,6 +95,11 @@ impl MemoryNode {
 type Nodes = HashMap<String, Arc<Mutex<MemoryNode>>>;
 static NODES: Lazy<Mutex<Nodes>> = Lazy::new(Mutex::default);
 
+/// Forgets all `memory://` nodes: those that links still know live on in them.
+pub(crate) fn forget() {
+    *lock(&NODES) = Nodes::new();
+}
+
 /// The link to a `memory://` node: answers within the call.
 pub(crate) struct MemoryLink {
     node: Arc<Mutex<MemoryNode>>,

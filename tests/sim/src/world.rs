@@ -5,6 +5,9 @@
 //! connection is first in, first out in both directions; what one connection
 //! delivers says nothing about another.
 
+mod network;
+mod oracle;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::fmt::Write as _;
@@ -13,12 +16,12 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 
-use quorlock::sim::{
-    Clock, Fault, FaultKind, Hold, Instant, Link, MemoryNode, Op, Reply, Request, Sink, Sleep,
-    Ticket,
-};
+use quorlock::sim::{Clock, Fault, FaultKind, Instant, Link, MemoryNode, Reply, Request, Sleep};
 
 use crate::random::Random;
+use network::{Connection, Pair, SimLink};
+use oracle::Life;
+pub use oracle::{Watch, Watched};
 
 /// True time in nanoseconds.
 pub type Time = u64;
@@ -76,36 +79,6 @@ struct Node {
     held_back: Vec<Event>,
     /// Down until then: what arrives is lost.
     down_until: Time,
-}
-
-/// The connections between one client and one node.
-struct Pair {
-    client: usize,
-    node: usize,
-    /// The connection that new requests go over.
-    current: u64,
-    /// The one in doubt; takes copies of releases.
-    old: Option<u64>,
-    /// Requests that nobody has answered yet, by message.
-    open: BTreeMap<u64, Open>,
-    /// Nothing passes before this time.
-    cut_until: Time,
-}
-
-struct Open {
-    request: Request,
-    ticket: Ticket,
-    /// Gone once it has been told.
-    sink: Option<Arc<dyn Sink>>,
-    /// A release is sent again until this true time.
-    give_up: Time,
-}
-
-#[derive(Clone, Copy, Default)]
-struct Connection {
-    broken: bool,
-    requests_until: Time,
-    replies_until: Time,
 }
 
 enum Event {
@@ -180,36 +153,6 @@ struct ClientState {
     held_back: Vec<Event>,
 }
 
-/// A lease that some worker holds or held.
-#[derive(Debug)]
-pub struct Watch {
-    /// Which client.
-    pub client: usize,
-    /// The token's life.
-    pub hold: Arc<Hold>,
-    /// The worker gave it up.
-    pub released: bool,
-    /// It was seen invalid.
-    pub over: bool,
-}
-
-/// A [`Watch`] as it is seen at one moment.
-#[derive(Debug)]
-pub struct Watched {
-    /// Its place.
-    pub index: usize,
-    /// Which client.
-    pub client: usize,
-    /// The token's life.
-    pub hold: Arc<Hold>,
-    /// The worker gave it up.
-    pub released: bool,
-    /// It was seen invalid before.
-    pub was_over: bool,
-    /// Its client is gone.
-    pub crashed: bool,
-}
-
 struct Inner {
     time: Time,
     order: u64,
@@ -231,15 +174,6 @@ struct Inner {
     tokens: BTreeMap<String, Life>,
     /// Everything that went wrong is right again from here on.
     mended_at: Time,
-}
-
-/// What is known of a token from outside.
-#[derive(Clone, Copy, Debug)]
-struct Life {
-    task: usize,
-    client: usize,
-    /// Since when its task has no use for it any more.
-    dead_since: Option<Time>,
 }
 
 /// The simulated world. Single-threaded; the locks are there for the traits.
@@ -308,6 +242,7 @@ impl World {
                     old: None,
                     open: BTreeMap::new(),
                     cut_until: 0,
+                    replaced_at: 0,
                 });
                 connections.push(Connection::default());
             }
@@ -392,36 +327,6 @@ impl World {
         };
         inner.mended_at = inner.mended_at.max(end);
         inner.push(at, Event::Fault(fault));
-    }
-
-    /// The polled task has no use any more for its tokens, but for `kept`.
-    pub fn done_with_tokens(&self, kept: Option<&str>) {
-        let mut inner = self.inner();
-        let (now, task) = (inner.time, inner.polled);
-        for (token, life) in &mut inner.tokens {
-            if life.task == task && life.dead_since.is_none() && kept != Some(token) {
-                life.dead_since = Some(now);
-            }
-        }
-    }
-
-    /// L1: a key on a node whose token has been dead for longer than `within`,
-    /// while nothing was wrong for as long.
-    pub fn leak(&self, within: Time) -> Option<String> {
-        let inner = self.inner();
-        for (i, node) in inner.nodes.iter().enumerate() {
-            let now = node.clock.local(inner.time);
-            for (_, value) in node.state.keys(now) {
-                let token = String::from_utf8_lossy(&value.0);
-                let life = inner.tokens.get(&*token)?;
-                let since = life.dead_since.unwrap_or(Time::MAX).max(inner.mended_at);
-                if !inner.clients[life.client].crashed && inner.time.saturating_sub(within) > since
-                {
-                    return Some(format!("L1 n{i} still holds a key of {}", &token[..6]));
-                }
-            }
-        }
-        None
     }
 
     /// Runs until `until`, or until a violation.
@@ -595,78 +500,6 @@ impl World {
         self.inner().note(line);
     }
 
-    /// Reports a broken invariant.
-    pub fn violated(&self, what: String) {
-        let mut inner = self.inner();
-        if inner.violation.is_none() {
-            inner.note(|| format!("VIOLATION {what}"));
-            inner.violation = Some(what);
-        }
-    }
-
-    /// Leases that workers hold or held.
-    pub fn watch(&self, client: usize, hold: Arc<Hold>) -> usize {
-        let mut inner = self.inner();
-        inner.watches.push(Watch {
-            client,
-            hold,
-            released: false,
-            over: false,
-        });
-        inner.watches.len() - 1
-    }
-
-    /// The worker gave its lease up.
-    pub fn unwatch(&self, index: usize) {
-        self.inner().watches[index].released = true;
-    }
-
-    /// The leases to check.
-    pub fn watched(&self) -> Vec<Watched> {
-        let inner = self.inner();
-        let seen = |(index, w): (usize, &Watch)| Watched {
-            index,
-            client: w.client,
-            hold: w.hold.clone(),
-            released: w.released,
-            was_over: w.over,
-            crashed: inner.clients[w.client].crashed,
-        };
-        inner.watches.iter().enumerate().map(seen).collect()
-    }
-
-    /// Whether the client was paused within the last moments.
-    pub fn was_paused(&self, client: usize) -> bool {
-        self.inner().clients[client].paused_until > 0
-    }
-
-    /// Marks a lease as seen invalid: it must stay so.
-    pub fn mark_over(&self, index: usize) {
-        self.inner().watches[index].over = true;
-    }
-
-    /// How many nodes hold `value` under `key`.
-    pub fn votes(&self, key: &[u8], value_prefix: &str) -> usize {
-        let inner = self.inner();
-        inner
-            .nodes
-            .iter()
-            .filter(|node| {
-                let now = node.clock.local(inner.time);
-                node.state
-                    .get(key, now)
-                    .is_some_and(|(value, _)| value.0.starts_with(value_prefix.as_bytes()))
-            })
-            .count()
-    }
-
-    /// How many keys live on all nodes.
-    pub fn all_keys(&self) -> usize {
-        let inner = self.inner();
-        let living = |node: &Node| node.state.keys(node.clock.local(inner.time)).count();
-        inner.nodes.iter().map(living).sum()
-    }
-
     /// Drops all tasks, so that the world can be dropped.
     pub fn end(&self) {
         {
@@ -701,165 +534,6 @@ impl Inner {
         }
     }
 
-    /// One way through the network.
-    fn delay(&self) -> Time {
-        let n = self.network;
-        let mut delay = n.base + self.random.below(n.base + 1);
-        if self.random.chance(n.slow) {
-            // From a little to very long, evenly over the decades.
-            delay += (n.tail as f64).powf(self.random.share()) as u64;
-        }
-        delay
-    }
-
-    /// Puts a request on a connection.
-    fn put(&mut self, pair: usize, connection: u64, message: u64, request: Request) {
-        let mut at = self.time + self.delay();
-        let cut = self.random.chance(self.network.cut);
-        let cut_until = self.pairs[pair].cut_until;
-        let wire = &mut self.connections[connection as usize];
-        if cut || cut_until > self.time {
-            // The bytes are gone, and all that come behind them.
-            wire.broken = true;
-            return;
-        }
-        at = at.max(wire.requests_until);
-        wire.requests_until = at;
-        if wire.broken {
-            return;
-        }
-        let request = Box::new(request);
-        self.push(
-            at,
-            Event::Request {
-                pair,
-                connection,
-                message,
-                request,
-            },
-        );
-    }
-
-    /// A request reaches its node.
-    fn arrive(&mut self, pair: usize, connection: u64, message: u64, request: Box<Request>) {
-        let (node, client) = (self.pairs[pair].node, self.pairs[pair].client);
-        let now = self.time;
-        if self.nodes[node].paused_until > now {
-            // Waits in the node's socket.
-            let waiting = Event::Request {
-                pair,
-                connection,
-                message,
-                request,
-            };
-            self.nodes[node].held_back.push(waiting);
-            return;
-        }
-        if self.nodes[node].down_until > now {
-            self.connections[connection as usize].broken = true;
-            return;
-        }
-        let local = self.nodes[node].clock.local(now);
-        let before = self.nodes[node]
-            .state
-            .get(&request.key, local)
-            .map(|(value, end)| (value.clone(), end));
-        let reply = self.nodes[node].state.execute(&request, local);
-        self.note(|| {
-            let token = String::from_utf8_lossy(&request.value.0[..6]).into_owned();
-            format!(
-                "n{node} m{message} c{client} {:?} {token} -> {reply:?}",
-                request.op
-            )
-        });
-        self.check_theft(node, &request, before, local);
-        let delay = self.delay();
-        let lost = self.random.chance(self.network.cut) || self.pairs[pair].cut_until > now;
-        let wire = &mut self.connections[connection as usize];
-        if wire.broken || lost {
-            wire.broken = true;
-            return;
-        }
-        let at = wire.replies_until.max(now + delay);
-        wire.replies_until = at;
-        self.push(
-            at,
-            Event::Reply {
-                pair,
-                message,
-                reply,
-            },
-        );
-    }
-
-    /// S3: only the token that owns a key extends or deletes it.
-    fn check_theft(
-        &mut self,
-        node: usize,
-        request: &Request,
-        before: Option<(quorlock::sim::Value, Instant)>,
-        local: Instant,
-    ) {
-        let Some((value, end)) = before else { return };
-        if value == request.value {
-            return;
-        }
-        let after = self.nodes[node].state.get(&request.key, local);
-        let same = after.is_some_and(|(v, e)| *v == value && e == end);
-        if !same {
-            self.violation.get_or_insert(format!(
-                "S3 a stranger's {:?} changed a key on n{node}",
-                request.op
-            ));
-        }
-    }
-
-    /// Nothing more is awaited of a pair's connection: a new one is made. What
-    /// was sent may still arrive.
-    fn replace_connection(&mut self, pair: usize, message: u64) {
-        if !self.pairs[pair].open.contains_key(&message) {
-            return;
-        }
-        let fresh = self.connections.len() as u64;
-        let start = self.time + 2 * self.delay();
-        self.connections.push(Connection {
-            broken: false,
-            requests_until: start,
-            replies_until: start,
-        });
-        let p = &mut self.pairs[pair];
-        p.old = Some(p.current);
-        p.current = fresh;
-        // Releases are sent again on the new connection, and new ones behind.
-        let (now, mut again) = (self.time, Vec::new());
-        p.open.retain(|message, open| {
-            let release = open.request.op == Op::Release;
-            if release && open.give_up > now {
-                again.push((*message, open.request.clone()));
-            }
-            !release || open.give_up > now
-        });
-        for (waiting, request) in again {
-            self.put(pair, fresh, waiting, request);
-            if waiting == message {
-                let at = self.time + RECONNECT;
-                self.push(at, Event::Deadline { pair, message });
-            }
-        }
-    }
-
-    /// Whom to tell that a request was not answered in time.
-    fn timed_out(&mut self, pair: usize, message: u64) -> Option<(Arc<dyn Sink>, Ticket)> {
-        let client = self.pairs[pair].client;
-        let open = self.pairs[pair].open.get_mut(&message)?;
-        let (sink, ticket) = (open.sink.take(), open.ticket);
-        if open.request.op != Op::Release {
-            self.pairs[pair].open.remove(&message);
-        }
-        self.note(|| format!("c{client} m{message} timed out"));
-        Some((sink?, ticket))
-    }
-
     fn go_wrong(&mut self, fault: FaultEvent) {
         self.faults += 1;
         self.note(|| format!("{fault:?}"));
@@ -892,99 +566,6 @@ impl Inner {
                 }
             }
             FaultEvent::CrashClient(client) => self.clients[client].crashed = true,
-        }
-    }
-}
-
-struct SimLink {
-    world: Weak<World>,
-    pair: usize,
-    name: Arc<str>,
-}
-
-impl Link for SimLink {
-    fn send(&self, request: Request, ticket: Ticket, sink: Arc<dyn Sink>, give_up: Instant) {
-        let Some(world) = self.world.upgrade() else {
-            return;
-        };
-        if !sink.wanted() {
-            let fault = Fault {
-                kind: FaultKind::Refused,
-                text: "given up".into(),
-                sent: false,
-            };
-            return sink.on_reply(ticket, Reply::Failed(fault));
-        }
-        let mut inner = world.inner();
-        let pair = self.pair;
-        let client = inner.pairs[pair].client;
-        if inner.clients[client].crashed {
-            return;
-        }
-        inner.messages += 1;
-        let message = inner.messages;
-        inner.note(|| {
-            let token = String::from_utf8_lossy(&request.value.0[..6]).into_owned();
-            format!(
-                "c{client} -> n{} m{message} {:?} {token}",
-                ticket.node, request.op
-            )
-        });
-        inner.check_extend(client, &request);
-        if matches!(request.op, Op::Acquire { .. }) {
-            let token = String::from_utf8_lossy(&request.value.0).into_owned();
-            let life = Life {
-                task: inner.polled,
-                client,
-                dead_since: None,
-            };
-            inner.tokens.insert(token, life);
-        }
-        let clock = inner.clients[client].clock;
-        let open = Open {
-            request: request.clone(),
-            ticket,
-            sink: Some(sink),
-            give_up: clock.time(give_up),
-        };
-        inner.pairs[pair].open.insert(message, open);
-        inner.push(
-            clock.time(ticket.deadline),
-            Event::Deadline { pair, message },
-        );
-        if let (Op::Release, Some(old)) = (request.op, inner.pairs[pair].old) {
-            inner.put(pair, old, message, request.clone());
-        }
-        let current = inner.pairs[pair].current;
-        inner.put(pair, current, message, request);
-    }
-
-    fn shown(&self) -> Arc<str> {
-        self.name.clone()
-    }
-
-    fn close(&self) {}
-}
-
-impl Inner {
-    /// S3 and S5: nothing is renewed or repaired but for a lease that is
-    /// valid at that moment.
-    fn check_extend(&mut self, client: usize, request: &Request) {
-        if !matches!(request.op, Op::Extend { .. }) {
-            return;
-        }
-        let now = self.clients[client].clock.local(self.time);
-        let valid = self.watches.iter().rev().any(|w| {
-            !w.released
-                && request
-                    .value
-                    .0
-                    .starts_with(w.hold.token().as_str().as_bytes())
-                && now < w.hold.end()
-        });
-        if !valid {
-            self.violation
-                .get_or_insert("S3 a vote was renewed for a lease that is not valid".into());
         }
     }
 }

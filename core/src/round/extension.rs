@@ -1,0 +1,85 @@
+//! One extension on request: a round of its own over the votes of a hold.
+
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
+use std::time::Duration;
+
+use super::{Hold, Lost};
+use crate::clock::Instant;
+use crate::node::{Op, Reply, Sink, Ticket};
+use crate::quorum::{self, Verdict, Vote};
+use crate::sync::{Wakers, lock};
+
+impl Hold {
+    /// Asks all nodes to lengthen the lease to `ttl`, and waits for a quorum.
+    pub async fn extend(self: &Arc<Self>, ttl: Duration) -> Extended {
+        let now = self.set.clock.now();
+        if !self.is_held() {
+            return Extended::Lost;
+        }
+        let round = Arc::new(Extension {
+            hold: self.clone(),
+            state: Mutex::new((vec![Vote::Awaited; self.set.links.len()], Wakers::default())),
+        });
+        let sink: Arc<dyn Sink> = round.clone();
+        self.state().nodes.iter_mut().for_each(|n| n.reached = true);
+        for node in 0..self.set.links.len() {
+            self.send(node, Op::Extend { ttl, repair: true }, now, &sink);
+        }
+        poll_fn(|cx| {
+            let mut state = lock(&round.state);
+            match quorum::verdict(&state.0, now) {
+                Verdict::Open => state.1.park(cx),
+                Verdict::Won => Poll::Ready(true),
+                Verdict::Lost => Poll::Ready(false),
+            }
+        })
+        .await
+        .then_some(Extended::Done)
+        .filter(|_| self.is_held())
+        .unwrap_or_else(|| {
+            if self.is_held() {
+                Extended::Unanswered(self.so_far())
+            } else {
+                Extended::Lost
+            }
+        })
+    }
+}
+
+/// How an extension ended.
+#[derive(Debug)]
+pub enum Extended {
+    /// A quorum confirmed it.
+    Done,
+    /// Too few nodes answered; the lease is valid as long as it was.
+    Unanswered(Lost),
+    /// The lease is held no longer.
+    Lost,
+}
+
+/// One extension on request: its own votes, over those of the hold.
+struct Extension {
+    hold: Arc<Hold>,
+    state: Mutex<(Vec<Vote>, Wakers)>,
+}
+
+impl Sink for Extension {
+    fn on_reply(&self, ticket: Ticket, reply: Reply) {
+        self.hold.take(ticket, &reply);
+        let mut state = lock(&self.state);
+        state.0[ticket.node] = match reply {
+            Reply::Extended { .. } => Vote::Granted(Instant::FAR),
+            Reply::NotMine => Vote::Refused,
+            _ => Vote::Failed,
+        };
+        let wakers = state.1.take();
+        drop(state);
+        wakers.wake();
+    }
+
+    fn wanted(&self) -> bool {
+        self.hold.wanted()
+    }
+}

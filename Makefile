@@ -6,13 +6,14 @@ CARGO   ?= cargo
 SECONDS ?= 12
 LOCK    ?= on
 SEED    ?=
+PREFIX  ?= /usr/local
 
-.PHONY: help build rust python demo test full bench sim mutants clean
+.PHONY: help build rust python node c demo test full bench sim mutants install clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
 
-build: rust python ## all libraries; the wheel in target/wheels, installed in .venv
+build: rust python node c ## all libraries; the wheel in target/wheels, installed in .venv
 
 rust: ## the core and the programs of the tests
 	$(CARGO) build --release -p quorlock -p quorlock-tests -p quorlock-sim
@@ -27,6 +28,17 @@ python: $(VENV)/.tools ## the wheel, and a Python environment with it
 	$(VENV)/bin/maturin build --release --manifest-path py/Cargo.toml --out target/wheels --interpreter $(VENV)/bin/python
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check --force-reinstall --no-deps target/wheels/quorlock-*.whl
 
+node: ## the Node package, in place
+	npm ci --silent --prefix node
+	npm run --silent build --prefix node
+
+c: ## the C library and header, in target/c/prefix, and the programs of its tests
+	$(PYTHON) tests/c/run.py --build
+
+install: ## the C library, headers, pkg-config and CMake files, below PREFIX (default /usr/local)
+	$(CARGO) build --release --locked -p quorlock-c
+	PREFIX=$(PREFIX) ffi-c/install.sh
+
 demo: build ## processes of all languages contend for one lock while nodes die (LOCK=off: the check can fail)
 	$(VENV)/bin/python tests/demo/demo.py --seconds $(SECONDS) --lock $(LOCK)
 
@@ -40,8 +52,11 @@ sim: ## the simulator; SEED=n replays one schedule and prints its history
 mutants: ## every seeded bug is caught by the simulator
 	$(PYTHON) tests/sim/mutants.py
 
-full: build ## long runs, by hand: 10,000 leases, the simulator's pace, all seeded bugs
+full: build ## long runs, by hand: 10,000 leases, the simulator's pace, seeded bugs, the C ABI fuzzed
 	$(VENV)/bin/python tests/full.py
+
+bench: build ## peers beside us, on a quiet machine, 25 min; writes tests/bench/RESULTS.md
+	$(PYTHON) tests/bench/bench.py
 
 clean: ## remove what was built
 	rm -rf target $(VENV)

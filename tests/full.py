@@ -59,12 +59,20 @@ def mutants():
     report("seeded bugs", done.returncode == 0, done.stdout.strip().splitlines()[-1])
 
 
+def fuzz_of_the_c_abi():
+    words = ["--instrumented", "--fuzz", "300", "instrumented"]
+    done = subprocess.run([sys.executable, ROOT / "tests" / "c" / "run.py", *words], capture_output=True, text=True)
+    (OUT / "c-abi.txt").write_text(done.stdout)
+    report("C ABI fuzzed for 5 minutes, all under AddressSanitizer", done.returncode == 0, " ".join(done.stdout.split())[-300:])
+
+
 def main():
     OUT.mkdir(parents=True, exist_ok=True)
     simulator()
     mutants()
     for nodes in (1, 5):
         many_leases(nodes)
+    fuzz_of_the_c_abi()
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
 

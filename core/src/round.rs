@@ -224,7 +224,7 @@ impl Hold {
                 phase: Phase::Asking,
                 votes: vec![Vote::Awaited; nodes],
                 ends: vec![Instant::NEVER; nodes],
-                nodes: vec![node; nodes],
+                nodes: (0..nodes).map(|_| node.clone()).collect(),
                 loss: None,
                 round: Wakers::default(),
                 watchers: Watchers::default(),

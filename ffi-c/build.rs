@@ -1,0 +1,15 @@
+//! How the shared library is linked.
+
+/// Number of the binary interface; also `QUORLOCK_ABI_VERSION`.
+const ABI: &str = "0";
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rustc-env=QUORLOCK_ABI={ABI}");
+    if std::env::var("CARGO_CFG_TARGET_OS").as_deref() == Ok("linux") {
+        let argument = |argument: &str| println!("cargo::rustc-cdylib-link-arg={argument}");
+        argument(&format!("-Wl,-soname,libquorlock.so.{ABI}"));
+        // Its threads and thread-local destructors would outlive a dlclose.
+        argument("-Wl,-z,nodelete");
+    }
+}

@@ -1,0 +1,56 @@
+#!/bin/sh
+# Installs what `cargo build --release -p quorlock-c` has made: libraries, headers, pkg-config and CMake files.
+#
+#   PREFIX=/usr/local [LIBDIR=$PREFIX/lib] [INCLUDEDIR=$PREFIX/include] [DESTDIR=] [BUILT=target/release] ffi-c/install.sh
+set -eu
+
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(dirname "$here")
+PREFIX=${PREFIX:-/usr/local}
+LIBDIR=${LIBDIR:-$PREFIX/lib}
+INCLUDEDIR=${INCLUDEDIR:-$PREFIX/include}
+DESTDIR=${DESTDIR:-}
+BUILT=${BUILT:-${CARGO_TARGET_DIR:-$root/target}/release}
+for path in "$PREFIX" "$LIBDIR" "$INCLUDEDIR"; do
+    case $path in
+    /*) ;;
+    *) echo "$path: give absolute paths" >&2; exit 2 ;;
+    esac
+done
+for file in libquorlock.so libquorlock.a; do
+    if [ ! -f "$BUILT/$file" ]; then
+        echo "there is no $BUILT/$file: run cargo build --release -p quorlock-c first" >&2
+        exit 1
+    fi
+done
+
+version=$(sed -n 's/^#define QUORLOCK_VERSION "\(.*\)"$/\1/p' "$root/include/quorlock.h")
+abi=$(sed -n 's/^#define QUORLOCK_ABI_VERSION //p' "$root/include/quorlock.h")
+# What `rustc --print native-static-libs` says for this library.
+private="-lgcc_s -lutil -lrt -lpthread -lm -ldl -lc"
+cmake=$(echo "$private" | sed 's/-l//g; s/ /;/g')
+# From the directory of the libraries to that of the headers: the CMake files hold no absolute path.
+from_lib=$(realpath -m -s --relative-to="$LIBDIR" "$INCLUDEDIR")
+
+fill() {
+    sed -e "s|@PREFIX@|$PREFIX|g" -e "s|@LIBDIR@|$LIBDIR|g" -e "s|@INCLUDEDIR@|$INCLUDEDIR|g" \
+        -e "s|@VERSION@|$version|g" -e "s|@ABI@|$abi|g" -e "s|@LIBS_PRIVATE@|$private|g" -e "s|@LIBS_CMAKE@|$cmake|g" \
+        -e "s|@VERSION_MAJOR@|$(echo "$version" | cut -d. -f1)|g" \
+        -e "s|@VERSION_MINOR@|$(echo "$version" | cut -d. -f2)|g" \
+        -e "s|@INCLUDE_FROM_LIB@|$from_lib|g" "$here/install/$1.in" >"$2/$1"
+    chmod 644 "$2/$1"
+}
+
+lib=$DESTDIR$LIBDIR
+include=$DESTDIR$INCLUDEDIR
+install -d "$lib/pkgconfig" "$lib/cmake/quorlock" "$include"
+# Under another name first: a program that runs keeps the file it has mapped.
+install -m 755 "$BUILT/libquorlock.so" "$lib/libquorlock.so.$version.new"
+mv -f "$lib/libquorlock.so.$version.new" "$lib/libquorlock.so.$version"
+ln -sf "libquorlock.so.$version" "$lib/libquorlock.so.$abi"
+ln -sf "libquorlock.so.$abi" "$lib/libquorlock.so"
+install -m 644 "$BUILT/libquorlock.a" "$lib/libquorlock.a"
+install -m 644 "$root/include/quorlock.h" "$root/include/quorlock.hpp" "$include"
+fill quorlock.pc "$lib/pkgconfig"
+fill quorlock-config.cmake "$lib/cmake/quorlock"
+fill quorlock-config-version.cmake "$lib/cmake/quorlock"

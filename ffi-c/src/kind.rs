@@ -1,0 +1,71 @@
+//! Codes: the numbers of the core's error kinds.
+
+use std::ffi::{CString, c_char};
+use std::sync::LazyLock;
+
+use quorlock_core::ErrorKind;
+
+use crate::error::{Names, c_text, name_in};
+
+/// The call has done what it says.
+pub const QUORLOCK_OK: i32 = 0;
+/// An argument or option is not valid. Fix the call.
+pub const QUORLOCK_INVALID_ARGUMENT: i32 = 1;
+/// The lock is held by another, and the call was not to wait.
+pub const QUORLOCK_CONTENDED: i32 = 2;
+/// The wait is over and the lock is still held by another.
+pub const QUORLOCK_TIMEOUT: i32 = 3;
+/// Too few nodes answered for a decision. Look at the nodes.
+pub const QUORLOCK_QUORUM_UNAVAILABLE: i32 = 4;
+/// The lease is held no longer. Stop the protected work.
+pub const QUORLOCK_LOCK_LOST: i32 = 5;
+/// Release or extend of a lock by an owner that holds nothing.
+pub const QUORLOCK_NOT_OWNER: i32 = 6;
+/// The waiting line of the lock is full. Shed load.
+pub const QUORLOCK_TOO_MANY_WAITERS: i32 = 7;
+/// Nodes or credentials are set up wrong. Never retried: fix the settings.
+pub const QUORLOCK_MISCONFIGURED: i32 = 8;
+/// The wait was cancelled by quorlock_cancel().
+pub const QUORLOCK_CANCELLED: i32 = 9;
+/// The client is closed.
+pub const QUORLOCK_CLOSED: i32 = 10;
+/// The handle was made before this process was forked. Make a client here.
+pub const QUORLOCK_FORKED: i32 = 11;
+/// A bug in Quorlock, or a panic caught at its boundary. Report it.
+pub const QUORLOCK_INTERNAL: i32 = 12;
+
+/// The name of a code, such as "QuorumUnavailable"; "Ok" for 0 and NULL for a
+/// number that is no code. The text lives as long as the library.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_kind_name(kind: i32) -> *const c_char {
+    static NAMES: LazyLock<Names> = LazyLock::new(|| {
+        let named = |kind: ErrorKind| (kind.number(), c_text(kind.name()));
+        ErrorKind::ALL.map(named).into_iter().chain([(QUORLOCK_OK, CString::from(c"Ok"))]).collect()
+    });
+    boundary!(or std::ptr::null(), { Ok(name_in(&NAMES, kind)) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_of_the_core_has_its_constant() {
+        let constants = [
+            (QUORLOCK_INVALID_ARGUMENT, ErrorKind::InvalidArgument),
+            (QUORLOCK_CONTENDED, ErrorKind::Contended),
+            (QUORLOCK_TIMEOUT, ErrorKind::Timeout),
+            (QUORLOCK_QUORUM_UNAVAILABLE, ErrorKind::QuorumUnavailable),
+            (QUORLOCK_LOCK_LOST, ErrorKind::LockLost),
+            (QUORLOCK_NOT_OWNER, ErrorKind::NotOwner),
+            (QUORLOCK_TOO_MANY_WAITERS, ErrorKind::TooManyWaiters),
+            (QUORLOCK_MISCONFIGURED, ErrorKind::Misconfigured),
+            (QUORLOCK_CANCELLED, ErrorKind::Cancelled),
+            (QUORLOCK_CLOSED, ErrorKind::Closed),
+            (QUORLOCK_FORKED, ErrorKind::Forked),
+            (QUORLOCK_INTERNAL, ErrorKind::Internal),
+        ];
+        assert_eq!(constants.map(|(number, _)| number), ErrorKind::ALL.map(ErrorKind::number));
+        assert_eq!(constants.map(|(_, kind)| kind), ErrorKind::ALL);
+    }
+}

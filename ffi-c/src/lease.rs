@@ -1,0 +1,227 @@
+//! The lease: what acquiring gives.
+
+use std::ffi::{c_char, c_void};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
+
+use quorlock_core::{Error, Lease, LossReason};
+
+use crate::callback::{Slot, Userdata};
+use crate::error::{Names, c_text, name_in, quorlock_error_t};
+use crate::handle::{self, Process};
+use crate::lock::QUORLOCK_DEFAULT;
+use crate::wait::wait;
+
+/// It is valid.
+pub const QUORLOCK_LEASE_HELD: i32 = 0;
+/// Lost: its validity ended before it was renewed.
+pub const QUORLOCK_LEASE_EXPIRED: i32 = 1;
+/// Lost: nodes answered that the lock is another's.
+pub const QUORLOCK_LEASE_REFUSED: i32 = 2;
+/// Lost: it reached max_hold.
+pub const QUORLOCK_LEASE_MAX_HOLD: i32 = 3;
+/// Lost: the thread that owned it ended without releasing it.
+pub const QUORLOCK_LEASE_OWNER_GONE: i32 = 4;
+/// Lost: its client was closed.
+pub const QUORLOCK_LEASE_CLOSED: i32 = 5;
+/// It was released.
+pub const QUORLOCK_LEASE_RELEASED: i32 = -1;
+/// There is none: NULL, or a lease of the process that this one was forked from.
+pub const QUORLOCK_LEASE_NONE: i32 = -2;
+
+/// Called once when a lease is lost, on a thread of Quorlock's own for such
+/// calls, where it may block without holding up any renewal. `state` is one of
+/// #QUORLOCK_LEASE_EXPIRED to #QUORLOCK_LEASE_CLOSED. It must not throw. It may
+/// free the lease.
+pub type quorlock_lost_callback_t = Option<unsafe extern "C" fn(userdata: *mut c_void, state: i32)>;
+
+type Callback = unsafe extern "C" fn(*mut c_void, i32);
+
+/// A hold on a lock. Valid until released or lost; renewed in the background,
+/// unless its lock says otherwise. May be used by all threads at once.
+pub struct quorlock_lease_t {
+    process: Process,
+    lease: Lease,
+    lost: Arc<Lost>,
+}
+
+/// Where the loss of one lease arrives.
+struct Lost {
+    slot: Slot<Callback>,
+    /// Whether the core will tell us.
+    awaited: AtomicBool,
+}
+
+of_process!(quorlock_lease_t);
+
+impl quorlock_lease_t {
+    pub(crate) fn new(lease: Lease) -> quorlock_lease_t {
+        quorlock_lease_t {
+            process: Process::current(),
+            lease,
+            lost: Arc::new(Lost { slot: Slot::new(), awaited: AtomicBool::new(false) }),
+        }
+    }
+}
+
+impl Drop for quorlock_lease_t {
+    fn drop(&mut self) {
+        self.lost.slot.set(None);
+    }
+}
+
+/// Tells C whether the lock was held, if it wants to know.
+pub(crate) fn tell(was_held: *mut bool, held: bool) -> Result<(), Error> {
+    match was_held.is_null() {
+        true => Ok(()),
+        false => handle::put(was_held, "was_held", held),
+    }
+}
+
+/// Releases a lease; the last one of its owner frees the lock. Frees no memory.
+/// `was_held` may be NULL and tells whether the lock was still held; a second
+/// call says false. The lease ends at once, before the first byte is sent; the
+/// call returns when a quorum of nodes has carried the release out, at most
+/// after the node timeout. Never fails for a loss.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_unlock(
+    lease: *const quorlock_lease_t, was_held: *mut bool, error: *mut *mut quorlock_error_t,
+) -> i32 {
+    boundary!(error, {
+        let held = wait(handle::borrow(lease, "lease")?.lease.release())?;
+        tell(was_held, held)
+    })
+}
+
+/// Frees a lease, and releases it in the background if that was not done. NULL
+/// is allowed. When it returns, the loss callback is over and will not be called
+/// any more; called by that callback itself, this does not wait for it.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_lease_free(lease: *mut quorlock_lease_t) {
+    boundary!({ handle::free(lease) });
+}
+
+/// How it stands with a lease: #QUORLOCK_LEASE_HELD, why it was lost (a number
+/// above 0), or #QUORLOCK_LEASE_RELEASED, #QUORLOCK_LEASE_NONE.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_lease_state(lease: *const quorlock_lease_t) -> i32 {
+    boundary!(or QUORLOCK_LEASE_NONE, {
+        let lease = &handle::borrow(lease, "lease")?.lease;
+        Ok(match lease.loss() {
+            Some(reason) => reason.number(),
+            None if lease.is_held() => QUORLOCK_LEASE_HELD,
+            // It may have been lost since.
+            None => lease.loss().map_or(QUORLOCK_LEASE_RELEASED, LossReason::number),
+        })
+    })
+}
+
+/// The name of a state: "held", "released", "none", or why a lease was lost, such
+/// as "owner_gone"; NULL for a number that is no state. The text lives as long as
+/// the library.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_state_name(state: i32) -> *const c_char {
+    static NAMES: LazyLock<Names> = LazyLock::new(|| {
+        let named = |reason: LossReason| (reason.number(), c_text(reason.as_str()));
+        let others =
+            [(QUORLOCK_LEASE_HELD, "held"), (QUORLOCK_LEASE_RELEASED, "released"), (QUORLOCK_LEASE_NONE, "none")];
+        let others = others.map(|(state, name)| (state, c_text(name)));
+        LossReason::ALL.map(named).into_iter().chain(others).collect()
+    });
+    boundary!(or ptr::null(), { Ok(name_in(&NAMES, state)) })
+}
+
+/// Whether the lease is valid now. Exact at every call. False for NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_lease_is_held(lease: *const quorlock_lease_t) -> bool {
+    boundary!(or false, { Ok(handle::borrow(lease, "lease")?.lease.is_held()) })
+}
+
+/// Validity left before the next renewal, rounded down; 0 when the lease is over.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_lease_remaining_ms(lease: *const quorlock_lease_t) -> i64 {
+    boundary!(or 0, {
+        let left = handle::borrow(lease, "lease")?.lease.remaining();
+        Ok(i64::try_from(left.as_millis()).unwrap_or(i64::MAX))
+    })
+}
+
+/// Lengthens the lease to `ttl_ms` from now, to its own ttl with
+/// #QUORLOCK_DEFAULT; never shortens it.
+///
+/// Fails with #QUORLOCK_LOCK_LOST; #QUORLOCK_QUORUM_UNAVAILABLE if too few nodes
+/// answered: it is then valid as long as it was; #QUORLOCK_NOT_OWNER after a
+/// release; #QUORLOCK_INVALID_ARGUMENT above max_ttl.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_lease_extend(
+    lease: *const quorlock_lease_t, ttl_ms: i64, error: *mut *mut quorlock_error_t,
+) -> i32 {
+    boundary!(error, {
+        let lease = &handle::borrow(lease, "lease")?.lease;
+        let ttl = match ttl_ms {
+            QUORLOCK_DEFAULT => None,
+            _ => Some(handle::millis(ttl_ms, "ttl")?),
+        };
+        wait(lease.extend(ttl))
+    })
+}
+
+/// Makes sure that at least `min_ms` of validity is left, extending the lease if
+/// it is not. Call it right before a step that takes so long. Fails as
+/// quorlock_lease_extend().
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_lease_ensure(
+    lease: *const quorlock_lease_t, min_ms: i64, error: *mut *mut quorlock_error_t,
+) -> i32 {
+    boundary!(error, {
+        let lease = &handle::borrow(lease, "lease")?.lease;
+        wait(lease.ensure(handle::millis(min_ms, "ensure")?))
+    })
+}
+
+/// Has `callback` called when the lease is lost, or soon if it was lost before;
+/// NULL for no callback. When it returns, a callback set before is over and will
+/// not be called any more; called by that callback itself, this does not wait
+/// for it.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_lease_set_lost_callback(
+    lease: *const quorlock_lease_t, userdata: *mut c_void, callback: quorlock_lost_callback_t,
+    error: *mut *mut quorlock_error_t,
+) -> i32 {
+    boundary!(error, {
+        let lease = handle::borrow(lease, "lease")?;
+        lease.lost.slot.set(callback.map(|callback| (callback, Userdata(userdata))));
+        if callback.is_some() && !lease.lost.awaited.swap(true, Ordering::AcqRel) {
+            let lost = lease.lost.clone();
+            lease.lease.on_lost(move |reason| {
+                // First, so that a callback set from here on asks again.
+                lost.awaited.store(false, Ordering::Release);
+                // SAFETY: by the header's contract the callback can be called
+                // with its userdata until it is taken back.
+                lost.slot.run(true, |callback, userdata| unsafe {
+                    callback(userdata, reason.number());
+                });
+            });
+        }
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_loss_of_the_core_has_its_constant() {
+        let constants = [
+            (QUORLOCK_LEASE_EXPIRED, LossReason::Expired),
+            (QUORLOCK_LEASE_REFUSED, LossReason::Refused),
+            (QUORLOCK_LEASE_MAX_HOLD, LossReason::MaxHold),
+            (QUORLOCK_LEASE_OWNER_GONE, LossReason::OwnerGone),
+            (QUORLOCK_LEASE_CLOSED, LossReason::Closed),
+        ];
+        assert_eq!(constants.map(|(number, _)| number), LossReason::ALL.map(LossReason::number));
+        assert_eq!(constants.map(|(_, reason)| reason), LossReason::ALL);
+    }
+}

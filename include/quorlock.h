@@ -1,0 +1,744 @@
+/**
+ * @file quorlock.h
+ * Quorlock: a distributed lock over independent Redis or Valkey masters, for C.
+ *
+ *     quorlock_client_t *client = NULL;
+ *     quorlock_lock_t *lock = NULL;
+ *     quorlock_lease_t *lease = NULL;
+ *     quorlock_error_t *error = NULL;
+ *     if (quorlock_client_new(NULL, &client, &error) == QUORLOCK_OK &&
+ *         quorlock_lock_new(client, "orders:42", 9, NULL, &lock, &error) == QUORLOCK_OK &&
+ *         quorlock_lock(lock, QUORLOCK_DEFAULT, NULL, &lease, &error) == QUORLOCK_OK) {
+ *         work();
+ *         quorlock_unlock(lease, NULL, &error);
+ *     }
+ *     if (error) fprintf(stderr, "%s\n", quorlock_error_text(error));
+ *     quorlock_error_free(error);
+ *     quorlock_lease_free(lease);
+ *     quorlock_lock_free(lock);
+ *     quorlock_client_free(client);
+ *
+ * Conventions, for all of it:
+ *
+ * - Handles are opaque. Each type has its own `_free`, which takes NULL too; a
+ *   handle is freed once, and not while another thread uses it in a call that has
+ *   yet to begin. Only a `_free` frees.
+ * - What is taken as a pointer to const may be used by all threads at once. Builders
+ *   of options are for one thread at a time.
+ * - Functions that can fail return a code, #QUORLOCK_OK or the kind of the error,
+ *   whose numbers never change. Their last parameter, if not NULL, then receives an
+ *   error object for the caller to free. It is written on failure only; other
+ *   results are written on success only. Start all of them with NULL.
+ * - Inputs come before outputs. Data is followed by its length and need not end with
+ *   NUL; it is copied. NULL with length 0 is empty.
+ * - A NULL where none is allowed is #QUORLOCK_INVALID_ARGUMENT, not a crash.
+ * - Times are whole milliseconds. #QUORLOCK_FOREVER is a time without end,
+ *   #QUORLOCK_DEFAULT what the options say.
+ * - Callbacks get their userdata first. They run on one thread of the library's own,
+ *   never on a caller's; there they may call anything of this header.
+ * - In a forked child, handles of the parent fail with #QUORLOCK_FORKED; their `_free`
+ *   does nothing, and the child holds no lease. Make a new client there.
+ * - No panic crosses this boundary: #QUORLOCK_INTERNAL. The library is never unloaded.
+ *
+ * Made from the comments in ffi-c/src by cbindgen 0.29.4: do not change it by hand.
+ */
+
+
+#ifndef QUORLOCK_H
+#define QUORLOCK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define QUORLOCK_VERSION "0.1.0"
+#define QUORLOCK_VERSION_MAJOR 0
+#define QUORLOCK_VERSION_MINOR 1
+#define QUORLOCK_VERSION_PATCH 0
+
+/** The result of the call must be looked at. */
+#if defined(__GNUC__)
+#define QUORLOCK_MUST_USE __attribute__((warn_unused_result))
+#else
+#define QUORLOCK_MUST_USE
+#endif
+
+/**
+ * Number of the binary interface that this header describes: the number in the
+ * name of the shared library, `libquorlock.so.0`.
+ */
+#define QUORLOCK_ABI_VERSION 0
+
+/**
+ * The call has done what it says.
+ */
+#define QUORLOCK_OK 0
+
+/**
+ * An argument or option is not valid. Fix the call.
+ */
+#define QUORLOCK_INVALID_ARGUMENT 1
+
+/**
+ * The lock is held by another, and the call was not to wait.
+ */
+#define QUORLOCK_CONTENDED 2
+
+/**
+ * The wait is over and the lock is still held by another.
+ */
+#define QUORLOCK_TIMEOUT 3
+
+/**
+ * Too few nodes answered for a decision. Look at the nodes.
+ */
+#define QUORLOCK_QUORUM_UNAVAILABLE 4
+
+/**
+ * The lease is held no longer. Stop the protected work.
+ */
+#define QUORLOCK_LOCK_LOST 5
+
+/**
+ * Release or extend of a lock by an owner that holds nothing.
+ */
+#define QUORLOCK_NOT_OWNER 6
+
+/**
+ * The waiting line of the lock is full. Shed load.
+ */
+#define QUORLOCK_TOO_MANY_WAITERS 7
+
+/**
+ * Nodes or credentials are set up wrong. Never retried: fix the settings.
+ */
+#define QUORLOCK_MISCONFIGURED 8
+
+/**
+ * The wait was cancelled by quorlock_cancel().
+ */
+#define QUORLOCK_CANCELLED 9
+
+/**
+ * The client is closed.
+ */
+#define QUORLOCK_CLOSED 10
+
+/**
+ * The handle was made before this process was forked. Make a client here.
+ */
+#define QUORLOCK_FORKED 11
+
+/**
+ * A bug in Quorlock, or a panic caught at its boundary. Report it.
+ */
+#define QUORLOCK_INTERNAL 12
+
+/**
+ * A time without end, or no limit.
+ */
+#define QUORLOCK_FOREVER -1
+
+/**
+ * A time as the options say.
+ */
+#define QUORLOCK_DEFAULT -2
+
+/**
+ * It is valid.
+ */
+#define QUORLOCK_LEASE_HELD 0
+
+/**
+ * Lost: its validity ended before it was renewed.
+ */
+#define QUORLOCK_LEASE_EXPIRED 1
+
+/**
+ * Lost: nodes answered that the lock is another's.
+ */
+#define QUORLOCK_LEASE_REFUSED 2
+
+/**
+ * Lost: it reached max_hold.
+ */
+#define QUORLOCK_LEASE_MAX_HOLD 3
+
+/**
+ * Lost: the thread that owned it ended without releasing it.
+ */
+#define QUORLOCK_LEASE_OWNER_GONE 4
+
+/**
+ * Lost: its client was closed.
+ */
+#define QUORLOCK_LEASE_CLOSED 5
+
+/**
+ * It was released.
+ */
+#define QUORLOCK_LEASE_RELEASED -1
+
+/**
+ * There is none: NULL, or a lease of the process that this one was forked from.
+ */
+#define QUORLOCK_LEASE_NONE -2
+
+/**
+ * Something is wrong that the library can bear: look at it.
+ */
+#define QUORLOCK_LOG_WARN 2
+
+/**
+ * Something worth knowing.
+ */
+#define QUORLOCK_LOG_INFO 3
+
+/**
+ * A token that ends waits from another thread. One token may be given to many
+ * calls; once used it stays so.
+ */
+typedef struct quorlock_cancel_t quorlock_cancel_t;
+
+/**
+ * Options of a client; those that locks have too are the defaults of its
+ * locks. For one thread at a time.
+ *
+ * A setter returns #QUORLOCK_INVALID_ARGUMENT for what can be seen to be
+ * wrong at once. That may be ignored: quorlock_client_new() reports the first
+ * mistake, with a message.
+ */
+typedef struct quorlock_client_options_t quorlock_client_options_t;
+
+/**
+ * A set of nodes, and what runs for it: connections, renewal of leases.
+ * Connects when first needed. May be used by all threads at once.
+ */
+typedef struct quorlock_client_t quorlock_client_t;
+
+/**
+ * What went wrong in a call: a kind, a message that says what to do, and what
+ * each node answered. Made by calls that fail; free it with
+ * quorlock_error_free(). Its texts are UTF-8, end with NUL, hold no passwords
+ * and no tokens, and live as long as it does.
+ */
+typedef struct quorlock_error_t quorlock_error_t;
+
+/**
+ * A hold on a lock. Valid until released or lost; renewed in the background,
+ * unless its lock says otherwise. May be used by all threads at once.
+ */
+typedef struct quorlock_lease_t quorlock_lease_t;
+
+/**
+ * Options of a lock. What is not set is as its client has it. For one thread
+ * at a time; mistakes are reported as those of quorlock_client_options_t, by
+ * quorlock_lock_new().
+ */
+typedef struct quorlock_lock_options_t quorlock_lock_options_t;
+
+/**
+ * A name with options; holds nothing. May be used by all threads at once: each
+ * is an owner of its own, unless the options name one.
+ */
+typedef struct quorlock_lock_t quorlock_lock_t;
+
+/**
+ * Counts of a client since it was made.
+ */
+typedef struct quorlock_stats_t {
+  /**
+   * Leases won.
+   */
+  uint64_t acquired;
+  /**
+   * Acquisitions that were re-entries.
+   */
+  uint64_t reentered;
+  /**
+   * Attempts that did not win, each undone.
+   */
+  uint64_t attempts_lost;
+  /**
+   * Rounds that a node's timeout decided: no quorum had answered before.
+   */
+  uint64_t timeouts_awaited;
+  /**
+   * Leases released while held.
+   */
+  uint64_t released;
+  /**
+   * Leases lost.
+   */
+  uint64_t lost;
+  /**
+   * Votes renewed.
+   */
+  uint64_t renewals;
+  /**
+   * Votes that were missing and have been stored anew.
+   */
+  uint64_t repairs;
+  /**
+   * Releases that nodes have not acknowledged yet.
+   */
+  uint64_t releases_pending;
+  /**
+   * Connections made to nodes.
+   */
+  uint64_t connects;
+} quorlock_stats_t;
+
+/**
+ * Called once when a lease is lost, on a thread of Quorlock's own for such
+ * calls, where it may block without holding up any renewal. `state` is one of
+ * #QUORLOCK_LEASE_EXPIRED to #QUORLOCK_LEASE_CLOSED. It must not throw. It may
+ * free the lease.
+ */
+typedef void (*quorlock_lost_callback_t)(void *userdata, int32_t state);
+
+/**
+ * Called with each line of the log, on a thread of Quorlock's own for such
+ * calls. `message` ends with NUL and is gone when the callback returns. It
+ * holds no passwords and no tokens. It must not throw.
+ */
+typedef void (*quorlock_log_callback_t)(void *userdata, int32_t level, const char *message);
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+/**
+ * Number of the binary interface of the library that is loaded. A program
+ * whose #QUORLOCK_ABI_VERSION differs must not go on.
+ */
+uint32_t quorlock_abi_version(void);
+
+/**
+ * Version of the library that is loaded, such as "0.1.0". Compare
+ * #QUORLOCK_VERSION.
+ */
+const char *quorlock_version(void);
+
+/**
+ * The name of a code, such as "QuorumUnavailable"; "Ok" for 0 and NULL for a
+ * number that is no code. The text lives as long as the library.
+ */
+const char *quorlock_kind_name(int32_t kind);
+
+/**
+ * Its kind: the code that the call has returned. 0 for NULL.
+ */
+int32_t quorlock_error_kind(const struct quorlock_error_t *error);
+
+/**
+ * Its message, without the nodes' answers. NULL for NULL.
+ */
+const char *quorlock_error_message(const struct quorlock_error_t *error);
+
+/**
+ * All of it in one line, for a log: message and every node's answer. NULL for
+ * NULL.
+ */
+const char *quorlock_error_text(const struct quorlock_error_t *error);
+
+/**
+ * How many nodes it tells of: all of the client, or none where the nodes
+ * played no part.
+ */
+size_t quorlock_error_node_count(const struct quorlock_error_t *error);
+
+/**
+ * Address of a node, `index` counting from 0 in the order of the node list:
+ * host:port or the path of a socket. NULL for an index beyond the last.
+ */
+const char *quorlock_error_node_address(const struct quorlock_error_t *error, size_t index);
+
+/**
+ * What that node answered, or why it could not be asked. NULL for an index
+ * beyond the last.
+ */
+const char *quorlock_error_node_message(const struct quorlock_error_t *error, size_t index);
+
+/**
+ * Frees an error. NULL is allowed.
+ */
+void quorlock_error_free(struct quorlock_error_t *error);
+
+/**
+ * New options, all at their defaults. Free them with
+ * quorlock_client_options_free().
+ */
+QUORLOCK_MUST_USE struct quorlock_client_options_t *quorlock_client_options_new(void);
+
+/**
+ * Frees options. NULL is allowed.
+ */
+void quorlock_client_options_free(struct quorlock_client_options_t *options);
+
+/**
+ * The nodes: `count` URLs, each ending with NUL, such as
+ * redis://[user:password@]host[:port][/db], rediss://… for TLS,
+ * redis+unix:///path?db=1&user=u&password=p, or memory://name for a node in
+ * this process. Not set, they are those of the environment variable
+ * QUORLOCK_NODES, split at commas and blanks; without it
+ * redis://127.0.0.1:6379.
+ */
+int32_t quorlock_client_options_set_nodes(struct quorlock_client_options_t *options,
+                                          const char *const *nodes,
+                                          size_t count);
+
+/**
+ * See quorlock_lock_options_set_ttl(). 10,000.
+ */
+int32_t quorlock_client_options_set_ttl(struct quorlock_client_options_t *options, int64_t ttl_ms);
+
+/**
+ * See quorlock_lock_options_set_wait(). 10,000.
+ */
+int32_t quorlock_client_options_set_wait(struct quorlock_client_options_t *options,
+                                         int64_t wait_ms);
+
+/**
+ * See quorlock_lock_options_set_renew(). True.
+ */
+int32_t quorlock_client_options_set_renew(struct quorlock_client_options_t *options, bool renew);
+
+/**
+ * See quorlock_lock_options_set_max_hold(). One hour.
+ */
+int32_t quorlock_client_options_set_max_hold(struct quorlock_client_options_t *options,
+                                             int64_t max_hold_ms);
+
+/**
+ * See quorlock_lock_options_set_raw(). False.
+ */
+int32_t quorlock_client_options_set_raw(struct quorlock_client_options_t *options, bool raw);
+
+/**
+ * The longest ttl of any lock of the set of nodes. 60,000.
+ */
+int32_t quorlock_client_options_set_max_ttl(struct quorlock_client_options_t *options,
+                                            int64_t max_ttl_ms);
+
+/**
+ * Time for one request to one node: connect, queue, write and reply; at most a
+ * quarter of a lock's ttl. 250. A hung node costs no latency, for rounds end
+ * at the quorum.
+ */
+int32_t quorlock_client_options_set_node_timeout(struct quorlock_client_options_t *options,
+                                                 int64_t node_timeout_ms);
+
+/**
+ * Bound on the difference of clock rates, as a fraction: validity is the ttl
+ * less `drift` of it and 2 ms. 0.01; at least 0.001.
+ */
+int32_t quorlock_client_options_set_drift(struct quorlock_client_options_t *options, double drift);
+
+/**
+ * The fraction of the ttl that must be left when a lease is won. 0.1.
+ */
+int32_t quorlock_client_options_set_min_validity(struct quorlock_client_options_t *options,
+                                                 double min_validity);
+
+/**
+ * Prefix of every key. "lock:".
+ */
+int32_t quorlock_client_options_set_namespace(struct quorlock_client_options_t *options,
+                                              const char *text,
+                                              size_t len);
+
+/**
+ * Text stored with the token, to tell who holds a lock; empty for none.
+ * "host:pid".
+ */
+int32_t quorlock_client_options_set_label(struct quorlock_client_options_t *options,
+                                          const char *text,
+                                          size_t len);
+
+/**
+ * Certificates that vouch for rediss:// nodes, in place of the system's: the
+ * path of a PEM file, or its text.
+ */
+int32_t quorlock_client_options_set_ca(struct quorlock_client_options_t *options,
+                                       const char *text,
+                                       size_t len);
+
+/**
+ * The client's certificate: the path of a PEM file, or its text. Goes with
+ * quorlock_client_options_set_key().
+ */
+int32_t quorlock_client_options_set_cert(struct quorlock_client_options_t *options,
+                                         const char *text,
+                                         size_t len);
+
+/**
+ * The key of the client's certificate: the path of a PEM file, or its text.
+ */
+int32_t quorlock_client_options_set_key(struct quorlock_client_options_t *options,
+                                        const char *text,
+                                        size_t len);
+
+/**
+ * Makes a client. `options` may be NULL for defaults, and freed afterwards.
+ * Nothing is connected yet, so nothing about the nodes is known.
+ *
+ * Fails with #QUORLOCK_INVALID_ARGUMENT, naming the option, its value and what
+ * to give.
+ */
+QUORLOCK_MUST_USE
+int32_t quorlock_client_new(const struct quorlock_client_options_t *options,
+                            struct quorlock_client_t **client,
+                            struct quorlock_error_t **error);
+
+/**
+ * Releases every lease, then stops what runs for the client. Leases still held
+ * are lost with the reason #QUORLOCK_LEASE_CLOSED; waits of other threads end
+ * with #QUORLOCK_CLOSED. Returns when the releases are acknowledged, at the
+ * latest after the node timeout. A second call does nothing.
+ */
+int32_t quorlock_client_close(const struct quorlock_client_t *client,
+                              struct quorlock_error_t **error);
+
+/**
+ * Frees a client. NULL is allowed. Its locks and leases stay usable: what runs
+ * for the client ends with the last of them, or by quorlock_client_close().
+ */
+void quorlock_client_free(struct quorlock_client_t *client);
+
+/**
+ * What has happened so far. `size` is sizeof(quorlock_stats_t): a later version
+ * has more counts at the end, and fills in as many as there is room for.
+ */
+int32_t quorlock_client_stats(const struct quorlock_client_t *client,
+                              struct quorlock_stats_t *stats,
+                              size_t size,
+                              struct quorlock_error_t **error);
+
+/**
+ * New options, none of them set. Free them with quorlock_lock_options_free().
+ */
+QUORLOCK_MUST_USE struct quorlock_lock_options_t *quorlock_lock_options_new(void);
+
+/**
+ * Frees options. NULL is allowed.
+ */
+void quorlock_lock_options_free(struct quorlock_lock_options_t *options);
+
+/**
+ * Auto-release time on the nodes: how long the lock outlives a crashed holder.
+ * 10 to the client's max_ttl.
+ */
+int32_t quorlock_lock_options_set_ttl(struct quorlock_lock_options_t *options, int64_t ttl_ms);
+
+/**
+ * How long quorlock_lock() waits with #QUORLOCK_DEFAULT: 0 tries once,
+ * #QUORLOCK_FOREVER waits without end.
+ */
+int32_t quorlock_lock_options_set_wait(struct quorlock_lock_options_t *options, int64_t wait_ms);
+
+/**
+ * Whether a lease is renewed until it is released. Without, it ends after the
+ * ttl, unless extended.
+ */
+int32_t quorlock_lock_options_set_renew(struct quorlock_lock_options_t *options, bool renew);
+
+/**
+ * The longest life of a lease, renewed or not; #QUORLOCK_FOREVER for no cap.
+ */
+int32_t quorlock_lock_options_set_max_hold(struct quorlock_lock_options_t *options,
+                                           int64_t max_hold_ms);
+
+/**
+ * Whether the key on the nodes is the name itself and its value the bare
+ * token, so that other Redlock libraries and Quorlock exclude each other.
+ */
+int32_t quorlock_lock_options_set_raw(struct quorlock_lock_options_t *options, bool raw);
+
+/**
+ * Names the owner: whoever gives the same name, in any thread but with the
+ * same client, re-enters. Not set, the owner is the thread that calls.
+ */
+int32_t quorlock_lock_options_set_owner(struct quorlock_lock_options_t *options,
+                                        const char *name,
+                                        size_t len);
+
+/**
+ * A new token. Free it with quorlock_cancel_free().
+ */
+QUORLOCK_MUST_USE struct quorlock_cancel_t *quorlock_cancel_new(void);
+
+/**
+ * Ends every wait that was given the token, and those that will be: they return
+ * #QUORLOCK_CANCELLED, and no key stays behind. For any thread, but not for a
+ * signal handler. NULL is allowed.
+ */
+void quorlock_cancel(const struct quorlock_cancel_t *cancel);
+
+/**
+ * Frees a token. NULL is allowed. Calls under way that were given it go on, and
+ * cannot be cancelled any more.
+ */
+void quorlock_cancel_free(struct quorlock_cancel_t *cancel);
+
+/**
+ * Makes a lock. `name` is any 1 to 1,024 bytes; a name with a hash tag of its
+ * own ("buy_{7}") is used as it is, any other braces are refused. `options` may
+ * be NULL for the client's, and freed afterwards.
+ *
+ * Fails with #QUORLOCK_INVALID_ARGUMENT, naming the value and what to give.
+ */
+QUORLOCK_MUST_USE
+int32_t quorlock_lock_new(const struct quorlock_client_t *client,
+                          const char *name,
+                          size_t name_len,
+                          const struct quorlock_lock_options_t *options,
+                          struct quorlock_lock_t **lock,
+                          struct quorlock_error_t **error);
+
+/**
+ * Frees a lock. NULL is allowed. Its leases stay.
+ */
+void quorlock_lock_free(struct quorlock_lock_t *lock);
+
+/**
+ * Acquires the lock, waiting at most `wait_ms`: 0 tries once, #QUORLOCK_DEFAULT
+ * waits as the options say, #QUORLOCK_FOREVER without end. `cancel` may be NULL.
+ * A lock that the owner holds already is entered again, without any request:
+ * another lease on the same hold, and the last one to go frees the lock.
+ *
+ * Fails with #QUORLOCK_TIMEOUT if it was held by others all the time,
+ * #QUORLOCK_CONTENDED likewise with a wait of 0; #QUORLOCK_QUORUM_UNAVAILABLE if
+ * too few nodes answered; #QUORLOCK_MISCONFIGURED at once if credentials or
+ * addresses leave no quorum; #QUORLOCK_LOCK_LOST when entering again what was
+ * lost; #QUORLOCK_CANCELLED, #QUORLOCK_CLOSED, #QUORLOCK_FORKED,
+ * #QUORLOCK_INVALID_ARGUMENT. No key stays behind.
+ */
+QUORLOCK_MUST_USE
+int32_t quorlock_lock(const struct quorlock_lock_t *lock,
+                      int64_t wait_ms,
+                      const struct quorlock_cancel_t *cancel,
+                      struct quorlock_lease_t **lease,
+                      struct quorlock_error_t **error);
+
+/**
+ * Acquires the lock if it is free: quorlock_lock() with a wait of 0.
+ * #QUORLOCK_CONTENDED says that another holds it, and nothing else.
+ */
+QUORLOCK_MUST_USE
+int32_t quorlock_try_lock(const struct quorlock_lock_t *lock,
+                          struct quorlock_lease_t **lease,
+                          struct quorlock_error_t **error);
+
+/**
+ * Releases by lock: gives back the newest lease of its owner, the calling
+ * thread unless the options name one. That lease is to be freed all the same.
+ * `was_held` may be NULL; see quorlock_unlock().
+ *
+ * Fails with #QUORLOCK_NOT_OWNER if the owner holds nothing.
+ */
+int32_t quorlock_lock_release(const struct quorlock_lock_t *lock,
+                              bool *was_held,
+                              struct quorlock_error_t **error);
+
+/**
+ * Releases a lease; the last one of its owner frees the lock. Frees no memory.
+ * `was_held` may be NULL and tells whether the lock was still held; a second
+ * call says false. The lease ends at once, before the first byte is sent; the
+ * call returns when a quorum of nodes has carried the release out, at most
+ * after the node timeout. Never fails for a loss.
+ */
+int32_t quorlock_unlock(const struct quorlock_lease_t *lease,
+                        bool *was_held,
+                        struct quorlock_error_t **error);
+
+/**
+ * Frees a lease, and releases it in the background if that was not done. NULL
+ * is allowed. When it returns, the loss callback is over and will not be called
+ * any more; called by that callback itself, this does not wait for it.
+ */
+void quorlock_lease_free(struct quorlock_lease_t *lease);
+
+/**
+ * How it stands with a lease: #QUORLOCK_LEASE_HELD, why it was lost (a number
+ * above 0), or #QUORLOCK_LEASE_RELEASED, #QUORLOCK_LEASE_NONE.
+ */
+int32_t quorlock_lease_state(const struct quorlock_lease_t *lease);
+
+/**
+ * The name of a state: "held", "released", "none", or why a lease was lost, such
+ * as "owner_gone"; NULL for a number that is no state. The text lives as long as
+ * the library.
+ */
+const char *quorlock_state_name(int32_t state);
+
+/**
+ * Whether the lease is valid now. Exact at every call. False for NULL.
+ */
+bool quorlock_lease_is_held(const struct quorlock_lease_t *lease);
+
+/**
+ * Validity left before the next renewal, rounded down; 0 when the lease is over.
+ */
+int64_t quorlock_lease_remaining_ms(const struct quorlock_lease_t *lease);
+
+/**
+ * Lengthens the lease to `ttl_ms` from now, to its own ttl with
+ * #QUORLOCK_DEFAULT; never shortens it.
+ *
+ * Fails with #QUORLOCK_LOCK_LOST; #QUORLOCK_QUORUM_UNAVAILABLE if too few nodes
+ * answered: it is then valid as long as it was; #QUORLOCK_NOT_OWNER after a
+ * release; #QUORLOCK_INVALID_ARGUMENT above max_ttl.
+ */
+int32_t quorlock_lease_extend(const struct quorlock_lease_t *lease,
+                              int64_t ttl_ms,
+                              struct quorlock_error_t **error);
+
+/**
+ * Makes sure that at least `min_ms` of validity is left, extending the lease if
+ * it is not. Call it right before a step that takes so long. Fails as
+ * quorlock_lease_extend().
+ */
+int32_t quorlock_lease_ensure(const struct quorlock_lease_t *lease,
+                              int64_t min_ms,
+                              struct quorlock_error_t **error);
+
+/**
+ * Has `callback` called when the lease is lost, or soon if it was lost before;
+ * NULL for no callback. When it returns, a callback set before is over and will
+ * not be called any more; called by that callback itself, this does not wait
+ * for it.
+ */
+int32_t quorlock_lease_set_lost_callback(const struct quorlock_lease_t *lease,
+                                         void *userdata,
+                                         quorlock_lost_callback_t callback,
+                                         struct quorlock_error_t **error);
+
+/**
+ * Sends the log of the whole process to `callback`; NULL for nowhere, as at
+ * first. When it returns, a callback set before is over and will not be called
+ * any more; called by that callback itself, this does not wait for it.
+ */
+void quorlock_set_log_callback(void *userdata, quorlock_log_callback_t callback);
+
+/**
+ * Closes every client of the process, ends Quorlock's threads and waits for
+ * their end. Callbacks of losses come before it returns. For a program that
+ * wants to end without anything left running; one that just exits has its
+ * leases released too. No other call may be under way. Handles are to be freed
+ * all the same, before or after; a client made later starts the threads again,
+ * and finds memory:// nodes empty.
+ */
+void quorlock_shutdown(void);
+
+/**
+ * Panics inside and reports it as every call would: #QUORLOCK_INTERNAL. For
+ * tests of this library and of what is built upon it.
+ */
+int32_t quorlock_test_panic(struct quorlock_error_t **error);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* QUORLOCK_H */

@@ -1,0 +1,608 @@
+/**
+ * @file quorlock.hpp
+ * Quorlock: a distributed lock over independent Redis or Valkey masters, for C++17.
+ *
+ *     quorlock::client client({"redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"});
+ *     quorlock::mutex orders(client, "orders:42");
+ *     {
+ *         std::scoped_lock hold(orders);
+ *         orders.ensure(2s);  // throws quorlock::lock_lost where that cannot be had
+ *         charge();           // takes 2 s at most
+ *     }
+ *
+ * or by hand: `quorlock::lease lease = client.lock("orders:42").acquire();`
+ *
+ * Everything here is inline over quorlock.h and has no binary interface of its own. Handles can be moved,
+ * not copied; one that was moved from may be destroyed or assigned to. Const member functions may be called
+ * by all threads at once. Failures throw quorlock::error, by kind. Callbacks run on one thread of the
+ * library's own and must not throw.
+ */
+
+#ifndef QUORLOCK_HPP
+#define QUORLOCK_HPP
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "quorlock.h"
+
+namespace quorlock {
+
+using std::chrono::milliseconds;
+
+/** As a wait: without end. As max_hold: no cap. */
+inline constexpr milliseconds forever = milliseconds::max();
+
+/* ---- errors ---- */
+
+/** What one node answered in the call that failed. */
+struct node_error {
+    std::string address;
+    std::string message;
+};
+
+/** Base of all that is thrown. what() is the message and what each node answered. */
+class error : public std::exception {
+public:
+    error(std::int32_t kind, std::string message, std::string text, std::vector<node_error> nodes)
+        : told_(std::make_shared<const told>(told{kind, std::move(message), std::move(text), std::move(nodes)})) {}
+
+    const char *what() const noexcept override { return told_->text.c_str(); }
+
+    /** The kind's number, such as QUORLOCK_TIMEOUT. */
+    std::int32_t kind() const noexcept { return told_->kind; }
+
+    /** The kind's name, such as "Timeout". */
+    const char *kind_name() const noexcept {
+        const char *name = quorlock_kind_name(kind());
+        return name ? name : "";
+    }
+
+    /** The message without the nodes' answers. */
+    const std::string &message() const noexcept { return told_->message; }
+
+    /** What each node answered, in the order of the node list; empty where they played no part. */
+    const std::vector<node_error> &nodes() const noexcept { return told_->nodes; }
+
+private:
+    struct told {
+        std::int32_t kind;
+        std::string message, text;
+        std::vector<node_error> nodes;
+    };
+    /* Shared, so that copying an exception cannot throw. */
+    std::shared_ptr<const told> told_;
+};
+
+/** The errors of one kind. */
+template <std::int32_t Kind>
+class error_of : public error {
+public:
+    using error::error;
+};
+
+using invalid_argument = error_of<QUORLOCK_INVALID_ARGUMENT>;
+using lock_contended = error_of<QUORLOCK_CONTENDED>;
+using lock_timeout = error_of<QUORLOCK_TIMEOUT>;
+using quorum_unavailable = error_of<QUORLOCK_QUORUM_UNAVAILABLE>;
+using lock_lost = error_of<QUORLOCK_LOCK_LOST>;
+using not_owner = error_of<QUORLOCK_NOT_OWNER>;
+using too_many_waiters = error_of<QUORLOCK_TOO_MANY_WAITERS>;
+using misconfigured = error_of<QUORLOCK_MISCONFIGURED>;
+using cancelled = error_of<QUORLOCK_CANCELLED>;
+using client_closed = error_of<QUORLOCK_CLOSED>;
+using forked_process = error_of<QUORLOCK_FORKED>;
+using internal_error = error_of<QUORLOCK_INTERNAL>;
+
+namespace detail {
+
+/** Frees a handle of C by its own function. */
+struct freed {
+    void operator()(quorlock_error_t *handle) const noexcept { quorlock_error_free(handle); }
+    void operator()(quorlock_cancel_t *handle) const noexcept { quorlock_cancel_free(handle); }
+    void operator()(quorlock_client_t *handle) const noexcept { quorlock_client_free(handle); }
+    void operator()(quorlock_client_options_t *handle) const noexcept { quorlock_client_options_free(handle); }
+    void operator()(quorlock_lock_t *handle) const noexcept { quorlock_lock_free(handle); }
+    void operator()(quorlock_lock_options_t *handle) const noexcept { quorlock_lock_options_free(handle); }
+    void operator()(quorlock_lease_t *handle) const noexcept { quorlock_lease_free(handle); }
+};
+
+template <typename Handle>
+using owned = std::unique_ptr<Handle, freed>;
+
+/** Throws the error of a call, by its kind. */
+[[noreturn]] inline void raise(std::int32_t code, quorlock_error_t *raw) {
+    const owned<quorlock_error_t> handle(raw);
+    const auto text = [](const char *c) { return std::string(c ? c : ""); };
+    std::vector<node_error> nodes;
+    for (std::size_t at = 0; at < quorlock_error_node_count(raw); ++at)
+        nodes.push_back({text(quorlock_error_node_address(raw, at)), text(quorlock_error_node_message(raw, at))});
+    const auto with = [&](auto kind) {
+        return error_of<decltype(kind)::value>(code, text(quorlock_error_message(raw)), text(quorlock_error_text(raw)),
+                                               std::move(nodes));
+    };
+#define QUORLOCK_RAISE(kind) \
+    case kind: throw with(std::integral_constant<std::int32_t, kind>())
+    switch (code) {
+        QUORLOCK_RAISE(QUORLOCK_INVALID_ARGUMENT);
+        QUORLOCK_RAISE(QUORLOCK_CONTENDED);
+        QUORLOCK_RAISE(QUORLOCK_TIMEOUT);
+        QUORLOCK_RAISE(QUORLOCK_QUORUM_UNAVAILABLE);
+        QUORLOCK_RAISE(QUORLOCK_LOCK_LOST);
+        QUORLOCK_RAISE(QUORLOCK_NOT_OWNER);
+        QUORLOCK_RAISE(QUORLOCK_TOO_MANY_WAITERS);
+        QUORLOCK_RAISE(QUORLOCK_MISCONFIGURED);
+        QUORLOCK_RAISE(QUORLOCK_CANCELLED);
+        QUORLOCK_RAISE(QUORLOCK_CLOSED);
+        QUORLOCK_RAISE(QUORLOCK_FORKED);
+        QUORLOCK_RAISE(QUORLOCK_INTERNAL);
+    }
+#undef QUORLOCK_RAISE
+    /* A kind that is newer than this header. */
+    throw error(code, text(quorlock_error_message(raw)), text(quorlock_error_text(raw)), std::move(nodes));
+}
+
+/** Runs `call(&error)` and throws what it says. */
+template <typename Call>
+void checked(Call &&call) {
+    quorlock_error_t *raw = nullptr;
+    if (const std::int32_t code = call(&raw); code != QUORLOCK_OK) raise(code, raw);
+}
+
+/** A time for C; one below zero is refused there, and never mistaken for a constant. */
+inline std::int64_t ms(milliseconds time) noexcept {
+    if (time == forever) return QUORLOCK_FOREVER;
+    return time.count() < 0 ? std::numeric_limits<std::int64_t>::min() : time.count();
+}
+
+/** A wait of any unit: rounded up, not below zero, and without end beyond ten years. */
+template <typename Rep, typename Period>
+milliseconds wait_of(const std::chrono::duration<Rep, Period> &wait) {
+    using seconds = std::chrono::duration<double>;
+    if (seconds(wait) > seconds(std::chrono::hours(24 * 3650))) return forever;
+    return std::max(std::chrono::ceil<milliseconds>(wait), milliseconds::zero());
+}
+
+/** A function that C calls back. Shared, because it may replace or free itself while it runs. */
+template <typename... Arguments>
+struct callback : std::enable_shared_from_this<callback<Arguments...>> {
+    explicit callback(std::function<void(Arguments...)> f) : function(std::move(f)) {}
+
+    static void run(void *userdata, Arguments... arguments) noexcept {
+        const auto self = static_cast<callback *>(userdata)->shared_from_this();
+        self->function(arguments...);
+    }
+
+    std::function<void(Arguments...)> function;
+};
+
+using loss_callback = callback<std::int32_t>;
+using log_callback = callback<std::int32_t, const char *>;
+
+inline void on_lost(void *userdata, std::int32_t state) { loss_callback::run(userdata, state); }
+inline void on_log(void *userdata, std::int32_t level, const char *line) { log_callback::run(userdata, level, line); }
+
+}  // namespace detail
+
+/* ---- options ---- */
+
+/** Options of a lock. What is not set is as its client has it. */
+struct lock_options {
+    /** Auto-release time on the nodes: how long the lock outlives a crashed holder. */
+    std::optional<milliseconds> ttl;
+    /** How long acquire() waits: zero tries once, `forever` is without end. */
+    std::optional<milliseconds> wait;
+    /** Whether a lease is renewed until it is released. */
+    std::optional<bool> renew;
+    /** The longest life of a lease; `forever` for no cap. */
+    std::optional<milliseconds> max_hold;
+    /** Whether key and value are those of other Redlock libraries. */
+    std::optional<bool> raw;
+    /** Who may re-enter, within one client. Not set: the thread that calls. */
+    std::optional<std::string> owner;
+};
+
+/** Options of a client; those that locks have too are the defaults of its locks. See quorlock.h for the values
+ * where nothing is set. */
+struct client_options {
+    /** URLs. Not set: those of QUORLOCK_NODES, else redis://127.0.0.1:6379. */
+    std::optional<std::vector<std::string>> nodes;
+    std::optional<milliseconds> ttl, wait;
+    std::optional<bool> renew;
+    std::optional<milliseconds> max_hold;
+    std::optional<bool> raw;
+    /** The longest ttl of any lock of the set of nodes. */
+    std::optional<milliseconds> max_ttl;
+    /** Time for one request to one node. */
+    std::optional<milliseconds> node_timeout;
+    /** Bound on the difference of clock rates, as a fraction. */
+    std::optional<double> drift;
+    /** The fraction of the ttl that must be left when a lease is won. */
+    std::optional<double> min_validity;
+    /** Prefix of every key. */
+    std::optional<std::string> name_space;
+    /** Text stored with the token, to tell who holds a lock. */
+    std::optional<std::string> label;
+    /** Path of a PEM file, or its text: who vouches for the nodes, and the client's certificate and key. */
+    std::optional<std::string> ca, cert, key;
+};
+
+/* ---- handles ---- */
+
+/** How it stands with a lease. Above 0: why it was lost. */
+enum class lease_state : std::int32_t {
+    held = QUORLOCK_LEASE_HELD,
+    expired = QUORLOCK_LEASE_EXPIRED,
+    refused = QUORLOCK_LEASE_REFUSED,
+    max_hold = QUORLOCK_LEASE_MAX_HOLD,
+    owner_gone = QUORLOCK_LEASE_OWNER_GONE,
+    closed = QUORLOCK_LEASE_CLOSED,
+    released = QUORLOCK_LEASE_RELEASED,
+    none = QUORLOCK_LEASE_NONE,
+};
+
+/** The state as a word, such as "expired". */
+inline const char *to_string(lease_state state) noexcept {
+    const char *name = quorlock_state_name(static_cast<std::int32_t>(state));
+    return name ? name : "unknown";
+}
+
+/** Ends waits from another thread. */
+class cancel_token {
+public:
+    cancel_token() : handle_(quorlock_cancel_new()) {}
+
+    /** Ends every wait that was given the token, and those that will be: they throw quorlock::cancelled. */
+    void cancel() const noexcept { quorlock_cancel(handle_.get()); }
+
+    const quorlock_cancel_t *get() const noexcept { return handle_.get(); }
+
+private:
+    detail::owned<quorlock_cancel_t> handle_;
+};
+
+/** A hold on a lock. Destroyed, it is released in the background. */
+class lease {
+public:
+    explicit lease(quorlock_lease_t *handle) noexcept : handle_(handle) {}
+    lease(lease &&) noexcept = default;
+    lease &operator=(lease &&other) noexcept {
+        /* The old lease first: then its callback is over and may go. */
+        handle_ = std::move(other.handle_);
+        lost_ = std::move(other.lost_);
+        return *this;
+    }
+    ~lease() = default;
+
+    /** Releases, and returns whether the lock was still held; false at the second call. Never throws for a loss. */
+    bool release() const {
+        bool held = false;
+        detail::checked([&](auto error) { return quorlock_unlock(get(), &held, error); });
+        return held;
+    }
+
+    lease_state state() const noexcept { return static_cast<lease_state>(quorlock_lease_state(get())); }
+
+    /** Whether it is valid now. Exact at every call. */
+    bool is_held() const noexcept { return quorlock_lease_is_held(get()); }
+
+    /** Validity left before the next renewal; zero when it is over. */
+    milliseconds remaining() const noexcept { return milliseconds(quorlock_lease_remaining_ms(get())); }
+
+    /** Lengthens it to its ttl from now; never shortens it. */
+    void extend() const {
+        detail::checked([&](auto error) { return quorlock_lease_extend(get(), QUORLOCK_DEFAULT, error); });
+    }
+
+    /** Lengthens it to `ttl` from now; never shortens it. */
+    void extend(milliseconds ttl) const {
+        detail::checked([&](auto error) { return quorlock_lease_extend(get(), detail::ms(ttl), error); });
+    }
+
+    /** Makes sure that so much validity is left, extending it if it is not. */
+    void ensure(milliseconds min) const {
+        detail::checked([&](auto error) { return quorlock_lease_ensure(get(), detail::ms(min), error); });
+    }
+
+    /** Has `function` called when it is lost, or soon if it was lost before; an empty one is for none. When this
+     * returns, a function set before is over. It may destroy the lease. */
+    void on_lost(std::function<void(lease_state)> function) {
+        std::shared_ptr<detail::loss_callback> made;
+        if (function)
+            made = std::make_shared<detail::loss_callback>(
+                [told = std::move(function)](std::int32_t state) { told(static_cast<lease_state>(state)); });
+        detail::checked([&](auto error) {
+            return quorlock_lease_set_lost_callback(get(), made.get(), made ? detail::on_lost : nullptr, error);
+        });
+        lost_ = std::move(made);
+    }
+
+    const quorlock_lease_t *get() const noexcept { return handle_.get(); }
+
+private:
+    /* In this order: the handle goes first. */
+    std::shared_ptr<detail::loss_callback> lost_;
+    detail::owned<quorlock_lease_t> handle_;
+};
+
+/** A name with options; holds nothing. */
+class lock {
+public:
+    explicit lock(quorlock_lock_t *handle) noexcept : handle_(handle) {}
+
+    /** Acquires it, waiting as long as the options say. */
+    lease acquire() const { return acquire(QUORLOCK_DEFAULT, nullptr); }
+    lease acquire(const cancel_token &cancel) const { return acquire(QUORLOCK_DEFAULT, cancel.get()); }
+
+    /** Acquires it, waiting so long: zero tries once, `forever` is without end. */
+    lease acquire(milliseconds wait) const { return acquire(detail::ms(wait), nullptr); }
+    lease acquire(milliseconds wait, const cancel_token &cancel) const {
+        return acquire(detail::ms(wait), cancel.get());
+    }
+
+    /** Acquires it if it is free; nothing if another holds it. */
+    std::optional<lease> try_acquire() const {
+        quorlock_lease_t *handle = nullptr;
+        quorlock_error_t *error = nullptr;
+        const std::int32_t code = quorlock_try_lock(get(), &handle, &error);
+        if (code == QUORLOCK_OK) return lease(handle);
+        if (code != QUORLOCK_CONTENDED) detail::raise(code, error);
+        quorlock_error_free(error);
+        return std::nullopt;
+    }
+
+    /** Releases by lock: gives back the newest lease of its owner. Returns whether the lock was still held. */
+    bool release() const {
+        bool held = false;
+        detail::checked([&](auto error) { return quorlock_lock_release(get(), &held, error); });
+        return held;
+    }
+
+    const quorlock_lock_t *get() const noexcept { return handle_.get(); }
+
+private:
+    lease acquire(std::int64_t wait_ms, const quorlock_cancel_t *cancel) const {
+        quorlock_lease_t *handle = nullptr;
+        detail::checked([&](auto error) { return quorlock_lock(get(), wait_ms, cancel, &handle, error); });
+        return lease(handle);
+    }
+
+    detail::owned<quorlock_lock_t> handle_;
+};
+
+/** A set of nodes, and what runs for it. Locks and leases may outlive it. */
+class client {
+public:
+    explicit client(const client_options &options = {}) {
+        const detail::owned<quorlock_client_options_t> made(quorlock_client_options_new());
+        quorlock_client_options_t *o = made.get();
+        if (options.nodes) {
+            std::vector<const char *> urls;
+            for (const std::string &url : *options.nodes) urls.push_back(url.c_str());
+            quorlock_client_options_set_nodes(o, urls.data(), urls.size());
+        }
+        const auto text = [o](auto set, const std::optional<std::string> &value) {
+            if (value) set(o, value->data(), value->size());
+        };
+        if (options.ttl) quorlock_client_options_set_ttl(o, detail::ms(*options.ttl));
+        if (options.wait) quorlock_client_options_set_wait(o, detail::ms(*options.wait));
+        if (options.renew) quorlock_client_options_set_renew(o, *options.renew);
+        if (options.max_hold) quorlock_client_options_set_max_hold(o, detail::ms(*options.max_hold));
+        if (options.raw) quorlock_client_options_set_raw(o, *options.raw);
+        if (options.max_ttl) quorlock_client_options_set_max_ttl(o, detail::ms(*options.max_ttl));
+        if (options.node_timeout) quorlock_client_options_set_node_timeout(o, detail::ms(*options.node_timeout));
+        if (options.drift) quorlock_client_options_set_drift(o, *options.drift);
+        if (options.min_validity) quorlock_client_options_set_min_validity(o, *options.min_validity);
+        text(quorlock_client_options_set_namespace, options.name_space);
+        text(quorlock_client_options_set_label, options.label);
+        text(quorlock_client_options_set_ca, options.ca);
+        text(quorlock_client_options_set_cert, options.cert);
+        text(quorlock_client_options_set_key, options.key);
+        quorlock_client_t *handle = nullptr;
+        detail::checked([&](auto error) { return quorlock_client_new(o, &handle, error); });
+        handle_.reset(handle);
+    }
+
+    /** A client for these nodes, with default options. */
+    explicit client(std::vector<std::string> nodes) : client(with_nodes(std::move(nodes))) {}
+
+    /** A lock by its name, any 1 to 1,024 bytes. */
+    quorlock::lock lock(std::string_view name, const lock_options &options = {}) const {
+        const detail::owned<quorlock_lock_options_t> made(quorlock_lock_options_new());
+        quorlock_lock_options_t *o = made.get();
+        if (options.ttl) quorlock_lock_options_set_ttl(o, detail::ms(*options.ttl));
+        if (options.wait) quorlock_lock_options_set_wait(o, detail::ms(*options.wait));
+        if (options.renew) quorlock_lock_options_set_renew(o, *options.renew);
+        if (options.max_hold) quorlock_lock_options_set_max_hold(o, detail::ms(*options.max_hold));
+        if (options.raw) quorlock_lock_options_set_raw(o, *options.raw);
+        if (options.owner) quorlock_lock_options_set_owner(o, options.owner->data(), options.owner->size());
+        quorlock_lock_t *handle = nullptr;
+        detail::checked(
+            [&](auto error) { return quorlock_lock_new(get(), name.data(), name.size(), o, &handle, error); });
+        return quorlock::lock(handle);
+    }
+
+    /** Counts since it was made. */
+    quorlock_stats_t stats() const {
+        quorlock_stats_t stats = {};
+        detail::checked([&](auto error) { return quorlock_client_stats(get(), &stats, sizeof stats, error); });
+        return stats;
+    }
+
+    /** Releases every lease, then stops what runs for it. Waits of other threads throw client_closed. */
+    void close() const {
+        detail::checked([&](auto error) { return quorlock_client_close(get(), error); });
+    }
+
+    const quorlock_client_t *get() const noexcept { return handle_.get(); }
+
+private:
+    static client_options with_nodes(std::vector<std::string> nodes) {
+        client_options options;
+        options.nodes = std::move(nodes);
+        return options;
+    }
+
+    detail::owned<quorlock_client_t> handle_;
+};
+
+/**
+ * A lock as the standard library wants one: TimedLockable, for std::unique_lock, std::lock_guard and
+ * std::scoped_lock.
+ *
+ * Each thread that locks it is an owner of its own. A thread may lock it again and then has to unlock it as often;
+ * only the thread that locked it may unlock it. Unlike that of one process, this mutex can be lost while it is held:
+ * look at is_held() or call ensure() before a step that must not overlap.
+ */
+class mutex {
+public:
+    mutex(const client &client, std::string_view name, const lock_options &options = {})
+        : lock_(client.lock(name, options)) {}
+    mutex(const mutex &) = delete;
+    mutex &operator=(const mutex &) = delete;
+
+    /** Waits without end. Throws what makes waiting pointless: misconfigured, client_closed, lock_lost. */
+    void lock() { keep(lock_.acquire(forever)); }
+
+    /** False only if another holds it; throws where that could not be found out. */
+    bool try_lock() {
+        std::optional<lease> won = lock_.try_acquire();
+        if (won) keep(std::move(*won));
+        return won.has_value();
+    }
+
+    /** False only if others held it all the time; throws where that could not be found out. */
+    template <typename Rep, typename Period>
+    bool try_lock_for(const std::chrono::duration<Rep, Period> &wait) {
+        const milliseconds at_most = detail::wait_of(wait);
+        if (at_most == milliseconds::zero()) return try_lock();
+        try {
+            keep(lock_.acquire(at_most));
+            return true;
+        } catch (const lock_timeout &) {
+            return false;
+        }
+    }
+
+    template <typename Clock, typename Duration>
+    bool try_lock_until(const std::chrono::time_point<Clock, Duration> &end) {
+        const auto now = Clock::now();
+        /* Compared first: the difference to a moment long past may not be representable. */
+        return end <= now ? try_lock() : try_lock_for(end - now);
+    }
+
+    /** Gives back what the calling thread holds, lost or not. Does nothing if it holds nothing. */
+    void unlock() noexcept {
+        std::optional<lease> gone;
+        {
+            const std::lock_guard<std::mutex> guard(inside_);
+            const auto found = of_this_thread();
+            if (found == held_.rend()) return;
+            gone.emplace(std::move(found->lease));
+            held_.erase(std::next(found).base());
+        }
+        /* Waits for a quorum's answer, at most for node_timeout; what is not released then is in the background. */
+        quorlock_unlock(gone->get(), nullptr, nullptr);
+    }
+
+    /** Whether the calling thread holds it, validly, now. */
+    bool is_held() const noexcept { return remaining() > milliseconds::zero(); }
+
+    /** What is left of the calling thread's hold before the next renewal. */
+    milliseconds remaining() const noexcept {
+        const std::lock_guard<std::mutex> guard(inside_);
+        const auto found = of_this_thread();
+        return found == held_.rend() ? milliseconds::zero() : found->lease.remaining();
+    }
+
+    /** Makes sure that the calling thread holds it for so long. */
+    void ensure(milliseconds min) const {
+        /* The pointer stays good: only this thread unlocks what it holds. */
+        const quorlock_lease_t *held = nullptr;
+        {
+            const std::lock_guard<std::mutex> guard(inside_);
+            if (const auto found = of_this_thread(); found != held_.rend()) held = found->lease.get();
+        }
+        if (!held)
+            throw not_owner(QUORLOCK_NOT_OWNER, "this thread does not hold the mutex",
+                            "this thread does not hold the mutex", {});
+        detail::checked([&](auto error) { return quorlock_lease_ensure(held, detail::ms(min), error); });
+    }
+
+    /** Has `function` called whenever a hold that begins from now on is lost; one call for each time it was locked. */
+    void on_lost(std::function<void(lease_state)> function) {
+        const std::lock_guard<std::mutex> guard(inside_);
+        lost_ = std::move(function);
+    }
+
+private:
+    struct hold {
+        std::thread::id thread;
+        quorlock::lease lease;
+    };
+
+    void keep(lease won) {
+        std::function<void(lease_state)> lost;
+        {
+            const std::lock_guard<std::mutex> guard(inside_);
+            lost = lost_;
+        }
+        /* Not under the lock: what is lost already is told at once, and may come back here. */
+        if (lost) won.on_lost(std::move(lost));
+        const std::lock_guard<std::mutex> guard(inside_);
+        held_.push_back({std::this_thread::get_id(), std::move(won)});
+    }
+
+    /** The newest hold of the calling thread. */
+    std::vector<hold>::const_reverse_iterator of_this_thread() const noexcept {
+        return std::find_if(held_.rbegin(), held_.rend(),
+                            [here = std::this_thread::get_id()](const hold &h) { return h.thread == here; });
+    }
+    std::vector<hold>::reverse_iterator of_this_thread() noexcept {
+        return std::find_if(held_.rbegin(), held_.rend(),
+                            [here = std::this_thread::get_id()](const hold &h) { return h.thread == here; });
+    }
+
+    const quorlock::lock lock_;
+    mutable std::mutex inside_;
+    std::function<void(lease_state)> lost_;
+    std::vector<hold> held_;
+};
+
+/* ---- the process ---- */
+
+enum class log_level : std::int32_t { warn = QUORLOCK_LOG_WARN, info = QUORLOCK_LOG_INFO };
+
+/** Sends the log of the whole process to `function`; an empty one is for nowhere, as at first. When this returns,
+ * one set before is over. For one thread at a time. */
+inline void set_log(std::function<void(log_level, std::string_view)> function) {
+    /* Never destroyed: lines may come until the process is gone. */
+    static auto &current = *new std::shared_ptr<detail::log_callback>();
+    std::shared_ptr<detail::log_callback> made;
+    if (function)
+        made = std::make_shared<detail::log_callback>(
+            [told = std::move(function)](std::int32_t level, const char *line) {
+                told(static_cast<log_level>(level), line);
+            });
+    quorlock_set_log_callback(made.get(), made ? detail::on_log : nullptr);
+    current = std::move(made);
+}
+
+/** Closes every client, ends the library's threads and waits for their end. No other call may be under way. */
+inline void shutdown() noexcept { quorlock_shutdown(); }
+
+}  // namespace quorlock
+
+#endif

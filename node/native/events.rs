@@ -1,0 +1,49 @@
+//! Events as JavaScript takes them.
+
+use napi::Env;
+use napi::bindgen_prelude::{Array, Null};
+
+use crate::failure::Failure;
+use crate::queue::{Event, Value};
+
+// What an event is. `port.ts` has the same.
+const DONE: u32 = 0;
+const FAILED: u32 = 1;
+const LOST: u32 = 2;
+const LOG: u32 = 3;
+
+/// A flat array, three elements for each event: what, number, value. Objects for
+/// them would cost more than what they carry.
+pub(crate) fn array(env: &Env, events: Vec<Event>) -> napi::Result<Array<'_>> {
+    let mut all = env.create_array(3 * events.len() as u32)?;
+    for (i, event) in events.into_iter().enumerate() {
+        let at = 3 * i as u32;
+        match event {
+            Event::Done(number, Ok(value)) => {
+                all.set(at, DONE)?;
+                all.set(at + 1, number)?;
+                match value {
+                    Value::Flag(flag) => all.set(at + 2, flag)?,
+                    // A lease stays with its port.
+                    Value::Nothing | Value::Lease(_) => all.set(at + 2, Null)?,
+                }
+            }
+            Event::Done(number, Err(error)) => {
+                all.set(at, FAILED)?;
+                all.set(at + 1, number)?;
+                all.set(at + 2, Failure::from(error))?;
+            }
+            Event::Lost(number) => {
+                all.set(at, LOST)?;
+                all.set(at + 1, number)?;
+                all.set(at + 2, Null)?;
+            }
+            Event::Log(warning, line) => {
+                all.set(at, LOG)?;
+                all.set(at + 1, i64::from(warning))?;
+                all.set(at + 2, line)?;
+            }
+        }
+    }
+    Ok(all)
+}

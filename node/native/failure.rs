@@ -1,0 +1,74 @@
+//! Errors of the core and panics, as plain objects.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use napi::Either;
+use napi_derive::napi;
+use quorlock::{Error, ErrorKind};
+
+/// What one node answered.
+#[napi(object)]
+pub struct NodeAnswer {
+    pub node: String,
+    pub message: String,
+}
+
+/// An error, for TypeScript to throw. Which class it is stands in `errors.ts`,
+/// by the number of the kind.
+#[napi(object, object_from_js = false)]
+pub struct Failure {
+    pub number: i32,
+    pub message: String,
+    pub nodes: Vec<NodeAnswer>,
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        let answer = |node: &quorlock::NodeError| NodeAnswer {
+            node: node.node().to_owned(),
+            message: node.message().to_owned(),
+        };
+        Failure {
+            number: error.kind().number(),
+            message: error.to_string(),
+            nodes: error.nodes().iter().map(answer).collect(),
+        }
+    }
+}
+
+/// Every entry from JavaScript that calls the core goes through here: an error
+/// or a panic is returned.
+pub(crate) fn entry<T>(work: impl FnOnce() -> Result<T, Error>) -> Either<T, Failure> {
+    match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(Ok(value)) => Either::A(value),
+        Ok(Err(error)) => Either::B(error.into()),
+        Err(panic) => Either::B(panicked(&*panic).into()),
+    }
+}
+
+/// As [`entry`], for a call that returns nothing.
+pub(crate) fn checked(work: impl FnOnce() -> Result<(), Error>) -> Option<Failure> {
+    match entry(work) {
+        Either::A(()) => None,
+        Either::B(failure) => Some(failure),
+    }
+}
+
+/// An error that only the binding can see.
+pub(crate) fn invalid(message: String) -> Error {
+    Error::from_binding(ErrorKind::InvalidArgument, message)
+}
+
+/// The error that stands for a panic.
+pub(crate) fn panicked(panic: &(dyn Any + Send)) -> Error {
+    let text = panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("a panic without a message");
+    Error::from_binding(
+        ErrorKind::Internal,
+        format!("a bug in Quorlock, please report it: {text}"),
+    )
+}

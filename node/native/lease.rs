@@ -1,0 +1,159 @@
+//! Leases. JavaScript has their numbers: an object of its own for each would
+//! cost more than all that the lease does.
+
+use std::sync::Arc;
+use std::task::{Context, Wake, Waker};
+
+use futures_util::FutureExt;
+use napi::Either;
+use napi_derive::napi;
+use quorlock::{Error, ErrorKind, Lease as Core, Lost};
+
+use crate::failure::{Failure, entry};
+use crate::options::{limit, time};
+use crate::port::Port;
+use crate::queue::{Event, Queue, Value};
+
+/// A lease of the core. Dropped, it is released in the background.
+pub(crate) struct Lease {
+    core: Arc<Core>,
+    /// Rings at the loss, as long as it lives.
+    _lost: Lost,
+}
+
+impl Lease {
+    /// Called on the I/O thread. `number` is the operation that won it.
+    pub(crate) fn new(core: Core, number: i64, queue: Arc<Queue>) -> Lease {
+        let bell = Arc::new(Bell { number, queue });
+        let mut lost = core.lost();
+        let now = lost.poll_unpin(&mut Context::from_waker(&Waker::from(bell.clone())));
+        if now.is_ready() {
+            bell.wake();
+        }
+        Lease {
+            core: Arc::new(core),
+            _lost: lost,
+        }
+    }
+}
+
+impl Port {
+    fn lease(&self, lease: i64) -> Result<Arc<Core>, Error> {
+        let leases = self.leases();
+        let found = leases.get(&lease).map(|lease| lease.core.clone());
+        found.ok_or_else(|| Error::from_binding(ErrorKind::Internal, "there is no such lease"))
+    }
+}
+
+#[napi]
+impl Port {
+    /// Whether the lease is valid now.
+    #[napi(catch_unwind)]
+    pub fn is_held(&self, lease: i64) -> Either<bool, Failure> {
+        entry(|| Ok(self.lease(lease)?.is_held()))
+    }
+
+    /// Whether this handle has been given back.
+    #[napi(catch_unwind)]
+    pub fn is_released(&self, lease: i64) -> Either<bool, Failure> {
+        entry(|| Ok(self.lease(lease)?.is_released()))
+    }
+
+    /// Validity left, in milliseconds.
+    #[napi(catch_unwind)]
+    pub fn remaining(&self, lease: i64) -> Either<f64, Failure> {
+        entry(|| Ok(self.lease(lease)?.remaining().as_secs_f64() * 1000.0))
+    }
+
+    /// Names the hold.
+    #[napi(catch_unwind)]
+    pub fn token(&self, lease: i64) -> Either<String, Failure> {
+        entry(|| Ok(self.lease(lease)?.token().to_owned()))
+    }
+
+    /// Why it was lost; empty if it was not.
+    #[napi(catch_unwind)]
+    pub fn loss(&self, lease: i64) -> Either<&'static str, Failure> {
+        entry(|| {
+            Ok(self
+                .lease(lease)?
+                .loss()
+                .map_or("", |reason| reason.as_str()))
+        })
+    }
+
+    /// The error of a scope that ends after the loss.
+    #[napi(catch_unwind)]
+    pub fn lost_error(&self, lease: i64) -> Failure {
+        match self.lease(lease) {
+            Ok(core) => core.lost_error().into(),
+            Err(error) => error.into(),
+        }
+    }
+
+    /// Extends it.
+    #[napi(catch_unwind)]
+    pub fn extend(&self, number: i64, lease: i64, ttl: Option<f64>) -> Option<Failure> {
+        self.begin(number, lease, |core| {
+            let ttl = ttl.map(|ttl| time("ttl", ttl)).transpose()?;
+            Ok(async move { core.extend(ttl).await.map(|()| Value::Nothing) })
+        })
+    }
+
+    /// Makes sure of so much validity.
+    #[napi(catch_unwind)]
+    pub fn ensure(&self, number: i64, lease: i64, min: f64) -> Option<Failure> {
+        self.begin(number, lease, |core| {
+            // No ttl gives what has no limit; the core says so.
+            let min = limit("minRemaining", min)?.unwrap_or(std::time::Duration::MAX);
+            Ok(async move { core.ensure(min).await.map(|()| Value::Nothing) })
+        })
+    }
+
+    /// Releases it.
+    #[napi(catch_unwind)]
+    pub fn release(&self, number: i64, lease: i64) -> Option<Failure> {
+        self.begin(number, lease, |core| {
+            Ok(async move { core.release().await.map(Value::Flag) })
+        })
+    }
+
+    /// Lets go of a lease that JavaScript has no more.
+    #[napi(catch_unwind)]
+    pub fn forget(&self, lease: i64) -> Either<bool, Failure> {
+        entry(|| {
+            let lease = self.leases().remove(&lease);
+            Ok(lease.is_some())
+        })
+    }
+}
+
+impl Port {
+    /// Starts what is done with a lease.
+    fn begin<F>(
+        &self,
+        number: i64,
+        lease: i64,
+        work: impl FnOnce(Arc<Core>) -> Result<F, Error>,
+    ) -> Option<Failure>
+    where
+        F: Future<Output = Result<Value, Error>> + Send + 'static,
+    {
+        match self.lease(lease).and_then(work) {
+            Ok(work) => self.start(number, false, work),
+            Err(error) => Some(error.into()),
+        }
+    }
+}
+
+/// Tells the queue of a loss, from the thread that found it out.
+struct Bell {
+    number: i64,
+    queue: Arc<Queue>,
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.queue.push(Event::Lost(self.number));
+    }
+}

@@ -1,0 +1,58 @@
+//! The core for Node.js. Conversion only; what users see is written in
+//! TypeScript, in `src`.
+//!
+//! Nothing here throws: a call that fails returns a [`failure::Failure`], from
+//! which TypeScript makes an error with the caller's stack. Loading it starts no
+//! thread.
+
+#![allow(
+    missing_debug_implementations,
+    reason = "an addon has no users in Rust"
+)]
+
+pub mod client;
+mod events;
+mod failure;
+mod lease;
+mod lock;
+mod log;
+
+mod options;
+mod port;
+mod queue;
+
+use napi::Either;
+use napi_derive::napi;
+use quorlock::ErrorKind;
+
+use crate::failure::{Failure, entry};
+use crate::port::Port;
+
+/// Name of every error kind of the core, in the order of their numbers from 1
+/// on, for the test that each has its class.
+#[napi(catch_unwind)]
+pub fn kinds() -> Vec<String> {
+    ErrorKind::ALL.map(|kind| kind.name().to_owned()).into()
+}
+
+/// A call that panics, for the test that it arrives as an error.
+#[napi(catch_unwind)]
+pub fn panic_at_once() -> Either<bool, Failure> {
+    entry(|| panic!("a test"))
+}
+
+/// The same, where the operation `number` is carried out.
+#[napi(catch_unwind)]
+pub fn panic_later(port: &Port, number: i64) -> Option<Failure> {
+    port.start(number, true, async { panic!("a test") })
+}
+
+/// Closes every client of the process, for its exit. Blocks for at most the
+/// longest `node_timeout`.
+#[napi(catch_unwind)]
+pub fn close_all() -> Either<bool, Failure> {
+    entry(|| {
+        quorlock::close_all();
+        Ok(true)
+    })
+}

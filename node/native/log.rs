@@ -1,0 +1,27 @@
+//! Log lines of the core, which has one sink for the process.
+
+use std::sync::{Arc, Mutex, Once, Weak};
+
+use quorlock::Level;
+
+use crate::queue::{Event, Queue, lock};
+
+/// Weak: an environment that ends takes its queue with it.
+static LISTENING: Mutex<Vec<Weak<Queue>>> = Mutex::new(Vec::new());
+
+/// From now on every line goes to this environment too.
+pub(crate) fn listen(queue: &Arc<Queue>) {
+    static SINK: Once = Once::new();
+    SINK.call_once(|| quorlock::set_log_sink(sink));
+    let mut listening = lock(&LISTENING);
+    listening.retain(|queue| queue.strong_count() > 0);
+    listening.push(Arc::downgrade(queue));
+}
+
+/// Called on the dispatcher thread.
+fn sink(level: Level, line: &str) {
+    let queues: Vec<_> = lock(&LISTENING).iter().filter_map(Weak::upgrade).collect();
+    for queue in queues {
+        queue.push(Event::Log(level == Level::Warn, line.to_owned()));
+    }
+}

@@ -1,0 +1,109 @@
+//! Options as TypeScript gives them: only those that were given. What they mean
+//! stands in `options.ts`.
+
+use std::time::Duration;
+
+use napi::bindgen_prelude::Uint8Array;
+use napi_derive::napi;
+use quorlock::{ClientBuilder, Error, Lock, Owner};
+
+use crate::failure::invalid;
+
+/// Options of a lock; a client's are the defaults of its locks. Times are in
+/// milliseconds, infinity is no limit.
+#[napi(object, object_to_js = false)]
+pub struct LockOptions {
+    pub ttl: Option<f64>,
+    pub wait: Option<f64>,
+    pub renew: Option<bool>,
+    pub max_hold: Option<f64>,
+    pub raw: Option<bool>,
+    pub owner: Option<Uint8Array>,
+}
+
+/// Options that only a client has.
+#[napi(object, object_to_js = false)]
+pub struct ClientOptions {
+    pub nodes: Option<Vec<String>>,
+    pub max_ttl: Option<f64>,
+    pub node_timeout: Option<f64>,
+    pub drift: Option<f64>,
+    pub min_validity: Option<f64>,
+    pub namespace: Option<String>,
+    pub label: Option<String>,
+    pub ca: Option<String>,
+    pub cert: Option<String>,
+    pub key: Option<String>,
+}
+
+/// A time in milliseconds.
+pub(crate) fn time(name: &str, milliseconds: f64) -> Result<Duration, Error> {
+    Duration::try_from_secs_f64(milliseconds / 1000.0).map_err(|_| {
+        invalid(format!(
+            "{name} is {milliseconds}: give a time in milliseconds, 0 or more"
+        ))
+    })
+}
+
+/// A time in milliseconds, or infinity for no limit.
+pub(crate) fn limit(name: &str, milliseconds: f64) -> Result<Option<Duration>, Error> {
+    match milliseconds == f64::INFINITY {
+        true => Ok(None),
+        false => time(name, milliseconds).map(Some),
+    }
+}
+
+/// Sets what was given.
+macro_rules! set {
+    ($options:ident, $to:ident: $($option:ident = |$given:ident| $value:expr,)*) => {
+        $(if let Some($given) = $options.$option {
+            $to = $to.$option($value);
+        })*
+    };
+}
+
+/// A client and a lock name the options of a lock alike.
+macro_rules! set_lock {
+    ($options:ident, $to:ident) => {
+        set! { $options, $to:
+            ttl = |given| time("ttl", given)?,
+            wait = |given| limit("wait", given)?,
+            renew = |given| given,
+            max_hold = |given| limit("maxHold", given)?,
+            raw = |given| given,
+        }
+    };
+}
+
+impl ClientOptions {
+    pub(crate) fn apply(self, mut to: ClientBuilder) -> Result<ClientBuilder, Error> {
+        set! { self, to:
+            nodes = |given| given,
+            max_ttl = |given| time("maxTtl", given)?,
+            node_timeout = |given| time("nodeTimeout", given)?,
+            drift = |given| given,
+            min_validity = |given| given,
+            namespace = |given| given,
+            label = |given| given,
+            ca = |given| given,
+            cert = |given| given,
+            key = |given| given,
+        }
+        Ok(to)
+    }
+}
+
+impl LockOptions {
+    pub(crate) fn apply_to_client(self, mut to: ClientBuilder) -> Result<ClientBuilder, Error> {
+        set_lock! { self, to }
+        Ok(to)
+    }
+
+    pub(crate) fn apply(self, mut to: Lock) -> Result<Lock, Error> {
+        set_lock! { self, to }
+        if let Some(name) = self.owner {
+            to = to.owner(Owner::named(name.to_vec()));
+        }
+        Ok(to)
+    }
+}

@@ -1,0 +1,168 @@
+//! How results reach JavaScript: one callback per environment for all of them.
+//!
+//! JavaScript numbers its operations. Those it starts in one turn are submitted
+//! together, so that their requests leave together. What has completed is queued;
+//! the first rings the bell, and JavaScript takes all there is in one call and
+//! settles its promises. While operations are awaited, and only then, the bell keeps the
+//! environment alive: renewal must not.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use futures_util::FutureExt;
+use futures_util::future::{AbortHandle, BoxFuture, abortable};
+use napi::bindgen_prelude::{Array, Function};
+use napi::{Either, Env, sys};
+use napi_derive::napi;
+use quorlock::{Error, Task, spawn};
+
+use crate::failure::{Failure, checked, entry, panicked};
+use crate::lease::Lease;
+use crate::queue::{Event, Queue, Value, lock};
+use crate::{events, log};
+
+type Work = BoxFuture<'static, ()>;
+
+/// The channel of one environment.
+#[napi]
+pub struct Port {
+    queue: Arc<Queue>,
+    /// The operations under way, with what ends them if they can be revoked.
+    running: Mutex<HashMap<i64, Option<AbortHandle>>>,
+    /// Those that wait to be submitted.
+    started: Mutex<Vec<Work>>,
+    /// What JavaScript holds, by the number of the operation that won it.
+    leases: Mutex<HashMap<i64, Lease>>,
+}
+
+#[napi]
+impl Port {
+    /// `ring` is called when there is something to [`take`](Port::take).
+    #[napi(constructor, catch_unwind)]
+    pub fn new(ring: Function<'_, (), ()>) -> napi::Result<Port> {
+        let bell = ring
+            .build_threadsafe_function()
+            .weak::<true>()
+            .build_callback(|_| Ok(()))?;
+        let queue = Queue::new(bell);
+        log::listen(&queue);
+        Ok(Port {
+            queue,
+            running: Mutex::default(),
+            started: Mutex::default(),
+            leases: Mutex::default(),
+        })
+    }
+
+    /// All that has happened since the last call, as `events.rs` lays it out.
+    #[napi(catch_unwind)]
+    pub fn take<'env>(&self, env: &'env Env) -> napi::Result<Array<'env>> {
+        let mut events = self.queue.take();
+        events.retain_mut(|event| match event {
+            Event::Done(number, done) => {
+                // Without a number it was given up, and a lease it has won is
+                // dropped here.
+                let awaited = lock(&self.running).remove(number).is_some();
+                if awaited && let Ok(Value::Lease(lease)) = done {
+                    let won = lease
+                        .take()
+                        .map(|lease| self.leases().insert(*number, lease));
+                    *done = Ok(Value::Flag(won.is_some()));
+                }
+                awaited
+            }
+            _ => true,
+        });
+        events::array(env, events)
+    }
+
+    /// Submits what was started.
+    #[napi(catch_unwind)]
+    pub fn submit(&self) -> Option<Failure> {
+        checked(|| {
+            let mut started = std::mem::take(&mut *lock(&self.started));
+            if started.len() == 1 {
+                return spawn(started.remove(0)).map(Task::detach);
+            }
+            let all = async move {
+                for work in started {
+                    // It cannot fail on the thread that it is about.
+                    let _ = spawn(work).map(Task::detach);
+                }
+            };
+            spawn(all).map(Task::detach)
+        })
+    }
+
+    /// Ends an operation that is awaited no more; what it has won is released.
+    #[napi(catch_unwind)]
+    pub fn cancel(&self, number: i64) -> Option<Failure> {
+        checked(|| {
+            let task = lock(&self.running).remove(&number).flatten();
+            task.inspect(AbortHandle::abort);
+            Ok(())
+        })
+    }
+
+    /// Whether to keep the environment alive.
+    #[napi(catch_unwind)]
+    pub fn keep(&self, env: &Env, alive: bool) -> Either<bool, Failure> {
+        entry(|| {
+            let bell = self.queue.bell().raw();
+            // SAFETY: the queue keeps the function from being freed, and this is
+            // the thread of its environment.
+            let status = unsafe {
+                match alive {
+                    true => sys::napi_ref_threadsafe_function(env.raw(), bell),
+                    false => sys::napi_unref_threadsafe_function(env.raw(), bell),
+                }
+            };
+            Ok(status == sys::Status::napi_ok)
+        })
+    }
+}
+
+impl Port {
+    pub(crate) fn queue(&self) -> &Arc<Queue> {
+        &self.queue
+    }
+
+    pub(crate) fn leases(&self) -> MutexGuard<'_, HashMap<i64, Lease>> {
+        lock(&self.leases)
+    }
+
+    /// Has an operation carried out on the I/O thread, which does its part while
+    /// JavaScript is busy, once it is [submitted](Port::submit). A revocable one
+    /// ends with [`cancel`](Port::cancel) or with the environment; any other goes
+    /// on to its end.
+    pub(crate) fn start(
+        &self,
+        number: i64,
+        revocable: bool,
+        work: impl Future<Output = Result<Value, Error>> + Send + 'static,
+    ) -> Option<Failure> {
+        checked(|| {
+            let queue = self.queue.clone();
+            let work = AssertUnwindSafe(work).catch_unwind();
+            let (work, handle) = abortable(async move {
+                let done = work.await.unwrap_or_else(|panic| Err(panicked(&*panic)));
+                queue.push(Event::Done(number, done));
+            });
+            lock(&self.running).insert(number, revocable.then_some(handle));
+            lock(&self.started).push(Box::pin(work.map(drop)));
+            Ok(())
+        })
+    }
+}
+
+impl Drop for Port {
+    fn drop(&mut self) {
+        let running = std::mem::take(&mut *lock(&self.running));
+        running.values().flatten().for_each(AbortHandle::abort);
+        let leases = std::mem::take(&mut *self.leases());
+        drop(leases);
+        self.queue.close();
+    }
+}

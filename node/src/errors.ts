@@ -1,0 +1,133 @@
+/** What Quorlock throws: one class for each kind of error, all of them a `QuorlockError`. */
+
+import type { Failure } from "./binding.js";
+
+/** What one node answered. */
+export interface NodeAnswer {
+  /** The node, as `host:port` or the path of its socket; never with credentials. */
+  readonly node: string;
+  readonly message: string;
+}
+
+/** The base of all errors of Quorlock. Kind, number and code say what to do, and never change. */
+export class QuorlockError extends Error {
+  /** `ERR_QUORLOCK_…`. */
+  readonly code: string;
+  /** The kind's name, the same in every language: `"Timeout"`. */
+  readonly kind: string;
+  /** The kind's number, the same in every language. */
+  readonly number: number;
+  /** What each node answered, in the order of the node list. Empty where they played no part. */
+  readonly nodes: readonly NodeAnswer[];
+
+  constructor(message = "", nodes: readonly NodeAnswer[] = []) {
+    super(message);
+    const [number, kind, code] = meaning(new.target);
+    this.number = number;
+    this.kind = kind;
+    this.code = `ERR_QUORLOCK_${code}`;
+    this.nodes = nodes;
+  }
+}
+
+/** An argument or option is not valid. Fix the call. */
+export class InvalidArgumentError extends QuorlockError {}
+
+/** The lock is held by another, and the call was not to wait. */
+export class LockContendedError extends QuorlockError {}
+
+/** The wait is over and the lock is still held by another. */
+export class LockTimeoutError extends QuorlockError {}
+
+/** Too few nodes answered for a decision. Look at the nodes. */
+export class QuorumUnavailableError extends QuorlockError {}
+
+/** The lease is held no longer. Stop the protected work. */
+export class LockLostError extends QuorlockError {}
+
+/** Release or extension by an owner that holds nothing. */
+export class NotOwnerError extends QuorlockError {}
+
+/** The waiting line of the lock is full. Shed load. */
+export class TooManyWaitersError extends QuorlockError {}
+
+/** Nodes or credentials are set up wrong. Never retried: fix the settings. */
+export class MisconfiguredError extends QuorlockError {}
+
+/** The client is closed. Make a new one. */
+export class ClientClosedError extends QuorlockError {}
+
+/** A bug in Quorlock, or a panic caught at its boundary. Report it. */
+export class InternalError extends QuorlockError {}
+
+type ErrorClass = new (message?: string, nodes?: readonly NodeAnswer[]) => QuorlockError;
+
+const MEANINGS: readonly (readonly [ErrorClass, number, string, string])[] = [
+  [InvalidArgumentError, 1, "InvalidArgument", "INVALID_ARGUMENT"],
+  [LockContendedError, 2, "Contended", "CONTENDED"],
+  [LockTimeoutError, 3, "Timeout", "TIMEOUT"],
+  [QuorumUnavailableError, 4, "QuorumUnavailable", "QUORUM_UNAVAILABLE"],
+  [LockLostError, 5, "LockLost", "LOCK_LOST"],
+  [NotOwnerError, 6, "NotOwner", "NOT_OWNER"],
+  [TooManyWaitersError, 7, "TooManyWaiters", "TOO_MANY_WAITERS"],
+  [MisconfiguredError, 8, "Misconfigured", "MISCONFIGURED"],
+  [ClientClosedError, 10, "Closed", "CLOSED"],
+  [InternalError, 12, "Internal", "INTERNAL"],
+];
+
+const CANCELLED = 9;
+// Node never forks: `child_process.fork` starts a new process. Were it reported, it would be a bug.
+const FORKED = 11;
+
+for (const [errorClass] of MEANINGS) {
+  // Not of each error: `name` is what the stack begins with, and no detail of one.
+  Object.defineProperty(errorClass.prototype, "name", { value: errorClass.name, configurable: true, writable: true });
+}
+Object.defineProperty(QuorlockError.prototype, "name", { value: "QuorlockError", configurable: true, writable: true });
+
+/** Number, kind and code of a class; a class derived by a user has those of its base. */
+function meaning(errorClass: unknown): [number, string, string] {
+  for (let found = errorClass; typeof found === "function"; found = Object.getPrototypeOf(found)) {
+    const row = MEANINGS.find(([known]) => known === found);
+    if (row !== undefined) return [row[1], row[2], row[3]];
+  }
+  return [12, "Internal", "INTERNAL"];
+}
+
+/**
+ * The error for a failure. The one place where kinds become classes.
+ *
+ * The stack leads to those who await `from`, a function of the API: frames up to it are left out. V8 finds them by
+ * itself when it is needed, so a call that succeeds does not pay for a stack.
+ */
+export function toError(failure: Failure, from?: Function): Error {
+  const { number, message, nodes } = failure;
+  if (number === CANCELLED) return new DOMException(message, "AbortError");
+  const row = MEANINGS.find((row) => row[1] === (number === FORKED ? 12 : number));
+  const errorClass: ErrorClass = row === undefined ? InternalError : row[0];
+  const error = new errorClass(message, nodes);
+  if (from !== undefined) Error.captureStackTrace(error, from);
+  return error;
+}
+
+/** What a native call returned, if it is no failure. */
+export function checked<T>(result: T | Failure, from?: Function): T {
+  if (typeof result === "object" && result !== null && "number" in result) {
+    throw toError(result, from);
+  }
+  return result;
+}
+
+export function invalid(message: string, from?: Function): Error {
+  return toError({ number: 1, message, nodes: [] }, from);
+}
+
+/** Looks at arguments: what is wrong with them is told with the stack of who called `from`. */
+export function look<T>(from: Function, at: () => T): T {
+  try {
+    return at();
+  } catch (error) {
+    if (error instanceof QuorlockError) Error.captureStackTrace(error, from);
+    throw error;
+  }
+}

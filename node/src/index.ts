@@ -1,0 +1,33 @@
+/**
+ * A distributed lock over independent Redis or Valkey masters.
+ *
+ *     import { redlock } from "quorlock";
+ *
+ *     await redlock("orders:42", async (lease) => { … });
+ *
+ * A lock is won by the votes of a majority of the nodes, renewed while it is held, and lost loudly. The nodes are those
+ * of `nodes` or of the environment variable `QUORLOCK_NODES`. All times are in milliseconds.
+ *
+ * `redlock` holds a lock while a function runs. `Client`, `Lock` and `Lease` are the same by hand. Errors are
+ * subclasses of `QuorlockError`; wherever a lease may have been lost, `lease.isHeld()` tells the truth at every call.
+ */
+
+export { Client, type ClientEvents, type LogLine, type Stats } from "./client.js";
+export {
+  ClientClosedError,
+  InternalError,
+  InvalidArgumentError,
+  LockContendedError,
+  LockLostError,
+  LockTimeoutError,
+  MisconfiguredError,
+  NotOwnerError,
+  QuorlockError,
+  QuorumUnavailableError,
+  TooManyWaitersError,
+  type NodeAnswer,
+} from "./errors.js";
+export { Lease, type Loss, type LossReason } from "./lease.js";
+export { Lock } from "./lock.js";
+export type { AcquireOptions, ClientOptions, LockOptions, Name } from "./options.js";
+export { redlock, type Body, type RedlockOptions } from "./redlock.js";

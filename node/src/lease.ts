@@ -1,0 +1,221 @@
+/** The lease: what `acquire` returns. */
+
+import { inspect } from "node:util";
+
+import type { Failure } from "./binding.js";
+import type { Client } from "./client.js";
+import { asyncDispose } from "./dispose.js";
+import { checked, invalid, toError } from "./errors.js";
+import type { Name } from "./options.js";
+import { begin, port, told, valueOf } from "./port.js";
+
+/** Why a lease was lost. */
+export type LossReason = "expired" | "refused" | "max_hold" | "owner_gone" | "closed" | "forced";
+
+/** What `lost` of a client tells. */
+export interface Loss {
+  lease: Lease;
+  name: Name;
+  reason: LossReason;
+  /** The reason of `lease.signal`. */
+  error: Error;
+}
+
+/** Who keeps a lease alive until it is released. */
+export interface Keeper {
+  readonly kept: Set<Lease>;
+}
+
+const NOT_OWNER = 6;
+
+/** By the number of the operation that won them, for the time they are held. */
+const live = new Map<number, WeakRef<Lease>>();
+/** A lease that nobody has is released when it is collected. */
+const collected = new FinalizationRegistry<number>((number) => {
+  live.delete(number);
+  port.forget(number);
+});
+/** Whoever has a lease's signal relies on the lease. */
+const leases = new WeakMap<AbortSignal, Lease>();
+
+function lossOf(number: number): LossReason | null {
+  const reason = checked(port.loss(number));
+  return reason === "" ? null : (reason as LossReason);
+}
+
+/** Makes a lease. Not part of the API. */
+export let newLease: (number: number, name: Name, client: Client, keeper: Keeper) => Lease;
+/** Ends a handle that was released by its lock. Not part of the API. */
+export let endIfReleased: (lease: Lease) => void;
+/** Throws if it was lost, for a scope whose body ended normally. Not part of the API. */
+export let throwIfLost: (lease: Lease, from: Function) => void;
+
+/**
+ * A hold on a lock.
+ *
+ * It is valid until released or lost, and renewed in the background, also while the event loop is blocked. Release it:
+ * one that was forgotten is released when it and its lock have been collected, or when it reaches `maxHold`.
+ */
+export class Lease {
+  /** The lock's name, as given. */
+  readonly name: Name;
+  readonly #number: number;
+  readonly #client: Client;
+  readonly #keeper: Keeper;
+  #controller: AbortController | undefined;
+  /** What is left of it after its release: the core has forgotten it then. */
+  #over: { token: string; loss: LossReason | null; error: Failure | null } | undefined;
+
+  private constructor(number: number, name: Name, client: Client, keeper: Keeper) {
+    this.name = name;
+    this.#number = number;
+    this.#client = client;
+    this.#keeper = keeper;
+    live.set(number, new WeakRef(this));
+    collected.register(this, number, this);
+    keeper.kept.add(this);
+    // The loss may have been told before there was anyone to tell.
+    if (lossOf(number) !== null) this.#tell();
+  }
+
+  static {
+    newLease = (number, name, client, keeper) => new Lease(number, name, client, keeper);
+    endIfReleased = (lease) => {
+      if (lease.#over === undefined && checked(port.isReleased(lease.#number))) lease.#end();
+    };
+    throwIfLost = (lease, from) => {
+      const failure = lease.#lostError();
+      if (failure !== null) throw toError(failure, from);
+    };
+    told.lost = (number) => {
+      const lease = live.get(number)?.deref();
+      if (lease !== undefined) lease.#tell();
+    };
+  }
+
+  /** The token: 40 hex digits that name this hold. Keep it secret: whoever knows it can release the lock. */
+  get token(): string {
+    return this.#over?.token ?? checked(port.token(this.#number));
+  }
+
+  /** Why the lease was lost; `null` while it is held and after a release. */
+  get lossReason(): LossReason | null {
+    return this.#over === undefined ? lossOf(this.#number) : this.#over.loss;
+  }
+
+  /** Whether the lease is valid now. Exact at every call; false after release. */
+  isHeld(): boolean {
+    return this.#over === undefined && checked(port.isHeld(this.#number), this.isHeld);
+  }
+
+  /** Validity left before the next renewal, in milliseconds; 0 when the lease is over. */
+  remaining(): number {
+    return this.#over === undefined ? checked(port.remaining(this.#number), this.remaining) : 0;
+  }
+
+  /** Aborts when the lease is lost, with a `LockLostError` as its reason. Not when it is released. */
+  get signal(): AbortSignal {
+    if (this.#controller === undefined) {
+      this.#controller = new AbortController();
+      leases.set(this.#controller.signal, this);
+      const failure = this.#lostError();
+      if (failure !== null) this.#controller.abort(toError(failure));
+    }
+    return this.#controller.signal;
+  }
+
+  /**
+   * Lengthens the lease to `ttl` milliseconds from now, by default to its own ttl; never shortens it.
+   *
+   * Rejects with `LockLostError` if it is lost, `QuorumUnavailableError` if too few nodes answered (it is then valid as
+   * long as it was), `NotOwnerError` after release.
+   */
+  async extend(ttl?: number): Promise<void> {
+    if (ttl !== undefined && typeof ttl !== "number") {
+      throw invalid(`ttl is a ${typeof ttl}: give milliseconds`, this.extend);
+    }
+    await this.#extend(ttl);
+  }
+
+  async #extend(ttl: number | undefined): Promise<void> {
+    this.#throwIfOver(this.extend);
+    valueOf(await begin((port, number) => port.extend(number, this.#number, ttl)), this.extend);
+  }
+
+  /**
+   * Makes sure that at least so many milliseconds of validity are left, extending the lease if there are not. Call it
+   * right before a step that takes so long. Rejects as `extend`, and with `InvalidArgumentError` if the ttl cannot give
+   * so much.
+   */
+  async ensure(minRemaining: number): Promise<void> {
+    if (typeof minRemaining !== "number") {
+      throw invalid(`minRemaining is a ${typeof minRemaining}: give milliseconds`, this.ensure);
+    }
+    await this.#ensure(minRemaining);
+  }
+
+  async #ensure(min: number): Promise<void> {
+    this.#throwIfOver(this.ensure);
+    valueOf(await begin((port, number) => port.ensure(number, this.#number, min)), this.ensure);
+  }
+
+  /**
+   * Releases this handle; the last handle of a lease frees the lock. Resolves to whether the lock was still held; a
+   * second call does nothing and resolves to false. Never rejects for a loss. The lease ends before the nodes are told.
+   */
+  async release(): Promise<boolean> {
+    return await this.#release();
+  }
+
+  async #release(): Promise<boolean> {
+    if (this.#over !== undefined) return false;
+    const outcome = await begin<boolean>((port, number) => port.release(number, this.#number));
+    const held = valueOf(outcome, this.release);
+    this.#end();
+    return held;
+  }
+
+  /** Gives back what it takes up: that is not left to the collector, to which a lease looks small. */
+  #end(): void {
+    if (this.#over !== undefined) return;
+    this.#over = { token: this.token, loss: this.lossReason, error: this.#lostError() };
+    live.delete(this.#number);
+    collected.unregister(this);
+    port.forget(this.#number);
+    this.#keeper.kept.delete(this);
+  }
+
+  #lostError(): Failure | null {
+    if (this.#over !== undefined) return this.#over.error;
+    return lossOf(this.#number) === null ? null : port.lostError(this.#number);
+  }
+
+  #throwIfOver(from: Function): void {
+    if (this.#over === undefined) return;
+    const message = `the lease of ${inspect(this.name)} has been released`;
+    throw toError({ number: NOT_OWNER, message, nodes: [] }, from);
+  }
+
+  /** For `await using`: releases. It does not reject for a loss, so the body's own error is never hidden. */
+  async [asyncDispose](): Promise<void> {
+    await this.#release();
+  }
+
+  #tell(): void {
+    const reason = this.lossReason;
+    const failure = this.#lostError();
+    if (reason === null || failure === null) return;
+    live.delete(this.#number);
+    const error = toError(failure);
+    // What listeners throw is theirs, and must not hold up what else has happened.
+    process.nextTick(() => {
+      this.#controller?.abort(error);
+      this.#client.emit("lost", { lease: this, name: this.name, reason, error });
+    });
+  }
+
+  [inspect.custom](): string {
+    const state = this.isHeld() ? `held, ${this.remaining().toFixed(0)} ms left` : (this.lossReason ?? "released");
+    return `Lease { ${inspect(this.name)}, ${state} }`;
+  }
+}

@@ -1,0 +1,98 @@
+/** The lock: a name with options. Holding nothing yet. */
+
+import { inspect } from "node:util";
+
+import type { NativeLock, NativeOwner, NativePort } from "./binding.js";
+import type { Client } from "./client.js";
+import { look, toError } from "./errors.js";
+import { endIfReleased, newLease, type Keeper, type Lease } from "./lease.js";
+import { acquireOptions, type AcquireOptions, type Acquiring, type Name } from "./options.js";
+import { begin, beginUntil, valueOf } from "./port.js";
+
+/** Makes a lock. Not part of the API. */
+export let newLock: (core: NativeLock, name: Name, client: Client) => Lock;
+/** Acquires for an owner, and for `from`, a function of the API. Not part of the API. */
+export let acquireFor: (
+  lock: Lock,
+  options: Acquiring,
+  owner: NativeOwner | undefined,
+  from: Function,
+) => Promise<Lease>;
+
+/**
+ * A name with options; made by `client.lock(name)`. It holds nothing by itself.
+ *
+ * Without `owner` every acquisition is a stranger to every other. A named owner that acquires again gets another handle
+ * on the same lease, and the last release frees the lock. Leases acquired here live until they are released, or until
+ * both they and the lock have been collected.
+ */
+export class Lock {
+  /** The lock's name, as given. */
+  readonly name: Name;
+  readonly #core: NativeLock;
+  readonly #client: Client;
+  readonly #keeper: Keeper = { kept: new Set() };
+
+  private constructor(core: NativeLock, name: Name, client: Client) {
+    this.name = name;
+    this.#core = core;
+    this.#client = client;
+  }
+
+  static {
+    newLock = (core, name, client) => new Lock(core, name, client);
+    acquireFor = (lock, options, owner, from) => lock.#acquire(options, owner, from);
+  }
+
+  /**
+   * Acquires the lock, waiting as long as its `wait` says, or for this call `options.wait`.
+   *
+   * Rejects with `LockTimeoutError` if others held it all the time, `LockContendedError` likewise with a wait of 0,
+   * `QuorumUnavailableError` if too few nodes answered, `MisconfiguredError` at once if credentials or addresses leave
+   * no quorum, `LockLostError` on re-entry into a lease that was lost, and with `signal.reason` if the signal aborts.
+   */
+  async acquire(options: AcquireOptions = {}): Promise<Lease> {
+    const looked = look(this.acquire, () => acquireOptions(options));
+    return await this.#acquire(looked, undefined, this.acquire);
+  }
+
+  async #acquire(options: Acquiring, owner: NativeOwner | undefined, from: Function): Promise<Lease> {
+    const { wait, signal } = options;
+    const start = (port: NativePort, number: number) => this.#core.acquire(port, number, owner, wait);
+    const outcome = await (signal === undefined ? begin<boolean>(start) : beginUntil<boolean>(signal, start));
+    if ("failure" in outcome) throw toError(outcome.failure, from);
+    return newLease(outcome.number, this.name, this.#client, this.#keeper);
+  }
+
+  /** Tries once. `null` where another holds the lock. Rejects as `acquire` otherwise. */
+  async tryAcquire(options: Pick<AcquireOptions, "signal"> = {}): Promise<Lease | null> {
+    const looked = look(this.tryAcquire, () => acquireOptions(options));
+    return await this.#tryAcquire(looked.signal);
+  }
+
+  async #tryAcquire(signal: AbortSignal | undefined): Promise<Lease | null> {
+    const start = (port: NativePort, number: number) => this.#core.tryAcquire(port, number);
+    const outcome = await (signal === undefined ? begin<boolean>(start) : beginUntil<boolean>(signal, start));
+    if ("failure" in outcome) throw toError(outcome.failure, this.tryAcquire);
+    if (!outcome.value) return null;
+    return newLease(outcome.number, this.name, this.#client, this.#keeper);
+  }
+
+  /**
+   * Gives back the newest handle of the lease that the lock's named owner holds. Resolves to whether the lock was still
+   * held. Rejects with `NotOwnerError` if the owner holds nothing, or the lock has no named owner.
+   */
+  async release(): Promise<boolean> {
+    return await this.#release();
+  }
+
+  async #release(): Promise<boolean> {
+    const held = valueOf(await begin<boolean>((port, number) => this.#core.release(port, number)), this.release);
+    for (const lease of this.#keeper.kept) endIfReleased(lease);
+    return held;
+  }
+
+  [inspect.custom](): string {
+    return `Lock { ${inspect(this.name)} }`;
+  }
+}

@@ -1,0 +1,181 @@
+/** Options: what a user may give, and what the native part gets. */
+
+import { inspect, types } from "node:util";
+
+import type { NativeClientOptions, NativeLockOptions } from "./binding.js";
+import { invalid } from "./errors.js";
+
+/** Text, or bytes that need not be text. */
+export type Name = string | Uint8Array;
+
+/** Options of a lock; a client's are the defaults of its locks. All times are in milliseconds. */
+export interface LockOptions {
+  /** Auto-release time on the nodes: how long the lock outlives a crashed holder. 10,000. */
+  ttl?: number | undefined;
+  /** How long to wait in `acquire`: 0 tries once, `null` or `Infinity` waits for ever. 10,000. */
+  wait?: number | null | undefined;
+  /** Whether the lease is renewed until released. Without, it ends after the ttl unless extended. True. */
+  renew?: boolean | undefined;
+  /** Longest life of a lease; `null` or `Infinity` for no limit. One hour. */
+  maxHold?: number | null | undefined;
+  /** Whether the key on the nodes is the name itself, as in other Redlock libraries. False. */
+  raw?: boolean | undefined;
+  /** Who may re-enter, by a name that is valid within the client. */
+  owner?: Name | undefined;
+}
+
+/** Options of a client. Those of locks are the defaults of its locks. */
+export interface ClientOptions extends Omit<LockOptions, "owner"> {
+  /**
+   * URLs, as a list or in one text with commas: `redis://[user:password@]host[:port][/db]`, `rediss://…`,
+   * `redis+unix:///path`, or `memory://name` for a node in this process. Default: the environment variable
+   * `QUORLOCK_NODES`, else `redis://127.0.0.1:6379`.
+   */
+  nodes?: string | Iterable<string> | undefined;
+  /** The longest ttl of any lock of the set. 60,000. */
+  maxTtl?: number | undefined;
+  /** Time for one request to one node, at most a quarter of the ttl. 250. */
+  nodeTimeout?: number | undefined;
+  /** Bound on the difference of clock rates, as a fraction. 0.01. */
+  drift?: number | undefined;
+  /** The fraction of the ttl that must be left when a lease is won. 0.1. */
+  minValidity?: number | undefined;
+  /** Prefix of every key. `lock:`. */
+  namespace?: string | undefined;
+  /** Text stored with the token, to tell who holds a lock; empty for none. `host:pid`. */
+  label?: string | undefined;
+  /** Certificates that vouch for `rediss://` nodes: the path of a PEM file, or its text. */
+  ca?: string | Uint8Array | undefined;
+  /** The client's own certificate, in the same way. */
+  cert?: string | Uint8Array | undefined;
+  /** The key of the client's certificate, in the same way. */
+  key?: string | Uint8Array | undefined;
+}
+
+type Convert = (name: string, value: unknown) => unknown;
+
+function wrong(name: string, value: unknown, want: string): Error {
+  // Shortened, and never what may be a password.
+  const shown = name === "nodes" || name === "key" ? typeof value : inspect(value, { depth: 0, maxStringLength: 64 });
+  return invalid(`${name} is ${shown}: give ${want}`);
+}
+
+const number =
+  (want: string): Convert =>
+  (name, value) => {
+    if (typeof value !== "number") throw wrong(name, value, want);
+    return value;
+  };
+
+const milliseconds = number("a time in milliseconds");
+const fraction = number("a fraction");
+
+const limit: Convert = (name, value) => (value === null ? Infinity : milliseconds(name, value));
+
+const flag: Convert = (name, value) => {
+  if (typeof value !== "boolean") throw wrong(name, value, "true or false");
+  return value;
+};
+
+const text: Convert = (name, value) => {
+  if (typeof value !== "string") throw wrong(name, value, "a string");
+  return value;
+};
+
+const pem: Convert = (name, value) => {
+  if (types.isUint8Array(value)) return Buffer.from(value).toString();
+  return text(name, value);
+};
+
+const urls: Convert = (name, value) => {
+  if (typeof value === "string") return value.split(/[\s,]+/).filter((url) => url !== "");
+  if (typeof value !== "object" || value === null || !(Symbol.iterator in value)) {
+    throw wrong(name, value, "a list of URLs");
+  }
+  return [...(value as Iterable<unknown>)].map((url) => text("a node", url));
+};
+
+/** A name as bytes. */
+export const octets = (name: string, value: unknown): Uint8Array => {
+  if (types.isUint8Array(value)) return value;
+  if (typeof value !== "string") throw wrong(name, value, "a string or a Uint8Array");
+  // Every lone surrogate would become the same bytes, and two names the same key.
+  if (!value.isWellFormed()) throw wrong(name, value, "well-formed text, or bytes");
+  return Buffer.from(value);
+};
+
+const OF_LOCK: Record<string, Convert> = {
+  ttl: milliseconds,
+  wait: limit,
+  renew: flag,
+  maxHold: limit,
+  raw: flag,
+};
+
+const OF_CLIENT: Record<string, Convert> = {
+  nodes: urls,
+  maxTtl: milliseconds,
+  nodeTimeout: milliseconds,
+  drift: fraction,
+  minValidity: fraction,
+  namespace: text,
+  label: text,
+  ca: pem,
+  cert: pem,
+  key: pem,
+};
+
+function converted(what: string, given: unknown, ...tables: Record<string, Convert>[]): Record<string, unknown>[] {
+  if (typeof given !== "object" || given === null) throw wrong(what, given, "an object");
+  const found: Record<string, unknown>[] = tables.map(() => ({}));
+  for (const [name, value] of Object.entries(given)) {
+    if (value === undefined) continue;
+    const i = tables.findIndex((table) => Object.hasOwn(table, name));
+    // A misspelt option would silently be its default.
+    if (i < 0) throw invalid(`there is no option ${inspect(name)} here`);
+    found[i]![name] = tables[i]![name]!(name, value);
+  }
+  return found;
+}
+
+export function lockOptions(given: unknown): NativeLockOptions {
+  return converted("options", given, { ...OF_LOCK, owner: octets })[0] as NativeLockOptions;
+}
+
+export function clientOptions(given: unknown): [NativeClientOptions, NativeLockOptions] {
+  return converted("options", given, OF_CLIENT, OF_LOCK) as unknown as [NativeClientOptions, NativeLockOptions];
+}
+
+/** Options of `redlock`: of its lock, of its client, and its own. */
+export function scopeOptions(given: unknown): [NativeLockOptions, NativeClientOptions, Record<string, unknown>] {
+  const own: Convert = (_name, value) => value;
+  return converted("options", given, { ...OF_LOCK, owner: octets }, OF_CLIENT, {
+    client: own,
+    signal: own,
+    reentrant: flag,
+  }) as unknown as [NativeLockOptions, NativeClientOptions, Record<string, unknown>];
+}
+
+export interface AcquireOptions {
+  /** How long to wait, for this call alone: 0 tries once, `null` or `Infinity` waits for ever. */
+  wait?: number | null | undefined;
+  /** Ends the wait. The call then rejects with the signal's reason and leaves no key behind. */
+  signal?: AbortSignal | undefined;
+}
+
+export interface Acquiring {
+  wait?: number | undefined;
+  signal?: AbortSignal | undefined;
+}
+
+export function acquireOptions(given: unknown): Acquiring {
+  const [options] = converted("options", given, { wait: limit, signal: (_name, value) => abortSignal(value) });
+  return options as Acquiring;
+}
+
+export function abortSignal(value: unknown): AbortSignal {
+  // By what it can do: it may come from another realm or a polyfill.
+  const signal = value as AbortSignal | null | undefined;
+  if (typeof signal?.aborted === "boolean" && typeof signal.addEventListener === "function") return signal;
+  throw wrong("signal", value, "an AbortSignal");
+}

@@ -1,0 +1,118 @@
+/** How operations of the core become promises, and what it has to tell. One for each environment. */
+
+import { native, type Failure, type NativePort } from "./binding.js";
+import { checked, toError } from "./errors.js";
+import { noMore, whenAborted } from "./signals.js";
+
+// What an event is, as in `native/events.rs`.
+const DONE = 0;
+const FAILED = 1;
+const LOST = 2;
+
+/** Settles the promise of an operation. */
+type Settle = (value: unknown, failure: Failure | null) => void;
+
+const pending = new Map<number, Settle>();
+let lastNumber = 0;
+let submitting = false;
+
+/** Who is told what no promise waits for. */
+export const told = {
+  lost(_number: number): void {},
+  log(_warning: boolean, _line: string): void {},
+};
+
+export const port: NativePort = new native.Port(() => {
+  const events = port.take();
+  for (let i = 0; i < events.length; i += 3) {
+    const [what, number, value] = [events[i], events[i + 1] as number, events[i + 2]];
+    if (what === DONE) settle(number, value, null);
+    else if (what === FAILED) settle(number, null, value as Failure);
+    else if (what === LOST) told.lost(number);
+    else told.log(number === 1, value as string);
+  }
+});
+
+function settle(number: number, value: unknown, failure: Failure | null): void {
+  const waiting = pending.get(number);
+  if (waiting === undefined) return;
+  forget(number);
+  waiting(value, failure);
+}
+
+function expect(number: number, settle: Settle): void {
+  // While something is awaited the process lives, and no longer.
+  if (pending.size === 0) checked(port.keep(true));
+  pending.set(number, settle);
+  if (!submitting) {
+    submitting = true;
+    queueMicrotask(submit);
+  }
+}
+
+/** Submits what this turn has started: one wake-up of the I/O thread, and one write to each node. */
+function submit(): void {
+  submitting = false;
+  checked(port.submit());
+}
+
+function forget(number: number): void {
+  pending.delete(number);
+  if (pending.size === 0) checked(port.keep(false));
+}
+
+/** What an operation came to. Never a rejection, so that the error is made where it has the caller's stack. */
+export type Outcome<T> = { value: T; number: number } | { failure: Failure };
+
+/** Starts an operation, under a number of its own. */
+export function begin<T>(start: (port: NativePort, number: number) => Failure | null): Promise<Outcome<T>> {
+  return new Promise((resolve) => {
+    const number = ++lastNumber;
+    const failure = start(port, number);
+    if (failure !== null) {
+      resolve({ failure });
+      return;
+    }
+    expect(number, (value, failure) => {
+      resolve(failure === null ? { value: value as T, number } : { failure });
+    });
+  });
+}
+
+/**
+ * Starts an operation that a signal may end. It then rejects with the signal's reason, and what it has won by then is
+ * released. A signal that aborts later does nothing.
+ */
+export function beginUntil<T>(
+  signal: AbortSignal,
+  start: (port: NativePort, number: number) => Failure | null,
+): Promise<Outcome<T>> {
+  return new Promise((resolve, reject) => {
+    if (signal.aborted) {
+      reject(signal.reason);
+      return;
+    }
+    const number = ++lastNumber;
+    const failure = start(port, number);
+    if (failure !== null) {
+      resolve({ failure });
+      return;
+    }
+    const onAbort = () => {
+      forget(number);
+      port.cancel(number);
+      reject(signal.reason);
+    };
+    whenAborted(signal, onAbort);
+    expect(number, (value, failure) => {
+      noMore(signal, onAbort);
+      resolve(failure === null ? { value: value as T, number } : { failure });
+    });
+  });
+}
+
+/** The value of an outcome. `from`: the function of the API that the user called. */
+export function valueOf<T>(outcome: Outcome<T>, from: Function): T {
+  if ("failure" in outcome) throw toError(outcome.failure, from);
+  return outcome.value;
+}

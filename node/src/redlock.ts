@@ -1,0 +1,80 @@
+/** `redlock(…)`: a lock in one line. */
+
+import { Client } from "./client.js";
+import { defaultClient } from "./default.js";
+import { invalid, look } from "./errors.js";
+import { throwIfLost, type Lease } from "./lease.js";
+import { acquireFor } from "./lock.js";
+import { abortSignal, scopeOptions, type ClientOptions, type LockOptions, type Name } from "./options.js";
+import { invocation, within } from "./owner.js";
+
+/** Options of `redlock`. */
+export interface RedlockOptions extends LockOptions, Omit<ClientOptions, keyof LockOptions> {
+  /**
+   * Whose nodes to use. Without it there is one client for all calls with the same client options, made at the first;
+   * `nodes` defaults to `QUORLOCK_NODES`.
+   */
+  client?: Client | undefined;
+  /** Ends the wait for the lock. The call then rejects with the signal's reason. For a loss see `lease.signal`. */
+  signal?: AbortSignal | undefined;
+  /** Whether this call may re-enter a lock that an invocation around it holds. True. */
+  reentrant?: boolean | undefined;
+}
+
+/** The work that a lock protects. */
+export type Body<T> = (lease: Lease) => T | PromiseLike<T>;
+
+/**
+ * Holds a lock while `body` runs, and resolves to what it returns.
+ *
+ *     await redlock("orders:42", async (lease) => {
+ *       await charge({ signal: lease.signal });
+ *     });
+ *
+ * The owner is the invocation: within the body, `redlock` with the same name enters again, without asking the nodes.
+ * Branches that run in parallel inside one body share its owner, so the lock does not keep them apart; say
+ * `reentrant: false` where it must.
+ *
+ * Rejects as `lock.acquire`. If the body ends normally after the lock was lost, rejects with `LockLostError`; the body's
+ * own error always wins.
+ */
+export async function redlock<T>(name: Name, body: Body<T>): Promise<T>;
+export async function redlock<T>(name: Name, options: RedlockOptions, body: Body<T>): Promise<T>;
+export async function redlock<T>(name: Name, ...rest: [Body<T>] | [RedlockOptions, Body<T>]): Promise<T> {
+  const [given, body] = rest.length === 1 ? [{}, rest[0]] : rest;
+  const { lock, signal, reentrant } = look(redlock, () => prepared(name, given, body));
+  // Read here, where the caller's context is sure to be there.
+  const own = reentrant ? invocation() : undefined;
+  const lease = await acquireFor(lock, { signal }, own?.owner, redlock);
+  let result: T;
+  try {
+    // A busy event loop may see a lease only when it is lost already: no work must begin under it.
+    throwIfLost(lease, redlock);
+    result = await (own === undefined ? body(lease) : within(own, body, lease));
+  } catch (error) {
+    try {
+      await lease.release();
+    } catch {
+      // The body's own error wins.
+    }
+    throw error;
+  }
+  await lease.release();
+  throwIfLost(lease, redlock);
+  return result;
+}
+
+function prepared(name: Name, given: RedlockOptions, body: unknown) {
+  if (typeof body !== "function") throw invalid("the last argument is the work to do: give a function");
+  const [ofLock, ofClient, { client, signal, reentrant = true }] = scopeOptions(given);
+  if (client !== undefined) {
+    if (!(client instanceof Client)) throw invalid("client is no Client of this package");
+    const own = Object.keys(ofClient);
+    if (own.length > 0) throw invalid(`a client has its own ${own.join(", ")}: give them to the client`);
+  }
+  return {
+    lock: (client ?? defaultClient(ofClient)).lock(name, ofLock),
+    signal: signal === undefined ? undefined : abortSignal(signal),
+    reentrant,
+  };
+}

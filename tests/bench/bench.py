@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+"""Measures Quorlock in all its languages beside its peers. README.md says what and how.
+
+    bench.py                      everything; writes RESULTS.md
+    bench.py --only W1,W2         some workloads; RESULTS.md keeps the others' last figures
+    bench.py --quick              one short repetition of each run, to see that all of it works
+    bench.py --peers 'js:*'       some peers (patterns, with commas)
+    bench.py --report             RESULTS.md again from the figures that are kept
+
+The figures of every run are kept in target/bench/runs; --quick and --peers keep theirs apart and leave RESULTS.md alone.
+"""
+
+import argparse
+import fnmatch
+import json
+import pathlib
+import shutil
+import sys
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+import report  # noqa: E402
+from prepare import OUT, prepare  # noqa: E402
+from runs import pinned, run, tell  # noqa: E402
+from stage import Stage  # noqa: E402
+from table import PEERS, WORKLOADS  # noqa: E402
+
+QUICK_SECONDS = 0.3
+QUICK_LOCKS_SECONDS = 3
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--only", default=",".join(WORKLOADS), metavar="WORKLOADS")
+    parser.add_argument("--peers", default="*", metavar="PATTERNS")
+    parser.add_argument("--repetitions", type=int, help="instead of each workload's own")
+    parser.add_argument("--no-build", action="store_true", help="take the drivers as they are")
+    parser.add_argument("--report", action="store_true")
+    return parser.parse_args()
+
+
+def wanted(workload, patterns):
+    return [peer for peer in PEERS if workload.name in peer.workloads
+            and any(fnmatch.fnmatchcase(peer.name, pattern) for pattern in patterns)]
+
+
+def repetitions(workload, peer, given):
+    if given.quick:
+        return 1
+    return given.repetitions or (workload.repetitions if peer.ours else workload.peer_repetitions)
+
+
+def seconds(workload, given):
+    if not given.quick:
+        return workload.seconds
+    return QUICK_LOCKS_SECONDS if "--hold" in workload.flags else QUICK_SECONDS
+
+
+def measure(workload, nodes, peers, given, keep):
+    """Peers take turns, so that what changes in the machine changes for all of them."""
+    with pinned(workload.pinned):
+        stage = Stage(nodes)
+    with stage:
+        for repetition in range(max(repetitions(workload, peer, given) for peer in peers)):
+            for state in workload.states:
+                for peer in peers:
+                    if repetition >= repetitions(workload, peer, given):
+                        continue
+                    figures = run(stage, workload, peer, state, seconds(workload, given))
+                    figures.setdefault("seconds", seconds(workload, given))
+                    figures.update(workload=workload.name, nodes=nodes, state=state, peer=peer.name, repetition=repetition)
+                    keep(figures)
+                    where = f"{workload.name} {nodes}" + (f" {state}" if len(workload.states) > 1 else "")
+                    print(f"{where} #{repetition + 1} {peer.name}: {tell(figures)}", flush=True)
+
+
+def main():
+    given = arguments()
+    runs = OUT / "runs"
+    if given.report:
+        report.write(report.load(runs))
+        return 0
+    begun = time.monotonic()
+    workloads = [WORKLOADS[name] for name in given.only.split(",")]
+    patterns = given.peers.split(",")
+    partial = given.quick or given.peers != "*"
+    if partial:
+        runs = OUT / "runs-partial"
+        shutil.rmtree(runs, ignore_errors=True)
+    runs.mkdir(parents=True, exist_ok=True)
+    languages = dict.fromkeys(peer.language for workload in workloads for peer in wanted(workload, patterns))
+    wrong = {} if given.no_build else prepare(languages)
+    for language, reason in wrong.items():
+        print(f"without {language}: {reason}", flush=True)
+    failed = bool(wrong)
+    for workload in workloads:
+        with open(runs / f"{workload.name}.jsonl", "w") as file:
+            def keep(figures):
+                nonlocal failed
+                failed = failed or ("error" in figures and ":quorlock" in figures["peer"])
+                print(json.dumps(figures), file=file, flush=True)
+
+            for nodes in workload.nodes:
+                peers = [peer for peer in wanted(workload, patterns) if nodes in peer.nodes and peer.language not in wrong]
+                if peers:
+                    measure(workload, nodes, peers, given, keep)
+    figures = report.load(runs)
+    if partial:
+        print(report.text(figures))
+    else:
+        report.write(figures)
+    print(f"{time.monotonic() - begun:.0f} s")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

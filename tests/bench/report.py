@@ -1,0 +1,151 @@
+"""Figures to text: RESULTS.md, of which only the part between the markers is made here."""
+
+import json
+import os
+import pathlib
+import platform
+import subprocess
+from statistics import median
+
+from table import PEERS, WORKLOADS
+from targets import Figures, lines
+
+RESULTS = pathlib.Path(__file__).resolve().parent / "RESULTS.md"
+BEGIN, END = "<!-- made by bench.py: begin -->", "<!-- made by bench.py: end -->"
+EMPTY = f"# Results\n\n{BEGIN}\n{END}\n"
+
+# Heading, field, how to write it.
+CYCLES = [("cycles/s", "cycles_per_s", "{:.0f}"), ("p50 µs", "p50_us", "{:.0f}"), ("p99 µs", "p99_us", "{:.0f}"),
+          ("client CPU µs", "cpu_us", "{:.1f}"), ("server CPU µs", "server_us", "{:.1f}"),
+          ("executed", "executed_per_cycle", "{:.1f}"), ("server reads", "reads_per_cycle", "{:.2f}")]
+HELD = [("CPU %", "cpu_percent", "{:.2f}"), ("MB over empty", "megabytes", "{:.1f}"), ("threads", "threads", "{:.0f}"),
+        ("acquired in s", "acquired_s", "{:.1f}"), ("renewals/s", "scripts_per_s", "{:.0f}"), ("reads/s", "reads_per_s", "{:.0f}"),
+        ("server CPU %", "server_percent", "{:.2f}"), ("lost", "lost", "{:.0f}"), ("alive", "alive", "{:.0f}")]
+FAULTED = [("cycles/s", "cycles_per_s", "{:.0f}"), ("p50 ms", "p50_ms", "{:.2f}"), ("p99 ms", "p99_ms", "{:.1f}"),
+           ("max ms", "max_ms", "{:.0f}"), ("success", "success", "{:.3f}")]
+
+
+def load(folder):
+    """All runs that are kept, with the figures that follow from others."""
+    runs = []
+    for name in WORKLOADS:
+        path = folder / f"{name}.jsonl"
+        if path.exists():
+            runs += [derived(json.loads(line)) for line in path.read_text().splitlines()]
+    return runs
+
+
+def derived(run):
+    if run.get("cycles"):
+        cycles = run["cycles"]
+        run["server_us"] = run["server_cpu_ns"] / 1e3 / cycles
+        run["executed_per_cycle"] = run["executed"] / cycles
+        run["reads_per_cycle"] = run["server_reads"] / cycles
+        run["success"] = 1 - run["failures"] / cycles
+        run.update({f"{name}_ms": run[f"{name}_us"] / 1e3 for name in ("p50", "p99", "max")})
+    elif "locks" in run:
+        seconds = run["seconds"]
+        run["megabytes"] = (run["rss_kib"] - run["rss_before_kib"]) / 1024
+        run["scripts_per_s"] = run["scripts"] / seconds
+        run["reads_per_s"] = run["server_reads"] / seconds
+        run["server_percent"] = run["server_cpu_ns"] / 1e7 / seconds
+    return run
+
+
+def machine():
+    try:
+        with open("/proc/cpuinfo") as file:
+            model = next(line.split(":", 1)[1].strip() for line in file if line.startswith("model name"))
+    except (OSError, StopIteration):
+        model = platform.machine()
+
+    def version(*words):
+        try:
+            return subprocess.run(words, capture_output=True, text=True).stdout.strip().splitlines()[0]
+        except (OSError, IndexError):
+            return "unknown"
+
+    server = version("redis-server", "--version").partition("v=")[2].split(" ")[0]
+    commit = version("git", "-C", str(RESULTS.parent), "describe", "--always", "--dirty")
+    kernel = ".".join(platform.release().split(".")[:2])
+    return (f"{os.cpu_count()} cores ({model}), {platform.system()} {kernel}, Redis {server}, Python {platform.python_version()}, "
+            f"Node {version('node', '--version')}, Quorlock at {commit}")
+
+
+def row(*cells):
+    return "| " + " | ".join(cells) + " |"
+
+
+def head(*cells):
+    return [row(*cells), row(*("---" for _ in cells))]
+
+
+def table(figures, workload, nodes, state, columns):
+    found = []
+    for peer in PEERS:
+        runs = figures.of(workload, nodes, peer.name, state)
+        if not runs:
+            continue
+        good = [run for run in runs if "cycles" in run or "locks" in run]
+        bad = f"{sum('stuck' in run for run in runs)} stuck" if any("stuck" in run for run in runs) else ""
+        if any("error" in run and "cycles" not in run for run in runs):
+            bad = f"{sum('error' in run and 'cycles' not in run for run in runs)} failed"
+        cells = []
+        for _, field, form in columns:
+            values = [run[field] for run in good if field in run]
+            cells.append(form.format(median(values)) if values else "–")
+        keys = sum(run.get("keys_left", 0) for run in good)
+        name = f"**{peer.name}**" if peer.ours else peer.name
+        found.append(row(name, *cells, str(keys) if good else "–", f"{len(good)}" + (f", {bad}" if bad else "")))
+    return [*head("peer", *(title for title, _, _ in columns), "keys left", "runs"), *found, ""] if found else []
+
+
+def target_part(runs):
+    found = lines(runs)
+    reached = sum(line.value is not None and line.reached() for line in found)
+    measured = sum(line.value is not None for line in found)
+    yield f"{reached} of {measured} parts reached; {len(found) - measured} not measured."
+    yield ""
+    yield from head("target", "parts reached", "worst")
+    for name in dict.fromkeys(line.name for line in found):
+        own = [line for line in found if line.name == name and line.value is not None]
+        worst = max(own, key=lambda line: line.by(), default=None)
+        yield row(name, f"{sum(line.reached() for line in own)} of {len(own)}",
+                  f"{worst.asked}: {worst.verdict()}" if worst and not worst.reached() else "–" if own else "not measured")
+    yield ""
+    yield from head("target", "what", "asked", "got", "lowest to highest", "verdict")
+    for line in found:
+        got = "–" if line.value is None else f"{line.value:.2f}" if isinstance(line.value, float) else str(line.value)
+        yield row(line.name, line.asked, f"{line.sign} {line.bound}", got, line.note or "–", line.verdict())
+    yield ""
+
+
+def parts(runs):
+    figures = Figures(runs)
+    yield machine() + "."
+    yield ""
+    yield "## Targets (plain: fences and restart guard off, the work that peers do)"
+    yield ""
+    yield from target_part(runs)
+    for workload in WORKLOADS.values():
+        for nodes in workload.nodes:
+            for state in workload.states:
+                columns = HELD if "--hold" in workload.flags else FAULTED if workload.name == "W4" else CYCLES
+                found = table(figures, workload.name, nodes, state, columns)
+                if found:
+                    yield f"## {workload.name}: {workload.title}; {nodes} node{'s' * (nodes > 1)}" + (
+                        f"; {state}" if len(workload.states) > 1 else "")
+                    yield ""
+                    yield from found
+
+
+def text(runs):
+    return "\n".join(parts(runs))
+
+
+def write(runs):
+    old = RESULTS.read_text() if RESULTS.exists() else EMPTY
+    before, _, rest = old.partition(BEGIN)
+    after = rest.partition(END)[2]
+    RESULTS.write_text(f"{before}{BEGIN}\n{text(runs)}\n{END}{after}")
+    print(f"written: {RESULTS.name}")

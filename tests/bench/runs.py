@@ -1,0 +1,174 @@
+"""One run of one driver against a stage."""
+
+import contextlib
+import json
+import os
+import select
+import subprocess
+import tempfile
+import time
+
+from prepare import COMMANDS
+from servers import Servers
+from slow import DELAY_SECONDS, SlowNode
+
+CORE = 0
+START_SECONDS = 30
+# A peer that has not come back so long after its time is stuck.
+GRACE_SECONDS = 2.5
+SETTLE_SECONDS = 0.15
+# A node that comes back has to be found again by the client: so long at most until keys count as left.
+BACK_SECONDS = 1.5
+
+
+class Stuck(Exception):
+    """A driver said nothing in time."""
+
+
+@contextlib.contextmanager
+def pinned(wanted):
+    """What is started inside inherits the one core."""
+    before = os.sched_getaffinity(0)
+    if wanted:
+        os.sched_setaffinity(0, {CORE})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+class Fault:
+    """What happens to the nodes between warm-up and measuring, and its undoing."""
+
+    DOWN = {"up": (), "killed": (5,), "hung": (5,), "slow": (), "two hung": (4, 5)}
+
+    def __init__(self, stage, state):
+        self._stage, self._state, self._proxy = stage, state, None
+
+    def nodes(self):
+        urls = self._stage.urls()
+        if self._state == "slow":
+            self._proxy = SlowNode(self._stage.port(5))
+            urls[4] = f"redis://127.0.0.1:{self._proxy.port}"
+        return urls
+
+    def begin(self):
+        down = self.DOWN[self._state]
+        if self._proxy:
+            self._proxy.slow = True
+        elif self._state == "killed":
+            self._stage.kill(*down)
+        else:
+            self._stage.stop(*down)
+
+    def end(self):
+        """All nodes are back; what was on its way has arrived. How long it may take until no key is left."""
+        down = self.DOWN[self._state]
+        self._stage.cont(*down)
+        self._stage.start(*down)
+        if self._proxy:
+            time.sleep(3 * DELAY_SECONDS)
+        return BACK_SECONDS if down else 0
+
+    def close(self):
+        if self._proxy:
+            self._proxy.close()
+
+
+class Driver:
+    def __init__(self, workload, peer, nodes, seconds):
+        command = COMMANDS[peer.language]()
+        if workload.pinned:
+            command = ["taskset", "-c", str(CORE), *command]
+        command += ["--gate", *workload.flags, peer.name, str(workload.workers), str(seconds)]
+        # A file and not a pipe: some peers log every failure, and must not block on it.
+        self._said = tempfile.TemporaryFile()
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said,
+                                         env=dict(os.environ, QUORLOCK_NODES=",".join(nodes)))
+        self._read = b""
+
+    def line(self, seconds):
+        """The next line; raises Stuck, or RuntimeError if the driver has ended."""
+        end = time.monotonic() + seconds
+        while b"\n" not in self._read:
+            if not select.select([self._process.stdout], [], [], max(0, end - time.monotonic()))[0]:
+                raise Stuck
+            data = os.read(self._process.stdout.fileno(), 1 << 16)
+            if not data:
+                raise RuntimeError(self._last_words())
+            self._read += data
+        line, self._read = self._read.split(b"\n", 1)
+        return line.decode()
+
+    def _last_words(self):
+        self._said.seek(0)
+        return self._said.read().decode(errors="replace").strip()[-400:] or "it said nothing"
+
+    def go(self):
+        self._process.stdin.write(b"\n")
+        self._process.stdin.flush()
+
+    def close(self, wait):
+        """Ends it; returns whether it ended by itself. May be called again."""
+        if self._process.returncode is not None:
+            return self._process.returncode == 0
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+        try:
+            return self._process.wait(wait) == 0
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            return False
+        finally:
+            self._process.stdout.close()
+            self._said.close()
+
+
+def run(stage, workload, peer, state, seconds):
+    """The figures of one run; with `error` or `stuck` among them when there are none."""
+    fault = Fault(stage, state)
+    driver = Driver(workload, peer, fault.nodes(), seconds)
+    servers = Servers(stage)
+    figures, wait = {}, 5
+    try:
+        driver.line(START_SECONDS)
+        fault.begin()
+        servers.begin()
+        driver.go()
+        figures = json.loads(driver.line(seconds + GRACE_SECONDS))
+        figures.update(servers.end())
+        if "--hold" in workload.flags:
+            figures["alive"] = servers.keys()
+            # Other peers have nothing that releases all.
+            if driver.close(wait) and peer.ours:
+                time.sleep(SETTLE_SECONDS)
+                figures["keys_left"] = servers.keys()
+        else:
+            patience = time.monotonic() + fault.end()
+            time.sleep(SETTLE_SECONDS)
+            while (left := servers.keys()) and time.monotonic() < patience:
+                time.sleep(SETTLE_SECONDS)
+            figures["keys_left"] = left
+    except Stuck:
+        figures, wait = {"stuck": True}, 0
+    except (RuntimeError, OSError, ValueError) as error:
+        figures, wait = {"error": str(error)}, 0
+    finally:
+        driver.close(wait)
+        fault.close()
+        stage.heal()
+    return figures
+
+
+def tell(figures):
+    """A run in one line, for the one who watches."""
+    if "error" in figures and "cycles" not in figures:
+        return "FAILED: " + (figures["error"].splitlines() or [""])[-1]
+    if "stuck" in figures:
+        return "stuck"
+    if "locks" in figures:
+        return (f"{figures['cpu_percent']} % CPU, {(figures['rss_kib'] - figures['rss_before_kib']) / 1024:.1f} MB, "
+                f"{figures['threads']} threads, {figures['lost']} lost, {figures['alive']} alive")
+    return (f"{figures['cycles_per_s']} cycles/s, p50 {figures['p50_us']} us, p99 {figures['p99_us']} us, "
+            f"{figures['failures']} failures, {figures['keys_left']} keys left")

@@ -1,0 +1,145 @@
+//! Quorlock and rslock: workers that acquire and release for a while.
+
+use std::cell::Cell;
+use std::future::Future;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use quorlock::{Client, Lock, blocking};
+
+use crate::measure::{Meter, monotonic};
+use crate::words::Words;
+
+const TTL: Duration = Duration::from_secs(30);
+const WARM_CYCLES: usize = 200;
+/// In shared mode a holder stays inside for so long: without it two holders
+/// could hardly meet.
+const INSIDE: Duration = Duration::from_millis(1);
+
+/// Who is inside, to see whether two ever are.
+#[derive(Clone, Default)]
+pub(crate) struct Inside {
+    holders: Rc<Cell<u64>>,
+    violations: Rc<Cell<u64>>,
+}
+
+impl Inside {
+    async fn stay(&self, words: &Words) {
+        if words.shared {
+            self.holders.set(self.holders.get() + 1);
+            if self.holders.get() != 1 {
+                self.violations.set(self.violations.get() + 1);
+            }
+            #[allow(clippy::disallowed_methods)]
+            tokio::time::sleep(INSIDE).await;
+            self.holders.set(self.holders.get() - 1);
+        }
+    }
+}
+
+pub(crate) async fn quorlock(words: &Words, on_caller: bool) {
+    let mut builder = Client::builder().nodes(words.nodes.clone()).ttl(TTL);
+    if on_caller {
+        builder = builder.on_current_runtime();
+    }
+    let client = builder.build().expect("settings");
+    let inside = Inside::default();
+    run(words, inside.clone(), |i| {
+        let (lock, words) = (client.lock(words.lock_name(i)), words.clone());
+        let inside = inside.clone();
+        move || cycle(lock.clone(), words.clone(), inside.clone())
+    })
+    .await;
+}
+
+async fn cycle(lock: Lock, words: Words, inside: Inside) -> bool {
+    let Ok(lease) = lock.acquire().await else {
+        return false;
+    };
+    inside.stay(&words).await;
+    lease.release().await.unwrap_or(false)
+}
+
+pub(crate) fn quorlock_blocking(words: &Words) {
+    let client = Client::builder()
+        .nodes(words.nodes.clone())
+        .ttl(TTL)
+        .build()
+        .expect("settings");
+    let lock = client.lock(words.lock_name(0));
+    let once = || {
+        blocking::wait(lock.acquire())
+            .is_ok_and(|lease| blocking::wait(lease.release()).unwrap_or(false))
+    };
+    (0..WARM_CYCLES).for_each(|_| {
+        once();
+    });
+    let mut meter = Meter::default();
+    words.ready();
+    meter.start();
+    let end = monotonic() + (words.seconds * 1e9) as u64;
+    while monotonic() < end {
+        meter.time(once);
+    }
+    println!("{}", meter.finish().json(&words.peer));
+    words.end();
+}
+
+pub(crate) async fn rslock(words: &Words) {
+    let manager = Arc::new(rslock::LockManager::new(words.nodes.clone()));
+    run(words, Inside::default(), |i| {
+        let (manager, name) = (manager.clone(), words.lock_name(i).into_bytes());
+        move || {
+            let (manager, name) = (manager.clone(), name.clone());
+            async move {
+                let Ok(lock) = manager.lock(&name, TTL).await else {
+                    return false;
+                };
+                manager.unlock(&lock).await;
+                true
+            }
+        }
+    })
+    .await;
+}
+
+/// Workers that go on for a while, each on a lock of its own unless shared.
+async fn run<M, C, F>(words: &Words, inside: Inside, mut make: M)
+where
+    M: FnMut(usize) -> C,
+    C: Fn() -> F + 'static,
+    F: Future<Output = bool> + 'static,
+{
+    let cycles: Vec<C> = (0..words.workers).map(&mut make).collect();
+    for cycle in &cycles {
+        for _ in 0..(WARM_CYCLES / words.workers).max(2) {
+            cycle().await;
+        }
+    }
+    let mut meter = Meter::default();
+    words.ready_async().await;
+    meter.start();
+    let end = monotonic() + (words.seconds * 1e9) as u64;
+    let tasks: Vec<_> = cycles
+        .into_iter()
+        .map(|cycle| {
+            tokio::task::spawn_local(async move {
+                let (mut times, mut failures) = (Vec::with_capacity(1 << 16), 0);
+                while monotonic() < end {
+                    let begun = monotonic();
+                    failures += u64::from(!cycle().await);
+                    times.push(monotonic() - begun);
+                }
+                (times, failures)
+            })
+        })
+        .collect();
+    for task in tasks {
+        let (times, failures) = task.await.expect("no panic");
+        meter.add(times, failures);
+    }
+    meter.violations = inside.violations.get();
+    println!("{}", meter.finish().json(&words.peer));
+    words.end_async().await;
+}

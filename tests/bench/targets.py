@@ -1,0 +1,163 @@
+"""The targets that peers can be compared on: what is asked, and what was reached. `best` is the fastest peer of a language."""
+
+from statistics import median
+
+from table import PEERS
+
+LANGUAGES = {"rust:quorlock": "Rust, caller's runtime", "rust:quorlock-thread": "Rust, internal thread", "c:quorlock": "C",
+             "py:quorlock": "Python blocking", "aio:quorlock": "Python asyncio", "js:quorlock": "Node"}
+FAULTS = ("killed", "hung", "slow", "two hung")
+
+# Target, workload, nodes, what of ours, whose, which figure, at most or at least, the bound.
+RATIOS = [
+    ("T1", "W1", 1, "rust:quorlock", "rust:raw", "p50_us", "≤", 1.35),
+    ("T1", "W1", 1, "rust:quorlock", "rust:rslock", "p50_us", "≤", 0.95),
+    ("T1", "W1", 1, "rust:quorlock-thread", "rust:raw", "p50_us", "≤", 1.9),
+    ("T2", "W1", 5, "rust:quorlock", "rust:raw", "p50_us", "≤", 1.2),
+    ("T2", "W1", 5, "rust:quorlock", "rust:rslock", "p50_us", "≤", 0.85),
+    ("T2", "W1", 5, "rust:quorlock", "rust:rslock", "cpu_us", "≤", 0.65),
+    ("T2", "W1", 5, "rust:quorlock-thread", "rust:rslock", "p50_us", "≤", 1.0),
+    ("T3", "W1", 1, "c:quorlock", "py:redis-py", "p50_us", "≤", 0.3),
+    ("T3", "W1", 1, "py:quorlock", "py:redis-py", "p50_us", "≤", 0.3),
+    ("T3, with a thread hop", "W1", 1, "c:quorlock", "py:redis-py", "p50_us", "≤", 0.4),
+    ("T3, with a thread hop", "W1", 1, "py:quorlock", "py:redis-py", "p50_us", "≤", 0.4),
+    ("T4", "W1", 5, "py:quorlock", "py:redlock-py", "p50_us", "≤", 0.37),
+    ("T5", "W1", 1, "aio:quorlock", "aio:aioredlock", "p50_us", "≤", 0.36),
+    ("T5", "W1", 5, "aio:quorlock", "aio:aioredlock", "p50_us", "≤", 0.34),
+    ("T6", "W1", 1, "js:quorlock", "js:redlock5", "p50_us", "≤", 1.25),
+    ("T6", "W1", 5, "js:quorlock", "js:redlock5", "p50_us", "≤", 0.8),
+    ("T7", "W2", 1, "rust:quorlock", "rust:rslock", "cycles_per_s", "≥", 1.4),
+    ("T7", "W2", 5, "rust:quorlock", "rust:rslock", "cycles_per_s", "≥", 2.1),
+    ("T7", "W2", 1, "rust:quorlock-thread", "rust:rslock", "cycles_per_s", "≥", 1.4),
+    ("T7", "W2", 5, "rust:quorlock-thread", "rust:rslock", "cycles_per_s", "≥", 2.1),
+    ("T8", "W2", 1, "py:quorlock", "best", "cycles_per_s", "≥", 8),
+    ("T8", "W2", 5, "py:quorlock", "best", "cycles_per_s", "≥", 25),
+    ("T9", "W2", 1, "aio:quorlock", "best", "cycles_per_s", "≥", 7),
+    ("T9", "W2", 5, "aio:quorlock", "best", "cycles_per_s", "≥", 11),
+    ("T10", "W2", 1, "js:quorlock", "best", "cycles_per_s", "≥", 1.0),
+    ("T10", "W2", 5, "js:quorlock", "best", "cycles_per_s", "≥", 2.5),
+]
+WORDS = {"p50_us": "p50", "cpu_us": "client CPU", "cycles_per_s": "cycles/s"}
+
+
+class Figures:
+    """The runs of all workloads, by peer."""
+
+    def __init__(self, runs):
+        self.runs = runs
+
+    def of(self, workload, nodes, peer, state="up"):
+        found = [run for run in self.runs if (run["workload"], run["nodes"], run["peer"], run["state"])
+                 == (workload, nodes, peer, state)]
+        return sorted(found, key=lambda run: run["repetition"])
+
+    def values(self, workload, nodes, peer, field, state="up"):
+        """The figure by repetition, of the runs that have one."""
+        return {run["repetition"]: run[field] for run in self.of(workload, nodes, peer, state) if run.get(field) is not None}
+
+    def median(self, workload, nodes, peer, field, state="up"):
+        values = self.values(workload, nodes, peer, field, state)
+        return median(values.values()) if values else None
+
+    def ratios(self, workload, nodes, ours, theirs, field):
+        """Ours to theirs in each repetition, in which they took turns."""
+        ours, theirs = (self.values(workload, nodes, peer, field) for peer in (ours, theirs))
+        return [ours[number] / theirs[number] for number in ours if theirs.get(number)]
+
+    def best(self, workload, nodes, language, tuned):
+        """The fastest peer of a language; with `tuned` those with their best settings are among them."""
+        peers = [peer.name for peer in PEERS if peer.language == language and not peer.ours and (tuned or not peer.tuned)]
+        speeds = {peer: self.median(workload, nodes, peer, "cycles_per_s") or 0 for peer in peers}
+        name = max(speeds, key=speeds.get)
+        return name if speeds[name] else None
+
+
+class Line:
+    """One target, or a part of one."""
+
+    def __init__(self, name, asked, value, sign, bound, note=""):
+        self.name, self.asked, self.value, self.sign, self.bound, self.note = name, asked, value, sign, bound, note
+
+    def reached(self):
+        return self.value <= self.bound if self.sign == "≤" else self.value >= self.bound
+
+    def by(self):
+        """How far off, as a part of the bound; 0 if it is reached, 1 where the bound is none at all."""
+        if self.value is None or self.reached():
+            return 0
+        return abs(self.value / self.bound - 1) if self.bound else 1
+
+    def verdict(self):
+        if self.value is None:
+            return "not measured"
+        if self.reached():
+            return "reached"
+        return f"**missed** by {self.by() * 100:.1f} %" if self.bound else "**missed**"
+
+
+def ratio_lines(figures):
+    for name, workload, nodes, ours, theirs, field, sign, bound in RATIOS:
+        kinds = ((False, theirs),) if theirs != "best" else ((False, ""), (True, ""))
+        for tuned, peer in kinds:
+            peer = peer or figures.best(workload, nodes, ours.partition(":")[0], tuned)
+            found = figures.ratios(workload, nodes, ours, peer, field) if peer else []
+            note = f"{min(found):.2f} to {max(found):.2f}" if found else ""
+            title = name
+            if theirs == "best" and tuned:
+                title += ", peers at their best settings"
+            asked = f"{workload}, {nodes} node{'s' * (nodes > 1)}: {WORDS[field]} of `{ours}` to `{peer or 'the best peer'}`"
+            yield Line(title, asked, median(found) if found else None, sign, bound, note)
+
+
+def fault_lines(figures):
+    """T16: each repetition to the same one with all nodes up."""
+    for ours in LANGUAGES:
+        for state in FAULTS:
+            for field, name in (("p50_us", "p50"), ("p99_us", "p99")):
+                up = figures.values("W4", 5, ours, field)
+                down = figures.values("W4", 5, ours, field, state)
+                found = [down[number] / up[number] for number in down if up.get(number)]
+                note = f"{min(found):.2f} to {max(found):.2f}" if found else ""
+                yield Line("T16", f"W4 {state}: {name} of `{ours}` to all up", median(found) if found else None, "≤", 1.2, note)
+            runs = figures.of("W4", 5, ours, state)
+            cycles = sum(run.get("cycles", 0) for run in runs)
+            failures = sum(run.get("failures", 0) for run in runs)
+            success = None if not runs else (cycles - failures) / cycles if cycles else 0
+            if any("stuck" in run for run in runs):
+                success = 0
+            yield Line("T16", f"W4 {state}: success of `{ours}`", success, "≥", 1.0, f"{failures} of {cycles} failed")
+
+
+def hold_lines(figures):
+    for ours, language in LANGUAGES.items():
+        runs = [run for run in figures.of("W5", 1, ours) if "locks" in run]
+        if not runs:
+            continue
+        middle = {field: median(run[field] for run in runs) for field in ("cpu_percent", "rss_kib", "rss_before_kib", "lost")}
+        cpu = 2 if ours.startswith(("rust", "c:")) else 4
+        yield Line("T17", f"W5 {language}: CPU %", middle["cpu_percent"], "≤", cpu)
+        yield Line("T17", f"W5 {language}: MB over the empty process", (middle["rss_kib"] - middle["rss_before_kib"]) / 1024,
+                   "≤", 30)
+        yield Line("T17", f"W5 {language}: threads more than before", max(run["threads"] - run["threads_before"] for run in runs),
+                   "≤", 4)
+        # A renewal of its own for each lock would be a read of its own, at least while none are due together.
+        yield Line("T17", f"W5 {language}: renewals for each read of the server", median(
+            run["scripts"] / max(1, run["server_reads"]) for run in runs), "≥", 2)
+        yield Line("T17", f"W5 {language}: locks lost", max(max(run["lost"], run["locks"] - run["alive"]) for run in runs), "≤", 0)
+
+
+def clean_lines(figures):
+    ours = [run for run in figures.runs if ":quorlock" in run["peer"]]
+    counted = [run for run in ours if "keys_left" in run]
+    shared = [run for run in ours if run["workload"] == "shared" and "violations" in run]
+    yield Line("T19", f"keys left, summed over {len(counted)} runs of Quorlock", sum(run["keys_left"] for run in counted)
+               if counted else None, "≤", 0)
+    yield Line("T19", f"violations in {sum(run['cycles'] for run in shared)} contended holds",
+               sum(run["violations"] for run in shared) if shared else None, "≤", 0)
+    odd = [run for run in ours if "stuck" in run or "error" in run or run.get("failures")]
+    yield Line("T19", f"runs of Quorlock, of {len(ours)}, that got stuck or had a failure", len(odd) if ours else None, "≤", 0)
+
+
+def lines(runs):
+    figures = Figures(runs)
+    return [*ratio_lines(figures), *fault_lines(figures), *hold_lines(figures), *clean_lines(figures)]

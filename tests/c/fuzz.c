@@ -1,0 +1,309 @@
+/* Random sequences of calls: fuzz SECONDS [SEED]. Three threads, each with handles of its own and some that all share,
+ * on nodes in this process. What has to hold: codes and error objects agree, results are there exactly where a call
+ * says so, and whatever the sanitizers see. */
+
+#define _POSIX_C_SOURCE 200809L
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <quorlock.h>
+
+enum { THREADS = 3, POOL = 8, SHARED = 4 };
+
+static uint64_t seed;
+static int64_t end_ms;
+static quorlock_client_t *shared_client;
+static quorlock_lock_t *shared_locks[SHARED];
+static quorlock_cancel_t *shared_cancel;
+
+struct fuzz {
+    uint64_t random, calls, holds, losses;
+    int number;
+    int32_t last; /* code of the last call */
+    quorlock_client_t *clients[POOL];
+    quorlock_client_options_t *client_options[POOL];
+    quorlock_lock_options_t *lock_options[POOL];
+    quorlock_lock_t *locks[POOL];
+    quorlock_lease_t *leases[POOL];
+    quorlock_cancel_t *cancels[POOL];
+    uint64_t told[POOL]; /* by loss callbacks, on the dispatcher thread */
+};
+
+static int64_t now_ms(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (int64_t)time.tv_sec * 1000 + time.tv_nsec / 1000000;
+}
+
+static uint64_t draw(struct fuzz *f, uint64_t below) {
+    f->random ^= f->random << 13;
+    f->random ^= f->random >> 7;
+    f->random ^= f->random << 17;
+    return (f->random >> 11) % below;
+}
+
+static void broken(struct fuzz *f, const char *what) {
+    printf("seed %" PRIu64 ", thread %d, call %" PRIu64 ": %s\n", seed, f->number, f->calls, what);
+    fflush(stdout);
+    abort();
+}
+
+/* A slot of a pool; now and then that of nothing. */
+#define SOME(pool) (draw(f, 16) ? f->pool[draw(f, POOL)] : NULL)
+#define SLOT(pool) (&f->pool[draw(f, POOL)])
+
+/* Mostly times that make sense here, and then any. */
+static int64_t some_ms(struct fuzz *f) {
+    static const int64_t odd[] = {-1, -2, -3, 0, 1, INT64_MAX, INT64_MIN, 1LL << 32, 315360000000LL, 315360000001LL};
+    return draw(f, 4) ? (int64_t)draw(f, 60) : odd[draw(f, sizeof odd / sizeof *odd)];
+}
+
+/* Not for ever, for this thread alone could end it. */
+static int64_t some_wait(struct fuzz *f) {
+    int64_t ms = some_ms(f);
+    return ms == QUORLOCK_FOREVER || ms == QUORLOCK_DEFAULT || ms > 1000 ? (int64_t)draw(f, 8) : ms;
+}
+
+static const char *some_text(struct fuzz *f, size_t *len) {
+    static const char *const texts[] = {"a", "b", "", "{a}b", "a{b", "\xff\xfe", "nothing/here.pem", "x\0y", "lock:"};
+    static char longest[1100];
+    switch (draw(f, 12)) {
+    case 0: return *len = draw(f, 3), NULL;
+    case 1:
+        if (!*longest) memset(longest, 'n', sizeof longest);
+        return *len = 1000 + draw(f, 100), longest;
+    case 2: return *len = 3, "x\0y";
+    default: break;
+    }
+    const char *text = texts[draw(f, sizeof texts / sizeof *texts)];
+    *len = strlen(text);
+    return text;
+}
+
+/* A call that returns a code, its error object wanted or not. */
+#define CODE(call)                                                                                   \
+    do {                                                                                             \
+        quorlock_error_t *object = NULL, **error = draw(f, 4) ? &object : NULL;                          \
+        int32_t code = (call);                                                                       \
+        if (!quorlock_kind_name(code)) broken(f, "no such code: " #call);                            \
+        if (code == QUORLOCK_INTERNAL) broken(f, object ? quorlock_error_text(object) : #call);          \
+        if (object && quorlock_error_kind(object) != code) broken(f, "another kind: " #call);            \
+        if (error && (code != QUORLOCK_OK) != (object != NULL)) broken(f, "no error object: " #call);  \
+        for (size_t at = 0; at < quorlock_error_node_count(object); at++)                              \
+            if (!quorlock_error_node_address(object, at) || !quorlock_error_node_message(object, at))    \
+                broken(f, "a node without words: " #call);                                           \
+        quorlock_error_free(object);                                                                   \
+        f->last = code;                                                                                 \
+    } while (0)
+
+static void on_lost(void *userdata, int32_t state) {
+    if (state > 0) ++*(uint64_t *)userdata;
+}
+
+static void options_call(struct fuzz *f) {
+    quorlock_client_options_t *c = SOME(client_options);
+    quorlock_lock_options_t *l = SOME(lock_options);
+    size_t len;
+    const char *text = some_text(f, &len);
+    switch (draw(f, 21)) {
+    case 0: quorlock_client_options_set_ttl(c, some_ms(f)); break;
+    case 1: quorlock_client_options_set_wait(c, some_wait(f)); break;
+    case 2: quorlock_client_options_set_renew(c, draw(f, 2)); break;
+    case 3: quorlock_client_options_set_max_hold(c, some_ms(f)); break;
+    case 4: quorlock_client_options_set_raw(c, draw(f, 2)); break;
+    case 5: quorlock_client_options_set_max_ttl(c, some_ms(f)); break;
+    case 6: quorlock_client_options_set_node_timeout(c, some_ms(f)); break;
+    case 7: quorlock_client_options_set_drift(c, (double)draw(f, 100) / 150); break;
+    case 8: quorlock_client_options_set_min_validity(c, (double)draw(f, 100) / 90); break;
+    case 9: quorlock_client_options_set_namespace(c, text, len); break;
+    case 10: quorlock_client_options_set_label(c, text, len); break;
+    case 11: quorlock_client_options_set_ca(c, text, len); break;
+    case 12: quorlock_client_options_set_cert(c, text, len); break;
+    case 13: quorlock_client_options_set_key(c, text, len); break;
+    case 14: quorlock_lock_options_set_ttl(l, some_ms(f)); break;
+    case 15: quorlock_lock_options_set_wait(l, some_wait(f)); break;
+    case 16: quorlock_lock_options_set_renew(l, draw(f, 2)); break;
+    case 17: quorlock_lock_options_set_max_hold(l, some_ms(f)); break;
+    case 18: quorlock_lock_options_set_raw(l, draw(f, 2)); break;
+    case 19: quorlock_lock_options_set_owner(l, text, len); break;
+    default: quorlock_client_options_set_nodes(c, NULL, draw(f, 2)); break;
+    }
+}
+
+static void making_call(struct fuzz *f) {
+    static const char *const nodes[] = {"memory://f1", "memory://f2", "memory://f3"};
+    quorlock_client_options_t **c = SLOT(client_options);
+    quorlock_lock_options_t **l = SLOT(lock_options);
+    quorlock_client_t **client = SLOT(clients), *made = NULL;
+    quorlock_lock_t **lock = SLOT(locks), *made_lock = NULL;
+    size_t len;
+    const char *text = some_text(f, &len);
+    switch (draw(f, 4)) {
+    case 0:
+        quorlock_client_options_free(*c);
+        *c = quorlock_client_options_new();
+        quorlock_client_options_set_nodes(*c, nodes, 1 + draw(f, 3));
+        quorlock_client_options_set_ttl(*c, 60);
+        quorlock_client_options_set_wait(*c, 20);
+        break;
+    case 1:
+        quorlock_lock_options_free(*l);
+        *l = quorlock_lock_options_new();
+        break;
+    case 2: {
+        const quorlock_client_options_t *with = SOME(client_options);
+        if (!with) break; /* a server that this machine may have */
+        CODE(quorlock_client_new(with, &made, error));
+        if ((f->last == QUORLOCK_OK) != (made != NULL)) broken(f, "quorlock_client_new");
+        if (!made) break;
+        quorlock_client_free(*client);
+        *client = made;
+        break;
+    }
+    default:
+        CODE(quorlock_lock_new(draw(f, 2) ? shared_client : SOME(clients), text, len, SOME(lock_options), &made_lock,
+                               error));
+        if ((f->last == QUORLOCK_OK) != (made_lock != NULL)) broken(f, "quorlock_lock_new");
+        if (!made_lock) break;
+        quorlock_lock_free(*lock);
+        *lock = made_lock;
+    }
+}
+
+static void lock_call(struct fuzz *f) {
+    const quorlock_lock_t *lock = draw(f, 3) ? SOME(locks) : shared_locks[draw(f, SHARED)];
+    const quorlock_cancel_t *cancel = draw(f, 2) ? NULL : draw(f, 8) ? SOME(cancels) : shared_cancel;
+    quorlock_lease_t **lease = SLOT(leases), *won = NULL;
+    bool held, *was_held = draw(f, 2) ? &held : NULL;
+    switch (draw(f, 4)) {
+    case 0: CODE(quorlock_try_lock(lock, &won, error)); break;
+    case 1: CODE(quorlock_lock_release(lock, was_held, error)); return;
+    default: CODE(quorlock_lock(lock, some_wait(f), cancel, &won, error)); break;
+    }
+    if ((f->last == QUORLOCK_OK) != (won != NULL)) broken(f, "a lease");
+    if (!won) return;
+    f->holds++;
+    quorlock_lease_free(*lease);
+    *lease = won;
+}
+
+static void lease_call(struct fuzz *f) {
+    size_t at = draw(f, POOL);
+    quorlock_lease_t *lease = draw(f, 16) ? f->leases[at] : NULL;
+    bool held, *was_held = draw(f, 2) ? &held : NULL;
+    int32_t state = quorlock_lease_state(lease);
+    if (!quorlock_state_name(state)) broken(f, "no such state");
+    f->losses += state > 0;
+    switch (draw(f, 8)) {
+    case 0: CODE(quorlock_unlock(lease, was_held, error)); break;
+    case 1: CODE(quorlock_lease_extend(lease, some_ms(f), error)); break;
+    case 2: CODE(quorlock_lease_ensure(lease, some_ms(f), error)); break;
+    case 3: CODE(quorlock_lease_set_lost_callback(lease, &f->told[at], on_lost, error)); break;
+    case 4: CODE(quorlock_lease_set_lost_callback(lease, NULL, NULL, error)); break;
+    case 5:
+        if (quorlock_lease_remaining_ms(lease) < 0) broken(f, "less than nothing remains");
+        if (state != QUORLOCK_LEASE_HELD && quorlock_lease_is_held(lease)) broken(f, "held again");
+        break;
+    default:
+        quorlock_lease_free(f->leases[at]);
+        f->leases[at] = NULL;
+    }
+}
+
+static void other_call(struct fuzz *f) {
+    quorlock_cancel_t **cancel = SLOT(cancels);
+    quorlock_client_t **client = SLOT(clients);
+    quorlock_lock_t **lock = SLOT(locks);
+    quorlock_stats_t stats;
+    switch (draw(f, 8)) {
+    case 0:
+        quorlock_cancel_free(*cancel);
+        *cancel = quorlock_cancel_new();
+        break;
+    case 1: quorlock_cancel(SOME(cancels)); break;
+    case 2: CODE(quorlock_client_stats(SOME(clients), &stats, draw(f, sizeof stats + 9), error)); break;
+    case 3:
+        if (draw(f, 8)) break;
+        CODE(quorlock_client_close(SOME(clients), error));
+        break;
+    case 4:
+        quorlock_client_free(*client);
+        *client = NULL;
+        break;
+    case 5:
+        quorlock_lock_free(*lock);
+        *lock = NULL;
+        break;
+    case 6: quorlock_kind_name((int32_t)some_ms(f)); break;
+    default: quorlock_error_free(NULL); break;
+    }
+}
+
+static void *run(void *argument) {
+    struct fuzz *f = argument;
+    while ((f->calls & 63) || now_ms() < end_ms) {
+        f->calls++;
+        switch (draw(f, 8)) {
+        case 0: options_call(f); break;
+        case 1: making_call(f); break;
+        case 2: other_call(f); break;
+        case 3:
+        case 4: lease_call(f); break;
+        default: lock_call(f); break;
+        }
+    }
+    for (int at = 0; at < POOL; at++) {
+        quorlock_client_free(f->clients[at]);
+        quorlock_lease_free(f->leases[at]);
+        quorlock_lock_free(f->locks[at]);
+        quorlock_cancel_free(f->cancels[at]);
+        quorlock_client_options_free(f->client_options[at]);
+        quorlock_lock_options_free(f->lock_options[at]);
+    }
+    return NULL;
+}
+
+int main(int argc, char **argv) {
+    if (argc < 2) {
+        fprintf(stderr, "usage: fuzz SECONDS [SEED]\n");
+        return 2;
+    }
+    seed = argc > 2 ? strtoull(argv[2], NULL, 10) : (uint64_t)time(NULL);
+    end_ms = now_ms() + (int64_t)(atof(argv[1]) * 1000);
+    quorlock_client_options_t *options = quorlock_client_options_new();
+    const char *node = "memory://f1";
+    quorlock_client_options_set_nodes(options, &node, 1);
+    quorlock_client_options_set_ttl(options, 50);
+    if (quorlock_client_new(options, &shared_client, NULL)) return 1;
+    quorlock_client_options_free(options);
+    const char *names[SHARED] = {"a", "b", "c", "d"};
+    for (int at = 0; at < SHARED; at++)
+        if (quorlock_lock_new(shared_client, names[at], 1, NULL, &shared_locks[at], NULL)) return 1;
+    shared_cancel = quorlock_cancel_new();
+    static struct fuzz threads[THREADS];
+    pthread_t ids[THREADS];
+    for (int at = 0; at < THREADS; at++) {
+        threads[at].random = (seed + 1) * UINT64_C(0x9e3779b97f4a7c15) + (uint64_t)at;
+        threads[at].number = at;
+        pthread_create(&ids[at], NULL, run, &threads[at]);
+    }
+    uint64_t calls = 0, holds = 0, losses = 0;
+    for (int at = 0; at < THREADS; at++) {
+        pthread_join(ids[at], NULL);
+        calls += threads[at].calls;
+        holds += threads[at].holds;
+        losses += threads[at].losses;
+    }
+    for (int at = 0; at < SHARED; at++) quorlock_lock_free(shared_locks[at]);
+    quorlock_cancel_free(shared_cancel);
+    quorlock_client_free(shared_client);
+    quorlock_shutdown();
+    printf("seed %" PRIu64 ": %" PRIu64 " calls, %" PRIu64 " holds, %" PRIu64 " losses seen\n", seed, calls, holds, losses);
+    /* Below this the calls have not met anything. */
+    return calls > 100 && holds > 10 && losses > 0 ? 0 : 1;
+}

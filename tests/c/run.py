@@ -1,0 +1,422 @@
+#!/usr/bin/env python3
+"""Builds and tests the C and C++ bindings: tests/c/run.py [--build] [--instrumented] [--fuzz SECONDS] [CHECK...]
+
+--build only builds: the library, and with it, in target/c/bin, the scenario runners and the demo workers. Without it runs
+the checks, all or those whose names begin so, and ends with `N passed, M failed`. What is built goes to
+$CARGO_TARGET_DIR, or target; `--fuzz` is how long the calls are fuzzed (3 s).
+"""
+
+import argparse
+import glob
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+sys.path.insert(0, os.path.dirname(HERE))
+
+from stage import Stage, ensure_server  # noqa: E402
+
+TARGET = os.path.abspath(os.environ.get("CARGO_TARGET_DIR") or os.path.join(ROOT, "target"))
+BUILT = os.path.join(TARGET, "release")
+OUT = os.path.join(TARGET, "c")
+PREFIX = os.path.join(OUT, "prefix")
+BIN = os.path.join(OUT, "bin")
+HEADER = os.path.join(ROOT, "include", "quorlock.h")
+SYMBOLS = os.path.join(ROOT, "ffi-c", "symbols.txt")
+SCENARIOS = os.path.join(ROOT, "tests", "scenarios")
+WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
+SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]
+VALGRIND = ["valgrind", "--quiet", f"--suppressions={HERE}/valgrind.supp", "--leak-check=full", "--fair-sched=yes",
+            "--show-leak-kinds=definite,indirect,possible", "--errors-for-leak-kinds=definite,indirect,possible",
+            "--error-exitcode=9"]
+PROGRAMS = {"scenario-c": "tests/c/scenario.c", "scenario-cpp": "tests/cpp/scenario.cpp",
+            "demo-worker-c": "tests/c/demo-worker.c", "demo-worker-cpp": "tests/cpp/demo-worker.cpp",
+            "test-c": "tests/c/test.c", "test-cpp": "tests/cpp/test.cpp", "fuzz": "tests/c/fuzz.c"}
+# Newest version of the C library that may be asked for.
+GLIBC = (2, 34)
+CHECKS = {}
+
+
+class Failure(Exception):
+    """A check that does not hold, and what was seen."""
+
+
+def check(function):
+    CHECKS[function.__name__.replace("_", "-")] = function
+    return function
+
+
+def run(*command, **more):
+    """Runs a command and returns what it printed; fails if that had another status than 0."""
+    done = subprocess.run(command, cwd=more.pop("cwd", ROOT), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, errors="backslashreplace",
+                          timeout=more.pop("timeout", 600), env={**os.environ, "RUST_BACKTRACE": "0", **more})
+    if done.returncode:
+        raise Failure(f"{os.path.basename(command[0])}: status {done.returncode}\n{done.stdout[-6000:]}")
+    return done.stdout
+
+
+def newer(target, *sources):
+    return os.path.exists(target) and all(os.path.getmtime(target) > os.path.getmtime(source) for source in sources)
+
+
+def compiled(name, kind="", compiler=None, flags=(), prefix=PREFIX):
+    """The program, built against the installed library if it is not up to date."""
+    source = os.path.join(ROOT, PROGRAMS[name])
+    program = os.path.join(BIN, name + kind)
+    cpp = source.endswith(".cpp")
+    library = glob.glob(f"{prefix}/lib/libquorlock.so.*.*.*") + glob.glob(f"{prefix}/include/quorlock.h*")
+    if not newer(program, source, *library):
+        os.makedirs(BIN, exist_ok=True)
+        run(compiler or ("g++" if cpp else "gcc"), "-std=c++17" if cpp else "-std=c11", *WARNINGS, "-g", "-O1", *flags,
+            f"-I{prefix}/include", source, "-o", program, f"-L{prefix}/lib", f"-Wl,-rpath,{prefix}/lib", "-lquorlock",
+            "-pthread", "-lm")
+    return program
+
+
+def sanitized(name):
+    compiler = "clang++" if PROGRAMS[name].endswith(".cpp") else "clang"
+    return compiled(name, "-asan", compiler if shutil.which(compiler) else None, SANITIZERS)
+
+
+def build():
+    run("cargo", "build", "--release", "--locked", "-p", "quorlock-c", timeout=1800)
+    installed = glob.glob(f"{PREFIX}/lib/libquorlock.so.*.*.*")
+    sources = [os.path.join(BUILT, "libquorlock.so"), HEADER, HEADER + "pp",
+               *glob.glob(os.path.join(ROOT, "ffi-c", "install", "*"))]
+    if not installed or not newer(installed[0], *sources):
+        shutil.rmtree(PREFIX, ignore_errors=True)
+        run("ffi-c/install.sh", PREFIX=PREFIX, BUILT=BUILT)
+        # `install` keeps no times, but a file moved keeps its own.
+        for path in glob.glob(f"{PREFIX}/lib/libquorlock.so.*.*.*"):
+            os.utime(path)
+    for name in PROGRAMS:
+        compiled(name)
+
+
+def on_stage(*command, nodes=3, **more):
+    with Stage(nodes) as stage:
+        return run(*command, QUORLOCK_NODES=",".join(stage.urls()), **more)
+
+
+def counted(text, least):
+    """What a test program says of itself."""
+    found = re.search(r"^(\d+) passed, (\d+) failed$", text, re.MULTILINE)
+    if not found or found[2] != "0" or int(found[1]) < least:
+        raise Failure(f"expected at least {least} passed\n{text[-4000:]}")
+    return f"{found[1]} passed"
+
+
+# ---- the header ----
+
+@check
+def header_is_as_generated():
+    run("ffi-c/header.sh", "--verify", timeout=1800)
+
+
+def alone(compiler, language, standard):
+    for name in ["quorlock.h"] + ["quorlock.hpp"] * (language == "c++"):
+        run(compiler, "-x", language, f"-std={standard}", *WARNINGS, "-fsyntax-only", os.path.join(ROOT, "include", name))
+
+
+@check
+def header_alone_gcc_c11():
+    alone("gcc", "c", "c11")
+
+
+@check
+def header_alone_gcc_cpp17():
+    alone("g++", "c++", "c++17")
+
+
+@check
+def header_alone_clang_c11():
+    alone("clang", "c", "c11")
+
+
+@check
+def header_alone_clang_cpp17():
+    alone("clang++", "c++", "c++17")
+
+
+@check
+def header_alone_cpp20():
+    alone("g++", "c++", "c++20")
+
+
+# ---- the library ----
+
+def exported():
+    lines = run("nm", "-D", "--defined-only", os.path.join(BUILT, "libquorlock.so")).splitlines()
+    return sorted(line.split()[-1] for line in lines)
+
+
+@check
+def symbols_are_those_listed():
+    with open(SYMBOLS) as file:
+        listed = file.read().split()
+    if exported() != listed:
+        raise Failure(f"beside ffi-c/symbols.txt: {sorted(set(exported()) ^ set(listed))}")
+
+
+@check
+def symbols_are_in_the_header():
+    with open(HEADER) as file:
+        declared = set(re.findall(r"\b(quorlock_\w+)\(", re.sub(r"/\*.*?\*/", "", file.read(), flags=re.DOTALL)))
+    if declared != set(exported()):
+        raise Failure(f"in the header or the library alone: {sorted(declared ^ set(exported()))}")
+
+
+@check
+def symbols_are_all_tried_with_null():
+    with open(os.path.join(HERE, "test.c")) as file:
+        called = set(re.findall(r"\b(quorlock_\w+)\(", file.read()))
+    missing = set(exported()) - called
+    if missing:
+        raise Failure(f"tests/c/test.c does not call {sorted(missing)}")
+
+
+@check
+def library_is_linked_as_it_should():
+    dynamic = run("readelf", "-dW", os.path.join(BUILT, "libquorlock.so"))
+    abi = re.search(r"^#define QUORLOCK_ABI_VERSION (\d+)$", open(HEADER).read(), re.MULTILINE)[1]
+    for wanted in (rf"SONAME.*\[libquorlock\.so\.{abi}\]", "NODELETE"):
+        if not re.search(wanted, dynamic):
+            raise Failure(f"no {wanted} in:\n{dynamic}")
+    if "STATIC_TLS" in dynamic or "RUNPATH" in dynamic or "TEXTREL" in dynamic:
+        raise Failure(dynamic)
+
+
+@check
+def library_needs_no_newer_libc():
+    versions = re.findall(r"GLIBC_(\d+)\.(\d+)", run("objdump", "-T", os.path.join(BUILT, "libquorlock.so")))
+    newest = max((int(major), int(minor)) for major, minor in versions)
+    if newest > GLIBC:
+        raise Failure(f"needs GLIBC_{newest[0]}.{newest[1]}")
+
+
+# ---- tests of the interfaces ----
+
+@check
+def test_c():
+    return counted(on_stage(compiled("test-c")), 23)
+
+
+@check
+def test_cpp():
+    return counted(on_stage(compiled("test-cpp")), 13)
+
+
+@check
+def test_cpp_clang():
+    return counted(on_stage(compiled("test-cpp", "-clang", "clang++")), 13)
+
+
+@check
+def sanitizers_c():
+    return counted(on_stage(sanitized("test-c")), 23)
+
+
+@check
+def sanitizers_cpp():
+    return counted(on_stage(sanitized("test-cpp")), 13)
+
+
+@check
+def valgrind_c():
+    return counted(on_stage(*VALGRIND, compiled("test-c")), 23)
+
+
+@check
+def valgrind_cpp():
+    return counted(on_stage(*VALGRIND, compiled("test-cpp")), 13)
+
+
+# Scenarios for the leak checkers: losses, cancelled waits, dead and hung nodes. Valgrind has less time, and no TLS: the
+# assembly of its ciphers is beyond it.
+SANITIZED = ("basic-three", "reentry", "cancel", "loss-", "drop", "minority", "tls-right")
+VALGRINDED = ("basic-three", "reentry", "cancel-while-cont", "loss-minority", "minority-stopped")
+
+
+def scenarios(words, least, *command):
+    only = [word for name in words for word in ("-k", name)]
+    return counted(run(sys.executable, os.path.join(SCENARIOS, "drive.py"), "-j", "2", *only, *command, timeout=1200), least)
+
+
+@check
+def scenarios_sanitized_c():
+    return scenarios(SANITIZED, 25, sanitized("scenario-c"))
+
+
+@check
+def scenarios_sanitized_cpp():
+    return scenarios(SANITIZED, 25, sanitized("scenario-cpp"))
+
+
+@check
+def scenarios_valgrind_c():
+    return scenarios(VALGRINDED, 11, *VALGRIND, compiled("scenario-c"))
+
+
+@check
+def scenarios_valgrind_cpp():
+    return scenarios(VALGRINDED, 11, *VALGRIND, compiled("scenario-cpp"))
+
+
+def fuzzed(program):
+    return run(program, str(FUZZ_SECONDS), timeout=FUZZ_SECONDS + 120).strip()
+
+
+@check
+def fuzz():
+    return fuzzed(sanitized("fuzz"))
+
+
+# ---- with --instrumented: the Rust code is watched by the sanitizer too, and not only its allocations ----
+
+def instrumented(name):
+    """The program, against a library that was built with the sanitizer. The compiler counts that as unstable."""
+    target, folder = "x86_64-unknown-linux-gnu", os.path.join(OUT, "instrumented")
+    run("cargo", "build", "--release", "--locked", "-p", "quorlock-c", "--target", target, "--target-dir", folder,
+        RUSTC_BOOTSTRAP="1", RUSTFLAGS="-Zsanitizer=address -Cforce-frame-pointers=yes", timeout=3600)
+    prefix, built = os.path.join(folder, "prefix"), os.path.join(folder, target, "release")
+    run("ffi-c/install.sh", PREFIX=prefix, BUILT=built)
+    return compiled(name, "-instrumented", "clang++" if name.endswith("cpp") else "clang", SANITIZERS, prefix)
+
+
+def instrumented_c():
+    return counted(on_stage(instrumented("test-c")), 23)
+
+
+def instrumented_cpp():
+    return counted(on_stage(instrumented("test-cpp")), 13)
+
+
+def instrumented_fuzz():
+    return fuzzed(instrumented("fuzz"))
+
+
+# ---- consumers outside the tree ----
+
+def consumer(folder, name):
+    """A copy of the consumer, far from our tree."""
+    copy = os.path.join(folder, name)
+    shutil.copytree(os.path.join(ROOT, "tests", "consumers", name), copy)
+    return copy
+
+
+def installed(folder):
+    prefix = os.path.join(folder, "opt", "quorlock")
+    run("ffi-c/install.sh", PREFIX=prefix, BUILT=BUILT)
+    return prefix
+
+
+def held(text):
+    if "held with quorlock" not in text:
+        raise Failure(text)
+
+
+@check
+def consumer_pkg_config():
+    with tempfile.TemporaryDirectory() as folder:
+        prefix, source = installed(folder), consumer(folder, "c-pkgconfig")
+        path = {"PKG_CONFIG_PATH": f"{prefix}/lib/pkgconfig"}
+        flags = run("pkg-config", "--cflags", "--libs", "quorlock >= 0.1", **path).split()
+        run("cc", *WARNINGS, "main.c", "-o", "shared", *flags, f"-Wl,-rpath,{prefix}/lib", cwd=source)
+        held(on_stage(os.path.join(source, "shared")))
+        archive = run("pkg-config", "--variable=archive", "quorlock", **path).strip()
+        private = run("pkg-config", "--static", "--libs-only-l", "quorlock", **path).split()
+        cflags = run("pkg-config", "--cflags", "quorlock", **path).split()
+        run("cc", *WARNINGS, "main.c", "-o", "static", *cflags, archive,
+            *(flag for flag in private if flag != "-lquorlock"), cwd=source)
+        if "libquorlock" in run("ldd", os.path.join(source, "static")):
+            raise Failure("it is not static")
+        held(on_stage(os.path.join(source, "static")))
+
+
+@check
+def consumer_cmake():
+    with tempfile.TemporaryDirectory() as folder:
+        prefix, source = installed(folder), consumer(folder, "c-cmake")
+        # Moved after it was installed: its files hold no absolute path.
+        moved = os.path.join(folder, "elsewhere")
+        os.rename(prefix, moved)
+        run("cmake", "-S", source, "-B", f"{source}/build", f"-DCMAKE_PREFIX_PATH={moved}", "-DCMAKE_BUILD_TYPE=Release")
+        run("cmake", "--build", f"{source}/build")
+        for kind in ("shared", "static"):
+            program = os.path.join(source, "build", f"consumer-{kind}")
+            if ("libquorlock.so.0" in run("ldd", program)) != (kind == "shared"):
+                raise Failure(f"{kind} is not")
+            held(on_stage(program))
+
+
+@check
+def consumer_destdir():
+    with tempfile.TemporaryDirectory() as folder:
+        run("ffi-c/install.sh", PREFIX="/usr", LIBDIR="/usr/lib64", DESTDIR=folder, BUILT=BUILT)
+        files = sorted(os.path.relpath(os.path.join(where, name), folder)
+                       for where, _, names in os.walk(folder) for name in names)
+        version = run("pkg-config", "--modversion", "quorlock", PKG_CONFIG_PATH=f"{folder}/usr/lib64/pkgconfig").strip()
+        lib = "usr/lib64"
+        wanted = ["usr/include/quorlock.h", "usr/include/quorlock.hpp", f"{lib}/cmake/quorlock/quorlock-config-version.cmake",
+                  f"{lib}/cmake/quorlock/quorlock-config.cmake", f"{lib}/libquorlock.a", f"{lib}/libquorlock.so",
+                  f"{lib}/libquorlock.so.0", f"{lib}/libquorlock.so.{version}", f"{lib}/pkgconfig/quorlock.pc"]
+        if files != wanted:
+            raise Failure(f"installed {files}")
+        for name in files:
+            if name.endswith((".pc", ".cmake")):
+                text = open(os.path.join(folder, name)).read()
+                if folder in text or "@" in text:
+                    raise Failure(f"{name}:\n{text}")
+
+
+FUZZ_SECONDS = 3.0
+
+
+def main():
+    global FUZZ_SECONDS
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", action="store_true")
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--instrumented", action="store_true", help="also what takes a library built with the sanitizer")
+    parser.add_argument("--fuzz", type=float, default=FUZZ_SECONDS, metavar="SECONDS")
+    parser.add_argument("checks", nargs="*", metavar="CHECK")
+    asked = parser.parse_args()
+    FUZZ_SECONDS = asked.fuzz
+    if asked.instrumented:
+        for function in (instrumented_c, instrumented_cpp, instrumented_fuzz):
+            check(function)
+    if asked.list:
+        print(*CHECKS, sep="\n")
+        return 0
+    try:
+        build()
+    except Failure as failure:
+        print(failure)
+        return 1
+    if asked.build:
+        return 0
+    ensure_server()
+    passed = failed = 0
+    for name, function in CHECKS.items():
+        if asked.checks and not any(name.startswith(word) for word in asked.checks):
+            continue
+        try:
+            said = function()
+        except (Failure, OSError, subprocess.TimeoutExpired) as failure:
+            failed += 1
+            print(f"FAIL {name}\n     " + "\n     ".join(str(failure).splitlines()), flush=True)
+        else:
+            passed += 1
+            print(f"ok   {name}" + (f"  ({said})" if said else ""), flush=True)
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed or not passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

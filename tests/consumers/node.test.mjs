@@ -1,0 +1,128 @@
+// The packed tarball, installed in a clean folder and used from outside the tree.
+
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { after, before, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+
+import support from "../node/support.cjs";
+
+const HERE = dirname(fileURLToPath(import.meta.url));
+const CONTENT = "consumer is content\n";
+let servers, folder, installed;
+
+/** Runs a command in the clean folder. */
+async function run(command, ...words) {
+  const env = { ...process.env, QUORLOCK_NODES: servers.nodes };
+  // npm's own settings of the run that started this one.
+  for (const name of Object.keys(env)) if (/^npm_/i.test(name)) delete env[name];
+  return await promisify(execFile)(command, words, { cwd: folder, env });
+}
+
+before(async () => {
+  servers = await support.stage("3");
+  folder = mkdtempSync(join(tmpdir(), "quorlock-consumer-"));
+  installed = join(folder, "node_modules", "quorlock");
+  await run("npm", "pack", "--silent", "--pack-destination", folder, support.PACKAGE);
+  const [tarball] = readdirSync(folder).filter((name) => name.endsWith(".tgz"));
+  writeFileSync(join(folder, "package.json"), '{ "name": "consumer", "private": true }\n');
+  await run("npm", "install", "--offline", "--no-audit", "--no-fund", join(folder, tarball));
+  cpSync(join(HERE, "node"), folder, { recursive: true });
+});
+after(async () => {
+  await servers.awaitNoKeys();
+  await servers.stop();
+  rmSync(folder, { recursive: true });
+});
+
+test("the tarball holds what it needs and nothing else", () => {
+  const all = readdirSync(installed, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map((entry) => join(entry.parentPath ?? entry.path, entry.name).slice(installed.length + 1))
+    .sort();
+  assert.ok(all.some((name) => /^prebuilds\/[\w-]+\/quorlock\.node$/.test(name)));
+  for (const name of ["dist/index.js", "dist/index.mjs", "dist/index.d.ts", "dist/index.d.mts", "package.json"]) {
+    assert.ok(all.includes(name), name);
+  }
+  const others = all.filter((name) => !/^(dist\/|prebuilds\/|package\.json$|README|LICENSE)/.test(name));
+  assert.deepEqual(others, []);
+  const { scripts, dependencies } = JSON.parse(readFileSync(join(installed, "package.json"), "utf8"));
+  assert.equal(dependencies, undefined);
+  for (const hook of ["preinstall", "install", "postinstall"]) assert.equal(scripts?.[hook], undefined, hook);
+});
+
+test("require", async () => {
+  assert.equal((await run(process.execPath, "consumer.cjs")).stdout, CONTENT);
+});
+
+test("import", async () => {
+  assert.equal((await run(process.execPath, "consumer.mjs")).stdout, CONTENT);
+});
+
+test("TypeScript, strict, nodenext, as an ES module and as CommonJS, with `await using` down-levelled", async () => {
+  const modules = join(support.PACKAGE, "node_modules");
+  for (const name of ["@types/node", "undici-types"]) {
+    mkdirSync(dirname(join(folder, "node_modules", name)), { recursive: true });
+    cpSync(join(modules, name), join(folder, "node_modules", name), { recursive: true });
+  }
+  renameSync(join(folder, "typed.ts"), join(folder, "typed.mts"));
+  cpSync(join(folder, "typed.mts"), join(folder, "typed.cts"));
+  try {
+    await run(join(modules, ".bin", "tsc"), "-p", ".");
+  } catch (error) {
+    assert.fail(error.stdout);
+  }
+  for (const name of ["typed.mjs", "typed.cjs"]) {
+    assert.equal((await run(process.execPath, join("out", name))).stdout, CONTENT, name);
+    assert.doesNotMatch(readFileSync(join(folder, "out", name), "utf8"), /await using/);
+  }
+});
+
+test("only the face of the package can be reached", async () => {
+  await assert.rejects(
+    run(process.execPath, "-e", 'require("quorlock/dist/binding.js")'),
+    /ERR_PACKAGE_PATH_NOT_EXPORTED/,
+  );
+  await run(process.execPath, "-e", 'require("quorlock/package.json")');
+});
+
+test("where the native part is missing or broken, the error names the package and what to do", async () => {
+  const prebuilds = join(installed, "prebuilds");
+  renameSync(prebuilds, `${prebuilds}.away`);
+  const missing = await run(process.execPath, "-e", 'require("quorlock")').then(assert.fail, (error) => error.stderr);
+  for (const part of [
+    /ERR_QUORLOCK_NATIVE/,
+    /The package quorlock 0\.\d+\.\d+ has no native part/,
+    /npm install/,
+    /quorlock\.node: there is no such file/,
+    /It has: none/,
+  ]) {
+    assert.match(missing, part);
+  }
+  const name = readdirSync(`${prebuilds}.away`)[0];
+  mkdirSync(join(prebuilds, name), { recursive: true });
+  writeFileSync(join(prebuilds, name, "quorlock.node"), "no library");
+  const broken = await run(process.execPath, "--input-type=module", "-e", 'import "quorlock"').then(
+    assert.fail,
+    (error) => error.stderr,
+  );
+  assert.match(broken, /quorlock\.node: .*(file too short|invalid ELF header|not a mach-o|slice is not valid)/i);
+  assert.match(broken, new RegExp(`It has: ${name}`));
+  rmSync(prebuilds, { recursive: true });
+  renameSync(`${prebuilds}.away`, prebuilds);
+  assert.ok(existsSync(join(prebuilds, name)));
+});

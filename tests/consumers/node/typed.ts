@@ -1,0 +1,77 @@
+// What TypeScript makes of the package. Compiled as an ES module and as CommonJS, and run.
+
+import {
+  Client,
+  InvalidArgumentError,
+  Lease,
+  Lock,
+  LockLostError,
+  QuorlockError,
+  redlock,
+  type AcquireOptions,
+  type ClientOptions,
+  type LockOptions,
+  type Loss,
+  type LossReason,
+  type RedlockOptions,
+  type Stats,
+} from "quorlock";
+
+type Same<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
+const same = <_ extends true>() => {};
+
+async function main(): Promise<void> {
+  const options: ClientOptions = { ttl: 5000, wait: null, maxHold: Infinity, minValidity: 0.2 };
+  await using client = new Client(undefined, options);
+  client.on("lost", (loss) => same<Same<typeof loss, Loss>>());
+  client.on("log", ({ level, message }) => console.error(level, message));
+  // @ts-expect-error: there is no such event.
+  client.on("error", () => {});
+  // @ts-expect-error: nor such an option.
+  const wrong: LockOptions = { tll: 5 };
+  void wrong;
+
+  let kept: Lease;
+  {
+    await using lease = await client.lock("typed", { ttl: 2000 }).acquire({ wait: 100 } satisfies AcquireOptions);
+    kept = lease;
+    const signal: AbortSignal = lease.signal;
+    const reason: LossReason | null = lease.lossReason;
+    const left: number = lease.remaining();
+    if (signal.aborted || reason !== null || left <= 0 || !lease.isHeld()) throw new Error("not held");
+  }
+  if (kept.isHeld()) throw new Error("it was not disposed of");
+
+  const lock: Lock = client.lock(new Uint8Array([0xff]), { owner: "me" });
+  const tried: Lease | null = await lock.tryAcquire();
+  const released: boolean = await lock.release();
+  if (tried === null || !released) throw new Error("not acquired");
+
+  const scope: RedlockOptions = { client, reentrant: false, signal: new AbortController().signal };
+  const text = await redlock("typed", scope, async (lease) => `${lease.isHeld()}`);
+  const number = await redlock("typed", { client }, () => 5);
+  same<Same<typeof text, string>>();
+  same<Same<typeof number, number>>();
+  // @ts-expect-error: the body is missing.
+  await redlock("typed", scope).catch((error: unknown) => {
+    if (!(error instanceof InvalidArgumentError)) throw error;
+  });
+
+  try {
+    client.lock("");
+  } catch (error) {
+    if (!(error instanceof QuorlockError) || error instanceof LockLostError) throw error;
+    const told: [string, string, number] = [error.code, error.kind, error.number];
+    for (const { node, message } of error.nodes) told.push(node, message);
+  }
+  const stats: Stats = client.stats();
+  if (stats.acquired !== 4) throw new Error(`${stats.acquired} acquired`);
+}
+
+main().then(
+  () => console.log("consumer is content"),
+  (error: unknown) => {
+    console.error(error);
+    process.exitCode = 1;
+  },
+);

@@ -1,0 +1,479 @@
+// Runs one scenario file (tests/scenarios/README.md) against real servers.
+
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cctype>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <future>
+#include <iostream>
+#include <map>
+#include <quorlock.hpp>
+#include <sstream>
+
+using quorlock::milliseconds;
+using namespace std::string_literals;
+
+namespace {
+
+/// A line that does not hold.
+struct failure {
+    std::string text;
+};
+
+/// What a line has answered; an error, if it was one.
+struct answer {
+    std::string text;
+    std::optional<quorlock::error> error;
+};
+
+answer said(bool yes) { return {yes ? "true" : "false", {}}; }
+
+template <typename Call>
+answer answer_of(Call &&call) {
+    try {
+        return call();
+    } catch (const quorlock::error &error) {
+        return {error.kind_name(), error};
+    }
+}
+
+std::optional<long long> number(const std::string &text) {
+    char *end;
+    const long long value = std::strtoll(text.c_str(), &end, 10);
+    if (text.empty() || *end) return std::nullopt;
+    return value;
+}
+
+bool holds(const std::string &got, const std::string &expected) {
+    const std::string sign = expected.substr(0, 2);
+    if (sign == ">=" || sign == "<=") {
+        const auto limit = number(expected.substr(2)), value = number(got);
+        return limit && value && (sign == ">=" ? *value >= *limit : *value <= *limit);
+    }
+    return got == expected;
+}
+
+// ---- words ----
+
+milliseconds millis(const std::string &text) {
+    const auto value = number(text);
+    if (!value || *value < 0) throw failure{"expected milliseconds, got " + text};
+    return milliseconds(*value);
+}
+
+milliseconds limit(const std::string &text) { return text == "none" ? quorlock::forever : millis(text); }
+
+bool on(const std::string &text) {
+    if (text != "on" && text != "off") throw failure{"expected on or off, got " + text};
+    return text == "on";
+}
+
+/// `%XX` is one byte, `%` alone the empty text.
+std::string unescaped(const std::string &text) {
+    std::string found;
+    if (text == "%") return found;
+    for (std::size_t at = 0; at < text.size(); ++at) {
+        if (text[at] == '%' && at + 2 < text.size() && std::isxdigit(static_cast<unsigned char>(text[at + 1])) &&
+            std::isxdigit(static_cast<unsigned char>(text[at + 2]))) {
+            found += static_cast<char>(std::stoi(text.substr(at + 1, 2), nullptr, 16));
+            at += 2;
+        } else {
+            found += text[at];
+        }
+    }
+    return found;
+}
+
+std::string lower(std::string text) {
+    std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+    return text;
+}
+
+using words = std::vector<std::string>;
+using options = std::map<std::string, std::string>;
+
+/// Takes the option out, if it is there.
+template <typename Use>
+void take(options &given, const char *name, Use &&use) {
+    const auto found = given.find(name);
+    if (found == given.end()) return;
+    use(found->second);
+    given.erase(found);
+}
+
+void none_left(const options &given) {
+    if (!given.empty()) throw failure{"expected no option " + given.begin()->first};
+}
+
+/// Options that clients and locks have.
+template <typename Options>
+void common(Options &made, options &given) {
+    take(given, "ttl", [&](auto &v) { made.ttl = millis(v); });
+    take(given, "wait", [&](auto &v) { made.wait = limit(v); });
+    take(given, "renew", [&](auto &v) { made.renew = on(v); });
+    take(given, "max_hold", [&](auto &v) { made.max_hold = limit(v); });
+    take(given, "raw", [&](auto &v) { made.raw = on(v); });
+}
+
+// ---- actors: threads that carry out one job after the other ----
+
+class actor {
+public:
+    using job = std::packaged_task<answer()>;
+
+    actor() : thread_([this] { live(); }) {}
+    ~actor() {
+        post(job());
+        thread_.join();
+    }
+
+    void start(std::function<answer()> work) {
+        job made(std::move(work));
+        pending_ = made.get_future();
+        post(std::move(made));
+    }
+
+    /// The answer of what was started; `pending` after so long.
+    answer finish(milliseconds most) {
+        if (pending_.wait_for(most) != std::future_status::ready) return {"pending", {}};
+        return pending_.get();
+    }
+
+    answer perform(std::function<answer()> work) {
+        start(std::move(work));
+        return pending_.get();
+    }
+
+    std::shared_ptr<quorlock::cancel_token> cancel;
+
+private:
+    void post(job made) {
+        const std::lock_guard<std::mutex> guard(mutex_);
+        job_ = std::move(made);
+        posted_ = true;
+        changed_.notify_one();
+    }
+
+    void live() {
+        for (;;) {
+            std::unique_lock<std::mutex> guard(mutex_);
+            changed_.wait(guard, [this] { return posted_; });
+            job work = std::move(job_);
+            posted_ = false;
+            guard.unlock();
+            if (!work.valid()) return;
+            work();
+        }
+    }
+
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    job job_;
+    bool posted_ = false;
+    std::future<answer> pending_;
+    std::thread thread_;
+};
+
+/// A lock, made anew where it is used if making it has failed: for its error.
+struct lock {
+    const quorlock::client *client;
+    std::string name;
+    quorlock::lock_options options;
+    std::optional<quorlock::lock> made;
+
+    template <typename Use>
+    auto use(Use &&use) const {
+        return made ? use(*made) : use(client->lock(name, options));
+    }
+};
+
+struct line {
+    words said;
+    options given;
+    std::string actor = "main", expected = "ok";
+    bool started = false;
+};
+
+class runner {
+public:
+    ~runner() {
+        for (const auto &name : order_) clients_.at(name).close();
+        actors_.clear();
+        leases_.clear();
+        locks_.clear();
+        clients_.clear();
+        // For the leak checkers: nothing of ours runs on.
+        quorlock::shutdown();
+    }
+
+    void run(const std::string &text) {
+        line line = parsed(text);
+        const std::string &verb = line.said[0];
+        if (verb == "client") judge(client(line), line);
+        else if (verb == "lock") make_lock(line);
+        else if (verb == "lost") judge(lost(line), line);
+        else if (verb == "stats") judge(stats(line), line);
+        else if (verb == "close") {
+            judge(answer_of([&] { return known(clients_, line).close(), answer{"ok", {}}; }), line);
+        } else if (verb == "message") message(line);
+        else if (verb == "causes") judge({std::to_string(last_error().nodes().size()), {}}, line);
+        else if (verb == "finish") judge(of(line.said[1]).finish(millis(line.said[2])), line);
+        else if (verb == "cancel") of(line.said[1]).cancel->cancel();
+        else if (verb == "stage") stage(line);
+        else by_actor(line);
+    }
+
+private:
+    static line parsed(const std::string &text) {
+        // Verbs and the number of their words.
+        static const std::map<std::string, std::size_t> verbs = {
+            {"client", 1}, {"lock", 3},  {"acquire", 2}, {"try", 2},     {"release", 1}, {"unlock", 1}, {"drop", 1},
+            {"extend", 1}, {"ensure", 2}, {"held", 1},   {"remaining", 1}, {"lost", 2},  {"stats", 3},  {"close", 1},
+            {"message", 2}, {"causes", 0}, {"finish", 2}, {"cancel", 1}, {"stage", 0}};
+        line found;
+        std::istringstream stream(text);
+        for (std::string word; stream >> word;) found.said.push_back(word);
+        words &said = found.said;
+        if (said.size() > 2 && (said[0] == "in" || said[0] == "start")) {
+            found.started = said[0] == "start";
+            found.actor = said[1];
+            said.erase(said.begin(), said.begin() + 2);
+        }
+        if (said.size() > 2 && said[said.size() - 2] == "->") {
+            found.expected = said.back();
+            said.resize(said.size() - 2);
+        }
+        const auto verb = verbs.find(said[0]);
+        if (verb == verbs.end()) throw failure{"expected a verb, got " + said[0]};
+        if (said.size() <= verb->second) throw failure{"expected more words after " + said[0]};
+        if (said[0] == "stage") return found;
+        for (std::size_t at = verb->second + 1; at < said.size(); ++at) {
+            const auto equals = said[at].find('=');
+            if (equals == std::string::npos) throw failure{"expected an option"};
+            found.given[said[at].substr(0, equals)] = said[at].substr(equals + 1);
+        }
+        said.resize(verb->second + 1);
+        return found;
+    }
+
+    template <typename Value>
+    static Value &known(std::map<std::string, Value> &table, const std::string &name) {
+        const auto found = table.find(name);
+        if (found == table.end()) throw failure{"there is no " + name};
+        return found->second;
+    }
+
+    template <typename Value>
+    static Value &known(std::map<std::string, Value> &table, const line &line, std::size_t at = 1) {
+        return known(table, line.said[at]);
+    }
+
+    actor &of(const std::string &name) { return actors_.try_emplace(name).first->second; }
+
+    const quorlock::error &last_error() const {
+        if (!last_error_) throw failure{"no error yet"};
+        return *last_error_;
+    }
+
+    void judge(const answer &got, const line &line) {
+        if (got.error) last_error_ = got.error;
+        if (!holds(got.text, line.expected))
+            throw failure{"expected " + line.expected + ", got " + got.text + (got.error ? ": "s + got.error->what() : "")};
+    }
+
+    answer client(line &line) {
+        quorlock::client_options made;
+        options &given = line.given;
+        common(made, given);
+        take(given, "nodes", [&](auto &v) {
+            std::istringstream stream(v);
+            made.nodes.emplace();
+            for (std::string url; std::getline(stream, url, ',');) made.nodes->push_back(url);
+        });
+        take(given, "max_ttl", [&](auto &v) { made.max_ttl = millis(v); });
+        take(given, "node_timeout", [&](auto &v) { made.node_timeout = millis(v); });
+        take(given, "drift", [&](auto &v) { made.drift = std::stod(v); });
+        take(given, "min_validity", [&](auto &v) { made.min_validity = std::stod(v); });
+        take(given, "namespace", [&](auto &v) { made.name_space = unescaped(v); });
+        take(given, "label", [&](auto &v) { made.label = unescaped(v); });
+        take(given, "ca", [&](auto &v) { made.ca = unescaped(v); });
+        take(given, "cert", [&](auto &v) { made.cert = unescaped(v); });
+        take(given, "key", [&](auto &v) { made.key = unescaped(v); });
+        none_left(given);
+        return answer_of([&] {
+            clients_.emplace(line.said[1], quorlock::client(made));
+            order_.push_back(line.said[1]);
+            return answer{"ok", {}};
+        });
+    }
+
+    void make_lock(line &line) {
+        lock made = {&known(clients_, line, 2), unescaped(line.said[3]), {}, {}};
+        common(made.options, line.given);
+        take(line.given, "owner", [&](auto &v) { made.options.owner = unescaped(v); });
+        none_left(line.given);
+        answer_of([&] { return made.made = made.client->lock(made.name, made.options), answer{}; });
+        locks_.insert_or_assign(line.said[1], std::make_shared<lock>(std::move(made)));
+    }
+
+    answer lost(const line &line) {
+        quorlock::lease &lease = lease_of(line);
+        // Lost before: the callback would come in its own time.
+        if (const auto state = lease.state(); static_cast<int>(state) > 0) return {quorlock::to_string(state), {}};
+        std::promise<quorlock::lease_state> told;
+        auto future = told.get_future();
+        lease.on_lost([&](quorlock::lease_state state) { told.set_value(state); });
+        const bool was = future.wait_for(millis(line.said[2])) == std::future_status::ready;
+        // Over when this returns, so that `told` may go.
+        lease.on_lost(nullptr);
+        return {was ? quorlock::to_string(future.get()) : "none", {}};
+    }
+
+    answer stats(const line &line) {
+        const quorlock::client &client = known(clients_, line);
+        for (milliseconds left = millis(line.said[3]);; left -= milliseconds(10)) {
+            const quorlock_stats_t s = client.stats();
+            std::map<std::string, std::uint64_t> fields = {
+                {"acquired", s.acquired}, {"reentered", s.reentered}, {"attempts_lost", s.attempts_lost},
+                {"timeouts_awaited", s.timeouts_awaited}, {"released", s.released}, {"lost", s.lost},
+                {"renewals", s.renewals}, {"repairs", s.repairs}, {"releases_pending", s.releases_pending},
+                {"connects", s.connects}};
+            const std::string value = std::to_string(known(fields, line, 2));
+            if (left <= milliseconds::zero() || holds(value, line.expected)) return {value, {}};
+            std::this_thread::sleep_for(milliseconds(10));
+        }
+    }
+
+    void message(const line &line) const {
+        const std::string text = lower(last_error().what());
+        const bool has = text.find(lower(unescaped(line.said[2]))) != std::string::npos;
+        if (line.said[1] != "has" && line.said[1] != "lacks") throw failure{"expected has or lacks"};
+        if (has != (line.said[1] == "has")) throw failure{"expected ok, got " + text};
+    }
+
+    static void stage(const line &line) {
+        const char *command = std::getenv("QUORLOCK_STAGE");
+        std::string text = command ? command : "false";
+        for (std::size_t at = 1; at < line.said.size(); ++at) text += " " + line.said[at];
+        std::cout.flush();
+        FILE *pipe = popen((text + " 2>&1").c_str(), "r");
+        if (!pipe) throw failure{"no shell"};
+        std::string output;
+        char buffer[4096];
+        while (const std::size_t got = std::fread(buffer, 1, sizeof buffer, pipe)) output.append(buffer, got);
+        const int status = pclose(pipe);
+        if (status == -1 || !WIFEXITED(status) || WEXITSTATUS(status)) throw failure{"expected ok, got " + output};
+    }
+
+    void by_actor(line &line) {
+        actor &actor = of(line.actor);
+        std::function<answer()> work = job(line, actor);
+        none_left(line.given);
+        if (line.started) return actor.start(std::move(work));
+        judge(actor.perform(std::move(work)), line);
+    }
+
+    std::function<answer()> job(line &line, actor &actor) {
+        const std::string verb = line.said[0], name = line.said[1];
+        const auto work = [](auto call) -> std::function<answer()> {
+            return [call] { return answer_of(call); };
+        };
+        if (verb == "acquire") {
+            auto cancel = actor.cancel = std::make_shared<quorlock::cancel_token>();
+            std::optional<milliseconds> wait;
+            take(line.given, "wait", [&](auto &v) { wait = limit(v); });
+            return work([this, name, lock = known(locks_, line, 2), wait, cancel] {
+                lock->use([&](const quorlock::lock &l) {
+                    keep(name, wait ? l.acquire(*wait, *cancel) : l.acquire(*cancel));
+                });
+                return answer{"ok", {}};
+            });
+        }
+        if (verb == "try")
+            return work([this, name, lock = known(locks_, line, 2)] {
+                std::optional<quorlock::lease> won = lock->use([](const quorlock::lock &l) { return l.try_acquire(); });
+                if (!won) return answer{"none", {}};
+                keep(name, std::move(*won));
+                return answer{"ok", {}};
+            });
+        if (verb == "unlock")
+            return work([lock = known(locks_, line)] {
+                return said(lock->use([](const quorlock::lock &l) { return l.release(); }));
+            });
+        if (verb == "drop")
+            return work([this, name] {
+                const std::lock_guard<std::mutex> guard(keeping_);
+                leases_.erase(name);
+                return answer{"ok", {}};
+            });
+        const quorlock::lease &lease = lease_of(line);
+        if (verb == "release") return work([&lease] { return said(lease.release()); });
+        if (verb == "held") return work([&lease] { return said(lease.is_held()); });
+        if (verb == "remaining")
+            return work([&lease] { return answer{std::to_string(lease.remaining().count()), {}}; });
+        if (verb == "ensure")
+            return work([&lease, min = millis(line.said[2])] { return lease.ensure(min), answer{"ok", {}}; });
+        std::optional<milliseconds> ttl;
+        take(line.given, "ttl", [&](auto &v) { ttl = millis(v); });
+        return work([&lease, ttl] {
+            ttl ? lease.extend(*ttl) : lease.extend();
+            return answer{"ok", {}};
+        });
+    }
+
+    /// Leases are made by actors, which may do so at once.
+    void keep(const std::string &name, quorlock::lease won) {
+        const std::lock_guard<std::mutex> guard(keeping_);
+        leases_.insert_or_assign(name, std::move(won));
+    }
+
+    quorlock::lease &lease_of(const line &line) {
+        const std::lock_guard<std::mutex> guard(keeping_);
+        return known(leases_, line);
+    }
+
+    std::map<std::string, quorlock::client> clients_;
+    words order_;
+    std::map<std::string, std::shared_ptr<lock>> locks_;
+    std::mutex keeping_;
+    std::map<std::string, quorlock::lease> leases_;
+    std::map<std::string, actor> actors_;
+    std::optional<quorlock::error> last_error_;
+};
+
+}  // namespace
+
+int main() {
+    const char *path = std::getenv("QUORLOCK_SCENARIO");
+    std::ifstream file(path ? path : "");
+    if (!file) {
+        std::cout << "QUORLOCK_SCENARIO names no file\n";
+        return 2;
+    }
+    runner runner;
+    bool shape_seen = false;
+    int at = 0;
+    for (std::string text; std::getline(file, text);) {
+        ++at;
+        const auto first = text.find_first_not_of(" \t\r");
+        if (first == std::string::npos || text[first] == '#') continue;
+        if (!shape_seen) {
+            shape_seen = true;
+            continue;
+        }
+        try {
+            runner.run(text);
+        } catch (const failure &failure) {
+            std::cout << "line " << at << ": " << failure.text << std::endl;
+            return 1;
+        } catch (const std::exception &error) {
+            std::cout << "line " << at << ": no error of Quorlock: " << error.what() << std::endl;
+            return 1;
+        }
+    }
+    return 0;
+}

@@ -1,0 +1,370 @@
+// Tests of the C++ interface: test [NAME...]. They use nodes in this process. The last line is `N passed, M failed`.
+
+#include <unistd.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdio>
+#include <cstring>
+#include <future>
+#include <quorlock.hpp>
+#include <shared_mutex>
+
+using namespace std::chrono_literals;
+using quorlock::lease_state;
+
+namespace {
+
+int broken;
+const char *self;
+
+#define CHECK(condition) \
+    ((condition) ? void() : void((broken++, std::printf("     %s:%d: %s\n", __FILE__, __LINE__, #condition))))
+#define THROWS(type, call)                                                        \
+    do {                                                                          \
+        bool thrown = false;                                                      \
+        try {                                                                     \
+            call;                                                                 \
+        } catch (const type &error) {                                             \
+            thrown = *error.what() && typeid(error) == typeid(type);              \
+        } catch (const std::exception &error) {                                   \
+            std::printf("     %s\n", error.what());                               \
+        }                                                                         \
+        CHECK(thrown && #call);                                                   \
+    } while (0)
+
+std::string node() {
+    static std::atomic<int> number{0};
+    return "memory://cpp-" + std::to_string(getpid()) + "-" + std::to_string(number++);
+}
+
+quorlock::client some_client() { return quorlock::client({node()}); }
+
+quorlock::lock_options short_lived() {
+    quorlock::lock_options options;
+    options.ttl = 200ms;
+    options.renew = false;
+    return options;
+}
+
+template <typename Call>
+auto elsewhere(Call &&call) {
+    return std::async(std::launch::async, std::forward<Call>(call)).get();
+}
+
+// What the standard asks of a TimedLockable type, and that handles move and do not copy.
+template <typename Mutex, typename = void>
+constexpr bool timed_lockable = false;
+template <typename Mutex>
+constexpr bool timed_lockable<
+    Mutex, std::void_t<decltype(std::declval<Mutex &>().lock()), decltype(std::declval<Mutex &>().unlock()),
+                       std::enable_if_t<std::is_same_v<bool, decltype(std::declval<Mutex &>().try_lock())>>,
+                       std::enable_if_t<std::is_same_v<bool, decltype(std::declval<Mutex &>().try_lock_for(1s))>>,
+                       std::enable_if_t<std::is_same_v<bool, decltype(std::declval<Mutex &>().try_lock_until(
+                                                                 std::chrono::system_clock::now()))>>>> = true;
+static_assert(timed_lockable<quorlock::mutex>);
+static_assert(noexcept(std::declval<quorlock::mutex &>().unlock()));
+static_assert(!std::is_copy_constructible_v<quorlock::mutex> && !std::is_move_constructible_v<quorlock::mutex>);
+template <typename Handle>
+constexpr bool moves_only = std::is_nothrow_move_constructible_v<Handle> && std::is_nothrow_move_assignable_v<Handle> &&
+                            !std::is_copy_constructible_v<Handle> && !std::is_copy_assignable_v<Handle>;
+static_assert(moves_only<quorlock::client> && moves_only<quorlock::lock> && moves_only<quorlock::lease>);
+static_assert(moves_only<quorlock::cancel_token>);
+static_assert(std::is_nothrow_copy_constructible_v<quorlock::error>);
+
+void guards_of_the_standard() {
+    const quorlock::client client = some_client();
+    quorlock::mutex mutex(client, "a");
+    {
+        const std::lock_guard guard(mutex);
+        CHECK(mutex.is_held() && mutex.remaining() > 5s);
+        CHECK(!elsewhere([&] { return mutex.try_lock(); }));
+    }
+    CHECK(!mutex.is_held());
+    std::unique_lock unique(mutex);
+    CHECK(mutex.is_held());
+    unique.unlock();
+    CHECK(elsewhere([&] { return std::unique_lock(mutex, std::try_to_lock).owns_lock(); }));
+    CHECK(unique.try_lock_for(1h));
+    unique.unlock();
+    CHECK(unique.try_lock_until(std::chrono::system_clock::now() + 100ms));
+    const std::unique_lock moved = std::move(unique);
+    CHECK(mutex.is_held() && moved.owns_lock());
+}
+
+void two_at_once() {
+    const quorlock::client client = some_client();
+    quorlock::mutex a(client, "a"), b(client, "b");
+    int shared = 0;
+    const auto work = [&](quorlock::mutex &first, quorlock::mutex &second) {
+        for (int round = 0; round < 20; ++round) {
+            const std::scoped_lock both(first, second);
+            const int before = shared;
+            std::this_thread::yield();
+            shared = before + 1;
+        }
+    };
+    std::thread one(work, std::ref(a), std::ref(b)), other(work, std::ref(b), std::ref(a));
+    one.join();
+    other.join();
+    CHECK(shared == 40);
+    CHECK(!a.is_held() && !b.is_held());
+    std::mutex local;
+    const std::scoped_lock mixed(a, local, b);
+    CHECK(a.is_held() && b.is_held());
+}
+
+void threads_are_owners() {
+    const quorlock::client client = some_client();
+    quorlock::mutex mutex(client, "a");
+    mutex.lock();
+    mutex.lock();
+    elsewhere([&] {
+        CHECK(!mutex.try_lock() && !mutex.is_held());
+        mutex.unlock();  // holds nothing: nothing happens
+        THROWS(quorlock::not_owner, mutex.ensure(1s));
+        return 0;
+    });
+    mutex.unlock();
+    CHECK(mutex.is_held());
+    mutex.ensure(1s);
+    mutex.unlock();
+    CHECK(!mutex.is_held());
+    mutex.unlock();
+    CHECK(client.stats().acquired == 1 && client.stats().reentered == 1);
+}
+
+void waits_have_an_end() {
+    const quorlock::client client = some_client();
+    quorlock::mutex mutex(client, "a");
+    const std::lock_guard guard(mutex);
+    elsewhere([&] {
+        CHECK(!mutex.try_lock_for(0s) && !mutex.try_lock_for(-5h) && !mutex.try_lock_for(100us));
+        const auto begun = std::chrono::steady_clock::now();
+        CHECK(!mutex.try_lock_for(60ms));
+        CHECK(std::chrono::steady_clock::now() - begun >= 60ms);
+        CHECK(!mutex.try_lock_until(std::chrono::steady_clock::now() + 30ms));
+        CHECK(!mutex.try_lock_until(std::chrono::system_clock::time_point::min()));
+        return 0;
+    });
+    CHECK(quorlock::detail::wait_of(std::chrono::hours::max()) == quorlock::forever);
+    CHECK(quorlock::detail::wait_of(1ns) == 1ms && quorlock::detail::wait_of(2.5s) == 2500ms);
+}
+
+void only_contention_is_false() {
+    const quorlock::client nobody({"redis://127.0.0.1:1"});
+    quorlock::mutex unreachable(nobody, "a");
+    THROWS(quorlock::quorum_unavailable, unreachable.try_lock());
+    THROWS(quorlock::quorum_unavailable, unreachable.try_lock_for(20ms));
+    THROWS(quorlock::quorum_unavailable, std::unique_lock(unreachable, 20ms));
+    const quorlock::client client = some_client();
+    quorlock::mutex mutex(client, "a");
+    client.close();
+    THROWS(quorlock::client_closed, mutex.lock());
+    THROWS(quorlock::client_closed, mutex.try_lock());
+    mutex.unlock();
+}
+
+void a_lost_mutex() {
+    const quorlock::client client = some_client();
+    quorlock::mutex mutex(client, "a", short_lived());
+    std::promise<lease_state> told;
+    mutex.on_lost([&](lease_state state) { told.set_value(state); });
+    mutex.lock();
+    auto future = told.get_future();
+    CHECK(future.wait_for(10s) == std::future_status::ready && future.get() == lease_state::expired);
+    CHECK(!mutex.is_held() && mutex.remaining() == 0ms);
+    THROWS(quorlock::lock_lost, mutex.ensure(10ms));
+    THROWS(quorlock::lock_lost, mutex.lock());
+    mutex.unlock();
+    mutex.on_lost(nullptr);
+    CHECK(mutex.try_lock());
+}
+
+void kinds_and_details() {
+    const std::string shared = node();
+    const quorlock::client client({shared}), rival({shared});
+    const quorlock::lease held = client.lock("orders:42").acquire();
+    const quorlock::lock lock = rival.lock("orders:42");
+    THROWS(quorlock::lock_contended, lock.acquire(0ms));
+    THROWS(quorlock::lock_timeout, lock.acquire(20ms));
+    THROWS(quorlock::invalid_argument, lock.acquire(-1ms));
+    THROWS(quorlock::invalid_argument, lock.acquire(-2ms));
+    THROWS(quorlock::invalid_argument, rival.lock(""));
+    THROWS(quorlock::invalid_argument, quorlock::client(std::vector<std::string>{}));
+    THROWS(quorlock::invalid_argument, quorlock::client({"http://h"}));
+    THROWS(quorlock::not_owner, lock.release());
+    CHECK(!lock.try_acquire());
+    try {
+        const quorlock::lease none = lock.acquire(0ms);
+    } catch (const quorlock::error &error) {
+        const quorlock::error copy = error;
+        CHECK(copy.kind() == QUORLOCK_CONTENDED && copy.kind_name() == std::string("Contended"));
+        CHECK(copy.nodes().size() == 1 && std::strstr(copy.nodes()[0].message.c_str(), "held by another"));
+        CHECK(std::strstr(copy.what(), copy.message().c_str()) && std::strstr(copy.what(), "orders:42"));
+        CHECK(copy.message().find("held by another") != std::string::npos);
+    }
+    // Every kind has its type, and one that this header does not know is still an error.
+    const auto thrown = [](std::int32_t kind) {
+        try {
+            quorlock::detail::raise(kind, nullptr);
+        } catch (const quorlock::error &error) {
+            CHECK(error.kind() == kind);
+            return typeid(error) != typeid(quorlock::error);
+        }
+    };
+    for (std::int32_t kind = 1; quorlock_kind_name(kind); ++kind) CHECK(thrown(kind));
+    CHECK(!thrown(1000));
+    THROWS(quorlock::internal_error, quorlock::detail::checked([](auto e) { return quorlock_test_panic(e); }));
+}
+
+void a_lease_by_hand() {
+    const quorlock::client client = some_client();
+    const quorlock::lock lock = client.lock("a");
+    quorlock::lease lease = lock.acquire();
+    CHECK(lease.is_held() && lease.state() == lease_state::held && lease.remaining() > 5s);
+    lease.extend(30s);
+    CHECK(lease.remaining() > 20s);
+    lease.extend();
+    lease.ensure(5s);
+    quorlock::lease moved = std::move(lease);
+    CHECK(!lease.is_held() && lease.state() == lease_state::none && moved.is_held());
+    THROWS(quorlock::invalid_argument, lease.extend());
+    CHECK(moved.release() && !moved.release() && moved.state() == lease_state::released);
+    moved = lock.acquire(1s);
+    CHECK(moved.is_held());
+    CHECK(lock.release() && !moved.is_held());
+    { const auto released_at_its_end = lock.try_acquire(); }
+    CHECK(elsewhere([&] { return lock.try_acquire().has_value(); }));
+}
+
+void losses_are_told() {
+    const quorlock::client client = some_client();
+    const quorlock::lock lock = client.lock("a", short_lived());
+    std::promise<lease_state> told;
+    std::optional<quorlock::lease> lease = lock.acquire();
+    // Destroyed by its own callback, together with the function that runs.
+    lease->on_lost([&, kept = std::string(100, 'x')](lease_state state) {
+        lease.reset();
+        CHECK(kept.size() == 100);
+        told.set_value(state);
+    });
+    CHECK(told.get_future().get() == lease_state::expired);
+    CHECK(!lease);
+    // Over when the lease is gone, or has been moved to.
+    std::atomic<int> calls{0};
+    {
+        quorlock::lease first = lock.acquire();
+        first.on_lost([&](lease_state) { ++calls; });
+        quorlock::lease moved = std::move(first);
+        moved = client.lock("b").acquire();
+    }
+    std::this_thread::sleep_for(300ms);
+    CHECK(calls == 0);
+    CHECK(quorlock::to_string(lease_state::owner_gone) == std::string("owner_gone"));
+}
+
+void cancelling() {
+    const quorlock::client client = some_client();
+    const quorlock::lock lock = client.lock("a");
+    const quorlock::lease held = lock.acquire();
+    const quorlock::cancel_token token;
+    auto wait = std::async(std::launch::async, [&] { return lock.acquire(quorlock::forever, token); });
+    CHECK(wait.wait_for(50ms) == std::future_status::timeout);
+    token.cancel();
+    THROWS(quorlock::cancelled, wait.get());
+    THROWS(quorlock::cancelled, lock.acquire(token));
+}
+
+void the_log() {
+    std::promise<std::string> told;
+    quorlock::set_log([&](quorlock::log_level level, std::string_view line) {
+        CHECK(level == quorlock::log_level::warn);
+        told.set_value(std::string(line));
+    });
+    const quorlock::client client = some_client();
+    quorlock::lock_options options;
+    options.ttl = 200ms;
+    options.max_hold = 250ms;
+    const quorlock::lease lease = client.lock("a", options).acquire();
+    CHECK(told.get_future().get().find("max_hold") != std::string::npos);
+    quorlock::set_log(nullptr);
+}
+
+void all_options() {
+    quorlock::client_options options;
+    options.nodes = std::vector<std::string>{node()};
+    options.ttl = 5s;
+    options.wait = quorlock::forever;
+    options.renew = true;
+    options.max_hold = quorlock::forever;
+    options.raw = false;
+    options.max_ttl = 20s;
+    options.node_timeout = 100ms;
+    options.drift = 0.02;
+    options.min_validity = 0.2;
+    options.name_space = "mine:";
+    options.label = "";
+    const quorlock::client client(options);
+    quorlock::lock_options of_lock = {1s, 0ms, true, 10s, true, "me"};
+    CHECK(client.lock(std::string_view("\xff\0", 2), of_lock).acquire().remaining() < 1s);
+    options.min_validity = 2;
+    THROWS(quorlock::invalid_argument, quorlock::client{options});
+    of_lock.ttl = 30s;
+    THROWS(quorlock::invalid_argument, client.lock("a", of_lock));
+}
+
+// Destroyed after main has returned, when the thread's own storage is gone.
+std::optional<quorlock::client> late_client;
+std::optional<quorlock::mutex> late_mutex;
+struct unlock_late {
+    ~unlock_late() {
+        if (late_mutex) late_mutex->unlock();
+        if (!late_client) return;
+        late_client->close();
+        std::puts("closed late");
+    }
+} unlock_late;
+
+void destructors_after_main() {
+    const std::string command = "'" + std::string(self) + "' role:late";
+    CHECK(std::system(command.c_str()) == 0);
+}
+
+int late() {
+    late_client.emplace(some_client());
+    late_mutex.emplace(*late_client, "a");
+    late_mutex->lock();
+    return 0;
+}
+
+const std::pair<const char *, void (*)()> tests[] = {
+#define TEST(name) {#name, name}
+    TEST(guards_of_the_standard), TEST(two_at_once), TEST(threads_are_owners), TEST(waits_have_an_end),
+    TEST(only_contention_is_false), TEST(a_lost_mutex), TEST(kinds_and_details), TEST(a_lease_by_hand),
+    TEST(losses_are_told), TEST(cancelling), TEST(the_log), TEST(all_options), TEST(destructors_after_main)};
+
+}  // namespace
+
+int main(int argc, char **argv) {
+    self = argv[0];
+    if (argc == 2 && !std::strcmp(argv[1], "role:late")) return late();
+    int passed = 0, failed = 0;
+    for (const auto &[name, run] : tests) {
+        if (argc > 1 && std::strcmp(argv[1], name)) continue;
+        broken = 0;
+        try {
+            run();
+        } catch (const std::exception &error) {
+            broken++;
+            std::printf("     %s\n", error.what());
+        }
+        std::printf("%s %s\n", broken ? "FAIL" : "ok  ", name);
+        std::fflush(stdout);
+        broken ? failed++ : passed++;
+    }
+    // For the leak checkers: nothing of ours runs on.
+    quorlock::shutdown();
+    std::printf("%d passed, %d failed\n", passed, failed);
+    return failed != 0;
+}

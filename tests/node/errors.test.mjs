@@ -1,0 +1,146 @@
+// Errors: every kind has its class, and a stack that leads to the caller.
+
+import assert from "node:assert/strict";
+import { createRequire } from "node:module";
+import { after, before, test } from "node:test";
+
+import * as quorlock from "../../node/dist/index.mjs";
+import support from "./support.cjs";
+
+const require = createRequire(import.meta.url);
+const { native } = require("../../node/dist/binding.js");
+const { toError } = require("../../node/dist/errors.js");
+const { begin, valueOf } = require("../../node/dist/port.js");
+const { Client, InternalError, QuorlockError } = quorlock;
+const unhandled = support.noUnhandled();
+let servers, client;
+
+before(async () => {
+  servers = await support.stage("3");
+  client = new Client(servers.nodes);
+});
+after(async () => {
+  await client.close();
+  await servers.awaitNoKeys();
+  await servers.stop();
+  assert.deepEqual(unhandled, []);
+});
+
+const CODES = {
+  InvalidArgument: ["InvalidArgumentError", "ERR_QUORLOCK_INVALID_ARGUMENT"],
+  Contended: ["LockContendedError", "ERR_QUORLOCK_CONTENDED"],
+  Timeout: ["LockTimeoutError", "ERR_QUORLOCK_TIMEOUT"],
+  QuorumUnavailable: ["QuorumUnavailableError", "ERR_QUORLOCK_QUORUM_UNAVAILABLE"],
+  LockLost: ["LockLostError", "ERR_QUORLOCK_LOCK_LOST"],
+  NotOwner: ["NotOwnerError", "ERR_QUORLOCK_NOT_OWNER"],
+  TooManyWaiters: ["TooManyWaitersError", "ERR_QUORLOCK_TOO_MANY_WAITERS"],
+  Misconfigured: ["MisconfiguredError", "ERR_QUORLOCK_MISCONFIGURED"],
+  Cancelled: null,
+  Closed: ["ClientClosedError", "ERR_QUORLOCK_CLOSED"],
+  Forked: null,
+  Internal: ["InternalError", "ERR_QUORLOCK_INTERNAL"],
+};
+
+test("every kind of the core has its class, number and code", () => {
+  assert.deepEqual(native.kinds(), Object.keys(CODES));
+  native.kinds().forEach((kind, i) => {
+    const nodes = [{ node: "h:1", message: "no" }];
+    const error = toError({ number: i + 1, message: "a test", nodes });
+    assert.equal(error.message, "a test");
+    if (CODES[kind] === null) return;
+    const [name, code] = CODES[kind];
+    assert.equal(error.constructor, quorlock[name]);
+    assert.ok(error instanceof QuorlockError && error instanceof Error);
+    assert.deepEqual([error.name, error.kind, error.number, error.code, error.nodes], [name, kind, i + 1, code, nodes]);
+    assert.ok(error.stack.startsWith(`${name}: a test`));
+    assert.deepEqual([new quorlock[name]("mine").code, new quorlock[name]().nodes], [code, []]);
+  });
+  const cancelled = toError({ number: 9, message: "a test", nodes: [] });
+  assert.equal(cancelled.name, "AbortError");
+  assert.ok(toError({ number: 11, message: "", nodes: [] }) instanceof InternalError);
+  assert.ok(toError({ number: 99, message: "", nodes: [] }) instanceof InternalError);
+});
+
+test("a class that a user derives keeps kind and code", () => {
+  class Mine extends quorlock.LockTimeoutError {}
+  assert.equal(new Mine("x").code, "ERR_QUORLOCK_TIMEOUT");
+});
+
+test("a panic arrives as an InternalError, at once and later", async () => {
+  const failure = native.panicAtOnce();
+  assert.ok(toError(failure) instanceof InternalError);
+  assert.match(failure.message, /a bug in Quorlock, please report it: a test/);
+  const outcome = await begin((port, number) => native.panicLater(port, number));
+  assert.throws(() => valueOf(outcome, begin), InternalError);
+  // And everything goes on.
+  assert.equal(
+    await client
+      .lock("after")
+      .acquire()
+      .then((lease) => lease.release()),
+    true,
+  );
+});
+
+async function theCaller(call) {
+  await call();
+}
+
+test("the stack begins at the caller, for every call", async () => {
+  const holder = await client.lock("held").acquire();
+  const lost = new Client(servers.nodes);
+  const lease = await lost.lock("lost").acquire();
+  await lost.close();
+  const gone = await client.lock("gone").acquire();
+  await gone.release();
+  const calls = {
+    acquire: () => client.lock("held").acquire({ wait: 0 }),
+    "acquire with a signal": () => client.lock("held").acquire({ wait: 5, signal: new AbortController().signal }),
+    tryAcquire: () => lost.lock("held").tryAcquire(),
+    "lock.release": () => client.lock("held").release(),
+    extend: () => gone.extend(),
+    "extend after a loss": () => lease.extend(),
+    ensure: () => lease.ensure(5),
+    redlock: () => quorlock.redlock("held", { client, wait: 0 }, async () => {}),
+    lock: async () => client.lock(""),
+    Client: async () => new Client("nonsense://"),
+    options: async () => client.lock("a", { nonsense: 1 }),
+    extended: () => gone.extend("5"),
+  };
+  for (const [name, call] of Object.entries(calls)) {
+    const error = await theCaller(async function caller() {
+      await call();
+    }).then(
+      () => assert.fail(`${name} did not reject`),
+      (error) => error,
+    );
+    assert.ok(error instanceof QuorlockError, `${name}: ${error}`);
+    const frames = error.stack.split("\n").filter((line) => line.startsWith("    at "));
+    assert.ok(frames.length > 0, `${name}: no stack`);
+    assert.doesNotMatch(frames[0], /node.dist|node:internal/, `${name}: ${error.stack}`);
+    assert.ok(error.stack.includes("errors.test.mjs"), `${name}: ${error.stack}`);
+    assert.ok(error.stack.includes("theCaller"), `${name}: ${error.stack}`);
+  }
+  await holder.release();
+});
+
+test("what each node answered", async () => {
+  await servers.tell("kill", "1,2");
+  const error = await client
+    .lock("nodes")
+    .acquire({ wait: 50 })
+    .then(assert.fail, (error) => error);
+  assert.equal(error.code, "ERR_QUORLOCK_QUORUM_UNAVAILABLE");
+  assert.ok(error.nodes.length >= 2);
+  for (const { node, message } of error.nodes) {
+    assert.match(node, /:\d+$/);
+    assert.ok(message.length > 0);
+  }
+  await servers.tell("heal");
+});
+
+test("require and import have the same classes", () => {
+  const required = require("../../node/dist/index.js");
+  assert.deepEqual(Object.keys(required).sort(), Object.keys(quorlock).sort());
+  for (const name of Object.keys(required)) assert.equal(required[name], quorlock[name], name);
+});

@@ -1,0 +1,204 @@
+// What a process owes to the addon: nothing keeps it alive, nothing ends it, and a busy loop loses no lease.
+
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { Worker } from "node:worker_threads";
+
+import { Client } from "../../node/dist/index.mjs";
+import support from "./support.cjs";
+
+const { script } = support;
+const unhandled = support.noUnhandled();
+let servers;
+
+before(async () => {
+  servers = await support.stage("3");
+});
+after(async () => {
+  await servers.awaitNoKeys();
+  await servers.stop();
+  assert.deepEqual(unhandled, []);
+});
+
+test("no lease is lost while the event loop is blocked for 5 × ttl", async () => {
+  const ttl = 400;
+  const client = new Client({ nodes: servers.nodes, ttl });
+  const lost = [];
+  client.on("lost", ({ name, reason }) => lost.push(`${name} ${reason}`));
+  const leases = await Promise.all(Array.from({ length: 100 }, (_, i) => client.lock(`blocked:${i}`).acquire()));
+  // Won, but not yet seen by JavaScript when the loop is blocked.
+  const unseen = Array.from({ length: 20 }, (_, i) => client.lock(`unseen:${i}`).acquire());
+  // What was started in this turn is on its way.
+  await null;
+  const end = performance.now() + 5 * ttl;
+  while (performance.now() < end);
+  assert.ok(leases.every((lease) => lease.isHeld()));
+  leases.push(...(await Promise.all(unseen)));
+  assert.ok(leases.every((lease) => lease.isHeld() && !lease.signal.aborted));
+  assert.ok(client.stats().renewals > 100);
+  assert.deepEqual(
+    await Promise.all(leases.map((lease) => lease.release())),
+    leases.map(() => true),
+  );
+  assert.deepEqual(lost, []);
+  await client.close();
+});
+
+const HELD = `
+  const { Client } = require(process.env.QUORLOCK_MAIN);
+  const client = new Client({ ttl: 60_000, wait: null });
+  const held = client.lock("left").acquire().then((lease) => (globalThis.lease = lease, lease));
+`;
+
+test("a script ends by itself while a client is open and a lease is held, and its lease is released", async () => {
+  const { code, out, err } = await script(`${HELD} held.then((lease) => console.log(lease.isHeld()));`, servers);
+  assert.deepEqual([code, out, err], [0, "true\n", ""]);
+  await servers.awaitNoKeys();
+});
+
+test("process.exit and an uncaught error release what is held, too", async () => {
+  const exits = await script(`${HELD} held.then(() => process.exit(3));`, servers);
+  assert.deepEqual([exits.code, exits.err], [3, ""]);
+  await servers.awaitNoKeys();
+  const throws = await script(`${HELD} held.then(() => { throw new Error("mine"); });`, servers);
+  assert.equal(throws.code, 1);
+  await servers.awaitNoKeys();
+});
+
+test("a script that does nothing, or only has a client, ends at once", async () => {
+  for (const text of ["require(process.env.QUORLOCK_MAIN)", "new (require(process.env.QUORLOCK_MAIN).Client)()"]) {
+    assert.deepEqual(await script(text, servers), { code: 0, signal: null, out: "", err: "" });
+  }
+});
+
+test("while an operation is awaited the process lives", async () => {
+  const client = new Client(servers.nodes);
+  const lease = await client.lock("left").acquire();
+  const waits = script(
+    `${HELD} held.then((lease) => console.log("won")); require("node:timers").setTimeout(() => console.log("waiting"), 100);`,
+    servers,
+  );
+  await support.sleep(600);
+  await lease.release();
+  const { code, out } = await waits;
+  assert.deepEqual([code, out], [0, "waiting\nwon\n"]);
+  await client.close();
+});
+
+test("an aborted wait keeps nothing alive", async () => {
+  const client = new Client(servers.nodes);
+  const lease = await client.lock("left").acquire();
+  const begun = performance.now();
+  const { code, out } = await script(
+    `const { Client } = require(process.env.QUORLOCK_MAIN);
+     new Client({ wait: null }).lock("left").acquire({ signal: AbortSignal.timeout(50) }).catch((error) => console.log(error.name));
+     setTimeout(() => {}, 100);`,
+    servers,
+  );
+  assert.deepEqual([code, out], [0, "TimeoutError\n"]);
+  assert.ok(performance.now() - begun < 5000);
+  await lease.release();
+  await client.close();
+});
+
+const WORKER = `
+  const { parentPort, workerData } = require("node:worker_threads");
+  const { Client, redlock } = require(process.env.QUORLOCK_MAIN);
+  const client = (globalThis.client = new Client(workerData.nodes, { ttl: 60_000 }));
+  (async () => {
+    globalThis.lease = await client.lock("worker:" + workerData.i).acquire();
+    const waits = client.lock("worker:" + workerData.i).acquire({ wait: workerData.i % 4 === 1 ? null : 0 });
+    waits.catch(() => {});
+    await redlock("scoped:" + workerData.i, { client }, async () => {});
+    parentPort.postMessage("holds");
+    // Busy until it is terminated, at any point of an operation.
+    while (workerData.i % 4 === 3) {
+      const lease = await client.lock("busy:" + (workerData.i % 8)).acquire();
+      await lease.release();
+    }
+  })();
+`;
+
+async function workers(count, nodes) {
+  const { Worker } = await import("node:worker_threads");
+  for (let i = 0; i < count; i++) {
+    const worker = new Worker(WORKER, { eval: true, workerData: { i, nodes } });
+    const ended = new Promise((resolve) => worker.once("exit", resolve));
+    await new Promise((resolve, reject) => {
+      worker.once("message", resolve);
+      worker.once("error", reject);
+    });
+    if (i % 2 === 1) await worker.terminate();
+    await ended;
+  }
+}
+
+test("200 workers start, use it and end, and leave neither lock nor connection", async () => {
+  process.env.QUORLOCK_MAIN = support.MAIN;
+  const client = new Client(servers.nodes);
+  const lease = await client.lock("main").acquire();
+  const before = process.memoryUsage().rss;
+  await workers(200, servers.nodes);
+  assert.equal(lease.isHeld(), true);
+  assert.equal(await lease.release(), true);
+  await client.close();
+  await servers.awaitNoKeys();
+  const grown = (process.memoryUsage().rss - before) / 2 ** 20;
+  console.log(`rss grew by ${grown.toFixed(0)} MB`);
+  assert.ok(grown < 100, `${grown} MB`);
+  // Only the stage's own connection is left.
+  await support.until(async () => {
+    const clients = await servers.tell("redis", "1", "CLIENT", "LIST");
+    return clients.trim().split("\n").length <= 2;
+  });
+});
+
+test("the same where only workers have loaded it", async () => {
+  const { code, out, err } = await script(
+    `const WORKER = ${JSON.stringify(WORKER)};
+     ${workers.toString()}
+     workers(200, process.env.QUORLOCK_NODES).then(() => console.log("done"));`,
+    { ...servers, seconds: 120 },
+  );
+  assert.deepEqual([code, out, err], [0, "done\n", ""]);
+  await servers.awaitNoKeys();
+});
+
+test("several workers at once contend for one lock", async () => {
+  const counter = new Int32Array(new SharedArrayBuffer(8));
+  const text = `
+    const { workerData } = require("node:worker_threads");
+    const { Client, redlock } = require(process.env.QUORLOCK_MAIN);
+    (async () => {
+      const client = new Client(workerData.nodes);
+      for (let i = 0; i < 15; i++) {
+        await redlock("counter", { client }, async () => {
+          const read = workerData.counter[0];
+          if (Atomics.add(workerData.counter, 1, 1) !== 0) throw new Error("two at once");
+          await new Promise((resolve) => setTimeout(resolve, 1));
+          workerData.counter[0] = read + 1;
+          Atomics.sub(workerData.counter, 1, 1);
+        });
+      }
+    })();`;
+  const all = [1, 2, 3, 4].map(() => new Worker(text, { eval: true, workerData: { nodes: servers.nodes, counter } }));
+  const codes = await Promise.all(
+    all.map((worker) => new Promise((resolve, reject) => worker.once("exit", resolve).once("error", reject))),
+  );
+  assert.deepEqual(codes, [0, 0, 0, 0]);
+  assert.equal(counter[0], 60);
+});
+
+test("a leased process that is killed costs at most the ttl", async () => {
+  const { signal } = await script(
+    `const { Client } = require(process.env.QUORLOCK_MAIN);
+     new Client({ ttl: 500 }).lock("killed").acquire().then(() => process.kill(process.pid, "SIGKILL"));`,
+    servers,
+  );
+  assert.equal(signal, "SIGKILL");
+  const client = new Client(servers.nodes);
+  const begun = performance.now();
+  await (await client.lock("killed").acquire({ wait: 5000 })).release();
+  assert.ok(performance.now() - begun < 2000);
+  await client.close();
+});

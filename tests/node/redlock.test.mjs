@@ -1,0 +1,284 @@
+// `redlock(name, options?, body)`: scopes, re-entry, parallel branches.
+
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+
+import {
+  Client,
+  LockContendedError,
+  LockLostError,
+  InvalidArgumentError,
+  LockTimeoutError,
+  redlock,
+} from "../../node/dist/index.mjs";
+import support from "./support.cjs";
+
+const { sleep } = support;
+let servers, client;
+
+before(async () => {
+  servers = await support.stage("3");
+  process.env.QUORLOCK_NODES = servers.nodes;
+  client = new Client(servers.nodes);
+});
+after(async () => {
+  await client.close();
+  await servers.awaitNoKeys();
+  await servers.stop();
+});
+
+test("the body runs under the lock, and its value is the result", async () => {
+  const token = await redlock("value", { client }, async (lease) => {
+    assert.equal(lease.name, "value");
+    assert.equal(lease.isHeld(), true);
+    assert.equal(await client.lock("value").tryAcquire(), null);
+    return lease.token;
+  });
+  assert.match(token, /^[0-9a-f]{40}$/);
+  await servers.tell("await-free", "lock:{value}", 5000);
+});
+
+test("without options the nodes are those of the environment", async () => {
+  const held = await redlock("environment", async () => await client.lock("environment").tryAcquire());
+  assert.equal(held, null);
+});
+
+test("client options make a client of their own, and the same ones share it", async () => {
+  const options = { nodes: servers.nodes, namespace: "other:", ttl: 5000 };
+  await redlock("own", options, async () => {
+    await servers.tell("expect-votes", "other:{own}", 3, 5000);
+    assert.equal(
+      await client
+        .lock("own")
+        .tryAcquire()
+        .then((lease) => lease.release()),
+      true,
+    );
+    // The owner is found only within one client.
+    await redlock("own", { ...options, wait: 0 }, async (lease) => assert.equal(lease.isHeld(), true));
+  });
+});
+
+test("a body that is no async function", async () => {
+  assert.equal(await redlock("sync", { client }, () => 7), 7);
+  await assert.rejects(
+    redlock("sync", { client }, () => {
+      throw new RangeError("mine");
+    }),
+    RangeError,
+  );
+  assert.equal(
+    await client
+      .lock("sync")
+      .tryAcquire()
+      .then((lease) => lease.release()),
+    true,
+  );
+});
+
+test("the body's own error wins, and the lock is released", async () => {
+  const mine = new Error("mine");
+  await assert.rejects(
+    redlock("throws", { client }, async () => {
+      throw mine;
+    }),
+    (error) => error === mine,
+  );
+  assert.equal(
+    await client
+      .lock("throws")
+      .tryAcquire()
+      .then((lease) => lease.release()),
+    true,
+  );
+});
+
+test("after a loss a body that ends normally rejects with LockLostError", async () => {
+  const other = new Client(servers.nodes);
+  await assert.rejects(
+    redlock("lost", { client: other }, async () => {
+      await other.close();
+    }),
+    (error) => error instanceof LockLostError && error.message.includes("closed"),
+  );
+});
+
+test("after a loss the body's own error still wins", async () => {
+  const other = new Client(servers.nodes);
+  const mine = new Error("mine");
+  await assert.rejects(
+    redlock("lost", { client: other }, async () => {
+      await other.close();
+      throw mine;
+    }),
+    (error) => error === mine,
+  );
+});
+
+test("re-entry: the same lease, no request, and the last one out releases", async () => {
+  await redlock("again", { client }, async (outer) => {
+    const before = client.stats();
+    await redlock("again", { client, wait: 0 }, async (inner) => {
+      assert.equal(inner.token, outer.token);
+      assert.equal(client.stats().reentered, before.reentered + 1);
+    });
+    assert.equal(outer.isHeld(), true);
+    assert.equal(await client.lock("again").tryAcquire(), null);
+  });
+  await servers.tell("await-free", "lock:{again}", 5000);
+});
+
+test("re-entry through another lock and many awaits", async () => {
+  await redlock("a", { client }, async (a) => {
+    await sleep(1);
+    await redlock("b", { client }, async () => {
+      await new Promise((resolve) => setImmediate(resolve));
+      await redlock("a", { client, wait: 0 }, async (again) => assert.equal(again.token, a.token));
+    });
+  });
+});
+
+test("parallel branches inside one body share its owner", async () => {
+  await redlock("branches", { client }, async () => {
+    let inside = 0;
+    let most = 0;
+    await Promise.all(
+      [1, 2, 3].map(() =>
+        redlock("shared", { client }, async () => {
+          most = Math.max(most, ++inside);
+          await sleep(20);
+          inside--;
+        }),
+      ),
+    );
+    // Documented: they are not kept apart.
+    assert.ok(most >= 1 && most <= 3);
+  });
+  await redlock("held", { client }, async (outer) => {
+    const tokens = await Promise.all(
+      [1, 2].map(() => redlock("held", { client, wait: 0 }, async (lease) => lease.token)),
+    );
+    assert.deepEqual(tokens, [outer.token, outer.token]);
+  });
+});
+
+test("invocations beside each other are strangers", async () => {
+  let inside = 0;
+  const balance = { value: 0 };
+  await Promise.all(
+    Array.from({ length: 20 }, () =>
+      redlock("strangers", { client }, async () => {
+        assert.equal(++inside, 1);
+        const read = balance.value;
+        await sleep(1);
+        balance.value = read + 1;
+        inside--;
+      }),
+    ),
+  );
+  assert.equal(balance.value, 20);
+});
+
+test("reentrant: false is a stranger, and leaves the scopes around it theirs", async () => {
+  await redlock("outer", { client }, async (outer) => {
+    await assert.rejects(
+      redlock("outer", { client, reentrant: false, wait: 0 }, async () => {}),
+      LockContendedError,
+    );
+    await redlock("inner", { client, reentrant: false }, async () => {
+      await redlock("outer", { client, wait: 0 }, async (again) => assert.equal(again.token, outer.token));
+      await assert.rejects(
+        redlock("inner", { client, wait: 0 }, async () => {}),
+        LockContendedError,
+      );
+    });
+  });
+});
+
+test("what a body left running is an owner of its own afterwards", async () => {
+  let start;
+  const go = new Promise((resolve) => (start = resolve));
+  const left = [];
+  let inside = 0;
+  await redlock("server", { client }, async () => {
+    for (let i = 0; i < 5; i++) {
+      left.push(
+        go.then(() =>
+          redlock("request", { client }, async () => {
+            assert.equal(++inside, 1);
+            await sleep(2);
+            inside--;
+            // And within it, the invocation it is in now is found.
+            await redlock("request", { client, wait: 0 }, async () => {});
+          }),
+        ),
+      );
+    }
+  });
+  start();
+  await Promise.all(left);
+});
+
+test("a branch that outlives the body that it re-entered keeps the lock", async () => {
+  let open;
+  const gate = new Promise((resolve) => (open = resolve));
+  let branch;
+  await redlock("outlives", { client }, async () => {
+    let entered;
+    const inside = new Promise((resolve) => (entered = resolve));
+    branch = redlock("outlives", { client }, async (lease) => {
+      entered();
+      await gate;
+      assert.equal(lease.isHeld(), true);
+    });
+    await inside;
+  });
+  await assert.rejects(
+    redlock("outlives", { client, wait: 0 }, async () => {}),
+    LockContendedError,
+  );
+  open();
+  await branch;
+  await redlock("outlives", { client, wait: 0 }, async () => {});
+});
+
+test("a signal ends the wait, not the body", async () => {
+  const controller = new AbortController();
+  await redlock("signal", { client, signal: controller.signal }, async (lease) => {
+    controller.abort();
+    assert.equal(lease.isHeld(), true);
+    const reason = new Error("enough");
+    const second = new AbortController();
+    const waiting = redlock("signal", { client, reentrant: false, signal: second.signal }, async () => assert.fail());
+    setTimeout(() => second.abort(reason), 20);
+    await assert.rejects(waiting, (error) => error === reason);
+  });
+});
+
+test("the wait of an option", async () => {
+  await redlock("wait", { client }, async () => {
+    await assert.rejects(
+      redlock("wait", { client, reentrant: false, wait: 30 }, async () => {}),
+      LockTimeoutError,
+    );
+  });
+});
+
+test("arguments that are wrong are told by a rejection", async () => {
+  const wrong = [
+    ["", { client }, async () => {}],
+    ["a", { client, tll: 5 }, async () => {}],
+    ["a", { client, ttl: "5" }, async () => {}],
+    ["a", { client, ttl: -5 }, async () => {}],
+    ["a", { client, wait: NaN }, async () => {}],
+    ["a", { client, nodes: "redis://h" }, async () => {}],
+    ["a", { client: {} }, async () => {}],
+    ["a", { client, signal: {} }, async () => {}],
+    ["a", { client }],
+    ["\ud800", { client }, async () => {}],
+    [undefined, { client }, async () => {}],
+    [5, { client }, async () => {}],
+    ["a", null, async () => {}],
+  ];
+  for (const words of wrong) await assert.rejects(redlock(...words), InvalidArgumentError);
+});

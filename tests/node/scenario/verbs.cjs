@@ -1,0 +1,186 @@
+// Every verb of the scenarios, over the package as it was loaded.
+
+"use strict";
+
+const { exec } = require("node:child_process");
+const { setImmediate: turn, setTimeout: pause } = require("node:timers/promises");
+const v8 = require("node:v8");
+const vm = require("node:vm");
+
+const { Failure, holds, text } = require("./steps.cjs");
+
+v8.setFlagsFromString("--expose-gc");
+const collect = vm.runInNewContext("gc");
+
+const camel = (name) => name.replace(/_(.)/g, (_, letter) => letter.toUpperCase());
+const milliseconds = (word) => (word === "none" ? null : Number(word));
+const onOff = (word) => word === "on";
+
+const CONVERTED = {
+  nodes: (word) => word.split(",").filter(Boolean),
+  renew: onOff,
+  raw: onOff,
+  drift: Number,
+  min_validity: Number,
+  ttl: milliseconds,
+  wait: milliseconds,
+  max_hold: milliseconds,
+  max_ttl: milliseconds,
+  node_timeout: milliseconds,
+};
+
+/** Options of a line as those of the API. */
+function options(step) {
+  return Object.fromEntries(
+    Object.entries(step.options).map(([name, word]) => [camel(name), (CONVERTED[name] ?? text)(word)]),
+  );
+}
+
+class Verbs {
+  #quorlock;
+  #clients = new Map();
+  #locks = new Map();
+  #leases = new Map();
+  #error = null;
+
+  constructor(quorlock) {
+    this.#quorlock = quorlock;
+  }
+
+  /** Does one line; resolves to its answer in words. What is no error of Quorlock goes through. */
+  async answer(step, signal) {
+    try {
+      const result = await this[step.verb](step, signal, ...step.words);
+      return result === undefined ? "ok" : String(result);
+    } catch (error) {
+      if (signal.aborted && error === signal.reason) return "Cancelled";
+      if (!(error instanceof this.#quorlock.QuorlockError)) throw error;
+      this.#error = error;
+      return error.kind;
+    }
+  }
+
+  /** The last error's message and every node's answer. */
+  errorText() {
+    if (this.#error === null) return "";
+    return [this.#error.message, ...this.#error.nodes.map(({ node, message }) => `${node}: ${message}`)].join("\n");
+  }
+
+  client(step, _signal, name) {
+    this.#clients.set(name, new this.#quorlock.Client(options(step)));
+  }
+
+  lock(step, _signal, name, client, lockName) {
+    const made = options(step);
+    // Node has no implicit owner: one is named after the actor.
+    const of = (actor) => ({ ...made, owner: made.owner ?? `actor:${actor}` });
+    const owner = this.#found(this.#clients, client);
+    this.#locks.set(name, (actor) => owner.lock(text(lockName), of(actor)));
+  }
+
+  #found(map, name) {
+    const found = map.get(name);
+    if (found === undefined) throw new Failure(`there is no ${name}`);
+    return found;
+  }
+
+  /** A lock object for this line alone, so that it keeps no lease alive. */
+  #lock(step, name) {
+    return this.#found(this.#locks, name)(step.actor);
+  }
+
+  async acquire(step, signal, name, lock) {
+    this.#leases.set(name, await this.#lock(step, lock).acquire({ ...options(step), signal }));
+  }
+
+  async try(step, signal, name, lock) {
+    const lease = await this.#lock(step, lock).tryAcquire({ signal });
+    if (lease === null) return "none";
+    this.#leases.set(name, lease);
+  }
+
+  release(_step, _signal, name) {
+    return this.#found(this.#leases, name).release();
+  }
+
+  unlock(step, _signal, lock) {
+    return this.#lock(step, lock).release();
+  }
+
+  async drop(_step, _signal, name) {
+    if (!this.#leases.delete(name)) throw new Failure(`there is no ${name}`);
+    // It is released when it is collected; the collector is helped to it.
+    for (let i = 0; i < 5; i++) {
+      await turn();
+      collect();
+    }
+    await turn();
+  }
+
+  extend(step, _signal, name) {
+    return this.#found(this.#leases, name).extend(options(step).ttl);
+  }
+
+  ensure(_step, _signal, name, least) {
+    return this.#found(this.#leases, name).ensure(Number(least));
+  }
+
+  held(_step, _signal, name) {
+    return this.#found(this.#leases, name).isHeld();
+  }
+
+  remaining(_step, _signal, name) {
+    return Math.floor(this.#found(this.#leases, name).remaining());
+  }
+
+  async lost(_step, _signal, name, most) {
+    const lease = this.#found(this.#leases, name);
+    const end = new AbortController();
+    const lost = new Promise((resolve) => {
+      if (lease.signal.aborted) resolve();
+      lease.signal.addEventListener("abort", () => resolve(), { once: true });
+    });
+    await Promise.race([lost, pause(Number(most), undefined, { signal: end.signal }).catch(() => {})]);
+    end.abort();
+    return lease.lossReason ?? "none";
+  }
+
+  async stats(step, _signal, client, field, most) {
+    const end = performance.now() + Number(most);
+    for (;;) {
+      const value = this.#found(this.#clients, client).stats()[camel(field)];
+      if (holds(step.expected, String(value)) || performance.now() >= end) return value;
+      await pause(5);
+    }
+  }
+
+  async close(_step, _signal, name) {
+    await this.#found(this.#clients, name).close();
+    this.#clients.delete(name);
+  }
+
+  message(_step, _signal, what, word) {
+    const said = this.errorText();
+    const found = said.toLowerCase().includes(text(word).toLowerCase());
+    return found === (what === "has") ? undefined : said;
+  }
+
+  causes() {
+    return this.#error?.nodes.length ?? 0;
+  }
+
+  stage(_step, _signal, ...words) {
+    return new Promise((resolve) => {
+      exec(`${process.env.QUORLOCK_STAGE} ${words.join(" ")}`, (error, stdout, stderr) => {
+        resolve(error === null ? undefined : `${stdout}${stderr}`.trim() || `status ${error.code}`);
+      });
+    });
+  }
+
+  async closeAll() {
+    this.#leases.clear();
+    for (const client of this.#clients.values()) await client.close();
+  }
+}
+
+module.exports = { Verbs };

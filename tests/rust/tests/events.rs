@@ -1,0 +1,53 @@
+//! Loss callbacks and logs run on a thread of their own.
+
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use quorlock::{Client, Level, LossReason, blocking, set_log_sink};
+use quorlock_tests::nap;
+
+const TTL: Duration = Duration::from_millis(200);
+
+#[test]
+fn a_callback_that_blocks_loses_no_lease() {
+    let client = Client::builder()
+        .nodes(["memory://blocks"])
+        .ttl(TTL)
+        .build()
+        .unwrap();
+    let doomed = client.lock("doomed").renew(false);
+    let doomed = blocking::wait(doomed.acquire()).unwrap();
+    let kept = blocking::wait(client.lock("kept").acquire()).unwrap();
+    let (told, hear) = channel();
+    doomed.on_lost(move |reason| {
+        // The work that a callback should not do, but may.
+        nap(5 * TTL);
+        told.send(reason).unwrap();
+    });
+    assert_eq!(hear.recv_timeout(50 * TTL), Ok(LossReason::Expired));
+    assert!(kept.is_held(), "renewed while the callback slept");
+    assert_eq!(client.stats().lost, 1);
+}
+
+#[test]
+fn logs_go_to_the_sink() {
+    let (told, hear) = channel();
+    set_log_sink(move |level, line| {
+        let _ = told.send((level, line.to_owned()));
+    });
+    let client = Client::builder()
+        .nodes(["memory://logs"])
+        .ttl(TTL)
+        .build()
+        .unwrap();
+    let lock = client.lock("capped").max_hold(2 * TTL);
+    let lease = blocking::wait(lock.acquire()).unwrap();
+    // A warning comes at 80 % of max_hold, and then the loss.
+    let (level, line) = hear.recv_timeout(50 * TTL).unwrap();
+    assert_eq!(level, Level::Warn);
+    assert!(
+        line.contains("max_hold") && line.contains("capped"),
+        "{line}"
+    );
+    assert_eq!(blocking::wait(lease.lost()), LossReason::MaxHold);
+}

@@ -2,11 +2,12 @@
 
 pub(crate) mod address;
 pub(crate) mod connect;
+pub(crate) mod connection;
 pub mod memory;
 pub mod names;
 pub(crate) mod redis;
 pub(crate) mod script;
-pub(crate) mod session;
+
 pub(crate) mod tls;
 pub(crate) mod wire;
 

@@ -1,11 +1,11 @@
 //! The link to a Redis or Valkey server, as callers see it: a queue to the
-//! node's [session](super::session).
+//! node's [connection](super::connection).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::address::Address;
-use super::session::Session;
+use super::connection::Connection;
 use super::tls::Tls;
 use super::{Fault, FaultKind, Link, Op, Reply, Request, Sink, Ticket};
 use crate::clock::{Clock, Instant};
@@ -21,7 +21,7 @@ pub(crate) struct RedisLink {
     inbox: Arc<Inbox>,
 }
 
-/// What callers share with the node's session.
+/// What callers share with the node's connection.
 #[derive(Default)]
 pub(crate) struct Inbox {
     pub(crate) state: Mutex<InboxState>,
@@ -31,10 +31,10 @@ pub(crate) struct Inbox {
 #[derive(Default)]
 pub(crate) struct InboxState {
     pub(crate) items: Vec<Item>,
-    /// The session's task.
+    /// The task that owns the connection.
     pub(crate) task: Wakers,
     pub(crate) closed: bool,
-    /// The session is over: nobody takes items any more.
+    /// The task is over: nobody takes items any more.
     pub(crate) ended: bool,
 }
 
@@ -86,7 +86,7 @@ impl Item {
 }
 
 impl RedisLink {
-    /// Starts the node's session on `runtime`. Connects to nothing yet.
+    /// Starts the node's task on `runtime`. Connects to nothing yet.
     pub(crate) fn new(
         address: Address,
         tls: Tls,
@@ -95,7 +95,7 @@ impl RedisLink {
     ) -> RedisLink {
         let shown = address.shown.clone();
         let inbox = Arc::new(Inbox::default());
-        runtime.spawn(Session::new(address, tls, clock, inbox.clone()).run());
+        runtime.spawn(Connection::new(address, tls, clock, inbox.clone()).run());
         RedisLink { shown, inbox }
     }
 }

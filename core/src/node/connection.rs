@@ -51,23 +51,23 @@ const FAREWELL: Duration = Duration::from_secs(1);
 
 type Connecting = Pin<Box<dyn Future<Output = Result<Wire, Fault>> + Send>>;
 
-/// A connection, and what was written to it and not answered. A place is empty
+/// A stream, and what was written to it and not answered. A place is empty
 /// where nobody cares for the answer any more.
-struct Connection {
+struct Pipe {
     wire: Wire,
     in_flight: VecDeque<Option<Item>>,
 }
 
 /// See the [module documentation](self).
-pub(crate) struct Session {
+pub(crate) struct Connection {
     address: Arc<Address>,
     tls: Tls,
     clock: Arc<dyn Clock>,
     inbox: Arc<Inbox>,
     /// The connection in use.
-    up: Option<Connection>,
+    up: Option<Pipe>,
     /// The one before it, in doubt.
-    old: Option<Connection>,
+    old: Option<Pipe>,
     /// The next one, and when to give it up.
     connecting: Option<(Instant, Connecting)>,
     /// The node left a request unanswered, and has not answered since.
@@ -83,7 +83,7 @@ pub(crate) struct Session {
     /// No item is due before this moment.
     due: Instant,
     timer: Option<(Instant, Sleep)>,
-    /// The client is closed; the session ends now at the latest.
+    /// The client is closed; the task ends now at the latest.
     farewell: Option<Instant>,
 }
 
@@ -98,14 +98,14 @@ enum Event {
     Timer,
 }
 
-impl Session {
+impl Connection {
     pub(crate) fn new(
         address: Address,
         tls: Tls,
         clock: Arc<dyn Clock>,
         inbox: Arc<Inbox>,
-    ) -> Session {
-        Session {
+    ) -> Connection {
+        Connection {
             address: Arc::new(address),
             tls,
             clock,
@@ -255,7 +255,7 @@ impl Session {
         for item in &mut self.waiting {
             item.on_old = false;
         }
-        self.up = Some(Connection::new(wire));
+        self.up = Some(Pipe::new(wire));
     }
 
     fn connect_failed(&mut self, fault: Fault) {
@@ -357,7 +357,7 @@ impl Session {
         }
     }
 
-    fn abandon(&mut self, connection: Connection, fault: &Fault) {
+    fn abandon(&mut self, connection: Pipe, fault: &Fault) {
         for mut item in connection.in_flight.into_iter().flatten() {
             if item.is_release() {
                 self.waiting.push_back(item);
@@ -420,7 +420,7 @@ impl Session {
     /// Closes the connection in doubt once there is another and nobody waits
     /// for its replies.
     fn close_old(&mut self) {
-        let idle = |old: &Connection| old.in_flight.iter().all(Option::is_none);
+        let idle = |old: &Pipe| old.in_flight.iter().all(Option::is_none);
         if self.up.is_some() && self.old.as_ref().is_some_and(idle) {
             self.old = None;
         }
@@ -458,7 +458,7 @@ impl Session {
         self.fail_waiting(&Fault::new(FaultKind::Refused, why, false));
     }
 
-    /// A closed session is over when its releases are acknowledged, or its
+    /// The task is over when its releases are acknowledged, or its
     /// time is up.
     fn is_over(&mut self) -> bool {
         let Some(farewell) = self.farewell else {
@@ -486,9 +486,9 @@ impl Session {
     }
 }
 
-impl Connection {
-    fn new(wire: Wire) -> Connection {
-        Connection {
+impl Pipe {
+    fn new(wire: Wire) -> Pipe {
+        Pipe {
             wire,
             in_flight: VecDeque::new(),
         }

@@ -1,8 +1,9 @@
 //! A distributed lock over independent Redis or Valkey masters.
 //!
 //! A lock is won by the votes of a majority of the nodes (Redlock), renewed
-//! while it is held, and lost loudly. One node that hangs, dies or restarts
-//! costs no latency and no safety.
+//! while it is held, and lost loudly. A minority of nodes that hang or die does
+//! not hold it up. A node that restarts *without its data* is not guarded
+//! against yet: keep it away for the longest ttl.
 //!
 //! ```no_run
 //! # async fn charge() {}

@@ -135,6 +135,21 @@
 #define QUORLOCK_INTERNAL 12
 
 /**
+ * The guard is on for sets of three nodes and more.
+ */
+#define QUORLOCK_RESTART_GUARD_AUTO 0
+
+/**
+ * The guard is on.
+ */
+#define QUORLOCK_RESTART_GUARD_ON 1
+
+/**
+ * There is none: a restart without data may give a lock to a second holder.
+ */
+#define QUORLOCK_RESTART_GUARD_OFF 2
+
+/**
  * A time without end, or no limit.
  */
 #define QUORLOCK_FOREVER -1
@@ -284,6 +299,19 @@ typedef struct quorlock_stats_t {
    */
   uint64_t releases_pending;
   /**
+   * Steps seen of nodes' clocks.
+   */
+  uint64_t clock_steps;
+  /**
+   * Fences written back to a node because the votes disagreed.
+   */
+  uint64_t write_backs;
+  /**
+   * Releases given up because too many waited for a node; their keys end by
+   * themselves.
+   */
+  uint64_t releases_dropped;
+  /**
    * Connections made to nodes.
    */
   uint64_t connects;
@@ -416,7 +444,46 @@ int32_t quorlock_client_options_set_max_hold(struct quorlock_client_options_t *o
 int32_t quorlock_client_options_set_raw(struct quorlock_client_options_t *options, bool raw);
 
 /**
- * The longest ttl of any lock of the set of nodes. 60,000.
+ * See quorlock_lock_options_set_fencing(). True.
+ */
+int32_t quorlock_client_options_set_fencing(struct quorlock_client_options_t *options,
+                                            bool fencing);
+
+/**
+ * How long a lock's counter of fences lives on the nodes after its last use; at
+ * least twice max_ttl. After that the order of fences rests on the nodes'
+ * clocks. 600,000.
+ */
+int32_t quorlock_client_options_set_fence_ttl(struct quorlock_client_options_t *options,
+                                              int64_t fence_ttl_ms);
+
+/**
+ * The name of the set that the nodes form: 1 to 64 printable ASCII characters
+ * without blanks. Nodes of another set are refused. "default".
+ */
+int32_t quorlock_client_options_set_set_name(struct quorlock_client_options_t *options,
+                                             const char *text,
+                                             size_t len);
+
+/**
+ * Whether a node that may have lost its memory, as one that was restarted, gives
+ * no vote until every vote that it may have given is over, which takes max_ttl:
+ * one of #QUORLOCK_RESTART_GUARD_AUTO, the default, #QUORLOCK_RESTART_GUARD_ON
+ * and #QUORLOCK_RESTART_GUARD_OFF.
+ */
+int32_t quorlock_client_options_set_restart_guard(struct quorlock_client_options_t *options,
+                                                  int32_t restart_guard);
+
+/**
+ * Whether servers are accepted that drop keys when they are full: with them a
+ * lock may vanish under its holder. False.
+ */
+int32_t quorlock_client_options_set_accept_eviction(struct quorlock_client_options_t *options,
+                                                    bool accept);
+
+/**
+ * The longest ttl of any lock of the set, and so how long a node that may have
+ * lost its memory gives no vote; the same for all clients of a set. 60,000.
  */
 int32_t quorlock_client_options_set_max_ttl(struct quorlock_client_options_t *options,
                                             int64_t max_ttl_ms);
@@ -492,6 +559,19 @@ int32_t quorlock_client_new(const struct quorlock_client_options_t *options,
                             struct quorlock_error_t **error);
 
 /**
+ * Declares a new set: writes the record of the client's set to all its nodes,
+ * so that they vote at once and need not wait for max_ttl, as nodes do that may
+ * have lost their memory. For an operator, once, before anything else uses the
+ * nodes. memory:// nodes need none.
+ *
+ * Fails with #QUORLOCK_MISCONFIGURED, naming the nodes, if any of them has a
+ * record already, cannot be a node of this set or does not answer within 5 s:
+ * nothing is written unless all are ready. #QUORLOCK_CLOSED, #QUORLOCK_FORKED.
+ */
+int32_t quorlock_client_init_set(const struct quorlock_client_t *client,
+                                 struct quorlock_error_t **error);
+
+/**
  * Releases every lease, then stops what runs for the client. Leases still held
  * are lost with the reason #QUORLOCK_LEASE_CLOSED; waits of other threads end
  * with #QUORLOCK_CLOSED. Returns when the releases are acknowledged, at the
@@ -554,6 +634,11 @@ int32_t quorlock_lock_options_set_max_hold(struct quorlock_lock_options_t *optio
  * token, so that other Redlock libraries and Quorlock exclude each other.
  */
 int32_t quorlock_lock_options_set_raw(struct quorlock_lock_options_t *options, bool raw);
+
+/**
+ * Whether leases have fences: see quorlock_lease_fence().
+ */
+int32_t quorlock_lock_options_set_fencing(struct quorlock_lock_options_t *options, bool fencing);
 
 /**
  * Names the owner: whoever gives the same name, in any thread but with the
@@ -681,6 +766,15 @@ bool quorlock_lease_is_held(const struct quorlock_lease_t *lease);
  * Validity left before the next renewal, rounded down; 0 when the lease is over.
  */
 int64_t quorlock_lease_remaining_ms(const struct quorlock_lease_t *lease);
+
+/**
+ * The fencing token: grows with every hold of the same lock, is above 0 and below
+ * 2^53, and the same in every re-entry, also after the lease has ended. 0 if the
+ * lock has none; for NULL, too, and in a forked child. Give it to the resource
+ * that the lock protects, which then refuses what comes with a smaller one: so
+ * work that outlives its lease does no harm.
+ */
+uint64_t quorlock_lease_fence(const struct quorlock_lease_t *lease);
 
 /**
  * Lengthens the lease to `ttl_ms` from now, to its own ttl with

@@ -198,6 +198,15 @@ inline void on_log(void *userdata, std::int32_t level, const char *line) { log_c
 
 /* ---- options ---- */
 
+/** Whether a node that may have lost its memory gives no vote until every vote that it may have given is over. */
+enum class restart_guard : std::int32_t {
+    /** On for sets of three nodes and more. */
+    automatic = QUORLOCK_RESTART_GUARD_AUTO,
+    on = QUORLOCK_RESTART_GUARD_ON,
+    /** A restart without data may give a lock to a second holder. */
+    off = QUORLOCK_RESTART_GUARD_OFF,
+};
+
 /** Options of a lock. What is not set is as its client has it. */
 struct lock_options {
     /** Auto-release time on the nodes: how long the lock outlives a crashed holder. */
@@ -212,6 +221,8 @@ struct lock_options {
     std::optional<bool> raw;
     /** Who may re-enter, within one client. Not set: the thread that calls. */
     std::optional<std::string> owner;
+    /** Whether leases have fences. */
+    std::optional<bool> fencing;
 };
 
 /** Options of a client; those that locks have too are the defaults of its locks. See quorlock.h for the values
@@ -237,6 +248,15 @@ struct client_options {
     std::optional<std::string> label;
     /** Path of a PEM file, or its text: who vouches for the nodes, and the client's certificate and key. */
     std::optional<std::string> ca, cert, key;
+    /** Whether leases have fences: see lease::fence(). */
+    std::optional<bool> fencing;
+    /** How long a lock's counter of fences lives after its last use; at least twice max_ttl. */
+    std::optional<milliseconds> fence_ttl;
+    /** The name of the set that the nodes form: 1 to 64 printable ASCII characters without blanks. */
+    std::optional<std::string> set_name;
+    std::optional<quorlock::restart_guard> restart_guard;
+    /** Whether servers are accepted that drop keys when they are full: a lock may vanish under its holder. */
+    std::optional<bool> accept_eviction;
 };
 
 /* ---- handles ---- */
@@ -300,6 +320,10 @@ public:
 
     /** Validity left before the next renewal; zero when it is over. */
     milliseconds remaining() const noexcept { return milliseconds(quorlock_lease_remaining_ms(get())); }
+
+    /** The fencing token: grows with every hold of the same lock, below 2^53, and stays the same in every re-entry.
+     * 0 without fences. The resource that the lock protects refuses what comes with a smaller one than it has seen. */
+    std::uint64_t fence() const noexcept { return quorlock_lease_fence(get()); }
 
     /** Lengthens it to its ttl from now; never shortens it. */
     void extend() const {
@@ -410,6 +434,12 @@ public:
         text(quorlock_client_options_set_ca, options.ca);
         text(quorlock_client_options_set_cert, options.cert);
         text(quorlock_client_options_set_key, options.key);
+        if (options.fencing) quorlock_client_options_set_fencing(o, *options.fencing);
+        if (options.fence_ttl) quorlock_client_options_set_fence_ttl(o, detail::ms(*options.fence_ttl));
+        text(quorlock_client_options_set_set_name, options.set_name);
+        if (options.restart_guard)
+            quorlock_client_options_set_restart_guard(o, static_cast<std::int32_t>(*options.restart_guard));
+        if (options.accept_eviction) quorlock_client_options_set_accept_eviction(o, *options.accept_eviction);
         quorlock_client_t *handle = nullptr;
         detail::checked([&](auto error) { return quorlock_client_new(o, &handle, error); });
         handle_.reset(handle);
@@ -428,10 +458,19 @@ public:
         if (options.max_hold) quorlock_lock_options_set_max_hold(o, detail::ms(*options.max_hold));
         if (options.raw) quorlock_lock_options_set_raw(o, *options.raw);
         if (options.owner) quorlock_lock_options_set_owner(o, options.owner->data(), options.owner->size());
+        if (options.fencing) quorlock_lock_options_set_fencing(o, *options.fencing);
         quorlock_lock_t *handle = nullptr;
         detail::checked(
             [&](auto error) { return quorlock_lock_new(get(), name.data(), name.size(), o, &handle, error); });
         return quorlock::lock(handle);
+    }
+
+    /** Declares a new set: writes its record to all nodes, so that they vote at once and need not wait for max_ttl, as
+     * nodes do that may have lost their memory. For an operator, once, before anything else uses the nodes. Throws
+     * misconfigured, naming the nodes, if one has a record already, cannot be a node of this set or does not answer:
+     * nothing is written unless all are ready. */
+    void init_set() const {
+        detail::checked([&](auto error) { return quorlock_client_init_set(get(), error); });
     }
 
     /** Counts since it was made. */
@@ -525,6 +564,13 @@ public:
         const std::lock_guard<std::mutex> guard(inside_);
         const auto found = of_this_thread();
         return found == held_.rend() ? milliseconds::zero() : found->lease.remaining();
+    }
+
+    /** The fencing token of the calling thread's hold: see lease::fence(). 0 if it holds nothing. */
+    std::uint64_t fence() const noexcept {
+        const std::lock_guard<std::mutex> guard(inside_);
+        const auto found = of_this_thread();
+        return found == held_.rend() ? 0 : found->lease.fence();
     }
 
     /** Makes sure that the calling thread holds it for so long. */

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::clock::Instant;
 use crate::error::{Error, ErrorKind, NodeError, shown};
+use crate::mutants::mutant;
 use crate::round::{Hold, Lost, Said, Terms};
 use crate::set::Set;
 use crate::waiting::Waiting;
@@ -36,7 +37,11 @@ pub async fn acquire<T>(
         }
         let attempt = Attempt(Some(Hold::begin(set, terms)));
         let lost = match attempt
-            .run(if once { Instant::FAR } else { deadline })
+            .run(mutant!(
+                "attempt-past-deadline",
+                if once { Instant::FAR } else { deadline },
+                Instant::FAR
+            ))
             .await
         {
             Ok(hold) => return Ok(Acquired::Hold(hold)),
@@ -88,9 +93,8 @@ enum Ended {
 impl Attempt {
     async fn run(mut self, deadline: Instant) -> Result<Arc<Hold>, Ended> {
         let hold = self.0.clone().expect("taken below only");
-        // Every request of the round is answered within node_timeout, so a
-        // later deadline needs no timer.
-        let timed = deadline < hold.begun + hold.terms.timing.node_timeout;
+        // A round is over by then, so a later deadline needs no timer.
+        let timed = deadline < hold.round_ends();
         let outcome = {
             let mut verdict = pin!(hold.verdict());
             let mut timer = timed.then(|| hold.set.clock.sleep_until(deadline));
@@ -118,7 +122,9 @@ impl Attempt {
 
 impl Drop for Attempt {
     fn drop(&mut self) {
-        if let Some(hold) = self.0.take() {
+        if let Some(hold) = self.0.take()
+            && mutant!("dropped-attempt-stays", true, false)
+        {
             hold.release();
         }
     }
@@ -194,6 +200,11 @@ impl std::fmt::Display for Said {
                     None => Ok(()),
                 }
             }
+            Said::Quarantined { left } => write!(
+                f,
+                "in quarantine for {left:?}: it is new, or may have lost its memory"
+            ),
+            Said::Late => f.write_str("its clock has stepped"),
             Said::Fault(fault) => f.write_str(&fault.text),
         }
     }

@@ -1,30 +1,35 @@
 //! The client: a configured set, and what runs for it.
 
 use std::fmt;
+use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
 
 use crate::blocking;
 use crate::clock::{Clock, SystemClock};
-use crate::config::{self, LockOptions, Settings, defaults};
+use crate::config::{self, LockOptions, RestartGuard, Settings, defaults};
 use crate::dispatch::Level;
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, NodeError};
 use crate::lock::Lock;
 use crate::node::Link;
 use crate::node::address::{Address, Endpoint};
+use crate::node::admission::{Expected, Gate, Roster};
+use crate::node::connect::{self, Target};
 use crate::node::memory::MemoryLink;
-use crate::node::names::Naming;
+use crate::node::names::{self, Naming};
 use crate::node::redis::RedisLink;
 use crate::node::tls::Tls;
 use crate::owner::Owners;
+use crate::quorum;
 use crate::renewal::Watchdog;
 use crate::round::LossReason;
 use crate::runtime::Runtime;
-use crate::set::{Counters, Set};
-use crate::token::SystemRng;
+use crate::set::Set;
+use crate::token::{Rng, SystemRng};
 
 /// A set of nodes and the options for its locks.
 ///
@@ -54,6 +59,8 @@ pub(crate) struct Inner {
     pub(crate) owners: Owners,
     pub(crate) watchdog: Arc<Watchdog>,
     pub(crate) runtime: &'static Runtime,
+    pub(crate) io: Handle,
+    tls: Tls,
     closed: AtomicBool,
     process: u32,
 }
@@ -94,6 +101,13 @@ impl Client {
         Lock::new(self.inner.clone(), name.into())
     }
 
+    /// For bindings: the nodes as messages name them, never with credentials.
+    #[doc(hidden)]
+    pub fn nodes(&self) -> Vec<&str> {
+        let nodes = self.inner.settings.nodes.iter();
+        nodes.map(|node| &*node.shown).collect()
+    }
+
     /// What has happened so far.
     pub fn stats(&self) -> Stats {
         let c = &self.inner.set.counters;
@@ -108,8 +122,33 @@ impl Client {
             renewals: get(&c.renewals),
             repairs: get(&c.repairs),
             releases_pending: c.releases_pending.load(Ordering::Relaxed) as u64,
+            clock_steps: get(&c.clock_steps),
+            write_backs: get(&c.write_backs),
+            releases_dropped: self.inner.set.links.iter().map(|l| l.dropped()).sum(),
             connects: self.inner.set.links.iter().map(|l| l.connects()).sum(),
         }
+    }
+
+    /// Declares a new set: writes the record of this set to all its nodes, so
+    /// that they need not wait as nodes do that may have lost their memory.
+    /// For an operator, once, before anything else uses the nodes. `memory://`
+    /// nodes need none.
+    ///
+    /// # Errors
+    ///
+    /// `Misconfigured`, naming the nodes, if any of them has a record already,
+    /// cannot be a node of this set, or does not answer: nothing is written
+    /// unless all are ready.
+    ///
+    /// # Cancel safety
+    ///
+    /// The work goes on in the background.
+    pub async fn init_set(&self) -> Result<(), Error> {
+        self.inner.check()?;
+        let inner = self.inner.clone();
+        let work = self.inner.io.spawn(async move { inner.init_set().await });
+        work.await
+            .unwrap_or_else(|e| Err(Error::new(ErrorKind::Internal, e.to_string())))
     }
 
     /// Releases every lease, then stops what runs for the client. Leases still
@@ -166,6 +205,13 @@ pub struct Stats {
     pub repairs: u64,
     /// Releases that nodes have not acknowledged yet.
     pub releases_pending: u64,
+    /// Steps seen of nodes' clocks.
+    pub clock_steps: u64,
+    /// Fences written back to a node because the votes disagreed.
+    pub write_backs: u64,
+    /// Releases given up because too many waited for a node; their keys end by
+    /// themselves.
+    pub releases_dropped: u64,
     /// Connections made to nodes.
     pub connects: u64,
 }
@@ -173,7 +219,7 @@ pub struct Stats {
 impl Stats {
     /// For bindings: the counts with their names.
     #[doc(hidden)]
-    pub fn named(&self) -> [(&'static str, u64); 10] {
+    pub fn named(&self) -> [(&'static str, u64); 13] {
         [
             ("acquired", self.acquired),
             ("reentered", self.reentered),
@@ -184,6 +230,9 @@ impl Stats {
             ("renewals", self.renewals),
             ("repairs", self.repairs),
             ("releases_pending", self.releases_pending),
+            ("clock_steps", self.clock_steps),
+            ("write_backs", self.write_backs),
+            ("releases_dropped", self.releases_dropped),
             ("connects", self.connects),
         ]
     }
@@ -224,6 +273,43 @@ impl Inner {
         options.check(&self.settings)
     }
 
+    async fn init_set(&self) -> Result<(), Error> {
+        let gate = Arc::new(gate(&self.settings, self.set.rng.clone(), self.set.warn));
+        let mut faults = Vec::new();
+        // First without writing: a set is declared whole or not at all.
+        for write in [false, true] {
+            for (node, address) in self.settings.nodes.iter().enumerate() {
+                if matches!(address.endpoint, Endpoint::Memory(_)) {
+                    continue;
+                }
+                let target = Target {
+                    address: address.clone(),
+                    tls: self.tls.clone(),
+                    node,
+                    gate: gate.clone(),
+                };
+                let mut timer = self
+                    .set
+                    .clock
+                    .sleep_until(self.set.clock.now() + INIT_TIMEOUT);
+                let mut work = std::pin::pin!(connect::init(&target, write));
+                let outcome = std::future::poll_fn(|cx| match work.as_mut().poll(cx) {
+                    Poll::Ready(outcome) => Poll::Ready(outcome.map_err(|f| f.text.to_string())),
+                    Poll::Pending => timer.as_mut().poll(cx).map(|()| Err("no answer".into())),
+                })
+                .await;
+                if let Err(why) = outcome {
+                    faults.push(NodeError::new(address.shown.clone(), why));
+                }
+            }
+            if !faults.is_empty() {
+                let message = "the set is not declared: every node must be reachable and new";
+                return Err(Error::with_nodes(ErrorKind::Misconfigured, message, faults));
+            }
+        }
+        Ok(())
+    }
+
     async fn close(&self) {
         if self.check_process().is_err() || self.closed.swap(true, Ordering::AcqRel) {
             return;
@@ -249,6 +335,31 @@ impl Drop for Inner {
                 link.close();
             }
         }
+    }
+}
+
+/// Time for one node to be declared.
+const INIT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What the nodes of a client are admitted by.
+fn gate(settings: &Settings, rng: Arc<dyn Rng>, warn: fn(String)) -> Gate {
+    let nodes = settings.nodes.len();
+    let scratch = format!("{}#try", settings.namespace);
+    Gate {
+        expected: Expected {
+            set_name: settings.set_name.to_string(),
+            nodes,
+            max_ttl: settings.max_ttl.as_millis() as u64,
+            guard: settings.restart_guard.is_on(nodes),
+        },
+        accept_eviction: settings.accept_eviction,
+        quarantine: settings.max_ttl + quorum::drift_allowance(settings.max_ttl, settings.drift),
+        record_key: names::record_key(&settings.namespace).into(),
+        quarantine_key: names::quarantine_key(&settings.namespace).into(),
+        scratch_key: scratch.into_bytes().into(),
+        roster: Roster::default(),
+        rng,
+        warn,
     }
 }
 
@@ -287,6 +398,10 @@ impl Default for ClientBuilder {
                 node_timeout: defaults::NODE_TIMEOUT,
                 drift: defaults::DRIFT,
                 min_validity: defaults::MIN_VALIDITY,
+                fence_ttl: defaults::FENCE_TTL,
+                set_name: defaults::SET_NAME.into(),
+                restart_guard: RestartGuard::default(),
+                accept_eviction: defaults::ACCEPT_EVICTION,
                 lock: LockOptions::default(),
             },
             ca: None,
@@ -336,7 +451,45 @@ impl ClientBuilder {
         self
     }
 
-    /// The longest ttl of any lock of the set. 60 s.
+    /// See [`Lock::fencing`]. On.
+    pub fn fencing(mut self, fencing: bool) -> ClientBuilder {
+        self.settings.lock.fencing = fencing;
+        self
+    }
+
+    /// How long a lock's counter of fences lives after its last use; at least
+    /// twice `max_ttl`. After that the order of fences rests on the nodes'
+    /// clocks. 10 min.
+    pub fn fence_ttl(mut self, fence_ttl: Duration) -> ClientBuilder {
+        self.settings.fence_ttl = fence_ttl;
+        self
+    }
+
+    /// The name of the set that the nodes form: 1 to 64 printable characters.
+    /// Nodes of another set are refused. `default`.
+    pub fn set_name(mut self, set_name: impl Into<String>) -> ClientBuilder {
+        self.settings.set_name = set_name.into().into();
+        self
+    }
+
+    /// Whether a node that may have lost its memory gives no vote until every
+    /// vote that it may have given is over. `Auto`: on for three nodes and
+    /// more.
+    pub fn restart_guard(mut self, restart_guard: RestartGuard) -> ClientBuilder {
+        self.settings.restart_guard = restart_guard;
+        self
+    }
+
+    /// Accepts servers that drop keys when they are full: with them a lock may
+    /// vanish under its holder. Off.
+    pub fn accept_eviction(mut self, accept: bool) -> ClientBuilder {
+        self.settings.accept_eviction = accept;
+        self
+    }
+
+    /// The longest ttl of any lock of the set, and so how long a node that may
+    /// have lost its memory gives no vote; the same for all clients of a set.
+    /// 60 s.
     pub fn max_ttl(mut self, max_ttl: Duration) -> ClientBuilder {
         self.settings.max_ttl = max_ttl;
         self
@@ -423,44 +576,44 @@ impl ClientBuilder {
         settings.check()?;
         let tls = Tls::new(self.ca, self.cert, self.key)?;
         let runtime = Runtime::get();
-        let handle = if self.on_current_runtime {
-            Handle::try_current().map_err(|_| {
+        let (handle, driver) = if self.on_current_runtime {
+            let handle = Handle::try_current().map_err(|_| {
                 Error::invalid("on_current_runtime: build() was not called within a tokio runtime")
-            })?
+            })?;
+            (handle, None)
         } else {
-            runtime.io()?.clone()
+            let driver = runtime.io()?;
+            (driver.handle().clone(), Some(driver))
         };
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new(handle.clone()));
-        let link = |node: &Address| -> Arc<dyn Link> {
-            match &node.endpoint {
-                Endpoint::Memory(name) => {
-                    Arc::new(MemoryLink::new(name, node.shown.clone(), clock.clone()))
-                }
-                _ => Arc::new(RedisLink::new(
-                    node.clone(),
-                    tls.clone(),
-                    clock.clone(),
-                    &handle,
-                )),
+        let rng: Arc<dyn Rng> = Arc::new(SystemRng);
+        let warn = |line| Runtime::get().dispatcher().log(Level::Warn, line);
+        let gate = Arc::new(gate(&settings, rng.clone(), warn));
+        let link = |(i, node): (usize, &Address)| -> Arc<dyn Link> {
+            if let Endpoint::Memory(name) = &node.endpoint {
+                return Arc::new(MemoryLink::new(name, node.shown.clone(), clock.clone()));
             }
+            let target = Target {
+                address: node.clone(),
+                tls: tls.clone(),
+                node: i,
+                gate: gate.clone(),
+            };
+            Arc::new(RedisLink::new(target, clock.clone(), &handle, driver))
         };
-        let links = settings.nodes.iter().map(link).collect();
+        let links = settings.nodes.iter().enumerate().map(link).collect();
         let watchdog = Watchdog::new(clock.clone());
         handle.spawn(watchdog.clone().run());
-        let set = Set {
-            links,
-            clock,
-            rng: Arc::new(SystemRng),
-            max_ttl: settings.max_ttl,
-            counters: Counters::default(),
-            warn: |line| Runtime::get().dispatcher().log(Level::Warn, line),
-        };
+        let set = Set::new(links, clock, rng, settings.max_ttl, settings.drift, warn);
+        watchdog.follow_steps(&set);
         let inner = Arc::new(Inner {
             set: Arc::new(set),
             settings,
             owners: Owners::default(),
             watchdog,
             runtime,
+            io: handle,
+            tls,
             closed: AtomicBool::new(false),
             process: std::process::id(),
         });

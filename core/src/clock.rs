@@ -107,7 +107,7 @@ const CLOCK: libc::clockid_t = libc::CLOCK_MONOTONIC_RAW;
 #[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
 const CLOCK: libc::clockid_t = libc::CLOCK_MONOTONIC;
 
-fn system_now() -> Instant {
+pub(crate) fn system_now() -> Instant {
     let mut t = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,

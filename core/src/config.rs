@@ -35,6 +35,14 @@ pub mod defaults {
     pub const DRIFT: f64 = 0.01;
     /// Part of the ttl that must be left when a lease is won.
     pub const MIN_VALIDITY: f64 = 0.1;
+    /// Whether leases have fences.
+    pub const FENCING: bool = true;
+    /// How long a lock's counter of fences lives after its last use.
+    pub const FENCE_TTL: Duration = Duration::from_secs(600);
+    /// Name of the set that the nodes form.
+    pub const SET_NAME: &str = "default";
+    /// Whether servers may serve that drop keys when they are full.
+    pub const ACCEPT_EVICTION: bool = false;
 }
 
 /// Shortest ttl. Below it the drift allowance and a round trip leave nothing.
@@ -43,6 +51,54 @@ const MIN_TTL: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 const LONGEST_TTL: Duration = Duration::from_secs(24 * 3600);
 const MAX_NODES: usize = 32;
+
+/// Whether a node that lost its memory is kept from voting for a while.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RestartGuard {
+    /// On for sets of three nodes and more.
+    #[default]
+    Auto,
+    /// Always.
+    On,
+    /// Never: a restart without data may give a lock to a second holder.
+    Off,
+}
+
+impl RestartGuard {
+    /// The option as a word: `auto`, `on`, `off`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            RestartGuard::Auto => "auto",
+            RestartGuard::On => "on",
+            RestartGuard::Off => "off",
+        }
+    }
+
+    /// What it means for a set of so many nodes.
+    pub(crate) fn is_on(self, nodes: usize) -> bool {
+        match self {
+            RestartGuard::Auto => nodes >= 3,
+            RestartGuard::On => true,
+            RestartGuard::Off => false,
+        }
+    }
+}
+
+impl std::str::FromStr for RestartGuard {
+    type Err = Error;
+
+    fn from_str(word: &str) -> Result<RestartGuard, Error> {
+        match word {
+            "auto" => Ok(RestartGuard::Auto),
+            "on" => Ok(RestartGuard::On),
+            "off" => Ok(RestartGuard::Off),
+            _ => Err(Error::invalid(format!(
+                "restart_guard is `{}`: give auto, on or off",
+                word.escape_debug()
+            ))),
+        }
+    }
+}
 
 /// Options of a lock. A client's are the defaults of its locks.
 #[derive(Clone, Debug)]
@@ -54,6 +110,7 @@ pub(crate) struct LockOptions {
     /// `None`: no cap.
     pub(crate) max_hold: Option<Duration>,
     pub(crate) naming: Naming,
+    pub(crate) fencing: bool,
     pub(crate) owner: Option<Owner>,
 }
 
@@ -65,6 +122,7 @@ impl Default for LockOptions {
             renew: defaults::RENEW,
             max_hold: Some(defaults::MAX_HOLD),
             naming: Naming::Tagged,
+            fencing: defaults::FENCING,
             owner: None,
         }
     }
@@ -80,6 +138,10 @@ pub struct Settings {
     pub(crate) node_timeout: Duration,
     pub(crate) drift: f64,
     pub(crate) min_validity: f64,
+    pub(crate) fence_ttl: Duration,
+    pub(crate) set_name: Arc<str>,
+    pub(crate) restart_guard: RestartGuard,
+    pub(crate) accept_eviction: bool,
     pub(crate) lock: LockOptions,
 }
 
@@ -201,6 +263,17 @@ impl Settings {
             Duration::from_millis(1),
             Duration::from_secs(60),
         )?;
+        if self.set_name.is_empty()
+            || self.set_name.len() > 64
+            || !self.set_name.bytes().all(|b| b.is_ascii_graphic())
+        {
+            return Err(Error::invalid(format!(
+                "set_name is `{}`: give 1 to 64 printable ASCII characters without blanks",
+                self.set_name.escape_debug()
+            )));
+        }
+        within("fence_ttl", self.fence_ttl, 2 * self.max_ttl, LONGEST)
+            .map_err(|e| Error::invalid(format!("{} (at least twice max_ttl)", e.message())))?;
         fraction("drift", self.drift, 0.001, 0.5)?;
         fraction("min_validity", self.min_validity, 0.0, 0.9)?;
         self.lock.check(self)

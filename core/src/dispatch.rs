@@ -24,6 +24,17 @@ pub enum Level {
     Info,
 }
 
+impl Level {
+    /// For bindings: the level as Python's logging names it.
+    #[doc(hidden)]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Level::Warn => "warning",
+            Level::Info => "info",
+        }
+    }
+}
+
 type Sink = Arc<dyn Fn(Level, &str) + Send + Sync>;
 static SINK: Lazy<Mutex<Option<Sink>>> = Lazy::new(Mutex::default);
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use crate::acquire;
@@ -49,6 +49,14 @@ impl Lease {
     /// knows it can release the lock.
     pub fn token(&self) -> &str {
         self.share.held.hold.token().as_str()
+    }
+
+    /// The fencing token: grows with every hold of the same lock, below 2^53; 0
+    /// if the lock has none. Give it to the resource that the lock protects,
+    /// which then refuses what comes with a smaller one: so work that a holder
+    /// began and that outlives its lease does no harm.
+    pub fn fence(&self) -> u64 {
+        self.share.held.hold.fence()
     }
 
     /// Whether the lease is valid now. Exact at every call, read from a clock
@@ -175,6 +183,22 @@ impl Lease {
         Lost(Box::pin(async move { hold.lost().await }))
     }
 
+    /// For bindings: calls `ring` at the loss, where that is found out, as long
+    /// as the result lives; now, if the loss has come.
+    #[doc(hidden)]
+    pub fn bell(&self, ring: impl Fn() + Send + Sync + 'static) -> Lost {
+        let bell = Arc::new(Bell(ring));
+        let mut lost = self.lost();
+        let waker = Waker::from(bell.clone());
+        if Pin::new(&mut lost)
+            .poll(&mut Context::from_waker(&waker))
+            .is_ready()
+        {
+            bell.wake();
+        }
+        lost
+    }
+
     /// Why the lease was lost; `None` while it is held and after a release.
     pub fn loss(&self) -> Option<LossReason> {
         self.client.check_process().ok()?;
@@ -228,7 +252,8 @@ pub(crate) async fn release(client: &Inner, share: &Share) -> bool {
 impl Drop for Lease {
     fn drop(&mut self) {
         // In a forked child the lease is the parent's: leave it alone.
-        if self.client.check_process().is_ok()
+        if !self.share.is_released()
+            && self.client.check_process().is_ok()
             && self.client.owners.leave(&self.share) == Some(true)
         {
             self.share.held.hold.release();
@@ -253,6 +278,14 @@ impl Future for Lost {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<LossReason> {
         self.0.as_mut().poll(cx)
+    }
+}
+
+struct Bell<F>(F);
+
+impl<F: Fn() + Send + Sync> Wake for Bell<F> {
+    fn wake(self: Arc<Self>) {
+        (self.0)();
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! A lock is won by the votes of a majority of the nodes (Redlock), renewed
 //! while it is held, and lost loudly. A minority of nodes that hang or die does
-//! not hold it up. A node that restarts *without its data* is not guarded
-//! against yet: keep it away for the longest ttl.
+//! not hold it up, a node that lost its memory gives no vote for a while, and
+//! every hold has a larger [fence](Lease::fence) than those before it.
 //!
 //! ```no_run
 //! # async fn charge() {}
@@ -33,15 +33,18 @@
 //!
 //! # What is promised
 //!
-//! Two leases on one lock are never valid at the same instant, as long as clock
-//! *rates* stay within the drift bound, the clocks of a quorum do not step
-//! forward, and nodes do not lose their data. [`Lease::is_held`] is exact at
-//! every call, and loss is final. A lease that fails, is cancelled or dropped
-//! leaves no key behind on any node that can be reached.
+//! *Order*: every hold of a lock has a larger [fence](Lease::fence) than the
+//! holds before it, whatever clocks do, as long as the nodes keep their data.
+//! *Exclusion*: two leases on one lock are never valid at the same instant, as
+//! long as clock *rates* stay within the drift bound and the clocks of a quorum
+//! do not step forward. [`Lease::is_held`] is exact at every call, and loss is
+//! final. A lease that fails, is cancelled or dropped leaves no key behind on
+//! any node that can be reached. `docs/PROMISES.md` says all of it.
 //!
 //! What no lock can promise: that work begun under a valid lease ends before
-//! the lease does. Look at [`Lease::remaining`], or call [`Lease::ensure`],
-//! before a step that must not overlap.
+//! the lease does. Give the fence to the resource, which then refuses a smaller
+//! one; or look at [`Lease::remaining`], or call [`Lease::ensure`], before a
+//! step that must not overlap.
 //!
 //! # Blocking code
 //!
@@ -52,17 +55,26 @@
 #![allow(rustdoc::private_intra_doc_links)]
 
 mod acquire;
+#[doc(hidden)]
+pub mod binding;
 pub mod blocking;
 mod client;
 mod clock;
 mod config;
 mod dispatch;
+mod drive;
 mod error;
+mod fence;
 mod lease;
 mod lock;
+mod mailbox;
 mod mutants;
 mod node;
 mod owner;
+#[cfg(feature = "sim")]
+#[doc(hidden)]
+pub mod probe;
+mod process;
 mod quorum;
 mod renewal;
 mod retry;
@@ -76,15 +88,19 @@ mod waiting;
 #[doc(hidden)]
 pub use client::close_all;
 pub use client::{Client, ClientBuilder, Stats};
-pub use config::defaults;
+pub use config::{RestartGuard, defaults};
 pub use dispatch::{Level, set_log_sink};
 pub use error::{Error, ErrorKind, NodeError};
 pub use lease::{Lease, Lost};
 pub use lock::Lock;
+#[doc(hidden)]
+pub use mailbox::Mailbox;
 pub use owner::Owner;
+#[doc(hidden)]
+pub use process::Owned;
 pub use round::LossReason;
 #[doc(hidden)]
-pub use runtime::{Task, shutdown, spawn};
+pub use runtime::{Task, shutdown, spawn, spawn_all};
 
 /// The protocol modules, for the simulator. Not part of the API: anything here
 /// may change at any time.
@@ -94,10 +110,17 @@ pub mod sim {
     pub use crate::acquire::{Acquired, acquire};
     pub use crate::clock::{Clock, Instant, Sleep};
     pub use crate::config::Timing;
-    pub use crate::node::memory::MemoryNode;
-    pub use crate::node::{Fault, FaultKind, Link, Op, Reply, Request, Sink, Ticket, Value};
+    #[cfg(mutants)]
+    pub use crate::mutants::{choose, number, on};
+    pub use crate::node::admission;
+    pub use crate::node::memory::{MemoryNode, OtherRecord};
+    pub use crate::node::names;
+    pub use crate::node::{
+        Counter, Fault, FaultKind, Link, Op, Repair, Reply, Request, Sink, Ticket, Value,
+    };
+    pub use crate::probe;
     pub use crate::renewal::{Watchdog, Watched};
-    pub use crate::round::{Hold, LossReason, Terms};
+    pub use crate::round::{Extended, Hold, LossReason, Terms};
     pub use crate::set::{Counters, Set};
     pub use crate::token::{Rng, Token};
 }

@@ -8,6 +8,7 @@ use crate::client::Inner;
 use crate::config::{LockOptions, Timing};
 use crate::error::{Error, ErrorKind, shown};
 use crate::lease::{self, Lease};
+use crate::node::Counter;
 use crate::node::names::{self, Naming};
 use crate::owner::{Owner, Share};
 use crate::round::Terms;
@@ -30,15 +31,22 @@ pub struct Lock {
     client: Arc<Inner>,
     name: Arc<[u8]>,
     /// From the name; an error is told when the lock is used.
-    key: Result<Arc<[u8]>, Error>,
+    keys: Result<Keys, Error>,
     options: LockOptions,
+}
+
+/// The keys of a lock on the nodes.
+#[derive(Clone, Debug)]
+struct Keys {
+    lock: Arc<[u8]>,
+    counter: Arc<[u8]>,
 }
 
 impl Lock {
     pub(crate) fn new(client: Arc<Inner>, name: Vec<u8>) -> Lock {
         let options = client.settings.lock.clone();
         Lock {
-            key: key(&client, &name, options.naming),
+            keys: keys(&client, &name, options.naming),
             client,
             name: name.into(),
             options,
@@ -76,7 +84,13 @@ impl Lock {
     /// token, so that other Redlock libraries and Quorlock exclude each other.
     pub fn raw(mut self, raw: bool) -> Lock {
         self.options.naming = if raw { Naming::Raw } else { Naming::Tagged };
-        self.key = key(&self.client, &self.name, self.options.naming);
+        self.keys = keys(&self.client, &self.name, self.options.naming);
+        self
+    }
+
+    /// Whether leases have [fences](crate::Lease::fence).
+    pub fn fencing(mut self, fencing: bool) -> Lock {
+        self.options.fencing = fencing;
         self
     }
 
@@ -84,6 +98,13 @@ impl Lock {
     /// other.
     pub fn owner(mut self, owner: impl Into<Option<Owner>>) -> Lock {
         self.options.owner = owner.into();
+        self
+    }
+
+    /// For bindings: gives the lock an owner, unless it has one.
+    #[doc(hidden)]
+    pub fn owner_or(mut self, owner: impl FnOnce() -> Owner) -> Lock {
+        self.options.owner.get_or_insert_with(owner);
         self
     }
 
@@ -98,7 +119,7 @@ impl Lock {
     ///
     /// `InvalidArgument`, naming the value and what to give instead.
     pub fn check(&self) -> Result<(), Error> {
-        self.key.clone()?;
+        self.keys.clone()?;
         self.options.check(&self.client.settings)
     }
 
@@ -121,7 +142,7 @@ impl Lock {
     pub async fn acquire(&self) -> Result<Lease, Error> {
         self.client.check()?;
         self.check()?;
-        let key = self.key.clone()?;
+        let Keys { lock: key, counter } = self.keys.clone()?;
         let timing = Timing::new(self.options.ttl, &self.client.settings);
         let owner = self.options.owner.as_ref();
         let terms = Terms {
@@ -130,14 +151,22 @@ impl Lock {
                 Naming::Tagged => self.client.settings.label.clone(),
                 Naming::Raw => "".into(),
             },
+            counter: self.options.fencing.then(|| Counter {
+                key: counter,
+                ttl: self.client.settings.fence_ttl,
+            }),
             timing,
             drift: self.client.settings.drift,
             renew: self.options.renew,
             max_hold: self.options.max_hold,
             gone: owner.and_then(Owner::gone),
         };
+        let mut first = true;
         let again = || -> Option<Result<Share, Error>> {
-            if let Err(closed) = self.client.check() {
+            // Looked at above the first time.
+            if !std::mem::take(&mut first)
+                && let Err(closed) = self.client.check()
+            {
                 return Some(Err(closed));
             }
             self.client.owners.reenter(&key, owner?).map(Ok)
@@ -192,7 +221,7 @@ impl Lock {
         self.client.check_process()?;
         let owner = self.options.owner.as_ref();
         let share = match owner {
-            Some(owner) => self.client.owners.newest(&self.key.clone()?, owner),
+            Some(owner) => self.client.owners.newest(&self.keys.clone()?.lock, owner),
             None => None,
         };
         let Some(share) = share else {
@@ -210,6 +239,12 @@ impl Lock {
     }
 }
 
-fn key(client: &Inner, name: &[u8], naming: Naming) -> Result<Arc<[u8]>, Error> {
-    names::lock_key(&client.settings.namespace, name, naming).map(Arc::from)
+fn keys(client: &Inner, name: &[u8], naming: Naming) -> Result<Keys, Error> {
+    let namespace = &client.settings.namespace;
+    let lock = names::lock_key(namespace, name, naming)?;
+    let counter = names::counter_key(namespace, &lock, naming);
+    Ok(Keys {
+        lock: lock.into(),
+        counter: counter.into(),
+    })
 }

@@ -1,13 +1,13 @@
 //! Seeded bugs, for the simulator to catch.
 //!
 //! `mutant!("name", right, wrong)` is `right`. Built with `--cfg mutants` it is
-//! `wrong` where the environment variable `QUORLOCK_MUTANT` names it, so that
-//! one build serves every bug. Each stands at the decision it spoils.
+//! `wrong` on a thread that has [chosen](choose) that name, so that one build,
+//! and one process, serves every bug. Each stands at the decision it spoils.
 
 macro_rules! mutant {
     ($name:literal, $right:expr, $wrong:expr) => {{
         #[cfg(mutants)]
-        let value = if $crate::mutants::on($name) {
+        let value = if $crate::mutants::on(const { $crate::mutants::number($name) }) {
             $wrong
         } else {
             $right
@@ -20,8 +20,34 @@ macro_rules! mutant {
 pub(crate) use mutant;
 
 #[cfg(mutants)]
-pub(crate) fn on(name: &'static str) -> bool {
-    use once_cell::sync::Lazy;
-    static CHOSEN: Lazy<Option<String>> = Lazy::new(|| std::env::var("QUORLOCK_MUTANT").ok());
-    CHOSEN.as_deref() == Some(name)
+pub use chosen::{choose, number, on};
+
+#[cfg(mutants)]
+mod chosen {
+    use std::cell::Cell;
+
+    // A number, for some of these places are passed at every message.
+    thread_local! {
+        static CHOSEN: Cell<u64> = const { Cell::new(0) };
+    }
+
+    /// The number of a name (FNV-1a); zero for none.
+    pub const fn number(name: &str) -> u64 {
+        let (bytes, mut hash, mut i) = (name.as_bytes(), 0xcbf2_9ce4_8422_2325_u64, 0);
+        while i < bytes.len() {
+            hash = (hash ^ bytes[i] as u64).wrapping_mul(0x0000_0100_0000_01b3);
+            i += 1;
+        }
+        if bytes.is_empty() { 0 } else { hash }
+    }
+
+    /// Turns on the bug of that name on this thread; none with an empty name.
+    pub fn choose(name: &str) {
+        CHOSEN.set(number(name));
+    }
+
+    /// Whether the bug of that number is on.
+    pub fn on(number: u64) -> bool {
+        CHOSEN.get() == number
+    }
 }

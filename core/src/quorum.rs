@@ -27,6 +27,16 @@ pub enum Vote {
     Failed,
 }
 
+impl Vote {
+    /// Whether it is a vote that lasts beyond `needed`.
+    pub fn lasts(&self, needed: Instant) -> bool {
+        match self {
+            Vote::Granted(end) => mutant!("no-validity-check", *end > needed, true),
+            _ => false,
+        }
+    }
+}
+
 /// What a round has come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -46,14 +56,20 @@ pub fn verdict(votes: &[Vote], needed: Instant) -> Verdict {
     let won = votes
         .iter()
         .filter(|v| match v {
-            Vote::Granted(end) => mutant!("no-validity-check", *end > needed, true),
-            _ => false,
+            Vote::Granted(_) => v.lasts(needed),
+            Vote::Refused => mutant!("refusal-is-a-vote", false, true),
+            Vote::Failed => mutant!("failure-is-a-vote", false, true),
+            Vote::Awaited => false,
         })
         .count();
     let open = votes.iter().filter(|v| matches!(v, Vote::Awaited)).count();
     if won >= quorum {
         Verdict::Won
-    } else if won + open < quorum {
+    } else if mutant!(
+        "tie-never-decided",
+        won + open < quorum,
+        2 * (won + open) < votes.len()
+    ) {
         Verdict::Lost
     } else {
         Verdict::Open
@@ -83,6 +99,7 @@ pub fn lease_end(ends: &[Instant]) -> Instant {
     let quorum = quorum(ends.len());
     let at_least = |end: Instant| ends.iter().filter(|e| **e >= end).count();
     let rank = mutant!("largest-end", quorum, 1);
+    let rank = mutant!("end-below-quorum", rank, rank.max(2) - 1);
     ends.iter()
         .copied()
         .filter(|end| at_least(*end) >= rank)
@@ -95,7 +112,7 @@ pub fn lease_end(ends: &[Instant]) -> Instant {
 pub fn drift_allowance(ttl: Duration, drift: f64) -> Duration {
     mutant!(
         "no-drift",
-        ttl.mul_f64(drift) + Duration::from_millis(2),
+        ttl.mul_f64(drift) + mutant!("no-tick", Duration::from_millis(2), Duration::ZERO),
         Duration::ZERO
     )
 }

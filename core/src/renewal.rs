@@ -12,7 +12,9 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
 use crate::clock::{Clock, Instant};
+use crate::mutants::mutant;
 use crate::round::Hold;
+use crate::set::Set;
 use crate::sync::{Wakers, lock};
 
 /// See the [module documentation](self).
@@ -54,28 +56,63 @@ impl Watchdog {
 
     /// Watches over a lease until it is dead or [forgotten](Watched).
     pub fn watch(self: &Arc<Self>, hold: Arc<Hold>) -> Watched {
-        let at = hold.first_look();
         let entry = Arc::new(Entry {
-            hold,
-            at: AtomicU64::new(at.0),
+            hold: hold.clone(),
+            at: AtomicU64::new(Instant::FAR.0),
         });
-        self.insert(at, entry.clone());
+        let (watchdog, watched) = (Arc::downgrade(self), Arc::downgrade(&entry));
+        hold.on_earlier_end(move || {
+            if let (Some(watchdog), Some(entry)) = (watchdog.upgrade(), watched.upgrade()) {
+                watchdog.look_earlier(&entry);
+            }
+        });
+        // A step that was seen between its winning and now.
+        hold.stepped();
+        self.insert(hold.first_look(), Instant::NEVER, entry.clone());
         Watched {
             watchdog: self.clone(),
             entry,
         }
     }
 
-    fn insert(&self, at: Instant, entry: Arc<Entry>) {
+    /// The end of a lease has come nearer.
+    fn look_earlier(&self, entry: &Arc<Entry>) {
         let mut state = lock(&self.state);
+        let at = Instant(entry.at.load(Ordering::Relaxed));
+        let known = state.due.remove(&(at, entry.hold.id));
+        drop(state);
+        // While it is tended it is not there, and inserted after.
+        if let Some(entry) = known {
+            self.insert(at, Instant::NEVER, entry);
+        }
+    }
+
+    /// To be looked at by `at`, or at the end of the lease; not before `floor`.
+    fn insert(&self, at: Instant, floor: Instant, entry: Arc<Entry>) {
+        let mut state = lock(&self.state);
+        // Read under the lock, so that no nearer end is missed.
+        let end = mutant!("nearer-end-not-told", entry.hold.end(), at);
+        let at = at.min(end).max(floor);
         entry.at.store(at.0, Ordering::Relaxed);
         state.due.insert((at, entry.hold.id), entry);
         if at < state.armed {
             state.armed = at;
             let wakers = state.runner.take();
             drop(state);
-            wakers.wake();
+            if mutant!("watchdog-not-woken", true, false) {
+                wakers.wake();
+            }
         }
+    }
+
+    /// Has the leases under watch shortened whenever a node's clock has
+    /// stepped forward.
+    pub fn follow_steps(self: &Arc<Self>, set: &Set) {
+        let watched = Arc::downgrade(self);
+        set.on_step(move || {
+            let leases = watched.upgrade().map(|w| w.leases());
+            leases.iter().flatten().for_each(|hold| hold.stepped());
+        });
     }
 
     /// The leases under watch.
@@ -125,14 +162,23 @@ impl Watchdog {
                 match state.due.first_entry() {
                     Some(first) if first.key().0 <= now => first.remove(),
                     first => {
-                        state.armed = first.map_or(Instant::FAR, |f| f.key().0);
+                        let due = first.map_or(Instant::FAR, |f| f.key().0);
+                        let next = mutant!("watchdog-sleeps-on", due, Instant::FAR);
+                        // A timer that rings too early only looks again, once in a
+                        // while. Set anew for each lease that comes and goes, it
+                        // would cost a wake-up each time.
+                        if state.armed <= now || next < state.armed {
+                            state.armed = next;
+                        }
                         return Some(state.armed);
                     }
                 }
             };
-            if let Some(at) = entry.hold.tend() {
+            if let Some(at) = entry.hold.tend()
+                && mutant!("tended-once", true, false)
+            {
                 // Always in the future, or this loop would not end.
-                self.insert(at.max(Instant(now.0 + 1)), entry);
+                self.insert(at, Instant(now.0 + 1), entry);
             }
         }
     }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::mutants::mutant;
+
 /// Bounds of the random pause before attempt number `tries + 1` at a lock that
 /// another holds: doubling from 8 ms to 100 ms, so that a crowd thins out and
 /// a released lock does not lie idle for long.
@@ -15,7 +17,7 @@ pub(crate) fn poll_pause(tries: u32, left: Option<Duration>) -> (Duration, Durat
             left + Duration::from_millis(1),
             left + Duration::from_millis(3),
         ),
-        _ => (high / 2, high),
+        _ => mutant!("polls-without-pause", (high / 2, high), Default::default()),
     }
 }
 

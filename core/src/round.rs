@@ -9,17 +9,21 @@
 mod extension;
 mod keep;
 mod release;
+mod steps;
+mod write_back;
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::task::Poll;
 use std::time::Duration;
 
 use crate::clock::Instant;
 use crate::config::Timing;
+use crate::drive;
+use crate::fence::{self, Fence, Mark};
 use crate::mutants::mutant;
-use crate::node::{Fault, FaultKind, Op, Reply, Request, Sink, Ticket, Value};
+use crate::node::{Counter, Fault, FaultKind, Op, Repair, Reply, Request, Sink, Ticket, Value};
 use crate::quorum::{self, Verdict, Vote};
 use crate::retry;
 use crate::set::{Set, count};
@@ -88,6 +92,8 @@ pub struct Terms {
     pub key: Arc<[u8]>,
     /// The label that goes with the token; empty for none.
     pub label: Arc<str>,
+    /// Where its fences are counted; `None` without fences.
+    pub counter: Option<Counter>,
     /// Times that follow from the ttl.
     pub timing: Timing,
     /// Bound on the difference of clock rates.
@@ -102,6 +108,8 @@ pub struct Terms {
 
 /// One token's life. See the [module documentation](self).
 pub struct Hold {
+    /// Itself, to be the sink of what it sends.
+    me: Weak<Hold>,
     pub(crate) set: Arc<Set>,
     pub(crate) terms: Terms,
     token: Token,
@@ -116,6 +124,12 @@ pub struct Hold {
     /// The lease's end while it is valid; `NEVER` before and after. Written
     /// under `state`, read without it.
     end: AtomicU64,
+    /// The fence of the lease, once it is won; 0 without fences.
+    fence: AtomicU64,
+    /// Told when the lease's end comes nearer.
+    on_earlier_end: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    /// See [`Request::guess`].
+    guess: Option<Arc<OnceLock<u64>>>,
     state: Mutex<State>,
 }
 
@@ -135,6 +149,8 @@ struct State {
     votes: Vec<Vote>,
     /// Until when each holds our token for certain.
     ends: Vec<Instant>,
+    /// What each has stored of the fence.
+    marks: Vec<Mark>,
     /// What else is known of each.
     nodes: Vec<Node>,
     loss: Option<LossReason>,
@@ -153,13 +169,19 @@ type Callback = Box<dyn FnOnce(LossReason) + Send>;
 struct Node {
     /// What it said last, for error messages.
     said: Said,
-    /// It may know the token: a byte of a request may have reached it.
-    reached: bool,
+    /// Requests that may have reached it: it may know the token.
+    reached: u32,
     /// A renewal is under way and will be answered by then.
     asked: Option<Instant>,
     /// When to renew its vote.
     renew_at: Instant,
     failures: u32,
+    /// Until when it held our token for certain, whatever it said since.
+    had: Instant,
+    /// How far its clock had stepped forward when `ends` was looked at, in µs.
+    stepped: u64,
+    /// It was asked once more, after its clock had been misjudged.
+    again: bool,
 }
 
 /// A node's last word, for error messages.
@@ -171,6 +193,10 @@ pub enum Said {
         left: Option<Duration>,
         holder: Option<Box<str>>,
     },
+    Quarantined {
+        left: Duration,
+    },
+    Late,
     Fault(Fault),
 }
 
@@ -204,13 +230,25 @@ impl Hold {
         let nodes = set.links.len();
         let node = Node {
             said: Said::Nothing,
-            reached: true,
+            reached: 1,
             asked: None,
             renew_at: begun + renew_every,
             failures: 0,
+            had: Instant::NEVER,
+            stepped: 0,
+            again: false,
+        };
+        let node_of = |i: usize| Node {
+            stepped: set.stepped(i),
+            ..node.clone()
+        };
+        let candidate = match terms.counter {
+            Some(_) => set.candidate(begun),
+            None => 0,
         };
         static IDS: AtomicU64 = AtomicU64::new(0);
-        let hold = Arc::new(Hold {
+        let hold = Arc::new_cyclic(|me| Hold {
+            me: me.clone(),
             set: set.clone(),
             terms: terms.clone(),
             token,
@@ -220,11 +258,15 @@ impl Hold {
             begun,
             renew_every,
             end: AtomicU64::new(Instant::NEVER.0),
+            fence: AtomicU64::new(0),
+            on_earlier_end: OnceLock::new(),
+            guess: (terms.counter.is_some() && candidate == 0).then(Arc::default),
             state: Mutex::new(State {
                 phase: Phase::Asking,
                 votes: vec![Vote::Awaited; nodes],
                 ends: vec![Instant::NEVER; nodes],
-                nodes: (0..nodes).map(|_| node.clone()).collect(),
+                marks: vec![Mark::default(); nodes],
+                nodes: (0..nodes).map(node_of).collect(),
                 loss: None,
                 round: Wakers::default(),
                 watchers: Watchers::default(),
@@ -233,8 +275,9 @@ impl Hold {
             }),
         });
         let sink: Arc<dyn Sink> = hold.clone();
+        let _together = drive::gather();
         for node in 0..nodes {
-            hold.send(node, Op::Acquire { ttl }, begun, &sink);
+            hold.send(node, Op::Acquire { ttl, candidate }, begun, &sink);
         }
         hold
     }
@@ -246,22 +289,75 @@ impl Hold {
     /// Sends one request; never with the state locked, for a link may answer
     /// at once.
     fn send(&self, node: usize, op: Op, now: Instant, sink: &Arc<dyn Sink>) {
+        let deadline = now + self.terms.timing.node_timeout;
+        let deadline = match op {
+            // A round is over after twice the time of one request.
+            Op::Confirm { .. } => deadline.min(self.round_ends()),
+            _ => deadline,
+        };
         let give_up = match op {
-            Op::Release => now + self.set.max_ttl,
-            _ => now + self.terms.timing.node_timeout,
+            Op::Release => now + self.longest_life(),
+            _ => deadline,
+        };
+        let not_after = match op {
+            Op::Release => 0,
+            _ => self.not_after(node, op, now),
         };
         let request = Request {
             op,
             key: self.terms.key.clone(),
             value: self.value.clone(),
+            counter: self.terms.counter.clone(),
+            not_after,
+            guess: self.guess.clone(),
         };
         let ticket = Ticket {
             node,
-            sent: now,
-            deadline: now + self.terms.timing.node_timeout,
+            sent: mutant!("start-taken-late", now, now + self.renew_every / 8),
+            deadline,
             op,
         };
         self.set.links[node].send(request, ticket, sink.clone(), give_up);
+    }
+
+    /// How long a key may stand that a request stores which was sent by now.
+    fn longest_life(&self) -> Duration {
+        let max_ttl = self.set.max_ttl;
+        let drift = quorum::drift_allowance(max_ttl, self.terms.drift);
+        // It may be carried out late: see `not_after`.
+        let late = 2 * self.terms.timing.node_timeout;
+        max_ttl + drift + mutant!("given-up-early", late, Duration::ZERO)
+    }
+
+    /// When a round that is still open is over.
+    pub(crate) fn round_ends(&self) -> Instant {
+        self.begun + 2 * self.terms.timing.node_timeout
+    }
+
+    /// The node's `TIME` after which a request must do nothing: so that one
+    /// which is stuck in a dead connection takes no lock that nobody wants.
+    fn not_after(&self, node: usize, op: Op, now: Instant) -> u64 {
+        let Some((low, high)) = self.set.node_time(node, now) else {
+            return 0;
+        };
+        let micros = |d: Duration| u64::try_from(d.as_micros()).unwrap_or(u64::MAX / 2);
+        let usual = high + micros(self.terms.timing.node_timeout.mul_f64(1.1));
+        match op {
+            // Allowed in quarantine only while the vote before would stand.
+            Op::Extend {
+                repair: Repair::InQuarantine,
+                ..
+            } => {
+                let had = self.had(node);
+                usual.min(low + micros(now.until(had)))
+            }
+            _ => usual,
+        }
+    }
+
+    /// The lease's fence; 0 without fences, and before it is won.
+    pub fn fence(&self) -> u64 {
+        self.fence.load(Ordering::Acquire)
     }
 
     /// Waits for the verdict of the round: won, or how it was lost. A lost
@@ -285,13 +381,22 @@ impl Hold {
         self.state().lost_round()
     }
 
-    /// Takes a reply to an acquire or an extend into account.
-    fn take(&self, ticket: Ticket, reply: &Reply) {
+    /// Takes a reply to anything but a release into account.
+    fn take(&self, ticket: Ticket, reply: &Reply, time: Option<u64>) {
         let now = self.set.clock.now();
+        if let Some(time) = time {
+            self.set.observe(ticket.node, ticket.sent, now, time);
+        }
         let mut state = self.state();
+        let before = self.end();
+        self.settle_steps(&mut state);
         // A lease that has ended stays ended, even if this reply would have
         // saved it a moment ago.
-        if self.end_if_over(&mut state, now) {
+        if mutant!(
+            "late-renewal-revives",
+            self.end_if_over(&mut state, now),
+            false
+        ) {
             return self.publish(state);
         }
         if mutant!("late-vote-revives", state.phase == Phase::Dead, false) {
@@ -299,12 +404,17 @@ impl Hold {
         }
         let asking = state.phase == Phase::Asking;
         let State {
-            votes, ends, nodes, ..
+            votes,
+            ends,
+            marks,
+            nodes,
+            ..
         } = &mut *state;
         let (node, vote) = (&mut nodes[ticket.node], &mut votes[ticket.node]);
-        let end = &mut ends[ticket.node];
-        let ttl = match ticket.op {
-            Op::Acquire { ttl } | Op::Extend { ttl, .. } => ttl,
+        let (end, mark) = (&mut ends[ticket.node], &mut marks[ticket.node]);
+        let (ttl, confirmed) = match ticket.op {
+            Op::Acquire { ttl, .. } | Op::Extend { ttl, .. } => (ttl, 0),
+            Op::Confirm { ttl, fence } => (ttl, fence),
             Op::Release => return,
         };
         let renewal = matches!(ticket.op, Op::Extend { .. });
@@ -312,20 +422,33 @@ impl Hold {
             node.asked = None;
         }
         match reply {
-            Reply::Granted | Reply::Extended { .. } => {
+            Reply::Granted { .. } | Reply::Extended { .. } | Reply::Confirmed => {
                 let sent = mutant!("end-from-reply", ticket.sent, now);
-                let counted = ttl.saturating_sub(quorum::drift_allowance(ttl, self.terms.drift));
+                let ttl = mutant!("counted-at-own-ttl", ttl, self.terms.timing.ttl);
+                let less = quorum::drift_allowance(ttl, self.terms.drift);
+                let counted = mutant!("drift-added", ttl.saturating_sub(less), ttl + less);
                 *end = (*end).max(sent + counted);
+                node.had = *end;
                 *vote = Vote::Granted(*end);
                 node.said = Said::Granted;
                 node.failures = 0;
                 node.renew_at = self.coarse(ticket.sent + self.renew_every);
+                match reply {
+                    Reply::Granted { fence } => mark.stored = *fence,
+                    Reply::Confirmed => mark.stored = confirmed,
+                    _ => {}
+                }
                 if renewal {
                     count(&self.set.counters.renewals);
                 }
                 if matches!(reply, Reply::Extended { repaired: true }) {
                     count(&self.set.counters.repairs);
                 }
+            }
+            Reply::Greater { fence } => {
+                mark.found = mark.found.max(*fence);
+                mark.stored = mutant!("greater-is-confirmed", mark.stored, mark.asked);
+                mark.asked = 0;
             }
             Reply::Refused { left, holder } => {
                 *end = Instant::NEVER;
@@ -336,7 +459,7 @@ impl Hold {
                 };
             }
             Reply::NotMine => {
-                *end = Instant::NEVER;
+                *end = mutant!("denied-vote-counts", Instant::NEVER, *end);
                 *vote = Vote::Refused;
                 node.said = Said::Refused {
                     left: None,
@@ -344,12 +467,56 @@ impl Hold {
                 };
                 node.renew_at = self.coarse(now + self.renew_every);
             }
-            Reply::Failed(fault) => {
-                if asking {
+            // No vote; of an extension: the one that was there is gone.
+            Reply::Quarantined { left } => {
+                *end = Instant::NEVER;
+                *vote = Vote::Failed;
+                node.said = Said::Quarantined { left: *left };
+                node.renew_at = self.coarse(now + self.renew_every.min(*left));
+            }
+            // Nothing was done. By now its clock is known better.
+            Reply::Late if asking && !node.again && now < ticket.deadline => {
+                node.again = true;
+                drop(state);
+                if let Some(hold) = self.me.upgrade() {
+                    let sink: Arc<dyn Sink> = hold;
+                    self.send(ticket.node, ticket.op, now, &sink);
+                }
+                return;
+            }
+            Reply::Late => {
+                if matches!(ticket.op, Op::Acquire { .. }) {
                     *vote = Vote::Failed;
                 }
-                if matches!(ticket.op, Op::Acquire { .. }) {
-                    node.reached = fault.sent;
+                mark.failed = true;
+                if mutant!("late-is-a-vote", false, true) {
+                    *end = ticket.sent + self.terms.timing.counted;
+                }
+                node.said = Said::Late;
+                node.renew_at = now;
+            }
+            Reply::Failed(fault) => {
+                if asking && matches!(ticket.op, Op::Acquire { .. }) {
+                    *vote = Vote::Failed;
+                }
+                // An acquire may fail unsent while an extension behind it is
+                // still to be sent.
+                if !mutant!("timeout-means-not-sent", fault.sent, false)
+                    && matches!(ticket.op, Op::Acquire { .. } | Op::Extend { .. })
+                {
+                    let unsent = mutant!("unsent-means-unknown", 1, node.reached);
+                    node.reached = node.reached.saturating_sub(unsent);
+                }
+                mark.failed = true;
+                if mutant!("silence-confirms", false, confirmed != 0) {
+                    mark.stored = confirmed;
+                }
+                if mutant!(
+                    "not-ready-is-a-refusal",
+                    false,
+                    fault.kind == FaultKind::NotReady
+                ) {
+                    *end = Instant::NEVER;
                 }
                 node.said = Said::Fault(fault.clone());
                 node.failures = node.failures.saturating_add(1);
@@ -370,6 +537,9 @@ impl Hold {
                 if now >= end {
                     self.lose(&mut state, LossReason::Refused);
                     self.publish(state);
+                } else {
+                    drop(state);
+                    self.tell_earlier_end(before);
                 }
             }
         }
@@ -377,17 +547,28 @@ impl Hold {
 
     /// The verdict of the round, after one more reply.
     fn decide(&self, mut state: MutexGuard<'_, State>, now: Instant, reply: &Reply) {
-        match quorum::verdict(&state.votes, now + self.terms.timing.min_validity) {
+        let least = self.terms.timing.min_validity;
+        let needed = now + mutant!("no-min-validity", least, Duration::ZERO);
+        let fence = match quorum::verdict(&state.votes, needed) {
             Verdict::Open => return,
-            Verdict::Won => {
-                state.phase = Phase::Held;
-                self.end.store(self.end_of(&state).0, Ordering::Release);
-                count(&self.set.counters.acquired);
-            }
-            Verdict::Lost => {
-                state.phase = Phase::Dead;
-                count(&self.set.counters.attempts_lost);
-            }
+            Verdict::Lost => None,
+            Verdict::Won => match fence::verdict(&state.votes, &state.marks, needed) {
+                Fence::Agreed(fence) => Some(fence),
+                Fence::WriteBack(fence) if now < self.round_ends() => {
+                    return self.write_back(state, fence, now, needed);
+                }
+                Fence::WriteBack(_) | Fence::Lost => None,
+            },
+        };
+        if let Some(fence) = fence {
+            state.phase = Phase::Held;
+            let fence = mutant!("fence-not-told", fence, 0);
+            self.fence.store(fence, Ordering::Release);
+            self.end.store(self.end_of(&state).0, Ordering::Release);
+            count(&self.set.counters.acquired);
+        } else {
+            state.phase = Phase::Dead;
+            count(&self.set.counters.attempts_lost);
         }
         if matches!(reply, Reply::Failed(f) if f.kind == FaultKind::Timeout) {
             count(&self.set.counters.timeouts_awaited);
@@ -396,10 +577,12 @@ impl Hold {
         let wakers = state.round.take();
         let reached = state.reached();
         drop(state);
-        if undo {
+        if mutant!("lost-round-stays", undo, false) {
             self.undo(&reached);
         }
-        wakers.wake();
+        if mutant!("verdict-wakes-nobody", true, false) {
+            wakers.wake();
+        }
     }
 
     /// The token.
@@ -448,10 +631,12 @@ impl Hold {
 
     /// Sends the release to the nodes that the token may have reached.
     fn undo(&self, reached: &[bool]) -> Arc<Release> {
-        let targets = || reached.iter().enumerate().filter(|(_, r)| **r);
+        let most = mutant!("undo-at-a-quorum", reached.len(), reached.len() / 2 + 1);
+        let targets = || reached.iter().enumerate().filter(|(_, r)| **r).take(most);
         let release = Release::new(&self.set, targets().count());
         let sink: Arc<dyn Sink> = release.clone();
         let now = self.set.clock.now();
+        let _together = drive::gather();
         for (node, _) in targets() {
             self.send(node, Op::Release, now, &sink);
         }
@@ -465,8 +650,12 @@ impl State {
         let reached = |i: usize| {
             mutant!(
                 "no-undo-unless-granted",
-                self.nodes[i].reached,
+                self.nodes[i].reached > 0,
                 self.votes[i] != Vote::Failed
+            ) && mutant!(
+                "undo-what-granted",
+                true,
+                matches!(self.votes[i], Vote::Granted(_))
             )
         };
         (0..self.nodes.len()).map(reached).collect()
@@ -487,8 +676,8 @@ impl State {
 }
 
 impl Sink for Hold {
-    fn on_reply(&self, ticket: Ticket, reply: Reply) {
-        self.take(ticket, &reply);
+    fn on_reply(&self, ticket: Ticket, reply: Reply, time: Option<u64>) {
+        self.take(ticket, &reply, time);
     }
 
     fn wanted(&self) -> bool {

@@ -12,26 +12,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll, ready};
 use std::thread::JoinHandle;
-use std::time::Duration;
-
-use once_cell::race::OnceBox;
-use once_cell::sync::OnceCell;
-use tokio::runtime::Handle;
-use tokio::sync::oneshot;
 
 use crate::client::Inner;
 use crate::dispatch::Dispatcher;
+use crate::drive::Driver;
 use crate::error::{Error, ErrorKind};
 use crate::sync::lock;
+use once_cell::race::OnceBox;
+use once_cell::sync::OnceCell;
 
 /// The runtime of one process.
 pub(crate) struct Runtime {
     process: u32,
-    io: OnceCell<Handle>,
+    io: OnceCell<&'static Driver>,
     dispatcher: Dispatcher,
     clients: Mutex<Vec<Weak<Inner>>>,
     /// Ends the I/O thread.
-    stop: Mutex<Option<(oneshot::Sender<()>, JoinHandle<()>)>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
     stopped: AtomicBool,
     /// The runtime of a child that this process has become by forking, or the
     /// one after [`shutdown`].
@@ -48,7 +45,7 @@ impl Runtime {
             io: OnceCell::new(),
             dispatcher: Dispatcher::new(),
             clients: Mutex::default(),
-            stop: Mutex::default(),
+            thread: Mutex::default(),
             stopped: AtomicBool::new(false),
             next: OnceBox::new(),
         })
@@ -63,38 +60,28 @@ impl Runtime {
         runtime
     }
 
-    /// The I/O thread's tokio runtime.
-    pub(crate) fn io(&self) -> Result<&Handle, Error> {
-        self.io.get_or_try_init(|| {
+    /// What drives the I/O of the process.
+    pub(crate) fn io(&self) -> Result<&'static Driver, Error> {
+        let driver = self.io.get_or_try_init(|| {
             let failed = |e: std::io::Error| {
                 Error::new(
                     ErrorKind::Internal,
                     format!("the I/O thread could not be started: {e}"),
                 )
             };
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_io()
-                .enable_time()
-                .thread_name("quorlock-dns")
-                .max_blocking_threads(4)
-                .build()
-                .map_err(failed)?;
-            let handle = runtime.handle().clone();
-            let (stop, stopped) = oneshot::channel::<()>();
+            // As long-lived as the runtime of the process, which is a static.
+            let driver: &'static Driver = Box::leak(Box::new(Driver::new().map_err(failed)?));
             let thread = std::thread::Builder::new()
                 .name("quorlock-io".into())
-                .spawn(move || {
-                    let _ = runtime.block_on(stopped);
-                    // A name that is being looked up is not waited for.
-                    runtime.shutdown_timeout(Duration::from_millis(100));
-                })
+                .spawn(|| driver.run())
                 .map_err(failed)?;
-            *lock(&self.stop) = Some((stop, thread));
+            *lock(&self.thread) = Some(thread);
             // SAFETY: the handler is an `extern "C"` function that does not
             // unwind. If the table is full, leases simply expire.
             unsafe { libc::atexit(at_exit) };
-            Ok(handle)
-        })
+            Ok(driver)
+        });
+        driver.copied()
     }
 
     fn is_current(&self) -> bool {
@@ -158,9 +145,9 @@ pub fn shutdown() {
     crate::client::close_all();
     runtime.stopped.store(true, Ordering::Release);
     runtime.dispatcher.stop();
-    let stop = lock(&runtime.stop).take();
-    if let Some((stop, thread)) = stop {
-        let _ = stop.send(());
+    let thread = lock(&runtime.thread).take();
+    if let (Some(driver), Some(thread)) = (runtime.io.get(), thread) {
+        driver.stop();
         let _ = thread.join();
     }
     crate::node::memory::forget();
@@ -173,8 +160,27 @@ pub fn spawn<F>(future: F) -> Result<Task<F::Output>, Error>
 where
     F: Future<Output: Send> + Send + 'static,
 {
-    let handle = Runtime::get().io()?;
-    Ok(Task(Some(handle.spawn(future))))
+    let driver = Runtime::get().io()?;
+    let task = driver.handle().spawn(future);
+    driver.notice();
+    Ok(Task(Some(task)))
+}
+
+/// Runs futures on the I/O thread, each to its end by itself: what is started
+/// in one turn of an event loop, in one wake-up.
+#[doc(hidden)]
+pub fn spawn_all(mut futures: Vec<Pin<Box<dyn Future<Output = ()> + Send>>>) -> Result<(), Error> {
+    if futures.len() <= 1 {
+        return futures
+            .pop()
+            .map_or(Ok(()), |one| spawn(one).map(Task::detach));
+    }
+    let all = async move {
+        for future in futures {
+            drop(tokio::spawn(future));
+        }
+    };
+    spawn(all).map(Task::detach)
 }
 
 /// A future that runs on the I/O thread. Dropped, it ends there soon.

@@ -40,10 +40,16 @@ impl Wakers {
     }
 
     pub(crate) fn wake(self) {
-        self.first
-            .into_iter()
-            .chain(self.more)
-            .for_each(Waker::wake);
+        self.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl IntoIterator for Wakers {
+    type Item = Waker;
+    type IntoIter = std::iter::Chain<std::option::IntoIter<Waker>, std::vec::IntoIter<Waker>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.first.into_iter().chain(self.more)
     }
 }
 

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::mutants::mutant;
+
 /// The seam through which the core sees randomness.
 pub trait Rng: Send + Sync + 'static {
     /// Fills `bytes` with random bytes.
@@ -52,6 +54,10 @@ impl Token {
     pub(crate) fn with_jitter(rng: &dyn Rng) -> (Token, f64) {
         let mut bytes = [0; Token::LEN / 2 + 4];
         rng.fill(&mut bytes);
+        if mutant!("token-per-client", false, true) {
+            bytes[8..20].fill(0);
+            bytes[..8].copy_from_slice(&std::ptr::from_ref(rng).addr().to_le_bytes());
+        }
         let (name, jitter) = bytes.split_at(Token::LEN / 2);
         let jitter = u32::from_le_bytes(jitter.try_into().expect("four bytes"));
         (Token::of(name), share(jitter))

@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use crate::clock::Instant;
+use crate::mutants::mutant;
 use crate::retry;
 use crate::set::Set;
 
@@ -23,6 +24,7 @@ impl Waiting {
         let (low, high) = retry::poll_pause(self.tries, left);
         self.tries = self.tries.saturating_add(1);
         let wake = set.clock.now() + set.rng.between(low, high);
-        set.clock.sleep_until(wake.min(deadline)).await;
+        let wake = mutant!("pause-past-deadline", wake.min(deadline), wake);
+        set.clock.sleep_until(wake).await;
     }
 }

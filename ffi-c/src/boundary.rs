@@ -3,11 +3,10 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use quorlock_core::{Error, ErrorKind};
+use quorlock_core::{Error, binding};
 
 use crate::error::quorlock_error_t;
 use crate::handle;
-use crate::wait;
 
 /// The body of an export. A NULL or a parent's handle in it ends it by `?`:
 /// see [`handle::borrow`].
@@ -29,16 +28,8 @@ macro_rules! boundary {
 
 /// Runs `body`; a panic in it is an error of the kind `Internal`.
 pub(crate) fn run<T>(body: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
-    wait::entered();
-    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
-        let text = panic
-            .downcast_ref::<&str>()
-            .copied()
-            .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-            .unwrap_or("no text");
-        let message = format!("a panic, which is a bug in Quorlock: report it ({text})");
-        Err(Error::from_binding(ErrorKind::Internal, message))
-    })
+    binding::entered();
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| Err(binding::panicked(&*panic)))
 }
 
 /// The code for C; the error itself, if there is one, goes to `out`.
@@ -51,19 +42,4 @@ pub(crate) fn code(out: *mut *mut quorlock_error_t, result: Result<(), Error>) -
         let _ = run(|| handle::give(out, "error", quorlock_error_t::new(&error)));
     }
     code
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_panic_is_an_error_with_its_text() {
-        let literal = run(|| -> Result<(), Error> { panic!("why") }).unwrap_err();
-        let formatted = run(|| -> Result<(), Error> { panic!("why {}", 1) }).unwrap_err();
-        assert_eq!(literal.kind(), ErrorKind::Internal);
-        assert!(literal.message().ends_with("(why)"), "{literal}");
-        assert!(formatted.message().ends_with("(why 1)"), "{formatted}");
-        assert_eq!(boundary!(or 7, { panic!("why") }), 7);
-    }
 }

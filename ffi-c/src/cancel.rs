@@ -1,29 +1,35 @@
 //! The cancel token.
 
-use std::future::pending;
+use std::pin::pin;
 use std::ptr;
 
+use futures_util::future::{Either, select};
+use quorlock_core::{Error, ErrorKind};
 use tokio::sync::watch;
 
-use crate::handle::{self, Process};
+use crate::handle::{self, Handle};
 
 /// A token that ends waits from another thread. One token may be given to many
 /// calls; once used it stays so.
-pub struct quorlock_cancel_t {
-    process: Process,
-    used: watch::Sender<bool>,
-}
+pub struct quorlock_cancel_t(watch::Sender<bool>);
 
-of_process!(quorlock_cancel_t);
+impl Handle for quorlock_cancel_t {}
 
-impl quorlock_cancel_t {
-    /// Ends when the token is used; never, if it is freed before.
-    pub(crate) fn used(&self) -> impl Future<Output = ()> + use<> {
-        let mut used = self.used.subscribe();
-        async move {
-            if used.wait_for(|used| *used).await.is_err() {
-                pending().await
+/// Does `work` unless the token is used. What was begun is undone by dropping it.
+pub(crate) fn unless_used<T>(
+    token: Option<&quorlock_cancel_t>, work: impl Future<Output = Result<T, Error>>,
+) -> impl Future<Output = Result<T, Error>> {
+    // Now: the token may be freed meanwhile, and is then not used any more.
+    let used = token.map(|token| token.0.subscribe());
+    async move {
+        let Some(mut used) = used else { return work.await };
+        let used = pin!(async { used.wait_for(|used| *used).await.is_ok() });
+        match select(used, pin!(work)).await {
+            Either::Left((true, _)) => {
+                Err(Error::from_binding(ErrorKind::Cancelled, "the wait for the lock was cancelled"))
             }
+            Either::Left((false, work)) => work.await,
+            Either::Right((result, _)) => result,
         }
     }
 }
@@ -32,12 +38,7 @@ impl quorlock_cancel_t {
 #[must_use]
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_cancel_new() -> *mut quorlock_cancel_t {
-    boundary!(or ptr::null_mut(), {
-        Ok(handle::boxed(quorlock_cancel_t {
-            process: Process::current(),
-            used: watch::Sender::new(false),
-        }))
-    })
+    boundary!(or ptr::null_mut(), { Ok(handle::boxed(quorlock_cancel_t(watch::Sender::new(false)))) })
 }
 
 /// Ends every wait that was given the token, and those that will be: they return
@@ -46,7 +47,7 @@ pub extern "C" fn quorlock_cancel_new() -> *mut quorlock_cancel_t {
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_cancel(cancel: *const quorlock_cancel_t) {
     boundary!({
-        handle::borrow(cancel, "cancel")?.used.send_replace(true);
+        handle::borrow(cancel, "cancel")?.0.send_replace(true);
         Ok(())
     });
 }

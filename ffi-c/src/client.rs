@@ -3,20 +3,17 @@
 use std::ptr;
 
 use quorlock_core::Client;
+use quorlock_core::binding::wait;
 
 use crate::client_options::quorlock_client_options_t;
 use crate::error::quorlock_error_t;
-use crate::handle::{self, Process};
-use crate::wait::wait;
+use crate::handle::{self, Handle};
 
 /// A set of nodes, and what runs for it: connections, renewal of leases.
 /// Connects when first needed. May be used by all threads at once.
-pub struct quorlock_client_t {
-    process: Process,
-    pub(crate) client: Client,
-}
+pub struct quorlock_client_t(pub(crate) Client);
 
-of_process!(quorlock_client_t);
+impl Handle for quorlock_client_t {}
 
 /// Counts of a client since it was made.
 #[repr(C)]
@@ -40,6 +37,13 @@ pub struct quorlock_stats_t {
     pub repairs: u64,
     /// Releases that nodes have not acknowledged yet.
     pub releases_pending: u64,
+    /// Steps seen of nodes' clocks.
+    pub clock_steps: u64,
+    /// Fences written back to a node because the votes disagreed.
+    pub write_backs: u64,
+    /// Releases given up because too many waited for a node; their keys end by
+    /// themselves.
+    pub releases_dropped: u64,
     /// Connections made to nodes.
     pub connects: u64,
 }
@@ -56,13 +60,22 @@ pub extern "C" fn quorlock_client_new(
 ) -> i32 {
     boundary!(error, {
         handle::wanted(client, "client")?;
-        let builder = match handle::maybe(options, "options")? {
-            Some(options) => options.builder()?,
-            None => Client::builder(),
-        };
-        let made = quorlock_client_t { process: Process::current(), client: builder.build()? };
-        handle::give(client, "client", made)
+        let builder = handle::maybe(options, "options")?.map(|options| options.0.built()).transpose()?;
+        handle::give(client, "client", quorlock_client_t(builder.cloned().unwrap_or_default().build()?))
     })
+}
+
+/// Declares a new set: writes the record of the client's set to all its nodes,
+/// so that they vote at once and need not wait for max_ttl, as nodes do that may
+/// have lost their memory. For an operator, once, before anything else uses the
+/// nodes. memory:// nodes need none.
+///
+/// Fails with #QUORLOCK_MISCONFIGURED, naming the nodes, if any of them has a
+/// record already, cannot be a node of this set or does not answer within 5 s:
+/// nothing is written unless all are ready. #QUORLOCK_CLOSED, #QUORLOCK_FORKED.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_client_init_set(client: *const quorlock_client_t, error: *mut *mut quorlock_error_t) -> i32 {
+    boundary!(error, { wait(handle::borrow(client, "client")?.0.init_set()) })
 }
 
 /// Releases every lease, then stops what runs for the client. Leases still held
@@ -72,8 +85,7 @@ pub extern "C" fn quorlock_client_new(
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_client_close(client: *const quorlock_client_t, error: *mut *mut quorlock_error_t) -> i32 {
     boundary!(error, {
-        let client = handle::borrow(client, "client")?;
-        wait(client.client.close());
+        wait(handle::borrow(client, "client")?.0.close());
         Ok(())
     })
 }
@@ -92,24 +104,12 @@ pub extern "C" fn quorlock_client_stats(
     client: *const quorlock_client_t, stats: *mut quorlock_stats_t, size: usize, error: *mut *mut quorlock_error_t,
 ) -> i32 {
     boundary!(error, {
-        let seen = handle::borrow(client, "client")?.client.stats();
+        let counts = handle::borrow(client, "client")?.0.stats().named().map(|(_, count)| count);
         handle::wanted(stats, "stats")?;
-        let counts = quorlock_stats_t {
-            acquired: seen.acquired,
-            reentered: seen.reentered,
-            attempts_lost: seen.attempts_lost,
-            timeouts_awaited: seen.timeouts_awaited,
-            released: seen.released,
-            lost: seen.lost,
-            renewals: seen.renewals,
-            repairs: seen.repairs,
-            releases_pending: seen.releases_pending,
-            connects: seen.connects,
-        };
-        let size = size.min(size_of::<quorlock_stats_t>());
-        // SAFETY: by the header's contract there is room for `size` bytes, and
-        // a struct of integers has no padding.
-        unsafe { ptr::copy_nonoverlapping(ptr::from_ref(&counts).cast(), stats.cast::<u8>(), size) };
+        let size = size.min(size_of_val(&counts));
+        // SAFETY: by the header's contract there is room for `size` bytes; the
+        // struct is these counts in this order, as the tests in C look.
+        unsafe { ptr::copy_nonoverlapping(counts.as_ptr().cast(), stats.cast::<u8>(), size) };
         Ok(())
     })
 }

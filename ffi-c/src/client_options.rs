@@ -1,11 +1,19 @@
 //! The builder of a client's options.
 
 use std::ffi::{CStr, c_char};
-use std::ptr;
+use std::{mem, ptr};
 
-use quorlock_core::{ClientBuilder, Error};
+use quorlock_core::{ClientBuilder, Error, RestartGuard};
 
 use crate::handle::{self, Handle, invalid};
+use crate::options::Options;
+
+/// The guard is on for sets of three nodes and more.
+pub const QUORLOCK_RESTART_GUARD_AUTO: i32 = 0;
+/// The guard is on.
+pub const QUORLOCK_RESTART_GUARD_ON: i32 = 1;
+/// There is none: a restart without data may give a lock to a second holder.
+pub const QUORLOCK_RESTART_GUARD_OFF: i32 = 2;
 
 /// Options of a client; those that locks have too are the defaults of its
 /// locks. For one thread at a time.
@@ -13,33 +21,20 @@ use crate::handle::{self, Handle, invalid};
 /// A setter returns #QUORLOCK_INVALID_ARGUMENT for what can be seen to be
 /// wrong at once. That may be ignored: quorlock_client_new() reports the first
 /// mistake, with a message.
-pub struct quorlock_client_options_t {
-    builder: ClientBuilder,
-    mistake: Option<Error>,
+#[derive(Default)]
+pub struct quorlock_client_options_t(pub(crate) Options<ClientBuilder>);
+
+impl Handle for quorlock_client_options_t {
+    const PLAIN: bool = true;
 }
 
-impl Handle for quorlock_client_options_t {}
-
-impl quorlock_client_options_t {
-    pub(crate) fn builder(&self) -> Result<ClientBuilder, Error> {
-        self.mistake.clone().map_or(Ok(self.builder.clone()), Err)
-    }
-}
-
-fn set(
-    options: *mut quorlock_client_options_t, change: impl FnOnce(ClientBuilder) -> Result<ClientBuilder, Error>,
+fn set<V>(
+    options: *mut quorlock_client_options_t, given: impl FnOnce() -> Result<V, Error>,
+    option: impl FnOnce(ClientBuilder, V) -> ClientBuilder,
 ) -> i32 {
     boundary!(ptr::null_mut(), {
         let options = handle::borrow_mut(options, "options")?;
-        let changed = change(options.builder.clone());
-        match changed {
-            Ok(builder) => options.builder = builder,
-            Err(mistake) => {
-                options.mistake.get_or_insert(mistake.clone());
-                return Err(mistake);
-            }
-        }
-        Ok(())
+        options.0.set(given, |builder, value| *builder = option(mem::take(builder), value))
     })
 }
 
@@ -48,12 +43,7 @@ fn set(
 #[must_use]
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_client_options_new() -> *mut quorlock_client_options_t {
-    boundary!(or ptr::null_mut(), {
-        Ok(handle::boxed(quorlock_client_options_t {
-            builder: ClientBuilder::default(),
-            mistake: None,
-        }))
-    })
+    boundary!(or ptr::null_mut(), { Ok(handle::boxed(quorlock_client_options_t::default())) })
 }
 
 /// Frees options. NULL is allowed.
@@ -72,42 +62,43 @@ pub extern "C" fn quorlock_client_options_free(options: *mut quorlock_client_opt
 pub extern "C" fn quorlock_client_options_set_nodes(
     options: *mut quorlock_client_options_t, nodes: *const *const c_char, count: usize,
 ) -> i32 {
-    set(options, |builder| {
-        if count > 0 && nodes.is_null() {
-            return Err(invalid("nodes is NULL"));
+    set(options, || urls(nodes, count), ClientBuilder::nodes)
+}
+
+fn urls<'a>(nodes: *const *const c_char, count: usize) -> Result<Vec<&'a str>, Error> {
+    if count > 0 && nodes.is_null() {
+        return Err(invalid("nodes is NULL"));
+    }
+    let url = |index| {
+        // SAFETY: by the header's contract there are `count` pointers.
+        let node = unsafe { *nodes.add(index) };
+        if node.is_null() {
+            return Err(invalid(format!("nodes[{index}] is NULL")));
         }
-        let mut urls = Vec::new();
-        for index in 0..count {
-            // SAFETY: by the header's contract there are `count` pointers.
-            let node = unsafe { *nodes.add(index) };
-            if node.is_null() {
-                return Err(invalid(format!("nodes[{index}] is NULL")));
-            }
-            // SAFETY: by the header's contract each ends with NUL.
-            let url = unsafe { CStr::from_ptr(node) }.to_str();
-            // The value is not shown: it may hold a password.
-            urls.push(url.map_err(|_| invalid(format!("nodes[{index}] is not UTF-8")))?);
-        }
-        Ok(builder.nodes(urls))
-    })
+        // SAFETY: by the header's contract each ends with NUL.
+        let url = unsafe { CStr::from_ptr(node) }.to_str();
+        // The value is not shown: it may hold a password.
+        url.map_err(|_| invalid(format!("nodes[{index}] is not UTF-8")))
+    };
+    (0..count).map(url).collect()
 }
 
 /// See quorlock_lock_options_set_ttl(). 10,000.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_client_options_set_ttl(options: *mut quorlock_client_options_t, ttl_ms: i64) -> i32 {
-    set(options, |b| Ok(b.ttl(handle::millis(ttl_ms, "ttl")?)))
+    set(options, || handle::millis(ttl_ms, "ttl"), ClientBuilder::ttl)
 }
 
 /// See quorlock_lock_options_set_wait(). 10,000.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_client_options_set_wait(options: *mut quorlock_client_options_t, wait_ms: i64) -> i32 {
-    set(options, |b| Ok(b.wait(handle::limit(wait_ms, "wait")?)))
+    set(options, || handle::limit(wait_ms, "wait"), ClientBuilder::wait)
 }
 
 /// See quorlock_lock_options_set_renew(). True.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_client_options_set_renew(options: *mut quorlock_client_options_t, renew: bool) -> i32 {
-    set(options, |b| Ok(b.renew(renew)))
+    set(options, || Ok(renew), ClientBuilder::renew)
 }
 
 /// See quorlock_lock_options_set_max_hold(). One hour.
@@ -115,19 +106,74 @@ pub extern "C" fn quorlock_client_options_set_renew(options: *mut quorlock_clien
 pub extern "C" fn quorlock_client_options_set_max_hold(
     options: *mut quorlock_client_options_t, max_hold_ms: i64,
 ) -> i32 {
-    set(options, |b| Ok(b.max_hold(handle::limit(max_hold_ms, "max_hold")?)))
+    set(options, || handle::limit(max_hold_ms, "max_hold"), ClientBuilder::max_hold)
 }
 
 /// See quorlock_lock_options_set_raw(). False.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_client_options_set_raw(options: *mut quorlock_client_options_t, raw: bool) -> i32 {
-    set(options, |b| Ok(b.raw(raw)))
+    set(options, || Ok(raw), ClientBuilder::raw)
 }
 
-/// The longest ttl of any lock of the set of nodes. 60,000.
+/// See quorlock_lock_options_set_fencing(). True.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_client_options_set_fencing(options: *mut quorlock_client_options_t, fencing: bool) -> i32 {
+    set(options, || Ok(fencing), ClientBuilder::fencing)
+}
+
+/// How long a lock's counter of fences lives on the nodes after its last use; at
+/// least twice max_ttl. After that the order of fences rests on the nodes'
+/// clocks. 600,000.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_client_options_set_fence_ttl(
+    options: *mut quorlock_client_options_t, fence_ttl_ms: i64,
+) -> i32 {
+    set(options, || handle::millis(fence_ttl_ms, "fence_ttl"), ClientBuilder::fence_ttl)
+}
+
+/// The name of the set that the nodes form: 1 to 64 printable ASCII characters
+/// without blanks. Nodes of another set are refused. "default".
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_client_options_set_set_name(
+    options: *mut quorlock_client_options_t, text: *const c_char, len: usize,
+) -> i32 {
+    set(options, || handle::text(text, len, "set_name"), ClientBuilder::set_name)
+}
+
+/// Whether a node that may have lost its memory, as one that was restarted, gives
+/// no vote until every vote that it may have given is over, which takes max_ttl:
+/// one of #QUORLOCK_RESTART_GUARD_AUTO, the default, #QUORLOCK_RESTART_GUARD_ON
+/// and #QUORLOCK_RESTART_GUARD_OFF.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_client_options_set_restart_guard(
+    options: *mut quorlock_client_options_t, restart_guard: i32,
+) -> i32 {
+    set(options, || guard(restart_guard), ClientBuilder::restart_guard)
+}
+
+fn guard(number: i32) -> Result<RestartGuard, Error> {
+    match number {
+        QUORLOCK_RESTART_GUARD_AUTO => Ok(RestartGuard::Auto),
+        QUORLOCK_RESTART_GUARD_ON => Ok(RestartGuard::On),
+        QUORLOCK_RESTART_GUARD_OFF => Ok(RestartGuard::Off),
+        _ => Err(invalid(format!("restart_guard is {number}: give a QUORLOCK_RESTART_GUARD_ constant, 0 to 2"))),
+    }
+}
+
+/// Whether servers are accepted that drop keys when they are full: with them a
+/// lock may vanish under its holder. False.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_client_options_set_accept_eviction(
+    options: *mut quorlock_client_options_t, accept: bool,
+) -> i32 {
+    set(options, || Ok(accept), ClientBuilder::accept_eviction)
+}
+
+/// The longest ttl of any lock of the set, and so how long a node that may have
+/// lost its memory gives no vote; the same for all clients of a set. 60,000.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_client_options_set_max_ttl(options: *mut quorlock_client_options_t, max_ttl_ms: i64) -> i32 {
-    set(options, |b| Ok(b.max_ttl(handle::millis(max_ttl_ms, "max_ttl")?)))
+    set(options, || handle::millis(max_ttl_ms, "max_ttl"), ClientBuilder::max_ttl)
 }
 
 /// Time for one request to one node: connect, queue, write and reply; at most a
@@ -137,14 +183,14 @@ pub extern "C" fn quorlock_client_options_set_max_ttl(options: *mut quorlock_cli
 pub extern "C" fn quorlock_client_options_set_node_timeout(
     options: *mut quorlock_client_options_t, node_timeout_ms: i64,
 ) -> i32 {
-    set(options, |b| Ok(b.node_timeout(handle::millis(node_timeout_ms, "node_timeout")?)))
+    set(options, || handle::millis(node_timeout_ms, "node_timeout"), ClientBuilder::node_timeout)
 }
 
 /// Bound on the difference of clock rates, as a fraction: validity is the ttl
 /// less `drift` of it and 2 ms. 0.01; at least 0.001.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_client_options_set_drift(options: *mut quorlock_client_options_t, drift: f64) -> i32 {
-    set(options, |b| Ok(b.drift(drift)))
+    set(options, || Ok(drift), ClientBuilder::drift)
 }
 
 /// The fraction of the ttl that must be left when a lease is won. 0.1.
@@ -152,7 +198,7 @@ pub extern "C" fn quorlock_client_options_set_drift(options: *mut quorlock_clien
 pub extern "C" fn quorlock_client_options_set_min_validity(
     options: *mut quorlock_client_options_t, min_validity: f64,
 ) -> i32 {
-    set(options, |b| Ok(b.min_validity(min_validity)))
+    set(options, || Ok(min_validity), ClientBuilder::min_validity)
 }
 
 /// Prefix of every key. "lock:".
@@ -160,7 +206,7 @@ pub extern "C" fn quorlock_client_options_set_min_validity(
 pub extern "C" fn quorlock_client_options_set_namespace(
     options: *mut quorlock_client_options_t, text: *const c_char, len: usize,
 ) -> i32 {
-    set(options, |b| Ok(b.namespace(handle::text(text, len, "namespace")?)))
+    set(options, || handle::text(text, len, "namespace"), ClientBuilder::namespace)
 }
 
 /// Text stored with the token, to tell who holds a lock; empty for none.
@@ -169,7 +215,7 @@ pub extern "C" fn quorlock_client_options_set_namespace(
 pub extern "C" fn quorlock_client_options_set_label(
     options: *mut quorlock_client_options_t, text: *const c_char, len: usize,
 ) -> i32 {
-    set(options, |b| Ok(b.label(handle::text(text, len, "label")?)))
+    set(options, || handle::text(text, len, "label"), ClientBuilder::label)
 }
 
 /// Certificates that vouch for rediss:// nodes, in place of the system's: the
@@ -178,7 +224,7 @@ pub extern "C" fn quorlock_client_options_set_label(
 pub extern "C" fn quorlock_client_options_set_ca(
     options: *mut quorlock_client_options_t, text: *const c_char, len: usize,
 ) -> i32 {
-    set(options, |b| Ok(b.ca(handle::text(text, len, "ca")?)))
+    set(options, || handle::text(text, len, "ca"), ClientBuilder::ca)
 }
 
 /// The client's certificate: the path of a PEM file, or its text. Goes with
@@ -187,7 +233,7 @@ pub extern "C" fn quorlock_client_options_set_ca(
 pub extern "C" fn quorlock_client_options_set_cert(
     options: *mut quorlock_client_options_t, text: *const c_char, len: usize,
 ) -> i32 {
-    set(options, |b| Ok(b.cert(handle::text(text, len, "cert")?)))
+    set(options, || handle::text(text, len, "cert"), ClientBuilder::cert)
 }
 
 /// The key of the client's certificate: the path of a PEM file, or its text.
@@ -195,5 +241,5 @@ pub extern "C" fn quorlock_client_options_set_cert(
 pub extern "C" fn quorlock_client_options_set_key(
     options: *mut quorlock_client_options_t, text: *const c_char, len: usize,
 ) -> i32 {
-    set(options, |b| Ok(b.key(handle::text(text, len, "key")?)))
+    set(options, || handle::text(text, len, "key"), ClientBuilder::key)
 }

@@ -18,7 +18,9 @@ pub struct quorlock_error_t {
     nodes: Vec<(CString, CString)>,
 }
 
-impl Handle for quorlock_error_t {}
+impl Handle for quorlock_error_t {
+    const PLAIN: bool = true;
+}
 
 /// Text for C, which cannot hold a NUL.
 pub(crate) fn c_text(text: &str) -> CString {
@@ -76,8 +78,7 @@ pub extern "C" fn quorlock_error_node_count(error: *const quorlock_error_t) -> u
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_error_node_address(error: *const quorlock_error_t, index: usize) -> *const c_char {
     boundary!(or ptr::null(), {
-        let node = handle::borrow(error, "error")?.nodes.get(index);
-        Ok(node.map_or(ptr::null(), |(address, _)| address.as_ptr()))
+        Ok(handle::borrow(error, "error")?.nodes.get(index).map_or(ptr::null(), |(address, _)| address.as_ptr()))
     })
 }
 
@@ -86,8 +87,7 @@ pub extern "C" fn quorlock_error_node_address(error: *const quorlock_error_t, in
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_error_node_message(error: *const quorlock_error_t, index: usize) -> *const c_char {
     boundary!(or ptr::null(), {
-        let node = handle::borrow(error, "error")?.nodes.get(index);
-        Ok(node.map_or(ptr::null(), |(_, message)| message.as_ptr()))
+        Ok(handle::borrow(error, "error")?.nodes.get(index).map_or(ptr::null(), |(_, message)| message.as_ptr()))
     })
 }
 

@@ -8,38 +8,23 @@ use quorlock_core::{Error, ErrorKind};
 
 /// A type that C holds by pointer. All may be shared between threads.
 pub(crate) trait Handle: Send + Sync {
-    /// The process that may use it; `None` for plain memory, which a forked
-    /// child owns as much as its parent.
-    fn process(&self) -> Option<Process> {
-        None
+    /// Plain memory, which a forked child owns as much as its parent.
+    const PLAIN: bool = false;
+}
+
+/// What the pointer leads to.
+struct Owned<T> {
+    /// The process that made it.
+    process: u32,
+    handle: T,
+}
+
+impl<T: Handle> Owned<T> {
+    /// False for what was inherited by a fork. Locks in it may be held by threads
+    /// that do not exist here: it must not be touched at all, not even to free it.
+    fn is_ours(&self) -> bool {
+        T::PLAIN || self.process == std::process::id()
     }
-}
-
-/// For a handle that must not be used in a forked child: it has a `process`.
-macro_rules! of_process {
-    ($handle:ty) => {
-        impl $crate::handle::Handle for $handle {
-            fn process(&self) -> Option<Process> {
-                Some(self.process)
-            }
-        }
-    };
-}
-
-/// The process that made a handle.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Process(u32);
-
-impl Process {
-    pub(crate) fn current() -> Process {
-        Process(std::process::id())
-    }
-}
-
-/// Whether a handle was inherited by a fork. Locks in it may be held by threads
-/// that do not exist here: it must not be touched at all, not even to free it.
-fn inherited(handle: &impl Handle) -> bool {
-    handle.process().is_some_and(|made_by| made_by != Process::current())
 }
 
 pub(crate) fn invalid(message: impl Into<String>) -> Error {
@@ -52,19 +37,14 @@ fn null(what: &str) -> Error {
 
 /// A handle that C lends for a call.
 pub(crate) fn borrow<'a, T: Handle>(pointer: *const T, what: &str) -> Result<&'a T, Error> {
-    // SAFETY: by the header's contract a pointer is NULL or from `give` and not
+    // SAFETY: by the header's contract a pointer is NULL or from `boxed` and not
     // yet freed; only shared references to handles exist, but for builders.
-    let handle = unsafe { pointer.as_ref() }.ok_or_else(|| null(what))?;
-    if inherited(handle) {
-        return Err(Error::from_binding(
-            ErrorKind::Forked,
-            format!(
-                "the {what} was made before the process was forked, and is the parent's: make a \
-                 new client in the child"
-            ),
-        ));
+    let owned = unsafe { pointer.cast::<Owned<T>>().as_ref() }.ok_or_else(|| null(what))?;
+    if !owned.is_ours() {
+        let message = format!("the {what} was made before the process was forked: make a new client in the child");
+        return Err(Error::from_binding(ErrorKind::Forked, message));
     }
-    Ok(handle)
+    Ok(&owned.handle)
 }
 
 /// As [`borrow`], where NULL has a meaning of its own.
@@ -76,12 +56,13 @@ pub(crate) fn maybe<'a, T: Handle>(pointer: *const T, what: &str) -> Result<Opti
 pub(crate) fn borrow_mut<'a, T: Handle>(pointer: *mut T, what: &str) -> Result<&'a mut T, Error> {
     // SAFETY: as for `borrow`; by the header's contract one thread at a time
     // uses a builder.
-    unsafe { pointer.as_mut() }.ok_or_else(|| null(what))
+    let owned = unsafe { pointer.cast::<Owned<T>>().as_mut() }.ok_or_else(|| null(what))?;
+    Ok(&mut owned.handle)
 }
 
 /// A new handle for C.
 pub(crate) fn boxed<T: Handle>(handle: T) -> *mut T {
-    Box::into_raw(Box::new(handle))
+    Box::into_raw(Box::new(Owned { process: std::process::id(), handle })).cast()
 }
 
 /// Writes a new handle to where C wants it.
@@ -107,11 +88,10 @@ pub(crate) fn put<T>(out: *mut T, what: &str, value: T) -> Result<(), Error> {
 
 /// Frees a handle, unless it is NULL or the parent's.
 pub(crate) fn free<T: Handle>(pointer: *mut T) -> Result<(), Error> {
+    let pointer = pointer.cast::<Owned<T>>();
     // SAFETY: as for `borrow`.
-    if let Some(handle) = unsafe { pointer.as_ref() }
-        && !inherited(handle)
-    {
-        // SAFETY: it comes from `give`, and C gives it back here once.
+    if unsafe { pointer.as_ref() }.is_some_and(Owned::is_ours) {
+        // SAFETY: it comes from `boxed`, and C gives it back here once.
         drop(unsafe { Box::from_raw(pointer) });
     }
     Ok(())
@@ -142,32 +122,5 @@ pub(crate) fn millis(ms: i64, what: &str) -> Result<Duration, Error> {
 
 /// A time, or `None` for `QUORLOCK_FOREVER`.
 pub(crate) fn limit(ms: i64, what: &str) -> Result<Option<Duration>, Error> {
-    match ms {
-        crate::lock::QUORLOCK_FOREVER => Ok(None),
-        _ => millis(ms, what).map(Some),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_whole_and_have_an_end_or_none() {
-        assert_eq!(millis(0, "t").unwrap(), Duration::ZERO);
-        assert_eq!(limit(-1, "t").unwrap(), None);
-        assert_eq!(limit(5, "t").unwrap(), Some(Duration::from_millis(5)));
-        for wrong in [-1, -2, i64::MIN] {
-            assert!(millis(wrong, "t").is_err());
-        }
-        assert!(limit(-2, "t").is_err());
-    }
-
-    #[test]
-    fn no_bytes_may_be_null() {
-        assert_eq!(bytes(std::ptr::null(), 0, "name").unwrap(), b"");
-        assert!(bytes(std::ptr::null(), 1, "name").is_err());
-        assert!(bytes(c"a".as_ptr(), usize::MAX, "name").is_err());
-        assert!(text(c"\xff".as_ptr(), 1, "name").is_err());
-    }
+    (ms != crate::lock::QUORLOCK_FOREVER).then(|| millis(ms, what)).transpose()
 }

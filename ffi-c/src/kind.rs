@@ -44,28 +44,3 @@ pub extern "C" fn quorlock_kind_name(kind: i32) -> *const c_char {
     });
     boundary!(or std::ptr::null(), { Ok(name_in(&NAMES, kind)) })
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_kind_of_the_core_has_its_constant() {
-        let constants = [
-            (QUORLOCK_INVALID_ARGUMENT, ErrorKind::InvalidArgument),
-            (QUORLOCK_CONTENDED, ErrorKind::Contended),
-            (QUORLOCK_TIMEOUT, ErrorKind::Timeout),
-            (QUORLOCK_QUORUM_UNAVAILABLE, ErrorKind::QuorumUnavailable),
-            (QUORLOCK_LOCK_LOST, ErrorKind::LockLost),
-            (QUORLOCK_NOT_OWNER, ErrorKind::NotOwner),
-            (QUORLOCK_TOO_MANY_WAITERS, ErrorKind::TooManyWaiters),
-            (QUORLOCK_MISCONFIGURED, ErrorKind::Misconfigured),
-            (QUORLOCK_CANCELLED, ErrorKind::Cancelled),
-            (QUORLOCK_CLOSED, ErrorKind::Closed),
-            (QUORLOCK_FORKED, ErrorKind::Forked),
-            (QUORLOCK_INTERNAL, ErrorKind::Internal),
-        ];
-        assert_eq!(constants.map(|(number, _)| number), ErrorKind::ALL.map(ErrorKind::number));
-        assert_eq!(constants.map(|(_, kind)| kind), ErrorKind::ALL);
-    }
-}

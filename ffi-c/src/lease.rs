@@ -5,13 +5,13 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 
+use quorlock_core::binding::wait;
 use quorlock_core::{Error, Lease, LossReason};
 
-use crate::callback::{Slot, Userdata};
+use crate::callback::{Callback, Slot};
 use crate::error::{Names, c_text, name_in, quorlock_error_t};
-use crate::handle::{self, Process};
+use crate::handle::{self, Handle};
 use crate::lock::QUORLOCK_DEFAULT;
-use crate::wait::wait;
 
 /// It is valid.
 pub const QUORLOCK_LEASE_HELD: i32 = 0;
@@ -36,34 +36,24 @@ pub const QUORLOCK_LEASE_NONE: i32 = -2;
 /// free the lease.
 pub type quorlock_lost_callback_t = Option<unsafe extern "C" fn(userdata: *mut c_void, state: i32)>;
 
-type Callback = unsafe extern "C" fn(*mut c_void, i32);
+type Function = unsafe extern "C" fn(*mut c_void, i32);
 
 /// A hold on a lock. Valid until released or lost; renewed in the background,
 /// unless its lock says otherwise. May be used by all threads at once.
 pub struct quorlock_lease_t {
-    process: Process,
-    lease: Lease,
-    lost: Arc<Lost>,
+    pub(crate) lease: Lease,
+    pub(crate) lost: Arc<Lost>,
 }
 
 /// Where the loss of one lease arrives.
-struct Lost {
-    slot: Slot<Callback>,
+#[derive(Default)]
+pub(crate) struct Lost {
+    slot: Slot<Callback<Function>>,
     /// Whether the core will tell us.
     awaited: AtomicBool,
 }
 
-of_process!(quorlock_lease_t);
-
-impl quorlock_lease_t {
-    pub(crate) fn new(lease: Lease) -> quorlock_lease_t {
-        quorlock_lease_t {
-            process: Process::current(),
-            lease,
-            lost: Arc::new(Lost { slot: Slot::new(), awaited: AtomicBool::new(false) }),
-        }
-    }
-}
+impl Handle for quorlock_lease_t {}
 
 impl Drop for quorlock_lease_t {
     fn drop(&mut self) {
@@ -88,10 +78,7 @@ pub(crate) fn tell(was_held: *mut bool, held: bool) -> Result<(), Error> {
 pub extern "C" fn quorlock_unlock(
     lease: *const quorlock_lease_t, was_held: *mut bool, error: *mut *mut quorlock_error_t,
 ) -> i32 {
-    boundary!(error, {
-        let held = wait(handle::borrow(lease, "lease")?.lease.release())?;
-        tell(was_held, held)
-    })
+    boundary!(error, { tell(was_held, wait(handle::borrow(lease, "lease")?.lease.release())?) })
 }
 
 /// Frees a lease, and releases it in the background if that was not done. NULL
@@ -147,6 +134,16 @@ pub extern "C" fn quorlock_lease_remaining_ms(lease: *const quorlock_lease_t) ->
     })
 }
 
+/// The fencing token: grows with every hold of the same lock, is above 0 and below
+/// 2^53, and the same in every re-entry, also after the lease has ended. 0 if the
+/// lock has none; for NULL, too, and in a forked child. Give it to the resource
+/// that the lock protects, which then refuses what comes with a smaller one: so
+/// work that outlives its lease does no harm.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_lease_fence(lease: *const quorlock_lease_t) -> u64 {
+    boundary!(or 0, { Ok(handle::borrow(lease, "lease")?.lease.fence()) })
+}
+
 /// Lengthens the lease to `ttl_ms` from now, to its own ttl with
 /// #QUORLOCK_DEFAULT; never shortens it.
 ///
@@ -158,12 +155,8 @@ pub extern "C" fn quorlock_lease_extend(
     lease: *const quorlock_lease_t, ttl_ms: i64, error: *mut *mut quorlock_error_t,
 ) -> i32 {
     boundary!(error, {
-        let lease = &handle::borrow(lease, "lease")?.lease;
-        let ttl = match ttl_ms {
-            QUORLOCK_DEFAULT => None,
-            _ => Some(handle::millis(ttl_ms, "ttl")?),
-        };
-        wait(lease.extend(ttl))
+        let ttl = (ttl_ms != QUORLOCK_DEFAULT).then(|| handle::millis(ttl_ms, "ttl")).transpose()?;
+        wait(handle::borrow(lease, "lease")?.lease.extend(ttl))
     })
 }
 
@@ -174,10 +167,7 @@ pub extern "C" fn quorlock_lease_extend(
 pub extern "C" fn quorlock_lease_ensure(
     lease: *const quorlock_lease_t, min_ms: i64, error: *mut *mut quorlock_error_t,
 ) -> i32 {
-    boundary!(error, {
-        let lease = &handle::borrow(lease, "lease")?.lease;
-        wait(lease.ensure(handle::millis(min_ms, "ensure")?))
-    })
+    boundary!(error, { wait(handle::borrow(lease, "lease")?.lease.ensure(handle::millis(min_ms, "ensure")?)) })
 }
 
 /// Has `callback` called when the lease is lost, or soon if it was lost before;
@@ -191,7 +181,7 @@ pub extern "C" fn quorlock_lease_set_lost_callback(
 ) -> i32 {
     boundary!(error, {
         let lease = handle::borrow(lease, "lease")?;
-        lease.lost.slot.set(callback.map(|callback| (callback, Userdata(userdata))));
+        lease.lost.slot.set(callback.map(|function| Callback { function, userdata }));
         if callback.is_some() && !lease.lost.awaited.swap(true, Ordering::AcqRel) {
             let lost = lease.lost.clone();
             lease.lease.on_lost(move |reason| {
@@ -199,29 +189,9 @@ pub extern "C" fn quorlock_lease_set_lost_callback(
                 lost.awaited.store(false, Ordering::Release);
                 // SAFETY: by the header's contract the callback can be called
                 // with its userdata until it is taken back.
-                lost.slot.run(true, |callback, userdata| unsafe {
-                    callback(userdata, reason.number());
-                });
+                lost.slot.run(true, |told| unsafe { (told.function)(told.userdata, reason.number()) });
             });
         }
         Ok(())
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_loss_of_the_core_has_its_constant() {
-        let constants = [
-            (QUORLOCK_LEASE_EXPIRED, LossReason::Expired),
-            (QUORLOCK_LEASE_REFUSED, LossReason::Refused),
-            (QUORLOCK_LEASE_MAX_HOLD, LossReason::MaxHold),
-            (QUORLOCK_LEASE_OWNER_GONE, LossReason::OwnerGone),
-            (QUORLOCK_LEASE_CLOSED, LossReason::Closed),
-        ];
-        assert_eq!(constants.map(|(number, _)| number), LossReason::ALL.map(LossReason::number));
-        assert_eq!(constants.map(|(_, reason)| reason), LossReason::ALL);
-    }
 }

@@ -16,9 +16,8 @@
 #[macro_use]
 mod boundary;
 mod callback;
-#[macro_use]
 mod handle;
-mod wait;
+mod options;
 
 pub mod version;
 

@@ -1,19 +1,18 @@
 //! The lock: making one, acquiring, releasing by lock.
 
 use std::ffi::c_char;
-use std::future::pending;
-use std::pin::pin;
+use std::ptr;
+use std::sync::Arc;
 
-use futures_util::future::{Either, select};
-use quorlock_core::{Error, ErrorKind, Lock, Owner};
+use quorlock_core::binding::wait;
+use quorlock_core::{Lock, Owner};
 
-use crate::cancel::quorlock_cancel_t;
+use crate::cancel::{quorlock_cancel_t, unless_used};
 use crate::client::quorlock_client_t;
 use crate::error::quorlock_error_t;
-use crate::handle::{self, Process};
-use crate::lease::quorlock_lease_t;
+use crate::handle::{self, Handle};
+use crate::lease::{quorlock_lease_t, tell};
 use crate::lock_options::quorlock_lock_options_t;
-use crate::wait::wait;
 
 /// A time without end, or no limit.
 pub const QUORLOCK_FOREVER: i64 = -1;
@@ -22,23 +21,9 @@ pub const QUORLOCK_DEFAULT: i64 = -2;
 
 /// A name with options; holds nothing. May be used by all threads at once: each
 /// is an owner of its own, unless the options name one.
-pub struct quorlock_lock_t {
-    process: Process,
-    lock: Lock,
-    owned_by_thread: bool,
-}
+pub struct quorlock_lock_t(Lock);
 
-of_process!(quorlock_lock_t);
-
-impl quorlock_lock_t {
-    fn here(&self) -> Lock {
-        let lock = self.lock.clone();
-        match self.owned_by_thread {
-            true => lock.owner(Owner::current_thread()),
-            false => lock,
-        }
-    }
-}
+impl Handle for quorlock_lock_t {}
 
 /// Makes a lock. `name` is any 1 to 1,024 bytes; a name with a hash tag of its
 /// own ("buy_{7}") is used as it is, any other braces are refused. `options` may
@@ -54,18 +39,12 @@ pub extern "C" fn quorlock_lock_new(
     boundary!(error, {
         handle::wanted(lock, "lock")?;
         let client = handle::borrow(client, "client")?;
-        let mut named = client.client.lock(handle::bytes(name, name_len, "name")?);
-        let options = handle::maybe(options, "options")?;
-        if let Some(options) = options {
+        let mut named = client.0.lock(handle::bytes(name, name_len, "name")?);
+        if let Some(options) = handle::maybe(options, "options")? {
             named = options.apply(named)?;
         }
         named.check()?;
-        let made = quorlock_lock_t {
-            process: Process::current(),
-            lock: named,
-            owned_by_thread: !options.is_some_and(quorlock_lock_options_t::has_owner),
-        };
-        handle::give(lock, "lock", made)
+        handle::give(lock, "lock", quorlock_lock_t(named))
     })
 }
 
@@ -94,27 +73,12 @@ pub extern "C" fn quorlock_lock(
 ) -> i32 {
     boundary!(error, {
         handle::wanted(lease, "lease")?;
-        let mut asked = handle::borrow(lock, "lock")?.here();
+        let mut asked = handle::borrow(lock, "lock")?.0.clone().owner_or(Owner::current_thread);
         if wait_ms != QUORLOCK_DEFAULT {
             asked = asked.wait(handle::limit(wait_ms, "wait")?);
         }
-        let cancel = handle::maybe(cancel, "cancel")?.map(|cancel| cancel.used());
-        let won = wait(async {
-            let cancelled = async {
-                match cancel {
-                    Some(used) => used.await,
-                    None => pending().await,
-                }
-            };
-            match select(pin!(cancelled), pin!(asked.acquire())).await {
-                // What was begun is undone by dropping it.
-                Either::Left(_) => {
-                    Err(Error::from_binding(ErrorKind::Cancelled, "the wait for the lock was cancelled"))
-                }
-                Either::Right((result, _)) => result,
-            }
-        })?;
-        handle::give(lease, "lease", quorlock_lease_t::new(won))
+        let won = wait(unless_used(handle::maybe(cancel, "cancel")?, asked.acquire()))?;
+        handle::give(lease, "lease", quorlock_lease_t { lease: won, lost: Arc::default() })
     })
 }
 
@@ -125,7 +89,7 @@ pub extern "C" fn quorlock_lock(
 pub extern "C" fn quorlock_try_lock(
     lock: *const quorlock_lock_t, lease: *mut *mut quorlock_lease_t, error: *mut *mut quorlock_error_t,
 ) -> i32 {
-    quorlock_lock(lock, 0, std::ptr::null(), lease, error)
+    quorlock_lock(lock, 0, ptr::null(), lease, error)
 }
 
 /// Releases by lock: gives back the newest lease of its owner, the calling
@@ -138,8 +102,6 @@ pub extern "C" fn quorlock_lock_release(
     lock: *const quorlock_lock_t, was_held: *mut bool, error: *mut *mut quorlock_error_t,
 ) -> i32 {
     boundary!(error, {
-        let lock = handle::borrow(lock, "lock")?.here();
-        let held = wait(lock.release())?;
-        crate::lease::tell(was_held, held)
+        tell(was_held, wait(handle::borrow(lock, "lock")?.0.clone().owner_or(Owner::current_thread).release())?)
     })
 }

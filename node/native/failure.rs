@@ -1,10 +1,10 @@
 //! Errors of the core and panics, as plain objects.
 
-use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use napi::Either;
 use napi_derive::napi;
+use quorlock::binding::panicked;
 use quorlock::{Error, ErrorKind};
 
 /// What one node answered.
@@ -58,17 +58,4 @@ pub(crate) fn checked(work: impl FnOnce() -> Result<(), Error>) -> Option<Failur
 /// An error that only the binding can see.
 pub(crate) fn invalid(message: String) -> Error {
     Error::from_binding(ErrorKind::InvalidArgument, message)
-}
-
-/// The error that stands for a panic.
-pub(crate) fn panicked(panic: &(dyn Any + Send)) -> Error {
-    let text = panic
-        .downcast_ref::<&str>()
-        .copied()
-        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("a panic without a message");
-    Error::from_binding(
-        ErrorKind::Internal,
-        format!("a bug in Quorlock, please report it: {text}"),
-    )
 }

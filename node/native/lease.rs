@@ -2,9 +2,7 @@
 //! cost more than all that the lease does.
 
 use std::sync::Arc;
-use std::task::{Context, Wake, Waker};
 
-use futures_util::FutureExt;
 use napi::Either;
 use napi_derive::napi;
 use quorlock::{Error, ErrorKind, Lease as Core, Lost};
@@ -24,12 +22,7 @@ pub(crate) struct Lease {
 impl Lease {
     /// Called on the I/O thread. `number` is the operation that won it.
     pub(crate) fn new(core: Core, number: i64, queue: Arc<Queue>) -> Lease {
-        let bell = Arc::new(Bell { number, queue });
-        let mut lost = core.lost();
-        let now = lost.poll_unpin(&mut Context::from_waker(&Waker::from(bell.clone())));
-        if now.is_ready() {
-            bell.wake();
-        }
+        let lost = core.bell(move || queue.push(Event::Lost(number)));
         Lease {
             core: Arc::new(core),
             _lost: lost,
@@ -71,6 +64,15 @@ impl Port {
         entry(|| Ok(self.lease(lease)?.token().to_owned()))
     }
 
+    /// The fence, below 2^53 and so exact; null without one.
+    #[napi(catch_unwind)]
+    pub fn fence(&self, lease: i64) -> Either<Option<f64>, Failure> {
+        entry(|| {
+            let fence = self.lease(lease)?.fence();
+            Ok((fence > 0).then_some(fence as f64))
+        })
+    }
+
     /// Why it was lost; empty if it was not.
     #[napi(catch_unwind)]
     pub fn loss(&self, lease: i64) -> Either<&'static str, Failure> {
@@ -94,27 +96,33 @@ impl Port {
     /// Extends it.
     #[napi(catch_unwind)]
     pub fn extend(&self, number: i64, lease: i64, ttl: Option<f64>) -> Option<Failure> {
-        self.begin(number, lease, |core| {
+        let given = self.lease(lease).and_then(|core| {
             let ttl = ttl.map(|ttl| time("ttl", ttl)).transpose()?;
-            Ok(async move { core.extend(ttl).await.map(|()| Value::Nothing) })
+            Ok((core, ttl))
+        });
+        self.begin(number, false, given, |(core, ttl)| async move {
+            core.extend(ttl).await.map(|()| Value::Nothing)
         })
     }
 
     /// Makes sure of so much validity.
     #[napi(catch_unwind)]
     pub fn ensure(&self, number: i64, lease: i64, min: f64) -> Option<Failure> {
-        self.begin(number, lease, |core| {
+        let given = self.lease(lease).and_then(|core| {
             // No ttl gives what has no limit; the core says so.
             let min = limit("minRemaining", min)?.unwrap_or(std::time::Duration::MAX);
-            Ok(async move { core.ensure(min).await.map(|()| Value::Nothing) })
+            Ok((core, min))
+        });
+        self.begin(number, false, given, |(core, min)| async move {
+            core.ensure(min).await.map(|()| Value::Nothing)
         })
     }
 
     /// Releases it.
     #[napi(catch_unwind)]
     pub fn release(&self, number: i64, lease: i64) -> Option<Failure> {
-        self.begin(number, lease, |core| {
-            Ok(async move { core.release().await.map(Value::Flag) })
+        self.begin(number, false, self.lease(lease), |core| async move {
+            core.release().await.map(Value::Flag)
         })
     }
 
@@ -125,35 +133,5 @@ impl Port {
             let lease = self.leases().remove(&lease);
             Ok(lease.is_some())
         })
-    }
-}
-
-impl Port {
-    /// Starts what is done with a lease.
-    fn begin<F>(
-        &self,
-        number: i64,
-        lease: i64,
-        work: impl FnOnce(Arc<Core>) -> Result<F, Error>,
-    ) -> Option<Failure>
-    where
-        F: Future<Output = Result<Value, Error>> + Send + 'static,
-    {
-        match self.lease(lease).and_then(work) {
-            Ok(work) => self.start(number, false, work),
-            Err(error) => Some(error.into()),
-        }
-    }
-}
-
-/// Tells the queue of a loss, from the thread that found it out.
-struct Bell {
-    number: i64,
-    queue: Arc<Queue>,
-}
-
-impl Wake for Bell {
-    fn wake(self: Arc<Self>) {
-        self.queue.push(Event::Lost(self.number));
     }
 }

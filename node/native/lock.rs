@@ -1,21 +1,20 @@
-//! The lock.
+//! Locks. JavaScript has their names and options and nothing native: to wrap an
+//! object costs more memory than a lease does.
 
+use napi::Either;
+use napi::bindgen_prelude::Uint8Array;
 use napi_derive::napi;
-use quorlock::{Error, Lock as Core};
+use quorlock::{Error, Lock};
 
-use crate::failure::Failure;
+use crate::client::Client;
+use crate::failure::{Failure, checked};
 use crate::lease::Lease;
 use crate::options::{LockOptions, limit};
 use crate::port::Port;
 use crate::queue::Value;
 
-/// A lock of the core.
-#[napi]
-pub struct Lock {
-    core: Core,
-    /// It has an owner with a name, who owns it wherever it is used.
-    named: bool,
-}
+/// Text as UTF-8, or bytes.
+type Name = Either<String, Uint8Array>;
 
 /// An invocation as an owner.
 #[napi]
@@ -31,65 +30,81 @@ impl Owner {
     }
 }
 
-impl Lock {
-    pub(crate) fn new(core: Core, options: LockOptions) -> Result<Lock, Error> {
-        let named = options.owner.is_some();
-        let core = options.apply(core)?;
-        core.check()?;
-        Ok(Lock { core, named })
-    }
-
-    fn of(&self, owner: Option<&Owner>) -> Core {
-        match owner {
-            Some(Owner(owner)) if !self.named => self.core.clone().owner(owner.clone()),
-            _ => self.core.clone(),
+impl Client {
+    fn lock(&self, name: Name, options: Option<LockOptions>) -> Result<Lock, Error> {
+        let lock = match name {
+            Either::A(text) => self.core.lock(text),
+            Either::B(bytes) => self.core.lock(bytes.to_vec()),
+        };
+        match options {
+            Some(options) => options.apply(lock),
+            None => Ok(lock),
         }
     }
 }
 
 #[napi]
-impl Lock {
+impl Client {
+    /// Checks the name and the options of a lock.
+    #[napi(catch_unwind)]
+    pub fn check(&self, name: Name, options: Option<LockOptions>) -> Option<Failure> {
+        checked(|| self.lock(name, options)?.check())
+    }
+
     /// Acquires; `wait` is for this call alone.
     #[napi(catch_unwind)]
     pub fn acquire(
         &self,
         port: &Port,
         number: i64,
+        name: Name,
+        options: Option<LockOptions>,
         owner: Option<&Owner>,
         wait: Option<f64>,
     ) -> Option<Failure> {
-        let mut core = self.of(owner);
-        if let Some(wait) = wait {
-            core = match limit("wait", wait) {
-                Ok(wait) => core.wait(wait),
-                Err(error) => return Some(error.into()),
-            };
-        }
+        let asked = self.lock(name, options).and_then(|mut lock| {
+            if let Some(Owner(owner)) = owner {
+                lock = lock.owner_or(|| owner.clone());
+            }
+            Ok(match wait {
+                Some(wait) => lock.wait(limit("wait", wait)?),
+                None => lock,
+            })
+        });
         let queue = port.queue().clone();
-        port.start(number, true, async move {
-            let lease = core.acquire().await?;
+        port.begin(number, true, asked, |lock| async move {
+            let lease = lock.acquire().await?;
             Ok(Value::Lease(Some(Lease::new(lease, number, queue))))
         })
     }
 
     /// Tries once.
     #[napi(catch_unwind)]
-    pub fn try_acquire(&self, port: &Port, number: i64) -> Option<Failure> {
-        let (core, queue) = (self.core.clone(), port.queue().clone());
-        port.start(number, true, async move {
-            let lease = core.try_acquire().await?;
-            Ok(Value::Lease(
-                lease.map(|lease| Lease::new(lease, number, queue)),
-            ))
+    pub fn try_acquire(
+        &self,
+        port: &Port,
+        number: i64,
+        name: Name,
+        options: Option<LockOptions>,
+    ) -> Option<Failure> {
+        let queue = port.queue().clone();
+        port.begin(number, true, self.lock(name, options), |lock| async move {
+            let won = lock.try_acquire().await?;
+            Ok(Value::Lease(won.map(|won| Lease::new(won, number, queue))))
         })
     }
 
-    /// Releases what its owner holds.
+    /// Releases what the owner among the options holds.
     #[napi(catch_unwind)]
-    pub fn release(&self, port: &Port, number: i64) -> Option<Failure> {
-        let core = self.core.clone();
-        port.start(number, false, async move {
-            core.release().await.map(Value::Flag)
+    pub fn release(
+        &self,
+        port: &Port,
+        number: i64,
+        name: Name,
+        options: Option<LockOptions>,
+    ) -> Option<Failure> {
+        port.begin(number, false, self.lock(name, options), |lock| async move {
+            lock.release().await.map(Value::Flag)
         })
     }
 }

@@ -18,6 +18,7 @@ pub struct LockOptions {
     pub renew: Option<bool>,
     pub max_hold: Option<f64>,
     pub raw: Option<bool>,
+    pub fencing: Option<bool>,
     pub owner: Option<Uint8Array>,
 }
 
@@ -31,6 +32,10 @@ pub struct ClientOptions {
     pub min_validity: Option<f64>,
     pub namespace: Option<String>,
     pub label: Option<String>,
+    pub fence_ttl: Option<f64>,
+    pub set_name: Option<String>,
+    pub restart_guard: Option<String>,
+    pub accept_eviction: Option<bool>,
     pub ca: Option<String>,
     pub cert: Option<String>,
     pub key: Option<String>,
@@ -71,6 +76,7 @@ macro_rules! set_lock {
             renew = |given| given,
             max_hold = |given| limit("maxHold", given)?,
             raw = |given| given,
+            fencing = |given| given,
         }
     };
 }
@@ -85,6 +91,10 @@ impl ClientOptions {
             min_validity = |given| given,
             namespace = |given| given,
             label = |given| given,
+            fence_ttl = |given| time("fenceTtl", given)?,
+            set_name = |given| given,
+            restart_guard = |given| given.parse()?,
+            accept_eviction = |given| given,
             ca = |given| given,
             cert = |given| given,
             key = |given| given,

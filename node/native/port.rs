@@ -14,13 +14,15 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use futures_util::FutureExt;
 use futures_util::future::{AbortHandle, BoxFuture, abortable};
 use napi::bindgen_prelude::{Array, Function};
+use napi::threadsafe_function::ThreadsafeFunctionCallMode;
 use napi::{Either, Env, sys};
 use napi_derive::napi;
-use quorlock::{Error, Task, spawn};
+use quorlock::binding::panicked;
+use quorlock::{Error, spawn_all};
 
-use crate::failure::{Failure, checked, entry, panicked};
+use crate::failure::{Failure, checked, entry};
 use crate::lease::Lease;
-use crate::queue::{Event, Queue, Value, lock};
+use crate::queue::{Bell, Event, Queue, Value, lock};
 use crate::{events, log};
 
 type Work = BoxFuture<'static, ()>;
@@ -29,6 +31,7 @@ type Work = BoxFuture<'static, ()>;
 #[napi]
 pub struct Port {
     queue: Arc<Queue>,
+    bell: Arc<Bell>,
     /// The operations under way, with what ends them if they can be revoked.
     running: Mutex<HashMap<i64, Option<AbortHandle>>>,
     /// Those that wait to be submitted.
@@ -46,10 +49,16 @@ impl Port {
             .build_threadsafe_function()
             .weak::<true>()
             .build_callback(|_| Ok(()))?;
-        let queue = Queue::new(bell);
+        let bell = Arc::new(bell);
+        let ring = bell.clone();
+        // A bell that is gone belongs to an environment that is gone.
+        let queue = Arc::new(Queue::new(move || {
+            ring.call((), ThreadsafeFunctionCallMode::NonBlocking);
+        }));
         log::listen(&queue);
         Ok(Port {
             queue,
+            bell,
             running: Mutex::default(),
             started: Mutex::default(),
             leases: Mutex::default(),
@@ -82,17 +91,8 @@ impl Port {
     #[napi(catch_unwind)]
     pub fn submit(&self) -> Option<Failure> {
         checked(|| {
-            let mut started = std::mem::take(&mut *lock(&self.started));
-            if started.len() == 1 {
-                return spawn(started.remove(0)).map(Task::detach);
-            }
-            let all = async move {
-                for work in started {
-                    // It cannot fail on the thread that it is about.
-                    let _ = spawn(work).map(Task::detach);
-                }
-            };
-            spawn(all).map(Task::detach)
+            let started = std::mem::take(&mut *lock(&self.started));
+            spawn_all(started)
         })
     }
 
@@ -110,8 +110,8 @@ impl Port {
     #[napi(catch_unwind)]
     pub fn keep(&self, env: &Env, alive: bool) -> Either<bool, Failure> {
         entry(|| {
-            let bell = self.queue.bell().raw();
-            // SAFETY: the queue keeps the function from being freed, and this is
+            let bell = self.bell.raw();
+            // SAFETY: the port keeps the function from being freed, and this is
             // the thread of its environment.
             let status = unsafe {
                 match alive {
@@ -154,6 +154,25 @@ impl Port {
             lock(&self.started).push(Box::pin(work.map(drop)));
             Ok(())
         })
+    }
+}
+
+impl Port {
+    /// As [`start`](Port::start), if there is something to do it with.
+    pub(crate) fn begin<T, F>(
+        &self,
+        number: i64,
+        revocable: bool,
+        with: Result<T, Error>,
+        work: impl FnOnce(T) -> F,
+    ) -> Option<Failure>
+    where
+        F: Future<Output = Result<Value, Error>> + Send + 'static,
+    {
+        match with {
+            Ok(with) => self.start(number, revocable, work(with)),
+            Err(error) => Some(error.into()),
+        }
     }
 }
 

@@ -20,6 +20,7 @@ export interface NativePort {
   isReleased(lease: number): boolean | Failure;
   remaining(lease: number): number | Failure;
   token(lease: number): string | Failure;
+  fence(lease: number): number | null | Failure;
   loss(lease: number): string | Failure;
   lostError(lease: number): Failure;
   extend(number: number, lease: number, ttl: number | undefined): Failure | null;
@@ -30,28 +31,30 @@ export interface NativePort {
 
 export type NativeOwner = object;
 
-export interface NativeLock {
-  acquire(port: NativePort, number: number, owner: NativeOwner | undefined, wait: number | undefined): Failure | null;
-  tryAcquire(port: NativePort, number: number): Failure | null;
-  release(port: NativePort, number: number): Failure | null;
-}
-
-export interface NativeStats {
-  acquired: number;
-  reentered: number;
-  attemptsLost: number;
-  timeoutsAwaited: number;
-  released: number;
-  lost: number;
-  renewals: number;
-  repairs: number;
-  releasesPending: number;
-  connects: number;
-}
+export type NativeName = string | Uint8Array;
 
 export interface NativeClient {
-  lock(name: Uint8Array, options: NativeLockOptions): NativeLock | Failure;
-  stats(): NativeStats | Failure;
+  // Locks, by name and what is not as the client has it.
+  check(name: NativeName, options: NativeLockOptions | undefined): Failure | null;
+  acquire(
+    port: NativePort,
+    number: number,
+    name: NativeName,
+    options: NativeLockOptions | undefined,
+    owner: NativeOwner | undefined,
+    wait: number | undefined,
+  ): Failure | null;
+  tryAcquire(
+    port: NativePort,
+    number: number,
+    name: NativeName,
+    options: NativeLockOptions | undefined,
+  ): Failure | null;
+  release(port: NativePort, number: number, name: NativeName, options: NativeLockOptions | undefined): Failure | null;
+
+  /** Counts, by the names that the core gives them. */
+  stats(): Record<string, number> | Failure;
+  initSet(port: NativePort, number: number): Failure | null;
   close(port: NativePort, number: number): Failure | null;
   describe(): string;
 }
@@ -63,6 +66,7 @@ export interface NativeLockOptions {
   renew?: boolean;
   maxHold?: number;
   raw?: boolean;
+  fencing?: boolean;
   owner?: Uint8Array;
 }
 
@@ -74,6 +78,10 @@ export interface NativeClientOptions {
   minValidity?: number;
   namespace?: string;
   label?: string;
+  fenceTtl?: number;
+  setName?: string;
+  restartGuard?: "auto" | "on" | "off";
+  acceptEviction?: boolean;
   ca?: string;
   cert?: string;
   key?: string;

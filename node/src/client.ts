@@ -3,16 +3,43 @@
 import { EventEmitter } from "node:events";
 import { inspect } from "node:util";
 
-import { native, type NativeClient, type NativeStats } from "./binding.js";
+import { native, type NativeClient } from "./binding.js";
 import { asyncDispose } from "./dispose.js";
 import { checked, look } from "./errors.js";
 import type { Loss } from "./lease.js";
 import { newLock, type Lock } from "./lock.js";
-import { clientOptions, lockOptions, octets, type ClientOptions, type LockOptions, type Name } from "./options.js";
+import { clientOptions, lockOptions, nameOf, type ClientOptions, type LockOptions, type Name } from "./options.js";
 import { begin, told, valueOf } from "./port.js";
 
 /** Counts of a client since it was made. */
-export interface Stats extends Readonly<NativeStats> {}
+export interface Stats {
+  /** Leases won. */
+  readonly acquired: number;
+  /** Acquisitions that were re-entries. */
+  readonly reentered: number;
+  /** Attempts that did not win, each undone. */
+  readonly attemptsLost: number;
+  /** Rounds that a node's timeout decided: no quorum had answered before. */
+  readonly timeoutsAwaited: number;
+  /** Leases released while held. */
+  readonly released: number;
+  /** Leases lost. */
+  readonly lost: number;
+  /** Votes renewed. */
+  readonly renewals: number;
+  /** Votes that were missing and have been stored anew. */
+  readonly repairs: number;
+  /** Releases that nodes have not acknowledged yet. */
+  readonly releasesPending: number;
+  /** Steps seen of nodes' clocks. */
+  readonly clockSteps: number;
+  /** Fences written back to a node because the votes disagreed. */
+  readonly writeBacks: number;
+  /** Releases given up because too many waited for a node; their keys end by themselves. */
+  readonly releasesDropped: number;
+  /** Connections made to nodes. */
+  readonly connects: number;
+}
 
 /** What `log` tells: passwords and tokens are never in it. */
 export interface LogLine {
@@ -48,6 +75,8 @@ told.log = (warning, message) => {
   }
 };
 
+const camel = (name: string) => name.replace(/_(.)/g, (_, letter: string) => letter.toUpperCase());
+
 function isOptions(value: unknown): value is ClientOptions {
   return typeof value === "object" && value !== null && !(Symbol.iterator in value);
 }
@@ -77,14 +106,32 @@ export class Client extends EventEmitter {
    * A lock by its name: 1 to 1,024 bytes. Options not given are the client's. Throws `InvalidArgumentError` for a name
    * or option that is not valid.
    */
-  lock(name: Name, options: LockOptions = {}): Lock {
-    const core = look(this.lock, () => checked(this.#core.lock(octets("name", name), lockOptions(options))));
-    return newLock(core, typeof name === "string" ? name : Uint8Array.from(name), this);
+  lock(name: Name, options?: LockOptions): Lock {
+    const key = look(this.lock, () => nameOf("name", name));
+    const own = options === undefined ? undefined : look(this.lock, () => lockOptions(options));
+    checked(this.#core.check(key, own), this.lock);
+    return newLock(this.#core, key, own, this);
   }
 
   /** What has happened so far. */
   stats(): Stats {
-    return checked(this.#core.stats(), this.stats);
+    const counts = Object.entries(checked<Record<string, number>>(this.#core.stats(), this.stats));
+    return Object.fromEntries(counts.map(([name, count]) => [camel(name), count])) as unknown as Stats;
+  }
+
+  /**
+   * Declares a new set: writes the record of this set to all its nodes, so that they need not wait as nodes do that may
+   * have lost their memory. For an operator, once, before anything else uses the nodes. `memory://` nodes need none.
+   *
+   * Rejects with `MisconfiguredError` if any node has a record already, cannot be a node of this set, or does not answer;
+   * its `nodes` say which. Nothing is written unless all are ready.
+   */
+  async initSet(): Promise<void> {
+    await this.#initSet();
+  }
+
+  async #initSet(): Promise<void> {
+    valueOf(await begin<null>((port, number) => this.#core.initSet(port, number)), this.initSet);
   }
 
   /**

@@ -21,9 +21,29 @@ export interface Loss {
   error: Error;
 }
 
-/** Who keeps a lease alive until it is released. */
+/** What the leases of a lock share. It keeps them alive until they are released. */
 export interface Keeper {
-  readonly kept: Set<Lease>;
+  readonly name: Name;
+  readonly client: Client;
+  /** Nearly always there is one at most, and a set of one is larger than the lease. */
+  kept: Lease | Set<Lease> | undefined;
+}
+
+export function keptBy(keeper: Keeper): Lease[] {
+  const { kept } = keeper;
+  return kept instanceof Set ? [...kept] : kept === undefined ? [] : [kept];
+}
+
+function keep(keeper: Keeper, lease: Lease): void {
+  const { kept } = keeper;
+  if (kept === undefined) keeper.kept = lease;
+  else if (kept instanceof Set) kept.add(lease);
+  else keeper.kept = new Set([kept, lease]);
+}
+
+function letGo(keeper: Keeper, lease: Lease): void {
+  if (keeper.kept instanceof Set) keeper.kept.delete(lease);
+  else if (keeper.kept === lease) keeper.kept = undefined;
 }
 
 const NOT_OWNER = 6;
@@ -44,7 +64,7 @@ function lossOf(number: number): LossReason | null {
 }
 
 /** Makes a lease. Not part of the API. */
-export let newLease: (number: number, name: Name, client: Client, keeper: Keeper) => Lease;
+export let newLease: (number: number, keeper: Keeper) => Lease;
 /** Ends a handle that was released by its lock. Not part of the API. */
 export let endIfReleased: (lease: Lease) => void;
 /** Throws if it was lost, for a scope whose body ended normally. Not part of the API. */
@@ -60,26 +80,24 @@ export class Lease {
   /** The lock's name, as given. */
   readonly name: Name;
   readonly #number: number;
-  readonly #client: Client;
   readonly #keeper: Keeper;
   #controller: AbortController | undefined;
   /** What is left of it after its release: the core has forgotten it then. */
-  #over: { token: string; loss: LossReason | null; error: Failure | null } | undefined;
+  #over: { token: string; fence: number | null; loss: LossReason | null; error: Failure | null } | undefined;
 
-  private constructor(number: number, name: Name, client: Client, keeper: Keeper) {
-    this.name = name;
+  private constructor(number: number, keeper: Keeper) {
+    this.name = keeper.name;
     this.#number = number;
-    this.#client = client;
     this.#keeper = keeper;
     live.set(number, new WeakRef(this));
     collected.register(this, number, this);
-    keeper.kept.add(this);
+    keep(keeper, this);
     // The loss may have been told before there was anyone to tell.
     if (lossOf(number) !== null) this.#tell();
   }
 
   static {
-    newLease = (number, name, client, keeper) => new Lease(number, name, client, keeper);
+    newLease = (number, keeper) => new Lease(number, keeper);
     endIfReleased = (lease) => {
       if (lease.#over === undefined && checked(port.isReleased(lease.#number))) lease.#end();
     };
@@ -96,6 +114,15 @@ export class Lease {
   /** The token: 40 hex digits that name this hold. Keep it secret: whoever knows it can release the lock. */
   get token(): string {
     return this.#over?.token ?? checked(port.token(this.#number));
+  }
+
+  /**
+   * The fencing token: a safe integer, at least 1, that grows with every hold of the same lock; `null` where the lock has
+   * `fencing: false`. Give it to the resource that the lock protects, which then refuses what comes with a smaller one: so
+   * work that a holder began and that outlives its lease does no harm. Re-entry keeps it, and so do release and loss.
+   */
+  get fence(): number | null {
+    return this.#over === undefined ? checked(port.fence(this.#number)) : this.#over.fence;
   }
 
   /** Why the lease was lost; `null` while it is held and after a release. */
@@ -178,11 +205,13 @@ export class Lease {
   /** Gives back what it takes up: that is not left to the collector, to which a lease looks small. */
   #end(): void {
     if (this.#over !== undefined) return;
-    this.#over = { token: this.token, loss: this.lossReason, error: this.#lostError() };
+    const loss = lossOf(this.#number);
+    const error = loss === null ? null : port.lostError(this.#number);
+    this.#over = { token: this.token, fence: this.fence, loss, error };
     live.delete(this.#number);
     collected.unregister(this);
     port.forget(this.#number);
-    this.#keeper.kept.delete(this);
+    letGo(this.#keeper, this);
   }
 
   #lostError(): Failure | null {
@@ -210,7 +239,7 @@ export class Lease {
     // What listeners throw is theirs, and must not hold up what else has happened.
     process.nextTick(() => {
       this.#controller?.abort(error);
-      this.#client.emit("lost", { lease: this, name: this.name, reason, error });
+      this.#keeper.client.emit("lost", { lease: this, name: this.name, reason, error });
     });
   }
 

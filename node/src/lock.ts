@@ -2,15 +2,20 @@
 
 import { inspect } from "node:util";
 
-import type { NativeLock, NativeOwner, NativePort } from "./binding.js";
+import type { NativeClient, NativeLockOptions, NativeOwner, NativePort } from "./binding.js";
 import type { Client } from "./client.js";
 import { look, toError } from "./errors.js";
-import { endIfReleased, newLease, type Keeper, type Lease } from "./lease.js";
+import { endIfReleased, keptBy, newLease, type Keeper, type Lease } from "./lease.js";
 import { acquireOptions, type AcquireOptions, type Acquiring, type Name } from "./options.js";
 import { begin, beginUntil, valueOf } from "./port.js";
 
 /** Makes a lock. Not part of the API. */
-export let newLock: (core: NativeLock, name: Name, client: Client) => Lock;
+export let newLock: (
+  core: NativeClient,
+  key: Name,
+  options: NativeLockOptions | undefined,
+  client: Client,
+) => Lock;
 /** Acquires for an owner, and for `from`, a function of the API. Not part of the API. */
 export let acquireFor: (
   lock: Lock,
@@ -29,18 +34,22 @@ export let acquireFor: (
 export class Lock {
   /** The lock's name, as given. */
   readonly name: Name;
-  readonly #core: NativeLock;
-  readonly #client: Client;
-  readonly #keeper: Keeper = { kept: new Set() };
+  readonly #core: NativeClient;
+  /** The name again: whoever changes the bytes of the one above changes no lock. */
+  readonly #key: Name;
+  readonly #options: NativeLockOptions | undefined;
+  readonly #keeper: Keeper;
 
-  private constructor(core: NativeLock, name: Name, client: Client) {
-    this.name = name;
+  private constructor(core: NativeClient, key: Name, options: NativeLockOptions | undefined, client: Client) {
+    this.name = typeof key === "string" ? key : Uint8Array.from(key);
     this.#core = core;
-    this.#client = client;
+    this.#key = key;
+    this.#options = options;
+    this.#keeper = { name: this.name, client, kept: undefined };
   }
 
   static {
-    newLock = (core, name, client) => new Lock(core, name, client);
+    newLock = (core, key, options, client) => new Lock(core, key, options, client);
     acquireFor = (lock, options, owner, from) => lock.#acquire(options, owner, from);
   }
 
@@ -58,10 +67,11 @@ export class Lock {
 
   async #acquire(options: Acquiring, owner: NativeOwner | undefined, from: Function): Promise<Lease> {
     const { wait, signal } = options;
-    const start = (port: NativePort, number: number) => this.#core.acquire(port, number, owner, wait);
+    const start = (port: NativePort, number: number) => 
+      this.#core.acquire(port, number, this.#key, this.#options, owner, wait);
     const outcome = await (signal === undefined ? begin<boolean>(start) : beginUntil<boolean>(signal, start));
     if ("failure" in outcome) throw toError(outcome.failure, from);
-    return newLease(outcome.number, this.name, this.#client, this.#keeper);
+    return newLease(outcome.number, this.#keeper);
   }
 
   /** Tries once. `null` where another holds the lock. Rejects as `acquire` otherwise. */
@@ -71,11 +81,12 @@ export class Lock {
   }
 
   async #tryAcquire(signal: AbortSignal | undefined): Promise<Lease | null> {
-    const start = (port: NativePort, number: number) => this.#core.tryAcquire(port, number);
+    const start = (port: NativePort, number: number) => 
+      this.#core.tryAcquire(port, number, this.#key, this.#options);
     const outcome = await (signal === undefined ? begin<boolean>(start) : beginUntil<boolean>(signal, start));
     if ("failure" in outcome) throw toError(outcome.failure, this.tryAcquire);
     if (!outcome.value) return null;
-    return newLease(outcome.number, this.name, this.#client, this.#keeper);
+    return newLease(outcome.number, this.#keeper);
   }
 
   /**
@@ -87,8 +98,10 @@ export class Lock {
   }
 
   async #release(): Promise<boolean> {
-    const held = valueOf(await begin<boolean>((port, number) => this.#core.release(port, number)), this.release);
-    for (const lease of this.#keeper.kept) endIfReleased(lease);
+    const start = (port: NativePort, number: number) =>
+      this.#core.release(port, number, this.#key, this.#options);
+    const held = valueOf(await begin<boolean>(start), this.release);
+    for (const lease of keptBy(this.#keeper)) endIfReleased(lease);
     return held;
   }
 

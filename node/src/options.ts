@@ -20,6 +20,8 @@ export interface LockOptions {
   maxHold?: number | null | undefined;
   /** Whether the key on the nodes is the name itself, as in other Redlock libraries. False. */
   raw?: boolean | undefined;
+  /** Whether leases have a `fence`. Without, one key less is written on each node. True. */
+  fencing?: boolean | undefined;
   /** Who may re-enter, by a name that is valid within the client. */
   owner?: Name | undefined;
 }
@@ -32,7 +34,10 @@ export interface ClientOptions extends Omit<LockOptions, "owner"> {
    * `QUORLOCK_NODES`, else `redis://127.0.0.1:6379`.
    */
   nodes?: string | Iterable<string> | undefined;
-  /** The longest ttl of any lock of the set. 60,000. */
+  /**
+   * The longest ttl of any lock of the set, and so how long a node that may have lost its memory gives no vote; the same
+   * for all clients of a set. 60,000.
+   */
   maxTtl?: number | undefined;
   /** Time for one request to one node, at most a quarter of the ttl. 250. */
   nodeTimeout?: number | undefined;
@@ -44,6 +49,27 @@ export interface ClientOptions extends Omit<LockOptions, "owner"> {
   namespace?: string | undefined;
   /** Text stored with the token, to tell who holds a lock; empty for none. `host:pid`. */
   label?: string | undefined;
+  /**
+   * How long a lock's counter of fences lives after its last use, in milliseconds; at least twice `maxTtl`. After that
+   * the order of fences rests on the nodes' clocks. 600,000.
+   */
+  fenceTtl?: number | undefined;
+  /**
+   * The name of the set that the nodes form: 1 to 64 printable ASCII characters without blanks. Nodes of another set are
+   * refused with `MisconfiguredError`. `default`.
+   */
+  setName?: string | undefined;
+  /**
+   * Whether a node that may have lost its memory gives no vote until every vote that it may have given is over, which is
+   * after `maxTtl`. A new set waits likewise, unless it is declared: see `client.initSet()`. `"auto"` is on for three
+   * nodes and more; with `"off"` a node that restarts without its data may give a lock to a second holder. `"auto"`.
+   */
+  restartGuard?: "auto" | "on" | "off" | undefined;
+  /**
+   * Accepts servers that drop keys when they are full: with them a lock may vanish under its holder. Without, such a
+   * server is refused with `MisconfiguredError`. False.
+   */
+  acceptEviction?: boolean | undefined;
   /** Certificates that vouch for `rediss://` nodes: the path of a PEM file, or its text. */
   ca?: string | Uint8Array | undefined;
   /** The client's own certificate, in the same way. */
@@ -77,10 +103,14 @@ const flag: Convert = (name, value) => {
   return value;
 };
 
-const text: Convert = (name, value) => {
-  if (typeof value !== "string") throw wrong(name, value, "a string");
-  return value;
-};
+const string =
+  (want: string): Convert =>
+  (name, value) => {
+    if (typeof value !== "string") throw wrong(name, value, want);
+    return value;
+  };
+
+const text = string("a string");
 
 const pem: Convert = (name, value) => {
   if (types.isUint8Array(value)) return Buffer.from(value).toString();
@@ -95,13 +125,18 @@ const urls: Convert = (name, value) => {
   return [...(value as Iterable<unknown>)].map((url) => text("a node", url));
 };
 
-/** A name as bytes. */
-export const octets = (name: string, value: unknown): Uint8Array => {
-  if (types.isUint8Array(value)) return value;
+/** A name. Bytes are copied: what is done to them later changes no lock. */
+export const nameOf = (name: string, value: unknown): Name => {
+  if (types.isUint8Array(value)) return Uint8Array.from(value);
   if (typeof value !== "string") throw wrong(name, value, "a string or a Uint8Array");
   // Every lone surrogate would become the same bytes, and two names the same key.
   if (!value.isWellFormed()) throw wrong(name, value, "well-formed text, or bytes");
-  return Buffer.from(value);
+  return value;
+};
+
+const octets: Convert = (name, value) => {
+  const given = nameOf(name, value);
+  return typeof given === "string" ? Buffer.from(given) : given;
 };
 
 const OF_LOCK: Record<string, Convert> = {
@@ -110,6 +145,7 @@ const OF_LOCK: Record<string, Convert> = {
   renew: flag,
   maxHold: limit,
   raw: flag,
+  fencing: flag,
 };
 
 const OF_CLIENT: Record<string, Convert> = {
@@ -120,6 +156,11 @@ const OF_CLIENT: Record<string, Convert> = {
   minValidity: fraction,
   namespace: text,
   label: text,
+  fenceTtl: milliseconds,
+  setName: text,
+  // Which words there are, the core knows.
+  restartGuard: string('"auto", "on" or "off"'),
+  acceptEviction: flag,
   ca: pem,
   cert: pem,
   key: pem,

@@ -7,11 +7,13 @@ use std::pin::Pin;
 use std::sync::Mutex;
 
 use futures_util::FutureExt;
+use futures_util::future::{AbortHandle, abortable};
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
-use quorlock::{Error, spawn};
+use quorlock::Error;
+use quorlock::binding::panicked;
 
-use crate::error::{checked, entry, panicked};
+use crate::error::{checked, entry};
 use crate::lease::Lease;
 use crate::port::{Port, lock};
 use crate::wait::wait;
@@ -63,14 +65,7 @@ impl Call {
     /// Waits for it on the calling thread.
     fn wait(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         entry(py, || {
-            let mut work = self.take();
-            if self.revocable {
-                // The main thread looks for signals, and for that it needs the
-                // interpreter, which another may keep for longer than a lease
-                // lives. On the I/O thread a lease is renewed once it is won.
-                work = Box::pin(checked(py, spawn(work))?);
-            }
-            let done = wait(py, work, None)?.expect("a wait without limit");
+            let done = wait(py, self.take(), None)?.expect("a wait without limit");
             checked(py, done)?.into_python(py)
         })
     }
@@ -81,18 +76,23 @@ impl Call {
         entry(py, || {
             let work = AssertUnwindSafe(self.take()).catch_unwind();
             let (number, queue) = port.number();
-            let task = spawn(async move {
+            let (work, handle) = abortable(async move {
                 let done = work.await.unwrap_or_else(|panic| Err(panicked(&*panic)));
-                queue.push(number, Box::new(|py| checked(py, done)?.into_python(py)));
+                queue.push((number, Box::new(|py| checked(py, done)?.into_python(py))));
             });
-            let task = checked(py, task)?;
-            if self.revocable {
-                port.expect(number, future, Box::new(task));
-            } else {
-                task.detach();
-                port.expect(number, future, Box::new(()));
-            }
+            checked(py, port.submit(Box::pin(work.map(drop))))?;
+            let end = self.revocable.then(|| Revoked(handle));
+            port.expect(number, future, Box::new(end));
             Ok(number)
         })
+    }
+}
+
+/// Dropped, it ends its call.
+struct Revoked(AbortHandle);
+
+impl Drop for Revoked {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }

@@ -3,13 +3,12 @@
 use std::collections::HashMap;
 
 use pyo3::prelude::*;
-use quorlock::Client as Core;
+use quorlock::{Client as Core, Owned};
 
 use crate::call::{Call, Value};
 use crate::error::{checked, entry};
 use crate::lock::Lock;
 use crate::options::{self, Options};
-use crate::process::Owned;
 
 #[pyclass(frozen, module = "quorlock._native")]
 pub(crate) struct Client {
@@ -31,8 +30,19 @@ impl Client {
         entry(py, || Lock::new(py, self.core.lock(name), options))
     }
 
+    fn nodes(&self) -> Vec<&str> {
+        self.core.nodes()
+    }
+
     fn stats(&self) -> HashMap<&'static str, u64> {
         self.core.stats().named().into()
+    }
+
+    fn init_set(&self) -> Call {
+        let core = self.core.clone();
+        Call::new(false, async move {
+            core.init_set().await.map(|()| Value::Nothing)
+        })
     }
 
     fn close(&self) -> Call {

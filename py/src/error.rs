@@ -1,10 +1,10 @@
 //! Errors of the core as exceptions, and panics as errors.
 
-use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
+use quorlock::binding::panicked;
 use quorlock::{Error, ErrorKind};
 
 /// The exception for an error. Which class it is stands in `errors.py`, by the
@@ -38,17 +38,4 @@ pub(crate) fn checked<T>(py: Python<'_>, result: Result<T, Error>) -> PyResult<T
 /// by `except Exception`.
 pub(crate) fn entry<T>(py: Python<'_>, work: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(raised(py, &panicked(&*panic))))
-}
-
-/// The error that stands for a panic.
-pub(crate) fn panicked(panic: &(dyn Any + Send)) -> Error {
-    let text = panic
-        .downcast_ref::<&str>()
-        .copied()
-        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("a panic without a message");
-    Error::from_binding(
-        ErrorKind::Internal,
-        format!("a bug in Quorlock, please report it: {text}"),
-    )
 }

@@ -6,14 +6,13 @@ use std::task::{Context, Waker};
 
 use futures_util::FutureExt;
 use pyo3::prelude::*;
-use quorlock::{Lease as Core, LossReason};
+use quorlock::{Lease as Core, LossReason, Owned};
 
 use crate::call::{Call, Value};
 use crate::ending;
 use crate::error::{entry, raised};
 use crate::options::{limit, seconds};
 use crate::port::Port;
-use crate::process::Owned;
 use crate::wait::wait;
 
 #[pyclass(frozen, module = "quorlock._native")]
@@ -39,6 +38,11 @@ impl Lease {
     #[getter]
     fn token(&self) -> &str {
         self.core.token()
+    }
+
+    #[getter]
+    fn fence(&self) -> Option<u64> {
+        Some(self.core.fence()).filter(|fence| *fence > 0)
     }
 
     #[getter]

@@ -11,12 +11,11 @@ mod lease;
 mod lock;
 mod options;
 mod port;
-mod process;
 mod scoped;
 mod wait;
 
 use pyo3::prelude::*;
-use quorlock::{ErrorKind, Level};
+use quorlock::ErrorKind;
 
 /// Closes every client of the process, for its exit.
 #[pyfunction]
@@ -50,14 +49,7 @@ fn _panic(py: Python<'_>, at_once: bool) -> PyResult<call::Call> {
 /// Sends log lines to `log(level, line)`, on the dispatcher thread.
 #[pyfunction]
 fn _log_to(log: Py<PyAny>) {
-    quorlock::set_log_sink(move |level, line| {
-        let level = if level == Level::Warn {
-            "warning"
-        } else {
-            "info"
-        };
-        ending::call(&log, [level, line]);
-    });
+    quorlock::set_log_sink(move |level, line| ending::call(&log, [level.as_str(), line]));
 }
 
 #[pymodule]

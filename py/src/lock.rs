@@ -2,18 +2,15 @@
 
 use futures_util::TryFutureExt;
 use pyo3::prelude::*;
-use quorlock::{Lock as Core, Owner};
+use quorlock::{Lock as Core, Owned, Owner};
 
 use crate::call::{Call, Value};
 use crate::error::{checked, entry};
 use crate::options::{self, Options};
-use crate::process::Owned;
 
 #[pyclass(frozen, module = "quorlock._native")]
 pub(crate) struct Lock {
     core: Owned<Core>,
-    /// It has an owner with a name, who owns it wherever it is used.
-    named: bool,
 }
 
 /// An asyncio task as an owner.
@@ -34,7 +31,6 @@ impl Lock {
         checked(py, core.check())?;
         Ok(Lock {
             core: Owned::new(core),
-            named: options.contains("owner")?,
         })
     }
 
@@ -42,9 +38,8 @@ impl Lock {
     fn of(&self, task: Option<&Task>) -> Core {
         let core = self.core.clone();
         match task {
-            _ if self.named => core,
-            Some(Task(owner)) => core.owner(owner.clone()),
-            None => core.owner(Owner::current_thread()),
+            Some(Task(owner)) => core.owner_or(|| owner.clone()),
+            None => core.owner_or(Owner::current_thread),
         }
     }
 }
@@ -67,10 +62,8 @@ impl Lock {
 
     fn try_acquire(&self, task: Option<&Task>) -> Call {
         let core = self.of(task);
-        Call::new(
-            true,
-            async move { Ok(Value::Lease(core.try_acquire().await?)) },
-        )
+        let lease = async move { core.try_acquire().await };
+        Call::new(true, lease.map_ok(Value::Lease))
     }
 
     fn release(&self, task: Option<&Task>) -> Call {

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use quorlock::{ClientBuilder, ErrorKind, Lock, Owner};
 
-use crate::error::refused;
+use crate::error::{checked, refused};
 
 pub(crate) type Options<'py> = Bound<'py, PyDict>;
 
@@ -41,12 +41,19 @@ pub(crate) fn of_client(mut to: ClientBuilder, options: &Options<'_>) -> PyResul
             "renew" => to.renew(value.extract()?),
             "max_hold" => to.max_hold(limit(name, &value)?),
             "raw" => to.raw(value.extract()?),
+            "fencing" => to.fencing(value.extract()?),
             "max_ttl" => to.max_ttl(seconds(name, &value)?),
             "node_timeout" => to.node_timeout(seconds(name, &value)?),
             "drift" => to.drift(value.extract()?),
             "min_validity" => to.min_validity(value.extract()?),
             "namespace" => to.namespace(value.extract::<String>()?),
             "label" => to.label(value.extract::<String>()?),
+            "fence_ttl" => to.fence_ttl(seconds(name, &value)?),
+            "set_name" => to.set_name(value.extract::<String>()?),
+            "restart_guard" => {
+                to.restart_guard(checked(value.py(), value.extract::<&str>()?.parse())?)
+            }
+            "accept_eviction" => to.accept_eviction(value.extract()?),
             "ca" => to.ca(value.extract::<String>()?),
             "cert" => to.cert(value.extract::<String>()?),
             "key" => to.key(value.extract::<String>()?),
@@ -66,6 +73,7 @@ pub(crate) fn of_lock(mut to: Lock, options: &Options<'_>) -> PyResult<Lock> {
             "renew" => to.renew(value.extract()?),
             "max_hold" => to.max_hold(limit(name, &value)?),
             "raw" => to.raw(value.extract()?),
+            "fencing" => to.fencing(value.extract()?),
             "owner" => to.owner(Owner::named(value.extract::<Vec<u8>>()?)),
             _ => return Err(PyTypeError::new_err(format!("there is no option {name}"))),
         };

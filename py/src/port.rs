@@ -4,6 +4,10 @@
 //! the queue was empty; it never attaches to the interpreter. The loop's thread
 //! wakes up once, takes all there is and fills in the futures.
 //!
+//! The other way, the tasks that a batch of results has woken are likely to start
+//! as many calls in the same turn of the loop. These are submitted together, so
+//! that their requests leave together. A call by itself goes at once.
+//!
 //! The loop's own registration of the reader is the only lasting reference to a
 //! [`Port`]. When the loop is closed or collected, the port is dropped: what
 //! was under way is cancelled, and a lease that nobody took is released.
@@ -14,56 +18,33 @@ use std::io::{Read, Write};
 use std::mem;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Wake, Waker};
 
-use futures_util::FutureExt;
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use pyo3::{PyTraverseError, intern};
+use quorlock::{Error, Mailbox, Owned, spawn_all};
 
-use crate::error::entry;
-use crate::process::Owned;
+use crate::error::{checked, entry};
 
 /// Makes the result for its future, on the loop's thread. Dropped unused, it
 /// drops what it would have made the result from: a lease is released.
 type Made = Box<dyn FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send>;
 
-/// What the I/O thread shares with the loop's thread.
-pub(crate) struct Queue {
-    state: Mutex<State>,
-    bell: UnixStream,
-}
+/// A call under way, and what gives its result to the queue.
+type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-#[derive(Default)]
-struct State {
-    ready: Vec<(u64, Made)>,
-    closed: bool,
-}
+/// So many calls are submitted before the turn's end: it may be far.
+const TOGETHER: usize = 16;
+
+pub(crate) type Queue = Mailbox<(u64, Made)>;
 
 /// Locks; never while the interpreter is called, so that no thread ever waits
 /// for the one while it holds the other.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Queue {
-    pub(crate) fn push(&self, number: u64, made: Made) {
-        let mut state = lock(&self.state);
-        if state.closed {
-            // Dropped after the lock: dropping a lease takes others.
-            drop(state);
-            return drop(made);
-        }
-        let first = state.ready.is_empty();
-        state.ready.push((number, made));
-        drop(state);
-        if first {
-            // A full buffer has woken the loop already.
-            let _ = (&self.bell).write(&[0]);
-        }
-    }
 }
 
 /// A future, and what runs for it until it is dropped.
@@ -75,6 +56,8 @@ pub(crate) struct Port {
     queue: Owned<Arc<Queue>>,
     reader: UnixStream,
     pending: Mutex<HashMap<u64, Pending>>,
+    /// The calls of this turn of the loop, if they are held until its end.
+    held: Mutex<Option<Vec<Work>>>,
 }
 
 #[pymethods]
@@ -84,12 +67,13 @@ impl Port {
         let (reader, bell) = UnixStream::pair()?;
         reader.set_nonblocking(true)?;
         bell.set_nonblocking(true)?;
-        let (state, pending) = (Mutex::default(), Mutex::default());
-        let queue = Owned::new(Arc::new(Queue { state, bell }));
+        // A full buffer has woken the loop already.
+        let queue = Queue::new(move || drop((&bell).write(&[0])));
         Ok(Port {
-            queue,
+            queue: Owned::new(Arc::new(queue)),
             reader,
-            pending,
+            pending: Mutex::default(),
+            held: Mutex::default(),
         })
     }
 
@@ -105,17 +89,38 @@ impl Port {
     }
 
     /// Fills in the futures of all that has completed.
-    fn __call__(&self, py: Python<'_>) -> PyResult<()> {
+    fn __call__(this: &Bound<'_, Self>) -> PyResult<()> {
+        let (py, port) = (this.py(), this.get());
         entry(py, || {
             let mut bytes = [0; 64];
-            while matches!((&self.reader).read(&mut bytes), Ok(64)) {}
-            let ready = mem::take(&mut lock(&self.queue.state).ready);
+            while matches!((&port.reader).read(&mut bytes), Ok(64)) {}
+            let ready = port.queue.take();
+            let many = ready.len() > 1;
+            let mut filled = None;
             for (number, made) in ready {
-                let pending = lock(&self.pending).remove(&number);
-                let filled = pending.map_or(Ok(()), |(future, _)| fill(future.bind(py), made));
-                filled.unwrap_or_else(|error| error.write_unraisable(py, None));
+                let pending = lock(&port.pending).remove(&number);
+                if let Some((future, _)) = pending {
+                    fill(future.bind(py), made)
+                        .unwrap_or_else(|error| error.write_unraisable(py, None));
+                    filled = Some(future);
+                }
+            }
+            if let (true, Some(future)) = (many, filled) {
+                // Comes behind the tasks that were woken here.
+                let event_loop = future.bind(py).call_method0(intern!(py, "get_loop"))?;
+                let turn_end = this.getattr(intern!(py, "turn_end"))?;
+                event_loop.call_method1(intern!(py, "call_soon"), (turn_end,))?;
+                lock(&port.held).get_or_insert_default();
             }
             Ok(())
+        })
+    }
+
+    /// Submits what was held.
+    fn turn_end(&self, py: Python<'_>) -> PyResult<()> {
+        entry(py, || {
+            let held = lock(&self.held).take().unwrap_or_default();
+            checked(py, spawn_all(held))
         })
     }
 
@@ -150,14 +155,24 @@ impl Port {
     /// Gives `None` to `future` when the lease is lost.
     pub(crate) fn watch(&self, future: Py<PyAny>, lease: &quorlock::Lease) -> u64 {
         let (number, queue) = self.number();
-        let bell = Arc::new(Bell { queue, number });
-        let mut lost = lease.lost();
-        let now = lost.poll_unpin(&mut Context::from_waker(&Waker::from(bell.clone())));
+        let lost = lease.bell(move || queue.push((number, Box::new(|py| Ok(py.None())))));
         self.expect(number, future, Box::new(lost));
-        if now.is_ready() {
-            bell.wake();
-        }
         number
+    }
+
+    /// Has a call carried out on the I/O thread, with those of its turn.
+    pub(crate) fn submit(&self, work: Work) -> Result<(), Error> {
+        let mut held = lock(&self.held);
+        let Some(turn) = &mut *held else {
+            return spawn_all(vec![work]);
+        };
+        turn.push(work);
+        if turn.len() < TOGETHER {
+            return Ok(());
+        }
+        let full = mem::take(turn);
+        drop(held);
+        spawn_all(full)
     }
 }
 
@@ -177,26 +192,12 @@ fn fill(future: &Bound<'_, PyAny>, made: Made) -> PyResult<()> {
 impl Drop for Port {
     fn drop(&mut self) {
         let pending = mem::take(&mut *lock(&self.pending));
+        let under_way = (pending, lock(&self.held).take());
         if !self.queue.is_ours() {
             // Work for the parent's threads.
-            return mem::forget(pending);
+            return mem::forget(under_way);
         }
-        let mut state = lock(&self.queue.state);
-        state.closed = true;
-        let ready = mem::take(&mut state.ready);
-        drop(state);
-        drop((pending, ready));
-    }
-}
-
-/// Wakes the loop for one number. Called where a loss is found out.
-struct Bell {
-    queue: Arc<Queue>,
-    number: u64,
-}
-
-impl Wake for Bell {
-    fn wake(self: Arc<Self>) {
-        self.queue.push(self.number, Box::new(|py| Ok(py.None())));
+        self.queue.close();
+        drop(under_way);
     }
 }

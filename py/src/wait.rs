@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use quorlock::blocking;
+use quorlock::{blocking, spawn};
+
+use crate::error::checked;
 
 /// How often a wait in the main thread looks for signals: Ctrl-C ends it within
 /// this time.
@@ -15,22 +17,32 @@ const LOOK: Duration = Duration::from_millis(50);
 /// thread a signal handler that raises ends the wait; the future is dropped.
 pub(crate) fn wait<F>(
     py: Python<'_>,
-    future: F,
+    mut future: F,
     limit: Option<Duration>,
 ) -> PyResult<Option<F::Output>>
 where
-    F: Future<Output: Send> + Send,
+    F: Future<Output: Send> + Send + Unpin + 'static,
 {
     // A caller's patience decides nothing of the protocol, so it needs no seam.
     #[allow(clippy::disallowed_methods)]
     let begun = Instant::now();
-    let main = is_main_thread(py)?;
-    let every = if main { LOOK } else { Duration::MAX };
+    let limit = limit.unwrap_or(Duration::MAX);
+    let passed = |time| begun.elapsed() >= time;
+    // Nearly every wait is over before there is anything to look for.
+    let soon = limit.min(LOOK);
+    let first = py.detach(|| blocking::wait_or(&mut future, soon, || passed(soon)));
+    if first.is_some() || passed(limit) {
+        return Ok(first);
+    }
+    if !is_main_thread(py)? {
+        return Ok(py.detach(|| blocking::wait_or(future, limit, || passed(limit))));
+    }
+    // To look for signals takes the interpreter, which another thread may keep for
+    // longer than a lease lives. On the I/O thread a lease is renewed once it is won.
+    let task = checked(py, spawn(future))?;
     let mut raised = None;
-    let over =
-        || limit.is_some_and(|limit| begun.elapsed() >= limit) || main && signalled(&mut raised);
-    let every = every.min(limit.unwrap_or(every));
-    let output = py.detach(|| blocking::wait_or(future, every, over));
+    let over = || passed(limit) || signalled(&mut raised);
+    let output = py.detach(|| blocking::wait_or(task, LOOK.min(limit), over));
     raised.map_or(Ok(output), Err)
 }
 

@@ -1,34 +1,6 @@
 /* A worker of the demo, as tests/demo/README.md says: demo-worker NODES LEDGER LOG SECONDS on|off. */
 
-#define _POSIX_C_SOURCE 200809L
-
-#include <fcntl.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
-
-#include <quorlock.h>
-
-static int64_t monotonic(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return time.tv_sec * INT64_C(1000000000) + time.tv_nsec;
-}
-
-static void nap(long nanoseconds) { nanosleep(&(struct timespec){0, nanoseconds}, NULL); }
-
-static void die(const char *what) {
-    perror(what);
-    exit(1);
-}
-
-static void log_line(int file, const char *line) {
-    size_t len = strlen(line);
-    if (write(file, line, len) != (ssize_t)len) die("log");
-}
+#include "worker.h"
 
 /* What the lock is for: between the read and the write nobody else may write. */
 static void add_one(int ledger) {
@@ -38,18 +10,6 @@ static void add_one(int ledger) {
     nap(1000000);
     snprintf(text, sizeof text, "%019" PRId64 "\n", balance + 1);
     if (pwrite(ledger, text, 20, 0) != 20) die("ledger");
-}
-
-static quorlock_client_t *client_for(char *nodes, quorlock_error_t **error) {
-    const char *urls[32];
-    size_t count = 0;
-    for (char *url = strtok(nodes, ","); url && count < 32; url = strtok(NULL, ",")) urls[count++] = url;
-    quorlock_client_options_t *options = quorlock_client_options_new();
-    quorlock_client_options_set_nodes(options, urls, count);
-    quorlock_client_t *client = NULL;
-    if (quorlock_client_new(options, &client, error)) client = NULL;
-    quorlock_client_options_free(options);
-    return client;
 }
 
 int main(int argc, char **argv) {
@@ -66,17 +26,19 @@ int main(int argc, char **argv) {
     const char *name = "demo:ledger";
     int status = 0;
     if (!strcmp(argv[5], "on")) {
-        client = client_for(argv[1], &error);
+        client = client_for(argv[1], NULL, &error);
         if (!client || quorlock_lock_new(client, name, strlen(name), NULL, &lock, &error)) goto failed;
     }
     srand((unsigned)monotonic());
     while (monotonic() < end) {
-        char line[64];
+        char line[96];
         quorlock_lease_t *lease = NULL;
         int64_t asked = monotonic();
         if (lock && quorlock_lock(lock, QUORLOCK_DEFAULT, NULL, &lease, &error)) goto failed;
         int64_t entered = monotonic();
-        snprintf(line, sizeof line, "enter %" PRId64 " %" PRId64 "\n", entered, entered - asked);
+        char fence[24] = "";
+        if (lease) snprintf(fence, sizeof fence, " %" PRIu64, quorlock_lease_fence(lease));
+        snprintf(line, sizeof line, "enter %" PRId64 " %" PRId64 "%s\n", entered, entered - asked, fence);
         log_line(log, line);
         add_one(ledger);
         snprintf(line, sizeof line, "exit %" PRId64 "\n", monotonic());

@@ -110,7 +110,7 @@ static void options_call(struct fuzz *f) {
     quorlock_lock_options_t *l = SOME(lock_options);
     size_t len;
     const char *text = some_text(f, &len);
-    switch (draw(f, 21)) {
+    switch (draw(f, 27)) {
     case 0: quorlock_client_options_set_ttl(c, some_ms(f)); break;
     case 1: quorlock_client_options_set_wait(c, some_wait(f)); break;
     case 2: quorlock_client_options_set_renew(c, draw(f, 2)); break;
@@ -131,6 +131,12 @@ static void options_call(struct fuzz *f) {
     case 17: quorlock_lock_options_set_max_hold(l, some_ms(f)); break;
     case 18: quorlock_lock_options_set_raw(l, draw(f, 2)); break;
     case 19: quorlock_lock_options_set_owner(l, text, len); break;
+    case 20: quorlock_client_options_set_fencing(c, draw(f, 2)); break;
+    case 21: quorlock_client_options_set_fence_ttl(c, some_ms(f)); break;
+    case 22: quorlock_client_options_set_set_name(c, text, len); break;
+    case 23: quorlock_client_options_set_restart_guard(c, (int32_t)(draw(f, 2) ? (int64_t)draw(f, 4) : some_ms(f))); break;
+    case 24: quorlock_client_options_set_accept_eviction(c, draw(f, 2)); break;
+    case 25: quorlock_lock_options_set_fencing(l, draw(f, 2)); break;
     default: quorlock_client_options_set_nodes(c, NULL, draw(f, 2)); break;
     }
 }
@@ -188,6 +194,7 @@ static void lock_call(struct fuzz *f) {
     if ((f->last == QUORLOCK_OK) != (won != NULL)) broken(f, "a lease");
     if (!won) return;
     f->holds++;
+    if (quorlock_lease_fence(won) >> 53) broken(f, "a fence that is no safe integer");
     quorlock_lease_free(*lease);
     *lease = won;
 }
@@ -199,6 +206,7 @@ static void lease_call(struct fuzz *f) {
     int32_t state = quorlock_lease_state(lease);
     if (!quorlock_state_name(state)) broken(f, "no such state");
     f->losses += state > 0;
+    if (quorlock_lease_fence(lease) >> 53) broken(f, "a fence of a lease that is over");
     switch (draw(f, 8)) {
     case 0: CODE(quorlock_unlock(lease, was_held, error)); break;
     case 1: CODE(quorlock_lease_extend(lease, some_ms(f), error)); break;
@@ -220,7 +228,7 @@ static void other_call(struct fuzz *f) {
     quorlock_client_t **client = SLOT(clients);
     quorlock_lock_t **lock = SLOT(locks);
     quorlock_stats_t stats;
-    switch (draw(f, 8)) {
+    switch (draw(f, 9)) {
     case 0:
         quorlock_cancel_free(*cancel);
         *cancel = quorlock_cancel_new();
@@ -240,6 +248,7 @@ static void other_call(struct fuzz *f) {
         *lock = NULL;
         break;
     case 6: quorlock_kind_name((int32_t)some_ms(f)); break;
+    case 7: CODE(quorlock_client_init_set(SOME(clients), error)); break;
     default: quorlock_error_free(NULL); break;
     }
 }

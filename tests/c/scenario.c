@@ -98,6 +98,13 @@ static bool on(const char *text) {
     return !strcmp(text, "on");
 }
 
+/* Another word is a number that is no guard: for the library to refuse. */
+static int32_t guard(const char *text) {
+    if (!strcmp(text, "auto")) return QUORLOCK_RESTART_GUARD_AUTO;
+    if (!strcmp(text, "on")) return QUORLOCK_RESTART_GUARD_ON;
+    return strcmp(text, "off") ? -1 : QUORLOCK_RESTART_GUARD_OFF;
+}
+
 static double fraction(const char *text) {
     char *end;
     double value = strtod(text, &end);
@@ -358,9 +365,18 @@ static struct answer make_client(struct line *line) {
             quorlock_client_options_set_min_validity(options, fraction(value));
         } else if (!strcmp(name, "raw")) {
             quorlock_client_options_set_raw(options, on(value));
+        } else if (!strcmp(name, "fencing")) {
+            quorlock_client_options_set_fencing(options, on(value));
+        } else if (!strcmp(name, "fence_ttl")) {
+            quorlock_client_options_set_fence_ttl(options, millis(value));
+        } else if (!strcmp(name, "restart_guard")) {
+            quorlock_client_options_set_restart_guard(options, guard(value));
+        } else if (!strcmp(name, "accept_eviction")) {
+            quorlock_client_options_set_accept_eviction(options, on(value));
         } else {
             size_t len = unescape(value);
             if (!strcmp(name, "namespace")) quorlock_client_options_set_namespace(options, value, len);
+            else if (!strcmp(name, "set_name")) quorlock_client_options_set_set_name(options, value, len);
             else if (!strcmp(name, "label")) quorlock_client_options_set_label(options, value, len);
             else if (!strcmp(name, "ca")) quorlock_client_options_set_ca(options, value, len);
             else if (!strcmp(name, "cert")) quorlock_client_options_set_cert(options, value, len);
@@ -389,6 +405,7 @@ static void make_lock(struct line *line) {
         else if (!strcmp(name, "renew")) quorlock_lock_options_set_renew(lock->options, on(value));
         else if (!strcmp(name, "max_hold")) quorlock_lock_options_set_max_hold(lock->options, limit(value));
         else if (!strcmp(name, "raw")) quorlock_lock_options_set_raw(lock->options, on(value));
+        else if (!strcmp(name, "fencing")) quorlock_lock_options_set_fencing(lock->options, on(value));
         else if (!strcmp(name, "owner")) quorlock_lock_options_set_owner(lock->options, value, unescape(value));
         else fail("expected no option %s", name);
     }
@@ -441,7 +458,8 @@ static struct answer look_at_stats(struct line *line, const char *expected) {
             {"acquired", stats.acquired}, {"reentered", stats.reentered}, {"attempts_lost", stats.attempts_lost},
             {"timeouts_awaited", stats.timeouts_awaited}, {"released", stats.released}, {"lost", stats.lost},
             {"renewals", stats.renewals}, {"repairs", stats.repairs}, {"releases_pending", stats.releases_pending},
-            {"connects", stats.connects}};
+            {"clock_steps", stats.clock_steps}, {"write_backs", stats.write_backs},
+            {"releases_dropped", stats.releases_dropped}, {"connects", stats.connects}};
         size_t at = 0, count = sizeof fields / sizeof *fields;
         while (at < count && strcmp(fields[at].name, line->words[2])) at++;
         if (at == count) fail("expected a counter, got %s", line->words[2]);
@@ -489,7 +507,8 @@ static void tell_stage(struct line *line) {
 static const struct { const char *name; int words; bool by_actor; } verbs[] = {
     {"client", 1, false}, {"lock", 3, false}, {"acquire", 2, true}, {"try", 2, true}, {"release", 1, true},
     {"unlock", 1, true}, {"drop", 1, true}, {"extend", 1, true}, {"ensure", 2, true}, {"held", 1, true},
-    {"remaining", 1, true}, {"lost", 2, false}, {"stats", 3, false}, {"close", 1, false}, {"message", 2, false},
+    {"remaining", 1, true}, {"fence", 1, false}, {"newer", 2, false}, {"init", 1, false}, {"lost", 2, false},
+    {"stats", 3, false}, {"close", 1, false}, {"message", 2, false},
     {"causes", 0, false}, {"finish", 2, false}, {"cancel", 1, false}, {"stage", 0, false}};
 
 static void run_by_actor(struct line *line) {
@@ -529,6 +548,15 @@ static void run(struct line *line) {
         make_lock(line);
     } else if (!strcmp(verb, "lost")) {
         judge(await_loss(line), line->expected);
+    } else if (!strcmp(verb, "fence")) {
+        judge(said_number((long long)quorlock_lease_fence(get(&leases, line->words[1]))), line->expected);
+    } else if (!strcmp(verb, "newer")) {
+        uint64_t one = quorlock_lease_fence(get(&leases, line->words[1]));
+        judge(said(one > quorlock_lease_fence(get(&leases, line->words[2])) ? "true" : "false"), line->expected);
+    } else if (!strcmp(verb, "init")) {
+        quorlock_error_t *error = NULL;
+        int32_t code = quorlock_client_init_set(get(&clients, line->words[1]), &error);
+        judge(result(code, error, "ok"), line->expected);
     } else if (!strcmp(verb, "stats")) {
         judge(look_at_stats(line, line->expected), line->expected);
     } else if (!strcmp(verb, "close")) {

@@ -46,10 +46,11 @@ std::vector<std::string> split(const std::string &nodes) {
     return urls;
 }
 
-void one_round(int ledger, int log, clock::time_point asked) {
+/// With the fence of its lease, if it has one.
+void one_round(int ledger, int log, clock::time_point asked, const std::string &fence) {
     const auto entered = clock::now();
     log_line(log, "enter " + std::to_string(nanoseconds(entered.time_since_epoch())) + " " +
-                      std::to_string(nanoseconds(entered - asked)) + "\n");
+                      std::to_string(nanoseconds(entered - asked)) + fence + "\n");
     add_one(ledger);
     log_line(log, "exit " + std::to_string(nanoseconds(clock::now().time_since_epoch())) + "\n");
 }
@@ -71,13 +72,13 @@ int work(char **words) {
         if (mutex) {
             const std::unique_lock hold(*mutex, 10s);
             if (!hold) throw std::runtime_error("the lock was not to be had");
-            one_round(ledger, log, asked);
+            one_round(ledger, log, asked, " " + std::to_string(mutex->fence()));
             if (!mutex->is_held()) {
                 std::cerr << "a lease was lost before its release\n";
                 status = 1;
             }
         } else {
-            one_round(ledger, log, asked);
+            one_round(ledger, log, asked, "");
         }
         std::this_thread::sleep_for(std::chrono::microseconds(random() % 4000));
     }

@@ -72,6 +72,13 @@ bool on(const std::string &text) {
     return text == "on";
 }
 
+/// Another word is a number that is no guard: for the library to refuse.
+quorlock::restart_guard guard(const std::string &text) {
+    if (text == "auto") return quorlock::restart_guard::automatic;
+    if (text == "on") return quorlock::restart_guard::on;
+    return text == "off" ? quorlock::restart_guard::off : static_cast<quorlock::restart_guard>(-1);
+}
+
 /// `%XX` is one byte, `%` alone the empty text.
 std::string unescaped(const std::string &text) {
     std::string found;
@@ -117,6 +124,7 @@ void common(Options &made, options &given) {
     take(given, "renew", [&](auto &v) { made.renew = on(v); });
     take(given, "max_hold", [&](auto &v) { made.max_hold = limit(v); });
     take(given, "raw", [&](auto &v) { made.raw = on(v); });
+    take(given, "fencing", [&](auto &v) { made.fencing = on(v); });
 }
 
 // ---- actors: threads that carry out one job after the other ----
@@ -216,7 +224,11 @@ public:
         if (verb == "client") judge(client(line), line);
         else if (verb == "lock") make_lock(line);
         else if (verb == "lost") judge(lost(line), line);
-        else if (verb == "stats") judge(stats(line), line);
+        else if (verb == "fence") judge({std::to_string(lease_of(line).fence()), {}}, line);
+        else if (verb == "newer") judge(said(lease_of(line).fence() > lease_of(line, 2).fence()), line);
+        else if (verb == "init") {
+            judge(answer_of([&] { return known(clients_, line).init_set(), answer{"ok", {}}; }), line);
+        } else if (verb == "stats") judge(stats(line), line);
         else if (verb == "close") {
             judge(answer_of([&] { return known(clients_, line).close(), answer{"ok", {}}; }), line);
         } else if (verb == "message") message(line);
@@ -233,7 +245,8 @@ private:
         static const std::map<std::string, std::size_t> verbs = {
             {"client", 1}, {"lock", 3},  {"acquire", 2}, {"try", 2},     {"release", 1}, {"unlock", 1}, {"drop", 1},
             {"extend", 1}, {"ensure", 2}, {"held", 1},   {"remaining", 1}, {"lost", 2},  {"stats", 3},  {"close", 1},
-            {"message", 2}, {"causes", 0}, {"finish", 2}, {"cancel", 1}, {"stage", 0}};
+            {"message", 2}, {"causes", 0}, {"finish", 2}, {"cancel", 1}, {"stage", 0},   {"fence", 1},  {"newer", 2},
+            {"init", 1}};
         line found;
         std::istringstream stream(text);
         for (std::string word; stream >> word;) found.said.push_back(word);
@@ -300,6 +313,10 @@ private:
         take(given, "min_validity", [&](auto &v) { made.min_validity = std::stod(v); });
         take(given, "namespace", [&](auto &v) { made.name_space = unescaped(v); });
         take(given, "label", [&](auto &v) { made.label = unescaped(v); });
+        take(given, "fence_ttl", [&](auto &v) { made.fence_ttl = millis(v); });
+        take(given, "set_name", [&](auto &v) { made.set_name = unescaped(v); });
+        take(given, "restart_guard", [&](auto &v) { made.restart_guard = guard(v); });
+        take(given, "accept_eviction", [&](auto &v) { made.accept_eviction = on(v); });
         take(given, "ca", [&](auto &v) { made.ca = unescaped(v); });
         take(given, "cert", [&](auto &v) { made.cert = unescaped(v); });
         take(given, "key", [&](auto &v) { made.key = unescaped(v); });
@@ -341,7 +358,8 @@ private:
                 {"acquired", s.acquired}, {"reentered", s.reentered}, {"attempts_lost", s.attempts_lost},
                 {"timeouts_awaited", s.timeouts_awaited}, {"released", s.released}, {"lost", s.lost},
                 {"renewals", s.renewals}, {"repairs", s.repairs}, {"releases_pending", s.releases_pending},
-                {"connects", s.connects}};
+                {"clock_steps", s.clock_steps}, {"write_backs", s.write_backs},
+                {"releases_dropped", s.releases_dropped}, {"connects", s.connects}};
             const std::string value = std::to_string(known(fields, line, 2));
             if (left <= milliseconds::zero() || holds(value, line.expected)) return {value, {}};
             std::this_thread::sleep_for(milliseconds(10));
@@ -431,9 +449,9 @@ private:
         leases_.insert_or_assign(name, std::move(won));
     }
 
-    quorlock::lease &lease_of(const line &line) {
+    quorlock::lease &lease_of(const line &line, std::size_t at = 1) {
         const std::lock_guard<std::mutex> guard(keeping_);
-        return known(leases_, line);
+        return known(leases_, line, at);
     }
 
     std::map<std::string, quorlock::client> clients_;

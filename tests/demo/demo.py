@@ -14,7 +14,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path[:0] = [os.path.dirname(HERE), HERE]
 
-from ledger import Log, balance, overlaps, percentile  # noqa: E402
+from ledger import Log, balance, overlaps, percentile, refused  # noqa: E402
 from stage import Stage  # noqa: E402
 
 NODES = 5
@@ -125,11 +125,15 @@ def report(workers, wrong, ledger, lock):
         print(f"{worker.name:<12}{len(worker.log.holds):>8}{p50:>10.2f}{p99:>10.2f}")
     holds = sum(len(worker.log.holds) for worker in workers)
     lost = holds - balance(ledger)
-    overlapping = overlaps([worker.log for worker in workers])
-    print(f"\n{holds} holds, {lost} lost updates, {overlapping} overlaps" + (" (LOCK=off)" if lock == "off" else ""))
+    logs = [worker.log for worker in workers]
+    overlapping, late, fenced = overlaps(logs), refused(logs), sum(len(log.writes) for log in logs)
+    print(f"\n{holds} holds, {lost} lost updates, {overlapping} overlaps, {late} of {fenced} writes with a fence refused"
+          + (" (LOCK=off)" if lock == "off" else ""))
+    if lock == "on" and not fenced:
+        wrong.append("no write had a fence")
     for line in wrong:
         print(line)
-    return 1 if lost or overlapping or wrong else 0
+    return 1 if lost or overlapping or late or wrong else 0
 
 
 def main():

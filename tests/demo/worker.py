@@ -33,7 +33,8 @@ def main(nodes, ledger_path, log_path, seconds, lock_word):
             asked = time.monotonic_ns()
             lease = lock.acquire() if lock else None
             entered = time.monotonic_ns()
-            os.write(log, b"enter %d %d\n" % (entered, entered - asked))
+            fence = b" %d" % lease.fence if lease else b""
+            os.write(log, b"enter %d %d%s\n" % (entered, entered - asked, fence))
             add_one(ledger)
             os.write(log, b"exit %d\n" % time.monotonic_ns())
             if lease and not lease.release():

@@ -31,7 +31,8 @@ try {
     const asked = now();
     const lease = await lock?.acquire();
     const entered = now();
-    writeSync(log, `enter ${entered} ${entered - asked}\n`);
+    const fence = lease === undefined ? "" : ` ${lease.fence}`;
+    writeSync(log, `enter ${entered} ${entered - asked}${fence}\n`);
     await addOne(ledger);
     writeSync(log, `exit ${now()}\n`);
     if (lease !== undefined && !(await lease.release())) {

@@ -101,6 +101,7 @@ test("the stack begins at the caller, for every call", async () => {
     extend: () => gone.extend(),
     "extend after a loss": () => lease.extend(),
     ensure: () => lease.ensure(5),
+    initSet: () => client.initSet(),
     redlock: () => quorlock.redlock("held", { client, wait: 0 }, async () => {}),
     lock: async () => client.lock(""),
     Client: async () => new Client("nonsense://"),

@@ -87,6 +87,11 @@ test("names may be bytes, and text must be well-formed", async () => {
   assert.deepEqual(lease.name, Uint8Array.of(0xff, 0x00, 0x61));
   await servers.tell("expect-votes", "lock:{%FF%00a}", 3, 5000);
   await lease.release();
+  // Neither the bytes that were given nor those that are shown are the key.
+  lock.name[0] = 0;
+  const again = await lock.acquire();
+  await servers.tell("expect-votes", "lock:{%FF%00a}", 3, 5000);
+  await again.release();
   assert.throws(() => client.lock("\ud800"), InvalidArgumentError);
 });
 

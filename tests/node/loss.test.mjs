@@ -49,8 +49,10 @@ test("a body is told by the signal and its normal end rejects", async () => {
   const steps = [];
   await assert.rejects(
     redlock("body", { client }, async (lease) => {
+      // Listened to before: on a busy machine the loss may be there when the theft is acknowledged.
+      const aborted = once(lease.signal, "abort");
       await steal("lock:{body}");
-      await once(lease.signal, "abort");
+      await aborted;
       steps.push("told");
     }),
     LockLostError,
@@ -63,7 +65,7 @@ test("unreachable nodes: the lease expires, and the signal tells", async () => {
   await servers.tell("stop", "1,2");
   await once(lease.signal, "abort");
   assert.ok(["expired", "refused"].includes(lease.lossReason), lease.lossReason);
-  await servers.tell("heal");
+  await servers.tell("cont", "1,2");
 });
 
 test("a lease that is lost before JavaScript has seen it", async () => {

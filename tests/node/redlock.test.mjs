@@ -45,6 +45,9 @@ test("without options the nodes are those of the environment", async () => {
 
 test("client options make a client of their own, and the same ones share it", async () => {
   const options = { nodes: servers.nodes, namespace: "other:", ttl: 5000 };
+  const other = new Client(options);
+  // Another namespace is another set on the same nodes.
+  await other.initSet();
   await redlock("own", options, async () => {
     await servers.tell("expect-votes", "other:{own}", 3, 5000);
     assert.equal(
@@ -57,6 +60,8 @@ test("client options make a client of their own, and the same ones share it", as
     // The owner is found only within one client.
     await redlock("own", { ...options, wait: 0 }, async (lease) => assert.equal(lease.isHeld(), true));
   });
+  await other.close();
+  await servers.tell("redis", "all", "DEL", "other:%23node", "other:%23f:{own}");
 });
 
 test("a body that is no async function", async () => {

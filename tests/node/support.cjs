@@ -34,9 +34,9 @@ async function stage(...words) {
       const done = await promisify(execFile)("sh", ["-c", `${found.QUORLOCK_STAGE} ${told.join(" ")}`]);
       return done.stdout;
     },
-    /** Waits until no lock is on any node. Other keys are not there. */
+    /** Waits until no lock is on any node; records and counters stay. */
     async awaitNoKeys(milliseconds = 5000) {
-      await this.tell("await", "all", "0", milliseconds, "DBSIZE");
+      await this.tell("await-no-locks", milliseconds);
     },
     async stop() {
       const gone = new Promise((resolve) => server.once("exit", resolve));

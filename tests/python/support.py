@@ -25,12 +25,13 @@ _stages = []
 
 
 def servers():
-    """Three servers, started once for the whole run, as on their first day."""
+    """Three servers that are a declared set, started once for the whole run, as on their first day."""
     if not _stages:
         _stages.append(Stage(3))
         atexit.register(_stages[0].close)
     else:
         _stages[0].heal()
+        _stages[0].declare()
     return _stages[0]
 
 
@@ -44,7 +45,7 @@ def eventually(condition, seconds=LONG):
 
 def keys(stage):
     """All keys on the running nodes."""
-    return sorted({key for number in stage.running() for key in stage.keys(number, "lock:*")})
+    return sorted({key for number in stage.running() for key in stage.locks(number)})
 
 
 def hold_elsewhere(stage, name, seconds, numbers=(1, 2, 3)):

@@ -119,6 +119,21 @@ class Secrets(unittest.TestCase):
 
 class Logging(Case):
     def test_warnings_reach_logging(self):
+        def lose():
+            with quorlock.Client(self.nodes) as client:
+                self.assertTrue(client.lock("logged", ttl=0.2, max_hold=0.5).acquire().lost.wait(LONG))
+
+        self.assert_warned(lose)
+
+    def test_warnings_of_an_asyncio_client_reach_logging(self):
+        async def lose():
+            async with quorlock.aio.Client(self.nodes) as client:
+                lease = await client.lock("logged", ttl=0.2, max_hold=0.5).acquire()
+                await asyncio.wait_for(lease.lost, LONG)
+
+        self.assert_warned(lambda: asyncio.run(lose()))
+
+    def assert_warned(self, lose):
         lines = queue.SimpleQueue()
         handler = logging.Handler()
         handler.emit = lambda record: lines.put((record.levelname, record.getMessage(), threading.current_thread()))
@@ -126,10 +141,8 @@ class Logging(Case):
         logger.addHandler(handler)
         propagate, logger.propagate = logger.propagate, False
         try:
-            with quorlock.Client(self.nodes) as client:
-                lock = client.lock("logged", ttl=0.2, max_hold=0.5)
-                self.assertTrue(lock.acquire().lost.wait(LONG))
-                level, line, thread = lines.get(timeout=LONG)
+            lose()
+            level, line, thread = lines.get(timeout=LONG)
         finally:
             logger.removeHandler(handler)
             logger.propagate = propagate

@@ -2,7 +2,7 @@
 
 import unittest
 
-from support import Case, Child, eventually, keys, memory
+from support import Case, Child, eventually, keys, memory, servers
 
 FORK = """
 import gc, os, sys, quorlock
@@ -122,8 +122,7 @@ if len(sys.argv) > 1:
 """, end)
             if end == NORMAL:
                 self.assert_nothing_left()
-            for number in (1, 2, 3):
-                self.stage.redis(number, "FLUSHALL")
+            servers()
 
     def test_asyncio_in_the_child(self):
         self.run_script("""

@@ -1,5 +1,6 @@
 """Blocking waits: the interpreter is free meanwhile, and Ctrl-C ends them."""
 
+import asyncio
 import ctypes
 import signal
 import threading
@@ -7,6 +8,7 @@ import time
 import unittest
 
 import quorlock
+import quorlock.aio
 from support import LONG, Case, Child, eventually, hold_elsewhere, memory
 
 # Generous: the promise is 200 ms, on a machine that has nothing else to do.
@@ -178,6 +180,17 @@ class Hogged(Case):
             self.assertTrue(lease.is_held())
             self.assertGreater(client.stats()["renewals"], 3)
             self.assertEqual(client.stats()["lost"], 0)
+
+    def test_no_lease_of_a_loop_that_is_kept_busy_is_lost(self):
+        async def main():
+            async with quorlock.aio.Client(self.nodes, ttl=self.TTL) as client, client.lock("hogged") as lease:
+                # Neither the loop nor any other thread of Python runs meanwhile.
+                self.hog()
+                self.assertTrue(lease.is_held())
+                self.assertGreater(client.stats()["renewals"], 3)
+                self.assertEqual(client.stats()["lost"], 0)
+
+        asyncio.run(main())
 
     def test_nor_one_that_is_won_meanwhile(self):
         # In the main thread, which looks for signals and so waits for the interpreter.

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Runs scenario files with one runner: drive.py [-k WORD] [-j N] [--seconds S] COMMAND...
+"""Runs scenario files with one runner: drive.py [-k WORD] [-j N] [--seconds S] [--patient] [--auth] COMMAND...
 
 Starts the servers that each file asks for, rewrites the file (README.md), runs COMMAND on it, bounds its time, and
-looks that no key of ours is left behind. The last line is `N passed, M failed`.
+looks that no key of ours is left behind. With --auth every server asks for a password, and the clients may do what the
+line of docs/PROTOCOL.md permits and nothing else. The last line is `N passed, M failed`.
 """
 
 import argparse
@@ -46,6 +47,21 @@ def votes_left(stage):
     return sorted(left)
 
 
+def permit(stage, lines):
+    """Adds the keys of the file's other namespaces to what the tests' user may touch: the line is one for each namespace.
+    With raw naming the keys are the names."""
+    patterns = set()
+    for step in scenario.parse([scenario.repeated(line) for line in lines]):
+        if step.options.get("raw") == "on":
+            patterns.add("*")
+        if step.verb == "client" and "namespace" in step.options:
+            patterns.add(step.options["namespace"] + "*")
+    if "*" in patterns:
+        patterns = {"*"}  # a server refuses others beside it
+    for number in stage.running() if patterns else ():
+        stage.redis(number, "ACL", "SETUSER", "quorlock", *(f"~{pattern}" for pattern in sorted(patterns)))
+
+
 def await_no_votes(stage):
     end = time.monotonic() + LEFT_SECONDS
     while (left := votes_left(stage)) and time.monotonic() < end:
@@ -53,11 +69,20 @@ def await_no_votes(stage):
     return left
 
 
+def patient(lines):
+    """The lines, where clients that name no node_timeout have the longest that the file's ttls allow: for a runner that is
+    slow itself, not its nodes."""
+    quarter = min([10_000, *(int(ttl) for line in lines for ttl in re.findall(r"\bttl=(\d+)", line))]) // 4
+    return [line if "node_timeout=" in line else re.sub(r"^client \S+", rf"\g<0> node_timeout={quarter}", line)
+            for line in lines]
+
+
 class Lane:
     """Runs files one after the other, on one stage as long as they ask for the same shape."""
 
-    def __init__(self, command, seconds, folder):
-        self._command, self._seconds, self._folder = command, seconds, folder
+    def __init__(self, command, seconds, folder, rewrite=list, auth=False):
+        self._command, self._seconds, self._folder, self._rewrite = command, seconds, folder, rewrite
+        self._auth = auth
         self._stage = self._control = self._shape = None
 
     def _set(self, shape):
@@ -65,7 +90,8 @@ class Lane:
             self._stage.heal()
             return
         self.close()
-        self._stage = Stage(**stage_options(shape), cert_folder=os.path.join(self._folder, "certs"))
+        self._stage = Stage(**stage_options(shape), cert_folder=os.path.join(self._folder, "certs"),
+                            declare=False)
         self._control = Control(self._stage)
         self._shape = shape
 
@@ -82,12 +108,20 @@ class Lane:
             scenario.checked(found.lines)
         except scenario.FormatError as error:
             return str(error)
-        self._set(found.shape)
+        shape = [word for word in found.shape if word != scenario.NEW]
+        if self._auth:
+            shape = sorted({*shape, "auth"})
+        self._set(shape)
+        if self._auth:
+            permit(self._stage, found.lines)
+        if scenario.NEW not in found.shape:
+            for numbers, record in scenario.sets(found.lines, len(self._stage)):
+                self._stage.declare(numbers, **record)
         with tempfile.TemporaryDirectory(dir=self._folder) as folder:
             # The folder is ours alone: the rewritten file holds passwords.
             rewritten = os.path.join(folder, os.path.basename(path))
             with open(rewritten, "w", encoding="utf-8") as file:
-                file.write("\n".join([*scenario.rewrite(found.lines, self._stage), ""]))
+                file.write("\n".join([*self._rewrite(scenario.rewrite(found.lines, self._stage)), ""]))
             with open(os.path.join(folder, "output"), "w+b") as output:
                 status = self._runner(rewritten, output)
                 output.seek(0)
@@ -178,6 +212,8 @@ def main():
     parser.add_argument("-k", action="append", default=[], metavar="WORD", help="only files with WORD in their name")
     parser.add_argument("-j", type=int, default=1, metavar="N", help="so many files at a time")
     parser.add_argument("--seconds", type=float, default=40.0, metavar="S", help="bound for one file")
+    parser.add_argument("--patient", action="store_true", help="long node_timeouts, for a runner under a checker of memory")
+    parser.add_argument("--auth", action="store_true", help="every file as the user of the documented ACL line")
     parser.add_argument("command", nargs=argparse.REMAINDER)
     asked = parser.parse_args()
     if not asked.command:
@@ -187,7 +223,8 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     paths = files(asked.k)
     with tempfile.TemporaryDirectory(prefix="qlscene") as folder:
-        lanes = [Lane(asked.command, asked.seconds, folder) for _ in range(max(1, asked.j))]
+        rewrite = patient if asked.patient else list
+        lanes = [Lane(asked.command, asked.seconds, folder, rewrite, asked.auth) for _ in range(max(1, asked.j))]
         try:
             failed = run_all(paths, lanes)
         finally:

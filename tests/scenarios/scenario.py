@@ -10,9 +10,14 @@ KINDS = {"InvalidArgument", "Contended", "Timeout", "QuorumUnavailable", "LockLo
          "Misconfigured", "Cancelled", "Closed", "Forked", "Internal"}
 BOOLEAN = {"true", "false"}
 REASONS = {"expired", "refused", "max_hold", "owner_gone", "closed", "none"}
-LOCK_OPTIONS = {"ttl", "wait", "renew", "max_hold", "raw", "owner"}
+# As the stage's servers have.
+DATABASES = 16
+# In the first line: the driver does not declare the set.
+NEW = "new"
+LOCK_OPTIONS = {"ttl", "wait", "renew", "max_hold", "raw", "fencing", "owner"}
 CLIENT_OPTIONS = {"nodes", "ttl", "wait", "renew", "max_hold", "max_ttl", "node_timeout", "drift", "min_validity",
-                  "namespace", "label", "raw", "ca", "cert", "key"}
+                  "namespace", "label", "raw", "fencing", "fence_ttl", "set_name", "restart_guard", "accept_eviction",
+                  "ca", "cert", "key"}
 DRIVER_OPTIONS = {"via", "db", "user", "password"}
 # verb: (words, options, what it may answer besides an error kind)
 VERBS = {
@@ -27,6 +32,9 @@ VERBS = {
     "ensure": (2, set(), {"ok"}),
     "held": (1, set(), BOOLEAN),
     "remaining": (1, set(), None),
+    "fence": (1, set(), None),
+    "newer": (2, set(), BOOLEAN),
+    "init": (1, set(), {"ok"}),
     "lost": (2, set(), REASONS),
     "stats": (3, set(), None),
     "close": (1, set(), {"ok"}),
@@ -202,10 +210,10 @@ def _check(step, made, busy):
 
 def _check_options(options):
     for name, value in options.items():
-        if name in ("ttl", "wait", "max_hold", "max_ttl", "node_timeout") and not (
+        if name in ("ttl", "wait", "max_hold", "max_ttl", "fence_ttl", "node_timeout") and not (
                 value.isdigit() or value == "none" and name in ("wait", "max_hold")):
             raise FormatError(f"{name} is whole milliseconds")
-        if name in ("renew", "raw") and value not in ("on", "off"):
+        if name in ("renew", "raw", "fencing", "accept_eviction") and value not in ("on", "off"):
             raise FormatError(f"{name} is on or off")
         if name in ("drift", "min_validity") and not re.fullmatch(r"-?\d+(\.\d+)?", value):
             raise FormatError(f"{name} is a decimal fraction")
@@ -223,11 +231,34 @@ def _check_handles(step, made):
         if step.expected == "ok" and not step.started:
             made.add(f"{kind} {words[0]}")
     needed = {"lock": ("client", 1), "acquire": ("lock", 1), "try": ("lock", 1), "unlock": ("lock", 0),
-              "stats": ("client", 0), "close": ("client", 0), "release": ("lease", 0), "drop": ("lease", 0),
+              "stats": ("client", 0), "close": ("client", 0), "init": ("client", 0), "fence": ("lease", 0), "release": ("lease", 0), "drop": ("lease", 0),
               "extend": ("lease", 0), "ensure": ("lease", 0), "held": ("lease", 0), "remaining": ("lease", 0),
               "lost": ("lease", 0)}.get(verb)
     if needed and f"{needed[0]} {words[needed[1]]}" not in made:
         raise FormatError(f"there is no {needed[0]} {words[needed[1]]}")
+    if verb == "newer":
+        for word in words:
+            if f"lease {word}" not in made:
+                raise FormatError(f"there is no lease {word}")
+
+
+def sets(lines, all_nodes):
+    """The sets that a file's clients use: node numbers, and what else the records say; each place once."""
+    found = {}
+    for step in parse([repeated(line) for line in lines]):
+        options = step.options
+        nodes = options.get("nodes", "all")
+        if step.verb != "client" or nodes not in ("all", "env") and not re.fullmatch(r"\d+(,\d+)*", nodes):
+            continue
+        numbers = [int(part) for part in nodes.split(",")] if nodes[0].isdigit() else list(range(1, all_nodes + 1))
+        guard = options.get("restart_guard", "auto")
+        place = options.get("namespace", "lock:"), int(options.get("db", 0))
+        max_ttl = options.get("max_ttl", "60000")
+        if (guard == "on" or guard == "auto" and len(numbers) >= 3) and max_ttl.isdigit() and place not in found \
+                and place[1] < DATABASES:
+            found[place] = numbers, {"namespace": text(place[0]), "db": place[1], "max_ttl": int(max_ttl),
+                                     "set_name": options.get("set_name", "default")}
+    return found.values()
 
 
 def repeated(line):

@@ -39,9 +39,11 @@ CONVERTED = {
     "nodes": lambda word: [url for url in word.split(",") if url],
     "renew": lambda word: word == "on",
     "raw": lambda word: word == "on",
+    "fencing": lambda word: word == "on",
+    "accept_eviction": lambda word: word == "on",
     "drift": float,
     "min_validity": float,
-    **dict.fromkeys(("ttl", "wait", "max_hold", "max_ttl", "node_timeout"), _seconds),
+    **dict.fromkeys(("ttl", "wait", "max_hold", "max_ttl", "node_timeout", "fence_ttl"), _seconds),
 }
 
 
@@ -114,6 +116,15 @@ class Verbs:
 
     async def do_remaining(self, step, name):
         return int(self.leases[name].remaining() * 1000)
+
+    async def do_fence(self, step, name):
+        return self.leases[name].fence or 0
+
+    async def do_newer(self, step, one, other):
+        return self.leases[one].fence > self.leases[other].fence
+
+    async def do_init(self, step, client):
+        await now(self.clients[client].init_set())
 
     async def do_lost(self, step, name, milliseconds):
         lost = self.leases[name].lost

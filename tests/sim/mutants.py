@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """Every seeded bug must be caught by the simulator: by an invariant, not by an assertion.
 
-The bugs are the `mutant!("name", right, wrong)` places of the core. One build with `--cfg mutants` carries all of them;
-the environment variable QUORLOCK_MUTANT chooses. Prints a line for each, then `N passed, M failed`.
+The bugs are the `mutant!("name", right, wrong)` places of the core and of the simulator's network and clock, which stand
+for the connection and the system's. One build with `--cfg mutants` carries all of them, and one process runs them one
+after another on all cores, each until the first schedule that catches it. Prints a line for each, then
+`N passed, M failed`. SCHEDULES bounds the schedules for each; those in RARE may need more, and are left to `make full`.
 """
 
 import os
@@ -12,16 +14,63 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-FLOOR = 8
+FLOOR = 85
+# Bugs that are hard to reach: only judged with at least so many schedules.
+RARE_SCHEDULES = 1_000_000
+RARE = ("given-up-early", "greater-is-confirmed", "quarantine-not-lengthened", "repairs-in-quarantine")
+# The numbers of the list of mutations that the protocol's analysis asks for.
+NUMBERS = {
+    "quorum-of-half": 1,
+    "fence-without-write-back": 7,
+    "fence-of-one-vote": 8,
+    "confirm-unowned": 9,
+    "pure-counters": 10,
+    "no-quarantine": 11,
+    "half-quarantine": 12,
+    "repair-without-fence": 23,
+    "repairs-in-quarantine": 25,
+    "resend-counts-again": 27,
+    "same-server-twice": 28,
+    "record-ignored": 29,
+    "not-ready-is-a-refusal": 46,
+    "no-clamp": 48,
+    "confirm-lowers": 51,
+    "release-unowned": 2,
+    "end-from-reply": 3,
+    "no-validity-check": 4,
+    "start-taken-late": 5,
+    "drift-added": 6,
+    "loss-not-sticky": 13,
+    "any-answer-renews": 14,
+    "token-per-client": 15,
+    "extend-unowned": 16,
+    "late-vote-revives": 17,
+    "largest-end": 18,
+    "no-drift": 19,
+    "rates-beyond-drift": 20,
+    "undo-what-granted": 21,
+    "no-undo-unless-granted": 22,
+    "repair-after-loss": 24,
+    "renewal-shortens": 26,
+    "tie-never-decided": 32,
+    "renews-after-release": 38,
+    "cancel-leaks": 39,
+    "clock-stops-in-suspend": 40,
+    "failure-is-a-vote": 45,
+}
 
 
 def names():
     found = []
-    for path in sorted((ROOT / "core" / "src").rglob("*.rs")):
-        if path.name != "mutants.rs":
-            found += re.findall(r'mutant!\(\s*"([a-z-]+)"', path.read_text())
+    for folder in ("core/src", "tests/sim/src"):
+        for path in sorted((ROOT / folder).rglob("*.rs")):
+            if path.name != "mutants.rs":
+                found += re.findall(r'mutant!\(\s*"([a-z-]+)"', path.read_text())
     if len(set(found)) != len(found):
         sys.exit("two mutants share a name")
+    unknown = (set(NUMBERS) | set(RARE)) - set(found)
+    if unknown:
+        sys.exit(f"no such mutants: {unknown}")
     return sorted(found)
 
 
@@ -32,13 +81,6 @@ def build():
     return target / "release" / "quorlock-sim"
 
 
-def run(binary, schedules, mutant):
-    env = dict(os.environ, QUORLOCK_MUTANT=mutant)
-    done = subprocess.run([binary, "run", "--schedules", str(schedules)], env=env, capture_output=True, text=True, timeout=900)
-    caught = re.search(r"^seed (\d+) \(schedule (\d+)\): (\S+)(.*)$", done.stdout, re.M)
-    return done.returncode, caught
-
-
 def main():
     schedules = int(os.environ.get("SCHEDULES", "100000"))
     binary = build()
@@ -47,15 +89,22 @@ def main():
     def report(name, good, text):
         nonlocal passed, failed
         passed, failed = passed + good, failed + (not good)
-        print(f"{'ok  ' if good else 'FAIL'} {name:24} {text}", flush=True)
+        print(f"{'ok  ' if good else 'FAIL'} {NUMBERS.get(name, ''):>3} {name:24} {text}", flush=True)
 
-    code, _ = run(binary, 10_000, "")
-    report("(none)", code == 0, "the same build without a bug violates nothing in 10000 schedules")
-    for name in names():
-        code, caught = run(binary, schedules, name)
-        good = code == 1 and caught is not None and re.fullmatch(r"[SL]\d", caught[3]) is not None
-        report(name, good, f"schedule {caught[2]}: {caught[3]}{caught[4]}" if caught else f"not caught in {schedules}")
-    if passed + failed <= FLOOR:
+    plain = subprocess.run([binary, "run", "--schedules", "20000"], stdout=subprocess.PIPE, text=True, timeout=900)
+    report("(none)", plain.returncode == 0, "the same build and seeds without a bug violate nothing in 20000 schedules")
+    wanted = [name for name in names() if name not in RARE or schedules >= RARE_SCHEDULES]
+    command = [binary, "mutants", "--schedules", str(schedules), *wanted]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as run:
+        lines = [line.split(" ", 2) for line in run.stdout]
+    caught = {name: (seed, text.strip()) for name, seed, text in lines}
+    for name in wanted:
+        seed, text = caught.get(name, ("-", "no verdict"))
+        good = re.match(r"[SL]\d ", text) is not None
+        report(name, good, f"schedule {seed}: {text}" if good else text)
+    for name in set(RARE) - set(wanted):
+        print(f"     {name}: only with {RARE_SCHEDULES} schedules")
+    if passed <= FLOOR:
         print(f"fewer than {FLOOR} mutants")
         failed += 1
     print(f"{passed} passed, {failed} failed")

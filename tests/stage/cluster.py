@@ -4,6 +4,8 @@
         stage.urls()                 # ["redis://127.0.0.1:…", …]
         stage.stop(2); stage.cont(2); stage.kill(2); stage.start(2)
         stage.redis(1, "SET", "k", "v")
+    with Stage(5, clocks=True) as stage:
+        stage.clock(1).step(-2.5)
 
 Nodes are numbered from 1. Only processes that the stage itself started are ever signalled.
 """
@@ -11,13 +13,14 @@ Nodes are numbered from 1. Only processes that the stage itself started are ever
 import atexit
 import os
 import secrets
+import re
 import shutil
 import tempfile
 import threading
 import time
 from urllib.parse import urlencode
 
-from . import certs
+from . import certs, clock
 from .install import ensure_server
 from .node import DEAD, UP, Node
 
@@ -33,8 +36,8 @@ def _secret():
 
 
 class Stage:
-    def __init__(self, n, *, tls=False, client_certs=False, auth=False, unix=False, options=(), folder=None,
-                 cert_folder=None):
+    def __init__(self, n, *, tls=False, client_certs=False, auth=False, unix=False, options=(), clocks=False,
+                 folder=None, cert_folder=None, declare=True):
         ensure_server()
         self._own_folder = folder is None
         self.folder = folder or tempfile.mkdtemp(prefix="qlstage")
@@ -44,6 +47,7 @@ class Stage:
             self.certs = certs.make(cert_folder or os.path.join(self.folder, "certs"))
         self.secrets = {"default": _secret(), "quorlock": _secret(), "wrong": _secret()} if auth else None
         self.auth = auth
+        library = clock.build(self.folder) if clocks else None
         self._lock = threading.RLock()
         self._touched = set()
         self._nodes = []
@@ -51,8 +55,11 @@ class Stage:
         try:
             for number in range(1, n + 1):
                 self._nodes.append(Node(number, os.path.join(self.folder, f"node{number}"), tls=self.certs,
-                                        client_certs=client_certs, secrets=self.secrets, unix=unix, options=options))
+                                        client_certs=client_certs, secrets=self.secrets, unix=unix, options=options,
+                                        clock=library))
             self._begin(self._nodes, fresh=True)
+            if declare:
+                self.declare()
         except BaseException:
             self.close()
             raise
@@ -67,9 +74,9 @@ class Stage:
         return len(self._nodes)
 
     @staticmethod
-    def _begin(nodes, fresh=False):
+    def _begin(nodes, fresh=False, saved=False):
         for node in nodes:
-            node.launch()
+            node.launch(saved)
         for node in nodes:
             node.ready(fresh)
 
@@ -94,19 +101,31 @@ class Stage:
             for number in numbers:
                 action(self._node(number))
 
-    def start(self, *numbers):
-        """Starts dead nodes again, empty, on their old ports."""
+    def save(self, *numbers):
+        """Keeps what is on the nodes, for `start(…, saved=True)`."""
+        self._each(numbers, Node.save)
+
+    def start(self, *numbers, saved=False):
+        """Starts dead nodes again on their old ports: empty, or with what was saved of them last."""
         with self._lock:
             dead = [node for node in map(self._node, numbers) if node.state == DEAD]
             self._touched -= {node.number for node in dead}
-            self._begin(dead)
+            self._begin(dead, saved=saved)
 
     def restart(self, *numbers):
         self.kill(*numbers)
         self.start(*numbers)
 
+    def clock(self, number):
+        """The wall clock of a node of a stage with `clocks`: `step` it, let it `run` too fast."""
+        return self._node(number).clock
+
+    def dump(self, number):
+        """Where the node saves its data."""
+        return self._node(number).dump
+
     def heal(self):
-        """As on the first day: all nodes up and empty, counters at zero, nothing reconfigured."""
+        """As on the first day, clocks alone excepted: all nodes up and empty, counters at zero, nothing reconfigured."""
         with self._lock:
             everything = range(1, len(self._nodes) + 1)
             self.cont(*everything)
@@ -116,6 +135,14 @@ class Stage:
                 node.call("FLUSHALL")
                 node.call("SCRIPT", "FLUSH")
                 node.call("CONFIG", "RESETSTAT")
+
+    def declare(self, numbers=None, *, set_name="default", max_ttl=60_000, namespace="lock:", db=0):
+        """Writes the record of a new set to its nodes, as `init_set` does (docs/PROTOCOL.md, "Record")."""
+        numbers = list(numbers or self.running())
+        for number in numbers:
+            run = re.search(rb"run_id:(\w{16})", self._node(number).call("INFO", "server"))[1].decode()
+            record = f"1 {set_name} 1 {len(numbers)} {max_ttl} node{number:012} {run}"
+            self._node(number).call("SET", namespace + "#node", record, db=db)
 
     def state(self, number):
         return self._node(number).state
@@ -135,6 +162,10 @@ class Stage:
 
     def keys(self, number, pattern="*", db=0):
         return sorted(self._node(number).call("KEYS", pattern, db=db))
+
+    def locks(self, number, db=0):
+        """Keys of locks that are held: neither records nor counters."""
+        return [key for key in self.keys(number, db=db) if not key.startswith(b"lock:#")]
 
     def holders(self, key, db=0):
         """The numbers of the running nodes that have the key."""

@@ -1,18 +1,23 @@
 """One redis-server process: its ports, its configuration, its life."""
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
 
+from .clock import Clock
 from .resp import Resp, RespError
 
 UP, STOPPED, DEAD = "up", "stopped", "dead"
 START_SECONDS = 15.0
-# What the user of the tests may do. The suite runs under it wherever a stage has `auth`.
-ACL = "~lock:* &lock:* -@all +@connection +@read +@write +@scripting +@pubsub +time +info"
+SAVED = "saved.rdb"
+# What the user of the tests may do, wherever a stage has `auth`: the line of docs/PROTOCOL.md ("Permissions"). That it
+# is enough and no more than that is tested (tests/rust/tests/permissions.rs), and that it is the same (test_tables.py).
+ACL = ("~lock:* &lock:* -@all +select +info +script|load +eval +evalsha +time +get +mget +set +del +pttl +pexpire "
+       "+publish +subscribe")
 
 
 class Port:
@@ -37,7 +42,7 @@ class Port:
 
 
 class Node:
-    def __init__(self, number, folder, *, tls=None, client_certs=False, secrets=None, unix=False, options=()):
+    def __init__(self, number, folder, *, tls=None, client_certs=False, secrets=None, unix=False, options=(), clock=None):
         self.number = number
         self.folder = folder
         self.state = DEAD
@@ -46,6 +51,8 @@ class Node:
         self._process = None
         self._ports = []
         os.makedirs(folder, mode=0o700)
+        self.clock = Clock(folder, clock) if clock else None
+        self.dump = os.path.join(folder, "dump.rdb")
         self._take_ports()
 
     def _take_ports(self):
@@ -69,15 +76,20 @@ class Node:
                       f"user quorlock on >{self._secrets['quorlock']} {ACL}"]
         return "\n".join([*lines, *self._options, ""])
 
-    def launch(self):
-        """Starts the process, empty. `ready` tells when it serves."""
+    def launch(self, saved=False):
+        """Starts the process, empty, or with what was last `save`d. `ready` tells when it serves."""
+        if saved:
+            shutil.copyfile(os.path.join(self.folder, SAVED), self.dump)
+        elif os.path.exists(self.dump):
+            os.remove(self.dump)
         path = os.path.join(self.folder, "redis.conf")
         # In a file and not in the arguments: passwords have no place in a list of processes.
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
             file.write(self._configuration())
         with open(os.path.join(self.folder, "output"), "ab") as output:
+            environment = {**os.environ, **self.clock.environment} if self.clock else None
             self._process = subprocess.Popen(["redis-server", path], cwd=self.folder, stdin=subprocess.DEVNULL,
-                                             stdout=output, stderr=output)
+                                             stdout=output, stderr=output, env=environment)
 
     def ready(self, fresh=False):
         """Waits until our own process answers. A port lost to somebody else is replaced while `fresh`."""
@@ -127,6 +139,11 @@ class Node:
         with self.connect(db) as connection:
             return connection.call(*words)
 
+    def save(self):
+        """Keeps the data as they are now, for a start with them later."""
+        self.call("SAVE")
+        os.replace(self.dump, os.path.join(self.folder, SAVED))
+
     def stop(self):
         if self.state == UP:
             self._process.send_signal(signal.SIGSTOP)
@@ -155,5 +172,7 @@ class Node:
     def close(self):
         self.kill()
         self._end()
+        if self.clock:
+            self.clock.close()
         for port in self._ports:
             port.close()

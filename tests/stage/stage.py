@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Real redis-servers for tests, from the command line. Imports little at the top: it starts once per `stage` line.
 
-  stage.py [-d DIR] serve [N] [tls] [mtls] [auth] [unix]
+  stage.py [-d DIR] serve [N] [tls] [mtls] [auth] [unix] [clocks]
         starts N servers (default 3), prints lines NAME=VALUE for the tests' environment, then `ready`; lives until
         stdin ends or a signal comes. DIR must not exist; default: a new temporary folder.
   stage.py -d DIR COMMAND...
@@ -22,7 +22,8 @@ if not __package__:
     # As a script: its siblings are the package `stage`, not top-level modules.
     sys.path[0] = os.path.dirname(HERE)
 
-FEATURES = {"tls": {"tls": True}, "mtls": {"client_certs": True}, "auth": {"auth": True}, "unix": {"unix": True}}
+FEATURES = {"tls": {"tls": True}, "mtls": {"client_certs": True}, "auth": {"auth": True}, "unix": {"unix": True},
+            "clocks": {"clocks": True}}
 
 
 def command(folder):
@@ -54,6 +55,9 @@ def environment(stage):
         found["QUORLOCK_STAGE_CERTS"] = stage.certs
     if stage.shape[-1]:
         found["QUORLOCK_STAGE_UNIX_NODES"] = ",".join(stage.urls(via="unix"))
+    clocks = [stage.clock(number) for number in range(1, len(stage) + 1)]
+    if all(clocks):
+        found["QUORLOCK_STAGE_CLOCKS"] = ",".join(clock.path for clock in clocks)
     return found
 
 

@@ -5,6 +5,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import time
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -63,6 +64,14 @@ class Life(unittest.TestCase):
         self.assertFalse(any(map(alive, pids)))
         self.assertFalse(os.path.exists(stage.folder))
 
+    def test_a_stage_is_a_declared_set(self):
+        with Stage(2) as stage:
+            records = {stage.redis(number, "GET", "lock:#node").split()[5] for number in (1, 2)}
+            self.assertEqual(len(records), 2)
+            self.assertEqual((stage.locks(1), stage.keys(1)), ([], [b"lock:#node"]))
+            stage.heal()
+            self.assertEqual(stage.keys(1), [])
+
     def test_heal_undoes_everything(self):
         with Stage(4) as stage:
             stage.redis(1, "SET", "k", "v")
@@ -76,12 +85,81 @@ class Life(unittest.TestCase):
             self.assertEqual(stage.calls("set"), 0)
 
     def test_counters(self):
-        with Stage(2) as stage:
+        with Stage(2, declare=False) as stage:
             stage.redis(1, "EVAL", "return redis.call('set', 'k', 'v')", 0)
             stage.redis(2, "SET", "k", "v")
             self.assertEqual((stage.calls("eval"), stage.calls("set")), (1, 2))
             stage.reset_counters()
             self.assertEqual(stage.calls("set"), 0)
+
+
+class Saved(unittest.TestCase):
+    def test_a_node_starts_with_what_was_saved_and_then_empty_again(self):
+        with Stage(1, declare=False) as stage:
+            stage.redis(1, "SET", "old", "v")
+            stage.save(1)
+            stage.redis(1, "SET", "new", "v")
+            stage.kill(1)
+            stage.start(1, saved=True)
+            self.assertEqual(stage.keys(1), [b"old"])
+            stage.restart(1)
+            self.assertEqual(stage.keys(1), [])
+
+
+class Clocks(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.stage = Stage(2, clocks=True)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.stage.close()
+
+    def ahead(self, number):
+        """How far the node's clock is ahead of ours, by the node's own word."""
+        seconds, micros = map(int, self.stage.redis(number, "TIME"))
+        return seconds + micros / 1e6 - time.time()
+
+    def test_a_step_moves_one_clock(self):
+        before, other = self.ahead(1), self.ahead(2)
+        self.stage.clock(1).step(3600)
+        self.assertAlmostEqual(self.ahead(1) - before, 3600, delta=1)
+        self.assertAlmostEqual(self.stage.clock(1).offset() - before, 3600, delta=1)
+        self.assertAlmostEqual(self.ahead(2), other, delta=1)
+        self.stage.restart(1)
+        self.assertAlmostEqual(self.ahead(1) - before, 3600, delta=1)
+        self.stage.clock(1).step(-7200)
+        self.assertAlmostEqual(self.ahead(1) - before, -3600, delta=1)
+
+    def test_a_step_ends_a_key_early_and_a_step_back_late(self):
+        self.stage.redis(1, "SET", "short", "v", "PX", "60000")
+        self.stage.redis(1, "SET", "long", "v", "PX", "60000")
+        self.stage.clock(1).step(-100)
+        self.assertGreater(self.stage.redis(1, "PTTL", "long"), 100_000)
+        self.stage.clock(1).step(161)
+        self.assertIsNone(self.stage.redis(1, "GET", "short"))
+
+    def test_a_clock_stands_where_it_is_set(self):
+        self.stage.clock(1).stand(1_800_000_000_000_999_000)
+        self.stage.redis(1, "SET", "key", "v", "PX", "5")
+        for _ in range(3):
+            self.assertEqual(self.stage.redis(1, "TIME"), [b"1800000000", b"999"])
+        for after, left in ((5_000_000, 0), (6_000_000, -2)):
+            self.stage.clock(1).stand(1_800_000_000_000_000_000 + after)
+            self.assertEqual(self.stage.redis(1, "PTTL", "key"), left)
+        self.stage.clock(1).stand(0)
+        self.assertAlmostEqual(self.ahead(1), self.stage.clock(1).offset(), delta=1)
+
+    def test_a_rate_is_followed_without_a_step(self):
+        before, end = self.ahead(2), time.monotonic() + 20
+        self.stage.clock(2).run(1.0)
+        self.assertLess(self.ahead(2) - before, 0.5)
+        while self.ahead(2) - before < 1.0 and time.monotonic() < end:
+            time.sleep(0.01)
+        self.stage.clock(2).run(0)
+        gained = self.ahead(2) - before
+        self.assertGreaterEqual(gained, 1.0)
+        self.assertAlmostEqual(self.stage.clock(2).offset(), gained, delta=0.2)
 
 
 class Doors(unittest.TestCase):

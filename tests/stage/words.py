@@ -25,6 +25,8 @@ NODES is one number, several with commas, or `all`. KEY and other words may hold
   await NODES PATTERN MS COMMAND WORD...
                                    the same, as soon as it holds
   await-free KEY MS                KEY is on no running node
+  await-no-locks MS                no lock is held: what is left are records and counters
+  declare                          write the record of a new set to all nodes
   expect-votes KEY COUNT MS        KEY is on exactly COUNT running nodes
   expect-ttl NODES KEY LOW HIGH    PTTL of KEY is from LOW to HIGH
   reset-counters                   the running nodes count their commands from zero
@@ -114,6 +116,16 @@ class Words:
 
     def do_await_free(self, db, key, milliseconds):
         self.do_expect_votes(db, key, "0", milliseconds)
+
+    def do_await_no_locks(self, db, milliseconds):
+        def look():
+            left = {key for number in self._stage.running() for key in self._stage.locks(number, db)}
+            return not left, sorted(left)
+
+        poll(int(milliseconds), look, "no locks")
+
+    def do_declare(self, db):
+        self._stage.declare(db=db)
 
     def do_expect_votes(self, db, key, count, milliseconds):
         holders = self._stage.await_holders(unquote_to_bytes(key), int(count), int(milliseconds) / 1000, db)

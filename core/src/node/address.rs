@@ -92,12 +92,12 @@ impl Address {
                         "db" => db = value.into_owned(),
                         "user" | "username" => user = Some(value.into_owned()),
                         "pass" | "password" => password = Some(value.into_owned()),
-                        other => {
-                            return Err(wrong(&format!(
-                                "`{}` is not understood in a redis+unix URL: db, user and \
-                                 password are",
-                                other.escape_debug()
-                            )));
+                        // Not shown: it may be the rest of a password.
+                        _ => {
+                            return Err(wrong(
+                                "its query holds what is not understood in a redis+unix URL: db, \
+                                 user and password are (write `&` in a password as %26)",
+                            ));
                         }
                     }
                 }
@@ -122,11 +122,9 @@ impl Address {
             .parse::<i64>()
             .ok()
             .filter(|db| (0..=i64::from(i32::MAX)).contains(db))
+            // Not shown: behind a `/` in a password it is the rest of that.
             .ok_or_else(|| {
-                wrong(&format!(
-                    "the database `{}` is not a number",
-                    db.escape_debug()
-                ))
+                wrong("the database is not a number (write `/` in a password as %2F)")
             })?;
         // A different database is a different set of keys, so it is shown.
         let shown = match db {
@@ -188,6 +186,8 @@ mod tests {
             "redis://:hunter2@h/zero",
             "redis://:hunter2@h/-1",
             "redis://:hunter2@h?db=1",
+            "redis://u:/hunter2@h",
+            "redis+unix:///s?password=a&hunter2",
             "redis+unix://?password=hunter2",
             "redis+unix:///s?pwd=hunter2",
             "memory://",

@@ -30,11 +30,9 @@ use std::time::Duration;
 
 use redis::Value as Resp;
 
-use super::address::Address;
-use super::connect::{broken, connect};
+use super::connect::{Connected, Target, broken, connect};
 use super::redis::{Inbox, Item};
-use super::script::{self, Outcome};
-use super::tls::Tls;
+use super::script::{self, Guard, Outcome};
 use super::wire::Wire;
 use super::{Fault, FaultKind, Reply};
 use crate::clock::{Clock, Instant, Sleep};
@@ -49,19 +47,25 @@ const POSTPONED: Duration = Duration::from_millis(200);
 /// How long a closed link goes on sending releases.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-type Connecting = Pin<Box<dyn Future<Output = Result<Wire, Fault>> + Send>>;
+/// Releases that wait for a node that is away. Beyond it the oldest are given
+/// up: their keys end by themselves.
+const CLEAN_UP_BOUND: usize = 10_000;
+
+type Connecting = Pin<Box<dyn Future<Output = Result<Connected, Fault>> + Send>>;
 
 /// A stream, and what was written to it and not answered. A place is empty
 /// where nobody cares for the answer any more.
 struct Pipe {
     wire: Wire,
+    guard: Option<Guard>,
+    /// The node's `TIME` on connect, in µs, and when that was.
+    time: (u64, Instant),
     in_flight: VecDeque<Option<Item>>,
 }
 
 /// See the [module documentation](self).
 pub(crate) struct Connection {
-    address: Arc<Address>,
-    tls: Tls,
+    target: Arc<Target>,
     clock: Arc<dyn Clock>,
     inbox: Arc<Inbox>,
     /// The connection in use.
@@ -94,20 +98,14 @@ enum Event {
     OldReply(Resp),
     Broken(io::Error),
     OldBroken,
-    Connected(Result<Wire, Fault>),
+    Connected(Result<Connected, Fault>),
     Timer,
 }
 
 impl Connection {
-    pub(crate) fn new(
-        address: Address,
-        tls: Tls,
-        clock: Arc<dyn Clock>,
-        inbox: Arc<Inbox>,
-    ) -> Connection {
+    pub(crate) fn new(target: Target, clock: Arc<dyn Clock>, inbox: Arc<Inbox>) -> Connection {
         Connection {
-            address: Arc::new(address),
-            tls,
+            target: Arc::new(target),
             clock,
             inbox,
             up: None,
@@ -130,20 +128,24 @@ impl Connection {
             match poll_fn(|cx| self.next(cx)).await {
                 // The common case: nothing else has changed.
                 Event::Reply(reply) => {
-                    let item = self.up.as_mut().and_then(|c| c.in_flight.pop_front());
-                    self.take_reply(item, &reply);
+                    match self.up.as_mut().and_then(|c| c.in_flight.pop_front()) {
+                        Some(item) => self.take_reply(item, &reply),
+                        None => self.lose_connection(&stray()),
+                    }
                     if self.farewell.is_none() {
                         continue;
                     }
                 }
                 Event::OldReply(reply) => {
-                    let item = self.old.as_mut().and_then(|c| c.in_flight.pop_front());
-                    self.take_reply(item, &reply);
+                    match self.old.as_mut().and_then(|c| c.in_flight.pop_front()) {
+                        Some(item) => self.take_reply(item, &reply),
+                        None => self.lose_old(),
+                    }
                 }
                 Event::Broken(error) => self.lose_connection(&broken(&error)),
                 Event::OldBroken => self.lose_old(),
                 Event::Inbox => self.take_inbox(),
-                Event::Connected(Ok(wire)) => self.take_connection(wire),
+                Event::Connected(Ok(connected)) => self.take_connection(connected),
                 Event::Connected(Err(fault)) => self.connect_failed(fault),
                 Event::Timer => self.look_at_deadlines(),
             }
@@ -201,10 +203,26 @@ impl Connection {
             self.due = self.due.min(item.due());
             self.waiting.push_back(item);
         }
+        if self.up.is_none() && self.waiting.len() > CLEAN_UP_BOUND {
+            self.drop_oldest_releases();
+        }
         if closed && self.farewell.is_none() {
             self.farewell = Some(self.clock.now() + FAREWELL);
             self.fail_all_but_releases("the client is closed");
         }
+    }
+
+    fn drop_oldest_releases(&mut self) {
+        let mut over = self.waiting.len() - CLEAN_UP_BOUND;
+        self.waiting.retain_mut(|item| {
+            let drop = over > 0 && item.is_release();
+            if drop {
+                over -= 1;
+                self.inbox.dropped.fetch_add(1, Ordering::Relaxed);
+                item.fail(FaultKind::Refused, "too many releases wait for it", true);
+            }
+            !drop
+        });
     }
 
     /// Sends what waits, connecting first if need be, and sets the timer.
@@ -237,12 +255,12 @@ impl Connection {
     }
 
     fn start_connecting(&mut self, now: Instant) {
-        let (address, tls) = (self.address.clone(), self.tls.clone());
-        let connecting = Box::pin(async move { connect(&address, &tls).await });
+        let target = self.target.clone();
+        let connecting = Box::pin(async move { connect(&target).await });
         self.connecting = Some((now + CONNECT_TIMEOUT, connecting));
     }
 
-    fn take_connection(&mut self, wire: Wire) {
+    fn take_connection(&mut self, connected: Connected) {
         self.inbox.connects.fetch_add(1, Ordering::Relaxed);
         self.silent = false;
         self.last_fault = None;
@@ -255,7 +273,7 @@ impl Connection {
         for item in &mut self.waiting {
             item.on_old = false;
         }
-        self.up = Some(Pipe::new(wire));
+        self.up = Some(Pipe::new(connected, self.clock.now()));
     }
 
     fn connect_failed(&mut self, fault: Fault) {
@@ -268,13 +286,22 @@ impl Connection {
             ..fault
         };
         self.fail_waiting(&fault);
+        let known = self
+            .last_fault
+            .as_ref()
+            .is_some_and(|f| f.text == fault.text);
+        if fault.kind == FaultKind::Misconfigured && !known {
+            // With a quorum of others no caller would hear of it.
+            let shown = &self.target.address.shown;
+            (self.target.gate.warn)(format!("the node {shown} may not vote: {}", fault.text));
+        }
         self.last_fault = Some(fault);
     }
 
     /// Requests fail; releases go on waiting.
     fn fail_waiting(&mut self, fault: &Fault) {
         for item in self.waiting.iter_mut().filter(|item| !item.is_release()) {
-            item.tell(Reply::Failed(fault.clone()));
+            item.tell(Reply::Failed(fault.clone()), None);
         }
         self.waiting.retain(Item::is_release);
     }
@@ -288,7 +315,7 @@ impl Connection {
             let undone =
                 |later: &Item| later.is_release() && later.request.value == item.request.value;
             if !item.wanted() && !self.waiting.iter().any(undone) {
-                item.tell(Reply::Failed(Fault::unwanted()));
+                item.tell(Reply::Failed(Fault::unwanted()), None);
                 continue;
             }
             if let (Some(old), true) = (&mut self.old, item.is_release() && !item.on_old) {
@@ -312,33 +339,49 @@ impl Connection {
     }
 
     /// The answer to the oldest request of a connection.
-    fn take_reply(&mut self, item: Option<Option<Item>>, reply: &Resp) {
+    fn take_reply(&mut self, item: Option<Item>, reply: &Resp) {
         self.failures = 0;
-        let Some(item) = item else {
-            let fault = Fault::new(
-                FaultKind::Unreachable,
-                "a reply that nobody asked for",
-                true,
-            );
-            return self.lose_connection(&fault);
-        };
         let Some(mut item) = item else { return };
         match script::outcome(item.request.op, reply) {
             Outcome::NoScript if !item.with_text => {
                 item.with_text = true;
-                // What was behind it comes behind it again: replies come in
-                // order, and this queue is written before anything new.
-                let place = self.waiting.iter().take_while(|i| i.with_text).count();
-                self.waiting.insert(place, item);
+                self.write_again(item);
             }
             Outcome::NoScript => item.fail(FaultKind::NotReady, "NOSCRIPT twice", true),
-            Outcome::Reply(Reply::Failed(fault)) if item.is_release() => {
-                item.tell(Reply::Failed(fault));
+            Outcome::OtherRecord if !item.readmitted => {
+                item.readmitted = true;
+                self.write_again(item);
+                self.readmit();
+            }
+            Outcome::OtherRecord => {
+                item.fail(FaultKind::NotReady, "its record has changed twice", true);
+            }
+            Outcome::Reply(Reply::Failed(fault), _) if item.is_release() => {
+                item.tell(Reply::Failed(fault), None);
                 self.postponed.push(item);
                 self.due = self.due.min(self.clock.now() + POSTPONED);
                 self.arm(self.clock.now());
             }
-            Outcome::Reply(reply) => item.tell(reply),
+            Outcome::Reply(reply, time) => item.tell(reply, time),
+        }
+    }
+
+    /// What was behind a request comes behind it again: replies come in order,
+    /// and this queue is written before anything new.
+    fn write_again(&mut self, item: Item) {
+        let again = |i: &&Item| i.with_text || i.readmitted;
+        let place = self.waiting.iter().take_while(again).count();
+        self.waiting.insert(place, item);
+    }
+
+    /// The node has another record than on connect, so it may have lost its
+    /// memory behind a proxy: it has to be admitted anew. The connection only
+    /// takes the replies that are under way.
+    fn readmit(&mut self) {
+        if self.up.is_some() {
+            self.lose_old();
+            self.old = self.up.take();
+            self.retry_at = Instant::NEVER;
         }
     }
 
@@ -362,7 +405,7 @@ impl Connection {
             if item.is_release() {
                 self.waiting.push_back(item);
             } else {
-                item.tell(Reply::Failed(fault.clone()));
+                item.tell(Reply::Failed(fault.clone()), None);
             }
         }
     }
@@ -486,10 +529,20 @@ impl Connection {
     }
 }
 
+fn stray() -> Fault {
+    Fault::new(
+        FaultKind::Unreachable,
+        "a reply that nobody asked for",
+        true,
+    )
+}
+
 impl Pipe {
-    fn new(wire: Wire) -> Pipe {
+    fn new(connected: Connected, now: Instant) -> Pipe {
         Pipe {
-            wire,
+            wire: connected.wire,
+            guard: connected.guard,
+            time: (connected.time, now),
             in_flight: VecDeque::new(),
         }
     }
@@ -504,15 +557,42 @@ impl Pipe {
         self.wire.poll_reply(cx)
     }
 
-    fn write(&mut self, item: Item) {
-        script::write_command(&mut self.wire.out, &item.request, item.with_text);
+    fn write(&mut self, mut item: Item) {
+        if item.request.not_after == 0 && !item.is_release() {
+            item.request.not_after = self.not_after(&item);
+        }
+        self.put(&item);
         self.in_flight.push_back(Some(item));
+    }
+
+    /// For a request that was made before the node's clock was known: it is,
+    /// from the connection's set-up.
+    fn not_after(&self, item: &Item) -> u64 {
+        let (time, at) = self.time;
+        let due =
+            at.until(item.ticket.deadline) + item.ticket.sent.until(item.ticket.deadline) / 10;
+        time + u64::try_from(due.as_micros()).unwrap_or(u64::MAX / 2)
     }
 
     /// Writes a request whose answer is awaited on another connection.
     fn write_copy(&mut self, item: &Item) {
-        script::write_command(&mut self.wire.out, &item.request, item.with_text);
+        self.put(item);
         self.in_flight.push_back(None);
+    }
+
+    fn put(&mut self, item: &Item) {
+        // Asked for only before other replies have told the nodes' clocks.
+        let (time, at) = self.time;
+        let sent = item.ticket.sent;
+        let now = || time + u64::try_from(at.until(sent).as_micros()).unwrap_or(0);
+        let guard = self.guard.as_ref();
+        script::write_command(
+            &mut self.wire.out,
+            &item.request,
+            guard,
+            now,
+            item.with_text,
+        );
     }
 
     /// Fails what is past its deadline; lowers `due` to what comes next.

@@ -1,18 +1,19 @@
 //! One node: what it is asked, what it answers, and the seam to it.
 
 pub(crate) mod address;
+pub mod admission;
 pub(crate) mod connect;
 pub(crate) mod connection;
 pub mod memory;
 pub mod names;
 pub(crate) mod redis;
 pub(crate) mod script;
-
+pub mod time;
 pub(crate) mod tls;
 pub(crate) mod wire;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::clock::Instant;
@@ -27,6 +28,22 @@ pub struct Request {
     /// The value that marks our vote: the token, and the label if there is
     /// one.
     pub value: Value,
+    /// Where the lock's fences are counted; `None` without fences.
+    pub counter: Option<Counter>,
+    /// The node's `TIME` in µs after which it does nothing; 0: at any time.
+    pub not_after: u64,
+    /// The candidate of an acquire that was made before any node's `TIME` was
+    /// known: whoever connects first fills it in for all.
+    pub guess: Option<Arc<OnceLock<u64>>>,
+}
+
+/// A lock's counter of fences.
+#[derive(Clone, Debug)]
+pub struct Counter {
+    /// Its key.
+    pub key: Arc<[u8]>,
+    /// How long it lives after a grant or a renewal.
+    pub ttl: Duration,
 }
 
 /// The value under a lock's key. `Debug` hides it, for it holds a token.
@@ -47,23 +64,51 @@ pub enum Op {
     Acquire {
         /// Auto-release time.
         ttl: Duration,
+        /// The fence that is proposed; 0: the node's `TIME`.
+        candidate: u64,
     },
     /// Lengthen the life of our key to `ttl`; never shorten it.
     Extend {
         /// Auto-release time.
         ttl: Duration,
         /// Whether to store the value anew where the key is gone.
-        repair: bool,
+        repair: Repair,
+        /// The lease's fence: the counter is raised to it.
+        fence: u64,
+    },
+    /// Store this fence, if the key holds our value and no larger one is
+    /// stored; lengthens the key as [`Extend`](Op::Extend) does.
+    Confirm {
+        /// Auto-release time.
+        ttl: Duration,
+        /// The fence.
+        fence: u64,
     },
     /// Delete the key if it holds our value.
     Release,
+}
+
+/// Whether an extension stores a vote anew that is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repair {
+    /// It does not.
+    No,
+    /// It does, unless the node is in quarantine.
+    Yes,
+    /// It does, also in quarantine: the lease has had a vote on this very
+    /// node whose end is still ahead, so no other vote on it can be pending
+    /// (rule R11).
+    InQuarantine,
 }
 
 /// What a node answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// Acquire: our value stands under the key.
-    Granted,
+    Granted {
+        /// The fence that the node has stored; 0 without fences.
+        fence: u64,
+    },
     /// Acquire: another's value stands there.
     Refused {
         /// How long that will last, unless it is renewed. `None`: it has no
@@ -77,6 +122,21 @@ pub enum Reply {
         /// Whether it was gone and has been stored anew.
         repaired: bool,
     },
+    /// Confirm: done.
+    Confirmed,
+    /// Confirm: a larger fence is stored.
+    Greater {
+        /// That fence.
+        fence: u64,
+    },
+    /// Acquire, or extend of a vote that is gone: the node is in quarantine
+    /// and gives no new vote.
+    Quarantined {
+        /// How long yet.
+        left: Duration,
+    },
+    /// The node's `TIME` is beyond `not_after`: nothing was done.
+    Late,
     /// Extend: the key does not hold our value.
     NotMine,
     /// Release: done.
@@ -149,8 +209,9 @@ pub struct Ticket {
 /// Where the reply to a request goes.
 pub trait Sink: Send + Sync {
     /// Takes the reply. Called once for each request, at the latest a moment
-    /// after its deadline, on any thread; must not block.
-    fn on_reply(&self, ticket: Ticket, reply: Reply);
+    /// after its deadline, on any thread; must not block. `time`: the node's
+    /// `TIME` in µs as it answered, where it told.
+    fn on_reply(&self, ticket: Ticket, reply: Reply, time: Option<u64>);
 
     /// Whether the request still matters. One that does not is not written,
     /// and not written again: an acquire must never follow the release of its
@@ -173,6 +234,11 @@ pub trait Link: Send + Sync + 'static {
 
     /// Drops the connection and everything queued; answers nothing more.
     fn close(&self);
+
+    /// How many releases were given up because too many waited.
+    fn dropped(&self) -> u64 {
+        0
+    }
 
     /// How many connections were made.
     fn connects(&self) -> u64 {

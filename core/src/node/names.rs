@@ -65,6 +65,26 @@ pub fn lock_key(namespace: &str, name: &[u8], naming: Naming) -> Result<Vec<u8>,
     Ok(key)
 }
 
+/// The key of the counter of fences of the lock that `key` belongs to. Raw
+/// names get a `#` in front, with which no other counter's begins.
+pub fn counter_key(namespace: &str, key: &[u8], naming: Naming) -> Vec<u8> {
+    let (mark, rest) = match naming {
+        Naming::Tagged => (&b"#f:"[..], &key[namespace.len()..]),
+        Naming::Raw => (&b"#f:#"[..], key),
+    };
+    [namespace.as_bytes(), mark, rest].concat()
+}
+
+/// The key of a node's record.
+pub fn record_key(namespace: &str) -> Vec<u8> {
+    format!("{namespace}#node").into_bytes()
+}
+
+/// The key of a node's quarantine.
+pub fn quarantine_key(namespace: &str) -> Vec<u8> {
+    format!("{namespace}#quarantine").into_bytes()
+}
+
 /// The part of a key that Redis hashes: between the first `{` and the first
 /// `}` after it, unless that is empty (Redis cluster specification, "Hash
 /// tags").
@@ -129,6 +149,20 @@ mod tests {
             let key = |n: &[u8]| lock_key("lock:", n, Naming::Tagged).ok();
             if let (Some(x), Some(y)) = (key(&a), key(&b)) {
                 prop_assert_eq!(x == y, canonical(&a) == canonical(&b));
+            }
+        }
+
+        #[test]
+        fn distinct_names_never_share_a_counter(a in name(), b in name(), raw in any::<(bool, bool)>()) {
+            let naming = |raw| if raw { Naming::Raw } else { Naming::Tagged };
+            let keys = |n: &[u8], naming| {
+                let key = lock_key("lock:", n, naming).ok()?;
+                Some((counter_key("lock:", &key, naming), key))
+            };
+            if let (Some(x), Some(y)) = (keys(&a, naming(raw.0)), keys(&b, naming(raw.1))) {
+                let same = raw.0 == raw.1 && x.1 == y.1;
+                prop_assert_eq!(x.0 == y.0, same);
+                prop_assert!(x.0.starts_with(b"lock:#"));
             }
         }
 

@@ -4,11 +4,11 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use super::address::Address;
+use super::connect::Target;
 use super::connection::Connection;
-use super::tls::Tls;
 use super::{Fault, FaultKind, Link, Op, Reply, Request, Sink, Ticket};
 use crate::clock::{Clock, Instant};
+use crate::drive::Driver;
 use crate::sync::{Wakers, lock};
 
 /// Requests that may wait for one node. Beyond it the node is as good as
@@ -19,6 +19,8 @@ const QUEUE_BOUND: usize = 100_000;
 pub(crate) struct RedisLink {
     shown: Arc<str>,
     inbox: Arc<Inbox>,
+    /// Who drives the task's runtime; empty if that is the caller's.
+    driver: Option<&'static Driver>,
 }
 
 /// What callers share with the node's connection.
@@ -26,6 +28,8 @@ pub(crate) struct RedisLink {
 pub(crate) struct Inbox {
     pub(crate) state: Mutex<InboxState>,
     pub(crate) connects: AtomicU64,
+    /// Releases that were given up because too many waited.
+    pub(crate) dropped: AtomicU64,
 }
 
 #[derive(Default)]
@@ -48,6 +52,8 @@ pub(crate) struct Item {
     pub(crate) give_up: Instant,
     /// The node has forgotten the script: send its text.
     pub(crate) with_text: bool,
+    /// It met a record other than the one on connect, once.
+    pub(crate) readmitted: bool,
     /// A release that already went out over the connection in doubt.
     pub(crate) on_old: bool,
 }
@@ -58,15 +64,15 @@ impl Item {
     }
 
     /// Tells the requester, once.
-    pub(crate) fn tell(&mut self, reply: Reply) {
+    pub(crate) fn tell(&mut self, reply: Reply, time: Option<u64>) {
         if let Some(sink) = self.sink.take() {
-            sink.on_reply(self.ticket, reply);
+            sink.on_reply(self.ticket, reply, time);
         }
     }
 
     pub(crate) fn fail(&mut self, kind: FaultKind, text: &str, sent: bool) {
         if self.sink.is_some() {
-            self.tell(Reply::Failed(Fault::new(kind, text, sent)));
+            self.tell(Reply::Failed(Fault::new(kind, text, sent)), None);
         }
     }
 
@@ -88,15 +94,26 @@ impl Item {
 impl RedisLink {
     /// Starts the node's task on `runtime`. Connects to nothing yet.
     pub(crate) fn new(
-        address: Address,
-        tls: Tls,
+        target: Target,
         clock: Arc<dyn Clock>,
         runtime: &tokio::runtime::Handle,
+        driver: Option<&'static Driver>,
     ) -> RedisLink {
-        let shown = address.shown.clone();
+        let shown = target.address.shown.clone();
         let inbox = Arc::new(Inbox::default());
-        runtime.spawn(Connection::new(address, tls, clock, inbox.clone()).run());
-        RedisLink { shown, inbox }
+        runtime.spawn(Connection::new(target, clock, inbox.clone()).run());
+        RedisLink {
+            shown,
+            inbox,
+            driver,
+        }
+    }
+
+    fn wake(&self, task: Wakers) {
+        match self.driver {
+            Some(driver) => driver.wake(task),
+            None => task.wake(),
+        }
     }
 }
 
@@ -108,6 +125,7 @@ impl Link for RedisLink {
             sink: Some(sink),
             give_up,
             with_text: false,
+            readmitted: false,
             on_old: false,
         };
         let mut state = lock(&self.inbox.state);
@@ -125,7 +143,7 @@ impl Link for RedisLink {
         state.items.push(item);
         let task = state.task.take();
         drop(state);
-        task.wake();
+        self.wake(task);
     }
 
     fn shown(&self) -> Arc<str> {
@@ -137,10 +155,14 @@ impl Link for RedisLink {
         state.closed = true;
         let task = state.task.take();
         drop(state);
-        task.wake();
+        self.wake(task);
     }
 
     fn connects(&self) -> u64 {
         self.inbox.connects.load(Ordering::Relaxed)
+    }
+
+    fn dropped(&self) -> u64 {
+        self.inbox.dropped.load(Ordering::Relaxed)
     }
 }

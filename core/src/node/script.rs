@@ -6,6 +6,7 @@
 //! makes as few calls as there can be: each costs the server about as much as
 //! all the rest of a request.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use once_cell::sync::Lazy;
@@ -28,51 +29,68 @@ macro_rules! script {
     };
 }
 
-/// KEYS lock; ARGV value, ttl.
-pub(crate) static ACQUIRE: Script = script!(
-    "if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return 1 end
-local v = redis.call('GET', KEYS[1])
-local left = redis.call('PTTL', KEYS[1])
-if v == ARGV[1] then
-  if left < tonumber(ARGV[2]) then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
-  return 1
-end
-return {0, left, string.match(v, '^%x+%.(.*)$') or ''}"
-);
+/// Vote for a token, and fence it.
+pub(crate) static ACQUIRE: Script = script!(include_str!("lua/acquire.lua"));
+/// Keep a vote; repair it; store a fence.
+pub(crate) static EXTEND: Script = script!(include_str!("lua/extend.lua"));
+/// Take a vote back.
+pub(crate) static RELEASE: Script = script!(include_str!("lua/release.lua"));
+/// Replace a node's record, if it is still the one that was read.
+pub(crate) static INIT: Script = script!(include_str!("lua/init.lua"));
+/// Find out which command is not permitted.
+pub(crate) static TRY: Script = script!(include_str!("lua/try.lua"));
 
-/// KEYS lock; ARGV value, ttl, 1 to repair.
-pub(crate) static EXTEND: Script = script!(
-    "local v = redis.call('GET', KEYS[1])
-if v == ARGV[1] then
-  if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
-  return 1
-end
-if not v and ARGV[3] == '1' then
-  redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
-  return 2
-end
-return 0"
-);
-
-/// KEYS lock; ARGV value.
-pub(crate) static RELEASE: Script = script!(
-    "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
-return 0"
-);
-
-/// All scripts, to be loaded on connect.
+/// The scripts of normal work, to be loaded on connect.
 pub(crate) static ALL: [&Script; 3] = [&ACQUIRE, &EXTEND, &RELEASE];
 
+/// Stands for "at any time" where a script compares the node's `TIME`.
+const ANY_TIME: u64 = (1 << 53) - 1;
+
+/// What a connection adds to the requests of a guarded set.
+#[derive(Clone)]
+pub(crate) struct Guard {
+    /// The record that the node must hold.
+    pub(crate) record: Arc<str>,
+    /// Its key.
+    pub(crate) record_key: Arc<[u8]>,
+    /// The key of the quarantine.
+    pub(crate) quarantine_key: Arc<[u8]>,
+}
+
 /// Appends the command for a request to `out`: `EVALSHA`, or `EVAL` with the
-/// script's text for a node that has forgotten it.
-pub(crate) fn write_command(out: &mut Vec<u8>, request: &Request, with_text: bool) {
-    let (script, ttl, repair) = match request.op {
-        Op::Acquire { ttl } => (&ACQUIRE, Some(ttl), None),
-        Op::Extend { ttl, repair } => (&EXTEND, Some(ttl), Some(repair)),
-        Op::Release => (&RELEASE, None, None),
+/// script's text for a node that has forgotten it. What neither guard nor
+/// fences need is left out from the end. `time` is the node's `TIME` in µs, by
+/// our best guess.
+pub(crate) fn write_command(
+    out: &mut Vec<u8>,
+    request: &Request,
+    guard: Option<&Guard>,
+    time: impl Fn() -> u64,
+    with_text: bool,
+) {
+    let (script, mode) = match request.op {
+        Op::Acquire { .. } => (&ACQUIRE, None),
+        Op::Extend { repair, .. } => (&EXTEND, Some(repair as u64)),
+        Op::Confirm { .. } => (&EXTEND, Some(3)),
+        Op::Release => (&RELEASE, None),
     };
-    let arguments = usize::from(ttl.is_some()) + usize::from(repair.is_some());
-    wire::write_array(out, 5 + arguments);
+    let (ttl, fence) = match request.op {
+        Op::Acquire { ttl, candidate } => {
+            let guess = request.guess.as_ref().map(|guess| *guess.get_or_init(time));
+            (Some(ttl), guess.unwrap_or(candidate))
+        }
+        Op::Extend { ttl, fence, .. } | Op::Confirm { ttl, fence } => (Some(ttl), fence),
+        Op::Release => (None, 0),
+    };
+    let plain = ttl.is_none() || (guard.is_none() && request.counter.is_none());
+    let guard = guard.filter(|_| !plain);
+    let keys = match (plain, guard) {
+        (true, _) => 1,
+        (false, None) => 2,
+        (false, Some(_)) => 4,
+    };
+    let arguments = 1 + usize::from(ttl.is_some()) + usize::from(mode.is_some());
+    wire::write_array(out, 3 + keys + arguments + if plain { 0 } else { 4 });
     if with_text {
         wire::write_text(out, b"EVAL");
         wire::write_text(out, script.text.as_bytes());
@@ -80,22 +98,58 @@ pub(crate) fn write_command(out: &mut Vec<u8>, request: &Request, with_text: boo
         wire::write_text(out, b"EVALSHA");
         wire::write_text(out, script.sha.as_bytes());
     }
-    wire::write_text(out, b"1");
+    wire::write_number(out, keys as u64);
     wire::write_text(out, &request.key);
+    if !plain {
+        // Without fences the place is kept by a key of the same lock.
+        let counter = request.counter.as_ref().map_or(&request.key, |c| &c.key);
+        wire::write_text(out, counter);
+        if let Some(guard) = guard {
+            wire::write_text(out, &guard.record_key);
+            wire::write_text(out, &guard.quarantine_key);
+        }
+    }
     wire::write_text(out, &request.value.0);
     if let Some(ttl) = ttl {
-        wire::write_number(out, u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
+        wire::write_number(out, millis(ttl));
     }
-    if let Some(repair) = repair {
-        wire::write_number(out, u64::from(repair));
+    if let Some(mode) = mode {
+        wire::write_number(out, mode);
+    }
+    if !plain {
+        wire::write_text(out, guard.map_or(b"", |g| g.record.as_bytes()));
+        let not_after = match request.not_after {
+            0 => ANY_TIME,
+            time => time.min(ANY_TIME),
+        };
+        wire::write_number(out, not_after);
+        match &request.counter {
+            Some(counter) => {
+                wire::write_number(out, fence);
+                wire::write_number(out, millis(counter.ttl));
+            }
+            None => {
+                wire::write_text(out, b"");
+                wire::write_text(out, b"");
+            }
+        }
     }
 }
 
+fn millis(d: Duration) -> u64 {
+    u64::try_from(d.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// What a node said to a request.
+#[derive(Debug, PartialEq)]
 pub(crate) enum Outcome {
-    Reply(Reply),
+    /// A reply, and the node's `TIME` in µs where it told.
+    Reply(Reply, Option<u64>),
     /// The node does not know the script.
     NoScript,
+    /// The node holds another record than the one it was admitted with: it may
+    /// have lost its memory.
+    OtherRecord,
 }
 
 /// Reads a reply. Anything unexpected is a fault, never a vote.
@@ -108,30 +162,127 @@ pub(crate) fn outcome(op: Op, value: &Resp) -> Outcome {
         },
         Resp::ServerError(error) if error.code() == "NOSCRIPT" => return Outcome::NoScript,
         Resp::ServerError(error) => {
-            return Outcome::Reply(Reply::Failed(fault_of(error.code(), error.details())));
+            let fault = fault_of(error.code(), error.details());
+            return Outcome::Reply(Reply::Failed(fault), None);
         }
         _ => (-1, &[][..]),
     };
-    let reply = match (op, code, more) {
-        (Op::Acquire { .. }, 1, _) => Reply::Granted,
-        (Op::Acquire { .. }, 0, [Resp::Int(left), Resp::BulkString(holder), ..]) => {
-            Reply::Refused {
+    let (reply, rest) = match (op, code, more) {
+        (Op::Acquire { .. }, 1, []) => (Some(Reply::Granted { fence: 0 }), more),
+        (Op::Acquire { .. }, 1, [f, rest @ ..]) => {
+            (fence(f).map(|fence| Reply::Granted { fence }), rest)
+        }
+        (Op::Acquire { .. }, 0, [Resp::Int(left), Resp::BulkString(holder), rest @ ..]) => {
+            let refused = Reply::Refused {
                 left: u64::try_from(*left).ok().map(Duration::from_millis),
                 holder: (!holder.is_empty()).then(|| holder.escape_ascii().to_string().into()),
-            }
+            };
+            (Some(refused), rest)
         }
-        (Op::Extend { .. }, 1 | 2, _) => Reply::Extended {
-            repaired: code == 2,
-        },
-        (Op::Extend { .. }, 0, _) => Reply::NotMine,
-        (Op::Release, 0 | 1, _) => Reply::Released { held: code == 1 },
-        _ => Reply::Failed(Fault::new(
-            FaultKind::Misconfigured,
-            "a reply that no script of protocol 1 gives: is this a Redis or Valkey server?",
-            true,
-        )),
+        (Op::Extend { .. }, 1 | 2, _) => {
+            let repaired = code == 2;
+            (
+                Some(Reply::Extended { repaired }),
+                more.get(1..).unwrap_or_default(),
+            )
+        }
+        (Op::Confirm { .. }, 1, _) => (Some(Reply::Confirmed), more.get(1..).unwrap_or_default()),
+        (Op::Confirm { .. }, 6, [f, rest @ ..]) => {
+            (fence(f).map(|fence| Reply::Greater { fence }), rest)
+        }
+        (Op::Extend { .. } | Op::Confirm { .. }, 0, _) => (Some(Reply::NotMine), more),
+        (Op::Acquire { .. } | Op::Extend { .. }, 3, [Resp::Int(left), rest @ ..]) => {
+            let left = Duration::from_millis(u64::try_from(*left).unwrap_or(0));
+            (Some(Reply::Quarantined { left }), rest)
+        }
+        (Op::Release, 0 | 1, _) => (Some(Reply::Released { held: code == 1 }), more),
+        (_, 4, _) if op != Op::Release => return Outcome::OtherRecord,
+        (_, 5, _) if op != Op::Release => (Some(Reply::Late), more),
+        _ => (None, more),
     };
-    Outcome::Reply(reply)
+    match reply {
+        Some(reply) => Outcome::Reply(reply, time(rest)),
+        None => Outcome::Reply(Reply::Failed(unexpected()), None),
+    }
+}
+
+/// The init script: replace the record if it is `old` (empty: none), and begin
+/// a quarantine. `keys`: those of the record and of the quarantine.
+pub(crate) fn init_command(
+    keys: [&[u8]; 2],
+    old: &str,
+    new: &str,
+    quarantine: Duration,
+) -> redis::Cmd {
+    redis::cmd("EVAL")
+        .arg(INIT.text)
+        .arg(2)
+        .arg(keys[0])
+        .arg(keys[1])
+        .arg(old)
+        .arg(new)
+        .arg(millis(quarantine))
+        .take()
+}
+
+/// What it answers: nothing if the record was replaced, else what it is.
+pub(crate) fn init_outcome(reply: &Resp) -> Result<Option<String>, Fault> {
+    match reply {
+        Resp::Array(parts) => match &parts[..] {
+            [Resp::Int(1), ..] => Ok(None),
+            [Resp::Int(0), other] => Ok(Some(text(other))),
+            _ => Err(unexpected()),
+        },
+        _ => Err(unexpected()),
+    }
+}
+
+/// A reply that is a text; anything else is an empty one.
+pub(crate) fn text(reply: &Resp) -> String {
+    match reply {
+        Resp::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        Resp::SimpleString(text) => text.clone(),
+        _ => String::new(),
+    }
+}
+
+/// A fence as the scripts write it: a decimal below 2^53, empty for none.
+fn fence(value: &Resp) -> Option<u64> {
+    match value {
+        Resp::BulkString(digits) if digits.is_empty() => Some(0),
+        Resp::BulkString(digits) => number(digits).filter(|f| *f <= ANY_TIME),
+        _ => None,
+    }
+}
+
+/// `TIME` as the server gives it: seconds and µs.
+pub(crate) fn time(rest: &[Resp]) -> Option<u64> {
+    match rest {
+        [Resp::BulkString(seconds), Resp::BulkString(micros), ..] => number(seconds)?
+            .checked_mul(1_000_000)?
+            .checked_add(number(micros)?),
+        _ => None,
+    }
+}
+
+fn number(digits: &[u8]) -> Option<u64> {
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+pub(crate) fn unexpected() -> Fault {
+    let text = "a reply that no script of protocol 1 gives: is this a Redis or Valkey server?";
+    Fault::new(FaultKind::Misconfigured, text, true)
+}
+
+/// Whether an error says that a command is not there for us.
+pub(crate) fn forbidden(error: &redis::ServerError) -> bool {
+    let unknown = |text: &str| text.contains("unknown command");
+    error.code() == "NOPERM" || error.details().is_some_and(unknown)
+}
+
+/// What to tell of a command that is not permitted.
+pub(crate) fn lacks(command: &str) -> String {
+    format!("its user lacks the permission to run `{command}`: add `+{command}` to its ACL")
 }
 
 /// A server's error, sorted by what can be done about it.
@@ -149,13 +300,20 @@ pub(crate) fn fault_of(code: &str, detail: Option<&str>) -> Fault {
         ("ERR", Some(text))
             if text.contains("AUTH")
                 || text.contains("DB index")
-                || text.contains("unknown command") =>
+                || text.contains("unknown command")
+                // In the middle of a script; Redis before 7.0 has no code for
+                // it.
+                || text.contains("can't run this command")
+                || text.contains("can't access at least one of the keys") =>
         {
             FaultKind::Misconfigured
         }
         _ => kind,
     };
     let detail = detail.unwrap_or_default();
+    if code == "NOPERM" && detail.contains("'evalsha'") {
+        return Fault::new(kind, lacks("evalsha"), true);
+    }
     let mut text = format!("{code} {detail}").trim_end().to_owned();
     if code == "WRONGTYPE" {
         text = "the key holds a value that is no lock: delete it, or choose another name".into();
@@ -176,52 +334,92 @@ fn sha1_hex(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::Repair;
     use redis::parse_redis_value;
 
+    const TTL: Duration = Duration::from_secs(1);
     const ACQUIRE: Op = Op::Acquire {
-        ttl: Duration::from_secs(1),
+        ttl: TTL,
+        candidate: 0,
     };
     const EXTEND: Op = Op::Extend {
-        ttl: Duration::from_secs(1),
-        repair: true,
+        ttl: TTL,
+        repair: Repair::Yes,
+        fence: 0,
     };
+    const CONFIRM: Op = Op::Confirm { ttl: TTL, fence: 7 };
 
-    fn reply(op: Op, wire: &str) -> Reply {
+    fn reply(op: Op, wire: &str) -> (Reply, Option<u64>) {
         match outcome(op, &parse_redis_value(wire.as_bytes()).unwrap()) {
-            Outcome::Reply(reply) => reply,
-            Outcome::NoScript => panic!("NOSCRIPT"),
+            Outcome::Reply(reply, time) => (reply, time),
+            other => panic!("{other:?}"),
         }
     }
 
     #[test]
     fn replies_are_read() {
+        let refused = |left, holder: Option<&str>| Reply::Refused {
+            left,
+            holder: holder.map(Into::into),
+        };
+        const TIME: &str = "$2\r\n12\r\n$1\r\n7\r\n";
         for (op, wire, expected) in [
-            (ACQUIRE, ":1\r\n", Reply::Granted),
-            (ACQUIRE, "*2\r\n:1\r\n:5\r\n", Reply::Granted),
+            (ACQUIRE, ":1\r\n", Reply::Granted { fence: 0 }),
             (
                 ACQUIRE,
-                "*3\r\n:0\r\n:1500\r\n$3\r\nh:1\r\n",
-                Reply::Refused {
-                    left: Some(Duration::from_millis(1500)),
-                    holder: Some("h:1".into()),
-                },
+                "*2\r\n:1\r\n$1\r\n5\r\n",
+                Reply::Granted { fence: 5 },
             ),
             (
                 ACQUIRE,
-                "*4\r\n:0\r\n:-1\r\n$0\r\n\r\n:9\r\n",
-                Reply::Refused {
-                    left: None,
-                    holder: None,
+                "*2\r\n:1\r\n$0\r\n\r\n",
+                Reply::Granted { fence: 0 },
+            ),
+            (
+                ACQUIRE,
+                "*3\r\n:0\r\n:1500\r\n$3\r\nh:1\r\n",
+                refused(Some(Duration::from_millis(1500)), Some("h:1")),
+            ),
+            (
+                ACQUIRE,
+                "*3\r\n:0\r\n:-1\r\n$0\r\n\r\n",
+                refused(None, None),
+            ),
+            (
+                ACQUIRE,
+                "*2\r\n:3\r\n:9\r\n",
+                Reply::Quarantined {
+                    left: Duration::from_millis(9),
                 },
             ),
             (EXTEND, ":0\r\n", Reply::NotMine),
             (EXTEND, ":1\r\n", Reply::Extended { repaired: false }),
             (EXTEND, "*1\r\n:2\r\n", Reply::Extended { repaired: true }),
+            (CONFIRM, "*2\r\n:1\r\n$1\r\n7\r\n", Reply::Confirmed),
+            (
+                CONFIRM,
+                "*2\r\n:6\r\n$1\r\n9\r\n",
+                Reply::Greater { fence: 9 },
+            ),
+            (CONFIRM, "*1\r\n:0\r\n", Reply::NotMine),
             (Op::Release, ":1\r\n", Reply::Released { held: true }),
             (Op::Release, ":0\r\n", Reply::Released { held: false }),
         ] {
-            assert_eq!(reply(op, wire), expected, "{wire:?}");
+            assert_eq!(reply(op, wire), (expected, None), "{wire:?}");
         }
+        for (op, wire) in [
+            (ACQUIRE, format!("*4\r\n:1\r\n$1\r\n5\r\n{TIME}")),
+            (ACQUIRE, format!("*5\r\n:0\r\n:1\r\n$0\r\n\r\n{TIME}")),
+            (ACQUIRE, format!("*3\r\n:5\r\n{TIME}")),
+            (ACQUIRE, format!("*4\r\n:3\r\n:9\r\n{TIME}")),
+            (EXTEND, format!("*4\r\n:1\r\n$1\r\n5\r\n{TIME}")),
+            (EXTEND, format!("*3\r\n:0\r\n{TIME}")),
+            (CONFIRM, format!("*4\r\n:6\r\n$1\r\n9\r\n{TIME}")),
+        ] {
+            assert_eq!(reply(op, &wire).1, Some(12_000_007), "{wire:?}");
+        }
+        let other = parse_redis_value(b"*3\r\n:4\r\n$1\r\n1\r\n$1\r\n1\r\n").unwrap();
+        assert_eq!(outcome(ACQUIRE, &other), Outcome::OtherRecord);
     }
 
     #[test]
@@ -234,13 +432,15 @@ mod tests {
             "*1\r\n:7\r\n",
             "*1\r\n$1\r\n1\r\n",
         ] {
-            for op in [ACQUIRE, EXTEND, Op::Release] {
+            for op in [ACQUIRE, EXTEND, CONFIRM, Op::Release] {
                 assert!(
-                    matches!(reply(op, wire), Reply::Failed(_)),
+                    matches!(reply(op, wire).0, Reply::Failed(_)),
                     "{wire:?} {op:?}"
                 );
             }
         }
+        let beyond = "*2\r\n:1\r\n$17\r\n90071992547409920\r\n";
+        assert!(matches!(reply(ACQUIRE, beyond).0, Reply::Failed(_)));
     }
 
     #[test]
@@ -254,7 +454,7 @@ mod tests {
             ("-ERR DB index is out of range", FaultKind::Misconfigured),
             ("-WRONGTYPE x", FaultKind::Misconfigured),
         ] {
-            match reply(ACQUIRE, &format!("{wire}\r\n")) {
+            match reply(ACQUIRE, &format!("{wire}\r\n")).0 {
                 Reply::Failed(fault) => assert_eq!(fault.kind, kind, "{wire}"),
                 other => panic!("{wire}: {other:?}"),
             }

@@ -1,7 +1,8 @@
 //! Bytes to and from one server: commands out, whole replies in.
 //!
-//! Replies are parsed by redis-rs; here is only what a stream needs beside: to
-//! write commands into one buffer, and to find where a reply ends. redis-rs's
+//! Replies are parsed by redis-rs, but for what our own scripts answer; here is
+//! beside only what a stream needs: to write commands into one buffer, and to
+//! find where a reply ends. redis-rs's
 //! own multiplexed connection puts a channel, a task and a oneshot between a
 //! request and its bytes, which costs about half of an uncontended round on
 //! five nodes, and does not say which requests have been written.
@@ -65,18 +66,13 @@ impl Wire {
     pub(crate) fn poll_reply(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Resp>> {
         loop {
             let rest = &self.input[self.parsed..];
-            match reply_end(rest, 0) {
-                Ok(end) => {
-                    let reply = parsed(&rest[..end]);
-                    self.parsed += end;
-                    if self.parsed == self.input.len() {
-                        self.input.clear();
-                        self.parsed = 0;
-                    }
-                    return Poll::Ready(reply);
+            if let Some((reply, end)) = reply(rest)? {
+                self.parsed += end;
+                if self.parsed == self.input.len() {
+                    self.input.clear();
+                    self.parsed = 0;
                 }
-                Err(Incomplete::More) if rest.len() <= LONGEST_REPLY => {}
-                Err(_) => return Poll::Ready(Err(io::ErrorKind::InvalidData.into())),
+                return Poll::Ready(Ok(reply));
             }
             let mut chunk = ReadBuf::new(&mut self.chunk);
             ready!(Pin::new(&mut self.stream).poll_read(cx, &mut chunk))?;
@@ -90,20 +86,56 @@ impl Wire {
     }
 }
 
-/// A whole reply. Nearly all are numbers; for them redis-rs's parser, which
-/// clears a buffer at every call, would cost more than all the rest.
-fn parsed(reply: &[u8]) -> io::Result<Resp> {
-    let number = reply.strip_prefix(b":").and_then(|line| {
-        std::str::from_utf8(line.strip_suffix(b"\r\n")?)
-            .ok()?
-            .parse()
-            .ok()
-    });
-    match number {
-        Some(number) => Ok(Resp::Int(number)),
-        None => parse_redis_value(reply)
-            .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, format!("not a reply: {e}"))),
+/// The reply at the start of `bytes`, and its length; `None` if not all of it
+/// has arrived.
+pub(crate) fn reply(bytes: &[u8]) -> io::Result<Option<(Resp, usize)>> {
+    match reply_end(bytes, 0) {
+        Ok(end) => Ok(Some((parsed(&bytes[..end])?, end))),
+        Err(Incomplete::More) if bytes.len() <= LONGEST_REPLY => Ok(None),
+        Err(_) => Err(io::ErrorKind::InvalidData.into()),
     }
+}
+
+/// A whole reply. What our scripts answer, numbers and texts in a row, is read
+/// here: redis-rs's parser clears a buffer at every call, which would cost more
+/// than all the rest.
+fn parsed(reply: &[u8]) -> io::Result<Resp> {
+    let mut rest = reply;
+    if let Some(reply) = simple(&mut rest).filter(|_| rest.is_empty()) {
+        return Ok(reply);
+    }
+    parse_redis_value(reply)
+        .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, format!("not a reply: {e}")))
+}
+
+/// A number, a text, or a row of them at the start of `bytes`, which loses it;
+/// `None` for anything else.
+fn simple(bytes: &mut &[u8]) -> Option<Resp> {
+    let (kind, rest) = bytes.split_first()?;
+    let line = rest.iter().position(|b| *b == b'\r')?;
+    let number = number(&rest[..line])?;
+    *bytes = rest[line..].strip_prefix(b"\r\n")?;
+    match kind {
+        b':' => Some(Resp::Int(number)),
+        b'$' => {
+            let length = usize::try_from(number).ok()?;
+            let text = bytes.get(..length)?.to_vec();
+            *bytes = bytes[length..].strip_prefix(b"\r\n")?;
+            Some(Resp::BulkString(text))
+        }
+        b'*' => {
+            let row = (0..usize::try_from(number).ok()?).map(|_| match bytes.first()? {
+                b'*' => None,
+                _ => simple(bytes),
+            });
+            row.collect::<Option<_>>().map(Resp::Array)
+        }
+        _ => None,
+    }
+}
+
+fn number(digits: &[u8]) -> Option<i64> {
+    std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
 /// Why the end of a reply was not found.
@@ -120,28 +152,32 @@ enum Incomplete {
 fn reply_end(bytes: &[u8], depth: usize) -> Result<usize, Incomplete> {
     let line = bytes
         .iter()
-        .position(|b| *b == b'\n')
+        .position(|b| matches!(b, b'\r' | b'\n'))
         .ok_or(Incomplete::More)?;
-    if line < 2 || bytes[line - 1] != b'\r' || depth > 8 {
-        return Err(Incomplete::Never);
+    match bytes.get(line + 1) {
+        _ if bytes[line] == b'\n' || line == 0 || depth > 8 => return Err(Incomplete::Never),
+        None => return Err(Incomplete::More),
+        Some(b'\n') => {}
+        Some(_) => return Err(Incomplete::Never),
     }
-    let head = line + 1;
+    let head = line + 2;
     let count = || -> Result<Option<usize>, Incomplete> {
-        let text = std::str::from_utf8(&bytes[1..line - 1]).map_err(|_| Incomplete::Never)?;
-        match text.parse::<i64>() {
-            Ok(-1) => Ok(None),
-            Ok(n) if (0..=LONGEST_REPLY as i64).contains(&n) => Ok(Some(n as usize)),
+        match number(&bytes[1..line]) {
+            Some(-1) => Ok(None),
+            Some(n) if (0..=LONGEST_REPLY as i64).contains(&n) => Ok(Some(n as usize)),
             _ => Err(Incomplete::Never),
         }
     };
     let elements = match bytes[0] {
+        // redis-rs takes blanks about a number.
+        b':' if number(&bytes[1..line]).is_none() => return Err(Incomplete::Never),
         b'+' | b'-' | b':' | b'_' | b',' | b'#' | b'(' => return Ok(head),
         b'$' | b'!' | b'=' => {
             let end = count()?.map_or(head, |length| head + length + 2);
-            return if bytes.len() < end {
-                Err(Incomplete::More)
-            } else {
-                Ok(end)
+            return match bytes.get(..end) {
+                None => Err(Incomplete::More),
+                Some(reply) if reply.ends_with(b"\r\n") => Ok(end),
+                Some(_) => Err(Incomplete::Never),
             };
         }
         b'*' | b'~' | b'>' => count()?.unwrap_or(0),
@@ -179,6 +215,10 @@ pub(crate) fn write_number(out: &mut Vec<u8>, number: u64) {
 }
 
 fn write_digits(out: &mut Vec<u8>, number: u64) {
+    // Nearly all are lengths of words.
+    if number < 10 {
+        return out.push(b'0' + number as u8);
+    }
     let mut digits = [0; 20];
     let mut at = digits.len();
     let mut rest = number;
@@ -227,6 +267,19 @@ mod tests {
                 [format!("*{}\r\n", parts.len()).into_bytes(), parts.concat()].concat()
             })
         })
+    }
+
+    #[test]
+    fn what_does_not_end_where_it_should_is_no_reply() {
+        for bytes in [
+            &b"$1\r\nab\r\n"[..],
+            b"*2\r\n:1\r\n$1\r\nabc\r\n",
+            b":1\r\r\n",
+            b": 1\r\n",
+            b":1\n",
+        ] {
+            assert_eq!(reply_end(bytes, 0), Err(Incomplete::Never));
+        }
     }
 
     proptest! {

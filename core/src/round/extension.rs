@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use super::{Hold, Lost};
 use crate::clock::Instant;
-use crate::node::{Op, Reply, Sink, Ticket};
+use crate::mutants::mutant;
+use crate::node::{Reply, Sink, Ticket};
 use crate::quorum::{self, Verdict, Vote};
 use crate::sync::{Wakers, lock};
 
@@ -15,7 +16,7 @@ impl Hold {
     /// Asks all nodes to lengthen the lease to `ttl`, and waits for a quorum.
     pub async fn extend(self: &Arc<Self>, ttl: Duration) -> Extended {
         let now = self.set.clock.now();
-        if !self.is_held() {
+        if mutant!("extends-the-lost", !self.is_held(), false) {
             return Extended::Lost;
         }
         let round = Arc::new(Extension {
@@ -23,16 +24,18 @@ impl Hold {
             state: Mutex::new((vec![Vote::Awaited; self.set.links.len()], Wakers::default())),
         });
         let sink: Arc<dyn Sink> = round.clone();
-        self.state().nodes.iter_mut().for_each(|n| n.reached = true);
+        let reach = |n: &mut super::Node| n.reached += mutant!("extension-reaches-nobody", 1, 0);
+        self.state().nodes.iter_mut().for_each(reach);
         for node in 0..self.set.links.len() {
-            self.send(node, Op::Extend { ttl, repair: true }, now, &sink);
+            let op = self.renewal_of(node, ttl, now);
+            self.send(node, op, now, &sink);
         }
         poll_fn(|cx| {
             let mut state = lock(&round.state);
             match quorum::verdict(&state.0, now) {
                 Verdict::Open => state.1.park(cx),
                 Verdict::Won => Poll::Ready(true),
-                Verdict::Lost => Poll::Ready(false),
+                Verdict::Lost => Poll::Ready(mutant!("extension-always-done", false, true)),
             }
         })
         .await
@@ -66,17 +69,19 @@ struct Extension {
 }
 
 impl Sink for Extension {
-    fn on_reply(&self, ticket: Ticket, reply: Reply) {
-        self.hold.take(ticket, &reply);
+    fn on_reply(&self, ticket: Ticket, reply: Reply, time: Option<u64>) {
+        self.hold.take(ticket, &reply, time);
         let mut state = lock(&self.state);
         state.0[ticket.node] = match reply {
             Reply::Extended { .. } => Vote::Granted(Instant::FAR),
             Reply::NotMine => Vote::Refused,
-            _ => Vote::Failed,
+            _ => mutant!("silence-extends", Vote::Failed, Vote::Granted(Instant::FAR)),
         };
         let wakers = state.1.take();
         drop(state);
-        wakers.wake();
+        if mutant!("extension-wakes-nobody", true, false) {
+            wakers.wake();
+        }
     }
 
     fn wanted(&self) -> bool {

@@ -10,14 +10,15 @@ use std::time::Duration;
 use super::{Callback, Hold, LossReason, Phase, State};
 use crate::clock::Instant;
 use crate::mutants::mutant;
-use crate::node::{Op, Sink};
+use crate::node::{Op, Repair, Sink};
 use crate::quorum;
 use crate::set::count;
 
 impl Hold {
     /// The end of the lease that the nodes' votes make.
     pub(super) fn end_of(&self, state: &State) -> Instant {
-        quorum::lease_end(&state.ends).min(self.last_end)
+        let end = quorum::lease_end(&state.ends);
+        mutant!("no-cap", end.min(self.last_end), end)
     }
 
     /// Ends a lease whose time is over. Loss is sticky from the first look
@@ -53,11 +54,15 @@ impl Hold {
         let callbacks = std::mem::take(&mut state.callbacks);
         let reached = state.reached();
         drop(state);
-        wakers.wake();
+        if mutant!("loss-wakes-nobody", true, false) {
+            wakers.wake();
+        }
         for callback in callbacks {
             callback(reason);
         }
-        self.undo(&reached);
+        if mutant!("lost-lease-stays", true, false) {
+            self.undo(&reached);
+        }
     }
 
     /// The end of the lease as it stands; `NEVER` for a token that is none, or
@@ -142,7 +147,11 @@ impl Hold {
     pub fn tend(self: &Arc<Self>) -> Option<Instant> {
         let now = self.set.clock.now();
         let mut state = self.state();
-        if self.end_if_over(&mut state, now) {
+        if mutant!(
+            "repair-after-loss",
+            self.end_if_over(&mut state, now),
+            false
+        ) {
             self.publish(state);
             return None;
         }
@@ -152,12 +161,13 @@ impl Hold {
         let mut look = self.end();
         let gone = |g: &Arc<AtomicBool>| g.load(Ordering::Relaxed);
         let mut due = Vec::new();
-        if self.terms.renew && !self.terms.gone.as_ref().is_some_and(gone) {
+        let gone = self.terms.gone.as_ref().is_some_and(gone);
+        if self.terms.renew && !mutant!("renews-for-the-gone", gone, false) {
             for (i, node) in state.nodes.iter_mut().enumerate() {
                 let busy = node.asked.is_some_and(|deadline| now < deadline);
                 if !busy && node.renew_at <= now {
                     node.asked = Some(now + self.terms.timing.node_timeout);
-                    node.reached = true;
+                    node.reached += mutant!("renewal-reaches-nobody", 1, 0);
                     due.push(i);
                 }
                 look = look.min(match node.asked {
@@ -170,14 +180,36 @@ impl Hold {
         drop(state);
         let sink: Arc<dyn Sink> = self.clone();
         for node in due {
-            // The lease is valid at this moment, so it may repair.
-            let op = Op::Extend {
-                ttl: self.terms.timing.ttl,
-                repair: true,
-            };
+            let op = self.renewal_of(node, self.terms.timing.ttl, now);
             self.send(node, op, now, &sink);
         }
         Some(look)
+    }
+
+    /// The request that renews a node's vote. The lease is valid at this
+    /// moment, so it may repair; in quarantine only a vote that it had on this
+    /// very node and whose end is ahead: any other could meet a lost vote of a
+    /// pending attempt (rule R11).
+    pub(super) fn renewal_of(&self, node: usize, ttl: Duration, now: Instant) -> Op {
+        let had = self.had(node);
+        // A bound on its execution goes with it, so its clock must be known.
+        let mine = now < had && self.set.node_time(node, now).is_some();
+        let repair = if mine {
+            Repair::InQuarantine
+        } else {
+            Repair::Yes
+        };
+        Op::Extend {
+            ttl,
+            repair,
+            fence: self.fence(),
+        }
+    }
+
+    /// Until when the node held our token for certain.
+    pub(super) fn had(&self, node: usize) -> Instant {
+        let had = self.state().nodes[node].had;
+        mutant!("repairs-in-quarantine", had, Instant::FAR)
     }
 
     /// Warns once at four fifths of `max_hold`; returns when to look.

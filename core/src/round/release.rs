@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
+use crate::mutants::mutant;
 use crate::node::{Reply, Sink, Ticket};
 use crate::quorum;
 use crate::set::Set;
@@ -45,7 +46,8 @@ impl Release {
         let quorum = quorum::quorum(self.set.links.len());
         poll_fn(|cx| {
             let mut state = lock(&self.state);
-            if state.open == 0 || state.done >= quorum {
+            let all = mutant!("release-waits-for-ever", state.open == 0, false);
+            if all || state.done >= quorum {
                 Poll::Ready(state.not_held < quorum)
             } else {
                 state.wakers.park(cx)
@@ -56,7 +58,7 @@ impl Release {
 }
 
 impl Sink for Release {
-    fn on_reply(&self, _: Ticket, reply: Reply) {
+    fn on_reply(&self, _: Ticket, reply: Reply, _: Option<u64>) {
         self.set.counters.release_done();
         let mut state = lock(&self.state);
         state.open -= 1;
@@ -66,7 +68,9 @@ impl Sink for Release {
         }
         let wakers = state.wakers.take();
         drop(state);
-        wakers.wake();
+        if mutant!("release-wakes-nobody", true, false) {
+            wakers.wake();
+        }
     }
 
     fn wanted(&self) -> bool {

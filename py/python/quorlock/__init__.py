@@ -3,14 +3,17 @@
     from quorlock import redlock
 
     with redlock("orders:42") as lease:
-        ...
+        charge(fence=lease.fence)
 
 A lock is won by the votes of a majority of the nodes, renewed while it is held, and lost loudly. The nodes are those of
 `nodes=` or of the environment variable `QUORLOCK_NODES`. All times are in seconds.
 
 `redlock` holds a lock for a scope, blocking or in asyncio, or for the run of a function. `Client`, `Lock` and `Lease` are
 the blocking API by hand; `quorlock.aio` has the same for asyncio. Errors are subclasses of `QuorlockError`; wherever a
-lease may have been lost, `lease.is_held()` tells the truth at every call.
+lease may have been lost, `lease.is_held()` tells the truth at every call. `lease.fence` is a number that grows with every
+hold of a lock: a resource that refuses smaller ones is safe from holders that are late.
+
+A new set of nodes gives no vote for `max_ttl` unless it is declared: `python -m quorlock init`, or `Client.init_set`.
 
 Importing this starts no thread and connects to nothing. After a fork, leases and clients of the parent are of no use to
 the child: make a new client there (`redlock` does so by itself).

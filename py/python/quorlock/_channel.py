@@ -32,6 +32,8 @@ class Awaited:
     It knows the port weakly, for it lives in the frames of tasks, and these may outlive a loop that was closed.
     """
 
+    __slots__ = ("_number", "_port", "future")
+
     def __init__(self, start: Starter) -> None:
         loop = asyncio.get_running_loop()
         port = port_of(loop)

@@ -88,9 +88,10 @@ class LeaseBase(NotPickled):
     __slots__ = ("__weakref__", "_callbacks", "_core", "_kept", "_lost")
 
     def __init__(self, core: _native.Lease) -> None:
+        # What few leases need is made when it is needed: many live for microseconds.
         self._core = core
-        self._lost = Lost(core)
-        self._callbacks: list[Callable[[str], object]] = []
+        self._lost: Lost | None = None
+        self._callbacks: list[Callable[[str], object]] | None = None
         self._kept: weakref.ref[Kept] | None = None
 
     @property
@@ -104,8 +105,20 @@ class LeaseBase(NotPickled):
         return self._core.token
 
     @property
+    def fence(self) -> int | None:
+        """The fencing token: an integer below 2^53 that grows with every hold of the same lock; `None` with `fencing=False`.
+
+        Give it to the resource that the lock protects, which then refuses what comes with a smaller one than it has
+        seen: so work that a holder began, and that outlives its lease, does no harm. Re-entry keeps the fence. It stays
+        what it is after release and loss.
+        """
+        return self._core.fence
+
+    @property
     def lost(self) -> Lost:
         """The loss of the lease."""
+        if self._lost is None:
+            self._lost = Lost(self._core)
         return self._lost
 
     def is_held(self) -> bool:
@@ -122,13 +135,15 @@ class LeaseBase(NotPickled):
         It runs on a thread that is there for such calls alone: it may block without holding up any renewal, only other
         callbacks. What it raises goes to `sys.unraisablehook`. It is not called once the lease is released or collected.
         """
+        if self._callbacks is None:
+            self._callbacks = []
         self._callbacks.append(callback)
         # The core keeps what it calls until the loss. Weakly, or a callback that knows its lease would keep it for ever.
         lease = weakref.ref(self)
 
         def call(reason: str) -> None:
             alive = lease()
-            if alive is not None and callback in alive._callbacks:
+            if alive is not None and alive._callbacks is not None and callback in alive._callbacks:
                 alive._callbacks.remove(callback)
                 callback(reason)
 
@@ -136,20 +151,20 @@ class LeaseBase(NotPickled):
 
     def _forgotten(self) -> None:
         """Released: nothing keeps it, and it calls nobody."""
-        self._callbacks.clear()
+        self._callbacks = None
         kept = self._kept() if self._kept is not None else None
         if kept is not None:
             kept.discard(self)
 
     def _raise_if_lost(self) -> None:
         """For a scope whose body ended normally."""
-        if self._lost.is_set():
+        if self._core.reason is not None:
             raise self._core.lost_error()
 
     def __repr__(self) -> str:
         if self.is_held():
             state = f"held, {self.remaining():.3f} s left"
-        elif (reason := self._lost.reason) is not None:
+        elif (reason := self._core.reason) is not None:
             state = f"lost: {reason}"
         else:
             state = "released"

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterable
 from enum import Enum
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from .errors import InvalidArgumentError
 
@@ -25,6 +25,9 @@ Seconds: TypeAlias = float
 
 Limit: TypeAlias = float | None | Unset
 """A time in seconds, or `None` for no limit."""
+
+Guard: TypeAlias = Literal["auto", "on", "off"] | bool
+"""Whether restarts are guarded: a word, or true for `"on"` and false for `"off"`."""
 
 Name: TypeAlias = str | bytes
 """Text, or bytes that need not be text."""
@@ -63,6 +66,7 @@ def pem(value: str | os.PathLike[str]) -> str:
 def client_options(
     nodes: str | Iterable[str] | None = None,
     *,
+    restart_guard: Guard | Unset = UNSET,
     ca: str | os.PathLike[str] | None = None,
     cert: str | os.PathLike[str] | None = None,
     key: str | os.PathLike[str] | None = None,
@@ -71,7 +75,9 @@ def client_options(
     """A client's options as the native module takes them."""
     files = {name: pem(file) for name, file in (("ca", ca), ("cert", cert), ("key", key)) if file is not None}
     listed = {} if nodes is None else {"nodes": urls(nodes)}
-    return given(**options, **files, **listed)
+    if isinstance(restart_guard, bool):
+        restart_guard = "on" if restart_guard else "off"
+    return given(**options, restart_guard=restart_guard, **files, **listed)
 
 
 def lock_options(owner: Name | Unset | None = UNSET, **options: object) -> dict[str, object]:
@@ -82,6 +88,8 @@ def lock_options(owner: Name | Unset | None = UNSET, **options: object) -> dict[
 
 def wait_options(blocking: bool, timeout: Limit, wait: Limit) -> dict[str, object]:
     """The wait of one call: three ways to say it, one at a time."""
+    if blocking and timeout is UNSET and wait is UNSET:
+        return {}
     if timeout is not UNSET and wait is not UNSET:
         raise InvalidArgumentError("timeout is another word for wait: give one of them")
     asked = wait if timeout is UNSET else timeout

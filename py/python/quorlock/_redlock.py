@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 from . import _default, _native
 from . import sync
 from ._lease import shown
-from ._options import UNSET, Limit, Name, Seconds, Unset, given, lock_options, octets, text
+from ._options import UNSET, Guard, Limit, Name, Seconds, Unset, given, lock_options, octets, text
 from .errors import InvalidArgumentError
 from .sync import Scoped
 
@@ -38,9 +38,10 @@ class redlock(Scoped):  # noqa: N801 - used as a function and as a decorator
     - `name`: the lock's name. `key` is another word for it; for a decorator it may be a function that gives the name and
       is called with the arguments of the decorated one.
     - `client`: whose nodes to use, a `quorlock.Client` or a `quorlock.aio.Client`. Without it there is one client for
-      all uses with the same `nodes`, `max_ttl`, `node_timeout`, `drift`, `min_validity`, `namespace`, `label` and `ca`, made
-      at the first use in each process; `nodes` defaults to `QUORLOCK_NODES`.
-    - `ttl`, `wait`, `renew`, `max_hold`, `raw`, `owner`: as of `Client.lock`; times in seconds.
+      all uses with the same `nodes`, `max_ttl`, `node_timeout`, `drift`, `min_validity`, `namespace`, `label`, `fence_ttl`,
+      `set_name`, `restart_guard`, `accept_eviction` and `ca`, made at the first use in each process; `nodes` defaults to
+      `QUORLOCK_NODES`.
+    - `ttl`, `wait`, `renew`, `max_hold`, `raw`, `fencing`, `owner`: as of `Client.lock`; times in seconds.
 
     The object may be used again, and by many threads and tasks at once. The owner is the thread, in `async with` and
     coroutine functions the task. Entering raises what `Lock.acquire` raises. If the body ends normally after the lock was
@@ -59,6 +60,7 @@ class redlock(Scoped):  # noqa: N801 - used as a function and as a decorator
         renew: bool | Unset = UNSET,
         max_hold: Limit = UNSET,
         raw: bool | Unset = UNSET,
+        fencing: bool | Unset = UNSET,
         owner: Name | None = None,
         max_ttl: Seconds | Unset = UNSET,
         node_timeout: Seconds | Unset = UNSET,
@@ -66,6 +68,10 @@ class redlock(Scoped):  # noqa: N801 - used as a function and as a decorator
         min_validity: float | Unset = UNSET,
         namespace: str | Unset = UNSET,
         label: str | Unset = UNSET,
+        fence_ttl: Seconds | Unset = UNSET,
+        set_name: str | Unset = UNSET,
+        restart_guard: Guard | Unset = UNSET,
+        accept_eviction: bool | Unset = UNSET,
         ca: str | os.PathLike[str] | None = None,
     ) -> None:
         super().__init__()
@@ -73,7 +79,9 @@ class redlock(Scoped):  # noqa: N801 - used as a function and as a decorator
             raise InvalidArgumentError("give the lock's name, as name or as key")
         self._key: Name | Callable[..., Name] = cast("Name | Callable[..., Name]", key if name is None else name)
         self._named = owner is not None
-        self._options = lock_options(owner, ttl=ttl, wait=wait, renew=renew, max_hold=max_hold, raw=raw)
+        self._options = lock_options(
+            owner, ttl=ttl, wait=wait, renew=renew, max_hold=max_hold, raw=raw, fencing=fencing
+        )
         self._client = client
         self._nodes = nodes if nodes is None or isinstance(nodes, str) else tuple(nodes)
         self._of_client = given(
@@ -83,6 +91,10 @@ class redlock(Scoped):  # noqa: N801 - used as a function and as a decorator
             min_validity=min_validity,
             namespace=namespace,
             label=label,
+            fence_ttl=fence_ttl,
+            set_name=set_name,
+            restart_guard=restart_guard,
+            accept_eviction=accept_eviction,
             **({} if ca is None else {"ca": ca}),
         )
         if client is not None and (self._of_client or nodes is not None):

@@ -15,12 +15,24 @@ import os
 import weakref
 from collections.abc import Iterable
 from types import TracebackType
-from typing import Self, cast
+from typing import Self
 
 from . import _native
 from ._channel import completed
 from ._lease import Kept, LeaseBase, NotPickled, shown
-from ._options import UNSET, Limit, Name, Seconds, Unset, client_options, lock_options, octets, text, wait_options
+from ._options import (
+    UNSET,
+    Guard,
+    Limit,
+    Name,
+    Seconds,
+    Unset,
+    client_options,
+    lock_options,
+    octets,
+    text,
+    wait_options,
+)
 from ._scope import Scope, Scopes
 from ._tasks import owner as this_task
 
@@ -64,7 +76,8 @@ class Lease(LeaseBase):
         Cancelled, the release is carried out in the background.
         """
         self._forgotten()
-        return cast(bool, await completed(self._core.release().start))
+        held: bool = await completed(self._core.release().start)
+        return held
 
     async def __aenter__(self) -> Self:
         self._scope = Scope(self)
@@ -129,7 +142,7 @@ class Lock(NotPickled):
 
         Returns whether the lock was still held. Raises `NotOwnerError` if the owner holds nothing.
         """
-        held = cast(bool, await completed(self._core.release(this_task()).start))
+        held: bool = await completed(self._core.release(this_task()).start)
         for lease in tuple(self._mine()):
             if lease._core.is_released():
                 lease._forgotten()
@@ -143,7 +156,10 @@ class Lock(NotPickled):
         task = asyncio.current_task()
         if self._named or task is None:
             return self._kept_by_name
-        return self._kept.setdefault(task, Kept())
+        kept = self._kept.get(task)
+        if kept is None:
+            kept = self._kept[task] = Kept()
+        return kept
 
     def _keep(self, lease: Lease) -> Lease:
         self._mine().keep(lease)
@@ -185,6 +201,11 @@ class Client(NotPickled):
         namespace: str | Unset = UNSET,
         label: str | Unset = UNSET,
         raw: bool | Unset = UNSET,
+        fencing: bool | Unset = UNSET,
+        fence_ttl: Seconds | Unset = UNSET,
+        set_name: str | Unset = UNSET,
+        restart_guard: Guard | Unset = UNSET,
+        accept_eviction: bool | Unset = UNSET,
         ca: str | os.PathLike[str] | None = None,
         cert: str | os.PathLike[str] | None = None,
         key: str | os.PathLike[str] | None = None,
@@ -203,6 +224,11 @@ class Client(NotPickled):
                 namespace=namespace,
                 label=label,
                 raw=raw,
+                fencing=fencing,
+                fence_ttl=fence_ttl,
+                set_name=set_name,
+                restart_guard=restart_guard,
+                accept_eviction=accept_eviction,
                 ca=ca,
                 cert=cert,
                 key=key,
@@ -218,6 +244,7 @@ class Client(NotPickled):
         renew: bool | Unset = UNSET,
         max_hold: Limit = UNSET,
         raw: bool | Unset = UNSET,
+        fencing: bool | Unset = UNSET,
         owner: Name | None = None,
     ) -> Lock:
         """A lock by its name; options as of `quorlock.Client.lock`. By default the calling task is the owner.
@@ -225,12 +252,30 @@ class Client(NotPickled):
         Raises `InvalidArgumentError` for a name or option that is not valid.
         """
         octet_name = octets("name", name)
-        options = lock_options(owner, ttl=ttl, wait=wait, renew=renew, max_hold=max_hold, raw=raw)
+        options = lock_options(
+            owner, ttl=ttl, wait=wait, renew=renew, max_hold=max_hold, raw=raw, fencing=fencing
+        )
         return Lock(self._core.lock(octet_name, options), text(octet_name), owner is not None)
 
     def stats(self) -> dict[str, int]:
-        """What has happened so far: counts by name."""
+        """What has happened so far: counts by name.
+
+        - `acquired`, `reentered`, `released`, `lost`: leases; `attempts_lost`: attempts that did not win, each undone.
+        - `renewals`, `repairs`: votes renewed, and votes that were missing and have been stored anew.
+        - `write_backs`: fences written back to a node because the votes disagreed.
+        - `clock_steps`: steps seen of nodes' clocks. `timeouts_awaited`: rounds that a node's timeout decided.
+        - `releases_pending`: releases that nodes have not acknowledged yet, the one count that also falls;
+          `releases_dropped`: those given up because too many waited for a node; their keys end by themselves.
+        - `connects`: connections made to nodes.
+        """
         return self._core.stats()
+
+    async def init_set(self) -> None:
+        """Declares a new set, so that its nodes need not wait as nodes do that may have lost their memory.
+
+        As `quorlock.Client.init_set`. Cancelled, it goes on in the background.
+        """
+        await completed(self._core.init_set().start)
 
     async def close(self) -> None:
         """Releases every lease and stops. Leases still held are lost with the reason `closed`.

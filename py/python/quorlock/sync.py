@@ -4,11 +4,23 @@ import os
 import threading
 from collections.abc import Iterable
 from types import SimpleNamespace, TracebackType
-from typing import TYPE_CHECKING, Self, cast
+from typing import TYPE_CHECKING, Self
 
 from . import _native
 from ._lease import Kept, LeaseBase, NotPickled, shown
-from ._options import UNSET, Limit, Name, Seconds, Unset, client_options, lock_options, octets, text, wait_options
+from ._options import (
+    UNSET,
+    Guard,
+    Limit,
+    Name,
+    Seconds,
+    Unset,
+    client_options,
+    lock_options,
+    octets,
+    text,
+    wait_options,
+)
 from .errors import NotOwnerError, QuorlockError
 
 __all__ = ["Client", "Lease", "Lock"]
@@ -47,7 +59,8 @@ class Lease(LeaseBase, _native.Scoped):
         lease ends at once; Ctrl-C ends only the wait for the nodes, which do their part in the background.
         """
         self._forgotten()
-        return cast(bool, self._core.release().wait())
+        held: bool = self._core.release().wait()
+        return held
 
     def _enter(self) -> Self:
         self._entered = SimpleNamespace(leases=[])
@@ -151,7 +164,7 @@ class Lock(Scoped):
 
         Returns whether the lock was still held. Raises `NotOwnerError` if the owner holds nothing.
         """
-        held = cast(bool, self._core.release(None).wait())
+        held: bool = self._core.release(None).wait()
         self._sweep()
         return held
 
@@ -160,7 +173,8 @@ class Lock(Scoped):
 
     def _keep(self, lease: Lease) -> Lease:
         try:
-            self._sweep()
+            if self._kept:
+                self._sweep()
             self._kept.keep(lease)
             return lease
         except BaseException:
@@ -172,7 +186,7 @@ class Lock(Scoped):
     def _sweep(self) -> None:
         """Keeps no longer what was released by lock, and what a thread left behind when it ended."""
         for lease in tuple(self._kept):
-            if lease._core.is_released() or lease.lost.reason == "owner_gone":
+            if lease._core.is_released() or lease._core.reason == "owner_gone":
                 lease._forgotten()
 
     def _enter(self) -> Lease:
@@ -190,13 +204,22 @@ class Client(NotPickled):
     - `nodes`: URLs, as a list or in one text: `redis://[user:password@]host[:port][/db]`, `rediss://…`,
       `redis+unix:///path`, or `memory://name` for a node in this process. Default: the environment variable
       `QUORLOCK_NODES`, else `redis://127.0.0.1:6379`.
-    - `ttl`, `wait`, `renew`, `max_hold`, `raw`: defaults for its locks, see `lock`.
-    - `max_ttl`: the longest ttl of any lock of the set, in seconds (60).
+    - `ttl`, `wait`, `renew`, `max_hold`, `raw`, `fencing`: defaults for its locks, see `lock`.
+    - `max_ttl`: the longest ttl of any lock of the set, in seconds, and so how long a node that may have lost its memory
+      gives no vote; the same for all clients of a set (60).
     - `node_timeout`: seconds for one request to one node, at most a quarter of the ttl (0.25).
     - `drift`: bound on the difference of clock rates, as a fraction (0.01).
     - `min_validity`: the fraction of the ttl that must be left when a lease is won (0.1).
     - `namespace`: prefix of every key (`lock:`).
     - `label`: text stored with the token, to tell who holds a lock; empty for none (`host:pid`).
+    - `fence_ttl`: seconds that a lock's counter of fences lives after its last use, at least twice `max_ttl` (600). After
+      that the order of fences rests on the nodes' clocks.
+    - `set_name`: the name of the set that the nodes form, 1 to 64 printable ASCII characters without blanks; nodes of
+      another set are refused (`default`).
+    - `restart_guard`: whether a node that may have lost its memory gives no vote until every vote that it may have given
+      is over: `"on"` or true, `"off"` or false, or `"auto"`, which is on for three nodes and more (`"auto"`).
+    - `accept_eviction`: whether to accept servers that drop keys when they are full; with them a lock may vanish under
+      its holder (false).
     - `ca`, `cert`, `key`: path of a PEM file, or its text: whom to trust, and the client's own certificate.
 
     Raises `InvalidArgumentError`, naming the option, its value and what to give. As a context manager it closes itself.
@@ -219,6 +242,11 @@ class Client(NotPickled):
         namespace: str | Unset = UNSET,
         label: str | Unset = UNSET,
         raw: bool | Unset = UNSET,
+        fencing: bool | Unset = UNSET,
+        fence_ttl: Seconds | Unset = UNSET,
+        set_name: str | Unset = UNSET,
+        restart_guard: Guard | Unset = UNSET,
+        accept_eviction: bool | Unset = UNSET,
         ca: str | os.PathLike[str] | None = None,
         cert: str | os.PathLike[str] | None = None,
         key: str | os.PathLike[str] | None = None,
@@ -237,6 +265,11 @@ class Client(NotPickled):
                 namespace=namespace,
                 label=label,
                 raw=raw,
+                fencing=fencing,
+                fence_ttl=fence_ttl,
+                set_name=set_name,
+                restart_guard=restart_guard,
+                accept_eviction=accept_eviction,
                 ca=ca,
                 cert=cert,
                 key=key,
@@ -252,6 +285,7 @@ class Client(NotPickled):
         renew: bool | Unset = UNSET,
         max_hold: Limit = UNSET,
         raw: bool | Unset = UNSET,
+        fencing: bool | Unset = UNSET,
         owner: Name | None = None,
     ) -> Lock:
         """A lock by its name: 1 to 1,024 bytes. Options not given are the client's.
@@ -261,17 +295,41 @@ class Client(NotPickled):
         - `renew`: whether the lease is renewed until released (true). Without, it ends after the ttl unless extended.
         - `max_hold`: longest life of a lease in seconds (3600); `None` for no limit.
         - `raw`: the key on the nodes is the name itself, as in other Redlock libraries (false).
+        - `fencing`: whether leases have a `fence` (true). Without, a release leaves no key at all on the nodes.
         - `owner`: who may re-enter, by a name that is valid within this client; by default the calling thread.
 
         Raises `InvalidArgumentError` for a name or option that is not valid.
         """
         octet_name = octets("name", name)
-        options = lock_options(owner, ttl=ttl, wait=wait, renew=renew, max_hold=max_hold, raw=raw)
+        options = lock_options(
+            owner, ttl=ttl, wait=wait, renew=renew, max_hold=max_hold, raw=raw, fencing=fencing
+        )
         return Lock(self._core.lock(octet_name, options), text(octet_name))
 
     def stats(self) -> dict[str, int]:
-        """What has happened so far: counts by name."""
+        """What has happened so far: counts by name.
+
+        - `acquired`, `reentered`, `released`, `lost`: leases; `attempts_lost`: attempts that did not win, each undone.
+        - `renewals`, `repairs`: votes renewed, and votes that were missing and have been stored anew.
+        - `write_backs`: fences written back to a node because the votes disagreed.
+        - `clock_steps`: steps seen of nodes' clocks. `timeouts_awaited`: rounds that a node's timeout decided.
+        - `releases_pending`: releases that nodes have not acknowledged yet, the one count that also falls;
+          `releases_dropped`: those given up because too many waited for a node; their keys end by themselves.
+        - `connects`: connections made to nodes.
+        """
         return self._core.stats()
+
+    def init_set(self) -> None:
+        """Declares a new set, so that its nodes need not wait as nodes do that may have lost their memory.
+
+        For an operator, once, before anything else uses the nodes: it writes the record of this set (`set_name`, number
+        of nodes, `max_ttl`) to all of them. `memory://` nodes need none. `python -m quorlock init` does the same.
+
+        Raises `MisconfiguredError`, whose `nodes` say why, if any node has a record already, cannot be a node of this
+        set or does not answer: nothing is written unless all are ready. Waits at most 5 seconds for each node. Ctrl-C
+        ends only the wait.
+        """
+        self._core.init_set().wait()
 
     def close(self) -> None:
         """Releases every lease and stops. Leases still held are lost with the reason `closed`.

@@ -6,6 +6,7 @@ import {
   Lease,
   Lock,
   LockLostError,
+  MisconfiguredError,
   QuorlockError,
   redlock,
   type AcquireOptions,
@@ -20,9 +21,31 @@ import {
 type Same<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
 const same = <_ extends true>() => {};
 
+// All there are: neither the type nor the counts themselves have one more.
+const COUNTS: Record<keyof Stats, true> = {
+  acquired: true,
+  reentered: true,
+  attemptsLost: true,
+  timeoutsAwaited: true,
+  released: true,
+  lost: true,
+  renewals: true,
+  repairs: true,
+  releasesPending: true,
+  clockSteps: true,
+  writeBacks: true,
+  releasesDropped: true,
+  connects: true,
+};
+
 async function main(): Promise<void> {
   const options: ClientOptions = { ttl: 5000, wait: null, maxHold: Infinity, minValidity: 0.2 };
   await using client = new Client(undefined, options);
+  const set: ClientOptions = { fencing: true, fenceTtl: 600_000, setName: "default", restartGuard: "auto" };
+  await using twin = new Client(undefined, { ...set, acceptEviction: false });
+  // @ts-expect-error: there is no such word.
+  const guard: ClientOptions = { restartGuard: "maybe" };
+  void guard;
   client.on("lost", (loss) => same<Same<typeof loss, Loss>>());
   client.on("log", ({ level, message }) => console.error(level, message));
   // @ts-expect-error: there is no such event.
@@ -38,6 +61,9 @@ async function main(): Promise<void> {
     const signal: AbortSignal = lease.signal;
     const reason: LossReason | null = lease.lossReason;
     const left: number = lease.remaining();
+    const fence: number | null = lease.fence;
+    same<Same<typeof lease.fence, number | null>>();
+    if (fence === null || !Number.isSafeInteger(fence)) throw new Error(`the fence is ${fence}`);
     if (signal.aborted || reason !== null || left <= 0 || !lease.isHeld()) throw new Error("not held");
   }
   if (kept.isHeld()) throw new Error("it was not disposed of");
@@ -64,7 +90,15 @@ async function main(): Promise<void> {
     const told: [string, string, number] = [error.code, error.kind, error.number];
     for (const { node, message } of error.nodes) told.push(node, message);
   }
+  const unfenced: LockOptions & RedlockOptions = { fencing: false };
+  if ((await redlock("unfenced", unfenced, ({ fence }) => fence)) !== null) throw new Error("a fence");
+  // The set was declared before.
+  const declared: Promise<void> = twin.initSet();
+  const refused = await declared.catch((error: unknown) => error);
+  if (!(refused instanceof MisconfiguredError) || refused.nodes.length !== 3) throw refused;
   const stats: Stats = client.stats();
+  const counts = Object.keys(stats).sort().join();
+  if (counts !== Object.keys(COUNTS).sort().join()) throw new Error(`counts: ${counts}`);
   if (stats.acquired !== 4) throw new Error(`${stats.acquired} acquired`);
 }
 

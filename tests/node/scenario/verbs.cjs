@@ -20,12 +20,15 @@ const CONVERTED = {
   nodes: (word) => word.split(",").filter(Boolean),
   renew: onOff,
   raw: onOff,
+  fencing: onOff,
+  accept_eviction: onOff,
   drift: Number,
   min_validity: Number,
   ttl: milliseconds,
   wait: milliseconds,
   max_hold: milliseconds,
   max_ttl: milliseconds,
+  fence_ttl: milliseconds,
   node_timeout: milliseconds,
 };
 
@@ -131,6 +134,18 @@ class Verbs {
 
   remaining(_step, _signal, name) {
     return Math.floor(this.#found(this.#leases, name).remaining());
+  }
+
+  fence(_step, _signal, name) {
+    return this.#found(this.#leases, name).fence ?? 0;
+  }
+
+  newer(_step, _signal, name, other) {
+    return this.fence(null, null, name) > this.fence(null, null, other);
+  }
+
+  init(_step, _signal, name) {
+    return this.#found(this.#clients, name).initSet();
   }
 
   async lost(_step, _signal, name, most) {

@@ -34,6 +34,9 @@ pub struct Stage {
     command: String,
     /// URLs of the nodes.
     pub nodes: Vec<String>,
+    /// The files that say what the nodes' clocks show, of a stage with
+    /// `clocks`.
+    pub clocks: Vec<PathBuf>,
 }
 
 impl std::fmt::Debug for Stage {
@@ -45,9 +48,16 @@ impl std::fmt::Debug for Stage {
 impl Stage {
     /// Starts `nodes` servers.
     pub fn new(nodes: usize) -> Stage {
+        Stage::like(nodes, &[])
+    }
+
+    /// Starts `nodes` servers of the kind that these words of the stage ask
+    /// for.
+    pub fn like(nodes: usize, words: &[&str]) -> Stage {
         let mut child = Command::new("python3")
             .arg(root().join("tests/stage/stage.py"))
             .args(["serve", &nodes.to_string()])
+            .args(words)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -57,6 +67,7 @@ impl Stage {
             child,
             command: String::new(),
             nodes: Vec::new(),
+            clocks: Vec::new(),
         };
         for line in lines {
             let line = line.expect("the stage speaks UTF-8");
@@ -64,6 +75,9 @@ impl Stage {
                 Some(("QUORLOCK_STAGE", command)) => stage.command = command.to_owned(),
                 Some(("QUORLOCK_NODES", urls)) => {
                     stage.nodes = urls.split(',').map(str::to_owned).collect();
+                }
+                Some(("QUORLOCK_STAGE_CLOCKS", paths)) => {
+                    stage.clocks = paths.split(',').map(PathBuf::from).collect();
                 }
                 _ if line == "ready" => return stage,
                 _ => {}

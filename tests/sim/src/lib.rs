@@ -1,11 +1,26 @@
 //! The simulator: Quorlock's own protocol modules over memory nodes, in
 //! virtual time, from a seed.
 //!
-//! What is simulated: delay, loss, broken connections, pauses and crashes of
-//! clients and nodes (which keep their data), clocks that run at different
-//! rates. What is checked: S1 exclusion, S3 no theft, S4 honest validity, S5
-//! loss is final and told, L1 no leak (the design's names).
+//! | module | one idea |
+//! |---|---|
+//! | [`plan`] | what a seed stands for: sizes, times, which faults, when |
+//! | [`schedule`] | one schedule from its seed to its verdict |
+//! | [`contender`] | what one user of the lock does, and what it must be told |
+//! | [`world`] | virtual time, nodes, the network, faults; the oracle over them |
+//!
+//! Faults come as a swarm: each schedule draws which kinds it has, and they
+//! come in episodes that often begin or end where something else is due.
+//! Messages and contenders aim at such moments too, for faults that are spread
+//! evenly miss bugs (`edges`).
+//!
+//! What is checked, by the design's names: S1 exclusion, S2 fences, S3 no
+//! theft, S4 honest validity, S5 loss is told and final, L1 no leak, L2 no
+//! deadlock, L5 bounded. The oracle judges what the schedule's faults leave
+//! promised: see `world::oracle`.
 
+pub mod contender;
+pub mod mutants;
+pub mod plan;
 pub mod random;
 pub mod schedule;
 pub mod world;

@@ -1,33 +1,55 @@
 //! `quorlock-sim run [--schedules N] [--from SEED] [--threads T]`: runs
 //! schedules and fails at the first violation. `quorlock-sim replay SEED`:
-//! runs one and prints its history.
+//! runs one and prints its history. `quorlock-sim mutants NAME...` (a build
+//! with `--cfg mutants`): for each seeded bug, the first schedule that catches
+//! it. `--mutant NAME` turns a bug on in the first two.
 
+use std::panic::catch_unwind;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use quorlock_sim::schedule;
+use quorlock_sim::{mutants, schedule};
 
 /// A schedule with fewer events proves little; the average must be above.
 const EVENTS_FLOOR: u64 = 100;
+/// Percent of schedules in which somebody holds the lock.
+const HOLDS_FLOOR: u64 = 90;
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     match words.first().map(String::as_str) {
-        Some("replay") => replay(words.get(1)),
+        Some("replay") => replay(&words[1..]),
         Some("run") => run(&words[1..]),
+        Some("mutants") => each_mutant(&words[1..]),
         _ => {
             eprintln!("usage: quorlock-sim run [--schedules N] [--from SEED] [--threads T]");
             eprintln!("       quorlock-sim replay SEED");
+            eprintln!("       quorlock-sim mutants [--schedules N] NAME...");
+            eprintln!("--mutant NAME: with this seeded bug, in a build with --cfg mutants");
             ExitCode::from(2)
         }
     }
 }
 
-fn replay(seed: Option<&String>) -> ExitCode {
-    let Some(seed) = seed.and_then(|s| s.parse().ok()) else {
+fn option<'a>(words: &'a [String], name: &str) -> Option<&'a str> {
+    let place = words.iter().position(|w| w == name)?;
+    words.get(place + 1).map(String::as_str)
+}
+
+fn number(words: &[String], name: &str, default: u64) -> u64 {
+    option(words, name).map_or(default, |w| w.parse().expect("a number"))
+}
+
+fn choose(mutant: &str) {
+    assert!(mutants::choose(mutant), "no bugs in this build");
+}
+
+fn replay(words: &[String]) -> ExitCode {
+    let Some(seed) = words.first().and_then(|s| s.parse().ok()) else {
         eprintln!("replay wants a seed, a number");
         return ExitCode::from(2);
     };
+    choose(option(words, "--mutant").unwrap_or_default());
     let outcome = schedule::run(seed, true);
     print!("{}", outcome.history.unwrap_or_default());
     println!(
@@ -46,72 +68,121 @@ fn replay(seed: Option<&String>) -> ExitCode {
     }
 }
 
-fn number(words: &[String], name: &str, default: u64) -> u64 {
-    let place = words.iter().position(|w| w == name);
-    place
-        .and_then(|i| words.get(i + 1))
-        .map_or(default, |w| w.parse().expect("a number"))
+/// What many schedules came to.
+#[derive(Default)]
+struct Sum {
+    schedules: AtomicU64,
+    events: AtomicU64,
+    faults: AtomicU64,
+    holds: AtomicU64,
+    with_a_hold: AtomicU64,
 }
 
-fn run(words: &[String]) -> ExitCode {
-    let schedules = number(words, "--schedules", 20_000);
+impl Sum {
+    fn add(&self, outcome: &schedule::Outcome) {
+        let add = |to: &AtomicU64, n| to.fetch_add(n, Ordering::Relaxed);
+        add(&self.schedules, 1);
+        add(&self.events, outcome.events);
+        add(&self.faults, outcome.faults);
+        add(&self.holds, outcome.holds);
+        add(&self.with_a_hold, u64::from(outcome.holds > 0));
+    }
+}
+
+/// Runs schedules on all threads until one violates; the lowest such seed is
+/// found, whatever the threads' pace. A panic is a violation too.
+fn many(words: &[String], schedules: u64, mutant: &str) -> (Sum, Option<u64>) {
     let from = number(words, "--from", 1);
     let cores = std::thread::available_parallelism().map_or(1, usize::from) as u64;
     let threads = number(words, "--threads", cores);
-    #[allow(clippy::disallowed_methods)]
-    let begun = std::time::Instant::now();
-    let next = AtomicU64::new(from);
-    let bad = AtomicU64::new(u64::MAX);
-    let sum: [AtomicU64; 5] = Default::default();
-    let add = |i: usize, n: u64| sum[i].fetch_add(n, Ordering::Relaxed);
+    let (next, bad, sum) = (
+        AtomicU64::new(from),
+        AtomicU64::new(u64::MAX),
+        Sum::default(),
+    );
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
+                choose(mutant);
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
-                    // The lowest violating seed is reported, whatever the
-                    // threads' pace.
                     if seed >= from + schedules || seed > bad.load(Ordering::Relaxed) {
                         return;
                     }
-                    let outcome = schedule::run(seed, false);
-                    add(0, 1);
-                    add(1, outcome.events);
-                    add(2, outcome.faults);
-                    add(3, outcome.holds);
-                    add(4, u64::from(outcome.holds > 0));
-                    if outcome.violation.is_some() {
-                        bad.fetch_min(seed, Ordering::Relaxed);
+                    match catch_unwind(|| schedule::run(seed, false)) {
+                        Ok(outcome) => {
+                            sum.add(&outcome);
+                            if outcome.violation.is_none() {
+                                continue;
+                            }
+                        }
+                        Err(_) => eprintln!("seed {seed} panicked"),
                     }
+                    bad.fetch_min(seed, Ordering::Relaxed);
                 }
             });
         }
     });
-    let seconds = begun.elapsed().as_secs_f64();
-    let get = |i: usize| sum[i].load(Ordering::Relaxed);
-    let done = get(0).max(1);
-    println!(
-        "{done} schedules, {:.0} a minute; {} events in each, {} faults, {} holds; {} % with a hold",
-        done as f64 / seconds * 60.0,
-        get(1) / done,
-        get(2),
-        get(3),
-        100 * get(4) / done
-    );
     let bad = bad.load(Ordering::Relaxed);
-    if bad != u64::MAX {
-        let outcome = schedule::run(bad, false);
+    (sum, (bad != u64::MAX).then_some(bad))
+}
+
+/// What is wrong with a schedule.
+fn verdict(seed: u64, mutant: &str) -> String {
+    choose(mutant);
+    let outcome = catch_unwind(|| schedule::run(seed, false));
+    choose("");
+    match outcome {
+        Ok(outcome) => outcome.violation.unwrap_or_else(|| "not again".into()),
+        Err(_) => "panicked".into(),
+    }
+}
+
+fn run(words: &[String]) -> ExitCode {
+    let schedules = number(words, "--schedules", 20_000);
+    let mutant = option(words, "--mutant").unwrap_or_default();
+    #[allow(clippy::disallowed_methods)]
+    let begun = std::time::Instant::now();
+    let (sum, bad) = many(words, schedules, mutant);
+    let seconds = begun.elapsed().as_secs_f64();
+    let get = |n: &AtomicU64| n.load(Ordering::Relaxed);
+    let done = get(&sum.schedules).max(1);
+    let events = get(&sum.events) / done;
+    let with_a_hold = 100 * get(&sum.with_a_hold) / done;
+    println!(
+        "{done} schedules, {:.0} a minute; {events} events in each, {} faults, {} holds; {with_a_hold} % with a hold",
+        done as f64 / seconds * 60.0,
+        get(&sum.faults),
+        get(&sum.holds),
+    );
+    if let Some(bad) = bad {
+        println!("seed {bad}: {}", verdict(bad, mutant));
+        return ExitCode::FAILURE;
+    }
+    if events < EVENTS_FLOOR || with_a_hold < HOLDS_FLOOR {
         println!(
-            "seed {bad} (schedule {}): {}",
-            bad - from + 1,
-            outcome.violation.unwrap_or_default()
+            "too little happened: at least {EVENTS_FLOOR} events in each, {HOLDS_FLOOR} % with a hold"
         );
         return ExitCode::FAILURE;
     }
-    if get(1) / done < EVENTS_FLOOR || get(3) == 0 {
-        println!("too little happened: at least {EVENTS_FLOOR} events in each, and holds");
-        return ExitCode::FAILURE;
-    }
     println!("no violation");
+    ExitCode::SUCCESS
+}
+
+/// One line for each bug: its name, the seed that catches it, and how.
+fn each_mutant(words: &[String]) -> ExitCode {
+    let schedules = number(words, "--schedules", 100_000);
+    let mut names = words.iter();
+    while let Some(name) = names.next() {
+        if name.starts_with("--") {
+            names.next();
+            continue;
+        }
+        let (_, bad) = many(words, schedules, name);
+        match bad {
+            Some(seed) => println!("{name} {seed} {}", verdict(seed, name)),
+            None => println!("{name} - not caught in {schedules}"),
+        }
+    }
     ExitCode::SUCCESS
 }

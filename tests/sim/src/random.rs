@@ -44,6 +44,16 @@ impl Random {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
 
+    /// A number in `low..=high`, evenly over the decades.
+    pub fn over_decades(&self, low: f64, high: f64) -> f64 {
+        low * (high / low).powf(self.share())
+    }
+
+    /// A number in `-1.0..1.0`.
+    pub fn either_way(&self) -> f64 {
+        self.share() * 2.0 - 1.0
+    }
+
     /// One of `items`.
     pub fn pick<'a, T>(&self, items: &'a [T]) -> &'a T {
         &items[self.below(items.len() as u64) as usize]

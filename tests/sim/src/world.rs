@@ -5,6 +5,9 @@
 //! connection is first in, first out in both directions; what one connection
 //! delivers says nothing about another.
 
+mod admission;
+mod clocks;
+mod faults;
 mod network;
 mod oracle;
 
@@ -13,15 +16,22 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::fmt::Write as _;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Wake, Waker};
 
-use quorlock::sim::{Clock, Fault, FaultKind, Instant, Link, MemoryNode, Reply, Request, Sleep};
+use quorlock::sim::admission::Roster;
+use quorlock::sim::{Clock, Link, Op, Reply, Request};
 
+use crate::mutants::mutant;
 use crate::random::Random;
-use network::{Connection, Pair, SimLink};
-use oracle::Life;
-pub use oracle::{Watch, Watched};
+use admission::Hello;
+pub use admission::Terms as Admission;
+pub use clocks::Rate;
+use clocks::{ClientState, SimClock};
+use faults::Node;
+pub use faults::{FaultEvent, Memory, Ways};
+use network::{Connection, NOT_SENT, Open, Pair, SimLink};
+use oracle::Oracle;
 
 /// True time in nanoseconds.
 pub type Time = u64;
@@ -29,36 +39,15 @@ pub type Time = u64;
 /// A millisecond in nanoseconds.
 pub const MS: Time = 1_000_000;
 
-/// How long a release waits for its acknowledgement before the connection is
-/// replaced once more.
-pub const RECONNECT: Time = 15 * MS;
 /// No schedule needs more events: something goes round in circles.
-const EVENTS_BOUND: u64 = 20_000;
-
-/// A clock that runs at a rate of its own.
-#[derive(Clone, Copy, Debug)]
-pub struct Rate {
-    /// What it shows at true time zero.
-    pub offset: u64,
-    /// Local nanoseconds for a true one.
-    pub rate: f64,
-}
-
-impl Rate {
-    /// What the clock shows at `time`.
-    pub fn local(&self, time: Time) -> Instant {
-        Instant(self.offset + (time as f64 * self.rate) as u64)
-    }
-
-    /// The first true time at which it shows `at` or more.
-    fn time(&self, at: Instant) -> Time {
-        let time = (at.0.saturating_sub(self.offset) as f64 / self.rate) as u64;
-        time.saturating_add(1)
-    }
-}
+const EVENTS_BOUND: u64 = 50_000;
+/// Nor are more polls needed between two events.
+const POLLS_BOUND: u32 = 10_000;
+/// As many moments at which something is due are remembered.
+const EDGES: usize = 8;
 
 /// How the network behaves in a schedule.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Network {
     /// Shortest time one way.
     pub base: Time,
@@ -68,17 +57,29 @@ pub struct Network {
     pub tail: Time,
     /// Percent of messages that break their connection.
     pub cut: u64,
+    /// Percent of messages that arrive when something is due, or nearly.
+    pub edge: u64,
+    /// Percent of requests that reach their node twice.
+    pub twice: u64,
+    /// Percent of requests that are not sent at all, for want of a connection.
+    pub refuse: u64,
+    /// How long a requester waits for one node.
+    pub patience: Time,
+    /// How far ahead messages and contenders aim at what is due.
+    pub reach: Time,
 }
 
-struct Node {
-    state: MemoryNode,
-    clock: Rate,
-    /// It takes nothing in before this time.
-    paused_until: Time,
-    /// What came meanwhile.
-    held_back: Vec<Event>,
-    /// Down until then: what arrives is lost.
-    down_until: Time,
+impl Network {
+    /// How long a release waits for its acknowledgement before the connection
+    /// is replaced once more.
+    pub fn reconnect(&self) -> Time {
+        (15 * MS).max(12 * self.base).max(self.reach / 40)
+    }
+
+    /// How long a connection may take to become ready.
+    pub fn connect(&self) -> Time {
+        2 * self.reconnect()
+    }
 }
 
 enum Event {
@@ -88,16 +89,34 @@ enum Event {
         connection: u64,
         message: u64,
         request: Box<Request>,
+        sent: Time,
     },
     /// A reply reaches its client.
     Reply {
         pair: usize,
+        connection: u64,
         message: u64,
-        reply: Reply,
+        answer: Answer,
     },
+    /// A step of the way to a connection that is ready, at the node or back.
+    Hello {
+        pair: usize,
+        connection: u64,
+        hello: Box<Hello>,
+    },
+    /// A connection that is not ready by now is given up.
+    Connecting { pair: usize, connection: u64 },
     /// The requester stops waiting.
     Deadline { pair: usize, message: u64 },
-    /// A timer rings.
+    /// Releases that were not acknowledged go over a new connection.
+    Retry(usize),
+    /// A timer rings that was set at a time.
+    Timer {
+        client: usize,
+        set_at: Time,
+        waker: Waker,
+    },
+    /// A task that was held up goes on.
     Wake(Waker),
     /// Something goes wrong.
     Fault(FaultEvent),
@@ -107,25 +126,20 @@ enum Event {
     ResumeNode(usize),
 }
 
-/// What goes wrong at a moment.
-#[derive(Clone, Copy, Debug)]
-pub enum FaultEvent {
-    /// The node takes nothing in for so long.
-    PauseNode(usize, Time),
-    /// The node is down for so long; it keeps its data.
-    CrashNode(usize, Time),
-    /// Nothing passes between client and node for so long.
-    Cut(usize, usize, Time),
-    /// The client does nothing for so long.
-    PauseClient(usize, Time),
-    /// The client is gone for ever.
-    CrashClient(usize),
+/// What a node says to a request: `None` if it holds another record.
+#[derive(Debug)]
+struct Answer {
+    reply: Option<Reply>,
+    /// The node's `TIME`, in µs, where it tells.
+    time: Option<u64>,
 }
 
+/// An event in the heap: small, for it is moved about. The event itself waits
+/// in its slot.
 struct Queued {
     at: Time,
     order: u64,
-    event: Event,
+    slot: u32,
 }
 
 impl PartialEq for Queued {
@@ -145,35 +159,39 @@ impl Ord for Queued {
     }
 }
 
-struct ClientState {
-    clock: Rate,
-    paused_until: Time,
-    crashed: bool,
-    /// Replies and wake-ups that came while it was paused.
-    held_back: Vec<Event>,
-}
-
 struct Inner {
     time: Time,
     order: u64,
     heap: BinaryHeap<Reverse<Queued>>,
+    slots: Vec<Option<Event>>,
+    free: Vec<u32>,
     nodes: Vec<Node>,
     clients: Vec<ClientState>,
     pairs: Vec<Pair>,
     connections: Vec<Connection>,
     messages: u64,
+    /// Requests since time went on.
+    at_once: u32,
     network: Network,
+    admission: Admission,
+    /// Whether a client lists a server twice.
+    listed_twice: bool,
+    /// What each client knows of who sits where.
+    rosters: Vec<Roster>,
     random: Random,
     events: u64,
     faults: u64,
     history: Option<String>,
     violation: Option<String>,
-    watches: Vec<Watch>,
     /// The task that is being polled.
     polled: usize,
-    tokens: BTreeMap<String, Life>,
     /// Everything that went wrong is right again from here on.
     mended_at: Time,
+    /// Moments at which something is due: leases end, keys expire, requests
+    /// have waited long enough. The oldest is overwritten.
+    edges: [Time; EDGES],
+    edge: usize,
+    oracle: Oracle,
 }
 
 /// The simulated world. Single-threaded; the locks are there for the traits.
@@ -214,59 +232,59 @@ impl World {
     pub fn new(
         random: Random,
         network: Network,
+        admission: Admission,
         node_clocks: &[Rate],
         client_clocks: &[Rate],
         history: bool,
     ) -> Arc<World> {
-        let nodes = node_clocks.iter().map(|clock| Node {
-            state: MemoryNode::default(),
-            clock: *clock,
-            paused_until: 0,
-            held_back: Vec::new(),
-            down_until: 0,
-        });
-        let clients = client_clocks.iter().map(|clock| ClientState {
-            clock: *clock,
-            paused_until: 0,
-            crashed: false,
-            held_back: Vec::new(),
-        });
-        let mut connections = Vec::new();
+        let declared = |(i, clock): (usize, &Rate)| Node::new(*clock, admission.declared(i));
+        let nodes = node_clocks.iter().enumerate().map(declared);
+        let clients = client_clocks.iter().map(|clock| ClientState::new(*clock));
         let mut pairs = Vec::new();
         for client in 0..client_clocks.len() {
             for node in 0..node_clocks.len() {
                 pairs.push(Pair {
                     client,
                     node,
-                    current: connections.len() as u64,
+                    current: None,
+                    connecting: false,
+                    silent: false,
                     old: None,
                     open: BTreeMap::new(),
-                    cut_until: 0,
+                    requests_cut: Default::default(),
+                    replies_cut: Default::default(),
                     replaced_at: 0,
+                    retries: false,
                 });
-                connections.push(Connection::default());
             }
         }
         Arc::new(World {
             inner: Mutex::new(Inner {
                 time: 0,
                 order: 0,
-                heap: BinaryHeap::new(),
+                heap: BinaryHeap::with_capacity(64),
+                slots: Vec::with_capacity(64),
+                free: Vec::new(),
                 nodes: nodes.collect(),
                 clients: clients.collect(),
                 pairs,
-                connections,
+                connections: Vec::new(),
                 messages: 0,
+                at_once: 0,
                 network,
+                rosters: client_clocks.iter().map(|_| Roster::default()).collect(),
+                listed_twice: false,
+                admission,
                 random,
                 events: 0,
                 faults: 0,
                 history: history.then(String::new),
                 violation: None,
-                watches: Vec::new(),
                 polled: 0,
-                tokens: BTreeMap::new(),
                 mended_at: 0,
+                edges: [0; EDGES],
+                edge: 0,
+                oracle: Oracle::default(),
             }),
             ready: Arc::default(),
             tasks: Mutex::default(),
@@ -289,6 +307,14 @@ impl World {
                 })
             })
             .collect()
+    }
+
+    /// The client lists one server twice, in two places.
+    pub fn list_twice(&self, client: usize, place: usize, other: usize) {
+        let mut inner = self.inner();
+        let nodes = inner.nodes.len();
+        inner.listed_twice = true;
+        inner.pairs[client * nodes + other].node = place;
     }
 
     /// The clock of one client.
@@ -315,20 +341,6 @@ impl World {
         self.ready.lock().unwrap().push_back(id);
     }
 
-    /// Lets something go wrong at `at`.
-    pub fn plan(&self, at: Time, fault: FaultEvent) {
-        let mut inner = self.inner();
-        let end = match fault {
-            FaultEvent::PauseNode(_, long)
-            | FaultEvent::CrashNode(_, long)
-            | FaultEvent::Cut(_, _, long)
-            | FaultEvent::PauseClient(_, long) => at + long,
-            FaultEvent::CrashClient(_) => at,
-        };
-        inner.mended_at = inner.mended_at.max(end);
-        inner.push(at, Event::Fault(fault));
-    }
-
     /// Runs until `until`, or until a violation.
     pub fn run(&self, until: Time) {
         loop {
@@ -347,19 +359,29 @@ impl World {
             let Some(Reverse(next)) = inner.heap.pop() else {
                 return;
             };
+            if next.at > inner.time {
+                inner.at_once = 0;
+            }
             inner.time = next.at;
-            inner.events += 1;
+            let Some(event) = inner.slots[next.slot as usize].take() else {
+                continue;
+            };
+            inner.free.push(next.slot);
+            inner.events += u64::from(!inner.is_idle(&event));
             if inner.events > EVENTS_BOUND {
                 inner.violation = Some(format!("L5 more than {EVENTS_BOUND} events"));
                 return;
             }
-            self.happen(inner, next.event);
+            self.happen(inner, event);
         }
     }
 
     /// Polls tasks until none is ready.
     fn run_ready(&self) {
-        loop {
+        for polls in 0.. {
+            if polls > POLLS_BOUND {
+                return self.violated("L5 tasks wake each other for ever".into());
+            }
             let Some(id) = self.ready.lock().unwrap().pop_front() else {
                 return;
             };
@@ -404,36 +426,85 @@ impl World {
                 connection,
                 message,
                 request,
+                sent,
             } => {
-                inner.arrive(pair, connection, message, request);
+                inner.arrive(pair, connection, message, request, sent);
             }
+            Event::Timer {
+                client,
+                set_at,
+                waker,
+            } => match inner.clients[client].rings_later(set_at, now) {
+                Some(later) => inner.push(
+                    later,
+                    Event::Timer {
+                        client,
+                        set_at: now,
+                        waker,
+                    },
+                ),
+                None => {
+                    drop(inner);
+                    waker.wake();
+                }
+            },
             Event::Reply {
                 pair,
+                connection,
                 message,
-                reply,
+                answer,
             } => {
+                let client = inner.pairs[pair].client;
+                if inner.clients[client].crashed || inner.connections[connection as usize].reset {
+                    return;
+                }
+                if inner.clients[client].paused_until > now {
+                    let reply = Event::Reply {
+                        pair,
+                        connection,
+                        message,
+                        answer,
+                    };
+                    return inner.clients[client].held_back.push(reply);
+                }
+                self.replied(inner, pair, connection, message, answer);
+            }
+            Event::Hello {
+                pair,
+                connection,
+                hello,
+            } => {
+                if hello.at_node() {
+                    return inner.hello_at_node(pair, connection, hello);
+                }
                 let client = inner.pairs[pair].client;
                 let state = &mut inner.clients[client];
                 if state.crashed {
                     return;
                 }
                 if state.paused_until > now {
-                    state.held_back.push(Event::Reply {
+                    return state.held_back.push(Event::Hello {
                         pair,
-                        message,
-                        reply,
+                        connection,
+                        hello,
                     });
+                }
+                let told = inner.hello_at_client(pair, connection, *hello);
+                drop(inner);
+                network::tell(told);
+            }
+            Event::Connecting { pair, connection } => {
+                let client = inner.pairs[pair].client;
+                let state = &mut inner.clients[client];
+                if state.crashed {
                     return;
                 }
-                if let Some(mut open) = inner.pairs[pair].open.remove(&message) {
-                    inner.note(|| {
-                        format!("c{client} <- n{} m{message} {reply:?}", open.ticket.node)
-                    });
-                    if let Some(sink) = open.sink.take() {
-                        drop(inner);
-                        sink.on_reply(open.ticket, reply);
-                    }
+                if state.paused_until > now {
+                    return state.held_back.push(Event::Connecting { pair, connection });
                 }
+                let told = inner.connecting_in_vain(pair, connection);
+                drop(inner);
+                network::tell(told);
             }
             Event::Deadline { pair, message } => {
                 let client = inner.pairs[pair].client;
@@ -448,14 +519,23 @@ impl World {
                 inner.replace_connection(pair, message);
                 let told = inner.timed_out(pair, message);
                 drop(inner);
-                if let Some((sink, ticket)) = told {
-                    let fault = Fault {
-                        kind: FaultKind::Timeout,
-                        text: "no answer in time".into(),
-                        sent: true,
-                    };
-                    sink.on_reply(ticket, Reply::Failed(fault));
+                network::tell(told);
+            }
+            Event::Retry(pair) => {
+                let client = inner.pairs[pair].client;
+                let state = &mut inner.clients[client];
+                if state.crashed {
+                    return;
                 }
+                if state.paused_until > now {
+                    return state.held_back.push(Event::Retry(pair));
+                }
+                inner.retry(pair);
+            }
+            Event::Fault(FaultEvent::Reset(client, node)) => {
+                let told = inner.reset(client, node);
+                drop(inner);
+                network::tell(told);
             }
             Event::Fault(fault) => inner.go_wrong(fault),
             Event::ResumeNode(node) => {
@@ -472,6 +552,71 @@ impl World {
                 }
             }
         }
+    }
+
+    /// An answer has reached its client.
+    fn replied(
+        &self,
+        mut inner: MutexGuard<'_, Inner>,
+        pair: usize,
+        connection: u64,
+        message: u64,
+        answer: Answer,
+    ) {
+        let client = inner.pairs[pair].client;
+        let open = &mut inner.pairs[pair].open;
+        let counts = |open: &Open| {
+            open.request.op != Op::Release
+                || mutant!("acknowledged-anywhere", open.connection == connection, true)
+        };
+        let Some(waiting) = open.get_mut(&message).filter(|open| counts(open)) else {
+            return;
+        };
+        if answer.reply.is_none() && !waiting.readmitted {
+            // It is sent once more, behind what admits the node anew.
+            waiting.readmitted = true;
+            waiting.connection = NOT_SENT;
+            return inner.readmit(pair);
+        }
+        let Some(mut open) = open.remove(&message) else {
+            return;
+        };
+        let twice = || network::not_ready("its record has changed twice");
+        let reply = answer.reply.unwrap_or_else(twice);
+        let node = inner.pairs[pair].node;
+        if let Some(time) = answer.time {
+            inner.told_time(client, open.ticket, time);
+        }
+        inner.note(|| format!("c{client} <- n{node} m{message} {reply:?}"));
+        if open.request.op == Op::Release {
+            inner.under_way(node, &open.request, -1);
+        }
+        inner.confirm(&open, &reply);
+        let Some(sink) = open.sink.take() else { return };
+        let before = inner.before(&open.request);
+        drop(inner);
+        sink.on_reply(open.ticket, reply, answer.time);
+        if let Some(before) = before {
+            self.inner().after(before);
+        }
+    }
+
+    /// A moment at which, or nearly, something is due to a rival.
+    pub fn aim(&self) -> Option<Time> {
+        self.inner().aim()
+    }
+
+    /// From here on the network is fast and loses nothing.
+    pub fn calm(&self) {
+        let network = &mut self.inner().network;
+        (network.slow, network.cut, network.edge) = (0, 0, 0);
+        (network.twice, network.refuse) = (0, 0);
+        network.base = network.base.min(network.reach / 40);
+    }
+
+    /// When everything planned that goes wrong is right again.
+    pub fn mended_at(&self) -> Time {
+        self.inner().mended_at
     }
 
     /// The present true time.
@@ -505,8 +650,9 @@ impl World {
         {
             let mut inner = self.inner();
             inner.clients.iter_mut().for_each(|c| c.crashed = true);
-            inner.watches.clear();
+            inner.oracle = Oracle::default();
             inner.heap.clear();
+            inner.slots.clear();
             for pair in &mut inner.pairs {
                 std::mem::take(&mut pair.open);
             }
@@ -520,7 +666,17 @@ impl Inner {
     fn push(&mut self, at: Time, event: Event) {
         self.order += 1;
         let order = self.order;
-        self.heap.push(Reverse(Queued { at, order, event }));
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                self.slots[slot as usize] = Some(event);
+                slot
+            }
+            None => {
+                self.slots.push(Some(event));
+                self.slots.len() as u32 - 1
+            }
+        };
+        self.heap.push(Reverse(Queued { at, order, slot }));
     }
 
     fn note(&mut self, line: impl FnOnce() -> String) {
@@ -534,77 +690,30 @@ impl Inner {
         }
     }
 
-    fn go_wrong(&mut self, fault: FaultEvent) {
-        self.faults += 1;
-        self.note(|| format!("{fault:?}"));
-        let now = self.time;
-        match fault {
-            FaultEvent::PauseNode(node, long) => {
-                let state = &mut self.nodes[node];
-                if state.paused_until <= now {
-                    state.paused_until = now + long;
-                    self.push(now + long, Event::ResumeNode(node));
-                }
-            }
-            FaultEvent::CrashNode(node, long) => {
-                self.nodes[node].down_until = now + long;
-                for pair in &self.pairs {
-                    if pair.node == node {
-                        self.connections[pair.current as usize].broken = true;
-                    }
-                }
-            }
-            FaultEvent::Cut(client, node, long) => {
-                let nodes = self.nodes.len();
-                self.pairs[client * nodes + node].cut_until = now + long;
-            }
-            FaultEvent::PauseClient(client, long) => {
-                let state = &mut self.clients[client];
-                if state.paused_until <= now {
-                    state.paused_until = now + long;
-                    self.push(now + long, Event::ResumeClient(client));
-                }
-            }
-            FaultEvent::CrashClient(client) => self.clients[client].crashed = true,
-        }
-    }
-}
-
-struct SimClock {
-    world: Weak<World>,
-    client: usize,
-}
-
-impl Clock for SimClock {
-    fn now(&self) -> Instant {
-        match self.world.upgrade() {
-            Some(world) => {
-                let inner = world.inner();
-                inner.clients[self.client].clock.local(inner.time)
-            }
-            None => Instant::FAR,
-        }
+    /// Whether nothing comes of an event: a timer of a request that has been
+    /// answered.
+    fn is_idle(&self, event: &Event) -> bool {
+        matches!(event, Event::Deadline { pair, message } if !self.pairs[*pair].open.contains_key(message))
     }
 
-    fn sleep_until(&self, at: Instant) -> Sleep {
-        let world = self.world.clone();
-        let client = self.client;
-        let mut registered = false;
-        Box::pin(std::future::poll_fn(move |cx| {
-            let Some(world) = world.upgrade() else {
-                return Poll::Pending;
-            };
-            let mut inner = world.inner();
-            let clock = inner.clients[client].clock;
-            if clock.local(inner.time) >= at {
-                return Poll::Ready(());
-            }
-            if !registered && at < Instant::FAR {
-                registered = true;
-                let waker = cx.waker().clone();
-                inner.push(clock.time(at), Event::Wake(waker));
-            }
-            Poll::Pending
-        }))
+    /// Remembers a moment at which something is due.
+    fn due(&mut self, at: Time) {
+        self.edges[self.edge % EDGES] = at;
+        self.edge += 1;
+    }
+
+    /// A moment near one of those remembered that is still to come: exactly
+    /// then, or within a hundredth of a ttl.
+    fn aim(&self) -> Option<Time> {
+        let reach = self.network.reach;
+        let at = *self.random.pick(&self.edges);
+        if at <= self.time || at > self.time + reach + reach / 4 {
+            return None;
+        }
+        let off = match self.random.below(3) {
+            0 => self.network.base.min(reach / 100) as f64,
+            _ => reach as f64 / 100.0,
+        };
+        Some(((at as f64 + off * self.random.either_way()) as Time).max(self.time))
     }
 }

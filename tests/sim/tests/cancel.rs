@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use quorlock::sim::{Acquired, Counters, Hold, Set, Terms, Timing, acquire};
+use quorlock::sim::{Acquired, Hold, Set, Terms, Timing, acquire};
 use quorlock_sim::random::Random;
-use quorlock_sim::world::{FaultEvent, MS, Network, Rate, World};
+use quorlock_sim::world::{Admission, FaultEvent, MS, Memory, Network, Rate, World};
 
 const KEY: &[u8] = b"lock:{k}";
 const TTL: Duration = Duration::from_secs(10);
@@ -42,20 +42,21 @@ struct Outcome {
 }
 
 fn set(world: &Arc<World>, client: usize) -> Arc<Set> {
-    Arc::new(Set {
-        links: world.links(client),
-        clock: world.clock(client),
-        rng: Arc::new(Random::new(client as u64)),
-        max_ttl: TTL,
-        counters: Counters::default(),
-        warn: |_| (),
-    })
+    Arc::new(Set::new(
+        world.links(client),
+        world.clock(client),
+        Arc::new(Random::new(client as u64)),
+        TTL,
+        0.01,
+        |_| (),
+    ))
 }
 
 fn terms() -> Terms {
     Terms {
         key: KEY.into(),
         label: "".into(),
+        counter: None,
         timing: Timing::of(TTL, 0.01, 0.1, Duration::from_millis(50)),
         drift: 0.01,
         renew: false,
@@ -67,15 +68,22 @@ fn terms() -> Terms {
 fn run(case: Case, cut: Cut) -> Outcome {
     let network = Network {
         base: 100_000,
-        slow: 0,
-        tail: 0,
-        cut: 0,
+        ..Network::default()
     };
     let clock = Rate {
         offset: 1_000 * MS,
         rate: 1.0,
     };
-    let world = World::new(Random::new(7), network, &[clock; 3], &[clock; 2], false);
+    // Without a guard: nodes that were down vote at once.
+    let admission = Admission::new(3, TTL, false, true);
+    let world = World::new(
+        Random::new(7),
+        network,
+        admission,
+        &[clock; 3],
+        &[clock; 2],
+        false,
+    );
     match case {
         Case::MinorityHangs => world.plan(0, FaultEvent::PauseNode(1, 200 * MS)),
         Case::MajorityHangs | Case::MajorityDown => {
@@ -84,7 +92,7 @@ fn run(case: Case, cut: Cut) -> Outcome {
                     0,
                     match case {
                         Case::MajorityHangs => FaultEvent::PauseNode(node, 200 * MS),
-                        _ => FaultEvent::CrashNode(node, 200 * MS),
+                        _ => FaultEvent::CrashNode(node, 200 * MS, Memory::Kept),
                     },
                 );
             }

@@ -50,7 +50,9 @@ fn work(
             false => None,
         };
         let entered = monotonic();
-        log.write_all(format!("enter {entered} {}\n", entered - asked).as_bytes())?;
+        let fence = lease.as_ref().map(|lease| format!(" {}", lease.fence()));
+        let (wait, fence) = (entered - asked, fence.unwrap_or_default());
+        log.write_all(format!("enter {entered} {wait}{fence}\n").as_bytes())?;
         add_one(&ledger)?;
         log.write_all(format!("exit {}\n", monotonic()).as_bytes())?;
         if let Some(lease) = lease

@@ -231,6 +231,15 @@ impl Runner {
                 Ok("ok".to_owned())
             }
             "lost" => Ok(self.lost(&line)?),
+            "fence" => Ok(self.fence(line.word(1)?)?.to_string()),
+            "newer" => {
+                let newer = self.fence(line.word(1)?)? > self.fence(line.word(2)?)?;
+                Ok(newer.to_string())
+            }
+            "init" => {
+                let client = self.clients.get(line.word(1)?).ok_or("no such client")?;
+                blocking::wait(client.init_set()).map(|()| "ok".to_owned())
+            }
             "stats" => return self.stats(&line, verdict),
             "message" => Ok(self.message(&line)?),
             "causes" => {
@@ -289,6 +298,11 @@ impl Runner {
             "namespace",
             "label",
             "raw",
+            "fencing",
+            "fence_ttl",
+            "set_name",
+            "restart_guard",
+            "accept_eviction",
             "ca",
             "cert",
             "key",
@@ -296,6 +310,14 @@ impl Runner {
         let mut b = Client::builder();
         for (name, value) in &line.options {
             b = match *name {
+                "restart_guard" => match value.parse() {
+                    Ok(guard) => b.restart_guard(guard),
+                    Err(error) => return Ok(Err(error)),
+                },
+                "fencing" => b.fencing(switch(value)?),
+                "fence_ttl" => b.fence_ttl(millis(value)?),
+                "set_name" => b.set_name(string(value)),
+                "accept_eviction" => b.accept_eviction(switch(value)?),
                 "nodes" => b.nodes(value.split(',').filter(|url| !url.is_empty())),
                 "ttl" => b.ttl(millis(value)?),
                 "wait" => b.wait(limit(value)?),
@@ -321,7 +343,9 @@ impl Runner {
     }
 
     fn lock(&mut self, line: &Line<'_>) -> Result<Result<String, Error>, String> {
-        line.only(&["ttl", "wait", "renew", "max_hold", "raw", "owner"])?;
+        line.only(&[
+            "ttl", "wait", "renew", "max_hold", "raw", "fencing", "owner",
+        ])?;
         let client = self.clients.get(line.word(2)?).ok_or("no such client")?;
         let mut lock = client.lock(bytes(line.word(3)?));
         for (name, value) in &line.options {
@@ -331,6 +355,7 @@ impl Runner {
                 "renew" => lock.renew(switch(value)?),
                 "max_hold" => lock.max_hold(limit(value)?),
                 "raw" => lock.raw(switch(value)?),
+                "fencing" => lock.fencing(switch(value)?),
                 _ => lock.owner(Owner::named(bytes(value))),
             };
         }
@@ -423,6 +448,11 @@ impl Runner {
         Ok(reason.map_or("none".to_owned(), |r| r.as_str().to_owned()))
     }
 
+    fn fence(&self, lease: &str) -> Result<u64, String> {
+        let leases = self.leases.lock().unwrap();
+        Ok(leases.get(lease).ok_or("no such lease")?.fence())
+    }
+
     fn stats(&self, line: &Line<'_>, verdict: &str) -> Result<(), String> {
         let client = self.clients.get(line.word(1)?).ok_or("no such client")?;
         let (field, most) = (line.word(2)?, line.millis(3)?);
@@ -438,6 +468,9 @@ impl Runner {
                 "renewals" => s.renewals,
                 "repairs" => s.repairs,
                 "releases_pending" => s.releases_pending,
+                "clock_steps" => s.clock_steps,
+                "write_backs" => s.write_backs,
+                "releases_dropped" => s.releases_dropped,
                 "connects" => s.connects,
                 other => return Err(format!("expected a counter, got {other}")),
             }

@@ -2,25 +2,83 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
-use quorlock::sim::{Fault, FaultKind, Instant, Link, Op, Reply, Request, Sink, Ticket};
+use quorlock::sim::{
+    Fault, FaultKind, Instant, Link, MemoryNode, Op, Reply, Request, Sink, Ticket,
+};
 
-use super::{Event, Inner, Life, RECONNECT, Time, World};
+use super::admission::Hello;
+use super::{Answer, Event, FaultEvent, Inner, MS, Time, World};
+use crate::mutants::mutant;
+
+/// Nothing passes one way before a time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Cut {
+    pub(super) until: Time,
+    /// Bytes are lost, and the connection breaks; else they come later.
+    pub(super) lossy: bool,
+}
+
+/// What a request becomes that gets no answer. `sent`: it may have arrived.
+pub(super) fn failed(sent: bool) -> Reply {
+    Reply::Failed(Fault {
+        kind: if sent {
+            FaultKind::Timeout
+        } else {
+            FaultKind::Unreachable
+        },
+        text: "no answer".into(),
+        sent,
+    })
+}
+
+/// The node answers, but cannot vote.
+pub(super) fn not_ready(why: &str) -> Reply {
+    Reply::Failed(Fault {
+        kind: FaultKind::NotReady,
+        text: why.into(),
+        sent: true,
+    })
+}
+
+/// Whom to tell that a request failed; whether it may have arrived.
+pub(super) type Told = (Arc<dyn Sink>, Ticket, bool);
+
+/// Tells them; never with the world locked.
+pub(super) fn tell(told: impl IntoIterator<Item = Told>) {
+    for (sink, ticket, sent) in told {
+        sink.on_reply(ticket, failed(sent), None);
+    }
+}
+
+/// No client needs to send more requests in one moment.
+const AT_ONCE_BOUND: u32 = 5_000;
+
+/// Stands for no connection: the request waits for one.
+pub(super) const NOT_SENT: u64 = u64::MAX;
 
 /// The connections between one client and one node.
 pub(super) struct Pair {
     pub(super) client: usize,
     pub(super) node: usize,
-    /// The connection that new requests go over.
-    pub(super) current: u64,
+    /// The connection that new requests go over, or will once it is ready.
+    pub(super) current: Option<u64>,
+    /// It is being made.
+    pub(super) connecting: bool,
+    /// The node left a request unanswered: until there is a new connection,
+    /// requests fail at once.
+    pub(super) silent: bool,
     /// The one in doubt; takes copies of releases.
     pub(super) old: Option<u64>,
     /// Requests that nobody has answered yet, by message.
     pub(super) open: BTreeMap<u64, Open>,
-    /// Nothing passes before this time.
-    pub(super) cut_until: Time,
+    pub(super) requests_cut: Cut,
+    pub(super) replies_cut: Cut,
     /// When the connection was replaced last.
     pub(super) replaced_at: Time,
+    /// It will be looked at again.
+    pub(super) retries: bool,
 }
 
 pub(super) struct Open {
@@ -30,43 +88,142 @@ pub(super) struct Open {
     pub(super) sink: Option<Arc<dyn Sink>>,
     /// A release is sent again until this true time.
     pub(super) give_up: Time,
+    /// When it was sent, by the client's clock.
+    pub(super) sent: Instant,
+    /// The connection it went over last; a release is acknowledged on that
+    /// one, behind all that it undoes.
+    pub(super) connection: u64,
+    /// It met another record than that of its connection, once.
+    pub(super) readmitted: bool,
 }
 
-#[derive(Clone, Copy, Default)]
+#[derive(Default)]
 pub(super) struct Connection {
+    /// Takes no bytes any more, in either direction.
     pub(super) broken: bool,
+    /// The client knows, and reads nothing from it.
+    pub(super) reset: bool,
+    /// So does the node.
+    pub(super) dead: bool,
     pub(super) requests_until: Time,
     pub(super) replies_until: Time,
+    /// What the node said: its run, and its `TIME` in µs at a moment of the
+    /// client's clock.
+    pub(super) run: String,
+    pub(super) told: Option<(u64, Instant)>,
+    /// The record that goes with each request, if restarts are guarded.
+    pub(super) record: Option<Arc<str>>,
 }
 
 impl Inner {
     /// One way through the network.
-    pub(super) fn delay(&self) -> Time {
+    fn delay(&self, node: usize) -> Time {
         let n = self.network;
         let mut delay = n.base + self.random.below(n.base + 1);
         if self.random.chance(n.slow) {
             // From a little to very long, evenly over the decades.
             delay += (n.tail as f64).powf(self.random.share()) as u64;
         }
+        if self.nodes[node].slow_until > self.time {
+            delay += self.random.below(n.tail / 4 + 1);
+        }
         delay
     }
 
-    /// Puts a request on a connection.
-    pub(super) fn put(&mut self, pair: usize, connection: u64, message: u64, request: Request) {
-        let mut at = self.time + self.delay();
-        let cut = self.random.chance(self.network.cut);
-        let cut_until = self.pairs[pair].cut_until;
+    /// When a message that leaves now arrives.
+    fn arrival(&self, node: usize) -> Time {
+        let soon = self.time + self.delay(node);
+        if self.random.chance(self.network.edge)
+            && let Some(at) = self.aim()
+        {
+            return soon.max(at);
+        }
+        soon
+    }
+
+    /// When a message gets through that leaves now; `None` if it is lost.
+    fn through(&mut self, node: usize, cut: Cut) -> Option<Time> {
+        let at = self.arrival(node);
+        if self.random.chance(self.network.cut) || cut.until > self.time && cut.lossy {
+            return None;
+        }
+        Some(if cut.until > self.time {
+            cut.until + self.delay(node)
+        } else {
+            at
+        })
+    }
+
+    /// When what goes over a connection now reaches the node; `None` if it
+    /// does not, nor what comes behind it.
+    pub(super) fn forth(&mut self, pair: usize, connection: u64) -> Option<Time> {
+        let at = self.through(self.pairs[pair].node, self.pairs[pair].requests_cut);
         let wire = &mut self.connections[connection as usize];
-        if cut || cut_until > self.time {
-            // The bytes are gone, and all that come behind them.
+        let Some(at) = at else {
             wire.broken = true;
-            return;
-        }
-        at = at.max(wire.requests_until);
+            return None;
+        };
+        let at = mutant!("requests-overtake", at.max(wire.requests_until), at);
         wire.requests_until = at;
-        if wire.broken {
+        (!wire.broken).then_some(at)
+    }
+
+    /// The way back.
+    pub(super) fn back(&mut self, pair: usize, connection: u64) -> Option<Time> {
+        let at = self.through(self.pairs[pair].node, self.pairs[pair].replies_cut);
+        let wire = &mut self.connections[connection as usize];
+        let (Some(at), false) = (at, wire.broken) else {
+            wire.broken = true;
+            return None;
+        };
+        let at = wire.replies_until.max(at);
+        wire.replies_until = at;
+        Some(at)
+    }
+
+    /// Puts a request on a connection.
+    fn put(&mut self, pair: usize, connection: u64, message: u64, mut request: Request) {
+        let open = self.pairs[pair].open.get(&message).map(|o| o.ticket);
+        let patience = open.map_or((Instant::NEVER, Duration::ZERO), |t| {
+            (t.deadline, t.sent.until(t.deadline))
+        });
+        let Some(at) = self.forth(pair, connection) else {
             return;
+        };
+        let wire = &self.connections[connection as usize];
+        if let (Op::Acquire { candidate, .. }, Some(guess)) = (&mut request.op, &request.guess) {
+            let now = self.clients[self.pairs[pair].client].now(self.time);
+            let by_now = |(time, then): (u64, Instant)| time + then.until(now).as_micros() as u64;
+            *candidate = *guess.get_or_init(|| wire.told.map_or(0, by_now));
         }
+        let plain = wire.record.is_none() && request.counter.is_none();
+        if plain {
+            request.not_after = 0;
+        } else if request.not_after == 0 && request.op != Op::Release {
+            // As the real link does: from the connection's set-up.
+            let known = wire.told.map_or(0, |(time, then)| {
+                let due = then.until(patience.0) + patience.1 / 10;
+                time + due.as_micros() as u64
+            });
+            request.not_after = mutant!("first-request-any-time", known, 0);
+        }
+        let sent = self.time;
+        let node = self.pairs[pair].node;
+        if self.random.chance(self.network.twice) {
+            self.under_way(node, &request, 1);
+            let request = Box::new(request.clone());
+            self.push(
+                at,
+                Event::Request {
+                    pair,
+                    connection,
+                    message: 0,
+                    request,
+                    sent,
+                },
+            );
+        }
+        self.under_way(node, &request, 1);
         let request = Box::new(request);
         self.push(
             at,
@@ -75,6 +232,7 @@ impl Inner {
                 connection,
                 message,
                 request,
+                sent,
             },
         );
     }
@@ -86,6 +244,7 @@ impl Inner {
         connection: u64,
         message: u64,
         request: Box<Request>,
+        sent: Time,
     ) {
         let (node, client) = (self.pairs[pair].node, self.pairs[pair].client);
         let now = self.time;
@@ -96,20 +255,37 @@ impl Inner {
                 connection,
                 message,
                 request,
+                sent,
             };
             self.nodes[node].held_back.push(waiting);
             return;
         }
-        if self.nodes[node].down_until > now {
+        self.under_way(node, &request, -1);
+        if self.nodes[node].down_until > now || self.connections[connection as usize].dead {
             self.connections[connection as usize].broken = true;
+            // The copy of a release behind a late request is lost: see below.
+            if request.op == Op::Release && Some(connection) != self.pairs[pair].current {
+                self.came_late(node, &request);
+            }
             return;
         }
-        let local = self.nodes[node].clock.local(now);
+        let local = self.nodes[node].clock.local_ms(now);
         let before = self.nodes[node]
             .state
             .get(&request.key, local)
             .map(|(value, end)| (value.clone(), end));
-        let reply = self.nodes[node].state.execute(&request, local);
+        let record = self.connections[connection as usize].record.clone();
+        // Plain requests and releases are not told it.
+        let told = request.op != Op::Release && (record.is_some() || request.counter.is_some());
+        let time = told.then(|| MemoryNode::time(self.nodes[node].clock.local(now)));
+        let counted = self.look_at_counter(node, &request, local);
+        let loading = self.nodes[node].loading_until > now;
+        let reply = if loading {
+            Some(not_ready("LOADING"))
+        } else {
+            let state = &mut self.nodes[node].state;
+            state.execute(&request, record.as_deref(), local).ok()
+        };
         self.note(|| {
             let token = String::from_utf8_lossy(&request.value.0[..6]).into_owned();
             format!(
@@ -117,83 +293,248 @@ impl Inner {
                 request.op
             )
         });
+        let mine = before.as_ref().is_some_and(|(v, _)| *v == request.value);
+        self.check_counter(node, &request, (counted, mine), reply.as_ref(), local);
         self.check_theft(node, &request, before, local);
-        let delay = self.delay();
-        let lost = self.random.chance(self.network.cut) || self.pairs[pair].cut_until > now;
-        let wire = &mut self.connections[connection as usize];
-        if wire.broken || lost {
-            wire.broken = true;
+        let pair_now = &self.pairs[pair];
+        let wire = &self.connections[connection as usize];
+        let given_up = Some(connection) != pair_now.old || wire.broken;
+        // See the oracle on L1: the node timeout, a tenth of it, and what is
+        // not known of the node's clock.
+        let in_time = now <= sent + 3 * self.network.patience + MS;
+        let excused = in_time || request.not_after == 0 || self.oracle.stepped_back > 0;
+        if Some(connection) != pair_now.current && given_up && excused {
+            self.came_late(node, &request);
+        }
+        if let Some(Reply::Granted { fence }) = reply {
+            self.granted(node, &request, local, counted, fence);
+        }
+        if message == 0 {
             return;
         }
-        let at = wire.replies_until.max(now + delay);
-        wire.replies_until = at;
+        if let Some(at) = self.back(pair, connection) {
+            self.push(
+                at,
+                Event::Reply {
+                    pair,
+                    connection,
+                    message,
+                    answer: Answer { reply, time },
+                },
+            );
+        }
+    }
+
+    /// A request was not answered in time: its connection is in doubt, and a
+    /// new one is made. What was sent may still arrive.
+    pub(super) fn replace_connection(&mut self, pair: usize, message: u64) {
+        let p = &mut self.pairs[pair];
+        let Some(open) = p.open.get(&message) else {
+            return;
+        };
+        // If it was replaced a moment ago, this message went along.
+        let long_ago = self.time >= p.replaced_at + self.network.reconnect();
+        if open.connection != NOT_SENT && !p.connecting && long_ago {
+            p.silent = true;
+            self.new_connection(pair);
+        }
+        self.retry_later(pair);
+    }
+
+    /// The node holds another record than its connection was admitted with.
+    pub(super) fn readmit(&mut self, pair: usize) {
+        if !self.pairs[pair].connecting {
+            if mutant!("readmission-skipped", false, true) {
+                self.connect_unasked(pair);
+                return;
+            }
+            self.new_connection(pair);
+        }
+    }
+
+    /// A connection without admission.
+    fn connect_unasked(&mut self, pair: usize) {
+        self.new_connection(pair);
+        if let Some(connection) = self.pairs[pair].current {
+            self.admitted(pair, connection, None);
+        }
+    }
+
+    /// Looks at releases without acknowledgement again, after a while.
+    fn retry_later(&mut self, pair: usize) {
+        let p = &mut self.pairs[pair];
+        if !p.retries && p.open.values().any(|o| o.request.op == Op::Release) {
+            p.retries = true;
+            let at = self.time + self.network.reconnect();
+            self.push(at, Event::Retry(pair));
+        }
+    }
+
+    pub(super) fn retry(&mut self, pair: usize) {
+        let p = &mut self.pairs[pair];
+        p.retries = false;
+        let late = p.open.values().any(|o| o.sink.is_none()) || p.current.is_none();
+        let long_ago = self.time >= p.replaced_at + self.network.reconnect();
+        if late && long_ago && !p.connecting {
+            self.new_connection(pair);
+        }
+        self.retry_later(pair);
+    }
+
+    /// Begins to make a new connection; the one before it is in doubt.
+    fn new_connection(&mut self, pair: usize) {
+        let node = self.pairs[pair].node;
+        let now = self.time;
+        self.pairs[pair].replaced_at = now;
+        let fresh = self.connections.len() as u64;
+        let start = now + 2 * self.delay(node);
+        self.connections.push(Connection {
+            requests_until: start,
+            replies_until: start,
+            ..Connection::default()
+        });
+        let p = &mut self.pairs[pair];
+        if let (Some(before), false) = (p.current, p.connecting) {
+            p.old = Some(before);
+        }
+        p.current = Some(fresh);
+        p.connecting = true;
+        let mut over = Vec::new();
+        p.open.retain(|_, open| {
+            let told = open.sink.is_none();
+            let given_up = open.request.op == Op::Release && told && open.give_up <= now;
+            if given_up {
+                over.push(open.request.clone());
+            }
+            !given_up
+        });
+        for request in over {
+            self.under_way(node, &request, -1);
+        }
+        self.say(pair, fresh, Hello::Ask);
+        let vain = now + self.network.connect();
         self.push(
-            at,
-            Event::Reply {
+            vain,
+            Event::Connecting {
                 pair,
-                message,
-                reply,
+                connection: fresh,
             },
         );
     }
 
-    /// Nothing more is awaited of a pair's connection: a new one is made. What
-    /// was sent may still arrive.
-    pub(super) fn replace_connection(&mut self, pair: usize, message: u64) {
-        let Some(open) = self.pairs[pair].open.get(&message) else {
-            return;
-        };
-        let young = self.pairs[pair].replaced_at + RECONNECT;
-        if self.time < young {
-            // It was replaced a moment ago; this message went along.
-            if open.request.op == Op::Release {
-                self.push(young, Event::Deadline { pair, message });
-            }
-            return;
-        }
-        self.pairs[pair].replaced_at = self.time;
-        let fresh = self.connections.len() as u64;
-        let start = self.time + 2 * self.delay();
-        self.connections.push(Connection {
-            broken: false,
-            requests_until: start,
-            replies_until: start,
-        });
+    /// The node is admitted with this record: what waits goes out, and
+    /// releases that the connection before did not acknowledge go out again.
+    /// Returns whom to tell that their request is not wanted any more.
+    pub(super) fn ready(&mut self, pair: usize, connection: u64, record: Arc<str>) -> Vec<Told> {
+        let guarded = self.admission.expected.guard.then_some(record);
+        self.admitted(pair, connection, guarded)
+    }
+
+    fn admitted(&mut self, pair: usize, connection: u64, record: Option<Arc<str>>) -> Vec<Told> {
+        self.connections[connection as usize].record = record;
         let p = &mut self.pairs[pair];
-        p.old = Some(p.current);
-        p.current = fresh;
-        // Releases are sent again on the new connection, and new ones behind.
-        let (now, mut again) = (self.time, Vec::new());
+        (p.connecting, p.silent) = (false, false);
+        let mut told = Vec::new();
+        let mut out = Vec::new();
         p.open.retain(|message, open| {
-            let release = open.request.op == Op::Release;
-            if release && open.give_up > now {
-                again.push((*message, open.request.clone()));
+            if open.request.op == Op::Release {
+                let waited = open.connection == NOT_SENT;
+                open.connection = connection;
+                if waited || mutant!("releases-once", true, false) {
+                    out.push((*message, open.request.clone()));
+                }
+                return true;
             }
-            !release || open.give_up > now
+            let again = mutant!("acquires-again", false, true);
+            if open.connection != NOT_SENT && !again {
+                return true;
+            }
+            match open.sink.take() {
+                Some(sink) if !sink.wanted() => {
+                    told.push((sink, open.ticket, false));
+                    return false;
+                }
+                sink => open.sink = sink,
+            }
+            open.connection = connection;
+            out.push((*message, open.request.clone()));
+            true
         });
-        for (waiting, request) in again {
-            self.put(pair, fresh, waiting, request);
-            if waiting == message {
-                let at = self.time + RECONNECT;
-                self.push(at, Event::Deadline { pair, message });
-            }
+        for (message, request) in out {
+            self.put(pair, connection, message, request);
         }
+        told
+    }
+
+    /// The connection is not to be had.
+    pub(super) fn connecting_in_vain(&mut self, pair: usize, connection: u64) -> Vec<Told> {
+        let p = &mut self.pairs[pair];
+        if p.current != Some(connection) || !p.connecting {
+            return Vec::new();
+        }
+        (p.current, p.connecting) = (None, false);
+        p.replaced_at = self.time;
+        self.connections[connection as usize].reset = true;
+        let told = self.fail_open(pair, false);
+        self.retry_later(pair);
+        told
+    }
+
+    /// Requests that were sent, or those that wait, fail; releases stay.
+    fn fail_open(&mut self, pair: usize, sent: bool) -> Vec<Told> {
+        let mut told = Vec::new();
+        self.pairs[pair].open.retain(|_, open| {
+            let release = open.request.op == Op::Release;
+            let fails = !release && (open.connection != NOT_SENT) == sent;
+            if fails && let Some(sink) = open.sink.take() {
+                told.push((sink, open.ticket, sent));
+            }
+            !fails
+        });
+        told
+    }
+
+    /// The connection breaks, and the client sees it. Returns whom to tell.
+    pub(super) fn reset(&mut self, client: usize, node: usize) -> Vec<Told> {
+        let (nodes, now) = (self.nodes.len(), self.time);
+        self.faults += 1;
+        self.note(|| format!("reset c{client} n{node}"));
+        let state = &mut self.clients[client];
+        if state.crashed {
+            return Vec::new();
+        }
+        if state.paused_until > now {
+            let again = Event::Fault(FaultEvent::Reset(client, node));
+            state.held_back.push(again);
+            return Vec::new();
+        }
+        let pair = client * nodes + node;
+        let Some(current) = self.pairs[pair].current else {
+            return Vec::new();
+        };
+        let wire = &mut self.connections[current as usize];
+        (wire.broken, wire.reset) = (true, true);
+        if self.pairs[pair].connecting {
+            return self.connecting_in_vain(pair, current);
+        }
+        let told = self.fail_open(pair, true);
+        self.new_connection(pair);
+        self.retry_later(pair);
+        told
     }
 
     /// Whom to tell that a request was not answered in time.
-    pub(super) fn timed_out(
-        &mut self,
-        pair: usize,
-        message: u64,
-    ) -> Option<(Arc<dyn Sink>, Ticket)> {
+    pub(super) fn timed_out(&mut self, pair: usize, message: u64) -> Option<Told> {
         let client = self.pairs[pair].client;
         let open = self.pairs[pair].open.get_mut(&message)?;
         let (sink, ticket) = (open.sink.take(), open.ticket);
-        if open.request.op != Op::Release {
+        let release = open.request.op == Op::Release;
+        let sent = release || open.connection != NOT_SENT;
+        if !release {
             self.pairs[pair].open.remove(&message);
         }
         self.note(|| format!("c{client} m{message} timed out"));
-        Some((sink?, ticket))
+        Some((sink?, ticket, sent))
     }
 }
 
@@ -214,7 +555,7 @@ impl Link for SimLink {
                 text: "given up".into(),
                 sent: false,
             };
-            return sink.on_reply(ticket, Reply::Failed(fault));
+            return sink.on_reply(ticket, Reply::Failed(fault), None);
         }
         let mut inner = world.inner();
         let pair = self.pair;
@@ -223,6 +564,10 @@ impl Link for SimLink {
             return;
         }
         inner.messages += 1;
+        inner.at_once += 1;
+        if inner.at_once > AT_ONCE_BOUND {
+            inner.violated(format!("L5 c{client} asks without a pause"));
+        }
         let message = inner.messages;
         inner.note(|| {
             let token = String::from_utf8_lossy(&request.value.0[..6]).into_owned();
@@ -231,33 +576,52 @@ impl Link for SimLink {
                 ticket.node, request.op
             )
         });
-        inner.check_extend(client, &request);
-        if matches!(request.op, Op::Acquire { .. }) {
-            let token = String::from_utf8_lossy(&request.value.0).into_owned();
-            let life = Life {
-                task: inner.polled,
-                client,
-                dead_since: None,
-            };
-            inner.tokens.insert(token, life);
+        inner.asked(client, &request);
+        let release = request.op == Op::Release;
+        if release {
+            let server = inner.pairs[pair].node;
+            inner.under_way(server, &request, 1);
+        }
+        let refused = inner.random.chance(inner.network.refuse);
+        let node = &inner.nodes[inner.pairs[pair].node];
+        let down = node.down_until > inner.time && inner.random.chance(50);
+        let p = &inner.pairs[pair];
+        // A node that could not be reached is left alone for a while.
+        let pause = inner.network.reconnect();
+        let alone = p.current.is_none() && p.replaced_at > 0 && inner.time < p.replaced_at + pause;
+        if !release && (down || refused || alone || p.connecting && p.silent) {
+            // There is no connection, and the client knows.
+            drop(inner);
+            return tell([(sink, ticket, false)]);
+        }
+        if p.current.is_none() && !alone {
+            inner.new_connection(pair);
         }
         let clock = inner.clients[client].clock;
+        let p = &inner.pairs[pair];
+        let up = p.current.filter(|_| !p.connecting);
+        let old = p.old;
         let open = Open {
             request: request.clone(),
             ticket,
             sink: Some(sink),
             give_up: clock.time(give_up),
+            sent: inner.clients[client].now(inner.time),
+            connection: up.unwrap_or(NOT_SENT),
+            readmitted: false,
         };
         inner.pairs[pair].open.insert(message, open);
-        inner.push(
-            clock.time(ticket.deadline),
-            Event::Deadline { pair, message },
-        );
-        if let (Op::Release, Some(old)) = (request.op, inner.pairs[pair].old) {
+        let deadline = clock.time(ticket.deadline);
+        inner.due(deadline);
+        inner.push(deadline, Event::Deadline { pair, message });
+        if let (true, Some(old)) = (mutant!("release-skips-old", release, false), old) {
             inner.put(pair, old, message, request.clone());
         }
-        let current = inner.pairs[pair].current;
-        inner.put(pair, current, message, request);
+        if let Some(up) = up {
+            inner.put(pair, up, message, request);
+        } else if release {
+            inner.retry_later(pair);
+        }
     }
 
     fn shown(&self) -> Arc<str> {

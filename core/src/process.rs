@@ -1,20 +1,23 @@
 //! What must not be dropped in a forked child.
 
+use std::fmt;
 use std::mem;
 use std::ops::Deref;
 
-/// A part of the core, owned by the process that made it.
+/// For bindings: a part of the core, owned by the process that made it.
 ///
 /// In a forked child it is forgotten in place of dropped: its locks may be
 /// taken by threads that do not exist there, and its leases are the parent's.
-pub(crate) struct Owned<T> {
+#[doc(hidden)]
+pub struct Owned<T> {
     /// Empty only while it is dropped.
     value: Option<T>,
     process: u32,
 }
 
 impl<T> Owned<T> {
-    pub(crate) fn new(value: T) -> Owned<T> {
+    /// Owned by this process.
+    pub fn new(value: T) -> Owned<T> {
         Owned {
             value: Some(value),
             process: std::process::id(),
@@ -22,7 +25,7 @@ impl<T> Owned<T> {
     }
 
     /// Whether this process made it.
-    pub(crate) fn is_ours(&self) -> bool {
+    pub fn is_ours(&self) -> bool {
         self.process == std::process::id()
     }
 }
@@ -40,5 +43,11 @@ impl<T> Drop for Owned<T> {
         if !self.is_ours() {
             mem::forget(self.value.take());
         }
+    }
+}
+
+impl<T> fmt::Debug for Owned<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Owned")
     }
 }

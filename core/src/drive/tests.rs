@@ -1,0 +1,253 @@
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::mpsc;
+use std::task::Context;
+use std::thread::{self, ThreadId};
+
+use super::*;
+use crate::blocking;
+
+/// A task of the runtime that answers each request with the thread it ran on.
+struct Echo {
+    driver: &'static Driver,
+    state: Mutex<(Vec<Arc<Request>>, Wakers)>,
+}
+
+#[derive(Default)]
+struct Request(Mutex<(Option<ThreadId>, Wakers)>);
+
+/// A driver with its I/O thread, both until the process ends.
+fn echo() -> (Arc<Echo>, ThreadId) {
+    let driver: &'static Driver = Box::leak(Box::new(Driver::new().unwrap()));
+    let io_thread = thread::spawn(|| driver.run()).thread().id();
+    let echo = Arc::new(Echo {
+        driver,
+        state: Mutex::default(),
+    });
+    let served = echo.clone();
+    driver.handle().spawn(async move {
+        poll_fn(|cx| {
+            let mut state = lock(&served.state);
+            let requests = std::mem::take(&mut state.0);
+            let waiting: Poll<()> = state.1.park(cx);
+            drop(state);
+            for request in requests {
+                let mut answer = lock(&request.0);
+                answer.0 = Some(thread::current().id());
+                let wakers = answer.1.take();
+                drop(answer);
+                wakers.wake();
+            }
+            waiting
+        })
+        .await;
+    });
+    until(driver, |_| {
+        let mut state = lock(&echo.state);
+        let waits = state.1.take();
+        let waiting = waits.into_iter().next();
+        let there = waiting.is_some();
+        if let Some(waker) = waiting {
+            let _: Poll<()> = state.1.park(&Context::from_waker(&waker));
+        }
+        there
+    });
+    (echo, io_thread)
+}
+
+impl Echo {
+    fn ask(&self) -> Asked<'_> {
+        Asked(self, None)
+    }
+}
+
+/// Sends its request when it is first polled.
+struct Asked<'a>(&'a Echo, Option<Arc<Request>>);
+
+impl Future for Asked<'_> {
+    type Output = ThreadId;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<ThreadId> {
+        assert!(!AT_WHEEL.get(), "what is waited for is not polled there");
+        let request = self.1.get_or_insert_default().clone();
+        let mut answer = lock(&request.0);
+        if let Some(thread) = answer.0 {
+            return Poll::Ready(thread);
+        }
+        let first = answer.1.take().into_iter().next().is_none();
+        let waiting = answer.1.park(cx);
+        drop(answer);
+        if first {
+            let mut state = lock(&self.0.state);
+            state.0.push(request);
+            let task = state.1.take();
+            drop(state);
+            self.0.driver.wake(task);
+        }
+        waiting
+    }
+}
+
+/// Waits for others to come so far.
+fn until(driver: &Driver, far: impl Fn(&State) -> bool) {
+    let begun = system_now();
+    while !far(&lock(&driver.state)) {
+        assert!(
+            begun.until(system_now()) < Duration::from_secs(10),
+            "in time"
+        );
+        thread::yield_now();
+    }
+}
+
+fn is_free_or_io(driver: &Driver) -> bool {
+    lock(&driver.state).who != Who::Caller
+}
+
+#[test]
+fn a_caller_that_is_alone_drives() {
+    let (echo, _) = echo();
+    for _ in 0..10 {
+        assert_eq!(blocking::wait(echo.ask()), thread::current().id());
+        assert!(is_free_or_io(echo.driver));
+    }
+    assert_eq!(lock(&echo.driver.state).parked, 0);
+}
+
+#[test]
+fn the_io_thread_takes_a_wheel_that_nobody_took() {
+    let (echo, io_thread) = echo();
+    blocking::wait(echo.ask());
+    // Nobody calls any more, and yet the runtime goes on.
+    let (tell, told) = mpsc::channel();
+    echo.driver.handle().spawn(async move {
+        #[allow(clippy::disallowed_methods)]
+        tokio::time::sleep(BREATH * 5).await;
+        tell.send(thread::current().id()).unwrap();
+    });
+    let ran = told.recv_timeout(Duration::from_secs(10)).unwrap();
+    assert_eq!(ran, io_thread);
+}
+
+#[test]
+fn others_are_served_while_a_caller_waits_and_when_it_leaves() {
+    let (echo, io_thread) = echo();
+    let (first, second) = (echo.clone(), echo.clone());
+    let (tell, told) = mpsc::channel::<()>();
+    // Drives, and has nothing to do there until it is told.
+    let (release, released) = tokio::sync::oneshot::channel::<()>();
+    let long = thread::spawn(move || {
+        blocking::wait(async {
+            first.ask().await;
+            tell.send(()).unwrap();
+            released.await.unwrap();
+        });
+    });
+    told.recv_timeout(Duration::from_secs(10)).unwrap();
+    until(second.driver, |s| s.who == Who::Caller || s.parked > 0);
+    for _ in 0..100 {
+        blocking::wait(second.ask());
+    }
+    // More than one had to be served, so it is the I/O thread's for a while.
+    assert_eq!(blocking::wait(second.ask()), io_thread);
+    release.send(()).unwrap();
+    long.join().unwrap();
+    assert!(is_free_or_io(second.driver));
+}
+
+#[test]
+fn a_long_wait_parks() {
+    let (echo, _) = echo();
+    let waiting = echo.clone();
+    let (release, released) = tokio::sync::oneshot::channel::<()>();
+    let long = thread::spawn(move || {
+        blocking::wait(async {
+            waiting.ask().await;
+            released.await.unwrap();
+        });
+    });
+    // The I/O thread asks for the wheel, without anything else going on.
+    until(echo.driver, |s| s.parked > 0 && s.who == Who::IoThread);
+    release.send(()).unwrap();
+    long.join().unwrap();
+}
+
+#[test]
+fn a_panic_gives_the_wheel_back() {
+    let (echo, _) = echo();
+    blocking::wait(echo.ask());
+    let broken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        blocking::wait(async {
+            echo.ask().await;
+            panic!("a test");
+        });
+    }));
+    assert!(broken.is_err());
+    assert!(is_free_or_io(echo.driver));
+    assert!(!AT_WHEEL.get() && !MAY_DRIVE.get() && USED.get().is_none());
+    blocking::wait(echo.ask());
+}
+
+#[test]
+fn a_short_patience_parks() {
+    let (echo, _) = echo();
+    // Sends, and then waits in vain.
+    let mut looked = 0;
+    let ended = blocking::wait_or(
+        async {
+            echo.ask().await;
+            std::future::pending::<()>().await;
+        },
+        Duration::from_millis(1),
+        || {
+            assert!(!AT_WHEEL.get(), "nor is anything else run there");
+            looked += 1;
+            looked == 50
+        },
+    );
+    assert_eq!((ended, looked), (None, 50));
+}
+
+#[test]
+fn one_fan_out_is_one_wake_up() {
+    let (echo, _) = echo();
+    let gathering = gather();
+    for _ in 0..3 {
+        let mut asked = Box::pin(echo.ask());
+        assert!(
+            asked
+                .as_mut()
+                .poll(&mut Context::from_waker(Waker::noop()))
+                .is_pending()
+        );
+        // Never before the last has been told.
+        thread::yield_now();
+        assert!(lock(&asked.1.as_ref().unwrap().0).0.is_none());
+    }
+    drop(gathering);
+    assert_eq!(GATHERED.with_borrow(|g| (g.depth, g.wakers.len())), (0, 0));
+    blocking::wait(echo.ask());
+}
+
+#[test]
+fn a_driver_that_is_stopped_ends() {
+    let driver: &'static Driver = Box::leak(Box::new(Driver::new().unwrap()));
+    let io_thread = thread::spawn(|| driver.run());
+    driver.stop();
+    io_thread.join().unwrap();
+    assert!(lock(&driver.state).runtime.is_none());
+    assert!(driver.take().is_none());
+}
+
+#[test]
+fn a_thread_is_not_cancelled_at_the_wheel() {
+    let state = || {
+        let now = cancel::set(cancel::DISABLED);
+        cancel::set(now);
+        now
+    };
+    let before = state();
+    assert_ne!(before, cancel::DISABLED);
+    assert_eq!(at_wheel(state), cancel::DISABLED);
+    assert_eq!(state(), before);
+}

@@ -1,0 +1,18 @@
+-- KEYS scratch keys, one of each kind. Tries what the other scripts do; returns the first command that is not permitted,
+-- or `~` and the key that is not.
+for _, key in ipairs(KEYS) do
+  for _, command in ipairs({
+    {'set', key, '1', 'NX', 'PX', '1000'}, {'get', key}, {'mget', key}, {'pttl', key}, {'pexpire', key, '1000'}, {'del', key}, {'time'},
+  }) do
+    local reply = redis.pcall(unpack(command))
+    if type(reply) == 'table' and reply.err then
+      local text = string.lower(reply.err)
+      if string.find(text, 'access') and string.find(text, 'key') then return '~' .. key end
+      if string.find(text, 'noperm') or string.find(text, "can't run") or string.find(text, 'no permissions')
+        or string.find(text, 'unknown') then
+        return command[1]
+      end
+    end
+  end
+end
+return ''

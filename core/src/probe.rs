@@ -1,0 +1,104 @@
+//! What leaves for a node and what comes back, as bytes: doors for the test of
+//! the memory node against a real one (tests/model) and for the fuzzer
+//! (tests/fuzz). Each calls what a connection calls.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::parse_redis_value;
+
+use crate::error::Error;
+use crate::node::address::Address;
+use crate::node::script::{self, Outcome};
+use crate::node::{Op, Reply, Request, names, wire};
+
+/// What a node said to a request.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Said {
+    /// A reply, and the node's `TIME` in µs where it told.
+    Reply(Reply, Option<u64>),
+    /// It does not know the script.
+    NoScript,
+    /// It holds another record.
+    OtherRecord,
+}
+
+/// The texts of the scripts, with the hash under which a node is asked for
+/// each.
+pub fn scripts() -> [(&'static str, &'static str, &'static str); 3] {
+    [
+        ("acquire", script::ACQUIRE.text, &script::ACQUIRE.sha),
+        ("extend", script::EXTEND.text, &script::EXTEND.sha),
+        ("release", script::RELEASE.text, &script::RELEASE.sha),
+    ]
+}
+
+/// The text of the init script.
+pub fn init_text() -> &'static str {
+    script::INIT.text
+}
+
+/// A request as it is sent; `record`: what the node must hold.
+pub fn command(request: &Request, namespace: &str, record: Option<Arc<str>>) -> Vec<u8> {
+    let guard = record.map(|record| script::Guard {
+        record,
+        record_key: names::record_key(namespace).into(),
+        quarantine_key: names::quarantine_key(namespace).into(),
+    });
+    let mut out = Vec::new();
+    script::write_command(&mut out, request, guard.as_ref(), || 0, false);
+    out
+}
+
+/// The init script's call as it is sent.
+pub fn init_command(namespace: &str, old: &str, new: &str, quarantine: Duration) -> Vec<u8> {
+    let keys = [
+        &names::record_key(namespace)[..],
+        &names::quarantine_key(namespace),
+    ];
+    script::init_command(keys, old, new, quarantine).get_packed_command()
+}
+
+/// The answer to a request at the start of `bytes`, and its length; `None` if
+/// not all of it has arrived.
+pub fn read(op: Op, bytes: &[u8]) -> io::Result<Option<(Said, usize)>> {
+    let Some((reply, end)) = wire::reply(bytes)? else {
+        return Ok(None);
+    };
+    let said = match script::outcome(op, &reply) {
+        Outcome::Reply(reply, time) => Said::Reply(reply, time),
+        Outcome::NoScript => Said::NoScript,
+        Outcome::OtherRecord => Said::OtherRecord,
+    };
+    Ok(Some((said, end)))
+}
+
+/// Whether the reply at the start of `bytes` is read as redis-rs reads it.
+pub fn read_alike(bytes: &[u8]) -> bool {
+    match wire::reply(bytes) {
+        Ok(Some((reply, end))) => {
+            // Not a number is not equal to itself.
+            let theirs = parse_redis_value(&bytes[..end]).map(|theirs| format!("{theirs:?}"));
+            theirs.is_ok_and(|theirs| theirs == format!("{reply:?}"))
+        }
+        _ => true,
+    }
+}
+
+/// What the init script answered, and the length of that: whether the record
+/// was replaced, or what it is; `None` if not all of it has arrived.
+pub fn read_init(bytes: &[u8]) -> io::Result<Option<(Result<(), String>, usize)>> {
+    let Some((reply, end)) = wire::reply(bytes)? else {
+        return Ok(None);
+    };
+    match script::init_outcome(&reply) {
+        Ok(other) => Ok(Some((other.map_or(Ok(()), Err), end))),
+        Err(fault) => Err(io::Error::other(fault.text.to_string())),
+    }
+}
+
+/// A node's URL as it is shown, or why it is refused.
+pub fn address(index: usize, url: &str) -> Result<Arc<str>, Error> {
+    Address::parse(index, url).map(|address| address.shown)
+}

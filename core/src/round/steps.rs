@@ -1,0 +1,63 @@
+//! Steps of nodes' clocks, and what they take from the votes.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::{Hold, Phase, State};
+use crate::clock::Instant;
+use crate::mutants::mutant;
+use crate::quorum::Vote;
+
+impl Hold {
+    /// Shortens the votes of nodes whose clocks have stepped forward since.
+    pub(super) fn settle_steps(&self, state: &mut State) {
+        let mut shortened = false;
+        for i in 0..state.nodes.len() {
+            let stepped = self.set.stepped(i);
+            let by = Duration::from_micros(stepped - state.nodes[i].stepped);
+            if by.is_zero() {
+                continue;
+            }
+            state.nodes[i].stepped = stepped;
+            if mutant!("steps-ignored", false, true) {
+                continue;
+            }
+            state.ends[i] = state.ends[i] - by;
+            state.nodes[i].had = state.nodes[i].had - by;
+            if let Vote::Granted(end) = &mut state.votes[i] {
+                *end = *end - by;
+            }
+            shortened = true;
+        }
+        if shortened && state.phase == Phase::Held {
+            self.end.store(self.end_of(state).0, Ordering::Release);
+        }
+    }
+
+    /// Looks again after a step of a node's clock.
+    pub(crate) fn stepped(&self) {
+        let now = self.set.clock.now();
+        let mut state = self.state();
+        let before = self.end();
+        self.settle_steps(&mut state);
+        if self.end_if_over(&mut state, now) {
+            self.publish(state);
+        } else {
+            drop(state);
+            self.tell_earlier_end(before);
+        }
+    }
+
+    /// Calls `act` whenever the end of the lease has come nearer.
+    pub(crate) fn on_earlier_end(&self, act: impl Fn() + Send + Sync + 'static) {
+        let _ = self.on_earlier_end.set(Box::new(act));
+    }
+
+    pub(super) fn tell_earlier_end(&self, before: Instant) {
+        if self.end() < before
+            && let Some(act) = self.on_earlier_end.get()
+        {
+            act();
+        }
+    }
+}

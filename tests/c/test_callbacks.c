@@ -1,0 +1,175 @@
+/* Tests of callbacks of losses, and the log. */
+
+#include "test.h"
+
+static void losses_are_told(void) {
+    quorlock_client_t *client = some_client();
+    quorlock_lock_t *lock = lock_with_ttl(client, 200, false);
+    quorlock_lease_t *lease = held(lock);
+    struct seen seen;
+    seen_init(&seen);
+    WORKS(quorlock_lease_set_lost_callback(lease, &seen, on_lost, &error));
+    CHECK(comes(&seen.over) && seen.calls == 1 && seen.state == QUORLOCK_LEASE_EXPIRED);
+    CHECK(!pthread_equal(seen.thread, pthread_self()));
+    CHECK(quorlock_lease_state(lease) == QUORLOCK_LEASE_EXPIRED);
+    quorlock_lease_free(lease);
+    quorlock_lock_free(lock);
+    quorlock_client_free(client);
+}
+
+static void a_callback_that_blocks_loses_no_lease(void) {
+    enum { TTL = 200 };
+    quorlock_client_t *client = some_client();
+    quorlock_lock_t *doomed = lock_with_ttl(client, TTL, false), *lock = NULL;
+    quorlock_lock_options_t *options = quorlock_lock_options_new();
+    quorlock_lock_options_set_ttl(options, TTL);
+    WORKS(quorlock_lock_new(client, "kept", 4, options, &lock, &error));
+    quorlock_lock_options_free(options);
+    quorlock_lease_t *lost = held(doomed), *kept = held(lock);
+    struct seen seen;
+    seen_init(&seen);
+    seen.wait = true;
+    WORKS(quorlock_lease_set_lost_callback(lost, &seen, on_lost, &error));
+    CHECK(comes(&seen.called));
+    /* The work that a callback should not do, but may. */
+    nap(5 * TTL);
+    CHECK(sem_trywait(&seen.over) != 0);
+    CHECK(quorlock_lease_is_held(kept));
+    quorlock_stats_t counts;
+    WORKS(quorlock_client_stats(client, &counts, sizeof counts, &error));
+    CHECK(counts.lost == 1 && counts.renewals >= 5);
+    sem_post(&seen.go_on);
+    CHECK(comes(&seen.over));
+    quorlock_lease_free(lost);
+    quorlock_lease_free(kept);
+    quorlock_lock_free(doomed);
+    quorlock_lock_free(lock);
+    quorlock_client_free(client);
+}
+
+static void *free_lease(void *argument) {
+    struct seen *seen = argument;
+    quorlock_lease_free(seen->free);
+    sem_post(&seen->called);
+    return NULL;
+}
+
+static void callbacks_are_over_when_freed(void) {
+    quorlock_client_t *client = some_client();
+    quorlock_lock_t *lock = lock_with_ttl(client, 100, false);
+    quorlock_lease_t *lease = held(lock);
+    struct seen seen, freeing;
+    seen_init(&seen);
+    seen_init(&freeing);
+    seen.wait = true;
+    WORKS(quorlock_lease_set_lost_callback(lease, &seen, on_lost, &error));
+    CHECK(comes(&seen.called));
+    /* It runs, and waits for us: the free must wait for it. */
+    freeing.free = lease;
+    pthread_t thread;
+    pthread_create(&thread, NULL, free_lease, &freeing);
+    nap(100);
+    CHECK(sem_trywait(&freeing.called) != 0);
+    sem_post(&seen.go_on);
+    CHECK(comes(&freeing.called) && sem_trywait(&seen.over) == 0);
+    pthread_join(thread, NULL);
+    /* Freed before the loss: never called. */
+    lease = held(lock);
+    seen_init(&seen);
+    WORKS(quorlock_lease_set_lost_callback(lease, &seen, on_lost, &error));
+    quorlock_lease_free(lease);
+    WORKS(quorlock_client_close(client, &error));
+    nap(30);
+    CHECK(seen.calls == 0);
+    quorlock_lock_free(lock);
+    quorlock_client_free(client);
+}
+
+void callbacks_may_free_their_lease(void) {
+    quorlock_client_t *client = some_client();
+    quorlock_lock_t *lock = lock_with_ttl(client, 100, false);
+    struct seen seen;
+    seen_init(&seen);
+    seen.free = held(lock);
+    WORKS(quorlock_lease_set_lost_callback(seen.free, &seen, on_lost, &error));
+    CHECK(comes(&seen.over) && seen.state == QUORLOCK_LEASE_EXPIRED);
+    quorlock_lease_t *lease = held(lock);
+    seen_init(&seen);
+    seen.unset = lease;
+    WORKS(quorlock_lease_set_lost_callback(lease, &seen, on_lost, &error));
+    CHECK(comes(&seen.over) && seen.calls == 1);
+    quorlock_lease_free(lease);
+    quorlock_lock_free(lock);
+    quorlock_client_free(client);
+}
+
+static void callbacks_can_be_replaced(void) {
+    quorlock_client_t *client = some_client();
+    quorlock_lock_t *lock = lock_with_ttl(client, 200, false);
+    quorlock_lease_t *lease = held(lock);
+    struct seen first, second, third;
+    seen_init(&first);
+    seen_init(&second);
+    seen_init(&third);
+    WORKS(quorlock_lease_set_lost_callback(lease, &first, on_lost, &error));
+    WORKS(quorlock_lease_set_lost_callback(lease, NULL, NULL, &error));
+    WORKS(quorlock_lease_set_lost_callback(lease, &second, on_lost, &error));
+    CHECK(comes(&second.over) && first.calls == 0 && second.calls == 1);
+    /* After the loss it is told soon, as often as it is asked. */
+    WORKS(quorlock_lease_set_lost_callback(lease, &third, on_lost, &error));
+    CHECK(comes(&third.over) && third.state == QUORLOCK_LEASE_EXPIRED && second.calls == 1);
+    WORKS(quorlock_lease_set_lost_callback(lease, &third, on_lost, &error));
+    CHECK(comes(&third.over) && third.calls == 2);
+    quorlock_lease_free(lease);
+    quorlock_lock_free(lock);
+    quorlock_client_free(client);
+}
+
+/* Makes the library log a warning: most of a long max_hold is over. It has the last fifth for it, even under valgrind. */
+static void warn(void) {
+    quorlock_client_t *client = some_client();
+    quorlock_lock_options_t *options = quorlock_lock_options_new();
+    quorlock_lock_options_set_ttl(options, 1500);
+    quorlock_lock_options_set_max_hold(options, 1600);
+    quorlock_lock_t *lock = lock_of(client, options);
+    quorlock_lease_t *lease = held(lock);
+    while (quorlock_lease_is_held(lease)) nap(5);
+    CHECK(quorlock_lease_state(lease) == QUORLOCK_LEASE_MAX_HOLD);
+    quorlock_lease_free(lease);
+    quorlock_lock_options_free(options);
+    quorlock_lock_free(lock);
+    quorlock_client_free(client);
+}
+
+static void *unset_log(void *argument) {
+    quorlock_set_log_callback(NULL, NULL);
+    sem_post(argument);
+    return NULL;
+}
+
+static void the_log(void) {
+    struct seen seen;
+    seen_init(&seen);
+    seen.wait = true;
+    quorlock_set_log_callback(&seen, on_log);
+    warn();
+    CHECK(comes(&seen.called));
+    CHECK(seen.state == QUORLOCK_LOG_WARN && has(seen.line, "max_hold"));
+    /* Over when it is unset: the line above still runs. */
+    sem_t unset;
+    sem_init(&unset, 0, 0);
+    pthread_t thread;
+    pthread_create(&thread, NULL, unset_log, &unset);
+    nap(50);
+    CHECK(sem_trywait(&unset) != 0);
+    sem_post(&seen.go_on);
+    CHECK(comes(&unset) && comes(&seen.over));
+    pthread_join(thread, NULL);
+    int calls = seen.calls;
+    warn();
+    CHECK(seen.calls == calls);
+}
+
+const struct test callbacks_tests[] = {
+    TEST(losses_are_told), TEST(a_callback_that_blocks_loses_no_lease), TEST(callbacks_are_over_when_freed),
+    TEST(callbacks_may_free_their_lease), TEST(callbacks_can_be_replaced), TEST(the_log), {NULL, NULL}};

@@ -1,0 +1,226 @@
+/* Tests of holding a lock, and ceasing to. */
+
+#include "test.h"
+
+void a_hold(void) {
+    quorlock_client_t *client = some_client();
+    quorlock_lock_t *lock = lock_of(client, NULL);
+    quorlock_lease_t *lease = held(lock);
+    CHECK(quorlock_lease_state(lease) == QUORLOCK_LEASE_HELD);
+    int64_t left = quorlock_lease_remaining_ms(lease);
+    CHECK(left > 5000 && left < 10000);
+    WORKS(quorlock_lease_extend(lease, 30000, &error));
+    CHECK(quorlock_lease_remaining_ms(lease) > 25000);
+    WORKS(quorlock_lease_extend(lease, QUORLOCK_DEFAULT, &error));
+    WORKS(quorlock_lease_ensure(lease, 5000, &error));
+    bool was_held = false;
+    WORKS(quorlock_unlock(lease, &was_held, &error));
+    CHECK(was_held && !quorlock_lease_is_held(lease) && quorlock_lease_remaining_ms(lease) == 0);
+    CHECK(quorlock_lease_state(lease) == QUORLOCK_LEASE_RELEASED);
+    WORKS(quorlock_unlock(lease, &was_held, &error));
+    CHECK(!was_held);
+    FAILS(QUORLOCK_NOT_OWNER, quorlock_lease_extend(lease, QUORLOCK_DEFAULT, &error));
+    quorlock_lease_free(lease);
+    /* The lock goes before its lease, and so does the client. */
+    lease = held(lock);
+    quorlock_lock_free(lock);
+    quorlock_client_free(client);
+    WORKS(quorlock_lease_extend(lease, QUORLOCK_DEFAULT, &error));
+    quorlock_lease_free(lease);
+}
+
+static uint64_t fence_of(const quorlock_lock_t *lock) {
+    quorlock_lease_t *lease = held(lock);
+    uint64_t fence = quorlock_lease_fence(lease);
+    quorlock_lease_free(lease);
+    return fence;
+}
+
+static void fences_grow(void) {
+    quorlock_client_t *client = client_of("memory://c-fences"), *rival = client_of("memory://c-fences");
+    quorlock_lock_t *lock = lock_of(client, NULL), *other = lock_of(rival, NULL);
+    uint64_t last = 0;
+    for (int round = 0; round < 6; round++) {
+        uint64_t fence = fence_of(round % 2 ? other : lock);
+        CHECK(fence > last && fence < UINT64_C(1) << 53);
+        last = fence;
+    }
+    /* It is that of the hold: the same in a re-entry, and when the hold is over. */
+    quorlock_lease_t *first = held(lock), *second = held(lock);
+    last = quorlock_lease_fence(first);
+    CHECK(last && quorlock_lease_fence(second) == last);
+    WORKS(quorlock_unlock(second, NULL, &error));
+    WORKS(quorlock_unlock(first, NULL, &error));
+    CHECK(quorlock_lease_fence(first) == last && quorlock_lease_fence(second) == last);
+    quorlock_lease_free(first);
+    quorlock_lease_free(second);
+    quorlock_lock_free(lock);
+    quorlock_lock_free(other);
+    quorlock_client_free(client);
+    quorlock_client_free(rival);
+}
+
+static void without_fences(void) {
+    const char *node = "memory://c-unfenced";
+    quorlock_client_options_t *options = quorlock_client_options_new();
+    quorlock_client_options_set_nodes(options, &node, 1);
+    CHECK(quorlock_client_options_set_fencing(options, false) == QUORLOCK_OK);
+    quorlock_client_t *client = NULL;
+    WORKS(quorlock_client_new(options, &client, &error));
+    quorlock_client_options_free(options);
+    quorlock_lock_t *lock = lock_of(client, NULL);
+    CHECK(fence_of(lock) == 0);
+    quorlock_lock_free(lock);
+    /* The client's is the default; the lock's own goes first. */
+    quorlock_lock_options_t *of_lock = quorlock_lock_options_new();
+    CHECK(quorlock_lock_options_set_fencing(of_lock, true) == QUORLOCK_OK);
+    lock = lock_of(client, of_lock);
+    CHECK(fence_of(lock) > 0);
+    quorlock_lock_free(lock);
+    CHECK(quorlock_lock_options_set_fencing(of_lock, false) == QUORLOCK_OK);
+    quorlock_client_t *fenced = some_client();
+    lock = lock_of(fenced, of_lock);
+    CHECK(fence_of(lock) == 0);
+    quorlock_lock_options_free(of_lock);
+    quorlock_lock_free(lock);
+    quorlock_client_free(fenced);
+    quorlock_client_free(client);
+}
+
+static void freeing_releases(void) {
+    quorlock_client_t *client = client_of("memory://c-freeing"), *rival = client_of("memory://c-freeing");
+    quorlock_lock_t *lock = lock_of(client, NULL), *other = lock_of(rival, NULL);
+    quorlock_lease_free(held(lock));
+    quorlock_lease_free(held(other));
+    quorlock_lock_free(lock);
+    quorlock_lock_free(other);
+    quorlock_client_free(client);
+    quorlock_client_free(rival);
+}
+
+static void owners(void) {
+    quorlock_client_t *client = some_client();
+    quorlock_lock_t *lock = lock_of(client, NULL);
+    FAILS(QUORLOCK_NOT_OWNER, quorlock_lock_release(lock, NULL, &error));
+    quorlock_lease_t *first = held(lock), *second = held(lock);
+    /* Another thread is another owner, with the very same handle. */
+    struct other other = {.lock = lock};
+    start_other(&other);
+    CHECK(finish_other(&other) == QUORLOCK_CONTENDED && !other.lease);
+    bool was_held = false;
+    WORKS(quorlock_lock_release(lock, &was_held, &error));
+    CHECK(was_held && quorlock_lease_is_held(first) && !quorlock_lease_is_held(second));
+    quorlock_lease_free(second);
+    CHECK(quorlock_lease_is_held(first));
+    WORKS(quorlock_lock_release(lock, NULL, &error));
+    CHECK(!quorlock_lease_is_held(first));
+    quorlock_lease_free(first);
+    quorlock_lock_free(lock);
+    /* A named owner is the same in every thread. */
+    quorlock_lock_options_t *options = quorlock_lock_options_new();
+    CHECK(quorlock_lock_options_set_owner(options, "\xff\0x", 3) == QUORLOCK_OK);
+    lock = lock_of(client, options);
+    quorlock_lock_options_free(options);
+    first = held(lock);
+    other = (struct other){.lock = lock};
+    start_other(&other);
+    CHECK(finish_other(&other) == QUORLOCK_OK && quorlock_lease_is_held(other.lease));
+    quorlock_lease_free(first);
+    CHECK(quorlock_lease_is_held(other.lease));
+    quorlock_lease_free(other.lease);
+    FAILS(QUORLOCK_NOT_OWNER, quorlock_lock_release(lock, NULL, &error));
+    quorlock_lock_free(lock);
+    quorlock_client_free(client);
+}
+
+static void an_owner_that_ends(void) {
+    quorlock_client_t *client = some_client();
+    quorlock_lock_t *lock = lock_with_ttl(client, 400, true);
+    struct other other = {.lock = lock, .wait_ms = QUORLOCK_DEFAULT};
+    start_other(&other);
+    CHECK(finish_other(&other) == QUORLOCK_OK);
+    struct seen seen;
+    seen_init(&seen);
+    WORKS(quorlock_lease_set_lost_callback(other.lease, &seen, on_lost, &error));
+    CHECK(comes(&seen.over) && seen.state == QUORLOCK_LEASE_OWNER_GONE);
+    CHECK(quorlock_lease_state(other.lease) == QUORLOCK_LEASE_OWNER_GONE);
+    quorlock_lease_free(other.lease);
+    quorlock_lock_free(lock);
+    quorlock_client_free(client);
+}
+
+static void a_loss_is_final(void) {
+    quorlock_client_t *client = some_client();
+    quorlock_lock_t *lock = lock_with_ttl(client, 200, false);
+    quorlock_lease_t *lease = held(lock);
+    while (quorlock_lease_is_held(lease)) nap(5);
+    CHECK(quorlock_lease_state(lease) == QUORLOCK_LEASE_EXPIRED);
+    FAILS(QUORLOCK_LOCK_LOST, quorlock_lease_extend(lease, QUORLOCK_DEFAULT, &error));
+    FAILS(QUORLOCK_LOCK_LOST, quorlock_lease_ensure(lease, 50, &error));
+    quorlock_lease_t *again = NULL;
+    FAILS(QUORLOCK_LOCK_LOST, quorlock_lock(lock, 0, NULL, &again, &error));
+    bool was_held = true;
+    WORKS(quorlock_unlock(lease, &was_held, &error));
+    CHECK(!was_held && quorlock_lease_state(lease) == QUORLOCK_LEASE_EXPIRED);
+    quorlock_lease_free(lease);
+    quorlock_lease_free(held(lock));
+    quorlock_lock_free(lock);
+    quorlock_client_free(client);
+}
+
+static void cancelling(void) {
+    quorlock_client_t *client = some_client();
+    quorlock_lock_t *lock = lock_of(client, NULL);
+    quorlock_lease_t *lease = held(lock), *none = NULL;
+    quorlock_cancel_t *cancel = quorlock_cancel_new();
+    struct other first = {.lock = lock, .wait_ms = QUORLOCK_FOREVER, .cancel = cancel}, second = first;
+    start_other(&first);
+    start_other(&second);
+    nap(30);
+    quorlock_cancel(cancel);
+    quorlock_cancel(cancel);
+    CHECK(finish_other(&first) == QUORLOCK_CANCELLED && finish_other(&second) == QUORLOCK_CANCELLED);
+    CHECK(!first.lease && !second.lease);
+    /* It stays so, and ends a call before anything is sent, even one that could re-enter. */
+    FAILS(QUORLOCK_CANCELLED, quorlock_lock(lock, 0, cancel, &none, &error));
+    quorlock_cancel_free(cancel);
+    /* Freed while it is waited with: the wait goes on, and ends with the lock. */
+    cancel = quorlock_cancel_new();
+    struct other third = {.lock = lock, .wait_ms = QUORLOCK_FOREVER, .cancel = cancel};
+    start_other(&third);
+    nap(30);
+    quorlock_cancel_free(cancel);
+    nap(30);
+    quorlock_lease_free(lease);
+    CHECK(finish_other(&third) == QUORLOCK_OK);
+    quorlock_lease_free(third.lease);
+    quorlock_lock_free(lock);
+    quorlock_client_free(client);
+}
+
+static void closing(void) {
+    quorlock_client_t *client = some_client();
+    quorlock_lock_t *lock = lock_of(client, NULL);
+    quorlock_lease_t *lease = held(lock), *none = NULL;
+    struct other other = {.lock = lock, .wait_ms = QUORLOCK_FOREVER};
+    start_other(&other);
+    nap(30);
+    struct seen seen;
+    seen_init(&seen);
+    WORKS(quorlock_lease_set_lost_callback(lease, &seen, on_lost, &error));
+    WORKS(quorlock_client_close(client, &error));
+    CHECK(finish_other(&other) == QUORLOCK_CLOSED);
+    CHECK(comes(&seen.over) && seen.state == QUORLOCK_LEASE_CLOSED && seen.calls == 1);
+    CHECK(!pthread_equal(seen.thread, pthread_self()));
+    CHECK(quorlock_lease_state(lease) == QUORLOCK_LEASE_CLOSED);
+    WORKS(quorlock_client_close(client, &error));
+    FAILS(QUORLOCK_CLOSED, quorlock_lock(lock, 0, NULL, &none, &error));
+    FAILS(QUORLOCK_CLOSED, quorlock_lease_extend(lease, QUORLOCK_DEFAULT, &error));
+    quorlock_lease_free(lease);
+    quorlock_lock_free(lock);
+    quorlock_client_free(client);
+}
+
+const struct test leases_tests[] = {
+    TEST(a_hold), TEST(fences_grow), TEST(without_fences), TEST(freeing_releases), TEST(owners),
+    TEST(an_owner_that_ends), TEST(a_loss_is_final), TEST(cancelling), TEST(closing), {NULL, NULL}};

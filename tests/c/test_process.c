@@ -1,0 +1,178 @@
+/* Tests of forks, exits and the end of the library. */
+
+#include "test.h"
+
+struct inherited {
+    quorlock_client_t *client;
+    quorlock_lock_t *lock;
+    quorlock_lease_t *lease;
+    quorlock_cancel_t *cancel;
+    struct seen *seen;
+};
+
+/* What a forked child may do with what it has inherited: nothing, and it is told so. */
+static void in_the_child(struct inherited *from) {
+    quorlock_lease_t *lease = NULL;
+    quorlock_lock_t *lock = NULL;
+    quorlock_stats_t seen;
+    FAILS(QUORLOCK_FORKED, quorlock_lock(from->lock, 0, NULL, &lease, &error));
+    FAILS(QUORLOCK_FORKED, quorlock_try_lock(from->lock, &lease, &error));
+    FAILS(QUORLOCK_FORKED, quorlock_lock_release(from->lock, NULL, &error));
+    FAILS(QUORLOCK_FORKED, quorlock_client_init_set(from->client, &error));
+    CHECK(quorlock_lease_fence(from->lease) == 0);
+    FAILS(QUORLOCK_FORKED, quorlock_unlock(from->lease, NULL, &error));
+    FAILS(QUORLOCK_FORKED, quorlock_lease_extend(from->lease, QUORLOCK_DEFAULT, &error));
+    FAILS(QUORLOCK_FORKED, quorlock_lease_ensure(from->lease, 10, &error));
+    FAILS(QUORLOCK_FORKED, quorlock_lease_set_lost_callback(from->lease, NULL, NULL, &error));
+    FAILS(QUORLOCK_FORKED, quorlock_lock_new(from->client, "a", 1, NULL, &lock, &error));
+    FAILS(QUORLOCK_FORKED, quorlock_client_close(from->client, &error));
+    FAILS(QUORLOCK_FORKED, quorlock_client_stats(from->client, &seen, sizeof seen, &error));
+    CHECK(!quorlock_lease_is_held(from->lease) && quorlock_lease_remaining_ms(from->lease) == 0);
+    CHECK(quorlock_lease_state(from->lease) == QUORLOCK_LEASE_NONE);
+    quorlock_cancel(from->cancel);
+    quorlock_cancel_free(from->cancel);
+    quorlock_lease_free(from->lease);
+    quorlock_lock_free(from->lock);
+    quorlock_client_free(from->client);
+    /* A client of its own works, and so does the rest. */
+    quorlock_set_log_callback(from->seen, on_log);
+    the_error_object();
+    a_hold();
+    callbacks_may_free_their_lease();
+    quorlock_shutdown();
+}
+
+static void a_forked_child(void) {
+    struct seen seen;
+    seen_init(&seen);
+    quorlock_client_t *client = some_client();
+    quorlock_lock_t *lock = lock_of(client, NULL);
+    struct inherited from = {client, lock, held(lock), quorlock_cancel_new(), &seen};
+    quorlock_lock_options_t *options = quorlock_lock_options_new();
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        broken = 0;
+        in_the_child(&from);
+        /* Plain memory is the child's as much as the parent's. */
+        quorlock_lock_options_free(options);
+        fflush(stdout);
+        /* Not an exit: a leak checker would count what the parent's threads hold, which are not here. */
+        execlp(broken ? "false" : "true", "true", (char *)NULL);
+        _exit(1);
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    CHECK(quorlock_lease_is_held(from.lease));
+    bool was_held = false;
+    WORKS(quorlock_unlock(from.lease, &was_held, &error));
+    CHECK(was_held);
+    quorlock_lock_options_free(options);
+    quorlock_cancel_free(from.cancel);
+    quorlock_lease_free(from.lease);
+    quorlock_lock_free(lock);
+    quorlock_client_free(client);
+}
+
+/* A lease of another process that has exited without a word: released by its exit. */
+static void exiting_releases(void) {
+    CHECK(getenv("QUORLOCK_NODES"));
+    if (broken) return;
+    char command[512];
+    snprintf(command, sizeof command, "'%s' role:exits", self);
+    CHECK(system(command) == 0);
+    quorlock_client_t *client = NULL;
+    WORKS(quorlock_client_new(NULL, &client, &error));
+    quorlock_lock_t *lock = lock_of(client, NULL);
+    quorlock_lease_t *lease = NULL;
+    WORKS(quorlock_try_lock(lock, &lease, &error));
+    quorlock_lease_free(lease);
+    quorlock_lock_free(lock);
+    /* Freed at once, and not closed: the release goes out all the same. */
+    quorlock_client_free(client);
+    WORKS(quorlock_client_new(NULL, &client, &error));
+    lock = lock_of(client, NULL);
+    WORKS(quorlock_lock(lock, 2000, NULL, &lease, &error));
+    WORKS(quorlock_unlock(lease, NULL, &error));
+    quorlock_lease_free(lease);
+    quorlock_lock_free(lock);
+    quorlock_client_free(client);
+}
+
+/* For the exit: what is freed after main has returned. */
+static quorlock_client_t *late_client;
+static quorlock_lease_t *late_lease;
+static quorlock_lock_t *late_lock;
+
+static void free_late(void) {
+    bool was_held = false;
+    WORKS(quorlock_unlock(late_lease, &was_held, &error));
+    CHECK(was_held);
+    quorlock_lease_free(late_lease);
+    quorlock_lock_free(late_lock);
+    WORKS(quorlock_client_close(late_client, &error));
+    quorlock_client_free(late_client);
+    fflush(stdout);
+    if (broken) _exit(1);
+}
+
+int role_exits(void) {
+    /* Never freed: the exit has to do. */
+    if (quorlock_client_new(NULL, &late_client, NULL)) return 1;
+    if (quorlock_lock_new(late_client, "orders:42", 9, NULL, &late_lock, NULL)) return 1;
+    return quorlock_lock(late_lock, 0, NULL, &late_lease, NULL);
+}
+
+int role_frees_late(void) {
+    late_client = some_client();
+    /* After the library's own, so before it when the process exits; and the thread's storage has gone by then. */
+    atexit(free_late);
+    late_lock = lock_of(late_client, NULL);
+    late_lease = held(late_lock);
+    return broken;
+}
+
+static void freeing_after_main(void) {
+    char command[512];
+    snprintf(command, sizeof command, "'%s' role:frees-late", self);
+    CHECK(system(command) == 0);
+}
+
+static void on_lost_shutdown(void *userdata, int32_t state) {
+    (void)state;
+    quorlock_shutdown();
+    sem_post(userdata);
+}
+
+static void shutting_down(void) {
+    quorlock_shutdown();
+    quorlock_shutdown();
+    quorlock_client_t *client = some_client();
+    quorlock_lock_t *lock = lock_of(client, NULL);
+    quorlock_lease_t *lease = held(lock), *none = NULL;
+    struct seen seen;
+    seen_init(&seen);
+    WORKS(quorlock_lease_set_lost_callback(lease, &seen, on_lost, &error));
+    quorlock_shutdown();
+    /* Its callbacks came before it returned. */
+    CHECK(seen.calls == 1 && seen.state == QUORLOCK_LEASE_CLOSED);
+    FAILS(QUORLOCK_CLOSED, quorlock_lock(lock, 0, NULL, &none, &error));
+    quorlock_lease_free(lease);
+    quorlock_lock_free(lock);
+    quorlock_client_free(client);
+    /* What is made later works again; and a callback may end it all. */
+    client = some_client();
+    lock = lock_with_ttl(client, 100, false);
+    lease = held(lock);
+    sem_t over;
+    sem_init(&over, 0, 0);
+    WORKS(quorlock_lease_set_lost_callback(lease, &over, on_lost_shutdown, &error));
+    CHECK(comes(&over));
+    quorlock_lease_free(lease);
+    quorlock_lock_free(lock);
+    quorlock_client_free(client);
+}
+
+const struct test process_tests[] = {
+    TEST(a_forked_child), TEST(exiting_releases), TEST(freeing_after_main), TEST(shutting_down), {NULL, NULL}};

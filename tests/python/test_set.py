@@ -1,0 +1,268 @@
+"""Sets: options that say what nodes may vote, declaring a set, and the command for that."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import unittest
+
+import quorlock
+import quorlock.aio
+from quorlock import redlock
+from quorlock._default import client as default_client
+from support import LONG, Case, eventually, memory
+from stage import Stage
+
+NODES = memory("set")
+# What each has to be refused for, and the words that the error must have.
+REFUSED = (
+    ({"restart_guard": "maybe"}, ["restart_guard", "maybe", "auto"]),
+    ({"set_name": "two words"}, ["set_name", "two words"]),
+    ({"set_name": ""}, ["set_name"]),
+    ({"fence_ttl": 119.5}, ["fence_ttl", "119.5", "max_ttl"]),
+    ({"fence_ttl": -1}, ["fence_ttl", "-1"]),
+    ({"fence_ttl": float("nan")}, ["fence_ttl", "NaN"]),
+)
+WRONG_TYPES = ({"fencing": "yes"}, {"accept_eviction": "yes"}, {"restart_guard": 1}, {"restart_guard": None},
+               {"set_name": 7}, {"fence_ttl": "600"})
+
+
+class Options(unittest.TestCase):
+    def makers(self, options):
+        """Every way to give the options to a client."""
+        return (lambda: quorlock.Client(NODES, **options), lambda: quorlock.aio.Client(NODES, **options),
+                lambda: redlock("set-options", nodes=NODES, **options).__enter__())
+
+    def test_are_refused_by_name_and_value(self):
+        for options, words in REFUSED:
+            for make in self.makers(options):
+                with self.subTest(options), self.assertRaises(quorlock.InvalidArgumentError) as raised:
+                    make()
+                for word in words:
+                    self.assertIn(word, str(raised.exception))
+
+    def test_are_refused_by_type(self):
+        for options in WRONG_TYPES:
+            for make in self.makers(options):
+                with self.subTest(options):
+                    self.assertRaises(TypeError, make)
+        with quorlock.Client(NODES) as client:
+            self.assertRaises(TypeError, client.lock, "x", fencing="no")
+            self.assertRaises(TypeError, client.lock, "x", restart_guard="on")
+
+    def test_are_taken(self):
+        for options in ({"restart_guard": "auto"}, {"restart_guard": "on"}, {"restart_guard": "off"},
+                        {"restart_guard": True}, {"restart_guard": False}, {"set_name": "orders"}, {"fence_ttl": 120},
+                        {"accept_eviction": True}):
+            with self.subTest(options):
+                with quorlock.Client(NODES, **options) as client, client.lock("set-taken") as lease:
+                    self.assertTrue(lease.is_held())
+                with redlock("set-taken", nodes=NODES, **options) as lease:
+                    self.assertTrue(lease.is_held())
+
+    def test_a_client_of_its_own_for_each(self):
+        one = default_client(NODES, {})
+        for options in ({"restart_guard": "off"}, {"set_name": "orders"}, {"fence_ttl": 300}, {"accept_eviction": True}):
+            with self.subTest(options):
+                self.assertIsNot(default_client(NODES, options), one)
+                self.assertIs(default_client(NODES, options), default_client(NODES, options))
+        self.assertIs(default_client(NODES, {"restart_guard": False}), default_client(NODES, {"restart_guard": "off"}))
+
+    def test_a_client_that_is_given_has_its_own(self):
+        with quorlock.Client(NODES) as client:
+            for options in ({"restart_guard": "off"}, {"set_name": "x"}, {"fence_ttl": 300}, {"accept_eviction": False}):
+                with self.assertRaisesRegex(quorlock.InvalidArgumentError, next(iter(options))):
+                    redlock("x", client=client, **options)
+
+    def test_stats_have_the_counts_of_the_core(self):
+        with quorlock.Client(NODES) as client, client.lock("set-stats"):
+            stats = client.stats()
+        self.assertEqual(stats["acquired"], 1)
+        self.assertLessEqual({"clock_steps", "write_backs", "releases_dropped"}, set(stats))
+        # Each is explained.
+        self.assertEqual([name for name in stats if f"`{name}`" not in quorlock.Client.stats.__doc__], [])
+        self.assertEqual([name for name in stats if f"`{name}`" not in quorlock.aio.Client.stats.__doc__], [])
+
+
+class Guarded(Case):
+    def test_true_and_false_are_on_and_off(self):
+        """One node restarts without its data: guarded, it gives no vote for max_ttl."""
+        self.stage.redis(1, "FLUSHALL")
+        times = {"ttl": 2, "max_ttl": 2, "namespace": "single:"}
+        with quorlock.Client(self.nodes[:1], restart_guard=True, **times) as client:
+            with self.assertRaisesRegex(quorlock.QuorumUnavailableError, "quarantine"):
+                client.lock("guarded").acquire(wait=0)
+        with quorlock.Client(self.nodes[:1], restart_guard=False, **times) as client, client.lock("guarded") as lease:
+            self.assertTrue(lease.is_held())
+
+    def test_an_undeclared_set_waits_and_says_why(self):
+        self.stage.heal()
+        times = {"ttl": 1, "max_ttl": 1, "namespace": "undeclared:"}
+        with quorlock.Client(self.nodes, **times) as client:
+            with self.assertRaises(quorlock.QuorumUnavailableError) as raised:
+                client.lock("waits").acquire(wait=0)
+            self.assertEqual(len(raised.exception.nodes), 3)
+            with client.lock("waits", wait=LONG) as lease:
+                self.assertTrue(lease.is_held())
+
+    def test_a_set_has_one_name(self):
+        with Stage(1) as stage, quorlock.Client(stage.urls(), set_name="other") as client:
+            with self.assertRaises(quorlock.MisconfiguredError) as raised:
+                client.lock("name").acquire()
+            (node, said), = raised.exception.nodes
+            self.assertEqual(node, f"127.0.0.1:{stage.port(1)}")
+            self.assertIn("default", said)
+            self.assertIn("other", said)
+
+
+class Declared(unittest.TestCase):
+    def test_once(self):
+        with Stage(3, declare=False) as stage, quorlock.Client(stage.urls()) as client:
+            self.assertIsNone(client.init_set())
+            with client.lock("declared", wait=0) as lease:
+                self.assertTrue(lease.is_held())
+            with self.assertRaises(quorlock.MisconfiguredError) as raised:
+                client.init_set()
+            nodes = dict(raised.exception.nodes)
+            self.assertEqual(list(nodes), [f"127.0.0.1:{stage.port(number)}" for number in (1, 2, 3)])
+            for said in nodes.values():
+                self.assertIn("record", said)
+
+    def test_all_or_none(self):
+        with Stage(3, declare=False) as stage, quorlock.Client(stage.urls()) as client:
+            stage.declare([2])
+            with self.assertRaises(quorlock.MisconfiguredError) as raised:
+                client.init_set()
+            self.assertEqual([node for node, _ in raised.exception.nodes], [f"127.0.0.1:{stage.port(2)}"])
+            self.assertEqual((stage.keys(1), stage.keys(3)), ([], []))
+
+    def test_in_asyncio(self):
+        async def main(nodes):
+            async with quorlock.aio.Client(nodes, set_name="orders", max_ttl=20) as client:
+                self.assertIsNone(await client.init_set())
+                async with client.lock("declared", wait=0) as lease:
+                    self.assertTrue(lease.is_held())
+                with self.assertRaises(quorlock.MisconfiguredError) as raised:
+                    await client.init_set()
+                self.assertEqual(len(raised.exception.nodes), 3)
+
+        with Stage(3, declare=False) as stage:
+            asyncio.run(main(stage.urls()))
+            self.assertIn(b"1 orders 1 3 20000 ", stage.redis(1, "GET", "lock:#node"))
+
+    def test_given_up_it_goes_on(self):
+        async def main(nodes):
+            async with quorlock.aio.Client(nodes) as client:
+                task = asyncio.create_task(client.init_set())
+                await asyncio.sleep(0)
+                task.cancel()
+                with self.assertRaises(asyncio.CancelledError):
+                    await task
+                self.assertTrue(await asyncio.to_thread(eventually, declared))
+
+        with Stage(1, declare=False) as stage:
+            declared = lambda: stage.keys(1) == [b"lock:#node"]  # noqa: E731
+            asyncio.run(main(stage.urls()))
+
+    def test_after_close(self):
+        client = quorlock.Client(NODES)
+        client.init_set()
+        client.close()
+        self.assertRaises(quorlock.ClientClosedError, client.init_set)
+
+
+def command(*words, nodes=None):
+    """Runs `python -m quorlock`; returns status, output and complaints."""
+    environment = {name: value for name, value in os.environ.items() if name != "QUORLOCK_NODES"}
+    if nodes is not None:
+        environment["QUORLOCK_NODES"] = nodes
+    done = subprocess.run([sys.executable, "-m", "quorlock", *words], env=environment, stdin=subprocess.DEVNULL,
+                          capture_output=True, text=True, timeout=2 * LONG)
+    return done.returncode, done.stdout, done.stderr
+
+
+class Command(unittest.TestCase):
+    def assert_silent(self, stage, said):
+        for secret in stage.secrets.values():
+            self.assertNotIn(secret, "".join(map(str, said)))
+
+    def test_nodes_of_the_environment_and_no_password(self):
+        with Stage(3, auth=True, declare=False) as stage:
+            nodes = ",".join(stage.urls())
+            shown = [f"127.0.0.1:{stage.port(number)}" for number in (1, 2, 3)]
+            said = command("init", nodes=",".join(stage.urls(password="wrong")))
+            self.assert_silent(stage, said)
+            self.assertEqual((said[0], said[1]), (1, ""))
+            said = command("init", nodes=nodes)
+            self.assert_silent(stage, said)
+            self.assertEqual(said, (0, "".join(f"{node}: declared\n" for node in shown), ""))
+            with quorlock.Client(stage.urls()) as client, client.lock("declared", wait=0) as lease:
+                self.assertTrue(lease.is_held())
+            said = command("init", nodes=nodes)
+            self.assert_silent(stage, said)
+            self.assertEqual((said[0], said[1]), (1, ""))
+            first, *causes = said[2].splitlines()
+            self.assertEqual(first, "the set is not declared: every node must be reachable and new")
+            self.assertEqual([cause.split(": ")[0] for cause in causes], shown)
+            for cause in causes:
+                self.assertIn("record", cause)
+
+    def test_urls_and_options(self):
+        with Stage(3, declare=False) as stage:
+            said = command("init", *stage.urls(), "--set-name", "orders", "--max-ttl", "7200", "--namespace", "own:",
+                           nodes="redis://127.0.0.1:1")
+            self.assertEqual((said[0], len(said[1].splitlines()), said[2]), (0, 3, ""))
+            for number in (1, 2, 3):
+                self.assertEqual(stage.keys(number), [b"own:#node"])
+                self.assertTrue(stage.redis(number, "GET", "own:#node").startswith(b"1 orders 1 3 7200000 "))
+
+    def test_a_short_longest_ttl(self):
+        with Stage(1, declare=False) as stage:
+            self.assertEqual(command("init", *stage.urls(), "--max-ttl", "0.5")[0], 0)
+            self.assertIn(b" 1 1 500 ", stage.redis(1, "GET", "lock:#node"))
+
+    def test_tls_and_eviction(self):
+        with Stage(1, client_certs=True, declare=False) as stage:
+            files = {name: os.path.join(stage.certs, file) for name, file in
+                     (("ca", "ca.crt"), ("cert", "client.crt"), ("key", "client.key"))}
+            stage.redis(1, "CONFIG", "SET", "maxmemory", "100mb")
+            stage.redis(1, "CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+            words = ["init", *stage.urls(via="tls"), *(f"--{name}={path}" for name, path in files.items())]
+            status, _, said = command(*words)
+            self.assertEqual(status, 1)
+            self.assertIn("allkeys-lru", said)
+            self.assertEqual(command(*words, "--accept-eviction")[0], 0)
+
+    def test_a_node_that_is_not_there(self):
+        with Stage(2, declare=False) as stage:
+            stage.kill(2)
+            status, said, complaints = command("init", *stage.urls())
+            self.assertEqual((status, said), (1, ""))
+            self.assertEqual(len(complaints.splitlines()), 2)
+            self.assertTrue(complaints.splitlines()[1].startswith(f"127.0.0.1:{stage.port(2)}: "))
+            self.assertEqual(stage.keys(1), [])
+
+    def test_wrong_words(self):
+        """A usage error shows no URL, for it may hold a password; nor does a URL that cannot be understood."""
+        url = "redis://user:hunter" + "2@127.0.0.1:6379"
+        for words, status in (((), 2), ((url,), 2), (("init", "--max-ttl", url), 2), (("init", f"--other={url}"), 2),
+                              (("init", "--max-ttl", "long"), 2), (("init", url[5:]), 1), (("init", url + ":x"), 1),
+                              (("init", url + "/x"), 1), (("init", "--max-ttl", "nan", url), 1),
+                              (("init", "--max-ttl", "90000", url), 1), (("init", "--set-name", "a b", url), 1)):
+            with self.subTest(words):
+                done, said, complaints = command(*words)
+                self.assertEqual((done, said), (status, ""), complaints)
+                self.assertNotIn("hunter", complaints)
+                self.assertNotIn("Traceback", complaints)
+
+    def test_help_says_where_passwords_belong(self):
+        for words in (("init", "--help"), ("--help",)):
+            status, said, _ = command(*words)
+            self.assertEqual(status, 0)
+            self.assertIn("init", said)
+        for word in ("QUORLOCK_NODES is the better", "--set-name", "--max-ttl", "--namespace"):
+            self.assertIn(word, command("init", "--help")[1])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,64 @@
+//! Errors by kind: each by what it takes to get it.
+
+use std::time::Duration;
+
+use quorlock::{Client, ClientBuilder, Error, ErrorKind, blocking};
+use quorlock_tests::Stage;
+
+fn of(node: &str) -> ClientBuilder {
+    Client::builder()
+        .nodes([node])
+        .ttl(Duration::from_millis(200))
+}
+
+fn kind<T>(result: Result<T, Error>) -> Option<ErrorKind> {
+    let error = result.err()?;
+    assert!(!error.message().is_empty());
+    Some(error.kind())
+}
+
+#[test]
+fn every_kind_says_what_to_do() {
+    let wait = |lock: &quorlock::Lock| kind(blocking::wait(lock.acquire()));
+    let client = of("memory://errors").build().unwrap();
+    let rival = of("memory://errors").build().unwrap();
+    let lock = client.lock("a").renew(false);
+    assert_eq!(
+        kind(blocking::wait(lock.release())),
+        Some(ErrorKind::NotOwner)
+    );
+    assert_eq!(
+        kind(of("http://h").build()),
+        Some(ErrorKind::InvalidArgument)
+    );
+    assert_eq!(wait(&client.lock("")), Some(ErrorKind::InvalidArgument));
+    let lease = blocking::wait(lock.acquire()).unwrap();
+    let other = rival.lock("a");
+    assert_eq!(
+        wait(&other.clone().wait(Duration::ZERO)),
+        Some(ErrorKind::Contended)
+    );
+    let brief = other.wait(Duration::from_millis(20));
+    assert_eq!(wait(&brief), Some(ErrorKind::Timeout));
+    blocking::wait(lease.lost());
+    assert_eq!(
+        kind(blocking::wait(lease.extend(None))),
+        Some(ErrorKind::LockLost)
+    );
+    blocking::wait(client.close());
+    assert_eq!(wait(&lock), Some(ErrorKind::Closed));
+    let nobody = of("redis://127.0.0.1:1").build().unwrap();
+    let unreachable = nobody.lock("a").wait(Duration::ZERO);
+    assert_eq!(wait(&unreachable), Some(ErrorKind::QuorumUnavailable));
+}
+
+#[test]
+fn a_wrong_password_is_told_at_once() {
+    let stage = Stage::new(1);
+    let node = stage.nodes[0].replace("redis://", "redis://nobody:hunter2@");
+    let client = of(&node).build().unwrap();
+    let error = blocking::wait(client.lock("a").wait(None).acquire()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Misconfigured);
+    assert!(error.nodes()[0].message().contains("WRONGPASS"), "{error}");
+    assert!(!error.to_string().contains("hunter2"));
+}

@@ -1,0 +1,367 @@
+//! What a seed stands for: sizes, times, which kinds of faults, and when.
+
+use std::time::Duration;
+
+use crate::mutants::mutant;
+use crate::random::Random;
+use crate::world::{Admission, FaultEvent, MS, Memory, Network, Rate, Time, Ways, World};
+
+/// Extensions ask for up to this many ttls.
+pub const LONGEST: u32 = 2;
+
+/// Clock rates differ by less than this: the drift that leases allow for.
+pub const DRIFT: f64 = 0.01;
+
+/// Which kinds of faults a schedule has.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Swarm {
+    /// Messages that break their connection.
+    pub loss: bool,
+    /// Messages that take long, and are carried out late.
+    pub slow: bool,
+    /// Messages that arrive just about when something is due.
+    pub edge: bool,
+    /// Requests that reach their node twice.
+    pub twice: bool,
+    /// Requests that are not sent, for want of a connection.
+    pub refuse: bool,
+    /// Nodes that hang.
+    pub hang: bool,
+    /// Nodes that are slow for a while.
+    pub lag: bool,
+    /// Nodes that are down for a while and keep their data.
+    pub down: bool,
+    /// Nodes that come back without their data, or with old data, or whose
+    /// data is deleted.
+    pub forget: bool,
+    /// Partitions, also one-way.
+    pub partition: bool,
+    /// Connections that are reset.
+    pub reset: bool,
+    /// Clients that stand still.
+    pub pause: bool,
+    /// Clients that are suspended: their timers stand still, their clock does
+    /// not.
+    pub suspend: bool,
+    /// Clients that are gone for ever.
+    pub crash: bool,
+    /// Node clocks that step, forward or back.
+    pub step: bool,
+    /// Clocks that run at different rates.
+    pub rates: bool,
+    /// Owners that end without releasing.
+    pub gone: bool,
+}
+
+impl Swarm {
+    fn draw(random: &Random) -> Swarm {
+        if random.chance(12) {
+            return Swarm::default();
+        }
+        let share = *random.pick(&[10, 25, 25, 50]);
+        let on = || random.chance(share);
+        Swarm {
+            loss: on(),
+            slow: on(),
+            edge: random.chance(50),
+            twice: on(),
+            refuse: on(),
+            hang: on(),
+            lag: on(),
+            down: on(),
+            forget: random.chance(20),
+            partition: on(),
+            reset: on(),
+            pause: random.chance(50),
+            suspend: on(),
+            crash: on(),
+            step: random.chance(10),
+            rates: random.chance(60),
+            gone: random.chance(15),
+        }
+    }
+}
+
+/// What a seed stands for.
+#[derive(Debug)]
+pub struct Plan {
+    /// Nodes.
+    pub nodes: usize,
+    /// Clients, each with clock, watchdog and connections of its own.
+    pub clients: usize,
+    /// Contenders in each client.
+    pub workers: usize,
+    /// Locks; nearly always one.
+    pub locks: usize,
+    /// How often a contender tries.
+    pub rounds: u64,
+    /// Auto-release time.
+    pub ttl: Duration,
+    /// Time for one request to one node.
+    pub node_timeout: Duration,
+    /// Whether leases are renewed.
+    pub renew: bool,
+    /// How long counters of fences live; `None` without fences.
+    pub fence_ttl: Option<Duration>,
+    /// Whether restarts are guarded.
+    pub guard: bool,
+    /// Whether the nodes begin with records.
+    pub declared: bool,
+    /// The longest ttl that anybody asks for, in ttls.
+    pub longest: u32,
+    /// Two places of the first client's list that are one server.
+    pub listed_twice: Option<(usize, usize)>,
+    /// How the network behaves.
+    pub network: Network,
+    /// Things go wrong until then.
+    pub troubled: Time,
+    /// Which things.
+    pub swarm: Swarm,
+}
+
+impl Plan {
+    /// Draws a plan.
+    pub fn draw(random: &Random) -> Plan {
+        let swarm = Swarm::draw(random);
+        let nodes = *random.pick(&[1, 2, 3, 3, 3, 3, 4, 5, 5, 7]);
+        let ttl = match random.below(20) {
+            0 => 10_000,
+            1 => random.over_decades(400.0, 2_000.0) as u64,
+            _ => random.over_decades(10.0, 400.0) as u64,
+        };
+        let nanos = ttl * MS;
+        // A round trip takes three times the base on average.
+        let base = nanos as f64 / random.over_decades(4.0, 100_000.0) / 3.0;
+        // A quarter of the ttl at most, 250 ms unless messages take longer.
+        let node_timeout = (ttl / 4).clamp(1, 250.max(24 * base as Time / MS));
+        let (clients, workers) = *random.pick(&[
+            (2, 1),
+            (2, 1),
+            (2, 1),
+            (2, 2),
+            (3, 1),
+            (3, 1),
+            (3, 2),
+            (4, 1),
+            (6, 1),
+            (1, 3),
+        ]);
+        let contenders = (clients * workers) as u64;
+        let longest = *random.pick(&[1, 1, LONGEST]);
+        let max_ttl = nanos * u64::from(longest);
+        let place = random.below(nodes as u64) as usize;
+        let other = (place + 1) % nodes;
+        let listed_twice = (place != other && random.chance(2)).then_some((place, other));
+        let guard = random.chance(if nodes > 2 { 90 } else { 20 });
+        let declared = random.chance(95);
+        let wait = if guard && !declared { max_ttl } else { 0 };
+        Plan {
+            nodes,
+            clients,
+            workers,
+            locks: if random.chance(5) { 2 } else { 1 },
+            rounds: (random.between(3, 6) / contenders).max(1),
+            ttl: Duration::from_millis(ttl),
+            node_timeout: Duration::from_millis(node_timeout),
+            renew: random.chance(60),
+            fence_ttl: match random.below(20) {
+                0 => None,
+                1 | 2 => Some(Duration::from_nanos(2 * max_ttl)),
+                _ => Some(Duration::from_secs(600)),
+            },
+            guard,
+            declared,
+            longest,
+            listed_twice,
+            network: Network {
+                base: (base as Time).max(200),
+                slow: if swarm.slow {
+                    *random.pick(&[2, 10, 30])
+                } else {
+                    0
+                },
+                // A slow message may take as long as a ttl.
+                tail: (nanos as f64 * *random.pick(&[0.3, 1.0, 1.2])) as Time,
+                cut: if swarm.loss {
+                    *random.pick(&[1, 1, 5])
+                } else {
+                    0
+                },
+                edge: if swarm.edge {
+                    *random.pick(&[1, 3, 10])
+                } else {
+                    0
+                },
+                twice: if swarm.twice { 5 } else { 0 },
+                refuse: if swarm.refuse { 5 } else { 0 },
+                reach: nanos,
+                patience: node_timeout * MS,
+            },
+            troubled: wait + nanos * random.between(2, 3),
+            swarm,
+        }
+    }
+
+    /// The longest that anybody asks for.
+    pub fn max_ttl(&self) -> Duration {
+        self.ttl * self.longest
+    }
+
+    /// On what terms the clients admit nodes.
+    pub fn admission(&self) -> Admission {
+        Admission::new(self.nodes, self.max_ttl(), self.guard, self.declared)
+    }
+
+    /// Clocks of the nodes and of the clients (one more than contend). Any two
+    /// rates differ by less than the drift bound; often they are at its edge.
+    pub fn clocks(&self, random: &Random) -> (Vec<Rate>, Vec<Rate>) {
+        let half = mutant!("rates-beyond-drift", DRIFT * 0.4975, DRIFT * 2.5);
+        let clock = |_| {
+            let share = match (self.swarm.rates, random.below(3)) {
+                (false, _) => 0.0,
+                (true, 0) => random.either_way(),
+                (true, n) => n as f64 * 2.0 - 3.0,
+            };
+            Rate {
+                offset: random.between(100_000 * MS, 10_000_000 * MS),
+                rate: 1.0 + share * half,
+            }
+        };
+        (
+            (0..self.nodes).map(clock).collect(),
+            (0..=self.clients).map(clock).collect(),
+        )
+    }
+
+    /// Plans the episodes.
+    pub fn faults(&self, random: &Random, world: &World) {
+        let kinds = self.kinds();
+        if kinds.is_empty() {
+            return;
+        }
+        for _ in 0..random.between(1, 4) {
+            let at = random.below(self.troubled);
+            self.episode(random, world, at, *random.pick(&kinds));
+        }
+    }
+
+    fn kinds(&self) -> Vec<Kind> {
+        let s = &self.swarm;
+        [
+            (s.hang, Kind::Hang),
+            (s.lag, Kind::Lag),
+            (s.down, Kind::Down),
+            (s.forget, Kind::Forget),
+            (s.partition, Kind::Partition),
+            (s.reset, Kind::Reset),
+            (s.pause, Kind::Pause),
+            (s.pause, Kind::Pause),
+            (s.suspend, Kind::Suspend),
+            (s.crash, Kind::Crash),
+            (s.step, Kind::Step),
+        ]
+        .into_iter()
+        .filter_map(|(on, kind)| on.then_some(kind))
+        .collect()
+    }
+
+    /// How long an episode lasts: over the decades, and often just about a
+    /// ttl.
+    fn long(&self, random: &Random) -> Time {
+        let ttl = self.ttl.as_nanos() as f64;
+        let share = if random.chance(40) {
+            1.0 + 0.03 * random.either_way()
+        } else {
+            random.over_decades(1e-3, 1.5)
+        };
+        (ttl * share) as Time
+    }
+
+    fn episode(&self, random: &Random, world: &World, at: Time, kind: Kind) {
+        let node = random.below(self.nodes as u64) as usize;
+        let client = random.below(self.clients as u64) as usize;
+        let long = self.long(random);
+        let ttl = self.ttl.as_nanos() as i64;
+        match kind {
+            Kind::Hang => world.plan(at, FaultEvent::PauseNode(node, long)),
+            Kind::Lag => world.plan(at, FaultEvent::SlowNode(node, long)),
+            Kind::Down => world.plan(at, FaultEvent::CrashNode(node, long, Memory::Kept)),
+            Kind::Forget => {
+                let memory = *random.pick(&[Memory::Lost, Memory::Old]);
+                world.plan(random.below(at + 1), FaultEvent::Snapshot(node));
+                // Quick restarts are the dangerous ones.
+                // Several at once, sometimes; or all.
+                let most = *random.pick(&[1, 1, 1, 2, self.nodes]);
+                for node in (node..self.nodes).chain(0..node).take(most) {
+                    let at = at + random.below(long / 4 + 1);
+                    let fault = match random.below(4) {
+                        0 => FaultEvent::Flush(node),
+                        _ => FaultEvent::CrashNode(node, long / 20, memory),
+                    };
+                    world.plan(at, fault);
+                }
+            }
+            Kind::Partition => {
+                // One client or all, from any of the nodes.
+                let all = random.chance(30);
+                let mask = random.between(1, (1 << self.nodes) - 1);
+                let ways = *random.pick(&[Ways::Both, Ways::Both, Ways::Requests, Ways::Replies]);
+                let lossy = random.chance(60);
+                for node in (0..self.nodes).filter(|n| mask >> n & 1 == 1) {
+                    for client in (0..self.clients).filter(|c| all || *c == client) {
+                        world.plan(
+                            at,
+                            FaultEvent::Cut {
+                                client,
+                                node,
+                                long,
+                                ways,
+                                lossy,
+                            },
+                        );
+                    }
+                }
+            }
+            Kind::Reset => world.plan(at, FaultEvent::Reset(client, node)),
+            Kind::Pause => world.plan(at, FaultEvent::PauseClient(client, long)),
+            Kind::Suspend => world.plan(at, FaultEvent::SuspendClient(client, long)),
+            Kind::Crash => world.plan(at, FaultEvent::CrashClient(client)),
+            Kind::Step => {
+                let by = (ttl as f64 * (1.6 * random.share() - 0.6)) as i64;
+                // A minority, mostly: then something is still promised.
+                let most = if random.chance(80) { 1 } else { self.nodes };
+                for node in (node..self.nodes).take(most) {
+                    world.plan(at, FaultEvent::StepNode(node, by));
+                }
+            }
+        }
+    }
+
+    /// An episode that aims at a lease which `client` has just won and which
+    /// ends at `end`: the client stands still until just about then.
+    pub fn aimed(&self, random: &Random, world: &World, client: usize, end: Time) {
+        let now = world.time();
+        let at = now + random.below(end.saturating_sub(now).max(1));
+        let until = end as f64 + 0.02 * self.ttl.as_nanos() as f64 * random.either_way();
+        let long = (until as Time).saturating_sub(at).max(1);
+        if self.swarm.suspend && random.chance(50) {
+            world.plan(at, FaultEvent::SuspendClient(client, long));
+        } else if self.swarm.pause {
+            world.plan(at, FaultEvent::PauseClient(client, long));
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Hang,
+    Lag,
+    Down,
+    Forget,
+    Partition,
+    Reset,
+    Pause,
+    Suspend,
+    Crash,
+    Step,
+}

@@ -1,0 +1,255 @@
+//! What goes wrong, and nodes as it leaves them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use quorlock::sim::{Instant, MemoryNode};
+
+use super::clocks::Rate;
+use super::{Event, Inner, Time, World};
+use crate::world::network::Cut;
+
+/// What a node has in memory when it comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Memory {
+    /// All it had.
+    Kept,
+    /// Nothing.
+    Lost,
+    /// What it had at its last snapshot; nothing without one.
+    Old,
+}
+
+/// Which way a cut is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ways {
+    /// Neither requests nor replies pass.
+    Both,
+    /// Requests do not.
+    Requests,
+    /// Replies do not.
+    Replies,
+}
+
+/// What goes wrong at a moment.
+#[derive(Clone, Copy, Debug)]
+pub enum FaultEvent {
+    /// The node takes nothing in for so long.
+    PauseNode(usize, Time),
+    /// What comes and goes takes longer for so long.
+    SlowNode(usize, Time),
+    /// The node is down for so long, and comes back with this in memory. Its
+    /// connections die.
+    CrashNode(usize, Time, Memory),
+    /// The node saves what it has.
+    Snapshot(usize),
+    /// All that the node holds is deleted; it runs on.
+    Flush(usize),
+    /// The node's clock steps by so many nanoseconds.
+    StepNode(usize, i64),
+    /// Nothing passes between client and node for so long.
+    Cut {
+        /// Which client.
+        client: usize,
+        /// Which node.
+        node: usize,
+        /// How long.
+        long: Time,
+        /// Which way.
+        ways: Ways,
+        /// Bytes are lost and the connection breaks; else they come later.
+        lossy: bool,
+    },
+    /// The connection between client and node is reset, and the client sees
+    /// it. What was sent may still be carried out.
+    Reset(usize, usize),
+    /// The client does nothing for so long.
+    PauseClient(usize, Time),
+    /// The client's machine sleeps for so long: timers stand still too.
+    SuspendClient(usize, Time),
+    /// The client is gone for ever.
+    CrashClient(usize),
+}
+
+impl FaultEvent {
+    fn long(self) -> Time {
+        match self {
+            FaultEvent::CrashNode(_, long, _) => long + long / 2,
+            FaultEvent::PauseNode(_, long)
+            | FaultEvent::SlowNode(_, long)
+            | FaultEvent::Cut { long, .. }
+            | FaultEvent::PauseClient(_, long)
+            | FaultEvent::SuspendClient(_, long) => long,
+            FaultEvent::Snapshot(_)
+            | FaultEvent::Flush(_)
+            | FaultEvent::StepNode(..)
+            | FaultEvent::Reset(..)
+            | FaultEvent::CrashClient(_) => 0,
+        }
+    }
+}
+
+/// A node as the world sees it.
+pub(super) struct Node {
+    pub(super) state: MemoryNode,
+    pub(super) clock: Rate,
+    /// It takes nothing in before this time.
+    pub(super) paused_until: Time,
+    /// What came meanwhile.
+    pub(super) held_back: Vec<Event>,
+    /// Down until then: what arrives is lost.
+    pub(super) down_until: Time,
+    /// Loading its data until then: it answers, but does nothing.
+    pub(super) loading_until: Time,
+    /// Slow until then.
+    pub(super) slow_until: Time,
+    saved: MemoryNode,
+    /// How often it was restarted.
+    pub(super) run: u64,
+    /// Its clock stepped forward, or it lost data without a guard: what it
+    /// confirmed may not be true any more, and no promise rests on it.
+    pub(super) excused: bool,
+    /// It lost data.
+    pub(super) forgot: bool,
+    /// When each lock's counter of fences was lost last, and whether there is
+    /// one to lose.
+    pub(super) lost_at: [Time; 2],
+    pub(super) counts: [bool; 2],
+}
+
+impl Node {
+    pub(super) fn new(clock: Rate, record: Option<Arc<str>>) -> Node {
+        let mut state = MemoryNode::default();
+        if let Some(record) = record {
+            state.init(None, record, Duration::ZERO, Instant(0));
+        }
+        Node {
+            state,
+            clock,
+            paused_until: 0,
+            held_back: Vec::new(),
+            down_until: 0,
+            loading_until: 0,
+            slow_until: 0,
+            saved: MemoryNode::default(),
+            run: 0,
+            excused: false,
+            forgot: false,
+            lost_at: [0; 2],
+            counts: [false; 2],
+        }
+    }
+
+    /// Goes on with nothing, or with what was saved.
+    fn forget(&mut self, now: Time, memory: Memory) {
+        self.state = match memory {
+            Memory::Kept => return,
+            Memory::Lost => MemoryNode::default(),
+            Memory::Old => std::mem::take(&mut self.saved),
+        };
+        self.forgot = true;
+        self.lost_at = [now; 2];
+        self.counts = [false; 2];
+    }
+}
+
+impl World {
+    /// Lets something go wrong at `at`.
+    pub fn plan(&self, at: Time, fault: FaultEvent) {
+        let mut inner = self.inner();
+        inner.mended_at = inner.mended_at.max(at + fault.long());
+        inner.push(at, Event::Fault(fault));
+    }
+}
+
+impl Inner {
+    /// Without a guard nothing stands on a node that has lost its data.
+    fn excuse_the_forgetful(&mut self, node: usize) {
+        let node = &mut self.nodes[node];
+        node.excused |= node.forgot && !self.admission.expected.guard;
+    }
+
+    pub(super) fn go_wrong(&mut self, fault: FaultEvent) {
+        self.faults += 1;
+        self.note(|| format!("{fault:?}"));
+        let now = self.time;
+        match fault {
+            FaultEvent::PauseNode(node, long) => {
+                let state = &mut self.nodes[node];
+                if state.paused_until <= now {
+                    state.paused_until = now + long;
+                    self.push(now + long, Event::ResumeNode(node));
+                }
+            }
+            FaultEvent::SlowNode(node, long) => self.nodes[node].slow_until = now + long,
+            FaultEvent::CrashNode(node, long, memory) => {
+                self.nodes[node].down_until = now + long;
+                if self.random.chance(30) {
+                    self.nodes[node].loading_until = now + long + long / 2;
+                }
+                self.nodes[node].run += 1;
+                self.nodes[node].forget(now, memory);
+                self.excuse_the_forgetful(node);
+                for at in 0..self.pairs.len() {
+                    if self.pairs[at].node == node {
+                        let p = &self.pairs[at];
+                        for connection in p.old.into_iter().chain(p.current) {
+                            let wire = &mut self.connections[connection as usize];
+                            (wire.broken, wire.dead) = (true, true);
+                        }
+                        // Some clients see it at once.
+                        if self.random.chance(50) {
+                            let client = self.pairs[at].client;
+                            let place = at % self.nodes.len();
+                            self.push(now, Event::Fault(FaultEvent::Reset(client, place)));
+                        }
+                    }
+                }
+            }
+            FaultEvent::Snapshot(node) => {
+                self.nodes[node].saved = self.nodes[node].state.clone();
+            }
+            FaultEvent::Flush(node) => {
+                self.nodes[node].forget(now, Memory::Lost);
+                self.excuse_the_forgetful(node);
+            }
+            FaultEvent::StepNode(node, by) => {
+                let node = &mut self.nodes[node];
+                // What has expired does not come back.
+                node.state.expire(node.clock.local_ms(now));
+                node.clock.offset = node.clock.offset.saturating_add_signed(by);
+                node.excused |= by > 0;
+                self.oracle.steps_seen = true;
+                self.oracle.stepped_back += by.min(0).unsigned_abs();
+            }
+            FaultEvent::Cut {
+                client,
+                node,
+                long,
+                ways,
+                lossy,
+            } => {
+                let nodes = self.nodes.len();
+                let pair = &mut self.pairs[client * nodes + node];
+                let cut = Cut {
+                    until: now + long,
+                    lossy,
+                };
+                if ways != Ways::Replies {
+                    pair.requests_cut = cut;
+                }
+                if ways != Ways::Requests {
+                    pair.replies_cut = cut;
+                }
+            }
+            FaultEvent::PauseClient(client, long) | FaultEvent::SuspendClient(client, long) => {
+                let suspend = matches!(fault, FaultEvent::SuspendClient(..));
+                if self.clients[client].pause(now, long, suspend) {
+                    self.push(now + long, Event::ResumeClient(client));
+                }
+            }
+            FaultEvent::CrashClient(client) => self.clients[client].crashed = true,
+            FaultEvent::Reset(..) => unreachable!("the world tells the client"),
+        }
+    }
+}

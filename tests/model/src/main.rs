@@ -1,0 +1,122 @@
+//! `quorlock-model run [--calls N] [--from SEED]`: random calls on the memory
+//! node and on a real server, the clock of both set between them; both must
+//! answer alike and hold the same. `quorlock-model replay SEED`: one sequence,
+//! and its history. `quorlock-model changes`: one thing in a script changed at
+//! a time, each of which must be found.
+
+mod calls;
+mod changes;
+mod clock;
+mod game;
+mod server;
+
+use std::io;
+use std::process::ExitCode;
+
+use quorlock_tests::Stage;
+
+use crate::clock::Clock;
+use crate::game::{Change, Game, LENGTH};
+use crate::server::Server;
+
+/// Every answer that a script can give must come so often in 10,000 calls.
+const OF_EACH_ANSWER: u64 = 3;
+/// Kinds of answers, of all requests.
+const KINDS: usize = 26;
+/// Calls until a change must be found.
+const PATIENCE: u64 = 20_000;
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let number = |name: &str, default: u64| {
+        let place = words.iter().position(|w| w == name);
+        let word = place.and_then(|i| words.get(i + 1));
+        word.map_or(default, |w| w.parse().expect("a number"))
+    };
+    let done = match words.first().map(String::as_str) {
+        Some("run") => run(number("--calls", 40_000), number("--from", 1)),
+        Some("replay") => replay(number("replay", 1)),
+        Some("changes") => changes(number("--from", 1)),
+        _ => {
+            eprintln!(
+                "usage: quorlock-model run [--calls N] [--from SEED] | replay SEED | changes"
+            );
+            return ExitCode::from(2);
+        }
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            println!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn start() -> io::Result<(Stage, Game)> {
+    let stage = Stage::like(1, &["clocks"]);
+    let server = Server::connect(&stage.nodes[0])?;
+    let clock = Clock::open(&stage.clocks[0])?;
+    Ok((stage, Game::new(server, clock)))
+}
+
+fn run(calls: u64, from: u64) -> io::Result<bool> {
+    let (_stage, mut game) = start()?;
+    game.load(None)?;
+    let sequences = calls.div_ceil(LENGTH);
+    for seed in from..from + sequences {
+        if let Err(difference) = game.play(seed, false)? {
+            println!("{difference}");
+            return Ok(false);
+        }
+    }
+    let done = sequences * LENGTH;
+    let floor = (done * OF_EACH_ANSWER / 10_000).max(1);
+    for (kind, count) in &game.answers {
+        println!("{count:8}  {kind}");
+    }
+    let rare = game.answers.values().filter(|n| **n < floor).count();
+    let kinds = game.answers.len();
+    println!("{done} calls, the same answers and contents; {kinds} kinds of answers");
+    println!("floor: {KINDS} kinds of answers, each {floor} times");
+    Ok(rare == 0 && kinds >= KINDS)
+}
+
+fn replay(seed: u64) -> io::Result<bool> {
+    let (_stage, mut game) = start()?;
+    game.load(None)?;
+    let played = game.play(seed, true)?;
+    println!("{}", played.as_ref().err().map_or("the same", |d| d));
+    Ok(played.is_ok())
+}
+
+fn changes(from: u64) -> io::Result<bool> {
+    let (_stage, mut game) = start()?;
+    let mut failed = 0;
+    for change in &changes::ALL {
+        let found = found(&mut game, change, from)?;
+        failed += u64::from(found.is_none());
+        let Change { script, old, new } = change;
+        match found {
+            Some(calls) => println!("ok   {script}: `{old}` -> `{new}`  after {calls} calls"),
+            None => println!("FAIL {script}: `{old}` -> `{new}`  not in {PATIENCE} calls"),
+        }
+    }
+    println!(
+        "{} passed, {failed} failed",
+        changes::ALL.len() as u64 - failed
+    );
+    Ok(failed == 0)
+}
+
+/// How many calls it took at most to find a change.
+fn found(game: &mut Game, change: &Change, from: u64) -> io::Result<Option<u64>> {
+    game.load(Some(change))?;
+    for round in 0..PATIENCE / LENGTH {
+        if game.play(from + round, false)?.is_err() {
+            return Ok(Some((round + 1) * LENGTH));
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,50 @@
+//! A node's URL, as an operator may write it: no panic, and no password in
+//! what is shown.
+
+use percent_encoding::percent_decode_str;
+use quorlock::sim::probe;
+use url::Url;
+
+/// What a password is known by.
+const SECRET: &str = "hunter2";
+
+pub(crate) const SEEDS: &[&[u8]] = &[
+    b"redis://u:hunter2@example.org:7000/3",
+    b"rediss://:hunter2@[::1]",
+    b"redis+unix:///run/redis.sock?db=2&password=hunter2",
+    b"unix:///s?user=hunter2",
+    b"memory://a",
+    b" redis://h/-1?x=hunter2#f",
+    b"redis://u:/hunter2@h",
+    b"redis://%68unter2:%ff@h",
+];
+
+pub(crate) fn run(data: &[u8]) {
+    let Ok(url) = std::str::from_utf8(data) else {
+        return;
+    };
+    match probe::address(4, url) {
+        Ok(shown) => {
+            assert!(!shown.is_empty());
+            let place = place(url);
+            assert!(place.contains(SECRET) || !shown.contains(SECRET), "{shown}");
+        }
+        Err(error) => {
+            assert!(error.message().starts_with("node 5: "));
+            // A scheme that is not known is shown.
+            let scheme = url.split(':').next().unwrap_or_default().to_lowercase();
+            let shown = format!("{error:?} {error}");
+            assert!(
+                scheme.contains(SECRET) || !shown.contains(SECRET),
+                "{shown}"
+            );
+        }
+    }
+}
+
+/// Where the node is, which is shown: neither user and password nor the query.
+fn place(url: &str) -> String {
+    let url = Url::parse(url.trim()).expect("it was understood");
+    let text = [url.host_str().unwrap_or_default(), url.path()].concat();
+    percent_decode_str(&text).decode_utf8_lossy().into_owned()
+}

@@ -1,0 +1,194 @@
+#!/usr/bin/env python3
+"""Judges the history of a fault run: check.py HISTORY (README.md says what is asked of one).
+
+S1: the times in which two workers had reason to believe that they hold one lock do not overlap. S2: a hold that was
+asked for after another was won has the larger fence. check2.py counts the same in another way.
+"""
+
+import heapq
+import sys
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+
+from history import NEVER, read
+
+
+@dataclass
+class Floors:
+    """What a run must have done to count as one, and how late a wait may end."""
+
+    holds_a_second: float = 50.0
+    each_kind: int = 20
+    faulty_share: float = 0.3
+    late_ms: float = 100.0
+
+
+def weaken(history):
+    """Marks the holds that a step forward may have robbed of a vote which they could not spare; counts the others it met."""
+    stood = 0
+    for begin, end, full in history.steps:
+        for hold in history.holds:
+            safe = (hold.lock, hold.worker) in full and hold.invoked < begin
+            met = hold.invoked <= end and hold.until >= begin
+            stood += met and safe
+            if met and not safe:
+                hold.weak = min(hold.weak, begin)
+    return stood
+
+
+def double_holds(holds):
+    """Pairs of holds of one lock that were believed in at once."""
+    pairs, live = [], []
+    for hold in sorted((hold for hold in holds if hold.believed), key=lambda hold: hold.acquired):
+        while live and live[0][0] <= hold.acquired:
+            heapq.heappop(live)
+        pairs += [(other, hold) for _, _, other in live]
+        heapq.heappush(live, (hold.until, id(hold), hold))
+    return pairs
+
+
+def disorder(holds):
+    """Holds that were asked for after another with the same or a larger fence was won."""
+    fenced = [hold for hold in holds if hold.fence]
+    won = sorted(fenced, key=lambda hold: hold.acquired)
+    wrong, seen, largest = [], 0, 0
+    for hold in sorted(fenced, key=lambda hold: hold.invoked):
+        while seen < len(won) and won[seen].acquired < hold.invoked:
+            largest = max(largest, won[seen].fence)
+            seen += 1
+        if largest >= hold.fence:
+            wrong.append(hold)
+    return wrong
+
+
+def repeated(holds):
+    return sum(count - 1 for fence, count in Counter(hold.fence for hold in holds).items() if fence)
+
+
+def late_waits(history, late_ms):
+    """Waits that ended too long past their deadline, how many more in which the worker or the machine stood still, the worst."""
+    stops = defaultdict(list)
+    for fault in history.faults.values():
+        if fault.kind == "worker-pause":
+            stops[fault.whom].append((fault.begin, fault.end))
+    late, excused, worst = [], 0, 0
+    wait_ns = history.notes["wait-ms"] * 1e6
+    waits = [(hold.worker, hold.invoked, hold.acquired) for hold in history.holds]
+    waits += [(worker, invoked, returned) for worker, _, invoked, returned, _, _ in history.fails]
+    for worker, invoked, returned in waits:
+        by = returned - invoked - wait_ns
+        if by <= late_ms * 1e6:
+            worst = max(worst, by)
+        elif any(begin < returned and invoked < end for begin, end in stops[worker] + history.stalls):
+            excused += 1
+        else:
+            late.append((worker, by))
+    return late, excused, max([worst] + [by for _, by in late])
+
+
+def faulty_seconds(history, begin, end):
+    """How long at least one fault was on."""
+    total, reached = 0, begin
+    for fault in sorted(history.faults.values(), key=lambda fault: fault.begin):
+        total += max(0, min(fault.end, end) - max(fault.begin, reached))
+        reached = max(reached, min(fault.end, end))
+    return total / 1e9
+
+
+def figures(history):
+    """What both checkers count, for all locks: holds, double holds, holds out of order, repeated fences."""
+    locks = history.locks.values()
+    return (len(history.holds), sum(len(double_holds(holds)) for holds in locks),
+            sum(len(disorder(holds)) for holds in locks), sum(map(repeated, locks)))
+
+
+class Verdict:
+    def __init__(self):
+        self.failed = []
+
+    def line(self, good, words):
+        print(f"{'ok  ' if good else 'FAIL'} {words}", flush=True)
+        if not good:
+            self.failed.append(words)
+
+
+def exclusion(history, verdict):
+    stood = weaken(history)
+    within, outside = [], 0
+    for holds in history.locks.values():
+        for first, second in double_holds(holds):
+            if second.acquired >= min(first.weak, second.weak):
+                outside += 1
+            else:
+                within.append((first, second))
+    weak = sum(hold.weak < NEVER for hold in history.holds)
+    verdict.line(not within, f"S1: {len(within)} double holds; a step forward met {stood} holds with all votes, and "
+                             f"{weak} others, of which {outside} doubled")
+    for first, second in within[:5]:
+        overlap = (min(first.until, second.until) - second.acquired) / 1e6
+        print(f"       {first.lock}: {first.worker} from {first.acquired}, {second.worker} from {second.acquired}, "
+              f"both for {overlap:.3f} ms")
+
+
+def fences(history, verdict, asked):
+    wrong = [hold for holds in history.locks.values() for hold in disorder(holds)]
+    twice = sum(map(repeated, history.locks.values()))
+    without = Counter(hold.worker for hold in history.holds if not hold.fence)
+    verdict.line(not wrong and not twice, f"S2: {len(wrong)} holds out of order, {twice} fences twice")
+    for hold in wrong[:5]:
+        print(f"       {hold.lock}: {hold.worker} asked at {hold.invoked}, got {hold.fence}")
+    if asked:
+        verdict.line(not without, f"{sum(without.values())} holds without a fence {sorted(without) or ''}".rstrip())
+
+def updates(history, verdict):
+    lost = int(history.notes["lost-updates"])
+    verdict.line(not lost, f"{lost} lost updates behind the fence, {int(history.notes['stale'])} requests refused")
+
+
+def rest(history, verdict, late_ms):
+    late, excused, worst = late_waits(history, late_ms)
+    verdict.line(not late, f"{len(late)} waits ended more than {late_ms:g} ms late (worst {worst / 1e6:.0f} ms); {excused} while "
+                           f"the worker or the machine stood still")
+    kinds = Counter(kind for *_, kind in history.fails)
+    broken = [kind for kind in kinds if kind.startswith(("Internal", "InvalidArgument", "NotOwner"))]
+    verdict.line(not broken, f"failed acquires: {dict(kinds)}")
+    left = int(history.notes["left"])
+    verdict.line(not left, f"{left} keys left behind")
+
+
+def floors(history, verdict, wanted, kinds):
+    begin, end = int(history.notes["begin"]), int(history.notes["end"])
+    seconds = (end - begin) / 1e9
+    held = Counter(hold.worker.rpartition("-")[0] for hold in history.holds)
+    pace = len(history.holds) / seconds
+    verdict.line(pace >= wanted.holds_a_second, f"{len(history.holds)} holds in {seconds:.0f} s, {pace:.0f} a second "
+                                                f"(at least {wanted.holds_a_second:g}): {dict(held)}")
+    counts = Counter(fault.kind for fault in history.faults.values())
+    rare = [kind for kind in kinds if counts[kind] < wanted.each_kind]
+    verdict.line(not rare, f"{sum(counts.values())} faults of {len(counts)} kinds, each at least {wanted.each_kind} times"
+                           + (f"; not {rare}" if rare else ""))
+    print("       " + ", ".join(f"{kind} {count}" for kind, count in sorted(counts.items())))
+    share = faulty_seconds(history, begin, end) / seconds
+    verdict.line(share >= wanted.faulty_share,
+                 f"a fault on for {share:.0%} of the time (at least {wanted.faulty_share:.0%})")
+
+
+def judge(path, wanted, kinds, fenced=True, guarded=True):
+    """Prints the verdict on a run; returns what is wrong with it."""
+    import check2
+
+    history, verdict = read(path), Verdict()
+    exclusion(history, verdict)
+    fences(history, verdict, fenced)
+    if guarded:
+        updates(history, verdict)
+    rest(history, verdict, wanted.late_ms)
+    floors(history, verdict, wanted, kinds)
+    ours, theirs = figures(history), check2.judge(path)
+    verdict.line(ours == theirs, f"two checkers count {ours} and {theirs} (holds, doubles, disorder, repeated fences)")
+    return verdict.failed
+
+
+if __name__ == "__main__":
+    with_fences = any(hold.fence for hold in read(sys.argv[1]).holds)
+    sys.exit(1 if judge(sys.argv[1], Floors(0, 0, 0), [], with_fences, with_fences) else 0)

@@ -1,0 +1,56 @@
+#!/usr/bin/env python3
+"""A second judge of a history: check2.py HISTORY. It shares no line and no method with check.py, and must count the same.
+
+Doubles: of n intervals, those that neither ended before this one nor begin after it overlap it; every pair is met twice.
+Disorder: going down the fences, the earliest win among larger or equal ones must not be before this one was asked for.
+"""
+
+import sys
+from bisect import bisect_left, bisect_right
+from itertools import groupby
+
+
+def holds_of(path):
+    """lock → [invoked, acquired, end, fence]"""
+    locks, now = {}, {}
+    with open(path) as file:
+        lines = [line.split() for line in file]
+    for kind, who, *rest in lines:
+        if kind == "take":
+            now[who] = list(map(int, rest[1:]))
+            locks.setdefault(rest[0], []).append(now[who])
+        elif kind == "give" and who in now:
+            now.pop(who)[2] = min(map(int, rest[1:3]))
+        elif kind == "dead" and who in now:
+            hold = now.pop(who)
+            hold[2] = min(hold[2], int(rest[0]))
+    return locks
+
+
+def doubles(holds):
+    spans = [(hold[1], hold[2]) for hold in holds if hold[1] < hold[2]]
+    begins, ends = (sorted(column) for column in zip(*spans)) if spans else ([], [])
+    return sum(bisect_left(begins, end) - bisect_right(ends, begin) - 1 for begin, end in spans) // 2
+
+
+def disorder(holds):
+    wrong, earliest = 0, float("inf")
+    fenced = sorted((hold for hold in holds if hold[3]), key=lambda hold: -hold[3])
+    for _, same in groupby(fenced, key=lambda hold: hold[3]):
+        same = list(same)
+        earliest = min([earliest] + [hold[1] for hold in same])
+        wrong += sum(earliest < hold[0] for hold in same)
+    return wrong
+
+
+def judge(path):
+    locks = holds_of(path).values()
+    fences = [[hold[3] for hold in holds if hold[3]] for holds in locks]
+    return (sum(map(len, locks)), sum(map(doubles, locks)), sum(map(disorder, locks)),
+            sum(len(some) - len(set(some)) for some in fences))
+
+
+if __name__ == "__main__":
+    counted = judge(sys.argv[1])
+    print("%d holds, %d double holds, %d out of order, %d repeated fences" % counted)
+    sys.exit(1 if any(counted[1:]) else 0)

@@ -1,0 +1,113 @@
+"""The processes of a fault run that are not servers: workers of all languages, and the resource that they change."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+
+from proxy import RELEASE, ROOT, TARGET
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+LANGUAGES = {
+    "rust": [os.path.join(RELEASE, "faults-worker")],
+    "c": [os.path.join(TARGET, "c", "bin", "faults-worker-c")],
+    "blocking": [sys.executable, os.path.join(HERE, "worker.py"), "blocking"],
+    "asyncio": [sys.executable, os.path.join(HERE, "worker.py"), "asyncio"],
+    "node": ["node", os.path.join(HERE, "worker.mjs")],
+}
+
+
+def missing(languages):
+    """The first file that a worker of these languages needs and that is not built."""
+    return next((word for language in languages for word in LANGUAGES[language]
+                 if os.sep in word and not os.path.exists(word)), None)
+
+
+@dataclass
+class Terms:
+    """How many nodes there are, and what all workers of a run are told; times in ms."""
+
+    nodes: int = 5
+    locks: tuple = ("a", "b", "c", "d", "e")
+    ttl: int = 400
+    max_ttl: int = 500
+    node_timeout: int = 100
+    wait: int = 1500
+    hold: int = 8
+    guard: str = ""
+
+    def environment(self, end):
+        return {"FAULTS_LOCKS": ",".join(self.locks), "FAULTS_TTL": str(self.ttl), "FAULTS_MAX_TTL": str(self.max_ttl),
+                "FAULTS_NODE_TIMEOUT": str(self.node_timeout), "FAULTS_WAIT": str(self.wait),
+                "FAULTS_HOLD": str(self.hold), "FAULTS_GUARD": self.guard, "FAULTS_END": str(end)}
+
+
+class Crew:
+    def __init__(self, folder, urls, history, terms, end, *, honour=True, own=None):
+        """`urls`: of the nodes, for the worker of a name; `own`: what a worker of a name finds in its environment, too."""
+        self.history, self.terms, self._folder, self._urls, self._own = history, terms, folder, urls, own or {}
+        self._path = os.path.join(folder, "resource")
+        self._environment = {**os.environ, **terms.environment(end), "FAULTS_HISTORY": history.path,
+                             "FAULTS_RESOURCE": self._path}
+        self._resource = subprocess.Popen(
+            [sys.executable, os.path.join(HERE, "protected.py"), self._path, "honour" if honour else "ignore"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._resource.stdout.readline()
+        self._workers, self.wrong = {}, []
+
+    def __len__(self):
+        return len(self._workers)
+
+    def names(self):
+        return sorted(self._workers)
+
+    def start(self, name):
+        """Starts LANGUAGE-NUMBER; also again, after `kill`."""
+        environment = {**self._environment, "FAULTS_NAME": name, "QUORLOCK_NODES": ",".join(self._urls(name)),
+                       **self._own.get(name, {})}
+        with open(os.path.join(self._folder, f"{name}.log"), "ab") as log:
+            self._workers[name] = subprocess.Popen(LANGUAGES[name.rpartition("-")[0]], env=environment, stdout=log,
+                                                   stdin=subprocess.DEVNULL, stderr=log)
+
+    def signal(self, name, number):
+        if self._workers[name].poll() is None:
+            self._workers[name].send_signal(number)
+
+    def kill(self, name):
+        """SIGKILL; the history learns when."""
+        worker = self._workers[name]
+        self._ended_before(name)
+        at = time.monotonic_ns()
+        worker.kill()
+        worker.wait()
+        self.history.write("dead", name, at)
+
+    def _ended_before(self, name):
+        status = self._workers[name].poll()
+        if status:
+            with open(os.path.join(self._folder, f"{name}.log"), errors="replace") as log:
+                self.wrong.append(f"{name} ended with status {status}: {log.read()[-1500:].strip()}")
+
+    def join(self, seconds):
+        """Waits until all workers have ended by themselves; whoever has not is killed, and wrong."""
+        end = time.monotonic() + seconds
+        for name, worker in self._workers.items():
+            try:
+                worker.wait(max(0.0, end - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                self.wrong.append(f"{name} does not end")
+                self.kill(name)
+            else:
+                self._ended_before(name)
+
+    def close(self):
+        """Ends everything; returns the resource's figures."""
+        for name, worker in self._workers.items():
+            if worker.poll() is None:
+                self.signal(name, signal.SIGKILL)
+                worker.wait()
+        figures, _ = self._resource.communicate()
+        return json.loads(figures)

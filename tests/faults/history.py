@@ -1,0 +1,118 @@
+"""The history of a fault run: one file to which every process appends whole lines. All times are CLOCK_MONOTONIC, ns.
+
+    take WORKER LOCK INVOKED ACQUIRED UNTIL FENCE    acquire has returned; UNTIL: end of validity as then known
+    give WORKER LOCK AT UNTIL held|lost              release is called at AT; UNTIL: the latest end ever seen
+    fail WORKER LOCK INVOKED RETURNED WAIT-MS KIND   acquire has failed
+    dead WORKER AT                                   the worker was killed
+    begin NUMBER FAULT AT WHOM                       a fault begins; WHOM: nodes or a worker
+    end NUMBER AT
+    step FROM TO NODES MS FULL                       clocks were set forward; FULL: LOCK/WORKER with all votes
+    stall FROM TO                                    the machine itself gave the run no processor
+    note NAME VALUE                                  figures of the run
+"""
+
+import os
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+NEVER = 1 << 62
+
+
+class Writer:
+    def __init__(self, path):
+        self.path = path
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+    def write(self, *words):
+        os.write(self._file, (" ".join(map(str, words)) + "\n").encode())
+
+    def close(self):
+        os.close(self._file)
+
+
+@dataclass
+class Hold:
+    worker: str
+    lock: str
+    invoked: int
+    acquired: int
+    until: int
+    fence: int
+    # From here on the promise does not cover it: a clock was set forward while not all nodes had its vote.
+    weak: int = NEVER
+
+    @property
+    def believed(self):
+        """Whether there was a time in which the worker had reason to believe that it holds the lock."""
+        return self.acquired < self.until
+
+
+@dataclass
+class Fault:
+    kind: str
+    begin: int
+    whom: str
+    end: int = NEVER
+
+
+@dataclass
+class History:
+    holds: list = field(default_factory=list)
+    fails: list = field(default_factory=list)  # worker, lock, invoked, returned, wait ms, kind
+    faults: dict = field(default_factory=dict)
+    steps: list = field(default_factory=list)  # from, to, set of (lock, worker)
+    stalls: list = field(default_factory=list)
+    notes: dict = field(default_factory=dict)
+    locks: dict = field(default_factory=lambda: defaultdict(list))
+    _open: dict = field(default_factory=dict)
+
+    def take(self, worker, lock, invoked, acquired, until, fence):
+        hold = Hold(worker, lock, int(invoked), int(acquired), int(until), int(fence))
+        self._open[worker] = hold
+        self.holds.append(hold)
+        self.locks[lock].append(hold)
+
+    def give(self, worker, lock, at, until, _outcome):
+        hold = self._open.pop(worker)
+        if hold.lock != lock:
+            raise ValueError(f"{worker} gives {lock} and has {hold.lock}")
+        hold.until = min(int(at), int(until))
+
+    def fail(self, worker, lock, invoked, returned, wait, kind):
+        self.fails.append((worker, lock, int(invoked), int(returned), int(wait), kind))
+
+    def dead(self, worker, at):
+        if hold := self._open.pop(worker, None):
+            hold.until = min(hold.until, int(at))
+
+    def begin(self, number, kind, at, whom):
+        self.faults[number] = Fault(kind, int(at), whom)
+
+    def end(self, number, at):
+        self.faults[number].end = int(at)
+
+    def step(self, begin, end, _nodes, _ms, full):
+        self.steps.append((int(begin), int(end), {tuple(one.split("/")) for one in full.split(",") if one != "-"}))
+
+    def stall(self, begin, end):
+        self.stalls.append((int(begin), int(end)))
+
+    def note(self, name, value):
+        self.notes[name] = float(value)
+
+
+KINDS = {"take", "give", "fail", "dead", "begin", "end", "step", "stall", "note"}
+
+
+def read(path):
+    history = History()
+    with open(path) as file:
+        for number, line in enumerate(file, 1):
+            kind, *words = line.split()
+            try:
+                if kind not in KINDS:
+                    raise ValueError("no such line")
+                getattr(history, kind)(*words)
+            except (ValueError, KeyError, TypeError) as error:
+                raise ValueError(f"{path}:{number}: {line.strip()[:120]}: {error}") from error
+    return history

@@ -1,0 +1,325 @@
+"""The faults of a run, one table. Each kind is a generator: what comes before its `yield` begins the fault, the rest
+ends it; what is yielded is the time until then in seconds, `None` for the one that was drawn. `KINDS` tells of each which
+place it takes (a node has at most one fault of its server, of its network and of its clock at a time), how many nodes,
+how long, and whether the promises under it rest on the guard against restarts without data.
+"""
+
+import contextlib
+import os
+import signal
+import time
+from dataclasses import dataclass
+
+from stage import Resp
+
+SERVER, NETWORK, CLOCK, WORKER = "server", "network", "clock", "worker"
+KINDS = {}
+# Nobody listens there.
+NO_PORT = 1
+
+
+@dataclass(frozen=True)
+class Kind:
+    name: str
+    run: object
+    place: str
+    nodes: tuple = (1, 2)
+    seconds: tuple = (0.1, 1.2)
+    # Holds are double without the guard.
+    guard: bool = False
+    # Votes were lost: the node counts as out of order for the longest ttl after it.
+    loses: bool = False
+    # Begins only while no other fault is on.
+    alone: bool = False
+
+
+def kind(place, **more):
+    def add(run):
+        name = run.__name__.replace("_", "-")
+        KINDS[name] = Kind(name, run, place, **more)
+        return run
+
+    return add
+
+
+# ---- the network, by the proxy ----
+
+@dataclass(frozen=True)
+class Links:
+    """The ways from some workers to some nodes. A worker cut off alone is the worst: the others go on."""
+
+    workers: tuple
+    nodes: tuple
+    everyone: bool = True
+
+    def ways(self):
+        return {(worker, node) for worker in self.workers for node in self.nodes}
+
+    def __str__(self):
+        return ",".join(map(str, self.nodes)) + "@" + ("all" if self.everyone else ",".join(self.workers))
+
+
+def proxied(world, links, *words):
+    """Tells the proxy; a word that is a function is drawn for each way."""
+    for way in sorted(links.ways()):
+        world.proxy.tell(world.ways[way], *(word() if callable(word) else word for word in words))
+
+
+@kind(NETWORK)
+def delay(world, links, _seconds):
+    proxied(world, links, "delay", *(lambda most=most: world.random.randint(0, most) for most in (60, 60, 30)))
+    yield
+    proxied(world, links, "heal")
+
+
+def one_way(world, links, command):
+    # For all of them the same: one half of a network is gone.
+    proxied(world, links, command, world.random.choice(["requests", "replies", "both"]))
+    yield
+    proxied(world, links, "heal")
+
+
+@kind(NETWORK)
+def hold_back(world, links, _seconds):
+    yield from one_way(world, links, "hold")
+
+
+@kind(NETWORK)
+def drop(world, links, _seconds):
+    yield from one_way(world, links, "drop")
+
+
+@kind(NETWORK, seconds=(0, 0))
+def reset(world, links, _seconds):
+    proxied(world, links, "reset")
+    yield
+
+
+@kind(NETWORK)
+def half_open(world, links, _seconds):
+    proxied(world, links, "half-open")
+    yield
+    proxied(world, links, "heal")
+
+
+@kind(NETWORK, seconds=(0.05, 0.3))
+def cut_at_byte(world, links, _seconds):
+    proxied(world, links, "cut", world.random.choice(["requests", "replies"]), lambda: world.random.randint(0, 400))
+    yield
+    proxied(world, links, "heal")
+
+
+# Shorter than the quarantine of the empty server behind it: one that votes, and is then left, has lost its data unseen.
+@kind(NETWORK, nodes=(1, 1), seconds=(0.05, 0.35), guard=True)
+def backend(world, links, _seconds):
+    world.stage.restart(world.spare)
+    proxied(world, links, "backend", world.stage.port(world.spare), *world.random.choice([[], ["move"]]))
+    yield
+    proxied(world, links, "backend", world.stage.port(links.nodes[0]), "move")
+
+
+# ---- the servers' processes and data ----
+
+@kind(SERVER)
+def hang(world, nodes, _seconds):
+    world.stage.stop(*nodes)
+    yield
+    world.stage.cont(*nodes)
+
+
+@kind(SERVER, guard=True, loses=True)
+def kill_empty(world, nodes, _seconds):
+    world.stage.kill(*nodes)
+    yield
+    world.stage.start(*nodes)
+
+
+@kind(SERVER, guard=True, loses=True)
+def kill_old_dump(world, nodes, _seconds):
+    world.stage.save(*nodes)
+    # Votes come and go meanwhile.
+    yield world.random.uniform(0, world.terms.ttl) / 1000
+    world.stage.kill(*nodes)
+    yield
+    world.stage.start(*nodes, saved=True)
+
+
+@kind(SERVER, nodes=(99, 99), seconds=(0, 0.1), guard=True, loses=True, alone=True)
+def all_at_once(world, nodes, _seconds):
+    world.stage.kill(*nodes)
+    yield
+    world.stage.start(*nodes)
+
+
+@kind(SERVER, seconds=(0, 0), guard=True, loses=True)
+def flushall(world, nodes, _seconds):
+    for node in nodes:
+        world.stage.redis(node, "FLUSHALL")
+    yield
+
+
+# ---- the servers' states ----
+
+@kind(SERVER)
+def client_pause(world, nodes, seconds):
+    for node in nodes:
+        world.stage.redis(node, "CLIENT", "PAUSE", int(seconds * 1000), world.random.choice(["ALL", "WRITE"]))
+    yield
+    # It ends by the server's own clock, a little earlier or later than ours.
+    for node in nodes:
+        world.stage.redis(node, "CLIENT", "UNPAUSE")
+
+
+def configured(world, nodes, name, wrong, right):
+    for node in nodes:
+        world.stage.redis(node, "CONFIG", "SET", name, wrong)
+    yield
+    for node in nodes:
+        world.stage.redis(node, "CONFIG", "SET", name, right)
+
+
+@kind(SERVER)
+def oom(world, nodes, _seconds):
+    yield from configured(world, nodes, "maxmemory", "1", "0")
+
+
+@kind(SERVER)
+def no_replicas(world, nodes, _seconds):
+    yield from configured(world, nodes, "min-replicas-to-write", "1", "0")
+
+
+@kind(SERVER)
+def misconf(world, nodes, _seconds):
+    for node in nodes:
+        # A folder of that name is what a background save fails on, for root too.
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(world.stage.dump(node))
+        os.mkdir(world.stage.dump(node))
+        world.stage.redis(node, "CONFIG", "SET", "save", "3600 1")
+        world.stage.redis(node, "BGSAVE")
+    yield
+    for node in nodes:
+        world.stage.redis(node, "CONFIG", "SET", "save", "")
+        os.rmdir(world.stage.dump(node))
+
+
+@kind(SERVER)
+def max_clients(world, nodes, _seconds):
+    # Whoever is in may stay: without a connection made before, nobody could end this.
+    with contextlib.ExitStack() as stack:
+        connections = [stack.enter_context(Resp(world.stage.port(node))) for node in nodes]
+        for connection in connections:
+            connection.call("CONFIG", "SET", "maxclients", "1")
+            connection.call("CLIENT", "KILL", "TYPE", "normal")
+        yield
+        for connection in connections:
+            connection.call("CONFIG", "SET", "maxclients", "10000")
+
+
+# One node, and briefly: it takes a processor.
+@kind(SERVER, nodes=(1, 1), seconds=(0.05, 0.3))
+def busy(world, nodes, _seconds):
+    node = nodes[0]
+    world.stage.redis(node, "CONFIG", "SET", "busy-reply-threshold", "10")
+    with Resp(world.stage.port(node), timeout=0.02) as connection:
+        with contextlib.suppress(TimeoutError):
+            connection.call("EVAL", "while true do end", 0)
+        yield
+    world.stage.redis(node, "SCRIPT", "KILL")
+
+
+@kind(SERVER)
+def acl(world, nodes, _seconds):
+    taken, given = world.random.choice([(["-@scripting"], ["+@all"]), (["resetkeys", "~none"], ["allkeys"])])
+    for node in nodes:
+        world.stage.redis(node, "ACL", "SETUSER", "default", *taken)
+    yield
+    for node in nodes:
+        world.stage.redis(node, "ACL", "SETUSER", "default", *given)
+
+
+# A replica whose master does not answer: it refuses writes, or everything.
+@kind(SERVER)
+def read_only(world, nodes, _seconds):
+    for node in nodes:
+        world.stage.redis(node, "CONFIG", "SET", "replica-serve-stale-data", world.random.choice(["yes", "no"]))
+        world.stage.redis(node, "REPLICAOF", "127.0.0.1", NO_PORT)
+    yield
+    for node in nodes:
+        world.stage.redis(node, "REPLICAOF", "NO", "ONE")
+
+
+@kind(SERVER, seconds=(0, 0))
+def script_flush(world, nodes, _seconds):
+    for node in nodes:
+        world.stage.redis(node, "SCRIPT", "FLUSH")
+    yield
+
+
+@kind(SERVER, seconds=(0, 0))
+def client_kill(world, nodes, _seconds):
+    for node in nodes:
+        world.stage.redis(node, "CLIENT", "KILL", "TYPE", "normal")
+    yield
+
+
+# ---- the servers' clocks ----
+
+def forward(world, nodes, by):
+    """Sets clocks forward. A lease stands this if all nodes have its vote, so the history must know of which that is so."""
+    begin, full = time.monotonic_ns(), world.full()
+    for node in nodes:
+        world.stage.clock(node).step(by)
+    world.history.write("step", begin, time.monotonic_ns(), ",".join(map(str, nodes)), int(by * 1000), ",".join(full) or "-")
+
+
+def back(world, nodes, by):
+    for node in nodes:
+        world.stage.clock(node).step(-by)
+
+
+def long_step(world):
+    """More than any key has left, and not so much that fences would go back with a median of few nodes."""
+    return world.random.uniform(1.02 * world.terms.ttl, 0.98 * world.terms.max_ttl) / 1000
+
+
+@kind(CLOCK, seconds=(0.2, 0.8), alone=True)
+def clock_forward(world, nodes, _seconds):
+    by = long_step(world)
+    forward(world, nodes, by)
+    yield
+    back(world, nodes, by)
+
+
+@kind(CLOCK, seconds=(0.2, 0.8))
+def clock_back(world, nodes, _seconds):
+    by = long_step(world)
+    back(world, nodes, by)
+    yield
+    forward(world, nodes, by)
+
+
+@kind(CLOCK, seconds=(0.5, 2.0))
+def clock_rate(world, nodes, _seconds):
+    for node in nodes:
+        # Within the drift of 1 % that clients allow for.
+        world.stage.clock(node).run(world.random.uniform(-0.008, 0.008))
+    yield
+    for node in nodes:
+        world.stage.clock(node).run(0)
+
+
+# ---- the workers ----
+
+@kind(WORKER, seconds=(0.1, 1.0))
+def worker_pause(world, worker, _seconds):
+    world.crew.signal(worker, signal.SIGSTOP)
+    yield
+    world.crew.signal(worker, signal.SIGCONT)
+
+
+@kind(WORKER, seconds=(0, 0.5))
+def worker_kill(world, worker, _seconds):
+    world.crew.kill(worker)
+    yield
+    world.crew.start(worker)

@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+"""What the locks protect in a fault run, as a process of its own: a counter for each lock, behind a fence.
+
+    protected.py SOCKET honour|ignore       ends with its stdin, and then prints the figures as JSON
+
+A connection says `read LOCK FENCE` and is told the counter, or `write LOCK FENCE VALUE` and is told `ok`; either is told
+`stale` where a larger fence was seen before. Fence 0 is none, and is never stale. A write that does not add one to what
+is there now destroys what another has written: a lost update.
+"""
+
+import asyncio
+import json
+import sys
+
+
+class Resource:
+    def __init__(self, honour):
+        self.honour = honour
+        self.values, self.fences = {}, {}
+        self.figures = {"writes": 0, "stale": 0, "lost_updates": 0}
+
+    def answer(self, line):
+        verb, lock, fence, *value = line.split()
+        fence = int(fence)
+        if self.honour and 0 < fence < self.fences.get(lock, 0):
+            self.figures["stale"] += 1
+            return "stale"
+        # Reads count too: who has read under a larger fence is not to be overwritten by a smaller one.
+        self.fences[lock] = max(fence, self.fences.get(lock, 0))
+        now = self.values.get(lock, 0)
+        if verb == "read":
+            return str(now)
+        self.figures["writes"] += 1
+        self.figures["lost_updates"] += int(value[0]) != now + 1
+        self.values[lock] = int(value[0])
+        return "ok"
+
+    async def serve(self, reader, writer):
+        try:
+            while line := await reader.readline():
+                writer.write(self.answer(line.decode()).encode() + b"\n")
+        except ConnectionError:
+            # A worker was killed.
+            pass
+        finally:
+            writer.close()
+
+
+async def main(path, honour):
+    resource = Resource(honour == "honour")
+    await asyncio.start_unix_server(resource.serve, path)
+    print("ready", flush=True)
+    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+    print(json.dumps(resource.figures), flush=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

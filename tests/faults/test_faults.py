@@ -1,0 +1,170 @@
+"""The judges of a fault run, on histories made by hand and at random; the resource; the schedule."""
+
+import contextlib
+import io
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.dirname(HERE)]
+
+import check  # noqa: E402
+import check2  # noqa: E402
+from crew import Terms  # noqa: E402
+from faults import chosen_kinds  # noqa: E402
+from history import NEVER, read  # noqa: E402
+from kinds import KINDS  # noqa: E402
+from protected import Resource  # noqa: E402
+from schedule import Schedule, World  # noqa: E402
+
+BAD = os.path.join(HERE, "bad.history")
+NO_FLOORS = check.Floors(0, 0, 0)
+
+
+def judged(path, floors=NO_FLOORS, kinds=()):
+    with contextlib.redirect_stdout(io.StringIO()):
+        return "\n".join(check.judge(path, floors, kinds))
+
+
+class Case(unittest.TestCase):
+    def history(self, text):
+        file = tempfile.NamedTemporaryFile("w", suffix=".history", delete=False)
+        self.addCleanup(os.remove, file.name)
+        with file:
+            file.write(text)
+        return file.name
+
+    def counts(self, text):
+        """What both judges count."""
+        path = self.history(text)
+        ours = check.figures(read(path))
+        self.assertEqual(ours, check2.judge(path))
+        return ours
+
+
+class Judges(Case):
+    def test_a_bad_history_is_flagged_by_both(self):
+        self.assertEqual(check.figures(read(BAD)), (6, 2, 2, 1))
+        self.assertEqual(check2.judge(BAD), (6, 2, 2, 1))
+        for judge in ("check.py", "check2.py"):
+            done = subprocess.run([sys.executable, os.path.join(HERE, judge), BAD], capture_output=True)
+            self.assertEqual((done.returncode, done.stderr), (1, b""), judge)
+        said = judged(BAD, check.Floors(1e9, 1, 0.9), ["hang", "drop"])
+        for part in ("2 double holds", "2 holds out of order, 1 fences twice", "2 lost updates", "1 waits ended more than",
+                     "1 keys left", "at least 1e+09", "not ['drop']", "75% of the time"):
+            self.assertIn(part, said)
+        self.assertNotIn("checkers", said)
+
+    def test_a_hold_may_begin_when_another_ends(self):
+        self.assertEqual(self.counts("take x a 1 10 90 1\ngive x a 50 90 held\n"
+                                     "take y a 2 50 150 2\ngive y a 60 150 held\n"), (2, 0, 0, 0))
+        # It ends with its validity too.
+        self.assertEqual(self.counts("take x a 1 10 90 1\ngive x a 500 90 lost\n"
+                                     "take y a 2 90 150 2\ngive y a 99 150 held\n"), (2, 0, 0, 0))
+        self.assertEqual(self.counts("take x a 1 10 90 1\ngive x a 500 91 lost\n"
+                                     "take y a 2 90 150 2\ngive y a 99 150 held\n"), (2, 1, 0, 0))
+
+    def test_locks_are_separate_and_the_dead_hold_nothing(self):
+        self.assertEqual(self.counts("take x a 1 10 90 1\ntake y b 1 10 90 1\ndead x 20\ntake z a 15 20 90 2\n"),
+                         (3, 0, 0, 0))
+        self.assertEqual(self.counts("take x a 1 10 90 1\ndead x 21\ntake z a 15 20 90 2\n"), (2, 1, 0, 0))
+
+    def test_order_of_fences_counts_where_holds_follow_each_other_alone(self):
+        both = "take x a {} 10 20 2\ngive x a 20 20 held\ntake y a {} 30 40 1\ngive y a 40 40 held\n"
+        self.assertEqual(self.counts(both.format(1, 11)), (2, 0, 1, 0))
+        self.assertEqual(self.counts(both.format(1, 10)), (2, 0, 0, 0))
+
+    def test_both_judges_and_plain_counting_agree_on_random_histories(self):
+        rng, doubles, wrong = random.Random(7), 0, 0
+        for _ in range(300):
+            holds, lines = [], []
+            for worker in range(rng.randint(1, 12)):
+                invoked = rng.randint(1, 40)
+                acquired = invoked + rng.randint(0, 9)
+                hold = (invoked, acquired, acquired + rng.randint(-2, 9), rng.randint(0, 15))
+                holds.append(hold)
+                lines += [f"take {worker} a {hold[0]} {hold[1]} 99 {hold[3]}", f"give {worker} a {hold[2]} 99 held"]
+            pairs = [(one, other) for i, one in enumerate(holds) for other in holds[:i]]
+            plain = sum(max(one[1], other[1]) < min(one[2], other[2]) for one, other in pairs
+                        if one[1] < one[2] and other[1] < other[2])
+            late = sum(any(other[1] < one[0] and other[3] >= one[3] > 0 for other in holds) for one in holds)
+            counted = self.counts("\n".join(lines) + "\n")
+            self.assertEqual(counted[1:3], (plain, late))
+            doubles, wrong = doubles + plain, wrong + late
+        self.assertGreater(min(doubles, wrong), 300)
+
+    def test_a_step_weakens_only_what_had_not_all_votes(self):
+        path = self.history("take x a 1 10 90 1\ntake y b 1 10 90 1\ntake z c 12 25 90 1\nstep 15 20 1,2 600 a/x,c/z\n")
+        history = read(path)
+        self.assertEqual(check.weaken(history), 2)
+        self.assertEqual([hold.weak for hold in history.holds], [NEVER, 15, NEVER])
+        # This one was not there yet when it was looked who has all votes.
+        history = read(self.history("take z c 16 25 90 1\nstep 15 20 1 600 c/z\ntake x a 21 30 90 1\n"))
+        check.weaken(history)
+        self.assertEqual([hold.weak for hold in history.holds], [15, NEVER])
+
+    def test_doubles_after_a_step_are_counted_apart(self):
+        text = "take x a 1 10 90 1\nstep 15 20 1,2 600 {}\ntake y a 22 30 90 2\n"
+        notes = "".join(f"note {name} {value}\n" for name, value in
+                        {"begin": 0, "end": 100, "wait-ms": 1, "left": 0, "lost-updates": 0, "stale": 0}.items())
+        self.assertEqual(judged(self.history(text.format("-") + notes)), "")
+        self.assertIn("1 double holds", judged(self.history(text.format("a/x") + notes)))
+
+    def test_nonsense_is_refused(self):
+        for line in ("jump x", "give x a 1 2 held", "take x a 1", "end 7 1"):
+            with self.assertRaises(ValueError, msg=line):
+                read(self.history(line + "\n"))
+
+
+class Fence(Case):
+    def play(self, resource):
+        """One hold after another, of which the first writes last."""
+        value = int(resource.answer("read a 1"))
+        later = int(resource.answer("read a 2"))
+        return [resource.answer(f"write a 2 {later + 1}"), resource.answer(f"write a 1 {value + 1}")]
+
+    def test_a_smaller_fence_is_refused(self):
+        resource = Resource(honour=True)
+        self.assertEqual(self.play(resource), ["ok", "stale"])
+        self.assertEqual(resource.answer("read a 1"), "stale")
+        self.assertEqual(resource.answer("read b 1"), "0")
+        self.assertEqual(resource.figures, {"writes": 1, "stale": 2, "lost_updates": 0})
+
+    def test_without_it_updates_are_lost(self):
+        resource = Resource(honour=False)
+        self.assertEqual(self.play(resource), ["ok", "ok"])
+        self.assertEqual(resource.figures["lost_updates"], 1)
+
+    def test_as_a_process(self):
+        with tempfile.TemporaryDirectory() as folder:
+            command = [sys.executable, os.path.join(HERE, "protected.py"), os.path.join(folder, "s"), "honour"]
+            done = subprocess.run(command, input="", capture_output=True, text=True, timeout=20)
+        self.assertEqual(json.loads(done.stdout.splitlines()[1])["writes"], 0)
+
+
+class Plan(Case):
+    def plan(self, seed):
+        """The first faults of a seed, without carrying them out."""
+        world = World(None, None, ["rust-1", "c-1"], None, Terms(), random.Random(seed))
+        schedule = Schedule(world, list(KINDS.values()))
+        return [(kind.name, str(schedule.draw(kind))) for kind in world.random.sample(list(KINDS.values()), len(KINDS))]
+
+    def test_a_seed_is_a_plan(self):
+        self.assertEqual(self.plan(3), self.plan(3))
+        self.assertNotEqual(self.plan(3), self.plan(4))
+
+    def test_kinds_that_rest_on_the_guard_can_be_left_out(self):
+        class Asked:
+            kinds, without_guard, nodes = "", True, 5
+
+        left = {kind.name for kind in chosen_kinds(Asked)}
+        self.assertEqual(set(KINDS) - left, {"kill-empty", "kill-old-dump", "all-at-once", "flushall", "backend"})
+
+
+if __name__ == "__main__":
+    unittest.main()

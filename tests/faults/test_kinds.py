@@ -1,0 +1,249 @@
+"""Every kind of fault does what its name says, and is over when it ends: on real servers, behind the proxy."""
+
+import os
+import signal
+import sys
+import time
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.dirname(HERE)]
+
+from crew import Terms  # noqa: E402
+from kinds import CLOCK, KINDS, NETWORK, WORKER, Links  # noqa: E402
+from proxy import Proxy  # noqa: E402
+from schedule import World  # noqa: E402
+from stage import Resp, RespError, Stage  # noqa: E402
+
+NODES = 3
+SECONDS = 0.4
+WRITE = "return redis.call('SET', KEYS[1], ARGV[1])"
+
+
+class Most:
+    """Draws the largest of numbers and the first of others."""
+
+    def uniform(self, _low, high):
+        return high
+
+    randint = uniform
+
+    def choice(self, among):
+        return among[0]
+
+
+class Crew:
+    def __init__(self):
+        self.told = []
+
+    def signal(self, name, number):
+        self.told.append((name, number))
+
+    def kill(self, name):
+        self.told.append((name, "kill"))
+
+    def start(self, name):
+        self.told.append((name, "start"))
+
+
+class History:
+    def __init__(self):
+        self.steps = []
+
+    def write(self, kind, *words):
+        self.steps += [words] if kind == "step" else []
+
+
+class Kinds(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.stage = Stage(NODES + 1, clocks=True, declare=False)
+        cls.addClassCleanup(cls.stage.close)
+        cls.proxy = Proxy(1, [cls.stage.port(number) for number in range(1, NODES + 1)])
+        cls.addClassCleanup(cls.proxy.close)
+
+    def setUp(self):
+        self.world = World(self.stage, self.proxy, ["rust-1"], History(), Terms(nodes=NODES), Most())
+        self.world.crew = Crew()
+        self.stage.redis(1, "SET", "before", "v")
+        self.connection = self.connect()
+        # Through, and not only as far as the proxy.
+        self.write(self.connection)
+
+    def connect(self):
+        connection = Resp(self.proxy.ports[0], timeout=0.2)
+        self.addCleanup(connection.close)
+        return connection
+
+    def write(self, connection, value="v"):
+        return connection.call("EVAL", WRITE, 1, "k", value)
+
+    def run_kind(self, name, look):
+        """Begins the fault, looks, ends it; then all is well again on a new connection."""
+        kind = KINDS[name]
+        everywhere = kind.alone and kind.place != CLOCK
+        whom = {WORKER: "rust-1", NETWORK: Links(("rust-1",), (1,))}.get(kind.place, [1, 2, 3] if everywhere else [1])
+        steps = kind.run(self.world, whom, SECONDS)
+        while next(steps) is not None:
+            # It prepares something; what is stored from now on is newer than that.
+            self.stage.redis(1, "SET", "after", "v")
+        look()
+        self.assertIsNone(next(steps, None))
+        self.assertEqual(self.write(self.connect()), b"OK")
+
+    def refused(self, word):
+        def look():
+            with self.assertRaisesRegex(RespError, word):
+                self.write(self.connection)
+
+        return look
+
+    def silent(self, connection=None):
+        with self.assertRaises(TimeoutError):
+            self.write(connection or self.connection)
+
+    def gone(self, value="v"):
+        with self.assertRaises((ConnectionError, BrokenPipeError)):
+            self.write(self.connection, value)
+
+    def test_delay(self):
+        def look():
+            begun = time.monotonic()
+            self.write(self.connection)
+            self.assertGreaterEqual(time.monotonic() - begun, 0.12)
+
+        self.run_kind("delay", look)
+
+    def test_hold_back(self):
+        self.run_kind("hold-back", self.silent)
+
+    def test_drop(self):
+        self.run_kind("drop", self.silent)
+
+    def test_half_open(self):
+        self.run_kind("half-open", self.silent)
+
+    def test_reset(self):
+        self.run_kind("reset", self.gone)
+
+    def test_cut_at_byte(self):
+        self.run_kind("cut-at-byte", lambda: self.gone("x" * 1000))
+
+    def test_backend(self):
+        def run_id():
+            return self.connect().call("INFO", "server").partition(b"run_id:")[2][:40]
+
+        own = run_id()
+        self.run_kind("backend", lambda: self.assertNotEqual(run_id(), own))
+        self.assertEqual(run_id(), own)
+
+    def test_hang(self):
+        self.run_kind("hang", self.silent)
+
+    def test_kill_empty(self):
+        self.run_kind("kill-empty", self.gone)
+        self.assertEqual(self.stage.keys(1), [b"k"])
+
+    def test_kill_old_dump(self):
+        self.run_kind("kill-old-dump", self.gone)
+        self.assertEqual(self.stage.keys(1), [b"before", b"k"])
+
+    def test_all_at_once(self):
+        self.stage.redis(3, "SET", "before", "v")
+        self.run_kind("all-at-once", lambda: self.assertEqual(self.stage.running(), [NODES + 1]))
+        self.assertEqual(self.stage.keys(3), [])
+
+    def test_flushall(self):
+        self.run_kind("flushall", lambda: self.assertEqual(self.stage.keys(1), []))
+
+    def test_client_pause(self):
+        self.run_kind("client-pause", self.silent)
+
+    def test_oom(self):
+        self.run_kind("oom", self.refused("OOM"))
+
+    def test_no_replicas(self):
+        self.run_kind("no-replicas", self.refused("NOREPLICAS"))
+
+    def test_misconf(self):
+        def look():
+            end = time.monotonic() + 10
+            while b"rdb_last_bgsave_status:ok" in self.stage.redis(1, "INFO", "persistence") and time.monotonic() < end:
+                time.sleep(0.01)
+            self.refused("MISCONF")()
+
+        self.run_kind("misconf", look)
+
+    def test_max_clients(self):
+        def look():
+            self.gone()
+            with self.assertRaises((RespError, OSError)):
+                self.write(self.connect())
+
+        self.run_kind("max-clients", look)
+
+    def test_busy(self):
+        def look():
+            # Until it counts as busy it says nothing.
+            end, said = time.monotonic() + 10, ""
+            while "BUSY" not in said and time.monotonic() < end:
+                try:
+                    self.write(self.connect())
+                except (RespError, TimeoutError) as error:
+                    said = str(error)
+            self.assertIn("BUSY", said)
+
+        self.run_kind("busy", look)
+
+    def test_acl(self):
+        self.run_kind("acl", self.refused("NOPERM"))
+
+    def test_read_only(self):
+        self.run_kind("read-only", self.refused("READONLY"))
+
+    def test_script_flush(self):
+        digest = self.connection.call("SCRIPT", "LOAD", WRITE)
+
+        def look():
+            with self.assertRaisesRegex(RespError, "NOSCRIPT"):
+                self.connection.call("EVALSHA", digest, 1, "k", "v")
+
+        self.run_kind("script-flush", look)
+
+    def test_client_kill(self):
+        self.run_kind("client-kill", self.gone)
+
+    def ahead(self, number):
+        seconds, micros = map(int, self.stage.redis(number, "TIME"))
+        return seconds + micros / 1e6 - time.time()
+
+    def test_clocks_forward_and_back(self):
+        for name, sign in (("clock-forward", 1), ("clock-back", -1)):
+            before = self.ahead(1)
+            self.run_kind(name, lambda: self.assertAlmostEqual(self.ahead(1) - before, sign * 0.49, delta=0.05))
+            self.assertAlmostEqual(self.ahead(1), before, delta=0.05)
+
+    def test_a_step_forward_tells_which_votes_are_on_all_nodes(self):
+        for number in range(1, NODES + 1):
+            self.stage.redis(number, "MSET", "lock:{a}", "token.rust-1", "lock:{b}", f"token{number}.c-1")
+        self.run_kind("clock-forward", lambda: None)
+        self.assertEqual(self.world.history.steps[0][4], "a/rust-1")
+
+    def test_clock_rate(self):
+        self.run_kind("clock-rate", lambda: self.assertNotEqual(self.stage.clock(1).offset(), self.stage.clock(1).offset()))
+        self.assertEqual(self.stage.clock(1).offset(), self.stage.clock(1).offset())
+
+    def test_workers(self):
+        self.run_kind("worker-pause", lambda: None)
+        self.run_kind("worker-kill", lambda: None)
+        self.assertEqual(self.world.crew.told, [("rust-1", signal.SIGSTOP), ("rust-1", signal.SIGCONT), ("rust-1", "kill"),
+                                                ("rust-1", "start")])
+
+    def test_every_kind_is_tried_here(self):
+        with open(__file__) as file:
+            text = file.read()
+        self.assertEqual([name for name in KINDS if f'"{name}"' not in text], [])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,82 @@
+// A worker of the fault runs, in Node, as tests/faults/README.md says.
+
+import { openSync, writeSync } from "node:fs";
+import { createConnection } from "node:net";
+import { createInterface } from "node:readline";
+import { setTimeout as pause } from "node:timers/promises";
+
+import { Client, QuorlockError } from "../../node/dist/index.mjs";
+
+const SLICE_MS = 20;
+const MAX_REST_MS = 4;
+
+const setting = (name) => process.env[`FAULTS_${name}`];
+const millis = (name) => Number(setting(name));
+const name = setting("NAME");
+const ttl = millis("TTL");
+const wait = millis("WAIT");
+const end = BigInt(setting("END"));
+const locks = setting("LOCKS").split(",");
+const history = openSync(setting("HISTORY"), "a");
+
+/** `CLOCK_MONOTONIC`. */
+const now = () => process.hrtime.bigint();
+const write = (kind, ...words) => writeSync(history, `${[kind, name, ...words].join(" ")}\n`);
+/** Short as a rule; now and then long enough to be renewed. */
+const holdMs = () => (Math.random() < 0.005 ? ttl * (1 + Math.random()) : Math.random() * millis("HOLD"));
+const nanoseconds = (ms) => BigInt(Math.trunc(ms * 1e6));
+
+const resource = createConnection(setting("RESOURCE"));
+const answers = createInterface({ input: resource })[Symbol.asyncIterator]();
+async function ask(...words) {
+  resource.write(`${words.join(" ")}\n`);
+  return (await answers.next()).value;
+}
+
+async function hold(lock, lease, invoked) {
+  // The clock is read before the lease is asked: the end may come out too early, never too late.
+  const acquired = now();
+  let until = acquired + nanoseconds(lease.remaining());
+  const fence = lease.fence ?? 0;
+  write("take", lock, invoked, acquired, until, fence);
+  const value = await ask("read", lock, fence);
+  const over = now() + nanoseconds(holdMs());
+  for (let left = over - now(); left > 0n; left = over - now()) {
+    await pause(Math.min(Number(left) / 1e6, SLICE_MS));
+    const seen = now();
+    const remaining = lease.remaining();
+    const later = seen + nanoseconds(remaining);
+    if (remaining > 0 && later > until) until = later;
+  }
+  // Held or not: a pause may come after any look, so it is the resource that must refuse.
+  if (value !== "stale") await ask("write", lock, fence, BigInt(value) + 1n);
+  const at = now();
+  write("give", lock, at, until, (await lease.release()) ? "held" : "lost");
+}
+
+const client = new Client({
+  nodes: process.env.QUORLOCK_NODES,
+  label: name,
+  ttl,
+  wait,
+  maxTtl: millis("MAX_TTL"),
+  nodeTimeout: millis("NODE_TIMEOUT"),
+});
+try {
+  while (now() < end) {
+    const lock = locks[Math.floor(Math.random() * locks.length)];
+    const invoked = now();
+    let lease;
+    try {
+      lease = await client.lock(lock).acquire();
+    } catch (error) {
+      if (!(error instanceof QuorlockError)) throw error;
+      write("fail", lock, invoked, now(), wait, error.constructor.name);
+    }
+    if (lease !== undefined) await hold(lock, lease, invoked);
+    await pause(Math.random() * MAX_REST_MS);
+  }
+} finally {
+  await client.close();
+  resource.destroy();
+}

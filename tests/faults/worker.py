@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+"""A worker of the fault runs, in Python: `worker.py blocking` or `worker.py asyncio` (README.md says what it does)."""
+
+import asyncio
+import inspect
+import os
+import random
+import socket
+import sys
+import time
+
+import quorlock
+import quorlock.aio
+
+SLICE_SECONDS = 0.02
+MAX_REST_SECONDS = 0.004
+NAME = os.environ["FAULTS_NAME"]
+LOCKS = os.environ["FAULTS_LOCKS"].split(",")
+HISTORY = os.open(os.environ["FAULTS_HISTORY"], os.O_WRONLY | os.O_APPEND)
+END = int(os.environ["FAULTS_END"])
+
+
+def seconds(name):
+    return float(os.environ[f"FAULTS_{name}"]) / 1000
+
+
+TTL, WAIT, HOLD = seconds("TTL"), seconds("WAIT"), seconds("HOLD")
+
+
+def options(client):
+    found = {"nodes": os.environ["QUORLOCK_NODES"], "label": NAME, "ttl": TTL, "wait": WAIT,
+             "max_ttl": seconds("MAX_TTL"), "node_timeout": seconds("NODE_TIMEOUT")}
+    guard = os.environ.get("FAULTS_GUARD")
+    # Without such an option the guard is as if off.
+    if guard and (guard != "off" or "restart_guard" in inspect.signature(client).parameters):
+        found["restart_guard"] = guard
+    return found
+
+
+def hold_seconds():
+    """Short as a rule; now and then long enough to be renewed."""
+    return random.uniform(TTL, 2 * TTL) if random.random() < 0.005 else random.uniform(0, HOLD)
+
+
+def write(*words):
+    os.write(HISTORY, (" ".join(map(str, words)) + "\n").encode())
+
+
+class Hold:
+    """What goes into the history of one hold."""
+
+    def __init__(self, lock, lease, invoked):
+        # The clock is read before the lease is asked: the end may come out too early, never too late.
+        self.lock, self.lease, now = lock, lease, time.monotonic_ns()
+        self.fence = getattr(lease, "fence", None) or 0
+        self.until = now + int(lease.remaining() * 1e9)
+        write("take", NAME, lock, invoked, now, self.until, self.fence)
+
+    def look(self):
+        now = time.monotonic_ns()
+        left = self.lease.remaining()
+        if left > 0:
+            self.until = max(self.until, now + int(left * 1e9))
+
+    def give(self, at, held):
+        write("give", NAME, self.lock, at, self.until, "held" if held else "lost")
+
+
+class Blocking:
+    """The blocking API, as coroutines that never wait: they have blocked before."""
+
+    def __init__(self):
+        self.client = quorlock.Client(**options(quorlock.Client))
+
+    async def connect(self):
+        connection = socket.socket(socket.AF_UNIX)
+        connection.connect(os.environ["FAULTS_RESOURCE"])
+        self._stream = connection.makefile("rw")
+
+    async def ask(self, *words):
+        self._stream.write(" ".join(map(str, words)) + "\n")
+        self._stream.flush()
+        return self._stream.readline().strip()
+
+    async def sleep(self, long):
+        time.sleep(long)
+
+    async def done(self, result):
+        return result
+
+    def run(self, coroutine):
+        try:
+            coroutine.send(None)
+        except StopIteration:
+            return
+        raise RuntimeError("it waits")
+
+
+class Asyncio:
+    def __init__(self):
+        self.client = quorlock.aio.Client(**options(quorlock.aio.Client))
+        self.sleep = asyncio.sleep
+        self.run = asyncio.run
+
+    async def connect(self):
+        self._reader, self._writer = await asyncio.open_unix_connection(os.environ["FAULTS_RESOURCE"])
+
+    async def ask(self, *words):
+        self._writer.write((" ".join(map(str, words)) + "\n").encode())
+        return (await self._reader.readline()).decode().strip()
+
+    async def done(self, awaitable):
+        return await awaitable
+
+
+async def work(world):
+    await world.connect()
+    locks = [world.client.lock(lock) for lock in LOCKS]
+    while time.monotonic_ns() < END:
+        lock = random.choice(locks)
+        invoked = time.monotonic_ns()
+        try:
+            lease = await world.done(lock.acquire())
+        except quorlock.QuorlockError as error:
+            kind = type(error).__name__
+            write("fail", NAME, lock.name, invoked, time.monotonic_ns(), int(WAIT * 1000), kind)
+        else:
+            await hold(world, lock.name, lease, invoked)
+        await world.sleep(random.uniform(0, MAX_REST_SECONDS))
+    await world.done(world.client.close())
+
+
+async def hold(world, lock, lease, invoked):
+    held = Hold(lock, lease, invoked)
+    value = await world.ask("read", lock, held.fence)
+    end = time.monotonic() + hold_seconds()
+    while (left := end - time.monotonic()) > 0:
+        await world.sleep(min(left, SLICE_SECONDS))
+        held.look()
+    # Held or not: a pause may come after any look, so it is the resource that must refuse.
+    if value != "stale":
+        await world.ask("write", lock, held.fence, int(value) + 1)
+    at = time.monotonic_ns()
+    held.give(at, await world.done(lease.release()))
+
+
+if __name__ == "__main__":
+    chosen = {"blocking": Blocking, "asyncio": Asyncio}[sys.argv[1]]()
+    chosen.run(work(chosen))

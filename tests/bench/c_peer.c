@@ -13,7 +13,8 @@
 
 enum { TTL_MS = 30000, HELD_TTL_MS = 10000, WARM_CYCLES = 200, INSIDE_US = 1000 };
 
-static bool gated, shared;
+/* plain: without fences and restart guard; the peer's name ends in `+plain`. */
+static bool gated, shared, plain;
 static quorlock_client_t *client;
 static pthread_barrier_t warm, go;
 static int64_t end_ns;
@@ -69,6 +70,10 @@ static void open_client(int64_t ttl_ms)
     quorlock_error_t *error = NULL;
     quorlock_client_options_t *options = quorlock_client_options_new();
     quorlock_client_options_set_ttl(options, ttl_ms);
+    if (plain) {
+        quorlock_client_options_set_fencing(options, false);
+        quorlock_client_options_set_restart_guard(options, QUORLOCK_RESTART_GUARD_OFF);
+    }
     int32_t code = quorlock_client_new(options, &client, &error);
     must(code, error);
     quorlock_client_options_free(options);
@@ -285,6 +290,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: c_peer [--gate] [--shared] [--hold] PEER WORKERS SECONDS\n");
         return 2;
     }
+    plain = strstr(rest[0], "+plain") != NULL;
     (holding ? hold : run)(rest[0], atoi(rest[1]), atof(rest[2]));
     quorlock_client_free(client);
     return 0;

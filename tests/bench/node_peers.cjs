@@ -57,9 +57,10 @@ function ioredis({ nodes, settings, workers }) {
 
 // Each peer makes, for a worker's name, a function that acquires and one that releases what came of it.
 const PEERS = {
-  quorlock({ nodes }) {
+  quorlock({ nodes, settings }) {
     const { Client } = require(join(ROOT, "node"));
-    const client = new Client(nodes, { ttl: TTL });
+    const plain = settings.includes("plain") ? { fencing: false, restartGuard: "off" } : {};
+    const client = new Client(nodes, { ttl: TTL, ...plain });
     return (name) => {
       const lock = client.lock(name);
       return [() => lock.acquire(), (lease) => lease.release()];

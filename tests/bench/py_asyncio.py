@@ -4,7 +4,7 @@ import asyncio
 import secrets
 
 from py_blocking import DELETE, address
-from py_meter import HELD_TTL, INSIDE_SECONDS, TTL, WARM_CYCLES, Held, Meter, now, ready, wait_line
+from py_meter import HELD_TTL, INSIDE_SECONDS, TTL, WARM_CYCLES, Held, Meter, now, quorlock_options, ready, wait_line
 
 
 def redis_clients(words):
@@ -23,7 +23,7 @@ def redis_clients(words):
 def quorlock(words):
     import quorlock.aio
 
-    client = quorlock.aio.Client(words.nodes, ttl=TTL)
+    client = quorlock.aio.Client(words.nodes, ttl=TTL, **quorlock_options(words))
     return lambda name: (client.lock(name).acquire, quorlock.aio.Lease.release)
 
 

@@ -7,7 +7,7 @@ import secrets
 import threading
 import time
 
-from py_meter import HELD_TTL, INSIDE_SECONDS, TTL, WARM_CYCLES, Held, Meter, now, ready, wait_line
+from py_meter import HELD_TTL, INSIDE_SECONDS, TTL, WARM_CYCLES, Held, Meter, now, quorlock_options, ready, wait_line
 
 DELETE = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"
 
@@ -34,7 +34,7 @@ def redis_clients(words):
 def quorlock(words):
     import quorlock
 
-    client = quorlock.Client(words.nodes, ttl=TTL)
+    client = quorlock.Client(words.nodes, ttl=TTL, **quorlock_options(words))
     return lambda name: (client.lock(name).acquire, quorlock.Lease.release)
 
 

@@ -28,6 +28,10 @@ def words():
     return found
 
 
+def quorlock_options(words):
+    return {"fencing": False, "restart_guard": "off"} if "plain" in words.settings else {}
+
+
 def ready():
     print("ready", flush=True)
 

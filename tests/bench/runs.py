@@ -158,6 +158,8 @@ def run(stage, workload, peer, state, seconds):
         driver.close(wait)
         fault.close()
         stage.heal()
+        # Empty nodes would be in quarantine for the next one.
+        stage.declare()
     return figures
 
 

@@ -46,9 +46,11 @@ class Servers:
         return {"server_cpu_ns": cpu, "executed": executed, "scripts": scripts, "server_reads": reads}
 
     def keys(self):
-        """How many keys there are on the nodes that answer."""
-        return sum(self._stage.redis(number, "DBSIZE") for number in self._stage.running())
+        """How many keys there are on the nodes that answer, but for Quorlock's records and counters."""
+        return sum(1 for number in self._stage.running() for key in self._stage.keys(number)
+                   if not key.startswith(b"lock:#"))
 
     def empty(self):
         for number in self._stage.running():
             self._stage.redis(number, "FLUSHALL")
+        self._stage.declare()

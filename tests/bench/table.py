@@ -34,7 +34,11 @@ WORKLOADS = {workload.name: workload for workload in (W1, W2, W4, W5, SHARED)}
 
 @dataclass(frozen=True)
 class Peer:
-    """`name` is the driver's word for it, its language before the colon, its settings after a plus."""
+    """`name` is the driver's word for it, its language before the colon, its settings after a plus.
+
+    Quorlock runs on its defaults; `+plain` is without fences and restart guard, the work that peers do, `+fence` and
+    `+guard` are one of the two alone.
+    """
 
     name: str
     workloads: tuple
@@ -60,9 +64,15 @@ PEERS = [
     Peer("rust:raw", CYCLES),
     Peer("rust:rslock", ("W1", "W2", "W4", "W5")),
     Peer("rust:quorlock", ("W1", "W2", "W4", "shared")),
+    Peer("rust:quorlock+plain", CYCLES),
+    Peer("rust:quorlock+fence", CYCLES),
+    Peer("rust:quorlock+guard", CYCLES),
     Peer("rust:quorlock-thread", ALL),
+    Peer("rust:quorlock-thread+plain", CYCLES),
     Peer("c:quorlock", ALL),
+    Peer("c:quorlock+plain", CYCLES),
     Peer("py:quorlock", ALL),
+    Peer("py:quorlock+plain", CYCLES),
     Peer("py:redis-py", CYCLES, (1,)),
     Peer("py:redis-py+fast", CYCLES, (1,)),
     Peer("py:hand", ("W1", "W2", "W4")),
@@ -74,6 +84,7 @@ PEERS = [
     Peer("py:pottery", ("W1", "W2", "W4")),
     Peer("py:pottery+safe", ("W4",)),
     Peer("aio:quorlock", ALL),
+    Peer("aio:quorlock+plain", CYCLES),
     Peer("aio:redis-py", CYCLES, (1,)),
     Peer("aio:redis-py+fast", ("W1",), (1,)),
     Peer("aio:hand", CYCLES),
@@ -82,6 +93,7 @@ PEERS = [
     Peer("aio:aioredlock", ("W1", "W2", "W4", "W5")),
     Peer("aio:aioredlock+fast", CYCLES),
     Peer("js:quorlock", ALL),
+    Peer("js:quorlock+plain", CYCLES),
     Peer("js:redlock5", ("W1", "W2", "W4", "W5")),
     Peer("js:redlock5+fast", ("W2",)),
     Peer("js:ioredis", CYCLES),

@@ -4,8 +4,6 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use quorlock::Client;
-
 use crate::measure::{cpu, monotonic};
 use crate::words::Words;
 
@@ -15,7 +13,7 @@ const TOGETHER: usize = 100;
 
 pub(crate) async fn quorlock(words: &Words, on_caller: bool) {
     let watched = Watched::begin();
-    let mut builder = Client::builder().nodes(words.nodes.clone()).ttl(TTL);
+    let mut builder = words.client().ttl(TTL);
     if on_caller {
         builder = builder.on_current_runtime();
     }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorlock::{Client, Lock, blocking};
+use quorlock::{Lock, blocking};
 
 use crate::measure::{Meter, monotonic};
 use crate::words::Words;
@@ -39,7 +39,7 @@ impl Inside {
 }
 
 pub(crate) async fn quorlock(words: &Words, on_caller: bool) {
-    let mut builder = Client::builder().nodes(words.nodes.clone()).ttl(TTL);
+    let mut builder = words.client().ttl(TTL);
     if on_caller {
         builder = builder.on_current_runtime();
     }
@@ -62,11 +62,7 @@ async fn cycle(lock: Lock, words: Words, inside: Inside) -> bool {
 }
 
 pub(crate) fn quorlock_blocking(words: &Words) {
-    let client = Client::builder()
-        .nodes(words.nodes.clone())
-        .ttl(TTL)
-        .build()
-        .expect("settings");
+    let client = words.client().ttl(TTL).build().expect("settings");
     let lock = client.lock(words.lock_name(0));
     let once = || {
         blocking::wait(lock.acquire())

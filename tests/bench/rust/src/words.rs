@@ -2,6 +2,8 @@
 
 use std::io::BufRead;
 
+use quorlock::{Client, ClientBuilder, RestartGuard};
+
 pub(crate) const USAGE: &str =
     "usage: quorlock-bench [--gate] [--shared] [--hold] PEER WORKERS SECONDS
   PEER      raw, rslock, quorlock (on the caller's runtime), quorlock-thread (the library's own)
@@ -12,6 +14,8 @@ pub(crate) const USAGE: &str =
 #[derive(Clone)]
 pub(crate) struct Words {
     pub(crate) peer: String,
+    /// After a plus: `plain`, `fence`, `guard`; empty for the defaults.
+    pub(crate) settings: String,
     pub(crate) workers: usize,
     pub(crate) seconds: f64,
     pub(crate) gate: bool,
@@ -27,8 +31,11 @@ impl Words {
             return None;
         };
         let has = |flag: &str| flags.iter().any(|f| f == flag);
+        let peer = peer.trim_start_matches("rust:");
+        let (peer, settings) = peer.split_once('+').unwrap_or((peer, ""));
         Some(Words {
-            peer: peer.trim_start_matches("rust:").to_owned(),
+            peer: peer.to_owned(),
+            settings: settings.to_owned(),
             workers: workers.parse().ok().filter(|n| *n > 0)?,
             seconds: seconds.parse().ok()?,
             gate: has("--gate"),
@@ -47,6 +54,20 @@ impl Words {
             "bench".to_owned()
         } else {
             format!("bench-{worker}")
+        }
+    }
+
+    /// A client's options, but for its ttl and runtime.
+    pub(crate) fn client(&self) -> ClientBuilder {
+        let builder = Client::builder().nodes(self.nodes.clone());
+        let builder = match &*self.settings {
+            "plain" | "guard" => builder.fencing(false),
+            _ => builder,
+        };
+        match &*self.settings {
+            "plain" | "fence" => builder.restart_guard(RestartGuard::Off),
+            "guard" => builder.restart_guard(RestartGuard::On),
+            _ => builder,
         }
     }
 

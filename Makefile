@@ -6,9 +6,11 @@ CARGO   ?= cargo
 SECONDS ?= 12
 LOCK    ?= on
 SEED    ?=
+MINUTES ?= 5
+OPTIONS ?=
 PREFIX  ?= /usr/local
 
-.PHONY: help build rust python node c demo test full bench sim mutants install clean
+.PHONY: help build rust python node c demo test full faults restarts bench sim mutants install clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -16,7 +18,7 @@ help: ## what can be made
 build: rust python node c ## all libraries; the wheel in target/wheels, installed in .venv
 
 rust: ## the core and the programs of the tests
-	$(CARGO) build --release -p quorlock -p quorlock-tests -p quorlock-sim
+	$(CARGO) build --release -p quorlock -p quorlock-tests -p quorlock-sim -p quorlock-model
 
 $(VENV)/.tools: py/requirements-dev.txt
 	$(PYTHON) -m venv $(VENV)
@@ -52,8 +54,16 @@ sim: ## the simulator; SEED=n replays one schedule and prints its history
 mutants: ## every seeded bug is caught by the simulator
 	$(PYTHON) tests/sim/mutants.py
 
-full: build ## long runs, by hand: 10,000 leases, the simulator's pace, seeded bugs, the C ABI fuzzed
+full: build ## long runs, by hand: 10,000 leases, the simulator's pace, seeded bugs, everything fuzzed
 	$(VENV)/bin/python tests/full.py
+
+faults: build ## processes of all languages, five servers, every fault, for MINUTES; SEED=n repeats its faults
+	$(VENV)/bin/python tests/faults/faults.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(OPTIONS)
+
+restarts: build ## 1,000 restarts without data, 100 of all nodes, 200 clock steps, under a held lock; 15 min
+	$(VENV)/bin/python tests/faults/restarts.py cycles $(OPTIONS)
+	$(VENV)/bin/python tests/faults/restarts.py all-at-once $(OPTIONS)
+	$(VENV)/bin/python tests/faults/restarts.py clock $(OPTIONS)
 
 bench: build ## peers beside us, on a quiet machine, 25 min; writes tests/bench/RESULTS.md
 	$(PYTHON) tests/bench/bench.py

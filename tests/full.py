@@ -18,9 +18,14 @@ from stage import Stage  # noqa: E402
 OUT = ROOT / "target" / "full"
 RELEASE = ROOT / "target" / "release"
 LEASES, SECONDS = 10_000, 60
-SCHEDULES = 1_000_000
+SCHEDULES = 10_000_000
 # The simulator's pace that this proof asks for, in schedules a minute.
-PACE = 300_000
+PACE = 1_000_000
+
+# Each of the fuzzer's targets.
+FUZZ_SECONDS = 600
+# On the memory node and on a real server.
+CALLS = 2_000_000
 
 passed = failed = 0
 
@@ -52,7 +57,7 @@ def simulator():
 
 
 def mutants():
-    env = dict(os.environ, SCHEDULES="300000")
+    env = dict(os.environ, SCHEDULES="1000000")
     done = subprocess.run([sys.executable, ROOT / "tests" / "sim" / "mutants.py"], env=env, capture_output=True, text=True)
     (OUT / "mutants.txt").write_text(done.stdout)
     print(done.stdout, end="")
@@ -66,12 +71,30 @@ def fuzz_of_the_c_abi():
     report("C ABI fuzzed for 5 minutes, all under AddressSanitizer", done.returncode == 0, " ".join(done.stdout.split())[-300:])
 
 
+def fuzz():
+    words = ["--seconds", str(FUZZ_SECONDS)]
+    done = subprocess.run([sys.executable, ROOT / "tests" / "fuzz" / "fuzz.py", *words], capture_output=True, text=True)
+    (OUT / "fuzz.txt").write_text(done.stdout + done.stderr)
+    print(done.stdout, end="")
+    report(f"names, replies, admission, addresses fuzzed for {FUZZ_SECONDS} s each", done.returncode == 0,
+           " ".join(done.stdout.split())[-30:])
+
+
+def model():
+    words = [RELEASE / "quorlock-model", "run", "--calls", str(CALLS), "--from", "1000000"]
+    done = subprocess.run(words, capture_output=True, text=True)
+    (OUT / "model.txt").write_text(done.stdout + done.stderr)
+    report("memory node against the server", done.returncode == 0, " ".join(done.stdout.splitlines()[-2:]))
+
+
 def main():
     OUT.mkdir(parents=True, exist_ok=True)
     simulator()
     mutants()
     for nodes in (1, 5):
         many_leases(nodes)
+    model()
+    fuzz()
     fuzz_of_the_c_abi()
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0

@@ -21,6 +21,9 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 LOGS = os.path.join(ROOT, "target", "test-logs")
 PYTHON = os.path.join(ROOT, ".venv", "bin", "python")
 TAIL_LINES = 60
+# Lines before those that tell of a failure, in the words of the runners.
+TELLS = re.compile(r"FAIL|ERROR|panicked at|^error|Error: |^not ok|violation")
+TELLING_LINES = 20
 
 
 @dataclass
@@ -168,7 +171,10 @@ def run(step):
     passed, failed, why = verdict(step, status, text)
     show(step.name, passed, failed, time.monotonic() - begun, why)
     if failed:
-        print("    " + "\n    ".join(text.splitlines()[-TAIL_LINES:]), flush=True)
+        lines = text.splitlines()
+        # What failed may stand far before the end.
+        told = [line for line in lines[:-TAIL_LINES] if TELLS.search(line)][:TELLING_LINES]
+        print("    " + "\n    ".join(told + lines[-TAIL_LINES:]), flush=True)
         print(f"    all of it: {os.path.relpath(path, ROOT)}", flush=True)
     return passed, failed
 

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Real redis-servers for tests, from the command line. Imports little at the top: it starts once per `stage` line.
 
-  stage.py [-d DIR] serve [N] [tls] [mtls] [auth] [unix] [clocks]
+  stage.py [-d DIR] serve [N] [tls] [mtls] [auth] [unix] [clocks] [new]
         starts N servers (default 3), prints lines NAME=VALUE for the tests' environment, then `ready`; lives until
-        stdin ends or a signal comes. DIR must not exist; default: a new temporary folder.
+        stdin ends or a signal comes. DIR must not exist; default: a new temporary folder. `new`: the set is not
+        declared.
   stage.py -d DIR COMMAND...
         tells a running stage; exits 0 if the command held, 1 if not, 2 if there is no stage.
 
@@ -23,7 +24,7 @@ if not __package__:
     sys.path[0] = os.path.dirname(HERE)
 
 FEATURES = {"tls": {"tls": True}, "mtls": {"client_certs": True}, "auth": {"auth": True}, "unix": {"unix": True},
-            "clocks": {"clocks": True}}
+            "clocks": {"clocks": True}, "new": {"declare": False}}
 
 
 def command(folder):

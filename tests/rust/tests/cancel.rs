@@ -43,7 +43,7 @@ async fn given_up_at_random_instants_nothing_is_left() {
     }
     assert!(given_up >= 100, "only {given_up} of 300 were given up");
     // Well below the ttl of ten seconds: nothing expired, all was undone.
-    stage.tell("await-free lock:{k} 1000");
+    stage.tell("await-free lock:{k} 5000");
     client.close().await;
 }
 
@@ -52,11 +52,11 @@ async fn a_dropped_lease_is_released_in_the_background() {
     let stage = Stage::new(3);
     let client = Client::new(&stage.nodes).unwrap();
     drop(client.lock("k").acquire().await.unwrap());
-    stage.tell("await-free lock:{k} 1000");
+    stage.tell("await-free lock:{k} 5000");
     // Also when the client goes with it.
     let lease = client.lock("k").acquire().await.unwrap();
     drop(client);
-    stage.tell("expect-votes lock:{k} 3 1000");
+    stage.tell("expect-votes lock:{k} 3 5000");
     drop(lease);
-    stage.tell("await-free lock:{k} 1000");
+    stage.tell("await-free lock:{k} 5000");
 }

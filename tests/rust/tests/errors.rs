@@ -6,9 +6,7 @@ use quorlock::{Client, ClientBuilder, Error, ErrorKind, blocking};
 use quorlock_tests::Stage;
 
 fn of(node: &str) -> ClientBuilder {
-    Client::builder()
-        .nodes([node])
-        .ttl(Duration::from_millis(200))
+    Client::builder().nodes([node]).ttl(Duration::from_secs(1))
 }
 
 fn kind<T>(result: Result<T, Error>) -> Option<ErrorKind> {

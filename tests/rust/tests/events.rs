@@ -6,7 +6,7 @@ use std::time::Duration;
 use quorlock::{Client, Level, LossReason, blocking, set_log_sink};
 use quorlock_tests::nap;
 
-const TTL: Duration = Duration::from_millis(200);
+const TTL: Duration = Duration::from_millis(500);
 
 #[test]
 fn a_callback_that_blocks_loses_no_lease() {

@@ -136,6 +136,10 @@ def ratio_lines(figures):
             peer = peer or figures.best(workload, nodes, ours.partition(":")[0], tuned)
             found = figures.ratios(workload, nodes, ours, peer, field) if peer else []
             note = f"{min(found):.2f} to {max(found):.2f}" if found else ""
+            # What a client is measured at that does nothing but write and read: nobody can be better.
+            least = figures.ratios(workload, nodes, "rust:raw", peer, field) if workload == "W1" and ":quorlock" not in peer else []
+            if least and peer != "rust:raw":
+                note += f"; raw {median(least):.2f}"
             title = name
             if theirs == "best" and tuned:
                 title += ", peers at their best settings"

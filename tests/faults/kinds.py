@@ -10,7 +10,7 @@ import signal
 import time
 from dataclasses import dataclass
 
-from stage import Resp
+from stage import Resp, RespError
 
 SERVER, NETWORK, CLOCK, WORKER = "server", "network", "clock", "worker"
 KINDS = {}
@@ -226,6 +226,16 @@ def busy(world, nodes, _seconds):
             connection.call("EVAL", "while true do end", 0)
         yield
     world.stage.redis(node, "SCRIPT", "KILL")
+    # It ends when the server comes to look; until then others are refused, the next fault's commands too.
+    for _ in range(500):
+        try:
+            world.stage.redis(node, "PING")
+            return
+        except RespError as error:
+            if "BUSY" not in str(error):
+                raise
+            yield 0.01
+    raise TimeoutError(f"node {node} is busy for ever")
 
 
 @kind(SERVER)

@@ -2,6 +2,8 @@
 //! the memory node against a real one (tests/model) and for the fuzzer
 //! (tests/fuzz). Each calls what a connection calls.
 
+pub mod pushes;
+
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Real redis-servers for tests, from the command line. Imports little at the top: it starts once per `stage` line.
 
-  stage.py [-d DIR] serve [N] [tls] [mtls] [auth] [unix] [clocks] [new]
+  stage.py [-d DIR] serve [N] [tls] [mtls] [auth] [unix] [clocks] [new] [resp2]
         starts N servers (default 3), prints lines NAME=VALUE for the tests' environment, then `ready`; lives until
         stdin ends or a signal comes. DIR must not exist; default: a new temporary folder. `new`: the set is not
         declared.
@@ -24,7 +24,8 @@ if not __package__:
     sys.path[0] = os.path.dirname(HERE)
 
 FEATURES = {"tls": {"tls": True}, "mtls": {"client_certs": True}, "auth": {"auth": True}, "unix": {"unix": True},
-            "clocks": {"clocks": True}, "new": {"declare": False}}
+            "clocks": {"clocks": True}, "new": {"declare": False},
+            "resp2": {"options": ('rename-command HELLO ""',)}}
 
 
 def command(folder):

@@ -9,6 +9,7 @@
 //! Redlock specification, carried out by clients in place of an operator.
 
 use std::fmt;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -44,6 +45,10 @@ pub(crate) struct Gate {
     pub(crate) quarantine_key: Arc<[u8]>,
     /// A key to try permissions on.
     pub(crate) scratch_key: Arc<[u8]>,
+    /// The name of the client's inbox.
+    pub(crate) inbox: Arc<[u8]>,
+    /// It was said that messages do not get through.
+    pub(crate) told_deaf: AtomicBool,
     pub(crate) roster: Roster,
     pub(crate) rng: Arc<dyn Rng>,
     pub(crate) warn: fn(String),

@@ -1,30 +1,23 @@
 //! From an address to a connection that is ready for scripts: dial,
-//! authenticate, admit the node, load the scripts, try the permissions.
+//! authenticate, admit the node, load the scripts, try the permissions,
+//! subscribe the inbox.
 
 use std::future::poll_fn;
 use std::io;
-use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use redis::Value as Resp;
-use rustls::pki_types::ServerName;
-use socket2::{SockRef, TcpKeepalive};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpStream, UnixStream};
 
-use super::address::{Address, Endpoint};
+use super::address::Address;
 use super::admission::{Decision, Gate, Info, Record, beginning, decide};
+use super::dial::dial;
+use super::pushes::Push;
 use super::script::{self, Guard, text};
 use super::tls::Tls;
-use super::wire::Wire;
+use super::wire::{Incoming, Wire};
 use super::{Fault, FaultKind};
-
-/// How long a connection may stay silent, or bytes unacknowledged, before the
-/// system gives it up: a host that died leaves no reset behind.
-const SILENCE: Duration = Duration::from_secs(3);
 
 /// A connection to a node that may vote.
 pub(crate) struct Connected {
@@ -33,6 +26,8 @@ pub(crate) struct Connected {
     pub(crate) guard: Option<Guard>,
     /// The node's `TIME`, in µs.
     pub(crate) time: u64,
+    /// The inbox is subscribed.
+    pub(crate) listening: bool,
 }
 
 /// Which node to connect to.
@@ -44,24 +39,40 @@ pub(crate) struct Target {
     pub(crate) gate: Arc<Gate>,
 }
 
-/// Connects to a node and admits it.
-pub(crate) async fn connect(target: &Target) -> Result<Connected, Fault> {
-    let (mut wire, info, stored) = greet(target).await?;
+/// Connects to a node and admits it; subscribes the inbox if `listen` asks for
+/// that and the node permits it.
+pub(crate) async fn connect(target: &Target, listen: bool) -> Result<Connected, Fault> {
+    let Greeted {
+        mut wire,
+        info,
+        stored,
+        resp3,
+    } = greet(target, listen).await?;
     let record = admit(target, &mut wire, &info, stored).await?;
-    let time = prepare(target, &mut wire).await?;
+    let (time, listening) = prepare(target, &mut wire, listen, resp3).await?;
     let gate = &target.gate;
     let guard = gate.expected.guard.then(|| Guard {
         record: record.into(),
         record_key: gate.record_key.clone(),
         quarantine_key: gate.quarantine_key.clone(),
     });
-    Ok(Connected { wire, guard, time })
+    Ok(Connected {
+        wire,
+        guard,
+        time,
+        listening,
+    })
 }
 
 /// Writes the record of a new set to a node, or only looks whether that could
 /// be done. Refuses if it has one.
 pub(crate) async fn init(target: &Target, write: bool) -> Result<(), Fault> {
-    let (mut wire, info, stored) = greet(target).await?;
+    let Greeted {
+        mut wire,
+        info,
+        stored,
+        ..
+    } = greet(target, false).await?;
     if let Some(record) = stored {
         return Err(refused(format!(
             "it has a record, `{}`: it is in use, or was",
@@ -84,11 +95,22 @@ fn refused(why: String) -> Fault {
     Fault::new(FaultKind::Misconfigured, why, true)
 }
 
-/// Dials and authenticates; returns what the server says of itself, and its
-/// record.
-async fn greet(target: &Target) -> Result<(Wire, Info, Option<String>), Fault> {
+/// A connection to a server that may or may not be a node.
+struct Greeted {
+    wire: Wire,
+    /// What it says of itself.
+    info: Info,
+    /// Its record.
+    stored: Option<String>,
+    /// It sends pushes.
+    resp3: bool,
+}
+
+/// Dials, authenticates, and asks for pushes if somebody is to `listen`.
+async fn greet(target: &Target, listen: bool) -> Result<Greeted, Fault> {
     let address = &target.address;
-    let mut wire = Wire::new(dial(&address.endpoint, &target.tls).await?);
+    let stream = dial(&address.endpoint, &target.tls).await?;
+    let mut wire = Wire::new(stream, target.gate.inbox.clone());
     let mut commands = Vec::new();
     if let Some(password) = &address.password {
         let mut auth = redis::cmd("AUTH");
@@ -102,7 +124,13 @@ async fn greet(target: &Target) -> Result<(Wire, Info, Option<String>), Fault> {
     }
     commands.push(redis::cmd("INFO"));
     commands.push(redis::cmd("GET").arg(&*target.gate.record_key).take());
+    if listen {
+        // Last, for servers that do not know it, and so that the replies before
+        // it look the same with it and without.
+        commands.push(redis::cmd("HELLO").arg(3).take());
+    }
     let mut replies = exchange(&mut wire, &commands).await?;
+    let resp3 = listen && matches!(replies.pop(), Some(Resp::Map(_)));
     let record = replies.pop();
     let info = replies.pop();
     // The password first: without it nothing else is permitted.
@@ -131,7 +159,12 @@ async fn greet(target: &Target) -> Result<(Wire, Info, Option<String>), Fault> {
     roster
         .meet(target.node, &address.shown, info.run_id.as_deref())
         .map_err(refused)?;
-    Ok((wire, info, record))
+    Ok(Greeted {
+        wire,
+        info,
+        stored: record,
+        resp3,
+    })
 }
 
 /// Admits the node: its record is good, or is written now. Returns the record.
@@ -207,8 +240,13 @@ async fn write_record(
 
 /// Loads the scripts and tries what they do, so that a permission that lacks
 /// is found now and by name, not in the middle of a script. Returns the node's
-/// `TIME`.
-async fn prepare(target: &Target, wire: &mut Wire) -> Result<u64, Fault> {
+/// `TIME`, and whether the inbox is subscribed.
+async fn prepare(
+    target: &Target,
+    wire: &mut Wire,
+    listen: bool,
+    resp3: bool,
+) -> Result<(u64, bool), Fault> {
     let gate = &target.gate;
     let mut commands = Vec::new();
     for script in script::ALL {
@@ -236,7 +274,19 @@ async fn prepare(target: &Target, wire: &mut Wire) -> Result<u64, Fault> {
         let mut command = redis::cmd("CLIENT");
         commands.push(command.arg("SETINFO").arg(name).arg(value).take());
     }
-    let mut replies = exchange(wire, &commands).await?;
+    if listen {
+        // What the scripts do for others that wait, here for nobody.
+        let nobody = [namespace(gate), b"#in:try"].concat();
+        commands.push(redis::cmd("PUBLISH").arg(nobody).arg("").take());
+    }
+    let answered = commands.len();
+    if listen && resp3 {
+        // Last, for once it is done anything may come between the replies.
+        commands.push(redis::cmd("SUBSCRIBE").arg(&*gate.inbox).take());
+    }
+    send(wire, &commands).await?;
+    let mut replies = receive(wire, answered).await?;
+    let published = if listen { replies.pop() } else { None };
     replies.truncate(needed);
     let (tried, time) = (replies.pop(), replies.pop());
     for reply in replies {
@@ -248,9 +298,61 @@ async fn prepare(target: &Target, wire: &mut Wire) -> Result<u64, Fault> {
         key if key.starts_with('~') => return Err(no_keys(gate)),
         command => return Err(no_command(&command)),
     }
-    match permitted(gate, "time", time.ok_or_else(script::unexpected)?)? {
-        Resp::Array(parts) => script::time(&parts).ok_or_else(script::unexpected),
-        _ => Err(script::unexpected()),
+    let time = match permitted(gate, "time", time.ok_or_else(script::unexpected)?)? {
+        Resp::Array(parts) => script::time(&parts),
+        _ => None,
+    };
+    let listening = match published {
+        Some(published) => subscribed(target, wire, published, resp3).await?,
+        None => false,
+    };
+    Ok((time.ok_or_else(script::unexpected)?, listening))
+}
+
+/// Whether the inbox is subscribed. Where messages do not get through, waiting
+/// is by timers alone: no reason to do without the node, but for one warning.
+async fn subscribed(
+    target: &Target,
+    wire: &mut Wire,
+    published: Resp,
+    resp3: bool,
+) -> Result<bool, Fault> {
+    let gate = &target.gate;
+    let mut lacking = Vec::new();
+    if let Err(fault) = permitted(gate, "publish", published) {
+        lacking.push(fault.text);
+    }
+    let listening = if resp3 {
+        let refusal = confirmation(wire).await?;
+        let fault = refusal.map(|reply| permitted(gate, "subscribe", reply));
+        let fault = fault.map(|f| f.err().unwrap_or_else(script::unexpected));
+        lacking.extend(fault.iter().map(|f| f.text.clone()));
+        fault.is_none()
+    } else {
+        lacking.push("it does not speak RESP3 (HELLO 3)".into());
+        false
+    };
+    lacking.dedup();
+    if !lacking.is_empty() && !gate.told_deaf.swap(true, Ordering::Relaxed) {
+        (gate.warn)(format!(
+            "the node {} cannot tell those who wait for a lock that it is their turn, so they ask \
+             again and again: {}",
+            target.address.shown,
+            lacking.join("; ")
+        ));
+    }
+    Ok(listening)
+}
+
+/// What answers a subscription: nothing if it stands, for then a push tells
+/// so; else the reply that came in its place.
+async fn confirmation(wire: &mut Wire) -> Result<Option<Resp>, Fault> {
+    loop {
+        match next(wire).await? {
+            Incoming::Push(Push::Subscribed) => return Ok(None),
+            Incoming::Reply(reply) => return Ok(Some(reply)),
+            Incoming::Push(_) => {}
+        }
     }
 }
 
@@ -265,9 +367,11 @@ fn namespace(gate: &Gate) -> &[u8] {
 fn permitted(gate: &Gate, command: &str, reply: Resp) -> Result<Resp, Fault> {
     match &reply {
         Resp::ServerError(error) if error.code() == "NOPERM" => {
-            let about_keys = |text: &str| text.contains("access") && text.contains("key");
+            let about = |text: &str, what| text.contains("access") && text.contains(what);
+            let on_channel = matches!(command, "publish" | "subscribe");
             match error.details() {
-                Some(text) if about_keys(text) => Err(no_keys(gate)),
+                Some(text) if on_channel && about(text, "channel") => Err(no_channels(gate)),
+                Some(text) if about(text, "key") => Err(no_keys(gate)),
                 _ => Err(no_command(command)),
             }
         }
@@ -287,20 +391,44 @@ fn no_keys(gate: &Gate) -> Fault {
     ))
 }
 
+fn no_channels(gate: &Gate) -> Fault {
+    let namespace = namespace(gate).escape_ascii();
+    refused(format!(
+        "its user lacks the permission for the channels of the namespace: add `&{namespace}*` to \
+         its ACL"
+    ))
+}
+
 /// Sends commands at once and takes their replies.
 async fn exchange(wire: &mut Wire, commands: &[redis::Cmd]) -> Result<Vec<Resp>, Fault> {
+    send(wire, commands).await?;
+    receive(wire, commands.len()).await
+}
+
+async fn send(wire: &mut Wire, commands: &[redis::Cmd]) -> Result<(), Fault> {
     for command in commands {
         wire.out.extend_from_slice(&command.get_packed_command());
     }
     poll_fn(|cx| wire.poll_flush(cx))
         .await
-        .map_err(|e| broken(&e))?;
-    let mut replies = Vec::with_capacity(commands.len());
-    for _ in commands {
-        let reply = poll_fn(|cx| wire.poll_reply(cx)).await;
-        replies.push(reply.map_err(|e| broken(&e))?);
+        .map_err(|e| broken(&e))
+}
+
+/// So many replies. Nothing is subscribed yet, so a push is nothing to us.
+async fn receive(wire: &mut Wire, replies: usize) -> Result<Vec<Resp>, Fault> {
+    let mut received = Vec::with_capacity(replies);
+    while received.len() < replies {
+        if let Incoming::Reply(reply) = next(wire).await? {
+            received.push(reply);
+        }
     }
-    Ok(replies)
+    Ok(received)
+}
+
+async fn next(wire: &mut Wire) -> Result<Incoming, Fault> {
+    poll_fn(|cx| wire.poll_next(cx))
+        .await
+        .map_err(|e| broken(&e))
 }
 
 /// A reply that is no error.
@@ -329,126 +457,4 @@ pub(crate) fn broken(error: &io::Error) -> Fault {
         _ => format!("connection lost: {error}"),
     };
     Fault::new(FaultKind::Unreachable, text, true)
-}
-
-fn unreachable(error: &io::Error) -> Fault {
-    Fault::new(FaultKind::Unreachable, error.to_string(), false)
-}
-
-async fn dial(endpoint: &Endpoint, tls: &Tls) -> Result<Stream, Fault> {
-    match endpoint {
-        Endpoint::Tcp {
-            host,
-            port,
-            tls: false,
-        } => Ok(Stream::Tcp(
-            tcp(host, *port).await.map_err(|e| unreachable(&e))?,
-        )),
-        Endpoint::Tcp {
-            host,
-            port,
-            tls: true,
-        } => {
-            let wrong =
-                |e: String| Fault::new(FaultKind::Misconfigured, format!("TLS: {e}"), false);
-            // Reading the system's certificates blocks.
-            let tls = tls.clone();
-            let config = tokio::task::spawn_blocking(move || tls.config())
-                .await
-                .map_err(|e| wrong(e.to_string()))?
-                .map_err(wrong)?;
-            let name = ServerName::try_from(host.clone()).map_err(|e| wrong(e.to_string()))?;
-            let stream = tcp(host, *port).await.map_err(|e| unreachable(&e))?;
-            let stream = tokio_rustls::TlsConnector::from(config)
-                .connect(name, stream)
-                .await
-                .map_err(|e| match e.kind() {
-                    // rustls reports what the peer's certificate or its own
-                    // verdict was as invalid data; the rest is the network.
-                    io::ErrorKind::InvalidData => wrong(e.to_string()),
-                    _ => unreachable(&e),
-                })?;
-            Ok(Stream::Tls(Box::new(stream)))
-        }
-        Endpoint::Unix(path) => {
-            let stream = UnixStream::connect(path)
-                .await
-                .map_err(|e| unreachable(&e))?;
-            Ok(Stream::Unix(stream))
-        }
-        Endpoint::Memory(_) => unreachable!("memory nodes have a link of their own"),
-    }
-}
-
-async fn tcp(host: &str, port: u16) -> io::Result<TcpStream> {
-    // Names are resolved on a thread for blocking calls, not on this one.
-    let addresses: Vec<SocketAddr> = tokio::net::lookup_host((host, port)).await?.collect();
-    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    for address in addresses {
-        match TcpStream::connect(address).await {
-            Ok(stream) => {
-                tune(&stream)?;
-                return Ok(stream);
-            }
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
-}
-
-fn tune(stream: &TcpStream) -> io::Result<()> {
-    stream.set_nodelay(true)?;
-    let socket = SockRef::from(stream);
-    let keepalive = TcpKeepalive::new()
-        .with_time(SILENCE)
-        .with_interval(Duration::from_secs(1));
-    socket.set_tcp_keepalive(&keepalive)?;
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    socket.set_tcp_user_timeout(Some(SILENCE))?;
-    Ok(())
-}
-
-/// The kinds of streams that a node is reached over.
-pub(crate) enum Stream {
-    Tcp(TcpStream),
-    Tls(Box<tokio_rustls::client::TlsStream<TcpStream>>),
-    Unix(UnixStream),
-}
-
-macro_rules! on_stream {
-    ($self:ident, $stream:ident => $call:expr) => {
-        match $self.get_mut() {
-            Stream::Tcp($stream) => $call,
-            Stream::Tls($stream) => $call,
-            Stream::Unix($stream) => $call,
-        }
-    };
-}
-
-impl AsyncRead for Stream {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        on_stream!(self, s => Pin::new(s).poll_read(cx, buf))
-    }
-}
-
-impl AsyncWrite for Stream {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        on_stream!(self, s => Pin::new(s).poll_write(cx, buf))
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        on_stream!(self, s => Pin::new(s).poll_flush(cx))
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        on_stream!(self, s => Pin::new(s).poll_shutdown(cx))
-    }
 }

@@ -13,13 +13,15 @@
 //!   that come meanwhile fail at once, unsent. So do requests to a node that
 //!   did not answer, until it does: a round that cannot be won need not wait
 //!   for it.
+//! - Messages to the client's inbox come between the replies, over any
+//!   connection that has subscribed it. When the one in use is lost the next is
+//!   made for their sake alone, while somebody waits for them.
 //!
 //! redis-rs's connections do not serve here. Its `ConnectionManager` never
 //! replaces a connection whose peer is silent, does not bound a request while
 //! it reconnects, and stays broken after a wrong password; and see
 //! `wire` for its multiplexed connection.
 
-use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::Pin;
@@ -30,10 +32,14 @@ use std::time::Duration;
 
 use redis::Value as Resp;
 
+use super::backlog::Backlog;
 use super::connect::{Connected, Target, broken, connect};
-use super::redis::{Inbox, Item};
-use super::script::{self, Guard, Outcome};
-use super::wire::Wire;
+use super::inbox::Ear;
+use super::pipe::Pipe;
+use super::pushes::Push;
+use super::redis::{Item, Outbox};
+use super::script::{self, Outcome};
+use super::wire::Incoming;
 use super::{Fault, FaultKind, Reply};
 use crate::clock::{Clock, Instant, Sleep};
 use crate::retry;
@@ -47,31 +53,19 @@ const POSTPONED: Duration = Duration::from_millis(200);
 /// How long a closed link goes on sending releases.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// Releases that wait for a node that is away. Beyond it the oldest are given
-/// up: their keys end by themselves.
-const CLEAN_UP_BOUND: usize = 10_000;
-
-type Connecting = Pin<Box<dyn Future<Output = Result<Connected, Fault>> + Send>>;
-
-/// A stream, and what was written to it and not answered. A place is empty
-/// where nobody cares for the answer any more.
-struct Pipe {
-    wire: Wire,
-    guard: Option<Guard>,
-    /// The node's `TIME` on connect, in µs, and when that was.
-    time: (u64, Instant),
-    in_flight: VecDeque<Option<Item>>,
-}
+type Connecting = Pin<Box<dyn Future<Output = Result<Box<Connected>, Fault>> + Send>>;
 
 /// See the [module documentation](self).
 pub(crate) struct Connection {
     target: Arc<Target>,
     clock: Arc<dyn Clock>,
-    inbox: Arc<Inbox>,
+    outbox: Arc<Outbox>,
     /// The connection in use.
     up: Option<Pipe>,
     /// The one before it, in doubt.
     old: Option<Pipe>,
+    /// Who hears what comes over them.
+    ear: Ear,
     /// The next one, and when to give it up.
     connecting: Option<(Instant, Connecting)>,
     /// The node left a request unanswered, and has not answered since.
@@ -81,7 +75,7 @@ pub(crate) struct Connection {
     retry_at: Instant,
     last_fault: Option<Fault>,
     /// Requests to be written.
-    waiting: VecDeque<Item>,
+    waiting: Backlog,
     /// Releases that the node could not carry out.
     postponed: Vec<Item>,
     /// No item is due before this moment.
@@ -92,22 +86,25 @@ pub(crate) struct Connection {
 }
 
 enum Event {
-    Inbox,
+    Outbox,
     Reply(Resp),
     /// A reply over the connection in doubt.
     OldReply(Resp),
+    /// A push over any of them.
+    Push(Push),
     Broken(io::Error),
     OldBroken,
-    Connected(Result<Connected, Fault>),
+    Connected(Result<Box<Connected>, Fault>),
     Timer,
 }
 
 impl Connection {
-    pub(crate) fn new(target: Target, clock: Arc<dyn Clock>, inbox: Arc<Inbox>) -> Connection {
+    pub(crate) fn new(target: Target, clock: Arc<dyn Clock>, outbox: Arc<Outbox>) -> Connection {
         Connection {
+            ear: Ear::new(target.node),
             target: Arc::new(target),
             clock,
-            inbox,
+            outbox,
             up: None,
             old: None,
             connecting: None,
@@ -115,7 +112,7 @@ impl Connection {
             failures: 0,
             retry_at: Instant::NEVER,
             last_fault: None,
-            waiting: VecDeque::new(),
+            waiting: Backlog::default(),
             postponed: Vec::new(),
             due: Instant::FAR,
             timer: None,
@@ -126,13 +123,14 @@ impl Connection {
     pub(crate) async fn run(mut self) {
         loop {
             match poll_fn(|cx| self.next(cx)).await {
-                // The common case: nothing else has changed.
+                // The common case: nothing else has changed, unless the reply
+                // has cost the connection.
                 Event::Reply(reply) => {
                     match self.up.as_mut().and_then(|c| c.in_flight.pop_front()) {
                         Some(item) => self.take_reply(item, &reply),
                         None => self.lose_connection(&stray()),
                     }
-                    if self.farewell.is_none() {
+                    if self.farewell.is_none() && self.up.is_some() {
                         continue;
                     }
                 }
@@ -142,9 +140,15 @@ impl Connection {
                         None => self.lose_old(),
                     }
                 }
+                Event::Push(push) => {
+                    if !self.ear.take(push) {
+                        self.outbox.stray.fetch_add(1, Ordering::Relaxed);
+                    }
+                    continue;
+                }
                 Event::Broken(error) => self.lose_connection(&broken(&error)),
                 Event::OldBroken => self.lose_old(),
-                Event::Inbox => self.take_inbox(),
+                Event::Outbox => self.take_outbox(),
                 Event::Connected(Ok(connected)) => self.take_connection(connected),
                 Event::Connected(Err(fault)) => self.connect_failed(fault),
                 Event::Timer => self.look_at_deadlines(),
@@ -159,14 +163,18 @@ impl Connection {
     fn next(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
         if let Some(up) = &mut self.up {
             match up.poll(cx) {
-                Poll::Ready(Ok(reply)) => return Poll::Ready(Event::Reply(reply)),
+                Poll::Ready(Ok(Incoming::Reply(reply))) => return Poll::Ready(Event::Reply(reply)),
+                Poll::Ready(Ok(Incoming::Push(push))) => return Poll::Ready(Event::Push(push)),
                 Poll::Ready(Err(error)) => return Poll::Ready(Event::Broken(error)),
                 Poll::Pending => {}
             }
         }
         if let Some(old) = &mut self.old {
             match old.poll(cx) {
-                Poll::Ready(Ok(reply)) => return Poll::Ready(Event::OldReply(reply)),
+                Poll::Ready(Ok(Incoming::Reply(reply))) => {
+                    return Poll::Ready(Event::OldReply(reply));
+                }
+                Poll::Ready(Ok(Incoming::Push(push))) => return Poll::Ready(Event::Push(push)),
                 Poll::Ready(Err(_)) => return Poll::Ready(Event::OldBroken),
                 Poll::Pending => {}
             }
@@ -177,14 +185,14 @@ impl Connection {
             self.connecting = None;
             return Poll::Ready(Event::Connected(outcome));
         }
-        let mut inbox = lock(&self.inbox.state);
-        let closing = inbox.closed && self.farewell.is_none();
+        let mut outbox = lock(&self.outbox.state);
+        let closing = outbox.closed && self.farewell.is_none();
         // Replies that were taken without more may have left work behind.
-        if !inbox.items.is_empty() || closing || !self.waiting.is_empty() && self.up.is_some() {
-            return Poll::Ready(Event::Inbox);
+        if !outbox.items.is_empty() || closing || !self.waiting.is_empty() && self.up.is_some() {
+            return Poll::Ready(Event::Outbox);
         }
-        let _: Poll<()> = inbox.task.park(cx);
-        drop(inbox);
+        let _: Poll<()> = outbox.task.park(cx);
+        drop(outbox);
         if let Some((_, timer)) = &mut self.timer
             && timer.as_mut().poll(cx).is_ready()
         {
@@ -194,35 +202,28 @@ impl Connection {
         Poll::Pending
     }
 
-    fn take_inbox(&mut self) {
-        let (items, closed) = {
-            let mut inbox = lock(&self.inbox.state);
-            (std::mem::take(&mut inbox.items), inbox.closed)
+    fn take_outbox(&mut self) {
+        let (items, mail, closed) = {
+            let mut outbox = lock(&self.outbox.state);
+            let items = std::mem::take(&mut outbox.items);
+            (items, outbox.mail.take(), outbox.closed)
         };
+        if let Some(mail) = mail {
+            self.ear.open(mail);
+        }
         for item in items {
             self.due = self.due.min(item.due());
-            self.waiting.push_back(item);
+            self.waiting.add(item);
         }
-        if self.up.is_none() && self.waiting.len() > CLEAN_UP_BOUND {
-            self.drop_oldest_releases();
+        if self.up.is_none() {
+            let dropped = self.waiting.drop_oldest_releases();
+            self.outbox.dropped.fetch_add(dropped, Ordering::Relaxed);
         }
         if closed && self.farewell.is_none() {
+            self.ear.close();
             self.farewell = Some(self.clock.now() + FAREWELL);
             self.fail_all_but_releases("the client is closed");
         }
-    }
-
-    fn drop_oldest_releases(&mut self) {
-        let mut over = self.waiting.len() - CLEAN_UP_BOUND;
-        self.waiting.retain_mut(|item| {
-            let drop = over > 0 && item.is_release();
-            if drop {
-                over -= 1;
-                self.inbox.dropped.fetch_add(1, Ordering::Relaxed);
-                item.fail(FaultKind::Refused, "too many releases wait for it", true);
-            }
-            !drop
-        });
     }
 
     /// Sends what waits, connecting first if need be, and sets the timer.
@@ -236,7 +237,7 @@ impl Connection {
                     self.start_connecting(now);
                 }
                 if self.silent {
-                    self.fail_waiting(&Fault::new(
+                    self.waiting.fail_requests(&Fault::new(
                         FaultKind::Unreachable,
                         "no answer to earlier requests",
                         false,
@@ -247,21 +248,28 @@ impl Connection {
                 let fault = self.last_fault.clone().unwrap_or_else(|| {
                     Fault::new(FaultKind::Unreachable, "the connection was lost", false)
                 });
-                self.fail_waiting(&fault);
+                self.waiting.fail_requests(&fault);
             }
+        } else if self.is_missed() && now >= self.retry_at {
+            self.start_connecting(now);
         }
         self.close_old();
         self.arm(now);
     }
 
+    /// Whether a connection is missed for the sake of messages.
+    fn is_missed(&self) -> bool {
+        self.up.is_none() && self.connecting.is_none() && self.ear.wants_connection()
+    }
+
     fn start_connecting(&mut self, now: Instant) {
-        let target = self.target.clone();
-        let connecting = Box::pin(async move { connect(&target).await });
+        let (target, listen) = (self.target.clone(), self.ear.is_open());
+        let connecting = Box::pin(async move { connect(&target, listen).await.map(Box::new) });
         self.connecting = Some((now + CONNECT_TIMEOUT, connecting));
     }
 
-    fn take_connection(&mut self, connected: Connected) {
-        self.inbox.connects.fetch_add(1, Ordering::Relaxed);
+    fn take_connection(&mut self, connected: Box<Connected>) {
+        self.outbox.connects.fetch_add(1, Ordering::Relaxed);
         self.silent = false;
         self.last_fault = None;
         // Releases written to the connection before are sent again on this one.
@@ -270,10 +278,12 @@ impl Connection {
                 self.waiting.extend(place.take());
             }
         }
-        for item in &mut self.waiting {
+        for item in self.waiting.iter_mut() {
             item.on_old = false;
         }
-        self.up = Some(Pipe::new(connected, self.clock.now()));
+        let listening = connected.listening;
+        self.up = Some(Pipe::new(*connected, self.clock.now()));
+        self.ear.connected(listening);
     }
 
     fn connect_failed(&mut self, fault: Fault) {
@@ -285,7 +295,7 @@ impl Connection {
             sent: false,
             ..fault
         };
-        self.fail_waiting(&fault);
+        self.waiting.fail_requests(&fault);
         let known = self
             .last_fault
             .as_ref()
@@ -298,20 +308,12 @@ impl Connection {
         self.last_fault = Some(fault);
     }
 
-    /// Requests fail; releases go on waiting.
-    fn fail_waiting(&mut self, fault: &Fault) {
-        for item in self.waiting.iter_mut().filter(|item| !item.is_release()) {
-            item.tell(Reply::Failed(fault.clone()), None);
-        }
-        self.waiting.retain(Item::is_release);
-    }
-
     /// Writes everything that waits, in order. A request of a dead token is
     /// left out, unless the release behind it makes it harmless: a cycle costs
     /// each node one acquire and one release, however the threads run.
     fn write(&mut self) {
         let Some(up) = &mut self.up else { return };
-        while let Some(mut item) = self.waiting.pop_front() {
+        while let Some(mut item) = self.waiting.next() {
             let undone =
                 |later: &Item| later.is_release() && later.request.value == item.request.value;
             if !item.wanted() && !self.waiting.iter().any(undone) {
@@ -330,7 +332,7 @@ impl Connection {
     /// one.
     fn write_releases_to_old(&mut self) {
         let Some(old) = &mut self.old else { return };
-        for item in &mut self.waiting {
+        for item in self.waiting.iter_mut() {
             if item.is_release() && !item.on_old {
                 item.on_old = true;
                 old.write_copy(item);
@@ -345,12 +347,12 @@ impl Connection {
         match script::outcome(item.request.op, reply) {
             Outcome::NoScript if !item.with_text => {
                 item.with_text = true;
-                self.write_again(item);
+                self.waiting.again(item);
             }
             Outcome::NoScript => item.fail(FaultKind::NotReady, "NOSCRIPT twice", true),
             Outcome::OtherRecord if !item.readmitted => {
                 item.readmitted = true;
-                self.write_again(item);
+                self.waiting.again(item);
                 self.readmit();
             }
             Outcome::OtherRecord => {
@@ -366,21 +368,12 @@ impl Connection {
         }
     }
 
-    /// What was behind a request comes behind it again: replies come in order,
-    /// and this queue is written before anything new.
-    fn write_again(&mut self, item: Item) {
-        let again = |i: &&Item| i.with_text || i.readmitted;
-        let place = self.waiting.iter().take_while(again).count();
-        self.waiting.insert(place, item);
-    }
-
     /// The node has another record than on connect, so it may have lost its
     /// memory behind a proxy: it has to be admitted anew. The connection only
     /// takes the replies that are under way.
     fn readmit(&mut self) {
         if self.up.is_some() {
-            self.lose_old();
-            self.old = self.up.take();
+            self.doubt();
             self.retry_at = Instant::NEVER;
         }
     }
@@ -391,6 +384,14 @@ impl Connection {
         let Some(up) = self.up.take() else { return };
         self.pause();
         self.abandon(up, fault);
+        self.ear.lost();
+    }
+
+    /// The connection in use goes on as the one in doubt.
+    fn doubt(&mut self) {
+        self.lose_old();
+        self.old = self.up.take();
+        self.ear.lost();
     }
 
     fn lose_old(&mut self) {
@@ -403,7 +404,7 @@ impl Connection {
     fn abandon(&mut self, connection: Pipe, fault: &Fault) {
         for mut item in connection.in_flight.into_iter().flatten() {
             if item.is_release() {
-                self.waiting.push_back(item);
+                self.waiting.add(item);
             } else {
                 item.tell(Reply::Failed(fault.clone()), None);
             }
@@ -428,23 +429,9 @@ impl Connection {
             old.expire(now, &mut self.due);
         }
         self.waiting.extend(self.postponed.drain(..));
-        self.waiting.retain_mut(|item| {
-            if item.due() <= now {
-                item.fail(
-                    FaultKind::Timeout,
-                    "no connection in time",
-                    item.is_release(),
-                );
-            }
-            let keep = item.due() > now && (item.sink.is_some() || item.is_release());
-            if keep {
-                self.due = self.due.min(item.due());
-            }
-            keep
-        });
+        self.waiting.expire(now, &mut self.due);
         if doubtful {
-            self.lose_old();
-            self.old = self.up.take();
+            self.doubt();
             self.silent = true;
             self.pause();
         }
@@ -474,7 +461,7 @@ impl Connection {
         let mut next = self.due;
         if let Some((until, _)) = &self.connecting {
             next = next.min(*until);
-        } else if self.up.is_none() && !self.waiting.is_empty() {
+        } else if self.up.is_none() && !self.waiting.is_empty() || self.is_missed() {
             next = next.min(self.retry_at);
         }
         if let Some(farewell) = self.farewell {
@@ -498,7 +485,8 @@ impl Connection {
         for mut item in self.in_flight().filter(open).filter_map(Option::take) {
             item.fail(FaultKind::Refused, why, true);
         }
-        self.fail_waiting(&Fault::new(FaultKind::Refused, why, false));
+        self.waiting
+            .fail_requests(&Fault::new(FaultKind::Refused, why, false));
     }
 
     /// The task is over when its releases are acknowledged, or its
@@ -510,18 +498,19 @@ impl Connection {
         let idle = self.in_flight().all(|place| place.is_none())
             && self.waiting.is_empty()
             && self.postponed.is_empty()
-            && lock(&self.inbox.state).items.is_empty();
+            && lock(&self.outbox.state).items.is_empty();
         idle || self.clock.now() >= farewell
     }
 
     fn end(mut self) {
         let items = {
-            let mut inbox = lock(&self.inbox.state);
-            inbox.ended = true;
-            std::mem::take(&mut inbox.items)
+            let mut outbox = lock(&self.outbox.state);
+            outbox.ended = true;
+            outbox.mail = None;
+            std::mem::take(&mut outbox.items)
         };
         let mut left: Vec<Item> = self.in_flight().filter_map(Option::take).collect();
-        left.extend(self.waiting.drain(..));
+        left.extend(self.waiting.drain());
         left.extend(items);
         for mut item in left {
             item.fail(FaultKind::Refused, "the client is closed", true);
@@ -535,82 +524,4 @@ fn stray() -> Fault {
         "a reply that nobody asked for",
         true,
     )
-}
-
-impl Pipe {
-    fn new(connected: Connected, now: Instant) -> Pipe {
-        Pipe {
-            wire: connected.wire,
-            guard: connected.guard,
-            time: (connected.time, now),
-            in_flight: VecDeque::new(),
-        }
-    }
-
-    /// Moves bytes both ways; ready with the next reply.
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Resp>> {
-        // Reads go on while a write waits for room: the node may be waiting
-        // for us to read.
-        if let Poll::Ready(Err(error)) = self.wire.poll_flush(cx) {
-            return Poll::Ready(Err(error));
-        }
-        self.wire.poll_reply(cx)
-    }
-
-    fn write(&mut self, mut item: Item) {
-        if item.request.not_after == 0 && !item.is_release() {
-            item.request.not_after = self.not_after(&item);
-        }
-        self.put(&item);
-        self.in_flight.push_back(Some(item));
-    }
-
-    /// For a request that was made before the node's clock was known: it is,
-    /// from the connection's set-up.
-    fn not_after(&self, item: &Item) -> u64 {
-        let (time, at) = self.time;
-        let due =
-            at.until(item.ticket.deadline) + item.ticket.sent.until(item.ticket.deadline) / 10;
-        time + u64::try_from(due.as_micros()).unwrap_or(u64::MAX / 2)
-    }
-
-    /// Writes a request whose answer is awaited on another connection.
-    fn write_copy(&mut self, item: &Item) {
-        self.put(item);
-        self.in_flight.push_back(None);
-    }
-
-    fn put(&mut self, item: &Item) {
-        // Asked for only before other replies have told the nodes' clocks.
-        let (time, at) = self.time;
-        let sent = item.ticket.sent;
-        let now = || time + u64::try_from(at.until(sent).as_micros()).unwrap_or(0);
-        let guard = self.guard.as_ref();
-        script::write_command(
-            &mut self.wire.out,
-            &item.request,
-            guard,
-            now,
-            item.with_text,
-        );
-    }
-
-    /// Fails what is past its deadline; lowers `due` to what comes next.
-    /// Returns whether somebody waited in vain.
-    fn expire(&mut self, now: Instant, due: &mut Instant) -> bool {
-        let mut doubtful = false;
-        for place in &mut self.in_flight {
-            let Some(item) = place else { continue };
-            if item.due() <= now {
-                doubtful |= item.sink.is_some();
-                item.fail(FaultKind::Timeout, "no answer in time", true);
-            }
-            if item.due() <= now || (item.sink.is_none() && !item.is_release()) {
-                *place = None;
-            } else {
-                *due = (*due).min(item.due());
-            }
-        }
-        doubtful
-    }
 }

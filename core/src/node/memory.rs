@@ -3,16 +3,24 @@
 //! `memory://NAME` serves a user's own tests; the simulator drives the same
 //! [`MemoryNode`] in virtual time.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex};
+mod line;
+mod link;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use once_cell::sync::Lazy;
-
-use super::{Fault, Link, Op, Repair, Reply, Request, Sink, Ticket, Value};
-use crate::clock::{Clock, Instant};
+use super::{Op, Repair, Reply, Request, Value, Waiter};
+use crate::clock::Instant;
 use crate::mutants::mutant;
-use crate::sync::lock;
+use line::Post;
+
+#[cfg(feature = "sim")]
+pub use line::Place;
+pub use line::{Line, Message};
+pub(crate) use link::{MemoryLink, forget};
 
 /// The state of one node. Time is an argument, as everything else.
 #[derive(Clone, Debug, Default)]
@@ -20,6 +28,9 @@ pub struct MemoryNode {
     keys: BTreeMap<Arc<[u8]>, (Value, Instant)>,
     /// Counters of fences, and the ends of their lives.
     counters: BTreeMap<Arc<[u8]>, (u64, Instant)>,
+    /// Who waits, by the keys of their queues.
+    lines: BTreeMap<Arc<[u8]>, Line>,
+    post: Post,
     /// The node's record.
     record: Option<Arc<str>>,
     /// The end of its quarantine.
@@ -113,21 +124,39 @@ impl MemoryNode {
     }
 
     /// Carries out one request at `now` of this node's own clock. `record`:
-    /// what the node must hold; `None`: any.
-    pub fn execute(&mut self, request: &Request, record: Option<&str>, now: Instant) -> Answer {
+    /// what the node must hold; `None`: any. Also returns what it published.
+    pub fn execute(
+        &mut self,
+        request: &Request,
+        record: Option<&str>,
+        now: Instant,
+    ) -> (Answer, Vec<Message>) {
+        let mut messages = Vec::new();
+        let answer = self.answer(request, record, now, &mut messages);
+        (answer, messages)
+    }
+
+    fn answer(
+        &mut self,
+        request: &Request,
+        record: Option<&str>,
+        now: Instant,
+        messages: &mut Vec<Message>,
+    ) -> Answer {
         let (value, end) = match self.get(&request.key, now) {
-            Some((value, end)) => (Some(value), end),
+            Some((value, end)) => (Some(value.clone()), end),
             None => (None, tick(now)),
         };
         let full = |ttl: Duration| tick(now) + whole(ttl);
-        let (mine, free) = (value == Some(&request.value), value.is_none());
+        let mine = !request.value.0.is_empty() && value.as_ref() == Some(&request.value);
+        let free = value.is_none();
+        let admitted = record.is_none() || self.record.as_deref() == record;
         if request.op != Op::Release {
             let late = request.not_after != 0 && MemoryNode::time(now) > request.not_after;
             if mutant!("no-not-after", late, false) {
                 return Ok(Reply::Late);
             }
-            let other = record.is_some() && self.record.as_deref() != record;
-            if mutant!("record-ignored", other, false) {
+            if mutant!("record-ignored", !admitted, false) {
                 return Err(OtherRecord);
             }
         }
@@ -135,21 +164,33 @@ impl MemoryNode {
         let quarantine = self.quarantine(now).filter(|_| record.is_some());
         let quarantine = mutant!("no-quarantine", quarantine, None);
         let reply = match request.op {
-            Op::Acquire { .. } if quarantine.is_some() && free => Reply::Quarantined {
-                left: quarantine.unwrap_or_default(),
-            },
-            Op::Acquire { ttl, candidate } if mutant!("acquire-overwrites", free, true) => {
+            Op::Acquire { .. } if quarantine.is_some() && (free || !mine && joins(request)) => {
+                Reply::Quarantined {
+                    left: quarantine.unwrap_or_default(),
+                }
+            }
+            Op::Acquire {
+                ttl,
+                candidate,
+                block,
+                ..
+            } if mutant!("acquire-overwrites", free, true) => {
+                if let Some(left) = self.reserved(request, now, messages) {
+                    return Ok(self.refuse(request, left, None, now));
+                }
                 let end = mutant!("vote-without-ttl", full(ttl), Instant::FAR);
                 self.store(request, end);
+                self.end_turn(request, now);
                 Reply::Granted {
-                    fence: self.count(request, candidate, now),
+                    fence: self.count(request, candidate, block, now),
                 }
             }
             Op::Acquire { ttl, .. } if mine => {
-                self.store(request, end.max(full(ttl)));
+                let full = mutant!("own-token-not-lengthened", full(ttl), end);
+                self.store(request, end.max(full));
                 let counter = request.counter.as_ref();
                 if mutant!("resend-counts-again", false, true) {
-                    let fence = self.count(request, 0, now);
+                    let fence = self.count(request, 0, 1, now);
                     return Ok(Reply::Granted { fence });
                 }
                 Reply::Granted {
@@ -159,10 +200,10 @@ impl MemoryNode {
             Op::Acquire { .. } if mutant!("refusal-says-granted", false, true) => {
                 Reply::Granted { fence: 0 }
             }
-            Op::Acquire { .. } => Reply::Refused {
-                left: Some(tick(now).until(end)),
-                holder: value.and_then(label),
-            },
+            Op::Acquire { .. } => {
+                let holder = value.as_ref().and_then(label);
+                self.refuse(request, tick(now).until(end), holder, now)
+            }
             Op::Extend { ttl, fence, .. } if mutant!("extend-unowned", mine, !free) => {
                 let end = mutant!("renewal-shortens", end, now);
                 self.store(request, end.max(full(ttl)));
@@ -176,6 +217,9 @@ impl MemoryNode {
                     return Ok(Reply::Quarantined { left });
                 }
                 self.store(request, full(ttl));
+                if let Some(line) = live(&mut self.lines, request, now) {
+                    line.reserved = None;
+                }
                 self.raise(request, mutant!("repair-without-fence", fence, 0), now);
                 Reply::Extended { repaired: true }
             }
@@ -201,6 +245,8 @@ impl MemoryNode {
                 if mutant!("release-keeps-key", delete, false) {
                     self.keys.remove(&request.key);
                 }
+                let may_vote = admitted && quarantine.is_none();
+                self.serve(request, may_vote, now, messages);
                 Reply::Released { held: mine }
             }
         };
@@ -212,8 +258,135 @@ impl MemoryNode {
             .insert(request.key.clone(), (request.value.clone(), end));
     }
 
-    /// Counts a new vote; returns its fence.
-    fn count(&mut self, request: &Request, candidate: u64, now: Instant) -> u64 {
+    /// How long the lock, which is free, is reserved for another than asks;
+    /// `None`: it may have it.
+    fn reserved(
+        &mut self,
+        request: &Request,
+        now: Instant,
+        messages: &mut Vec<Message>,
+    ) -> Option<Duration> {
+        let line = live(&mut self.lines, request, now)?;
+        let (me, time) = (request.waiter.as_ref(), MemoryNode::time(now));
+        if let Some((whose, left)) = line.standing(time) {
+            let another = Some(whose) != me;
+            return mutant!("newcomer-barges", another, false)
+                .then(|| Duration::from_millis(left.div_ceil(1000)));
+        }
+        let length = request.waits.reservation;
+        let ours = line.turn(me, time, length, &self.post, messages);
+        (!ours).then(|| whole(length))
+    }
+
+    /// The waiter has had its turn.
+    fn end_turn(&mut self, request: &Request, now: Instant) {
+        if let Some(line) = live(&mut self.lines, request, now) {
+            if let Some(waiter) = &request.waiter {
+                line.leave(waiter);
+            }
+            self.unreserve(request);
+        }
+    }
+
+    /// Refuses a vote for so long; at its home the waiter is queued.
+    fn refuse(
+        &mut self,
+        request: &Request,
+        left: Duration,
+        holder: Option<Box<str>>,
+        now: Instant,
+    ) -> Reply {
+        let place = match &request.waiter {
+            Some(waiter) if joins(request) => self.join(request, waiter, now),
+            _ => None,
+        };
+        let waiter = request.waiter.as_ref().filter(|_| place.is_some());
+        let listeners = waiter.map_or(1, |waiter| self.post.listeners(&waiter.inbox));
+        Reply::Refused {
+            left: Some(left),
+            holder,
+            place,
+            subscribers: mutant!("dead-subscription-not-reported", listeners, 1),
+        }
+    }
+
+    fn join(&mut self, request: &Request, waiter: &Waiter, now: Instant) -> Option<u32> {
+        let mut fresh = Line::new();
+        let line = live(&mut self.lines, request, now);
+        let new = line.is_none();
+        let place = line.unwrap_or(&mut fresh).join(waiter, now, request.waits);
+        if new && place.is_some() {
+            self.lines.insert(request.line.queue.clone(), fresh);
+        }
+        place
+    }
+
+    /// A waiter leaves; if nobody has a claim to the lock, it is reserved for
+    /// whose turn it is.
+    fn serve(
+        &mut self,
+        request: &Request,
+        may_vote: bool,
+        now: Instant,
+        messages: &mut Vec<Message>,
+    ) {
+        let free = self.get(&request.key, now).is_none();
+        let time = MemoryNode::time(now);
+        let Some(line) = live(&mut self.lines, request, now) else {
+            return;
+        };
+        if let Some(waiter) = &request.waiter
+            && mutant!("cancelled-waiter-stays-queued", true, false)
+        {
+            line.leave(waiter);
+        }
+        if let Some((whose, _)) = line.standing(time)
+            && Some(whose) != request.waiter.as_ref()
+        {
+            return;
+        }
+        let length = request.waits.reservation;
+        let reserve = mutant!("reservation-over-live-key", free, true)
+            && mutant!("reservation-in-quarantine", may_vote, true);
+        if !reserve || line.turn(None, time, length, &self.post, messages) {
+            self.unreserve(request);
+        }
+    }
+
+    /// Ends the reservation, whoever it is for.
+    fn unreserve(&mut self, request: &Request) {
+        let key = &request.line.queue;
+        match self.lines.get_mut(key) {
+            Some(line) if !line.queue.is_empty() => line.reserved = None,
+            _ => drop(self.lines.remove(key)),
+        }
+    }
+
+    /// One more listens on an inbox.
+    pub fn subscribe(&mut self, inbox: &Arc<[u8]>) {
+        self.post.subscribe(inbox);
+    }
+
+    /// One less listens on it.
+    pub fn unsubscribe(&mut self, inbox: &[u8]) {
+        self.post.unsubscribe(inbox);
+    }
+
+    /// Whether clients may publish messages and ask who listens. They may, to
+    /// begin with.
+    #[cfg(any(test, feature = "sim"))]
+    pub fn permit_messages(&mut self, permitted: bool) {
+        self.post.forbidden = !permitted;
+    }
+
+    /// The line with that queue, if it lives at `now`.
+    #[cfg(feature = "sim")]
+    pub fn line(&self, queue: &[u8], now: Instant) -> Option<&Line> {
+        self.lines.get(queue).filter(|line| tick(now) <= line.end)
+    }
+
+    /// Counts a new vote as `block` fences; returns the last of them.
+    fn count(&mut self, request: &Request, candidate: u64, block: u32, now: Instant) -> u64 {
         let Some(counter) = &request.counter else {
             return 0;
         };
@@ -224,7 +397,7 @@ impl MemoryNode {
             mutant!("no-clamp", candidate.min(time + FURTHEST), candidate)
         };
         let last = self.fence(&counter.key, now).unwrap_or(0);
-        let fence = candidate.max(last + 1);
+        let fence = candidate.max(last + u64::from(block));
         let fence = mutant!("pure-counters", fence, last + 1);
         let end = tick(now) + whole(counter.ttl);
         self.counters.insert(counter.key.clone(), (fence, end));
@@ -248,14 +421,31 @@ impl MemoryNode {
         self.keys.retain(|_, (_, end)| tick(now) <= *end);
         self.counters.retain(|_, (_, end)| tick(now) <= *end);
         self.quarantine = self.quarantine.filter(|end| tick(now) <= *end);
+        self.lines.retain(|_, line| line.lives(now));
     }
 
     fn sweep(&mut self, now: Instant) {
-        if self.keys.len() >= self.sweep_at {
+        let held = self.keys.len() + self.lines.len();
+        if held >= self.sweep_at {
             self.expire(now);
-            self.sweep_at = 64.max(2 * self.keys.len());
+            self.sweep_at = 64.max(2 * held);
         }
     }
+}
+
+/// Whether a refusal queues the waiter.
+fn joins(request: &Request) -> bool {
+    matches!(request.op, Op::Acquire { home: true, .. }) && request.waiter.is_some()
+}
+
+/// The lock's line, if it lives at `now`.
+fn live<'a>(
+    lines: &'a mut BTreeMap<Arc<[u8]>, Line>,
+    request: &Request,
+    now: Instant,
+) -> Option<&'a mut Line> {
+    let line = lines.get_mut(&request.line.queue)?;
+    line.lives(now).then_some(line)
 }
 
 /// The lives of keys begin and end with a millisecond.
@@ -273,224 +463,4 @@ fn label(value: &Value) -> Option<Box<str>> {
     let token = value.0.iter().take_while(|b| b.is_ascii_hexdigit()).count();
     let label = value.0.get(token..)?.strip_prefix(b".")?;
     (token > 0 && !label.is_empty()).then(|| label.escape_ascii().to_string().into())
-}
-
-/// The nodes of this process by name, for `memory://NAME`.
-type Nodes = HashMap<String, Arc<Mutex<MemoryNode>>>;
-static NODES: Lazy<Mutex<Nodes>> = Lazy::new(Mutex::default);
-
-/// Forgets all `memory://` nodes: those that links still know live on in them.
-pub(crate) fn forget() {
-    *lock(&NODES) = Nodes::new();
-}
-
-/// The link to a `memory://` node: answers within the call.
-pub(crate) struct MemoryLink {
-    node: Arc<Mutex<MemoryNode>>,
-    clock: Arc<dyn Clock>,
-    shown: Arc<str>,
-}
-
-impl MemoryLink {
-    pub(crate) fn new(name: &str, shown: Arc<str>, clock: Arc<dyn Clock>) -> MemoryLink {
-        let node = lock(&NODES).entry(name.to_owned()).or_default().clone();
-        MemoryLink { node, clock, shown }
-    }
-}
-
-impl Link for MemoryLink {
-    fn send(&self, request: Request, ticket: Ticket, sink: Arc<dyn Sink>, _give_up: Instant) {
-        if !sink.wanted() {
-            return sink.on_reply(ticket, Reply::Failed(Fault::unwanted()), None);
-        }
-        // Such a node lives as long as its process, so it needs no guard.
-        let (reply, time) = {
-            let mut node = lock(&self.node);
-            let now = self.clock.now();
-            node.sweep(now);
-            let reply = node.execute(&request, None, now);
-            (reply, MemoryNode::time(now))
-        };
-        let reply = reply.expect("no record was asked for");
-        sink.on_reply(ticket, reply, Some(time));
-    }
-
-    fn shown(&self) -> Arc<str> {
-        self.shown.clone()
-    }
-
-    fn close(&self) {}
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::node::Counter;
-
-    const TTL: Duration = Duration::from_millis(100);
-    const ACQUIRE: Op = Op::Acquire {
-        ttl: TTL,
-        candidate: 0,
-    };
-
-    fn extend(repair: Repair) -> Op {
-        Op::Extend {
-            ttl: TTL,
-            repair,
-            fence: 0,
-        }
-    }
-
-    /// The node's `TIME` at the start of a test, in µs.
-    const START: u64 = 10_000_000;
-
-    fn at(ms: u64) -> Instant {
-        Instant(START * 1000 + ms * 1_000_000)
-    }
-
-    fn request(op: Op, value: &str) -> Request {
-        Request {
-            op,
-            key: b"k"[..].into(),
-            value: Value(value.as_bytes().into()),
-            counter: Some(Counter {
-                key: b"f"[..].into(),
-                ttl: Duration::from_secs(10),
-            }),
-            not_after: 0,
-            guess: None,
-        }
-    }
-
-    fn ask(node: &mut MemoryNode, op: Op, value: &str, ms: u64) -> Reply {
-        node.execute(&request(op, value), None, at(ms)).unwrap()
-    }
-
-    #[test]
-    fn only_the_owner_extends_and_releases() {
-        let mut node = MemoryNode::default();
-        assert_eq!(
-            ask(&mut node, ACQUIRE, "a", 1),
-            Reply::Granted {
-                fence: START + 1_000
-            }
-        );
-        let left = Duration::from_millis(60);
-        assert_eq!(
-            ask(&mut node, ACQUIRE, "b", 41),
-            Reply::Refused {
-                left: Some(left),
-                holder: None
-            }
-        );
-        assert_eq!(ask(&mut node, extend(Repair::Yes), "b", 51), Reply::NotMine);
-        assert_eq!(
-            ask(&mut node, Op::Release, "b", 51),
-            Reply::Released { held: false }
-        );
-        // Its own token again: lengthened to the full ttl, with the same fence.
-        assert_eq!(
-            ask(&mut node, ACQUIRE, "a", 51),
-            Reply::Granted {
-                fence: START + 1_000
-            }
-        );
-        assert!(node.get(b"k", at(151)).is_some());
-        assert!(node.get(b"k", at(152)).is_none());
-        assert_eq!(ask(&mut node, extend(Repair::No), "a", 152), Reply::NotMine);
-        assert_eq!(
-            ask(&mut node, extend(Repair::Yes), "a", 152),
-            Reply::Extended { repaired: true }
-        );
-        assert_eq!(
-            ask(&mut node, Op::Release, "a", 153),
-            Reply::Released { held: true }
-        );
-    }
-
-    #[test]
-    fn fences_grow_and_are_clamped() {
-        let mut node = MemoryNode::default();
-        let acquire = |candidate| Op::Acquire {
-            ttl: TTL,
-            candidate,
-        };
-        assert_eq!(
-            ask(&mut node, acquire(START + 7_000), "a", 1),
-            Reply::Granted {
-                fence: START + 7_000
-            }
-        );
-        ask(&mut node, Op::Release, "a", 1);
-        assert_eq!(
-            ask(&mut node, acquire(5), "b", 2),
-            Reply::Granted {
-                fence: START + 7_001
-            }
-        );
-        let confirm = |fence| Op::Confirm { ttl: TTL, fence };
-        assert_eq!(
-            ask(&mut node, confirm(START + 9_000), "a", 2),
-            Reply::NotMine
-        );
-        assert_eq!(
-            ask(&mut node, confirm(START + 7_000), "b", 2),
-            Reply::Greater {
-                fence: START + 7_001
-            }
-        );
-        assert_eq!(
-            ask(&mut node, confirm(START + 9_000), "b", 2),
-            Reply::Confirmed
-        );
-        ask(&mut node, Op::Release, "b", 2);
-        let far = acquire(u64::MAX / 2);
-        assert_eq!(
-            ask(&mut node, far, "c", 3),
-            Reply::Granted {
-                fence: START + 3_000 + FURTHEST
-            }
-        );
-    }
-
-    #[test]
-    fn in_quarantine_votes_are_kept_but_not_given() {
-        let mut node = MemoryNode::default();
-        let record: Arc<str> = "r".into();
-        assert!(node.init(None, record.clone(), Duration::ZERO, at(0)));
-        assert!(!node.init(None, "s".into(), Duration::ZERO, at(0)));
-        let mut ask = |op, value: &str, record: &str, ms| {
-            node.execute(&request(op, value), Some(record), at(ms))
-        };
-        assert_eq!(ask(ACQUIRE, "a", "s", 1), Err(OtherRecord));
-        assert!(matches!(
-            ask(ACQUIRE, "a", "r", 1),
-            Ok(Reply::Granted { .. })
-        ));
-        assert!(node.init(Some("r"), "t".into(), Duration::from_millis(500), at(2)));
-        let left = Duration::from_millis(498);
-        let mut ask = |op, value: &str, ms| node.execute(&request(op, value), Some("t"), at(ms));
-        assert!(matches!(ask(ACQUIRE, "a", 3), Ok(Reply::Granted { .. })));
-        assert!(matches!(
-            ask(extend(Repair::Yes), "a", 3),
-            Ok(Reply::Extended { .. })
-        ));
-        ask(Op::Release, "a", 3).unwrap();
-        for op in [ACQUIRE, extend(Repair::Yes)] {
-            assert_eq!(ask(op, "a", 4), Ok(Reply::Quarantined { left }));
-        }
-        let repaired = Ok(Reply::Extended { repaired: true });
-        assert_eq!(ask(extend(Repair::InQuarantine), "a", 4), repaired);
-    }
-
-    #[test]
-    fn a_late_request_does_nothing() {
-        let mut node = MemoryNode::default();
-        let late = Request {
-            not_after: START + 4_999,
-            ..request(ACQUIRE, "a")
-        };
-        assert_eq!(node.execute(&late, None, at(5)), Ok(Reply::Late));
-        assert!(node.get(b"k", at(5)).is_none());
-    }
 }

@@ -2,10 +2,15 @@
 
 pub(crate) mod address;
 pub mod admission;
+pub(crate) mod backlog;
 pub(crate) mod connect;
 pub(crate) mod connection;
+pub(crate) mod dial;
+pub(crate) mod inbox;
 pub mod memory;
 pub mod names;
+pub(crate) mod pipe;
+pub(crate) mod pushes;
 pub(crate) mod redis;
 pub(crate) mod script;
 pub mod time;
@@ -26,8 +31,14 @@ pub struct Request {
     /// The lock's key.
     pub key: Arc<[u8]>,
     /// The value that marks our vote: the token, and the label if there is
-    /// one.
+    /// one. Empty in a release that takes back no vote.
     pub value: Value,
+    /// Where the lock's line is kept.
+    pub line: LineKeys,
+    /// How the node keeps it.
+    pub waits: Waits,
+    /// Who asks, if it waits: see [`Op::Acquire`] and [`Op::Release`].
+    pub waiter: Option<Waiter>,
     /// Where the lock's fences are counted; `None` without fences.
     pub counter: Option<Counter>,
     /// The node's `TIME` in µs after which it does nothing; 0: at any time.
@@ -46,6 +57,47 @@ pub struct Counter {
     pub ttl: Duration,
 }
 
+/// The keys of a lock's line: who waits on this node, and for whom the lock is
+/// reserved there.
+#[derive(Clone, Debug)]
+pub struct LineKeys {
+    /// The waiters in their order.
+    pub queue: Arc<[u8]>,
+    /// The reservation; there as long as anybody is queued.
+    pub reservation: Arc<[u8]>,
+}
+
+/// How a node keeps a line, in whole milliseconds. It has no settings of its
+/// own, so this goes with each request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waits {
+    /// How long the lock is kept for the waiter whose turn it is.
+    pub reservation: Duration,
+    /// How long a waiter stays in the queue from when it asked last.
+    pub place: Duration,
+    /// How many may stand in one queue.
+    pub most: u32,
+}
+
+/// One place in a node's queue. Not a token: it may leave at any time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiter {
+    /// Names it among all that its client ever had.
+    pub number: u64,
+    /// The channel on which its client listens.
+    pub inbox: Arc<[u8]>,
+}
+
+impl Waiter {
+    /// As nodes store it: the number in decimal, a blank, the inbox.
+    pub fn text(&self) -> Vec<u8> {
+        let mut text = self.number.to_string().into_bytes();
+        text.push(b' ');
+        text.extend_from_slice(&self.inbox);
+        text
+    }
+}
+
 /// The value under a lock's key. `Debug` hides it, for it holds a token.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Value(pub Arc<[u8]>);
@@ -59,13 +111,22 @@ impl fmt::Debug for Value {
 /// The scripts of docs/PROTOCOL.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// Store the value for `ttl` if the key is free. For a key that holds the
-    /// value already: lengthen its life to `ttl` and answer as the first time.
+    /// Store the value for `ttl` if the key is free and it is the waiter's turn:
+    /// the lock is reserved for it, or for nobody and no other is before it in
+    /// the queue. For a key that holds the value already: lengthen its life to
+    /// `ttl` and answer as the first time.
     Acquire {
         /// Auto-release time.
         ttl: Duration,
-        /// The fence that is proposed; 0: the node's `TIME`.
+        /// The fence that is proposed, the last of its block; 0: the node's
+        /// `TIME`.
         candidate: u64,
+        /// Whether this node is the waiter's home: where it is refused it is
+        /// queued, or its place lengthened.
+        home: bool,
+        /// How many fences are taken at once, at least 1. The vote's own is the
+        /// first of them.
+        block: u32,
     },
     /// Lengthen the life of our key to `ttl`; never shorten it.
     Extend {
@@ -84,7 +145,9 @@ pub enum Op {
         /// The fence.
         fence: u64,
     },
-    /// Delete the key if it holds our value.
+    /// Delete the key if it holds our value; take the waiter out of the queue,
+    /// and end a reservation for it. If the lock is free then, it is reserved
+    /// for the first who waits, who is told.
     Release,
 }
 
@@ -106,16 +169,24 @@ pub enum Repair {
 pub enum Reply {
     /// Acquire: our value stands under the key.
     Granted {
-        /// The fence that the node has stored; 0 without fences.
+        /// The fence that the node has stored, the last of the block; 0 without
+        /// fences.
         fence: u64,
     },
-    /// Acquire: another's value stands there.
+    /// Acquire: another's value stands there, or the lock is reserved for
+    /// another.
     Refused {
         /// How long that will last, unless it is renewed. `None`: it has no
         /// end, so no lock library put it there.
         left: Option<Duration>,
-        /// The label of its value, if it has one.
+        /// The label of its value, if it has one. A reservation has none.
         holder: Option<Box<str>>,
+        /// How many wait before ours in the queue of its home; `None` where it
+        /// is not queued: not its home, no waiter, or the queue is full.
+        place: Option<u32>,
+        /// How many connections listen on our inbox there: with none a message
+        /// would be lost. Always 1 where `place` is `None`.
+        subscribers: u32,
     },
     /// Extend: our key lives for the ttl, counted from now.
     Extended {
@@ -129,8 +200,8 @@ pub enum Reply {
         /// That fence.
         fence: u64,
     },
-    /// Acquire, or extend of a vote that is gone: the node is in quarantine
-    /// and gives no new vote.
+    /// Acquire, or extend of a vote that is gone: the node is in quarantine,
+    /// gives no new vote, and is no home.
     Quarantined {
         /// How long yet.
         left: Duration,
@@ -243,5 +314,45 @@ pub trait Link: Send + Sync + 'static {
     /// How many connections were made.
     fn connects(&self) -> u64 {
         0
+    }
+
+    /// Gives whoever waits for messages: each connection made from here on
+    /// subscribes the client's inbox. Called once, before the first request. A
+    /// link that carries no messages drops it.
+    #[cfg_attr(not(feature = "sim"), allow(dead_code, reason = "nobody waits yet"))]
+    fn listen(&self, mail: Arc<dyn Mail>) {
+        drop(mail);
+    }
+
+    /// How many messages came that no node sends to this client's inbox:
+    /// forged, or too long.
+    #[cfg_attr(not(feature = "sim"), allow(dead_code, reason = "nobody waits yet"))]
+    fn stray(&self) -> u64 {
+        0
+    }
+}
+
+/// Where messages go that come without having been asked for. They are hints:
+/// one may be lost, late, or sent twice. Called on the I/O thread; must not
+/// block, but may send requests.
+pub trait Mail: Send + Sync {
+    /// `node` tells the waiter of this number that its turn has come.
+    fn on_message(&self, node: usize, number: u64);
+
+    /// The inbox is subscribed on `node`, for the first time or anew: what was
+    /// published before is lost.
+    fn on_listening(&self, node: usize);
+
+    /// The subscription on `node` is lost, or in doubt. Another
+    /// [`on_listening`](Mail::on_listening) follows once the node is reached
+    /// again, by whatever request or because messages are
+    /// [awaited](Mail::is_awaited).
+    fn on_deaf(&self, node: usize);
+
+    /// Whether anybody waits for messages of `node`: then a connection that was
+    /// lost is made again although no request asks for it.
+    fn is_awaited(&self, node: usize) -> bool {
+        let _ = node;
+        false
     }
 }

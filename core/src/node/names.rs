@@ -4,6 +4,7 @@
 //! slot. A name with a hash tag of its own is used as it is; any other name
 //! becomes the tag. `{x}` and `x` are one name.
 
+use super::LineKeys;
 use crate::error::{Error, shown};
 
 /// The longest name, in bytes.
@@ -65,14 +66,32 @@ pub fn lock_key(namespace: &str, name: &[u8], naming: Naming) -> Result<Vec<u8>,
     Ok(key)
 }
 
-/// The key of the counter of fences of the lock that `key` belongs to. Raw
-/// names get a `#` in front, with which no other counter's begins.
+/// The key of the counter of fences of the lock that `key` belongs to.
 pub fn counter_key(namespace: &str, key: &[u8], naming: Naming) -> Vec<u8> {
-    let (mark, rest) = match naming {
-        Naming::Tagged => (&b"#f:"[..], &key[namespace.len()..]),
-        Naming::Raw => (&b"#f:#"[..], key),
-    };
-    [namespace.as_bytes(), mark, rest].concat()
+    companion(namespace, b"#f:", key, naming)
+}
+
+/// The keys of the line of the lock that `key` belongs to.
+pub fn line_keys(namespace: &str, key: &[u8], naming: Naming) -> LineKeys {
+    LineKeys {
+        queue: companion(namespace, b"#q:", key, naming).into(),
+        reservation: companion(namespace, b"#r:", key, naming).into(),
+    }
+}
+
+/// A key of the lock that `key` belongs to, by its mark. Raw names get a `#` in
+/// front, with which no other name's begins.
+fn companion(namespace: &str, mark: &[u8], key: &[u8], naming: Naming) -> Vec<u8> {
+    match naming {
+        Naming::Tagged => [namespace.as_bytes(), mark, &key[namespace.len()..]].concat(),
+        Naming::Raw => [namespace.as_bytes(), mark, b"#", key].concat(),
+    }
+}
+
+/// The channel on which a client listens, on all nodes: `id` is 128 random
+/// bits.
+pub fn inbox(namespace: &str, id: u128) -> Vec<u8> {
+    format!("{namespace}#in:{id:032x}").into_bytes()
 }
 
 /// The key of a node's record.
@@ -153,16 +172,22 @@ mod tests {
         }
 
         #[test]
-        fn distinct_names_never_share_a_counter(a in name(), b in name(), raw in any::<(bool, bool)>()) {
+        fn distinct_names_never_share_a_companion(a in name(), b in name(), raw in any::<(bool, bool)>()) {
             let naming = |raw| if raw { Naming::Raw } else { Naming::Tagged };
             let keys = |n: &[u8], naming| {
                 let key = lock_key("lock:", n, naming).ok()?;
-                Some((counter_key("lock:", &key, naming), key))
+                let line = line_keys("lock:", &key, naming);
+                let counter = counter_key("lock:", &key, naming);
+                Some((key, [counter, line.queue.to_vec(), line.reservation.to_vec()]))
             };
             if let (Some(x), Some(y)) = (keys(&a, naming(raw.0)), keys(&b, naming(raw.1))) {
-                let same = raw.0 == raw.1 && x.1 == y.1;
-                prop_assert_eq!(x.0 == y.0, same);
-                prop_assert!(x.0.starts_with(b"lock:#"));
+                let same = raw.0 == raw.1 && x.0 == y.0;
+                for (i, one) in x.1.iter().enumerate() {
+                    prop_assert!(one.starts_with(b"lock:#"));
+                    for (j, other) in y.1.iter().enumerate() {
+                        prop_assert_eq!(one == other, same && i == j);
+                    }
+                }
             }
         }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use super::connect::Target;
 use super::connection::Connection;
-use super::{Fault, FaultKind, Link, Op, Reply, Request, Sink, Ticket};
+use super::{Fault, FaultKind, Link, Mail, Op, Reply, Request, Sink, Ticket};
 use crate::clock::{Clock, Instant};
 use crate::drive::Driver;
 use crate::sync::{Wakers, lock};
@@ -18,23 +18,27 @@ const QUEUE_BOUND: usize = 100_000;
 /// See the [module documentation](self).
 pub(crate) struct RedisLink {
     shown: Arc<str>,
-    inbox: Arc<Inbox>,
+    outbox: Arc<Outbox>,
     /// Who drives the task's runtime; empty if that is the caller's.
     driver: Option<&'static Driver>,
 }
 
 /// What callers share with the node's connection.
 #[derive(Default)]
-pub(crate) struct Inbox {
-    pub(crate) state: Mutex<InboxState>,
+pub(crate) struct Outbox {
+    pub(crate) state: Mutex<OutboxState>,
     pub(crate) connects: AtomicU64,
     /// Releases that were given up because too many waited.
     pub(crate) dropped: AtomicU64,
+    /// Pushes that no node sends to the client's inbox.
+    pub(crate) stray: AtomicU64,
 }
 
 #[derive(Default)]
-pub(crate) struct InboxState {
+pub(crate) struct OutboxState {
     pub(crate) items: Vec<Item>,
+    /// Until the task has taken it.
+    pub(crate) mail: Option<Arc<dyn Mail>>,
     /// The task that owns the connection.
     pub(crate) task: Wakers,
     pub(crate) closed: bool,
@@ -100,11 +104,11 @@ impl RedisLink {
         driver: Option<&'static Driver>,
     ) -> RedisLink {
         let shown = target.address.shown.clone();
-        let inbox = Arc::new(Inbox::default());
-        runtime.spawn(Connection::new(target, clock, inbox.clone()).run());
+        let outbox = Arc::new(Outbox::default());
+        runtime.spawn(Connection::new(target, clock, outbox.clone()).run());
         RedisLink {
             shown,
-            inbox,
+            outbox,
             driver,
         }
     }
@@ -128,7 +132,7 @@ impl Link for RedisLink {
             readmitted: false,
             on_old: false,
         };
-        let mut state = lock(&self.inbox.state);
+        let mut state = lock(&self.outbox.state);
         let refused = if state.ended || (state.closed && !item.is_release()) {
             Some("the client is closed")
         } else if state.items.len() >= QUEUE_BOUND && !item.is_release() {
@@ -151,7 +155,7 @@ impl Link for RedisLink {
     }
 
     fn close(&self) {
-        let mut state = lock(&self.inbox.state);
+        let mut state = lock(&self.outbox.state);
         state.closed = true;
         let task = state.task.take();
         drop(state);
@@ -159,10 +163,21 @@ impl Link for RedisLink {
     }
 
     fn connects(&self) -> u64 {
-        self.inbox.connects.load(Ordering::Relaxed)
+        self.outbox.connects.load(Ordering::Relaxed)
     }
 
     fn dropped(&self) -> u64 {
-        self.inbox.dropped.load(Ordering::Relaxed)
+        self.outbox.dropped.load(Ordering::Relaxed)
+    }
+
+    fn listen(&self, mail: Arc<dyn Mail>) {
+        let mut state = lock(&self.outbox.state);
+        if !state.ended {
+            state.mail = Some(mail);
+        }
+    }
+
+    fn stray(&self) -> u64 {
+        self.outbox.stray.load(Ordering::Relaxed)
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use once_cell::sync::Lazy;
 use redis::Value as Resp;
 
-use super::{Fault, FaultKind, Op, Reply, Request, wire};
+use super::{Fault, FaultKind, Op, Reply, Request, Waiter, Waits, wire};
 
 /// A script: its text, and the hash by which the node knows it.
 pub(crate) struct Script {
@@ -21,24 +21,24 @@ pub(crate) struct Script {
 }
 
 macro_rules! script {
-    ($text:expr) => {
+    ($($file:literal),+) => {
         Script {
-            text: $text,
-            sha: Lazy::new(|| sha1_hex($text)),
+            text: concat!($(include_str!(concat!("lua/", $file))),+),
+            sha: Lazy::new(|| sha1_hex(concat!($(include_str!(concat!("lua/", $file))),+))),
         }
     };
 }
 
-/// Vote for a token, and fence it.
-pub(crate) static ACQUIRE: Script = script!(include_str!("lua/acquire.lua"));
+/// Vote for a token, and fence it; queue its waiter.
+pub(crate) static ACQUIRE: Script = script!("line.lua", "acquire.lua");
 /// Keep a vote; repair it; store a fence.
-pub(crate) static EXTEND: Script = script!(include_str!("lua/extend.lua"));
-/// Take a vote back.
-pub(crate) static RELEASE: Script = script!(include_str!("lua/release.lua"));
+pub(crate) static EXTEND: Script = script!("extend.lua");
+/// Take a vote back; reserve for the next in line.
+pub(crate) static RELEASE: Script = script!("line.lua", "release.lua");
 /// Replace a node's record, if it is still the one that was read.
-pub(crate) static INIT: Script = script!(include_str!("lua/init.lua"));
+pub(crate) static INIT: Script = script!("init.lua");
 /// Find out which command is not permitted.
-pub(crate) static TRY: Script = script!(include_str!("lua/try.lua"));
+pub(crate) static TRY: Script = script!("try.lua");
 
 /// The scripts of normal work, to be loaded on connect.
 pub(crate) static ALL: [&Script; 3] = [&ACQUIRE, &EXTEND, &RELEASE];
@@ -68,29 +68,28 @@ pub(crate) fn write_command(
     time: impl Fn() -> u64,
     with_text: bool,
 ) {
-    let (script, mode) = match request.op {
-        Op::Acquire { .. } => (&ACQUIRE, None),
-        Op::Extend { repair, .. } => (&EXTEND, Some(repair as u64)),
-        Op::Confirm { .. } => (&EXTEND, Some(3)),
-        Op::Release => (&RELEASE, None),
-    };
-    let (ttl, fence) = match request.op {
-        Op::Acquire { ttl, candidate } => {
+    let (script, own, fence) = match request.op {
+        Op::Acquire { candidate, .. } => {
             let guess = request.guess.as_ref().map(|guess| *guess.get_or_init(time));
-            (Some(ttl), guess.unwrap_or(candidate))
+            (&ACQUIRE, 4, guess.unwrap_or(candidate))
         }
-        Op::Extend { ttl, fence, .. } | Op::Confirm { ttl, fence } => (Some(ttl), fence),
-        Op::Release => (None, 0),
+        Op::Extend { fence, .. } | Op::Confirm { fence, .. } => (&EXTEND, 3, fence),
+        Op::Release => (&RELEASE, 3, 0),
     };
-    let plain = ttl.is_none() || (guard.is_none() && request.counter.is_none());
-    let guard = guard.filter(|_| !plain);
-    let keys = match (plain, guard) {
-        (true, _) => 1,
-        (false, None) => 2,
-        (false, Some(_)) => 4,
+    let release = request.op == Op::Release;
+    let counter = request.counter.as_ref().filter(|_| !release);
+    let plain = guard.is_none() && counter.is_none();
+    let block = match request.op {
+        Op::Acquire { block, .. } if block > 1 && counter.is_some() => Some(block),
+        _ => None,
     };
-    let arguments = 1 + usize::from(ttl.is_some()) + usize::from(mode.is_some());
-    wire::write_array(out, 3 + keys + arguments + if plain { 0 } else { 4 });
+    // A release minds the record only, and no counter.
+    let (keys, more) = match (plain, release) {
+        (true, _) => (3, 0),
+        (false, true) => (5, 1),
+        (false, false) => (4 + 2 * usize::from(guard.is_some()), 4),
+    };
+    wire::write_array(out, 3 + keys + own + more + usize::from(block.is_some()));
     if with_text {
         wire::write_text(out, b"EVAL");
         wire::write_text(out, script.text.as_bytes());
@@ -100,38 +99,83 @@ pub(crate) fn write_command(
     }
     wire::write_number(out, keys as u64);
     wire::write_text(out, &request.key);
-    if !plain {
+    wire::write_text(out, &request.line.queue);
+    wire::write_text(out, &request.line.reservation);
+    if !plain && !release {
         // Without fences the place is kept by a key of the same lock.
-        let counter = request.counter.as_ref().map_or(&request.key, |c| &c.key);
-        wire::write_text(out, counter);
-        if let Some(guard) = guard {
-            wire::write_text(out, &guard.record_key);
-            wire::write_text(out, &guard.quarantine_key);
-        }
+        wire::write_text(out, counter.map_or(&request.key, |c| &c.key));
+    }
+    if let Some(guard) = guard {
+        wire::write_text(out, &guard.record_key);
+        wire::write_text(out, &guard.quarantine_key);
     }
     wire::write_text(out, &request.value.0);
-    if let Some(ttl) = ttl {
-        wire::write_number(out, millis(ttl));
+    write_own(out, request);
+    if plain {
+        return;
     }
-    if let Some(mode) = mode {
-        wire::write_number(out, mode);
+    wire::write_text(out, guard.map_or(b"", |g| g.record.as_bytes()));
+    if release {
+        return;
     }
-    if !plain {
-        wire::write_text(out, guard.map_or(b"", |g| g.record.as_bytes()));
-        let not_after = match request.not_after {
+    wire::write_number(
+        out,
+        match request.not_after {
             0 => ANY_TIME,
             time => time.min(ANY_TIME),
-        };
-        wire::write_number(out, not_after);
-        match &request.counter {
-            Some(counter) => {
-                wire::write_number(out, fence);
-                wire::write_number(out, millis(counter.ttl));
+        },
+    );
+    match counter {
+        Some(counter) => {
+            wire::write_number(out, fence);
+            wire::write_number(out, millis(counter.ttl));
+        }
+        None => {
+            wire::write_text(out, b"");
+            wire::write_text(out, b"");
+        }
+    }
+    if let Some(block) = block {
+        wire::write_number(out, block.into());
+    }
+}
+
+/// The arguments of each script behind the value and before what all share.
+fn write_own(out: &mut Vec<u8>, request: &Request) {
+    let waiter = || {
+        request
+            .waiter
+            .as_ref()
+            .map(Waiter::text)
+            .unwrap_or_default()
+    };
+    let Waits {
+        reservation,
+        place,
+        most,
+    } = request.waits;
+    match request.op {
+        Op::Acquire { ttl, home, .. } => {
+            wire::write_number(out, millis(ttl));
+            if home && request.waiter.is_some() {
+                let waits = format!("{} {} {most}", millis(reservation), millis(place));
+                wire::write_text(out, waits.as_bytes());
+            } else {
+                wire::write_number(out, millis(reservation));
             }
-            None => {
-                wire::write_text(out, b"");
-                wire::write_text(out, b"");
-            }
+            wire::write_text(out, &waiter());
+        }
+        Op::Extend { ttl, repair, .. } => {
+            wire::write_number(out, millis(ttl));
+            wire::write_number(out, repair as u64);
+        }
+        Op::Confirm { ttl, .. } => {
+            wire::write_number(out, millis(ttl));
+            wire::write_number(out, 3);
+        }
+        Op::Release => {
+            wire::write_text(out, &waiter());
+            wire::write_number(out, millis(reservation));
         }
     }
 }
@@ -172,12 +216,8 @@ pub(crate) fn outcome(op: Op, value: &Resp) -> Outcome {
         (Op::Acquire { .. }, 1, [f, rest @ ..]) => {
             (fence(f).map(|fence| Reply::Granted { fence }), rest)
         }
-        (Op::Acquire { .. }, 0, [Resp::Int(left), Resp::BulkString(holder), rest @ ..]) => {
-            let refused = Reply::Refused {
-                left: u64::try_from(*left).ok().map(Duration::from_millis),
-                holder: (!holder.is_empty()).then(|| holder.escape_ascii().to_string().into()),
-            };
-            (Some(refused), rest)
+        (Op::Acquire { .. }, 0, [left, holder, place, subscribers, rest @ ..]) => {
+            (refused([left, holder, place, subscribers]), rest)
         }
         (Op::Extend { .. }, 1 | 2, _) => {
             let repaired = code == 2;
@@ -204,6 +244,25 @@ pub(crate) fn outcome(op: Op, value: &Resp) -> Outcome {
         Some(reply) => Outcome::Reply(reply, time(rest)),
         None => Outcome::Reply(Reply::Failed(unexpected()), None),
     }
+}
+
+/// Another holds the lock, or it is reserved for another.
+fn refused(parts: [&Resp; 4]) -> Option<Reply> {
+    let [
+        Resp::Int(left),
+        Resp::BulkString(holder),
+        Resp::Int(place),
+        Resp::Int(subscribers),
+    ] = parts
+    else {
+        return None;
+    };
+    Some(Reply::Refused {
+        left: u64::try_from(*left).ok().map(Duration::from_millis),
+        holder: (!holder.is_empty()).then(|| holder.escape_ascii().to_string().into()),
+        place: u32::try_from(*place).ok(),
+        subscribers: u32::try_from(*subscribers).ok()?,
+    })
 }
 
 /// The init script: replace the record if it is `old` (empty: none), and begin
@@ -341,6 +400,8 @@ mod tests {
     const ACQUIRE: Op = Op::Acquire {
         ttl: TTL,
         candidate: 0,
+        home: true,
+        block: 1,
     };
     const EXTEND: Op = Op::Extend {
         ttl: TTL,
@@ -358,9 +419,11 @@ mod tests {
 
     #[test]
     fn replies_are_read() {
-        let refused = |left, holder: Option<&str>| Reply::Refused {
+        let refused = |left, holder: Option<&str>, place| Reply::Refused {
             left,
             holder: holder.map(Into::into),
+            place,
+            subscribers: 1,
         };
         const TIME: &str = "$2\r\n12\r\n$1\r\n7\r\n";
         for (op, wire, expected) in [
@@ -377,13 +440,13 @@ mod tests {
             ),
             (
                 ACQUIRE,
-                "*3\r\n:0\r\n:1500\r\n$3\r\nh:1\r\n",
-                refused(Some(Duration::from_millis(1500)), Some("h:1")),
+                "*5\r\n:0\r\n:1500\r\n$3\r\nh:1\r\n:-1\r\n:1\r\n",
+                refused(Some(Duration::from_millis(1500)), Some("h:1"), None),
             ),
             (
                 ACQUIRE,
-                "*3\r\n:0\r\n:-1\r\n$0\r\n\r\n",
-                refused(None, None),
+                "*5\r\n:0\r\n:-1\r\n$0\r\n\r\n:7\r\n:1\r\n",
+                refused(None, None, Some(7)),
             ),
             (
                 ACQUIRE,
@@ -409,7 +472,10 @@ mod tests {
         }
         for (op, wire) in [
             (ACQUIRE, format!("*4\r\n:1\r\n$1\r\n5\r\n{TIME}")),
-            (ACQUIRE, format!("*5\r\n:0\r\n:1\r\n$0\r\n\r\n{TIME}")),
+            (
+                ACQUIRE,
+                format!("*7\r\n:0\r\n:1\r\n$0\r\n\r\n:-1\r\n:1\r\n{TIME}"),
+            ),
             (ACQUIRE, format!("*3\r\n:5\r\n{TIME}")),
             (ACQUIRE, format!("*4\r\n:3\r\n:9\r\n{TIME}")),
             (EXTEND, format!("*4\r\n:1\r\n$1\r\n5\r\n{TIME}")),
@@ -439,8 +505,16 @@ mod tests {
                 );
             }
         }
-        let beyond = "*2\r\n:1\r\n$17\r\n90071992547409920\r\n";
-        assert!(matches!(reply(ACQUIRE, beyond).0, Reply::Failed(_)));
+        for wire in [
+            "*2\r\n:1\r\n$17\r\n90071992547409920\r\n",
+            "*3\r\n:0\r\n:1\r\n$0\r\n\r\n",
+            "*5\r\n:0\r\n:1\r\n$0\r\n\r\n:0\r\n:-1\r\n",
+        ] {
+            assert!(
+                matches!(reply(ACQUIRE, wire).0, Reply::Failed(_)),
+                "{wire:?}"
+            );
+        }
     }
 
     #[test]

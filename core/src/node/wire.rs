@@ -1,4 +1,5 @@
-//! Bytes to and from one server: commands out, whole replies in.
+//! Bytes to and from one server: commands out, whole replies and
+//! [pushes](super::pushes) in.
 //!
 //! Replies are parsed by redis-rs, but for what our own scripts answer; here is
 //! beside only what a stream needs: to write commands into one buffer, and to
@@ -9,16 +10,27 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use redis::{Value as Resp, parse_redis_value};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::connect::Stream;
+use super::dial::Stream;
+use super::pushes::{Push, Pushes};
 
 /// A server that sends more than this for one reply is none of ours.
-const LONGEST_REPLY: usize = 64 * 1024;
+pub(crate) const LONGEST_REPLY: usize = 64 * 1024;
 const CHUNK: usize = 16 * 1024;
+
+/// What a server sends.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Incoming {
+    /// The answer to the oldest request.
+    Reply(Resp),
+    /// What nobody asked for.
+    Push(Push),
+}
 
 /// A stream with its buffers.
 pub(crate) struct Wire {
@@ -26,20 +38,18 @@ pub(crate) struct Wire {
     /// To be written; the first `written` bytes have been.
     pub(crate) out: Vec<u8>,
     written: usize,
-    /// Read; the first `parsed` bytes have been parsed.
-    input: Vec<u8>,
-    parsed: usize,
+    input: Input,
     chunk: Box<[u8]>,
 }
 
 impl Wire {
-    pub(crate) fn new(stream: Stream) -> Wire {
+    /// `channel`: the name of our inbox.
+    pub(crate) fn new(stream: Stream, channel: Arc<[u8]>) -> Wire {
         Wire {
             stream,
             out: Vec::new(),
             written: 0,
-            input: Vec::new(),
-            parsed: 0,
+            input: Input::new(channel),
             chunk: vec![0; CHUNK].into(),
         }
     }
@@ -62,27 +72,69 @@ impl Wire {
         Poll::Ready(Ok(()))
     }
 
-    /// The next whole reply.
-    pub(crate) fn poll_reply(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Resp>> {
+    /// The next whole reply or push.
+    pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Incoming>> {
         loop {
-            let rest = &self.input[self.parsed..];
-            if let Some((reply, end)) = reply(rest)? {
-                self.parsed += end;
-                if self.parsed == self.input.len() {
-                    self.input.clear();
-                    self.parsed = 0;
-                }
-                return Poll::Ready(Ok(reply));
+            if let Some(next) = self.input.next()? {
+                return Poll::Ready(Ok(next));
             }
             let mut chunk = ReadBuf::new(&mut self.chunk);
             ready!(Pin::new(&mut self.stream).poll_read(cx, &mut chunk))?;
             if chunk.filled().is_empty() {
                 return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
             }
-            self.input.drain(..self.parsed);
-            self.parsed = 0;
-            self.input.extend_from_slice(chunk.filled());
+            self.input.add(chunk.filled());
         }
+    }
+}
+
+/// What was read, cut into replies and pushes.
+pub(crate) struct Input {
+    /// The first `parsed` of them are done with.
+    bytes: Vec<u8>,
+    parsed: usize,
+    pushes: Pushes,
+}
+
+impl Input {
+    pub(crate) fn new(channel: Arc<[u8]>) -> Input {
+        Input {
+            bytes: Vec::new(),
+            parsed: 0,
+            pushes: Pushes::new(channel),
+        }
+    }
+
+    /// How many bytes it holds that are not done with.
+    #[cfg(feature = "sim")]
+    pub(crate) fn held(&self) -> usize {
+        self.bytes.len() - self.parsed
+    }
+
+    pub(crate) fn add(&mut self, chunk: &[u8]) {
+        self.bytes.drain(..self.parsed);
+        self.parsed = 0;
+        self.bytes.extend_from_slice(chunk);
+    }
+
+    /// The next whole reply or push; `None` if not all of it has arrived.
+    pub(crate) fn next(&mut self) -> io::Result<Option<Incoming>> {
+        let rest = &self.bytes[self.parsed..];
+        let (taken, next) = if rest.first() == Some(&b'>') || self.pushes.is_inside() {
+            let (taken, push) = self.pushes.read(rest)?;
+            (taken, push.map(Incoming::Push))
+        } else {
+            match reply(rest)? {
+                Some((reply, end)) => (end, Some(Incoming::Reply(reply))),
+                None => (0, None),
+            }
+        };
+        self.parsed += taken;
+        if self.parsed == self.bytes.len() {
+            self.bytes.clear();
+            self.parsed = 0;
+        }
+        Ok(next)
     }
 }
 
@@ -134,8 +186,18 @@ fn simple(bytes: &mut &[u8]) -> Option<Resp> {
     }
 }
 
-fn number(digits: &[u8]) -> Option<i64> {
+pub(crate) fn number(digits: &[u8]) -> Option<i64> {
     std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+/// The first line of `bytes`, which is not empty; `None` if not all of it has
+/// arrived.
+pub(crate) fn line(bytes: &[u8]) -> io::Result<Option<&[u8]>> {
+    match line_end(bytes) {
+        Ok(end) => Ok(Some(&bytes[..end])),
+        Err(Incomplete::More) if bytes.len() <= LONGEST_REPLY => Ok(None),
+        Err(_) => Err(io::ErrorKind::InvalidData.into()),
+    }
 }
 
 /// Why the end of a reply was not found.
@@ -147,19 +209,28 @@ enum Incomplete {
     Never,
 }
 
-/// The length of the reply at the start of `bytes` (RESP2 and RESP3, Redis
-/// serialization protocol specification).
-fn reply_end(bytes: &[u8], depth: usize) -> Result<usize, Incomplete> {
-    let line = bytes
+/// Where the first line of `bytes` ends.
+fn line_end(bytes: &[u8]) -> Result<usize, Incomplete> {
+    let end = bytes
         .iter()
         .position(|b| matches!(b, b'\r' | b'\n'))
         .ok_or(Incomplete::More)?;
-    match bytes.get(line + 1) {
-        _ if bytes[line] == b'\n' || line == 0 || depth > 8 => return Err(Incomplete::Never),
-        None => return Err(Incomplete::More),
-        Some(b'\n') => {}
-        Some(_) => return Err(Incomplete::Never),
+    match bytes.get(end + 1) {
+        _ if bytes[end] == b'\n' || end == 0 => Err(Incomplete::Never),
+        None => Err(Incomplete::More),
+        Some(b'\n') => Ok(end),
+        Some(_) => Err(Incomplete::Never),
     }
+}
+
+/// The length of the reply at the start of `bytes` (RESP2 and RESP3, Redis
+/// serialization protocol specification). A push is none, and none contains
+/// one.
+fn reply_end(bytes: &[u8], depth: usize) -> Result<usize, Incomplete> {
+    if depth > 8 {
+        return Err(Incomplete::Never);
+    }
+    let line = line_end(bytes)?;
     let head = line + 2;
     let count = || -> Result<Option<usize>, Incomplete> {
         match number(&bytes[1..line]) {
@@ -180,7 +251,7 @@ fn reply_end(bytes: &[u8], depth: usize) -> Result<usize, Incomplete> {
                 Some(_) => Err(Incomplete::Never),
             };
         }
-        b'*' | b'~' | b'>' => count()?.unwrap_or(0),
+        b'*' | b'~' => count()?.unwrap_or(0),
         b'%' => 2 * count()?.unwrap_or(0),
         _ => return Err(Incomplete::Never),
     };
@@ -270,6 +341,30 @@ mod tests {
     }
 
     #[test]
+    fn pushes_come_between_replies_and_are_none() {
+        let mut input = Input::new(Arc::from(&b"in"[..]));
+        let hint = b">3\r\n$7\r\nmessage\r\n$2\r\nin\r\n$1\r\n7\r\n";
+        let stream = [&b":1\r\n"[..], hint, b"_\r\n", hint, hint, b"$1\r\n>\r\n"].concat();
+        let mut came = Vec::new();
+        for byte in stream {
+            input.add(&[byte]);
+            came.extend(input.next().unwrap());
+        }
+        let hint = || Incoming::Push(Push::Message(7));
+        assert_eq!(
+            came,
+            [
+                Incoming::Reply(Resp::Int(1)),
+                hint(),
+                Incoming::Reply(Resp::Nil),
+                hint(),
+                hint(),
+                Incoming::Reply(Resp::BulkString(b">".to_vec())),
+            ]
+        );
+    }
+
+    #[test]
     fn what_does_not_end_where_it_should_is_no_reply() {
         for bytes in [
             &b"$1\r\nab\r\n"[..],
@@ -277,6 +372,8 @@ mod tests {
             b":1\r\r\n",
             b": 1\r\n",
             b":1\n",
+            b">1\r\n:1\r\n",
+            b"*1\r\n>1\r\n:1\r\n",
         ] {
             assert_eq!(reply_end(bytes, 0), Err(Incomplete::Never));
         }

@@ -4,6 +4,7 @@
 mod address;
 mod admission;
 mod names;
+mod pushes;
 mod replies;
 
 /// One target.
@@ -18,7 +19,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 4] = [
+pub const TARGETS: [Target; 5] = [
     Target {
         name: "names",
         run: names::run,
@@ -28,6 +29,11 @@ pub const TARGETS: [Target; 4] = [
         name: "replies",
         run: replies::run,
         seeds: replies::SEEDS,
+    },
+    Target {
+        name: "pushes",
+        run: pushes::run,
+        seeds: pushes::SEEDS,
     },
     Target {
         name: "admission",

@@ -1,7 +1,7 @@
 //! Two names, at the first `|`: no panic, and distinct names share no key of
 //! any kind.
 
-use quorlock::sim::names::{Naming, counter_key, lock_key, quarantine_key, record_key};
+use quorlock::sim::names::{Naming, counter_key, line_keys, lock_key, quarantine_key, record_key};
 
 use crate::halves;
 
@@ -16,13 +16,16 @@ const NAMESPACE: &str = "lock:";
 
 struct Keys {
     lock: Vec<u8>,
-    counter: Vec<u8>,
+    /// The counter's and those of the line.
+    others: [Vec<u8>; 3],
 }
 
 fn keys(name: &[u8], naming: Naming) -> Option<Keys> {
     let lock = lock_key(NAMESPACE, name, naming).ok()?;
     let counter = counter_key(NAMESPACE, &lock, naming);
-    Some(Keys { lock, counter })
+    let line = line_keys(NAMESPACE, &lock, naming);
+    let others = [counter, line.queue.to_vec(), line.reservation.to_vec()];
+    Some(Keys { lock, others })
 }
 
 /// The part that Redis hashes, written from its specification: between the
@@ -55,13 +58,17 @@ pub(crate) fn run(data: &[u8]) {
                 continue;
             };
             assert!(!name.is_empty() && name.len() <= 1024);
-            assert!(keys.counter.starts_with(b"lock:#f:"));
+            for (other, mark) in keys.others.iter().zip(["lock:#f:", "lock:#q:", "lock:#r:"]) {
+                assert!(other.starts_with(mark.as_bytes()));
+            }
             if naming == Naming::Tagged {
                 assert!(keys.lock.starts_with(b"lock:") && !keys.lock.starts_with(b"lock:#"));
                 assert!(
                     keys.lock != record_key(NAMESPACE) && keys.lock != quarantine_key(NAMESPACE)
                 );
-                assert_eq!(hashed(&keys.lock), hashed(&keys.counter), "one slot");
+                for other in &keys.others {
+                    assert_eq!(hashed(&keys.lock), hashed(other), "one slot");
+                }
             } else {
                 assert_eq!(keys.lock, name);
             }
@@ -74,12 +81,16 @@ pub(crate) fn run(data: &[u8]) {
                 Naming::Raw => a == b,
             };
             assert_eq!(x.lock == y.lock, same);
-            assert_eq!(x.counter == y.counter, same);
+            for (one, other) in x.others.iter().zip(&y.others) {
+                assert_eq!(one == other, same);
+            }
         }
     }
-    // A counter of a raw name is nobody's else.
+    // What belongs to a raw name is nobody's else.
     if let (Some(x), Some(y)) = (keys(a, Naming::Raw), keys(b, Naming::Tagged)) {
-        assert_ne!(x.counter, y.counter);
-        assert_ne!(x.counter, y.lock);
+        for (one, other) in x.others.iter().zip(&y.others) {
+            assert_ne!(one, other);
+            assert_ne!(*one, y.lock);
+        }
     }
 }

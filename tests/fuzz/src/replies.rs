@@ -10,7 +10,8 @@ use quorlock::sim::{Op, Repair, Reply};
 pub(crate) const SEEDS: &[&[u8]] = &[
     b"\0:1\r\n",
     b"\0*4\r\n:1\r\n$3\r\n123\r\n$10\r\n1800000000\r\n$2\r\n17\r\n",
-    b"\0*5\r\n:0\r\n:1500\r\n$6\r\nhost:1\r\n$2\r\n12\r\n$1\r\n7\r\n",
+    b"\0*7\r\n:0\r\n:1500\r\n$6\r\nhost:1\r\n:-1\r\n:1\r\n$2\r\n12\r\n$1\r\n7\r\n",
+    b"\0*5\r\n:0\r\n:17\r\n$0\r\n\r\n:3\r\n:0\r\n",
     b"\0*4\r\n:3\r\n:900\r\n$2\r\n12\r\n$1\r\n7\r\n",
     b"\x01*3\r\n:5\r\n$2\r\n12\r\n$1\r\n7\r\n",
     b"\x01*4\r\n:2\r\n$1\r\n9\r\n$2\r\n12\r\n$1\r\n7\r\n",
@@ -32,6 +33,8 @@ pub(crate) fn run(data: &[u8]) {
         0 => Op::Acquire {
             ttl: TTL,
             candidate: 0,
+            home: true,
+            block: 1,
         },
         1 => Op::Extend {
             ttl: TTL,

@@ -5,8 +5,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorlock::sim::names::{Naming, counter_key, lock_key};
-use quorlock::sim::{Counter, Instant, MemoryNode, Op, Repair, Request, Value};
+use quorlock::sim::names::{Naming, counter_key, line_keys, lock_key};
+use quorlock::sim::{
+    Counter, Instant, LineKeys, MemoryNode, Op, Repair, Request, Value, Waiter, Waits,
+};
 use quorlock_sim::random::Random;
 
 pub const NAMESPACE: &str = "lock:";
@@ -25,6 +27,10 @@ const RECORDS: [&str; 3] = [
     "1 s 1 3 60000 n1 r2",
     "1 s 2 5 60000 n2 r1",
 ];
+/// Inboxes, of which some are subscribed. A namespace may be any bytes.
+pub const INBOXES: [&[u8]; 3] = [b"lock:#in:1", b"lock:#in:22", b"a 1\0\r\n\xff %#in:3"];
+/// How many waiters a client has.
+const WAITERS: u64 = 2;
 /// The furthest that the clock is set at once, in µs.
 const FAR: u64 = 30_000_000;
 
@@ -38,19 +44,30 @@ pub enum Call {
     Init(String, &'static str, Duration),
     /// The clock is set, in µs.
     Clock(u64),
+    /// A client listens on an inbox, or does no more.
+    Listen(usize, bool),
+    /// Clients may publish messages and ask who listens, or may not.
+    Permit(bool),
 }
 
 impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Call::Clock(micros) => write!(f, "clock {micros}"),
+            Call::Listen(inbox, on) => write!(f, "listen {inbox} {on}"),
+            Call::Permit(messages) => write!(f, "permit messages {messages}"),
             Call::Init(old, new, quarantine) => write!(f, "init {old:?} {new:?} {quarantine:?}"),
             Call::Ask(request, record) => write!(
                 f,
-                "{:?} {} {} counter {:?} not_after {} record {record:?}",
+                "{:?} {} {:?} for {:?}, {:?}, counter {:?} not_after {} record {record:?}",
                 request.op,
                 request.key.escape_ascii(),
-                request.value.0.escape_ascii(),
+                request.value.0.escape_ascii().to_string(),
+                request
+                    .waiter
+                    .as_ref()
+                    .map(|w| w.text().escape_ascii().to_string()),
+                request.waits,
                 request.counter.as_ref().map(|c| c.ttl),
                 request.not_after
             ),
@@ -58,16 +75,24 @@ impl fmt::Display for Call {
     }
 }
 
-/// The key of a lock, and of its counter.
-pub type Keys = (Arc<[u8]>, Arc<[u8]>);
+/// The keys of one lock.
+#[derive(Clone, Debug)]
+pub struct Keys {
+    pub lock: Arc<[u8]>,
+    pub counter: Arc<[u8]>,
+    pub line: LineKeys,
+}
 
 /// Those of all locks.
 pub fn keys() -> Vec<Keys> {
     let names = [&b"a"[..], b"t_{7}", b"\0\r\n"];
     let keys = |name| {
-        let key = lock_key(NAMESPACE, name, Naming::Tagged).expect("a good name");
-        let counter = counter_key(NAMESPACE, &key, Naming::Tagged);
-        (key.into(), counter.into())
+        let lock = lock_key(NAMESPACE, name, Naming::Tagged).expect("a good name");
+        Keys {
+            counter: counter_key(NAMESPACE, &lock, Naming::Tagged).into(),
+            line: line_keys(NAMESPACE, &lock, Naming::Tagged),
+            lock: lock.into(),
+        }
     };
     names.into_iter().map(keys).collect()
 }
@@ -77,43 +102,66 @@ pub fn keys() -> Vec<Keys> {
 pub struct Calls {
     random: Random,
     keys: Vec<Keys>,
+    /// One lock that many want, and little that keeps them from its line.
+    contended: bool,
 }
 
 impl Calls {
     pub fn new(seed: u64) -> Calls {
+        let contended = seed.is_multiple_of(2);
+        let mut keys = keys();
+        keys.truncate(if contended { 1 } else { keys.len() });
         Calls {
             random: Random::new(seed),
-            keys: keys(),
+            keys,
+            contended,
         }
     }
 
     /// The next call on a node in this state, at `now` in µs.
     pub fn next(&self, node: &MemoryNode, now: u64) -> Call {
         match self.random.below(100) {
-            0..22 => Call::Clock(self.step(node, now).max(1)),
-            22..30 => self.init(node),
+            0..20 => Call::Clock(self.step(node, now).max(1)),
+            20..22 => self.init(node),
+            22..26 if !self.contended => self.init(node),
+            26..32 => Call::Listen(
+                self.random.below(INBOXES.len() as u64) as usize,
+                self.random.chance(75),
+            ),
+            32 => Call::Permit(self.random.chance(75)),
             _ => self.ask(node, now),
         }
     }
 
     /// Moments at which something ends, and a little beside them; or any.
     fn step(&self, node: &MemoryNode, now: u64) -> u64 {
+        let random = &self.random;
         let at = Instant(now * 1000);
         let mut ends: Vec<u64> = node.counters(at).map(|(_, _, end)| end.0 / 1000).collect();
         ends.extend(node.quarantine(at).map(|left| now + micros(left)));
-        for (key, _) in &self.keys {
-            ends.extend(node.get(key, at).map(|(_, end)| end.0 / 1000));
+        // Reservations and places end with a µs.
+        let mut claims: Vec<u64> = Vec::new();
+        for keys in &self.keys {
+            ends.extend(node.get(&keys.lock, at).map(|(_, end)| end.0 / 1000));
+            let Some(line) = node.line(&keys.line.queue, at) else {
+                continue;
+            };
+            ends.extend([line.end, line.queue_end].map(|end| end.0 / 1000));
+            claims.extend(line.reserved.iter().map(|(until, _)| *until));
+            claims.extend(line.queue.iter().map(|place| place.end));
         }
-        match self.random.below(10) {
+        match random.below(if self.contended { 14 } else { 10 }) {
             0..5 if !ends.is_empty() => {
-                let end = *self.random.pick(&ends);
-                let edge = *self.random.pick(&[0, 1, 999, 1000, 1001, 2000]);
-                (end + edge).saturating_sub(*self.random.pick(&[0, 0, 0, 1, 1000]))
+                let end = *random.pick(&ends);
+                let edge = *random.pick(&[0, 1, 999, 1000, 1001, 2000]);
+                (end + edge).saturating_sub(*random.pick(&[0, 0, 0, 1, 1000]))
             }
-            0..7 => now + self.random.below(3_000),
-            7 => now + self.random.below(FAR),
-            8 => now - self.random.below(20_000),
-            _ => now - self.random.below(FAR),
+            5 if !claims.is_empty() => *random.pick(&claims),
+            10..12 if !claims.is_empty() => claims[0] + random.below(3) - 1,
+            7 => now + random.below(FAR),
+            8 => now - random.below(20_000),
+            9 => now - random.below(FAR),
+            _ => now + random.below(3_000),
         }
     }
 
@@ -134,14 +182,14 @@ impl Calls {
 
     fn ask(&self, node: &MemoryNode, now: u64) -> Call {
         let random = &self.random;
-        let (key, counter) = random.pick(&self.keys);
+        let Keys {
+            lock: key,
+            counter,
+            line,
+        } = random.pick(&self.keys);
         let at = Instant(now * 1000);
-        // Often whose key it is, so that not everything is refused.
-        let value = match node.get(key, at) {
-            Some((value, _)) if random.chance(50) => value.clone(),
-            _ => Value(random.pick(&VALUES).to_vec().into()),
-        };
         let record = match (random.below(5), node.record()) {
+            (0..3, Some(stored)) if self.contended => Some(stored.clone()),
             (0..2, _) => None,
             (2, _) | (_, None) => Some((*random.pick::<&str>(&RECORDS)).into()),
             (_, Some(stored)) => Some(stored.clone()),
@@ -154,30 +202,11 @@ impl Calls {
             },
         });
         let stored = counter.as_ref().and_then(|c| node.fence(&c.key, at));
-        let ttl = match random.below(3) {
-            0 => self.length(5_000),
-            1 => self.length(200_000),
-            _ => self.length(10_000_000),
-        };
-        let op = match random.below(12) {
-            0..5 => Op::Acquire {
-                ttl,
-                candidate: self.candidate(now, stored),
-            },
-            5..8 => Op::Extend {
-                ttl,
-                repair: *random.pick(&[Repair::No, Repair::Yes, Repair::InQuarantine]),
-                fence: self.fence(now, stored),
-            },
-            8..10 => Op::Confirm {
-                ttl,
-                fence: self.fence(now, stored),
-            },
-            _ => Op::Release,
-        };
+        let op = self.op(now, stored);
         // Without record and counter it is not sent (docs/PROTOCOL.md).
         let not_after = match random.below(8) {
             _ if record.is_none() && counter.is_none() => 0,
+            0..5 if self.contended => 0,
             0 => now - 1,
             1 => now,
             2 => now + 1,
@@ -188,12 +217,97 @@ impl Calls {
         let request = Request {
             op,
             key: key.clone(),
-            value,
+            value: self.value(op, node, key, at),
+            line: line.clone(),
+            waits: Waits {
+                reservation: self.length(300_000),
+                place: self.often_long(3_000_000),
+                most: *random.pick(&[2, 4, 10]),
+            },
+            waiter: self.waiter(op, node, line, at),
             counter,
             not_after,
             guess: None,
         };
         Call::Ask(request, record)
+    }
+
+    /// What is done; the fence that is stored.
+    fn op(&self, now: u64, stored: Option<u64>) -> Op {
+        let random = &self.random;
+        let ttl = match random.below(3) {
+            0 => self.length(200_000),
+            _ => self.often_long(10_000_000),
+        };
+        match random.below(16) {
+            0..7 => Op::Acquire {
+                ttl,
+                candidate: self.candidate(now, stored),
+                home: random.chance(70),
+                block: *random.pick(&[1, 1, 2, 17]),
+            },
+            7..10 => Op::Release,
+            _ if self.contended && random.chance(60) => Op::Acquire {
+                ttl,
+                candidate: 0,
+                home: true,
+                block: 1,
+            },
+            10..14 => Op::Extend {
+                ttl,
+                repair: *random.pick(&[Repair::No, Repair::Yes, Repair::InQuarantine]),
+                fence: self.fence(now, stored),
+            },
+            _ => Op::Confirm {
+                ttl,
+                fence: self.fence(now, stored),
+            },
+        }
+    }
+
+    /// In whose name: often the one whose key it is, so that not everything is
+    /// refused.
+    fn value(&self, op: Op, node: &MemoryNode, key: &[u8], at: Instant) -> Value {
+        let random = &self.random;
+        let stored = node.get(key, at).map(|(value, _)| value);
+        let own = match op {
+            Op::Acquire { .. } if self.contended => 15,
+            _ => 55,
+        };
+        // A waiter that leaves may have no vote to take back. Nobody's value is
+        // empty, but another program may store such a one.
+        let empty = match op {
+            Op::Release => random.chance(25),
+            Op::Acquire { .. } => stored.is_none() && random.chance(5),
+            _ => false,
+        };
+        match stored {
+            _ if empty => Value([].into()),
+            Some(value) if random.chance(own) && !value.0.is_empty() => value.clone(),
+            _ => Value(random.pick(&VALUES).to_vec().into()),
+        }
+    }
+
+    /// Who asks: nobody who waits, any waiter, or one that is queued or has the
+    /// reservation.
+    fn waiter(&self, op: Op, node: &MemoryNode, line: &LineKeys, at: Instant) -> Option<Waiter> {
+        let random = &self.random;
+        let known = node.line(&line.queue, at).map(|line| {
+            let mut known: Vec<&Waiter> = line.queue.iter().map(|place| &place.waiter).collect();
+            known.extend(line.reserved.iter().map(|(_, waiter)| waiter));
+            known
+        });
+        let nobody = if op == Op::Release { 60 } else { 15 };
+        match known {
+            _ if random.chance(nobody) => None,
+            Some(known) if !known.is_empty() && random.chance(40) => {
+                Some((*random.pick(&known)).clone())
+            }
+            _ => Some(Waiter {
+                number: random.below(WAITERS) * u64::from(u32::MAX) + 1,
+                inbox: (*random.pick(&INBOXES)).into(),
+            }),
+        }
     }
 
     /// A proposed fence: none, near, at the edges of what a node takes, beyond.
@@ -217,6 +331,12 @@ impl Calls {
             2 => now - self.random.below(20_000_000),
             _ => (stored.unwrap_or(now) + self.random.below(3)).saturating_sub(1),
         }
+    }
+
+    /// A length that ends soon, or more often later.
+    fn often_long(&self, longest: u64) -> Duration {
+        let soon = self.random.chance(if self.contended { 10 } else { 35 });
+        self.length(if soon { 10_000 } else { longest })
     }
 
     /// A length of at least 1 ms, seldom of whole ones.

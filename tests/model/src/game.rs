@@ -6,10 +6,11 @@ use std::io;
 
 use quorlock::sim::names::{quarantine_key, record_key};
 use quorlock::sim::probe::{self, Said};
-use quorlock::sim::{Instant, MemoryNode, Op, OtherRecord, Request};
+use quorlock::sim::{Instant, Line, MemoryNode, Op, OtherRecord, Reply, Request};
 
-use crate::calls::{Call, Calls, NAMESPACE, keys};
+use crate::calls::{Call, Calls, INBOXES, NAMESPACE, keys};
 use crate::clock::Clock;
+use crate::listener::Listener;
 use crate::server::{Plain, Server, command};
 
 /// How many calls a sequence has.
@@ -17,7 +18,8 @@ pub const LENGTH: u64 = 200;
 /// Where the clock stands first, in µs since 1970: in 2027.
 const START: u64 = 1_800_000_000_123_456;
 
-/// What is on a node: under each key its value, and how many ms are left.
+/// What is on a node: under each key its value, and how many ms are left. Of a
+/// queue, its members and their scores.
 type Contents = BTreeMap<Vec<u8>, (Vec<u8>, Option<u64>)>;
 
 /// A script with one thing changed, to see that it is found.
@@ -32,6 +34,7 @@ pub struct Change {
 #[derive(Debug)]
 pub struct Game {
     server: Server,
+    listener: Listener,
     clock: Clock,
     /// Pieces of commands, and what takes their place.
     replaced: Vec<(Vec<u8>, Vec<u8>)>,
@@ -40,9 +43,10 @@ pub struct Game {
 }
 
 impl Game {
-    pub fn new(server: Server, clock: Clock) -> Game {
+    pub fn new(server: Server, listener: Listener, clock: Clock) -> Game {
         Game {
             server,
+            listener,
             clock,
             replaced: Vec::new(),
             answers: BTreeMap::new(),
@@ -91,6 +95,8 @@ impl Game {
         let mut node = MemoryNode::default();
         let mut now = START;
         self.server.ask(&[b"FLUSHALL"])?;
+        self.listener.clear()?;
+        self.permit_messages(true)?;
         self.clock.stand(now)?;
         let mut history = Vec::new();
         for number in 1..=LENGTH {
@@ -107,7 +113,10 @@ impl Game {
             let different = match (told.0 == told.1, held.0 == held.1) {
                 (true, true) => continue,
                 (false, _) => format!("the server says\n       -> {}", told.1),
-                (true, false) => format!("then memory holds {:?}, the server {:?}", held.0, held.1),
+                (true, false) => {
+                    let (ours, theirs) = (shown(&held.0), shown(&held.1));
+                    format!("then memory holds\n{ours}the server\n{theirs}")
+                }
             };
             let from = history.len().saturating_sub(12);
             let before = history[from..].join("\n");
@@ -134,9 +143,24 @@ impl Game {
                 // to drop it now.
                 node.expire(at);
                 let mut words = vec![b"EXISTS".to_vec()];
-                words.extend(all_keys());
+                words.extend(texts());
+                words.extend(queues());
                 let words: Vec<&[u8]> = words.iter().map(|word| &word[..]).collect();
                 self.server.ask(&words)?;
+                Ok(Default::default())
+            }
+            Call::Listen(inbox, on) => {
+                if self.listener.set(*inbox, *on)? {
+                    match on {
+                        true => node.subscribe(&INBOXES[*inbox].into()),
+                        false => node.unsubscribe(INBOXES[*inbox]),
+                    }
+                }
+                Ok(Default::default())
+            }
+            Call::Permit(messages) => {
+                self.permit_messages(*messages)?;
+                node.permit_messages(*messages);
                 Ok(Default::default())
             }
             Call::Init(old, new, quarantine) => {
@@ -155,14 +179,29 @@ impl Game {
                 // TIME is told where it is asked for.
                 let told =
                     request.op != Op::Release && (record.is_some() || request.counter.is_some());
-                let ours = match node.execute(request, record.as_deref(), at) {
+                let (answer, messages) = node.execute(request, record.as_deref(), at);
+                let ours = match answer {
                     Ok(reply) => Said::Reply(reply, told.then_some(now)),
                     Err(OtherRecord) => Said::OtherRecord,
                 };
-                self.count(&kind(request, &ours));
-                Ok((format!("{ours:?}"), format!("{theirs:?}")))
+                self.count(&kind(request, &ours, !messages.is_empty()));
+                let messages = messages.into_iter();
+                let published = messages.map(|(inbox, n)| (inbox.to_vec(), n.to_string().into()));
+                let heard = self.listener.heard()?;
+                Ok((said(&ours, published), said(&theirs, heard)))
             }
         }
+    }
+
+    /// Whether clients may publish messages and ask who listens.
+    fn permit_messages(&mut self, permitted: bool) -> io::Result<()> {
+        let rules: [&[u8]; 2] = match permitted {
+            true => [b"+publish", b"+pubsub"],
+            false => [b"-publish", b"-pubsub"],
+        };
+        self.server
+            .ask(&[b"ACL", b"SETUSER", b"default", rules[0], rules[1]])?;
+        Ok(())
     }
 
     fn count(&mut self, answer: &str) {
@@ -171,19 +210,29 @@ impl Game {
 
     /// What is on the server.
     fn contents(&mut self) -> io::Result<Contents> {
-        let keys = all_keys();
+        let (texts, queues) = (texts(), queues());
         let mut commands = command(&[b"DBSIZE"]);
-        for key in &keys {
+        for key in &texts {
             commands.extend(command(&[b"GET", key]));
+            commands.extend(command(&[b"PTTL", key]));
+        }
+        for key in &queues {
+            commands.extend(command(&[b"ZRANGE", key, b"0", b"-1", b"WITHSCORES"]));
             commands.extend(command(&[b"PTTL", key]));
         }
         self.server.send(&commands)?;
         let size = self.server.plain()?;
         let mut found = Contents::new();
-        for key in keys {
+        for key in texts {
             let (value, left) = (self.server.plain()?, self.server.plain()?);
             if let (Plain::Text(Some(value)), Plain::Number(left)) = (value, left) {
                 found.insert(key, (value, u64::try_from(left).ok()));
+            }
+        }
+        for key in queues {
+            let (members, left) = (self.server.row()?, self.server.plain()?);
+            if let (false, Plain::Number(left)) = (members.is_empty(), left) {
+                found.insert(key, (scores(members)?, u64::try_from(left).ok()));
             }
         }
         if size != Plain::Number(found.len() as i64) {
@@ -193,13 +242,61 @@ impl Game {
     }
 }
 
-/// Every key that may be on a node.
-fn all_keys() -> Vec<Vec<u8>> {
+/// Every key of a text that may be on a node.
+fn texts() -> Vec<Vec<u8>> {
     let mut all = vec![record_key(NAMESPACE), quarantine_key(NAMESPACE)];
-    for (key, counter) in keys() {
-        all.extend([key.to_vec(), counter.to_vec()]);
+    for keys in keys() {
+        all.extend([keys.lock, keys.counter, keys.line.reservation].map(|key| key.to_vec()));
     }
     all
+}
+
+/// Those of queues.
+fn queues() -> Vec<Vec<u8>> {
+    keys().iter().map(|keys| keys.line.queue.to_vec()).collect()
+}
+
+/// The members of a queue on the server and their scores, as one text.
+fn scores(members: Vec<Plain>) -> io::Result<Vec<u8>> {
+    let mut pairs = Vec::new();
+    for pair in members.chunks(2) {
+        let [Plain::Text(Some(member)), Plain::Text(Some(score))] = pair else {
+            return Err(io::Error::other("no member with its score"));
+        };
+        let score = String::from_utf8_lossy(score).parse::<f64>();
+        let score = score.map_err(io::Error::other)?;
+        pairs.push((score as i64, member.clone()));
+    }
+    Ok(listed(pairs))
+}
+
+/// Those of a queue on the memory node.
+fn places(line: &Line) -> Vec<u8> {
+    let pairs = line.queue.iter().flat_map(|place| {
+        let waiter = place.waiter.text();
+        let end = [b"!", &waiter[..]].concat();
+        [(place.ticket as i64, waiter), (-(place.end as i64), end)]
+    });
+    listed(pairs.collect())
+}
+
+fn listed(mut pairs: Vec<(i64, Vec<u8>)>) -> Vec<u8> {
+    pairs.sort();
+    let shown = |(score, member): (i64, Vec<u8>)| format!("{score} {}\n", member.escape_ascii());
+    pairs
+        .into_iter()
+        .map(shown)
+        .collect::<String>()
+        .into_bytes()
+}
+
+/// An answer and what was published with it.
+fn said(answer: &Said, messages: impl IntoIterator<Item = (Vec<u8>, Vec<u8>)>) -> String {
+    let shown = |(inbox, text): (Vec<u8>, Vec<u8>)| {
+        format!(" {} to {}", text.escape_ascii(), inbox.escape_ascii())
+    };
+    let messages: String = messages.into_iter().map(shown).collect();
+    format!("{answer:?}{messages}")
 }
 
 /// What is on the memory node.
@@ -215,6 +312,21 @@ fn contents(node: &MemoryNode, now: u64) -> Contents {
     for (key, fence, end) in node.counters(at) {
         found.insert(key.to_vec(), (fence.to_string().into_bytes(), left(end)));
     }
+    for keys in keys() {
+        let Some(line) = node.line(&keys.line.queue, at) else {
+            continue;
+        };
+        if !line.queue.is_empty() {
+            let queue = (places(line), left(line.queue_end));
+            found.insert(keys.line.queue.to_vec(), queue);
+        }
+        let reserved = line
+            .reserved
+            .as_ref()
+            .map(|(until, waiter)| [format!("{until} ").as_bytes(), &waiter.text()].concat());
+        let reserved = (reserved.unwrap_or_default(), left(line.end));
+        found.insert(keys.line.reservation.to_vec(), reserved);
+    }
     if let Some(record) = node.record() {
         let record = record.as_bytes().to_vec();
         found.insert(record_key(NAMESPACE), (record, None));
@@ -226,15 +338,41 @@ fn contents(node: &MemoryNode, now: u64) -> Contents {
     found
 }
 
-/// The kind of an answer, by request and reply.
-fn kind(request: &Request, said: &Said) -> String {
+/// Contents as text: a line for each key.
+fn shown(contents: &Contents) -> String {
+    let line = |(key, (value, left)): (&Vec<u8>, &(Vec<u8>, Option<u64>))| {
+        let (key, value) = (key.escape_ascii(), value.escape_ascii());
+        format!("       {key} {value} {left:?}\n")
+    };
+    contents.iter().map(line).collect()
+}
+
+/// The kind of an answer, by request and reply, and whether somebody was told.
+fn kind(request: &Request, said: &Said, told: bool) -> String {
     let word = |text: String| text.split([' ', '(']).next().unwrap_or_default().to_owned();
     let op = match request.op {
         Op::Extend { repair, .. } => format!("extend/{repair:?}"),
         op => word(format!("{op:?}")),
     };
+    let and = if told { " and a message" } else { "" };
     match said {
-        Said::Reply(reply, _) => format!("{op} {}", word(format!("{reply:?}"))),
+        Said::Reply(
+            Reply::Refused {
+                place: Some(place),
+                subscribers,
+                ..
+            },
+            _,
+        ) if !told => {
+            let place = if *place == 0 {
+                "first"
+            } else {
+                "behind others"
+            };
+            let heard = if *subscribers == 0 { ", deaf" } else { "" };
+            format!("{op} Refused, {place}{heard}")
+        }
+        Said::Reply(reply, _) => format!("{op} {}{and}", word(format!("{reply:?}"))),
         said => format!("{op} {said:?}"),
     }
 }

@@ -8,6 +8,7 @@ mod calls;
 mod changes;
 mod clock;
 mod game;
+mod listener;
 mod server;
 
 use std::io;
@@ -17,14 +18,15 @@ use quorlock_tests::Stage;
 
 use crate::clock::Clock;
 use crate::game::{Change, Game, LENGTH};
+use crate::listener::Listener;
 use crate::server::Server;
 
 /// Every answer that a script can give must come so often in 10,000 calls.
 const OF_EACH_ANSWER: u64 = 3;
 /// Kinds of answers, of all requests.
-const KINDS: usize = 26;
+const KINDS: usize = 32;
 /// Calls until a change must be found.
-const PATIENCE: u64 = 20_000;
+const PATIENCE: u64 = 100_000;
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -57,8 +59,9 @@ fn main() -> ExitCode {
 fn start() -> io::Result<(Stage, Game)> {
     let stage = Stage::like(1, &["clocks"]);
     let server = Server::connect(&stage.nodes[0])?;
+    let listener = Listener::new(Server::connect(&stage.nodes[0])?)?;
     let clock = Clock::open(&stage.clocks[0])?;
-    Ok((stage, Game::new(server, clock)))
+    Ok((stage, Game::new(server, listener, clock)))
 }
 
 fn run(calls: u64, from: u64) -> io::Result<bool> {
@@ -94,7 +97,7 @@ fn replay(seed: u64) -> io::Result<bool> {
 fn changes(from: u64) -> io::Result<bool> {
     let (_stage, mut game) = start()?;
     let mut failed = 0;
-    for change in &changes::ALL {
+    for change in changes::ALL {
         let found = found(&mut game, change, from)?;
         failed += u64::from(found.is_none());
         let Change { script, old, new } = change;

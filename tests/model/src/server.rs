@@ -116,6 +116,15 @@ impl Server {
         }
     }
 
+    /// A reply that is an array of plain ones.
+    pub fn row(&mut self) -> io::Result<Vec<Plain>> {
+        let line = self.line()?;
+        match line.strip_prefix('*').map(str::parse::<usize>) {
+            Some(Ok(length)) => (0..length).map(|_| self.plain()).collect(),
+            _ => Err(io::Error::other(format!("the server said {line}"))),
+        }
+    }
+
     /// One command and its plain reply.
     pub fn ask(&mut self, words: &[&[u8]]) -> io::Result<Plain> {
         self.send(&command(words))?;

@@ -1,0 +1,249 @@
+//! The link to a `memory://` node of this process.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use once_cell::sync::Lazy;
+
+use super::MemoryNode;
+use crate::clock::{Clock, Instant};
+use crate::node::{Fault, Link, Mail, Reply, Request, Sink, Ticket};
+use crate::sync::lock;
+
+/// A node that several clients of this process may share.
+#[derive(Default)]
+struct Shared {
+    node: MemoryNode,
+    /// Who listens, by inbox.
+    mail: HashMap<Arc<[u8]>, Listener>,
+}
+
+/// A client that listens, and which of its nodes this is to it.
+#[derive(Clone)]
+struct Listener {
+    node: usize,
+    mail: Arc<dyn Mail>,
+}
+
+/// The nodes of this process by name, for `memory://NAME`.
+type Nodes = HashMap<String, Arc<Mutex<Shared>>>;
+static NODES: Lazy<Mutex<Nodes>> = Lazy::new(Mutex::default);
+
+/// Forgets all `memory://` nodes: those that links still know live on in them.
+pub(crate) fn forget() {
+    *lock(&NODES) = Nodes::new();
+}
+
+/// The link to a `memory://` node: answers within the call, and delivers the
+/// messages that it gave rise to.
+pub(crate) struct MemoryLink {
+    shared: Arc<Mutex<Shared>>,
+    /// The node's place in the set.
+    node: usize,
+    /// The client's.
+    inbox: Arc<[u8]>,
+    clock: Arc<dyn Clock>,
+    shown: Arc<str>,
+}
+
+impl MemoryLink {
+    pub(crate) fn new(
+        name: &str,
+        node: usize,
+        inbox: Arc<[u8]>,
+        shown: Arc<str>,
+        clock: Arc<dyn Clock>,
+    ) -> MemoryLink {
+        let shared = lock(&NODES).entry(name.to_owned()).or_default().clone();
+        MemoryLink {
+            shared,
+            node,
+            inbox,
+            clock,
+            shown,
+        }
+    }
+}
+
+impl Link for MemoryLink {
+    fn send(&self, request: Request, ticket: Ticket, sink: Arc<dyn Sink>, _give_up: Instant) {
+        if !sink.wanted() {
+            return sink.on_reply(ticket, Reply::Failed(Fault::unwanted()), None);
+        }
+        // Such a node lives as long as its process, so it needs no guard.
+        let (reply, time, told) = {
+            let mut shared = lock(&self.shared);
+            let now = self.clock.now();
+            shared.node.sweep(now);
+            let (reply, messages) = shared.node.execute(&request, None, now);
+            let told: Vec<_> = messages
+                .into_iter()
+                .filter_map(|(inbox, number)| Some((shared.mail.get(&inbox)?.clone(), number)))
+                .collect();
+            (reply, MemoryNode::time(now), told)
+        };
+        let reply = reply.expect("no record was asked for");
+        sink.on_reply(ticket, reply, Some(time));
+        for (Listener { node, mail }, number) in told {
+            mail.on_message(node, number);
+        }
+    }
+
+    fn shown(&self) -> Arc<str> {
+        self.shown.clone()
+    }
+
+    fn listen(&self, mail: Arc<dyn Mail>) {
+        let mut shared = lock(&self.shared);
+        shared.node.subscribe(&self.inbox);
+        let listener = Listener {
+            node: self.node,
+            mail: mail.clone(),
+        };
+        shared.mail.insert(self.inbox.clone(), listener);
+        drop(shared);
+        mail.on_listening(self.node);
+    }
+
+    fn close(&self) {
+        let mail = {
+            let mut shared = lock(&self.shared);
+            let mail = shared.mail.remove(&self.inbox);
+            if mail.is_some() {
+                shared.node.unsubscribe(&self.inbox);
+            }
+            mail
+        };
+        // Not before the node is free again: it may be the last that holds
+        // other links.
+        drop(mail);
+    }
+}
+
+impl Drop for MemoryLink {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Sleep;
+    use crate::node::{LineKeys, Op, Value, Waiter, Waits};
+    use std::time::Duration;
+
+    struct Still;
+
+    impl Clock for Still {
+        fn now(&self) -> Instant {
+            Instant(1_000_000_000)
+        }
+
+        fn sleep_until(&self, _: Instant) -> Sleep {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    #[derive(Default)]
+    struct Heard(Mutex<Vec<(usize, Option<u64>)>>);
+
+    impl Mail for Heard {
+        fn on_message(&self, node: usize, number: u64) {
+            lock(&self.0).push((node, Some(number)));
+        }
+
+        fn on_listening(&self, node: usize) {
+            lock(&self.0).push((node, None));
+        }
+
+        fn on_deaf(&self, _: usize) {}
+    }
+
+    #[derive(Default)]
+    struct Last(Mutex<Option<Reply>>);
+
+    impl Sink for Last {
+        fn on_reply(&self, _: Ticket, reply: Reply, _: Option<u64>) {
+            *lock(&self.0) = Some(reply);
+        }
+
+        fn wanted(&self) -> bool {
+            true
+        }
+    }
+
+    fn link(node: usize, inbox: &str) -> (MemoryLink, Arc<Heard>) {
+        let inbox = inbox.as_bytes().into();
+        let link = MemoryLink::new("told", node, inbox, "told".into(), Arc::new(Still));
+        let heard = Arc::new(Heard::default());
+        link.listen(heard.clone());
+        (link, heard)
+    }
+
+    fn ask(link: &MemoryLink, op: Op, value: &str, waiter: Option<u64>) -> Reply {
+        let waiter = waiter.map(|number| Waiter {
+            number,
+            inbox: link.inbox.clone(),
+        });
+        let request = Request {
+            op,
+            key: b"k"[..].into(),
+            value: Value(value.as_bytes().into()),
+            line: LineKeys {
+                queue: b"q"[..].into(),
+                reservation: b"r"[..].into(),
+            },
+            waits: Waits {
+                reservation: Duration::from_millis(200),
+                place: Duration::from_secs(6),
+                most: 10,
+            },
+            waiter,
+            counter: None,
+            not_after: 0,
+            guess: None,
+        };
+        let ticket = Ticket {
+            node: link.node,
+            sent: Still.now(),
+            deadline: Instant::FAR,
+            op,
+        };
+        let last = Arc::new(Last::default());
+        link.send(request, ticket, last.clone(), Instant::FAR);
+        let reply = lock(&last.0).take();
+        reply.expect("answered within the call")
+    }
+
+    #[test]
+    fn whoever_listens_is_told_until_it_closes() {
+        const ACQUIRE: Op = Op::Acquire {
+            ttl: Duration::from_secs(1),
+            candidate: 0,
+            home: true,
+            block: 1,
+        };
+        let (holder, _) = link(0, "in:h");
+        let ((first, heard), (second, silence)) = (link(3, "in:1"), link(4, "in:2"));
+        assert_eq!(*lock(&heard.0), [(3, None)]);
+        ask(&holder, ACQUIRE, "a", None);
+        let refused = ask(&second, ACQUIRE, "c", Some(7));
+        assert!(
+            matches!(
+                refused,
+                Reply::Refused {
+                    place: Some(0),
+                    subscribers: 1,
+                    ..
+                }
+            ),
+            "{refused:?}"
+        );
+        ask(&first, ACQUIRE, "b", Some(8));
+        second.close();
+        ask(&holder, Op::Release, "a", None);
+        assert_eq!(*lock(&heard.0), [(3, None), (3, Some(8))]);
+        assert_eq!(*lock(&silence.0), [(4, None)]);
+    }
+}

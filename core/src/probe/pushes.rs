@@ -1,0 +1,62 @@
+//! Doors to what nodes send without being asked.
+
+use std::io;
+use std::sync::Arc;
+
+use crate::client::Client;
+use crate::node::Link;
+use crate::node::pushes::Push;
+use crate::node::wire::{Incoming, Input};
+
+/// What came, as a connection tells it apart.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Came {
+    /// The answer to a request.
+    Reply,
+    /// A message for the waiter of that number.
+    Message(u64),
+    /// The inbox is subscribed.
+    Subscribed,
+    /// Nothing that a node tells.
+    Stray,
+}
+
+/// A connection's input, for a client whose inbox is `channel`.
+#[allow(missing_debug_implementations)]
+pub struct Stream(Input);
+
+impl Stream {
+    /// Nothing has arrived yet.
+    pub fn new(channel: &[u8]) -> Stream {
+        Stream(Input::new(channel.into()))
+    }
+
+    /// Takes what has arrived; adds what is whole to `came`.
+    ///
+    /// # Errors
+    ///
+    /// What no server sends: the connection is given up.
+    pub fn take(&mut self, bytes: &[u8], came: &mut Vec<Came>) -> io::Result<()> {
+        self.0.add(bytes);
+        while let Some(next) = self.0.next()? {
+            came.push(match next {
+                Incoming::Reply(_) => Came::Reply,
+                Incoming::Push(Push::Message(number)) => Came::Message(number),
+                Incoming::Push(Push::Subscribed) => Came::Subscribed,
+                Incoming::Push(Push::Stray) => Came::Stray,
+            });
+        }
+        Ok(())
+    }
+
+    /// How many bytes it holds that are not done with.
+    pub fn held(&self) -> usize {
+        self.0.held()
+    }
+}
+
+/// The links of a client, in the order of its nodes: before its first request
+/// they can be [listened](Link::listen) to.
+pub fn links(client: &Client) -> &[Arc<dyn Link>] {
+    client.links()
+}

@@ -21,6 +21,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
+import contest  # noqa: E402
 import report  # noqa: E402
 from prepare import OUT, prepare  # noqa: E402
 from runs import pinned, run, tell  # noqa: E402
@@ -43,14 +44,15 @@ def arguments():
 
 
 def wanted(workload, patterns):
-    return [peer for peer in PEERS if workload.name in peer.workloads
+    return [peer for peer in PEERS if any(peer.takes(workload, state) for state in workload.states)
             and any(fnmatch.fnmatchcase(peer.name, pattern) for pattern in patterns)]
 
 
 def repetitions(workload, peer, given):
     if given.quick:
         return 1
-    return given.repetitions or (workload.repetitions if peer.ours else workload.peer_repetitions)
+    return given.repetitions or (workload.repetitions if peer.ours or peer.compared and workload.contended
+                                 else workload.peer_repetitions)
 
 
 def seconds(workload, given):
@@ -67,9 +69,9 @@ def measure(workload, nodes, peers, given, keep):
         for repetition in range(max(repetitions(workload, peer, given) for peer in peers)):
             for state in workload.states:
                 for peer in peers:
-                    if repetition >= repetitions(workload, peer, given):
+                    if not peer.takes(workload, state) or repetition >= repetitions(workload, peer, given):
                         continue
-                    figures = run(stage, workload, peer, state, seconds(workload, given))
+                    figures = (contest.run if workload.contended else run)(stage, workload, peer, state, seconds(workload, given))
                     figures.setdefault("seconds", seconds(workload, given))
                     figures.update(workload=workload.name, nodes=nodes, state=state, peer=peer.name, repetition=repetition)
                     keep(figures)
@@ -91,7 +93,8 @@ def main():
         runs = OUT / "runs-partial"
         shutil.rmtree(runs, ignore_errors=True)
     runs.mkdir(parents=True, exist_ok=True)
-    languages = dict.fromkeys(peer.language for workload in workloads for peer in wanted(workload, patterns))
+    languages = dict.fromkeys(language for workload in workloads for peer in wanted(workload, patterns)
+                              for language in peer.languages)
     wrong = {} if given.no_build else prepare(languages)
     for language, reason in wrong.items():
         print(f"without {language}: {reason}", flush=True)
@@ -104,7 +107,7 @@ def main():
                 print(json.dumps(figures), file=file, flush=True)
 
             for nodes in workload.nodes:
-                peers = [peer for peer in wanted(workload, patterns) if nodes in peer.nodes and peer.language not in wrong]
+                peers = [peer for peer in wanted(workload, patterns) if nodes in peer.nodes and not wrong.keys() & peer.languages]
                 if peers:
                     measure(workload, nodes, peers, given, keep)
     figures = report.load(runs)

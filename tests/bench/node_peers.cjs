@@ -1,10 +1,11 @@
-// The Node driver: `node_peers.cjs [--gate] [--shared] [--hold] PEER WORKERS SECONDS`, nodes from `QUORLOCK_NODES`.
+// The Node driver: `node_peers.cjs [--gate] [--shared] [--hold] [--contend=FILE --stay=MS] PEER WORKERS SECONDS`, nodes from
+// `QUORLOCK_NODES`.
 // PEER is `js:NAME`; `+fast` and `+safe` after it are its best settings, see README.md. Prints one line of JSON.
 
 "use strict";
 
 const { createHash, randomBytes } = require("node:crypto");
-const { readFileSync } = require("node:fs");
+const { readFileSync, writeFileSync } = require("node:fs");
 const { createRequire } = require("node:module");
 const { join } = require("node:path");
 const { createInterface } = require("node:readline");
@@ -17,6 +18,8 @@ const TTL = 30_000;
 const HELD_TTL = 10_000;
 // Long enough for the compiler of V8 to have done its work.
 const WARM = 400;
+// After its time a contended run waits so long for contenders that have not come back.
+const DRAIN = 1000;
 // In shared mode a holder stays inside for so long: without it two holders could hardly meet.
 const INSIDE = 1;
 const DELETE = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
@@ -24,6 +27,7 @@ const DELETE = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call(
 function words(given) {
   const flags = given.filter((word) => word.startsWith("--"));
   const [name, workers, seconds] = given.filter((word) => !word.startsWith("--"));
+  const value = (flag) => flags.find((word) => word.startsWith(`${flag}=`))?.slice(flag.length + 1);
   const [base, ...settings] = name.replace(/^js:/, "").split("+");
   return {
     peer: name,
@@ -34,6 +38,8 @@ function words(given) {
     gate: flags.includes("--gate"),
     shared: flags.includes("--shared"),
     hold: flags.includes("--hold"),
+    contend: value("--contend"),
+    stay: Number(value("--stay") ?? 0),
     nodes: process.env.QUORLOCK_NODES.split(","),
   };
 }
@@ -68,9 +74,17 @@ const PEERS = {
   },
   async redlock5(words) {
     const { default: Redlock } = peer("redlock");
-    const redlock = new Redlock(await ioredis(words));
+    // Of those that wait, the fast ones ask each millisecond, and never give up.
+    const fast = words.settings.includes("fast") ? { retryCount: -1, retryDelay: 1, retryJitter: 1 } : {};
+    const redlock = new Redlock(await ioredis(words), fast);
     redlock.on("error", () => {});
     return (name) => [() => redlock.acquire([name], TTL), (lock) => lock.release()];
+  },
+  async redlock4(words) {
+    const Redlock = peer("redlock4");
+    const redlock = new Redlock(await ioredis(words));
+    redlock.on("clientError", () => {});
+    return (name) => [() => redlock.lock(name, TTL), (lock) => lock.unlock()];
   },
   async ioredis(words) {
     const clients = await ioredis(words);
@@ -187,6 +201,94 @@ async function run(words) {
   await gate();
 }
 
+/** Nanoseconds of CLOCK_MONOTONIC, which other processes have too. */
+const clock = process.hrtime.bigint;
+
+/** Holds as handoffs.py reads them. Numbers and no objects: those would keep the collector busy. */
+class History {
+  numbers = new BigInt64Array(1 << 18);
+  used = 0;
+
+  /** A hold begins; returns where its numbers are. */
+  granted(contender) {
+    if (this.used === this.numbers.length) {
+      const more = new BigInt64Array(2 * this.used);
+      more.set(this.numbers);
+      this.numbers = more;
+    }
+    const at = this.used;
+    this.numbers[at] = contender;
+    this.numbers[at + 1] = clock();
+    this.used += 4;
+    return at;
+  }
+
+  releasing(at) {
+    this.numbers[at + 2] = clock();
+  }
+
+  released(at) {
+    this.numbers[at + 3] = clock();
+  }
+
+  write(path) {
+    writeFileSync(path, this.numbers.subarray(0, this.used));
+  }
+}
+
+async function contender(contest, number, [acquire, release], stay) {
+  const { history } = contest;
+  while (clock() < contest.end) {
+    let hold;
+    try {
+      const held = await acquire();
+      if (!held) {
+        contest.failures += 1;
+        continue;
+      }
+      hold = history.granted(number);
+      if (stay && clock() < contest.end) await sleep(stay);
+      history.releasing(hold);
+      await release(held);
+    } catch (error) {
+      contest.failures += 1;
+      contest.error ??= `${error.name}: ${error.message}`.slice(0, 200);
+    }
+    if (hold !== undefined) history.released(hold);
+  }
+  contest.late -= 1;
+}
+
+async function contend(words) {
+  const make = await PEERS[words.base](words);
+  const warm = performance.now() + WARM;
+  await Promise.all(Array.from({ length: words.workers }, async (_, i) => {
+    const [acquire, release] = make(`warm-${process.pid}-${i}`);
+    do await release(await acquire());
+    while (performance.now() < warm);
+  }));
+  const gate = gateway(words.gate);
+  await gate("ready");
+  const [began, cpu] = [clock(), process.cpuUsage()];
+  const end = began + BigInt(Math.round(words.seconds * 1e9));
+  const contest = { history: new History(), failures: 0, late: words.workers, end };
+  const all = Promise.all(Array.from({ length: words.workers }, (_, i) => contender(contest, BigInt(i), make("bench"), words.stay)));
+  await sleep(words.seconds * 1000);
+  const { user, system } = process.cpuUsage(cpu);
+  await Promise.race([all, sleep(DRAIN)]);
+  contest.history.write(words.contend);
+  console.log(JSON.stringify({
+    peer: words.peer,
+    began: Number(began),
+    ended: Number(end),
+    cpu_ns: (user + system) * 1000,
+    failures: contest.failures,
+    late: contest.late,
+    error: contest.error,
+  }));
+  await gate();
+}
+
 /** Memory in KiB and threads of this process. */
 function self() {
   const status = readFileSync("/proc/self/status", "utf8");
@@ -262,7 +364,7 @@ async function hold(words) {
 }
 
 const found = words(process.argv.slice(2));
-(found.hold ? hold : run)(found).then(
+(found.contend ? contend : found.hold ? hold : run)(found).then(
   () => process.exit(0),
   (error) => {
     console.error(error);

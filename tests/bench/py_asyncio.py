@@ -2,9 +2,11 @@
 
 import asyncio
 import secrets
+import time
 
 from py_blocking import DELETE, address
-from py_meter import HELD_TTL, INSIDE_SECONDS, TTL, WARM_CYCLES, Held, Meter, now, quorlock_options, ready, wait_line
+from py_meter import (DRAIN_SECONDS, HELD_TTL, INSIDE_SECONDS, TTL, WARM_CYCLES, Contest, Held, Meter, now, quorlock_options,
+                      ready, wait_line)
 
 
 def redis_clients(words):
@@ -125,6 +127,45 @@ async def run(words):
     await asyncio.gather(*(cycles(meter, *pair, end, words.shared) for pair in pairs))
     meter.stop()
     meter.tell(words.peer)
+    await gate(words, False)
+
+
+async def contender(contest, number, acquire, release):
+    holds, clock = contest.histories[number], time.monotonic_ns
+    while clock() < contest.end:
+        held = None
+        try:
+            held = await acquire()
+            if not held:
+                contest.failures += 1
+                continue
+            holds.extend((number, clock(), 0, 0))
+            if contest.stay and clock() < contest.end:
+                await asyncio.sleep(contest.stay)
+            holds[-2] = clock()
+            await release(held)
+        except Exception as error:
+            contest.failed(error)
+        if held:
+            holds[-1] = clock()
+
+
+async def contend(words):
+    make, contest = PEERS[words.base](words), Contest(words)
+
+    async def warm(number):
+        acquire, release = make(contest.warm_name(number))
+        for _ in range(max(2, WARM_CYCLES // words.workers)):
+            await release(await acquire())
+
+    await asyncio.gather(*map(warm, range(words.workers)))
+    await gate(words, True)
+    contest.start()
+    tasks = [asyncio.create_task(contender(contest, i, *make("bench"))) for i in range(words.workers)]
+    await asyncio.sleep(words.seconds)
+    contest.stop()
+    _, late = await asyncio.wait(tasks, timeout=DRAIN_SECONDS)
+    contest.tell(len(late))
     await gate(words, False)
 
 

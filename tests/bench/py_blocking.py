@@ -7,7 +7,8 @@ import secrets
 import threading
 import time
 
-from py_meter import HELD_TTL, INSIDE_SECONDS, TTL, WARM_CYCLES, Held, Meter, now, quorlock_options, ready, wait_line
+from py_meter import (DRAIN_SECONDS, HELD_TTL, INSIDE_SECONDS, TTL, WARM_CYCLES, Contest, Held, Meter, now, quorlock_options,
+                      ready, wait_line)
 
 DELETE = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"
 
@@ -41,8 +42,23 @@ def quorlock(words):
 def redis_py(words):
     [client] = redis_clients(words)
 
+    # Of those that wait, the fast ones ask each millisecond.
+    sleep = 0.001 if "fast" in words.settings else 0.1
+
     def make(name):
-        lock = client.lock(name, timeout=TTL, thread_local="fast" not in words.settings)
+        lock = client.lock(name, timeout=TTL, sleep=sleep, thread_local="fast" not in words.settings)
+        return lock.acquire, lambda _: lock.release()
+
+    return make
+
+
+def python_redis_lock(words):
+    import redis_lock
+
+    [client] = redis_clients(words)
+
+    def make(name):
+        lock = redis_lock.Lock(client, name, expire=TTL)
         return lock.acquire, lambda _: lock.release()
 
     return make
@@ -98,7 +114,8 @@ def pottery(words):
     return make
 
 
-PEERS = {"quorlock": quorlock, "redis-py": redis_py, "hand": hand, "redlock-py": redlock_py, "pottery": pottery}
+PEERS = {"quorlock": quorlock, "redis-py": redis_py, "python-redis-lock": python_redis_lock, "hand": hand,
+         "redlock-py": redlock_py, "pottery": pottery}
 
 
 def cycles(meter, acquire, release, end, shared):
@@ -153,6 +170,58 @@ def run(words):
         cycles(meter, acquire, release, end[0], False)
     meter.stop()
     meter.tell(words.peer)
+    if words.gate:
+        wait_line()
+
+
+def contender(contest, number, acquire, release):
+    holds, clock = contest.histories[number], time.monotonic_ns
+    while clock() < contest.end:
+        held = None
+        try:
+            held = acquire()
+            if not held:
+                contest.failures += 1
+                continue
+            holds.extend((number, clock(), 0, 0))
+            if contest.stay and clock() < contest.end:
+                time.sleep(contest.stay)
+            holds[-2] = clock()
+            release(held)
+        except Exception as error:
+            contest.failed(error)
+        if held:
+            holds[-1] = clock()
+
+
+def contend(words):
+    make, contest = PEERS[words.base](words), Contest(words)
+    warm, go = threading.Barrier(words.workers + 1), threading.Event()
+
+    def worker(number):
+        acquire, release = make(contest.warm_name(number))
+        for _ in range(max(2, WARM_CYCLES // words.workers)):
+            release(acquire())
+        pair = make("bench")
+        warm.wait()
+        go.wait()
+        contender(contest, number, *pair)
+
+    threads = [threading.Thread(target=worker, args=(i,), daemon=True) for i in range(words.workers)]
+    for thread in threads:
+        thread.start()
+    warm.wait()
+    if words.gate:
+        ready()
+        wait_line()
+    contest.start()
+    go.set()
+    time.sleep(words.seconds)
+    contest.stop()
+    patience = now() + DRAIN_SECONDS * 1e9
+    for thread in threads:
+        thread.join(max(0, (patience - now()) / 1e9))
+    contest.tell(sum(thread.is_alive() for thread in threads))
     if words.gate:
         wait_line()
 

@@ -1,6 +1,7 @@
 """What the Python drivers share: their words, the gate, times and their summary."""
 
 import argparse
+import array
 import json
 import os
 import sys
@@ -9,6 +10,8 @@ import time
 TTL = 30
 HELD_TTL = 10
 WARM_CYCLES = 200
+# After its time a contended run waits so long for contenders that have not come back.
+DRAIN_SECONDS = 1
 # In shared mode a holder stays inside for so long: without it two holders could hardly meet.
 INSIDE_SECONDS = 0.001
 
@@ -20,6 +23,8 @@ def words():
     parser.add_argument("--gate", action="store_true", help="print `ready`, wait for a line, and at the end for more")
     parser.add_argument("--shared", action="store_true", help="all workers on one lock, holders counted")
     parser.add_argument("--hold", action="store_true", help="hold WORKERS locks for SECONDS instead of cycles")
+    parser.add_argument("--contend", metavar="FILE", help="all workers at one lock; their holds are written here")
+    parser.add_argument("--stay", type=float, default=0, metavar="MS", help="how long a contender holds")
     parser.add_argument("peer")
     parser.add_argument("workers", type=int)
     parser.add_argument("seconds", type=float)
@@ -83,6 +88,41 @@ def process():
     with open("/proc/self/status") as file:
         fields = dict(line.split(":", 1) for line in file if ":" in line)
     return int(fields["VmRSS"].split()[0]), int(fields["Threads"])
+
+
+class Contest:
+    """The holds of this process's contenders, as handoffs.py reads them, and what a run adds to them."""
+
+    def __init__(self, words):
+        self._words = words
+        self.stay = words.stay / 1e3
+        self.failures, self.error = 0, None
+        # Numbers and no objects: millions of those would keep the collector busy.
+        self.histories = [array.array("q") for _ in range(words.workers)]
+
+    @staticmethod
+    def warm_name(number):
+        """Of a lock for warming up, on which nobody else is."""
+        return f"warm-{os.getpid()}-{number}"
+
+    def start(self):
+        self._cpu, self._began = time.process_time_ns(), time.monotonic_ns()
+        self.end = self._began + int(self._words.seconds * 1e9)
+
+    def stop(self):
+        self._cpu = time.process_time_ns() - self._cpu
+
+    def failed(self, error):
+        self.failures += 1
+        self.error = self.error or f"{type(error).__name__}: {error}"[:200]
+
+    def tell(self, late):
+        """`late`: how many contenders have not come back."""
+        with open(self._words.contend, "wb") as file:
+            for history in self.histories:
+                file.write(history.tobytes())
+        print(json.dumps({"peer": self._words.peer, "began": self._began, "ended": self.end, "cpu_ns": self._cpu,
+                          "failures": self.failures, "late": late, "error": self.error}), flush=True)
 
 
 class Held:

@@ -7,6 +7,7 @@ import platform
 import subprocess
 from statistics import median
 
+from runs import measured
 from table import PEERS, WORKLOADS
 from targets import Figures, lines
 
@@ -23,6 +24,13 @@ HELD = [("CPU %", "cpu_percent", "{:.2f}"), ("MB over empty", "megabytes", "{:.1
         ("server CPU %", "server_percent", "{:.2f}"), ("lost", "lost", "{:.0f}"), ("alive", "alive", "{:.0f}")]
 FAULTED = [("cycles/s", "cycles_per_s", "{:.0f}"), ("p50 ms", "p50_ms", "{:.2f}"), ("p99 ms", "p99_ms", "{:.1f}"),
            ("max ms", "max_ms", "{:.0f}"), ("success", "success", "{:.3f}")]
+CONTENDED = [("hand-offs/s", "handoffs_per_s", "{:.0f}"), ("holds/s", "holds_per_s", "{:.0f}"), ("gap p50 µs", "gap_p50_us", "{:.0f}"),
+             ("gap p99 µs", "gap_p99_us", "{:.0f}"), ("min/max", "share", "{:.2f}"), ("longest wait ms", "longest_ms", "{:.0f}"),
+             ("scripts/hand-off", "scripts_per_handoff", "{:.1f}"), ("commands/hand-off", "executed_per_handoff", "{:.1f}"),
+             ("client CPU µs/hand-off", "cpu_us_per_handoff", "{:.0f}"), ("server CPU µs/hand-off", "server_us_per_handoff", "{:.0f}"),
+             ("double holds", "violations", "{:.0f}"), ("failures", "failures", "{:.0f}")]
+# No middle of repetitions: one is one too many.
+SUMMED = ("violations", "failures")
 
 
 def load(folder):
@@ -43,6 +51,10 @@ def derived(run):
         run["reads_per_cycle"] = run["server_reads"] / cycles
         run["success"] = 1 - run["failures"] / cycles
         run.update({f"{name}_ms": run[f"{name}_us"] / 1e3 for name in ("p50", "p99", "max")})
+    elif "handoffs" in run:
+        for name, total in (("scripts", run["scripts"]), ("executed", run["executed"]), ("cpu_us", run["cpu_ns"] / 1e3),
+                            ("server_us", run["server_cpu_ns"] / 1e3)):
+            run[f"{name}_per_handoff"] = total / run["handoffs"] if run["handoffs"] else float("inf")
     elif "locks" in run:
         seconds = run["seconds"]
         run["megabytes"] = (run["rss_kib"] - run["rss_before_kib"]) / 1024
@@ -86,18 +98,26 @@ def table(figures, workload, nodes, state, columns):
         runs = figures.of(workload, nodes, peer.name, state)
         if not runs:
             continue
-        good = [run for run in runs if "cycles" in run or "locks" in run]
+        good = [run for run in runs if measured(run)]
         bad = f"{sum('stuck' in run for run in runs)} stuck" if any("stuck" in run for run in runs) else ""
-        if any("error" in run and "cycles" not in run for run in runs):
-            bad = f"{sum('error' in run and 'cycles' not in run for run in runs)} failed"
+        failed = sum("error" in run and not measured(run) for run in runs)
+        if failed:
+            bad = f"{failed} failed"
         cells = []
         for _, field, form in columns:
             values = [run[field] for run in good if field in run]
-            cells.append(form.format(median(values)) if values else "–")
+            total = sum if field in SUMMED else median
+            cells.append(form.format(total(values)) if values else "–")
         keys = sum(run.get("keys_left", 0) for run in good)
         name = f"**{peer.name}**" if peer.ours else peer.name
         found.append(row(name, *cells, str(keys) if good else "–", f"{len(good)}" + (f", {bad}" if bad else "")))
     return [*head("peer", *(title for title, _, _ in columns), "keys left", "runs"), *found, ""] if found else []
+
+
+def columns(workload):
+    if workload.contended:
+        return CONTENDED
+    return HELD if "--hold" in workload.flags else FAULTED if workload.name == "W4" else CYCLES
 
 
 def target_part(runs):
@@ -130,8 +150,7 @@ def parts(runs):
     for workload in WORKLOADS.values():
         for nodes in workload.nodes:
             for state in workload.states:
-                columns = HELD if "--hold" in workload.flags else FAULTED if workload.name == "W4" else CYCLES
-                found = table(figures, workload.name, nodes, state, columns)
+                found = table(figures, workload.name, nodes, state, columns(workload))
                 if found:
                     yield f"## {workload.name}: {workload.title}; {nodes} node{'s' * (nodes > 1)}" + (
                         f"; {state}" if len(workload.states) > 1 else "")

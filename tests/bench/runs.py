@@ -76,11 +76,11 @@ class Fault:
 
 
 class Driver:
-    def __init__(self, workload, peer, nodes, seconds):
-        command = COMMANDS[peer.language]()
-        if workload.pinned:
+    def __init__(self, nodes, peer, workers, seconds, flags=(), pinned=False):
+        command = COMMANDS[peer.partition(":")[0]]()
+        if pinned:
             command = ["taskset", "-c", str(CORE), *command]
-        command += ["--gate", *workload.flags, peer.name, str(workload.workers), str(seconds)]
+        command += ["--gate", *flags, peer, str(workers), str(seconds)]
         # A file and not a pipe: some peers log every failure, and must not block on it.
         self._said = tempfile.TemporaryFile()
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said,
@@ -128,7 +128,7 @@ class Driver:
 def run(stage, workload, peer, state, seconds):
     """The figures of one run; with `error` or `stuck` among them when there are none."""
     fault = Fault(stage, state)
-    driver = Driver(workload, peer, fault.nodes(), seconds)
+    driver = Driver(fault.nodes(), peer.name, workload.workers, seconds, workload.flags, workload.pinned)
     servers = Servers(stage)
     figures, wait = {}, 5
     try:
@@ -163,14 +163,23 @@ def run(stage, workload, peer, state, seconds):
     return figures
 
 
+def measured(figures):
+    """Whether there are any; with an error among them it is that of a single acquire or release."""
+    return any(name in figures for name in ("cycles", "locks", "holds"))
+
+
 def tell(figures):
     """A run in one line, for the one who watches."""
-    if "error" in figures and "cycles" not in figures:
+    if "error" in figures and not measured(figures):
         return "FAILED: " + (figures["error"].splitlines() or [""])[-1]
     if "stuck" in figures:
         return "stuck"
     if "locks" in figures:
         return (f"{figures['cpu_percent']} % CPU, {(figures['rss_kib'] - figures['rss_before_kib']) / 1024:.1f} MB, "
                 f"{figures['threads']} threads, {figures['lost']} lost, {figures['alive']} alive")
+    if "holds" in figures:
+        return (f"{figures['handoffs_per_s']} hand-offs/s, {figures['holds_per_s']} holds/s, gap p50 {figures.get('gap_p50_us')} us, "
+                f"min/max {figures['share']}, longest wait {figures['longest_ms']} ms, {figures['violations']} double holds, "
+                f"{figures['failures']} failures, {figures['keys_left']} keys left")
     return (f"{figures['cycles_per_s']} cycles/s, p50 {figures['p50_us']} us, p99 {figures['p99_us']} us, "
             f"{figures['failures']} failures, {figures['keys_left']} keys left")

@@ -15,12 +15,26 @@ class Workload:
     workers: int = 1
     pinned: bool = False
     flags: tuple = ()
-    # Names of what is done to the nodes between warm-up and measuring, see runs.py.
+    # Names of what is done to the nodes between warm-up and measuring, see runs.py; of a contended one the shapes.
     states: tuple = ("up",)
+    contended: bool = False
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Who contends: how many in each process, and how long a holder stays."""
+
+    processes: tuple
+    stay_ms: int
 
 
 W1 = Workload("W1", "uncontended latency: one worker, client and servers on core 0", 0.8, 5, 5, pinned=True)
 W2 = Workload("W2", "throughput: 64 threads, tasks or calls in flight, each on a lock of its own", 1.0, 5, 5, workers=64)
+ONE, MANY, PROCESSES, BESIDE = "8 in one process", "32 in one process", "8 processes", "8 in one process, 1 beside"
+SHAPES = {f"{who}, {stay} ms": Shape(processes, stay) for who, processes, stays in (
+    (ONE, (8,), (0, 5)), (MANY, (32,), (0, 5)), (PROCESSES, (1,) * 8, (0, 5)), (BESIDE, (8, 1), (5,))) for stay in stays}
+W3 = Workload("W3", "contention: one lock, and who has released it asks again at once", 3.0, 3, 1, states=tuple(SHAPES),
+              contended=True)
 # Of peers only an order of magnitude is wanted here: their latency is a timeout, or for ever.
 W4 = Workload("W4", "faults: five nodes, one worker, connected before the fault", 1.0, 5, 1, nodes=(5,),
               states=("up", "killed", "hung", "slow", "two hung"))
@@ -29,7 +43,12 @@ W5 = Workload("W5", "10,000 renewed locks of 10 s held for 20 s", 20, 2, 1, node
 SHARED = Workload("shared", "8 workers on one lock, holders counted", 2.0, 1, 0, workers=8, flags=("--shared",),
                   states=("up",))
 
-WORKLOADS = {workload.name: workload for workload in (W1, W2, W4, W5, SHARED)}
+WORKLOADS = {workload.name: workload for workload in (W1, W2, W3, W4, W5, SHARED)}
+
+
+def shapes(*whos):
+    """Of these, with all stays."""
+    return tuple(shape for shape in SHAPES if shape.rpartition(", ")[0] in whos)
 
 
 @dataclass(frozen=True)
@@ -43,10 +62,19 @@ class Peer:
     name: str
     workloads: tuple
     nodes: tuple = (1, 5)
+    # Those of W3 that it takes part in.
+    shapes: tuple = ()
+    # In W3 a target compares ours with it: measured as often as ours.
+    compared: bool = False
 
     @property
     def language(self):
         return self.name.partition(":")[0]
+
+    @property
+    def languages(self):
+        """Of its processes, in turns."""
+        return MIXED if self.language == "mixed" else (self.language,)
 
     @property
     def ours(self):
@@ -56,14 +84,26 @@ class Peer:
     def tuned(self):
         return "+" in self.name
 
+    def driver(self, number):
+        """The name by which its process of this number knows it."""
+        return self.languages[number % len(self.languages)] + self.name.removeprefix(self.language)
+
+    def takes(self, workload, state):
+        return state in self.shapes if workload.contended else workload.name in self.workloads
+
 
 ALL = ("W1", "W2", "W4", "W5", "shared")
 CYCLES = ("W1", "W2")
+MIXED = ("py", "js")
+EVERY = tuple(SHAPES)
+# Of peers: those that a target may compare ours with, and those of which only an order of magnitude is wanted.
+WIDE, NARROW = shapes(ONE, MANY, PROCESSES), shapes(ONE, PROCESSES)
 
 PEERS = [
     Peer("rust:raw", CYCLES),
-    Peer("rust:rslock", ("W1", "W2", "W4", "W5")),
-    Peer("rust:quorlock", ("W1", "W2", "W4", "shared")),
+    Peer("rust:rslock", ("W1", "W2", "W4", "W5"), shapes=NARROW),
+    Peer("rust:rslock+fast", (), shapes=WIDE),
+    Peer("rust:quorlock", ("W1", "W2", "W4", "shared"), shapes=EVERY),
     Peer("rust:quorlock+plain", CYCLES),
     Peer("rust:quorlock+fence", CYCLES),
     Peer("rust:quorlock+guard", CYCLES),
@@ -71,19 +111,20 @@ PEERS = [
     Peer("rust:quorlock-thread+plain", CYCLES),
     Peer("c:quorlock", ALL),
     Peer("c:quorlock+plain", CYCLES),
-    Peer("py:quorlock", ALL),
+    Peer("py:quorlock", ALL, shapes=EVERY),
     Peer("py:quorlock+plain", CYCLES),
-    Peer("py:redis-py", CYCLES, (1,)),
-    Peer("py:redis-py+fast", CYCLES, (1,)),
+    Peer("py:redis-py", CYCLES, (1,), NARROW),
+    Peer("py:redis-py+fast", CYCLES, (1,), NARROW),
+    Peer("py:python-redis-lock", (), (1,), WIDE, compared=True),
     Peer("py:hand", ("W1", "W2", "W4")),
     Peer("py:hand+fast", ("W1",)),
     Peer("py:hand+safe", ("W4",)),
     Peer("py:redlock-py", ("W1", "W2", "W4")),
     Peer("py:redlock-py+fast", ("W1",)),
     Peer("py:redlock-py+safe", ("W4",)),
-    Peer("py:pottery", ("W1", "W2", "W4")),
+    Peer("py:pottery", ("W1", "W2", "W4"), shapes=NARROW),
     Peer("py:pottery+safe", ("W4",)),
-    Peer("aio:quorlock", ALL),
+    Peer("aio:quorlock", ALL, shapes=WIDE),
     Peer("aio:quorlock+plain", CYCLES),
     Peer("aio:redis-py", CYCLES, (1,)),
     Peer("aio:redis-py+fast", ("W1",), (1,)),
@@ -92,13 +133,15 @@ PEERS = [
     Peer("aio:pottery+safe", ("W4",)),
     Peer("aio:aioredlock", ("W1", "W2", "W4", "W5")),
     Peer("aio:aioredlock+fast", CYCLES),
-    Peer("js:quorlock", ALL),
+    Peer("js:quorlock", ALL, shapes=WIDE),
     Peer("js:quorlock+plain", CYCLES),
-    Peer("js:redlock5", ("W1", "W2", "W4", "W5")),
-    Peer("js:redlock5+fast", ("W2",)),
+    Peer("js:redlock5", ("W1", "W2", "W4", "W5"), shapes=NARROW),
+    Peer("js:redlock5+fast", ("W2",), shapes=NARROW),
+    Peer("js:redlock4", (), shapes=NARROW),
     Peer("js:ioredis", CYCLES),
     Peer("js:ioredis+fast", ("W2",)),
-    Peer("js:redis-semaphore", ("W1", "W2", "W4", "W5")),
+    Peer("js:redis-semaphore", ("W1", "W2", "W4", "W5"), shapes=WIDE, compared=True),
     Peer("js:redis-semaphore+fast", CYCLES),
     Peer("js:redis-semaphore+safe", ("W4",)),
+    Peer("mixed:quorlock", (), shapes=shapes(PROCESSES)),
 ]

@@ -2,11 +2,15 @@
 
 from statistics import median
 
-from table import PEERS
+from table import BESIDE, MANY, ONE, PEERS, PROCESSES, SHAPES, shapes
 
 LANGUAGES = {"rust:quorlock": "Rust, caller's runtime", "rust:quorlock-thread": "Rust, internal thread", "c:quorlock": "C",
              "py:quorlock": "Python blocking", "aio:quorlock": "Python asyncio", "js:quorlock": "Node"}
 FAULTS = ("killed", "hung", "slow", "two hung")
+# In one process, and in several of different languages.
+SINGLE, MIXED = ("rust:quorlock", "py:quorlock", "aio:quorlock", "js:quorlock"), "mixed:quorlock"
+# A peer is fair that serves nobody less than half as often as another.
+FAIR_SHARE = 0.5
 
 # Target, workload, nodes, what of ours, whose, which figure, at most or at least, the bound. First plain, then on defaults.
 RATIOS = [
@@ -72,6 +76,11 @@ RATIOS = [
     ("cost of both", "W1", 5, "rust:quorlock", "rust:quorlock+plain", "p50_us", "≤", float("inf")),
 ]
 WORDS = {"p50_us": "p50", "cpu_us": "client CPU", "cycles_per_s": "cycles/s", "server_us": "server CPU a cycle"}
+CONTENDED = {"handoffs_per_s": "hand-offs/s", "gap_p50_us": "p50 of the gap in µs", "scripts_per_handoff": "scripts a hand-off",
+             "share": "min/max", "longest_ms": "longest wait in ms", "longest_last_ms": "longest wait of the one beside in ms",
+             "without": "contenders without a hold"}
+# The longest is that of all repetitions.
+WORST = ("longest_ms", "longest_last_ms", "without")
 
 
 class Figures:
@@ -93,9 +102,9 @@ class Figures:
         values = self.values(workload, nodes, peer, field, state)
         return median(values.values()) if values else None
 
-    def ratios(self, workload, nodes, ours, theirs, field):
+    def ratios(self, workload, nodes, ours, theirs, field, state="up"):
         """Ours to theirs in each repetition, in which they took turns."""
-        ours, theirs = (self.values(workload, nodes, peer, field) for peer in (ours, theirs))
+        ours, theirs = (self.values(workload, nodes, peer, field, state) for peer in (ours, theirs))
         return [ours[number] / theirs[number] for number in ours if theirs.get(number)]
 
     def best(self, workload, nodes, language, tuned):
@@ -103,6 +112,14 @@ class Figures:
         peers = [peer.name for peer in PEERS if peer.language == language and not peer.ours and (tuned or not peer.tuned)]
         speeds = {peer: self.median(workload, nodes, peer, "cycles_per_s") or 0 for peer in peers}
         name = max(speeds, key=speeds.get)
+        return name if speeds[name] else None
+
+    def best_fair(self, nodes, state, tuned):
+        """The peer with most hand-offs, of those that are fair if there are any."""
+        peers = [peer.name for peer in PEERS if not peer.ours and (tuned or not peer.tuned) and state in peer.shapes]
+        speeds = {peer: self.median("W3", nodes, peer, "handoffs_per_s", state) or 0 for peer in peers}
+        fair = [peer for peer in peers if (self.median("W3", nodes, peer, "share", state) or 0) >= FAIR_SHARE]
+        name = max(fair or peers, key=speeds.get)
         return name if speeds[name] else None
 
 
@@ -166,6 +183,63 @@ def fault_lines(figures):
             yield Line("T16", f"W4 {state}: success of `{ours}`", success, "≥", 1.0, f"{failures} of {cycles} failed")
 
 
+def contended(figures, name, nodes, ours, state, field, sign, bound, theirs=None):
+    """A line of W3: a figure of ours, or with `theirs` its ratio to a peer's."""
+    what = f"W3, {nodes} node{'s' * (nodes > 1)}, {state}: {CONTENDED[field]} of `{ours}`"
+    if theirs:
+        what += f" to `{theirs}`"
+        found = figures.ratios("W3", nodes, ours, theirs, field, state)
+    else:
+        found = list(figures.values("W3", nodes, ours, field, state).values())
+    note = f"{min(found):.2f} to {max(found):.2f}" if found else ""
+    total = max if field in WORST else median
+    return Line(name, what, total(found) if found else None, sign, bound, note)
+
+
+def contended_lines(figures):
+    """T11 to T15."""
+    for name, nodes, scripts in (("T11", 1, 0.5), ("T12", 5, 2)):
+        for state in shapes(ONE, MANY):
+            for ours in SINGLE:
+                yield contended(figures, name, nodes, ours, state, "scripts_per_handoff", "≤", scripts)
+                yield contended(figures, name, nodes, ours, state, "share", "≥", 0.9)
+    # With a stay it is the stay that bounds hand-offs.
+    for who in (ONE, MANY):
+        state = f"{who}, 0 ms"
+        for ours, bound in (("rust:quorlock", 20), ("py:quorlock", 5), ("aio:quorlock", 5)):
+            yield contended(figures, "T11", 1, ours, state, "handoffs_per_s", "≥", bound, "py:python-redis-lock")
+        yield contended(figures, "T11", 1, "rust:quorlock", state, "gap_p50_us", "≤", 20)
+        for ours in SINGLE:
+            for tuned, title in ((False, "T12"), (True, "T12, peers at their best settings")):
+                best = figures.best_fair(5, state, tuned) or "the best fair peer"
+                yield contended(figures, title, 5, ours, state, "handoffs_per_s", "≥", 20, best)
+    for state in shapes(BESIDE):
+        for ours in ("rust:quorlock", "py:quorlock"):
+            yield contended(figures, "T11", 1, ours, state, "longest_last_ms", "≤", longest_allowed(state))
+    yield Line("T13", "W3, 1 node, 8 processes: p50 of the gap to a raw client of the same queue", None, "≤", 2)
+    for state in shapes(PROCESSES):
+        for ours in (*SINGLE, MIXED):
+            least = 0.6 if ours == MIXED else 0.9
+            yield contended(figures, "T13", 1, ours, state, "gap_p50_us", "≤", 0.5, "py:python-redis-lock")
+            yield contended(figures, "T13", 1, ours, state, "scripts_per_handoff", "≤", 4)
+            yield contended(figures, "T13", 1, ours, state, "share", "≥", least)
+            yield contended(figures, "T14", 5, ours, state, "scripts_per_handoff", "≤", 12)
+            yield contended(figures, "T14", 5, ours, state, "share", "≥", least)
+            yield contended(figures, "T14", 5, ours, state, "without", "≤", 0)
+            if not SHAPES[state].stay_ms:
+                yield contended(figures, "T14", 5, ours, state, "handoffs_per_s", "≥", 10, "js:redis-semaphore")
+    for nodes in (1, 5):
+        for peer in PEERS:
+            for state in peer.shapes if peer.ours else ():
+                if SHAPES[state].stay_ms:
+                    yield contended(figures, "T15", nodes, peer.name, state, "longest_ms", "≤", longest_allowed(state))
+
+
+def longest_allowed(state):
+    """Twice what a fair lock without any gap would need for one turn of all, in ms."""
+    return 2 * sum(SHAPES[state].processes) * SHAPES[state].stay_ms
+
+
 def hold_lines(figures):
     for ours, language in LANGUAGES.items():
         runs = [run for run in figures.of("W5", 1, ours) if "locks" in run]
@@ -187,15 +261,15 @@ def hold_lines(figures):
 def clean_lines(figures):
     ours = [run for run in figures.runs if ":quorlock" in run["peer"]]
     counted = [run for run in ours if "keys_left" in run]
-    shared = [run for run in ours if run["workload"] == "shared" and "violations" in run]
+    shared = [run for run in ours if run["workload"] in ("shared", "W3") and "violations" in run]
     yield Line("T19", f"keys left, summed over {len(counted)} runs of Quorlock", sum(run["keys_left"] for run in counted)
                if counted else None, "≤", 0)
-    yield Line("T19", f"violations in {sum(run['cycles'] for run in shared)} contended holds",
+    yield Line("T19", f"violations in {sum(run.get('cycles') or run.get('holds', 0) for run in shared)} contended holds",
                sum(run["violations"] for run in shared) if shared else None, "≤", 0)
-    odd = [run for run in ours if "stuck" in run or "error" in run or run.get("failures")]
+    odd = [run for run in ours if "stuck" in run or "error" in run or run.get("failures") or run.get("late")]
     yield Line("T19", f"runs of Quorlock, of {len(ours)}, that got stuck or had a failure", len(odd) if ours else None, "≤", 0)
 
 
 def lines(runs):
     figures = Figures(runs)
-    return [*ratio_lines(figures), *fault_lines(figures), *hold_lines(figures), *clean_lines(figures)]
+    return [*ratio_lines(figures), *contended_lines(figures), *fault_lines(figures), *hold_lines(figures), *clean_lines(figures)]

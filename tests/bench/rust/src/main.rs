@@ -1,6 +1,7 @@
 //! The Rust side of the benchmarks: `quorlock-bench PEER WORKERS SECONDS`, nodes
 //! from `QUORLOCK_NODES`. One line of JSON. See tests/bench/README.md.
 
+mod contend;
 mod hold;
 mod measure;
 mod peers;
@@ -14,6 +15,14 @@ fn main() {
         eprintln!("{USAGE}");
         std::process::exit(2);
     };
+    if let Some(contend) = &words.contend {
+        match words.peer.as_str() {
+            "quorlock" => on_current_thread(contend::quorlock(&words, contend)),
+            "rslock" => on_current_thread(contend::rslock(&words, contend)),
+            other => nobody(other),
+        }
+        return;
+    }
     match (words.peer.as_str(), words.hold) {
         ("quorlock", true) => on_current_thread(hold::quorlock(&words, true)),
         ("quorlock-thread", true) => on_current_thread(hold::quorlock(&words, false)),
@@ -23,11 +32,13 @@ fn main() {
         ("quorlock", false) => on_current_thread(peers::quorlock(&words, true)),
         ("quorlock-thread", false) if words.workers == 1 => peers::quorlock_blocking(&words),
         ("quorlock-thread", false) => on_current_thread(peers::quorlock(&words, false)),
-        (other, _) => {
-            eprintln!("no peer {other} for this\n{USAGE}");
-            std::process::exit(2);
-        }
+        (other, _) => nobody(other),
     }
+}
+
+fn nobody(peer: &str) -> ! {
+    eprintln!("no peer {peer} for this\n{USAGE}");
+    std::process::exit(2);
 }
 
 fn on_current_thread(future: impl Future<Output = ()>) {

@@ -1,27 +1,37 @@
 //! The words of the command line, and the gate.
 
 use std::io::BufRead;
+use std::time::Duration;
 
 use quorlock::{Client, ClientBuilder, RestartGuard};
 
 pub(crate) const USAGE: &str =
-    "usage: quorlock-bench [--gate] [--shared] [--hold] PEER WORKERS SECONDS
+    "usage: quorlock-bench [--gate] [--shared] [--hold] [--contend=FILE --stay=MS] PEER WORKERS SECONDS
   PEER      raw, rslock, quorlock (on the caller's runtime), quorlock-thread (the library's own)
   --gate    print `ready`, wait for a line, and at the end for another
   --shared  all workers on one lock, holders counted
-  --hold    hold WORKERS locks for SECONDS instead of cycles";
+  --hold    hold WORKERS locks for SECONDS instead of cycles
+  --contend all workers at one lock; their holds, of MS each, are written to FILE";
 
 #[derive(Clone)]
 pub(crate) struct Words {
     pub(crate) peer: String,
-    /// After a plus: `plain`, `fence`, `guard`; empty for the defaults.
+    /// After a plus: `plain`, `fence`, `guard`, `fast`; empty for the defaults.
     pub(crate) settings: String,
     pub(crate) workers: usize,
     pub(crate) seconds: f64,
     pub(crate) gate: bool,
     pub(crate) shared: bool,
     pub(crate) hold: bool,
+    pub(crate) contend: Option<Contend>,
     pub(crate) nodes: Vec<String>,
+}
+
+/// Of a contended run: where its history goes, and how long a holder stays.
+#[derive(Clone)]
+pub(crate) struct Contend {
+    pub(crate) history: String,
+    pub(crate) stay: Duration,
 }
 
 impl Words {
@@ -31,6 +41,14 @@ impl Words {
             return None;
         };
         let has = |flag: &str| flags.iter().any(|f| f == flag);
+        let value = |flag: &str| {
+            flags
+                .iter()
+                .find_map(|f| f.strip_prefix(flag))
+                .map(str::to_owned)
+        };
+        let stay = value("--stay=").map_or(Some(0), |ms| ms.parse().ok())?;
+        let stay = Duration::from_millis(stay);
         let peer = peer.trim_start_matches("rust:");
         let (peer, settings) = peer.split_once('+').unwrap_or((peer, ""));
         Some(Words {
@@ -41,6 +59,7 @@ impl Words {
             gate: has("--gate"),
             shared: has("--shared"),
             hold: has("--hold"),
+            contend: value("--contend=").map(|history| Contend { history, stay }),
             nodes: std::env::var("QUORLOCK_NODES")
                 .ok()?
                 .split(',')

@@ -105,7 +105,8 @@
 #define QUORLOCK_NOT_OWNER 6
 
 /**
- * The waiting line of the lock is full. Shed load.
+ * As many calls of the client wait for the lock as max_waiters allows. Shed
+ * load.
  */
 #define QUORLOCK_TOO_MANY_WAITERS 7
 
@@ -315,6 +316,16 @@ typedef struct quorlock_stats_t {
    * Connections made to nodes.
    */
   uint64_t connects;
+  /**
+   * Calls that wait in a line now, behind the one that asks the nodes or
+   * holds the lock.
+   */
+  uint64_t waiting;
+  /**
+   * Leases that were released and went to the next in line of this client
+   * without a request.
+   */
+  uint64_t passed_on;
 } quorlock_stats_t;
 
 /**
@@ -448,6 +459,12 @@ int32_t quorlock_client_options_set_raw(struct quorlock_client_options_t *option
  */
 int32_t quorlock_client_options_set_fencing(struct quorlock_client_options_t *options,
                                             bool fencing);
+
+/**
+ * See quorlock_lock_options_set_max_waiters(). 10,000.
+ */
+int32_t quorlock_client_options_set_max_waiters(struct quorlock_client_options_t *options,
+                                                int64_t max_waiters);
 
 /**
  * How long a lock's counter of fences lives on the nodes after its last use; at
@@ -641,6 +658,14 @@ int32_t quorlock_lock_options_set_raw(struct quorlock_lock_options_t *options, b
 int32_t quorlock_lock_options_set_fencing(struct quorlock_lock_options_t *options, bool fencing);
 
 /**
+ * How many calls of the lock's client may wait for it in a line, behind the one
+ * that asks the nodes or holds it; one more fails at once with
+ * #QUORLOCK_TOO_MANY_WAITERS. 0 to 2^31 - 1; with 0 nobody waits behind another.
+ */
+int32_t quorlock_lock_options_set_max_waiters(struct quorlock_lock_options_t *options,
+                                              int64_t max_waiters);
+
+/**
  * Names the owner: whoever gives the same name, in any thread but with the
  * same client, re-enters. Not set, the owner is the thread that calls.
  */
@@ -692,11 +717,15 @@ void quorlock_lock_free(struct quorlock_lock_t *lock);
  * A lock that the owner holds already is entered again, without any request:
  * another lease on the same hold, and the last one to go frees the lock.
  *
+ * Those of one client that wait for a lock get it in the order in which they
+ * came; a wait of 0 asks the nodes past that line.
+ *
  * Fails with #QUORLOCK_TIMEOUT if it was held by others all the time,
  * #QUORLOCK_CONTENDED likewise with a wait of 0; #QUORLOCK_QUORUM_UNAVAILABLE if
  * too few nodes answered; #QUORLOCK_MISCONFIGURED at once if credentials or
- * addresses leave no quorum; #QUORLOCK_LOCK_LOST when entering again what was
- * lost; #QUORLOCK_CANCELLED, #QUORLOCK_CLOSED, #QUORLOCK_FORKED,
+ * addresses leave no quorum; #QUORLOCK_TOO_MANY_WAITERS at once if as many of
+ * the client wait already as max_waiters allows; #QUORLOCK_LOCK_LOST when
+ * entering again what was lost; #QUORLOCK_CANCELLED, #QUORLOCK_CLOSED, #QUORLOCK_FORKED,
  * #QUORLOCK_INVALID_ARGUMENT. No key stays behind.
  */
 QUORLOCK_MUST_USE

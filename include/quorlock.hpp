@@ -223,6 +223,9 @@ struct lock_options {
     std::optional<std::string> owner;
     /** Whether leases have fences. */
     std::optional<bool> fencing;
+    /** How many calls of the client may wait for the lock in a line, behind the one that asks the nodes or holds it; one
+     * more throws too_many_waiters at once. 0 to 2^31 - 1. */
+    std::optional<std::int64_t> max_waiters;
 };
 
 /** Options of a client; those that locks have too are the defaults of its locks. See quorlock.h for the values
@@ -257,6 +260,8 @@ struct client_options {
     std::optional<quorlock::restart_guard> restart_guard;
     /** Whether servers are accepted that drop keys when they are full: a lock may vanish under its holder. */
     std::optional<bool> accept_eviction;
+    /** How many of its calls may wait for one lock in a line: see lock_options. */
+    std::optional<std::int64_t> max_waiters;
 };
 
 /* ---- handles ---- */
@@ -366,7 +371,8 @@ class lock {
 public:
     explicit lock(quorlock_lock_t *handle) noexcept : handle_(handle) {}
 
-    /** Acquires it, waiting as long as the options say. */
+    /** Acquires it, waiting as long as the options say. Those of one client that wait for it get it in the order in which
+     * they came. */
     lease acquire() const { return acquire(QUORLOCK_DEFAULT, nullptr); }
     lease acquire(const cancel_token &cancel) const { return acquire(QUORLOCK_DEFAULT, cancel.get()); }
 
@@ -440,6 +446,7 @@ public:
         if (options.restart_guard)
             quorlock_client_options_set_restart_guard(o, static_cast<std::int32_t>(*options.restart_guard));
         if (options.accept_eviction) quorlock_client_options_set_accept_eviction(o, *options.accept_eviction);
+        if (options.max_waiters) quorlock_client_options_set_max_waiters(o, *options.max_waiters);
         quorlock_client_t *handle = nullptr;
         detail::checked([&](auto error) { return quorlock_client_new(o, &handle, error); });
         handle_.reset(handle);
@@ -459,6 +466,7 @@ public:
         if (options.raw) quorlock_lock_options_set_raw(o, *options.raw);
         if (options.owner) quorlock_lock_options_set_owner(o, options.owner->data(), options.owner->size());
         if (options.fencing) quorlock_lock_options_set_fencing(o, *options.fencing);
+        if (options.max_waiters) quorlock_lock_options_set_max_waiters(o, *options.max_waiters);
         quorlock_lock_t *handle = nullptr;
         detail::checked(
             [&](auto error) { return quorlock_lock_new(get(), name.data(), name.size(), o, &handle, error); });
@@ -512,7 +520,8 @@ public:
     mutex(const mutex &) = delete;
     mutex &operator=(const mutex &) = delete;
 
-    /** Waits without end. Throws what makes waiting pointless: misconfigured, client_closed, lock_lost. */
+    /** Waits without end; threads get it in the order in which they came. Throws what makes waiting pointless:
+     * misconfigured, too_many_waiters, client_closed, lock_lost. */
     void lock() { keep(lock_.acquire(forever)); }
 
     /** False only if another holds it; throws where that could not be found out. */

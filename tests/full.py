@@ -76,7 +76,7 @@ def fuzz():
     done = subprocess.run([sys.executable, ROOT / "tests" / "fuzz" / "fuzz.py", *words], capture_output=True, text=True)
     (OUT / "fuzz.txt").write_text(done.stdout + done.stderr)
     print(done.stdout, end="")
-    report(f"names, replies, admission, addresses fuzzed for {FUZZ_SECONDS} s each", done.returncode == 0,
+    report(f"names, replies, pushes, admission, addresses fuzzed for {FUZZ_SECONDS} s each", done.returncode == 0,
            " ".join(done.stdout.split())[-30:])
 
 

@@ -9,33 +9,70 @@ use std::time::Duration;
 use crate::clock::Instant;
 use crate::error::{Error, ErrorKind, NodeError, shown};
 use crate::mutants::mutant;
+use crate::renewal::Watched;
 use crate::round::{Hold, Lost, Said, Terms};
 use crate::set::Set;
-use crate::waiting::Waiting;
+use crate::waiting::{Lines, Place, Turn, Waiting};
 
-/// Acquires with one token after the other. `wait`: zero tries once, `None`
-/// tries for ever. `again` runs before each attempt and may end the wait with
-/// a result of its own.
+/// How an acquire waits.
+#[derive(Debug)]
+pub struct Wait<'a> {
+    /// Zero tries once, without a place in the line; `None` waits for ever.
+    pub long: Option<Duration>,
+    /// The lines of the client.
+    pub lines: &'a Arc<Lines>,
+    /// How many may wait in the line for a lock, behind the one that asks.
+    pub most: usize,
+}
+
+/// Acquires with one token after the other, once it is the caller's turn in
+/// the line of this client. `again` runs before each attempt, and whenever the
+/// wait in the line is woken, and may end it with a result of its own.
 ///
 /// # Cancel safety
 ///
-/// Dropping the future ends the attempt under way and sends its undo.
+/// Dropping the future ends the attempt under way and sends its undo; a place
+/// in the line is left.
 pub async fn acquire<T>(
     set: &Arc<Set>,
     terms: &Terms,
     name: &[u8],
-    wait: Option<Duration>,
+    wait: Wait<'_>,
     mut again: impl FnMut() -> Option<T>,
 ) -> Result<Acquired<T>, Error> {
-    let deadline = wait.map_or(Instant::FAR, |wait| set.clock.now() + wait);
-    let once = wait == Some(Duration::ZERO);
-    let mut waiting = Waiting::default();
-    let mut last: Option<Lost> = None;
-    loop {
-        if let Some(other) = again() {
-            return Ok(Acquired::Other(other));
+    let Wait { long, lines, most } = wait;
+    let deadline = long.map_or(Instant::FAR, |long| set.clock.now() + long);
+    let once = long == Some(Duration::ZERO);
+    if let Some(other) = again() {
+        return Ok(Acquired::Other(other));
+    }
+    let mut place = None;
+    if !once {
+        let Some(entered) = lines.enter(terms, most) else {
+            return Err(too_many(name, most));
+        };
+        match turn(set, place.insert(entered), deadline, &mut again).await {
+            Some(Called::Turn(Turn::Ask(rest))) if rest.is_zero() => {}
+            Some(Called::Turn(Turn::Ask(rest))) => {
+                // Others of our client had it: now those of other clients may.
+                let until = set.clock.now() + set.rng.between(rest / 2, rest);
+                set.clock.sleep_until(until.min(deadline)).await;
+                if set.clock.now() >= deadline {
+                    return Err(timed_out_in_line(set, name, long, place.as_ref()));
+                }
+            }
+            Some(Called::Turn(Turn::Given((hold, watched)))) => {
+                return Ok(Acquired::Given(hold, watched));
+            }
+            Some(Called::Other(other)) => return Ok(Acquired::Other(other)),
+            None => return Err(timed_out_in_line(set, name, long, place.as_ref())),
         }
-        let attempt = Attempt(Some(Hold::begin(set, terms)));
+    }
+    let mut waiting = Waiting::default();
+    let mut last: Option<Arc<Lost>> = None;
+    loop {
+        let block = place.as_ref().map_or(1, Place::block);
+        let attempt = Attempt(Some(Hold::begin(set, terms, block)));
         let lost = match attempt
             .run(mutant!(
                 "attempt-past-deadline",
@@ -44,14 +81,27 @@ pub async fn acquire<T>(
             ))
             .await
         {
-            Ok(hold) => return Ok(Acquired::Hold(hold)),
-            Err(Ended::Lost(lost)) => lost,
+            Ok(hold) => {
+                if let Some(place) = place {
+                    place.won(&hold);
+                }
+                return Ok(Acquired::Hold(hold));
+            }
+            Err(Ended::Lost(lost)) => Arc::new(lost),
             // The deadline cut this attempt short: the one before it tells
             // more.
             Err(Ended::Deadline(so_far)) => {
-                return Err(timed_out(set, name, wait, last.as_ref().unwrap_or(&so_far)));
+                return Err(timed_out(
+                    set,
+                    name,
+                    long,
+                    last.as_deref().unwrap_or(&so_far),
+                ));
             }
         };
+        if let Some(place) = &place {
+            place.tell(lost.clone());
+        }
         if lost.misconfigured {
             let message = format!(
                 "no quorum for the lock {}: nodes or credentials are set up wrong",
@@ -63,13 +113,16 @@ pub async fn acquire<T>(
             return Err(refused(set, name, &lost));
         }
         if set.clock.now() >= deadline {
-            return Err(timed_out(set, name, wait, &lost));
+            return Err(timed_out(set, name, long, &lost));
         }
         waiting.next(set, left(&lost), deadline).await;
         if set.clock.now() >= deadline {
-            return Err(timed_out(set, name, wait, &lost));
+            return Err(timed_out(set, name, long, &lost));
         }
         last = Some(lost);
+        if let Some(other) = again() {
+            return Ok(Acquired::Other(other));
+        }
     }
 }
 
@@ -78,8 +131,45 @@ pub async fn acquire<T>(
 pub enum Acquired<T> {
     /// A lease, won.
     Hold(Arc<Hold>),
+    /// A lease that another of this client has passed on, and its watch.
+    Given(Arc<Hold>, Watched),
     /// What `again` had to offer.
     Other(T),
+}
+
+/// What the wait in a line ended with.
+enum Called<T> {
+    Turn(Turn),
+    /// What `again` had to offer.
+    Other(T),
+}
+
+/// Waits in the line until we are called; `None` at the deadline.
+async fn turn<T>(
+    set: &Set,
+    place: &mut Place,
+    deadline: Instant,
+    again: &mut impl FnMut() -> Option<T>,
+) -> Option<Called<T>> {
+    if place.is_turn() {
+        return Some(Called::Turn(Turn::Ask(Duration::ZERO)));
+    }
+    let mut timer = None;
+    std::future::poll_fn(|cx| {
+        // First, for it leaves what we may be given to the next.
+        if let Some(other) = again() {
+            return Poll::Ready(Some(Called::Other(other)));
+        }
+        if let Poll::Ready(turn) = place.poll_turn(cx) {
+            return Poll::Ready(Some(Called::Turn(turn)));
+        }
+        if deadline == Instant::FAR {
+            return Poll::Pending;
+        }
+        let timer = timer.get_or_insert_with(|| set.clock.sleep_until(deadline));
+        timer.as_mut().poll(cx).map(|()| None)
+    })
+    .await
 }
 
 /// An attempt under way. Dropped, it is undone.
@@ -162,6 +252,33 @@ fn timed_out(set: &Set, name: &[u8], wait: Option<Duration>, lost: &Lost) -> Err
     } else {
         unavailable(set, name, &after, lost)
     }
+}
+
+fn timed_out_in_line(
+    set: &Set,
+    name: &[u8],
+    wait: Option<Duration>,
+    place: Option<&Place>,
+) -> Error {
+    // Whoever asked for us knows more.
+    if let Some(said) = place.and_then(Place::said) {
+        return timed_out(set, name, wait, &said);
+    }
+    let after = wait.map_or(String::new(), |wait| format!(" within {wait:?}"));
+    let message = format!(
+        "the lock {} was not free{after}: it is held, or asked for, by another owner of this client",
+        shown(name)
+    );
+    Error::new(ErrorKind::Timeout, message)
+}
+
+fn too_many(name: &[u8], most: usize) -> Error {
+    let message = format!(
+        "{most} others of this client wait for the lock {} already, as many as max_waiters allows: \
+         shed load, or raise it",
+        shown(name)
+    );
+    Error::new(ErrorKind::TooManyWaiters, message)
 }
 
 fn unavailable(set: &Set, name: &[u8], after: &str, lost: &Lost) -> Error {

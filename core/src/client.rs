@@ -19,6 +19,7 @@ use crate::node::Link;
 use crate::node::address::{Address, Endpoint};
 use crate::node::admission::{Expected, Gate, Roster};
 use crate::node::connect::{self, Target};
+use crate::node::inbox;
 use crate::node::memory::MemoryLink;
 use crate::node::names::{self, Naming};
 use crate::node::redis::RedisLink;
@@ -30,6 +31,7 @@ use crate::round::LossReason;
 use crate::runtime::Runtime;
 use crate::set::Set;
 use crate::token::{Rng, SystemRng};
+use crate::waiting::Lines;
 
 /// A set of nodes and the options for its locks.
 ///
@@ -57,6 +59,7 @@ pub(crate) struct Inner {
     pub(crate) set: Arc<Set>,
     pub(crate) settings: Settings,
     pub(crate) owners: Owners,
+    pub(crate) lines: Arc<Lines>,
     pub(crate) watchdog: Arc<Watchdog>,
     pub(crate) runtime: &'static Runtime,
     pub(crate) io: Handle,
@@ -108,6 +111,12 @@ impl Client {
         nodes.map(|node| &*node.shown).collect()
     }
 
+    /// For tests of what comes in over the links.
+    #[cfg(feature = "sim")]
+    pub(crate) fn links(&self) -> &[Arc<dyn Link>] {
+        &self.inner.set.links
+    }
+
     /// What has happened so far.
     pub fn stats(&self) -> Stats {
         let c = &self.inner.set.counters;
@@ -124,8 +133,10 @@ impl Client {
             releases_pending: c.releases_pending.load(Ordering::Relaxed) as u64,
             clock_steps: get(&c.clock_steps),
             write_backs: get(&c.write_backs),
+            passed_on: get(&c.passed_on),
             releases_dropped: self.inner.set.links.iter().map(|l| l.dropped()).sum(),
             connects: self.inner.set.links.iter().map(|l| l.connects()).sum(),
+            waiting: self.inner.lines.waiting() as u64,
         }
     }
 
@@ -214,12 +225,17 @@ pub struct Stats {
     pub releases_dropped: u64,
     /// Connections made to nodes.
     pub connects: u64,
+    /// Acquires that wait in a line now, behind the one that asks the nodes.
+    pub waiting: u64,
+    /// Leases that were released and went to the next waiter of this client
+    /// without a request.
+    pub passed_on: u64,
 }
 
 impl Stats {
     /// For bindings: the counts with their names.
     #[doc(hidden)]
-    pub fn named(&self) -> [(&'static str, u64); 13] {
+    pub fn named(&self) -> [(&'static str, u64); 15] {
         [
             ("acquired", self.acquired),
             ("reentered", self.reentered),
@@ -234,6 +250,8 @@ impl Stats {
             ("write_backs", self.write_backs),
             ("releases_dropped", self.releases_dropped),
             ("connects", self.connects),
+            ("waiting", self.waiting),
+            ("passed_on", self.passed_on),
         ]
     }
 }
@@ -357,6 +375,8 @@ fn gate(settings: &Settings, rng: Arc<dyn Rng>, warn: fn(String)) -> Gate {
         record_key: names::record_key(&settings.namespace).into(),
         quarantine_key: names::quarantine_key(&settings.namespace).into(),
         scratch_key: scratch.into_bytes().into(),
+        inbox: inbox::channel(&settings.namespace, &*rng),
+        told_deaf: AtomicBool::new(false),
         roster: Roster::default(),
         rng,
         warn,
@@ -448,6 +468,12 @@ impl ClientBuilder {
     /// See [`Lock::raw`]. Off.
     pub fn raw(mut self, raw: bool) -> ClientBuilder {
         self.settings.lock.naming = if raw { Naming::Raw } else { Naming::Tagged };
+        self
+    }
+
+    /// See [`Lock::max_waiters`]. 10,000.
+    pub fn max_waiters(mut self, max_waiters: usize) -> ClientBuilder {
+        self.settings.lock.max_waiters = max_waiters;
         self
     }
 
@@ -589,9 +615,14 @@ impl ClientBuilder {
         let rng: Arc<dyn Rng> = Arc::new(SystemRng);
         let warn = |line| Runtime::get().dispatcher().log(Level::Warn, line);
         let gate = Arc::new(gate(&settings, rng.clone(), warn));
+        let mut id = [0; 16];
+        rng.fill(&mut id);
+        let inbox = names::inbox(&settings.namespace, u128::from_le_bytes(id));
+        let inbox: Arc<[u8]> = inbox.into();
         let link = |(i, node): (usize, &Address)| -> Arc<dyn Link> {
             if let Endpoint::Memory(name) = &node.endpoint {
-                return Arc::new(MemoryLink::new(name, node.shown.clone(), clock.clone()));
+                let (inbox, clock) = (inbox.clone(), clock.clone());
+                return Arc::new(MemoryLink::new(name, i, inbox, node.shown.clone(), clock));
             }
             let target = Target {
                 address: node.clone(),
@@ -610,6 +641,7 @@ impl ClientBuilder {
             set: Arc::new(set),
             settings,
             owners: Owners::default(),
+            lines: Arc::default(),
             watchdog,
             runtime,
             io: handle,

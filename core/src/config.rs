@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::Error;
+use crate::node::Waits;
 use crate::node::address::Address;
 use crate::node::names::Naming;
 use crate::owner::Owner;
@@ -13,6 +14,9 @@ use crate::quorum;
 pub mod defaults {
     use std::time::Duration;
 
+    /// How many acquires of one client may wait for one lock, behind the one
+    /// that asks the nodes.
+    pub const MAX_WAITERS: usize = 10_000;
     /// Node used where nothing is configured.
     pub const NODE: &str = "redis://127.0.0.1:6379";
     /// Environment variable with the node list, split at commas and blanks.
@@ -51,6 +55,12 @@ const MIN_TTL: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 const LONGEST_TTL: Duration = Duration::from_secs(24 * 3600);
 const MAX_NODES: usize = 32;
+/// How long a lock is kept for the waiter whose turn it is.
+const RESERVATION: Duration = Duration::from_millis(200);
+/// The longest time between two polls of a waiter.
+const POLL: Duration = Duration::from_secs(2);
+/// How many may stand in one queue of a node.
+const QUEUE_BOUND: u32 = 10_000;
 
 /// Whether a node that lost its memory is kept from voting for a while.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -111,6 +121,7 @@ pub(crate) struct LockOptions {
     pub(crate) max_hold: Option<Duration>,
     pub(crate) naming: Naming,
     pub(crate) fencing: bool,
+    pub(crate) max_waiters: usize,
     pub(crate) owner: Option<Owner>,
 }
 
@@ -123,6 +134,7 @@ impl Default for LockOptions {
             max_hold: Some(defaults::MAX_HOLD),
             naming: Naming::Tagged,
             fencing: defaults::FENCING,
+            max_waiters: defaults::MAX_WAITERS,
             owner: None,
         }
     }
@@ -217,6 +229,16 @@ impl LockOptions {
 }
 
 impl Settings {
+    /// How nodes keep lines. A place outlives three polls, so that one whose
+    /// replies are lost is kept, and every lease that may be waited for.
+    pub(crate) fn waits(&self) -> Waits {
+        Waits {
+            reservation: RESERVATION,
+            place: self.max_ttl.max(3 * POLL),
+            most: QUEUE_BOUND,
+        }
+    }
+
     /// Checks what a user gave; `lock` is checked with it.
     pub(crate) fn check(&self) -> Result<(), Error> {
         if self.nodes.is_empty() {

@@ -11,8 +11,9 @@ use crate::acquire;
 use crate::client::Inner;
 use crate::config::Timing;
 use crate::error::{Error, ErrorKind, shown};
-use crate::owner::Share;
+use crate::owner::{Left, Share};
 use crate::round::{Extended, LossReason};
+use crate::waiting::Passed;
 
 /// A hold on a lock.
 ///
@@ -56,7 +57,7 @@ impl Lease {
     /// which then refuses what comes with a smaller one: so work that a holder
     /// began and that outlives its lease does no harm.
     pub fn fence(&self) -> u64 {
-        self.share.held.hold.fence()
+        self.share.held.fence
     }
 
     /// Whether the lease is valid now. Exact at every call, read from a clock
@@ -154,8 +155,9 @@ impl Lease {
     /// Releases this handle; the last handle of a lease frees the lock. Returns
     /// whether the lock was still held. A second call returns false.
     ///
-    /// The lease ends at once, before the first byte is sent. The call then
-    /// waits until a quorum of nodes has carried the release out, at most
+    /// The lease ends at once, before the first byte is sent. If others wait for
+    /// the lock in this client, the first of them may be given it without any
+    /// request. Else the call waits until a quorum of nodes has carried the release out, at most
     /// `node_timeout`; a node that does not answer is sent the release again
     /// in the background.
     ///
@@ -179,8 +181,8 @@ impl Lease {
     ///
     /// Cancel safe.
     pub fn lost(&self) -> Lost {
-        let hold = self.share.held.hold.clone();
-        Lost(Box::pin(async move { hold.lost().await }))
+        let held = self.share.held.clone();
+        Lost(Box::pin(async move { held.hold.lost(held.lease).await }))
     }
 
     /// For bindings: calls `ring` at the loss, where that is found out, as long
@@ -202,18 +204,22 @@ impl Lease {
     /// Why the lease was lost; `None` while it is held and after a release.
     pub fn loss(&self) -> Option<LossReason> {
         self.client.check_process().ok()?;
-        self.share.held.hold.loss()
+        self.share.held.hold.loss(self.share.held.lease)
     }
 
     /// Calls `callback` once when the lease is lost, on a thread of its own for
     /// such calls: it may block without holding up any renewal.
     pub fn on_lost(&self, callback: impl FnOnce(LossReason) + Send + 'static) {
         let runtime = self.client.runtime;
-        self.share.held.hold.on_lost(Box::new(move |reason| {
-            runtime
-                .dispatcher()
-                .call(Box::new(move || callback(reason)));
-        }));
+        let held = &self.share.held;
+        held.hold.on_lost(
+            held.lease,
+            Box::new(move |reason| {
+                runtime
+                    .dispatcher()
+                    .call(Box::new(move || callback(reason)));
+            }),
+        );
     }
 
     fn not_owner(&self) -> Error {
@@ -239,13 +245,18 @@ impl Lease {
 
 /// Gives a handle back, and frees the lock with the last one.
 pub(crate) async fn release(client: &Inner, share: &Share) -> bool {
+    let hold = &share.held.hold;
     match client.owners.leave(share) {
-        None => false,
-        Some(false) => share.held.hold.is_held(),
-        Some(true) => {
-            let (was_held, release) = share.held.hold.release();
-            release.acknowledged().await && was_held
-        }
+        Left::Before => false,
+        Left::Others => hold.is_held(),
+        Left::Last(watched) => match client.lines.pass(hold, watched) {
+            Passed::On => true,
+            Passed::Not(watched) => {
+                let (was_held, release) = hold.release();
+                drop(watched);
+                release.acknowledged().await && was_held
+            }
+        },
     }
 }
 
@@ -254,7 +265,8 @@ impl Drop for Lease {
         // In a forked child the lease is the parent's: leave it alone.
         if !self.share.is_released()
             && self.client.check_process().is_ok()
-            && self.client.owners.leave(&self.share) == Some(true)
+            && let Left::Last(watched) = self.client.owners.leave(&self.share)
+            && let Passed::Not(_) = self.client.lines.pass(&self.share.held.hold, watched)
         {
             self.share.held.hold.release();
         }

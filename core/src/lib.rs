@@ -107,20 +107,22 @@ pub use runtime::{Task, shutdown, spawn, spawn_all};
 #[cfg(feature = "sim")]
 #[doc(hidden)]
 pub mod sim {
-    pub use crate::acquire::{Acquired, acquire};
+    pub use crate::acquire::{Acquired, Wait, acquire};
     pub use crate::clock::{Clock, Instant, Sleep};
     pub use crate::config::Timing;
     #[cfg(mutants)]
     pub use crate::mutants::{choose, number, on};
     pub use crate::node::admission;
-    pub use crate::node::memory::{MemoryNode, OtherRecord};
+    pub use crate::node::memory::{Line, MemoryNode, Message, OtherRecord, Place};
     pub use crate::node::names;
     pub use crate::node::{
-        Counter, Fault, FaultKind, Link, Op, Repair, Reply, Request, Sink, Ticket, Value,
+        Counter, Fault, FaultKind, LineKeys, Link, Mail, Op, Repair, Reply, Request, Sink, Ticket,
+        Value, Waiter, Waits,
     };
     pub use crate::probe;
     pub use crate::renewal::{Watchdog, Watched};
     pub use crate::round::{Extended, Hold, LossReason, Terms};
     pub use crate::set::{Counters, Set};
     pub use crate::token::{Rng, Token};
+    pub use crate::waiting::{Lines, Passed};
 }

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::acquire::{self, Acquired};
+use crate::acquire::{self, Acquired, Wait};
 use crate::client::Inner;
 use crate::config::{LockOptions, Timing};
 use crate::error::{Error, ErrorKind, shown};
 use crate::lease::{self, Lease};
-use crate::node::Counter;
 use crate::node::names::{self, Naming};
+use crate::node::{Counter, LineKeys};
 use crate::owner::{Owner, Share};
 use crate::round::Terms;
 
@@ -40,6 +40,7 @@ pub struct Lock {
 struct Keys {
     lock: Arc<[u8]>,
     counter: Arc<[u8]>,
+    line: LineKeys,
 }
 
 impl Lock {
@@ -94,6 +95,13 @@ impl Lock {
         self
     }
 
+    /// How many acquires of this client may wait for the lock, behind the one
+    /// that asks the nodes; more are refused at once with `TooManyWaiters`.
+    pub fn max_waiters(mut self, max_waiters: usize) -> Lock {
+        self.options.max_waiters = max_waiters;
+        self
+    }
+
     /// Who may re-enter. Without an owner every acquire is a stranger to every
     /// other.
     pub fn owner(mut self, owner: impl Into<Option<Owner>>) -> Lock {
@@ -125,6 +133,9 @@ impl Lock {
 
     /// Acquires the lock, waiting as long as [`wait`](Lock::wait) says.
     ///
+    /// Those that wait for one lock in one client are served in the order in
+    /// which they came; a wait of zero tries without a place in that line.
+    ///
     /// If the lock's owner holds it already, the result is another handle on
     /// the same lease, without any request.
     ///
@@ -133,7 +144,8 @@ impl Lock {
     /// `Timeout` if it was held by others all the time, `Contended` likewise
     /// with a wait of zero; `QuorumUnavailable` if too few nodes answered;
     /// `Misconfigured` at once if credentials or addresses leave no quorum;
-    /// `LockLost` on re-entry into a lease that was lost; `InvalidArgument`,
+    /// `TooManyWaiters` at once if as many wait already as
+    /// [`max_waiters`](Lock::max_waiters) allows; `LockLost` on re-entry into a lease that was lost; `InvalidArgument`,
     /// `Closed`, `Forked`.
     ///
     /// # Cancel safety
@@ -142,7 +154,11 @@ impl Lock {
     pub async fn acquire(&self) -> Result<Lease, Error> {
         self.client.check()?;
         self.check()?;
-        let Keys { lock: key, counter } = self.keys.clone()?;
+        let Keys {
+            lock: key,
+            counter,
+            line,
+        } = self.keys.clone()?;
         let timing = Timing::new(self.options.ttl, &self.client.settings);
         let owner = self.options.owner.as_ref();
         let terms = Terms {
@@ -155,6 +171,8 @@ impl Lock {
                 key: counter,
                 ttl: self.client.settings.fence_ttl,
             }),
+            line,
+            waits: self.client.settings.waits(),
             timing,
             drift: self.client.settings.drift,
             renew: self.options.renew,
@@ -172,20 +190,29 @@ impl Lock {
             self.client.owners.reenter(&key, owner?).map(Ok)
         };
         let set = &self.client.set;
-        let share =
-            match acquire::acquire(set, &terms, &self.name, self.options.wait, again).await? {
-                Acquired::Hold(hold) => {
-                    let watched = self.client.watchdog.watch(hold.clone());
-                    let share = self.client.owners.enter(hold, watched, owner);
-                    return Ok(self.lease(share, timing));
-                }
-                Acquired::Other(share) => share?,
-            };
+        let wait = Wait {
+            long: self.options.wait,
+            lines: &self.client.lines,
+            most: self.options.max_waiters,
+        };
+        let (hold, watched) = match acquire::acquire(set, &terms, &self.name, wait, again).await? {
+            Acquired::Hold(hold) => (hold.clone(), self.client.watchdog.watch(hold)),
+            Acquired::Given(hold, watched) => (hold, watched),
+            Acquired::Other(share) => return self.reentered(share?, timing),
+        };
+        let share = self.client.owners.enter(hold, watched, owner);
+        if owner.is_some_and(Owner::may_be_shared) {
+            self.client.lines.look_again(&key);
+        }
+        Ok(self.lease(share, timing))
+    }
+
+    fn reentered(&self, share: Share, timing: Timing) -> Result<Lease, Error> {
         let lease = self.lease(share, timing);
         if !lease.is_held() {
             return Err(lease.lost_error());
         }
-        crate::set::count(&set.counters.reentered);
+        crate::set::count(&self.client.set.counters.reentered);
         Ok(lease)
     }
 
@@ -243,8 +270,10 @@ fn keys(client: &Inner, name: &[u8], naming: Naming) -> Result<Keys, Error> {
     let namespace = &client.settings.namespace;
     let lock = names::lock_key(namespace, name, naming)?;
     let counter = names::counter_key(namespace, &lock, naming);
+    let line = names::line_keys(namespace, &lock, naming);
     Ok(Keys {
         lock: lock.into(),
         counter: counter.into(),
+        line,
     })
 }

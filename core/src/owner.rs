@@ -83,6 +83,11 @@ impl Owner {
         }
     }
 
+    /// Whether one of them may wait while another is given the lock.
+    pub(crate) fn may_be_shared(&self) -> bool {
+        matches!(self.0, Who::Named(_))
+    }
+
     fn id(&self) -> OwnerId {
         match &self.0 {
             Who::Named(name) => OwnerId::Named(name.clone()),
@@ -127,6 +132,9 @@ pub(crate) struct Owners {
 /// A lease as its handles share it.
 pub(crate) struct Held {
     pub(crate) hold: Arc<Hold>,
+    /// Which of the token's leases it is.
+    pub(crate) lease: u32,
+    pub(crate) fence: u64,
     place: Option<Place>,
     /// One mark for each handle that has not been released, newest last.
     /// Changed under the lock of [`Owners`] where there is an owner.
@@ -156,6 +164,8 @@ impl Owners {
     pub(crate) fn enter(&self, hold: Arc<Hold>, watched: Watched, owner: Option<&Owner>) -> Share {
         let place = owner.map(|owner| (hold.terms.key.clone(), owner.id()));
         let held = Arc::new(Held {
+            lease: hold.lease(),
+            fence: hold.fence(),
             hold,
             place: place.clone(),
             handles: Mutex::default(),
@@ -185,26 +195,36 @@ impl Owners {
         Some(Share { held, released })
     }
 
-    /// Gives a handle back. True if it was the last one: the lease is to be
-    /// released. `None` if it had been given back before.
-    pub(crate) fn leave(&self, share: &Share) -> Option<bool> {
+    /// Gives a handle back.
+    pub(crate) fn leave(&self, share: &Share) -> Left {
         if share.released.swap(true, Ordering::AcqRel) {
-            return None;
+            return Left::Before;
         }
         let mut table = share.held.place.as_ref().map(|_| lock(&self.held));
         let mut handles = lock(&share.held.handles);
         handles.retain(|h| !Arc::ptr_eq(h, &share.released));
-        let last = handles.is_empty();
-        if last {
-            if let (Some(table), Some(place)) = (&mut table, &share.held.place) {
-                table.remove(place);
-            }
-            drop((handles, table));
-            let watched = lock(&share.held.watched).take();
-            drop(watched);
+        if !handles.is_empty() {
+            return Left::Others;
         }
-        Some(last)
+        if let (Some(table), Some(place)) = (&mut table, &share.held.place) {
+            table.remove(place);
+        }
+        drop((handles, table));
+        match lock(&share.held.watched).take() {
+            Some(watched) => Left::Last(watched),
+            None => Left::Before,
+        }
     }
+}
+
+/// What it means that a handle was given back.
+pub(crate) enum Left {
+    /// It had been given back before.
+    Before,
+    /// There are others.
+    Others,
+    /// It was the last one: the lease is to be released.
+    Last(Watched),
 }
 
 impl Share {

@@ -21,6 +21,13 @@ pub(crate) fn poll_pause(tries: u32, left: Option<Duration>) -> (Duration, Durat
     }
 }
 
+/// How long a client that held a lock for so long, one owner after the other,
+/// leaves it to other clients before its next owner asks: an eighth of that
+/// time, from 4 to 100 ms. Others ask at least every 100 ms.
+pub(crate) fn rest(held: Duration) -> Duration {
+    (held / 8).clamp(Duration::from_millis(4), Duration::from_millis(100))
+}
+
 /// Pause before asking a node again to renew one vote, after `failures` in a
 /// row: 20 ms doubling, and at least twelve tries in a ttl.
 pub(crate) fn renewal_pause(failures: u32, ttl: Duration) -> Duration {
@@ -48,6 +55,12 @@ mod tests {
         assert_eq!(poll_pause(u32::MAX, None).1, Duration::from_millis(100));
         let (low, high) = poll_pause(9, Some(Duration::from_millis(5)));
         assert!(low > Duration::from_millis(5) && high < Duration::from_millis(10));
+    }
+
+    #[test]
+    fn whoever_held_long_rests_long() {
+        let rests = [0, 16, 80, 8_000].map(|ms| rest(Duration::from_millis(ms)).as_millis());
+        assert_eq!(rests, [4, 4, 10, 100]);
     }
 
     #[test]

@@ -8,6 +8,7 @@
 
 mod extension;
 mod keep;
+mod pass;
 mod release;
 mod steps;
 mod write_back;
@@ -23,7 +24,9 @@ use crate::config::Timing;
 use crate::drive;
 use crate::fence::{self, Fence, Mark};
 use crate::mutants::mutant;
-use crate::node::{Counter, Fault, FaultKind, Op, Repair, Reply, Request, Sink, Ticket, Value};
+use crate::node::{
+    Counter, Fault, FaultKind, LineKeys, Op, Repair, Reply, Request, Sink, Ticket, Value, Waits,
+};
 use crate::quorum::{self, Verdict, Vote};
 use crate::retry;
 use crate::set::{Set, count};
@@ -31,6 +34,7 @@ use crate::sync::{Wakers, Watchers, lock};
 use crate::token::Token;
 
 pub use extension::Extended;
+pub(crate) use pass::IN_A_ROW;
 pub use release::Release;
 
 /// Why a lease was lost.
@@ -94,6 +98,10 @@ pub struct Terms {
     pub label: Arc<str>,
     /// Where its fences are counted; `None` without fences.
     pub counter: Option<Counter>,
+    /// Where its line is kept.
+    pub line: LineKeys,
+    /// How nodes keep it.
+    pub waits: Waits,
     /// Times that follow from the ttl.
     pub timing: Timing,
     /// Bound on the difference of clock rates.
@@ -124,10 +132,16 @@ pub struct Hold {
     /// The lease's end while it is valid; `NEVER` before and after. Written
     /// under `state`, read without it.
     end: AtomicU64,
+    /// How many fences the acquire takes, for leases that follow on this token.
+    block: u32,
     /// The fence of the lease, once it is won; 0 without fences.
     fence: AtomicU64,
+    /// The last of the block.
+    block_end: AtomicU64,
     /// Told when the lease's end comes nearer.
     on_earlier_end: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    /// Told when the lease is over.
+    on_over: OnceLock<Box<OnOver>>,
     /// See [`Request::guess`].
     guess: Option<Arc<OnceLock<u64>>>,
     state: Mutex<State>,
@@ -160,8 +174,14 @@ struct State {
     watchers: Watchers,
     callbacks: Vec<Callback>,
     warned: bool,
+    /// How often the token was passed on.
+    passed: u32,
+    /// Set when the owner of the lease has ended.
+    gone: Option<Arc<AtomicBool>>,
 }
 
+/// Takes when a lease was released; nothing if it was lost.
+type OnOver = dyn Fn(Option<Instant>) + Send + Sync;
 type Callback = Box<dyn FnOnce(LossReason) + Send>;
 
 /// What is known of one node.
@@ -213,8 +233,10 @@ pub struct Lost {
 }
 
 impl Hold {
-    /// Draws a token and asks all nodes for their votes.
-    pub fn begin(set: &Arc<Set>, terms: &Terms) -> Arc<Hold> {
+    /// Draws a token and asks all nodes for their votes, and for as many fences
+    /// as `block` says: one, and one for each lease that may follow on the
+    /// same token.
+    pub fn begin(set: &Arc<Set>, terms: &Terms, block: u32) -> Arc<Hold> {
         let (token, jitter) = Token::with_jitter(&*set.rng);
         let value = if terms.label.is_empty() {
             token.as_str().as_bytes().into()
@@ -258,8 +280,11 @@ impl Hold {
             begun,
             renew_every,
             end: AtomicU64::new(Instant::NEVER.0),
+            block,
             fence: AtomicU64::new(0),
+            block_end: AtomicU64::new(0),
             on_earlier_end: OnceLock::new(),
+            on_over: OnceLock::new(),
             guess: (terms.counter.is_some() && candidate == 0).then(Arc::default),
             state: Mutex::new(State {
                 phase: Phase::Asking,
@@ -272,12 +297,20 @@ impl Hold {
                 watchers: Watchers::default(),
                 callbacks: Vec::new(),
                 warned: false,
+                passed: 0,
+                gone: terms.gone.clone(),
             }),
         });
         let sink: Arc<dyn Sink> = hold.clone();
         let _together = drive::gather();
         for node in 0..nodes {
-            hold.send(node, Op::Acquire { ttl, candidate }, begun, &sink);
+            let op = Op::Acquire {
+                ttl,
+                candidate,
+                home: false,
+                block,
+            };
+            hold.send(node, op, begun, &sink);
         }
         hold
     }
@@ -307,6 +340,9 @@ impl Hold {
             op,
             key: self.terms.key.clone(),
             value: self.value.clone(),
+            line: self.terms.line.clone(),
+            waits: self.terms.waits,
+            waiter: None,
             counter: self.terms.counter.clone(),
             not_after,
             guess: self.guess.clone(),
@@ -450,7 +486,7 @@ impl Hold {
                 mark.stored = mutant!("greater-is-confirmed", mark.stored, mark.asked);
                 mark.asked = 0;
             }
-            Reply::Refused { left, holder } => {
+            Reply::Refused { left, holder, .. } => {
                 *end = Instant::NEVER;
                 *vote = Vote::Refused;
                 node.said = Said::Refused {
@@ -497,7 +533,11 @@ impl Hold {
             }
             Reply::Failed(fault) => {
                 if asking && matches!(ticket.op, Op::Acquire { .. }) {
-                    *vote = Vote::Failed;
+                    *vote = mutant!(
+                        "failure-is-a-vote",
+                        Vote::Failed,
+                        Vote::Granted(ticket.sent + self.terms.timing.counted)
+                    );
                 }
                 // An acquire may fail unsent while an extension behind it is
                 // still to be sent.
@@ -563,7 +603,9 @@ impl Hold {
         if let Some(fence) = fence {
             state.phase = Phase::Held;
             let fence = mutant!("fence-not-told", fence, 0);
-            self.fence.store(fence, Ordering::Release);
+            self.block_end.store(fence, Ordering::Release);
+            let first = fence.saturating_sub(u64::from(self.block - 1));
+            self.fence.store(first, Ordering::Release);
             self.end.store(self.end_of(&state).0, Ordering::Release);
             count(&self.set.counters.acquired);
         } else {
@@ -626,7 +668,11 @@ impl Hold {
         if mutant!("cancel-leaks", false, was == Phase::Asking) {
             return (false, Release::new(&self.set, 0));
         }
-        (was == Phase::Held, self.undo(&reached))
+        let release = self.undo(&reached);
+        if was == Phase::Held {
+            self.tell_over(Some(now));
+        }
+        (was == Phase::Held, release)
     }
 
     /// Sends the release to the nodes that the token may have reached.

@@ -138,6 +138,7 @@ pub struct Counters {
     pub(crate) repairs: AtomicU64,
     pub(crate) clock_steps: AtomicU64,
     pub(crate) write_backs: AtomicU64,
+    pub(crate) passed_on: AtomicU64,
     pub(crate) releases_pending: AtomicUsize,
     idle: Mutex<Wakers>,
 }

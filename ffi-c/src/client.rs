@@ -46,6 +46,12 @@ pub struct quorlock_stats_t {
     pub releases_dropped: u64,
     /// Connections made to nodes.
     pub connects: u64,
+    /// Calls that wait in a line now, behind the one that asks the nodes or
+    /// holds the lock.
+    pub waiting: u64,
+    /// Leases that were released and went to the next in line of this client
+    /// without a request.
+    pub passed_on: u64,
 }
 
 /// Makes a client. `options` may be NULL for defaults, and freed afterwards.

@@ -121,6 +121,14 @@ pub extern "C" fn quorlock_client_options_set_fencing(options: *mut quorlock_cli
     set(options, || Ok(fencing), ClientBuilder::fencing)
 }
 
+/// See quorlock_lock_options_set_max_waiters(). 10,000.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_client_options_set_max_waiters(
+    options: *mut quorlock_client_options_t, max_waiters: i64,
+) -> i32 {
+    set(options, || handle::count(max_waiters, "max_waiters"), ClientBuilder::max_waiters)
+}
+
 /// How long a lock's counter of fences lives on the nodes after its last use; at
 /// least twice max_ttl. After that the order of fences rests on the nodes'
 /// clocks. 600,000.

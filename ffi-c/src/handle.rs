@@ -115,6 +115,12 @@ pub(crate) fn text<'a>(data: *const c_char, len: usize, what: &str) -> Result<&'
     std::str::from_utf8(bytes(data, len, what)?).map_err(|_| invalid(format!("{what} is not UTF-8")))
 }
 
+/// A number of things. The bound is that of every language.
+pub(crate) fn count(count: i64, what: &str) -> Result<usize, Error> {
+    let given = i32::try_from(count).ok().and_then(|count| usize::try_from(count).ok());
+    given.ok_or_else(|| invalid(format!("{what} is {count}: give 0 to {}", i32::MAX)))
+}
+
 /// A time that cannot be without end.
 pub(crate) fn millis(ms: i64, what: &str) -> Result<Duration, Error> {
     u64::try_from(ms).map(Duration::from_millis).map_err(|_| invalid(format!("{what} is {ms} ms: give 0 or more")))

@@ -21,7 +21,8 @@ pub const QUORLOCK_QUORUM_UNAVAILABLE: i32 = 4;
 pub const QUORLOCK_LOCK_LOST: i32 = 5;
 /// Release or extend of a lock by an owner that holds nothing.
 pub const QUORLOCK_NOT_OWNER: i32 = 6;
-/// The waiting line of the lock is full. Shed load.
+/// As many calls of the client wait for the lock as max_waiters allows. Shed
+/// load.
 pub const QUORLOCK_TOO_MANY_WAITERS: i32 = 7;
 /// Nodes or credentials are set up wrong. Never retried: fix the settings.
 pub const QUORLOCK_MISCONFIGURED: i32 = 8;

@@ -59,11 +59,15 @@ pub extern "C" fn quorlock_lock_free(lock: *mut quorlock_lock_t) {
 /// A lock that the owner holds already is entered again, without any request:
 /// another lease on the same hold, and the last one to go frees the lock.
 ///
+/// Those of one client that wait for a lock get it in the order in which they
+/// came; a wait of 0 asks the nodes past that line.
+///
 /// Fails with #QUORLOCK_TIMEOUT if it was held by others all the time,
 /// #QUORLOCK_CONTENDED likewise with a wait of 0; #QUORLOCK_QUORUM_UNAVAILABLE if
 /// too few nodes answered; #QUORLOCK_MISCONFIGURED at once if credentials or
-/// addresses leave no quorum; #QUORLOCK_LOCK_LOST when entering again what was
-/// lost; #QUORLOCK_CANCELLED, #QUORLOCK_CLOSED, #QUORLOCK_FORKED,
+/// addresses leave no quorum; #QUORLOCK_TOO_MANY_WAITERS at once if as many of
+/// the client wait already as max_waiters allows; #QUORLOCK_LOCK_LOST when
+/// entering again what was lost; #QUORLOCK_CANCELLED, #QUORLOCK_CLOSED, #QUORLOCK_FORKED,
 /// #QUORLOCK_INVALID_ARGUMENT. No key stays behind.
 #[must_use]
 #[unsafe(no_mangle)]

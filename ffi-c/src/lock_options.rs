@@ -90,6 +90,16 @@ pub extern "C" fn quorlock_lock_options_set_fencing(options: *mut quorlock_lock_
     set(options, || Ok(fencing), Lock::fencing)
 }
 
+/// How many calls of the lock's client may wait for it in a line, behind the one
+/// that asks the nodes or holds it; one more fails at once with
+/// #QUORLOCK_TOO_MANY_WAITERS. 0 to 2^31 - 1; with 0 nobody waits behind another.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_lock_options_set_max_waiters(
+    options: *mut quorlock_lock_options_t, max_waiters: i64,
+) -> i32 {
+    set(options, || handle::count(max_waiters, "max_waiters"), Lock::max_waiters)
+}
+
 /// Names the owner: whoever gives the same name, in any thread but with the
 /// same client, re-enters. Not set, the owner is the thread that calls.
 #[unsafe(no_mangle)]

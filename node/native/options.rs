@@ -19,6 +19,7 @@ pub struct LockOptions {
     pub max_hold: Option<f64>,
     pub raw: Option<bool>,
     pub fencing: Option<bool>,
+    pub max_waiters: Option<u32>,
     pub owner: Option<Uint8Array>,
 }
 
@@ -77,6 +78,7 @@ macro_rules! set_lock {
             max_hold = |given| limit("maxHold", given)?,
             raw = |given| given,
             fencing = |given| given,
+            max_waiters = |given| given as usize,
         }
     };
 }

@@ -67,6 +67,7 @@ export interface NativeLockOptions {
   maxHold?: number;
   raw?: boolean;
   fencing?: boolean;
+  maxWaiters?: number;
   owner?: Uint8Array;
 }
 

@@ -39,6 +39,10 @@ export interface Stats {
   readonly releasesDropped: number;
   /** Connections made to nodes. */
   readonly connects: number;
+  /** Calls that wait in a line now, behind the one that asks the nodes or holds the lock. Falls too. */
+  readonly waiting: number;
+  /** Leases that were released and went to the next in line of this client without a request. */
+  readonly passedOn: number;
 }
 
 /** What `log` tells: passwords and tokens are never in it. */

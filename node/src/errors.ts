@@ -48,7 +48,7 @@ export class LockLostError extends QuorlockError {}
 /** Release or extension by an owner that holds nothing. */
 export class NotOwnerError extends QuorlockError {}
 
-/** The waiting line of the lock is full. Shed load. */
+/** As many calls of this client wait for the lock as `maxWaiters` allows. Shed load. */
 export class TooManyWaitersError extends QuorlockError {}
 
 /** Nodes or credentials are set up wrong. Never retried: fix the settings. */

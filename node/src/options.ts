@@ -22,6 +22,11 @@ export interface LockOptions {
   raw?: boolean | undefined;
   /** Whether leases have a `fence`. Without, one key less is written on each node. True. */
   fencing?: boolean | undefined;
+  /**
+   * How many calls of the client may wait for the lock in a line, behind the one that asks the nodes or holds it; one more
+   * rejects with `TooManyWaitersError` at once. 0: nobody waits behind another. 10,000.
+   */
+  maxWaiters?: number | undefined;
   /** Who may re-enter, by a name that is valid within the client. */
   owner?: Name | undefined;
 }
@@ -96,6 +101,15 @@ const number =
 const milliseconds = number("a time in milliseconds");
 const fraction = number("a fraction");
 
+/** A number of things, as the native part counts them. */
+const count: Convert = (name, value) => {
+  const most = 2 ** 31 - 1;
+  if (!Number.isInteger(value) || (value as number) < 0 || (value as number) > most) {
+    throw wrong(name, value, `an integer, 0 to ${most}`);
+  }
+  return value;
+};
+
 const limit: Convert = (name, value) => (value === null ? Infinity : milliseconds(name, value));
 
 const flag: Convert = (name, value) => {
@@ -146,6 +160,7 @@ const OF_LOCK: Record<string, Convert> = {
   maxHold: limit,
   raw: flag,
   fencing: flag,
+  maxWaiters: count,
 };
 
 const OF_CLIENT: Record<string, Convert> = {

@@ -10,9 +10,10 @@ use futures_util::FutureExt;
 use futures_util::future::{AbortHandle, abortable};
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
-use quorlock::Error;
 use quorlock::binding::panicked;
+use quorlock::{Error, ErrorKind};
 
+use crate::ending;
 use crate::error::{checked, entry};
 use crate::lease::Lease;
 use crate::port::{Port, lock};
@@ -66,6 +67,9 @@ impl Call {
     fn wait(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         entry(py, || {
             let done = wait(py, self.take(), None)?.expect("a wait without limit");
+            if matches!(&done, Err(error) if error.kind() == ErrorKind::Closed) {
+                ending::linger(py);
+            }
             checked(py, done)?.into_python(py)
         })
     }

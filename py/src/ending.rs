@@ -6,7 +6,9 @@
 //! function has to be stopped here, before any destructor on the way touches
 //! Python objects and before `catch_unwind` aborts.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 use std::{mem, thread};
 
 use pyo3::ffi::PyObject;
@@ -21,16 +23,36 @@ unsafe extern "C-unwind" {
 /// The process that is ending. A child forked by then is not.
 static ENDING: AtomicU32 = AtomicU32::new(0);
 
+thread_local! {
+    /// Whether it is this thread that ends the interpreter.
+    static ENDS: Cell<bool> = const { Cell::new(false) };
+}
+
+fn is_ending() -> bool {
+    ENDING.load(Ordering::Acquire) == std::process::id()
+}
+
 /// Closes every client. Afterwards no thread of ours runs Python.
 pub(crate) fn end(py: Python<'_>) {
     ENDING.store(std::process::id(), Ordering::Release);
+    ENDS.set(true);
     py.detach(quorlock::close_all);
+}
+
+/// Keeps a thread whose wait was ended by [`end`] from going on: it is about to
+/// be killed, and to print its exception while the streams go could be fatal.
+/// Not for ever, since an exit handler may join it.
+#[allow(clippy::disallowed_methods, reason = "there is no event to wait for")]
+pub(crate) fn linger(py: Python<'_>) {
+    if is_ending() && !ENDS.get() {
+        py.detach(|| thread::sleep(Duration::from_secs(1)));
+    }
 }
 
 /// Calls a function on a thread of ours, unless the interpreter is ending. What
 /// it raises goes to `sys.unraisablehook`.
 pub(crate) fn call<const N: usize>(function: &Py<PyAny>, arguments: [&str; N]) {
-    if ENDING.load(Ordering::Acquire) == std::process::id() {
+    if is_ending() {
         return;
     }
     Python::try_attach(|py| -> PyResult<()> {

@@ -30,6 +30,29 @@ pub(crate) fn limit(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Option<Dur
     (!value.is_none()).then(|| seconds(name, value)).transpose()
 }
 
+/// A number of things. The bound is that of every language.
+fn count(name: &str, value: &Bound<'_, PyAny>) -> PyResult<usize> {
+    let given = value.extract::<i64>();
+    if given
+        .as_ref()
+        .is_err_and(|e| e.is_instance_of::<PyTypeError>(value.py()))
+    {
+        let given = value.get_type().name()?;
+        return Err(PyTypeError::new_err(format!(
+            "{name} is a {given}: give an integer"
+        )));
+    }
+    let count = given.ok().and_then(|given| i32::try_from(given).ok());
+    match count.and_then(|count| usize::try_from(count).ok()) {
+        Some(count) => Ok(count),
+        None => Err(refused(
+            value.py(),
+            ErrorKind::InvalidArgument,
+            format!("{name} is {value}: give an integer, 0 to {}", i32::MAX),
+        )),
+    }
+}
+
 /// A client's options. Its locks' defaults are among them.
 pub(crate) fn of_client(mut to: ClientBuilder, options: &Options<'_>) -> PyResult<ClientBuilder> {
     for (name, value) in options {
@@ -42,6 +65,7 @@ pub(crate) fn of_client(mut to: ClientBuilder, options: &Options<'_>) -> PyResul
             "max_hold" => to.max_hold(limit(name, &value)?),
             "raw" => to.raw(value.extract()?),
             "fencing" => to.fencing(value.extract()?),
+            "max_waiters" => to.max_waiters(count(name, &value)?),
             "max_ttl" => to.max_ttl(seconds(name, &value)?),
             "node_timeout" => to.node_timeout(seconds(name, &value)?),
             "drift" => to.drift(value.extract()?),
@@ -74,6 +98,7 @@ pub(crate) fn of_lock(mut to: Lock, options: &Options<'_>) -> PyResult<Lock> {
             "max_hold" => to.max_hold(limit(name, &value)?),
             "raw" => to.raw(value.extract()?),
             "fencing" => to.fencing(value.extract()?),
+            "max_waiters" => to.max_waiters(count(name, &value)?),
             "owner" => to.owner(Owner::named(value.extract::<Vec<u8>>()?)),
             _ => return Err(PyTypeError::new_err(format!("there is no option {name}"))),
         };

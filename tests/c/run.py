@@ -206,42 +206,42 @@ def library_needs_no_newer_libc():
 
 @check
 def test_c():
-    return counted(on_stage(compiled("test-c")), 30)
+    return counted(on_stage(compiled("test-c")), 33)
 
 
 @check
 def test_cpp():
-    return counted(on_stage(compiled("test-cpp")), 21)
+    return counted(on_stage(compiled("test-cpp")), 22)
 
 
 @check
 def test_cpp_clang():
-    return counted(on_stage(compiled("test-cpp", "-clang", "clang++")), 21)
+    return counted(on_stage(compiled("test-cpp", "-clang", "clang++")), 22)
 
 
 @check
 def sanitizers_c():
-    return counted(on_stage(sanitized("test-c")), 30)
+    return counted(on_stage(sanitized("test-c")), 33)
 
 
 @check
 def sanitizers_cpp():
-    return counted(on_stage(sanitized("test-cpp")), 21)
+    return counted(on_stage(sanitized("test-cpp")), 22)
 
 
 @check
 def valgrind_c():
-    return counted(on_stage(*VALGRIND, compiled("test-c")), 30)
+    return counted(on_stage(*VALGRIND, compiled("test-c")), 33)
 
 
 @check
 def valgrind_cpp():
-    return counted(on_stage(*VALGRIND, compiled("test-cpp")), 21)
+    return counted(on_stage(*VALGRIND, compiled("test-cpp")), 22)
 
 
 # Scenarios for the leak checkers: losses, cancelled waits, dead and hung nodes. Valgrind has less time, and no TLS: the
 # assembly of its ciphers is beyond it.
-SANITIZED = ("basic-three", "reentry", "cancel", "loss-", "drop", "minority", "tls-right")
+SANITIZED = ("basic-three", "reentry", "cancel", "line-", "loss-", "drop", "minority", "tls-right")
 VALGRINDED = ("basic-three", "reentry", "cancel-while-cont", "loss-minority", "minority-stopped")
 
 
@@ -252,12 +252,12 @@ def scenarios(words, least, *command):
 
 @check
 def scenarios_sanitized_c():
-    return scenarios(SANITIZED, 25, sanitized("scenario-c"))
+    return scenarios(SANITIZED, 30, sanitized("scenario-c"))
 
 
 @check
 def scenarios_sanitized_cpp():
-    return scenarios(SANITIZED, 25, sanitized("scenario-cpp"))
+    return scenarios(SANITIZED, 30, sanitized("scenario-cpp"))
 
 
 @check
@@ -292,11 +292,11 @@ def instrumented(name):
 
 
 def instrumented_c():
-    return counted(on_stage(instrumented("test-c")), 30)
+    return counted(on_stage(instrumented("test-c")), 33)
 
 
 def instrumented_cpp():
-    return counted(on_stage(instrumented("test-cpp")), 21)
+    return counted(on_stage(instrumented("test-cpp")), 22)
 
 
 def instrumented_fuzz():

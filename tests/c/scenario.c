@@ -91,6 +91,12 @@ static int64_t millis(const char *text) {
     return value;
 }
 
+static int64_t count_of(const char *text) {
+    long long value = 0;
+    if (!number(text, &value)) fail("expected a number, got %s", text);
+    return value;
+}
+
 static int64_t limit(const char *text) { return strcmp(text, "none") ? millis(text) : QUORLOCK_FOREVER; }
 
 static bool on(const char *text) {
@@ -369,6 +375,8 @@ static struct answer make_client(struct line *line) {
             quorlock_client_options_set_fencing(options, on(value));
         } else if (!strcmp(name, "fence_ttl")) {
             quorlock_client_options_set_fence_ttl(options, millis(value));
+        } else if (!strcmp(name, "max_waiters")) {
+            quorlock_client_options_set_max_waiters(options, count_of(value));
         } else if (!strcmp(name, "restart_guard")) {
             quorlock_client_options_set_restart_guard(options, guard(value));
         } else if (!strcmp(name, "accept_eviction")) {
@@ -406,6 +414,7 @@ static void make_lock(struct line *line) {
         else if (!strcmp(name, "max_hold")) quorlock_lock_options_set_max_hold(lock->options, limit(value));
         else if (!strcmp(name, "raw")) quorlock_lock_options_set_raw(lock->options, on(value));
         else if (!strcmp(name, "fencing")) quorlock_lock_options_set_fencing(lock->options, on(value));
+        else if (!strcmp(name, "max_waiters")) quorlock_lock_options_set_max_waiters(lock->options, count_of(value));
         else if (!strcmp(name, "owner")) quorlock_lock_options_set_owner(lock->options, value, unescape(value));
         else fail("expected no option %s", name);
     }
@@ -459,7 +468,8 @@ static struct answer look_at_stats(struct line *line, const char *expected) {
             {"timeouts_awaited", stats.timeouts_awaited}, {"released", stats.released}, {"lost", stats.lost},
             {"renewals", stats.renewals}, {"repairs", stats.repairs}, {"releases_pending", stats.releases_pending},
             {"clock_steps", stats.clock_steps}, {"write_backs", stats.write_backs},
-            {"releases_dropped", stats.releases_dropped}, {"connects", stats.connects}};
+            {"releases_dropped", stats.releases_dropped}, {"connects", stats.connects},
+            {"waiting", stats.waiting}, {"passed_on", stats.passed_on}};
         size_t at = 0, count = sizeof fields / sizeof *fields;
         while (at < count && strcmp(fields[at].name, line->words[2])) at++;
         if (at == count) fail("expected a counter, got %s", line->words[2]);

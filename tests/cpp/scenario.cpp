@@ -65,6 +65,12 @@ milliseconds millis(const std::string &text) {
     return milliseconds(*value);
 }
 
+std::int64_t count(const std::string &text) {
+    const auto value = number(text);
+    if (!value) throw failure{"expected a number, got " + text};
+    return *value;
+}
+
 milliseconds limit(const std::string &text) { return text == "none" ? quorlock::forever : millis(text); }
 
 bool on(const std::string &text) {
@@ -125,6 +131,7 @@ void common(Options &made, options &given) {
     take(given, "max_hold", [&](auto &v) { made.max_hold = limit(v); });
     take(given, "raw", [&](auto &v) { made.raw = on(v); });
     take(given, "fencing", [&](auto &v) { made.fencing = on(v); });
+    take(given, "max_waiters", [&](auto &v) { made.max_waiters = count(v); });
 }
 
 // ---- actors: threads that carry out one job after the other ----
@@ -359,7 +366,8 @@ private:
                 {"timeouts_awaited", s.timeouts_awaited}, {"released", s.released}, {"lost", s.lost},
                 {"renewals", s.renewals}, {"repairs", s.repairs}, {"releases_pending", s.releases_pending},
                 {"clock_steps", s.clock_steps}, {"write_backs", s.write_backs},
-                {"releases_dropped", s.releases_dropped}, {"connects", s.connects}};
+                {"releases_dropped", s.releases_dropped}, {"connects", s.connects},
+                {"waiting", s.waiting}, {"passed_on", s.passed_on}};
             const std::string value = std::to_string(known(fields, line, 2));
             if (left <= milliseconds::zero() || holds(value, line.expected)) return {value, {}};
             std::this_thread::sleep_for(milliseconds(10));

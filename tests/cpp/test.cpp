@@ -405,6 +405,60 @@ void cancelling() {
     THROWS(quorlock::cancelled, lock.acquire(token));
 }
 
+bool comes_to_wait(const quorlock::client &client, std::uint64_t count) {
+    for (int left = 6000; left && client.stats().waiting != count; --left) std::this_thread::sleep_for(5ms);
+    return client.stats().waiting == count;
+}
+
+void a_line_of_threads() {
+    quorlock::client_options options;
+    options.nodes = std::vector<std::string>{node()};
+    options.max_waiters = 3;
+    const quorlock::client client(options);
+    quorlock::mutex mutex(client, "a");
+    const quorlock::lock lock = client.lock("a");
+    std::vector<int> order;
+    const auto hold = [&](int number) {
+        const std::lock_guard guard(mutex);
+        order.push_back(number);
+    };
+    const quorlock::cancel_token token;
+    {
+        std::unique_lock held(mutex);
+        auto first = std::async(std::launch::async, hold, 1);
+        CHECK(comes_to_wait(client, 1));
+        // Its wait ends while the first still waits, who keeps the place.
+        CHECK(!elsewhere([&] { return mutex.try_lock_for(60ms); }));
+        CHECK(client.stats().waiting == 1);
+        auto cancelled = std::async(std::launch::async, [&] { return lock.acquire(quorlock::forever, token); });
+        CHECK(comes_to_wait(client, 2));
+        auto last = std::async(std::launch::async, hold, 2);
+        CHECK(comes_to_wait(client, 3));
+        elsewhere([&] {
+            THROWS(quorlock::too_many_waiters, lock.acquire(1h));
+            THROWS(quorlock::too_many_waiters, mutex.try_lock_for(1h));
+            CHECK(!mutex.try_lock());  // takes no place
+            return 0;
+        });
+        token.cancel();
+        THROWS(quorlock::cancelled, cancelled.get());
+        CHECK(client.stats().waiting == 2);
+        held.unlock();
+        first.get();
+        last.get();
+    }
+    CHECK((order == std::vector<int>{1, 2}));
+    CHECK(client.stats().waiting == 0 && client.stats().attempts_lost == 1);
+    options.max_waiters = -1;
+    CHECK(refused(options, "max_waiters is -1"));
+    quorlock::lock_options of_lock;
+    of_lock.max_waiters = 0;
+    const quorlock::lease lease = client.lock("a", of_lock).acquire();
+    THROWS(quorlock::too_many_waiters, elsewhere([&] { return client.lock("a", of_lock).acquire(); }));
+    of_lock.max_waiters = std::int64_t{1} << 31;
+    THROWS(quorlock::invalid_argument, client.lock("a", of_lock));
+}
+
 void the_log() {
     std::promise<std::string> told;
     quorlock::set_log([&](quorlock::log_level level, std::string_view line) {
@@ -440,8 +494,9 @@ void all_options() {
     options.set_name = "mine";
     options.restart_guard = quorlock::restart_guard::on;
     options.accept_eviction = true;
+    options.max_waiters = 7;
     const quorlock::client client(options);
-    quorlock::lock_options of_lock = {1s, 0ms, true, 10s, true, "me", false};
+    quorlock::lock_options of_lock = {1s, 0ms, true, 10s, true, "me", false, 7};
     CHECK(client.lock(std::string_view("\xff\0", 2), of_lock).acquire().remaining() < 1s);
     options.min_validity = 2;
     THROWS(quorlock::invalid_argument, quorlock::client{options});
@@ -495,7 +550,7 @@ const std::pair<const char *, void (*)()> tests[] = {
     TEST(only_contention_is_false), TEST(a_lost_mutex), TEST(kinds_and_details),
     TEST(what_each_node_said), TEST(a_panic_is_an_error), TEST(a_lease_by_hand), TEST(losses_are_told),
     TEST(fences_grow), TEST(a_set_is_declared_once), TEST(the_guard_of_restarts), TEST(mistakes_in_options),
-    TEST(a_callback_that_blocks_loses_no_lease), TEST(cancelling), TEST(the_log), TEST(all_options),
+    TEST(a_callback_that_blocks_loses_no_lease), TEST(cancelling), TEST(a_line_of_threads), TEST(the_log), TEST(all_options),
     TEST(exiting_releases), TEST(destructors_after_main)};
 
 }  // namespace

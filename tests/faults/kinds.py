@@ -5,6 +5,7 @@ how long, and whether the promises under it rest on the guard against restarts w
 """
 
 import contextlib
+import functools
 import os
 import signal
 import time
@@ -203,6 +204,12 @@ def misconf(world, nodes, _seconds):
         os.rmdir(world.stage.dump(node))
 
 
+def cut(call):
+    """Closes all connections but the caller's; to the server a client that hears messages is of another kind."""
+    for of in ("normal", "pubsub"):
+        call("CLIENT", "KILL", "TYPE", of)
+
+
 @kind(SERVER)
 def max_clients(world, nodes, _seconds):
     # Whoever is in may stay: without a connection made before, nobody could end this.
@@ -210,7 +217,7 @@ def max_clients(world, nodes, _seconds):
         connections = [stack.enter_context(Resp(world.stage.port(node))) for node in nodes]
         for connection in connections:
             connection.call("CONFIG", "SET", "maxclients", "1")
-            connection.call("CLIENT", "KILL", "TYPE", "normal")
+            cut(connection.call)
         yield
         for connection in connections:
             connection.call("CONFIG", "SET", "maxclients", "10000")
@@ -269,7 +276,7 @@ def script_flush(world, nodes, _seconds):
 @kind(SERVER, seconds=(0, 0))
 def client_kill(world, nodes, _seconds):
     for node in nodes:
-        world.stage.redis(node, "CLIENT", "KILL", "TYPE", "normal")
+        cut(functools.partial(world.stage.redis, node))
     yield
 
 

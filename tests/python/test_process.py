@@ -181,15 +181,39 @@ class Exit(Case):
         self.assert_ends("lock = quorlock.Client().lock('a')\nlock.acquire()\nsys.exit(0)")
 
     def test_with_a_thread_that_waits(self):
-        # Nobody else holds it, but a thread of another owner waits for ever.
+        # In the line, behind this process's own lease, and for ever.
         self.assert_ends("""
 client = quorlock.Client()
 lock = client.lock("a")
 lock.acquire()
 threading.Thread(target=lambda: lock.acquire(wait=None), daemon=True).start()
-while client.stats()["attempts_lost"] == 0:
+while client.stats()["waiting"] == 0:
     pass
 """)
+
+    def test_with_an_exit_handler_that_joins_it(self):
+        with Child("""
+import atexit, threading
+# Registered first, it runs last: when the clients are closed.
+atexit.register(lambda: print(thread.join(20), thread.is_alive()))
+import quorlock
+client = quorlock.Client()
+lock = client.lock("a")
+lock.acquire()
+
+def wait():
+    try:
+        lock.acquire(wait=None)
+    except quorlock.ClientClosedError as error:
+        print(error.kind)
+
+thread = threading.Thread(target=wait, daemon=True)
+thread.start()
+while client.stats()["waiting"] == 0:
+    pass
+""", self.nodes) as child:
+            self.assertEqual((child.line(), child.line()), ("Closed", "None False"))
+            self.assert_ends_well(child)
 
     def test_with_a_thread_that_waits_for_a_loss(self):
         self.assert_ends("""

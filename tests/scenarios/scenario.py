@@ -14,10 +14,10 @@ REASONS = {"expired", "refused", "max_hold", "owner_gone", "closed", "none"}
 DATABASES = 16
 # In the first line: the driver does not declare the set.
 NEW = "new"
-LOCK_OPTIONS = {"ttl", "wait", "renew", "max_hold", "raw", "fencing", "owner"}
+LOCK_OPTIONS = {"ttl", "wait", "renew", "max_hold", "raw", "fencing", "max_waiters", "owner"}
 CLIENT_OPTIONS = {"nodes", "ttl", "wait", "renew", "max_hold", "max_ttl", "node_timeout", "drift", "min_validity",
-                  "namespace", "label", "raw", "fencing", "fence_ttl", "set_name", "restart_guard", "accept_eviction",
-                  "ca", "cert", "key"}
+                  "namespace", "label", "raw", "fencing", "fence_ttl", "max_waiters", "set_name", "restart_guard",
+                  "accept_eviction", "ca", "cert", "key"}
 DRIVER_OPTIONS = {"via", "db", "user", "password"}
 # verb: (words, options, what it may answer besides an error kind)
 VERBS = {
@@ -215,6 +215,8 @@ def _check_options(options):
             raise FormatError(f"{name} is whole milliseconds")
         if name in ("renew", "raw", "fencing", "accept_eviction") and value not in ("on", "off"):
             raise FormatError(f"{name} is on or off")
+        if name == "max_waiters" and not value.isdigit():
+            raise FormatError(f"{name} is a number")
         if name in ("drift", "min_validity") and not re.fullmatch(r"-?\d+(\.\d+)?", value):
             raise FormatError(f"{name} is a decimal fraction")
 

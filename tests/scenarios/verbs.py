@@ -41,6 +41,7 @@ CONVERTED = {
     "raw": lambda word: word == "on",
     "fencing": lambda word: word == "on",
     "accept_eviction": lambda word: word == "on",
+    "max_waiters": int,
     "drift": float,
     "min_validity": float,
     **dict.fromkeys(("ttl", "wait", "max_hold", "max_ttl", "node_timeout", "fence_ttl"), _seconds),

@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::MutexGuard;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -28,10 +28,9 @@ impl Hold {
         if !mutant!("loss-not-sticky", over, false) {
             return false;
         }
-        let gone = |g: &Arc<AtomicBool>| g.load(Ordering::Relaxed);
         let reason = if now >= self.last_end {
             LossReason::MaxHold
-        } else if self.terms.gone.as_ref().is_some_and(gone) {
+        } else if Hold::is_gone(state.gone.as_ref()) {
             LossReason::OwnerGone
         } else {
             LossReason::Expired
@@ -63,6 +62,27 @@ impl Hold {
         if mutant!("lost-lease-stays", true, false) {
             self.undo(&reached);
         }
+        if mutant!("loss-calls-nobody", true, false) {
+            self.tell_over(None);
+        }
+    }
+
+    /// Calls `act` when the token is dead that was won, behind the requests that
+    /// free its keys: with the moment of its release, or nothing if it was
+    /// lost.
+    pub(crate) fn on_over(&self, act: impl Fn(Option<Instant>) + Send + Sync + 'static) {
+        let _ = self.on_over.set(Box::new(act));
+    }
+
+    pub(super) fn tell_over(&self, released: Option<Instant>) {
+        if let Some(act) = self.on_over.get() {
+            act(released);
+        }
+    }
+
+    /// Whether the token is dead: lost, undone or released.
+    pub(crate) fn is_over(&self) -> bool {
+        self.state().phase == Phase::Dead
     }
 
     /// The end of the lease as it stands; `NEVER` for a token that is none, or
@@ -94,14 +114,16 @@ impl Hold {
         Duration::ZERO
     }
 
-    /// Why the lease was lost, if it was.
-    pub fn loss(&self) -> Option<LossReason> {
+    /// Why this [lease](Hold::lease) of the token was lost, if it was.
+    pub fn loss(&self, lease: u32) -> Option<LossReason> {
         self.remaining();
-        self.state().loss
+        let state = self.state();
+        state.loss.filter(|_| state.passed == lease)
     }
 
-    /// Ends when the lease is lost; never, if it is released first.
-    pub async fn lost(&self) -> LossReason {
+    /// Ends when this [lease](Hold::lease) of the token is lost; never, if it
+    /// is released first.
+    pub async fn lost(&self, lease: u32) -> LossReason {
         /// Gives the place back when the wait is given up: a lease may be
         /// watched again and again.
         struct Place<'a>(&'a Hold, Option<u64>);
@@ -114,6 +136,7 @@ impl Hold {
         poll_fn(|cx| {
             let mut state = self.state();
             match state.loss {
+                _ if state.passed != lease => Poll::Pending,
                 Some(reason) => Poll::Ready(reason),
                 None => state.watchers.park(&mut place.1, cx),
             }
@@ -121,10 +144,12 @@ impl Hold {
         .await
     }
 
-    /// Calls `callback` at the loss, or now if it has come.
-    pub(crate) fn on_lost(&self, callback: Callback) {
+    /// Calls `callback` at the loss of this [lease](Hold::lease) of the token,
+    /// or now if it has come.
+    pub(crate) fn on_lost(&self, lease: u32, callback: Callback) {
         let mut state = self.state();
         match state.loss {
+            _ if state.passed != lease => {}
             None => state.callbacks.push(callback),
             Some(reason) => {
                 drop(state);
@@ -159,9 +184,8 @@ impl Hold {
             return None;
         }
         let mut look = self.end();
-        let gone = |g: &Arc<AtomicBool>| g.load(Ordering::Relaxed);
         let mut due = Vec::new();
-        let gone = self.terms.gone.as_ref().is_some_and(gone);
+        let gone = Hold::is_gone(state.gone.as_ref());
         if self.terms.renew && !mutant!("renews-for-the-gone", gone, false) {
             for (i, node) in state.nodes.iter_mut().enumerate() {
                 let busy = node.asked.is_some_and(|deadline| now < deadline);
@@ -202,7 +226,8 @@ impl Hold {
         Op::Extend {
             ttl,
             repair,
-            fence: self.fence(),
+            // So that a node which lost its counter counts on behind the block.
+            fence: self.block_end(),
         }
     }
 

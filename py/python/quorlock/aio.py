@@ -127,8 +127,12 @@ class Lock(NotPickled):
 
         Raises `LockTimeoutError` if others held it all the time, `LockContendedError` likewise with a wait of 0,
         `QuorumUnavailableError` if too few nodes answered, `MisconfiguredError` at once if credentials or addresses
-        leave no quorum, `LockLostError` on re-entry into a lease that was lost. Cancelled, it leaves no key behind; a
-        lease won in that very moment is released.
+        leave no quorum, `TooManyWaitersError` at once if `max_waiters` others of this client wait already,
+        `LockLostError` on re-entry into a lease that was lost. Cancelled, it leaves no key behind; a lease won in that
+        very moment is released.
+
+        Those of one client that wait for a lock get it in the order in which they came; a wait of 0 asks the nodes past
+        that line.
         """
         return self._keep(await self._acquired(wait_options(blocking, timeout, wait)))
 
@@ -202,6 +206,7 @@ class Client(NotPickled):
         label: str | Unset = UNSET,
         raw: bool | Unset = UNSET,
         fencing: bool | Unset = UNSET,
+        max_waiters: int | Unset = UNSET,
         fence_ttl: Seconds | Unset = UNSET,
         set_name: str | Unset = UNSET,
         restart_guard: Guard | Unset = UNSET,
@@ -225,6 +230,7 @@ class Client(NotPickled):
                 label=label,
                 raw=raw,
                 fencing=fencing,
+                max_waiters=max_waiters,
                 fence_ttl=fence_ttl,
                 set_name=set_name,
                 restart_guard=restart_guard,
@@ -245,6 +251,7 @@ class Client(NotPickled):
         max_hold: Limit = UNSET,
         raw: bool | Unset = UNSET,
         fencing: bool | Unset = UNSET,
+        max_waiters: int | Unset = UNSET,
         owner: Name | None = None,
     ) -> Lock:
         """A lock by its name; options as of `quorlock.Client.lock`. By default the calling task is the owner.
@@ -253,7 +260,14 @@ class Client(NotPickled):
         """
         octet_name = octets("name", name)
         options = lock_options(
-            owner, ttl=ttl, wait=wait, renew=renew, max_hold=max_hold, raw=raw, fencing=fencing
+            owner,
+            ttl=ttl,
+            wait=wait,
+            renew=renew,
+            max_hold=max_hold,
+            raw=raw,
+            fencing=fencing,
+            max_waiters=max_waiters,
         )
         return Lock(self._core.lock(octet_name, options), text(octet_name), owner is not None)
 
@@ -264,9 +278,11 @@ class Client(NotPickled):
         - `renewals`, `repairs`: votes renewed, and votes that were missing and have been stored anew.
         - `write_backs`: fences written back to a node because the votes disagreed.
         - `clock_steps`: steps seen of nodes' clocks. `timeouts_awaited`: rounds that a node's timeout decided.
-        - `releases_pending`: releases that nodes have not acknowledged yet, the one count that also falls;
+        - `releases_pending`: releases that nodes have not acknowledged yet; like `waiting` it also falls;
           `releases_dropped`: those given up because too many waited for a node; their keys end by themselves.
         - `connects`: connections made to nodes.
+        - `waiting`: calls that wait in a line now, behind the one that asks the nodes or holds the lock;
+        - `passed_on`: leases that were released and went to the next in line of this client without a request.
         """
         return self._core.stats()
 

@@ -80,7 +80,7 @@ class NotOwnerError(QuorlockError):
 
 
 class TooManyWaitersError(QuorlockError):
-    """The waiting line of the lock is full. Shed load."""
+    """As many calls of this client wait for the lock as `max_waiters` allows. Shed load."""
 
     kind = "TooManyWaiters"
     number = 7

@@ -149,8 +149,11 @@ class Lock(Scoped):
 
         Raises `LockTimeoutError` if others held it all the time, `LockContendedError` likewise with a wait of 0,
         `QuorumUnavailableError` if too few nodes answered, `MisconfiguredError` at once if credentials or addresses
-        leave no quorum, `LockLostError` on re-entry into a lease that was lost. Ctrl-C ends the wait within 200 ms and
-        leaves no key behind.
+        leave no quorum, `TooManyWaitersError` at once if `max_waiters` others of this client wait already,
+        `LockLostError` on re-entry into a lease that was lost. Ctrl-C ends the wait within 200 ms and leaves no key behind.
+
+        Those of one client that wait for a lock get it in the order in which they came; a wait of 0 asks the nodes past
+        that line.
         """
         return self._keep(self._acquired(wait_options(blocking, timeout, wait)))
 
@@ -204,7 +207,7 @@ class Client(NotPickled):
     - `nodes`: URLs, as a list or in one text: `redis://[user:password@]host[:port][/db]`, `rediss://…`,
       `redis+unix:///path`, or `memory://name` for a node in this process. Default: the environment variable
       `QUORLOCK_NODES`, else `redis://127.0.0.1:6379`.
-    - `ttl`, `wait`, `renew`, `max_hold`, `raw`, `fencing`: defaults for its locks, see `lock`.
+    - `ttl`, `wait`, `renew`, `max_hold`, `raw`, `fencing`, `max_waiters`: defaults for its locks, see `lock`.
     - `max_ttl`: the longest ttl of any lock of the set, in seconds, and so how long a node that may have lost its memory
       gives no vote; the same for all clients of a set (60).
     - `node_timeout`: seconds for one request to one node, at most a quarter of the ttl (0.25).
@@ -243,6 +246,7 @@ class Client(NotPickled):
         label: str | Unset = UNSET,
         raw: bool | Unset = UNSET,
         fencing: bool | Unset = UNSET,
+        max_waiters: int | Unset = UNSET,
         fence_ttl: Seconds | Unset = UNSET,
         set_name: str | Unset = UNSET,
         restart_guard: Guard | Unset = UNSET,
@@ -266,6 +270,7 @@ class Client(NotPickled):
                 label=label,
                 raw=raw,
                 fencing=fencing,
+                max_waiters=max_waiters,
                 fence_ttl=fence_ttl,
                 set_name=set_name,
                 restart_guard=restart_guard,
@@ -286,6 +291,7 @@ class Client(NotPickled):
         max_hold: Limit = UNSET,
         raw: bool | Unset = UNSET,
         fencing: bool | Unset = UNSET,
+        max_waiters: int | Unset = UNSET,
         owner: Name | None = None,
     ) -> Lock:
         """A lock by its name: 1 to 1,024 bytes. Options not given are the client's.
@@ -296,13 +302,22 @@ class Client(NotPickled):
         - `max_hold`: longest life of a lease in seconds (3600); `None` for no limit.
         - `raw`: the key on the nodes is the name itself, as in other Redlock libraries (false).
         - `fencing`: whether leases have a `fence` (true). Without, a release leaves no key at all on the nodes.
+        - `max_waiters`: how many calls of this client may wait for the lock in a line, behind the one that asks the nodes
+          or holds it (10,000); one more raises `TooManyWaitersError` at once. 0: nobody waits behind another.
         - `owner`: who may re-enter, by a name that is valid within this client; by default the calling thread.
 
         Raises `InvalidArgumentError` for a name or option that is not valid.
         """
         octet_name = octets("name", name)
         options = lock_options(
-            owner, ttl=ttl, wait=wait, renew=renew, max_hold=max_hold, raw=raw, fencing=fencing
+            owner,
+            ttl=ttl,
+            wait=wait,
+            renew=renew,
+            max_hold=max_hold,
+            raw=raw,
+            fencing=fencing,
+            max_waiters=max_waiters,
         )
         return Lock(self._core.lock(octet_name, options), text(octet_name))
 
@@ -313,9 +328,11 @@ class Client(NotPickled):
         - `renewals`, `repairs`: votes renewed, and votes that were missing and have been stored anew.
         - `write_backs`: fences written back to a node because the votes disagreed.
         - `clock_steps`: steps seen of nodes' clocks. `timeouts_awaited`: rounds that a node's timeout decided.
-        - `releases_pending`: releases that nodes have not acknowledged yet, the one count that also falls;
+        - `releases_pending`: releases that nodes have not acknowledged yet; like `waiting` it also falls;
           `releases_dropped`: those given up because too many waited for a node; their keys end by themselves.
         - `connects`: connections made to nodes.
+        - `waiting`: calls that wait in a line now, behind the one that asks the nodes or holds the lock;
+        - `passed_on`: leases that were released and went to the next in line of this client without a request.
         """
         return self._core.stats()
 

@@ -22,6 +22,7 @@ const CONVERTED = {
   raw: onOff,
   fencing: onOff,
   accept_eviction: onOff,
+  max_waiters: Number,
   drift: Number,
   min_validity: Number,
   ttl: milliseconds,

@@ -100,6 +100,37 @@ impl Stage {
         assert!(output.status.success(), "stage {words}: {text}");
         text.trim().to_owned()
     }
+
+    /// Gives the user of a stage with `auth` these permissions, as `ACL SETUSER`
+    /// takes them, and no other on all nodes.
+    pub fn permit<'a>(&self, words: impl IntoIterator<Item = &'a str>) {
+        let words: Vec<String> = words.into_iter().map(escaped).collect();
+        self.tell(&format!(
+            "redis all ACL SETUSER quorlock resetkeys resetchannels {}",
+            words.join(" ")
+        ));
+    }
+}
+
+/// Any text as one word for [`Stage::tell`].
+pub fn escaped(text: &str) -> String {
+    match text {
+        "" => "''".into(),
+        text => text.bytes().map(|b| format!("%{b:02X}")).collect(),
+    }
+}
+
+/// The words of the line of docs/PROTOCOL.md that says what a user needs.
+pub fn documented_permissions() -> Vec<String> {
+    let page = std::fs::read_to_string(root().join("docs/PROTOCOL.md")).expect("the page");
+    let line = page
+        .lines()
+        .find_map(|line| {
+            line.trim()
+                .strip_prefix("ACL SETUSER quorlock on >PASSWORD ")
+        })
+        .expect("the line");
+    line.split(' ').map(str::to_owned).collect()
 }
 
 impl Drop for Stage {

@@ -8,8 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
+use quorlock::sim::names::{Naming, line_keys};
 use quorlock::sim::{
-    Acquired, Clock, Counter, Extended, Hold, Instant, Set, Terms, Timing, Watchdog, acquire,
+    Acquired, Clock, Counter, Extended, Hold, Instant, LineKeys, Lines, Passed, Set, Terms, Timing,
+    Wait, Waits, Watchdog, acquire,
 };
 
 use crate::plan::{DRIFT, Plan};
@@ -21,6 +23,18 @@ const SLACK: Duration = Duration::from_millis(2);
 /// The keys of the locks.
 pub const KEYS: [&[u8]; 2] = [b"lock:{k}", b"lock:{l}"];
 const COUNTERS: [&[u8]; 2] = [b"lock:#f:{k}", b"lock:#f:{l}"];
+
+/// The keys of a lock's line.
+pub fn line_of(key: &[u8]) -> LineKeys {
+    line_keys("lock:", key, Naming::Tagged)
+}
+
+/// How nodes keep lines.
+pub const WAITS: Waits = Waits {
+    reservation: Duration::from_millis(200),
+    place: Duration::from_secs(60),
+    most: 10_000,
+};
 
 /// What the contenders of a schedule share.
 #[derive(Debug)]
@@ -46,6 +60,8 @@ pub struct Client {
     pub set: Arc<Set>,
     /// Its watchdog, which runs.
     pub watchdog: Arc<Watchdog>,
+    /// Its lines.
+    pub lines: Arc<Lines>,
 }
 
 impl Stage {
@@ -59,6 +75,8 @@ impl Stage {
                 key: COUNTERS[lock].into(),
                 ttl,
             }),
+            line: line_of(KEYS[lock]),
+            waits: WAITS,
             timing: Timing::of(plan.ttl, DRIFT, 0.1, plan.node_timeout),
             drift: DRIFT,
             renew: plan.renew,
@@ -69,6 +87,14 @@ impl Stage {
 }
 
 impl Client {
+    fn wait(&self, long: Option<Duration>) -> Wait<'_> {
+        Wait {
+            long,
+            lines: &self.lines,
+            most: usize::MAX,
+        }
+    }
+
     /// L5: what began at `begun` has taken no longer than `most`; judged
     /// where nothing held the client up.
     fn in_time(&self, stage: &Stage, begun: (u64, Instant), most: Duration, what: &str) {
@@ -102,7 +128,13 @@ impl Client {
     pub async fn probe(self, stage: Arc<Stage>, most: Duration) {
         for lock in 0..stage.plan.locks {
             let terms = stage.terms(lock, None);
-            let attempt = acquire(&self.set, &terms, b"k", Some(most), || None::<()>);
+            let attempt = acquire(
+                &self.set,
+                &terms,
+                b"k",
+                self.wait(Some(most)),
+                || None::<()>,
+            );
             match attempt.await {
                 Ok(Acquired::Hold(hold)) => hold.release().1.acknowledged().await,
                 outcome => {
@@ -140,7 +172,7 @@ impl Client {
         };
         let begun = self.now(stage);
         let over = || (world.time() > plan.troubled).then_some(());
-        let attempt = acquire(&self.set, &terms, b"k", wait, over);
+        let attempt = acquire(&self.set, &terms, b"k", self.wait(wait), over);
         // Some callers change their mind.
         let outcome = if random.chance(20) {
             let patience = (ttl.as_nanos() as f64).powf(random.share()) as u64;
@@ -159,27 +191,35 @@ impl Client {
             };
             self.in_time(stage, begun, most, "an acquire");
         }
-        let Some(Ok(Acquired::Hold(hold))) = outcome else {
-            return;
+        let (hold, given) = match outcome {
+            Some(Ok(Acquired::Hold(hold))) => (hold, None),
+            Some(Ok(Acquired::Given(hold, watched))) => (hold, Some(watched)),
+            _ => return,
         };
-        world.done_with_tokens(Some(hold.token().as_str()));
+        let lease = hold.lease();
         stage.holds.fetch_add(1, Ordering::Relaxed);
         let index = world.won(self.number, &hold);
-        let watched = self.watchdog.watch(hold.clone());
+        world.done_with_tokens(Some(hold.token().as_str()));
+        let watched = given.unwrap_or_else(|| self.watchdog.watch(hold.clone()));
         if random.chance(15) {
             plan.aimed(random, world, self.number, world.end_of(index));
         }
-        if !self.hold_for_a_while(stage, &hold, index).await
+        if !self.hold_for_a_while(stage, &hold, lease, index).await
             && let Some(gone) = &gone
         {
-            self.vanish(stage, &hold, gone).await;
+            self.vanish(stage, &hold, lease, gone).await;
         }
         world.give_up(index);
-        let (_, release) = hold.release();
+        let release = match self.lines.pass(&hold, watched) {
+            Passed::On => {
+                world.passed_on(index);
+                None
+            }
+            Passed::Not(_watched) => Some(hold.release().1),
+        };
         world.gave_up(index);
         world.done_with_tokens(None);
-        drop(watched);
-        if random.chance(50) {
+        if let Some(release) = release.filter(|_| random.chance(50)) {
             let begun = self.now(stage);
             release.acknowledged().await;
             let most = terms.timing.node_timeout;
@@ -193,7 +233,13 @@ impl Client {
 
     /// Holds the lease for a random time or until it is lost, and checks that
     /// it is told of the loss in time. True if it was lost.
-    async fn hold_for_a_while(&self, stage: &Stage, hold: &Arc<Hold>, index: usize) -> bool {
+    async fn hold_for_a_while(
+        &self,
+        stage: &Stage,
+        hold: &Arc<Hold>,
+        lease: u32,
+        index: usize,
+    ) -> bool {
         let (random, world, clock) = (&stage.random, &stage.world, &*self.set.clock);
         let ttl = stage.plan.ttl.as_nanos() as u64;
         let long = if random.chance(50) { ttl * 2 } else { ttl / 8 };
@@ -202,7 +248,7 @@ impl Client {
             // Looks at moments of its own; else it waits to be told.
             let step = clock.now() + Duration::from_nanos(1 + random.below(ttl / 2));
             let mut since = world.time();
-            let told = or_until(hold.lost(), clock, step.min(deadline)).await;
+            let told = or_until(hold.lost(lease), clock, step.min(deadline)).await;
             // Without a look whether it is still held.
             if told.is_none() && random.chance(15) {
                 self.extend(stage, hold, index).await;
@@ -239,13 +285,13 @@ impl Client {
     }
 
     /// L2: an owner that ends without a word costs at most the ttl.
-    async fn vanish(&self, stage: &Stage, hold: &Arc<Hold>, gone: &AtomicBool) {
+    async fn vanish(&self, stage: &Stage, hold: &Arc<Hold>, lease: u32, gone: &AtomicBool) {
         let clock = &*self.set.clock;
         gone.store(true, Ordering::Relaxed);
         let begun = self.now(stage);
         // A lease may have been extended to twice the ttl.
         let most = stage.plan.ttl * 2;
-        or_until(hold.lost(), clock, begun.1 + most + SLACK).await;
+        or_until(hold.lost(lease), clock, begun.1 + most + SLACK).await;
         if hold.is_held() {
             let c = self.number;
             let what = format!("L2 c{c}'s lease outlives its owner");

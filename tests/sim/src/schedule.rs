@@ -53,9 +53,14 @@ pub fn run(seed: u64, history: bool) -> Outcome {
     });
     for number in 0..stage.plan.clients {
         let client = client(&stage, &random, number);
+        // In one line workers meet no more on the nodes, where most bugs are.
+        let in_line = random.chance(50);
         for _ in 0..stage.plan.workers {
-            let contend = client.clone().contend(stage.clone());
-            world.spawn(number, contend);
+            let mut worker = client.clone();
+            if !in_line {
+                worker.lines = Arc::default();
+            }
+            world.spawn(number, worker.contend(stage.clone()));
         }
     }
     let finish = play(&stage);
@@ -90,6 +95,7 @@ fn client(stage: &Stage, random: &Random, number: usize) -> Client {
         number,
         set,
         watchdog,
+        lines: Arc::default(),
     }
 }
 

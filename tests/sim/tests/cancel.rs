@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use quorlock::sim::{Acquired, Hold, Set, Terms, Timing, acquire};
+use quorlock::sim::{Acquired, Hold, Set, Terms, Timing, Wait, acquire};
+use quorlock_sim::contender::{WAITS, line_of};
 use quorlock_sim::random::Random;
 use quorlock_sim::world::{Admission, FaultEvent, MS, Memory, Network, Rate, World};
 
@@ -57,6 +58,8 @@ fn terms() -> Terms {
         key: KEY.into(),
         label: "".into(),
         counter: None,
+        line: line_of(KEY),
+        waits: WAITS,
         timing: Timing::of(TTL, 0.01, 0.1, Duration::from_millis(50)),
         drift: 0.01,
         renew: false,
@@ -102,7 +105,7 @@ fn run(case: Case, cut: Cut) -> Outcome {
     if let Case::Contended = case {
         let set = set(&world, 1);
         world.spawn(1, async move {
-            let hold = Hold::begin(&set, &terms());
+            let hold = Hold::begin(&set, &terms(), 1);
             assert!(hold.verdict().await.is_ok());
             let until = set.clock.now() + Duration::from_millis(60);
             set.clock.sleep_until(until).await;
@@ -116,7 +119,12 @@ fn run(case: Case, cut: Cut) -> Outcome {
     let set = set(&world, 0);
     world.spawn(0, async move {
         let terms = terms();
-        let wait = Some(Duration::from_millis(300));
+        let lines = Arc::default();
+        let wait = Wait {
+            long: Some(Duration::from_millis(300)),
+            lines: &lines,
+            most: 1,
+        };
         let mut future = Some(Box::pin(acquire(&set, &terms, b"k", wait, || None::<()>)));
         let hold = poll_fn(|cx| {
             let count = counter.fetch_add(1, Ordering::Relaxed);

@@ -83,6 +83,11 @@ fn switch(text: &str) -> Result<bool, String> {
     }
 }
 
+fn number(text: &str) -> Result<usize, String> {
+    text.parse()
+        .map_err(|_| format!("expected a number, got {text}"))
+}
+
 fn fraction(text: &str) -> Result<f64, String> {
     text.parse()
         .map_err(|_| format!("expected a fraction, got {text}"))
@@ -300,6 +305,7 @@ impl Runner {
             "raw",
             "fencing",
             "fence_ttl",
+            "max_waiters",
             "set_name",
             "restart_guard",
             "accept_eviction",
@@ -316,6 +322,7 @@ impl Runner {
                 },
                 "fencing" => b.fencing(switch(value)?),
                 "fence_ttl" => b.fence_ttl(millis(value)?),
+                "max_waiters" => b.max_waiters(number(value)?),
                 "set_name" => b.set_name(string(value)),
                 "accept_eviction" => b.accept_eviction(switch(value)?),
                 "nodes" => b.nodes(value.split(',').filter(|url| !url.is_empty())),
@@ -344,7 +351,14 @@ impl Runner {
 
     fn lock(&mut self, line: &Line<'_>) -> Result<Result<String, Error>, String> {
         line.only(&[
-            "ttl", "wait", "renew", "max_hold", "raw", "fencing", "owner",
+            "ttl",
+            "wait",
+            "renew",
+            "max_hold",
+            "raw",
+            "fencing",
+            "max_waiters",
+            "owner",
         ])?;
         let client = self.clients.get(line.word(2)?).ok_or("no such client")?;
         let mut lock = client.lock(bytes(line.word(3)?));
@@ -356,6 +370,7 @@ impl Runner {
                 "max_hold" => lock.max_hold(limit(value)?),
                 "raw" => lock.raw(switch(value)?),
                 "fencing" => lock.fencing(switch(value)?),
+                "max_waiters" => lock.max_waiters(number(value)?),
                 _ => lock.owner(Owner::named(bytes(value))),
             };
         }
@@ -472,6 +487,8 @@ impl Runner {
                 "write_backs" => s.write_backs,
                 "releases_dropped" => s.releases_dropped,
                 "connects" => s.connects,
+                "waiting" => s.waiting,
+                "passed_on" => s.passed_on,
                 other => return Err(format!("expected a counter, got {other}")),
             }
             .to_string())

@@ -205,7 +205,7 @@ impl Inner {
                 let due = then.until(patience.0) + patience.1 / 10;
                 time + due.as_micros() as u64
             });
-            request.not_after = mutant!("first-request-any-time", known, 0);
+            request.not_after = known;
         }
         let sent = self.time;
         let node = self.pairs[pair].node;
@@ -284,7 +284,7 @@ impl Inner {
             Some(not_ready("LOADING"))
         } else {
             let state = &mut self.nodes[node].state;
-            state.execute(&request, record.as_deref(), local).ok()
+            state.execute(&request, record.as_deref(), local).0.ok()
         };
         self.note(|| {
             let token = String::from_utf8_lossy(&request.value.0[..6]).into_owned();
@@ -445,8 +445,7 @@ impl Inner {
                 }
                 return true;
             }
-            let again = mutant!("acquires-again", false, true);
-            if open.connection != NOT_SENT && !again {
+            if open.connection != NOT_SENT {
                 return true;
             }
             match open.sink.take() {

@@ -83,8 +83,12 @@ struct Watch {
     name: u64,
     client: usize,
     hold: Arc<Hold>,
+    /// Which of the token's leases it is.
+    lease: u32,
     /// The contender gave it up.
     released: bool,
+    /// It was passed on: the token lives.
+    passed: bool,
     /// It was seen invalid.
     over: bool,
     /// Its end as it was seen last.
@@ -93,6 +97,17 @@ struct Watch {
     cut_short: Option<Time>,
     won_at: Time,
     fence: Option<u64>,
+}
+
+impl Watch {
+    /// The end of this lease of the token.
+    fn end(&self) -> Instant {
+        if self.hold.lease() == self.lease {
+            self.hold.end()
+        } else {
+            Instant::NEVER
+        }
+    }
 }
 
 /// A lease as it was before a reply.
@@ -183,7 +198,9 @@ impl World {
             name,
             client,
             hold: hold.clone(),
+            lease: hold.lease(),
             released: false,
+            passed: false,
             over: false,
             last_end: end,
             cut_short: (end == Instant::NEVER).then_some(time),
@@ -192,6 +209,7 @@ impl World {
         });
         if let Some(life) = inner.oracle.tokens.get_mut(&name) {
             life.watch = Some(index);
+            life.task = inner.polled;
         }
         inner.oracle.active.push(index);
         inner.due(inner.clients[client].clock.time(end));
@@ -206,13 +224,25 @@ impl World {
         self.inner().oracle.watches[index].released = true;
     }
 
+    /// It was passed on to another contender of its client.
+    pub fn passed_on(&self, index: usize) {
+        let mut inner = self.inner();
+        let inner = &mut *inner;
+        let watch = &mut inner.oracle.watches[index];
+        watch.passed = true;
+        if let Some(life) = inner.oracle.tokens.get_mut(&watch.name) {
+            // Nobody's, until that other takes it.
+            life.task = usize::MAX;
+        }
+    }
+
     /// It has given it up: it is over, from before the first byte was sent.
     pub fn gave_up(&self, index: usize) {
         let mut inner = self.inner();
         let watch = &inner.oracle.watches[index];
-        let (client, hold) = (watch.client, watch.hold.clone());
+        let (client, hold, end) = (watch.client, watch.hold.clone(), watch.end());
         inner.note(|| format!("c{client} released {}", &hold.token().as_str()[..6]));
-        if hold.end() != Instant::NEVER {
+        if end != Instant::NEVER {
             inner.violated(format!("S5 a released lease of c{client} is valid"));
         }
         inner.oracle.active.retain(|i| *i != index);
@@ -230,7 +260,7 @@ impl World {
         let watch = &inner.oracle.watches[index];
         let client = &inner.clients[watch.client];
         let (time, c) = (inner.time, watch.client);
-        let valid = client.now(time) < watch.hold.end();
+        let valid = client.now(time) < watch.end();
         let ended = watch
             .cut_short
             .unwrap_or_else(|| client.clock.time(watch.last_end));
@@ -257,12 +287,11 @@ impl World {
         let life = &inner.oracle.tokens[&watch.name];
         let cap = watch.hold.terms().max_hold;
         let least = (asked + counted(ttl)).min(cap.map_or(Instant::FAR, |d| life.begun + d));
-        let end = watch.hold.end();
+        let end = watch.end();
         let c = watch.client;
         if end == Instant::NEVER {
             inner.violated(format!("S5 c{c} was told that a lost lease is extended"));
-        } else if end + Duration::from_micros(1) < least && !inner.oracle.steps_seen {
-            // A step that is seen before the verdict shortens it meanwhile.
+        } else if end + Duration::from_micros(1) < least {
             inner.violated(format!("S4 c{c} was told that its lease is extended"));
         }
     }
@@ -271,7 +300,7 @@ impl World {
     pub fn end_of(&self, index: usize) -> Time {
         let inner = self.inner();
         let watch = &inner.oracle.watches[index];
-        inner.clients[watch.client].clock.time(watch.hold.end())
+        inner.clients[watch.client].clock.time(watch.end())
     }
 
     /// Whether the client has been awake since a time: nothing held it up.
@@ -339,7 +368,7 @@ impl Inner {
                 let watch = life.and_then(|life| life.watch);
                 let valid = watch.is_some_and(|i| {
                     let w = &self.oracle.watches[i];
-                    !w.released && now < w.hold.end()
+                    now < w.hold.end() && (w.passed || !w.released)
                 });
                 if !valid {
                     self.violated("S3 a vote was renewed for a lease that is not valid".into());
@@ -396,7 +425,8 @@ impl Inner {
         if known.len() <= place {
             known.resize(place + 1, None);
         }
-        let before = known[place].replace((high, now));
+        // It was told at the earliest then; clocks have drifted since.
+        let before = known[place].replace((high, ticket.sent));
         let Some((before, at)) = before else { return };
         let drifted = (at.until(now) + ticket.sent.until(now)).mul_f64(DRIFT);
         let step = low - before - drifted.as_micros() as i64;
@@ -424,8 +454,14 @@ impl Inner {
         let time = self.time;
         // S2: no clock but the node's own moves its counter, beyond 10 s.
         let clock = MemoryNode::time(local);
-        let far = fence > (counted + 1).max(clock + 10_000_000);
-        if request.counter.is_some() && (far || fence + 1_000_000 < clock) {
+        let block = match request.op {
+            Op::Acquire { block, .. } => u64::from(block),
+            _ => 1,
+        };
+        let far = fence > (counted + block).max(clock + 10_000_000);
+        // A vote that stands is confirmed with the fence that is stored.
+        let behind = fence + 1_000_000 < clock && fence != counted;
+        if request.counter.is_some() && (far || behind) {
             self.violated(format!("S2 n{node} counted {fence} at {clock}"));
         }
         self.nodes[node].counts[place_of(&request.key)] = true;
@@ -464,7 +500,7 @@ impl Inner {
         let watch = life.watch?;
         Some(Before {
             watch,
-            end: self.oracle.watches[watch].hold.end(),
+            end: self.oracle.watches[watch].end(),
             now: self.clients[life.client].now(self.time),
         })
     }
@@ -475,14 +511,14 @@ impl Inner {
         let Some(watch) = self.oracle.watches.get_mut(before.watch) else {
             return;
         };
-        let end = watch.hold.end();
+        let end = watch.end();
         let was_valid = before.now < before.end;
         if !was_valid && before.now < end {
             let what = format!("S5 a lease of c{} became valid again", watch.client);
             return self.violated(what);
         }
         if end == Instant::NEVER {
-            if was_valid && !watch.released {
+            if was_valid && !watch.released && watch.hold.lease() == watch.lease {
                 watch.cut_short = Some(time);
                 self.check_cut_short(before.watch, before.now);
             }
@@ -509,7 +545,7 @@ impl Inner {
         ends.sort_unstable_by(|a, b| b.cmp(a));
         let cap = watch.hold.terms().max_hold;
         let cap = cap.map_or(Instant::FAR, |d| life.begun + d);
-        let end = watch.hold.end();
+        let end = watch.end();
         let c = watch.client;
         let seen = self.oracle.steps_seen;
         if end + Duration::from_micros(1) < ends[quorum - 1].min(cap) && !seen {
@@ -550,11 +586,12 @@ impl Inner {
             let since = first_vote(other).unwrap_or(0);
             let lost = self.nodes.iter().filter(|n| n.lost_at[lock] > since);
             let after = first_vote(watch).is_some_and(|first| other.won_at < first);
+            let same_token = other.name == watch.name;
             &other.hold.terms().key == key
-                && lost.count() < spare
+                && (lost.count() < spare || same_token)
                 && other
                     .fence
-                    .is_some_and(|f| f == fence || (after && f > fence))
+                    .is_some_and(|f| f == fence || ((after || same_token) && f > fence))
         });
         if wrong || fence == 0 {
             let c = watch.client;
@@ -571,13 +608,13 @@ impl Inner {
         let mut active = std::mem::take(&mut self.oracle.active);
         active.retain(|i| {
             let w = &self.oracle.watches[*i];
-            !self.clients[w.client].crashed && (!w.over || w.hold.end() != Instant::NEVER)
+            !self.clients[w.client].crashed && (!w.over || w.end() != Instant::NEVER)
         });
         let mut valid = Vec::new();
         let mut wrong = None;
         for i in &active {
             let w = &self.oracle.watches[*i];
-            if self.clients[w.client].now(time) >= w.hold.end() {
+            if self.clients[w.client].now(time) >= w.end() {
                 self.oracle.watches[*i].over = true;
                 continue;
             }

@@ -1,8 +1,11 @@
-//! How an acquire passes the time until its next attempt.
+//! How an acquire waits: in the line of its client, and, once it is first
+//! there, between its attempts.
 //!
-//! For now by a pause of random length, short enough that a lock that is set
-//! free does not lie idle for long. The queue on the nodes and its hand-off
-//! take this place.
+//! Between attempts, for now, by a pause of random length, short enough that a
+//! lock that is set free does not lie idle for long. The queue on the nodes and
+//! its hand-off take this place.
+
+mod line;
 
 use std::time::Duration;
 
@@ -10,6 +13,9 @@ use crate::clock::Instant;
 use crate::mutants::mutant;
 use crate::retry;
 use crate::set::Set;
+
+pub use line::{Lines, Passed};
+pub(crate) use line::{Place, Turn};
 
 /// The waiting of one acquire.
 #[derive(Debug, Default)]

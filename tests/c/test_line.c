@@ -1,0 +1,131 @@
+/* Tests of the line in which threads wait for a lock of their client. */
+
+#include "test.h"
+
+static uint64_t waiting(const quorlock_client_t *client) {
+    quorlock_stats_t stats;
+    WORKS(quorlock_client_stats(client, &stats, sizeof stats, &error));
+    return stats.waiting;
+}
+
+/* Waits until so many wait in the line, but not for ever. */
+static bool comes_to_wait(const quorlock_client_t *client, uint64_t count) {
+    for (int left = 6000; left && waiting(client) != count; left--) nap(5);
+    return waiting(client) == count;
+}
+
+static uint64_t attempts_lost(const quorlock_client_t *client) {
+    quorlock_stats_t stats;
+    WORKS(quorlock_client_stats(client, &stats, sizeof stats, &error));
+    return stats.attempts_lost;
+}
+
+static void a_line_is_first_come_first_served(void) {
+    quorlock_client_t *client = some_client();
+    quorlock_lock_t *lock = lock_of(client, NULL);
+    quorlock_lease_t *lease = held(lock);
+    enum { MANY = 4 };
+    struct other others[MANY];
+    for (int i = 0; i < MANY; i++) {
+        others[i] = (struct other){.lock = lock, .wait_ms = QUORLOCK_FOREVER};
+        start_other(&others[i]);
+        CHECK(comes_to_wait(client, (uint64_t)i + 1));
+    }
+    uint64_t fence = quorlock_lease_fence(lease);
+    quorlock_lease_free(lease);
+    for (int i = 0; i < MANY; i++) {
+        /* Were it another's turn, this would never end. */
+        CHECK(finish_other(&others[i]) == QUORLOCK_OK);
+        CHECK(waiting(client) == (uint64_t)(MANY - 1 - i));
+        CHECK(quorlock_lease_fence(others[i].lease) > fence);
+        fence = quorlock_lease_fence(others[i].lease);
+        quorlock_lease_free(others[i].lease);
+    }
+    CHECK(attempts_lost(client) == 0);
+    quorlock_lock_free(lock);
+    quorlock_client_free(client);
+}
+
+static void leaving_the_line(void) {
+    quorlock_client_t *client = some_client();
+    quorlock_lock_t *lock = lock_of(client, NULL);
+    quorlock_lease_t *lease = held(lock);
+    quorlock_cancel_t *cancel = quorlock_cancel_new();
+    struct other first = {.lock = lock, .wait_ms = QUORLOCK_FOREVER}, last = first;
+    struct other cancelled = {.lock = lock, .wait_ms = QUORLOCK_FOREVER, .cancel = cancel};
+    struct other timed = {.lock = lock, .wait_ms = 50};
+    start_other(&first);
+    CHECK(comes_to_wait(client, 1));
+    start_other(&cancelled);
+    CHECK(comes_to_wait(client, 2));
+    start_other(&timed);
+    CHECK(finish_other(&timed) == QUORLOCK_TIMEOUT && !timed.lease);
+    CHECK(waiting(client) == 2);
+    start_other(&last);
+    CHECK(comes_to_wait(client, 3));
+    quorlock_cancel(cancel);
+    CHECK(finish_other(&cancelled) == QUORLOCK_CANCELLED && !cancelled.lease);
+    CHECK(waiting(client) == 2);
+    quorlock_lease_free(lease);
+    CHECK(finish_other(&first) == QUORLOCK_OK && waiting(client) == 1);
+    quorlock_lease_free(first.lease);
+    CHECK(finish_other(&last) == QUORLOCK_OK && waiting(client) == 0);
+    quorlock_lease_free(last.lease);
+    quorlock_cancel_free(cancel);
+    quorlock_lock_free(lock);
+    quorlock_client_free(client);
+}
+
+static void a_line_is_bounded(void) {
+    const char *node = "memory://c-bounded";
+    quorlock_client_options_t *options = quorlock_client_options_new();
+    quorlock_client_options_set_nodes(options, &node, 1);
+    CHECK(quorlock_client_options_set_max_waiters(options, 1) == QUORLOCK_OK);
+    quorlock_client_t *client = NULL;
+    WORKS(quorlock_client_new(options, &client, &error));
+    quorlock_lock_t *lock = lock_of(client, NULL);
+    quorlock_lock_options_t *of_lock = quorlock_lock_options_new();
+    quorlock_lock_options_set_owner(of_lock, "stranger", 8);
+    quorlock_lock_t *stranger = lock_of(client, of_lock);
+    CHECK(quorlock_lock_options_set_max_waiters(of_lock, 2) == QUORLOCK_OK);
+    quorlock_lock_t *wider = lock_of(client, of_lock);
+    quorlock_lease_t *lease = held(lock), *none = NULL;
+    struct other first = {.lock = lock, .wait_ms = QUORLOCK_FOREVER}, second = {.lock = wider, .wait_ms = QUORLOCK_FOREVER};
+    start_other(&first);
+    CHECK(comes_to_wait(client, 1));
+    CHECK(quorlock_lock(stranger, QUORLOCK_FOREVER, NULL, &none, &error) == QUORLOCK_TOO_MANY_WAITERS);
+    CHECK(has(quorlock_error_message(error), "max_waiters") && quorlock_error_node_count(error) == 0);
+    FAILS(QUORLOCK_TOO_MANY_WAITERS, QUORLOCK_TOO_MANY_WAITERS);
+    /* What does not wait takes no place. */
+    FAILS(QUORLOCK_CONTENDED, quorlock_try_lock(stranger, &none, &error));
+    /* That of a lock goes before that of its client. */
+    start_other(&second);
+    CHECK(comes_to_wait(client, 2));
+    FAILS(QUORLOCK_TOO_MANY_WAITERS, quorlock_lock(wider, QUORLOCK_FOREVER, NULL, &none, &error));
+    quorlock_lease_free(lease);
+    CHECK(finish_other(&first) == QUORLOCK_OK);
+    quorlock_lease_free(first.lease);
+    CHECK(finish_other(&second) == QUORLOCK_OK && !none);
+    quorlock_lease_free(second.lease);
+    /* Out of range. */
+    quorlock_lock_t *unmade = NULL;
+    CHECK(quorlock_lock_options_set_max_waiters(of_lock, INT32_MAX) == QUORLOCK_OK);
+    CHECK(quorlock_lock_options_set_max_waiters(of_lock, (int64_t)INT32_MAX + 1) == QUORLOCK_INVALID_ARGUMENT);
+    CHECK(quorlock_lock_new(client, "a", 1, of_lock, &unmade, &error) == QUORLOCK_INVALID_ARGUMENT && !unmade);
+    CHECK(has(quorlock_error_message(error), "max_waiters is 2147483648: give 0 to 2147483647"));
+    FAILS(QUORLOCK_INVALID_ARGUMENT, QUORLOCK_INVALID_ARGUMENT);
+    CHECK(quorlock_client_options_set_max_waiters(options, -1) == QUORLOCK_INVALID_ARGUMENT);
+    quorlock_client_t *unmade_client = NULL;
+    CHECK(quorlock_client_new(options, &unmade_client, &error) == QUORLOCK_INVALID_ARGUMENT && !unmade_client);
+    CHECK(has(quorlock_error_message(error), "max_waiters is -1"));
+    FAILS(QUORLOCK_INVALID_ARGUMENT, QUORLOCK_INVALID_ARGUMENT);
+    quorlock_lock_options_free(of_lock);
+    quorlock_client_options_free(options);
+    quorlock_lock_free(wider);
+    quorlock_lock_free(stranger);
+    quorlock_lock_free(lock);
+    quorlock_client_free(client);
+}
+
+const struct test line_tests[] = {
+    TEST(a_line_is_first_come_first_served), TEST(leaving_the_line), TEST(a_line_is_bounded), {NULL, NULL}};

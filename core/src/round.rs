@@ -482,8 +482,8 @@ impl Hold {
                 }
             }
             Reply::Greater { fence } => {
+                // Not while our token stands there: nothing else raises it then.
                 mark.found = mark.found.max(*fence);
-                mark.stored = mutant!("greater-is-confirmed", mark.stored, mark.asked);
                 mark.asked = 0;
             }
             Reply::Refused { left, holder, .. } => {

@@ -17,8 +17,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 FLOOR = 85
 # Bugs that are hard to reach: only judged with at least so many schedules.
 RARE_SCHEDULES = 1_000_000
-RARE = ("given-up-early", "greater-is-confirmed", "not-ready-is-a-refusal", "quarantine-not-lengthened",
-        "repairs-in-quarantine", "short-extension-done")
+RARE = ("given-up-early", "not-ready-is-a-refusal", "quarantine-not-lengthened", "repairs-in-quarantine",
+        "short-extension-done")
 # Bugs of a node's line: only judged once contenders of the simulator wait in queues.
 LINE = ("cancelled-waiter-stays-queued", "dead-subscription-not-reported", "dead-waiter-not-skipped", "newcomer-barges",
         "own-token-not-lengthened", "reservation-in-quarantine", "reservation-never-ends", "reservation-over-live-key")

@@ -264,32 +264,41 @@ fn reply_end(bytes: &[u8], depth: usize) -> Result<usize, Incomplete> {
 
 /// Begins a command of so many words.
 pub(crate) fn write_array(out: &mut Vec<u8>, words: usize) {
-    out.push(b'*');
-    write_digits(out, words as u64);
-    out.extend_from_slice(b"\r\n");
+    write_head(out, b'*', words);
 }
 
 /// One word of a command.
 pub(crate) fn write_text(out: &mut Vec<u8>, word: &[u8]) {
-    out.push(b'$');
-    write_digits(out, word.len() as u64);
-    out.extend_from_slice(b"\r\n");
+    write_head(out, b'$', word.len());
     out.extend_from_slice(word);
     out.extend_from_slice(b"\r\n");
 }
 
 /// One word of a command: a number.
 pub(crate) fn write_number(out: &mut Vec<u8>, number: u64) {
-    let mut digits = Vec::with_capacity(20);
-    write_digits(&mut digits, number);
-    write_text(out, &digits);
+    let (digits, at) = digits(number);
+    write_text(out, &digits[at..]);
 }
 
-fn write_digits(out: &mut Vec<u8>, number: u64) {
-    // Nearly all are lengths of words.
-    if number < 10 {
-        return out.push(b'0' + number as u8);
+/// A line that says how long something is: nearly always below a hundred.
+fn write_head(out: &mut Vec<u8>, kind: u8, length: usize) {
+    let digit = |n: usize| b'0' + (n % 10) as u8;
+    match length {
+        0..10 => out.extend_from_slice(&[kind, digit(length), b'\r', b'\n']),
+        10..100 => {
+            out.extend_from_slice(&[kind, digit(length / 10), digit(length), b'\r', b'\n']);
+        }
+        _ => {
+            let (digits, at) = digits(length as u64);
+            out.push(kind);
+            out.extend_from_slice(&digits[at..]);
+            out.extend_from_slice(b"\r\n");
+        }
     }
+}
+
+/// A number in decimal, and where it begins.
+fn digits(number: u64) -> ([u8; 20], usize) {
     let mut digits = [0; 20];
     let mut at = digits.len();
     let mut rest = number;
@@ -298,10 +307,9 @@ fn write_digits(out: &mut Vec<u8>, number: u64) {
         digits[at] = b'0' + (rest % 10) as u8;
         rest /= 10;
         if rest == 0 {
-            break;
+            return (digits, at);
         }
     }
-    out.extend_from_slice(&digits[at..]);
 }
 
 #[cfg(test)]

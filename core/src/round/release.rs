@@ -66,7 +66,12 @@ impl Sink for Release {
             state.done += 1;
             state.not_held += usize::from(!held);
         }
-        let wakers = state.wakers.take();
+        // Whoever waits is woken once, at the answer that decides.
+        let quorum = quorum::quorum(self.set.links.len());
+        let wakers = match state.open == 0 || state.done >= quorum {
+            true => state.wakers.take(),
+            false => Wakers::default(),
+        };
         drop(state);
         if mutant!("release-wakes-nobody", true, false) {
             wakers.wake();

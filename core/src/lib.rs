@@ -116,8 +116,8 @@ pub mod sim {
     pub use crate::node::memory::{Line, MemoryNode, Message, OtherRecord, Place};
     pub use crate::node::names;
     pub use crate::node::{
-        Counter, Fault, FaultKind, LineKeys, Link, Mail, Op, Repair, Reply, Request, Sink, Ticket,
-        Value, Waiter, Waits,
+        Counter, Fault, FaultKind, Keys, LineKeys, Link, Mail, Op, Repair, Reply, Request, Sink,
+        Ticket, Value, Waiter, Waits,
     };
     pub use crate::probe;
     pub use crate::renewal::{Watchdog, Watched};

@@ -9,7 +9,7 @@ use crate::config::{LockOptions, Timing};
 use crate::error::{Error, ErrorKind, shown};
 use crate::lease::{self, Lease};
 use crate::node::names::{self, Naming};
-use crate::node::{Counter, LineKeys};
+use crate::node::{Counter, Keys};
 use crate::owner::{Owner, Share};
 use crate::round::Terms;
 
@@ -31,23 +31,15 @@ pub struct Lock {
     client: Arc<Inner>,
     name: Arc<[u8]>,
     /// From the name; an error is told when the lock is used.
-    keys: Result<Keys, Error>,
+    keys: Result<Arc<Keys>, Error>,
     options: LockOptions,
-}
-
-/// The keys of a lock on the nodes.
-#[derive(Clone, Debug)]
-struct Keys {
-    lock: Arc<[u8]>,
-    counter: Arc<[u8]>,
-    line: LineKeys,
 }
 
 impl Lock {
     pub(crate) fn new(client: Arc<Inner>, name: Vec<u8>) -> Lock {
         let options = client.settings.lock.clone();
         Lock {
-            keys: keys(&client, &name, options.naming),
+            keys: keys(&client, &name, &options),
             client,
             name: name.into(),
             options,
@@ -85,13 +77,14 @@ impl Lock {
     /// token, so that other Redlock libraries and Quorlock exclude each other.
     pub fn raw(mut self, raw: bool) -> Lock {
         self.options.naming = if raw { Naming::Raw } else { Naming::Tagged };
-        self.keys = keys(&self.client, &self.name, self.options.naming);
+        self.keys = keys(&self.client, &self.name, &self.options);
         self
     }
 
     /// Whether leases have [fences](crate::Lease::fence).
     pub fn fencing(mut self, fencing: bool) -> Lock {
         self.options.fencing = fencing;
+        self.keys = keys(&self.client, &self.name, &self.options);
         self
     }
 
@@ -154,25 +147,15 @@ impl Lock {
     pub async fn acquire(&self) -> Result<Lease, Error> {
         self.client.check()?;
         self.check()?;
-        let Keys {
-            lock: key,
-            counter,
-            line,
-        } = self.keys.clone()?;
+        let keys = self.keys.clone()?;
         let timing = Timing::new(self.options.ttl, &self.client.settings);
         let owner = self.options.owner.as_ref();
         let terms = Terms {
-            key: key.clone(),
+            keys: keys.clone(),
             label: match self.options.naming {
                 Naming::Tagged => self.client.settings.label.clone(),
                 Naming::Raw => "".into(),
             },
-            counter: self.options.fencing.then(|| Counter {
-                key: counter,
-                ttl: self.client.settings.fence_ttl,
-            }),
-            line,
-            waits: self.client.settings.waits(),
             timing,
             drift: self.client.settings.drift,
             renew: self.options.renew,
@@ -187,7 +170,7 @@ impl Lock {
             {
                 return Some(Err(closed));
             }
-            self.client.owners.reenter(&key, owner?).map(Ok)
+            self.client.owners.reenter(&keys.lock, owner?).map(Ok)
         };
         let set = &self.client.set;
         let wait = Wait {
@@ -202,7 +185,7 @@ impl Lock {
         };
         let share = self.client.owners.enter(hold, watched, owner);
         if owner.is_some_and(Owner::may_be_shared) {
-            self.client.lines.look_again(&key);
+            self.client.lines.look_again(&keys.lock);
         }
         Ok(self.lease(share, timing))
     }
@@ -266,14 +249,18 @@ impl Lock {
     }
 }
 
-fn keys(client: &Inner, name: &[u8], naming: Naming) -> Result<Keys, Error> {
+fn keys(client: &Inner, name: &[u8], options: &LockOptions) -> Result<Arc<Keys>, Error> {
     let namespace = &client.settings.namespace;
+    let naming = options.naming;
     let lock = names::lock_key(namespace, name, naming)?;
-    let counter = names::counter_key(namespace, &lock, naming);
-    let line = names::line_keys(namespace, &lock, naming);
-    Ok(Keys {
+    let counter = options.fencing.then(|| Counter {
+        key: names::counter_key(namespace, &lock, naming).into(),
+        ttl: client.settings.fence_ttl,
+    });
+    Ok(Arc::new(Keys {
+        line: names::line_keys(namespace, &lock, naming),
         lock: lock.into(),
-        counter: counter.into(),
-        line,
-    })
+        waits: client.settings.waits(),
+        counter,
+    }))
 }

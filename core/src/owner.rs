@@ -162,7 +162,7 @@ impl Held {
 impl Owners {
     /// A lease that was just won.
     pub(crate) fn enter(&self, hold: Arc<Hold>, watched: Watched, owner: Option<&Owner>) -> Share {
-        let place = owner.map(|owner| (hold.terms.key.clone(), owner.id()));
+        let place = owner.map(|owner| (hold.terms.keys.lock.clone(), owner.id()));
         let held = Arc::new(Held {
             lease: hold.lease(),
             fence: hold.fence(),

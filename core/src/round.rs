@@ -24,9 +24,7 @@ use crate::config::Timing;
 use crate::drive;
 use crate::fence::{self, Fence, Mark};
 use crate::mutants::mutant;
-use crate::node::{
-    Counter, Fault, FaultKind, LineKeys, Op, Repair, Reply, Request, Sink, Ticket, Value, Waits,
-};
+use crate::node::{Fault, FaultKind, Keys, Op, Repair, Reply, Request, Sink, Ticket, Value};
 use crate::quorum::{self, Verdict, Vote};
 use crate::retry;
 use crate::set::{Set, count};
@@ -92,16 +90,10 @@ impl LossReason {
 /// What a lock asks for with one token.
 #[derive(Clone, Debug)]
 pub struct Terms {
-    /// The lock's key on the nodes.
-    pub key: Arc<[u8]>,
+    /// Which lock.
+    pub keys: Arc<Keys>,
     /// The label that goes with the token; empty for none.
     pub label: Arc<str>,
-    /// Where its fences are counted; `None` without fences.
-    pub counter: Option<Counter>,
-    /// Where its line is kept.
-    pub line: LineKeys,
-    /// How nodes keep it.
-    pub waits: Waits,
     /// Times that follow from the ttl.
     pub timing: Timing,
     /// Bound on the difference of clock rates.
@@ -264,7 +256,7 @@ impl Hold {
             stepped: set.stepped(i),
             ..node.clone()
         };
-        let candidate = match terms.counter {
+        let candidate = match terms.keys.counter {
             Some(_) => set.candidate(begun),
             None => 0,
         };
@@ -285,7 +277,7 @@ impl Hold {
             block_end: AtomicU64::new(0),
             on_earlier_end: OnceLock::new(),
             on_over: OnceLock::new(),
-            guess: (terms.counter.is_some() && candidate == 0).then(Arc::default),
+            guess: (terms.keys.counter.is_some() && candidate == 0).then(Arc::default),
             state: Mutex::new(State {
                 phase: Phase::Asking,
                 votes: vec![Vote::Awaited; nodes],
@@ -338,12 +330,9 @@ impl Hold {
         };
         let request = Request {
             op,
-            key: self.terms.key.clone(),
+            keys: self.terms.keys.clone(),
             value: self.value.clone(),
-            line: self.terms.line.clone(),
-            waits: self.terms.waits,
             waiter: None,
-            counter: self.terms.counter.clone(),
             not_after,
             guess: self.guess.clone(),
         };
@@ -734,7 +723,7 @@ impl Sink for Hold {
 impl std::fmt::Debug for Hold {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Hold")
-            .field("key", &crate::error::shown(&self.terms.key))
+            .field("key", &crate::error::shown(&self.terms.keys.lock))
             .finish_non_exhaustive()
     }
 }

@@ -143,7 +143,7 @@ impl MemoryNode {
         now: Instant,
         messages: &mut Vec<Message>,
     ) -> Answer {
-        let (value, end) = match self.get(&request.key, now) {
+        let (value, end) = match self.get(&request.keys.lock, now) {
             Some((value, end)) => (Some(value.clone()), end),
             None => (None, tick(now)),
         };
@@ -188,7 +188,7 @@ impl MemoryNode {
             Op::Acquire { ttl, .. } if mine => {
                 let full = mutant!("own-token-not-lengthened", full(ttl), end);
                 self.store(request, end.max(full));
-                let counter = request.counter.as_ref();
+                let counter = request.keys.counter.as_ref();
                 if mutant!("resend-counts-again", false, true) {
                     let fence = self.count(request, 0, 1, now);
                     return Ok(Reply::Granted { fence });
@@ -224,7 +224,7 @@ impl MemoryNode {
                 Reply::Extended { repaired: true }
             }
             Op::Confirm { ttl, fence } if mutant!("confirm-unowned", mine, true) => {
-                let counter = request.counter.as_ref();
+                let counter = request.keys.counter.as_ref();
                 match counter.and_then(|c| self.fence(&c.key, now)) {
                     Some(stored) if mutant!("confirm-lowers", stored > fence, false) => {
                         Reply::Greater { fence: stored }
@@ -243,7 +243,7 @@ impl MemoryNode {
             Op::Release => {
                 let delete = mutant!("release-unowned", mine, !free);
                 if mutant!("release-keeps-key", delete, false) {
-                    self.keys.remove(&request.key);
+                    self.keys.remove(&request.keys.lock);
                 }
                 let may_vote = admitted && quarantine.is_none();
                 self.serve(request, may_vote, now, messages);
@@ -255,7 +255,7 @@ impl MemoryNode {
 
     fn store(&mut self, request: &Request, end: Instant) {
         self.keys
-            .insert(request.key.clone(), (request.value.clone(), end));
+            .insert(request.keys.lock.clone(), (request.value.clone(), end));
     }
 
     /// How long the lock, which is free, is reserved for another than asks;
@@ -273,7 +273,7 @@ impl MemoryNode {
             return mutant!("newcomer-barges", another, false)
                 .then(|| Duration::from_millis(left.div_ceil(1000)));
         }
-        let length = request.waits.reservation;
+        let length = request.keys.waits.reservation;
         let ours = line.turn(me, time, length, &self.post, messages);
         (!ours).then(|| whole(length))
     }
@@ -314,9 +314,11 @@ impl MemoryNode {
         let mut fresh = Line::new();
         let line = live(&mut self.lines, request, now);
         let new = line.is_none();
-        let place = line.unwrap_or(&mut fresh).join(waiter, now, request.waits);
+        let place = line
+            .unwrap_or(&mut fresh)
+            .join(waiter, now, request.keys.waits);
         if new && place.is_some() {
-            self.lines.insert(request.line.queue.clone(), fresh);
+            self.lines.insert(request.keys.line.queue.clone(), fresh);
         }
         place
     }
@@ -330,7 +332,7 @@ impl MemoryNode {
         now: Instant,
         messages: &mut Vec<Message>,
     ) {
-        let free = self.get(&request.key, now).is_none();
+        let free = self.get(&request.keys.lock, now).is_none();
         let time = MemoryNode::time(now);
         let Some(line) = live(&mut self.lines, request, now) else {
             return;
@@ -345,7 +347,7 @@ impl MemoryNode {
         {
             return;
         }
-        let length = request.waits.reservation;
+        let length = request.keys.waits.reservation;
         let reserve = mutant!("reservation-over-live-key", free, true)
             && mutant!("reservation-in-quarantine", may_vote, true);
         if !reserve || line.turn(None, time, length, &self.post, messages) {
@@ -355,7 +357,7 @@ impl MemoryNode {
 
     /// Ends the reservation, whoever it is for.
     fn unreserve(&mut self, request: &Request) {
-        let key = &request.line.queue;
+        let key = &request.keys.line.queue;
         match self.lines.get_mut(key) {
             Some(line) if !line.queue.is_empty() => line.reserved = None,
             _ => drop(self.lines.remove(key)),
@@ -387,7 +389,7 @@ impl MemoryNode {
 
     /// Counts a new vote as `block` fences; returns the last of them.
     fn count(&mut self, request: &Request, candidate: u64, block: u32, now: Instant) -> u64 {
-        let Some(counter) = &request.counter else {
+        let Some(counter) = &request.keys.counter else {
             return 0;
         };
         let time = MemoryNode::time(now);
@@ -406,7 +408,7 @@ impl MemoryNode {
 
     /// Raises the counter to the fence of a lease, and lengthens its life.
     fn raise(&mut self, request: &Request, fence: u64, now: Instant) {
-        let Some(counter) = &request.counter else {
+        let Some(counter) = &request.keys.counter else {
             return;
         };
         let last = self.fence(&counter.key, now).unwrap_or(0);
@@ -444,7 +446,7 @@ fn live<'a>(
     request: &Request,
     now: Instant,
 ) -> Option<&'a mut Line> {
-    let line = lines.get_mut(&request.line.queue)?;
+    let line = lines.get_mut(&request.keys.line.queue)?;
     line.lives(now).then_some(line)
 }
 

@@ -28,24 +28,32 @@ use crate::clock::Instant;
 pub struct Request {
     /// What to do.
     pub op: Op,
-    /// The lock's key.
-    pub key: Arc<[u8]>,
+    /// For which lock.
+    pub keys: Arc<Keys>,
     /// The value that marks our vote: the token, and the label if there is
     /// one. Empty in a release that takes back no vote.
     pub value: Value,
-    /// Where the lock's line is kept.
-    pub line: LineKeys,
-    /// How the node keeps it.
-    pub waits: Waits,
     /// Who asks, if it waits: see [`Op::Acquire`] and [`Op::Release`].
     pub waiter: Option<Waiter>,
-    /// Where the lock's fences are counted; `None` without fences.
-    pub counter: Option<Counter>,
     /// The node's `TIME` in µs after which it does nothing; 0: at any time.
     pub not_after: u64,
     /// The candidate of an acquire that was made before any node's `TIME` was
     /// known: whoever connects first fills it in for all.
     pub guess: Option<Arc<OnceLock<u64>>>,
+}
+
+/// A lock's keys on the nodes, and how they are kept: what all requests for it
+/// have in common.
+#[derive(Clone, Debug)]
+pub struct Keys {
+    /// The lock's own.
+    pub lock: Arc<[u8]>,
+    /// Where its line is kept.
+    pub line: LineKeys,
+    /// How nodes keep that.
+    pub waits: Waits,
+    /// Where its fences are counted; `None` without fences.
+    pub counter: Option<Counter>,
 }
 
 /// A lock's counter of fences.

@@ -77,7 +77,7 @@ pub(crate) fn write_command(
         Op::Release => (&RELEASE, 3, 0),
     };
     let release = request.op == Op::Release;
-    let counter = request.counter.as_ref().filter(|_| !release);
+    let counter = request.keys.counter.as_ref().filter(|_| !release);
     let plain = guard.is_none() && counter.is_none();
     let block = match request.op {
         Op::Acquire { block, .. } if block > 1 && counter.is_some() => Some(block),
@@ -98,12 +98,12 @@ pub(crate) fn write_command(
         wire::write_text(out, script.sha.as_bytes());
     }
     wire::write_number(out, keys as u64);
-    wire::write_text(out, &request.key);
-    wire::write_text(out, &request.line.queue);
-    wire::write_text(out, &request.line.reservation);
+    wire::write_text(out, &request.keys.lock);
+    wire::write_text(out, &request.keys.line.queue);
+    wire::write_text(out, &request.keys.line.reservation);
     if !plain && !release {
         // Without fences the place is kept by a key of the same lock.
-        wire::write_text(out, counter.map_or(&request.key, |c| &c.key));
+        wire::write_text(out, counter.map_or(&request.keys.lock, |c| &c.key));
     }
     if let Some(guard) = guard {
         wire::write_text(out, &guard.record_key);
@@ -153,7 +153,7 @@ fn write_own(out: &mut Vec<u8>, request: &Request) {
         reservation,
         place,
         most,
-    } = request.waits;
+    } = request.keys.waits;
     match request.op {
         Op::Acquire { ttl, home, .. } => {
             wire::write_number(out, millis(ttl));

@@ -253,7 +253,7 @@ impl Hold {
         (self.set.warn)(format!(
             "the lock {} has been held for 80 % of max_hold ({max_hold:?}): it will be lost at \
              the end of it",
-            crate::error::shown(&self.terms.key),
+            crate::error::shown(&self.terms.keys.lock),
         ));
         Instant::FAR
     }

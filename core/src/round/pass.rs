@@ -20,8 +20,8 @@ impl Terms {
     /// Whether a lease on these terms is as good as one on those.
     fn serves(&self, other: &Terms) -> bool {
         let timing = |t: &Terms| (t.timing.ttl, t.timing.min_validity, t.timing.node_timeout);
-        let counted = |t: &Terms| t.counter.is_some();
-        self.key == other.key
+        let counted = |t: &Terms| t.keys.counter.is_some();
+        self.keys.lock == other.keys.lock
             && self.label == other.label
             && counted(self) == counted(other)
             && timing(self) == timing(other)

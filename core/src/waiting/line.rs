@@ -126,12 +126,9 @@ impl Lines {
     /// Takes a place at the end of a line; `None` if `most` others wait there
     /// behind the one that asks or holds.
     pub(crate) fn enter(self: &Arc<Self>, terms: &Terms, most: usize) -> Option<Place> {
-        let key = &terms.key;
+        let key = &terms.keys.lock;
         let mut table = lock(&self.0);
-        let line = match table.get_mut(key) {
-            Some(line) => line,
-            None => table.entry(key.clone()).or_default(),
-        };
+        let line = table.entry(key.clone()).or_default();
         let seat = if line.is_empty() {
             line.asking = true;
             None
@@ -167,7 +164,7 @@ impl Lines {
     /// that waits, if it serves for what that asks for.
     pub fn pass(&self, hold: &Arc<Hold>, watched: Watched) -> Passed {
         let mut table = lock(&self.0);
-        let line = table.get_mut(&hold.terms.key);
+        let line = table.get_mut(&hold.terms.keys.lock);
         let ours = |line: &&mut Line| line.held.is_some_and(|(id, _)| id == hold.id);
         let Some(line) = line.filter(ours) else {
             return Passed::Not(watched);
@@ -333,20 +330,22 @@ impl Drop for Place {
 mod tests {
     use super::*;
     use crate::config::Timing;
-    use crate::node::Waits;
     use crate::node::names::{Naming, line_keys};
+    use crate::node::{Keys, Waits};
 
     fn terms() -> Terms {
         Terms {
-            key: b"lock:{k}"[..].into(),
+            keys: Arc::new(Keys {
+                lock: b"lock:{k}"[..].into(),
+                line: line_keys("lock:", b"lock:{k}", Naming::Tagged),
+                waits: Waits {
+                    reservation: Duration::ZERO,
+                    place: Duration::ZERO,
+                    most: 0,
+                },
+                counter: None,
+            }),
             label: "".into(),
-            counter: None,
-            line: line_keys("lock:", b"lock:{k}", Naming::Tagged),
-            waits: Waits {
-                reservation: Duration::ZERO,
-                place: Duration::ZERO,
-                most: 0,
-            },
             timing: Timing::of(Duration::from_secs(1), 0.01, 0.1, Duration::from_millis(50)),
             drift: 0.01,
             renew: true,

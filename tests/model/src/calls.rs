@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use quorlock::sim::names::{Naming, counter_key, line_keys, lock_key};
 use quorlock::sim::{
-    Counter, Instant, LineKeys, MemoryNode, Op, Repair, Request, Value, Waiter, Waits,
+    self, Counter, Instant, LineKeys, MemoryNode, Op, Repair, Request, Value, Waiter, Waits,
 };
 use quorlock_sim::random::Random;
 
@@ -61,14 +61,14 @@ impl fmt::Display for Call {
                 f,
                 "{:?} {} {:?} for {:?}, {:?}, counter {:?} not_after {} record {record:?}",
                 request.op,
-                request.key.escape_ascii(),
+                request.keys.lock.escape_ascii(),
                 request.value.0.escape_ascii().to_string(),
                 request
                     .waiter
                     .as_ref()
                     .map(|w| w.text().escape_ascii().to_string()),
-                request.waits,
-                request.counter.as_ref().map(|c| c.ttl),
+                request.keys.waits,
+                request.keys.counter.as_ref().map(|c| c.ttl),
                 request.not_after
             ),
         }
@@ -216,16 +216,18 @@ impl Calls {
         };
         let request = Request {
             op,
-            key: key.clone(),
             value: self.value(op, node, key, at),
-            line: line.clone(),
-            waits: Waits {
-                reservation: self.length(300_000),
-                place: self.often_long(3_000_000),
-                most: *random.pick(&[2, 4, 10]),
-            },
+            keys: Arc::new(sim::Keys {
+                lock: key.clone(),
+                line: line.clone(),
+                waits: Waits {
+                    reservation: self.length(300_000),
+                    place: self.often_long(3_000_000),
+                    most: *random.pick(&[2, 4, 10]),
+                },
+                counter,
+            }),
             waiter: self.waiter(op, node, line, at),
-            counter,
             not_after,
             guess: None,
         };

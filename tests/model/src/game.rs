@@ -177,8 +177,8 @@ impl Game {
                 self.send(&probe::command(request, NAMESPACE, record.clone()))?;
                 let theirs = self.server.said(request.op)?;
                 // TIME is told where it is asked for.
-                let told =
-                    request.op != Op::Release && (record.is_some() || request.counter.is_some());
+                let told = request.op != Op::Release
+                    && (record.is_some() || request.keys.counter.is_some());
                 let (answer, messages) = node.execute(request, record.as_deref(), at);
                 let ours = match answer {
                     Ok(reply) => Said::Reply(reply, told.then_some(now)),

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use quorlock::sim::names::{Naming, line_keys};
 use quorlock::sim::{
-    Acquired, Clock, Counter, Extended, Hold, Instant, LineKeys, Lines, Passed, Set, Terms, Timing,
+    Acquired, Clock, Counter, Extended, Hold, Instant, Keys, Lines, Passed, Set, Terms, Timing,
     Wait, Waits, Watchdog, acquire,
 };
 
@@ -24,9 +24,14 @@ const SLACK: Duration = Duration::from_millis(2);
 pub const KEYS: [&[u8]; 2] = [b"lock:{k}", b"lock:{l}"];
 const COUNTERS: [&[u8]; 2] = [b"lock:#f:{k}", b"lock:#f:{l}"];
 
-/// The keys of a lock's line.
-pub fn line_of(key: &[u8]) -> LineKeys {
-    line_keys("lock:", key, Naming::Tagged)
+/// What all requests for the lock with that key have in common.
+pub fn keys_of(lock: &[u8], counter: Option<Counter>) -> Arc<Keys> {
+    Arc::new(Keys {
+        lock: lock.into(),
+        line: line_keys("lock:", lock, Naming::Tagged),
+        waits: WAITS,
+        counter,
+    })
 }
 
 /// How nodes keep lines.
@@ -67,16 +72,14 @@ pub struct Client {
 impl Stage {
     fn terms(&self, lock: usize, gone: Option<Arc<AtomicBool>>) -> Terms {
         let plan = &self.plan;
+        let counter = plan.fence_ttl.map(|ttl| Counter {
+            key: COUNTERS[lock].into(),
+            ttl,
+        });
         let cap = self.random.chance(20).then(|| plan.ttl.mul_f64(1.5));
         Terms {
-            key: KEYS[lock].into(),
+            keys: keys_of(KEYS[lock], counter),
             label: "".into(),
-            counter: plan.fence_ttl.map(|ttl| Counter {
-                key: COUNTERS[lock].into(),
-                ttl,
-            }),
-            line: line_of(KEYS[lock]),
-            waits: WAITS,
             timing: Timing::of(plan.ttl, DRIFT, 0.1, plan.node_timeout),
             drift: DRIFT,
             renew: plan.renew,

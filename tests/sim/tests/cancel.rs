@@ -10,7 +10,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use quorlock::sim::{Acquired, Hold, Set, Terms, Timing, Wait, acquire};
-use quorlock_sim::contender::{WAITS, line_of};
+use quorlock_sim::contender::keys_of;
 use quorlock_sim::random::Random;
 use quorlock_sim::world::{Admission, FaultEvent, MS, Memory, Network, Rate, World};
 
@@ -55,11 +55,8 @@ fn set(world: &Arc<World>, client: usize) -> Arc<Set> {
 
 fn terms() -> Terms {
     Terms {
-        key: KEY.into(),
+        keys: keys_of(KEY, None),
         label: "".into(),
-        counter: None,
-        line: line_of(KEY),
-        waits: WAITS,
         timing: Timing::of(TTL, 0.01, 0.1, Duration::from_millis(50)),
         drift: 0.01,
         renew: false,

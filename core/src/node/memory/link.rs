@@ -130,7 +130,7 @@ impl Drop for MemoryLink {
 mod tests {
     use super::*;
     use crate::clock::Sleep;
-    use crate::node::{LineKeys, Op, Value, Waiter, Waits};
+    use crate::node::{Keys, LineKeys, Op, Value, Waiter, Waits};
     use std::time::Duration;
 
     struct Still;
@@ -188,19 +188,21 @@ mod tests {
         });
         let request = Request {
             op,
-            key: b"k"[..].into(),
+            keys: Arc::new(Keys {
+                lock: b"k"[..].into(),
+                line: LineKeys {
+                    queue: b"q"[..].into(),
+                    reservation: b"r"[..].into(),
+                },
+                waits: Waits {
+                    reservation: Duration::from_millis(200),
+                    place: Duration::from_secs(6),
+                    most: 10,
+                },
+                counter: None,
+            }),
             value: Value(value.as_bytes().into()),
-            line: LineKeys {
-                queue: b"q"[..].into(),
-                reservation: b"r"[..].into(),
-            },
-            waits: Waits {
-                reservation: Duration::from_millis(200),
-                place: Duration::from_secs(6),
-                most: 10,
-            },
             waiter,
-            counter: None,
             not_after: 0,
             guess: None,
         };

@@ -1,5 +1,5 @@
 use super::*;
-use crate::node::{Counter, LineKeys, Waits};
+use crate::node::{Counter, Keys, LineKeys, Waits};
 
 const TTL: Duration = Duration::from_millis(100);
 const ACQUIRE: Op = acquire(0, false, 1);
@@ -31,22 +31,24 @@ fn at(ms: u64) -> Instant {
 fn request(op: Op, value: &str) -> Request {
     Request {
         op,
-        key: b"k"[..].into(),
-        value: Value(value.as_bytes().into()),
-        line: LineKeys {
-            queue: b"q"[..].into(),
-            reservation: b"r"[..].into(),
-        },
-        waits: Waits {
-            reservation: Duration::from_millis(20),
-            place: Duration::from_millis(500),
-            most: 3,
-        },
-        waiter: None,
-        counter: Some(Counter {
-            key: b"f"[..].into(),
-            ttl: Duration::from_secs(10),
+        keys: Arc::new(Keys {
+            lock: b"k"[..].into(),
+            line: LineKeys {
+                queue: b"q"[..].into(),
+                reservation: b"r"[..].into(),
+            },
+            waits: Waits {
+                reservation: Duration::from_millis(20),
+                place: Duration::from_millis(500),
+                most: 3,
+            },
+            counter: Some(Counter {
+                key: b"f"[..].into(),
+                ttl: Duration::from_secs(10),
+            }),
         }),
+        value: Value(value.as_bytes().into()),
+        waiter: None,
         not_after: 0,
         guess: None,
     }

@@ -196,7 +196,7 @@ impl Inner {
             let by_now = |(time, then): (u64, Instant)| time + then.until(now).as_micros() as u64;
             *candidate = *guess.get_or_init(|| wire.told.map_or(0, by_now));
         }
-        let plain = wire.record.is_none() && request.counter.is_none();
+        let plain = wire.record.is_none() && request.keys.counter.is_none();
         if plain {
             request.not_after = 0;
         } else if request.not_after == 0 && request.op != Op::Release {
@@ -272,11 +272,12 @@ impl Inner {
         let local = self.nodes[node].clock.local_ms(now);
         let before = self.nodes[node]
             .state
-            .get(&request.key, local)
+            .get(&request.keys.lock, local)
             .map(|(value, end)| (value.clone(), end));
         let record = self.connections[connection as usize].record.clone();
         // Plain requests and releases are not told it.
-        let told = request.op != Op::Release && (record.is_some() || request.counter.is_some());
+        let told =
+            request.op != Op::Release && (record.is_some() || request.keys.counter.is_some());
         let time = told.then(|| MemoryNode::time(self.nodes[node].clock.local(now)));
         let counted = self.look_at_counter(node, &request, local);
         let loading = self.nodes[node].loading_until > now;

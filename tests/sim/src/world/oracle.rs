@@ -119,7 +119,7 @@ pub(super) struct Before {
 
 /// The hold's fencing token, if its lock counts them.
 fn fence_of(hold: &Hold) -> Option<u64> {
-    hold.terms().counter.as_ref().map(|_| hold.fence())
+    hold.terms().keys.counter.as_ref().map(|_| hold.fence())
 }
 
 /// A token's first 64 bits, as a name for it.
@@ -401,10 +401,10 @@ impl Inner {
         request: &Request,
         local: Instant,
     ) -> u64 {
-        let Some(counter) = &request.counter else {
+        let Some(counter) = &request.keys.counter else {
             return 0;
         };
-        let (now, lock) = (self.time, place_of(&request.key));
+        let (now, lock) = (self.time, place_of(&request.keys.lock));
         let node = &mut self.nodes[node];
         let counted = node.state.fence(&counter.key, local);
         if node.counts[lock] && counted.is_none() {
@@ -461,15 +461,15 @@ impl Inner {
         let far = fence > (counted + block).max(clock + 10_000_000);
         // A vote that stands is confirmed with the fence that is stored.
         let behind = fence + 1_000_000 < clock && fence != counted;
-        if request.counter.is_some() && (far || behind) {
+        if request.keys.counter.is_some() && (far || behind) {
             self.violated(format!("S2 n{node} counted {fence} at {clock}"));
         }
-        self.nodes[node].counts[place_of(&request.key)] = true;
+        self.nodes[node].counts[place_of(&request.keys.lock)] = true;
         if let Some(life) = self.oracle.tokens.get_mut(&name_of(&request.value.0)) {
             life.first_vote = life.first_vote.min(time);
         }
         // The key's end is a moment to aim at.
-        if let Some((_, end)) = self.nodes[node].state.get(&request.key, local) {
+        if let Some((_, end)) = self.nodes[node].state.get(&request.keys.lock, local) {
             let at = self.nodes[node].clock.time(end);
             self.due(at);
         }
@@ -578,7 +578,7 @@ impl Inner {
         let watches = &self.oracle.watches;
         let watch = &watches[index];
         let Some(fence) = watch.fence else { return };
-        let key = &watch.hold.terms().key;
+        let key = &watch.hold.terms().keys.lock;
         let spare = 2 * self.quorum() - self.nodes.len();
         let lock = place_of(key);
         let first_vote = |w: &Watch| self.oracle.tokens.get(&w.name).map(|l| l.first_vote);
@@ -587,7 +587,7 @@ impl Inner {
             let lost = self.nodes.iter().filter(|n| n.lost_at[lock] > since);
             let after = first_vote(watch).is_some_and(|first| other.won_at < first);
             let same_token = other.name == watch.name;
-            &other.hold.terms().key == key
+            &other.hold.terms().keys.lock == key
                 && (lost.count() < spare || same_token)
                 && other
                     .fence
@@ -634,7 +634,7 @@ impl Inner {
         for (n, a) in valid.iter().enumerate() {
             for b in &valid[..n] {
                 let (a, b) = (&self.oracle.watches[*a], &self.oracle.watches[*b]);
-                let same = a.hold.terms().key == b.hold.terms().key;
+                let same = a.hold.terms().keys.lock == b.hold.terms().keys.lock;
                 if same && (self.stands(a) || self.stands(b)) {
                     wrong = Some(format!(
                         "S1 c{} and c{} hold valid leases at once",
@@ -676,7 +676,7 @@ impl Inner {
         let token = hold.token().as_str().as_bytes();
         let holds = |node: &&Node| {
             let now = node.clock.local_ms(self.time);
-            let value = node.state.get(&hold.terms().key, now);
+            let value = node.state.get(&hold.terms().keys.lock, now);
             !(node.excused || node.forgot)
                 && value.is_some_and(|(value, _)| value.0.starts_with(token))
         };
@@ -693,7 +693,7 @@ impl Inner {
         reply: Option<&Reply>,
         local: Instant,
     ) {
-        let Some(counter) = &request.counter else {
+        let Some(counter) = &request.keys.counter else {
             return;
         };
         let after = self.nodes[node].state.fence(&counter.key, local);
@@ -724,7 +724,7 @@ impl Inner {
         if value == request.value {
             return;
         }
-        let after = self.nodes[node].state.get(&request.key, local);
+        let after = self.nodes[node].state.get(&request.keys.lock, local);
         let same = after.is_some_and(|(v, e)| *v == value && e == end);
         if !same {
             self.violated(format!(

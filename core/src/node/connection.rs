@@ -236,6 +236,7 @@ impl Connection {
                 if self.connecting.is_none() {
                     self.start_connecting(now);
                 }
+                self.write_releases_to_old();
                 if self.silent {
                     self.waiting.fail_requests(&Fault::new(
                         FaultKind::Unreachable,
@@ -243,7 +244,6 @@ impl Connection {
                         false,
                     ));
                 }
-                self.write_releases_to_old();
             } else {
                 let fault = self.last_fault.clone().unwrap_or_else(|| {
                     Fault::new(FaultKind::Unreachable, "the connection was lost", false)
@@ -332,7 +332,7 @@ impl Connection {
     /// one.
     fn write_releases_to_old(&mut self) {
         let Some(old) = &mut self.old else { return };
-        for item in self.waiting.iter_mut() {
+        for item in self.waiting.fresh_mut() {
             if item.is_release() && !item.on_old {
                 item.on_old = true;
                 old.write_copy(item);

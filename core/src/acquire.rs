@@ -1,7 +1,6 @@
-//! Attempts until one is won, the deadline comes, or the caller gives up.
+//! From a call to its lease: once, or through the line of this client and the
+//! queue of the others; and what is said where it comes to nothing.
 
-use std::future::Future;
-use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -12,7 +11,7 @@ use crate::mutants::mutant;
 use crate::renewal::Watched;
 use crate::round::{Hold, Lost, Said, Terms};
 use crate::set::Set;
-use crate::waiting::{Lines, Place, Turn, Waiting};
+use crate::waiting::{Ended, Lines, Place, Quest, Turn};
 
 /// How an acquire waits.
 #[derive(Debug)]
@@ -25,9 +24,9 @@ pub struct Wait<'a> {
     pub most: usize,
 }
 
-/// Acquires with one token after the other, once it is the caller's turn in
-/// the line of this client. `again` runs before each attempt, and whenever the
-/// wait in the line is woken, and may end it with a result of its own.
+/// Acquires the lock, once it is the caller's turn in the line of this client.
+/// `again` runs at first, and whenever something has changed in this client; it
+/// may end the wait with a result of its own.
 ///
 /// # Cancel safety
 ///
@@ -42,86 +41,48 @@ pub async fn acquire<T>(
 ) -> Result<Acquired<T>, Error> {
     let Wait { long, lines, most } = wait;
     let deadline = long.map_or(Instant::FAR, |long| set.clock.now() + long);
-    let once = long == Some(Duration::ZERO);
     if let Some(other) = again() {
         return Ok(Acquired::Other(other));
     }
-    let mut place = None;
-    if !once {
-        let Some(entered) = lines.enter(terms, most) else {
-            return Err(too_many(name, most));
-        };
-        match turn(set, place.insert(entered), deadline, &mut again).await {
-            Some(Called::Turn(Turn::Ask(rest))) if rest.is_zero() => {}
-            Some(Called::Turn(Turn::Ask(rest))) => {
-                // Others of our client had it: now those of other clients may.
-                let until = set.clock.now() + set.rng.between(rest / 2, rest);
-                set.clock.sleep_until(until.min(deadline)).await;
-                if set.clock.now() >= deadline {
-                    return Err(timed_out_in_line(set, name, long, place.as_ref()));
-                }
-            }
-            Some(Called::Turn(Turn::Given((hold, watched)))) => {
-                return Ok(Acquired::Given(hold, watched));
-            }
-            Some(Called::Other(other)) => return Ok(Acquired::Other(other)),
-            None => return Err(timed_out_in_line(set, name, long, place.as_ref())),
-        }
+    if long == Some(Duration::ZERO) {
+        return once(set, terms, name).await;
     }
-    let mut waiting = Waiting::default();
-    let mut last: Option<Arc<Lost>> = None;
-    loop {
-        let block = place.as_ref().map_or(1, Place::block);
-        let attempt = Attempt(Some(Hold::begin(set, terms, block)));
-        let lost = match attempt
-            .run(mutant!(
-                "attempt-past-deadline",
-                if once { Instant::FAR } else { deadline },
-                Instant::FAR
-            ))
-            .await
-        {
-            Ok(hold) => {
-                if let Some(place) = place {
-                    place.won(&hold);
-                }
-                return Ok(Acquired::Hold(hold));
+    let Some(mut place) = lines.enter(terms, most) else {
+        return Err(too_many(name, most));
+    };
+    match turn(set, &mut place, deadline, &mut again).await {
+        Some(Called::Turn(Turn::Ask)) => {}
+        Some(Called::Turn(Turn::Given((hold, watched)))) => {
+            return Ok(Acquired::Given(hold, watched));
+        }
+        Some(Called::Other(other)) => return Ok(Acquired::Other(other)),
+        None => return Err(timed_out_in_line(set, name, long, &place)),
+    }
+    let ended = Quest::new(set, terms, &place)
+        .run(deadline, &mut again)
+        .await;
+    match ended {
+        Ended::Won(hold) => {
+            place.won(&hold);
+            Ok(Acquired::Hold(hold))
+        }
+        Ended::Other(other) => Ok(Acquired::Other(other)),
+        Ended::Deadline(lost) => Err(timed_out(set, name, long, &lost)),
+        Ended::Misconfigured(lost) => Err(misconfigured(set, name, &lost)),
+    }
+}
+
+/// Tries once, without a place in any line.
+async fn once<T>(set: &Arc<Set>, terms: &Terms, name: &[u8]) -> Result<Acquired<T>, Error> {
+    let attempt = Attempt(Some(Hold::begin(set, terms, 1)));
+    match attempt.run().await {
+        Ok(hold) => Ok(Acquired::Hold(hold)),
+        Err(lost) if lost.misconfigured => Err(misconfigured(set, name, &lost)),
+        Err(lost) => {
+            if lost.contended {
+                set.post.note_contention(&terms.keys.lock, set.clock.now());
             }
-            Err(Ended::Lost(lost)) => Arc::new(lost),
-            // The deadline cut this attempt short: the one before it tells
-            // more.
-            Err(Ended::Deadline(so_far)) => {
-                return Err(timed_out(
-                    set,
-                    name,
-                    long,
-                    last.as_deref().unwrap_or(&so_far),
-                ));
-            }
-        };
-        if let Some(place) = &place {
-            place.tell(lost.clone());
-        }
-        if lost.misconfigured {
-            let message = format!(
-                "no quorum for the lock {}: nodes or credentials are set up wrong",
-                shown(name)
-            );
-            return Err(error(set, ErrorKind::Misconfigured, message, &lost));
-        }
-        if once {
-            return Err(refused(set, name, &lost));
-        }
-        if set.clock.now() >= deadline {
-            return Err(timed_out(set, name, long, &lost));
-        }
-        waiting.next(set, left(&lost), deadline).await;
-        if set.clock.now() >= deadline {
-            return Err(timed_out(set, name, long, &lost));
-        }
-        last = Some(lost);
-        if let Some(other) = again() {
-            return Ok(Acquired::Other(other));
+            Err(refused(set, name, &lost))
         }
     }
 }
@@ -152,7 +113,7 @@ async fn turn<T>(
     again: &mut impl FnMut() -> Option<T>,
 ) -> Option<Called<T>> {
     if place.is_turn() {
-        return Some(Called::Turn(Turn::Ask(Duration::ZERO)));
+        return Some(Called::Turn(Turn::Ask));
     }
     let mut timer = None;
     std::future::poll_fn(|cx| {
@@ -175,38 +136,12 @@ async fn turn<T>(
 /// An attempt under way. Dropped, it is undone.
 struct Attempt(Option<Arc<Hold>>);
 
-enum Ended {
-    Lost(Lost),
-    Deadline(Lost),
-}
-
 impl Attempt {
-    async fn run(mut self, deadline: Instant) -> Result<Arc<Hold>, Ended> {
+    async fn run(mut self) -> Result<Arc<Hold>, Lost> {
         let hold = self.0.clone().expect("taken below only");
-        // A round is over by then, so a later deadline needs no timer.
-        let timed = deadline < hold.round_ends();
-        let outcome = {
-            let mut verdict = pin!(hold.verdict());
-            let mut timer = timed.then(|| hold.set.clock.sleep_until(deadline));
-            std::future::poll_fn(|cx| {
-                if let Poll::Ready(outcome) = verdict.as_mut().poll(cx) {
-                    return Poll::Ready(Some(outcome));
-                }
-                match timer.as_mut().map(|t| t.as_mut().poll(cx)) {
-                    Some(Poll::Ready(())) => Poll::Ready(None),
-                    _ => Poll::Pending,
-                }
-            })
-            .await
-        };
-        match outcome {
-            Some(Ok(())) => {
-                self.0 = None;
-                Ok(hold)
-            }
-            Some(Err(lost)) => Err(Ended::Lost(lost)),
-            None => Err(Ended::Deadline(hold.so_far())),
-        }
+        hold.verdict().await?;
+        self.0 = None;
+        Ok(hold)
     }
 }
 
@@ -218,18 +153,6 @@ impl Drop for Attempt {
             hold.release();
         }
     }
-}
-
-/// How long the votes last that stand in the way: the time until a quorum of
-/// nodes may be free.
-fn left(lost: &Lost) -> Option<Duration> {
-    lost.said
-        .iter()
-        .filter_map(|said| match said {
-            Said::Refused { left, .. } => *left,
-            _ => None,
-        })
-        .max()
 }
 
 fn refused(set: &Set, name: &[u8], lost: &Lost) -> Error {
@@ -254,14 +177,9 @@ fn timed_out(set: &Set, name: &[u8], wait: Option<Duration>, lost: &Lost) -> Err
     }
 }
 
-fn timed_out_in_line(
-    set: &Set,
-    name: &[u8],
-    wait: Option<Duration>,
-    place: Option<&Place>,
-) -> Error {
+fn timed_out_in_line(set: &Set, name: &[u8], wait: Option<Duration>, place: &Place) -> Error {
     // Whoever asked for us knows more.
-    if let Some(said) = place.and_then(Place::said) {
+    if let Some(said) = place.said() {
         return timed_out(set, name, wait, &said);
     }
     let after = wait.map_or(String::new(), |wait| format!(" within {wait:?}"));
@@ -270,6 +188,14 @@ fn timed_out_in_line(
         shown(name)
     );
     Error::new(ErrorKind::Timeout, message)
+}
+
+fn misconfigured(set: &Set, name: &[u8], lost: &Lost) -> Error {
+    let message = format!(
+        "no quorum for the lock {}: nodes or credentials are set up wrong",
+        shown(name)
+    );
+    error(set, ErrorKind::Misconfigured, message, lost)
 }
 
 fn too_many(name: &[u8], most: usize) -> Error {
@@ -305,6 +231,7 @@ pub(crate) fn error(set: &Set, kind: ErrorKind, message: String, lost: &Lost) ->
 impl std::fmt::Display for Said {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
+            Said::NotAsked => f.write_str("not asked: the lock is held where its waiters queue"),
             Said::Nothing => f.write_str("no answer yet"),
             Said::Granted => f.write_str("granted"),
             Said::Refused { left, holder } => {

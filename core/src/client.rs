@@ -137,6 +137,16 @@ impl Client {
             releases_dropped: self.inner.set.links.iter().map(|l| l.dropped()).sum(),
             connects: self.inner.set.links.iter().map(|l| l.connects()).sum(),
             waiting: self.inner.lines.waiting() as u64,
+            queued: self.inner.set.post.queued() as u64,
+            ahead: self.inner.set.post.ahead().into(),
+            stray_messages: self.inner.set.post.stray()
+                + self
+                    .inner
+                    .set
+                    .links
+                    .iter()
+                    .map(|link| link.stray())
+                    .sum::<u64>(),
         }
     }
 
@@ -230,12 +240,21 @@ pub struct Stats {
     /// Leases that were released and went to the next waiter of this client
     /// without a request.
     pub passed_on: u64,
+    /// Acquires that stand in the queue of a node now, among those of all
+    /// clients: at most one for each lock.
+    pub queued: u64,
+    /// How many waiters of other clients stand before the last of those, as
+    /// far as the node told.
+    pub ahead: u64,
+    /// Messages to this client that named nobody who waits, or that no node
+    /// sends: late, or forged.
+    pub stray_messages: u64,
 }
 
 impl Stats {
     /// For bindings: the counts with their names.
     #[doc(hidden)]
-    pub fn named(&self) -> [(&'static str, u64); 15] {
+    pub fn named(&self) -> [(&'static str, u64); 18] {
         [
             ("acquired", self.acquired),
             ("reentered", self.reentered),
@@ -252,6 +271,9 @@ impl Stats {
             ("connects", self.connects),
             ("waiting", self.waiting),
             ("passed_on", self.passed_on),
+            ("queued", self.queued),
+            ("ahead", self.ahead),
+            ("stray_messages", self.stray_messages),
         ]
     }
 }
@@ -332,12 +354,21 @@ impl Inner {
         if self.check_process().is_err() || self.closed.swap(true, Ordering::AcqRel) {
             return;
         }
-        for hold in self.watchdog.leases() {
-            hold.forfeit(LossReason::Closed);
-        }
+        let forfeit = || {
+            let leases = self.watchdog.leases();
+            leases
+                .iter()
+                .for_each(|hold| hold.forfeit(LossReason::Closed));
+        };
+        forfeit();
         self.watchdog.close();
-        // Sends the releases just queued, each at most node_timeout long.
         let until = self.set.clock.now() + self.settings.node_timeout;
+        // Who waits gives up what it asked for, and leaves the queues; or has
+        // just won.
+        self.set.post.look_again(None);
+        self.set.post.empty(&*self.set.clock, until).await;
+        forfeit();
+        // Sends the releases just queued, each at most node_timeout long.
         self.set.counters.quiet(&*self.set.clock, until).await;
         for link in &self.set.links {
             link.close();
@@ -474,6 +505,12 @@ impl ClientBuilder {
     /// See [`Lock::max_waiters`]. 10,000.
     pub fn max_waiters(mut self, max_waiters: usize) -> ClientBuilder {
         self.settings.lock.max_waiters = max_waiters;
+        self
+    }
+
+    /// See [`Lock::fair`]. Off.
+    pub fn fair(mut self, fair: bool) -> ClientBuilder {
+        self.settings.lock.fair = fair;
         self
     }
 
@@ -615,13 +652,9 @@ impl ClientBuilder {
         let rng: Arc<dyn Rng> = Arc::new(SystemRng);
         let warn = |line| Runtime::get().dispatcher().log(Level::Warn, line);
         let gate = Arc::new(gate(&settings, rng.clone(), warn));
-        let mut id = [0; 16];
-        rng.fill(&mut id);
-        let inbox = names::inbox(&settings.namespace, u128::from_le_bytes(id));
-        let inbox: Arc<[u8]> = inbox.into();
         let link = |(i, node): (usize, &Address)| -> Arc<dyn Link> {
             if let Endpoint::Memory(name) = &node.endpoint {
-                let (inbox, clock) = (inbox.clone(), clock.clone());
+                let (inbox, clock) = (gate.inbox.clone(), clock.clone());
                 return Arc::new(MemoryLink::new(name, i, inbox, node.shown.clone(), clock));
             }
             let target = Target {
@@ -635,7 +668,9 @@ impl ClientBuilder {
         let links = settings.nodes.iter().enumerate().map(link).collect();
         let watchdog = Watchdog::new(clock.clone());
         handle.spawn(watchdog.clone().run());
-        let set = Set::new(links, clock, rng, settings.max_ttl, settings.drift, warn);
+        let (max_ttl, drift) = (settings.max_ttl, settings.drift);
+        let inbox = gate.inbox.clone();
+        let set = Set::new(links, clock, rng, max_ttl, drift, warn, inbox);
         watchdog.follow_steps(&set);
         let inner = Arc::new(Inner {
             set: Arc::new(set),

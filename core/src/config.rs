@@ -39,6 +39,9 @@ pub mod defaults {
     pub const DRIFT: f64 = 0.01;
     /// Part of the ttl that must be left when a lease is won.
     pub const MIN_VALIDITY: f64 = 0.1;
+    /// Whether a lease that is released always goes over the nodes, past who
+    /// waits in this process.
+    pub const FAIR: bool = false;
     /// Whether leases have fences.
     pub const FENCING: bool = true;
     /// How long a lock's counter of fences lives after its last use.
@@ -122,6 +125,7 @@ pub(crate) struct LockOptions {
     pub(crate) naming: Naming,
     pub(crate) fencing: bool,
     pub(crate) max_waiters: usize,
+    pub(crate) fair: bool,
     pub(crate) owner: Option<Owner>,
 }
 
@@ -135,6 +139,7 @@ impl Default for LockOptions {
             naming: Naming::Tagged,
             fencing: defaults::FENCING,
             max_waiters: defaults::MAX_WAITERS,
+            fair: defaults::FAIR,
             owner: None,
         }
     }
@@ -233,7 +238,8 @@ impl Settings {
     /// replies are lost is kept, and every lease that may be waited for.
     pub(crate) fn waits(&self) -> Waits {
         Waits {
-            reservation: RESERVATION,
+            // Whoever is called has to come in time, over a slow network too.
+            reservation: RESERVATION.max(self.node_timeout.mul_f64(0.8)),
             place: self.max_ttl.max(3 * POLL),
             most: QUEUE_BOUND,
         }

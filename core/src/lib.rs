@@ -71,6 +71,7 @@ mod mailbox;
 mod mutants;
 mod node;
 mod owner;
+mod post;
 #[cfg(feature = "sim")]
 #[doc(hidden)]
 pub mod probe;

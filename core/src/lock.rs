@@ -95,6 +95,14 @@ impl Lock {
         self
     }
 
+    /// Whether every release goes over the nodes, where the waiters of other
+    /// clients queue. Without, a lease may be passed on to the next who waits
+    /// in this client, up to 16 times in a row.
+    pub fn fair(mut self, fair: bool) -> Lock {
+        self.options.fair = fair;
+        self
+    }
+
     /// Who may re-enter. Without an owner every acquire is a stranger to every
     /// other.
     pub fn owner(mut self, owner: impl Into<Option<Owner>>) -> Lock {
@@ -159,6 +167,7 @@ impl Lock {
             timing,
             drift: self.client.settings.drift,
             renew: self.options.renew,
+            fair: self.options.fair,
             max_hold: self.options.max_hold,
             gone: owner.and_then(Owner::gone),
         };
@@ -183,9 +192,15 @@ impl Lock {
             Acquired::Given(hold, watched) => (hold, watched),
             Acquired::Other(share) => return self.reentered(share?, timing),
         };
+        // Who closes the client releases what is watched over then.
+        if let Err(closed) = self.client.check() {
+            hold.release();
+            return Err(closed);
+        }
         let share = self.client.owners.enter(hold, watched, owner);
         if owner.is_some_and(Owner::may_be_shared) {
             self.client.lines.look_again(&keys.lock);
+            set.post.look_again(Some(&keys.lock));
         }
         Ok(self.lease(share, timing))
     }

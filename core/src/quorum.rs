@@ -16,6 +16,8 @@ pub fn quorum(n: usize) -> usize {
 /// What one node has said in a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Vote {
+    /// Not asked, as yet.
+    Unasked,
     /// No reply yet.
     Awaited,
     /// Our token stands under the lock's key until at least this moment, by
@@ -57,10 +59,13 @@ pub fn verdict(votes: &[Vote], needed: Instant) -> Verdict {
         .iter()
         .filter(|v| match v {
             Vote::Granted(_) => v.lasts(needed),
-            Vote::Refused | Vote::Failed | Vote::Awaited => false,
+            Vote::Refused | Vote::Failed | Vote::Awaited | Vote::Unasked => false,
         })
         .count();
-    let open = votes.iter().filter(|v| matches!(v, Vote::Awaited)).count();
+    let open = votes
+        .iter()
+        .filter(|v| matches!(v, Vote::Awaited | Vote::Unasked))
+        .count();
     if won >= quorum {
         Verdict::Won
     } else if mutant!(

@@ -3,29 +3,49 @@
 use std::time::Duration;
 
 use crate::mutants::mutant;
+use crate::node::Line;
 
-/// Bounds of the random pause before attempt number `tries + 1` at a lock that
-/// another holds: doubling from 8 ms to 100 ms, so that a crowd thins out and
-/// a released lock does not lie idle for long.
+/// Bounds of the random time until a waiter asks its home again, in case it was
+/// called and did not hear of it: 400 to 600 ms for the first two in the queue,
+/// 1.6 to 2.4 s behind them. A waiter that cannot be called, for nobody listens
+/// on its inbox, or that is not queued, asks every 80 to 120 ms.
 ///
-/// `left` is how long the holder's vote lasts yet, as far as a node told it: a
+/// `left` is how long the holder's vote lasts yet, as far as the home told it: a
 /// lock about to expire is asked for right after it has.
-pub(crate) fn poll_pause(tries: u32, left: Option<Duration>) -> (Duration, Duration) {
-    let high = Duration::from_millis(8 << tries.min(4)).min(Duration::from_millis(100));
+pub(crate) fn poll_pause(left: Option<Duration>, line: Option<Line>) -> (Duration, Duration) {
+    let interval = match line {
+        Some(Line {
+            place: Some(place),
+            deaf: false,
+        }) => match place {
+            0 | 1 => Duration::from_millis(500),
+            _ => Duration::from_secs(2),
+        },
+        _ => Duration::from_millis(100),
+    };
+    let interval = mutant!("polls-without-pause", interval, Duration::ZERO);
+    let (low, high) = (interval.mul_f64(0.8), interval.mul_f64(1.2));
     match left {
-        Some(left) if left < high / 2 => (
+        Some(left) if left < low => (
             left + Duration::from_millis(1),
-            left + Duration::from_millis(3),
+            left + Duration::from_millis(2),
         ),
-        _ => mutant!("polls-without-pause", (high / 2, high), Default::default()),
+        _ => (low, high),
     }
 }
 
-/// How long a client that held a lock for so long, one owner after the other,
-/// leaves it to other clients before its next owner asks: an eighth of that
-/// time, from 4 to 100 ms. Others ask at least every 100 ms.
-pub(crate) fn rest(held: Duration) -> Duration {
-    (held / 8).clamp(Duration::from_millis(4), Duration::from_millis(100))
+/// Bounds of the random pause before the nodes that refused are asked again by
+/// whoever has the home's vote: 1 ms, doubling to 64 ms, give or take 30 %.
+pub(crate) fn retry_pause(tries: u32) -> (Duration, Duration) {
+    let pause = Duration::from_millis(1 << tries.min(6));
+    (pause.mul_f64(0.7), pause.mul_f64(1.3))
+}
+
+/// Bounds of the random pause after an attempt that came to its end: 10 ms,
+/// doubling to 640 ms, or half of it.
+pub(crate) fn back_off(attempts: u32) -> (Duration, Duration) {
+    let pause = Duration::from_millis(10 << attempts.min(6));
+    (pause / 2, pause)
 }
 
 /// Pause before asking a node again to renew one vote, after `failures` in a
@@ -49,18 +69,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn polls_double_to_a_bound() {
-        assert_eq!(poll_pause(0, None).1, Duration::from_millis(8));
-        assert_eq!(poll_pause(1, None).1, Duration::from_millis(16));
-        assert_eq!(poll_pause(u32::MAX, None).1, Duration::from_millis(100));
-        let (low, high) = poll_pause(9, Some(Duration::from_millis(5)));
+    fn the_first_in_line_ask_more_often() {
+        let at = |place| Some(Line { place, deaf: false });
+        let low = |line| poll_pause(None, line).0.as_millis();
+        assert_eq!(low(at(Some(0))), 400);
+        assert_eq!(low(at(Some(2))), 1600);
+        assert_eq!(low(at(None)), 80);
+        let deaf = Line {
+            place: Some(9),
+            deaf: true,
+        };
+        assert_eq!(low(Some(deaf)), 80);
+        let (low, high) = poll_pause(Some(Duration::from_millis(5)), at(Some(2)));
         assert!(low > Duration::from_millis(5) && high < Duration::from_millis(10));
+        // Nobody asks less often because the holder's vote lasts long.
+        let far = poll_pause(Some(Duration::from_secs(60)), at(Some(2)));
+        assert_eq!(far, poll_pause(None, at(Some(2))));
     }
 
     #[test]
-    fn whoever_held_long_rests_long() {
-        let rests = [0, 16, 80, 8_000].map(|ms| rest(Duration::from_millis(ms)).as_millis());
-        assert_eq!(rests, [4, 4, 10, 100]);
+    fn pauses_double_to_a_bound() {
+        let high = |pause: fn(u32) -> (Duration, Duration), n| pause(n).1.as_micros();
+        assert_eq!(
+            [0, 1, 6, u32::MAX].map(|n| high(retry_pause, n)),
+            [1_300, 2_600, 83_200, 83_200]
+        );
+        assert_eq!(
+            [0, 1, 6, u32::MAX].map(|n| high(back_off, n)),
+            [10_000, 20_000, 640_000, 640_000]
+        );
     }
 
     #[test]

@@ -6,9 +6,12 @@
 //! to every node that may know it. It takes the nodes' replies where they
 //! arrive and wakes its waiter once.
 
+mod ask;
 mod extension;
 mod keep;
+mod loss;
 mod pass;
+mod progress;
 mod release;
 mod steps;
 mod write_back;
@@ -21,10 +24,9 @@ use std::time::Duration;
 
 use crate::clock::Instant;
 use crate::config::Timing;
-use crate::drive;
 use crate::fence::{self, Fence, Mark};
 use crate::mutants::mutant;
-use crate::node::{Fault, FaultKind, Keys, Op, Repair, Reply, Request, Sink, Ticket, Value};
+use crate::node::{Fault, FaultKind, Keys, Line, Op, Reply, Sink, Ticket, Value, Waiter};
 use crate::quorum::{self, Verdict, Vote};
 use crate::retry;
 use crate::set::{Set, count};
@@ -32,60 +34,9 @@ use crate::sync::{Wakers, Watchers, lock};
 use crate::token::Token;
 
 pub use extension::Extended;
+pub use loss::LossReason;
 pub(crate) use pass::IN_A_ROW;
-pub use release::Release;
-
-/// Why a lease was lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum LossReason {
-    /// Its validity ended before it was renewed: not renewed at all, or too
-    /// few nodes could be reached.
-    Expired,
-    /// Nodes answered that the lock is another's: deleted, or lost in a
-    /// restart, and taken since.
-    Refused,
-    /// It reached `max_hold`.
-    MaxHold,
-    /// The thread that owned it ended without releasing it.
-    OwnerGone,
-    /// Its client was closed.
-    Closed,
-}
-
-impl LossReason {
-    /// Every reason, in the order of their numbers.
-    pub const ALL: [LossReason; 5] = [
-        LossReason::Expired,
-        LossReason::Refused,
-        LossReason::MaxHold,
-        LossReason::OwnerGone,
-        LossReason::Closed,
-    ];
-
-    /// The reason's number, the same for ever.
-    pub const fn number(self) -> i32 {
-        match self {
-            LossReason::Expired => 1,
-            LossReason::Refused => 2,
-            LossReason::MaxHold => 3,
-            LossReason::OwnerGone => 4,
-            LossReason::Closed => 5,
-        }
-    }
-
-    /// The reason as a word: `expired`, `refused`, `max_hold`, `owner_gone`,
-    /// `closed`.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            LossReason::Expired => "expired",
-            LossReason::Refused => "refused",
-            LossReason::MaxHold => "max_hold",
-            LossReason::OwnerGone => "owner_gone",
-            LossReason::Closed => "closed",
-        }
-    }
-}
+pub(crate) use progress::Heard;
 
 /// What a lock asks for with one token.
 #[derive(Clone, Debug)]
@@ -102,6 +53,8 @@ pub struct Terms {
     pub renew: bool,
     /// Longest life of the token.
     pub max_hold: Option<Duration>,
+    /// Whether the lease is not passed on.
+    pub fair: bool,
     /// Set when the owner of the lease has ended.
     pub gone: Option<Arc<AtomicBool>>,
 }
@@ -116,10 +69,10 @@ pub struct Hold {
     /// Names the hold to the watchdog.
     pub(crate) id: u64,
     value: Value,
-    /// The lease ends here at the latest.
-    last_end: Instant,
-    /// The first request of the round was sent after this moment.
-    pub(crate) begun: Instant,
+    /// Who waits, if the attempt may.
+    waiter: Option<Waiter>,
+    /// The first request of the attempt was sent after this moment.
+    begun: AtomicU64,
     renew_every: Duration,
     /// The lease's end while it is valid; `NEVER` before and after. Written
     /// under `state`, read without it.
@@ -135,7 +88,7 @@ pub struct Hold {
     /// Told when the lease is over.
     on_over: OnceLock<Box<OnOver>>,
     /// See [`Request::guess`].
-    guess: Option<Arc<OnceLock<u64>>>,
+    guess: OnceLock<Arc<OnceLock<u64>>>,
     state: Mutex<State>,
 }
 
@@ -151,6 +104,8 @@ enum Phase {
 
 struct State {
     phase: Phase,
+    /// Counts what whoever waits is woken for.
+    progress: u64,
     /// The nodes' votes in the round.
     votes: Vec<Vote>,
     /// Until when each holds our token for certain.
@@ -172,8 +127,7 @@ struct State {
     gone: Option<Arc<AtomicBool>>,
 }
 
-/// Takes when a lease was released; nothing if it was lost.
-type OnOver = dyn Fn(Option<Instant>) + Send + Sync;
+type OnOver = dyn Fn() + Send + Sync;
 type Callback = Box<dyn FnOnce(LossReason) + Send>;
 
 /// What is known of one node.
@@ -194,11 +148,16 @@ struct Node {
     stepped: u64,
     /// It was asked once more, after its clock had been misjudged.
     again: bool,
+    /// The waiter stands in its queue, or may.
+    queued: bool,
+    /// What it said of the line when it refused.
+    line: Option<Line>,
 }
 
 /// A node's last word, for error messages.
 #[derive(Clone, Debug)]
 pub enum Said {
+    NotAsked,
     Nothing,
     Granted,
     Refused {
@@ -224,160 +183,32 @@ pub struct Lost {
     pub(crate) said: Vec<Said>,
 }
 
-impl Hold {
-    /// Draws a token and asks all nodes for their votes, and for as many fences
-    /// as `block` says: one, and one for each lease that may follow on the
-    /// same token.
-    pub fn begin(set: &Arc<Set>, terms: &Terms, block: u32) -> Arc<Hold> {
-        let (token, jitter) = Token::with_jitter(&*set.rng);
-        let value = if terms.label.is_empty() {
-            token.as_str().as_bytes().into()
-        } else {
-            format!("{}.{}", token.as_str(), terms.label)
-                .into_bytes()
-                .into()
+impl Lost {
+    /// What is known after a round of which this is the last, where `before` it
+    /// more nodes may have been asked.
+    pub(crate) fn after(mut self, before: Option<&Lost>) -> Lost {
+        let Some(before) = before else {
+            return self;
         };
-        let begun = set.clock.now();
-        let ttl = terms.timing.ttl;
-        // Up to a fifth of jitter keeps leases that were won together apart.
-        let renew_every = ttl.mul_f64(0.3 + 0.06 * jitter);
-        let nodes = set.links.len();
-        let node = Node {
-            said: Said::Nothing,
-            reached: 1,
-            asked: None,
-            renew_at: begun + renew_every,
-            failures: 0,
-            had: Instant::NEVER,
-            stepped: 0,
-            again: false,
-        };
-        let node_of = |i: usize| Node {
-            stepped: set.stepped(i),
-            ..node.clone()
-        };
-        let candidate = match terms.keys.counter {
-            Some(_) => set.candidate(begun),
-            None => 0,
-        };
-        static IDS: AtomicU64 = AtomicU64::new(0);
-        let hold = Arc::new_cyclic(|me| Hold {
-            me: me.clone(),
-            set: set.clone(),
-            terms: terms.clone(),
-            token,
-            id: IDS.fetch_add(1, Ordering::Relaxed),
-            value: Value(value),
-            last_end: terms.max_hold.map_or(Instant::FAR, |d| begun + d),
-            begun,
-            renew_every,
-            end: AtomicU64::new(Instant::NEVER.0),
-            block,
-            fence: AtomicU64::new(0),
-            block_end: AtomicU64::new(0),
-            on_earlier_end: OnceLock::new(),
-            on_over: OnceLock::new(),
-            guess: (terms.keys.counter.is_some() && candidate == 0).then(Arc::default),
-            state: Mutex::new(State {
-                phase: Phase::Asking,
-                votes: vec![Vote::Awaited; nodes],
-                ends: vec![Instant::NEVER; nodes],
-                marks: vec![Mark::default(); nodes],
-                nodes: (0..nodes).map(node_of).collect(),
-                loss: None,
-                round: Wakers::default(),
-                watchers: Watchers::default(),
-                callbacks: Vec::new(),
-                warned: false,
-                passed: 0,
-                gone: terms.gone.clone(),
-            }),
-        });
-        let sink: Arc<dyn Sink> = hold.clone();
-        let _together = drive::gather();
-        for node in 0..nodes {
-            let op = Op::Acquire {
-                ttl,
-                candidate,
-                home: false,
-                block,
-            };
-            hold.send(node, op, begun, &sink);
+        let open = |said: &Said| matches!(said, Said::NotAsked | Said::Nothing);
+        if self.said.iter().any(|said| matches!(said, Said::Nothing)) {
+            self.answered |= before.answered;
         }
-        hold
+        if self.said.iter().all(open) {
+            (self.contended, self.answered) = (before.contended, before.answered);
+        }
+        for (said, before) in self.said.iter_mut().zip(&before.said) {
+            if open(said) {
+                *said = before.clone();
+            }
+        }
+        self
     }
+}
 
+impl Hold {
     fn state(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
-    }
-
-    /// Sends one request; never with the state locked, for a link may answer
-    /// at once.
-    fn send(&self, node: usize, op: Op, now: Instant, sink: &Arc<dyn Sink>) {
-        let deadline = now + self.terms.timing.node_timeout;
-        let deadline = match op {
-            // A round is over after twice the time of one request.
-            Op::Confirm { .. } => deadline.min(self.round_ends()),
-            _ => deadline,
-        };
-        let give_up = match op {
-            Op::Release => now + self.longest_life(),
-            _ => deadline,
-        };
-        let not_after = match op {
-            Op::Release => 0,
-            _ => self.not_after(node, op, now),
-        };
-        let request = Request {
-            op,
-            keys: self.terms.keys.clone(),
-            value: self.value.clone(),
-            waiter: None,
-            not_after,
-            guess: self.guess.clone(),
-        };
-        let ticket = Ticket {
-            node,
-            sent: mutant!("start-taken-late", now, now + self.renew_every / 8),
-            deadline,
-            op,
-        };
-        self.set.links[node].send(request, ticket, sink.clone(), give_up);
-    }
-
-    /// How long a key may stand that a request stores which was sent by now.
-    fn longest_life(&self) -> Duration {
-        let max_ttl = self.set.max_ttl;
-        let drift = quorum::drift_allowance(max_ttl, self.terms.drift);
-        // It may be carried out late: see `not_after`.
-        let late = 2 * self.terms.timing.node_timeout;
-        max_ttl + drift + mutant!("given-up-early", late, Duration::ZERO)
-    }
-
-    /// When a round that is still open is over.
-    pub(crate) fn round_ends(&self) -> Instant {
-        self.begun + 2 * self.terms.timing.node_timeout
-    }
-
-    /// The node's `TIME` after which a request must do nothing: so that one
-    /// which is stuck in a dead connection takes no lock that nobody wants.
-    fn not_after(&self, node: usize, op: Op, now: Instant) -> u64 {
-        let Some((low, high)) = self.set.node_time(node, now) else {
-            return 0;
-        };
-        let micros = |d: Duration| u64::try_from(d.as_micros()).unwrap_or(u64::MAX / 2);
-        let usual = high + micros(self.terms.timing.node_timeout.mul_f64(1.1));
-        match op {
-            // Allowed in quarantine only while the vote before would stand.
-            Op::Extend {
-                repair: Repair::InQuarantine,
-                ..
-            } => {
-                let had = self.had(node);
-                usual.min(low + micros(now.until(had)))
-            }
-            _ => usual,
-        }
     }
 
     /// The lease's fence; 0 without fences, and before it is won.
@@ -395,7 +226,7 @@ impl Hold {
                 Phase::Held => Poll::Ready(Ok(())),
                 // A lease may be lost before its winner looks: it was won.
                 Phase::Dead if state.loss.is_some() => Poll::Ready(Ok(())),
-                Phase::Dead => Poll::Ready(Err(state.lost_round())),
+                Phase::Dead => Poll::Ready(Err(state.lost_round(&self.set))),
             }
         })
         .await
@@ -403,7 +234,7 @@ impl Hold {
 
     /// What the nodes have said so far, for a round that is given up.
     pub(crate) fn so_far(&self) -> Lost {
-        self.state().lost_round()
+        self.state().lost_round(&self.set)
     }
 
     /// Takes a reply to anything but a release into account.
@@ -411,6 +242,18 @@ impl Hold {
         let now = self.set.clock.now();
         if let Some(time) = time {
             self.set.observe(ticket.node, ticket.sent, now, time);
+        }
+        let (node, pause) = (ticket.node, 2 * self.terms.timing.node_timeout);
+        match reply {
+            Reply::Quarantined { .. } => self.set.shut(node, pause),
+            // A node in quarantine refuses too.
+            Reply::Refused { place: None, .. } => self.set.answered(node, false),
+            Reply::Failed(fault) => match fault.kind {
+                FaultKind::Refused => {}
+                FaultKind::Timeout | FaultKind::Unreachable => self.set.silent(node, pause),
+                FaultKind::NotReady | FaultKind::Misconfigured => self.set.shut(node, pause),
+            },
+            _ => self.set.answered(node, true),
         }
         let mut state = self.state();
         let before = self.end();
@@ -475,8 +318,17 @@ impl Hold {
                 mark.found = mark.found.max(*fence);
                 mark.asked = 0;
             }
-            Reply::Refused { left, holder, .. } => {
+            Reply::Refused {
+                left,
+                holder,
+                place,
+                subscribers,
+            } => {
                 *end = Instant::NEVER;
+                node.line = Some(Line {
+                    place: *place,
+                    deaf: *subscribers == 0,
+                });
                 *vote = Vote::Refused;
                 node.said = Said::Refused {
                     left: *left,
@@ -559,7 +411,7 @@ impl Hold {
             Reply::Released { .. } => {}
         }
         match state.phase {
-            Phase::Asking => self.decide(state, now, reply),
+            Phase::Asking => self.decide(state, now, reply, ticket.node),
             _ => {
                 let end = self.end_of(&state);
                 self.end.store(end.0, Ordering::Release);
@@ -567,53 +419,79 @@ impl Hold {
                     self.lose(&mut state, LossReason::Refused);
                     self.publish(state);
                 } else {
+                    let traces = state.left_behind();
                     drop(state);
                     self.tell_earlier_end(before);
+                    if !traces.is_empty() {
+                        self.undo(&traces);
+                    }
                 }
             }
         }
     }
 
     /// The verdict of the round, after one more reply.
-    fn decide(&self, mut state: MutexGuard<'_, State>, now: Instant, reply: &Reply) {
+    fn decide(&self, mut state: MutexGuard<'_, State>, now: Instant, reply: &Reply, node: usize) {
         let least = self.terms.timing.min_validity;
         let needed = now + mutant!("no-min-validity", least, Duration::ZERO);
-        let fence = match quorum::verdict(&state.votes, needed) {
-            Verdict::Open => return,
-            Verdict::Lost => None,
+        let verdict = quorum::verdict(&state.votes, needed);
+        if matches!(reply, Reply::Failed(f) if f.kind == FaultKind::Timeout) {
+            let mut before = state.votes.clone();
+            before[node] = Vote::Awaited;
+            if verdict == Verdict::Lost && quorum::verdict(&before, needed) != verdict {
+                count(&self.set.counters.timeouts_awaited);
+            }
+        }
+        let fence = match verdict {
+            Verdict::Open if self.waiter.is_none() => return,
+            Verdict::Open | Verdict::Lost => None,
             Verdict::Won => match fence::verdict(&state.votes, &state.marks, needed) {
                 Fence::Agreed(fence) => Some(fence),
-                Fence::WriteBack(fence) if now < self.round_ends() => {
+                Fence::WriteBack(fence) if now < self.attempt_ends() => {
                     return self.write_back(state, fence, now, needed);
                 }
                 Fence::WriteBack(_) | Fence::Lost => None,
             },
         };
-        if let Some(fence) = fence {
-            state.phase = Phase::Held;
-            let fence = mutant!("fence-not-told", fence, 0);
-            self.block_end.store(fence, Ordering::Release);
-            let first = fence.saturating_sub(u64::from(self.block - 1));
-            self.fence.store(first, Ordering::Release);
-            self.end.store(self.end_of(&state).0, Ordering::Release);
-            count(&self.set.counters.acquired);
-        } else {
-            state.phase = Phase::Dead;
-            count(&self.set.counters.attempts_lost);
+        match fence {
+            Some(fence) => self.win(&mut state, fence),
+            // Whoever waits decides how it goes on.
+            None if self.waiter.is_some() => {
+                if state.count_progress(reply) {
+                    let wakers = state.round.take();
+                    drop(state);
+                    wakers.wake();
+                }
+                return;
+            }
+            None => {
+                state.phase = Phase::Dead;
+                count(&self.set.counters.attempts_lost);
+            }
         }
-        if matches!(reply, Reply::Failed(f) if f.kind == FaultKind::Timeout) {
-            count(&self.set.counters.timeouts_awaited);
-        }
-        let undo = state.phase == Phase::Dead;
         let wakers = state.round.take();
-        let reached = state.reached();
+        let traces = match state.phase {
+            Phase::Dead => mutant!("lost-round-stays", state.traces(None), Vec::new()),
+            _ => state.left_behind(),
+        };
         drop(state);
-        if mutant!("lost-round-stays", undo, false) {
-            self.undo(&reached);
+        if !traces.is_empty() {
+            self.undo(&traces);
         }
         if mutant!("verdict-wakes-nobody", true, false) {
             wakers.wake();
         }
+    }
+
+    /// A quorum has voted for the token, and stores its fence.
+    fn win(&self, state: &mut State, fence: u64) {
+        state.phase = Phase::Held;
+        let fence = mutant!("fence-not-told", fence, 0);
+        self.block_end.store(fence, Ordering::Release);
+        let first = fence.saturating_sub(u64::from(self.block - 1));
+        self.fence.store(first, Ordering::Release);
+        self.end.store(self.end_of(state).0, Ordering::Release);
+        count(&self.set.counters.acquired);
     }
 
     /// The token.
@@ -626,84 +504,25 @@ impl Hold {
     pub fn terms(&self) -> &Terms {
         &self.terms
     }
-
-    /// Ends the token's life and sends its release to every node that may
-    /// know it. Returns whether the lease was valid, and the nodes' answers to
-    /// come. Also the end of an attempt that is given up.
-    pub fn release(&self) -> (bool, Arc<Release>) {
-        let now = self.set.clock.now();
-        let mut state = self.state();
-        if self.end_if_over(&mut state, now) {
-            self.publish(state);
-            return (false, Release::new(&self.set, 0));
-        }
-        let was = state.phase;
-        // Dead first, then the first byte: nothing is renewed, repaired or
-        // won for this token from here on.
-        if mutant!("release-before-end", true, false) {
-            state.phase = Phase::Dead;
-            self.end.store(Instant::NEVER.0, Ordering::Release);
-        }
-        let reached = state.reached();
-        let wakers = state.round.take();
-        drop(state);
-        wakers.wake();
-        if was == Phase::Dead {
-            return (false, Release::new(&self.set, 0));
-        }
-        if was == Phase::Held {
-            count(&self.set.counters.released);
-        }
-        if mutant!("cancel-leaks", false, was == Phase::Asking) {
-            return (false, Release::new(&self.set, 0));
-        }
-        let release = self.undo(&reached);
-        if was == Phase::Held {
-            self.tell_over(Some(now));
-        }
-        (was == Phase::Held, release)
-    }
-
-    /// Sends the release to the nodes that the token may have reached.
-    fn undo(&self, reached: &[bool]) -> Arc<Release> {
-        let most = mutant!("undo-at-a-quorum", reached.len(), reached.len() / 2 + 1);
-        let targets = || reached.iter().enumerate().filter(|(_, r)| **r).take(most);
-        let release = Release::new(&self.set, targets().count());
-        let sink: Arc<dyn Sink> = release.clone();
-        let now = self.set.clock.now();
-        let _together = drive::gather();
-        for (node, _) in targets() {
-            self.send(node, Op::Release, now, &sink);
-        }
-        release
-    }
 }
 
 impl State {
-    /// The nodes that may know the token.
-    fn reached(&self) -> Vec<bool> {
-        let reached = |i: usize| {
-            mutant!(
-                "no-undo-unless-granted",
-                self.nodes[i].reached > 0,
-                self.votes[i] != Vote::Failed
-            ) && mutant!(
-                "undo-what-granted",
-                true,
-                matches!(self.votes[i], Vote::Granted(_))
-            )
-        };
-        (0..self.nodes.len()).map(reached).collect()
-    }
-
-    fn lost_round(&self) -> Lost {
+    fn lost_round(&self, set: &Set) -> Lost {
         let votes = &self.votes;
+        // A node that was not asked would say what the one did that was, as far
+        // as we know.
+        let refused = votes.contains(&Vote::Refused);
+        let would = |(i, vote): (usize, &Vote)| match vote {
+            Vote::Unasked if refused && !set.is_out(i) => Vote::Refused,
+            vote => *vote,
+        };
+        let answers: Vec<Vote> = votes.iter().enumerate().map(would).collect();
         let misconfigured =
             |n: &&Node| matches!(&n.said, Said::Fault(f) if f.kind == FaultKind::Misconfigured);
         let hopeless = self.nodes.iter().filter(misconfigured).count();
         Lost {
             contended: quorum::refusals_decide(votes),
-            answered: quorum::quorum_answered(votes),
+            answered: quorum::quorum_answered(&answers),
             misconfigured: hopeless > votes.len() - quorum::quorum(votes.len()),
             said: self.nodes.iter().map(|n| n.said.clone()).collect(),
         }

@@ -11,6 +11,7 @@ use crate::fence;
 use crate::mutants::mutant;
 use crate::node::Link;
 use crate::node::time::NodeTime;
+use crate::post::Post;
 use crate::sync::{Wakers, lock};
 use crate::token::Rng;
 
@@ -32,6 +33,8 @@ pub struct Set {
     pub counters: Counters,
     /// Where warnings go.
     pub warn: fn(String),
+    /// The client's waiters, for the nodes' messages.
+    pub post: Arc<Post>,
     clocks: Vec<NodeClock>,
     on_step: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
@@ -42,10 +45,14 @@ struct NodeClock {
     time: Mutex<NodeTime>,
     /// The sum of its forward steps, in µs.
     stepped: AtomicU64,
+    /// It did not answer lately: out until this moment.
+    silent_until: AtomicU64,
+    /// It could not vote lately: out until this moment.
+    shut_until: AtomicU64,
 }
 
 impl Set {
-    /// A set of these nodes.
+    /// A set of these nodes, and of a client that listens on `inbox`.
     pub fn new(
         links: Vec<Arc<dyn Link>>,
         clock: Arc<dyn Clock>,
@@ -53,8 +60,14 @@ impl Set {
         max_ttl: Duration,
         drift: f64,
         warn: fn(String),
+        inbox: Arc<[u8]>,
     ) -> Set {
+        let post = Arc::new(Post::new(inbox));
+        for link in &links {
+            link.listen(post.clone());
+        }
         Set {
+            post,
             clocks: links.iter().map(|_| NodeClock::default()).collect(),
             links,
             clock,
@@ -96,6 +109,46 @@ impl Set {
                 act();
             }
         }
+    }
+
+    /// A node answered that it cannot vote now: it is [out](Set::is_out) for
+    /// `pause`, or until it votes.
+    pub(crate) fn shut(&self, node: usize, pause: Duration) {
+        let until = self.clock.now() + pause;
+        let shut_until = &self.clocks[node].shut_until;
+        shut_until.store(until.0, Ordering::Relaxed);
+    }
+
+    /// A node did not answer: it is out for `pause`, or until it does.
+    pub(crate) fn silent(&self, node: usize, pause: Duration) {
+        let until = self.clock.now() + pause;
+        let silent_until = &self.clocks[node].silent_until;
+        silent_until.store(until.0, Ordering::Relaxed);
+    }
+
+    /// A node has answered; `votes`: as only one does that can vote.
+    pub(crate) fn answered(&self, node: usize, votes: bool) {
+        let NodeClock {
+            silent_until,
+            shut_until,
+            ..
+        } = &self.clocks[node];
+        for until in [Some(silent_until), votes.then_some(shut_until)] {
+            if let Some(until) = until
+                && until.load(Ordering::Relaxed) != 0
+            {
+                until.store(0, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Whether a node failed to vote lately, and has not since. A hint: it is
+    /// asked for votes all the same, but is no home.
+    pub(crate) fn is_out(&self, node: usize) -> bool {
+        let clock = &self.clocks[node];
+        let silent = clock.silent_until.load(Ordering::Relaxed);
+        let until = silent.max(clock.shut_until.load(Ordering::Relaxed));
+        until != 0 && self.clock.now().0 < until
     }
 
     /// How far a node's clock has stepped forward so far, in µs.

@@ -92,6 +92,11 @@ impl Record {
         words.next().is_none().then_some(record)
     }
 
+    /// The id of the node whose record this text is.
+    pub(crate) fn node_of(text: &str) -> Option<String> {
+        Record::parse(text).map(|record| record.node)
+    }
+
     /// The record of a node of a new set.
     pub fn new(expected: &Expected, node: &str, run: Option<&str>) -> Record {
         Record {

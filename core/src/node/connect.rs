@@ -17,13 +17,15 @@ use super::pushes::Push;
 use super::script::{self, Guard, text};
 use super::tls::Tls;
 use super::wire::{Incoming, Wire};
-use super::{Fault, FaultKind};
+use super::{Fault, FaultKind, number};
 
 /// A connection to a node that may vote.
 pub(crate) struct Connected {
     pub(crate) wire: Wire,
     /// What goes with each request that gives a vote, if restarts are guarded.
     pub(crate) guard: Option<Guard>,
+    /// The number of the node's id.
+    pub(crate) id: u64,
     /// The node's `TIME`, in µs.
     pub(crate) time: u64,
     /// The inbox is subscribed.
@@ -51,6 +53,7 @@ pub(crate) async fn connect(target: &Target, listen: bool) -> Result<Connected, 
     let record = admit(target, &mut wire, &info, stored).await?;
     let (time, listening) = prepare(target, &mut wire, listen, resp3).await?;
     let gate = &target.gate;
+    let id = Record::node_of(&record).map_or(0, |node| number(node.as_bytes()));
     let guard = gate.expected.guard.then(|| Guard {
         record: record.into(),
         record_key: gate.record_key.clone(),
@@ -59,6 +62,7 @@ pub(crate) async fn connect(target: &Target, listen: bool) -> Result<Connected, 
     Ok(Connected {
         wire,
         guard,
+        id,
         time,
         listening,
     })

@@ -270,6 +270,7 @@ impl Connection {
 
     fn take_connection(&mut self, connected: Box<Connected>) {
         self.outbox.connects.fetch_add(1, Ordering::Relaxed);
+        self.outbox.id.store(connected.id, Ordering::Relaxed);
         self.silent = false;
         self.last_fault = None;
         // Releases written to the connection before are sent again on this one.

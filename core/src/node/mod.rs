@@ -9,6 +9,7 @@ pub(crate) mod dial;
 pub(crate) mod inbox;
 pub mod memory;
 pub mod names;
+mod nodes;
 pub(crate) mod pipe;
 pub(crate) mod pushes;
 pub(crate) mod redis;
@@ -22,6 +23,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::clock::Instant;
+pub use nodes::Nodes;
+pub(crate) use nodes::number;
 
 /// A request to one node: one script call.
 #[derive(Clone, Debug)]
@@ -227,6 +230,15 @@ pub enum Reply {
     Failed(Fault),
 }
 
+/// What a node says of a lock's line when it refuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// How many wait before us; `None`: we do not stand there.
+    pub place: Option<u32>,
+    /// Nobody listens on our inbox there.
+    pub deaf: bool,
+}
+
 /// Why a node gave no vote.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
@@ -311,6 +323,12 @@ pub trait Link: Send + Sync + 'static {
     /// The node's name in errors and logs.
     fn shown(&self) -> Arc<str>;
 
+    /// A number for the node, the same for all its clients: of its id, once that
+    /// is known; before, of its name.
+    fn id(&self) -> u64 {
+        number(self.shown().as_bytes())
+    }
+
     /// Drops the connection and everything queued; answers nothing more.
     fn close(&self);
 
@@ -327,14 +345,12 @@ pub trait Link: Send + Sync + 'static {
     /// Gives whoever waits for messages: each connection made from here on
     /// subscribes the client's inbox. Called once, before the first request. A
     /// link that carries no messages drops it.
-    #[cfg_attr(not(feature = "sim"), allow(dead_code, reason = "nobody waits yet"))]
     fn listen(&self, mail: Arc<dyn Mail>) {
         drop(mail);
     }
 
     /// How many messages came that no node sends to this client's inbox:
     /// forged, or too long.
-    #[cfg_attr(not(feature = "sim"), allow(dead_code, reason = "nobody waits yet"))]
     fn stray(&self) -> u64 {
         0
     }

@@ -88,12 +88,6 @@ fn companion(namespace: &str, mark: &[u8], key: &[u8], naming: Naming) -> Vec<u8
     }
 }
 
-/// The channel on which a client listens, on all nodes: `id` is 128 random
-/// bits.
-pub fn inbox(namespace: &str, id: u128) -> Vec<u8> {
-    format!("{namespace}#in:{id:032x}").into_bytes()
-}
-
 /// The key of a node's record.
 pub fn record_key(namespace: &str) -> Vec<u8> {
     format!("{namespace}#node").into_bytes()

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use super::connect::Target;
 use super::connection::Connection;
-use super::{Fault, FaultKind, Link, Mail, Op, Reply, Request, Sink, Ticket};
+use super::{Fault, FaultKind, Link, Mail, Op, Reply, Request, Sink, Ticket, number};
 use crate::clock::{Clock, Instant};
 use crate::drive::Driver;
 use crate::sync::{Wakers, lock};
@@ -28,6 +28,8 @@ pub(crate) struct RedisLink {
 pub(crate) struct Outbox {
     pub(crate) state: Mutex<OutboxState>,
     pub(crate) connects: AtomicU64,
+    /// The number of the node's id; 0 before that is known.
+    pub(crate) id: AtomicU64,
     /// Releases that were given up because too many waited.
     pub(crate) dropped: AtomicU64,
     /// Pushes that no node sends to the client's inbox.
@@ -152,6 +154,13 @@ impl Link for RedisLink {
 
     fn shown(&self) -> Arc<str> {
         self.shown.clone()
+    }
+
+    fn id(&self) -> u64 {
+        match self.outbox.id.load(Ordering::Relaxed) {
+            0 => number(self.shown.as_bytes()),
+            id => id,
+        }
     }
 
     fn close(&self) {

@@ -34,7 +34,7 @@ impl Hold {
         // node's clock has stepped, or a late reply to an earlier request denied
         // it. Then the others have to make up for it.
         let less = quorum::drift_allowance(ttl, self.terms.drift);
-        let least = (now + ttl.saturating_sub(less)).min(self.last_end);
+        let least = (now + ttl.saturating_sub(less)).min(self.last_end());
         poll_fn(|cx| {
             let mut state = lock(&round.state);
             let awaited = state.0.contains(&Vote::Awaited);

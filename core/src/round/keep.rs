@@ -18,7 +18,7 @@ impl Hold {
     /// The end of the lease that the nodes' votes make.
     pub(super) fn end_of(&self, state: &State) -> Instant {
         let end = quorum::lease_end(&state.ends);
-        mutant!("no-cap", end.min(self.last_end), end)
+        mutant!("no-cap", end.min(self.last_end()), end)
     }
 
     /// Ends a lease whose time is over. Loss is sticky from the first look
@@ -28,7 +28,7 @@ impl Hold {
         if !mutant!("loss-not-sticky", over, false) {
             return false;
         }
-        let reason = if now >= self.last_end {
+        let reason = if now >= self.last_end() {
             LossReason::MaxHold
         } else if Hold::is_gone(state.gone.as_ref()) {
             LossReason::OwnerGone
@@ -51,7 +51,7 @@ impl Hold {
         let Some(reason) = state.loss else { return };
         let wakers = state.watchers.take();
         let callbacks = std::mem::take(&mut state.callbacks);
-        let reached = state.reached();
+        let traces = state.traces(None);
         drop(state);
         if mutant!("loss-wakes-nobody", true, false) {
             wakers.wake();
@@ -60,23 +60,22 @@ impl Hold {
             callback(reason);
         }
         if mutant!("lost-lease-stays", true, false) {
-            self.undo(&reached);
+            self.undo(&traces);
         }
         if mutant!("loss-calls-nobody", true, false) {
-            self.tell_over(None);
+            self.tell_over();
         }
     }
 
     /// Calls `act` when the token is dead that was won, behind the requests that
-    /// free its keys: with the moment of its release, or nothing if it was
-    /// lost.
-    pub(crate) fn on_over(&self, act: impl Fn(Option<Instant>) + Send + Sync + 'static) {
+    /// free its keys.
+    pub(crate) fn on_over(&self, act: impl Fn() + Send + Sync + 'static) {
         let _ = self.on_over.set(Box::new(act));
     }
 
-    pub(super) fn tell_over(&self, released: Option<Instant>) {
+    pub(super) fn tell_over(&self) {
         if let Some(act) = self.on_over.get() {
-            act(released);
+            act();
         }
     }
 
@@ -242,7 +241,7 @@ impl Hold {
         let Some(max_hold) = self.terms.max_hold else {
             return Instant::FAR;
         };
-        let at = self.begun + max_hold.mul_f64(0.8);
+        let at = self.begun() + max_hold.mul_f64(0.8);
         if state.warned {
             return Instant::FAR;
         }
@@ -262,7 +261,7 @@ impl Hold {
     pub(crate) fn first_look(&self) -> Instant {
         let mut look = self.end();
         if self.terms.renew {
-            look = look.min(self.coarse(self.begun + self.renew_every));
+            look = look.min(self.coarse(self.begun() + self.renew_every));
         }
         look
     }

@@ -27,6 +27,8 @@ impl Terms {
             && timing(self) == timing(other)
             && self.renew
             && other.renew
+            && !self.fair
+            && !other.fair
             && self.max_hold == other.max_hold
     }
 }
@@ -43,7 +45,7 @@ impl Hold {
         let young = self
             .terms
             .max_hold
-            .is_none_or(|max_hold| now + max_hold.mul_f64(0.8) <= self.last_end);
+            .is_none_or(|max_hold| now + max_hold.mul_f64(0.8) <= self.last_end());
         let fence = self.fence();
         let fenced = fence == 0 || fence < self.block_end();
         if state.phase != Phase::Held

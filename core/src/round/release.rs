@@ -1,14 +1,19 @@
-//! The releases of one token on their way.
+//! The end of a token: what it may have left on the nodes, and the releases
+//! that take it away.
 
 use std::future::poll_fn;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
+use super::ask::Traces;
+use super::{Hold, Phase, State};
+use crate::clock::Instant;
+use crate::drive;
 use crate::mutants::mutant;
 use crate::node::{Reply, Sink, Ticket};
-use crate::quorum;
-use crate::set::Set;
+use crate::quorum::{self, Vote};
+use crate::set::{Set, count};
 use crate::sync::{Wakers, lock};
 
 /// The releases of one token on their way.
@@ -58,7 +63,10 @@ impl Release {
 }
 
 impl Sink for Release {
-    fn on_reply(&self, _: Ticket, reply: Reply, _: Option<u64>) {
+    fn on_reply(&self, ticket: Ticket, reply: Reply, _: Option<u64>) {
+        if matches!(reply, Reply::Released { .. }) {
+            self.set.answered(ticket.node, false);
+        }
         self.set.counters.release_done();
         let mut state = lock(&self.state);
         state.open -= 1;
@@ -80,6 +88,109 @@ impl Sink for Release {
 
     fn wanted(&self) -> bool {
         true
+    }
+}
+
+impl Hold {
+    /// Ends the token's life and sends its release to every node that may
+    /// know it. Returns whether the lease was valid, and the nodes' answers to
+    /// come. Also the end of an attempt that is given up: its waiter leaves
+    /// every queue.
+    pub fn release(&self) -> (bool, Arc<Release>) {
+        self.give_up(None)
+    }
+
+    /// As [`release`](Hold::release), but the waiter stays in the queue of the
+    /// node `stay`.
+    pub(crate) fn give_up(&self, stay: Option<usize>) -> (bool, Arc<Release>) {
+        let now = self.set.clock.now();
+        let mut state = self.state();
+        if self.end_if_over(&mut state, now) {
+            self.publish(state);
+            return (false, Release::new(&self.set, 0));
+        }
+        let was = state.phase;
+        // Dead first, then the first byte: nothing is renewed, repaired or
+        // won for this token from here on.
+        if mutant!("release-before-end", true, false) {
+            state.phase = Phase::Dead;
+            self.end.store(Instant::NEVER.0, Ordering::Release);
+        }
+        let traces = state.traces(stay);
+        let wakers = state.round.take();
+        drop(state);
+        wakers.wake();
+        if was == Phase::Dead {
+            return (false, Release::new(&self.set, 0));
+        }
+        if was == Phase::Held {
+            count(&self.set.counters.released);
+        }
+        if mutant!("cancel-leaks", false, was == Phase::Asking) {
+            return (false, Release::new(&self.set, 0));
+        }
+        let release = self.undo(&traces);
+        if was == Phase::Held {
+            self.tell_over();
+        }
+        (was == Phase::Held, release)
+    }
+
+    /// Sends the release to the nodes on which something may be left.
+    pub(super) fn undo(&self, traces: &[Traces]) -> Arc<Release> {
+        let most = mutant!("undo-at-a-quorum", traces.len(), traces.len() / 2 + 1);
+        let targets = || {
+            let left = traces.iter().enumerate().filter(|(_, traces)| traces.any());
+            left.take(most)
+        };
+        let release = Release::new(&self.set, targets().count());
+        let sink: Arc<dyn Sink> = release.clone();
+        let now = self.set.clock.now();
+        let _together = drive::gather();
+        for (node, traces) in targets() {
+            self.send_release(node, *traces, now, &sink);
+        }
+        release
+    }
+}
+
+impl State {
+    /// What may be left on the nodes. The waiter is left alone at `stay`.
+    pub(super) fn traces(&self, stay: Option<usize>) -> Vec<Traces> {
+        let token = |i: usize| {
+            mutant!(
+                "no-undo-unless-granted",
+                self.nodes[i].reached > 0,
+                self.votes[i] != Vote::Failed
+            ) && mutant!(
+                "undo-what-granted",
+                true,
+                matches!(self.votes[i], Vote::Granted(_))
+            )
+        };
+        let traces = |i: usize| Traces {
+            token: token(i),
+            waiter: self.nodes[i].queued && stay != Some(i),
+        };
+        (0..self.nodes.len()).map(traces).collect()
+    }
+
+    /// What is left of a waiter that has what it waited for: its places on
+    /// nodes that have answered, and not voted for it. Empty if there are none.
+    pub(super) fn left_behind(&mut self) -> Vec<Traces> {
+        let mut traces = Vec::new();
+        for (i, node) in self.nodes.iter_mut().enumerate() {
+            if !node.queued || self.votes[i] == Vote::Awaited {
+                continue;
+            }
+            node.queued = false;
+            // A vote ends the waiter's place.
+            if !matches!(self.votes[i], Vote::Granted(_)) {
+                traces.resize(self.votes.len(), Traces::default());
+                traces[i].waiter = true;
+            }
+        }
+        traces
     }
 }
 

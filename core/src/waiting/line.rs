@@ -4,18 +4,15 @@
 //! wait behind, which costs the network nothing. While a lease won in a line
 //! is held, nobody asks: its end, by release or by loss, calls the next. A
 //! lease that is released may go to the next as it stands (see
-//! [`Hold::pass_on`]); one that is not leaves the lock to other clients for a
-//! while, before the next here asks.
+//! [`Hold::pass_on`]); one that is not is released on the nodes, where other
+//! clients may be queued, before the next here asks.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
-use crate::clock::Instant;
 use crate::mutants::mutant;
 use crate::renewal::Watched;
-use crate::retry;
 use crate::round::{Hold, IN_A_ROW, Lost, Terms};
 use crate::sync::lock;
 
@@ -28,10 +25,8 @@ pub struct Lines(Mutex<HashMap<Arc<[u8]>, Line>>);
 struct Line {
     /// Somebody's turn it is: he asks the nodes.
     asking: bool,
-    /// The lease that was won last and is not over, and when that was.
-    held: Option<(u64, Instant)>,
-    /// How long the lock is left to others before the next asks.
-    rest: Duration,
+    /// The lease that was won last and is not over.
+    held: Option<u64>,
     /// Who waits behind.
     seats: VecDeque<Arc<Seat>>,
     /// What the nodes said to the last attempt that did not win.
@@ -50,8 +45,8 @@ struct Seat {
 enum Call {
     /// It waits, and whoever sits there is to be woken so.
     NotYet(Option<Waker>),
-    /// It is its turn to ask the nodes, after a rest.
-    Ask(Duration),
+    /// It is its turn to ask the nodes.
+    Ask,
     /// It was given a lease.
     Given(Given),
     /// It has taken that.
@@ -90,8 +85,8 @@ pub(crate) struct Place {
 
 /// What a call in a line brings.
 pub(crate) enum Turn {
-    /// It is our turn to ask the nodes, after a rest.
-    Ask(Duration),
+    /// It is our turn to ask the nodes.
+    Ask,
     /// A lease.
     Given(Given),
 }
@@ -114,7 +109,7 @@ impl Line {
         }
         let seat = self.seats.pop_front()?;
         self.asking = true;
-        seat.call(Call::Ask(std::mem::take(&mut self.rest)))
+        seat.call(Call::Ask)
     }
 
     fn is_empty(&self) -> bool {
@@ -165,7 +160,7 @@ impl Lines {
     pub fn pass(&self, hold: &Arc<Hold>, watched: Watched) -> Passed {
         let mut table = lock(&self.0);
         let line = table.get_mut(&hold.terms.keys.lock);
-        let ours = |line: &&mut Line| line.held.is_some_and(|(id, _)| id == hold.id);
+        let ours = |line: &&mut Line| line.held == Some(hold.id);
         let Some(line) = line.filter(ours) else {
             return Passed::Not(watched);
         };
@@ -187,14 +182,13 @@ impl Lines {
         lock(&self.0).values().map(|line| line.seats.len()).sum()
     }
 
-    /// The lease is over: released at `now`, or lost.
-    fn over(&self, key: &[u8], lease: u64, now: Option<Instant>) {
+    /// The lease is over: released or lost.
+    fn over(&self, key: &[u8], lease: u64) {
         let mut table = lock(&self.0);
         let Some(line) = table.get_mut(key) else {
             return;
         };
-        if let Some((_, won)) = line.held.take_if(|(id, _)| *id == lease) {
-            line.rest = now.map_or(Duration::ZERO, |now| retry::rest(won.until(now)));
+        if line.held.take_if(|held| *held == lease).is_some() {
             call_next(table, key);
         }
     }
@@ -225,10 +219,8 @@ impl Place {
     /// same token, where others wait behind.
     pub(crate) fn block(&self) -> u32 {
         let table = lock(&self.lines.0);
-        match table
-            .get(&self.key)
-            .is_some_and(|line| !line.seats.is_empty())
-        {
+        let line = table.get(&self.key);
+        match line.is_some_and(|line| !line.seats.is_empty()) {
             true => 1 + IN_A_ROW,
             false => 1,
         }
@@ -237,25 +229,25 @@ impl Place {
     /// Ready when we are called.
     pub(crate) fn poll_turn(&mut self, cx: &Context<'_>) -> Poll<Turn> {
         let Some(seat) = &self.seat else {
-            return Poll::Ready(Turn::Ask(Duration::ZERO));
+            return Poll::Ready(Turn::Ask);
         };
         let mut call = lock(&seat.call);
-        let rest = match &mut *call {
+        match &mut *call {
             Call::NotYet(waker) => {
                 *waker = Some(cx.waker().clone());
                 return Poll::Pending;
             }
-            Call::Ask(rest) => *rest,
+            Call::Ask => {}
             Call::Given(_) | Call::Taken => {
                 if let Call::Given(given) = std::mem::replace(&mut *call, Call::Taken) {
                     return Poll::Ready(Turn::Given(given));
                 }
                 return Poll::Pending;
             }
-        };
+        }
         drop(call);
         self.seat = None;
-        Poll::Ready(Turn::Ask(rest))
+        Poll::Ready(Turn::Ask)
     }
 
     /// Tells those behind what the nodes said to an attempt of ours.
@@ -276,18 +268,18 @@ impl Place {
     /// Our attempt has won: those behind wait for the end of the lease.
     pub(crate) fn won(self, hold: &Hold) {
         let (lines, key, id) = (Arc::downgrade(&self.lines), self.key.clone(), hold.id);
-        hold.on_over(move |released| {
+        hold.on_over(move || {
             if let Some(lines) = lines.upgrade() {
-                lines.over(&key, id, released);
+                lines.over(&key, id);
             }
         });
         if let Some(line) = lock(&self.lines.0).get_mut(&self.key) {
-            line.held = Some((id, hold.set.clock.now()));
+            line.held = Some(id);
             line.said = None;
         }
         // It may have been lost before anybody was told to listen.
         if hold.is_over() {
-            self.lines.over(&self.key, id, None);
+            self.lines.over(&self.key, id);
         }
     }
 }
@@ -300,7 +292,7 @@ impl Drop for Place {
         };
         let call = match &self.seat {
             Some(seat) => std::mem::replace(&mut *lock(&seat.call), Call::Taken),
-            None => Call::Ask(Duration::ZERO),
+            None => Call::Ask,
         };
         match (call, &self.seat) {
             (Call::NotYet(_), Some(seat)) => {
@@ -332,6 +324,7 @@ mod tests {
     use crate::config::Timing;
     use crate::node::names::{Naming, line_keys};
     use crate::node::{Keys, Waits};
+    use std::time::Duration;
 
     fn terms() -> Terms {
         Terms {
@@ -350,13 +343,15 @@ mod tests {
             drift: 0.01,
             renew: true,
             max_hold: None,
+
+            fair: false,
             gone: None,
         }
     }
 
     fn is_turn(place: &mut Place) -> bool {
         let turn = place.poll_turn(&Context::from_waker(Waker::noop()));
-        matches!(turn, Poll::Ready(Turn::Ask(_)))
+        matches!(turn, Poll::Ready(Turn::Ask))
     }
 
     #[test]

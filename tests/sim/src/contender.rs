@@ -3,8 +3,8 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use quorlock::sim::{
 
 use crate::plan::{DRIFT, Plan};
 use crate::random::Random;
+use crate::scene::Cue;
 use crate::world::World;
 
 /// A call may take this much longer than its bound (L5).
@@ -25,21 +26,14 @@ pub const KEYS: [&[u8]; 2] = [b"lock:{k}", b"lock:{l}"];
 const COUNTERS: [&[u8]; 2] = [b"lock:#f:{k}", b"lock:#f:{l}"];
 
 /// What all requests for the lock with that key have in common.
-pub fn keys_of(lock: &[u8], counter: Option<Counter>) -> Arc<Keys> {
+pub fn keys_of(lock: &[u8], waits: Waits, counter: Option<Counter>) -> Arc<Keys> {
     Arc::new(Keys {
         lock: lock.into(),
         line: line_keys("lock:", lock, Naming::Tagged),
-        waits: WAITS,
+        waits,
         counter,
     })
 }
-
-/// How nodes keep lines.
-pub const WAITS: Waits = Waits {
-    reservation: Duration::from_millis(200),
-    place: Duration::from_secs(60),
-    most: 10_000,
-};
 
 /// What the contenders of a schedule share.
 #[derive(Debug)]
@@ -54,6 +48,10 @@ pub struct Stage {
     pub holds: AtomicU64,
     /// Contenders of each client that are done.
     pub done: Vec<AtomicU64>,
+    /// Their clients.
+    pub sets: Mutex<Vec<Arc<Set>>>,
+    /// Nothing goes wrong any more.
+    pub calm: AtomicBool,
 }
 
 /// What one client has.
@@ -70,7 +68,24 @@ pub struct Client {
 }
 
 impl Stage {
-    fn terms(&self, lock: usize, gone: Option<Arc<AtomicBool>>) -> Terms {
+    /// A client contends.
+    pub fn enter(&self, client: &Client) {
+        self.sets
+            .lock()
+            .expect("one thread")
+            .push(client.set.clone());
+    }
+
+    /// It is late: whoever still waits is to look up.
+    pub fn call_off(&self) {
+        self.calm.store(true, Ordering::Relaxed);
+        for set in &*self.sets.lock().expect("one thread") {
+            set.post.look_again(None);
+        }
+    }
+
+    /// What is asked for with a lock of the plan.
+    pub fn terms(&self, lock: usize, gone: Option<Arc<AtomicBool>>) -> Terms {
         let plan = &self.plan;
         let counter = plan.fence_ttl.map(|ttl| Counter {
             key: COUNTERS[lock].into(),
@@ -78,19 +93,22 @@ impl Stage {
         });
         let cap = self.random.chance(20).then(|| plan.ttl.mul_f64(1.5));
         Terms {
-            keys: keys_of(KEYS[lock], counter),
+            keys: keys_of(KEYS[lock], plan.waits, counter),
             label: "".into(),
             timing: Timing::of(plan.ttl, DRIFT, 0.1, plan.node_timeout),
             drift: DRIFT,
             renew: plan.renew,
             max_hold: cap,
+
+            fair: false,
             gone,
         }
     }
 }
 
 impl Client {
-    fn wait(&self, long: Option<Duration>) -> Wait<'_> {
+    /// How its acquires wait.
+    pub fn wait(&self, long: Option<Duration>) -> Wait<'_> {
         Wait {
             long,
             lines: &self.lines,
@@ -115,14 +133,20 @@ impl Client {
         (stage.world.time(), self.set.clock.now())
     }
 
-    /// Contends for the locks of the plan.
-    pub async fn contend(self, stage: Arc<Stage>) {
-        for _ in 0..stage.plan.rounds {
-            if stage.world.time() > stage.plan.troubled {
+    /// Contends for the locks of the plan, as one of the client's workers.
+    pub async fn contend(self, stage: Arc<Stage>, worker: usize) {
+        let plan = &stage.plan;
+        for round in 0..plan.rounds {
+            if stage.world.time() > plan.troubled {
                 break;
             }
-            self.once(&stage).await;
+            let actor = self.number * plan.workers + worker;
+            let cue = plan.scene.map(|scene| scene.cue(actor, round));
+            self.once(&stage, cue).await;
             stage.world.done_with_tokens(None);
+        }
+        if plan.tail > 0 {
+            self.tail(&stage, worker).await;
         }
         stage.done[self.number].fetch_add(1, Ordering::Relaxed);
     }
@@ -152,13 +176,12 @@ impl Client {
         stage.done[self.number].fetch_add(1, Ordering::Relaxed);
     }
 
-    async fn once(&self, stage: &Arc<Stage>) {
+    async fn once(&self, stage: &Arc<Stage>, cue: Option<Cue>) {
         let (world, random, plan) = (&stage.world, &stage.random, &stage.plan);
         let (ttl, clock) = (plan.ttl, &self.set.clock);
-        if random.chance(60)
-            && let Some(at) = world.aim()
-        {
-            // Comes when something is due to a rival.
+        // Comes on its cue, or when something is due to a rival.
+        let aim = || random.chance(60).then(|| world.aim()).flatten();
+        if let Some(at) = cue.map(|cue| cue.at).or_else(aim) {
             let wait = Duration::from_nanos(at.saturating_sub(world.time()));
             clock.sleep_until(clock.now() + wait).await;
         }
@@ -168,6 +191,7 @@ impl Client {
         // Long ttls are passed in few polls.
         let patient = ttl < Duration::from_millis(500) || random.chance(5);
         let wait = match random.below(4) {
+            _ if cue.is_some() => cue.map(|cue| cue.wait),
             0 if patient => None,
             1 if patient => Some(ttl.mul_f64(1.5)),
             2 => Some(ttl.mul_f64(random.share() * 0.3)),
@@ -207,7 +231,7 @@ impl Client {
         if random.chance(15) {
             plan.aimed(random, world, self.number, world.end_of(index));
         }
-        if !self.hold_for_a_while(stage, &hold, lease, index).await
+        if !self.hold_for_a_while(stage, &hold, lease, index, cue).await
             && let Some(gone) = &gone
         {
             self.vanish(stage, &hold, lease, gone).await;
@@ -242,11 +266,18 @@ impl Client {
         hold: &Arc<Hold>,
         lease: u32,
         index: usize,
+        cue: Option<Cue>,
     ) -> bool {
         let (random, world, clock) = (&stage.random, &stage.world, &*self.set.clock);
         let ttl = stage.plan.ttl.as_nanos() as u64;
         let long = if random.chance(50) { ttl * 2 } else { ttl / 8 };
-        let deadline = clock.now() + Duration::from_nanos(random.below(long));
+        let long = Duration::from_nanos(random.below(long));
+        let won = clock.now();
+        let deadline = won + cue.map_or(long, |cue| cue.hold);
+        if let Some(after) = cue.and_then(|cue| cue.extends) {
+            or_until(hold.lost(lease), clock, won + after).await;
+            self.extend(stage, hold, index).await;
+        }
         loop {
             // Looks at moments of its own; else it waits to be told.
             let step = clock.now() + Duration::from_nanos(1 + random.below(ttl / 2));
@@ -305,7 +336,11 @@ impl Client {
 
 /// Runs `future` until `deadline`; drops it then. A future that is not woken is
 /// not looked at before the deadline.
-async fn or_until<F: Future>(future: F, clock: &dyn Clock, deadline: Instant) -> Option<F::Output> {
+pub async fn or_until<F: Future>(
+    future: F,
+    clock: &dyn Clock,
+    deadline: Instant,
+) -> Option<F::Output> {
     let mut future = pin!(future);
     let mut timer = clock.sleep_until(deadline);
     poll_fn(move |cx| {

@@ -4,6 +4,7 @@
 //! | module | one idea |
 //! |---|---|
 //! | [`plan`] | what a seed stands for: sizes, times, which faults, when |
+//! | [`scene`] | several faults in one order, for bugs that need it |
 //! | [`schedule`] | one schedule from its seed to its verdict |
 //! | [`contender`] | what one user of the lock does, and what it must be told |
 //! | [`world`] | virtual time, nodes, the network, faults; the oracle over them |
@@ -16,11 +17,14 @@
 //! What is checked, by the design's names: S1 exclusion, S2 fences, S3 no
 //! theft, S4 honest validity, S5 loss is told and final, L1 no leak, L2 no
 //! deadlock, L5 bounded. The oracle judges what the schedule's faults leave
-//! promised: see `world::oracle`.
+//! promised: see `world::oracle`. L4, no lost wake-up, has a judge of its own,
+//! [`world::line`], for schedules whose contenders wait on the nodes.
 
 pub mod contender;
 pub mod mutants;
 pub mod plan;
 pub mod random;
+pub mod scene;
 pub mod schedule;
+mod tail;
 pub mod world;

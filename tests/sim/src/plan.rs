@@ -2,8 +2,12 @@
 
 use std::time::Duration;
 
+use quorlock::sim::Waits;
+
 use crate::mutants::mutant;
 use crate::random::Random;
+use crate::scene::Scene;
+use crate::world::line::{Bounds, POLL_FAR};
 use crate::world::{Admission, FaultEvent, MS, Memory, Network, Rate, Time, Ways, World};
 
 /// Extensions ask for up to this many ttls.
@@ -51,10 +55,14 @@ pub struct Swarm {
     pub rates: bool,
     /// Owners that end without releasing.
     pub gone: bool,
+    /// Messages that are lost though their connection stands.
+    pub deaf: bool,
+    /// Messages that no node sent.
+    pub forged: bool,
 }
 
 impl Swarm {
-    fn draw(random: &Random) -> Swarm {
+    fn draw(random: &Random, aside: &Random) -> Swarm {
         if random.chance(12) {
             return Swarm::default();
         }
@@ -78,6 +86,8 @@ impl Swarm {
             step: random.chance(10),
             rates: random.chance(60),
             gone: random.chance(15),
+            deaf: aside.chance(10),
+            forged: aside.chance(10),
         }
     }
 }
@@ -109,6 +119,10 @@ pub struct Plan {
     pub declared: bool,
     /// The longest ttl that anybody asks for, in ttls.
     pub longest: u32,
+    /// How nodes keep lines.
+    pub waits: Waits,
+    /// How often everybody waits for the lock in the calm tail.
+    pub tail: u64,
     /// Two places of the first client's list that are one server.
     pub listed_twice: Option<(usize, usize)>,
     /// How the network behaves.
@@ -117,12 +131,15 @@ pub struct Plan {
     pub troubled: Time,
     /// Which things.
     pub swarm: Swarm,
+    /// What is played in place of a swarm's episodes.
+    pub scene: Option<Scene>,
 }
 
 impl Plan {
     /// Draws a plan.
     pub fn draw(random: &Random) -> Plan {
-        let swarm = Swarm::draw(random);
+        let aside = random.aside();
+        let swarm = Swarm::draw(random, &aside);
         let nodes = *random.pick(&[1, 2, 3, 3, 3, 3, 4, 5, 5, 7]);
         let ttl = match random.below(20) {
             0 => 10_000,
@@ -172,6 +189,11 @@ impl Plan {
             guard,
             declared,
             longest,
+            waits: waits(&aside, ttl, node_timeout, ttl * u64::from(longest)),
+            tail: match listed_twice {
+                None if aside.chance(4) => 3,
+                _ => 0,
+            },
             listed_twice,
             network: Network {
                 base: (base as Time).max(200),
@@ -194,17 +216,37 @@ impl Plan {
                 },
                 twice: if swarm.twice { 5 } else { 0 },
                 refuse: if swarm.refuse { 5 } else { 0 },
+                deaf: if swarm.deaf {
+                    *aside.pick(&[20, 50, 100])
+                } else {
+                    0
+                },
                 reach: nanos,
                 patience: node_timeout * MS,
             },
             troubled: wait + nanos * random.between(2, 3),
             swarm,
+            scene: None,
         }
     }
 
     /// The longest that anybody asks for.
     pub fn max_ttl(&self) -> Duration {
         self.ttl * self.longest
+    }
+
+    /// What L4 promises of a lock, once the network is calm.
+    pub fn bounds(&self) -> Bounds {
+        let nanos = |time: Duration| time.as_nanos() as Time;
+        let turn = 2 * nanos(self.ttl) + nanos(self.waits.reservation) + POLL_FAR;
+        Bounds {
+            quorum: self.nodes / 2 + 1,
+            reservation: nanos(self.waits.reservation),
+            // Twice the base at most, there and back.
+            trip: 4 * self.network.calm().base,
+            // Everybody else has a turn before, and holds it for long.
+            longest: (self.clients * self.workers) as Time * turn,
+        }
     }
 
     /// On what terms the clients admit nodes.
@@ -216,6 +258,10 @@ impl Plan {
     /// rates differ by less than the drift bound; often they are at its edge.
     pub fn clocks(&self, random: &Random) -> (Vec<Rate>, Vec<Rate>) {
         let half = mutant!("rates-beyond-drift", DRIFT * 0.4975, DRIFT * 2.5);
+        // Far apart, so that nothing may rest on their agreeing; in a scene as on
+        // servers, where the first fences of a round are mostly the same.
+        let (from, apart) = (100_000 * MS, 9_900_000 * MS);
+        let apart = self.scene.map_or(apart, |_| 50 * MS);
         let clock = |_| {
             let share = match (self.swarm.rates, random.below(3)) {
                 (false, _) => 0.0,
@@ -223,7 +269,7 @@ impl Plan {
                 (true, n) => n as f64 * 2.0 - 3.0,
             };
             Rate {
-                offset: random.between(100_000 * MS, 10_000_000 * MS),
+                offset: random.between(from, from + apart),
                 rate: 1.0 + share * half,
             }
         };
@@ -235,6 +281,17 @@ impl Plan {
 
     /// Plans the episodes.
     pub fn faults(&self, random: &Random, world: &World) {
+        if let Some(scene) = &self.scene {
+            return scene.faults(self, random, world);
+        }
+        if self.swarm.forged {
+            let aside = random.aside();
+            for _ in 0..aside.between(1, 6) {
+                let client = aside.below(self.clients as u64) as usize;
+                let node = aside.below(self.nodes as u64) as usize;
+                world.plan(aside.below(self.troubled), FaultEvent::Forge(client, node));
+            }
+        }
         let kinds = self.kinds();
         if kinds.is_empty() {
             return;
@@ -349,6 +406,19 @@ impl Plan {
         } else if self.swarm.pause {
             world.plan(at, FaultEvent::PauseClient(client, long));
         }
+    }
+}
+
+/// How nodes keep lines, with ttls in ms. Reservations that outlive the votes
+/// of an attempt show most.
+pub fn waits(random: &Random, ttl: u64, node_timeout: u64, max_ttl: u64) -> Waits {
+    let share = *random.pick(&[0.3, 1.3]);
+    let reservation = ((ttl as f64 * share) as u64).clamp(1, node_timeout.max(200));
+    Waits {
+        reservation: Duration::from_millis(reservation),
+        // Three of the longest polls.
+        place: Duration::from_millis(max_ttl.max(7_200)),
+        most: 10_000,
     }
 }
 

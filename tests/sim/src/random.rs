@@ -15,6 +15,13 @@ impl Random {
         Random(AtomicU64::new(seed))
     }
 
+    /// Another generator, given by where this one is. What is drawn there
+    /// changes nothing here, so that seeds go on to stand for what they stood
+    /// for before there was anything of the kind to be drawn.
+    pub fn aside(&self) -> Random {
+        Random::new(!self.0.load(Ordering::Relaxed))
+    }
+
     /// 64 random bits.
     pub fn bits(&self) -> u64 {
         let step = 0x9e37_79b9_7f4a_7c15;

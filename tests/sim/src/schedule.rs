@@ -1,7 +1,7 @@
 //! One schedule: everything that happens in it follows from its seed.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use quorlock::sim::{Set, Watchdog};
@@ -9,6 +9,7 @@ use quorlock::sim::{Set, Watchdog};
 use crate::contender::{Client, Stage};
 use crate::plan::{DRIFT, LONGEST, Plan};
 use crate::random::Random;
+use crate::scene::Scene;
 use crate::world::{MS, Time, World};
 
 /// What came of a schedule.
@@ -29,7 +30,7 @@ pub struct Outcome {
 /// Runs the schedule of `seed`.
 pub fn run(seed: u64, history: bool) -> Outcome {
     let random = Random::new(seed);
-    let plan = Plan::draw(&random);
+    let plan = Scene::plan(seed).unwrap_or_else(|| Plan::draw(&random));
     let (node_clocks, client_clocks) = plan.clocks(&random);
     let world = World::new(
         Random::new(random.bits()),
@@ -50,17 +51,23 @@ pub fn run(seed: u64, history: bool) -> Outcome {
         plan,
         holds: AtomicU64::new(0),
         done: client_clocks.iter().map(|_| AtomicU64::new(0)).collect(),
+        sets: Mutex::default(),
+        calm: AtomicBool::new(false),
     });
+    if stage.plan.tail > 0 {
+        world.judge_lines(stage.plan.bounds());
+    }
     for number in 0..stage.plan.clients {
         let client = client(&stage, &random, number);
+        stage.enter(&client);
         // In one line workers meet no more on the nodes, where most bugs are.
         let in_line = random.chance(50);
-        for _ in 0..stage.plan.workers {
+        for place in 0..stage.plan.workers {
             let mut worker = client.clone();
             if !in_line {
                 worker.lines = Arc::default();
             }
-            world.spawn(number, worker.contend(stage.clone()));
+            world.spawn(number, worker.contend(stage.clone(), place));
         }
     }
     let finish = play(&stage);
@@ -80,13 +87,15 @@ pub fn run(seed: u64, history: bool) -> Outcome {
 
 fn client(stage: &Stage, random: &Random, number: usize) -> Client {
     let world = &stage.world;
+    let links = world.links(number);
     let set = Arc::new(Set::new(
-        world.links(number),
+        links,
         world.clock(number),
         Arc::new(Random::new(random.bits())),
         stage.plan.max_ttl(),
         DRIFT,
         |_| (),
+        world.inbox(number),
     ));
     let watchdog = Watchdog::new(set.clock.clone());
     watchdog.follow_steps(&set);
@@ -110,6 +119,9 @@ fn play(stage: &Stage) -> Time {
         until += ttl / 8;
         world.run(until);
         world.check_leaks(false);
+        if plan.tail > 0 {
+            world.check_lines();
+        }
         if world.violation().is_some() {
             return until;
         }
@@ -117,6 +129,10 @@ fn play(stage: &Stage) -> Time {
         if !calm && until >= right {
             calm = true;
             world.calm();
+            stage.call_off();
+            if plan.tail > 0 {
+                plan.tail_faults(&stage.random, world);
+            }
         }
         let done = |c: usize| {
             let done = stage.done[c].load(Ordering::Relaxed) as usize;
@@ -127,7 +143,7 @@ fn play(stage: &Stage) -> Time {
         }
         // No contender begins anything new; the longest holds the lock for
         // two ttls, and is lost for two more.
-        if until > right + 6 * ttl + 2_000 * MS {
+        if until > right + 6 * ttl + 2_000 * MS + plan.tail_ends() {
             world.violated("L5 a call never returns".into());
             return until;
         }

@@ -7,7 +7,12 @@
 
 mod admission;
 mod clocks;
+mod events;
 mod faults;
+pub mod line;
+mod lines;
+mod link;
+mod messages;
 mod network;
 mod oracle;
 
@@ -20,17 +25,19 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Wake, Waker};
 
 use quorlock::sim::admission::Roster;
-use quorlock::sim::{Clock, Link, Op, Reply, Request};
+use quorlock::sim::{Clock, Link, Mail};
 
-use crate::mutants::mutant;
 use crate::random::Random;
-use admission::Hello;
 pub use admission::Terms as Admission;
 pub use clocks::Rate;
 use clocks::{ClientState, SimClock};
+use events::{Event, Queued};
 use faults::Node;
 pub use faults::{FaultEvent, Memory, Ways};
-use network::{Connection, NOT_SENT, Open, Pair, SimLink};
+use line::Line;
+use link::SimLink;
+pub use messages::HALF_OPEN;
+use network::{Connection, Pair};
 use oracle::Oracle;
 
 /// True time in nanoseconds.
@@ -63,6 +70,8 @@ pub struct Network {
     pub twice: u64,
     /// Percent of requests that are not sent at all, for want of a connection.
     pub refuse: u64,
+    /// Percent of messages that are lost though their connection stands.
+    pub deaf: u64,
     /// How long a requester waits for one node.
     pub patience: Time,
     /// How far ahead messages and contenders aim at what is due.
@@ -70,6 +79,18 @@ pub struct Network {
 }
 
 impl Network {
+    /// The same, but fast, and without losses; what drops messages goes on.
+    pub fn calm(self) -> Network {
+        Network {
+            base: self.base.min(self.reach / 40),
+            deaf: self.deaf,
+            tail: self.tail,
+            patience: self.patience,
+            reach: self.reach,
+            ..Network::default()
+        }
+    }
+
     /// How long a release waits for its acknowledgement before the connection
     /// is replaced once more.
     pub fn reconnect(&self) -> Time {
@@ -79,83 +100,6 @@ impl Network {
     /// How long a connection may take to become ready.
     pub fn connect(&self) -> Time {
         2 * self.reconnect()
-    }
-}
-
-enum Event {
-    /// A request reaches its node.
-    Request {
-        pair: usize,
-        connection: u64,
-        message: u64,
-        request: Box<Request>,
-        sent: Time,
-    },
-    /// A reply reaches its client.
-    Reply {
-        pair: usize,
-        connection: u64,
-        message: u64,
-        answer: Answer,
-    },
-    /// A step of the way to a connection that is ready, at the node or back.
-    Hello {
-        pair: usize,
-        connection: u64,
-        hello: Box<Hello>,
-    },
-    /// A connection that is not ready by now is given up.
-    Connecting { pair: usize, connection: u64 },
-    /// The requester stops waiting.
-    Deadline { pair: usize, message: u64 },
-    /// Releases that were not acknowledged go over a new connection.
-    Retry(usize),
-    /// A timer rings that was set at a time.
-    Timer {
-        client: usize,
-        set_at: Time,
-        waker: Waker,
-    },
-    /// A task that was held up goes on.
-    Wake(Waker),
-    /// Something goes wrong.
-    Fault(FaultEvent),
-    /// A paused client goes on.
-    ResumeClient(usize),
-    /// A paused node goes on.
-    ResumeNode(usize),
-}
-
-/// What a node says to a request: `None` if it holds another record.
-#[derive(Debug)]
-struct Answer {
-    reply: Option<Reply>,
-    /// The node's `TIME`, in µs, where it tells.
-    time: Option<u64>,
-}
-
-/// An event in the heap: small, for it is moved about. The event itself waits
-/// in its slot.
-struct Queued {
-    at: Time,
-    order: u64,
-    slot: u32,
-}
-
-impl PartialEq for Queued {
-    fn eq(&self, other: &Queued) -> bool {
-        (self.at, self.order) == (other.at, other.order)
-    }
-}
-impl Eq for Queued {}
-impl PartialOrd for Queued {
-    fn partial_cmp(&self, other: &Queued) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Queued {
-    fn cmp(&self, other: &Queued) -> std::cmp::Ordering {
-        (self.at, self.order).cmp(&(other.at, other.order))
     }
 }
 
@@ -170,6 +114,8 @@ struct Inner {
     pairs: Vec<Pair>,
     connections: Vec<Connection>,
     messages: u64,
+    /// Who has yet to be told that it listens, or that it does not any more.
+    news: Vec<(usize, Arc<dyn Mail>, bool)>,
     /// Requests since time went on.
     at_once: u32,
     network: Network,
@@ -192,6 +138,8 @@ struct Inner {
     edges: [Time; EDGES],
     edge: usize,
     oracle: Oracle,
+    /// For L4, by lock.
+    lines: Vec<Line>,
 }
 
 /// The simulated world. Single-threaded; the locks are there for the traits.
@@ -249,12 +197,14 @@ impl World {
                     current: None,
                     connecting: false,
                     silent: false,
+                    failed_at: 0,
                     old: None,
                     open: BTreeMap::new(),
                     requests_cut: Default::default(),
                     replies_cut: Default::default(),
                     replaced_at: 0,
                     retries: false,
+                    ear: None,
                 });
             }
         }
@@ -270,6 +220,7 @@ impl World {
                 pairs,
                 connections: Vec::new(),
                 messages: 0,
+                news: Vec::new(),
                 at_once: 0,
                 network,
                 rosters: client_clocks.iter().map(|_| Roster::default()).collect(),
@@ -285,6 +236,7 @@ impl World {
                 edges: [0; EDGES],
                 edge: 0,
                 oracle: Oracle::default(),
+                lines: Vec::new(),
             }),
             ready: Arc::default(),
             tasks: Mutex::default(),
@@ -348,6 +300,10 @@ impl World {
             let mut inner = self.inner();
             if inner.violation.is_some() {
                 return;
+            }
+            if !inner.news.is_empty() {
+                self.tell_news(inner);
+                continue;
             }
             match inner.heap.peek() {
                 Some(Reverse(next)) if next.at <= until => {}
@@ -416,6 +372,15 @@ impl World {
 
     fn happen(&self, mut inner: MutexGuard<'_, Inner>, event: Event) {
         let now = inner.time;
+        if let Some(client) = event.client(&inner.pairs) {
+            let state = &mut inner.clients[client];
+            if state.crashed {
+                return;
+            }
+            if state.paused_until > now {
+                return state.held_back.push(event);
+            }
+        }
         match event {
             Event::Wake(waker) => {
                 drop(inner);
@@ -454,20 +419,9 @@ impl World {
                 message,
                 answer,
             } => {
-                let client = inner.pairs[pair].client;
-                if inner.clients[client].crashed || inner.connections[connection as usize].reset {
-                    return;
+                if !inner.connections[connection as usize].reset {
+                    self.replied(inner, pair, connection, message, answer);
                 }
-                if inner.clients[client].paused_until > now {
-                    let reply = Event::Reply {
-                        pair,
-                        connection,
-                        message,
-                        answer,
-                    };
-                    return inner.clients[client].held_back.push(reply);
-                }
-                self.replied(inner, pair, connection, message, answer);
             }
             Event::Hello {
                 pair,
@@ -477,63 +431,39 @@ impl World {
                 if hello.at_node() {
                     return inner.hello_at_node(pair, connection, hello);
                 }
-                let client = inner.pairs[pair].client;
-                let state = &mut inner.clients[client];
-                if state.crashed {
-                    return;
-                }
-                if state.paused_until > now {
-                    return state.held_back.push(Event::Hello {
-                        pair,
-                        connection,
-                        hello,
-                    });
-                }
                 let told = inner.hello_at_client(pair, connection, *hello);
                 drop(inner);
                 network::tell(told);
             }
             Event::Connecting { pair, connection } => {
-                let client = inner.pairs[pair].client;
-                let state = &mut inner.clients[client];
-                if state.crashed {
-                    return;
-                }
-                if state.paused_until > now {
-                    return state.held_back.push(Event::Connecting { pair, connection });
-                }
                 let told = inner.connecting_in_vain(pair, connection);
                 drop(inner);
                 network::tell(told);
             }
             Event::Deadline { pair, message } => {
-                let client = inner.pairs[pair].client;
-                let state = &mut inner.clients[client];
-                if state.crashed {
-                    return;
-                }
-                if state.paused_until > now {
-                    state.held_back.push(Event::Deadline { pair, message });
-                    return;
-                }
                 inner.replace_connection(pair, message);
                 let told = inner.timed_out(pair, message);
                 drop(inner);
                 network::tell(told);
             }
             Event::Retry(pair) => {
-                let client = inner.pairs[pair].client;
-                let state = &mut inner.clients[client];
-                if state.crashed {
-                    return;
-                }
-                if state.paused_until > now {
-                    return state.held_back.push(Event::Retry(pair));
-                }
-                inner.retry(pair);
+                let (mut inner, awaited) = self.awaited(inner, pair);
+                inner.retry(pair, awaited);
             }
+            Event::Message {
+                pair,
+                connection,
+                number,
+            } => self.heard(inner, pair, connection, number),
+            Event::Ended {
+                node,
+                connection,
+                closed,
+            } => inner.ended(node, connection, closed),
             Event::Fault(FaultEvent::Reset(client, node)) => {
-                let told = inner.reset(client, node);
+                let pair = client * inner.nodes.len() + node;
+                let (mut inner, awaited) = self.awaited(inner, pair);
+                let told = inner.reset(client, node, awaited);
                 drop(inner);
                 network::tell(told);
             }
@@ -554,64 +484,17 @@ impl World {
         }
     }
 
-    /// An answer has reached its client.
-    fn replied(
-        &self,
-        mut inner: MutexGuard<'_, Inner>,
-        pair: usize,
-        connection: u64,
-        message: u64,
-        answer: Answer,
-    ) {
-        let client = inner.pairs[pair].client;
-        let open = &mut inner.pairs[pair].open;
-        let counts = |open: &Open| {
-            open.request.op != Op::Release
-                || mutant!("acknowledged-anywhere", open.connection == connection, true)
-        };
-        let Some(waiting) = open.get_mut(&message).filter(|open| counts(open)) else {
-            return;
-        };
-        if answer.reply.is_none() && !waiting.readmitted {
-            // It is sent once more, behind what admits the node anew.
-            waiting.readmitted = true;
-            waiting.connection = NOT_SENT;
-            return inner.readmit(pair);
-        }
-        let Some(mut open) = open.remove(&message) else {
-            return;
-        };
-        let twice = || network::not_ready("its record has changed twice");
-        let reply = answer.reply.unwrap_or_else(twice);
-        let node = inner.pairs[pair].node;
-        if let Some(time) = answer.time {
-            inner.told_time(client, open.ticket, time);
-        }
-        inner.note(|| format!("c{client} <- n{node} m{message} {reply:?}"));
-        if open.request.op == Op::Release {
-            inner.under_way(node, &open.request, -1);
-        }
-        inner.confirm(&open, &reply);
-        let Some(sink) = open.sink.take() else { return };
-        let before = inner.before(&open.request);
-        drop(inner);
-        sink.on_reply(open.ticket, reply, answer.time);
-        if let Some(before) = before {
-            self.inner().after(before);
-        }
-    }
-
     /// A moment at which, or nearly, something is due to a rival.
     pub fn aim(&self) -> Option<Time> {
         self.inner().aim()
     }
 
-    /// From here on the network is fast and loses nothing.
+    /// From here on the network is fast and loses nothing, but for messages
+    /// that something drops. L4 is judged.
     pub fn calm(&self) {
-        let network = &mut self.inner().network;
-        (network.slow, network.cut, network.edge) = (0, 0, 0);
-        (network.twice, network.refuse) = (0, 0);
-        network.base = network.base.min(network.reach / 40);
+        let mut inner = self.inner();
+        inner.lines_calm();
+        inner.network = inner.network.calm();
     }
 
     /// When everything planned that goes wrong is right again.
@@ -647,7 +530,7 @@ impl World {
 
     /// Drops all tasks, so that the world can be dropped.
     pub fn end(&self) {
-        {
+        let mail = {
             let mut inner = self.inner();
             inner.clients.iter_mut().for_each(|c| c.crashed = true);
             inner.oracle = Oracle::default();
@@ -656,29 +539,17 @@ impl World {
             for pair in &mut inner.pairs {
                 std::mem::take(&mut pair.open);
             }
-        }
+            let ears = inner.pairs.iter_mut().filter_map(|pair| pair.ear.take());
+            let ears: Vec<_> = ears.collect();
+            (ears, std::mem::take(&mut inner.news))
+        };
+        drop(mail);
         let tasks = std::mem::take(&mut *self.tasks.lock().unwrap());
         drop(tasks);
     }
 }
 
 impl Inner {
-    fn push(&mut self, at: Time, event: Event) {
-        self.order += 1;
-        let order = self.order;
-        let slot = match self.free.pop() {
-            Some(slot) => {
-                self.slots[slot as usize] = Some(event);
-                slot
-            }
-            None => {
-                self.slots.push(Some(event));
-                self.slots.len() as u32 - 1
-            }
-        };
-        self.heap.push(Reverse(Queued { at, order, slot }));
-    }
-
     fn note(&mut self, line: impl FnOnce() -> String) {
         if let Some(history) = &mut self.history {
             let _ = writeln!(
@@ -688,12 +559,6 @@ impl Inner {
                 line()
             );
         }
-    }
-
-    /// Whether nothing comes of an event: a timer of a request that has been
-    /// answered.
-    fn is_idle(&self, event: &Event) -> bool {
-        matches!(event, Event::Deadline { pair, message } if !self.pairs[*pair].open.contains_key(message))
     }
 
     /// Remembers a moment at which something is due.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use quorlock::sim::{Acquired, Hold, Set, Terms, Timing, Wait, acquire};
+use quorlock::sim::{Acquired, Hold, Set, Terms, Timing, Wait, Waits, acquire};
 use quorlock_sim::contender::keys_of;
 use quorlock_sim::random::Random;
 use quorlock_sim::world::{Admission, FaultEvent, MS, Memory, Network, Rate, World};
@@ -50,22 +50,32 @@ fn set(world: &Arc<World>, client: usize) -> Arc<Set> {
         TTL,
         0.01,
         |_| (),
+        world.inbox(client),
     ))
 }
 
+const WAITS: Waits = Waits {
+    reservation: Duration::from_millis(200),
+    place: Duration::from_secs(60),
+    most: 10_000,
+};
+
 fn terms() -> Terms {
     Terms {
-        keys: keys_of(KEY, None),
+        keys: keys_of(KEY, WAITS, None),
         label: "".into(),
         timing: Timing::of(TTL, 0.01, 0.1, Duration::from_millis(50)),
         drift: 0.01,
         renew: false,
         max_hold: None,
+
+        fair: false,
         gone: None,
     }
 }
 
-fn run(case: Case, cut: Cut) -> Outcome {
+/// Three nodes and two clients, without faults.
+fn world() -> Arc<World> {
     let network = Network {
         base: 100_000,
         ..Network::default()
@@ -76,14 +86,18 @@ fn run(case: Case, cut: Cut) -> Outcome {
     };
     // Without a guard: nodes that were down vote at once.
     let admission = Admission::new(3, TTL, false, true);
-    let world = World::new(
+    World::new(
         Random::new(7),
         network,
         admission,
         &[clock; 3],
         &[clock; 2],
         false,
-    );
+    )
+}
+
+fn run(case: Case, cut: Cut) -> Outcome {
+    let world = world();
     match case {
         Case::MinorityHangs => world.plan(0, FaultEvent::PauseNode(1, 200 * MS)),
         Case::MajorityHangs | Case::MajorityDown => {

@@ -8,8 +8,9 @@ use std::time::Duration;
 use quorlock::sim::MemoryNode;
 use quorlock::sim::admission::{Decision, Expected, Record, decide};
 
+use super::Inner;
+use super::events::Event;
 use super::network::Told;
-use super::{Event, Inner};
 use crate::mutants::mutant;
 use crate::plan::DRIFT;
 
@@ -65,11 +66,16 @@ pub(super) enum Hello {
     Write(Option<Arc<str>>, Arc<str>, Duration, u32),
     /// To the client: it is written, or this one stands there.
     Written(Result<Arc<str>, Option<Arc<str>>>, u32),
+    /// To the node, whose record is good: tell this connection what comes to
+    /// the client's inbox.
+    Subscribe(Arc<str>),
+    /// To the client: done.
+    Subscribed(Arc<str>),
 }
 
 impl Hello {
     pub(super) fn at_node(&self) -> bool {
-        matches!(self, Hello::Ask | Hello::Write(..))
+        matches!(self, Hello::Ask | Hello::Write(..) | Hello::Subscribe(_))
     }
 }
 
@@ -99,7 +105,12 @@ impl Inner {
                     .init(old.as_deref(), new.clone(), quarantine, local);
                 let found = node.state.record().cloned();
                 self.note(|| format!("n{at} record {new}: {written}"));
+                self.look_at_lines(at);
                 Hello::Written(if written { Ok(new) } else { Err(found) }, tries)
+            }
+            Hello::Subscribe(record) => {
+                self.subscribe(pair, connection);
+                Hello::Subscribed(record)
             }
             _ => Hello::Told(
                 run_id(at, node.run),
@@ -156,7 +167,11 @@ impl Inner {
             }
             Hello::Written(Ok(record), _) => return self.welcome(pair, connection, record),
             Hello::Written(Err(record), tries) => (record, tries),
-            Hello::Ask | Hello::Write(..) => return Vec::new(),
+            Hello::Subscribed(record) => {
+                self.hears(pair, true);
+                return self.ready(pair, connection, record);
+            }
+            Hello::Ask | Hello::Write(..) | Hello::Subscribe(_) => return Vec::new(),
         };
         let terms = &self.admission;
         let run = &self.connections[connection as usize].run;
@@ -191,6 +206,10 @@ impl Inner {
         let known = || self.rosters[self.pairs[pair].client].admit(place, &record);
         if self.listed_twice && known().is_err() {
             return self.connecting_in_vain(pair, connection);
+        }
+        if self.pairs[pair].ear.is_some() {
+            self.say(pair, connection, Hello::Subscribe(record));
+            return Vec::new();
         }
         self.ready(pair, connection, record)
     }

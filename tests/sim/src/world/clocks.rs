@@ -6,7 +6,8 @@ use std::task::Poll;
 
 use quorlock::sim::{Clock, Instant, Sleep};
 
-use super::{Event, MS, Time, World};
+use super::events::Event;
+use super::{MS, Time, World};
 use crate::mutants::mutant;
 
 /// Timers are set for no longer than this at a time, so that a sleeper looks
@@ -53,6 +54,8 @@ pub(super) struct ClientState {
     pub(super) lost_time: Time,
     /// Its timers ring in time from here on, until the next pause.
     pub(super) awake_since: Time,
+    /// The number of the waiter that it named last.
+    pub(super) waiter: u64,
 }
 
 impl ClientState {
@@ -65,6 +68,7 @@ impl ClientState {
             suspended: (0, 0),
             lost_time: 0,
             awake_since: 0,
+            waiter: 0,
         }
     }
 

@@ -6,8 +6,10 @@ use std::time::Duration;
 use quorlock::sim::{Instant, MemoryNode};
 
 use super::clocks::Rate;
-use super::{Event, Inner, Time, World};
-use crate::world::network::Cut;
+use super::events::Event;
+use super::messages::Listener;
+use super::network::Cut;
+use super::{Inner, Time, World};
 
 /// What a node has in memory when it comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +71,8 @@ pub enum FaultEvent {
     SuspendClient(usize, Time),
     /// The client is gone for ever.
     CrashClient(usize),
+    /// The client gets a message that no node sent, as if from that node.
+    Forge(usize, usize),
 }
 
 impl FaultEvent {
@@ -84,7 +88,8 @@ impl FaultEvent {
             | FaultEvent::Flush(_)
             | FaultEvent::StepNode(..)
             | FaultEvent::Reset(..)
-            | FaultEvent::CrashClient(_) => 0,
+            | FaultEvent::CrashClient(_)
+            | FaultEvent::Forge(..) => 0,
         }
     }
 }
@@ -103,7 +108,9 @@ pub(super) struct Node {
     pub(super) loading_until: Time,
     /// Slow until then.
     pub(super) slow_until: Time,
-    saved: MemoryNode,
+    pub(super) saved: MemoryNode,
+    /// Who listens.
+    pub(super) listeners: Vec<Listener>,
     /// How often it was restarted.
     pub(super) run: u64,
     /// Its clock stepped forward, or it lost data without a guard: what it
@@ -132,6 +139,7 @@ impl Node {
             loading_until: 0,
             slow_until: 0,
             saved: MemoryNode::default(),
+            listeners: Vec::new(),
             run: 0,
             excused: false,
             forgot: false,
@@ -147,6 +155,7 @@ impl Node {
             Memory::Lost => MemoryNode::default(),
             Memory::Old => std::mem::take(&mut self.saved),
         };
+        self.keep_listeners();
         self.forgot = true;
         self.lost_at = [now; 2];
         self.counts = [false; 2];
@@ -188,6 +197,7 @@ impl Inner {
                     self.nodes[node].loading_until = now + long + long / 2;
                 }
                 self.nodes[node].run += 1;
+                self.nodes[node].drop_listeners();
                 self.nodes[node].forget(now, memory);
                 self.excuse_the_forgetful(node);
                 for at in 0..self.pairs.len() {
@@ -206,9 +216,7 @@ impl Inner {
                     }
                 }
             }
-            FaultEvent::Snapshot(node) => {
-                self.nodes[node].saved = self.nodes[node].state.clone();
-            }
+            FaultEvent::Snapshot(node) => self.nodes[node].save(),
             FaultEvent::Flush(node) => {
                 self.nodes[node].forget(now, Memory::Lost);
                 self.excuse_the_forgetful(node);
@@ -246,9 +254,18 @@ impl Inner {
                 let suspend = matches!(fault, FaultEvent::SuspendClient(..));
                 if self.clients[client].pause(now, long, suspend) {
                     self.push(now + long, Event::ResumeClient(client));
+                    self.vanishes(client, now + long);
+                    if suspend {
+                        self.falls_silent(client, now + long);
+                    }
                 }
             }
-            FaultEvent::CrashClient(client) => self.clients[client].crashed = true,
+            FaultEvent::CrashClient(client) => {
+                self.clients[client].crashed = true;
+                self.vanishes(client, Time::MAX);
+                self.falls_silent(client, Time::MAX);
+            }
+            FaultEvent::Forge(client, node) => self.forge(client, node),
             FaultEvent::Reset(..) => unreachable!("the world tells the client"),
         }
     }

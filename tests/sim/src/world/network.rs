@@ -1,15 +1,15 @@
 //! The network: connections that keep their order, and what breaks them.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
-use quorlock::sim::{
-    Fault, FaultKind, Instant, Link, MemoryNode, Op, Reply, Request, Sink, Ticket,
-};
+use quorlock::sim::{Fault, FaultKind, Instant, MemoryNode, Op, Reply, Request, Sink, Ticket};
 
 use super::admission::Hello;
-use super::{Answer, Event, FaultEvent, Inner, MS, Time, World};
+use super::events::{Answer, Event};
+use super::messages::Ear;
+use super::{FaultEvent, Inner, MS, Time};
 use crate::mutants::mutant;
 
 /// Nothing passes one way before a time.
@@ -52,9 +52,6 @@ pub(super) fn tell(told: impl IntoIterator<Item = Told>) {
     }
 }
 
-/// No client needs to send more requests in one moment.
-const AT_ONCE_BOUND: u32 = 5_000;
-
 /// Stands for no connection: the request waits for one.
 pub(super) const NOT_SENT: u64 = u64::MAX;
 
@@ -77,8 +74,12 @@ pub(super) struct Pair {
     pub(super) replies_cut: Cut,
     /// When the connection was replaced last.
     pub(super) replaced_at: Time,
+    /// When a request failed last for want of an answer or a connection.
+    pub(super) failed_at: Time,
     /// It will be looked at again.
     pub(super) retries: bool,
+    /// Who is told of messages.
+    pub(super) ear: Option<Ear>,
 }
 
 pub(super) struct Open {
@@ -111,13 +112,17 @@ pub(super) struct Connection {
     /// client's clock.
     pub(super) run: String,
     pub(super) told: Option<(u64, Instant)>,
+    /// The node has subscribed the client's inbox for it.
+    pub(super) subscribed: bool,
+    /// Its node sees its end by and by, or has.
+    pub(super) hung_up: bool,
     /// The record that goes with each request, if restarts are guarded.
     pub(super) record: Option<Arc<str>>,
 }
 
 impl Inner {
     /// One way through the network.
-    fn delay(&self, node: usize) -> Time {
+    pub(super) fn delay(&self, node: usize) -> Time {
         let n = self.network;
         let mut delay = n.base + self.random.below(n.base + 1);
         if self.random.chance(n.slow) {
@@ -182,13 +187,13 @@ impl Inner {
     }
 
     /// Puts a request on a connection.
-    fn put(&mut self, pair: usize, connection: u64, message: u64, mut request: Request) {
+    pub(super) fn put(&mut self, pair: usize, connection: u64, message: u64, mut request: Request) {
         let open = self.pairs[pair].open.get(&message).map(|o| o.ticket);
         let patience = open.map_or((Instant::NEVER, Duration::ZERO), |t| {
             (t.deadline, t.sent.until(t.deadline))
         });
         let Some(at) = self.forth(pair, connection) else {
-            return;
+            return self.in_vain(Some(&request.keys.lock));
         };
         let wire = &self.connections[connection as usize];
         if let (Op::Acquire { candidate, .. }, Some(guess)) = (&mut request.op, &request.guess) {
@@ -263,6 +268,7 @@ impl Inner {
         self.under_way(node, &request, -1);
         if self.nodes[node].down_until > now || self.connections[connection as usize].dead {
             self.connections[connection as usize].broken = true;
+            self.in_vain(Some(&request.keys.lock));
             // The copy of a release behind a late request is lost: see below.
             if request.op == Op::Release && Some(connection) != self.pairs[pair].current {
                 self.came_late(node, &request);
@@ -285,10 +291,16 @@ impl Inner {
             Some(not_ready("LOADING"))
         } else {
             let state = &mut self.nodes[node].state;
-            state.execute(&request, record.as_deref(), local).0.ok()
+            let (reply, messages) = state.execute(&request, record.as_deref(), local);
+            if !self.lines.is_empty() {
+                self.look_at_lines(node);
+            }
+            self.publish(node, &request.keys.lock, messages);
+            reply.ok()
         };
         self.note(|| {
-            let token = String::from_utf8_lossy(&request.value.0[..6]).into_owned();
+            let token =
+                String::from_utf8_lossy(request.value.0.get(..6).unwrap_or_default()).into_owned();
             format!(
                 "n{node} m{message} c{client} {:?} {token} -> {reply:?}",
                 request.op
@@ -326,6 +338,8 @@ impl Inner {
                     answer: Answer { reply, time },
                 },
             );
+        } else {
+            self.in_vain(Some(&request.keys.lock));
         }
     }
 
@@ -340,6 +354,7 @@ impl Inner {
         let long_ago = self.time >= p.replaced_at + self.network.reconnect();
         if open.connection != NOT_SENT && !p.connecting && long_ago {
             p.silent = true;
+            p.failed_at = self.time;
             self.new_connection(pair);
         }
         self.retry_later(pair);
@@ -365,7 +380,7 @@ impl Inner {
     }
 
     /// Looks at releases without acknowledgement again, after a while.
-    fn retry_later(&mut self, pair: usize) {
+    pub(super) fn retry_later(&mut self, pair: usize) {
         let p = &mut self.pairs[pair];
         if !p.retries && p.open.values().any(|o| o.request.op == Op::Release) {
             p.retries = true;
@@ -374,19 +389,36 @@ impl Inner {
         }
     }
 
-    pub(super) fn retry(&mut self, pair: usize) {
+    /// Looks at a pair again. `awaited`: a connection is wanted in any case.
+    pub(super) fn retry(&mut self, pair: usize, awaited: bool) {
         let p = &mut self.pairs[pair];
         p.retries = false;
-        let late = p.open.values().any(|o| o.sink.is_none()) || p.current.is_none();
+        let missed = p.current.is_none() && (awaited || !p.open.is_empty());
+        let late = p.open.values().any(|o| o.sink.is_none()) || missed;
         let long_ago = self.time >= p.replaced_at + self.network.reconnect();
         if late && long_ago && !p.connecting {
             self.new_connection(pair);
         }
+        if awaited {
+            self.missed(pair);
+        }
         self.retry_later(pair);
     }
 
+    /// Looks again, after a while, whether messages are awaited for whose sake
+    /// a connection is made.
+    fn missed(&mut self, pair: usize) {
+        let p = &mut self.pairs[pair];
+        let deaf = p.ear.as_ref().is_some_and(Ear::is_deaf);
+        if deaf && p.current.is_none() && !p.retries {
+            p.retries = true;
+            let at = self.time + self.network.reconnect();
+            self.push(at, Event::Retry(pair));
+        }
+    }
+
     /// Begins to make a new connection; the one before it is in doubt.
-    fn new_connection(&mut self, pair: usize) {
+    pub(super) fn new_connection(&mut self, pair: usize) {
         let node = self.pairs[pair].node;
         let now = self.time;
         self.pairs[pair].replaced_at = now;
@@ -397,10 +429,8 @@ impl Inner {
             replies_until: start,
             ..Connection::default()
         });
+        self.in_doubt(pair);
         let p = &mut self.pairs[pair];
-        if let (Some(before), false) = (p.current, p.connecting) {
-            p.old = Some(before);
-        }
         p.current = Some(fresh);
         p.connecting = true;
         let mut over = Vec::new();
@@ -426,6 +456,18 @@ impl Inner {
         );
     }
 
+    /// The connection in use goes on as the one in doubt.
+    fn in_doubt(&mut self, pair: usize) {
+        let p = &mut self.pairs[pair];
+        let (Some(before), false) = (p.current, p.connecting) else {
+            return;
+        };
+        if let Some(old) = p.old.replace(before) {
+            self.hang_up(pair, old);
+        }
+        self.hears(pair, false);
+    }
+
     /// The node is admitted with this record: what waits goes out, and
     /// releases that the connection before did not acknowledge go out again.
     /// Returns whom to tell that their request is not wanted any more.
@@ -436,6 +478,9 @@ impl Inner {
 
     fn admitted(&mut self, pair: usize, connection: u64, record: Option<Arc<str>>) -> Vec<Told> {
         self.connections[connection as usize].record = record;
+        if let Some(old) = self.pairs[pair].old {
+            self.hang_up(pair, old);
+        }
         let p = &mut self.pairs[pair];
         (p.connecting, p.silent) = (false, false);
         let mut told = Vec::new();
@@ -478,8 +523,10 @@ impl Inner {
         (p.current, p.connecting) = (None, false);
         p.replaced_at = self.time;
         self.connections[connection as usize].reset = true;
+        self.hang_up(pair, connection);
         let told = self.fail_open(pair, false);
         self.retry_later(pair);
+        self.missed(pair);
         told
     }
 
@@ -497,8 +544,9 @@ impl Inner {
         told
     }
 
-    /// The connection breaks, and the client sees it. Returns whom to tell.
-    pub(super) fn reset(&mut self, client: usize, node: usize) -> Vec<Told> {
+    /// The connection breaks, and the client sees it; `awaited`: and wants
+    /// another in any case. Returns whom to tell.
+    pub(super) fn reset(&mut self, client: usize, node: usize, awaited: bool) -> Vec<Told> {
         let (nodes, now) = (self.nodes.len(), self.time);
         self.faults += 1;
         self.note(|| format!("reset c{client} n{node}"));
@@ -521,7 +569,13 @@ impl Inner {
             return self.connecting_in_vain(pair, current);
         }
         let told = self.fail_open(pair, true);
-        self.new_connection(pair);
+        if awaited || !self.pairs[pair].open.is_empty() {
+            self.new_connection(pair);
+        } else {
+            self.in_doubt(pair);
+            self.pairs[pair].current = None;
+            self.hang_up(pair, current);
+        }
         self.retry_later(pair);
         told
     }
@@ -539,97 +593,4 @@ impl Inner {
         self.note(|| format!("c{client} m{message} timed out"));
         Some((sink?, ticket, sent))
     }
-}
-
-pub(super) struct SimLink {
-    pub(super) world: Weak<World>,
-    pub(super) pair: usize,
-    pub(super) name: Arc<str>,
-}
-
-impl Link for SimLink {
-    fn send(&self, request: Request, ticket: Ticket, sink: Arc<dyn Sink>, give_up: Instant) {
-        let Some(world) = self.world.upgrade() else {
-            return;
-        };
-        if !sink.wanted() {
-            let fault = Fault {
-                kind: FaultKind::Refused,
-                text: "given up".into(),
-                sent: false,
-            };
-            return sink.on_reply(ticket, Reply::Failed(fault), None);
-        }
-        let mut inner = world.inner();
-        let pair = self.pair;
-        let client = inner.pairs[pair].client;
-        if inner.clients[client].crashed {
-            return;
-        }
-        inner.messages += 1;
-        inner.at_once += 1;
-        if inner.at_once > AT_ONCE_BOUND {
-            inner.violated(format!("L5 c{client} asks without a pause"));
-        }
-        let message = inner.messages;
-        inner.note(|| {
-            let token = String::from_utf8_lossy(&request.value.0[..6]).into_owned();
-            format!(
-                "c{client} -> n{} m{message} {:?} {token}",
-                ticket.node, request.op
-            )
-        });
-        inner.asked(client, &request);
-        let release = request.op == Op::Release;
-        if release {
-            let server = inner.pairs[pair].node;
-            inner.under_way(server, &request, 1);
-        }
-        let refused = inner.random.chance(inner.network.refuse);
-        let node = &inner.nodes[inner.pairs[pair].node];
-        let down = node.down_until > inner.time && inner.random.chance(50);
-        let p = &inner.pairs[pair];
-        // A node that could not be reached is left alone for a while.
-        let pause = inner.network.reconnect();
-        let alone = p.current.is_none() && p.replaced_at > 0 && inner.time < p.replaced_at + pause;
-        if !release && (down || refused || alone || p.connecting && p.silent) {
-            // There is no connection, and the client knows.
-            drop(inner);
-            return tell([(sink, ticket, false)]);
-        }
-        if p.current.is_none() && !alone {
-            inner.new_connection(pair);
-        }
-        let clock = inner.clients[client].clock;
-        let p = &inner.pairs[pair];
-        let up = p.current.filter(|_| !p.connecting);
-        let old = p.old;
-        let open = Open {
-            request: request.clone(),
-            ticket,
-            sink: Some(sink),
-            give_up: clock.time(give_up),
-            sent: inner.clients[client].now(inner.time),
-            connection: up.unwrap_or(NOT_SENT),
-            readmitted: false,
-        };
-        inner.pairs[pair].open.insert(message, open);
-        let deadline = clock.time(ticket.deadline);
-        inner.due(deadline);
-        inner.push(deadline, Event::Deadline { pair, message });
-        if let (true, Some(old)) = (mutant!("release-skips-old", release, false), old) {
-            inner.put(pair, old, message, request.clone());
-        }
-        if let Some(up) = up {
-            inner.put(pair, up, message, request);
-        } else if release {
-            inner.retry_later(pair);
-        }
-    }
-
-    fn shown(&self) -> Arc<str> {
-        self.name.clone()
-    }
-
-    fn close(&self) {}
 }

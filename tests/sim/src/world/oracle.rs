@@ -284,9 +284,9 @@ impl World {
     pub fn check_extended(&self, index: usize, asked: Instant, ttl: Duration) {
         let mut inner = self.inner();
         let watch = &inner.oracle.watches[index];
-        let life = &inner.oracle.tokens[&watch.name];
         let cap = watch.hold.terms().max_hold;
-        let least = (asked + counted(ttl)).min(cap.map_or(Instant::FAR, |d| life.begun + d));
+        let least =
+            (asked + counted(ttl)).min(cap.map_or(Instant::FAR, |d| watch.hold.begun() + d));
         let end = watch.end();
         let c = watch.client;
         if end == Instant::NEVER {
@@ -544,15 +544,20 @@ impl Inner {
         let ends = &mut ends[..self.nodes.len()];
         ends.sort_unstable_by(|a, b| b.cmp(a));
         let cap = watch.hold.terms().max_hold;
-        let cap = cap.map_or(Instant::FAR, |d| life.begun + d);
+        let begun = watch.hold.begun();
+        let cap = cap.map_or(Instant::FAR, |d| begun + d);
         let end = watch.end();
         let c = watch.client;
+        // It counts from the attempt that won: not before the first request,
+        // and not behind the first vote.
+        let first = self.clients[c].now(life.first_vote);
+        let counted = life.begun <= begun && begun <= first + Duration::from_micros(1);
         let seen = self.oracle.steps_seen;
         if end + Duration::from_micros(1) < ends[quorum - 1].min(cap) && !seen {
             self.violated(format!("S4 c{c}'s lease ends before its votes do"));
         } else if end > ends[quorum - 1] + Duration::from_micros(1) {
             self.violated(format!("S4 c{c} counts on votes that were not confirmed"));
-        } else if end > cap + Duration::from_micros(1) {
+        } else if end > cap + Duration::from_micros(1) || !counted {
             self.violated(format!("S4 c{c} holds a lease beyond its max_hold"));
         }
     }

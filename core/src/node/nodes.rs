@@ -1,0 +1,48 @@
+//! The nodes of a set, by their places in it or by name.
+
+/// Some nodes. A set has at most 32.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Nodes(u32);
+
+impl Nodes {
+    /// None.
+    pub const NONE: Nodes = Nodes(0);
+
+    /// All of a set of so many.
+    pub fn all(count: usize) -> Nodes {
+        (0..count).collect()
+    }
+
+    /// One.
+    pub fn one(node: usize) -> Nodes {
+        Nodes(1 << node)
+    }
+
+    /// Whether it is one of them.
+    pub fn contains(self, node: usize) -> bool {
+        self.0 & 1 << node != 0
+    }
+
+    /// Those that are not of `others`.
+    pub fn without(self, others: Nodes) -> Nodes {
+        Nodes(self.0 & !others.0)
+    }
+
+    /// Each of them.
+    pub fn iter(self) -> impl Iterator<Item = usize> {
+        (0..u32::BITS as usize).filter(move |node| self.contains(*node))
+    }
+}
+
+impl FromIterator<usize> for Nodes {
+    fn from_iter<I: IntoIterator<Item = usize>>(nodes: I) -> Nodes {
+        Nodes(nodes.into_iter().fold(0, |all, node| all | 1 << node))
+    }
+}
+
+/// A text as a number (FNV-1a).
+pub(crate) fn number(text: &[u8]) -> u64 {
+    text.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}

@@ -1,0 +1,300 @@
+//! Asking the nodes for their votes, and all that is sent for one token.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use super::{Hold, Node, Phase, Said, State, Terms};
+use crate::clock::Instant;
+use crate::drive;
+use crate::fence::Mark;
+use crate::mutants::mutant;
+use crate::node::{Nodes, Op, Repair, Request, Sink, Ticket, Value, Waiter};
+use crate::quorum::{self, Vote};
+use crate::set::Set;
+use crate::sync::{Wakers, Watchers};
+use crate::token::Token;
+
+impl Hold {
+    /// Draws a token and asks all nodes for their votes, once: the round that
+    /// this is decides. `block`: how many fences are asked for; one, and one
+    /// for each lease that may follow on the same token.
+    pub fn begin(set: &Arc<Set>, terms: &Terms, block: u32) -> Arc<Hold> {
+        let hold = Hold::new(set, terms, block, None, None);
+        hold.open(Nodes::all(set.links.len()), Nodes::NONE);
+        hold
+    }
+
+    /// Draws a token for `waiter`, whose attempt may take many requests: what
+    /// the nodes say is told as [progress](Hold::poll_progress), and the
+    /// attempt lasts until it is given up. `queued`: the node in whose queue
+    /// the waiter stands already, or may.
+    pub(crate) fn new(
+        set: &Arc<Set>,
+        terms: &Terms,
+        block: u32,
+        waiter: Option<Waiter>,
+        queued: Option<usize>,
+    ) -> Arc<Hold> {
+        let (token, jitter) = Token::with_jitter(&*set.rng);
+        let value = if terms.label.is_empty() {
+            token.as_str().as_bytes().into()
+        } else {
+            format!("{}.{}", token.as_str(), terms.label)
+                .into_bytes()
+                .into()
+        };
+        // Up to a fifth of jitter keeps leases that were won together apart.
+        let renew_every = terms.timing.ttl.mul_f64(0.3 + 0.06 * jitter);
+        let nodes = set.links.len();
+        let node_of = |i: usize| Node {
+            said: Said::NotAsked,
+            reached: 0,
+            queued: queued == Some(i),
+            asked: None,
+            renew_at: Instant::NEVER,
+            failures: 0,
+            had: Instant::NEVER,
+            stepped: set.stepped(i),
+            again: false,
+            line: None,
+        };
+        static IDS: AtomicU64 = AtomicU64::new(0);
+        Arc::new_cyclic(|me| Hold {
+            me: me.clone(),
+            set: set.clone(),
+            terms: terms.clone(),
+            token,
+            id: IDS.fetch_add(1, Ordering::Relaxed),
+            value: Value(value),
+            waiter,
+            begun: AtomicU64::new(Instant::NEVER.0),
+            renew_every,
+            end: AtomicU64::new(Instant::NEVER.0),
+            block,
+            fence: AtomicU64::new(0),
+            block_end: AtomicU64::new(0),
+            on_earlier_end: OnceLock::new(),
+            on_over: OnceLock::new(),
+            guess: OnceLock::new(),
+            state: Mutex::new(State {
+                phase: Phase::Asking,
+                progress: 0,
+                votes: vec![Vote::Unasked; nodes],
+                ends: vec![Instant::NEVER; nodes],
+                marks: vec![Mark::default(); nodes],
+                nodes: (0..nodes).map(node_of).collect(),
+                loss: None,
+                round: Wakers::default(),
+                watchers: Watchers::default(),
+                callbacks: Vec::new(),
+                warned: false,
+                passed: 0,
+                gone: terms.gone.clone(),
+            }),
+        })
+    }
+
+    /// Begins the attempt, and asks as [`ask`](Hold::ask) does: from here on
+    /// `max_hold` counts, and the time until it [ends](Hold::attempt_ends).
+    pub(crate) fn open(&self, nodes: Nodes, homes: Nodes) {
+        let now = self.set.clock.now();
+        self.begun.store(now.0, Ordering::Release);
+        self.ask(nodes, homes);
+    }
+
+    /// Asks nodes for their votes, those that refused once more; none that
+    /// has yet to answer, and none that has granted. `homes`: those that queue
+    /// the waiter if they refuse.
+    pub(crate) fn ask(&self, nodes: Nodes, homes: Nodes) {
+        let now = self.set.clock.now();
+        let mut state = self.state();
+        if state.phase != Phase::Asking {
+            return;
+        }
+        // Where the home has voted, the others are to store the same fence.
+        let voted = state.marks.iter().map(|mark| mark.stored).max();
+        let candidate = match (&self.terms.keys.counter, voted) {
+            (None, _) => 0,
+            (Some(_), Some(fence)) if fence > 0 => fence,
+            (Some(_), _) => self.set.candidate(now),
+        };
+        if self.terms.keys.counter.is_some() && candidate == 0 {
+            self.guess.get_or_init(Arc::default);
+        }
+        for i in nodes.iter() {
+            state.votes[i] = Vote::Awaited;
+            state.marks[i] = Mark::default();
+            let node = &mut state.nodes[i];
+            node.said = Said::Nothing;
+            node.line = None;
+            node.reached += 1;
+            node.again = false;
+            node.renew_at = now + self.renew_every;
+            node.queued |= self.waiter.is_some() && homes.contains(i);
+        }
+        drop(state);
+        let Some(hold) = self.me.upgrade() else {
+            return;
+        };
+        let sink: Arc<dyn Sink> = hold;
+        let _together = drive::gather();
+        for node in nodes.iter() {
+            let op = Op::Acquire {
+                ttl: self.terms.timing.ttl,
+                candidate,
+                home: homes.contains(node),
+                block: self.block,
+            };
+            self.send(node, op, now, &sink);
+        }
+    }
+
+    /// Sends one request; never with the state locked, for a link may answer
+    /// at once.
+    pub(super) fn send(&self, node: usize, op: Op, now: Instant, sink: &Arc<dyn Sink>) {
+        let deadline = now + self.terms.timing.node_timeout;
+        let deadline = match op {
+            // A round is over after twice the time of one request.
+            Op::Confirm { .. } => deadline.min(self.attempt_ends()),
+            _ => deadline,
+        };
+        let request = Request {
+            not_after: self.not_after(node, op, now),
+            ..self.request(op)
+        };
+        self.post(node, request, now, deadline, deadline, sink);
+    }
+
+    /// Sends the release that takes the vote back, if the token may stand on
+    /// the node, and takes the waiter out of its queue, if it may stand there.
+    pub(super) fn send_release(
+        &self,
+        node: usize,
+        traces: Traces,
+        now: Instant,
+        sink: &Arc<dyn Sink>,
+    ) {
+        let mut request = self.request(Op::Release);
+        if !traces.token {
+            request.value = Value(Arc::default());
+        }
+        if !traces.waiter {
+            request.waiter = None;
+        }
+        let deadline = now + self.terms.timing.node_timeout;
+        self.post(
+            node,
+            request,
+            now,
+            deadline,
+            now + self.longest_life(),
+            sink,
+        );
+    }
+
+    fn request(&self, op: Op) -> Request {
+        Request {
+            op,
+            keys: self.terms.keys.clone(),
+            value: self.value.clone(),
+            waiter: self.waiter.clone(),
+            not_after: 0,
+            guess: match op {
+                Op::Acquire { candidate: 0, .. } => self.guess.get().cloned(),
+                _ => None,
+            },
+        }
+    }
+
+    fn post(
+        &self,
+        node: usize,
+        request: Request,
+        now: Instant,
+        deadline: Instant,
+        give_up: Instant,
+        sink: &Arc<dyn Sink>,
+    ) {
+        let ticket = Ticket {
+            node,
+            sent: mutant!("start-taken-late", now, now + self.renew_every / 8),
+            deadline,
+            op: request.op,
+        };
+        self.set.links[node].send(request, ticket, sink.clone(), give_up);
+    }
+
+    /// How long a key may stand that a request stores which was sent by now.
+    fn longest_life(&self) -> Duration {
+        let max_ttl = self.set.max_ttl;
+        let drift = quorum::drift_allowance(max_ttl, self.terms.drift);
+        // It may be carried out late: see `not_after`.
+        let late = 2 * self.terms.timing.node_timeout;
+        max_ttl + drift + mutant!("given-up-early", late, Duration::ZERO)
+    }
+
+    /// When the attempt was begun.
+    pub fn begun(&self) -> Instant {
+        Instant(self.begun.load(Ordering::Acquire))
+    }
+
+    /// When an attempt that is still open is over.
+    pub(crate) fn attempt_ends(&self) -> Instant {
+        let long = 2 * self.terms.timing.node_timeout;
+        let long = match self.waiter {
+            // Votes from its beginning are to be worth something at its end.
+            Some(_) => long.max(
+                self.terms
+                    .keys
+                    .waits
+                    .reservation
+                    .min(self.terms.timing.ttl / 2),
+            ),
+            None => long,
+        };
+        self.begun() + mutant!("attempt-without-end", long, Duration::MAX)
+    }
+
+    /// The lease ends here at the latest.
+    pub(super) fn last_end(&self) -> Instant {
+        let max_hold = self.terms.max_hold;
+        max_hold.map_or(Instant::FAR, |max_hold| self.begun() + max_hold)
+    }
+
+    /// The node's `TIME` after which a request must do nothing: so that one
+    /// which is stuck in a dead connection takes no lock that nobody wants.
+    fn not_after(&self, node: usize, op: Op, now: Instant) -> u64 {
+        let Some((low, high)) = self.set.node_time(node, now) else {
+            return 0;
+        };
+        let micros = |d: Duration| u64::try_from(d.as_micros()).unwrap_or(u64::MAX / 2);
+        let usual = high + micros(self.terms.timing.node_timeout.mul_f64(1.1));
+        match op {
+            // Allowed in quarantine only while the vote before would stand.
+            Op::Extend {
+                repair: Repair::InQuarantine,
+                ..
+            } => {
+                let had = self.had(node);
+                usual.min(low + micros(now.until(had)))
+            }
+            _ => usual,
+        }
+    }
+}
+
+/// What of an attempt may be left on a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Traces {
+    /// The token, under the lock's key.
+    pub(super) token: bool,
+    /// The waiter, in the queue.
+    pub(super) waiter: bool,
+}
+
+impl Traces {
+    pub(super) fn any(self) -> bool {
+        self.token || self.waiter
+    }
+}

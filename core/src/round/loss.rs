@@ -1,0 +1,53 @@
+//! Why a lease is lost.
+
+/// Why a lease was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum LossReason {
+    /// Its validity ended before it was renewed: not renewed at all, or too
+    /// few nodes could be reached.
+    Expired,
+    /// Nodes answered that the lock is another's: deleted, or lost in a
+    /// restart, and taken since.
+    Refused,
+    /// It reached `max_hold`.
+    MaxHold,
+    /// The thread that owned it ended without releasing it.
+    OwnerGone,
+    /// Its client was closed.
+    Closed,
+}
+
+impl LossReason {
+    /// Every reason, in the order of their numbers.
+    pub const ALL: [LossReason; 5] = [
+        LossReason::Expired,
+        LossReason::Refused,
+        LossReason::MaxHold,
+        LossReason::OwnerGone,
+        LossReason::Closed,
+    ];
+
+    /// The reason's number, the same for ever.
+    pub const fn number(self) -> i32 {
+        match self {
+            LossReason::Expired => 1,
+            LossReason::Refused => 2,
+            LossReason::MaxHold => 3,
+            LossReason::OwnerGone => 4,
+            LossReason::Closed => 5,
+        }
+    }
+
+    /// The reason as a word: `expired`, `refused`, `max_hold`, `owner_gone`,
+    /// `closed`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            LossReason::Expired => "expired",
+            LossReason::Refused => "refused",
+            LossReason::MaxHold => "max_hold",
+            LossReason::OwnerGone => "owner_gone",
+            LossReason::Closed => "closed",
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! Scenes: some bugs need several things to go wrong in one order, which chance
+//! alone brings about once in millions of schedules.
+//!
+//! A scene has two actors, the *holder* and the *rival*, of two clients (of one,
+//! where the scene says so). Both first take the lock and give it up at once,
+//! so that all connections stand and the clocks of the nodes are known. Then
+//! the holder takes it again, what the scene is about goes wrong, and the rival
+//! comes. What happens is fixed. When it happens is drawn, for the time that
+//! matters depends on much else; so most plays miss it, each in its own way.
+//!
+//! The number of nodes is odd: one *critical* node, and two halves of the
+//! others. The critical one makes a quorum with either half, so two leases
+//! stand on it if it votes twice.
+
+use std::time::Duration;
+
+use crate::plan::{Plan, Swarm, waits};
+use crate::random::Random;
+use crate::world::{FaultEvent, MS, Memory, Network, Time, Ways, World};
+
+/// The actors, and their clients.
+const HOLDER: usize = 0;
+const RIVAL: usize = 1;
+
+/// One schedule in so many is a scene.
+const ONE_IN: u64 = 150;
+
+/// When the holder extends its lease where it does, in percent of a ttl from
+/// its winning; before the first renewal.
+const EXTENDS: Time = 20;
+
+/// What goes wrong in a scene.
+#[derive(Clone, Copy, Debug)]
+pub enum Kind {
+    /// The critical node, where the holder never had a vote, loses the vote of
+    /// the rival's pending attempt. The holder finds it in quarantine; the half
+    /// on which its lease stands else falls to the rival at about that time.
+    LostVote,
+    /// The critical node restarts empty, and again when its quarantine is
+    /// nearly over, with what it held early in the quarantine: without the
+    /// vote that the holder has renewed since.
+    TwoRestarts,
+    /// The critical node takes in the holder's request as late as may be, and
+    /// its release not at all.
+    LateVote,
+    /// The record of the critical node changes, and again while a renewal that
+    /// met the first change is on its way once more.
+    TwoRecords,
+    /// The clock of the critical node steps forward while an extension that it
+    /// has confirmed waits for others; the rival, of the same client, finds out.
+    StepUnderway,
+}
+
+/// What an actor does next.
+#[derive(Clone, Copy, Debug)]
+pub struct Cue {
+    /// When it enters.
+    pub at: Time,
+    /// How long it waits for the lock.
+    pub wait: Duration,
+    /// How long it holds it.
+    pub hold: Duration,
+    /// How long it has held it when it extends the lease.
+    pub extends: Option<Duration>,
+}
+
+/// A scene: what and where; who does what and when.
+#[derive(Clone, Copy, Debug)]
+pub struct Scene {
+    kind: Kind,
+    critical: usize,
+    /// The actors' cues in the first round and the second.
+    cues: [[Cue; 2]; 2],
+}
+
+impl Scene {
+    /// The plan of `seed`, if it is a scene. It draws from a generator of its
+    /// own, so that other seeds stand for what they would without scenes.
+    pub fn plan(seed: u64) -> Option<Plan> {
+        let random = Random::new(!seed);
+        if random.below(ONE_IN) > 0 {
+            return None;
+        }
+        let nodes = *random.pick(&[3, 3, 3, 5, 7]);
+        let ttl = random.over_decades(200.0, 1_000.0) as u64;
+        let node_timeout = ttl / 4;
+        let scene = Scene::draw(&random, nodes, ttl * MS);
+        let one_client = matches!(scene.kind, Kind::StepUnderway);
+        Some(Plan {
+            nodes,
+            clients: if one_client { 1 } else { 2 },
+            workers: if one_client { 2 } else { 1 },
+            locks: 1,
+            rounds: 2,
+            ttl: Duration::from_millis(ttl),
+            node_timeout: Duration::from_millis(node_timeout),
+            renew: true,
+            fence_ttl: random.chance(75).then_some(Duration::from_secs(600)),
+            guard: true,
+            declared: true,
+            longest: 1,
+            waits: waits(&random, ttl, node_timeout, ttl),
+            tail: 0,
+            listed_twice: None,
+            network: Network {
+                base: ((ttl * MS) as f64 / random.over_decades(100.0, 1_000.0)) as Time,
+                reach: ttl * MS,
+                patience: node_timeout * MS,
+                ..Network::default()
+            },
+            troubled: 4 * ttl * MS,
+            swarm: Swarm::default(),
+            scene: Some(scene),
+        })
+    }
+
+    fn draw(random: &Random, nodes: usize, ttl: Time) -> Scene {
+        let kind = *random.pick(&[
+            Kind::LostVote,
+            Kind::TwoRestarts,
+            Kind::LateVote,
+            Kind::TwoRecords,
+            Kind::StepUnderway,
+        ]);
+        let about = |low, high| about(random, ttl, low, high);
+        let (comes, stays) = match kind {
+            Kind::LostVote => (about(0.77, 0.87), about(1.1, 1.4)),
+            Kind::TwoRestarts => (about(1.1, 1.5), about(1.6, 1.9)),
+            Kind::LateVote => (about(1.5, 2.0), about(0.0, 0.1)),
+            Kind::TwoRecords => (about(0.5, 1.0), about(1.0, 1.5)),
+            Kind::StepUnderway => (EXTENDS * ttl / 100 + about(0.02, 0.12), about(0.5, 1.0)),
+        };
+        let enters = |at, hold| Cue {
+            at,
+            wait: Duration::from_nanos(ttl / 2),
+            hold: Duration::from_nanos(hold),
+            extends: None,
+        };
+        let mut holder = enters(curtain(ttl), stays);
+        let mut rival = enters(curtain(ttl) + comes, ttl / 10);
+        if let Kind::StepUnderway = kind {
+            holder.extends = Some(Duration::from_nanos(EXTENDS * ttl / 100));
+            // Once, and past the line of its client.
+            rival.wait = Duration::ZERO;
+        }
+        Scene {
+            kind,
+            critical: random.below(nodes as u64) as usize,
+            cues: [[enters(0, 0), enters(ttl / 10, 0)], [holder, rival]],
+        }
+    }
+
+    /// What an actor does in a round.
+    pub fn cue(&self, actor: usize, round: u64) -> Cue {
+        self.cues[round as usize][actor]
+    }
+
+    /// Plans what goes wrong.
+    pub fn faults(&self, plan: &Plan, random: &Random, world: &World) {
+        let (ttl, base) = (plan.ttl.as_nanos() as Time, plan.network.base);
+        let about = |low, high| about(random, ttl, low, high);
+        let start = curtain(ttl);
+        // Votes asked for at the start are there by then.
+        let voted = start + 6 * base;
+        let comes = self.cues[1][RIVAL].at;
+        let node = self.critical;
+        let others: Vec<usize> = (1..plan.nodes).map(|n| (node + n) % plan.nodes).collect();
+        let (half, other_half) = others.split_at(others.len() / 2);
+        let cut = |client, nodes: &[usize], (from, until): (Time, Time), ways, lossy| {
+            for &node in nodes {
+                let long = until.saturating_sub(from);
+                let cut = FaultEvent::Cut {
+                    client,
+                    node,
+                    long,
+                    ways,
+                    lossy,
+                };
+                world.plan(from, cut);
+            }
+        };
+        let gone = |nodes, from| {
+            cut(HOLDER, nodes, (from, start + 3 * ttl), Ways::Both, true);
+        };
+        let restart = |at, memory| {
+            let fault = if memory == Memory::Lost && random.chance(50) {
+                FaultEvent::Flush(node)
+            } else {
+                FaultEvent::CrashNode(node, ttl / 100, memory)
+            };
+            world.plan(at, fault);
+        };
+        match self.kind {
+            Kind::LostVote => {
+                gone(half, voted);
+                let lost = comes + 6 * base + about(0.0, 0.03);
+                let found = lost + about(0.0, 0.03);
+                cut(HOLDER, &[node], (start - base, found), Ways::Both, false);
+                restart(lost, Memory::Lost);
+                let falls = start + ttl + about(0.002, 0.02);
+                cut(RIVAL, half, (comes - base, falls), Ways::Requests, false);
+            }
+            Kind::TwoRestarts => {
+                gone(half, voted);
+                let first = voted + about(0.0, 0.1);
+                restart(first, Memory::Lost);
+                let found = first + ttl / 50 + about(0.0, 0.1);
+                world.plan(found, FaultEvent::Reset(HOLDER, node));
+                let saved = found + 12 * base + about(0.0, 0.3);
+                world.plan(saved, FaultEvent::Snapshot(node));
+                let left = start + about(0.75, 1.0);
+                gone(&[node], left);
+                let second = left + about(0.0, 0.1);
+                restart(second, Memory::Old);
+                world.plan(second + ttl / 50, FaultEvent::Reset(RIVAL, node));
+            }
+            Kind::LateVote => {
+                let long = about(0.15, 0.27);
+                world.plan(start - base, FaultEvent::PauseNode(node, long));
+                let until = start + 2 * ttl;
+                cut(HOLDER, &[node], (start + base, until), Ways::Requests, true);
+            }
+            Kind::TwoRecords => {
+                gone(half, voted);
+                let mut at = start + about(0.5, 0.65);
+                for _ in 0..random.between(4, 16) {
+                    world.plan(at, FaultEvent::Flush(node));
+                    at += base * random.between(3, 8);
+                }
+            }
+            Kind::StepUnderway => {
+                gone(half, voted);
+                let asked = start + EXTENDS * ttl / 100;
+                let until = asked + about(0.05, 0.2);
+                cut(HOLDER, other_half, (asked, until), Ways::Replies, false);
+                let by = about(0.1, 0.6) as i64;
+                let at = asked + 6 * base + about(0.0, 0.05);
+                world.plan(at, FaultEvent::StepNode(node, by));
+            }
+        }
+    }
+}
+
+/// When the holder takes the lock for the second time.
+fn curtain(ttl: Time) -> Time {
+    ttl / 2
+}
+
+/// A part of the ttl between two shares of it.
+fn about(random: &Random, ttl: Time, low: f64, high: f64) -> Time {
+    (ttl as f64 * (low + (high - low) * random.share())) as Time
+}

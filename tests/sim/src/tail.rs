@@ -1,0 +1,88 @@
+//! The calm tail of a schedule: nothing goes wrong any more but that clients
+//! vanish and connections break, and everybody waits for the lock, again and
+//! again. So it is never idle for long, and nobody waits for ever (L4).
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use quorlock::sim::{Acquired, Passed, acquire};
+
+use crate::contender::{Client, Stage, or_until};
+use crate::plan::Plan;
+use crate::random::Random;
+use crate::world::{FaultEvent, MS, Time, World};
+
+/// The lock of the tail.
+const LOCK: usize = 0;
+
+impl Plan {
+    /// How long the tail may last.
+    pub fn tail_ends(&self) -> Time {
+        self.tail * self.bounds().longest
+    }
+
+    /// What goes wrong in the tail that begins now.
+    pub fn tail_faults(&self, random: &Random, world: &World) {
+        let (now, ttl) = (world.time(), self.ttl.as_nanos() as Time);
+        let at = || now + random.below(ttl.min(500 * MS));
+        for _ in 0..random.below(4) {
+            let client = random.below(self.clients as u64) as usize;
+            let node = random.below(self.nodes as u64) as usize;
+            world.plan(at(), FaultEvent::Reset(client, node));
+        }
+        if self.clients > 2 && random.chance(25) {
+            let client = random.below(self.clients as u64) as usize;
+            world.plan(at(), FaultEvent::CrashClient(client));
+        }
+    }
+}
+
+impl Client {
+    /// Waits until all is calm, and for the lock as often as the plan says.
+    pub async fn tail(&self, stage: &Arc<Stage>, worker: usize) {
+        let (plan, clock) = (&stage.plan, &*self.set.clock);
+        while !stage.calm.load(Ordering::Relaxed) {
+            clock.sleep_until(clock.now() + plan.ttl / 16).await;
+        }
+        for _ in 0..plan.tail {
+            self.wait_and_hold(stage, worker).await;
+            stage.world.done_with_tokens(None);
+        }
+    }
+
+    async fn wait_and_hold(&self, stage: &Arc<Stage>, worker: usize) {
+        let (world, random, plan) = (&stage.world, &stage.random, &stage.plan);
+        let (clock, who) = (&*self.set.clock, (self.number, worker));
+        let ttl = plan.ttl.as_nanos() as u64;
+        let terms = stage.terms(LOCK, None);
+        let attempt = acquire(&self.set, &terms, b"k", self.wait(None), || None::<()>);
+        world.waits(who, LOCK);
+        // Some give up.
+        let outcome = if random.chance(15) {
+            let patience = Duration::from_nanos(random.below(ttl / 2));
+            or_until(attempt, clock, clock.now() + patience).await
+        } else {
+            Some(attempt.await)
+        };
+        let (hold, given) = match outcome {
+            Some(Ok(Acquired::Hold(hold))) => (hold, None),
+            Some(Ok(Acquired::Given(hold, watched))) => (hold, Some(watched)),
+            _ => return world.leaves(who, LOCK),
+        };
+        world.wins(who, LOCK);
+        stage.holds.fetch_add(1, Ordering::Relaxed);
+        let index = world.won(self.number, &hold);
+        world.done_with_tokens(Some(hold.token().as_str()));
+        let watched = given.unwrap_or_else(|| self.watchdog.watch(hold.clone()));
+        let long = Duration::from_nanos(random.below(ttl / 10));
+        clock.sleep_until(clock.now() + long).await;
+        world.give_up(index);
+        world.ends(who, LOCK);
+        match self.lines.pass(&hold, watched) {
+            Passed::On => world.passed_on(index),
+            Passed::Not(_watched) => drop(hold.release()),
+        }
+        world.gave_up(index);
+    }
+}

@@ -1,0 +1,140 @@
+//! What happens, and the heap of what is yet to happen.
+
+use std::cmp::Reverse;
+use std::task::Waker;
+
+use quorlock::sim::{Reply, Request};
+
+use super::admission::Hello;
+use super::network::Pair;
+use super::{FaultEvent, Inner, Time};
+
+/// What happens at a moment.
+pub(super) enum Event {
+    /// A request reaches its node.
+    Request {
+        pair: usize,
+        connection: u64,
+        message: u64,
+        request: Box<Request>,
+        sent: Time,
+    },
+    /// A reply reaches its client.
+    Reply {
+        pair: usize,
+        connection: u64,
+        message: u64,
+        answer: Answer,
+    },
+    /// A step of the way to a connection that is ready, at the node or back.
+    Hello {
+        pair: usize,
+        connection: u64,
+        hello: Box<Hello>,
+    },
+    /// A connection that is not ready by now is given up.
+    Connecting { pair: usize, connection: u64 },
+    /// The requester stops waiting.
+    Deadline { pair: usize, message: u64 },
+    /// Releases that were not acknowledged go over a new connection.
+    Retry(usize),
+    /// A message reaches its client.
+    Message {
+        pair: usize,
+        connection: u64,
+        number: u64,
+    },
+    /// A node sees the end of a connection; `closed`: it closes it itself.
+    Ended {
+        node: usize,
+        connection: u64,
+        closed: bool,
+    },
+    /// A timer rings that was set at a time.
+    Timer {
+        client: usize,
+        set_at: Time,
+        waker: Waker,
+    },
+    /// A task that was held up goes on.
+    Wake(Waker),
+    /// Something goes wrong.
+    Fault(FaultEvent),
+    /// A paused client goes on.
+    ResumeClient(usize),
+    /// A paused node goes on.
+    ResumeNode(usize),
+}
+
+/// What a node says to a request: `None` if it holds another record.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) reply: Option<Reply>,
+    /// The node's `TIME`, in µs, where it tells.
+    pub(super) time: Option<u64>,
+}
+
+/// An event in the heap: small, for it is moved about. The event itself waits
+/// in its slot.
+pub(super) struct Queued {
+    pub(super) at: Time,
+    order: u64,
+    pub(super) slot: u32,
+}
+
+impl PartialEq for Queued {
+    fn eq(&self, other: &Queued) -> bool {
+        (self.at, self.order) == (other.at, other.order)
+    }
+}
+impl Eq for Queued {}
+impl PartialOrd for Queued {
+    fn partial_cmp(&self, other: &Queued) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Queued {
+    fn cmp(&self, other: &Queued) -> std::cmp::Ordering {
+        (self.at, self.order).cmp(&(other.at, other.order))
+    }
+}
+
+impl Event {
+    /// The client that it happens to: nothing does to one that is gone, and one
+    /// that stands still finds it later.
+    pub(super) fn client(&self, pairs: &[Pair]) -> Option<usize> {
+        match self {
+            Event::Reply { pair, .. }
+            | Event::Message { pair, .. }
+            | Event::Connecting { pair, .. }
+            | Event::Deadline { pair, .. }
+            | Event::Retry(pair) => Some(pairs[*pair].client),
+            Event::Hello { pair, hello, .. } if !hello.at_node() => Some(pairs[*pair].client),
+            _ => None,
+        }
+    }
+}
+
+impl Inner {
+    pub(super) fn push(&mut self, at: Time, event: Event) {
+        self.order += 1;
+        let order = self.order;
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                self.slots[slot as usize] = Some(event);
+                slot
+            }
+            None => {
+                self.slots.push(Some(event));
+                self.slots.len() as u32 - 1
+            }
+        };
+        self.heap.push(Reverse(Queued { at, order, slot }));
+    }
+
+    /// Whether nothing comes of an event: a timer of a request that has been
+    /// answered.
+    pub(super) fn is_idle(&self, event: &Event) -> bool {
+        matches!(event, Event::Deadline { pair, message } if !self.pairs[*pair].open.contains_key(message))
+    }
+}

@@ -1,0 +1,405 @@
+//! L4, no lost wake-up: a lock that is free while somebody waits for it is
+//! soon won, and nobody waits for ever. Judged once nothing goes wrong any more.
+//!
+//! This is fed with what happens to one lock and knows nothing else. It is
+//! *idle* while a quorum of its nodes would vote for whoever asks, nobody holds
+//! it, and somebody waits. Where messages work and nobody vanished, the hand-off
+//! ends that within a part of the reservation. A wake-up that comes to nothing
+//! costs the reservation made for it and a poll of whoever asks next.
+
+use std::collections::BTreeMap;
+
+use super::{MS, Time};
+
+/// A lock may be idle for so much of a reservation,
+const GAP_SHARE: f64 = 0.45;
+/// or for so long,
+const GAP_LEAST: Time = 20 * MS;
+/// or for so many round trips, whatever is longest.
+const GAP_TRIPS: Time = 8;
+/// The longest time between two polls of those next in line,
+const POLL_NEAR: Time = 500 * MS / 10 * 12;
+/// and of others.
+pub const POLL_FAR: Time = 2_000 * MS / 10 * 12;
+/// So many are next in line.
+const NEAR: u32 = 2;
+
+/// What is promised of a lock.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Nodes whose votes win it.
+    pub quorum: usize,
+    /// How long it is kept for the waiter whose turn it is.
+    pub reservation: Time,
+    /// The longest round trip.
+    pub trip: Time,
+    /// Nobody waits for longer.
+    pub longest: Time,
+}
+
+/// A worker of a client.
+pub type Who = (usize, usize);
+
+/// What has happened to one lock. Events are told in their order.
+#[derive(Debug)]
+pub struct Line {
+    bounds: Bounds,
+    /// Judged from here on.
+    calm: Option<Time>,
+    /// From when each node votes for whoever asks.
+    free_from: Vec<Time>,
+    holders: Vec<Who>,
+    /// When the last of them was not that any more.
+    left: Time,
+    waiting: BTreeMap<Who, Waiting>,
+    /// When wake-ups came to nothing: whose they were stand in no queue until they
+    /// ask again, whoever wins meanwhile.
+    vain: Vec<Time>,
+    /// Waiters of clients that vanished, and until when nodes take them for
+    /// alive.
+    ghosts: Vec<(Time, u32)>,
+    wrong: Option<String>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    since: Time,
+    /// How many were before it when it asked last.
+    place: u32,
+}
+
+impl Line {
+    /// A lock that nobody has, on so many nodes.
+    pub fn new(nodes: usize, bounds: Bounds) -> Line {
+        Line {
+            bounds,
+            calm: None,
+            free_from: vec![0; nodes],
+            holders: Vec::new(),
+            left: 0,
+            waiting: BTreeMap::new(),
+            vain: Vec::new(),
+            ghosts: Vec::new(),
+            wrong: None,
+        }
+    }
+
+    /// Nothing goes wrong from here on.
+    pub fn calm(&mut self, at: Time) {
+        self.calm.get_or_insert(at);
+    }
+
+    /// The node votes for nobody new before `from`; with `from` in the past:
+    /// now it would.
+    pub fn votes_from(&mut self, node: usize, from: Time, at: Time) {
+        self.judge(at);
+        let known = &mut self.free_from[node];
+        *known = if from > at { from } else { at.min(*known) };
+    }
+
+    /// Somebody begins to wait.
+    pub fn waits(&mut self, who: Who, at: Time) {
+        self.judge(at);
+        let place = u32::MAX;
+        self.waiting.insert(who, Waiting { since: at, place });
+    }
+
+    /// A waiter was told how many are before it.
+    pub fn placed(&mut self, who: Who, place: u32, at: Time) {
+        self.judge(at);
+        if let Some(waiting) = self.waiting.get_mut(&who) {
+            waiting.place = place;
+        }
+    }
+
+    /// A waiter has given up.
+    pub fn leaves(&mut self, who: Who, at: Time) {
+        self.judge(at);
+        self.waiting.remove(&who);
+    }
+
+    /// Somebody has won the lock, and waits no more.
+    pub fn wins(&mut self, who: Who, at: Time) {
+        self.judge(at);
+        self.waiting.remove(&who);
+        self.holders.push(who);
+    }
+
+    /// A hold is over.
+    pub fn ends(&mut self, who: Who, at: Time) {
+        self.judge(at);
+        self.holders.retain(|holder| *holder != who);
+        self.left = at;
+    }
+
+    /// A wake-up came to nothing: a message was lost, or a request or reply
+    /// that should have followed it.
+    pub fn in_vain(&mut self, at: Time) {
+        self.judge(at);
+        let lasts = self.bounds.reservation + POLL_FAR;
+        self.vain.retain(|vain| at < vain + lasts);
+        self.vain.push(at);
+    }
+
+    /// A client vanished; until then nodes may take it for alive.
+    pub fn vanishes(&mut self, client: usize, until: Time, at: Time) {
+        self.judge(at);
+        let waited = self.waiting.len();
+        self.waiting.retain(|who, _| who.0 != client);
+        self.holders.retain(|who| who.0 != client);
+        self.left = at;
+        // Its last waiter may have left without its nodes knowing.
+        let ghosts = (waited - self.waiting.len()).max(1);
+        self.ghosts.push((until, ghosts as u32));
+    }
+
+    /// What was wrong, up to `at`.
+    pub fn check(&mut self, at: Time) -> Option<&str> {
+        self.judge(at);
+        self.wrong.as_deref()
+    }
+
+    /// Since when the lock is idle, if it is.
+    fn idle_since(&self, at: Time) -> Option<Time> {
+        let calm = self.calm.filter(|_| self.holders.is_empty())?;
+        let waited_for = self.waiting.values().map(|w| w.since).min()?;
+        let mut free = self.free_from.clone();
+        free.sort_unstable();
+        let free = free.get(self.bounds.quorum - 1)?;
+        let since = calm.max(waited_for).max(self.left).max(*free);
+        (since < at).then_some(since)
+    }
+
+    /// How long it may be that which has been idle since then.
+    fn bound(&self, since: Time) -> Time {
+        let Bounds {
+            reservation, trip, ..
+        } = self.bounds;
+        let share = (reservation as f64 * GAP_SHARE) as Time;
+        let ghosts = self.ghosts.iter().filter(|(until, _)| *until > since);
+        let lasts = reservation + POLL_FAR;
+        let vain = self.vain.iter().filter(|vain| since < *vain + lasts);
+        let vain = vain.count() as u32 + ghosts.map(|(_, ghosts)| ghosts).sum::<u32>();
+        let near = self.waiting.values().any(|w| w.place < NEAR);
+        let poll = if near { POLL_NEAR } else { POLL_FAR };
+        share.max(GAP_LEAST).max(GAP_TRIPS * trip) + Time::from(vain) * (reservation + poll)
+    }
+
+    /// Judges all the time up to `at`, in which nothing happened.
+    fn judge(&mut self, at: Time) {
+        let Some(calm) = self.calm.filter(|_| self.wrong.is_none()) else {
+            return;
+        };
+        let ms = |time: Time| time as f64 / MS as f64;
+        if let Some(since) = self.idle_since(at) {
+            let (idle, bound) = (at - since, self.bound(since));
+            if idle > bound {
+                self.wrong = Some(format!(
+                    "L4 a lock is idle for {:.3} ms of {:.3} although {} wait",
+                    ms(idle),
+                    ms(bound),
+                    self.waiting.len(),
+                ));
+                return;
+            }
+        }
+        let longest = self.bounds.longest;
+        let starved = |w: &Waiting| at.saturating_sub(w.since.max(calm)) > longest;
+        if let Some(((client, worker), _)) = self.waiting.iter().find(|(_, w)| starved(w)) {
+            self.wrong = Some(format!(
+                "L4 c{client}'s worker {worker} waits for longer than {:.3} ms",
+                ms(longest)
+            ));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: Who = (0, 0);
+    const B: Who = (1, 0);
+    const C: Who = (2, 1);
+    /// 45 % of the reservation.
+    const GAP: Time = 90 * MS;
+    const VAIN: Time = 200 * MS + POLL_FAR;
+
+    /// Three nodes; A holds the lock on all of them, B waits, from 100 ms on.
+    fn held(bounds: Bounds) -> Line {
+        let mut line = Line::new(3, bounds);
+        line.calm(0);
+        line.wins(A, 100 * MS);
+        (0..3).for_each(|node| line.votes_from(node, 1_000 * MS, 100 * MS));
+        line.waits(B, 100 * MS);
+        line
+    }
+
+    fn bounds() -> Bounds {
+        Bounds {
+            quorum: 2,
+            reservation: 200 * MS,
+            trip: MS,
+            longest: 20_000 * MS,
+        }
+    }
+
+    fn release(line: &mut Line, who: Who, at: Time) {
+        line.ends(who, at);
+        (0..3).for_each(|node| line.votes_from(node, 0, at));
+    }
+
+    /// Nothing is wrong until `at`, and a moment later it is.
+    fn judged_at(line: &mut Line, at: Time) {
+        assert_eq!(line.check(at), None);
+        let wrong = line.check(at + 1).expect("too long");
+        assert!(wrong.starts_with("L4 a lock is idle"), "{wrong}");
+    }
+
+    #[test]
+    fn a_free_lock_that_is_waited_for_is_won_soon() {
+        let mut line = held(bounds());
+        release(&mut line, A, 500 * MS);
+        line.wins(B, 510 * MS);
+        assert_eq!(line.check(10_000 * MS), None, "won in time, and kept");
+        let mut line = held(bounds());
+        release(&mut line, A, 500 * MS);
+        judged_at(&mut line, 500 * MS + GAP);
+        line.wins(B, 600 * MS);
+        assert!(line.check(600 * MS).is_some(), "too late, and that stays");
+        let mut line = held(bounds());
+        release(&mut line, A, 500 * MS);
+        line.wins(B, 600 * MS);
+        assert!(line.check(600 * MS).is_some(), "seen as it is won at last");
+    }
+
+    #[test]
+    fn it_is_free_where_a_quorum_would_vote() {
+        let mut line = held(bounds());
+        line.ends(A, 500 * MS);
+        line.votes_from(0, 0, 500 * MS);
+        assert_eq!(line.check(950 * MS), None, "two keys are left");
+        line.votes_from(1, 0, 950 * MS);
+        judged_at(&mut line, 950 * MS + GAP);
+        // Keys that nobody deletes end by themselves.
+        let mut line = held(bounds());
+        line.ends(A, 500 * MS);
+        line.votes_from(2, 1_500 * MS, 600 * MS);
+        judged_at(&mut line, 1_000 * MS + GAP);
+        // A vote that is taken anew ends the gap.
+        let mut line = held(bounds());
+        release(&mut line, A, 500 * MS);
+        line.votes_from(0, 2_000 * MS, 510 * MS);
+        line.votes_from(1, 2_000 * MS, 510 * MS);
+        judged_at(&mut line, 2_000 * MS + GAP);
+    }
+
+    #[test]
+    fn nobody_who_waits_no_gap() {
+        let mut line = held(bounds());
+        line.leaves(B, 400 * MS);
+        release(&mut line, A, 500 * MS);
+        assert_eq!(line.check(9_000 * MS), None);
+        line.waits(C, 9_000 * MS);
+        judged_at(&mut line, 9_000 * MS + GAP);
+    }
+
+    #[test]
+    fn whoever_holds_it_holds_it_without_keys_too() {
+        let mut line = held(bounds());
+        (0..3).for_each(|node| line.votes_from(node, 0, 500 * MS));
+        assert_eq!(line.check(900 * MS), None);
+        line.ends(A, 900 * MS);
+        judged_at(&mut line, 900 * MS + GAP);
+    }
+
+    #[test]
+    fn nothing_is_judged_before_the_calm() {
+        let mut line = Line::new(
+            1,
+            Bounds {
+                quorum: 1,
+                ..bounds()
+            },
+        );
+        line.waits(B, 0);
+        assert_eq!(line.check(5_000 * MS), None);
+        line.calm(5_000 * MS);
+        judged_at(&mut line, 5_000 * MS + GAP);
+    }
+
+    #[test]
+    fn what_was_in_vain_costs_a_reservation_and_a_poll() {
+        let mut line = held(bounds());
+        line.in_vain(499 * MS);
+        release(&mut line, A, 500 * MS);
+        judged_at(&mut line, 500 * MS + GAP + VAIN);
+        let mut line = held(bounds());
+        line.in_vain(499 * MS);
+        line.placed(B, NEAR - 1, 499 * MS);
+        release(&mut line, A, 500 * MS);
+        judged_at(&mut line, 500 * MS + GAP + 200 * MS + POLL_NEAR);
+        // It is an excuse until that waiter must have asked, whoever wins
+        // meanwhile, and not after.
+        let mut line = held(bounds());
+        line.in_vain(499 * MS);
+        line.waits(C, 499 * MS);
+        release(&mut line, A, 500 * MS);
+        line.wins(B, 600 * MS);
+        line.votes_from(0, 9_000 * MS, 600 * MS);
+        line.votes_from(1, 9_000 * MS, 600 * MS);
+        release(&mut line, B, 700 * MS);
+        judged_at(&mut line, 700 * MS + GAP + VAIN);
+        let mut line = held(bounds());
+        line.in_vain(499 * MS);
+        (0..3).for_each(|node| line.votes_from(node, 9_000 * MS, 500 * MS));
+        release(&mut line, A, 499 * MS + VAIN);
+        judged_at(&mut line, 499 * MS + VAIN + GAP);
+    }
+
+    #[test]
+    fn who_vanished_is_an_excuse_while_nodes_take_it_for_alive() {
+        let mut line = held(bounds());
+        line.waits(C, 200 * MS);
+        line.vanishes(B.0, 800 * MS, 400 * MS);
+        release(&mut line, A, 500 * MS);
+        judged_at(&mut line, 500 * MS + GAP + VAIN);
+        let mut line = held(bounds());
+        line.waits(C, 200 * MS);
+        line.vanishes(B.0, 450 * MS, 400 * MS);
+        release(&mut line, A, 500 * MS);
+        judged_at(&mut line, 500 * MS + GAP);
+        // A holder that vanished leaves its keys behind.
+        let mut line = held(bounds());
+        line.vanishes(A.0, 450 * MS, 400 * MS);
+        judged_at(&mut line, 1_000 * MS + GAP);
+    }
+
+    #[test]
+    fn small_reservations_and_long_trips_have_bounds_of_their_own() {
+        for (reservation, trip, gap) in [(MS, MS, GAP_LEAST), (MS, 10 * MS, 80 * MS)] {
+            let mut line = held(Bounds {
+                reservation,
+                trip,
+                ..bounds()
+            });
+            release(&mut line, A, 500 * MS);
+            judged_at(&mut line, 500 * MS + gap);
+        }
+    }
+
+    #[test]
+    fn nobody_waits_for_ever() {
+        let mut line = held(bounds());
+        assert_eq!(line.check(20_100 * MS), None);
+        let wrong = line.check(20_100 * MS + 1).expect("too long");
+        assert!(wrong.starts_with("L4 c1's worker 0 waits"), "{wrong}");
+        // Others may come and go meanwhile.
+        let mut line = held(bounds());
+        for turn in 1..200 {
+            release(&mut line, A, turn * 200 * MS);
+            line.wins(A, turn * 200 * MS + MS);
+        }
+        assert!(line.check(40_000 * MS).is_some());
+    }
+}

@@ -1,0 +1,124 @@
+//! How the locks' [lines](super::line) hear of what happens. They are kept only
+//! in schedules whose contenders wait on the nodes.
+
+use super::admission::run_id;
+use super::line::{Bounds, Line, Who};
+use super::messages::HALF_OPEN;
+use super::{Inner, MS, Time, World};
+use crate::contender::KEYS;
+
+impl World {
+    /// L4 is judged from the [calm](World::calm) on: for each lock, with these
+    /// bounds.
+    pub fn judge_lines(&self, bounds: Bounds) {
+        let mut inner = self.inner();
+        let line = |_| Line::new(inner.nodes.len(), bounds);
+        inner.lines = KEYS.iter().map(line).collect();
+        (0..inner.nodes.len()).for_each(|node| inner.look_at_lines(node));
+    }
+
+    /// A worker begins to wait for a lock.
+    pub fn waits(&self, who: Who, lock: usize) {
+        self.inner().line(lock, |line, at| line.waits(who, at));
+    }
+
+    /// It was told how many are before it.
+    pub fn placed(&self, who: Who, lock: usize, place: u32) {
+        self.inner()
+            .line(lock, |line, at| line.placed(who, place, at));
+    }
+
+    /// It waits no more, and has not won.
+    pub fn leaves(&self, who: Who, lock: usize) {
+        self.inner().line(lock, |line, at| line.leaves(who, at));
+    }
+
+    /// It has won the lock, whether it waited or not.
+    pub fn wins(&self, who: Who, lock: usize) {
+        self.inner().line(lock, |line, at| line.wins(who, at));
+    }
+
+    /// It holds the lock no more.
+    pub fn ends(&self, who: Who, lock: usize) {
+        self.inner().line(lock, |line, at| line.ends(who, at));
+    }
+
+    /// L4, up to now. A node whose clock has stepped may keep keys and
+    /// reservations for longer: then nothing is promised.
+    pub fn check_lines(&self) {
+        let mut inner = self.inner();
+        let inner = &mut *inner;
+        if inner.oracle.steps_seen {
+            return;
+        }
+        let at = inner.time;
+        let wrong = inner.lines.iter_mut().find_map(|line| line.check(at));
+        if let Some(wrong) = wrong.map(str::to_owned) {
+            inner.violated(wrong);
+        }
+    }
+}
+
+impl Inner {
+    fn line(&mut self, lock: usize, tell: impl FnOnce(&mut Line, Time)) {
+        if let Some(line) = self.lines.get_mut(lock) {
+            tell(line, self.time);
+        }
+    }
+
+    /// From here on nothing goes wrong.
+    pub(super) fn lines_calm(&mut self) {
+        let at = self.time;
+        (0..self.nodes.len()).for_each(|node| self.look_at_lines(node));
+        self.lines.iter_mut().for_each(|line| line.calm(at));
+    }
+
+    /// Something may have changed on a node: from when does it vote?
+    pub(super) fn look_at_lines(&mut self, node: usize) {
+        for (lock, key) in KEYS.iter().enumerate().take(self.lines.len()) {
+            let from = self.votes_from(node, key);
+            self.line(lock, |line, at| line.votes_from(node, from, at));
+        }
+    }
+
+    /// From when a node votes for whoever asks for that lock.
+    fn votes_from(&self, node: usize, key: &[u8]) -> Time {
+        let state = &self.nodes[node];
+        let local = state.clock.local_ms(self.time);
+        let run = run_id(node, state.run);
+        let admitted = |record: &str| record.ends_with(&format!(" {run}"));
+        if self.admission.expected.guard && !state.state.record().is_some_and(|r| admitted(r)) {
+            // Its quarantine begins when somebody finds out.
+            return Time::MAX;
+        }
+        // Keys live up to and including their last millisecond.
+        let end = |at| state.clock.time(at) + MS;
+        let key = state.state.get(key, local).map(|(_, last)| end(last));
+        let quarantine = state.state.quarantine(local);
+        let quarantine = quarantine.map(|left| end(local + left));
+        let up = state.down_until.max(state.loading_until);
+        let up = up.max(state.paused_until);
+        up.max(key.unwrap_or(0)).max(quarantine.unwrap_or(0))
+    }
+
+    /// A message, or what should follow one, was lost: of the lock with that
+    /// key, or of any.
+    pub(super) fn in_vain(&mut self, key: Option<&[u8]>) {
+        for (lock, known) in KEYS.iter().enumerate().take(self.lines.len()) {
+            if key.is_none_or(|key| key == *known) {
+                self.line(lock, |line, at| line.in_vain(at));
+            }
+        }
+    }
+
+    /// A client stands still until then, or for ever: then its nodes find out
+    /// some time.
+    pub(super) fn vanishes(&mut self, client: usize, until: Time) {
+        let at = self.time;
+        let missed = at + (self.network.reach as f64 * HALF_OPEN) as Time;
+        let until = if until == Time::MAX { missed } else { until };
+        for line in &mut self.lines {
+            line.vanishes(client, until, at);
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! A client's link to a node: what its core asks, and what it is told.
+
+use std::sync::{Arc, MutexGuard, Weak};
+
+use quorlock::sim::{Fault, FaultKind, Instant, Link, Mail, Op, Reply, Request, Sink, Ticket};
+
+use super::events::{Answer, Event};
+use super::messages::Ear;
+use super::network::{NOT_SENT, Open, not_ready, tell};
+use super::{Inner, World};
+use crate::mutants::mutant;
+
+/// No client needs to send more requests in one moment.
+const AT_ONCE_BOUND: u32 = 5_000;
+
+impl World {
+    /// An answer has reached its client.
+    pub(super) fn replied(
+        &self,
+        mut inner: MutexGuard<'_, Inner>,
+        pair: usize,
+        connection: u64,
+        message: u64,
+        answer: Answer,
+    ) {
+        let client = inner.pairs[pair].client;
+        let open = &mut inner.pairs[pair].open;
+        let counts = |open: &Open| {
+            open.request.op != Op::Release
+                || mutant!("acknowledged-anywhere", open.connection == connection, true)
+        };
+        let Some(waiting) = open.get_mut(&message).filter(|open| counts(open)) else {
+            return;
+        };
+        if answer.reply.is_none() && !waiting.readmitted {
+            // It is sent once more, behind what admits the node anew.
+            waiting.readmitted = true;
+            waiting.connection = NOT_SENT;
+            return inner.readmit(pair);
+        }
+        let Some(mut open) = open.remove(&message) else {
+            return;
+        };
+        let twice = || not_ready("its record has changed twice");
+        let reply = answer.reply.unwrap_or_else(twice);
+        let node = inner.pairs[pair].node;
+        if let Some(time) = answer.time {
+            inner.told_time(client, open.ticket, time);
+        }
+        inner.note(|| format!("c{client} <- n{node} m{message} {reply:?}"));
+        if open.request.op == Op::Release {
+            inner.under_way(node, &open.request, -1);
+        }
+        inner.confirm(&open, &reply);
+        let Some(sink) = open.sink.take() else { return };
+        let before = inner.before(&open.request);
+        drop(inner);
+        sink.on_reply(open.ticket, reply, answer.time);
+        if let Some(before) = before {
+            self.inner().after(before);
+        }
+    }
+}
+
+pub(super) struct SimLink {
+    pub(super) world: Weak<World>,
+    pub(super) pair: usize,
+    pub(super) name: Arc<str>,
+}
+
+impl Link for SimLink {
+    fn send(&self, request: Request, ticket: Ticket, sink: Arc<dyn Sink>, give_up: Instant) {
+        let Some(world) = self.world.upgrade() else {
+            return;
+        };
+        if !sink.wanted() {
+            let fault = Fault {
+                kind: FaultKind::Refused,
+                text: "given up".into(),
+                sent: false,
+            };
+            return sink.on_reply(ticket, Reply::Failed(fault), None);
+        }
+        let mut inner = world.inner();
+        let pair = self.pair;
+        let client = inner.pairs[pair].client;
+        if inner.clients[client].crashed {
+            return;
+        }
+        inner.messages += 1;
+        inner.at_once += 1;
+        if inner.at_once > AT_ONCE_BOUND {
+            inner.violated(format!("L5 c{client} asks without a pause"));
+        }
+        let message = inner.messages;
+        inner.note(|| {
+            let token =
+                String::from_utf8_lossy(request.value.0.get(..6).unwrap_or_default()).into_owned();
+            format!(
+                "c{client} -> n{} m{message} {:?} {token}",
+                ticket.node, request.op
+            )
+        });
+        inner.asked(client, &request);
+        if let Some(waiter) = &request.waiter {
+            inner.clients[client].waiter = waiter.number;
+        }
+        let release = request.op == Op::Release;
+        if release {
+            let server = inner.pairs[pair].node;
+            inner.under_way(server, &request, 1);
+        }
+        let refused = inner.random.chance(inner.network.refuse);
+        let node = &inner.nodes[inner.pairs[pair].node];
+        let down = node.down_until > inner.time && inner.random.chance(50);
+        let p = &inner.pairs[pair];
+        // A node that could not be reached is left alone for a while.
+        let pause = inner.network.reconnect();
+        let alone = p.current.is_none() && p.replaced_at > 0 && inner.time < p.replaced_at + pause;
+        if !release && (down || refused || alone || p.connecting && p.silent) {
+            // There is no connection, and the client knows.
+            inner.pairs[pair].failed_at = inner.time;
+            drop(inner);
+            return tell([(sink, ticket, false)]);
+        }
+        if p.current.is_none() && !alone {
+            inner.new_connection(pair);
+        }
+        let clock = inner.clients[client].clock;
+        let p = &inner.pairs[pair];
+        let up = p.current.filter(|_| !p.connecting);
+        let old = p.old;
+        let open = Open {
+            request: request.clone(),
+            ticket,
+            sink: Some(sink),
+            give_up: clock.time(give_up),
+            sent: inner.clients[client].now(inner.time),
+            connection: up.unwrap_or(NOT_SENT),
+            readmitted: false,
+        };
+        inner.pairs[pair].open.insert(message, open);
+        let deadline = clock.time(ticket.deadline);
+        inner.due(deadline);
+        inner.push(deadline, Event::Deadline { pair, message });
+        if let (true, Some(old)) = (mutant!("release-skips-old", release, false), old) {
+            inner.put(pair, old, message, request.clone());
+        }
+        if let Some(up) = up {
+            inner.put(pair, up, message, request);
+        } else if release {
+            inner.retry_later(pair);
+        }
+    }
+
+    fn shown(&self) -> Arc<str> {
+        self.name.clone()
+    }
+
+    fn listen(&self, mail: Arc<dyn Mail>) {
+        let Some(world) = self.world.upgrade() else {
+            return;
+        };
+        let mut inner = world.inner();
+        let inbox = world.inbox(inner.pairs[self.pair].client);
+        inner.pairs[self.pair].ear = Some(Ear::new(inbox, mail));
+    }
+
+    fn close(&self) {}
+}

@@ -1,0 +1,353 @@
+//! Messages: who listens where, and how what a node publishes gets there.
+//!
+//! As on the real link: a connection whose client listens subscribes its inbox
+//! in the last step of its set-up, and messages come between its replies, in
+//! order with them; what breaks the connection loses them. A client is deaf
+//! from when it gives its connection up until the next one is ready. The node
+//! sees the end of a connection when it is told, or, if nobody can tell it, some
+//! time later; until then its messages go to nobody, and it counts a listener.
+
+use std::sync::{Arc, MutexGuard};
+
+use quorlock::sim::{Mail, Message};
+
+use super::events::Event;
+use super::faults::Node;
+use super::{FaultEvent, Inner, Time, World};
+
+/// A node finds out that a connection is dead within so many ttls.
+pub const HALF_OPEN: f64 = 1.0;
+
+/// Who is told what comes over the connections to one node.
+pub(super) struct Ear {
+    pub(super) mail: Arc<dyn Mail>,
+    inbox: Arc<[u8]>,
+    hears: Hears,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Hears {
+    /// Nothing has been subscribed.
+    Never,
+    /// The connection in use has.
+    Now,
+    /// One had, and was given up.
+    Again,
+}
+
+impl Ear {
+    pub(super) fn new(inbox: Arc<[u8]>, mail: Arc<dyn Mail>) -> Ear {
+        Ear {
+            mail,
+            inbox,
+            hears: Hears::Never,
+        }
+    }
+
+    /// Whether it heard, and does not any more.
+    pub(super) fn is_deaf(&self) -> bool {
+        self.hears == Hears::Again
+    }
+}
+
+/// A subscription as its node knows it.
+pub(super) struct Listener {
+    pair: usize,
+    connection: u64,
+    inbox: Arc<[u8]>,
+}
+
+impl Node {
+    /// The node starts anew: its connections are gone, and what they had
+    /// subscribed.
+    pub(super) fn drop_listeners(&mut self) {
+        for listener in self.listeners.drain(..) {
+            self.state.unsubscribe(&listener.inbox);
+        }
+    }
+
+    /// Other data has taken the place of the node's own; its connections stand.
+    pub(super) fn keep_listeners(&mut self) {
+        for listener in &self.listeners {
+            self.state.subscribe(&listener.inbox);
+        }
+    }
+
+    /// What is saved of a node: its data.
+    pub(super) fn save(&mut self) {
+        self.saved = self.state.clone();
+        for listener in &self.listeners {
+            self.saved.unsubscribe(&listener.inbox);
+        }
+    }
+}
+
+impl World {
+    /// The name of a client's inbox.
+    pub fn inbox(&self, client: usize) -> Arc<[u8]> {
+        format!("lock:#in:{client:032x}").into_bytes().into()
+    }
+
+    /// Whether a connection of the pair is wanted although no request asks for
+    /// one. Where nobody listens it always is. Asked with the world unlocked.
+    pub(super) fn awaited<'a>(
+        &'a self,
+        inner: MutexGuard<'a, Inner>,
+        pair: usize,
+    ) -> (MutexGuard<'a, Inner>, bool) {
+        let Some(ear) = &inner.pairs[pair].ear else {
+            return (inner, true);
+        };
+        let (mail, place) = (ear.mail.clone(), pair % inner.nodes.len());
+        drop(inner);
+        let awaited = mail.is_awaited(place);
+        (self.inner(), awaited)
+    }
+
+    /// Tells who listens, and who does not any more.
+    pub(super) fn tell_news(&self, mut inner: MutexGuard<'_, Inner>) {
+        let news = std::mem::take(&mut inner.news);
+        let nodes = inner.nodes.len();
+        drop(inner);
+        for (pair, mail, hears) in news {
+            match hears {
+                true => mail.on_listening(pair % nodes),
+                false => mail.on_deaf(pair % nodes),
+            }
+        }
+    }
+
+    /// A message has reached a client.
+    pub(super) fn heard(
+        &self,
+        mut inner: MutexGuard<'_, Inner>,
+        pair: usize,
+        connection: u64,
+        number: u64,
+    ) {
+        let (p, wire) = (&inner.pairs[pair], &inner.connections[connection as usize]);
+        let reads = p.current == Some(connection) || p.old == Some(connection);
+        let Some(ear) = p.ear.as_ref().filter(|_| reads && !wire.reset) else {
+            return inner.in_vain(None);
+        };
+        let (mail, place) = (ear.mail.clone(), pair % inner.nodes.len());
+        let client = p.client;
+        inner.note(|| format!("c{client} <- n{place} waiter {number}"));
+        drop(inner);
+        mail.on_message(place, number);
+    }
+}
+
+impl Inner {
+    /// A node carries a subscription out.
+    pub(super) fn subscribe(&mut self, pair: usize, connection: u64) {
+        let node = self.pairs[pair].node;
+        let Some(ear) = &self.pairs[pair].ear else {
+            return;
+        };
+        let listener = Listener {
+            pair,
+            connection,
+            inbox: ear.inbox.clone(),
+        };
+        self.nodes[node].state.subscribe(&listener.inbox);
+        self.nodes[node].listeners.push(listener);
+        let wire = &mut self.connections[connection as usize];
+        wire.subscribed = true;
+        if wire.hung_up {
+            // Given up before it came to this.
+            let at = self.found_dead();
+            self.ends(at, node, connection, false);
+        }
+    }
+
+    /// The connection in use has subscribed, or was given up.
+    pub(super) fn hears(&mut self, pair: usize, hears: bool) {
+        let Some(ear) = &mut self.pairs[pair].ear else {
+            return;
+        };
+        let was = ear.hears == Hears::Now;
+        if hears || was {
+            ear.hears = if hears { Hears::Now } else { Hears::Again };
+            self.news.push((pair, ear.mail.clone(), hears));
+        }
+    }
+
+    /// A client has no more use for a connection; its node hears of that.
+    pub(super) fn hang_up(&mut self, pair: usize, connection: u64) {
+        if self.pairs[pair].ear.is_none() {
+            return;
+        }
+        let wire = &mut self.connections[connection as usize];
+        if std::mem::replace(&mut wire.hung_up, true) || !wire.subscribed {
+            return;
+        }
+        let (broken, node) = (wire.broken, self.pairs[pair].node);
+        let at = match broken {
+            true => self.found_dead(),
+            false => self.time + self.delay(node),
+        };
+        self.ends(at, node, connection, false);
+    }
+
+    /// When a node finds out that a connection is dead which dies now.
+    fn found_dead(&self) -> Time {
+        let share = self.random.over_decades(HALF_OPEN / 1e3, HALF_OPEN);
+        self.time + (self.network.reach as f64 * share) as Time
+    }
+
+    /// A node will see the end of a connection. `closed`: it closes it then,
+    /// though the client may think that it stands.
+    fn ends(&mut self, at: Time, node: usize, connection: u64, closed: bool) {
+        self.push(
+            at,
+            Event::Ended {
+                node,
+                connection,
+                closed,
+            },
+        );
+    }
+
+    /// A node has seen the end of a connection.
+    pub(super) fn ended(&mut self, node: usize, connection: u64, closed: bool) {
+        let state = &mut self.nodes[node];
+        if state.paused_until > self.time {
+            let event = Event::Ended {
+                node,
+                connection,
+                closed,
+            };
+            return state.held_back.push(event);
+        }
+        let listeners = &mut state.listeners;
+        if let Some(place) = listeners.iter().position(|l| l.connection == connection) {
+            let listener = listeners.remove(place);
+            state.state.unsubscribe(&listener.inbox);
+        }
+        if closed {
+            let wire = &mut self.connections[connection as usize];
+            (wire.broken, wire.dead) = (true, true);
+        }
+    }
+
+    /// The client is gone for ever, or its machine sleeps until a time: its
+    /// nodes miss it after a while, and close its connections.
+    pub(super) fn falls_silent(&mut self, client: usize, until: Time) {
+        let nodes = self.nodes.len();
+        for pair in client * nodes..(client + 1) * nodes {
+            let p = &self.pairs[pair];
+            if p.ear.is_none() {
+                continue;
+            }
+            let node = p.node;
+            for connection in p.current.into_iter().chain(p.old) {
+                let at = self.found_dead();
+                let wire = &mut self.connections[connection as usize];
+                wire.hung_up |= until == Time::MAX;
+                // A sleeper mostly wakes up before it is missed.
+                if !wire.subscribed || at >= until {
+                    continue;
+                }
+                self.ends(at, node, connection, true);
+                if until < Time::MAX && self.random.chance(50) {
+                    // It finds that as it wakes up.
+                    let found = FaultEvent::Reset(client, pair % nodes);
+                    self.push(at, Event::Fault(found));
+                }
+            }
+        }
+    }
+
+    /// Sends what a node has published to whoever listens.
+    pub(super) fn publish(&mut self, node: usize, key: &[u8], messages: Vec<Message>) {
+        let state = &self.nodes[node];
+        let local = state.clock.local_ms(self.time);
+        let shut = self.admission.expected.guard && state.state.quarantine(local).is_some();
+        if shut && !messages.is_empty() {
+            // It would vote for nobody: the turn comes to nothing.
+            self.violated(format!("L4 n{node} calls a waiter in its quarantine"));
+        }
+        for (inbox, number) in messages {
+            self.note(|| {
+                let inbox = String::from_utf8_lossy(&inbox);
+                let client = inbox.rsplit(':').next().unwrap_or_default();
+                format!(
+                    "n{node} tells waiter {number} of c{}",
+                    client.trim_start_matches('0')
+                )
+            });
+            for place in 0..self.nodes[node].listeners.len() {
+                let listener = &self.nodes[node].listeners[place];
+                if listener.inbox == inbox {
+                    let (pair, connection) = (listener.pair, listener.connection);
+                    let told = self.carry(pair, connection, number);
+                    if !told || !self.may_win(self.pairs[pair].client) {
+                        self.in_vain(Some(key));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether a client knows a quorum of nodes to be there: without, it leaves
+    /// calls alone.
+    fn may_win(&self, client: usize) -> bool {
+        let nodes = self.nodes.len();
+        let doubted = 2 * self.network.patience;
+        let there = self.pairs[client * nodes..][..nodes].iter().filter(|p| {
+            let known = p.failed_at == 0 || self.time > p.failed_at + doubted;
+            p.current.is_some() && !p.connecting && known
+        });
+        there.count() > nodes / 2
+    }
+
+    /// Sends a message over one connection, sometimes twice; false if it is
+    /// lost.
+    fn carry(&mut self, pair: usize, connection: u64, number: u64) -> bool {
+        if self.random.chance(self.network.deaf) {
+            // Something between drops it; the connection stands.
+            self.note(|| format!("waiter {number} is not told"));
+            return false;
+        }
+        let copies = 1 + u64::from(self.random.chance(self.network.twice));
+        for _ in 0..copies {
+            let Some(at) = self.back(pair, connection) else {
+                // The node writes to nobody, and will find out.
+                let wire = &mut self.connections[connection as usize];
+                if !std::mem::replace(&mut wire.hung_up, true) {
+                    let (at, node) = (self.found_dead(), self.pairs[pair].node);
+                    self.ends(at, node, connection, false);
+                }
+                return false;
+            };
+            self.push(
+                at,
+                Event::Message {
+                    pair,
+                    connection,
+                    number,
+                },
+            );
+        }
+        true
+    }
+
+    /// Somebody who may publish sends a message: for a waiter that was, that
+    /// waits now, or that never will be.
+    pub(super) fn forge(&mut self, client: usize, place: usize) {
+        let pair = client * self.nodes.len() + place;
+        let p = &self.pairs[pair];
+        let hears = p.ear.as_ref().is_some_and(|ear| ear.hears == Hears::Now);
+        let (Some(connection), true) = (p.current, hears) else {
+            return;
+        };
+        let latest = self.clients[client].waiter;
+        let number = match self.random.below(3) {
+            0 => latest,
+            1 => latest.wrapping_sub(1 + self.random.below(3)),
+            _ => self.random.bits(),
+        };
+        self.carry(pair, connection, number);
+    }
+}

@@ -326,6 +326,21 @@ typedef struct quorlock_stats_t {
    * without a request.
    */
   uint64_t passed_on;
+  /**
+   * Calls that stand in the queue of a node now, among those of all clients:
+   * at most one for each lock.
+   */
+  uint64_t queued;
+  /**
+   * Waiters of other clients before the last of those, as far as the node
+   * told.
+   */
+  uint64_t ahead;
+  /**
+   * Messages that named nobody who waits, or that no node sends: late, or
+   * forged.
+   */
+  uint64_t stray_messages;
 } quorlock_stats_t;
 
 /**
@@ -465,6 +480,11 @@ int32_t quorlock_client_options_set_fencing(struct quorlock_client_options_t *op
  */
 int32_t quorlock_client_options_set_max_waiters(struct quorlock_client_options_t *options,
                                                 int64_t max_waiters);
+
+/**
+ * See quorlock_lock_options_set_fair(). False.
+ */
+int32_t quorlock_client_options_set_fair(struct quorlock_client_options_t *options, bool fair);
 
 /**
  * How long a lock's counter of fences lives on the nodes after its last use; at
@@ -664,6 +684,13 @@ int32_t quorlock_lock_options_set_fencing(struct quorlock_lock_options_t *option
  */
 int32_t quorlock_lock_options_set_max_waiters(struct quorlock_lock_options_t *options,
                                               int64_t max_waiters);
+
+/**
+ * Whether every release goes over the nodes, where the waiters of other clients
+ * queue. Without, a lease may be passed on to the next in line of the lock's
+ * client, up to 16 times in a row.
+ */
+int32_t quorlock_lock_options_set_fair(struct quorlock_lock_options_t *options, bool fair);
 
 /**
  * Names the owner: whoever gives the same name, in any thread but with the

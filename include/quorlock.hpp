@@ -226,6 +226,9 @@ struct lock_options {
     /** How many calls of the client may wait for the lock in a line, behind the one that asks the nodes or holds it; one
      * more throws too_many_waiters at once. 0 to 2^31 - 1. */
     std::optional<std::int64_t> max_waiters;
+    /** Whether every release goes over the nodes, where the waiters of other clients queue. Without, a lease may be passed
+     * on to the next in line of the client, up to 16 times in a row. */
+    std::optional<bool> fair;
 };
 
 /** Options of a client; those that locks have too are the defaults of its locks. See quorlock.h for the values
@@ -262,6 +265,8 @@ struct client_options {
     std::optional<bool> accept_eviction;
     /** How many of its calls may wait for one lock in a line: see lock_options. */
     std::optional<std::int64_t> max_waiters;
+    /** Whether every release goes over the nodes: see lock_options. */
+    std::optional<bool> fair;
 };
 
 /* ---- handles ---- */
@@ -447,6 +452,7 @@ public:
             quorlock_client_options_set_restart_guard(o, static_cast<std::int32_t>(*options.restart_guard));
         if (options.accept_eviction) quorlock_client_options_set_accept_eviction(o, *options.accept_eviction);
         if (options.max_waiters) quorlock_client_options_set_max_waiters(o, *options.max_waiters);
+        if (options.fair) quorlock_client_options_set_fair(o, *options.fair);
         quorlock_client_t *handle = nullptr;
         detail::checked([&](auto error) { return quorlock_client_new(o, &handle, error); });
         handle_.reset(handle);
@@ -467,6 +473,7 @@ public:
         if (options.owner) quorlock_lock_options_set_owner(o, options.owner->data(), options.owner->size());
         if (options.fencing) quorlock_lock_options_set_fencing(o, *options.fencing);
         if (options.max_waiters) quorlock_lock_options_set_max_waiters(o, *options.max_waiters);
+        if (options.fair) quorlock_lock_options_set_fair(o, *options.fair);
         quorlock_lock_t *handle = nullptr;
         detail::checked(
             [&](auto error) { return quorlock_lock_new(get(), name.data(), name.size(), o, &handle, error); });

@@ -52,6 +52,15 @@ pub struct quorlock_stats_t {
     /// Leases that were released and went to the next in line of this client
     /// without a request.
     pub passed_on: u64,
+    /// Calls that stand in the queue of a node now, among those of all clients:
+    /// at most one for each lock.
+    pub queued: u64,
+    /// Waiters of other clients before the last of those, as far as the node
+    /// told.
+    pub ahead: u64,
+    /// Messages that named nobody who waits, or that no node sends: late, or
+    /// forged.
+    pub stray_messages: u64,
 }
 
 /// Makes a client. `options` may be NULL for defaults, and freed afterwards.

@@ -129,6 +129,12 @@ pub extern "C" fn quorlock_client_options_set_max_waiters(
     set(options, || handle::count(max_waiters, "max_waiters"), ClientBuilder::max_waiters)
 }
 
+/// See quorlock_lock_options_set_fair(). False.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_client_options_set_fair(options: *mut quorlock_client_options_t, fair: bool) -> i32 {
+    set(options, || Ok(fair), ClientBuilder::fair)
+}
+
 /// How long a lock's counter of fences lives on the nodes after its last use; at
 /// least twice max_ttl. After that the order of fences rests on the nodes'
 /// clocks. 600,000.

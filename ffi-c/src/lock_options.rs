@@ -100,6 +100,14 @@ pub extern "C" fn quorlock_lock_options_set_max_waiters(
     set(options, || handle::count(max_waiters, "max_waiters"), Lock::max_waiters)
 }
 
+/// Whether every release goes over the nodes, where the waiters of other clients
+/// queue. Without, a lease may be passed on to the next in line of the lock's
+/// client, up to 16 times in a row.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_lock_options_set_fair(options: *mut quorlock_lock_options_t, fair: bool) -> i32 {
+    set(options, || Ok(fair), Lock::fair)
+}
+
 /// Names the owner: whoever gives the same name, in any thread but with the
 /// same client, re-enters. Not set, the owner is the thread that calls.
 #[unsafe(no_mangle)]

@@ -20,6 +20,7 @@ pub struct LockOptions {
     pub raw: Option<bool>,
     pub fencing: Option<bool>,
     pub max_waiters: Option<u32>,
+    pub fair: Option<bool>,
     pub owner: Option<Uint8Array>,
 }
 
@@ -79,6 +80,7 @@ macro_rules! set_lock {
             raw = |given| given,
             fencing = |given| given,
             max_waiters = |given| given as usize,
+            fair = |given| given,
         }
     };
 }

@@ -68,6 +68,7 @@ export interface NativeLockOptions {
   raw?: boolean;
   fencing?: boolean;
   maxWaiters?: number;
+  fair?: boolean;
   owner?: Uint8Array;
 }
 

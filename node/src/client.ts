@@ -43,6 +43,12 @@ export interface Stats {
   readonly waiting: number;
   /** Leases that were released and went to the next in line of this client without a request. */
   readonly passedOn: number;
+  /** Calls that stand in the queue of a node now, among those of all clients: at most one for each lock. Falls too. */
+  readonly queued: number;
+  /** Waiters of other clients before the last of those, as far as the node told. Falls too. */
+  readonly ahead: number;
+  /** Messages that named nobody who waits, or that no node sends: late, or forged. */
+  readonly strayMessages: number;
 }
 
 /** What `log` tells: passwords and tokens are never in it. */

@@ -27,6 +27,11 @@ export interface LockOptions {
    * rejects with `TooManyWaitersError` at once. 0: nobody waits behind another. 10,000.
    */
   maxWaiters?: number | undefined;
+  /**
+   * Whether every release goes over the nodes, where the waiters of other clients queue. Without, a lease may be passed on
+   * to the next in line of this client, up to 16 times in a row. False.
+   */
+  fair?: boolean | undefined;
   /** Who may re-enter, by a name that is valid within the client. */
   owner?: Name | undefined;
 }
@@ -161,6 +166,7 @@ const OF_LOCK: Record<string, Convert> = {
   raw: flag,
   fencing: flag,
   maxWaiters: count,
+  fair: flag,
 };
 
 const OF_CLIENT: Record<string, Convert> = {

@@ -66,6 +66,7 @@ pub(crate) fn of_client(mut to: ClientBuilder, options: &Options<'_>) -> PyResul
             "raw" => to.raw(value.extract()?),
             "fencing" => to.fencing(value.extract()?),
             "max_waiters" => to.max_waiters(count(name, &value)?),
+            "fair" => to.fair(value.extract()?),
             "max_ttl" => to.max_ttl(seconds(name, &value)?),
             "node_timeout" => to.node_timeout(seconds(name, &value)?),
             "drift" => to.drift(value.extract()?),
@@ -99,6 +100,7 @@ pub(crate) fn of_lock(mut to: Lock, options: &Options<'_>) -> PyResult<Lock> {
             "raw" => to.raw(value.extract()?),
             "fencing" => to.fencing(value.extract()?),
             "max_waiters" => to.max_waiters(count(name, &value)?),
+            "fair" => to.fair(value.extract()?),
             "owner" => to.owner(Owner::named(value.extract::<Vec<u8>>()?)),
             _ => return Err(PyTypeError::new_err(format!("there is no option {name}"))),
         };

@@ -377,6 +377,8 @@ static struct answer make_client(struct line *line) {
             quorlock_client_options_set_fence_ttl(options, millis(value));
         } else if (!strcmp(name, "max_waiters")) {
             quorlock_client_options_set_max_waiters(options, count_of(value));
+        } else if (!strcmp(name, "fair")) {
+            quorlock_client_options_set_fair(options, on(value));
         } else if (!strcmp(name, "restart_guard")) {
             quorlock_client_options_set_restart_guard(options, guard(value));
         } else if (!strcmp(name, "accept_eviction")) {
@@ -415,6 +417,7 @@ static void make_lock(struct line *line) {
         else if (!strcmp(name, "raw")) quorlock_lock_options_set_raw(lock->options, on(value));
         else if (!strcmp(name, "fencing")) quorlock_lock_options_set_fencing(lock->options, on(value));
         else if (!strcmp(name, "max_waiters")) quorlock_lock_options_set_max_waiters(lock->options, count_of(value));
+        else if (!strcmp(name, "fair")) quorlock_lock_options_set_fair(lock->options, on(value));
         else if (!strcmp(name, "owner")) quorlock_lock_options_set_owner(lock->options, value, unescape(value));
         else fail("expected no option %s", name);
     }
@@ -469,7 +472,8 @@ static struct answer look_at_stats(struct line *line, const char *expected) {
             {"renewals", stats.renewals}, {"repairs", stats.repairs}, {"releases_pending", stats.releases_pending},
             {"clock_steps", stats.clock_steps}, {"write_backs", stats.write_backs},
             {"releases_dropped", stats.releases_dropped}, {"connects", stats.connects},
-            {"waiting", stats.waiting}, {"passed_on", stats.passed_on}};
+            {"waiting", stats.waiting}, {"passed_on", stats.passed_on}, {"queued", stats.queued},
+            {"ahead", stats.ahead}, {"stray_messages", stats.stray_messages}};
         size_t at = 0, count = sizeof fields / sizeof *fields;
         while (at < count && strcmp(fields[at].name, line->words[2])) at++;
         if (at == count) fail("expected a counter, got %s", line->words[2]);

@@ -86,6 +86,8 @@ static void null_everywhere(void) {
     CHECK(quorlock_lock_options_set_fencing(NULL, true) == 1);
     CHECK(quorlock_client_options_set_max_waiters(NULL, 1) == 1);
     CHECK(quorlock_lock_options_set_max_waiters(NULL, 1) == 1);
+    CHECK(quorlock_client_options_set_fair(NULL, true) == 1);
+    CHECK(quorlock_lock_options_set_fair(NULL, true) == 1);
     quorlock_error_free(NULL);
     quorlock_client_options_free(NULL);
     quorlock_client_free(NULL);
@@ -322,6 +324,7 @@ static void stats(void) {
     memset(&stats, 0xff, sizeof stats);
     WORKS(quorlock_client_stats(client, &stats, sizeof stats, &error));
     CHECK(stats.acquired == 2 && stats.released == 2 && stats.lost == 0);
+    CHECK(stats.queued == 0 && stats.ahead == 0 && stats.stray_messages == 0);
     /* A program built with an earlier, shorter struct. */
     memset(&stats, 0xff, sizeof stats);
     WORKS(quorlock_client_stats(client, &stats, offsetof(quorlock_stats_t, reentered), &error));

@@ -90,10 +90,12 @@ static void a_line_is_bounded(void) {
     CHECK(quorlock_lock_options_set_max_waiters(of_lock, 2) == QUORLOCK_OK);
     quorlock_lock_t *wider = lock_of(client, of_lock);
     quorlock_lease_t *lease = held(lock), *none = NULL;
+    /* A wait that ends, so that one who is not refused is found out. */
+    const int64_t bounded = 5000;
     struct other first = {.lock = lock, .wait_ms = QUORLOCK_FOREVER}, second = {.lock = wider, .wait_ms = QUORLOCK_FOREVER};
     start_other(&first);
     CHECK(comes_to_wait(client, 1));
-    CHECK(quorlock_lock(stranger, QUORLOCK_FOREVER, NULL, &none, &error) == QUORLOCK_TOO_MANY_WAITERS);
+    CHECK(quorlock_lock(stranger, bounded, NULL, &none, &error) == QUORLOCK_TOO_MANY_WAITERS);
     CHECK(has(quorlock_error_message(error), "max_waiters") && quorlock_error_node_count(error) == 0);
     FAILS(QUORLOCK_TOO_MANY_WAITERS, QUORLOCK_TOO_MANY_WAITERS);
     /* What does not wait takes no place. */
@@ -101,7 +103,7 @@ static void a_line_is_bounded(void) {
     /* That of a lock goes before that of its client. */
     start_other(&second);
     CHECK(comes_to_wait(client, 2));
-    FAILS(QUORLOCK_TOO_MANY_WAITERS, quorlock_lock(wider, QUORLOCK_FOREVER, NULL, &none, &error));
+    FAILS(QUORLOCK_TOO_MANY_WAITERS, quorlock_lock(wider, bounded, NULL, &none, &error));
     quorlock_lease_free(lease);
     CHECK(finish_other(&first) == QUORLOCK_OK);
     quorlock_lease_free(first.lease);

@@ -132,6 +132,7 @@ void common(Options &made, options &given) {
     take(given, "raw", [&](auto &v) { made.raw = on(v); });
     take(given, "fencing", [&](auto &v) { made.fencing = on(v); });
     take(given, "max_waiters", [&](auto &v) { made.max_waiters = count(v); });
+    take(given, "fair", [&](auto &v) { made.fair = on(v); });
 }
 
 // ---- actors: threads that carry out one job after the other ----
@@ -367,7 +368,8 @@ private:
                 {"renewals", s.renewals}, {"repairs", s.repairs}, {"releases_pending", s.releases_pending},
                 {"clock_steps", s.clock_steps}, {"write_backs", s.write_backs},
                 {"releases_dropped", s.releases_dropped}, {"connects", s.connects},
-                {"waiting", s.waiting}, {"passed_on", s.passed_on}};
+                {"waiting", s.waiting}, {"passed_on", s.passed_on}, {"queued", s.queued},
+                {"ahead", s.ahead}, {"stray_messages", s.stray_messages}};
             const std::string value = std::to_string(known(fields, line, 2));
             if (left <= milliseconds::zero() || holds(value, line.expected)) return {value, {}};
             std::this_thread::sleep_for(milliseconds(10));

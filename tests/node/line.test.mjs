@@ -94,14 +94,16 @@ test("a wait that ends in the line", async () => {
 });
 
 test("one more than maxWaiters is refused at once, and the others go on", async () => {
-  const lock = client.lock("many", { maxWaiters: 1 });
+  // A wait that ends, so that one who is not refused is found out.
+  const options = { maxWaiters: 1, wait: 5_000 };
+  const lock = client.lock("many", options);
   const holder = await lock.acquire();
   const order = [];
   const waits = hold(order, "waits", lock);
   await waiting(1);
   const refused = (error) => error instanceof TooManyWaitersError && /max_waiters/.test(error.message);
   await assert.rejects(lock.acquire(), refused);
-  await assert.rejects(redlock("many", { client, maxWaiters: 1 }, assert.fail), refused);
+  await assert.rejects(redlock("many", { client, ...options }, assert.fail), refused);
   // What does not wait takes no place.
   await assert.rejects(lock.acquire({ wait: 0 }), LockContendedError);
   assert.equal(await lock.tryAcquire(), null);
@@ -119,6 +121,23 @@ test("maxWaiters of a client; with 0 nobody waits behind another", async () => {
   await assert.rejects(few.lock("few").acquire(), TooManyWaitersError);
   await few.close();
   assert.equal(holder.isHeld(), false);
+});
+
+test("a fair lock is not passed on", async () => {
+  for (const [options, passedOn] of [
+    [{}, 1],
+    [{ fair: true }, 0],
+  ]) {
+    const before = client.stats().passedOn;
+    const holder = await client.lock("fair", options).acquire();
+    const order = [];
+    const all = [1, 2].map((name) => redlock("fair", { client, ...options }, () => order.push(name)));
+    await waiting(2);
+    await holder.release();
+    await Promise.all(all);
+    assert.deepEqual(order, [1, 2]);
+    assert.equal(client.stats().passedOn, before + passedOn);
+  }
 });
 
 test("close ends every wait in the line", async () => {

@@ -113,6 +113,7 @@ test("initSet after close", async () => {
 
 const WRONG = [
   [{ fencing: 1 }, /^fencing is 1: give true or false$/],
+  [{ fair: 1 }, /^fair is 1: give true or false$/],
   [{ fencing: "on" }, /^fencing is 'on'/],
   [{ fenceTtl: "10" }, /^fenceTtl is '10': give a time in milliseconds$/],
   [{ fenceTtl: null }, /^fenceTtl is null/],

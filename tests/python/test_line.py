@@ -133,6 +133,20 @@ class Threads(unittest.TestCase):
             with self.assertRaisesRegex(quorlock.TooManyWaitersError, "max_waiters"):
                 client.lock("few", owner="other").acquire()
 
+    def test_a_fair_lock_is_not_passed_on(self):
+        for fair, passed_on in (({}, 1), ({"fair": True}, 0)):
+            lock = self.client.lock("fair", **fair)
+            for enter in (lambda: lock, lambda: redlock("fair", client=self.client, **fair)):
+                before = self.client.stats()["passed_on"]
+                with enter():
+                    first = self.begin("first", enter)
+                    self.assert_waiting(1)
+                    second = self.begin("second", enter)
+                    self.assert_waiting(2)
+                self.assert_ends(first, second)
+                self.assertEqual(self.client.stats()["passed_on"], before + passed_on, fair)
+        self.assertEqual(self.order, ["first", "second"] * 4)
+
     def test_a_wait_of_zero_takes_no_place(self):
         lock = self.client.lock("zero", max_waiters=0)
         with lock:

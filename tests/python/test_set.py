@@ -23,7 +23,7 @@ REFUSED = (
     ({"fence_ttl": -1}, ["fence_ttl", "-1"]),
     ({"fence_ttl": float("nan")}, ["fence_ttl", "NaN"]),
 )
-WRONG_TYPES = ({"fencing": "yes"}, {"accept_eviction": "yes"}, {"restart_guard": 1}, {"restart_guard": None},
+WRONG_TYPES = ({"fencing": "yes"}, {"fair": 1}, {"accept_eviction": "yes"}, {"restart_guard": 1}, {"restart_guard": None},
                {"set_name": 7}, {"fence_ttl": "600"})
 
 

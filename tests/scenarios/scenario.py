@@ -14,9 +14,9 @@ REASONS = {"expired", "refused", "max_hold", "owner_gone", "closed", "none"}
 DATABASES = 16
 # In the first line: the driver does not declare the set.
 NEW = "new"
-LOCK_OPTIONS = {"ttl", "wait", "renew", "max_hold", "raw", "fencing", "max_waiters", "owner"}
+LOCK_OPTIONS = {"ttl", "wait", "renew", "max_hold", "raw", "fencing", "max_waiters", "fair", "owner"}
 CLIENT_OPTIONS = {"nodes", "ttl", "wait", "renew", "max_hold", "max_ttl", "node_timeout", "drift", "min_validity",
-                  "namespace", "label", "raw", "fencing", "fence_ttl", "max_waiters", "set_name", "restart_guard",
+                  "namespace", "label", "raw", "fencing", "fence_ttl", "max_waiters", "fair", "set_name", "restart_guard",
                   "accept_eviction", "ca", "cert", "key"}
 DRIVER_OPTIONS = {"via", "db", "user", "password"}
 # verb: (words, options, what it may answer besides an error kind)
@@ -213,7 +213,7 @@ def _check_options(options):
         if name in ("ttl", "wait", "max_hold", "max_ttl", "fence_ttl", "node_timeout") and not (
                 value.isdigit() or value == "none" and name in ("wait", "max_hold")):
             raise FormatError(f"{name} is whole milliseconds")
-        if name in ("renew", "raw", "fencing", "accept_eviction") and value not in ("on", "off"):
+        if name in ("renew", "raw", "fencing", "fair", "accept_eviction") and value not in ("on", "off"):
             raise FormatError(f"{name} is on or off")
         if name == "max_waiters" and not value.isdigit():
             raise FormatError(f"{name} is a number")

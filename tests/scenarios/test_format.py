@@ -70,7 +70,7 @@ class Parsing(unittest.TestCase):
         good = ["client c", "lock l c a", "acquire x l", "held x -> true"]
         scenario.check(steps_of(*good))
         for bad in ("jump", "client c", "client d ttl=x", "client d ttl=none", "client d colour=red", "client d renew=1",
-                    "client d max_waiters=-1", "lock m c b max_waiters=none",
+                    "client d max_waiters=-1", "lock m c b max_waiters=none", "client d fair=1",
                     "lock m d a", "lock m c", "acquire x l", "acquire y m", "held y -> true", "held x", "held x -> ok",
                     "remaining x -> true", "lost x -> none", "lost x soon -> none", "lost x 5 -> gone", "finish t 5",
                     "start t acquire y l", "start t release x", "start main acquire y l", "in t stage show", "cancel t",

@@ -41,6 +41,7 @@ CONVERTED = {
     "raw": lambda word: word == "on",
     "fencing": lambda word: word == "on",
     "accept_eviction": lambda word: word == "on",
+    "fair": lambda word: word == "on",
     "max_waiters": int,
     "drift": float,
     "min_validity": float,

@@ -41,7 +41,7 @@ class redlock(Scoped):  # noqa: N801 - used as a function and as a decorator
       all uses with the same `nodes`, `max_ttl`, `node_timeout`, `drift`, `min_validity`, `namespace`, `label`, `fence_ttl`,
       `set_name`, `restart_guard`, `accept_eviction` and `ca`, made at the first use in each process; `nodes` defaults to
       `QUORLOCK_NODES`.
-    - `ttl`, `wait`, `renew`, `max_hold`, `raw`, `fencing`, `max_waiters`, `owner`: as of `Client.lock`; times in seconds.
+    - `ttl`, `wait`, `renew`, `max_hold`, `raw`, `fencing`, `max_waiters`, `fair`, `owner`: as of `Client.lock`; times in seconds.
 
     The object may be used again, and by many threads and tasks at once. The owner is the thread, in `async with` and
     coroutine functions the task. Entering raises what `Lock.acquire` raises. If the body ends normally after the lock was
@@ -62,6 +62,7 @@ class redlock(Scoped):  # noqa: N801 - used as a function and as a decorator
         raw: bool | Unset = UNSET,
         fencing: bool | Unset = UNSET,
         max_waiters: int | Unset = UNSET,
+        fair: bool | Unset = UNSET,
         owner: Name | None = None,
         max_ttl: Seconds | Unset = UNSET,
         node_timeout: Seconds | Unset = UNSET,
@@ -89,6 +90,7 @@ class redlock(Scoped):  # noqa: N801 - used as a function and as a decorator
             raw=raw,
             fencing=fencing,
             max_waiters=max_waiters,
+            fair=fair,
         )
         self._client = client
         self._nodes = nodes if nodes is None or isinstance(nodes, str) else tuple(nodes)

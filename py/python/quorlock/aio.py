@@ -207,6 +207,7 @@ class Client(NotPickled):
         raw: bool | Unset = UNSET,
         fencing: bool | Unset = UNSET,
         max_waiters: int | Unset = UNSET,
+        fair: bool | Unset = UNSET,
         fence_ttl: Seconds | Unset = UNSET,
         set_name: str | Unset = UNSET,
         restart_guard: Guard | Unset = UNSET,
@@ -231,6 +232,7 @@ class Client(NotPickled):
                 raw=raw,
                 fencing=fencing,
                 max_waiters=max_waiters,
+                fair=fair,
                 fence_ttl=fence_ttl,
                 set_name=set_name,
                 restart_guard=restart_guard,
@@ -252,6 +254,7 @@ class Client(NotPickled):
         raw: bool | Unset = UNSET,
         fencing: bool | Unset = UNSET,
         max_waiters: int | Unset = UNSET,
+        fair: bool | Unset = UNSET,
         owner: Name | None = None,
     ) -> Lock:
         """A lock by its name; options as of `quorlock.Client.lock`. By default the calling task is the owner.
@@ -268,6 +271,7 @@ class Client(NotPickled):
             raw=raw,
             fencing=fencing,
             max_waiters=max_waiters,
+            fair=fair,
         )
         return Lock(self._core.lock(octet_name, options), text(octet_name), owner is not None)
 
@@ -281,8 +285,11 @@ class Client(NotPickled):
         - `releases_pending`: releases that nodes have not acknowledged yet; like `waiting` it also falls;
           `releases_dropped`: those given up because too many waited for a node; their keys end by themselves.
         - `connects`: connections made to nodes.
-        - `waiting`: calls that wait in a line now, behind the one that asks the nodes or holds the lock;
+        - `waiting`: calls that wait in a line now, behind the one that asks the nodes or holds the lock.
         - `passed_on`: leases that were released and went to the next in line of this client without a request.
+        - `queued`: calls that stand in the queue of a node now, among those of all clients: at most one for each lock;
+          `ahead`: waiters of other clients before the last of those, as far as the node told. Both fall too.
+        - `stray_messages`: messages that named nobody who waits, or that no node sends: late, or forged.
         """
         return self._core.stats()
 

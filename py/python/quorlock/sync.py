@@ -207,7 +207,7 @@ class Client(NotPickled):
     - `nodes`: URLs, as a list or in one text: `redis://[user:password@]host[:port][/db]`, `rediss://…`,
       `redis+unix:///path`, or `memory://name` for a node in this process. Default: the environment variable
       `QUORLOCK_NODES`, else `redis://127.0.0.1:6379`.
-    - `ttl`, `wait`, `renew`, `max_hold`, `raw`, `fencing`, `max_waiters`: defaults for its locks, see `lock`.
+    - `ttl`, `wait`, `renew`, `max_hold`, `raw`, `fencing`, `max_waiters`, `fair`: defaults for its locks, see `lock`.
     - `max_ttl`: the longest ttl of any lock of the set, in seconds, and so how long a node that may have lost its memory
       gives no vote; the same for all clients of a set (60).
     - `node_timeout`: seconds for one request to one node, at most a quarter of the ttl (0.25).
@@ -247,6 +247,7 @@ class Client(NotPickled):
         raw: bool | Unset = UNSET,
         fencing: bool | Unset = UNSET,
         max_waiters: int | Unset = UNSET,
+        fair: bool | Unset = UNSET,
         fence_ttl: Seconds | Unset = UNSET,
         set_name: str | Unset = UNSET,
         restart_guard: Guard | Unset = UNSET,
@@ -271,6 +272,7 @@ class Client(NotPickled):
                 raw=raw,
                 fencing=fencing,
                 max_waiters=max_waiters,
+                fair=fair,
                 fence_ttl=fence_ttl,
                 set_name=set_name,
                 restart_guard=restart_guard,
@@ -292,6 +294,7 @@ class Client(NotPickled):
         raw: bool | Unset = UNSET,
         fencing: bool | Unset = UNSET,
         max_waiters: int | Unset = UNSET,
+        fair: bool | Unset = UNSET,
         owner: Name | None = None,
     ) -> Lock:
         """A lock by its name: 1 to 1,024 bytes. Options not given are the client's.
@@ -304,6 +307,8 @@ class Client(NotPickled):
         - `fencing`: whether leases have a `fence` (true). Without, a release leaves no key at all on the nodes.
         - `max_waiters`: how many calls of this client may wait for the lock in a line, behind the one that asks the nodes
           or holds it (10,000); one more raises `TooManyWaitersError` at once. 0: nobody waits behind another.
+        - `fair`: whether every release goes over the nodes, where the waiters of other clients queue (false). Without, a lease
+          may be passed on to the next in line of this client, up to 16 times in a row.
         - `owner`: who may re-enter, by a name that is valid within this client; by default the calling thread.
 
         Raises `InvalidArgumentError` for a name or option that is not valid.
@@ -318,6 +323,7 @@ class Client(NotPickled):
             raw=raw,
             fencing=fencing,
             max_waiters=max_waiters,
+            fair=fair,
         )
         return Lock(self._core.lock(octet_name, options), text(octet_name))
 
@@ -331,8 +337,11 @@ class Client(NotPickled):
         - `releases_pending`: releases that nodes have not acknowledged yet; like `waiting` it also falls;
           `releases_dropped`: those given up because too many waited for a node; their keys end by themselves.
         - `connects`: connections made to nodes.
-        - `waiting`: calls that wait in a line now, behind the one that asks the nodes or holds the lock;
+        - `waiting`: calls that wait in a line now, behind the one that asks the nodes or holds the lock.
         - `passed_on`: leases that were released and went to the next in line of this client without a request.
+        - `queued`: calls that stand in the queue of a node now, among those of all clients: at most one for each lock;
+          `ahead`: waiters of other clients before the last of those, as far as the node told. Both fall too.
+        - `stray_messages`: messages that named nobody who waits, or that no node sends: late, or forged.
         """
         return self._core.stats()
 

@@ -38,12 +38,15 @@ const COUNTS: Record<keyof Stats, true> = {
   connects: true,
   waiting: true,
   passedOn: true,
+  queued: true,
+  ahead: true,
+  strayMessages: true,
 };
 
 async function main(): Promise<void> {
   const options: ClientOptions = { ttl: 5000, wait: null, maxHold: Infinity, minValidity: 0.2 };
   await using client = new Client(undefined, options);
-  const set: ClientOptions = { fencing: true, maxWaiters: 100, fenceTtl: 600_000, setName: "default", restartGuard: "auto" };
+  const set: ClientOptions = { fencing: true, maxWaiters: 100, fair: true, fenceTtl: 600_000, setName: "default", restartGuard: "auto" };
   await using twin = new Client(undefined, { ...set, acceptEviction: false });
   // @ts-expect-error: there is no such word.
   const guard: ClientOptions = { restartGuard: "maybe" };
@@ -92,7 +95,7 @@ async function main(): Promise<void> {
     const told: [string, string, number] = [error.code, error.kind, error.number];
     for (const { node, message } of error.nodes) told.push(node, message);
   }
-  const unfenced: LockOptions & RedlockOptions = { fencing: false, maxWaiters: 5 };
+  const unfenced: LockOptions & RedlockOptions = { fencing: false, maxWaiters: 5, fair: true };
   if ((await redlock("unfenced", unfenced, ({ fence }) => fence)) !== null) throw new Error("a fence");
   // The set was declared before.
   const declared: Promise<void> = twin.initSet();

@@ -6,6 +6,9 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+pub mod muted;
+pub mod queue;
+
 /// The repository.
 pub fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -26,6 +29,14 @@ pub fn monotonic() -> u64 {
 pub fn nap(long: Duration) {
     #[allow(clippy::disallowed_methods)]
     std::thread::sleep(long);
+}
+
+/// How much memory this process has, in KiB.
+pub fn resident_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+    line.and_then(|l| l.split_whitespace().nth(1)?.parse().ok())
+        .unwrap_or(0)
 }
 
 /// A running stage; its servers end with it.

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use quorlock::Client;
+use quorlock::{Client, ErrorKind};
 use quorlock_tests::{Stage, monotonic};
 
 /// Drops `future` after `patience`. True if it ended before.
@@ -59,4 +59,42 @@ async fn a_dropped_lease_is_released_in_the_background() {
     stage.tell("expect-votes lock:{k} 3 5000");
     drop(lease);
     stage.tell("await-free lock:{k} 5000");
+}
+
+#[tokio::test]
+async fn closed_at_random_instants_nothing_is_left() {
+    let stage = Stage::new(3);
+    let rival = Client::new(&stage.nodes).unwrap();
+    let mut given_up = 0;
+    for round in 0..150u64 {
+        let client = Client::new(&stage.nodes).unwrap();
+        let lease = client.lock("other").acquire().await.unwrap();
+        lease.release().await.unwrap();
+        // A third of the time the lock is contended.
+        let held = match round % 3 {
+            0 => Some(rival.lock("k").acquire().await.unwrap()),
+            _ => None,
+        };
+        let lock = client.lock("k");
+        let task = tokio::spawn(async move { lock.acquire().await });
+        let random = monotonic().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+        impatient(
+            std::future::pending::<()>(),
+            Duration::from_micros(random % 2_000),
+        )
+        .await;
+        client.close().await;
+        match task.await.unwrap() {
+            Ok(lease) => assert!(!lease.is_held()),
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Closed);
+                given_up += 1;
+            }
+        }
+        drop(held);
+    }
+    assert!(given_up >= 50, "only {given_up} of 150 were given up");
+    stage.tell("await-free lock:{k} 5000");
+    // Nor does anybody stand in a queue.
+    stage.tell("await all 0 5000 EXISTS lock:#q:{k}");
 }

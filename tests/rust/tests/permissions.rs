@@ -7,7 +7,8 @@ use std::time::Duration;
 use quorlock::{Client, Error, ErrorKind, blocking, set_log_sink};
 use quorlock_tests::{Stage, documented_permissions};
 
-/// Without these no messages get through, which is a warning (push.rs).
+/// These are for messages; where one lacks that is tried, there is a warning
+/// (push.rs).
 const FOR_PUSHES: [&str; 4] = ["&lock:*", "+publish", "+subscribe", "+pubsub|numsub"];
 /// What works without, in whatever way.
 const OPTIONAL: [&str; 1] = ["+info"];

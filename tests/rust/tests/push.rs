@@ -1,7 +1,11 @@
 //! What nodes send without being asked: it is heard, it comes again after
 //! whatever breaks, and without it locks still work.
 
+use std::future::Future;
+use std::io::Write;
+use std::net::TcpStream;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use quorlock::sim::Mail;
@@ -73,6 +77,17 @@ fn listening(builder: ClientBuilder, waits: bool) -> (Client, Arc<Ear>) {
     (client, ear)
 }
 
+/// Waits until nothing of a client keeps what it told.
+fn nobody_else_holds(ear: &Arc<Ear>) {
+    for _ in 0..1_000 {
+        if Arc::strong_count(ear) == 1 {
+            return;
+        }
+        nap(Duration::from_millis(5));
+    }
+    panic!("{} hold it", Arc::strong_count(ear));
+}
+
 fn cycle(client: &Client) {
     let lease = blocking::wait(client.lock("k").acquire()).expect("acquired");
     assert!(blocking::wait(lease.release()).expect("released"), "held");
@@ -124,13 +139,7 @@ fn a_message_is_heard() {
     assert!(!ear.heard().iter().any(|e| matches!(e, Deaf(_))), "closed");
     // Nothing keeps it alive.
     drop(client);
-    for _ in 0..1_000 {
-        if Arc::strong_count(&ear) == 1 {
-            return;
-        }
-        nap(Duration::from_millis(5));
-    }
-    panic!("{} hold it", Arc::strong_count(&ear));
+    nobody_else_holds(&ear);
 }
 
 #[test]
@@ -233,6 +242,53 @@ fn it_listens_again_after_whatever_breaks() {
     cycle(&client);
     assert_eq!(inboxes(&stage, 1), inbox, "it keeps its name");
     blocking::wait(client.close());
+}
+
+#[test]
+fn what_the_connection_in_doubt_brings_is_heard() {
+    let stage = Stage::new(1);
+    let builder = Client::builder().nodes(&stage.nodes).wait(Duration::ZERO);
+    let (client, ear) = listening(builder, true);
+    cycle(&client);
+    let inbox = inboxes(&stage, 1);
+    let (_, host) = stage.nodes[0].split_once("//").expect("a URL");
+    let mut other = TcpStream::connect(host).expect("connected");
+    stage.tell("stop 1");
+    assert!(blocking::wait(client.lock("k").acquire()).is_err());
+    ear.await_one(Deaf(0));
+    // The node finds it before it can admit the next connection.
+    let message = format!("PUBLISH {inbox} 5\r\n");
+    other.write_all(message.as_bytes()).expect("written");
+    stage.tell("cont 1");
+    ear.await_all(Listening(0), 2);
+    let expected = [Listening(0), Deaf(0), Message(0, 5), Listening(0)];
+    assert_eq!(*ear.heard(), expected);
+    blocking::wait(client.close());
+}
+
+#[test]
+fn a_closed_client_is_told_nothing() {
+    let stage = Stage::new(1);
+    // So that a release that goes unanswered puts the connection in doubt
+    // before the closed client gives up.
+    let builder = Client::builder()
+        .nodes(&stage.nodes)
+        .node_timeout(Duration::from_millis(700));
+    let (client, ear) = listening(builder, true);
+    cycle(&client);
+    ear.await_one(Listening(0));
+    stage.tell("stop 1");
+    let lock = client.lock("k");
+    let mut acquire = Box::pin(lock.acquire());
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(acquire.as_mut().poll(&mut context).is_pending());
+    blocking::wait(client.close());
+    // While it was closing, the acquire may have found the node silent.
+    let heard = ear.heard().clone();
+    drop(acquire);
+    drop((lock, client));
+    nobody_else_holds(&ear);
+    assert_eq!(*ear.heard(), heard);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use quorlock::{Client, Lease};
-use quorlock_tests::monotonic;
+use quorlock_tests::{monotonic, resident_kib};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
@@ -80,11 +80,4 @@ fn cpu_micros() -> u64 {
     };
     let micros = |t: libc::timeval| t.tv_sec as u64 * 1_000_000 + t.tv_usec as u64;
     micros(usage.ru_utime) + micros(usage.ru_stime)
-}
-
-fn resident_kib() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
-    line.and_then(|l| l.split_whitespace().nth(1)?.parse().ok())
-        .unwrap_or(0)
 }

@@ -306,6 +306,7 @@ impl Runner {
             "fencing",
             "fence_ttl",
             "max_waiters",
+            "fair",
             "set_name",
             "restart_guard",
             "accept_eviction",
@@ -323,6 +324,7 @@ impl Runner {
                 "fencing" => b.fencing(switch(value)?),
                 "fence_ttl" => b.fence_ttl(millis(value)?),
                 "max_waiters" => b.max_waiters(number(value)?),
+                "fair" => b.fair(switch(value)?),
                 "set_name" => b.set_name(string(value)),
                 "accept_eviction" => b.accept_eviction(switch(value)?),
                 "nodes" => b.nodes(value.split(',').filter(|url| !url.is_empty())),
@@ -358,6 +360,7 @@ impl Runner {
             "raw",
             "fencing",
             "max_waiters",
+            "fair",
             "owner",
         ])?;
         let client = self.clients.get(line.word(2)?).ok_or("no such client")?;
@@ -371,6 +374,7 @@ impl Runner {
                 "raw" => lock.raw(switch(value)?),
                 "fencing" => lock.fencing(switch(value)?),
                 "max_waiters" => lock.max_waiters(number(value)?),
+                "fair" => lock.fair(switch(value)?),
                 _ => lock.owner(Owner::named(bytes(value))),
             };
         }
@@ -489,6 +493,9 @@ impl Runner {
                 "connects" => s.connects,
                 "waiting" => s.waiting,
                 "passed_on" => s.passed_on,
+                "queued" => s.queued,
+                "ahead" => s.ahead,
+                "stray_messages" => s.stray_messages,
                 other => return Err(format!("expected a counter, got {other}")),
             }
             .to_string())

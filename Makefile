@@ -22,13 +22,13 @@ rust: ## the core and the programs of the tests
 
 $(VENV)/.tools: py/requirements-dev.txt
 	$(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/pip install --quiet --disable-pip-version-check -r py/requirements-dev.txt
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r py/requirements-dev.txt
 	touch $@
 
 python: $(VENV)/.tools ## the wheel, and a Python environment with it
 	rm -f target/wheels/quorlock-*.whl
 	$(VENV)/bin/maturin build --release --manifest-path py/Cargo.toml --out target/wheels --interpreter $(VENV)/bin/python
-	$(VENV)/bin/pip install --quiet --disable-pip-version-check --force-reinstall --no-deps target/wheels/quorlock-*.whl
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps target/wheels/quorlock-*.whl
 
 node: ## the Node package, in place
 	npm ci --silent --prefix node
@@ -51,7 +51,7 @@ sim: ## the simulator; SEED=n replays one schedule and prints its history
 	$(CARGO) build --release -q -p quorlock-sim
 	target/release/quorlock-sim $(if $(SEED),replay $(SEED),run --schedules 300000)
 
-mutants: ## every seeded bug is caught by the simulator
+mutants: ## seeded bugs are caught by the simulator
 	$(PYTHON) tests/sim/mutants.py
 
 full: build ## long runs, by hand: 10,000 leases, the simulator's pace, seeded bugs, everything fuzzed

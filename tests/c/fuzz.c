@@ -292,6 +292,8 @@ int main(int argc, char **argv) {
     const char *node = "memory://f1";
     quorlock_client_options_set_nodes(options, &node, 1);
     quorlock_client_options_set_ttl(options, 50);
+    /* So that some leases are lost. */
+    quorlock_client_options_set_renew(options, false);
     if (quorlock_client_new(options, &shared_client, NULL)) return 1;
     quorlock_client_options_free(options);
     const char *names[SHARED] = {"a", "b", "c", "d"};

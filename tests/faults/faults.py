@@ -30,6 +30,8 @@ LONG = {"FAULTS_LOCKS": LONG_LOCK, "FAULTS_HOLD": "1000"}
 STALL_SECONDS = 0.05
 # What may stay on a node: its record, and counters.
 MAY_STAY = (b"lock:#node", b"lock:#f:")
+# The keys of queues and reservations, and how long a place in one lasts, in seconds.
+LINE, PLACE = (b"lock:#q:", b"lock:#r:"), 6.0
 KEEP = os.path.join(ROOT, "target", "faults")
 
 
@@ -55,12 +57,15 @@ def wrong_clocks(folder):
     return found
 
 
-def leftovers(stage, numbers, seconds):
-    """Keys that are still on a node so long after the end, records and counters excepted."""
-    end = time.monotonic() + seconds
+def leftovers(stage, numbers, max_ttl):
+    """Keys that are still on a node so long after the end, records and counters excepted. The places of waiters that were
+    killed last for three polls at least."""
+    begun = time.monotonic()
     while True:
+        past = time.monotonic() - begun
         left = [(number, key) for number in numbers for key in stage.keys(number) if not key.startswith(MAY_STAY)]
-        if not left or time.monotonic() > end:
+        late = [key for _, key in left if past > 1.1 * (max(max_ttl, PLACE) if key.startswith(LINE) else max_ttl)]
+        if not left or late:
             return left
         time.sleep(0.02)
 
@@ -125,7 +130,7 @@ def run(asked, folder, kinds, seed):
                 crew.start(name)
             play(world, Schedule(world, kinds), seconds)
             history.write("note", "end", end)
-            left = leftovers(stage, [*world.numbers, world.spare], 1.1 * terms.max_ttl / 1000)
+            left = leftovers(stage, [*world.numbers, world.spare], terms.max_ttl / 1000)
             history.write("note", "left", len(left))
         finally:
             over.set()

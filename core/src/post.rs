@@ -85,12 +85,14 @@ impl Post {
 
     /// Has all that wait for `key` look again; all of the client without one.
     pub fn look_again(&self, key: Option<&[u8]>) {
+        let of_key = |entry: &Entry| key.is_none_or(|key| *entry.key == *key);
+        self.tell_all(of_key, |news| news.look = true);
+    }
+
+    fn tell_all(&self, whom: impl Fn(&Entry) -> bool, what: impl Fn(&mut News)) {
         let mut table = lock(&self.table);
-        let of_key = |b: &&mut Entry| key.is_none_or(|key| *b.key == *key);
-        let told = table.entries.values_mut().filter(of_key);
-        let wakers: Vec<_> = told
-            .filter_map(|entry| entry.tell(|news| news.look = true))
-            .collect();
+        let told = table.entries.values_mut().filter(|entry| whom(entry));
+        let wakers: Vec<_> = told.filter_map(|entry| entry.tell(&what)).collect();
         drop(table);
         wakers.into_iter().for_each(Waker::wake);
     }
@@ -141,13 +143,14 @@ impl Post {
     /// How many stand in the queue of a node.
     pub(crate) fn queued(&self) -> usize {
         let table = lock(&self.table);
-        table.entries.values().filter(|b| b.place.is_some()).count()
+        let places = table.entries.values().filter_map(|entry| entry.place);
+        places.count()
     }
 
     /// How many wait before the last of those that stand in the queue of a node.
     pub(crate) fn ahead(&self) -> u32 {
         let table = lock(&self.table);
-        let places = table.entries.values().filter_map(|b| b.place);
+        let places = table.entries.values().filter_map(|entry| entry.place);
         places.max().unwrap_or(0)
     }
 }
@@ -178,7 +181,7 @@ impl Entry {
 impl Mail for Post {
     fn on_message(&self, node: usize, number: u64) {
         let mut table = lock(&self.table);
-        let ours = |b: &&mut Entry| b.homes.contains(node);
+        let ours = |entry: &&mut Entry| entry.homes.contains(node);
         let Some(entry) = table.entries.get_mut(&number).filter(ours) else {
             drop(table);
             self.stray.fetch_add(1, Ordering::Relaxed);
@@ -190,14 +193,8 @@ impl Mail for Post {
     }
 
     fn on_listening(&self, node: usize) {
-        let mut table = lock(&self.table);
-        let there = |b: &&mut Entry| b.homes.contains(node);
-        let told = table.entries.values_mut().filter(there);
-        let wakers: Vec<_> = told
-            .filter_map(|b| b.tell(|news| news.listening = true))
-            .collect();
-        drop(table);
-        wakers.into_iter().for_each(Waker::wake);
+        let there = |entry: &Entry| entry.homes.contains(node);
+        self.tell_all(there, |news| news.listening = true);
     }
 
     // Whoever waits there is told once there is another: nothing can be done
@@ -206,7 +203,10 @@ impl Mail for Post {
 
     fn is_awaited(&self, node: usize) -> bool {
         let table = lock(&self.table);
-        table.entries.values().any(|b| b.homes.contains(node))
+        table
+            .entries
+            .values()
+            .any(|entry| entry.homes.contains(node))
     }
 }
 

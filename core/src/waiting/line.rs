@@ -343,7 +343,6 @@ mod tests {
             drift: 0.01,
             renew: true,
             max_hold: None,
-
             fair: false,
             gone: None,
         }

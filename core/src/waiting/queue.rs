@@ -45,7 +45,7 @@ pub(crate) struct Quest<'a> {
     /// In whose queue our waiter stands, or may.
     home: Option<usize>,
     stage: Stage,
-    /// The home has called while it had yet to answer.
+    /// The home has called before we knew its answer.
     called: bool,
     /// When nodes were asked last.
     asked: Instant,
@@ -123,12 +123,7 @@ impl<'a> Quest<'a> {
             self.draw(self.most());
             self.poll();
         } else {
-            let block = if self.terms.fair {
-                1
-            } else {
-                self.place.block()
-            };
-            self.draw(block);
+            self.draw(self.most().min(self.place.block()));
             self.ask_all();
         }
         loop {
@@ -230,6 +225,7 @@ impl<'a> Quest<'a> {
                     again: None,
                 };
                 self.asked = now;
+                self.letters.stands_at(Nodes::one(home), None);
                 self.hold().ask(others, Nodes::NONE);
                 if others == Nodes::NONE {
                     // Its vote came too late to be worth anything.
@@ -239,9 +235,7 @@ impl<'a> Quest<'a> {
             Heard::Refused { left, line } => {
                 self.set.post.note_contention(&self.terms.keys.lock, now);
                 self.wait_at(home, left, line, now);
-                if self.called && self.is_quorum_there() {
-                    self.ask_all();
-                }
+                self.answer_call();
             }
             Heard::Out => {
                 self.give_up(Some(home));
@@ -250,6 +244,13 @@ impl<'a> Quest<'a> {
                     false => self.pause_for_nodes(now),
                 }
             }
+        }
+    }
+
+    /// Asks all, if we were called in the moment in which the home refused.
+    fn answer_call(&mut self) {
+        if self.called && self.is_quorum_there() {
+            self.ask_all();
         }
     }
 
@@ -281,11 +282,13 @@ impl<'a> Quest<'a> {
             Next::Yield(home) => {
                 self.set.post.note_contention(&self.terms.keys.lock, now);
                 let Heard::Refused { left, line } = heard[home] else {
+                    // A seeded bug alone gives way with the home's vote.
                     return self.pause_for_nodes(now);
                 };
                 if line.is_some_and(|line| line.place.is_some()) {
                     self.give_up(Some(home));
                     self.wait_at(home, left, line, now);
+                    self.answer_call();
                 } else {
                     self.give_up(None);
                     self.poll();
@@ -343,8 +346,6 @@ impl<'a> Quest<'a> {
             Stage::Waiting { .. } if mutant!("never-joins-again", news.listening, false) => {
                 self.poll();
             }
-            // What it is about to say may be older than the call.
-            Stage::Polling => self.called |= news.called,
             // Somebody has released what we were refused for.
             Stage::Asking {
                 tries,
@@ -354,7 +355,9 @@ impl<'a> Quest<'a> {
                 self.stage = Stage::Pausing { until: now };
                 self.go_on(now);
             }
-            _ => {}
+            // What the home is about to say may be older than the call.
+            Stage::Polling | Stage::Asking { .. } => self.called |= news.called,
+            Stage::Waiting { .. } | Stage::Pausing { .. } => {}
         }
     }
 
@@ -367,8 +370,10 @@ impl<'a> Quest<'a> {
         if self.home.is_some_and(|before| before != home) {
             self.give_up(None);
         }
-        self.home = Some(home);
-        self.letters.stands_at(Nodes::one(home), None);
+        if self.home != Some(home) {
+            self.home = Some(home);
+            self.letters.stands_at(Nodes::one(home), None);
+        }
         self.stage = Stage::Polling;
         self.called = false;
         self.asked = self.set.clock.now();
@@ -387,6 +392,7 @@ impl<'a> Quest<'a> {
             tries: 0,
             again: None,
         };
+        self.called = false;
         let all = Nodes::all(self.order.len());
         self.asked = self.set.clock.now();
         self.hold().open(all, Nodes::one(home));

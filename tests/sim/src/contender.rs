@@ -99,7 +99,6 @@ impl Stage {
             drift: DRIFT,
             renew: plan.renew,
             max_hold: cap,
-
             fair: false,
             gone,
         }

@@ -68,7 +68,6 @@ fn terms() -> Terms {
         drift: 0.01,
         renew: false,
         max_hold: None,
-
         fair: false,
         gone: None,
     }

@@ -1,0 +1,292 @@
+//! From options to a client.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+
+use super::{Client, Inner, gate};
+use crate::clock::{Clock, SystemClock};
+use crate::config::{self, LockOptions, RestartGuard, Settings, defaults};
+use crate::dispatch::Level;
+use crate::error::Error;
+use crate::node::Link;
+use crate::node::address::{Address, Endpoint};
+use crate::node::connect::Target;
+use crate::node::memory::MemoryLink;
+use crate::node::names::Naming;
+use crate::node::redis::RedisLink;
+use crate::node::tls::Tls;
+use crate::owner::Owners;
+use crate::renewal::Watchdog;
+use crate::runtime::Runtime;
+use crate::set::Set;
+use crate::token::{Rng, SystemRng};
+
+/// Options of a [`Client`]; those of locks are the defaults of its locks.
+#[derive(Clone, Debug)]
+pub struct ClientBuilder {
+    nodes: Option<Vec<String>>,
+    settings: Settings,
+    ca: Option<String>,
+    cert: Option<String>,
+    key: Option<String>,
+    on_current_runtime: bool,
+}
+
+impl Default for ClientBuilder {
+    fn default() -> ClientBuilder {
+        ClientBuilder {
+            nodes: None,
+            settings: Settings {
+                nodes: Vec::new(),
+                namespace: defaults::NAMESPACE.into(),
+                label: config::default_label().into(),
+                max_ttl: defaults::MAX_TTL,
+                node_timeout: defaults::NODE_TIMEOUT,
+                drift: defaults::DRIFT,
+                min_validity: defaults::MIN_VALIDITY,
+                fence_ttl: defaults::FENCE_TTL,
+                set_name: defaults::SET_NAME.into(),
+                restart_guard: RestartGuard::default(),
+                accept_eviction: defaults::ACCEPT_EVICTION,
+                lock: LockOptions::default(),
+            },
+            ca: None,
+            cert: None,
+            key: None,
+            on_current_runtime: false,
+        }
+    }
+}
+
+impl ClientBuilder {
+    /// The nodes of the set: `redis://[user:password@]host[:port][/db]`,
+    /// `rediss://…` for TLS, `redis+unix:///path?db=1&user=u&password=p`, or
+    /// `memory://name` for a node in this process.
+    pub fn nodes<S: Into<String>>(mut self, nodes: impl IntoIterator<Item = S>) -> ClientBuilder {
+        self.nodes = Some(nodes.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// See [`Lock::ttl`](crate::Lock::ttl). 10 s.
+    pub fn ttl(mut self, ttl: Duration) -> ClientBuilder {
+        self.settings.lock.ttl = ttl;
+        self
+    }
+
+    /// See [`Lock::wait`](crate::Lock::wait). 10 s.
+    pub fn wait(mut self, wait: impl Into<Option<Duration>>) -> ClientBuilder {
+        self.settings.lock.wait = wait.into();
+        self
+    }
+
+    /// See [`Lock::renew`](crate::Lock::renew). On.
+    pub fn renew(mut self, renew: bool) -> ClientBuilder {
+        self.settings.lock.renew = renew;
+        self
+    }
+
+    /// See [`Lock::max_hold`](crate::Lock::max_hold). One hour.
+    pub fn max_hold(mut self, max_hold: impl Into<Option<Duration>>) -> ClientBuilder {
+        self.settings.lock.max_hold = max_hold.into();
+        self
+    }
+
+    /// See [`Lock::raw`](crate::Lock::raw). Off.
+    pub fn raw(mut self, raw: bool) -> ClientBuilder {
+        self.settings.lock.naming = if raw { Naming::Raw } else { Naming::Tagged };
+        self
+    }
+
+    /// See [`Lock::max_waiters`](crate::Lock::max_waiters). 10,000.
+    pub fn max_waiters(mut self, max_waiters: usize) -> ClientBuilder {
+        self.settings.lock.max_waiters = max_waiters;
+        self
+    }
+
+    /// See [`Lock::fair`](crate::Lock::fair). Off.
+    pub fn fair(mut self, fair: bool) -> ClientBuilder {
+        self.settings.lock.fair = fair;
+        self
+    }
+
+    /// See [`Lock::fencing`](crate::Lock::fencing). On.
+    pub fn fencing(mut self, fencing: bool) -> ClientBuilder {
+        self.settings.lock.fencing = fencing;
+        self
+    }
+
+    /// How long a lock's counter of fences lives after its last use; at least
+    /// twice `max_ttl`. After that the order of fences rests on the nodes'
+    /// clocks. 10 min.
+    pub fn fence_ttl(mut self, fence_ttl: Duration) -> ClientBuilder {
+        self.settings.fence_ttl = fence_ttl;
+        self
+    }
+
+    /// The name of the set that the nodes form: 1 to 64 printable characters.
+    /// Nodes of another set are refused. `default`.
+    pub fn set_name(mut self, set_name: impl Into<String>) -> ClientBuilder {
+        self.settings.set_name = set_name.into().into();
+        self
+    }
+
+    /// Whether a node that may have lost its memory gives no vote until every
+    /// vote that it may have given is over. `Auto`: on for three nodes and
+    /// more.
+    pub fn restart_guard(mut self, restart_guard: RestartGuard) -> ClientBuilder {
+        self.settings.restart_guard = restart_guard;
+        self
+    }
+
+    /// Accepts servers that drop keys when they are full: with them a lock may
+    /// vanish under its holder. Off.
+    pub fn accept_eviction(mut self, accept: bool) -> ClientBuilder {
+        self.settings.accept_eviction = accept;
+        self
+    }
+
+    /// The longest ttl of any lock of the set, and so how long a node that may
+    /// have lost its memory gives no vote; the same for all clients of a set.
+    /// 60 s.
+    pub fn max_ttl(mut self, max_ttl: Duration) -> ClientBuilder {
+        self.settings.max_ttl = max_ttl;
+        self
+    }
+
+    /// Time for one request to one node: connect, queue, write and reply; at
+    /// most a quarter of a lock's ttl. 250 ms. A hung node costs no latency, for
+    /// rounds end at the quorum.
+    pub fn node_timeout(mut self, node_timeout: Duration) -> ClientBuilder {
+        self.settings.node_timeout = node_timeout;
+        self
+    }
+
+    /// Bound on the difference of clock rates, as a fraction: validity is the
+    /// ttl less `drift` of it and 2 ms. 0.01; at least 0.001.
+    pub fn drift(mut self, drift: f64) -> ClientBuilder {
+        self.settings.drift = drift;
+        self
+    }
+
+    /// The fraction of the ttl that must be left when a lease is won. 0.1.
+    pub fn min_validity(mut self, min_validity: f64) -> ClientBuilder {
+        self.settings.min_validity = min_validity;
+        self
+    }
+
+    /// Prefix of every key. `lock:`.
+    pub fn namespace(mut self, namespace: impl Into<String>) -> ClientBuilder {
+        self.settings.namespace = namespace.into().into();
+        self
+    }
+
+    /// Text stored with the token, to tell who holds a lock; empty for none.
+    /// `host:pid`.
+    pub fn label(mut self, label: impl Into<String>) -> ClientBuilder {
+        self.settings.label = label.into().into();
+        self
+    }
+
+    /// Certificates that vouch for `rediss://` nodes, in place of the
+    /// system's: the path of a PEM file, or its text.
+    pub fn ca(mut self, ca: impl Into<String>) -> ClientBuilder {
+        self.ca = Some(ca.into());
+        self
+    }
+
+    /// The client's certificate: the path of a PEM file, or its text. Goes
+    /// with [`key`](ClientBuilder::key).
+    pub fn cert(mut self, cert: impl Into<String>) -> ClientBuilder {
+        self.cert = Some(cert.into());
+        self
+    }
+
+    /// The key of the client's certificate: the path of a PEM file, or its
+    /// text.
+    pub fn key(mut self, key: impl Into<String>) -> ClientBuilder {
+        self.key = Some(key.into());
+        self
+    }
+
+    /// Runs the client on the tokio runtime that [`build`](ClientBuilder::build)
+    /// is called in, in place of Quorlock's own I/O thread. Saves the hop
+    /// between threads; but renewal then waits for the runtime whenever a task
+    /// blocks it.
+    pub fn on_current_runtime(mut self) -> ClientBuilder {
+        self.on_current_runtime = true;
+        self
+    }
+
+    /// Checks all options and makes the client. Connects to nothing.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument`, naming the option, its value and what to give.
+    pub fn build(self) -> Result<Client, Error> {
+        let mut settings = self.settings;
+        settings.nodes = self
+            .nodes
+            .unwrap_or_else(config::nodes_of_environment)
+            .iter()
+            .enumerate()
+            .map(|(i, url)| Address::parse(i, url))
+            .collect::<Result<_, _>>()?;
+        settings.check()?;
+        let tls = Tls::new(self.ca, self.cert, self.key)?;
+        let runtime = Runtime::get();
+        let (handle, driver) = if self.on_current_runtime {
+            let handle = Handle::try_current().map_err(|_| {
+                Error::invalid("on_current_runtime: build() was not called within a tokio runtime")
+            })?;
+            (handle, None)
+        } else {
+            let driver = runtime.io()?;
+            (driver.handle().clone(), Some(driver))
+        };
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new(handle.clone()));
+        let rng: Arc<dyn Rng> = Arc::new(SystemRng);
+        let warn = |line| Runtime::get().dispatcher().log(Level::Warn, line);
+        let gate = Arc::new(gate(&settings, rng.clone(), warn));
+        let link = |(i, node): (usize, &Address)| -> Arc<dyn Link> {
+            if let Endpoint::Memory(name) = &node.endpoint {
+                let (inbox, clock) = (gate.inbox.clone(), clock.clone());
+                return Arc::new(MemoryLink::new(name, i, inbox, node.shown.clone(), clock));
+            }
+            let target = Target {
+                address: node.clone(),
+                tls: tls.clone(),
+                node: i,
+                gate: gate.clone(),
+            };
+            Arc::new(RedisLink::new(target, clock.clone(), &handle, driver))
+        };
+        let links = settings.nodes.iter().enumerate().map(link).collect();
+        let watchdog = Watchdog::new(clock.clone());
+        handle.spawn(watchdog.clone().run());
+        let (max_ttl, drift) = (settings.max_ttl, settings.drift);
+        let inbox = gate.inbox.clone();
+        let set = Set::new(links, clock, rng, max_ttl, drift, warn, inbox);
+        watchdog.follow_steps(&set);
+        let inner = Arc::new(Inner {
+            set: Arc::new(set),
+            settings,
+            owners: Owners::default(),
+            lines: Arc::default(),
+            watchdog,
+            runtime,
+            io: handle,
+            tls,
+            closed: AtomicBool::new(false),
+            process: std::process::id(),
+        });
+        // A client on the caller's runtime cannot be closed after that has
+        // ended, so the exit of the process leaves it to its ttl.
+        if !self.on_current_runtime {
+            runtime.register(&inner);
+        }
+        Ok(Client { inner })
+    }
+}

@@ -1,0 +1,104 @@
+//! What a client counts.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::Inner;
+
+/// Counts of a client since it was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Leases won.
+    pub acquired: u64,
+    /// Acquisitions that were re-entries.
+    pub reentered: u64,
+    /// Attempts that did not win, each undone.
+    pub attempts_lost: u64,
+    /// Rounds that a node's timeout decided: no quorum had answered before.
+    pub timeouts_awaited: u64,
+    /// Leases released while held.
+    pub released: u64,
+    /// Leases lost.
+    pub lost: u64,
+    /// Votes renewed.
+    pub renewals: u64,
+    /// Votes that were missing and have been stored anew.
+    pub repairs: u64,
+    /// Releases that nodes have not acknowledged yet.
+    pub releases_pending: u64,
+    /// Steps seen of nodes' clocks.
+    pub clock_steps: u64,
+    /// Fences written back to a node because the votes disagreed.
+    pub write_backs: u64,
+    /// Releases given up because too many waited for a node; their keys end by
+    /// themselves.
+    pub releases_dropped: u64,
+    /// Connections made to nodes.
+    pub connects: u64,
+    /// Acquires that wait in a line now, behind the one that asks the nodes.
+    pub waiting: u64,
+    /// Leases that were released and went to the next waiter of this client
+    /// without a request.
+    pub passed_on: u64,
+    /// Acquires that stand in the queue of a node now, among those of all
+    /// clients: at most one for each lock.
+    pub queued: u64,
+    /// How many waiters of other clients stand before the last of those, as
+    /// far as the node told.
+    pub ahead: u64,
+    /// Messages to this client that named nobody who waits, or that no node
+    /// sends: late, or forged.
+    pub stray_messages: u64,
+}
+
+impl Stats {
+    pub(super) fn of(inner: &Inner) -> Stats {
+        let (c, links) = (&inner.set.counters, &inner.set.links);
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Stats {
+            acquired: get(&c.acquired),
+            reentered: get(&c.reentered),
+            attempts_lost: get(&c.attempts_lost),
+            timeouts_awaited: get(&c.timeouts_awaited),
+            released: get(&c.released),
+            lost: get(&c.lost),
+            renewals: get(&c.renewals),
+            repairs: get(&c.repairs),
+            releases_pending: c.releases_pending.load(Ordering::Relaxed) as u64,
+            clock_steps: get(&c.clock_steps),
+            write_backs: get(&c.write_backs),
+            passed_on: get(&c.passed_on),
+            releases_dropped: links.iter().map(|l| l.dropped()).sum(),
+            connects: links.iter().map(|l| l.connects()).sum(),
+            waiting: inner.lines.waiting() as u64,
+            queued: inner.set.post.queued() as u64,
+            ahead: inner.set.post.ahead().into(),
+            stray_messages: inner.set.post.stray() + links.iter().map(|l| l.stray()).sum::<u64>(),
+        }
+    }
+
+    /// For bindings: the counts with their names.
+    #[doc(hidden)]
+    pub fn named(&self) -> [(&'static str, u64); 18] {
+        [
+            ("acquired", self.acquired),
+            ("reentered", self.reentered),
+            ("attempts_lost", self.attempts_lost),
+            ("timeouts_awaited", self.timeouts_awaited),
+            ("released", self.released),
+            ("lost", self.lost),
+            ("renewals", self.renewals),
+            ("repairs", self.repairs),
+            ("releases_pending", self.releases_pending),
+            ("clock_steps", self.clock_steps),
+            ("write_backs", self.write_backs),
+            ("releases_dropped", self.releases_dropped),
+            ("connects", self.connects),
+            ("waiting", self.waiting),
+            ("passed_on", self.passed_on),
+            ("queued", self.queued),
+            ("ahead", self.ahead),
+            ("stray_messages", self.stray_messages),
+        ]
+    }
+}

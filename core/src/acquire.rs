@@ -1,6 +1,7 @@
 //! From a call to its lease: once, or through the line of this client and the
 //! queue of the others; and what is said where it comes to nothing.
 
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -45,7 +46,7 @@ pub async fn acquire<T>(
         return Ok(Acquired::Other(other));
     }
     if long == Some(Duration::ZERO) {
-        return once(set, terms, name).await;
+        return once(set, terms, name, again).await;
     }
     let Some(mut place) = lines.enter(terms, most) else {
         return Err(too_many(name, most));
@@ -73,12 +74,32 @@ pub async fn acquire<T>(
 }
 
 /// Tries once, without a place in any line.
-async fn once<T>(set: &Arc<Set>, terms: &Terms, name: &[u8]) -> Result<Acquired<T>, Error> {
-    let attempt = Attempt(Some(Hold::begin(set, terms, 1)));
-    match attempt.run().await {
-        Ok(hold) => Ok(Acquired::Hold(hold)),
-        Err(lost) if lost.misconfigured => Err(misconfigured(set, name, &lost)),
-        Err(lost) => {
+async fn once<T>(
+    set: &Arc<Set>,
+    terms: &Terms,
+    name: &[u8],
+    mut again: impl FnMut() -> Option<T>,
+) -> Result<Acquired<T>, Error> {
+    let letters = set.post.rent(&terms.keys.lock);
+    let mut attempt = Attempt(Some(Hold::begin(set, terms, 1)));
+    let ended = poll_fn(|cx| {
+        let hold = attempt.0.as_ref().expect("taken below only");
+        if let Poll::Ready(verdict) = hold.poll_verdict(cx) {
+            return Poll::Ready(Ok(verdict));
+        }
+        // Nobody can call one that is in no queue: this client alone has news.
+        while letters.poll_news(cx).is_ready() {
+            if let Some(other) = again() {
+                return Poll::Ready(Err(other));
+            }
+        }
+        Poll::Pending
+    });
+    match ended.await {
+        Err(other) => Ok(Acquired::Other(other)),
+        Ok(Ok(())) => Ok(Acquired::Hold(attempt.0.take().expect("taken here only"))),
+        Ok(Err(lost)) if lost.misconfigured => Err(misconfigured(set, name, &lost)),
+        Ok(Err(lost)) => {
             if lost.contended {
                 set.post.note_contention(&terms.keys.lock, set.clock.now());
             }
@@ -116,7 +137,7 @@ async fn turn<T>(
         return Some(Called::Turn(Turn::Ask));
     }
     let mut timer = None;
-    std::future::poll_fn(|cx| {
+    poll_fn(|cx| {
         // First, for it leaves what we may be given to the next.
         if let Some(other) = again() {
             return Poll::Ready(Some(Called::Other(other)));
@@ -135,15 +156,6 @@ async fn turn<T>(
 
 /// An attempt under way. Dropped, it is undone.
 struct Attempt(Option<Arc<Hold>>);
-
-impl Attempt {
-    async fn run(mut self) -> Result<Arc<Hold>, Lost> {
-        let hold = self.0.clone().expect("taken below only");
-        hold.verdict().await?;
-        self.0 = None;
-        Ok(hold)
-    }
-}
 
 impl Drop for Attempt {
     fn drop(&mut self) {

@@ -193,7 +193,7 @@ impl Inner {
     /// Refuses in a forked child and after close.
     pub(crate) fn check(&self) -> Result<(), Error> {
         self.check_process()?;
-        if self.closed.load(Ordering::Acquire) {
+        if self.closed.load(Ordering::SeqCst) {
             return Err(Error::new(
                 ErrorKind::Closed,
                 "the client is closed: make a new one",
@@ -250,7 +250,7 @@ impl Inner {
     }
 
     async fn close(&self) {
-        if self.check_process().is_err() || self.closed.swap(true, Ordering::AcqRel) {
+        if self.check_process().is_err() || self.closed.swap(true, Ordering::SeqCst) {
             return;
         }
         let forfeit = || {
@@ -262,12 +262,8 @@ impl Inner {
         forfeit();
         self.watchdog.close();
         let until = self.set.clock.now() + self.settings.node_timeout;
-        // Who waits gives up what it asked for, and leaves the queues; or has
-        // just won.
-        self.set.post.look_again(None);
-        self.set.post.empty(&*self.set.clock, until).await;
-        forfeit();
-        // Sends the releases just queued, each at most node_timeout long.
+        // Whoever asks or waits gives up, and leaves the queues.
+        self.set.post.close();
         self.set.counters.quiet(&*self.set.clock, until).await;
         for link in &self.set.links {
             link.close();

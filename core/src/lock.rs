@@ -153,6 +153,9 @@ impl Lock {
     ///
     /// Dropping the future undoes the attempt under way: no key stays behind.
     pub async fn acquire(&self) -> Result<Lease, Error> {
+        // Counted first: then this sees the client closed, or its `close` waits
+        // for us.
+        let _call = self.client.set.counters.call();
         self.client.check()?;
         self.check()?;
         let keys = self.keys.clone()?;

@@ -5,16 +5,15 @@
 //! who waits is counted, and that is all.
 
 use std::collections::HashMap;
-use std::future::poll_fn;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use crate::clock::{Clock, Instant};
+use crate::clock::Instant;
 use crate::mutants::mutant;
 use crate::node::{Mail, Nodes, Waiter};
-use crate::sync::{Wakers, lock};
+use crate::sync::lock;
 
 /// For how long a lock counts as contended after it was seen to be.
 const CONTENDED: Duration = Duration::from_secs(1);
@@ -35,8 +34,8 @@ pub struct Post {
 struct Table {
     last: u64,
     entries: HashMap<u64, Entry>,
-    /// Who waits until there are none.
-    leaving: Wakers,
+    /// Whoever comes now is to look at once.
+    closed: bool,
     /// When each lock was seen to be contended last.
     contended: HashMap<Arc<[u8]>, Instant>,
 }
@@ -89,25 +88,18 @@ impl Post {
         self.tell_all(of_key, |news| news.look = true);
     }
 
+    /// Has all look again, and whoever comes later.
+    pub(crate) fn close(&self) {
+        lock(&self.table).closed = true;
+        self.look_again(None);
+    }
+
     fn tell_all(&self, whom: impl Fn(&Entry) -> bool, what: impl Fn(&mut News)) {
         let mut table = lock(&self.table);
         let told = table.entries.values_mut().filter(|entry| whom(entry));
         let wakers: Vec<_> = told.filter_map(|entry| entry.tell(&what)).collect();
         drop(table);
         wakers.into_iter().for_each(Waker::wake);
-    }
-
-    /// Waits until nobody has a letterbox here, and at most until `until`.
-    pub(crate) async fn empty(&self, clock: &dyn Clock, until: Instant) {
-        let mut timer = clock.sleep_until(until);
-        poll_fn(|cx| {
-            let mut table = lock(&self.table);
-            if table.entries.is_empty() || timer.as_mut().poll(cx).is_ready() {
-                return Poll::Ready(());
-            }
-            table.leaving.park(cx)
-        })
-        .await;
     }
 
     /// Notes that others want the lock of that key too.
@@ -162,7 +154,10 @@ impl Table {
             key,
             homes: Nodes::NONE,
             place: None,
-            news: News::default(),
+            news: News {
+                look: self.closed,
+                ..News::default()
+            },
             waker: None,
         };
         self.entries.insert(self.last, entry);
@@ -262,12 +257,6 @@ impl Letterbox {
 
 impl Drop for Letterbox {
     fn drop(&mut self) {
-        let mut table = lock(&self.post.table);
-        table.entries.remove(&self.number);
-        if table.entries.is_empty() {
-            let wakers = table.leaving.take();
-            drop(table);
-            wakers.wake();
-        }
+        lock(&self.post.table).entries.remove(&self.number);
     }
 }

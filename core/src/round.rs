@@ -16,10 +16,9 @@ mod release;
 mod steps;
 mod write_back;
 
-use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::clock::Instant;
@@ -216,20 +215,17 @@ impl Hold {
         self.fence.load(Ordering::Acquire)
     }
 
-    /// Waits for the verdict of the round: won, or how it was lost. A lost
-    /// token is dead and its undo sent.
-    pub async fn verdict(&self) -> Result<(), Lost> {
-        poll_fn(|cx| {
-            let mut state = self.state();
-            match state.phase {
-                Phase::Asking => state.round.park(cx),
-                Phase::Held => Poll::Ready(Ok(())),
-                // A lease may be lost before its winner looks: it was won.
-                Phase::Dead if state.loss.is_some() => Poll::Ready(Ok(())),
-                Phase::Dead => Poll::Ready(Err(state.lost_round(&self.set))),
-            }
-        })
-        .await
+    /// The verdict of the round: won, or how it was lost. A lost token is dead
+    /// and its undo sent.
+    pub(crate) fn poll_verdict(&self, cx: &Context<'_>) -> Poll<Result<(), Lost>> {
+        let mut state = self.state();
+        match state.phase {
+            Phase::Asking => state.round.park(cx),
+            Phase::Held => Poll::Ready(Ok(())),
+            // A lease may be lost before its winner looks: it was won.
+            Phase::Dead if state.loss.is_some() => Poll::Ready(Ok(())),
+            Phase::Dead => Poll::Ready(Err(state.lost_round(&self.set))),
+        }
     }
 
     /// What the nodes have said so far, for a round that is given up.

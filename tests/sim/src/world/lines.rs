@@ -1,7 +1,10 @@
 //! How the locks' [lines](super::line) hear of what happens. They are kept only
 //! in schedules whose contenders wait on the nodes.
 
+use quorlock::sim::{Instant, MemoryNode, Request};
+
 use super::admission::run_id;
+use super::faults::Node;
 use super::line::{Bounds, Line, Who};
 use super::messages::HALF_OPEN;
 use super::{Inner, MS, Time, World};
@@ -56,6 +59,17 @@ impl World {
         if let Some(wrong) = wrong.map(str::to_owned) {
             inner.violated(wrong);
         }
+    }
+}
+
+impl Node {
+    /// Whether the lock is kept for another waiter than asks.
+    pub(super) fn is_reserved(&self, request: &Request, local: Instant) -> bool {
+        let line = self.state.line(&request.keys.line.queue, local);
+        let reserved = line.and_then(|line| line.reserved.as_ref());
+        reserved.is_some_and(|(until, whose)| {
+            MemoryNode::time(local) < *until && Some(whose) != request.waiter.as_ref()
+        })
     }
 }
 

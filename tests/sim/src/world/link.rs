@@ -43,6 +43,9 @@ impl World {
         };
         let twice = || not_ready("its record has changed twice");
         let reply = answer.reply.unwrap_or_else(twice);
+        if matches!(reply, Reply::Quarantined { .. } | Reply::Failed(_)) {
+            inner.pairs[pair].failed_at = inner.time;
+        }
         let node = inner.pairs[pair].node;
         if let Some(time) = answer.time {
             inner.told_time(client, open.ticket, time);

@@ -74,7 +74,8 @@ pub(super) struct Pair {
     pub(super) replies_cut: Cut,
     /// When the connection was replaced last.
     pub(super) replaced_at: Time,
-    /// When a request failed last for want of an answer or a connection.
+    /// When a request failed last, for want of an answer or a connection, or as
+    /// the node cannot vote.
     pub(super) failed_at: Time,
     /// It will be looked at again.
     pub(super) retries: bool,
@@ -286,6 +287,7 @@ impl Inner {
             request.op != Op::Release && (record.is_some() || request.keys.counter.is_some());
         let time = told.then(|| MemoryNode::time(self.nodes[node].clock.local(now)));
         let counted = self.look_at_counter(node, &request, local);
+        let reserved = before.is_none() && self.nodes[node].is_reserved(&request, local);
         let loading = self.nodes[node].loading_until > now;
         let reply = if loading {
             Some(not_ready("LOADING"))
@@ -323,6 +325,9 @@ impl Inner {
             self.came_late(node, &request);
         }
         if let Some(Reply::Granted { fence }) = reply {
+            if reserved {
+                self.violated(format!("L4 n{node} votes past a reservation"));
+            }
             self.granted(node, &request, local, counted, fence);
         }
         if message == 0 {

@@ -217,7 +217,7 @@ impl Hold {
 
     /// The verdict of the round: won, or how it was lost. A lost token is dead
     /// and its undo sent.
-    pub(crate) fn poll_verdict(&self, cx: &Context<'_>) -> Poll<Result<(), Lost>> {
+    pub fn poll_verdict(&self, cx: &Context<'_>) -> Poll<Result<(), Lost>> {
         let mut state = self.state();
         match state.phase {
             Phase::Asking => state.round.park(cx),
@@ -441,6 +441,8 @@ impl Hold {
         let fence = match verdict {
             Verdict::Open if self.waiter.is_none() => return,
             Verdict::Open | Verdict::Lost => None,
+            // Votes of a request sent late outlast what `max_hold` leaves.
+            Verdict::Won if mutant!("won-beyond-cap", needed > self.last_end(), false) => None,
             Verdict::Won => match fence::verdict(&state.votes, &state.marks, needed) {
                 Fence::Agreed(fence) => Some(fence),
                 Fence::WriteBack(fence) if now < self.attempt_ends() => {

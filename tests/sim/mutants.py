@@ -17,7 +17,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 FLOOR = 95
 # Bugs that are hard to reach: only judged with at least so many schedules.
 RARE_SCHEDULES = 1_000_000
-RARE = ("confirm-lowers", "record-before-quarantine")
+RARE = ("confirm-lowers", "record-before-quarantine", "won-beyond-cap")
 # Bugs that cost time, and not enough of it for the bounds of L4: not judged.
 OPEN = ("dead-subscription-not-reported", "never-joins-again")
 # The numbers of the list of mutations that the protocol's analysis asks for.

@@ -126,11 +126,20 @@ fn play(stage: &Stage) -> Time {
             return until;
         }
         let right = plan.troubled.max(world.mended_at());
-        if !calm && until >= right {
-            calm = true;
+        if until >= right {
             world.calm();
+        }
+        // Connections that were lost before are given up and made anew.
+        let settles = if plan.tail > 0 {
+            plan.network.settles()
+        } else {
+            0
+        };
+        if !calm && until >= right + settles {
+            calm = true;
             stage.call_off();
             if plan.tail > 0 {
+                world.judge_calm();
                 plan.tail_faults(&stage.random, world);
             }
         }

@@ -101,6 +101,11 @@ impl Network {
     pub fn connect(&self) -> Time {
         2 * self.reconnect()
     }
+
+    /// How long it may take from the calm on until everybody is connected.
+    pub fn settles(&self) -> Time {
+        self.connect() + self.reconnect() + MS
+    }
 }
 
 struct Inner {
@@ -490,10 +495,9 @@ impl World {
     }
 
     /// From here on the network is fast and loses nothing, but for messages
-    /// that something drops. L4 is judged.
+    /// that something drops.
     pub fn calm(&self) {
         let mut inner = self.inner();
-        inner.lines_calm();
         inner.network = inner.network.calm();
     }
 

@@ -11,13 +11,21 @@ use super::{Inner, MS, Time, World};
 use crate::contender::KEYS;
 
 impl World {
-    /// L4 is judged from the [calm](World::calm) on: for each lock, with these
+    /// L4 is judged from the [calm](World::judge_calm) on: for each lock, with these
     /// bounds.
     pub fn judge_lines(&self, bounds: Bounds) {
         let mut inner = self.inner();
         let line = |_| Line::new(inner.nodes.len(), bounds);
         inner.lines = KEYS.iter().map(line).collect();
         (0..inner.nodes.len()).for_each(|node| inner.look_at_lines(node));
+    }
+
+    /// From here on nothing goes wrong.
+    pub fn judge_calm(&self) {
+        let mut inner = self.inner();
+        let at = inner.time;
+        (0..inner.nodes.len()).for_each(|node| inner.look_at_lines(node));
+        inner.lines.iter_mut().for_each(|line| line.calm(at));
     }
 
     /// A worker begins to wait for a lock.
@@ -78,13 +86,6 @@ impl Inner {
         if let Some(line) = self.lines.get_mut(lock) {
             tell(line, self.time);
         }
-    }
-
-    /// From here on nothing goes wrong.
-    pub(super) fn lines_calm(&mut self) {
-        let at = self.time;
-        (0..self.nodes.len()).for_each(|node| self.look_at_lines(node));
-        self.lines.iter_mut().for_each(|line| line.calm(at));
     }
 
     /// Something may have changed on a node: from when does it vote?

@@ -4,7 +4,7 @@
 //! hint: what it brings is that the waiter asks again. One that names nobody
 //! who waits is counted, and that is all.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
@@ -33,7 +33,7 @@ pub struct Post {
 #[derive(Debug, Default)]
 struct Table {
     last: u64,
-    entries: HashMap<u64, Entry>,
+    entries: BTreeMap<u64, Entry>,
     /// Whoever comes now is to look at once.
     closed: bool,
     /// When each lock was seen to be contended last.

@@ -22,6 +22,7 @@ fn judge(world: &World) {
         longest: 20_000 * MS,
     });
     world.calm();
+    world.judge_calm();
 }
 
 /// A holds the lock, B waits for it.
@@ -125,7 +126,7 @@ fn a_node_that_has_forgotten_is_free_at_once() {
     world.plan(world.time(), FaultEvent::CrashNode(0, MS, Memory::Lost));
     pass(&world, 2 * MS);
     world.ends((0, 0), 0);
-    world.calm();
+    world.judge_calm();
     idle_after(&world, GAP);
     world.end();
 }

@@ -24,4 +24,9 @@ fn a_seed_gives_the_same_history_each_time() {
         assert_eq!(once.history, twice.history, "seed {seed}");
         assert_eq!(once.events, twice.events, "seed {seed}");
     }
+    for seed in 1..1_000 {
+        let (once, twice) = (schedule::run(seed, false), schedule::run(seed, false));
+        let counts = |o: &schedule::Outcome| (o.events, o.faults, o.holds);
+        assert_eq!(counts(&once), counts(&twice), "seed {seed}");
+    }
 }

@@ -2,11 +2,11 @@
 
 use std::sync::{Arc, MutexGuard, Weak};
 
-use quorlock::sim::{Fault, FaultKind, Instant, Link, Mail, Op, Reply, Request, Sink, Ticket};
+use quorlock::sim::{Fault, Instant, Link, Mail, Op, Reply, Request, Sink, Ticket};
 
 use super::events::{Answer, Event};
 use super::messages::Ear;
-use super::network::{NOT_SENT, Open, not_ready, tell};
+use super::network::{NOT_SENT, Open, failed, not_ready, tell};
 use super::{Inner, World};
 use crate::mutants::mutant;
 
@@ -77,12 +77,7 @@ impl Link for SimLink {
             return;
         };
         if !sink.wanted() {
-            let fault = Fault {
-                kind: FaultKind::Refused,
-                text: "given up".into(),
-                sent: false,
-            };
-            return sink.on_reply(ticket, Reply::Failed(fault), None);
+            return sink.on_reply(ticket, Reply::Failed(Fault::unwanted()), None);
         }
         let mut inner = world.inner();
         let pair = self.pair;
@@ -124,7 +119,7 @@ impl Link for SimLink {
             // There is no connection, and the client knows.
             inner.pairs[pair].failed_at = inner.time;
             drop(inner);
-            return tell([(sink, ticket, false)]);
+            return tell([(sink, ticket, failed(false))]);
         }
         if p.current.is_none() && !alone {
             inner.new_connection(pair);

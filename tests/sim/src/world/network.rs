@@ -42,13 +42,13 @@ pub(super) fn not_ready(why: &str) -> Reply {
     })
 }
 
-/// Whom to tell that a request failed; whether it may have arrived.
-pub(super) type Told = (Arc<dyn Sink>, Ticket, bool);
+/// Whom to tell that a request failed, and how.
+pub(super) type Told = (Arc<dyn Sink>, Ticket, Reply);
 
 /// Tells them; never with the world locked.
 pub(super) fn tell(told: impl IntoIterator<Item = Told>) {
-    for (sink, ticket, sent) in told {
-        sink.on_reply(ticket, failed(sent), None);
+    for (sink, ticket, reply) in told {
+        sink.on_reply(ticket, reply, None);
     }
 }
 
@@ -359,7 +359,6 @@ impl Inner {
         let long_ago = self.time >= p.replaced_at + self.network.reconnect();
         if open.connection != NOT_SENT && !p.connecting && long_ago {
             p.silent = true;
-            p.failed_at = self.time;
             self.new_connection(pair);
         }
         self.retry_later(pair);
@@ -504,7 +503,7 @@ impl Inner {
             }
             match open.sink.take() {
                 Some(sink) if !sink.wanted() => {
-                    told.push((sink, open.ticket, false));
+                    told.push((sink, open.ticket, Reply::Failed(Fault::unwanted())));
                     return false;
                 }
                 sink => open.sink = sink,
@@ -542,10 +541,13 @@ impl Inner {
             let release = open.request.op == Op::Release;
             let fails = !release && (open.connection != NOT_SENT) == sent;
             if fails && let Some(sink) = open.sink.take() {
-                told.push((sink, open.ticket, sent));
+                told.push((sink, open.ticket, failed(sent)));
             }
             !fails
         });
+        if !told.is_empty() {
+            self.pairs[pair].failed_at = self.time;
+        }
         told
     }
 
@@ -594,8 +596,9 @@ impl Inner {
         let sent = release || open.connection != NOT_SENT;
         if !release {
             self.pairs[pair].open.remove(&message);
+            self.pairs[pair].failed_at = self.time;
         }
         self.note(|| format!("c{client} m{message} timed out"));
-        Some((sink?, ticket, sent))
+        Some((sink?, ticket, failed(sent)))
     }
 }

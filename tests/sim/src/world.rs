@@ -255,12 +255,14 @@ impl World {
     /// The links of one client to all nodes.
     pub fn links(self: &Arc<Self>, client: usize) -> Vec<Arc<dyn Link>> {
         let nodes = self.inner().nodes.len();
+        let inbox = self.inbox(client);
         (0..nodes)
             .map(|node| -> Arc<dyn Link> {
                 Arc::new(SimLink {
                     world: Arc::downgrade(self),
                     pair: client * nodes + node,
                     name: format!("n{node}").into(),
+                    inbox: inbox.clone(),
                 })
             })
             .collect()

@@ -100,8 +100,10 @@ impl Inner {
     fn votes_from(&self, node: usize, key: &[u8]) -> Time {
         let state = &self.nodes[node];
         let local = state.clock.local_ms(self.time);
-        let run = run_id(node, state.run);
-        let admitted = |record: &str| record.ends_with(&format!(" {run}"));
+        let admitted = |record: &str| {
+            let run = record.rsplit(' ').next();
+            run == Some(run_id(node, state.run).as_str())
+        };
         if self.admission.expected.guard && !state.state.record().is_some_and(|r| admitted(r)) {
             // Its quarantine begins when somebody finds out.
             return Time::MAX;

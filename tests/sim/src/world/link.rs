@@ -69,6 +69,7 @@ pub(super) struct SimLink {
     pub(super) world: Weak<World>,
     pub(super) pair: usize,
     pub(super) name: Arc<str>,
+    pub(super) inbox: Arc<[u8]>,
 }
 
 impl Link for SimLink {
@@ -160,8 +161,7 @@ impl Link for SimLink {
             return;
         };
         let mut inner = world.inner();
-        let inbox = world.inbox(inner.pairs[self.pair].client);
-        inner.pairs[self.pair].ear = Some(Ear::new(inbox, mail));
+        inner.pairs[self.pair].ear = Some(Ear::new(self.inbox.clone(), mail));
     }
 
     fn close(&self) {}

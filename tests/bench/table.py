@@ -101,6 +101,8 @@ WIDE, NARROW = shapes(ONE, MANY, PROCESSES), shapes(ONE, PROCESSES)
 
 PEERS = [
     Peer("rust:raw", CYCLES),
+    # A hand-written client of the queue that Quorlock's waiters stand in.
+    Peer("rust:raw-queue", (), (1,), shapes(PROCESSES), compared=True),
     Peer("rust:rslock", ("W1", "W2", "W4", "W5"), shapes=NARROW),
     Peer("rust:rslock+fast", (), shapes=WIDE),
     Peer("rust:quorlock", ("W1", "W2", "W4", "shared"), shapes=EVERY),

@@ -6,6 +6,7 @@ mod hold;
 mod measure;
 mod peers;
 mod raw;
+mod raw_queue;
 mod words;
 
 use words::{USAGE, Words};
@@ -19,6 +20,7 @@ fn main() {
         match words.peer.as_str() {
             "quorlock" => on_current_thread(contend::quorlock(&words, contend)),
             "rslock" => on_current_thread(contend::rslock(&words, contend)),
+            "raw-queue" => raw_queue::run(&words, contend),
             other => nobody(other),
         }
         return;

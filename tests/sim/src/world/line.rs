@@ -55,6 +55,8 @@ pub struct Line {
     /// When wake-ups came to nothing: whose they were stand in no queue until they
     /// ask again, whoever wins meanwhile.
     vain: Vec<Time>,
+    /// Connections that broke are made anew by then.
+    settled: Time,
     /// Waiters of clients that vanished, and until when nodes take them for
     /// alive.
     ghosts: Vec<(Time, u32)>,
@@ -79,6 +81,7 @@ impl Line {
             left: 0,
             waiting: BTreeMap::new(),
             vain: Vec::new(),
+            settled: 0,
             ghosts: Vec::new(),
             wrong: None,
         }
@@ -141,6 +144,12 @@ impl Line {
         self.vain.push(at);
     }
 
+    /// A connection broke; there is another by then.
+    pub fn breaks(&mut self, until: Time, at: Time) {
+        self.judge(at);
+        self.settled = self.settled.max(until);
+    }
+
     /// A client vanished; until then nodes may take it for alive.
     pub fn vanishes(&mut self, client: usize, until: Time, at: Time) {
         self.judge(at);
@@ -167,6 +176,7 @@ impl Line {
         free.sort_unstable();
         let free = free.get(self.bounds.quorum - 1)?;
         let since = calm.max(waited_for).max(self.left).max(*free);
+        let since = since.max(self.settled);
         (since < at).then_some(since)
     }
 
@@ -373,6 +383,19 @@ mod tests {
         let mut line = held(bounds());
         line.vanishes(A.0, 450 * MS, 400 * MS);
         judged_at(&mut line, 1_000 * MS + GAP);
+    }
+
+    #[test]
+    fn connections_that_broke_are_waited_for() {
+        let mut line = held(bounds());
+        line.breaks(560 * MS, 480 * MS);
+        line.breaks(540 * MS, 500 * MS);
+        release(&mut line, A, 500 * MS);
+        judged_at(&mut line, 560 * MS + GAP);
+        let mut line = held(bounds());
+        line.breaks(490 * MS, 480 * MS);
+        release(&mut line, A, 500 * MS);
+        judged_at(&mut line, 500 * MS + GAP);
     }
 
     #[test]

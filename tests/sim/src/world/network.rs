@@ -570,6 +570,10 @@ impl Inner {
         let Some(current) = self.pairs[pair].current else {
             return Vec::new();
         };
+        let settled = now + self.network.settles();
+        for line in &mut self.lines {
+            line.breaks(settled, now);
+        }
         let wire = &mut self.connections[current as usize];
         (wire.broken, wire.reset) = (true, true);
         if self.pairs[pair].connecting {

@@ -102,9 +102,12 @@ impl Network {
         2 * self.reconnect()
     }
 
-    /// How long it may take from the calm on until everybody is connected.
+    /// How long it may take from the calm on until everybody is connected, and
+    /// what was late has arrived.
     pub fn settles(&self) -> Time {
-        self.connect() + self.reconnect() + MS
+        let late = |share, by| if share > 0 { by } else { 0 };
+        let late = late(self.slow, self.tail) + late(self.edge, self.reach);
+        late + self.connect() + self.reconnect() + MS
     }
 }
 

@@ -298,7 +298,11 @@ impl Hold {
                 node.failures = 0;
                 node.renew_at = self.coarse(ticket.sent + self.renew_every);
                 match reply {
-                    Reply::Granted { fence } => mark.stored = *fence,
+                    Reply::Granted { fence } => {
+                        mark.stored = *fence;
+                        // This vote ended the waiter's place; no other does.
+                        node.queued = false;
+                    }
                     Reply::Confirmed => mark.stored = confirmed,
                     _ => {}
                 }
@@ -369,7 +373,8 @@ impl Hold {
                 node.renew_at = now;
             }
             Reply::Failed(fault) => {
-                if asking && matches!(ticket.op, Op::Acquire { .. }) {
+                let open = asking || *vote == Vote::Awaited;
+                if open && matches!(ticket.op, Op::Acquire { .. }) {
                     *vote = mutant!(
                         "failure-is-a-vote",
                         Vote::Failed,

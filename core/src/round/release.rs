@@ -176,7 +176,7 @@ impl State {
     }
 
     /// What is left of a waiter that has what it waited for: its places on
-    /// nodes that have answered, and not voted for it. Empty if there are none.
+    /// nodes that have answered, or failed to. Empty if there are none.
     pub(super) fn left_behind(&mut self) -> Vec<Traces> {
         let mut traces = Vec::new();
         for (i, node) in self.nodes.iter_mut().enumerate() {
@@ -184,11 +184,8 @@ impl State {
                 continue;
             }
             node.queued = false;
-            // A vote ends the waiter's place.
-            if !matches!(self.votes[i], Vote::Granted(_)) {
-                traces.resize(self.votes.len(), Traces::default());
-                traces[i].waiter = true;
-            }
+            traces.resize(self.votes.len(), Traces::default());
+            traces[i].waiter = true;
         }
         traces
     }

@@ -13,6 +13,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 
 use crate::blocking;
+use crate::clock::Clock;
 use crate::config::{LockOptions, Settings};
 use crate::error::{Error, ErrorKind, NodeError};
 use crate::lock::Lock;
@@ -213,7 +214,10 @@ impl Inner {
     }
 
     async fn init_set(&self) -> Result<(), Error> {
-        let gate = Arc::new(gate(&self.settings, self.set.rng.clone(), self.set.warn));
+        let Set {
+            clock, rng, warn, ..
+        } = &*self.set;
+        let gate = Arc::new(gate(&self.settings, clock.clone(), rng.clone(), *warn));
         let mut faults = Vec::new();
         // First without writing: a set is declared whole or not at all.
         for write in [false, true] {
@@ -286,7 +290,8 @@ impl Drop for Inner {
 const INIT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What the nodes of a client are admitted by.
-fn gate(settings: &Settings, rng: Arc<dyn Rng>, warn: fn(String)) -> Gate {
+fn gate(settings: &Settings, clock: Arc<dyn Clock>, rng: Arc<dyn Rng>, warn: fn(String)) -> Gate {
+    let votes_last = settings.max_ttl + quorum::drift_allowance(settings.max_ttl, settings.drift);
     let nodes = settings.nodes.len();
     let scratch = format!("{}#try", settings.namespace);
     Gate {
@@ -297,13 +302,14 @@ fn gate(settings: &Settings, rng: Arc<dyn Rng>, warn: fn(String)) -> Gate {
             guard: settings.restart_guard.is_on(nodes),
         },
         accept_eviction: settings.accept_eviction,
-        quarantine: settings.max_ttl + quorum::drift_allowance(settings.max_ttl, settings.drift),
+        quarantine: votes_last,
         record_key: names::record_key(&settings.namespace).into(),
         quarantine_key: names::quarantine_key(&settings.namespace).into(),
         scratch_key: scratch.into_bytes().into(),
         inbox: inbox::channel(&settings.namespace, &*rng),
         told_deaf: AtomicBool::new(false),
-        roster: Roster::default(),
+        roster: Roster::new(votes_last),
+        clock,
         rng,
         warn,
     }

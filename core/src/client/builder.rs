@@ -249,7 +249,7 @@ impl ClientBuilder {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new(handle.clone()));
         let rng: Arc<dyn Rng> = Arc::new(SystemRng);
         let warn = |line| Runtime::get().dispatcher().log(Level::Warn, line);
-        let gate = Arc::new(gate(&settings, rng.clone(), warn));
+        let gate = Arc::new(gate(&settings, clock.clone(), rng.clone(), warn));
         let link = |(i, node): (usize, &Address)| -> Arc<dyn Link> {
             if let Endpoint::Memory(name) = &node.endpoint {
                 let (inbox, clock) = (gate.inbox.clone(), clock.clone());

@@ -10,9 +10,10 @@
 
 use std::fmt;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use crate::clock::{Clock, Instant};
 use crate::sync::lock;
 use crate::token::Rng;
 
@@ -50,6 +51,7 @@ pub(crate) struct Gate {
     /// It was said that messages do not get through.
     pub(crate) told_deaf: AtomicBool,
     pub(crate) roster: Roster,
+    pub(crate) clock: Arc<dyn Clock>,
     pub(crate) rng: Arc<dyn Rng>,
     pub(crate) warn: fn(String),
 }
@@ -265,10 +267,16 @@ impl Info {
 
 /// Who sits where: what the connections of a client know of each other's
 /// nodes.
-#[derive(Debug, Default)]
-pub struct Roster(Mutex<Vec<Seat>>);
+///
+/// A server that has left its seat is remembered for as long as a vote that it
+/// gave there may stand: in another seat it would vote twice for one token.
+#[derive(Debug)]
+pub struct Roster {
+    memory: Duration,
+    seats: Mutex<Vec<Seat>>,
+}
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Seat {
     node: usize,
     shown: String,
@@ -276,54 +284,97 @@ struct Seat {
     /// From its record, once it is admitted.
     name: Option<String>,
     epoch: Option<u64>,
+    /// Since when another server sits there, or none.
+    left: Option<Instant>,
 }
 
 impl Roster {
+    /// A roster that remembers for so long.
+    pub fn new(memory: Duration) -> Roster {
+        Roster {
+            memory,
+            seats: Mutex::default(),
+        }
+    }
+
     /// The epoch that nodes other than `node` are of.
     pub fn epoch(&self, node: usize) -> Option<u64> {
-        let seats = lock(&self.0);
-        let others = seats.iter().filter(|s| s.node != node);
+        let seats = lock(&self.seats);
+        let others = seats.iter().filter(|s| s.node != node && s.left.is_none());
         others.filter_map(|s| s.epoch).next()
     }
 
     /// Notes which server a node is, or tells which other node is the same.
-    pub fn meet(&self, node: usize, shown: &str, run: Option<&str>) -> Result<(), String> {
-        self.seat(Seat {
+    pub fn meet(
+        &self,
+        node: usize,
+        shown: &str,
+        run: Option<&str>,
+        now: Instant,
+    ) -> Result<(), String> {
+        let mut seats = self.seats(now);
+        let own = seats.iter().find(|s| s.node == node && s.left.is_none());
+        if run.is_some() && own.is_some_and(|s| s.run.as_deref() == run) {
+            return Ok(());
+        }
+        leave(&mut seats, node, now);
+        refuse_twice(&seats, node, |s| run.is_some() && s.run.as_deref() == run)?;
+        seats.push(Seat {
             node,
             shown: shown.to_owned(),
             run: run.map(str::to_owned),
-            ..Seat::default()
-        })
+            name: None,
+            epoch: None,
+            left: None,
+        });
+        Ok(())
     }
 
-    /// Notes the record that a node is admitted with.
-    pub fn admit(&self, node: usize, record: &str) -> Result<(), String> {
-        let known = lock(&self.0).iter().find(|s| s.node == node).cloned();
-        let (Some(seat), Some(record)) = (known, Record::parse(record)) else {
+    /// Notes the record that a node is admitted with, or tells which other node
+    /// has it.
+    pub fn admit(&self, node: usize, record: &str, now: Instant) -> Result<(), String> {
+        let Some(record) = Record::parse(record) else {
             return Ok(());
         };
-        self.seat(Seat {
-            name: Some(record.node),
-            epoch: Some(record.epoch),
-            ..seat
-        })
+        let name = Some(record.node);
+        let mut seats = self.seats(now);
+        if let Err(twice) = refuse_twice(&seats, node, |s| s.name == name) {
+            leave(&mut seats, node, now);
+            return Err(twice);
+        }
+        // It is back.
+        seats.retain(|s| s.node != node || s.left.is_none() || s.name != name);
+        let own = |s: &&mut Seat| s.node == node && s.left.is_none();
+        if let Some(seat) = seats.iter_mut().find(own) {
+            (seat.name, seat.epoch) = (name, Some(record.epoch));
+        }
+        Ok(())
     }
 
-    fn seat(&self, seat: Seat) -> Result<(), String> {
-        let mut seats = lock(&self.0);
-        seats.retain(|s| s.node != seat.node);
-        let same = |s: &&Seat| {
-            (seat.run.is_some() && s.run == seat.run)
-                || (seat.name.is_some() && s.name == seat.name)
-        };
-        if let Some(other) = seats.iter().find(same) {
-            return Err(format!(
-                "it is the same server as {}: each node must be a server of its own",
-                other.shown
-            ));
-        }
-        seats.push(seat);
-        Ok(())
+    /// What is known at `now`.
+    fn seats(&self, now: Instant) -> MutexGuard<'_, Vec<Seat>> {
+        let mut seats = lock(&self.seats);
+        seats.retain(|s| s.left.is_none_or(|left| now < left + self.memory));
+        seats
+    }
+}
+
+/// The node's seat is empty. One that was never admitted gave no votes.
+fn leave(seats: &mut Vec<Seat>, node: usize, now: Instant) {
+    let sits = |s: &Seat| s.node == node && s.left.is_none();
+    seats.retain(|s| !sits(s) || s.name.is_some());
+    if let Some(seat) = seats.iter_mut().find(|s| sits(s)) {
+        seat.left = Some(now);
+    }
+}
+
+fn refuse_twice(seats: &[Seat], node: usize, same: impl Fn(&Seat) -> bool) -> Result<(), String> {
+    match seats.iter().find(|s| s.node != node && same(s)) {
+        None => Ok(()),
+        Some(other) => Err(format!(
+            "it is the same server as {}: each node must be a server of its own",
+            other.shown
+        )),
     }
 }
 
@@ -402,22 +453,60 @@ mod tests {
         assert!(matches!(other, Decision::Refuse(why) if why.contains("500 ms")));
     }
 
+    const NOW: Instant = Instant(1_000);
+    const MEMORY: Duration = Duration::from_nanos(100);
+
     #[test]
     fn one_server_sits_once() {
-        let roster = Roster::default();
+        let roster = Roster::new(MEMORY);
         assert_eq!(roster.epoch(0), None);
-        roster.meet(0, "a", Some("r1")).unwrap();
-        roster.meet(0, "a", Some("r1")).unwrap();
-        let twice = roster.meet(1, "b", Some("r1"));
+        roster.meet(0, "a", Some("r1"), NOW).unwrap();
+        roster.meet(0, "a", Some("r1"), NOW).unwrap();
+        let twice = roster.meet(1, "b", Some("r1"), NOW);
         assert!(twice.unwrap_err().contains("same server as a"));
         // A server that does not tell its run shows by its record.
-        roster.admit(0, "1 s 4 3 9 n1 r1").unwrap();
-        roster.meet(1, "b", None).unwrap();
+        roster.admit(0, "1 s 4 3 9 n1 r1", NOW).unwrap();
+        roster.meet(1, "b", None, NOW).unwrap();
         assert_eq!((roster.epoch(0), roster.epoch(1)), (None, Some(4)));
-        assert!(roster.admit(1, "1 s 4 3 9 n1 -").is_err());
-        roster.meet(1, "b", Some("r2")).unwrap();
-        roster.admit(1, "1 s 4 3 9 n2 r2").unwrap();
+        assert!(roster.admit(1, "1 s 4 3 9 n1 -", NOW).is_err());
+        roster.meet(1, "b", Some("r2"), NOW).unwrap();
+        roster.admit(1, "1 s 4 3 9 n2 r2", NOW).unwrap();
         assert_eq!(roster.epoch(0), Some(4));
+    }
+
+    #[test]
+    fn a_server_that_restarts_does_not_change_its_seat() {
+        let roster = Roster::new(MEMORY);
+        roster.meet(0, "a", Some("r1"), NOW).unwrap();
+        roster.admit(0, "1 s 4 3 9 n1 r1", NOW).unwrap();
+        // Listed twice, and met at the other place first.
+        roster.meet(1, "b", Some("r2"), NOW).unwrap();
+        assert!(roster.meet(0, "a", Some("r2"), NOW).is_err());
+        let twice = roster.admit(1, "1 s 4 3 9 n1 r2", NOW);
+        assert!(twice.unwrap_err().contains("same server as a"));
+        roster.meet(0, "a", Some("r2"), NOW).unwrap();
+        roster.admit(0, "1 s 4 3 9 n1 r2", NOW).unwrap();
+        assert!(roster.meet(1, "b", Some("r2"), NOW).is_err());
+    }
+
+    #[test]
+    fn servers_change_seats_once_their_votes_are_over() {
+        let roster = Roster::new(MEMORY);
+        let record = |name: &str| format!("1 s 4 3 9 {name} -");
+        for (node, run) in ["r0", "r1"].into_iter().enumerate() {
+            roster.meet(node, "a", Some(run), NOW).unwrap();
+            roster
+                .admit(node, &record(&format!("n{node}")), NOW)
+                .unwrap();
+        }
+        for moment in [NOW, NOW + MEMORY - Duration::from_nanos(1)] {
+            assert!(roster.meet(0, "a", Some("r1"), moment).is_err());
+            assert!(roster.meet(1, "a", Some("r0"), moment).is_err());
+        }
+        roster.meet(0, "a", Some("r1"), NOW + MEMORY).unwrap();
+        roster.admit(0, &record("n1"), NOW + MEMORY).unwrap();
+        roster.meet(1, "a", Some("r0"), NOW + MEMORY).unwrap();
+        roster.admit(1, &record("n0"), NOW + MEMORY).unwrap();
     }
 
     #[test]

@@ -159,9 +159,9 @@ async fn greet(target: &Target, listen: bool) -> Result<Greeted, Fault> {
     if let Some(why) = info.unfit(target.gate.accept_eviction) {
         return Err(refused(why));
     }
-    let roster = &target.gate.roster;
+    let (roster, run) = (&target.gate.roster, info.run_id.as_deref());
     roster
-        .meet(target.node, &address.shown, info.run_id.as_deref())
+        .meet(target.node, &address.shown, run, target.gate.clock.now())
         .map_err(refused)?;
     Ok(Greeted {
         wire,
@@ -209,7 +209,9 @@ async fn admit(
                 record
             }
         };
-        gate.roster.admit(target.node, &record).map_err(refused)?;
+        gate.roster
+            .admit(target.node, &record, gate.clock.now())
+            .map_err(refused)?;
         return Ok(record);
     }
     Err(Fault::new(

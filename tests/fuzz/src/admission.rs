@@ -1,6 +1,9 @@
 //! `INFO` and a record, at the first `|`, as a server may send them: no panic,
 //! and only a record that says what the client expects lets a node vote.
 
+use std::time::Duration;
+
+use quorlock::sim::Instant;
 use quorlock::sim::admission::{Decision, Expected, Info, Roster, decide};
 
 use crate::halves;
@@ -36,11 +39,12 @@ pub(crate) fn run(data: &[u8]) {
             assert!(matches!(none, Decision::Write { quarantine, .. } if quarantine == guard));
         }
     }
-    let roster = Roster::default();
-    let _ = roster.meet(0, "a", run);
-    let _ = roster.admit(0, &stored);
-    let _ = roster.meet(1, "b", run);
-    let _ = roster.admit(1, &stored);
+    let now = Instant(0);
+    let roster = Roster::new(Duration::from_secs(1));
+    let _ = roster.meet(0, "a", run, now);
+    let _ = roster.admit(0, &stored, now);
+    let _ = roster.meet(1, "b", run, now);
+    let _ = roster.admit(1, &stored, now);
     let _ = roster.epoch(1);
 }
 

@@ -231,7 +231,10 @@ impl World {
                 news: Vec::new(),
                 at_once: 0,
                 network,
-                rosters: client_clocks.iter().map(|_| Roster::default()).collect(),
+                rosters: client_clocks
+                    .iter()
+                    .map(|_| Roster::new(admission.quarantine))
+                    .collect(),
                 listed_twice: false,
                 admission,
                 random,

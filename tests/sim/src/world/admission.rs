@@ -147,13 +147,12 @@ impl Inner {
         let (stored, tries) = match hello {
             Hello::Told(run, record, time) => {
                 // Else every server has one place, and there is nothing to find.
-                let met = || self.rosters[client].meet(place, "n", Some(&run));
+                let now = self.clients[client].now(self.time);
+                let met = || self.rosters[client].meet(place, "n", Some(&run), now);
                 let twice = self.listed_twice && met().is_err();
                 if mutant!("same-server-twice", twice, false) {
                     return self.connecting_in_vain(pair, connection);
                 }
-                let p = &self.pairs[pair];
-                let now = self.clients[p.client].now(self.time);
                 let wire = &mut self.connections[connection as usize];
                 (wire.run, wire.told) = (run, Some((time, now)));
                 (record, 0)
@@ -203,7 +202,9 @@ impl Inner {
     /// The node's record is good.
     fn welcome(&mut self, pair: usize, connection: u64, record: Arc<str>) -> Vec<Told> {
         let place = pair % self.nodes.len();
-        let known = || self.rosters[self.pairs[pair].client].admit(place, &record);
+        let client = self.pairs[pair].client;
+        let now = self.clients[client].now(self.time);
+        let known = || self.rosters[client].admit(place, &record, now);
         if self.listed_twice && known().is_err() {
             return self.connecting_in_vain(pair, connection);
         }

@@ -177,7 +177,7 @@ impl Plan {
             clients,
             workers,
             locks: if random.chance(5) { 2 } else { 1 },
-            rounds: (random.between(3, 6) / contenders).max(1),
+            rounds: (random.between(3, 5) / contenders).max(1),
             ttl: Duration::from_millis(ttl),
             node_timeout: Duration::from_millis(node_timeout),
             renew: random.chance(60),

@@ -154,7 +154,7 @@ def ratio_lines(figures):
             found = figures.ratios(workload, nodes, ours, peer, field) if peer else []
             note = f"{min(found):.2f} to {max(found):.2f}" if found else ""
             # What a client is measured at that does nothing but write and read: nobody can be better.
-            least = figures.ratios(workload, nodes, "rust:raw", peer, field) if workload == "W1" and ":quorlock" not in peer else []
+            least = figures.ratios(workload, nodes, "rust:raw", peer, field) if peer and ":quorlock" not in peer else []
             if least and peer != "rust:raw":
                 note += f"; raw {median(least):.2f}"
             title = name

@@ -199,6 +199,9 @@ impl Inner {
                 self.nodes[node].run += 1;
                 self.nodes[node].drop_listeners();
                 self.nodes[node].forget(now, memory);
+                if memory == Memory::Old {
+                    self.haunted(node);
+                }
                 self.excuse_the_forgetful(node);
                 for at in 0..self.pairs.len() {
                     if self.pairs[at].node == node {

@@ -162,6 +162,12 @@ impl Line {
         self.ghosts.push((until, ghosts as u32));
     }
 
+    /// A node remembers so many that may have left long ago, until then.
+    pub fn haunted(&mut self, ghosts: u32, until: Time, at: Time) {
+        self.judge(at);
+        self.ghosts.push((until, ghosts));
+    }
+
     /// What was wrong, up to `at`.
     pub fn check(&mut self, at: Time) -> Option<&str> {
         self.judge(at);

@@ -1,6 +1,7 @@
 //! How the locks' [lines](super::line) hear of what happens. They are kept only
 //! in schedules whose contenders wait on the nodes.
 
+use quorlock::sim::names::{Naming, line_keys};
 use quorlock::sim::{Instant, MemoryNode, Request};
 
 use super::admission::run_id;
@@ -125,6 +126,20 @@ impl Inner {
             if key.is_none_or(|key| key == *known) {
                 self.line(lock, |line, at| line.in_vain(at));
             }
+        }
+    }
+
+    /// Old data has come back, and with it who waited then.
+    pub(super) fn haunted(&mut self, node: usize) {
+        let (at, state) = (self.time, &self.nodes[node]);
+        let local = state.clock.local_ms(at);
+        for (line, key) in self.lines.iter_mut().zip(KEYS) {
+            let queue = line_keys("lock:", key, Naming::Tagged).queue;
+            let Some(old) = state.state.line(&queue, local) else {
+                continue;
+            };
+            let waiters = old.queue.len() + usize::from(old.reserved.is_some());
+            line.haunted(waiters as u32, state.clock.time(old.end) + MS, at);
         }
     }
 

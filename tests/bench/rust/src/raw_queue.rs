@@ -17,7 +17,6 @@ const RELEASE: &str = concat!(
     include_str!("../../../../core/src/node/lua/line.lua"),
     include_str!("../../../../core/src/node/lua/release.lua")
 );
-const TOKEN: &str = "0123456789abcdef0123456789abcdef01234567";
 const TTL_MS: &str = "30000";
 const RESERVATION_MS: &str = "200";
 /// The reservation, the life of a place, and how many may be queued.
@@ -77,6 +76,9 @@ struct Node {
     acquire: String,
     release: String,
     waiter: String,
+    /// Another for each hold.
+    token: String,
+    holds: u64,
     /// A message has come.
     called: bool,
 }
@@ -100,6 +102,8 @@ impl Node {
             acquire: String::new(),
             release: String::new(),
             waiter: format!("1 {inbox}"),
+            token: String::new(),
+            holds: 0,
             called: false,
         };
         node.send(&["HELLO", "3"]);
@@ -121,6 +125,9 @@ impl Node {
     fn take(&mut self, keys: &Keys, end: u64) -> bool {
         let (script, waiter) = (self.acquire.clone(), self.waiter.clone());
         let [lock, queue, reservation] = &keys.0;
+        self.holds += 1;
+        let token = format!("{:016x}{:024x}", std::process::id(), self.holds);
+        self.token.clone_from(&token);
         loop {
             self.send(&[
                 "EVALSHA",
@@ -129,7 +136,7 @@ impl Node {
                 lock,
                 queue,
                 reservation,
-                TOKEN,
+                &token,
                 TTL_MS,
                 WAITS,
                 &waiter,
@@ -153,7 +160,8 @@ impl Node {
     }
 
     fn give(&mut self, keys: &Keys) {
-        self.let_go(keys, TOKEN);
+        let token = self.token.clone();
+        self.let_go(keys, &token);
     }
 
     /// Deletes the token, or without one leaves the queue.

@@ -10,6 +10,7 @@ use super::line::{Bounds, Line, Who};
 use super::messages::HALF_OPEN;
 use super::{Inner, MS, Time, World};
 use crate::contender::KEYS;
+use crate::plan::DRIFT;
 
 impl World {
     /// L4 is judged from the [calm](World::judge_calm) on: for each lock, with these
@@ -148,7 +149,7 @@ impl Inner {
     pub(super) fn vanishes(&mut self, client: usize, until: Time) {
         let at = self.time;
         // By a clock as slow as clocks may be: until then keys of its stand too.
-        let missed = at + (self.network.reach as f64 * HALF_OPEN * 1.01) as Time + 2 * MS;
+        let missed = at + (self.network.reach as f64 * HALF_OPEN * (1.0 + DRIFT)) as Time + 2 * MS;
         let until = if until == Time::MAX { missed } else { until };
         for line in &mut self.lines {
             line.vanishes(client, until, at);

@@ -8,14 +8,16 @@ use std::time::Duration;
 
 use quorlock::sim::{Clock, Link, Mail, Op, Reply, Request, Sink, Ticket, Value, Waiter, Waits};
 use quorlock_sim::contender::keys_of;
+use quorlock_sim::plan::DRIFT;
 use quorlock_sim::random::Random;
 use quorlock_sim::world::{Admission, HALF_OPEN, MS, Network, Rate, Time, World};
 
 const KEY: &[u8] = b"lock:{k}";
 pub const TTL: Time = 400 * MS;
 pub const RESERVATION: Time = 100 * MS;
-/// A dead connection has been found by then.
-pub const FOUND: Time = (TTL as f64 * HALF_OPEN) as Time + MS;
+/// A dead connection has been found by then, and keys of its client have ended
+/// by every clock.
+pub const FOUND: Time = (TTL as f64 * HALF_OPEN * (1.0 + DRIFT)) as Time + 3 * MS;
 pub const ACQUIRE: Op = Op::Acquire {
     ttl: Duration::from_secs(10),
     candidate: 0,

@@ -101,6 +101,7 @@ pub struct Waiter {
 
 impl Waiter {
     /// As nodes store it: the number in decimal, a blank, the inbox.
+    #[cfg(feature = "sim")]
     pub fn text(&self) -> Vec<u8> {
         let mut text = self.number.to_string().into_bytes();
         text.push(b' ');

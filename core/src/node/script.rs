@@ -12,7 +12,8 @@ use std::time::Duration;
 use once_cell::sync::Lazy;
 use redis::Value as Resp;
 
-use super::{Fault, FaultKind, Op, Reply, Request, Waiter, Waits, wire};
+use super::wire::Decimal;
+use super::{Fault, FaultKind, Op, Reply, Request, Waiter, wire};
 
 /// A script: its text, and the hash by which the node knows it.
 pub(crate) struct Script {
@@ -142,28 +143,19 @@ pub(crate) fn write_command(
 
 /// The arguments of each script behind the value and before what all share.
 fn write_own(out: &mut Vec<u8>, request: &Request) {
-    let waiter = || {
-        request
-            .waiter
-            .as_ref()
-            .map(Waiter::text)
-            .unwrap_or_default()
-    };
-    let Waits {
-        reservation,
-        place,
-        most,
-    } = request.keys.waits;
+    let waits = request.keys.waits;
+    let reservation = millis(waits.reservation);
     match request.op {
         Op::Acquire { ttl, home, .. } => {
             wire::write_number(out, millis(ttl));
             if home && request.waiter.is_some() {
-                let waits = format!("{} {} {most}", millis(reservation), millis(place));
-                wire::write_text(out, waits.as_bytes());
+                let texts = [reservation, millis(waits.place), waits.most as u64].map(Decimal::of);
+                let [reservation, place, most] = texts.each_ref().map(Decimal::text);
+                wire::write_parts(out, &[reservation, b" ", place, b" ", most]);
             } else {
-                wire::write_number(out, millis(reservation));
+                wire::write_number(out, reservation);
             }
-            wire::write_text(out, &waiter());
+            write_waiter(out, request.waiter.as_ref());
         }
         Op::Extend { ttl, repair, .. } => {
             wire::write_number(out, millis(ttl));
@@ -174,9 +166,20 @@ fn write_own(out: &mut Vec<u8>, request: &Request) {
             wire::write_number(out, 3);
         }
         Op::Release => {
-            wire::write_text(out, &waiter());
-            wire::write_number(out, millis(reservation));
+            write_waiter(out, request.waiter.as_ref());
+            wire::write_number(out, reservation);
         }
+    }
+}
+
+/// The number, a blank, the inbox; empty for none.
+fn write_waiter(out: &mut Vec<u8>, waiter: Option<&Waiter>) {
+    match waiter {
+        Some(waiter) => {
+            let number = Decimal::of(waiter.number);
+            wire::write_parts(out, &[number.text(), b" ", &waiter.inbox]);
+        }
+        None => wire::write_text(out, b""),
     }
 }
 

@@ -269,15 +269,21 @@ pub(crate) fn write_array(out: &mut Vec<u8>, words: usize) {
 
 /// One word of a command.
 pub(crate) fn write_text(out: &mut Vec<u8>, word: &[u8]) {
-    write_head(out, b'$', word.len());
-    out.extend_from_slice(word);
+    write_parts(out, &[word]);
+}
+
+/// One word of a command, which is made of these.
+pub(crate) fn write_parts(out: &mut Vec<u8>, parts: &[&[u8]]) {
+    write_head(out, b'$', parts.iter().map(|part| part.len()).sum());
+    for part in parts {
+        out.extend_from_slice(part);
+    }
     out.extend_from_slice(b"\r\n");
 }
 
 /// One word of a command: a number.
 pub(crate) fn write_number(out: &mut Vec<u8>, number: u64) {
-    let (digits, at) = digits(number);
-    write_text(out, &digits[at..]);
+    write_text(out, Decimal::of(number).text());
 }
 
 /// A line that says how long something is: nearly always below a hundred.
@@ -289,26 +295,37 @@ fn write_head(out: &mut Vec<u8>, kind: u8, length: usize) {
             out.extend_from_slice(&[kind, digit(length / 10), digit(length), b'\r', b'\n']);
         }
         _ => {
-            let (digits, at) = digits(length as u64);
             out.push(kind);
-            out.extend_from_slice(&digits[at..]);
+            out.extend_from_slice(Decimal::of(length as u64).text());
             out.extend_from_slice(b"\r\n");
         }
     }
 }
 
-/// A number in decimal, and where it begins.
-fn digits(number: u64) -> ([u8; 20], usize) {
-    let mut digits = [0; 20];
-    let mut at = digits.len();
-    let mut rest = number;
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        if rest == 0 {
-            return (digits, at);
+/// A number in decimal.
+pub(crate) struct Decimal {
+    digits: [u8; 20],
+    /// Where it begins.
+    at: usize,
+}
+
+impl Decimal {
+    pub(crate) fn of(number: u64) -> Decimal {
+        let mut digits = [0; 20];
+        let mut at = digits.len();
+        let mut rest = number;
+        loop {
+            at -= 1;
+            digits[at] = b'0' + (rest % 10) as u8;
+            rest /= 10;
+            if rest == 0 {
+                return Decimal { digits, at };
+            }
         }
+    }
+
+    pub(crate) fn text(&self) -> &[u8] {
+        &self.digits[self.at..]
     }
 }
 
@@ -320,12 +337,14 @@ mod tests {
     #[test]
     fn commands_are_written_as_redis_rs_writes_them() {
         let mut out = Vec::new();
-        write_array(&mut out, 3);
+        write_array(&mut out, 4);
         write_text(&mut out, b"GET");
         write_text(&mut out, b"\0\r\n");
+        write_parts(&mut out, &[b"12", b"", b" x"]);
         write_number(&mut out, 1_234_567_890);
         let theirs = redis::cmd("GET")
             .arg(b"\0\r\n")
+            .arg("12 x")
             .arg(1_234_567_890)
             .get_packed_command();
         assert_eq!(out, theirs);

@@ -37,12 +37,10 @@ impl Hold {
         queued: Option<usize>,
     ) -> Arc<Hold> {
         let (token, jitter) = Token::with_jitter(&*set.rng);
-        let value = if terms.label.is_empty() {
-            token.as_str().as_bytes().into()
-        } else {
-            format!("{}.{}", token.as_str(), terms.label)
-                .into_bytes()
-                .into()
+        let label = terms.label.as_bytes();
+        let value: Arc<[u8]> = match label {
+            [] => token.as_str().as_bytes().into(),
+            _ => [token.as_str().as_bytes(), b".", label].concat().into(),
         };
         // Up to a fifth of jitter keeps leases that were won together apart.
         let renew_every = terms.timing.ttl.mul_f64(0.3 + 0.06 * jitter);
@@ -269,7 +267,8 @@ impl Hold {
             return 0;
         };
         let micros = |d: Duration| u64::try_from(d.as_micros()).unwrap_or(u64::MAX / 2);
-        let usual = high + micros(self.terms.timing.node_timeout.mul_f64(1.1));
+        let timeout = self.terms.timing.node_timeout;
+        let usual = high + micros(timeout + timeout / 10);
         match op {
             // Allowed in quarantine only while the vote before would stand.
             Op::Extend {

@@ -7,8 +7,9 @@
 //! [`Hold::pass_on`]); one that is not is released on the nodes, where other
 //! clients may be queued, before the next here asks.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::collections::VecDeque;
+use std::collections::hash_map::{Entry, HashMap};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use crate::mutants::mutant;
@@ -183,29 +184,28 @@ impl Lines {
     }
 
     /// The lease is over: released or lost.
-    fn over(&self, key: &[u8], lease: u64) {
+    fn over(&self, key: &Arc<[u8]>, lease: u64) {
+        self.change(key, |line| {
+            line.held.take_if(|held| *held == lease)?;
+            line.call()
+        });
+    }
+
+    /// Changes the line for `key`, if there is one, and removes it where nobody
+    /// is left; then wakes who was called.
+    fn change(&self, key: &Arc<[u8]>, change: impl FnOnce(&mut Line) -> Option<Waker>) {
         let mut table = lock(&self.0);
-        let Some(line) = table.get_mut(key) else {
+        let Entry::Occupied(mut entry) = table.entry(key.clone()) else {
             return;
         };
-        if line.held.take_if(|held| *held == lease).is_some() {
-            call_next(table, key);
+        let called = change(entry.get_mut());
+        if entry.get().is_empty() {
+            entry.remove();
         }
-    }
-}
-
-/// Calls the next in the line for `key`, or removes the line.
-fn call_next(mut table: MutexGuard<'_, HashMap<Arc<[u8]>, Line>>, key: &[u8]) {
-    let Some(line) = table.get_mut(key) else {
-        return;
-    };
-    let next = line.call();
-    if line.is_empty() {
-        table.remove(key);
-    }
-    drop(table);
-    if let Some(waker) = next {
-        waker.wake();
+        drop(table);
+        if let Some(waker) = called {
+            waker.wake();
+        }
     }
 }
 
@@ -286,34 +286,32 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut table = lock(&self.lines.0);
-        let Some(line) = table.get_mut(&self.key) else {
-            return;
-        };
-        let call = match &self.seat {
-            Some(seat) => std::mem::replace(&mut *lock(&seat.call), Call::Taken),
-            None => Call::Ask,
-        };
-        match (call, &self.seat) {
-            (Call::NotYet(_), Some(seat)) => {
-                line.seats.retain(|other| !Arc::ptr_eq(other, seat));
-            }
-            // The next may have it.
-            (Call::Given((hold, watched)), _) => {
-                drop(table);
-                if mutant!("given-lease-stays", true, false)
-                    && let Passed::Not(_watched) = self.lines.pass(&hold, watched)
-                {
-                    hold.release();
+        let mut given = None;
+        self.lines.change(&self.key, |line| {
+            let call = match &self.seat {
+                Some(seat) => std::mem::replace(&mut *lock(&seat.call), Call::Taken),
+                None => Call::Ask,
+            };
+            match (call, &self.seat) {
+                (Call::NotYet(_), Some(seat)) => {
+                    line.seats.retain(|other| !Arc::ptr_eq(other, seat));
                 }
-                return;
+                (Call::Given(lease), _) => {
+                    given = Some(lease);
+                    return None;
+                }
+                (Call::Taken, _) => return None,
+                // It was our turn, whether we looked or not.
+                _ => line.asking = false,
             }
-            (Call::Taken, _) => return,
-            // It was our turn, whether we looked or not.
-            _ => line.asking = false,
-        }
-        if mutant!("turn-not-passed-on", true, false) {
-            call_next(table, &self.key);
+            mutant!("turn-not-passed-on", line.call(), None)
+        });
+        // The next may have it.
+        if let Some((hold, watched)) = given
+            && mutant!("given-lease-stays", true, false)
+            && let Passed::Not(_watched) = self.lines.pass(&hold, watched)
+        {
+            hold.release();
         }
     }
 }

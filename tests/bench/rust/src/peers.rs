@@ -44,16 +44,16 @@ pub(crate) async fn quorlock(words: &Words, on_caller: bool) {
         builder = builder.on_current_runtime();
     }
     let client = builder.build().expect("settings");
-    let inside = Inside::default();
+    let (inside, shared) = (Inside::default(), Rc::new(words.clone()));
     run(words, inside.clone(), |i| {
-        let (lock, words) = (client.lock(words.lock_name(i)), words.clone());
+        let (lock, words) = (client.lock(words.lock_name(i)), shared.clone());
         let inside = inside.clone();
         move || cycle(lock.clone(), words.clone(), inside.clone())
     })
     .await;
 }
 
-async fn cycle(lock: Lock, words: Words, inside: Inside) -> bool {
+async fn cycle(lock: Lock, words: Rc<Words>, inside: Inside) -> bool {
     let Ok(lease) = lock.acquire().await else {
         return false;
     };

@@ -133,7 +133,7 @@ def target_part(runs):
         yield row(name, f"{sum(line.reached() for line in own)} of {len(own)}",
                   f"{worst.asked}: {worst.verdict()}" if worst and not worst.reached() else "–" if own else "not measured")
     yield ""
-    yield from head("target", "what", "asked", "got", "lowest to highest; a raw client in our place", "verdict")
+    yield from head("target", "what", "asked", "got", "lowest to highest; a raw client in our place, with `SET` as peers and with our scripts", "verdict")
     for line in found:
         got = "–" if line.value is None else f"{line.value:.2f}" if isinstance(line.value, float) else str(line.value)
         yield row(line.name, line.asked, f"{line.sign} {line.bound}", got, line.note or "–", line.verdict())

@@ -101,7 +101,10 @@ WIDE, NARROW = shapes(ONE, MANY, PROCESSES), shapes(ONE, PROCESSES)
 
 PEERS = [
     Peer("rust:raw", CYCLES),
-    # A hand-written client of the queue that Quorlock's waiters stand in.
+    # A hand-written client of Quorlock's scripts.
+    Peer("rust:raw-scripts", CYCLES),
+    Peer("rust:raw-scripts+plain", CYCLES),
+    # And one of the queue that Quorlock's waiters stand in.
     Peer("rust:raw-queue", (), (1,), shapes(PROCESSES), compared=True),
     Peer("rust:rslock", ("W1", "W2", "W4", "W5"), shapes=NARROW),
     Peer("rust:rslock+fast", (), shapes=WIDE),

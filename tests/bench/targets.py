@@ -153,10 +153,12 @@ def ratio_lines(figures):
             peer = peer or figures.best(workload, nodes, ours.partition(":")[0], tuned)
             found = figures.ratios(workload, nodes, ours, peer, field) if peer else []
             note = f"{min(found):.2f} to {max(found):.2f}" if found else ""
-            # What a client is measured at that does nothing but write and read: nobody can be better.
-            least = figures.ratios(workload, nodes, "rust:raw", peer, field) if peer and ":quorlock" not in peer else []
-            if least and peer != "rust:raw":
-                note += f"; raw {median(least):.2f}"
+            # What a client is measured at that does nothing but write and read, what peers do and what we do: nobody can be better.
+            ours_by_hand = "rust:raw-scripts" + ("+plain" if ours.endswith("+plain") else "")
+            for raw, word in (("rust:raw", "raw"), (ours_by_hand, "our scripts")):
+                least = figures.ratios(workload, nodes, raw, peer, field) if peer and ":quorlock" not in peer else []
+                if least and peer != raw:
+                    note += f"; {word} {median(least):.2f}"
             title = name
             if theirs == "best" and tuned:
                 title += ", peers at their best settings"

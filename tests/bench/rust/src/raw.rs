@@ -1,18 +1,51 @@
 //! The wire's floor: a hand-written client with `SET NX PX` and a
-//! compare-and-delete script, nothing else. It writes to all nodes, then waits
-//! with `poll` until a quorum has answered; later answers are read when they
-//! come. With several workers it pipelines them over the same connections.
+//! compare-and-delete script, nothing else; or with Quorlock's own scripts
+//! (`raw-scripts`), which is the floor of what Quorlock promises. It writes to all
+//! nodes, then waits with `poll` until a quorum has answered; later answers are
+//! read when they come. With several workers it pipelines them over the same
+//! connections.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::fd::AsRawFd;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::measure::{Meter, monotonic};
 use crate::words::Words;
 
 const DELETE: &str =
     "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
+pub(crate) const ACQUIRE: &str = concat!(
+    include_str!("../../../../core/src/node/lua/line.lua"),
+    include_str!("../../../../core/src/node/lua/acquire.lua")
+);
+pub(crate) const RELEASE: &str = concat!(
+    include_str!("../../../../core/src/node/lua/line.lua"),
+    include_str!("../../../../core/src/node/lua/release.lua")
+);
 const TOKEN: &str = "0123456789abcdef0123456789abcdef01234567";
+const WAITER: &str = "1 lock:#in:0123456789abcdef0123456789abcdef";
+const RECORD: &str = "1 0123456789abcdef0123456789abcdef 30000";
+const RECORD_KEY: &str = "lock:#raw:record";
+const QUARANTINE_KEY: &str = "lock:#raw:quarantine";
+
+/// How a worker asks for its lock, and gives it back.
+#[derive(Clone, Copy, PartialEq)]
+enum Protocol {
+    /// What peers do.
+    Bare,
+    /// Quorlock's scripts without fences and guard.
+    Plain,
+    /// Quorlock's scripts as on its defaults.
+    Default,
+}
+
+/// What is sent for a cycle.
+struct Cycle {
+    protocol: Protocol,
+    acquire: String,
+    release: String,
+}
 
 struct Node {
     stream: TcpStream,
@@ -24,6 +57,9 @@ struct Node {
 
 struct Worker {
     key: String,
+    queue: String,
+    reservation: String,
+    counter: String,
     releasing: bool,
     answers: usize,
     begun: u64,
@@ -39,13 +75,33 @@ fn command(out: &mut Vec<u8>, words: &[&str]) {
 }
 
 pub(crate) fn run(words: &Words) {
+    let protocol = match (&*words.peer, &*words.settings) {
+        ("raw", _) => Protocol::Bare,
+        (_, "plain") => Protocol::Plain,
+        _ => Protocol::Default,
+    };
     let mut nodes: Vec<Node> = words.nodes.iter().map(|url| connect(url)).collect();
-    let shas: Vec<String> = nodes.iter_mut().map(load).collect();
-    let sha = &shas[0];
+    let scripts = match protocol {
+        Protocol::Bare => [DELETE, DELETE],
+        _ => [ACQUIRE, RELEASE],
+    };
+    let mut cycle = Cycle {
+        protocol,
+        acquire: String::new(),
+        release: String::new(),
+    };
+    for node in &mut nodes {
+        let [acquire, release] = scripts.map(|text| load(node, text));
+        (cycle.acquire, cycle.release) = (acquire, release);
+        ask(node, &["SET", RECORD_KEY, RECORD]);
+    }
     let quorum = nodes.len() / 2 + 1;
     let mut list: Vec<Worker> = (0..words.workers)
         .map(|i| Worker {
             key: format!("lock:{{bench-{i}}}"),
+            queue: format!("lock:#q:{{bench-{i}}}"),
+            reservation: format!("lock:#r:{{bench-{i}}}"),
+            counter: format!("lock:#f:{{bench-{i}}}"),
             releasing: false,
             answers: 0,
             begun: 0,
@@ -64,7 +120,7 @@ pub(crate) fn run(words: &Words) {
             } else {
                 (words.seconds * 1e9) as u64
             };
-        let times = cycles(&mut nodes, &mut list, sha, quorum, end);
+        let times = cycles(&mut nodes, &mut list, &cycle, quorum, end);
         if !warm {
             meter.add(times, 0);
         }
@@ -76,7 +132,7 @@ pub(crate) fn run(words: &Words) {
 fn cycles(
     nodes: &mut [Node],
     workers: &mut [Worker],
-    sha: &str,
+    cycle: &Cycle,
     quorum: usize,
     end: u64,
 ) -> Vec<u64> {
@@ -84,7 +140,7 @@ fn cycles(
     let mut busy = 0;
     for (index, worker) in workers.iter_mut().enumerate() {
         worker.begun = monotonic();
-        step(nodes, worker, index, sha);
+        step(nodes, worker, index, cycle);
         busy += 1;
     }
     flush(nodes);
@@ -124,7 +180,7 @@ fn cycles(
                     }
                 }
                 worker.releasing = !worker.releasing;
-                next(nodes, workers, index, sha);
+                next(nodes, workers, index, cycle);
             }
         }
         flush(nodes);
@@ -139,26 +195,68 @@ fn cycles(
 }
 
 /// Begins a worker's next step; what nodes still owe it is stale.
-fn next(nodes: &mut [Node], workers: &mut [Worker], index: usize, sha: &str) {
+fn next(nodes: &mut [Node], workers: &mut [Worker], index: usize, cycle: &Cycle) {
     for (i, node) in nodes.iter().enumerate() {
         workers[index].stale[i] = node.asked.iter().filter(|w| **w == index).count();
     }
-    step(nodes, &mut workers[index], index, sha);
+    step(nodes, &mut workers[index], index, cycle);
 }
 
-fn step(nodes: &mut [Node], worker: &mut Worker, index: usize, sha: &str) {
+fn step(nodes: &mut [Node], worker: &mut Worker, index: usize, cycle: &Cycle) {
     worker.answers = 0;
     for node in nodes {
-        if worker.releasing {
-            command(&mut node.out, &["EVALSHA", sha, "1", &worker.key, TOKEN]);
-        } else {
-            command(
-                &mut node.out,
-                &["SET", &worker.key, TOKEN, "NX", "PX", "30000"],
-            );
-        }
+        cycle.write(&mut node.out, worker);
         node.asked.push_back(index);
     }
+}
+
+impl Cycle {
+    fn write(&self, out: &mut Vec<u8>, worker: &Worker) {
+        let (protocol, lock) = (self.protocol, &*worker.key);
+        let (queue, reservation) = (&*worker.queue, &*worker.reservation);
+        if worker.releasing {
+            let keys: &[&str] = &[lock, queue, reservation, RECORD_KEY, QUARANTINE_KEY];
+            let own: &[&str] = &[TOKEN, "", "200", RECORD];
+            let (keys, own) = match protocol {
+                Protocol::Bare => (&keys[..1], &own[..1]),
+                Protocol::Plain => (&keys[..3], &own[..3]),
+                Protocol::Default => (keys, own),
+            };
+            return script(out, &self.release, keys, own);
+        }
+        let waiting = [TOKEN, "30000", "200 7200 10000", WAITER];
+        match protocol {
+            Protocol::Bare => command(out, &["SET", lock, TOKEN, "NX", "PX", "30000"]),
+            Protocol::Plain => script(out, &self.acquire, &[lock, queue, reservation], &waiting),
+            Protocol::Default => {
+                let now = micros();
+                let (late, fence) = ((now + 1_000_000).to_string(), now.to_string());
+                let counter = &*worker.counter;
+                let keys = [
+                    lock,
+                    queue,
+                    reservation,
+                    counter,
+                    RECORD_KEY,
+                    QUARANTINE_KEY,
+                ];
+                let own = [&waiting[..], &[RECORD, &late, &fence, "600000"]].concat();
+                script(out, &self.acquire, &keys, &own);
+            }
+        }
+    }
+}
+
+fn script(out: &mut Vec<u8>, sha: &str, keys: &[&str], own: &[&str]) {
+    let count = keys.len().to_string();
+    command(out, &[&["EVALSHA", sha, &count], keys, own].concat());
+}
+
+/// The servers are on this machine: their clock is ours.
+#[allow(clippy::disallowed_methods)]
+fn micros() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.expect("after 1970").as_micros() as u64
 }
 
 fn flush(nodes: &mut [Node]) {
@@ -170,8 +268,7 @@ fn flush(nodes: &mut [Node]) {
     }
 }
 
-/// Reads what is there; the workers whose replies are complete. Every reply of
-/// this protocol is one line.
+/// Reads what is there; the workers whose replies are complete.
 fn replies(node: &mut Node) -> Vec<usize> {
     let mut chunk = [0; 16 * 1024];
     let read = node.stream.read(&mut chunk).expect("read");
@@ -179,14 +276,26 @@ fn replies(node: &mut Node) -> Vec<usize> {
     node.buffer.extend_from_slice(&chunk[..read]);
     let mut done = Vec::new();
     let mut from = 0;
-    while let Some(length) = node.buffer[from..].windows(2).position(|w| w == b"\r\n") {
-        let line = &node.buffer[from..from + length];
-        assert!(line[0] != b'-', "{}", String::from_utf8_lossy(line));
-        from += length + 2;
+    while let Some(length) = reply(&node.buffer[from..]) {
+        from += length;
         done.push(node.asked.pop_front().expect("a request for each reply"));
     }
     node.buffer.drain(..from);
     done
+}
+
+/// The length of the reply at the start, if all of it has come.
+fn reply(bytes: &[u8]) -> Option<usize> {
+    let line = bytes.windows(2).position(|w| w == b"\r\n")?;
+    let text = || String::from_utf8_lossy(&bytes[1..line]);
+    let count = || text().parse::<usize>().expect("a length");
+    let head = line + 2;
+    match bytes[0] {
+        b'-' => panic!("{}", text()),
+        b'$' => Some(head + count() + 2).filter(|end| *end <= bytes.len()),
+        b'*' => (0..count()).try_fold(head, |end, _| Some(end + reply(&bytes[end..])?)),
+        _ => Some(head),
+    }
 }
 
 fn drain(nodes: &mut [Node]) {
@@ -209,12 +318,16 @@ fn connect(url: &str) -> Node {
     }
 }
 
-fn load(node: &mut Node) -> String {
-    command(&mut node.out, &["SCRIPT", "LOAD", DELETE]);
+fn load(node: &mut Node, script: &str) -> String {
+    let reply = ask(node, &["SCRIPT", "LOAD", script]);
+    reply.split("\r\n").nth(1).expect("a hash").to_owned()
+}
+
+fn ask(node: &mut Node, words: &[&str]) -> String {
+    command(&mut node.out, words);
     node.stream.write_all(&node.out).expect("written");
     node.out.clear();
     let mut chunk = [0; 256];
     let read = node.stream.read(&mut chunk).expect("read");
-    let text = String::from_utf8_lossy(&chunk[..read]).into_owned();
-    text.split("\r\n").nth(1).expect("a hash").to_owned()
+    String::from_utf8_lossy(&chunk[..read]).into_owned()
 }

@@ -7,16 +7,9 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use crate::measure::{cpu, monotonic};
+use crate::raw::{ACQUIRE, RELEASE};
 use crate::words::{Contend, Words};
 
-const ACQUIRE: &str = concat!(
-    include_str!("../../../../core/src/node/lua/line.lua"),
-    include_str!("../../../../core/src/node/lua/acquire.lua")
-);
-const RELEASE: &str = concat!(
-    include_str!("../../../../core/src/node/lua/line.lua"),
-    include_str!("../../../../core/src/node/lua/release.lua")
-);
 const TTL_MS: &str = "30000";
 const RESERVATION_MS: &str = "200";
 /// The reservation, the life of a place, and how many may be queued.

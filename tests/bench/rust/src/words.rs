@@ -7,7 +7,7 @@ use quorlock::{Client, ClientBuilder, RestartGuard};
 
 pub(crate) const USAGE: &str =
     "usage: quorlock-bench [--gate] [--shared] [--hold] [--contend=FILE --stay=MS] PEER WORKERS SECONDS
-  PEER      raw, raw-queue (contended only), rslock, quorlock (on the caller's runtime), quorlock-thread (the library's own)
+  PEER      raw, raw-scripts, raw-queue (contended only), rslock, quorlock (on the caller's runtime), quorlock-thread (the library's own)
   --gate    print `ready`, wait for a line, and at the end for another
   --shared  all workers on one lock, holders counted
   --hold    hold WORKERS locks for SECONDS instead of cycles

@@ -67,7 +67,8 @@ struct Worker {
     stale: Vec<usize>,
 }
 
-fn command(out: &mut Vec<u8>, words: &[&str]) {
+/// Appends a command.
+pub(crate) fn command(out: &mut Vec<u8>, words: &[&str]) {
     out.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
     for word in words {
         out.extend_from_slice(format!("${}\r\n{word}\r\n", word.len()).as_bytes());

@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use crate::measure::{cpu, monotonic};
-use crate::raw::{ACQUIRE, RELEASE};
+use crate::raw::{ACQUIRE, RELEASE, command};
 use crate::words::{Contend, Words};
 
 const TTL_MS: &str = "30000";
@@ -76,13 +76,6 @@ struct Node {
     called: bool,
 }
 
-/// What a reply says; of a list the first word.
-#[derive(PartialEq)]
-enum Said {
-    Yes,
-    No,
-}
-
 impl Node {
     fn connect(url: &str) -> Node {
         let address = url.trim_start_matches("redis://").trim_end_matches('/');
@@ -107,7 +100,7 @@ impl Node {
         }
         for script in [ACQUIRE, RELEASE] {
             node.send(&["SCRIPT", "LOAD", script]);
-            let (_, sha) = node.reply();
+            let sha = node.reply();
             let known = [&mut node.acquire, &mut node.release];
             *known.into_iter().find(|k| k.is_empty()).expect("two") = sha;
         }
@@ -117,24 +110,11 @@ impl Node {
     /// Waits for the lock, and until `end` if it is not to be had.
     fn take(&mut self, keys: &Keys, end: u64) -> bool {
         let (script, waiter) = (self.acquire.clone(), self.waiter.clone());
-        let [lock, queue, reservation] = &keys.0;
         self.holds += 1;
         let token = format!("{:016x}{:024x}", std::process::id(), self.holds);
         self.token.clone_from(&token);
         loop {
-            self.send(&[
-                "EVALSHA",
-                &script,
-                "3",
-                lock,
-                queue,
-                reservation,
-                &token,
-                TTL_MS,
-                WAITS,
-                &waiter,
-            ]);
-            if self.reply().0 == Said::Yes {
+            if self.script(&script, keys, &[&token, TTL_MS, WAITS, &waiter]) {
                 self.called = false;
                 return true;
             }
@@ -161,27 +141,18 @@ impl Node {
     fn let_go(&mut self, keys: &Keys, token: &str) {
         let (script, waiter) = (self.release.clone(), self.waiter.clone());
         let waiter = if token.is_empty() { &*waiter } else { "" };
-        let [lock, queue, reservation] = &keys.0;
-        self.send(&[
-            "EVALSHA",
-            &script,
-            "3",
-            lock,
-            queue,
-            reservation,
-            token,
-            waiter,
-            RESERVATION_MS,
-        ]);
-        self.reply();
+        self.script(&script, keys, &[token, waiter, RESERVATION_MS]);
+    }
+
+    /// Whether it answers with one, alone or at the head of a list.
+    fn script(&mut self, sha: &str, keys: &Keys, own: &[&str]) -> bool {
+        let [lock, queue, reservation] = keys.0.each_ref().map(String::as_str);
+        self.send(&[&["EVALSHA", sha, "3", lock, queue, reservation], own].concat());
+        self.reply() == "1"
     }
 
     fn send(&mut self, words: &[&str]) {
-        self.out.extend(format!("*{}\r\n", words.len()).bytes());
-        for word in words {
-            self.out
-                .extend(format!("${}\r\n{word}\r\n", word.len()).bytes());
-        }
+        command(&mut self.out, words);
         self.stream.get_mut().write_all(&self.out).expect("written");
         self.out.clear();
     }
@@ -209,8 +180,8 @@ impl Node {
         }
     }
 
-    /// The next reply; messages before it are noted.
-    fn reply(&mut self) -> (Said, String) {
+    /// The next reply, of a list the first word; messages before it are noted.
+    fn reply(&mut self) -> String {
         loop {
             if let Some(reply) = self.frame() {
                 return reply;
@@ -219,7 +190,7 @@ impl Node {
     }
 
     /// Reads a reply, or `None` for a message.
-    fn frame(&mut self) -> Option<(Said, String)> {
+    fn frame(&mut self) -> Option<String> {
         let line = self.line();
         let (kind, rest) = line.split_at(1);
         let many = || rest.parse::<i64>().expect("a length").max(0) as usize;
@@ -229,7 +200,7 @@ impl Node {
                 let mut text = vec![0; many() + 2];
                 self.stream.read_exact(&mut text).expect("read");
                 text.truncate(text.len() - 2);
-                Some((Said::Yes, String::from_utf8_lossy(&text).into_owned()))
+                Some(String::from_utf8_lossy(&text).into_owned())
             }
             "*" | ">" | "%" => {
                 let words = many() * if kind == "%" { 2 } else { 1 };
@@ -239,12 +210,9 @@ impl Node {
                     self.called = true;
                     return None;
                 }
-                Some(first.unwrap_or((Said::No, String::new())))
+                Some(first.unwrap_or_default())
             }
-            _ => Some((
-                if rest == "1" { Said::Yes } else { Said::No },
-                rest.to_owned(),
-            )),
+            _ => Some(rest.to_owned()),
         }
     }
 

@@ -46,7 +46,7 @@ impl<T: Default> PerProcess<T> {
 
     /// The one of this process.
     pub fn get(&self) -> &T {
-        let here = std::process::id();
+        let here = crate::process::id();
         let made = self.0.get_or_init(|| {
             Box::new(Of {
                 process: here,

@@ -181,7 +181,7 @@ impl fmt::Debug for Inner {
 impl Inner {
     /// Refuses in a forked child.
     pub(crate) fn check_process(&self) -> Result<(), Error> {
-        if self.process == std::process::id() {
+        if self.process == crate::process::id() {
             return Ok(());
         }
         Err(Error::new(

@@ -98,7 +98,7 @@ pub use lock::Lock;
 pub use mailbox::Mailbox;
 pub use owner::Owner;
 #[doc(hidden)]
-pub use process::Owned;
+pub use process::{Owned, id as process_id};
 pub use round::LossReason;
 #[doc(hidden)]
 pub use runtime::{Task, shutdown, spawn, spawn_all};

@@ -41,7 +41,7 @@ static FIRST: OnceBox<Runtime> = OnceBox::new();
 impl Runtime {
     fn boxed() -> Box<Runtime> {
         Box::new(Runtime {
-            process: std::process::id(),
+            process: crate::process::id(),
             io: OnceCell::new(),
             dispatcher: Dispatcher::new(),
             clients: Mutex::default(),
@@ -85,7 +85,7 @@ impl Runtime {
     }
 
     fn is_current(&self) -> bool {
-        self.process == std::process::id() && !self.stopped.load(Ordering::Acquire)
+        self.process == crate::process::id() && !self.stopped.load(Ordering::Acquire)
     }
 
     /// The thread for loss callbacks and logs.

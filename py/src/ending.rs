@@ -29,12 +29,12 @@ thread_local! {
 }
 
 fn is_ending() -> bool {
-    ENDING.load(Ordering::Acquire) == std::process::id()
+    ENDING.load(Ordering::Acquire) == quorlock::process_id()
 }
 
 /// Closes every client. Afterwards no thread of ours runs Python.
 pub(crate) fn end(py: Python<'_>) {
-    ENDING.store(std::process::id(), Ordering::Release);
+    ENDING.store(quorlock::process_id(), Ordering::Release);
     ENDS.set(true);
     py.detach(quorlock::close_all);
 }

@@ -280,7 +280,7 @@ impl ClientBuilder {
             io: handle,
             tls,
             closed: AtomicBool::new(false),
-            process: std::process::id(),
+            process: crate::process::id(),
         });
         // A client on the caller's runtime cannot be closed after that has
         // ended, so the exit of the process leaves it to its ttl.

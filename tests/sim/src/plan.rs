@@ -417,6 +417,16 @@ impl Plan {
 /// of an attempt show most.
 pub fn waits(random: &Random, ttl: u64, node_timeout: u64, max_ttl: u64) -> Waits {
     let share = *random.pick(&[0.3, 1.3]);
+
+    /// An episode that aims at an attempt which `client` begins now: the client
+    /// stands still once its home has voted for it, for about as long as that
+    /// vote lasts.
+    pub fn interrupted(&self, random: &Random, world: &World, client: usize) {
+        if self.swarm.pause {
+            let long = self.ttl.mul_f64(1.0 + 0.1 * random.either_way());
+            world.pause_at_vote(client, long.as_nanos() as Time);
+        }
+    }
     let reservation = ((ttl as f64 * share) as u64).clamp(1, node_timeout.max(200));
     Waits {
         reservation: Duration::from_millis(reservation),

@@ -54,6 +54,8 @@ pub(super) struct ClientState {
     pub(super) lost_time: Time,
     /// Its timers ring in time from here on, until the next pause.
     pub(super) awake_since: Time,
+    /// It will stand still for so long once its home votes for it.
+    pub(super) pauses_at_vote: Option<Time>,
     /// The number of the waiter that it named last.
     pub(super) waiter: u64,
 }
@@ -68,6 +70,7 @@ impl ClientState {
             suspended: (0, 0),
             lost_time: 0,
             awake_since: 0,
+            pauses_at_vote: None,
             waiter: 0,
         }
     }

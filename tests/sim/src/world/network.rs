@@ -329,6 +329,9 @@ impl Inner {
                 self.violated(format!("L4 n{node} votes past a reservation"));
             }
             self.granted(node, &request, local, counted, fence);
+            if matches!(request.op, Op::Acquire { home: true, .. }) {
+                self.voted_at_home(client);
+            }
         }
         if message == 0 {
             return;

@@ -123,6 +123,8 @@ pub struct Plan {
     pub waits: Waits,
     /// How often everybody waits for the lock in the calm tail.
     pub tail: u64,
+    /// How many of the clients hear no messages.
+    pub mute: usize,
     /// Two places of the first client's list that are one server.
     pub listed_twice: Option<(usize, usize)>,
     /// How the network behaves.
@@ -193,6 +195,10 @@ impl Plan {
             tail: match listed_twice {
                 None if aside.chance(4) => 3,
                 _ => 0,
+            },
+            mute: match aside.chance(10) {
+                true => aside.between(1, clients as u64) as usize,
+                false => 0,
             },
             listed_twice,
             network: Network {
@@ -411,12 +417,6 @@ impl Plan {
             world.plan(at, FaultEvent::PauseClient(client, long));
         }
     }
-}
-
-/// How nodes keep lines, with ttls in ms. Reservations that outlive the votes
-/// of an attempt show most.
-pub fn waits(random: &Random, ttl: u64, node_timeout: u64, max_ttl: u64) -> Waits {
-    let share = *random.pick(&[0.3, 1.3]);
 
     /// An episode that aims at an attempt which `client` begins now: the client
     /// stands still once its home has voted for it, for about as long as that
@@ -427,6 +427,12 @@ pub fn waits(random: &Random, ttl: u64, node_timeout: u64, max_ttl: u64) -> Wait
             world.pause_at_vote(client, long.as_nanos() as Time);
         }
     }
+}
+
+/// How nodes keep lines, with ttls in ms. Reservations that outlive the votes
+/// of an attempt show most.
+pub fn waits(random: &Random, ttl: u64, node_timeout: u64, max_ttl: u64) -> Waits {
+    let share = *random.pick(&[0.3, 1.3]);
     let reservation = ((ttl as f64 * share) as u64).clamp(1, node_timeout.max(200));
     Waits {
         reservation: Duration::from_millis(reservation),

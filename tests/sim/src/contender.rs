@@ -91,7 +91,8 @@ impl Stage {
             key: COUNTERS[lock].into(),
             ttl,
         });
-        let cap = self.random.chance(20).then(|| plan.ttl.mul_f64(1.5));
+        let share = || *self.random.aside().pick(&[1.0, 1.5]);
+        let cap = self.random.chance(20).then(|| plan.ttl.mul_f64(share()));
         Terms {
             keys: keys_of(KEYS[lock], plan.waits, counter),
             label: "".into(),
@@ -196,6 +197,10 @@ impl Client {
             2 => Some(ttl.mul_f64(random.share() * 0.3)),
             _ => Some(Duration::ZERO),
         };
+        let aside = random.aside();
+        if aside.chance(3) {
+            plan.interrupted(&aside, world, self.number);
+        }
         let begun = self.now(stage);
         let over = || (world.time() > plan.troubled).then_some(());
         let attempt = acquire(&self.set, &terms, b"k", self.wait(wait), over);

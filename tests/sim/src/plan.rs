@@ -123,6 +123,8 @@ pub struct Plan {
     pub waits: Waits,
     /// How often everybody waits for the lock in the calm tail.
     pub tail: u64,
+    /// How many of the clients hear no messages.
+    pub mute: usize,
     /// Two places of the first client's list that are one server.
     pub listed_twice: Option<(usize, usize)>,
     /// How the network behaves.
@@ -193,6 +195,10 @@ impl Plan {
             tail: match listed_twice {
                 None if aside.chance(4) => 3,
                 _ => 0,
+            },
+            mute: match aside.chance(10) {
+                true => aside.between(1, clients as u64) as usize,
+                false => 0,
             },
             listed_twice,
             network: Network {
@@ -409,6 +415,16 @@ impl Plan {
             world.plan(at, FaultEvent::SuspendClient(client, long));
         } else if self.swarm.pause {
             world.plan(at, FaultEvent::PauseClient(client, long));
+        }
+    }
+
+    /// An episode that aims at an attempt which `client` begins now: the client
+    /// stands still once its home has voted for it, for about as long as that
+    /// vote lasts.
+    pub fn interrupted(&self, random: &Random, world: &World, client: usize) {
+        if self.swarm.pause {
+            let long = self.ttl.mul_f64(1.0 + 0.1 * random.either_way());
+            world.pause_at_vote(client, long.as_nanos() as Time);
         }
     }
 }

@@ -101,6 +101,7 @@ impl Scene {
             longest: 1,
             waits: waits(&random, ttl, node_timeout, ttl),
             tail: 0,
+            mute: 0,
             listed_twice: None,
             network: Network {
                 base: ((ttl * MS) as f64 / random.over_decades(100.0, 1_000.0)) as Time,

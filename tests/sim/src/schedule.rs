@@ -59,6 +59,9 @@ pub fn run(seed: u64, history: bool) -> Outcome {
     }
     for number in 0..stage.plan.clients {
         let client = client(&stage, &random, number);
+        if number < stage.plan.mute {
+            world.mute(number);
+        }
         stage.enter(&client);
         // In one line workers meet no more on the nodes, where most bugs are.
         let in_line = random.chance(50);

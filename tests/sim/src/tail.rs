@@ -27,14 +27,19 @@ impl Plan {
         let (now, ttl) = (world.time(), self.ttl.as_nanos() as Time);
         let at = || now + random.below(ttl.min(500 * MS));
         for _ in 0..random.below(4) {
-            let client = random.below(self.clients as u64) as usize;
-            let node = random.below(self.nodes as u64) as usize;
-            world.plan(at(), FaultEvent::Reset(client, node));
+            self.reset_one(random, world, at());
         }
         if self.clients > 2 && random.chance(25) {
             let client = random.below(self.clients as u64) as usize;
             world.plan(at(), FaultEvent::CrashClient(client));
         }
+    }
+
+    /// The connection of some client to some node breaks.
+    fn reset_one(&self, random: &Random, world: &World, at: Time) {
+        let client = random.below(self.clients as u64) as usize;
+        let node = random.below(self.nodes as u64) as usize;
+        world.plan(at, FaultEvent::Reset(client, node));
     }
 }
 
@@ -77,6 +82,11 @@ impl Client {
         let watched = given.unwrap_or_else(|| self.watchdog.watch(hold.clone()));
         let long = Duration::from_nanos(random.below(ttl / 10));
         clock.sleep_until(clock.now() + long).await;
+        if random.chance(20) {
+            // Just as the next one is called.
+            let trip = random.below(2 * plan.network.calm().base);
+            plan.reset_one(random, world, world.time() + trip);
+        }
         world.give_up(index);
         world.ends(who, LOCK);
         match self.lines.pass(&hold, watched) {

@@ -507,6 +507,8 @@ impl World {
     pub fn calm(&self) {
         let mut inner = self.inner();
         inner.network = inner.network.calm();
+        let clients = inner.clients.iter_mut();
+        clients.for_each(|client| client.pauses_at_vote = None);
     }
 
     /// When everything planned that goes wrong is right again.

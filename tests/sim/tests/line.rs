@@ -13,6 +13,8 @@ const TTL: Time = 10_000 * MS;
 const GAP: Time = RESERVATION * 45 / 100;
 /// The longest poll.
 const POLL: Time = 2_400 * MS;
+/// And of those that hear nothing.
+const POLL_MUTE: Time = 120 * MS;
 
 fn judge(world: &World) {
     world.judge_lines(Bounds {
@@ -98,6 +100,39 @@ fn a_lost_message_is_an_excuse() {
     queued(&a, &b);
     release(&a);
     idle_after(&world, GAP + RESERVATION + POLL);
+    world.end();
+}
+
+#[test]
+fn a_lost_message_is_none_once_its_client_hears_again() {
+    let network = Network {
+        deaf: 100,
+        ..Network::default()
+    };
+    let (world, [a, b, _]) = world(network, 1);
+    judge(&world);
+    queued(&a, &b);
+    b.await_messages(true);
+    release(&a);
+    b.heard();
+    world.plan(world.time(), FaultEvent::Reset(1, 0));
+    idle_after(&world, Network::default().settles() + GAP);
+    assert_eq!(b.heard(), [Heard::Deaf, Heard::Listening]);
+    world.end();
+}
+
+#[test]
+fn who_hears_nothing_is_told_so_and_asks() {
+    let (world, [a, b, _]) = world(Network::default(), 1);
+    world.mute(1);
+    judge(&world);
+    a.take(1);
+    world.wins((0, 0), 0);
+    assert_eq!(b.join(2, 8), (0, 0), "nobody listens");
+    world.waits((1, 0), 0);
+    release(&a);
+    idle_after(&world, GAP + POLL_MUTE);
+    assert_eq!(b.heard(), []);
     world.end();
 }
 

@@ -208,7 +208,7 @@ impl Inner {
         if self.listed_twice && known().is_err() {
             return self.connecting_in_vain(pair, connection);
         }
-        if self.pairs[pair].ear.is_some() {
+        if self.pairs[pair].ear.is_some() && !self.clients[client].mute {
             self.say(pair, connection, Hello::Subscribe(record));
             return Vec::new();
         }

@@ -1,6 +1,7 @@
 //! Clocks: of nodes and clients, each at a rate of its own; and the clients
 //! that read them, which may stand still while their clock goes on.
 
+use std::collections::BTreeMap;
 use std::sync::Weak;
 use std::task::Poll;
 
@@ -54,8 +55,15 @@ pub(super) struct ClientState {
     pub(super) lost_time: Time,
     /// Its timers ring in time from here on, until the next pause.
     pub(super) awake_since: Time,
+    /// Its connections hear no messages.
+    pub(super) mute: bool,
+    /// It will stand still for so long once its home votes for it.
+    pub(super) pauses_at_vote: Option<Time>,
     /// The number of the waiter that it named last.
     pub(super) waiter: u64,
+    /// The token with which each of its waiters asked last, by their numbers; kept
+    /// for L4.
+    pub(super) asked_with: BTreeMap<u64, u64>,
 }
 
 impl ClientState {
@@ -68,7 +76,10 @@ impl ClientState {
             suspended: (0, 0),
             lost_time: 0,
             awake_since: 0,
+            mute: false,
+            pauses_at_vote: None,
             waiter: 0,
+            asked_with: BTreeMap::new(),
         }
     }
 

@@ -169,6 +169,11 @@ impl World {
         inner.mended_at = inner.mended_at.max(at + fault.long());
         inner.push(at, Event::Fault(fault));
     }
+
+    /// Lets a client stand still for so long once its home votes for it.
+    pub fn pause_at_vote(&self, client: usize, long: Time) {
+        self.inner().clients[client].pauses_at_vote = Some(long);
+    }
 }
 
 impl Inner {
@@ -176,6 +181,14 @@ impl Inner {
     fn excuse_the_forgetful(&mut self, node: usize) {
         let node = &mut self.nodes[node];
         node.excused |= node.forgot && !self.admission.expected.guard;
+    }
+
+    /// A client's home has voted for it.
+    pub(super) fn voted_at_home(&mut self, client: usize) {
+        if let Some(long) = self.clients[client].pauses_at_vote.take() {
+            self.mended_at = self.mended_at.max(self.time + long);
+            self.go_wrong(FaultEvent::PauseClient(client, long));
+        }
     }
 
     pub(super) fn go_wrong(&mut self, fault: FaultEvent) {

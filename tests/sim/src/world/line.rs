@@ -5,7 +5,9 @@
 //! *idle* while a quorum of its nodes would vote for whoever asks, nobody holds
 //! it, and somebody waits. Where messages work and nobody vanished, the hand-off
 //! ends that within a part of the reservation. A wake-up that comes to nothing
-//! costs the reservation made for it and a poll of whoever asks next.
+//! costs the reservation made for it and a poll of whoever asks next; a message
+//! that did not arrive, no more than until its client hears that node again, for
+//! then it asks by itself. Who cannot be called asks all the time.
 
 use std::collections::BTreeMap;
 
@@ -21,6 +23,10 @@ const GAP_TRIPS: Time = 8;
 const POLL_NEAR: Time = 500 * MS / 10 * 12;
 /// and of others.
 pub const POLL_FAR: Time = 2_000 * MS / 10 * 12;
+/// And of those that messages do not reach.
+const POLL_MUTE: Time = 100 * MS / 10 * 12;
+/// The longest pause after an attempt that came to its end.
+const BACK_OFF: Time = 640 * MS;
 /// So many are next in line.
 const NEAR: u32 = 2;
 
@@ -39,6 +45,8 @@ pub struct Bounds {
 
 /// A worker of a client.
 pub type Who = (usize, usize);
+/// From a node to a client: their connections.
+pub type Way = usize;
 
 /// What has happened to one lock. Events are told in their order.
 #[derive(Debug)]
@@ -52,10 +60,11 @@ pub struct Line {
     /// When the last of them was not that any more.
     left: Time,
     waiting: BTreeMap<Who, Waiting>,
-    /// When wake-ups came to nothing: whose they were stand in no queue until they
+    /// Wake-ups that came to nothing: whose they were stand in no queue until they
     /// ask again, whoever wins meanwhile.
-    vain: Vec<Time>,
-    /// Connections that broke are made anew by then.
+    vain: Vec<Vain>,
+    /// Connections that broke are made anew by then, clients that hear again have
+    /// begun to ask, and pauses are over.
     settled: Time,
     /// Waiters of clients that vanished, and until when nodes take them for
     /// alive.
@@ -63,9 +72,19 @@ pub struct Line {
     wrong: Option<String>,
 }
 
+/// A wake-up that came to nothing.
+#[derive(Debug)]
+struct Vain {
+    at: Time,
+    /// It was a message that did not arrive.
+    unheard: Option<Way>,
+}
+
 #[derive(Debug)]
 struct Waiting {
     since: Time,
+    /// No message reaches it.
+    mute: bool,
     /// How many were before it when it asked last.
     place: u32,
 }
@@ -100,11 +119,15 @@ impl Line {
         *known = if from > at { from } else { at.min(*known) };
     }
 
-    /// Somebody begins to wait.
-    pub fn waits(&mut self, who: Who, at: Time) {
+    /// Somebody begins to wait; `mute`: whom no message reaches.
+    pub fn waits(&mut self, who: Who, mute: bool, at: Time) {
         self.judge(at);
-        let place = u32::MAX;
-        self.waiting.insert(who, Waiting { since: at, place });
+        let waiting = Waiting {
+            since: at,
+            mute,
+            place: u32::MAX,
+        };
+        self.waiting.insert(who, waiting);
     }
 
     /// A waiter was told how many are before it.
@@ -135,13 +158,33 @@ impl Line {
         self.left = at;
     }
 
-    /// A wake-up came to nothing: a message was lost, or a request or reply
-    /// that should have followed it.
-    pub fn in_vain(&mut self, at: Time) {
+    /// A wake-up came to nothing: a request or reply that should have followed
+    /// the message was lost, or the message itself, on its `unheard` way.
+    pub fn in_vain(&mut self, unheard: Option<Way>, at: Time) {
         self.judge(at);
         let lasts = self.bounds.reservation + POLL_FAR;
-        self.vain.retain(|vain| at < vain + lasts);
-        self.vain.push(at);
+        self.vain.retain(|vain| at < vain.at + lasts);
+        self.vain.push(Vain { at, unheard });
+    }
+
+    /// A client hears a node again: what it did not hear it asks for now.
+    pub fn hears(&mut self, way: Way, at: Time) {
+        self.judge(at);
+        let known = self.vain.len();
+        self.vain.retain(|vain| vain.unheard != Some(way));
+        if self.vain.len() < known {
+            self.settled = self.settled.max(at);
+        }
+    }
+
+    /// An attempt that had the home's vote was given up. Where that is because
+    /// somebody else has the lock without the home, it stands in no queue until
+    /// its pause is over.
+    pub fn backs_off(&mut self, at: Time) {
+        self.judge(at);
+        if !self.holders.is_empty() || self.quorum_from() > at {
+            self.settled = self.settled.max(at + BACK_OFF);
+        }
     }
 
     /// A connection broke; there is another by then.
@@ -174,16 +217,23 @@ impl Line {
         self.wrong.as_deref()
     }
 
-    /// Since when the lock is idle, if it is.
-    fn idle_since(&self, at: Time) -> Option<Time> {
+    /// Since when the lock is idle, if it is; `mute`: for those that no message
+    /// reaches, too.
+    fn idle_since(&self, mute: bool, at: Time) -> Option<Time> {
         let calm = self.calm.filter(|_| self.holders.is_empty())?;
-        let waited_for = self.waiting.values().map(|w| w.since).min()?;
-        let mut free = self.free_from.clone();
-        free.sort_unstable();
-        let free = free.get(self.bounds.quorum - 1)?;
-        let since = calm.max(waited_for).max(self.left).max(*free);
+        let waiting = self.waiting.values().filter(|w| mute || !w.mute);
+        let waited_for = waiting.map(|w| w.since).min()?;
+        let free = self.quorum_from();
+        let since = calm.max(waited_for).max(self.left).max(free);
         let since = since.max(self.settled);
         (since < at).then_some(since)
+    }
+
+    /// From when a quorum votes for whoever asks.
+    fn quorum_from(&self) -> Time {
+        let mut free = self.free_from.clone();
+        free.sort_unstable();
+        free[self.bounds.quorum - 1]
     }
 
     /// How long it may be that which has been idle since then.
@@ -194,7 +244,7 @@ impl Line {
         let share = (reservation as f64 * GAP_SHARE) as Time;
         let ghosts = self.ghosts.iter().filter(|(until, _)| *until > since);
         let lasts = reservation + POLL_FAR;
-        let vain = self.vain.iter().filter(|vain| since < *vain + lasts);
+        let vain = self.vain.iter().filter(|vain| since < vain.at + lasts);
         let vain = vain.count() as u32 + ghosts.map(|(_, ghosts)| ghosts).sum::<u32>();
         let near = self.waiting.values().any(|w| w.place < NEAR);
         let poll = if near { POLL_NEAR } else { POLL_FAR };
@@ -207,8 +257,12 @@ impl Line {
             return;
         };
         let ms = |time: Time| time as f64 / MS as f64;
-        if let Some(since) = self.idle_since(at) {
-            let (idle, bound) = (at - since, self.bound(since));
+        // Past those that hear nothing whoever hears is called.
+        for (mute, asks) in [(false, 0), (true, POLL_MUTE)] {
+            let Some(since) = self.idle_since(mute, at) else {
+                continue;
+            };
+            let (idle, bound) = (at - since, self.bound(since) + asks);
             if idle > bound {
                 self.wrong = Some(format!(
                     "L4 a lock is idle for {:.3} ms of {:.3} although {} wait",
@@ -247,7 +301,7 @@ mod tests {
         line.calm(0);
         line.wins(A, 100 * MS);
         (0..3).for_each(|node| line.votes_from(node, 1_000 * MS, 100 * MS));
-        line.waits(B, 100 * MS);
+        line.waits(B, false, 100 * MS);
         line
     }
 
@@ -316,7 +370,7 @@ mod tests {
         line.leaves(B, 400 * MS);
         release(&mut line, A, 500 * MS);
         assert_eq!(line.check(9_000 * MS), None);
-        line.waits(C, 9_000 * MS);
+        line.waits(C, false, 9_000 * MS);
         judged_at(&mut line, 9_000 * MS + GAP);
     }
 
@@ -338,7 +392,7 @@ mod tests {
                 ..bounds()
             },
         );
-        line.waits(B, 0);
+        line.waits(B, false, 0);
         assert_eq!(line.check(5_000 * MS), None);
         line.calm(5_000 * MS);
         judged_at(&mut line, 5_000 * MS + GAP);
@@ -347,19 +401,19 @@ mod tests {
     #[test]
     fn what_was_in_vain_costs_a_reservation_and_a_poll() {
         let mut line = held(bounds());
-        line.in_vain(499 * MS);
+        line.in_vain(None, 499 * MS);
         release(&mut line, A, 500 * MS);
         judged_at(&mut line, 500 * MS + GAP + VAIN);
         let mut line = held(bounds());
-        line.in_vain(499 * MS);
+        line.in_vain(None, 499 * MS);
         line.placed(B, NEAR - 1, 499 * MS);
         release(&mut line, A, 500 * MS);
         judged_at(&mut line, 500 * MS + GAP + 200 * MS + POLL_NEAR);
         // It is an excuse until that waiter must have asked, whoever wins
         // meanwhile, and not after.
         let mut line = held(bounds());
-        line.in_vain(499 * MS);
-        line.waits(C, 499 * MS);
+        line.in_vain(None, 499 * MS);
+        line.waits(C, false, 499 * MS);
         release(&mut line, A, 500 * MS);
         line.wins(B, 600 * MS);
         line.votes_from(0, 9_000 * MS, 600 * MS);
@@ -367,21 +421,82 @@ mod tests {
         release(&mut line, B, 700 * MS);
         judged_at(&mut line, 700 * MS + GAP + VAIN);
         let mut line = held(bounds());
-        line.in_vain(499 * MS);
+        line.in_vain(None, 499 * MS);
         (0..3).for_each(|node| line.votes_from(node, 9_000 * MS, 500 * MS));
         release(&mut line, A, 499 * MS + VAIN);
         judged_at(&mut line, 499 * MS + VAIN + GAP);
     }
 
     #[test]
+    fn who_hears_again_asks_at_once() {
+        let (lost, other) = (Some(7), 8);
+        let mut line = held(bounds());
+        line.in_vain(lost, 501 * MS);
+        release(&mut line, A, 500 * MS);
+        line.hears(other, 520 * MS);
+        line.hears(7, 530 * MS);
+        judged_at(&mut line, 530 * MS + GAP);
+        // Until then its message is an excuse like any other, and what was lost
+        // besides goes on to be one.
+        let mut line = held(bounds());
+        line.in_vain(lost, 499 * MS);
+        release(&mut line, A, 500 * MS);
+        judged_at(&mut line, 500 * MS + GAP + VAIN);
+        let mut line = held(bounds());
+        line.in_vain(lost, 499 * MS);
+        line.in_vain(None, 499 * MS);
+        line.hears(7, 499 * MS);
+        release(&mut line, A, 500 * MS);
+        judged_at(&mut line, 500 * MS + GAP + VAIN);
+    }
+
+    #[test]
+    fn who_could_not_have_it_with_the_homes_vote_pauses() {
+        let mut line = held(bounds());
+        line.backs_off(400 * MS);
+        release(&mut line, A, 500 * MS);
+        judged_at(&mut line, 400 * MS + BACK_OFF + GAP);
+        // Nobody holds it, but for keys of the dead.
+        let mut line = held(bounds());
+        line.ends(A, 500 * MS);
+        line.backs_off(999 * MS);
+        judged_at(&mut line, 999 * MS + BACK_OFF + GAP);
+        // It is to be had.
+        let mut line = held(bounds());
+        release(&mut line, A, 500 * MS);
+        line.backs_off(501 * MS);
+        judged_at(&mut line, 500 * MS + GAP);
+    }
+
+    #[test]
+    fn who_cannot_be_called_asks_all_the_time() {
+        let mut line = held(bounds());
+        line.leaves(B, 200 * MS);
+        line.waits(C, true, 200 * MS);
+        release(&mut line, A, 500 * MS);
+        judged_at(&mut line, 500 * MS + GAP + POLL_MUTE);
+        // Who can be called does not wait for that, from when it is there.
+        let mut line = held(bounds());
+        line.leaves(B, 200 * MS);
+        line.waits(C, true, 200 * MS);
+        release(&mut line, A, 500 * MS);
+        line.waits(B, false, 510 * MS);
+        judged_at(&mut line, 510 * MS + GAP);
+        let mut line = held(bounds());
+        line.waits(C, true, 200 * MS);
+        release(&mut line, A, 500 * MS);
+        judged_at(&mut line, 500 * MS + GAP);
+    }
+
+    #[test]
     fn who_vanished_is_an_excuse_while_nodes_take_it_for_alive() {
         let mut line = held(bounds());
-        line.waits(C, 200 * MS);
+        line.waits(C, false, 200 * MS);
         line.vanishes(B.0, 800 * MS, 400 * MS);
         release(&mut line, A, 500 * MS);
         judged_at(&mut line, 500 * MS + GAP + VAIN);
         let mut line = held(bounds());
-        line.waits(C, 200 * MS);
+        line.waits(C, false, 200 * MS);
         line.vanishes(B.0, 450 * MS, 400 * MS);
         release(&mut line, A, 500 * MS);
         judged_at(&mut line, 500 * MS + GAP);

@@ -32,7 +32,9 @@ impl World {
 
     /// A worker begins to wait for a lock.
     pub fn waits(&self, who: Who, lock: usize) {
-        self.inner().line(lock, |line, at| line.waits(who, at));
+        let mut inner = self.inner();
+        let mute = inner.clients[who.0].mute;
+        inner.line(lock, |line, at| line.waits(who, mute, at));
     }
 
     /// It was told how many are before it.
@@ -120,13 +122,39 @@ impl Inner {
         up.max(key.unwrap_or(0)).max(quarantine.unwrap_or(0))
     }
 
-    /// A message, or what should follow one, was lost: of the lock with that
-    /// key, or of any.
-    pub(super) fn in_vain(&mut self, key: Option<&[u8]>) {
+    /// What should follow a message was lost, or came to nothing: of the lock
+    /// with that key.
+    pub(super) fn in_vain(&mut self, key: &[u8]) {
+        self.lost(Some(key), None);
+    }
+
+    /// A message did not arrive over the connections of a pair: of the lock with
+    /// that key, or of any.
+    pub(super) fn unheard(&mut self, pair: usize, key: Option<&[u8]>) {
+        self.lost(key, Some(pair));
+    }
+
+    fn lost(&mut self, key: Option<&[u8]>, unheard: Option<usize>) {
         for (lock, known) in KEYS.iter().enumerate().take(self.lines.len()) {
             if key.is_none_or(|key| key == *known) {
-                self.line(lock, |line, at| line.in_vain(at));
+                self.line(lock, |line, at| line.in_vain(unheard, at));
             }
+        }
+    }
+
+    /// An attempt that had its home's vote is given up.
+    pub(super) fn backs_off(&mut self, key: &[u8]) {
+        for (line, known) in self.lines.iter_mut().zip(KEYS) {
+            if key == known {
+                line.backs_off(self.time);
+            }
+        }
+    }
+
+    /// A client hears its node again.
+    pub(super) fn hears_again(&mut self, pair: usize) {
+        for line in &mut self.lines {
+            line.hears(pair, self.time);
         }
     }
 

@@ -103,6 +103,9 @@ impl Link for SimLink {
         inner.asked(client, &request);
         if let Some(waiter) = &request.waiter {
             inner.clients[client].waiter = waiter.number;
+            if !inner.lines.is_empty() && request.op != Op::Release {
+                inner.waits_with(client, waiter.number, &request);
+            }
         }
         let release = request.op == Op::Release;
         if release {

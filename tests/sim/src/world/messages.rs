@@ -88,6 +88,11 @@ impl World {
         format!("lock:#in:{client:032x}").into_bytes().into()
     }
 
+    /// Messages do not reach a client: a proxy passes none on, say.
+    pub fn mute(&self, client: usize) {
+        self.inner().clients[client].mute = true;
+    }
+
     /// Whether a connection of the pair is wanted although no request asks for
     /// one. Where nobody listens it always is. Asked with the world unlocked.
     pub(super) fn awaited<'a>(
@@ -128,7 +133,11 @@ impl World {
         let (p, wire) = (&inner.pairs[pair], &inner.connections[connection as usize]);
         let reads = p.current == Some(connection) || p.old == Some(connection);
         let Some(ear) = p.ear.as_ref().filter(|_| reads && !wire.reset) else {
-            return inner.in_vain(None);
+            if inner.pairs[pair].ear.as_ref().is_some_and(Ear::is_deaf) {
+                // Else it hears again, and has asked since.
+                inner.unheard(pair, None);
+            }
+            return;
         };
         let (mail, place) = (ear.mail.clone(), pair % inner.nodes.len());
         let client = p.client;
@@ -170,6 +179,9 @@ impl Inner {
         if hears || was {
             ear.hears = if hears { Hears::Now } else { Hears::Again };
             self.news.push((pair, ear.mail.clone(), hears));
+        }
+        if hears {
+            self.hears_again(pair);
         }
     }
 
@@ -277,15 +289,26 @@ impl Inner {
                     client.trim_start_matches('0')
                 )
             });
+            let (mut told, mut lost) = (None, None);
             for place in 0..self.nodes[node].listeners.len() {
                 let listener = &self.nodes[node].listeners[place];
                 if listener.inbox == inbox {
                     let (pair, connection) = (listener.pair, listener.connection);
-                    let told = self.carry(pair, connection, number);
-                    if !told || !self.may_win(self.pairs[pair].client) {
-                        self.in_vain(Some(key));
+                    match self.carry(pair, connection, number) {
+                        true => told = Some(pair),
+                        false => lost = Some(pair),
                     }
                 }
+            }
+            match (told, lost) {
+                (Some(pair), _) => {
+                    let client = self.pairs[pair].client;
+                    if !self.may_win(client) || self.has_won(client, number) {
+                        self.in_vain(key);
+                    }
+                }
+                (None, Some(pair)) => self.unheard(pair, Some(key)),
+                (None, None) => {}
             }
         }
     }

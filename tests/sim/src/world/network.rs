@@ -194,7 +194,7 @@ impl Inner {
             (t.deadline, t.sent.until(t.deadline))
         });
         let Some(at) = self.forth(pair, connection) else {
-            return self.in_vain(Some(&request.keys.lock));
+            return self.in_vain(&request.keys.lock);
         };
         let wire = &self.connections[connection as usize];
         if let (Op::Acquire { candidate, .. }, Some(guess)) = (&mut request.op, &request.guess) {
@@ -269,7 +269,7 @@ impl Inner {
         self.under_way(node, &request, -1);
         if self.nodes[node].down_until > now || self.connections[connection as usize].dead {
             self.connections[connection as usize].broken = true;
-            self.in_vain(Some(&request.keys.lock));
+            self.in_vain(&request.keys.lock);
             // The copy of a release behind a late request is lost: see below.
             if request.op == Op::Release && Some(connection) != self.pairs[pair].current {
                 self.came_late(node, &request);
@@ -329,6 +329,9 @@ impl Inner {
                 self.violated(format!("L4 n{node} votes past a reservation"));
             }
             self.granted(node, &request, local, counted, fence);
+            if matches!(request.op, Op::Acquire { home: true, .. }) {
+                self.voted_at_home(client);
+            }
         }
         if message == 0 {
             return;
@@ -344,7 +347,7 @@ impl Inner {
                 },
             );
         } else {
-            self.in_vain(Some(&request.keys.lock));
+            self.in_vain(&request.keys.lock);
         }
     }
 

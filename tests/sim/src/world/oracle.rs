@@ -69,6 +69,8 @@ struct Life {
     /// Until when each node has confirmed to hold it, by the client's clock.
     ends: [Instant; MOST_NODES],
     watch: Option<usize>,
+    /// Its home has voted for it, and it has not been given up.
+    at_home: bool,
     /// Requests on their way to each node, and releases that wait for their
     /// acknowledgement.
     under_way: [i32; MOST_NODES],
@@ -347,8 +349,11 @@ impl Inner {
         self.nodes.len() / 2 + 1
     }
 
-    fn excused(&self) -> usize {
-        self.nodes.iter().filter(|n| n.excused).count()
+    /// In how many places of its list a client has nodes that are excused.
+    fn excused(&self, client: usize) -> usize {
+        let n = self.nodes.len();
+        let own = self.pairs[client * n..][..n].iter();
+        own.filter(|p| self.nodes[p.node].excused).count()
     }
 
     /// A client is about to send a request. S3, S5: nothing is renewed or
@@ -366,6 +371,7 @@ impl Inner {
                     first_vote: Time::MAX,
                     ends: [Instant::NEVER; MOST_NODES],
                     watch: None,
+                    at_home: false,
                     under_way: [0; MOST_NODES],
                     late: [false; MOST_NODES],
                 };
@@ -382,8 +388,29 @@ impl Inner {
                     self.violated("S3 a vote was renewed for a lease that is not valid".into());
                 }
             }
-            Op::Confirm { .. } | Op::Release => {}
+            Op::Release => {
+                let life = self.oracle.tokens.get_mut(&name);
+                let lost = life.filter(|life| life.watch.is_none());
+                if lost.is_some_and(|life| std::mem::take(&mut life.at_home)) {
+                    self.backs_off(&request.keys.lock);
+                }
+            }
+            Op::Confirm { .. } => {}
         }
+    }
+
+    /// A waiter asks with that token.
+    pub(super) fn waits_with(&mut self, client: usize, waiter: u64, request: &Request) {
+        let name = name_of(&request.value.0);
+        self.clients[client].asked_with.insert(waiter, name);
+    }
+
+    /// Whether a waiter has won already: a request of its that came late has
+    /// queued it once more.
+    pub(super) fn has_won(&self, client: usize, waiter: u64) -> bool {
+        let token = self.clients[client].asked_with.get(&waiter);
+        let life = token.and_then(|token| self.oracle.tokens.get(token));
+        life.is_some_and(|life| life.watch.is_some())
     }
 
     /// So many more requests are on their way to a node.
@@ -475,6 +502,7 @@ impl Inner {
         self.nodes[node].counts[place_of(&request.keys.lock)] = true;
         if let Some(life) = self.oracle.tokens.get_mut(&name_of(&request.value.0)) {
             life.first_vote = life.first_vote.min(time);
+            life.at_home |= matches!(request.op, Op::Acquire { home: true, .. });
         }
         // The key's end is a moment to aim at.
         if let Some((_, end)) = self.nodes[node].state.get(&request.keys.lock, local) {
@@ -654,7 +682,7 @@ impl Inner {
             for b in &valid[..n] {
                 let (a, b) = (&self.oracle.watches[*a], &self.oracle.watches[*b]);
                 let same = a.hold.terms().keys.lock == b.hold.terms().keys.lock;
-                if same && (self.stands(a) || self.stands(b)) {
+                if same && (self.stands(a, b) || self.stands(b, a)) {
                     wrong = Some(format!(
                         "S1 c{} and c{} hold valid leases at once",
                         a.client, b.client
@@ -668,12 +696,14 @@ impl Inner {
         }
     }
 
-    /// Whether S1 is promised for a valid lease: see the module.
-    fn stands(&self, watch: &Watch) -> bool {
-        let excused = self.excused();
-        if excused == 0 {
+    /// Whether S1 is promised for a valid lease, as against `other`: see the
+    /// module.
+    fn stands(&self, watch: &Watch, other: &Watch) -> bool {
+        if self.nodes.iter().all(|node| !node.excused) {
             return true;
         }
+        // As the other lists them: a server listed twice gives it two votes.
+        let excused = self.excused(other.client);
         let now = self.clients[watch.client].now(self.time);
         let Some(life) = self.oracle.tokens.get(&watch.name) else {
             return false;

@@ -143,6 +143,8 @@ struct Node {
     failures: u32,
     /// Until when it held our token for certain, whatever it said since.
     had: Instant,
+    /// Which server that was: see [`Ticket::server`].
+    server: u64,
     /// How far its clock had stepped forward when `ends` was looked at, in µs.
     stepped: u64,
     /// It was asked once more, after its clock had been misjudged.
@@ -291,8 +293,13 @@ impl Hold {
                 let ttl = mutant!("counted-at-own-ttl", ttl, self.terms.timing.ttl);
                 let less = quorum::drift_allowance(ttl, self.terms.drift);
                 let counted = mutant!("drift-added", ttl.saturating_sub(less), ttl + less);
-                *end = (*end).max(sent + counted);
-                node.had = *end;
+                let new = sent + counted;
+                *end = (*end).max(new);
+                node.had = match node.server == ticket.server {
+                    true => node.had.max(new),
+                    false => new,
+                };
+                node.server = ticket.server;
                 *vote = Vote::Granted(*end);
                 node.said = Said::Granted;
                 node.failures = 0;

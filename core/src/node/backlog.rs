@@ -175,6 +175,7 @@ mod tests {
                 sent: Instant(1),
                 deadline: Instant(5),
                 op,
+                server: 0,
             },
             sink: Some(told.clone()),
             give_up: Instant(9),

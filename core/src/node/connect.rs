@@ -11,13 +11,13 @@ use std::time::Duration;
 use redis::Value as Resp;
 
 use super::address::Address;
-use super::admission::{Decision, Gate, Info, Record, beginning, decide};
+use super::admission::{Decision, Gate, Info, Record, beginning, decide, server_of};
 use super::dial::dial;
 use super::pushes::Push;
 use super::script::{self, Guard, text};
 use super::tls::Tls;
 use super::wire::{Incoming, Wire};
-use super::{Fault, FaultKind, number};
+use super::{Fault, FaultKind};
 
 /// A connection to a node that may vote.
 pub(crate) struct Connected {
@@ -53,7 +53,7 @@ pub(crate) async fn connect(target: &Target, listen: bool) -> Result<Connected, 
     let record = admit(target, &mut wire, &info, stored).await?;
     let (time, listening) = prepare(target, &mut wire, listen, resp3).await?;
     let gate = &target.gate;
-    let id = Record::node_of(&record).map_or(0, |node| number(node.as_bytes()));
+    let id = server_of(&record);
     let guard = gate.expected.guard.then(|| Guard {
         record: record.into(),
         record_key: gate.record_key.clone(),

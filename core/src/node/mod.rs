@@ -170,10 +170,33 @@ pub enum Repair {
     No,
     /// It does, unless the node is in quarantine.
     Yes,
-    /// It does, also in quarantine: the lease has had a vote on this very
-    /// node whose end is still ahead, so no other vote on it can be pending
-    /// (rule R11).
-    InQuarantine,
+    /// It does, also in quarantine, on the server of this id: the lease has had
+    /// a vote of that very one whose end is still ahead, so no other vote on it
+    /// can be pending (rule R11).
+    InQuarantine {
+        /// See [`Ticket::server`].
+        server: u64,
+    },
+}
+
+impl Op {
+    /// What is asked of the server of that id. One that has another id than
+    /// before, if only for it has lost its record, may be another server than
+    /// other clients reach there: they would get a second vote from the first.
+    pub fn on(self, id: u64) -> Op {
+        match self {
+            Op::Extend {
+                ttl,
+                repair: Repair::InQuarantine { server },
+                fence,
+            } if server != id => Op::Extend {
+                ttl,
+                repair: Repair::Yes,
+                fence,
+            },
+            op => op,
+        }
+    }
 }
 
 /// What a node answered.
@@ -296,6 +319,9 @@ pub struct Ticket {
     pub deadline: Instant,
     /// What the request was.
     pub op: Op,
+    /// The number of the id, in its record, of the server that it was written
+    /// to; 0 where that is not known. The link's to set.
+    pub server: u64,
 }
 
 /// Where the reply to a request goes.

@@ -16,6 +16,8 @@ use crate::clock::Instant;
 pub(crate) struct Pipe {
     wire: Wire,
     guard: Option<Guard>,
+    /// The number of the server's id.
+    id: u64,
     /// The node's `TIME` on connect, in µs, and when that was.
     time: (u64, Instant),
     pub(crate) in_flight: VecDeque<Option<Item>>,
@@ -26,6 +28,7 @@ impl Pipe {
         Pipe {
             wire: connected.wire,
             guard: connected.guard,
+            id: connected.id,
             time: (connected.time, now),
             in_flight: VecDeque::new(),
         }
@@ -46,6 +49,8 @@ impl Pipe {
         if item.request.not_after == 0 && !item.is_release() {
             item.request.not_after = self.not_after(&item);
         }
+        item.request.op = item.request.op.on(self.id);
+        item.ticket.server = self.id;
         self.put(&item);
         self.in_flight.push_back(Some(item));
     }

@@ -13,7 +13,7 @@ use once_cell::sync::Lazy;
 use redis::Value as Resp;
 
 use super::wire::Decimal;
-use super::{Fault, FaultKind, Op, Reply, Request, Waiter, wire};
+use super::{Fault, FaultKind, Op, Repair, Reply, Request, Waiter, wire};
 
 /// A script: its text, and the hash by which the node knows it.
 pub(crate) struct Script {
@@ -159,7 +159,12 @@ fn write_own(out: &mut Vec<u8>, request: &Request) {
         }
         Op::Extend { ttl, repair, .. } => {
             wire::write_number(out, millis(ttl));
-            wire::write_number(out, repair as u64);
+            let mode = match repair {
+                Repair::No => 0,
+                Repair::Yes => 1,
+                Repair::InQuarantine { .. } => 2,
+            };
+            wire::write_number(out, mode);
         }
         Op::Confirm { ttl, .. } => {
             wire::write_number(out, millis(ttl));
@@ -396,7 +401,6 @@ fn sha1_hex(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::Repair;
     use redis::parse_redis_value;
 
     const TTL: Duration = Duration::from_secs(1);

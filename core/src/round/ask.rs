@@ -53,6 +53,7 @@ impl Hold {
             renew_at: Instant::NEVER,
             failures: 0,
             had: Instant::NEVER,
+            server: 0,
             stepped: set.stepped(i),
             again: false,
             line: None,
@@ -219,6 +220,7 @@ impl Hold {
             sent: mutant!("start-taken-late", now, now + self.renew_every / 8),
             deadline,
             op: request.op,
+            server: 0,
         };
         self.set.links[node].send(request, ticket, sink.clone(), give_up);
     }
@@ -272,10 +274,10 @@ impl Hold {
         match op {
             // Allowed in quarantine only while the vote before would stand.
             Op::Extend {
-                repair: Repair::InQuarantine,
+                repair: Repair::InQuarantine { .. },
                 ..
             } => {
-                let had = self.had(node);
+                let (had, _) = self.had(node);
                 usual.min(low + micros(now.until(had)))
             }
             _ => usual,

@@ -210,15 +210,15 @@ impl Hold {
     }
 
     /// The request that renews a node's vote. The lease is valid at this
-    /// moment, so it may repair; in quarantine only a vote that it had on this
-    /// very node and whose end is ahead: any other could meet a lost vote of a
+    /// moment, so it may repair; in quarantine only a vote that it had of this
+    /// very server and whose end is ahead: any other could meet a lost vote of a
     /// pending attempt (rule R11).
     pub(super) fn renewal_of(&self, node: usize, ttl: Duration, now: Instant) -> Op {
-        let had = self.had(node);
+        let (had, server) = self.had(node);
         // A bound on its execution goes with it, so its clock must be known.
         let mine = now < had && self.set.node_time(node, now).is_some();
         let repair = if mine {
-            Repair::InQuarantine
+            Repair::InQuarantine { server }
         } else {
             Repair::Yes
         };
@@ -230,10 +230,11 @@ impl Hold {
         }
     }
 
-    /// Until when the node held our token for certain.
-    pub(super) fn had(&self, node: usize) -> Instant {
-        let had = self.state().nodes[node].had;
-        mutant!("repairs-in-quarantine", had, Instant::FAR)
+    /// Until when the node held our token for certain, and which server that was.
+    pub(super) fn had(&self, node: usize) -> (Instant, u64) {
+        let node = &self.state().nodes[node];
+        let had = mutant!("repairs-in-quarantine", node.had, Instant::FAR);
+        (had, node.server)
     }
 
     /// Warns once at four fifths of `max_hold`; returns when to look.

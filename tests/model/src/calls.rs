@@ -257,7 +257,11 @@ impl Calls {
             },
             10..14 => Op::Extend {
                 ttl,
-                repair: *random.pick(&[Repair::No, Repair::Yes, Repair::InQuarantine]),
+                repair: *random.pick(&[
+                    Repair::No,
+                    Repair::Yes,
+                    Repair::InQuarantine { server: 0 },
+                ]),
                 fence: self.fence(now, stored),
             },
             _ => Op::Confirm {

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use quorlock::{Client, ErrorKind, blocking};
-use quorlock_tests::Stage;
+use quorlock_tests::queue::until;
+use quorlock_tests::{Stage, escaped};
 
 #[test]
 fn one_server_behind_two_urls_is_refused() {
@@ -39,5 +40,45 @@ fn releases_that_wait_for_a_dead_node_are_bounded() {
         quorlock_tests::nap(Duration::from_millis(10));
     }
     assert!((90..=200).contains(&dropped()), "{}", dropped());
+    blocking::wait(client.close());
+}
+
+/// In quarantine a vote that is gone is stored anew by the server that gave it
+/// alone: one without its record may be another than other clients reach there.
+#[test]
+fn in_quarantine_a_vote_is_taken_back_from_its_own_server_alone() {
+    let (key, record) = (escaped("lock:{a}"), escaped("lock:#node"));
+    let stage = Stage::new(3);
+    let client = Client::new(&stage.nodes).unwrap();
+    let lock = client.lock("a").ttl(Duration::from_millis(500));
+    let lease = blocking::wait(lock.acquire()).unwrap();
+    let exist = |count: u32| {
+        let quarantine = escaped("lock:#quarantine");
+        stage.tell(&format!("await 1 {count} 5000 EXISTS {key} {quarantine}"));
+    };
+    stage.tell(&format!("await 1 1 5000 EXISTS {key}"));
+
+    // As after a restart with old data.
+    let old = stage.tell(&format!("redis 1 GET {record}"));
+    let (known, _run) = old.rsplit_once(' ').expect("words");
+    let lose = "redis.call('SET', KEYS[1], ARGV[1]) return redis.call('DEL', KEYS[2])";
+    stage.tell(&format!(
+        "redis 1 EVAL {} 2 {record} {key} {}",
+        escaped(lose),
+        escaped(&format!("{known} another"))
+    ));
+    exist(2);
+
+    // As after a restart without any, or another server behind the address.
+    stage.tell(&format!("redis 1 DEL {record} {key}"));
+    stage.tell(&format!("await 1 has:%20 5000 GET {record}"));
+    let before = client.stats().renewals;
+    until("renewed", || client.stats().renewals >= before + 8);
+    exist(1);
+    stage.tell(&format!("expect 1 0 EXISTS {key}"));
+    stage.tell(&format!("redis 1 DEL {}", escaped("lock:#quarantine")));
+    stage.tell(&format!("await 1 1 5000 EXISTS {key}"));
+    assert!(lease.is_held());
+    blocking::wait(lease.release()).unwrap();
     blocking::wait(client.close());
 }

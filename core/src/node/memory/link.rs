@@ -211,6 +211,7 @@ mod tests {
             sent: Still.now(),
             deadline: Instant::FAR,
             op,
+            server: 0,
         };
         let last = Arc::new(Last::default());
         link.send(request, ticket, last.clone(), Instant::FAR);

@@ -172,7 +172,10 @@ fn in_quarantine_votes_are_kept_but_not_given() {
         assert_eq!(ask(op, "a", 4), Ok(Reply::Quarantined { left }));
     }
     let repaired = Ok(Reply::Extended { repaired: true });
-    assert_eq!(ask(extend(Repair::InQuarantine), "a", 4), repaired);
+    assert_eq!(
+        ask(extend(Repair::InQuarantine { server: 7 }), "a", 4),
+        repaired
+    );
 }
 
 #[test]

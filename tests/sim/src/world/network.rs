@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use quorlock::sim::admission::server_of;
 use quorlock::sim::{Fault, FaultKind, Instant, MemoryNode, Op, Reply, Request, Sink, Ticket};
 
 use super::admission::Hello;
@@ -119,6 +120,8 @@ pub(super) struct Connection {
     pub(super) hung_up: bool,
     /// The record that goes with each request, if restarts are guarded.
     pub(super) record: Option<Arc<str>>,
+    /// The number of the id in it.
+    pub(super) server: u64,
 }
 
 impl Inner {
@@ -189,9 +192,13 @@ impl Inner {
 
     /// Puts a request on a connection.
     pub(super) fn put(&mut self, pair: usize, connection: u64, message: u64, mut request: Request) {
-        let open = self.pairs[pair].open.get(&message).map(|o| o.ticket);
-        let patience = open.map_or((Instant::NEVER, Duration::ZERO), |t| {
-            (t.deadline, t.sent.until(t.deadline))
+        let server = self.connections[connection as usize].server;
+        request.op = request.op.on(server);
+        let open = self.pairs[pair].open.get_mut(&message);
+        let patience = open.map_or((Instant::NEVER, Duration::ZERO), |open| {
+            let ticket = &mut open.ticket;
+            ticket.server = server;
+            (ticket.deadline, ticket.sent.until(ticket.deadline))
         });
         let Some(at) = self.forth(pair, connection) else {
             return self.in_vain(&request.keys.lock);
@@ -484,7 +491,9 @@ impl Inner {
     }
 
     fn admitted(&mut self, pair: usize, connection: u64, record: Option<Arc<str>>) -> Vec<Told> {
-        self.connections[connection as usize].record = record;
+        let wire = &mut self.connections[connection as usize];
+        wire.server = record.as_deref().map_or(0, server_of);
+        wire.record = record;
         if let Some(old) = self.pairs[pair].old {
             self.hang_up(pair, old);
         }

@@ -97,6 +97,7 @@ impl Party {
             sent: now,
             deadline,
             op,
+            server: 0,
         };
         let answer = Arc::new(Answer::default());
         let give_up = now + Duration::from_secs(10);

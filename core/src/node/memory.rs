@@ -213,7 +213,9 @@ impl MemoryNode {
             Op::Extend { ttl, repair, fence }
                 if repair != Repair::No && mutant!("repair-over-a-stranger", free, true) =>
             {
-                if let Some(left) = quarantine.filter(|_| repair == Repair::Yes) {
+                if let Some(left) = quarantine
+                    .filter(|_| mutant!("repairs-in-quarantine", repair == Repair::Yes, false))
+                {
                     return Ok(Reply::Quarantined { left });
                 }
                 self.store(request, full(ttl));

@@ -233,7 +233,7 @@ impl Hold {
     /// Until when the node held our token for certain, and which server that was.
     pub(super) fn had(&self, node: usize) -> (Instant, u64) {
         let node = &self.state().nodes[node];
-        let had = mutant!("repairs-in-quarantine", node.had, Instant::FAR);
+        let had = mutant!("ended-vote-taken-back", node.had, Instant::FAR);
         (had, node.server)
     }
 

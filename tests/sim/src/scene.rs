@@ -36,9 +36,12 @@ pub enum Kind {
     /// the rival's pending attempt. The holder finds it in quarantine; the half
     /// on which its lease stands else falls to the rival at about that time.
     LostVote,
-    /// The critical node restarts empty, and again when its quarantine is
-    /// nearly over, with what it held early in the quarantine: without the
-    /// vote that the holder has renewed since.
+    /// As [`LostVote`](Kind::LostVote), but the holder had a vote of the critical
+    /// node, which has ended.
+    EndedVote,
+    /// The critical node restarts without the holder's vote, and again when its
+    /// quarantine is nearly over, with what it held early in the quarantine:
+    /// without the vote that the holder has renewed since.
     TwoRestarts,
     /// The critical node takes in the holder's request as late as may be, and
     /// its release not at all.
@@ -118,6 +121,7 @@ impl Scene {
     fn draw(random: &Random, nodes: usize, ttl: Time) -> Scene {
         let kind = *random.pick(&[
             Kind::LostVote,
+            Kind::EndedVote,
             Kind::TwoRestarts,
             Kind::LateVote,
             Kind::TwoRecords,
@@ -126,6 +130,7 @@ impl Scene {
         let about = |low, high| about(random, ttl, low, high);
         let (comes, stays) = match kind {
             Kind::LostVote => (about(0.77, 0.87), about(1.1, 1.4)),
+            Kind::EndedVote => (about(1.01, 1.1), about(1.4, 1.7)),
             Kind::TwoRestarts => (about(1.1, 1.5), about(1.6, 1.9)),
             Kind::LateVote => (about(1.5, 2.0), about(0.0, 0.1)),
             Kind::TwoRecords => (about(0.5, 1.0), about(1.0, 1.5)),
@@ -201,10 +206,22 @@ impl Scene {
                 let falls = start + ttl + about(0.002, 0.02);
                 cut(RIVAL, half, (comes - base, falls), Ways::Requests, false);
             }
+            Kind::EndedVote => {
+                let lost = comes + 6 * base + about(0.0, 0.03);
+                let found = lost + about(0.0, 0.03);
+                cut(HOLDER, &[node], (voted, found), Ways::Both, false);
+                world.plan(comes, FaultEvent::Snapshot(node));
+                restart(lost, Memory::Old);
+                // Renewed for the last time up to a third of a ttl before.
+                gone(half, comes - about(0.65, 0.8));
+                let falls = comes + about(0.15, 0.26);
+                cut(RIVAL, half, (comes - base, falls), Ways::Requests, false);
+            }
             Kind::TwoRestarts => {
                 gone(half, voted);
+                world.plan(start - base, FaultEvent::Snapshot(node));
                 let first = voted + about(0.0, 0.1);
-                restart(first, Memory::Lost);
+                restart(first, Memory::Old);
                 let found = first + ttl / 50 + about(0.0, 0.1);
                 world.plan(found, FaultEvent::Reset(HOLDER, node));
                 let saved = found + 12 * base + about(0.0, 0.3);

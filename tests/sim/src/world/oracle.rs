@@ -23,19 +23,19 @@
 //! Nothing here calls a hold in a way that changes it: a lease that nobody
 //! looks at stays as it is.
 
+mod judges;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorlock::sim::{Hold, Instant, LossReason, MemoryNode, Op, Reply, Request, Ticket, Value};
+use quorlock::sim::{Hold, Instant, MemoryNode, Op, Reply, Request, Ticket};
 
 use super::network::Open;
-use super::{Inner, MS, Node, Time, World};
+use super::{Inner, Node, Time, World};
 use crate::contender::KEYS;
 use crate::plan::DRIFT;
 
-/// Loss must be told within this time after the end of validity (S5).
-const TOLD_WITHIN: Time = 10 * MS;
 const MOST_NODES: usize = 7;
 
 /// A step of a node's clock that is larger than this, in µs, is seen.
@@ -153,39 +153,6 @@ impl World {
         }
     }
 
-    /// L1: no key of a dead token on a node, unless something is still on its
-    /// way that will delete it; with `at_rest`, unconditionally.
-    pub fn check_leaks(&self, at_rest: bool) {
-        let mut inner = self.inner();
-        let mut leak = None;
-        // A release is given up when no key can stand any more, but for clocks
-        // that step back.
-        let expected = &inner.admission.expected;
-        let longest = expected.max_ttl * MS + 2 * inner.network.patience;
-        let stepped_back = inner.oracle.stepped_back > 0 && !at_rest;
-        for (i, node) in inner.nodes.iter().enumerate() {
-            let now = node.clock.local_ms(inner.time);
-            for (_, value) in node.state.keys(now) {
-                let Some(life) = inner.oracle.tokens.get(&name_of(&value.0)) else {
-                    continue;
-                };
-                let dead = life.dead_since.is_some_and(|since| since < inner.time);
-                let since = life.dead_since.unwrap_or(inner.time);
-                let given_up = stepped_back && since + longest < inner.time;
-                // An old snapshot brings dead keys back.
-                let lost = node.forgot || inner.clients[life.client].crashed;
-                let excused = lost || life.late[i] || given_up;
-                if dead && !excused && (at_rest || life.under_way[i] == 0) {
-                    let token = String::from_utf8_lossy(&value.0[..6]).into_owned();
-                    leak = Some(format!("L1 n{i} still holds a key of {token}"));
-                }
-            }
-        }
-        if let Some(leak) = leak {
-            inner.violated(leak);
-        }
-    }
-
     /// Reports a broken invariant.
     pub fn violated(&self, what: String) {
         self.inner().violated(what);
@@ -256,54 +223,6 @@ impl World {
             inner.violated(format!("S5 a released lease of c{client} is valid"));
         }
         inner.oracle.active.retain(|i| *i != index);
-    }
-
-    /// The leases at this moment: S1, S4, S5.
-    pub fn check_holds(&self) {
-        self.inner().check_holds();
-    }
-
-    /// S5: its holder looks at a lease that says this of itself, and was told
-    /// that it is lost, or was not, having listened from `since` on.
-    pub fn check_told(&self, index: usize, held: bool, since: Time, told: Option<LossReason>) {
-        let mut inner = self.inner();
-        let watch = &inner.oracle.watches[index];
-        let client = &inner.clients[watch.client];
-        let (time, c) = (inner.time, watch.client);
-        let valid = client.now(time) < watch.end();
-        let ended = watch
-            .cut_short
-            .unwrap_or_else(|| client.clock.time(watch.last_end));
-        let awake = client.awake_since <= ended;
-        let late = awake && time > ended.max(since) + TOLD_WITHIN;
-        if let Some(reason) = told {
-            inner.note(|| format!("c{c} lost {reason:?}"));
-        }
-        if valid != held {
-            inner.violated(format!("S5 c{c}: a lease says it is held: {held}"));
-        } else if told.is_some() && held {
-            inner.violated(format!("S5 c{c} holds a lease after its loss"));
-        } else if told.is_some() && late {
-            inner.violated(format!("S5 c{c} was told of its loss too late"));
-        } else if told.is_none() && late && !held {
-            inner.violated(format!("S5 c{c} was not told of its loss"));
-        }
-    }
-
-    /// S4: an extension was confirmed that was asked for at `asked`.
-    pub fn check_extended(&self, index: usize, asked: Instant, ttl: Duration) {
-        let mut inner = self.inner();
-        let watch = &inner.oracle.watches[index];
-        let cap = watch.hold.terms().max_hold;
-        let least =
-            (asked + counted(ttl)).min(cap.map_or(Instant::FAR, |d| watch.hold.begun() + d));
-        let end = watch.end();
-        let c = watch.client;
-        if end == Instant::NEVER {
-            inner.violated(format!("S5 c{c} was told that a lost lease is extended"));
-        } else if end + Duration::from_micros(1) < least {
-            inner.violated(format!("S4 c{c} was told that its lease is extended"));
-        }
     }
 
     /// When a lease ends, in true time, if nothing lengthens it.
@@ -566,220 +485,5 @@ impl Inner {
             self.due(at);
         }
         self.check_honest(before.watch);
-    }
-
-    /// S4: a lease ends with the quorum-th of its confirmed votes, and with
-    /// its cap.
-    fn check_honest(&mut self, index: usize) {
-        let quorum = self.quorum();
-        let watch = &self.oracle.watches[index];
-        let Some(life) = self.oracle.tokens.get(&watch.name) else {
-            return;
-        };
-        let mut ends = life.ends;
-        let ends = &mut ends[..self.nodes.len()];
-        ends.sort_unstable_by(|a, b| b.cmp(a));
-        let cap = watch.hold.terms().max_hold;
-        let begun = watch.hold.begun();
-        let cap = cap.map_or(Instant::FAR, |d| begun + d);
-        let end = watch.end();
-        let c = watch.client;
-        // It counts from the attempt that won: not before the first request,
-        // and not behind the first vote.
-        let first = self.clients[c].now(life.first_vote);
-        let counted = life.begun <= begun && begun <= first + Duration::from_micros(1);
-        let seen = self.oracle.steps_seen;
-        if end + Duration::from_micros(1) < ends[quorum - 1].min(cap) && !seen {
-            self.violated(format!("S4 c{c}'s lease ends before its votes do"));
-        } else if end > ends[quorum - 1] + Duration::from_micros(1) {
-            self.violated(format!("S4 c{c} counts on votes that were not confirmed"));
-        } else if end > cap + Duration::from_micros(1) || !counted {
-            self.violated(format!("S4 c{c} holds a lease beyond its max_hold"));
-        }
-    }
-
-    /// S4: a lease that is lost before its end has lost its votes.
-    fn check_cut_short(&mut self, index: usize, now: Instant) {
-        let watch = &self.oracle.watches[index];
-        let c = watch.client;
-        let Some(life) = self.oracle.tokens.get(&watch.name) else {
-            return;
-        };
-        let standing = life.ends[..self.nodes.len()].iter();
-        let standing = standing.filter(|end| **end > now).count();
-        if standing >= self.quorum() && !self.oracle.steps_seen {
-            self.violated(format!("S4 c{c}'s lease is lost although its votes stand"));
-        }
-    }
-
-    /// S2: the fence is larger than that of every lease which was won before
-    /// a node first voted for this one, and like none; as long as any two
-    /// quorums shared a node that kept its counter meanwhile.
-    fn check_fence(&mut self, index: usize) {
-        let watches = &self.oracle.watches;
-        let watch = &watches[index];
-        let Some(fence) = watch.fence else { return };
-        let key = &watch.hold.terms().keys.lock;
-        let spare = 2 * self.quorum() - self.nodes.len();
-        let lock = place_of(key);
-        let first_vote = |w: &Watch| self.oracle.tokens.get(&w.name).map(|l| l.first_vote);
-        let wrong = watches[..index].iter().any(|other| {
-            let since = first_vote(other).unwrap_or(0);
-            let lost = self.nodes.iter().filter(|n| n.lost_at[lock] > since);
-            let after = first_vote(watch).is_some_and(|first| other.won_at < first);
-            let same_token = other.name == watch.name;
-            &other.hold.terms().keys.lock == key
-                && (lost.count() < spare || same_token)
-                && other
-                    .fence
-                    .is_some_and(|f| f == fence || ((after || same_token) && f > fence))
-        });
-        if wrong || fence == 0 {
-            let c = watch.client;
-            self.violated(format!(
-                "S2 c{c} won with the fence {fence}, which is not larger"
-            ));
-        }
-    }
-
-    fn check_holds(&mut self) {
-        let (time, quorum) = (self.time, self.quorum());
-        let gone = |node: &Node| node.excused || node.forgot;
-        let gone_any = self.nodes.iter().any(gone);
-        let mut active = std::mem::take(&mut self.oracle.active);
-        active.retain(|i| {
-            let w = &self.oracle.watches[*i];
-            !self.clients[w.client].crashed && (!w.over || w.end() != Instant::NEVER)
-        });
-        let mut valid = Vec::new();
-        let mut wrong = None;
-        for i in &active {
-            let w = &self.oracle.watches[*i];
-            if self.clients[w.client].now(time) >= w.end() {
-                self.oracle.watches[*i].over = true;
-                continue;
-            }
-            let c = w.client;
-            if w.over || w.released {
-                wrong = Some(format!("S5 a lease of c{c} is valid that was over"));
-            }
-            let n = self.nodes.len();
-            let mut votes = self.votes(&w.hold);
-            if gone_any {
-                // A server that is listed twice is gone twice: nothing tells it
-                // from two until both are connected to it anew.
-                let own = &self.pairs[c * n..][..n];
-                votes += own.iter().filter(|p| gone(&self.nodes[p.node])).count();
-            }
-            if votes < quorum {
-                wrong = Some(format!(
-                    "S4 c{c} believes in a lease that {votes} of {n} nodes hold"
-                ));
-            }
-            valid.push(*i);
-        }
-        for (n, a) in valid.iter().enumerate() {
-            for b in &valid[..n] {
-                let (a, b) = (&self.oracle.watches[*a], &self.oracle.watches[*b]);
-                let same = a.hold.terms().keys.lock == b.hold.terms().keys.lock;
-                if same && (self.stands(a, b) || self.stands(b, a)) {
-                    wrong = Some(format!(
-                        "S1 c{} and c{} hold valid leases at once",
-                        a.client, b.client
-                    ));
-                }
-            }
-        }
-        self.oracle.active = active;
-        if let Some(wrong) = wrong {
-            self.violated(wrong);
-        }
-    }
-
-    /// Whether S1 is promised for a valid lease, as against `other`: see the
-    /// module.
-    fn stands(&self, watch: &Watch, other: &Watch) -> bool {
-        if self.nodes.iter().all(|node| !node.excused) {
-            return true;
-        }
-        // As the other lists them: a server listed twice gives it two votes.
-        let excused = self.excused(other.client);
-        let now = self.clients[watch.client].now(self.time);
-        let Some(life) = self.oracle.tokens.get(&watch.name) else {
-            return false;
-        };
-        let on_all_others = self
-            .nodes
-            .iter()
-            .zip(&life.ends)
-            .all(|(node, end)| node.excused || now < *end);
-        // One that lists a server twice has no vote on all nodes.
-        let n = self.nodes.len();
-        let own = &self.pairs[watch.client * n..][..n];
-        let on_all_others = on_all_others && own.iter().enumerate().all(|(i, p)| p.node == i);
-        excused < self.quorum() && on_all_others
-    }
-
-    /// How many nodes that are not excused, and kept their data, hold the lease's vote.
-    fn votes(&self, hold: &Hold) -> usize {
-        let token = hold.token().as_str().as_bytes();
-        let holds = |node: &&Node| {
-            let now = node.clock.local_ms(self.time);
-            let value = node.state.get(&hold.terms().keys.lock, now);
-            !(node.excused || node.forgot)
-                && value.is_some_and(|(value, _)| value.0.starts_with(token))
-        };
-        self.nodes.iter().filter(holds).count()
-    }
-
-    /// S2, on one node: its counter never goes back, a vote that stands is not
-    /// counted again, and what it says of a fence is so.
-    pub(super) fn check_counter(
-        &mut self,
-        node: usize,
-        request: &Request,
-        (before, mine): (u64, bool),
-        reply: Option<&Reply>,
-        local: Instant,
-    ) {
-        let Some(counter) = &request.keys.counter else {
-            return;
-        };
-        let after = self.nodes[node].state.fence(&counter.key, local);
-        let after = after.unwrap_or(0);
-        let wrong = match (request.op, reply) {
-            (Op::Acquire { .. }, Some(Reply::Granted { .. })) => mine && after != before,
-            (Op::Confirm { fence, .. }, Some(Reply::Confirmed)) => after != fence,
-            (Op::Extend { fence, .. }, Some(Reply::Extended { .. })) => after < fence,
-            _ => false,
-        };
-        if wrong || after < before {
-            let op = request.op;
-            self.violated(format!(
-                "S2 n{node}'s counter went from {before} to {after}: {op:?}"
-            ));
-        }
-    }
-
-    /// S3: only the token that owns a key extends or deletes it.
-    pub(super) fn check_theft(
-        &mut self,
-        node: usize,
-        request: &Request,
-        before: Option<(Value, Instant)>,
-        local: Instant,
-    ) {
-        let Some((value, end)) = before else { return };
-        if value == request.value {
-            return;
-        }
-        let after = self.nodes[node].state.get(&request.keys.lock, local);
-        let same = after.is_some_and(|(v, e)| *v == value && e == end);
-        if !same {
-            self.violated(format!(
-                "S3 a stranger's {:?} changed a key on n{node}",
-                request.op
-            ));
-        }
     }
 }

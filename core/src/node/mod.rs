@@ -23,6 +23,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::clock::Instant;
+use crate::mutants::mutant;
 pub use nodes::Nodes;
 pub(crate) use nodes::number;
 
@@ -189,7 +190,7 @@ impl Op {
                 ttl,
                 repair: Repair::InQuarantine { server },
                 fence,
-            } if server != id => Op::Extend {
+            } if mutant!("any-server-takes-back", server != id, false) => Op::Extend {
                 ttl,
                 repair: Repair::Yes,
                 fence,

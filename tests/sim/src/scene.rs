@@ -43,6 +43,9 @@ pub enum Kind {
     /// quarantine is nearly over, with what it held early in the quarantine:
     /// without the vote that the holder has renewed since.
     TwoRestarts,
+    /// The address of the critical node leads the holder to another server for a
+    /// time, an empty one in quarantine; the rival goes on with the first.
+    Astray,
     /// The critical node takes in the holder's request as late as may be, and
     /// its release not at all.
     LateVote,
@@ -123,6 +126,7 @@ impl Scene {
             Kind::LostVote,
             Kind::EndedVote,
             Kind::TwoRestarts,
+            Kind::Astray,
             Kind::LateVote,
             Kind::TwoRecords,
             Kind::StepUnderway,
@@ -132,6 +136,7 @@ impl Scene {
             Kind::LostVote => (about(0.77, 0.87), about(1.1, 1.4)),
             Kind::EndedVote => (about(1.01, 1.1), about(1.4, 1.7)),
             Kind::TwoRestarts => (about(1.1, 1.5), about(1.6, 1.9)),
+            Kind::Astray => (about(1.1, 1.5), about(1.6, 1.9)),
             Kind::LateVote => (about(1.5, 2.0), about(0.0, 0.1)),
             Kind::TwoRecords => (about(0.5, 1.0), about(1.0, 1.5)),
             Kind::StepUnderway => (EXTENDS * ttl / 100 + about(0.02, 0.12), about(0.5, 1.0)),
@@ -231,6 +236,13 @@ impl Scene {
                 let second = left + about(0.0, 0.1);
                 restart(second, Memory::Old);
                 world.plan(second + ttl / 50, FaultEvent::Reset(RIVAL, node));
+            }
+            Kind::Astray => {
+                gone(half, voted);
+                let leads = start + about(0.2, 0.6);
+                // Within the quarantine of the other.
+                let long = about(0.6, 0.95);
+                world.plan(leads, FaultEvent::Astray(HOLDER, node, long));
             }
             Kind::LateVote => {
                 let long = about(0.15, 0.27);

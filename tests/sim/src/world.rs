@@ -212,6 +212,7 @@ impl World {
                     replies_cut: Default::default(),
                     replaced_at: 0,
                     retries: false,
+                    astray_until: 0,
                     ear: None,
                 });
             }
@@ -406,7 +407,9 @@ impl World {
                 request,
                 sent,
             } => {
-                inner.arrive(pair, connection, message, request, sent);
+                inner.at_server(pair, connection, |inner| {
+                    inner.arrive(pair, connection, message, request, sent);
+                });
             }
             Event::Timer {
                 client,
@@ -442,7 +445,9 @@ impl World {
                 hello,
             } => {
                 if hello.at_node() {
-                    return inner.hello_at_node(pair, connection, hello);
+                    return inner.at_server(pair, connection, |inner| {
+                        inner.hello_at_node(pair, connection, hello);
+                    });
                 }
                 let told = inner.hello_at_client(pair, connection, *hello);
                 drop(inner);

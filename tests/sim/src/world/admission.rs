@@ -14,6 +14,8 @@ use super::network::Told;
 use crate::mutants::mutant;
 use crate::plan::DRIFT;
 
+/// The run of a server to which a node's address leads astray.
+const OTHER: u64 = 1_000_000;
 /// Steps after which a node's record has changed too often.
 const TRIES: u32 = 3;
 
@@ -113,7 +115,7 @@ impl Inner {
                 Hello::Subscribed(record)
             }
             _ => Hello::Told(
-                run_id(at, node.run),
+                run_id(at, if wire.astray { OTHER } else { node.run }),
                 node.state.record().cloned(),
                 MemoryNode::time(node.clock.local(now)),
             ),
@@ -208,7 +210,8 @@ impl Inner {
         if self.listed_twice && known().is_err() {
             return self.connecting_in_vain(pair, connection);
         }
-        if self.pairs[pair].ear.is_some() && !self.clients[client].mute {
+        let hears = !self.clients[client].mute && !self.connections[connection as usize].astray;
+        if self.pairs[pair].ear.is_some() && hears {
             self.say(pair, connection, Hello::Subscribe(record));
             return Vec::new();
         }

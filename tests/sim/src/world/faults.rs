@@ -65,6 +65,9 @@ pub enum FaultEvent {
     /// The connection between client and node is reset, and the client sees
     /// it. What was sent may still be carried out.
     Reset(usize, usize),
+    /// The node's address leads the client to another server for so long, which
+    /// is empty; the node runs on.
+    Astray(usize, usize, Time),
     /// The client does nothing for so long.
     PauseClient(usize, Time),
     /// The client's machine sleeps for so long: timers stand still too.
@@ -82,6 +85,7 @@ impl FaultEvent {
             FaultEvent::PauseNode(_, long)
             | FaultEvent::SlowNode(_, long)
             | FaultEvent::Cut { long, .. }
+            | FaultEvent::Astray(_, _, long)
             | FaultEvent::PauseClient(_, long)
             | FaultEvent::SuspendClient(_, long) => long,
             FaultEvent::Snapshot(_)
@@ -109,6 +113,8 @@ pub(super) struct Node {
     /// Slow until then.
     pub(super) slow_until: Time,
     pub(super) saved: MemoryNode,
+    /// The server to which its address led astray last.
+    pub(super) other: MemoryNode,
     /// Who listens.
     pub(super) listeners: Vec<Listener>,
     /// How often it was restarted.
@@ -139,6 +145,7 @@ impl Node {
             loading_until: 0,
             slow_until: 0,
             saved: MemoryNode::default(),
+            other: MemoryNode::default(),
             listeners: Vec::new(),
             run: 0,
             excused: false,
@@ -264,6 +271,14 @@ impl Inner {
                 }
                 if ways != Ways::Requests {
                     pair.replies_cut = cut;
+                }
+            }
+            FaultEvent::Astray(client, node, long) => {
+                self.nodes[node].other = MemoryNode::default();
+                let pair = client * self.nodes.len() + node;
+                self.pairs[pair].astray_until = now + long;
+                for at in [now, now + long] {
+                    self.push(at, Event::Fault(FaultEvent::Reset(client, node)));
                 }
             }
             FaultEvent::PauseClient(client, long) | FaultEvent::SuspendClient(client, long) => {

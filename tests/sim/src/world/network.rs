@@ -10,7 +10,7 @@ use quorlock::sim::{Fault, FaultKind, Instant, MemoryNode, Op, Reply, Request, S
 use super::admission::Hello;
 use super::events::{Answer, Event};
 use super::messages::Ear;
-use super::{FaultEvent, Inner, MS, Time};
+use super::{FaultEvent, Inner, MS, Node, Time};
 use crate::mutants::mutant;
 
 /// Nothing passes one way before a time.
@@ -80,6 +80,8 @@ pub(super) struct Pair {
     pub(super) failed_at: Time,
     /// It will be looked at again.
     pub(super) retries: bool,
+    /// New connections lead to another server until then.
+    pub(super) astray_until: Time,
     /// Who is told of messages.
     pub(super) ear: Option<Ear>,
 }
@@ -114,6 +116,8 @@ pub(super) struct Connection {
     /// client's clock.
     pub(super) run: String,
     pub(super) told: Option<(u64, Instant)>,
+    /// It leads to another server.
+    pub(super) astray: bool,
     /// The node has subscribed the client's inbox for it.
     pub(super) subscribed: bool,
     /// Its node sees its end by and by, or has.
@@ -327,8 +331,11 @@ impl Inner {
         let excused = in_time || request.not_after == 0 || self.oracle.stepped_back > 0;
         // Without fences and guard nothing bounds when it is carried out: its
         // release may have been given up by then, and its key ends by itself.
-        let unbounded = !in_time && request.not_after == 0 && request.op != Op::Release;
-        if unbounded || Some(connection) != pair_now.current && given_up && excused {
+        let release = request.op == Op::Release;
+        let unbounded = !in_time && request.not_after == 0 && !release;
+        // What the node itself holds is not released then.
+        let astray = wire.astray && release;
+        if unbounded || astray || Some(connection) != pair_now.current && given_up && excused {
             self.came_late(node, &request);
         }
         if let Some(Reply::Granted { fence }) = reply {
@@ -356,6 +363,22 @@ impl Inner {
         } else {
             self.in_vain(&request.keys.lock);
         }
+    }
+
+    /// What reaches a node over a connection; the server to which that leads
+    /// takes the node's place meanwhile.
+    pub(super) fn at_server(&mut self, pair: usize, connection: u64, act: impl FnOnce(&mut Inner)) {
+        let node = self.pairs[pair].node;
+        let astray = self.connections[connection as usize].astray;
+        let turn = |inner: &mut Inner| {
+            let Node { state, other, .. } = &mut inner.nodes[node];
+            if astray {
+                std::mem::swap(state, other);
+            }
+        };
+        turn(self);
+        act(self);
+        turn(self);
     }
 
     /// A request was not answered in time: its connection is in doubt, and a
@@ -441,6 +464,7 @@ impl Inner {
         self.connections.push(Connection {
             requests_until: start,
             replies_until: start,
+            astray: now < self.pairs[pair].astray_until,
             ..Connection::default()
         });
         self.in_doubt(pair);

@@ -351,9 +351,13 @@ impl Hold {
                 };
                 node.renew_at = self.coarse(now + self.renew_every);
             }
-            // No vote; of an extension: the one that was there is gone.
+            // No vote. Of an extension: the one that was there is gone, but
+            // nobody is given another as long as the quarantine lasts. To end the
+            // lease now would free the other nodes before its holder knows.
             Reply::Quarantined { left } => {
-                *end = Instant::NEVER;
+                let less = quorum::drift_allowance(*left, self.terms.drift);
+                let kept = ticket.sent + left.saturating_sub(less);
+                *end = mutant!("quarantine-ends-a-vote", (*end).min(kept), Instant::NEVER);
                 *vote = Vote::Failed;
                 node.said = Said::Quarantined { left: *left };
                 node.renew_at = self.coarse(now + self.renew_every.min(*left));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorlock::{Client, ErrorKind, blocking};
+use quorlock::{Client, ErrorKind, LossReason, blocking};
 use quorlock_tests::queue::until;
 use quorlock_tests::{Stage, escaped};
 
@@ -80,5 +80,21 @@ fn in_quarantine_a_vote_is_taken_back_from_its_own_server_alone() {
     stage.tell(&format!("await 1 1 5000 EXISTS {key}"));
     assert!(lease.is_held());
     blocking::wait(lease.release()).unwrap();
+    blocking::wait(client.close());
+}
+
+/// A vote that is gone where nobody is given another counts until its end: who
+/// holds the lock would hear later than the next has it.
+#[test]
+fn a_vote_lost_in_quarantine_does_not_end_the_lease_early() {
+    let stage = Stage::new(3);
+    stage.tell("kill 3");
+    let client = Client::new(&stage.nodes).unwrap();
+    let lock = client.lock("a").ttl(Duration::from_millis(500));
+    let lease = blocking::wait(lock.acquire()).unwrap();
+    let (key, record) = (escaped("lock:{a}"), escaped("lock:#node"));
+    stage.tell(&format!("redis 1 DEL {record} {key}"));
+    assert_eq!(blocking::wait(lease.lost()), LossReason::Expired);
+    stage.tell(&format!("expect 1 0 EXISTS {key}"));
     blocking::wait(client.close());
 }

@@ -17,7 +17,7 @@
 //!   all N nodes, q-1 of them may step"). With a quorum of them, never.
 //!   A node that lost data with a guard is not excused: it votes for nobody.
 //! - S2: whatever clocks do, while fewer nodes lost their counters, since the
-//!   other hold's first vote, than any two quorums share. And on each node: its
+//!   first vote for either hold, than any two quorums share. And on each node: its
 //!   counter never goes back, stays near its clock, and what it says is so.
 //!
 //! Nothing here calls a hold in a way that changes it: a lease that nobody
@@ -442,9 +442,9 @@ impl Inner {
             | (Op::Confirm { ttl, .. }, Reply::Confirmed) => {
                 *end = (*end).max(open.sent + counted(ttl));
             }
-            (_, Reply::NotMine | Reply::Refused { .. } | Reply::Quarantined { .. }) => {
-                *end = Instant::NEVER
-            }
+            (_, Reply::NotMine | Reply::Refused { .. }) => *end = Instant::NEVER,
+            // Nobody else is given that vote meanwhile.
+            (_, Reply::Quarantined { left }) => *end = (*end).min(open.sent + counted(*left)),
             _ => {}
         }
     }

@@ -140,7 +140,8 @@ impl Inner {
 
     /// S2: the fence is larger than that of every lease which was won before
     /// a node first voted for this one, and like none; as long as any two
-    /// quorums shared a node that kept its counter meanwhile.
+    /// quorums shared a node that kept its counter since the first vote for
+    /// either.
     pub(super) fn check_fence(&mut self, index: usize) {
         let watches = &self.oracle.watches;
         let watch = &watches[index];
@@ -150,7 +151,7 @@ impl Inner {
         let lock = place_of(key);
         let first_vote = |w: &Watch| self.oracle.tokens.get(&w.name).map(|l| l.first_vote);
         let wrong = watches[..index].iter().any(|other| {
-            let since = first_vote(other).unwrap_or(0);
+            let since = first_vote(other).min(first_vote(watch)).unwrap_or(0);
             let lost = self.nodes.iter().filter(|n| n.lost_at[lock] > since);
             let after = first_vote(watch).is_some_and(|first| other.won_at < first);
             let same_token = other.name == watch.name;

@@ -13,7 +13,6 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use super::number;
 use crate::clock::{Clock, Instant};
 use crate::sync::lock;
 use crate::token::Rng;
@@ -95,6 +94,11 @@ impl Record {
         words.next().is_none().then_some(record)
     }
 
+    /// The id of the node whose record this text is.
+    pub(crate) fn node_of(text: &str) -> Option<String> {
+        Record::parse(text).map(|record| record.node)
+    }
+
     /// The record of a node of a new set.
     pub fn new(expected: &Expected, node: &str, run: Option<&str>) -> Record {
         Record {
@@ -108,11 +112,6 @@ impl Record {
             run: run.filter(|_| expected.guard).unwrap_or(NO_RUN).to_owned(),
         }
     }
-}
-
-/// The number of the id in a record; 0 if it is none.
-pub fn server_of(record: &str) -> u64 {
-    Record::parse(record).map_or(0, |record| number(record.node.as_bytes()))
 }
 
 /// What to do about a node.

@@ -11,13 +11,13 @@ use std::time::Duration;
 use redis::Value as Resp;
 
 use super::address::Address;
-use super::admission::{Decision, Gate, Info, Record, beginning, decide, server_of};
+use super::admission::{Decision, Gate, Info, Record, beginning, decide};
 use super::dial::dial;
 use super::pushes::Push;
 use super::script::{self, Guard, text};
 use super::tls::Tls;
 use super::wire::{Incoming, Wire};
-use super::{Fault, FaultKind};
+use super::{Fault, FaultKind, number};
 
 /// A connection to a node that may vote.
 pub(crate) struct Connected {
@@ -26,6 +26,8 @@ pub(crate) struct Connected {
     pub(crate) guard: Option<Guard>,
     /// The number of the node's id.
     pub(crate) id: u64,
+    /// See [`Ticket::server`](super::Ticket::server).
+    pub(crate) server: u64,
     /// The node's `TIME`, in µs.
     pub(crate) time: u64,
     /// The inbox is subscribed.
@@ -47,13 +49,14 @@ pub(crate) async fn connect(target: &Target, listen: bool) -> Result<Connected, 
     let Greeted {
         mut wire,
         info,
+        server,
         stored,
         resp3,
     } = greet(target, listen).await?;
     let record = admit(target, &mut wire, &info, stored).await?;
     let (time, listening) = prepare(target, &mut wire, listen, resp3).await?;
     let gate = &target.gate;
-    let id = server_of(&record);
+    let id = Record::node_of(&record).map_or(0, |node| number(node.as_bytes()));
     let guard = gate.expected.guard.then(|| Guard {
         record: record.into(),
         record_key: gate.record_key.clone(),
@@ -63,6 +66,7 @@ pub(crate) async fn connect(target: &Target, listen: bool) -> Result<Connected, 
         wire,
         guard,
         id,
+        server,
         time,
         listening,
     })
@@ -104,6 +108,8 @@ struct Greeted {
     wire: Wire,
     /// What it says of itself.
     info: Info,
+    /// Which one it is: see [`Ticket::server`](super::Ticket::server).
+    server: u64,
     /// Its record.
     stored: Option<String>,
     /// It sends pushes.
@@ -128,6 +134,7 @@ async fn greet(target: &Target, listen: bool) -> Result<Greeted, Fault> {
     }
     commands.push(redis::cmd("INFO"));
     commands.push(redis::cmd("GET").arg(&*target.gate.record_key).take());
+    commands.push(redis::cmd("CLIENT").arg("INFO").take());
     if listen {
         // Last, for servers that do not know it, and so that the replies before
         // it look the same with it and without.
@@ -135,6 +142,7 @@ async fn greet(target: &Target, listen: bool) -> Result<Greeted, Fault> {
     }
     let mut replies = exchange(&mut wire, &commands).await?;
     let resp3 = listen && matches!(replies.pop(), Some(Resp::Map(_)));
+    let server = replies.pop().map_or(0, |reply| own_address(&text(&reply)));
     let record = replies.pop();
     let info = replies.pop();
     // The password first: without it nothing else is permitted.
@@ -166,9 +174,18 @@ async fn greet(target: &Target, listen: bool) -> Result<Greeted, Fault> {
     Ok(Greeted {
         wire,
         info,
+        server,
         stored: record,
         resp3,
     })
+}
+
+/// The number of the address in `CLIENT INFO` at which the server itself has
+/// this connection; 0 if it does not tell.
+fn own_address(client_info: &str) -> u64 {
+    let mut words = client_info.split_ascii_whitespace();
+    let address = words.find_map(|word| word.strip_prefix("laddr="));
+    address.map_or(0, |address| number(address.as_bytes()))
 }
 
 /// Admits the node: its record is good, or is written now. Returns the record.

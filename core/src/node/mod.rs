@@ -171,9 +171,9 @@ pub enum Repair {
     No,
     /// It does, unless the node is in quarantine.
     Yes,
-    /// It does, also in quarantine, on the server of this id: the lease has had
-    /// a vote of that very one whose end is still ahead, so no other vote on it
-    /// can be pending (rule R11).
+    /// It does, also in quarantine, on this server: the lease has had a vote of
+    /// that very one whose end is still ahead, so no other vote on it can be
+    /// pending (rule R11).
     InQuarantine {
         /// See [`Ticket::server`].
         server: u64,
@@ -181,20 +181,21 @@ pub enum Repair {
 }
 
 impl Op {
-    /// What is asked of the server of that id. One that has another id than
-    /// before, if only for it has lost its record, may be another server than
-    /// other clients reach there: they would get a second vote from the first.
-    pub fn on(self, id: u64) -> Op {
+    /// What is asked of this server. Another than the one before takes no vote
+    /// back: while it does, the first may give the same to another client.
+    pub fn on(self, here: u64) -> Op {
         match self {
             Op::Extend {
                 ttl,
                 repair: Repair::InQuarantine { server },
                 fence,
-            } if mutant!("any-server-takes-back", server != id, false) => Op::Extend {
-                ttl,
-                repair: Repair::Yes,
-                fence,
-            },
+            } if mutant!("any-server-takes-back", server != here || here == 0, false) => {
+                Op::Extend {
+                    ttl,
+                    repair: Repair::Yes,
+                    fence,
+                }
+            }
             op => op,
         }
     }
@@ -320,8 +321,9 @@ pub struct Ticket {
     pub deadline: Instant,
     /// What the request was.
     pub op: Op,
-    /// The number of the id, in its record, of the server that it was written
-    /// to; 0 where that is not known. The link's to set.
+    /// Which server it was written to: the number of the address that it has by
+    /// its own account, which a proxy does not change and a restart seldom; 0
+    /// where that is not known. The link's to set.
     pub server: u64,
 }
 

@@ -16,8 +16,8 @@ use crate::clock::Instant;
 pub(crate) struct Pipe {
     wire: Wire,
     guard: Option<Guard>,
-    /// The number of the server's id.
-    id: u64,
+    /// See [`Ticket::server`](super::Ticket::server).
+    server: u64,
     /// The node's `TIME` on connect, in µs, and when that was.
     time: (u64, Instant),
     pub(crate) in_flight: VecDeque<Option<Item>>,
@@ -28,7 +28,7 @@ impl Pipe {
         Pipe {
             wire: connected.wire,
             guard: connected.guard,
-            id: connected.id,
+            server: connected.server,
             time: (connected.time, now),
             in_flight: VecDeque::new(),
         }
@@ -49,8 +49,8 @@ impl Pipe {
         if item.request.not_after == 0 && !item.is_release() {
             item.request.not_after = self.not_after(&item);
         }
-        item.request.op = item.request.op.on(self.id);
-        item.ticket.server = self.id;
+        item.request.op = item.request.op.on(self.server);
+        item.ticket.server = self.server;
         self.put(&item);
         self.in_flight.push_back(Some(item));
     }

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorlock::sim::admission::server_of;
 use quorlock::sim::{Fault, FaultKind, Instant, MemoryNode, Op, Reply, Request, Sink, Ticket};
 
 use super::admission::Hello;
@@ -124,7 +123,7 @@ pub(super) struct Connection {
     pub(super) hung_up: bool,
     /// The record that goes with each request, if restarts are guarded.
     pub(super) record: Option<Arc<str>>,
-    /// The number of the id in it.
+    /// Which server it leads to.
     pub(super) server: u64,
 }
 
@@ -515,8 +514,9 @@ impl Inner {
     }
 
     fn admitted(&mut self, pair: usize, connection: u64, record: Option<Arc<str>>) -> Vec<Told> {
+        let node = self.pairs[pair].node as u64;
         let wire = &mut self.connections[connection as usize];
-        wire.server = record.as_deref().map_or(0, server_of);
+        wire.server = if wire.astray { Time::MAX } else { 1 + node };
         wire.record = record;
         if let Some(old) = self.pairs[pair].old {
             self.hang_up(pair, old);

@@ -26,7 +26,7 @@ pub(crate) fn poll_pause(left: Option<Duration>, line: Option<Line>) -> (Duratio
     let interval = mutant!("polls-without-pause", interval, Duration::ZERO);
     let (low, high) = (interval.mul_f64(0.8), interval.mul_f64(1.2));
     match left {
-        Some(left) if left < low => (
+        Some(left) if left < high => (
             left + Duration::from_millis(1),
             left + Duration::from_millis(2),
         ),
@@ -82,6 +82,9 @@ mod tests {
         assert_eq!(low(Some(deaf)), 80);
         let (low, high) = poll_pause(Some(Duration::from_millis(5)), at(Some(2)));
         assert!(low > Duration::from_millis(5) && high < Duration::from_millis(10));
+        // Nor does one whose interval might outlast the vote leave the lock idle.
+        let (low, high) = poll_pause(Some(Duration::from_millis(407)), at(Some(1)));
+        assert!(low > Duration::from_millis(407) && high < Duration::from_millis(410));
         // Nobody asks less often because the holder's vote lasts long.
         let far = poll_pause(Some(Duration::from_secs(60)), at(Some(2)));
         assert_eq!(far, poll_pause(None, at(Some(2))));

@@ -3,23 +3,27 @@
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
-use std::time::Duration;
 
 use quorlock::{Client, ErrorKind};
 use quorlock_tests::{Stage, monotonic};
 
-/// Drops `future` after `patience`. True if it ended before.
-async fn impatient<F: Future>(future: F, patience: Duration) -> bool {
+/// Drops `future` after so many turns of the runtime. True if it ended before.
+///
+/// Turns and not time: an acquire takes a small part of a timer's millisecond,
+/// and few of them would be given up where it is fast.
+async fn impatient<F: Future>(future: F, turns: u64) -> bool {
     let mut future = pin!(future);
-    #[allow(clippy::disallowed_methods)]
-    let mut timer = pin!(tokio::time::sleep(patience));
-    poll_fn(|cx| {
-        if future.as_mut().poll(cx).is_ready() {
-            return Poll::Ready(true);
+    for _ in 0..turns {
+        if poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx).is_ready())).await {
+            return true;
         }
-        timer.as_mut().poll(cx).map(|()| false)
-    })
-    .await
+        tokio::task::yield_now().await;
+    }
+    false
+}
+
+fn random(below: u64) -> u64 {
+    (monotonic().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) % below
 }
 
 #[tokio::test]
@@ -34,9 +38,7 @@ async fn given_up_at_random_instants_nothing_is_left() {
             0 => Some(rival.lock("k").acquire().await.unwrap()),
             _ => None,
         };
-        let random = monotonic().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
-        let patience = Duration::from_micros(random % 2_000);
-        if !impatient(client.lock("k").acquire(), patience).await {
+        if !impatient(client.lock("k").acquire(), random(1_000)).await {
             given_up += 1;
         }
         drop(held);
@@ -83,9 +85,7 @@ async fn closed_at_random_instants_nothing_is_left() {
                 false => lock.acquire().await.map(Some),
             }
         });
-        let random = monotonic().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
-        let patience = Duration::from_micros(random % 1_000);
-        impatient(std::future::pending::<()>(), patience).await;
+        impatient(std::future::pending::<()>(), random(1_000)).await;
         client.close().await;
         match task.await.unwrap() {
             Ok(Some(lease)) => assert!(!lease.is_held()),

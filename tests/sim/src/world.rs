@@ -12,16 +12,18 @@ mod faults;
 pub mod line;
 mod lines;
 mod link;
+mod local;
 mod messages;
 mod network;
 mod oracle;
 
+use std::cell::RefMut;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::fmt::Write as _;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
 use quorlock::sim::admission::Roster;
@@ -36,6 +38,7 @@ use faults::Node;
 pub use faults::{FaultEvent, Memory, Ways};
 use line::Line;
 use link::SimLink;
+use local::Local;
 pub use messages::HALF_OPEN;
 use network::{Connection, Pair};
 use oracle::Oracle;
@@ -150,11 +153,11 @@ struct Inner {
     lines: Vec<Line>,
 }
 
-/// The simulated world. Single-threaded; the locks are there for the traits.
+/// The simulated world. Single-threaded, whatever the core's traits ask.
 pub struct World {
-    inner: Mutex<Inner>,
-    ready: Arc<Mutex<VecDeque<usize>>>,
-    tasks: Mutex<Vec<Option<Task>>>,
+    inner: Local<Inner>,
+    ready: Arc<Local<VecDeque<usize>>>,
+    tasks: Local<Vec<Option<Task>>>,
 }
 
 struct Task {
@@ -165,7 +168,7 @@ struct Task {
 
 struct TaskWaker {
     id: usize,
-    ready: Arc<Mutex<VecDeque<usize>>>,
+    ready: Arc<Local<VecDeque<usize>>>,
 }
 
 impl Wake for TaskWaker {
@@ -173,7 +176,7 @@ impl Wake for TaskWaker {
         self.wake_by_ref();
     }
     fn wake_by_ref(self: &Arc<Self>) {
-        self.ready.lock().unwrap().push_back(self.id);
+        self.ready.get().push_back(self.id);
     }
 }
 
@@ -218,7 +221,7 @@ impl World {
             }
         }
         Arc::new(World {
-            inner: Mutex::new(Inner {
+            inner: Local::new(Inner {
                 time: 0,
                 order: 0,
                 heap: BinaryHeap::with_capacity(64),
@@ -250,13 +253,13 @@ impl World {
                 oracle: Oracle::default(),
                 lines: Vec::new(),
             }),
-            ready: Arc::default(),
-            tasks: Mutex::default(),
+            ready: Arc::new(Local::new(VecDeque::new())),
+            tasks: Local::new(Vec::new()),
         })
     }
 
-    fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap()
+    fn inner(&self) -> RefMut<'_, Inner> {
+        self.inner.get()
     }
 
     /// The links of one client to all nodes.
@@ -266,7 +269,7 @@ impl World {
         (0..nodes)
             .map(|node| -> Arc<dyn Link> {
                 Arc::new(SimLink {
-                    world: Arc::downgrade(self),
+                    world: self.clone(),
                     pair: client * nodes + node,
                     name: format!("n{node}").into(),
                     inbox: inbox.clone(),
@@ -286,14 +289,14 @@ impl World {
     /// The clock of one client.
     pub fn clock(self: &Arc<Self>, client: usize) -> Arc<dyn Clock> {
         Arc::new(SimClock {
-            world: Arc::downgrade(self),
+            world: self.clone(),
             client,
         })
     }
 
     /// Starts a task of a client.
     pub fn spawn(&self, client: usize, future: impl Future<Output = ()> + Send + 'static) {
-        let mut tasks = self.tasks.lock().unwrap();
+        let mut tasks = self.tasks.get();
         let id = tasks.len();
         let waker = Waker::from(Arc::new(TaskWaker {
             id,
@@ -304,7 +307,7 @@ impl World {
             future: Box::pin(future),
             waker,
         }));
-        self.ready.lock().unwrap().push_back(id);
+        self.ready.get().push_back(id);
     }
 
     /// Runs until `until`, or until a violation.
@@ -352,10 +355,10 @@ impl World {
             if polls > POLLS_BOUND {
                 return self.violated("L5 tasks wake each other for ever".into());
             }
-            let Some(id) = self.ready.lock().unwrap().pop_front() else {
+            let Some(id) = self.ready.get().pop_front() else {
                 return;
             };
-            let Some(mut task) = self.tasks.lock().unwrap()[id].take() else {
+            let Some(mut task) = self.tasks.get()[id].take() else {
                 continue;
             };
             {
@@ -371,7 +374,7 @@ impl World {
                 if client.paused_until > now {
                     client.held_back.push(Event::Wake(task.waker.clone()));
                     drop(inner);
-                    self.tasks.lock().unwrap()[id] = Some(task);
+                    self.tasks.get()[id] = Some(task);
                     continue;
                 }
                 inner.polled = id;
@@ -379,12 +382,12 @@ impl World {
             let waker = task.waker.clone();
             let mut cx = Context::from_waker(&waker);
             if task.future.as_mut().poll(&mut cx) == Poll::Pending {
-                self.tasks.lock().unwrap()[id] = Some(task);
+                self.tasks.get()[id] = Some(task);
             }
         }
     }
 
-    fn happen(&self, mut inner: MutexGuard<'_, Inner>, event: Event) {
+    fn happen(&self, mut inner: RefMut<'_, Inner>, event: Event) {
         let now = inner.time;
         if let Some(client) = event.client(&inner.pairs) {
             let state = &mut inner.clients[client];
@@ -563,7 +566,7 @@ impl World {
             (ears, std::mem::take(&mut inner.news))
         };
         drop(mail);
-        let tasks = std::mem::take(&mut *self.tasks.lock().unwrap());
+        let tasks = std::mem::take(&mut *self.tasks.get());
         drop(tasks);
     }
 }

@@ -2,7 +2,7 @@
 //! that read them, which may stand still while their clock goes on.
 
 use std::collections::BTreeMap;
-use std::sync::Weak;
+use std::sync::Arc;
 use std::task::Poll;
 
 use quorlock::sim::{Clock, Instant, Sleep};
@@ -128,19 +128,14 @@ impl ClientState {
 }
 
 pub(super) struct SimClock {
-    pub(super) world: Weak<World>,
+    pub(super) world: Arc<World>,
     pub(super) client: usize,
 }
 
 impl Clock for SimClock {
     fn now(&self) -> Instant {
-        match self.world.upgrade() {
-            Some(world) => {
-                let inner = world.inner();
-                inner.clients[self.client].now(inner.time)
-            }
-            None => Instant::FAR,
-        }
+        let inner = self.world.inner();
+        inner.clients[self.client].now(inner.time)
     }
 
     fn sleep_until(&self, at: Instant) -> Sleep {
@@ -148,9 +143,6 @@ impl Clock for SimClock {
         let client = self.client;
         let mut set_for = None;
         Box::pin(std::future::poll_fn(move |cx| {
-            let Some(world) = world.upgrade() else {
-                return Poll::Pending;
-            };
             let mut inner = world.inner();
             if inner.violation.is_some() {
                 // What goes round in circles stops here.

@@ -1,6 +1,7 @@
 //! A client's link to a node: what its core asks, and what it is told.
 
-use std::sync::{Arc, MutexGuard, Weak};
+use std::cell::RefMut;
+use std::sync::Arc;
 
 use quorlock::sim::{Fault, Instant, Link, Mail, Op, Reply, Request, Sink, Ticket};
 
@@ -17,7 +18,7 @@ impl World {
     /// An answer has reached its client.
     pub(super) fn replied(
         &self,
-        mut inner: MutexGuard<'_, Inner>,
+        mut inner: RefMut<'_, Inner>,
         pair: usize,
         connection: u64,
         message: u64,
@@ -66,7 +67,7 @@ impl World {
 }
 
 pub(super) struct SimLink {
-    pub(super) world: Weak<World>,
+    pub(super) world: Arc<World>,
     pub(super) pair: usize,
     pub(super) name: Arc<str>,
     pub(super) inbox: Arc<[u8]>,
@@ -74,13 +75,10 @@ pub(super) struct SimLink {
 
 impl Link for SimLink {
     fn send(&self, request: Request, ticket: Ticket, sink: Arc<dyn Sink>, give_up: Instant) {
-        let Some(world) = self.world.upgrade() else {
-            return;
-        };
         if !sink.wanted() {
             return sink.on_reply(ticket, Reply::Failed(Fault::unwanted()), None);
         }
-        let mut inner = world.inner();
+        let mut inner = self.world.inner();
         let pair = self.pair;
         let client = inner.pairs[pair].client;
         if inner.clients[client].crashed {
@@ -160,10 +158,7 @@ impl Link for SimLink {
     }
 
     fn listen(&self, mail: Arc<dyn Mail>) {
-        let Some(world) = self.world.upgrade() else {
-            return;
-        };
-        let mut inner = world.inner();
+        let mut inner = self.world.inner();
         inner.pairs[self.pair].ear = Some(Ear::new(self.inbox.clone(), mail));
     }
 

@@ -7,7 +7,8 @@
 //! sees the end of a connection when it is told, or, if nobody can tell it, some
 //! time later; until then its messages go to nobody, and it counts a listener.
 
-use std::sync::{Arc, MutexGuard};
+use std::cell::RefMut;
+use std::sync::Arc;
 
 use quorlock::sim::{Mail, Message};
 
@@ -97,9 +98,9 @@ impl World {
     /// one. Where nobody listens it always is. Asked with the world unlocked.
     pub(super) fn awaited<'a>(
         &'a self,
-        inner: MutexGuard<'a, Inner>,
+        inner: RefMut<'a, Inner>,
         pair: usize,
-    ) -> (MutexGuard<'a, Inner>, bool) {
+    ) -> (RefMut<'a, Inner>, bool) {
         let Some(ear) = &inner.pairs[pair].ear else {
             return (inner, true);
         };
@@ -110,7 +111,7 @@ impl World {
     }
 
     /// Tells who listens, and who does not any more.
-    pub(super) fn tell_news(&self, mut inner: MutexGuard<'_, Inner>) {
+    pub(super) fn tell_news(&self, mut inner: RefMut<'_, Inner>) {
         let news = std::mem::take(&mut inner.news);
         let nodes = inner.nodes.len();
         drop(inner);
@@ -125,7 +126,7 @@ impl World {
     /// A message has reached a client.
     pub(super) fn heard(
         &self,
-        mut inner: MutexGuard<'_, Inner>,
+        mut inner: RefMut<'_, Inner>,
         pair: usize,
         connection: u64,
         number: u64,

@@ -7,6 +7,7 @@
 
 mod admission;
 mod clocks;
+mod connections;
 mod events;
 mod faults;
 pub mod line;
@@ -16,15 +17,13 @@ mod local;
 mod messages;
 mod network;
 mod oracle;
+mod tasks;
 
 use std::cell::RefMut;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::fmt::Write as _;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
 
 use quorlock::sim::admission::Roster;
 use quorlock::sim::{Clock, Link, Mail};
@@ -42,6 +41,7 @@ use local::Local;
 pub use messages::HALF_OPEN;
 use network::{Connection, Pair};
 use oracle::Oracle;
+use tasks::Task;
 
 /// True time in nanoseconds.
 pub type Time = u64;
@@ -51,8 +51,6 @@ pub const MS: Time = 1_000_000;
 
 /// No schedule needs more events: something goes round in circles.
 const EVENTS_BOUND: u64 = 50_000;
-/// Nor are more polls needed between two events.
-const POLLS_BOUND: u32 = 10_000;
 /// As many moments at which something is due are remembered.
 const EDGES: usize = 8;
 
@@ -158,26 +156,6 @@ pub struct World {
     inner: Local<Inner>,
     ready: Arc<Local<VecDeque<usize>>>,
     tasks: Local<Vec<Option<Task>>>,
-}
-
-struct Task {
-    client: usize,
-    future: Pin<Box<dyn Future<Output = ()> + Send>>,
-    waker: Waker,
-}
-
-struct TaskWaker {
-    id: usize,
-    ready: Arc<Local<VecDeque<usize>>>,
-}
-
-impl Wake for TaskWaker {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-    fn wake_by_ref(self: &Arc<Self>) {
-        self.ready.get().push_back(self.id);
-    }
 }
 
 impl std::fmt::Debug for World {
@@ -294,22 +272,6 @@ impl World {
         })
     }
 
-    /// Starts a task of a client.
-    pub fn spawn(&self, client: usize, future: impl Future<Output = ()> + Send + 'static) {
-        let mut tasks = self.tasks.get();
-        let id = tasks.len();
-        let waker = Waker::from(Arc::new(TaskWaker {
-            id,
-            ready: self.ready.clone(),
-        }));
-        tasks.push(Some(Task {
-            client,
-            future: Box::pin(future),
-            waker,
-        }));
-        self.ready.get().push_back(id);
-    }
-
     /// Runs until `until`, or until a violation.
     pub fn run(&self, until: Time) {
         loop {
@@ -346,44 +308,6 @@ impl World {
                 return;
             }
             self.happen(inner, event);
-        }
-    }
-
-    /// Polls tasks until none is ready.
-    fn run_ready(&self) {
-        for polls in 0.. {
-            if polls > POLLS_BOUND {
-                return self.violated("L5 tasks wake each other for ever".into());
-            }
-            let Some(id) = self.ready.get().pop_front() else {
-                return;
-            };
-            let Some(mut task) = self.tasks.get()[id].take() else {
-                continue;
-            };
-            {
-                let mut inner = self.inner();
-                let now = inner.time;
-                let client = &mut inner.clients[task.client];
-                if client.crashed {
-                    // Whatever its drop would do, no byte leaves any more.
-                    drop(inner);
-                    drop(task);
-                    continue;
-                }
-                if client.paused_until > now {
-                    client.held_back.push(Event::Wake(task.waker.clone()));
-                    drop(inner);
-                    self.tasks.get()[id] = Some(task);
-                    continue;
-                }
-                inner.polled = id;
-            }
-            let waker = task.waker.clone();
-            let mut cx = Context::from_waker(&waker);
-            if task.future.as_mut().poll(&mut cx) == Poll::Pending {
-                self.tasks.get()[id] = Some(task);
-            }
         }
     }
 

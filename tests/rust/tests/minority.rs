@@ -62,7 +62,10 @@ fn contenders_do_not_wait_for_a_hung_node_again_and_again() {
         assert!(refused.is_err());
     }
     let waits = rival.stats().timeouts_awaited;
-    assert!(waits <= 1 + STILL, "{waits} of 20 rounds waited for the hung node");
+    assert!(
+        waits <= 1 + STILL,
+        "{waits} of 20 rounds waited for the hung node"
+    );
     stage.tell("cont 1");
     drop(lease);
     stage.tell("await-free lock:{k} 5000");

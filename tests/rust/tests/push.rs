@@ -175,7 +175,11 @@ fn messages_between_replies_disturb_nothing() {
 #[test]
 fn what_no_node_sends_is_counted_and_harmless() {
     let stage = Stage::new(1);
-    let (client, ear) = listening(Client::builder().nodes(&stage.nodes), true);
+    // Long, for the connection is not to be doubted on a slow machine.
+    let builder = Client::builder()
+        .nodes(&stage.nodes)
+        .node_timeout(Duration::from_millis(2_500));
+    let (client, ear) = listening(builder, true);
     cycle(&client);
     let inbox = inboxes(&stage, 1);
     let forged = [

@@ -51,6 +51,15 @@ quorlock_client_t *some_client(void) {
     return client_of(node);
 }
 
+quorlock_client_t *patient_client(void) {
+    quorlock_client_options_t *options = quorlock_client_options_new();
+    quorlock_client_t *client = NULL;
+    CHECK(quorlock_client_options_set_node_timeout(options, 2500) == QUORLOCK_OK);
+    WORKS(quorlock_client_new(options, &client, &error));
+    quorlock_client_options_free(options);
+    return client;
+}
+
 quorlock_lock_t *lock_of(quorlock_client_t *client, const quorlock_lock_options_t *options) {
     quorlock_lock_t *lock = NULL;
     WORKS(quorlock_lock_new(client, "orders:42", 9, options, &lock, &error));
@@ -84,6 +93,17 @@ void start_other(struct other *other) { pthread_create(&other->thread, NULL, oth
 int32_t finish_other(struct other *other) {
     pthread_join(other->thread, NULL);
     return other->code;
+}
+
+uint64_t waiting(const quorlock_client_t *client) {
+    quorlock_stats_t stats;
+    WORKS(quorlock_client_stats(client, &stats, sizeof stats, &error));
+    return stats.waiting;
+}
+
+bool comes_to_wait(const quorlock_client_t *client, uint64_t count) {
+    for (int left = 6000; left && waiting(client) != count; left--) nap(5);
+    return waiting(client) == count;
 }
 
 void seen_init(struct seen *seen) {

@@ -46,6 +46,8 @@ bool has(const char *text, const char *part);
 quorlock_client_t *client_of(const char *node);
 /* A client of a node in this process, which each test has for itself. */
 quorlock_client_t *some_client(void);
+/* A client of QUORLOCK_NODES that doubts no node because the machine, or a checker of memory, is slow. */
+quorlock_client_t *patient_client(void);
 quorlock_lock_t *lock_of(quorlock_client_t *client, const quorlock_lock_options_t *options);
 quorlock_lock_t *lock_with_ttl(quorlock_client_t *client, int64_t ttl_ms, bool renew);
 quorlock_lease_t *held(const quorlock_lock_t *lock);
@@ -62,6 +64,10 @@ struct other {
 
 void start_other(struct other *other);
 int32_t finish_other(struct other *other);
+
+uint64_t waiting(const quorlock_client_t *client);
+/* Waits until so many wait in the line, but not for ever. */
+bool comes_to_wait(const quorlock_client_t *client, uint64_t count);
 
 /* What a callback has seen, and what it is to do. */
 struct seen {

@@ -18,9 +18,10 @@ static void losses_are_told(void) {
 }
 
 static void a_callback_that_blocks_loses_no_lease(void) {
-    enum { TTL = 200 };
+    /* So long that a machine which stands still for a second costs nobody the lease. */
+    enum { TTL = 2000 };
     quorlock_client_t *client = some_client();
-    quorlock_lock_t *doomed = lock_with_ttl(client, TTL, false), *lock = NULL;
+    quorlock_lock_t *doomed = lock_with_ttl(client, 200, false), *lock = NULL;
     quorlock_lock_options_t *options = quorlock_lock_options_new();
     quorlock_lock_options_set_ttl(options, TTL);
     WORKS(quorlock_lock_new(client, "kept", 4, options, &lock, &error));
@@ -32,12 +33,12 @@ static void a_callback_that_blocks_loses_no_lease(void) {
     WORKS(quorlock_lease_set_lost_callback(lost, &seen, on_lost, &error));
     CHECK(comes(&seen.called));
     /* The work that a callback should not do, but may. */
-    nap(5 * TTL);
+    nap(2 * TTL);
     CHECK(sem_trywait(&seen.over) != 0);
     CHECK(quorlock_lease_is_held(kept));
     quorlock_stats_t counts;
     WORKS(quorlock_client_stats(client, &counts, sizeof counts, &error));
-    CHECK(counts.lost == 1 && counts.renewals >= 5);
+    CHECK(counts.lost == 1 && counts.renewals >= 2);
     sem_post(&seen.go_on);
     CHECK(comes(&seen.over));
     quorlock_lease_free(lost);
@@ -125,12 +126,13 @@ static void callbacks_can_be_replaced(void) {
     quorlock_client_free(client);
 }
 
-/* Makes the library log a warning: most of a long max_hold is over. It has the last fifth for it, even under valgrind. */
+/* Makes the library log a warning: most of a long max_hold is over. It has the last fifth for it, even under valgrind
+ * and on a machine that stands still. */
 static void warn(void) {
     quorlock_client_t *client = some_client();
     quorlock_lock_options_t *options = quorlock_lock_options_new();
-    quorlock_lock_options_set_ttl(options, 1500);
-    quorlock_lock_options_set_max_hold(options, 1600);
+    quorlock_lock_options_set_ttl(options, 2000);
+    quorlock_lock_options_set_max_hold(options, 4000);
     quorlock_lock_t *lock = lock_of(client, options);
     quorlock_lease_t *lease = held(lock);
     while (quorlock_lease_is_held(lease)) nap(5);

@@ -135,7 +135,7 @@ static void owners(void) {
 
 static void an_owner_that_ends(void) {
     quorlock_client_t *client = some_client();
-    quorlock_lock_t *lock = lock_with_ttl(client, 400, true);
+    quorlock_lock_t *lock = lock_with_ttl(client, 2000, true);
     struct other other = {.lock = lock, .wait_ms = QUORLOCK_DEFAULT};
     start_other(&other);
     CHECK(finish_other(&other) == QUORLOCK_OK);
@@ -176,7 +176,7 @@ static void cancelling(void) {
     struct other first = {.lock = lock, .wait_ms = QUORLOCK_FOREVER, .cancel = cancel}, second = first;
     start_other(&first);
     start_other(&second);
-    nap(30);
+    CHECK(comes_to_wait(client, 2));
     quorlock_cancel(cancel);
     quorlock_cancel(cancel);
     CHECK(finish_other(&first) == QUORLOCK_CANCELLED && finish_other(&second) == QUORLOCK_CANCELLED);
@@ -188,7 +188,8 @@ static void cancelling(void) {
     cancel = quorlock_cancel_new();
     struct other third = {.lock = lock, .wait_ms = QUORLOCK_FOREVER, .cancel = cancel};
     start_other(&third);
-    nap(30);
+    /* Before that it is not the call's yet. */
+    CHECK(comes_to_wait(client, 1));
     quorlock_cancel_free(cancel);
     nap(30);
     quorlock_lease_free(lease);
@@ -204,7 +205,7 @@ static void closing(void) {
     quorlock_lease_t *lease = held(lock), *none = NULL;
     struct other other = {.lock = lock, .wait_ms = QUORLOCK_FOREVER};
     start_other(&other);
-    nap(30);
+    CHECK(comes_to_wait(client, 1));
     struct seen seen;
     seen_init(&seen);
     WORKS(quorlock_lease_set_lost_callback(lease, &seen, on_lost, &error));

@@ -2,18 +2,6 @@
 
 #include "test.h"
 
-static uint64_t waiting(const quorlock_client_t *client) {
-    quorlock_stats_t stats;
-    WORKS(quorlock_client_stats(client, &stats, sizeof stats, &error));
-    return stats.waiting;
-}
-
-/* Waits until so many wait in the line, but not for ever. */
-static bool comes_to_wait(const quorlock_client_t *client, uint64_t count) {
-    for (int left = 6000; left && waiting(client) != count; left--) nap(5);
-    return waiting(client) == count;
-}
-
 static uint64_t attempts_lost(const quorlock_client_t *client) {
     quorlock_stats_t stats;
     WORKS(quorlock_client_stats(client, &stats, sizeof stats, &error));

@@ -82,8 +82,7 @@ static void exiting_releases(void) {
     char command[512];
     snprintf(command, sizeof command, "'%s' role:exits", self);
     CHECK(system(command) == 0);
-    quorlock_client_t *client = NULL;
-    WORKS(quorlock_client_new(NULL, &client, &error));
+    quorlock_client_t *client = patient_client();
     quorlock_lock_t *lock = lock_of(client, NULL);
     quorlock_lease_t *lease = NULL;
     WORKS(quorlock_try_lock(lock, &lease, &error));
@@ -91,9 +90,9 @@ static void exiting_releases(void) {
     quorlock_lock_free(lock);
     /* Freed at once, and not closed: the release goes out all the same. */
     quorlock_client_free(client);
-    WORKS(quorlock_client_new(NULL, &client, &error));
+    client = patient_client();
     lock = lock_of(client, NULL);
-    WORKS(quorlock_lock(lock, 2000, NULL, &lease, &error));
+    WORKS(quorlock_lock(lock, 5000, NULL, &lease, &error));
     WORKS(quorlock_unlock(lease, NULL, &error));
     quorlock_lease_free(lease);
     quorlock_lock_free(lock);
@@ -119,7 +118,7 @@ static void free_late(void) {
 
 int role_exits(void) {
     /* Never freed: the exit has to do. */
-    if (quorlock_client_new(NULL, &late_client, NULL)) return 1;
+    late_client = patient_client();
     if (quorlock_lock_new(late_client, "orders:42", 9, NULL, &late_lock, NULL)) return 1;
     return quorlock_lock(late_lock, 0, NULL, &late_lease, NULL);
 }

@@ -376,7 +376,8 @@ void losses_are_told() {
 void a_callback_that_blocks_loses_no_lease() {
     quorlock::client_options options;
     options.nodes = std::vector<std::string>{node()};
-    options.ttl = 200ms;
+    // So long that a machine which stands still for a second costs nobody the lease.
+    options.ttl = 2s;
     const quorlock::client client(options);
     quorlock::lease doomed = client.lock("doomed", short_lived()).acquire();
     const quorlock::lease kept = client.lock("kept").acquire();
@@ -387,9 +388,9 @@ void a_callback_that_blocks_loses_no_lease() {
     });
     CHECK(called.get_future().wait_for(30s) == std::future_status::ready);
     // The work that a callback should not do, but may.
-    std::this_thread::sleep_for(5 * 200ms);
+    std::this_thread::sleep_for(4s);
     CHECK(kept.is_held());
-    CHECK(client.stats().lost == 1 && client.stats().renewals >= 5);
+    CHECK(client.stats().lost == 1 && client.stats().renewals >= 2);
     go_on.set_value();
 }
 
@@ -468,9 +469,9 @@ void the_log() {
     });
     const quorlock::client client = some_client();
     quorlock::lock_options options;
-    // The warning has the last fifth of it, even under valgrind.
-    options.ttl = 1500ms;
-    options.max_hold = 1600ms;
+    // The warning has the last fifth of it, even under valgrind and on a machine that stands still.
+    options.ttl = 2s;
+    options.max_hold = 4s;
     const quorlock::lease lease = client.lock("a", options).acquire();
     CHECK(told.get_future().get().find("max_hold") != std::string::npos);
     quorlock::set_log(nullptr);

@@ -6,7 +6,8 @@
     restarts.py clock        clocks of 1 and of 2 of the nodes forward, while all nodes have the holder's vote
     restarts.py clock-quorum the same with a quorum: beyond the promise, and must show (status 1)
 
-With `--guard off` restarts must show double holds, and that is then status 1. Needs no proxy: the network is in order.
+With `--guard off` restarts must show double holds, and that is then status 1. What must show may fail to by chance, and is
+then tried again a few times. Needs no proxy: the network is in order.
 """
 
 import argparse
@@ -34,6 +35,8 @@ WORKERS = ("blocking-1", "blocking-2", "blocking-3")
 LIVE_SHARE = 0.5
 FULL_SECONDS = 3.0
 MAX_SECONDS = 3600
+# Of those that must show double holds, so many runs at most.
+TRIES = 5
 
 
 class Faults:
@@ -111,20 +114,13 @@ def report(path):
     return verdict.failed
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("experiment", choices=EXPERIMENTS)
-    parser.add_argument("--guard", choices=["on", "off"], default="on")
-    parser.add_argument("--count", type=int, default=None, help="faults; default 1,000 cycles, 100 of all nodes, 200 steps")
-    parser.add_argument("--nodes", type=int, default=5)
-    parser.add_argument("--seed", type=int, default=1)
-    asked = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+def run(asked, seed):
+    """Carries out the experiment once; returns what is wrong."""
     count, experiment = EXPERIMENTS[asked.experiment]
     terms = Terms(nodes=asked.nodes, locks=("a",), hold=900, guard=asked.guard)
     with tempfile.TemporaryDirectory(prefix="qlfaults") as folder, Stage(asked.nodes, clocks=True, declare=False) as stage:
         history = Writer(os.path.join(folder, "history"))
-        world = World(stage, None, (), history, terms, random.Random(asked.seed))
+        world = World(stage, None, (), history, terms, random.Random(seed))
         stage.declare(max_ttl=terms.max_ttl)
         end = time.monotonic_ns() + MAX_SECONDS * 10**9
         crew = Crew(folder, lambda _name: stage.urls(), history, terms, end)
@@ -137,9 +133,25 @@ def main():
         finally:
             crew.close()
         print(f"{asked.experiment}, {asked.nodes} nodes, guard {asked.guard}")
-        wrong = crew.wrong + report(history.path)
-    for line in wrong:
-        print(f"wrong: {line}")
+        return crew.wrong + report(history.path)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("experiment", choices=EXPERIMENTS)
+    parser.add_argument("--guard", choices=["on", "off"], default="on")
+    parser.add_argument("--count", type=int, default=None, help="faults; default 1,000 cycles, 100 of all nodes, 200 steps")
+    parser.add_argument("--nodes", type=int, default=5)
+    parser.add_argument("--seed", type=int, default=1)
+    asked = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    must_show = asked.guard == "off" or asked.experiment == "clock-quorum"
+    for number in range(TRIES if must_show else 1):
+        wrong = run(asked, asked.seed + number)
+        for line in wrong:
+            print(f"wrong: {line}", flush=True)
+        if any(line.startswith("S1") for line in wrong):
+            break
     return 1 if wrong else 0
 
 

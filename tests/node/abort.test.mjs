@@ -41,9 +41,13 @@ test("aborts at random instants leave no key, and reject with the reason", async
     }
     assert.equal(getEventListeners(controller.signal, "abort").length, 0);
   };
-  for (let i = 0; i < 600; i += 30) await Promise.all(Array.from({ length: 30 }, (_, j) => one(i + j)));
+  // How many are aborted in time depends on how fast the machine is.
+  const enough = () => counts.won >= 50 && counts.aborted >= 100;
+  for (let i = 0; i < 600 || (i < 6000 && !enough()); i += 30) {
+    await Promise.all(Array.from({ length: 30 }, (_, j) => one(i + j)));
+  }
   console.log(`won ${counts.won}, aborted ${counts.aborted}`);
-  assert.ok(counts.won >= 20 && counts.aborted >= 200, JSON.stringify(counts));
+  assert.ok(enough(), JSON.stringify(counts));
   await servers.awaitNoKeys();
   const stats = client.stats();
   assert.equal(stats.acquired, stats.released, "what was won during an abort is released");

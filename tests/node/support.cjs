@@ -47,8 +47,8 @@ async function stage(...words) {
   };
 }
 
-/** Runs a script in a process of its own; resolves to its end and what it printed. */
-function script(text, { nodes, type = "commonjs", seconds = 30, flags = [] }) {
+/** Runs a script in a process of its own; resolves to its end and what it printed. `heard` is told what it has printed. */
+function script(text, { nodes, type = "commonjs", seconds = 30, flags = [], heard = () => {} }) {
   return new Promise((resolve, reject) => {
     const child = spawn(process.execPath, [`--input-type=${type}`, ...flags, "-e", text], {
       cwd: ROOT,
@@ -57,7 +57,10 @@ function script(text, { nodes, type = "commonjs", seconds = 30, flags = [] }) {
     });
     let out = "";
     let err = "";
-    child.stdout.on("data", (data) => (out += data));
+    child.stdout.on("data", (data) => {
+      out += data;
+      heard(out);
+    });
     child.stderr.on("data", (data) => (err += data));
     const timer = setTimeout(() => {
       child.kill("SIGKILL");

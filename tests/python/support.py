@@ -95,7 +95,8 @@ class Case(unittest.TestCase):
         self.stage = servers()
         self.nodes = self.stage.urls()
 
-    def assert_nothing_left(self, seconds=1.0):
+    # Well below the ttl: nothing expires.
+    def assert_nothing_left(self, seconds=5.0):
         self.assertTrue(eventually(lambda: not keys(self.stage), seconds), f"left behind: {keys(self.stage)}")
 
     def assert_ends_well(self, child):

@@ -120,7 +120,8 @@ class Blocking(unittest.TestCase):
 
     def test_a_thread_that_ends(self):
         leases = []
-        lock = self.client.lock(self.id(), ttl=0.3)
+        # So long that it does not expire before a machine that stands still sees the thread's end.
+        lock = self.client.lock(self.id(), ttl=2)
         thread = threading.Thread(target=lambda: leases.append(lock.acquire()))
         thread.start()
         thread.join(LONG)
@@ -134,13 +135,14 @@ class Blocking(unittest.TestCase):
 
 class Slow(Case):
     def test_a_callback_that_sleeps_loses_no_other_lease(self):
-        ttl = 0.4
+        # So long that a machine which stands still for a second costs nobody the lease.
+        ttl = 2.0
         with quorlock.Client(self.nodes, ttl=ttl) as client, client.lock("kept") as kept:
             asleep, awake = threading.Event(), threading.Event()
 
             def callback(_):
                 asleep.set()
-                time.sleep(5 * ttl)
+                time.sleep(2 * ttl)
                 awake.set()
 
             lease = client.lock("slow", ttl=0.1, renew=False).acquire()

@@ -30,6 +30,10 @@ class Resp:
         self._reader.close()
         self._socket.close()
 
+    def patience(self, seconds):
+        """Waits at most so long for answers from now on."""
+        self._socket.settimeout(seconds)
+
     def call(self, *words):
         """Sends one command; returns bytes, int, None or a list; raises RespError or OSError."""
         parts = [word if isinstance(word, bytes) else str(word).encode() for word in words]

@@ -36,7 +36,7 @@ fn every_kind_says_what_to_do() {
         wait(&other.clone().wait(Duration::ZERO)),
         Some(ErrorKind::Contended)
     );
-    let brief = other.wait(Duration::from_millis(20));
+    let brief = other.wait(Duration::from_millis(100));
     assert_eq!(wait(&brief), Some(ErrorKind::Timeout));
     blocking::wait(lease.lost());
     assert_eq!(

@@ -5,8 +5,13 @@ use std::time::Duration;
 
 use quorlock::{Client, Level, LossReason, blocking, set_log_sink};
 use quorlock_tests::nap;
+use quorlock_tests::queue::PATIENCE;
 
-const TTL: Duration = Duration::from_millis(500);
+/// Of what is to be kept, so long that a machine which stands still for a second
+/// costs nobody the lease.
+const TTL: Duration = Duration::from_secs(2);
+/// Of what is to be lost.
+const BRIEF: Duration = Duration::from_millis(100);
 
 #[test]
 fn a_callback_that_blocks_loses_no_lease() {
@@ -15,16 +20,16 @@ fn a_callback_that_blocks_loses_no_lease() {
         .ttl(TTL)
         .build()
         .unwrap();
-    let doomed = client.lock("doomed").renew(false);
+    let doomed = client.lock("doomed").ttl(BRIEF).renew(false);
     let doomed = blocking::wait(doomed.acquire()).unwrap();
     let kept = blocking::wait(client.lock("kept").acquire()).unwrap();
     let (told, hear) = channel();
     doomed.on_lost(move |reason| {
         // The work that a callback should not do, but may.
-        nap(5 * TTL);
+        nap(2 * TTL);
         told.send(reason).unwrap();
     });
-    assert_eq!(hear.recv_timeout(50 * TTL), Ok(LossReason::Expired));
+    assert_eq!(hear.recv_timeout(PATIENCE), Ok(LossReason::Expired));
     assert!(kept.is_held(), "renewed while the callback slept");
     assert_eq!(client.stats().lost, 1);
 }
@@ -40,14 +45,14 @@ fn a_callback_that_panics_harms_nobody() {
     let (told, hear) = channel();
     for name in ["first", "second"] {
         let told = told.clone();
-        let lock = client.lock(name).renew(false);
+        let lock = client.lock(name).ttl(BRIEF).renew(false);
         let doomed = blocking::wait(lock.acquire()).unwrap();
         doomed.on_lost(move |reason| {
             told.send(reason).unwrap();
             panic!("a bug of the user's");
         });
         // The second is told although the first has panicked on that thread.
-        assert_eq!(hear.recv_timeout(50 * TTL), Ok(LossReason::Expired));
+        assert_eq!(hear.recv_timeout(PATIENCE), Ok(LossReason::Expired));
     }
     assert!(kept.is_held());
 }
@@ -67,7 +72,7 @@ fn logs_go_to_the_sink() {
     let lease = blocking::wait(lock.acquire()).unwrap();
     // A warning comes at 80 % of max_hold, and then the loss.
     // The sink is the process's: other tests of this file are heard too.
-    let (level, line) = std::iter::from_fn(|| hear.recv_timeout(50 * TTL).ok())
+    let (level, line) = std::iter::from_fn(|| hear.recv_timeout(PATIENCE).ok())
         .find(|(_, line)| line.contains("capped"))
         .unwrap();
     assert_eq!(level, Level::Warn);

@@ -72,7 +72,8 @@ fn a_lease_that_was_passed_on_is_over_for_who_released_it() {
     let stage = Stage::new(3);
     let client = Client::builder()
         .nodes(&stage.nodes)
-        .ttl(Duration::from_millis(500))
+        // Longer than a machine stands still.
+        .ttl(Duration::from_secs(2))
         .build()
         .unwrap();
     let lock = client.lock("k").wait(None);

@@ -175,7 +175,11 @@ fn messages_between_replies_disturb_nothing() {
 #[test]
 fn what_no_node_sends_is_counted_and_harmless() {
     let stage = Stage::new(1);
-    let (client, ear) = listening(Client::builder().nodes(&stage.nodes), true);
+    // Long, for the connection is not to be doubted on a slow machine.
+    let builder = Client::builder()
+        .nodes(&stage.nodes)
+        .node_timeout(Duration::from_millis(2_500));
+    let (client, ear) = listening(builder, true);
     cycle(&client);
     let inbox = inboxes(&stage, 1);
     let forged = [
@@ -332,7 +336,11 @@ fn nobody_connects_for_messages_that_nobody_awaits() {
 #[test]
 fn listening_costs_a_cycle_nothing() {
     let stage = Stage::new(1);
-    let (client, _ear) = listening(Client::builder().nodes(&stage.nodes), true);
+    // Long, for an attempt that is tried again because the machine stood still would count.
+    let builder = Client::builder()
+        .nodes(&stage.nodes)
+        .node_timeout(Duration::from_millis(2_500));
+    let (client, _ear) = listening(builder, true);
     cycle(&client);
     stage.tell("await-free lock:{k} 5000");
     stage.tell("reset-counters");

@@ -20,9 +20,9 @@ after(async () => {
   assert.deepEqual(unhandled, []);
 });
 
-test("no lease is lost while the event loop is blocked for 2 × ttl", async () => {
+test("no lease is lost while the event loop is blocked for 5 × ttl", async () => {
   // So long that a machine which stands still for a second costs nobody the lease.
-  const ttl = 2000;
+  const ttl = 1500;
   const client = new Client({ nodes: servers.nodes, ttl });
   const lost = [];
   client.on("lost", ({ name, reason }) => lost.push(`${name} ${reason}`));
@@ -31,7 +31,7 @@ test("no lease is lost while the event loop is blocked for 2 × ttl", async () =
   const unseen = Array.from({ length: 20 }, (_, i) => client.lock(`unseen:${i}`).acquire());
   // What was started in this turn is on its way.
   await null;
-  const end = performance.now() + 2 * ttl;
+  const end = performance.now() + 5 * ttl;
   while (performance.now() < end);
   assert.ok(leases.every((lease) => lease.isHeld()));
   leases.push(...(await Promise.all(unseen)));

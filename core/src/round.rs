@@ -239,7 +239,7 @@ impl Hold {
     fn take(&self, ticket: Ticket, reply: &Reply, time: Option<u64>) {
         let now = self.set.clock.now();
         if let Some(time) = time {
-            self.set.observe(ticket.node, ticket.sent, now, time);
+            self.set.observe(ticket, now, time);
         }
         let (node, pause) = (ticket.node, 2 * self.terms.timing.node_timeout);
         match reply {

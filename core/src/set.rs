@@ -9,8 +9,8 @@ use std::time::Duration;
 use crate::clock::{Clock, Instant};
 use crate::fence;
 use crate::mutants::mutant;
-use crate::node::Link;
-use crate::node::time::NodeTime;
+use crate::node::time::NodeTimes;
+use crate::node::{Link, Ticket};
 use crate::post::Post;
 use crate::sync::{Wakers, lock};
 use crate::token::Rng;
@@ -42,7 +42,7 @@ pub struct Set {
 /// What is known of one node's clock.
 #[derive(Default)]
 struct NodeClock {
-    time: Mutex<NodeTime>,
+    times: Mutex<NodeTimes>,
     /// The sum of its forward steps, in µs.
     stepped: AtomicU64,
     /// It did not answer lately: out until this moment.
@@ -86,10 +86,12 @@ impl Set {
         let _ = self.on_step.set(Box::new(act));
     }
 
-    /// Takes a node's `TIME` into account, told between `sent` and `received`.
-    pub(crate) fn observe(&self, node: usize, sent: Instant, received: Instant, time: u64) {
+    /// Takes the `TIME` into account that the ticket's server told.
+    pub(crate) fn observe(&self, ticket: Ticket, received: Instant, time: u64) {
+        let node = ticket.node;
         let clock = &self.clocks[node];
-        let step = lock(&clock.time).observe(sent, received, time, self.drift);
+        let server = mutant!("another-server-is-a-step", ticket.server, 0);
+        let step = lock(&clock.times).observe(server, ticket.sent, received, time, self.drift);
         let Some(step) = step else { return };
         count(&self.counters.clock_steps);
         (self.warn)(format!(
@@ -158,14 +160,15 @@ impl Set {
 
     /// Bounds on a node's `TIME` at `now`, in µs.
     pub(crate) fn node_time(&self, node: usize, now: Instant) -> Option<(u64, u64)> {
-        lock(&self.clocks[node].time).bounds(now, self.drift)
+        let known = lock(&self.clocks[node].times).present();
+        known.bounds(now, self.drift)
     }
 
     /// The fence to propose at `now`: see [`fence::candidate`].
     pub(crate) fn candidate(&self, now: Instant) -> u64 {
         let known = self.clocks.iter();
         let mut known: Vec<u64> = known
-            .filter_map(|clock| lock(&clock.time).estimate(now))
+            .filter_map(|clock| lock(&clock.times).present().estimate(now))
             .collect();
         fence::candidate(&mut known, self.links.len())
     }

@@ -152,12 +152,13 @@ impl MemoryNode {
         let free = value.is_none();
         let admitted = record.is_none() || self.record.as_deref() == record;
         if request.op != Op::Release {
+            // First of all: the time of another server says nothing of this one's.
+            if mutant!("record-ignored", !admitted, false) {
+                return Err(OtherRecord);
+            }
             let late = request.not_after != 0 && MemoryNode::time(now) > request.not_after;
             if mutant!("no-not-after", late, false) {
                 return Ok(Reply::Late);
-            }
-            if mutant!("record-ignored", !admitted, false) {
-                return Err(OtherRecord);
             }
         }
         // Without a guard nobody minds it.

@@ -1,4 +1,5 @@
-//! What is known of a node's clock, from the `TIME` in its replies. Pure.
+//! What is known of the clocks of a node's servers, from the `TIME` in their
+//! replies. Pure.
 //!
 //! A reply was made between the sending of its request and its arrival, so it
 //! bounds the difference between the node's `TIME` and our clock from both
@@ -20,6 +21,43 @@ struct Bounds {
     low: i64,
     high: i64,
     at: Instant,
+}
+
+/// What is known of the clocks of the servers to which one node's address has
+/// led. Each is compared with itself alone: that another answers is no step.
+#[derive(Debug, Default)]
+pub struct NodeTimes {
+    /// By the server's number, those that answered last first.
+    known: Vec<(u64, NodeTime)>,
+}
+
+/// So many servers of one node are remembered.
+const SERVERS: usize = 4;
+
+impl NodeTimes {
+    /// [`NodeTime::observe`], of this server.
+    pub fn observe(
+        &mut self,
+        server: u64,
+        sent: Instant,
+        received: Instant,
+        time: u64,
+        drift: f64,
+    ) -> Option<Step> {
+        match self.known.iter().position(|known| known.0 == server) {
+            Some(place) => self.known[..=place].rotate_right(1),
+            None => {
+                self.known.truncate(SERVERS - 1);
+                self.known.insert(0, (server, NodeTime::default()));
+            }
+        }
+        self.known[0].1.observe(sent, received, time, drift)
+    }
+
+    /// The clock of the server that answered last.
+    pub fn present(&self) -> NodeTime {
+        self.known.first().map_or_else(NodeTime::default, |k| k.1)
+    }
 }
 
 /// Steps smaller than this are left to the drift allowance, which has 2 ms to
@@ -131,6 +169,23 @@ mod tests {
         assert_eq!(node.observe(at(40), at(41), 1_000_540_500, 0.01), None);
         let step = node.observe(at(50), at(51), 1_000_050_500, 0.01).unwrap();
         assert!((-503_000..=-500_000).contains(&step.0), "{step:?}");
+    }
+
+    #[test]
+    fn another_server_is_no_step() {
+        let mut node = NodeTimes::default();
+        let mut told = |server, ms, time| node.observe(server, at(ms), at(ms + 1), time, 0.01);
+        assert_eq!(told(7, 10, 1_000_010_500), None);
+        assert_eq!(told(8, 20, 1_000_520_500), None);
+        assert_eq!(told(7, 30, 1_000_030_500), None);
+        // It stepped while the other was asked.
+        assert_eq!(told(8, 40, 1_000_540_500), None);
+        assert!(told(7, 50, 1_000_550_500).is_some_and(|step| step.0 > 0));
+        for server in 100..110 {
+            assert_eq!(told(server, 60, 1_000_000_000 * server), None);
+        }
+        assert!(node.known.len() <= SERVERS);
+        assert_eq!(node.present().estimate(at(60)), Some(109_000_000_000 - 500));
     }
 
     proptest! {

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 pub mod muted;
 pub mod queue;
+pub mod relay;
 
 /// The repository.
 pub fn root() -> PathBuf {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use quorlock::{Client, ErrorKind, LossReason, blocking};
 use quorlock_tests::queue::until;
+use quorlock_tests::relay::Relay;
 use quorlock_tests::{Stage, documented_permissions, escaped};
 
 #[test]
@@ -80,6 +81,34 @@ fn a_vote_lost_in_quarantine_does_not_end_the_lease_early() {
     stage.tell(&format!("redis 1 DEL {} {}", record(), key()));
     assert_eq!(blocking::wait(lease.lost()), LossReason::Expired);
     stage.tell(&format!("expect 1 0 EXISTS {}", key()));
+    blocking::wait(client.close());
+}
+
+/// Another server behind an address tells another time: no clock has stepped, and
+/// what the first has voted for stands.
+#[test]
+fn the_clock_of_another_server_is_no_step() {
+    let (stage, other) = (Stage::new(3), Stage::like(1, &["new", "clocks"]));
+    // What clock.c reads: version, offset, rate, since, still; 3 s ahead.
+    let setting = [2, 3_000_000_000, 0, 0, 0i64]
+        .map(i64::to_le_bytes)
+        .concat();
+    std::fs::write(&other.clocks[0], setting).unwrap();
+    let address = Relay::new(&stage.nodes[0]);
+    let nodes = [&address.url, &stage.nodes[1], &stage.nodes[2]];
+    let client = Client::new(nodes).unwrap();
+    let lock = client.lock("a").ttl(Duration::from_millis(2_000));
+    let lease = blocking::wait(lock.acquire()).unwrap();
+    for leads_to in [&other.nodes[0], &stage.nodes[0]] {
+        address.lead_to(leads_to);
+        let before = client.stats().renewals;
+        until("asked", || client.stats().renewals >= before + 4);
+        assert_eq!(client.stats().clock_steps, 0);
+    }
+    let told = other.tell(&format!("redis 1 EXISTS {}", record()));
+    assert_eq!(told.trim(), "1", "the other was never asked");
+    assert!(lease.is_held());
+    blocking::wait(lease.release()).unwrap();
     blocking::wait(client.close());
 }
 

@@ -2,15 +2,17 @@
 -- ARGV value, ttl, waits, waiter [, record, not_after, candidate, fence ttl [, block]].
 -- Waits: the reservation in ms; at the waiter's home also the life of a place in ms, and how many may be queued.
 local call, K, A = redis.call, KEYS, ARGV
-local time, now, line = {}
+local time, now, m, line = {}
 if A[5] then
   time = call('TIME')
   now = time[1] * 1000000 + time[2]
+  if A[5] ~= '' then
+    m = call('MGET', K[5], K[6], K[3])
+    if m[1] ~= A[5] then return {4, time[1], time[2]} end
+  end
   if now > tonumber(A[6]) then return {5, time[1], time[2]} end
 end
-if A[5] and A[5] ~= '' then
-  local m = call('MGET', K[5], K[6], K[3])
-  if m[1] ~= A[5] then return {4, time[1], time[2]} end
+if m then
   if m[2] then
     -- In quarantine votes that stand are confirmed and refused for; no new one is given, and nobody is queued.
     local value = call('GET', K[1])

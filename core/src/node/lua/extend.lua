@@ -5,8 +5,8 @@ local call, K, A = redis.call, KEYS, ARGV
 local time = {}
 if A[4] then
   time = call('TIME')
-  if time[1] * 1000000 + time[2] > tonumber(A[5]) then return {5, time[1], time[2]} end
   if A[4] ~= '' and call('GET', K[5]) ~= A[4] then return {4, time[1], time[2]} end
+  if time[1] * 1000000 + time[2] > tonumber(A[5]) then return {5, time[1], time[2]} end
 end
 local value = call('GET', K[1])
 local mine = value == A[1]

@@ -113,8 +113,9 @@ pub(super) struct Node {
     /// Slow until then.
     pub(super) slow_until: Time,
     pub(super) saved: MemoryNode,
-    /// The server to which its address led astray last.
+    /// The server to which its address led astray last, and that one's clock.
     pub(super) other: MemoryNode,
+    pub(super) other_clock: Rate,
     /// Who listens.
     pub(super) listeners: Vec<Listener>,
     /// How often it was restarted.
@@ -139,6 +140,7 @@ impl Node {
         Node {
             state,
             clock,
+            other_clock: clock,
             paused_until: 0,
             held_back: Vec::new(),
             down_until: 0,
@@ -274,7 +276,13 @@ impl Inner {
                 }
             }
             FaultEvent::Astray(client, node, long) => {
-                self.nodes[node].other = MemoryNode::default();
+                // Servers do not tell the same time.
+                let ahead = self.random.below(2 * self.network.reach);
+                let at = &mut self.nodes[node];
+                at.other = MemoryNode::default();
+                at.other_clock = at.clock;
+                at.other_clock.offset =
+                    (at.clock.offset + ahead).saturating_sub(self.network.reach);
                 let pair = client * self.nodes.len() + node;
                 self.pairs[pair].astray_until = now + long;
                 for at in [now, now + long] {

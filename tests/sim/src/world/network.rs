@@ -8,7 +8,7 @@ use quorlock::sim::{Fault, FaultKind, Instant, MemoryNode, Op, Reply, Request, S
 
 use super::events::{Answer, Event};
 use super::messages::Ear;
-use super::{Inner, MS, Node, Time};
+use super::{Inner, MS, Time};
 use crate::mutants::mutant;
 
 /// Nothing passes one way before a time.
@@ -369,9 +369,10 @@ impl Inner {
         let node = self.pairs[pair].node;
         let astray = self.connections[connection as usize].astray;
         let turn = |inner: &mut Inner| {
-            let Node { state, other, .. } = &mut inner.nodes[node];
+            let node = &mut inner.nodes[node];
             if astray {
-                std::mem::swap(state, other);
+                std::mem::swap(&mut node.state, &mut node.other);
+                std::mem::swap(&mut node.clock, &mut node.other_clock);
             }
         };
         turn(self);

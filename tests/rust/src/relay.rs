@@ -1,0 +1,70 @@
+//! An address that leads to one server, and later to another.
+
+use std::io;
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+/// See the [module documentation](self). Lives as long as its process.
+#[derive(Debug)]
+pub struct Relay {
+    leads: Arc<Mutex<Leads>>,
+    /// Its URL.
+    pub url: String,
+}
+
+#[derive(Debug)]
+struct Leads {
+    to: String,
+    open: Vec<TcpStream>,
+}
+
+impl Relay {
+    /// An address for the node with that URL, without credentials.
+    pub fn new(node: &str) -> Relay {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("redis://{}", listener.local_addr().expect("bound"));
+        let leads = Arc::new(Mutex::new(Leads {
+            to: host(node),
+            open: Vec::new(),
+        }));
+        let shared = leads.clone();
+        thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let mut leads = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                // Nobody is there: the client finds its connection closed.
+                if let Ok(ways) = TcpStream::connect(&leads.to).and_then(|s| join(client, s)) {
+                    leads.open.extend(ways);
+                }
+            }
+        });
+        Relay { leads, url }
+    }
+
+    /// From now on it leads there; whoever is connected is cut off.
+    pub fn lead_to(&self, node: &str) {
+        let mut leads = self.leads.lock().unwrap_or_else(PoisonError::into_inner);
+        leads.to = host(node);
+        for stream in leads.open.drain(..) {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+fn host(url: &str) -> String {
+    url.strip_prefix("redis://").expect("TCP").to_owned()
+}
+
+fn join(client: TcpStream, server: TcpStream) -> io::Result<[TcpStream; 2]> {
+    for stream in [&client, &server] {
+        stream.set_nodelay(true)?;
+    }
+    for (from, to) in [(&client, &server), (&server, &client)] {
+        let (mut from, mut to) = (from.try_clone()?, to.try_clone()?);
+        thread::spawn(move || {
+            let _ = io::copy(&mut from, &mut to);
+            let _ = to.shutdown(Shutdown::Both);
+        });
+    }
+    Ok([client, server])
+}

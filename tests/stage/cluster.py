@@ -120,6 +120,16 @@ class Stage:
         """The wall clock of a node of a stage with `clocks`: `step` it, let it `run` too fast."""
         return self._node(number).clock
 
+    def ahead(self, number):
+        """How far a node's clock is ahead of ours, by its own word: of several looks the one that nothing held up."""
+        looks = []
+        for _ in range(5):
+            begun = time.time()
+            seconds, micros = map(int, self.redis(number, "TIME"))
+            ended = time.time()
+            looks.append((ended - begun, seconds + micros / 1e6 - (begun + ended) / 2))
+        return min(looks)[1]
+
     def dump(self, number):
         """Where the node saves its data."""
         return self._node(number).dump

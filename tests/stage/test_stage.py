@@ -115,27 +115,16 @@ class Clocks(unittest.TestCase):
     def tearDownClass(cls):
         cls.stage.close()
 
-    def ahead(self, number):
-        """How far the node's clock is ahead of ours, by the node's own word."""
-        looks = []
-        # Of several the one that nothing held up.
-        for _ in range(5):
-            begun = time.time()
-            seconds, micros = map(int, self.stage.redis(number, "TIME"))
-            ended = time.time()
-            looks.append((ended - begun, seconds + micros / 1e6 - (begun + ended) / 2))
-        return min(looks)[1]
-
     def test_a_step_moves_one_clock(self):
-        before, other = self.ahead(1), self.ahead(2)
+        before, other = self.stage.ahead(1), self.stage.ahead(2)
         self.stage.clock(1).step(3600)
-        self.assertAlmostEqual(self.ahead(1) - before, 3600, delta=1)
+        self.assertAlmostEqual(self.stage.ahead(1) - before, 3600, delta=1)
         self.assertAlmostEqual(self.stage.clock(1).offset() - before, 3600, delta=1)
-        self.assertAlmostEqual(self.ahead(2), other, delta=1)
+        self.assertAlmostEqual(self.stage.ahead(2), other, delta=1)
         self.stage.restart(1)
-        self.assertAlmostEqual(self.ahead(1) - before, 3600, delta=1)
+        self.assertAlmostEqual(self.stage.ahead(1) - before, 3600, delta=1)
         self.stage.clock(1).step(-7200)
-        self.assertAlmostEqual(self.ahead(1) - before, -3600, delta=1)
+        self.assertAlmostEqual(self.stage.ahead(1) - before, -3600, delta=1)
 
     def test_a_step_ends_a_key_early_and_a_step_back_late(self):
         self.stage.redis(1, "SET", "short", "v", "PX", "60000")
@@ -154,16 +143,16 @@ class Clocks(unittest.TestCase):
             self.stage.clock(1).stand(1_800_000_000_000_000_000 + after)
             self.assertEqual(self.stage.redis(1, "PTTL", "key"), left)
         self.stage.clock(1).stand(0)
-        self.assertAlmostEqual(self.ahead(1), self.stage.clock(1).offset(), delta=1)
+        self.assertAlmostEqual(self.stage.ahead(1), self.stage.clock(1).offset(), delta=1)
 
     def test_a_rate_is_followed_without_a_step(self):
-        before, end = self.ahead(2), time.monotonic() + 20
+        before, end = self.stage.ahead(2), time.monotonic() + 20
         self.stage.clock(2).run(1.0)
-        self.assertLess(self.ahead(2) - before, 0.5)
-        while self.ahead(2) - before < 1.0 and time.monotonic() < end:
+        self.assertLess(self.stage.ahead(2) - before, 0.5)
+        while self.stage.ahead(2) - before < 1.0 and time.monotonic() < end:
             time.sleep(0.01)
         self.stage.clock(2).run(0)
-        gained = self.ahead(2) - before
+        gained = self.stage.ahead(2) - before
         self.assertGreaterEqual(gained, 1.0)
         self.assertAlmostEqual(self.stage.clock(2).offset(), gained, delta=0.2)
 

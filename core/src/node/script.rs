@@ -389,8 +389,8 @@ pub(crate) fn fault_of(code: &str, detail: Option<&str>) -> Fault {
             if text.contains("AUTH")
                 || text.contains("DB index")
                 || text.contains("unknown command")
-                // What a script may not do has none either; from Redis 7.2 on it
-                // begins alike.
+                // What a script may not do has none either; on Redis 8 and Valkey
+                // it begins alike.
                 || text.starts_with("ACL failure in script")
                 || text.contains("can't run this command")
                 || text.contains("can't access at least one of the keys") =>
@@ -555,7 +555,7 @@ mod tests {
             ("-NOAUTH no", FaultKind::Misconfigured),
             ("-ERR DB index is out of range", FaultKind::Misconfigured),
             ("-WRONGTYPE x", FaultKind::Misconfigured),
-            // Within a script: Redis 6.2, 7.0, 7.2 and Valkey.
+            // Within a script: Redis 6.2, 7.0, 8.2 and Valkey 9.1.
             (
                 "-ERR Error running script (call to f_5a): @user_script:9: WRONGTYPE x",
                 FaultKind::Misconfigured,

@@ -1,7 +1,7 @@
 //! What one thread alone has, although the core's traits take it for shared.
 //!
 //! A schedule runs on one thread, and asks for its world some ten thousand
-//! times: locks were a tenth of its time.
+//! times: locks were a sixth of its time.
 
 use std::cell::{RefCell, RefMut};
 

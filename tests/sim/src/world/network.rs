@@ -44,7 +44,7 @@ pub(super) fn not_ready(why: &str) -> Reply {
 /// Whom to tell that a request failed, and how.
 pub(super) type Told = (Arc<dyn Sink>, Ticket, Reply);
 
-/// Tells them; never with the world locked.
+/// Tells them; never while the world is borrowed.
 pub(super) fn tell(told: impl IntoIterator<Item = Told>) {
     for (sink, ticket, reply) in told {
         sink.on_reply(ticket, reply, None);

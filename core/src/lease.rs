@@ -12,7 +12,7 @@ use crate::client::Inner;
 use crate::config::Timing;
 use crate::error::{Error, ErrorKind, shown};
 use crate::owner::{Left, Share};
-use crate::round::{Extended, LossReason};
+use crate::round::{Extended, LossReason, Watch};
 use crate::waiting::Passed;
 
 /// A hold on a lock.
@@ -28,16 +28,17 @@ pub struct Lease {
     client: Arc<Inner>,
     share: Share,
     name: Arc<[u8]>,
-    timing: Timing,
+    /// What an extension without one of its own lengthens it to.
+    ttl: Duration,
 }
 
 impl Lease {
-    pub(crate) fn new(client: Arc<Inner>, share: Share, name: Arc<[u8]>, timing: Timing) -> Lease {
+    pub(crate) fn new(client: Arc<Inner>, share: Share, name: Arc<[u8]>, ttl: Duration) -> Lease {
         Lease {
             client,
             share,
             name,
-            timing,
+            ttl,
         }
     }
 
@@ -49,7 +50,7 @@ impl Lease {
     /// The token: 40 hex digits that name this hold. Keep it secret: whoever
     /// knows it can release the lock.
     pub fn token(&self) -> &str {
-        self.share.held.hold.token().as_str()
+        self.share.held.hold.token()
     }
 
     /// The fencing token: grows with every hold of the same lock, below 2^53; 0
@@ -95,7 +96,7 @@ impl Lease {
     /// lengthened.
     pub async fn extend(&self, ttl: impl Into<Option<Duration>>) -> Result<(), Error> {
         self.client.check()?;
-        let ttl = ttl.into().unwrap_or(self.timing.ttl);
+        let ttl = ttl.into().unwrap_or(self.ttl);
         self.client.check_ttl(ttl)?;
         if self.share.is_released() {
             return Err(self.not_owner());
@@ -129,10 +130,11 @@ impl Lease {
     /// As [`extend`](Lease::extend).
     pub async fn ensure(&self, min: Duration) -> Result<(), Error> {
         self.client.check()?;
-        if min >= self.timing.counted {
+        let counted = Timing::new(self.ttl, &self.client.settings).counted;
+        if min >= counted {
             return Err(Error::invalid(format!(
-                "ensure({min:?}) asks for more than a ttl of {:?} can give ({:?}): raise the ttl",
-                self.timing.ttl, self.timing.counted
+                "ensure({min:?}) asks for more than a ttl of {:?} can give ({counted:?}): raise the ttl",
+                self.ttl
             )));
         }
         if self.remaining() >= min && self.is_held() {
@@ -181,8 +183,8 @@ impl Lease {
     ///
     /// Cancel safe.
     pub fn lost(&self) -> Lost {
-        let held = self.share.held.clone();
-        Lost(Box::pin(async move { held.hold.lost(held.lease).await }))
+        let held = &self.share.held;
+        Lost(held.hold.lost(held.lease))
     }
 
     /// For bindings: calls `ring` at the loss, where that is found out, as long
@@ -283,13 +285,13 @@ impl fmt::Debug for Lease {
 }
 
 /// The loss of a lease, to wait for. See [`Lease::lost`].
-pub struct Lost(Pin<Box<dyn Future<Output = LossReason> + Send>>);
+pub struct Lost(Watch);
 
 impl Future for Lost {
     type Output = LossReason;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<LossReason> {
-        self.0.as_mut().poll(cx)
+        Pin::new(&mut self.0).poll(cx)
     }
 }
 

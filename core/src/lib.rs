@@ -117,12 +117,12 @@ pub mod sim {
     pub use crate::node::memory::{Line, MemoryNode, Message, OtherRecord, Place};
     pub use crate::node::names;
     pub use crate::node::{
-        Counter, Fault, FaultKind, Keys, LineKeys, Link, Mail, Op, Repair, Reply, Request, Sink,
-        Ticket, Value, Waiter, Waits,
+        Companions, Fault, FaultKind, Keys, Link, Mail, Op, Repair, Reply, Request, Sink, Ticket,
+        Value, Waiter, Waits,
     };
     pub use crate::probe;
     pub use crate::renewal::{Watchdog, Watched};
-    pub use crate::round::{Extended, Hold, LossReason, Terms};
+    pub use crate::round::{Extended, Hold, LossReason, Terms, Watch};
     pub use crate::set::{Counters, Set};
     pub use crate::token::{Rng, Token};
     pub use crate::waiting::{Lines, Passed};

@@ -8,8 +8,8 @@ use crate::client::Inner;
 use crate::config::{LockOptions, Timing};
 use crate::error::{Error, ErrorKind, shown};
 use crate::lease::{self, Lease};
+use crate::node::Keys;
 use crate::node::names::{self, Naming};
-use crate::node::{Counter, Keys};
 use crate::owner::{Owner, Share};
 use crate::round::Terms;
 
@@ -159,7 +159,6 @@ impl Lock {
         self.client.check()?;
         self.check()?;
         let keys = self.keys.clone()?;
-        let timing = Timing::new(self.options.ttl, &self.client.settings);
         let owner = self.options.owner.as_ref();
         let terms = Terms {
             keys: keys.clone(),
@@ -167,7 +166,7 @@ impl Lock {
                 Naming::Tagged => self.client.settings.label.clone(),
                 Naming::Raw => "".into(),
             },
-            timing,
+            timing: Timing::new(self.options.ttl, &self.client.settings),
             drift: self.client.settings.drift,
             renew: self.options.renew,
             fair: self.options.fair,
@@ -193,7 +192,7 @@ impl Lock {
         let (hold, watched) = match acquire::acquire(set, &terms, &self.name, wait, again).await? {
             Acquired::Hold(hold) => (hold.clone(), self.client.watchdog.watch(hold)),
             Acquired::Given(hold, watched) => (hold, watched),
-            Acquired::Other(share) => return self.reentered(share?, timing),
+            Acquired::Other(share) => return self.reentered(share?),
         };
         // Who closes the client releases what is watched over then.
         if let Err(closed) = self.client.check() {
@@ -205,11 +204,11 @@ impl Lock {
             self.client.lines.look_again(&keys.lock);
             set.post.look_again(Some(&keys.lock));
         }
-        Ok(self.lease(share, timing))
+        Ok(self.lease(share))
     }
 
-    fn reentered(&self, share: Share, timing: Timing) -> Result<Lease, Error> {
-        let lease = self.lease(share, timing);
+    fn reentered(&self, share: Share) -> Result<Lease, Error> {
+        let lease = self.lease(share);
         if !lease.is_held() {
             return Err(lease.lost_error());
         }
@@ -262,8 +261,13 @@ impl Lock {
         Ok(lease::release(&self.client, &share).await)
     }
 
-    fn lease(&self, share: Share, timing: Timing) -> Lease {
-        Lease::new(self.client.clone(), share, self.name.clone(), timing)
+    fn lease(&self, share: Share) -> Lease {
+        Lease::new(
+            self.client.clone(),
+            share,
+            self.name.clone(),
+            self.options.ttl,
+        )
     }
 }
 
@@ -271,14 +275,10 @@ fn keys(client: &Inner, name: &[u8], options: &LockOptions) -> Result<Arc<Keys>,
     let namespace = &client.settings.namespace;
     let naming = options.naming;
     let lock = names::lock_key(namespace, name, naming)?;
-    let counter = options.fencing.then(|| Counter {
-        key: names::counter_key(namespace, &lock, naming).into(),
-        ttl: client.settings.fence_ttl,
-    });
     Ok(Arc::new(Keys {
-        line: names::line_keys(namespace, &lock, naming),
+        companions: names::companions(namespace, &lock, naming),
         lock: lock.into(),
         waits: client.settings.waits(),
-        counter,
+        fence_ttl: options.fencing.then_some(client.settings.fence_ttl),
     }))
 }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::renewal::Watched;
 use crate::round::Hold;
-use crate::sync::lock;
+use crate::sync::{lock, push_lean};
 
 /// Who may re-enter: a thread, a task, or a named owner.
 ///
@@ -151,7 +151,7 @@ pub(crate) struct Share {
 impl Held {
     fn share(self: &Arc<Held>) -> Share {
         let released = Arc::new(AtomicBool::new(false));
-        lock(&self.handles).push(released.clone());
+        push_lean(&mut lock(&self.handles), released.clone());
         Share {
             held: self.clone(),
             released,

@@ -33,7 +33,7 @@ use crate::sync::{Wakers, Watchers, lock};
 use crate::token::Token;
 
 pub use extension::Extended;
-pub use loss::LossReason;
+pub use loss::{LossReason, Watch};
 pub(crate) use pass::IN_A_ROW;
 pub(crate) use progress::Heard;
 
@@ -64,9 +64,9 @@ pub struct Hold {
     me: Weak<Hold>,
     pub(crate) set: Arc<Set>,
     pub(crate) terms: Terms,
-    token: Token,
     /// Names the hold to the watchdog.
     pub(crate) id: u64,
+    /// The token, and behind it the label if there is one.
     value: Value,
     /// Who waits, if the attempt may.
     waiter: Option<Waiter>,
@@ -106,13 +106,13 @@ struct State {
     /// Counts what whoever waits is woken for.
     progress: u64,
     /// The nodes' votes in the round.
-    votes: Vec<Vote>,
+    votes: Box<[Vote]>,
     /// Until when each holds our token for certain.
-    ends: Vec<Instant>,
+    ends: Box<[Instant]>,
     /// What each has stored of the fence.
-    marks: Vec<Mark>,
+    marks: Box<[Mark]>,
     /// What else is known of each.
-    nodes: Vec<Node>,
+    nodes: Box<[Node]>,
     loss: Option<LossReason>,
     /// Who waits for the verdict of the round.
     round: Wakers,
@@ -508,9 +508,10 @@ impl Hold {
         count(&self.set.counters.acquired);
     }
 
-    /// The token.
-    pub fn token(&self) -> &Token {
-        &self.token
+    /// The token: 40 hex digits.
+    pub fn token(&self) -> &str {
+        let token = &self.value.0[..Token::LEN];
+        std::str::from_utf8(token).expect("hex digits are ASCII")
     }
 
     /// What its lock asked for.

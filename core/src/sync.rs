@@ -1,12 +1,32 @@
-//! Two small things around `std::sync` and wakers.
+//! Small things around `std::sync`, collections and wakers.
 
+use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+
+/// So many places a queue keeps when it is empty.
+const KEPT: usize = 256;
 
 /// Locks a mutex, poisoned or not: no code of ours leaves shared state torn
 /// when it panics, and a second panic would only hide the first.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Appends to a list that nearly always has one element: `push` alone would make
+/// room for four, in every lease that is held.
+pub(crate) fn push_lean<T>(list: &mut Vec<T>, element: T) {
+    if list.is_empty() {
+        list.reserve_exact(1);
+    }
+    list.push(element);
+}
+
+/// Gives memory back that a burst has taken, once the queue is empty.
+pub(crate) fn trim<T>(queue: &mut VecDeque<T>) {
+    if queue.is_empty() && queue.capacity() > KEPT {
+        queue.shrink_to(KEPT);
+    }
 }
 
 /// The wakers of tasks that wait for one thing. Nearly always there is one,
@@ -71,7 +91,7 @@ impl Watchers {
         });
         match self.parked.iter_mut().find(|(other, _)| *other == at) {
             Some((_, waker)) => waker.clone_from(cx.waker()),
-            None => self.parked.push((at, cx.waker().clone())),
+            None => push_lean(&mut self.parked, (at, cx.waker().clone())),
         }
         Poll::Pending
     }

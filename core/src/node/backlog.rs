@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 use super::redis::Item;
 use super::{Fault, FaultKind, Reply};
 use crate::clock::Instant;
+use crate::sync::trim;
 
 /// Releases that wait for a node that is away. Beyond it the oldest are given
 /// up: their keys end by themselves.
@@ -34,7 +35,9 @@ impl Backlog {
 
     /// The next to be written.
     pub(crate) fn next(&mut self) -> Option<Item> {
-        self.kept.pop_front().or_else(|| self.fresh.pop_front())
+        let next = self.kept.pop_front().or_else(|| self.fresh.pop_front());
+        trim(&mut self.fresh);
+        next
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Item> {
@@ -128,7 +131,7 @@ impl Extend<Item> for Backlog {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::{Keys, LineKeys, Op, Request, Sink, Ticket, Value, Waits};
+    use crate::node::{Companions, Keys, Op, Request, Sink, Ticket, Value, Waits};
     use std::sync::{Arc, Mutex};
     use std::time::Duration;
 
@@ -149,17 +152,14 @@ mod tests {
     fn item(number: usize, op: Op, told: &Arc<Told>) -> Item {
         let key: Arc<[u8]> = b"k"[..].into();
         let keys = Keys {
-            lock: key.clone(),
-            line: LineKeys {
-                queue: key.clone(),
-                reservation: key,
-            },
+            companions: Companions::new(b"qrf"),
+            lock: key,
             waits: Waits {
                 reservation: Duration::ZERO,
                 place: Duration::ZERO,
                 most: 0,
             },
-            counter: None,
+            fence_ttl: None,
         };
         Item {
             request: Request {

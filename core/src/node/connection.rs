@@ -126,7 +126,7 @@ impl Connection {
                 // The common case: nothing else has changed, unless the reply
                 // has cost the connection.
                 Event::Reply(reply) => {
-                    match self.up.as_mut().and_then(|c| c.in_flight.pop_front()) {
+                    match self.up.as_mut().and_then(Pipe::answered) {
                         Some(item) => self.take_reply(item, &reply),
                         None => self.lose_connection(&stray()),
                     }
@@ -134,12 +134,10 @@ impl Connection {
                         continue;
                     }
                 }
-                Event::OldReply(reply) => {
-                    match self.old.as_mut().and_then(|c| c.in_flight.pop_front()) {
-                        Some(item) => self.take_reply(item, &reply),
-                        None => self.lose_old(),
-                    }
-                }
+                Event::OldReply(reply) => match self.old.as_mut().and_then(Pipe::answered) {
+                    Some(item) => self.take_reply(item, &reply),
+                    None => self.lose_old(),
+                },
                 Event::Push(push) => {
                     if !self.ear.take(push) {
                         self.outbox.stray.fetch_add(1, Ordering::Relaxed);

@@ -189,13 +189,15 @@ impl MemoryNode {
             Op::Acquire { ttl, .. } if mine => {
                 let full = mutant!("own-token-not-lengthened", full(ttl), end);
                 self.store(request, end.max(full));
-                let counter = request.keys.counter.as_ref();
+                let counter = request.keys.counter();
                 if mutant!("resend-counts-again", false, true) {
                     let fence = self.count(request, 0, 1, now);
                     return Ok(Reply::Granted { fence });
                 }
                 Reply::Granted {
-                    fence: counter.and_then(|c| self.fence(&c.key, now)).unwrap_or(0),
+                    fence: counter
+                        .and_then(|(key, _)| self.fence(key, now))
+                        .unwrap_or(0),
                 }
             }
             Op::Acquire { .. } if mutant!("refusal-says-granted", false, true) => {
@@ -227,8 +229,8 @@ impl MemoryNode {
                 Reply::Extended { repaired: true }
             }
             Op::Confirm { ttl, fence } if mutant!("confirm-unowned", mine, true) => {
-                let counter = request.keys.counter.as_ref();
-                match counter.and_then(|c| self.fence(&c.key, now)) {
+                let counter = request.keys.counter();
+                match counter.and_then(|(key, _)| self.fence(key, now)) {
                     Some(stored) if mutant!("confirm-lowers", stored > fence, false) => {
                         Reply::Greater { fence: stored }
                     }
@@ -321,7 +323,8 @@ impl MemoryNode {
             .unwrap_or(&mut fresh)
             .join(waiter, now, request.keys.waits);
         if new && place.is_some() {
-            self.lines.insert(request.keys.line.queue.clone(), fresh);
+            self.lines
+                .insert(request.keys.companions.queue().into(), fresh);
         }
         place
     }
@@ -360,7 +363,7 @@ impl MemoryNode {
 
     /// Ends the reservation, whoever it is for.
     fn unreserve(&mut self, request: &Request) {
-        let key = &request.keys.line.queue;
+        let key = request.keys.companions.queue();
         match self.lines.get_mut(key) {
             Some(line) if !line.queue.is_empty() => line.reserved = None,
             _ => drop(self.lines.remove(key)),
@@ -392,7 +395,7 @@ impl MemoryNode {
 
     /// Counts a new vote as `block` fences; returns the last of them.
     fn count(&mut self, request: &Request, candidate: u64, block: u32, now: Instant) -> u64 {
-        let Some(counter) = &request.keys.counter else {
+        let Some((counter, ttl)) = request.keys.counter() else {
             return 0;
         };
         let time = MemoryNode::time(now);
@@ -401,23 +404,23 @@ impl MemoryNode {
         } else {
             mutant!("no-clamp", candidate.min(time + FURTHEST), candidate)
         };
-        let last = self.fence(&counter.key, now).unwrap_or(0);
+        let last = self.fence(counter, now).unwrap_or(0);
         let fence = candidate.max(last + u64::from(block));
         let fence = mutant!("pure-counters", fence, last + 1);
-        let end = tick(now) + whole(counter.ttl);
-        self.counters.insert(counter.key.clone(), (fence, end));
+        let end = tick(now) + whole(ttl);
+        self.counters.insert(counter.into(), (fence, end));
         fence
     }
 
     /// Raises the counter to the fence of a lease, and lengthens its life.
     fn raise(&mut self, request: &Request, fence: u64, now: Instant) {
-        let Some(counter) = &request.keys.counter else {
+        let Some((counter, ttl)) = request.keys.counter() else {
             return;
         };
-        let last = self.fence(&counter.key, now).unwrap_or(0);
+        let last = self.fence(counter, now).unwrap_or(0);
         let fence = mutant!("raise-lowers", fence.max(last), fence);
-        let end = tick(now) + whole(counter.ttl);
-        self.counters.insert(counter.key.clone(), (fence, end));
+        let end = tick(now) + whole(ttl);
+        self.counters.insert(counter.into(), (fence, end));
     }
 
     /// Drops what is dead at `now`, as a server does at any time after: from
@@ -449,7 +452,7 @@ fn live<'a>(
     request: &Request,
     now: Instant,
 ) -> Option<&'a mut Line> {
-    let line = lines.get_mut(&request.keys.line.queue)?;
+    let line = lines.get_mut(request.keys.companions.queue())?;
     line.lives(now).then_some(line)
 }
 

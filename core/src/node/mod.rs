@@ -52,31 +52,54 @@ pub struct Request {
 pub struct Keys {
     /// The lock's own.
     pub lock: Arc<[u8]>,
-    /// Where its line is kept.
-    pub line: LineKeys,
-    /// How nodes keep that.
+    /// The others.
+    pub companions: Companions,
+    /// How nodes keep a line.
     pub waits: Waits,
-    /// Where its fences are counted; `None` without fences.
-    pub counter: Option<Counter>,
+    /// How long the counter of fences lives after a grant or a renewal; `None`
+    /// without fences.
+    pub fence_ttl: Option<Duration>,
 }
 
-/// A lock's counter of fences.
-#[derive(Clone, Debug)]
-pub struct Counter {
-    /// Its key.
-    pub key: Arc<[u8]>,
-    /// How long it lives after a grant or a renewal.
-    pub ttl: Duration,
+impl Keys {
+    /// Where fences are counted, and how long that lives.
+    pub fn counter(&self) -> Option<(&[u8], Duration)> {
+        self.fence_ttl.map(|ttl| (self.companions.counter(), ttl))
+    }
 }
 
-/// The keys of a lock's line: who waits on this node, and for whom the lock is
-/// reserved there.
+/// The keys that go with a lock's own, in one piece of memory: every lock that
+/// is held has them.
 #[derive(Clone, Debug)]
-pub struct LineKeys {
-    /// The waiters in their order.
-    pub queue: Arc<[u8]>,
-    /// The reservation; there as long as anybody is queued.
-    pub reservation: Arc<[u8]>,
+pub struct Companions(Arc<[u8]>);
+
+impl Companions {
+    /// Of the keys of the queue, the reservation and the counter, which are of
+    /// one length, one behind the other.
+    pub fn new(keys: &[u8]) -> Companions {
+        debug_assert!(keys.len().is_multiple_of(3));
+        Companions(keys.into())
+    }
+
+    /// Where the waiters stand in their order.
+    pub fn queue(&self) -> &[u8] {
+        self.third(0)
+    }
+
+    /// For whom the lock is reserved; there as long as anybody is queued.
+    pub fn reservation(&self) -> &[u8] {
+        self.third(1)
+    }
+
+    /// Where fences are counted.
+    pub fn counter(&self) -> &[u8] {
+        self.third(2)
+    }
+
+    fn third(&self, place: usize) -> &[u8] {
+        let length = self.0.len() / 3;
+        &self.0[place * length..][..length]
+    }
 }
 
 /// How a node keeps a line, in whole milliseconds. It has no settings of its

@@ -4,7 +4,7 @@
 //! slot. A name with a hash tag of its own is used as it is; any other name
 //! becomes the tag. `{x}` and `x` are one name.
 
-use super::LineKeys;
+use super::Companions;
 use crate::error::{Error, shown};
 
 /// The longest name, in bytes.
@@ -66,26 +66,21 @@ pub fn lock_key(namespace: &str, name: &[u8], naming: Naming) -> Result<Vec<u8>,
     Ok(key)
 }
 
-/// The key of the counter of fences of the lock that `key` belongs to.
-pub fn counter_key(namespace: &str, key: &[u8], naming: Naming) -> Vec<u8> {
-    companion(namespace, b"#f:", key, naming)
-}
-
-/// The keys of the line of the lock that `key` belongs to.
-pub fn line_keys(namespace: &str, key: &[u8], naming: Naming) -> LineKeys {
-    LineKeys {
-        queue: companion(namespace, b"#q:", key, naming).into(),
-        reservation: companion(namespace, b"#r:", key, naming).into(),
-    }
-}
-
-/// A key of the lock that `key` belongs to, by its mark. Raw names get a `#` in
+/// The other keys of the lock that `key` belongs to, each with a mark of its own:
+/// `q` the queue, `r` the reservation, `f` the counter of fences. Raw names get a `#` in
 /// front, with which no other name's begins.
-fn companion(namespace: &str, mark: &[u8], key: &[u8], naming: Naming) -> Vec<u8> {
-    match naming {
-        Naming::Tagged => [namespace.as_bytes(), mark, &key[namespace.len()..]].concat(),
-        Naming::Raw => [namespace.as_bytes(), mark, b"#", key].concat(),
+pub fn companions(namespace: &str, key: &[u8], naming: Naming) -> Companions {
+    let tail: [&[u8]; 2] = match naming {
+        Naming::Tagged => [b"", &key[namespace.len()..]],
+        Naming::Raw => [b"#", key],
+    };
+    let mut keys = Vec::with_capacity(3 * (namespace.len() + 4 + key.len()));
+    for mark in [b"#q:", b"#r:", b"#f:"] {
+        for part in [namespace.as_bytes(), mark, tail[0], tail[1]] {
+            keys.extend_from_slice(part);
+        }
     }
+    Companions::new(&keys)
 }
 
 /// The key of a node's record.
@@ -170,9 +165,9 @@ mod tests {
             let naming = |raw| if raw { Naming::Raw } else { Naming::Tagged };
             let keys = |n: &[u8], naming| {
                 let key = lock_key("lock:", n, naming).ok()?;
-                let line = line_keys("lock:", &key, naming);
-                let counter = counter_key("lock:", &key, naming);
-                Some((key, [counter, line.queue.to_vec(), line.reservation.to_vec()]))
+                let all = companions("lock:", &key, naming);
+                let others = [all.queue(), all.reservation(), all.counter()];
+                Some((key, others.map(<[u8]>::to_vec)))
             };
             if let (Some(x), Some(y)) = (keys(&a, naming(raw.0)), keys(&b, naming(raw.1))) {
                 let same = raw.0 == raw.1 && x.0 == y.0;

@@ -10,6 +10,7 @@ use super::redis::Item;
 use super::script::{self, Guard};
 use super::wire::{Incoming, Wire};
 use crate::clock::Instant;
+use crate::sync::trim;
 
 /// See the [module documentation](self). A place in flight is empty where
 /// nobody cares for the answer any more.
@@ -53,6 +54,13 @@ impl Pipe {
         item.ticket.server = self.server;
         self.put(&item);
         self.in_flight.push_back(Some(item));
+    }
+
+    /// Takes out the oldest request: it is answered.
+    pub(crate) fn answered(&mut self) -> Option<Option<Item>> {
+        let oldest = self.in_flight.pop_front();
+        trim(&mut self.in_flight);
+        oldest
     }
 
     /// For a request that was made before the node's clock was known: it is,

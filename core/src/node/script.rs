@@ -78,7 +78,7 @@ pub(crate) fn write_command(
         Op::Release => (&RELEASE, 3, 0),
     };
     let release = request.op == Op::Release;
-    let counter = request.keys.counter.as_ref().filter(|_| !release);
+    let counter = request.keys.counter().filter(|_| !release);
     let plain = guard.is_none() && counter.is_none();
     let block = match request.op {
         Op::Acquire { block, .. } if block > 1 && counter.is_some() => Some(block),
@@ -100,11 +100,11 @@ pub(crate) fn write_command(
     }
     wire::write_number(out, keys as u64);
     wire::write_text(out, &request.keys.lock);
-    wire::write_text(out, &request.keys.line.queue);
-    wire::write_text(out, &request.keys.line.reservation);
+    wire::write_text(out, request.keys.companions.queue());
+    wire::write_text(out, request.keys.companions.reservation());
     if !plain && !release {
         // Without fences the place is kept by a key of the same lock.
-        wire::write_text(out, counter.map_or(&request.keys.lock, |c| &c.key));
+        wire::write_text(out, counter.map_or(&request.keys.lock, |(key, _)| key));
     }
     if let Some(guard) = guard {
         wire::write_text(out, &guard.record_key);
@@ -127,9 +127,9 @@ pub(crate) fn write_command(
         },
     );
     match counter {
-        Some(counter) => {
+        Some((_, ttl)) => {
             wire::write_number(out, fence);
-            wire::write_number(out, millis(counter.ttl));
+            wire::write_number(out, millis(ttl));
         }
         None => {
             wire::write_text(out, b"");

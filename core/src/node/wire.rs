@@ -22,6 +22,8 @@ use super::pushes::{Push, Pushes};
 /// A server that sends more than this for one reply is none of ours.
 pub(crate) const LONGEST_REPLY: usize = 64 * 1024;
 const CHUNK: usize = 16 * 1024;
+/// So much room for requests is kept when all are written.
+const KEPT: usize = 4 * CHUNK;
 
 /// What a server sends.
 #[derive(Debug, PartialEq)]
@@ -65,6 +67,8 @@ impl Wire {
         }
         if self.written > 0 {
             self.out.clear();
+            // What a burst has taken is given back.
+            self.out.shrink_to(KEPT);
             self.written = 0;
             // A TLS stream keeps bytes back until it is flushed.
             return Pin::new(&mut self.stream).poll_flush(cx);

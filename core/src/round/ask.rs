@@ -63,7 +63,6 @@ impl Hold {
             me: me.clone(),
             set: set.clone(),
             terms: terms.clone(),
-            token,
             id: IDS.fetch_add(1, Ordering::Relaxed),
             value: Value(value),
             waiter,
@@ -79,9 +78,9 @@ impl Hold {
             state: Mutex::new(State {
                 phase: Phase::Asking,
                 progress: 0,
-                votes: vec![Vote::Unasked; nodes],
-                ends: vec![Instant::NEVER; nodes],
-                marks: vec![Mark::default(); nodes],
+                votes: vec![Vote::Unasked; nodes].into(),
+                ends: vec![Instant::NEVER; nodes].into(),
+                marks: vec![Mark::default(); nodes].into(),
                 nodes: (0..nodes).map(node_of).collect(),
                 loss: None,
                 round: Wakers::default(),
@@ -113,12 +112,12 @@ impl Hold {
         }
         // Where the home has voted, the others are to store the same fence.
         let voted = state.marks.iter().map(|mark| mark.stored).max();
-        let candidate = match (&self.terms.keys.counter, voted) {
+        let candidate = match (self.terms.keys.fence_ttl, voted) {
             (None, _) => 0,
             (Some(_), Some(fence)) if fence > 0 => fence,
             (Some(_), _) => self.set.candidate(now),
         };
-        if self.terms.keys.counter.is_some() && candidate == 0 {
+        if self.terms.keys.fence_ttl.is_some() && candidate == 0 {
             self.guess.get_or_init(Arc::default);
         }
         for i in nodes.iter() {

@@ -1,18 +1,18 @@
 //! A lease once it is won: how long it is valid, its renewal, its loss.
 
-use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
-use std::task::Poll;
 use std::time::Duration;
 
+use super::loss::Watch;
 use super::{Callback, Hold, LossReason, Phase, State};
 use crate::clock::Instant;
 use crate::mutants::mutant;
 use crate::node::{Op, Repair, Sink};
 use crate::quorum;
 use crate::set::count;
+use crate::sync::push_lean;
 
 impl Hold {
     /// The end of the lease that the nodes' votes make.
@@ -122,25 +122,12 @@ impl Hold {
 
     /// Ends when this [lease](Hold::lease) of the token is lost; never, if it
     /// is released first.
-    pub async fn lost(&self, lease: u32) -> LossReason {
-        /// Gives the place back when the wait is given up: a lease may be
-        /// watched again and again.
-        struct Place<'a>(&'a Hold, Option<u64>);
-        impl Drop for Place<'_> {
-            fn drop(&mut self) {
-                self.0.state().watchers.leave(self.1);
-            }
+    pub fn lost(self: &Arc<Self>, lease: u32) -> Watch {
+        Watch {
+            hold: self.clone(),
+            lease,
+            place: None,
         }
-        let mut place = Place(self, None);
-        poll_fn(|cx| {
-            let mut state = self.state();
-            match state.loss {
-                _ if state.passed != lease => Poll::Pending,
-                Some(reason) => Poll::Ready(reason),
-                None => state.watchers.park(&mut place.1, cx),
-            }
-        })
-        .await
     }
 
     /// Calls `callback` at the loss of this [lease](Hold::lease) of the token,
@@ -149,7 +136,7 @@ impl Hold {
         let mut state = self.state();
         match state.loss {
             _ if state.passed != lease => {}
-            None => state.callbacks.push(callback),
+            None => push_lean(&mut state.callbacks, callback),
             Some(reason) => {
                 drop(state);
                 callback(reason);

@@ -1,4 +1,10 @@
-//! Why a lease is lost.
+//! The loss of a lease: why it came, and how to wait for it.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use super::Hold;
 
 /// Why a lease was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -49,5 +55,36 @@ impl LossReason {
             LossReason::OwnerGone => "owner_gone",
             LossReason::Closed => "closed",
         }
+    }
+}
+
+/// Waits for the loss of one [lease](Hold::lease) of a token. A type with a name,
+/// so that nobody has to box it: there may be one for each of thousands of leases.
+#[derive(Debug)]
+pub struct Watch {
+    pub(super) hold: Arc<Hold>,
+    pub(super) lease: u32,
+    /// Where it is registered.
+    pub(super) place: Option<u64>,
+}
+
+impl Future for Watch {
+    type Output = LossReason;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<LossReason> {
+        let Watch { hold, lease, place } = &mut *self;
+        let mut state = hold.state();
+        match state.loss {
+            _ if state.passed != *lease => Poll::Pending,
+            Some(reason) => Poll::Ready(reason),
+            None => state.watchers.park(place, cx),
+        }
+    }
+}
+
+/// The place is given back: a lease may be watched again and again.
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.hold.state().watchers.leave(self.place);
     }
 }

@@ -20,7 +20,7 @@ impl Terms {
     /// Whether a lease on these terms is as good as one on those.
     fn serves(&self, other: &Terms) -> bool {
         let timing = |t: &Terms| (t.timing.ttl, t.timing.min_validity, t.timing.node_timeout);
-        let counted = |t: &Terms| t.keys.counter.is_some();
+        let counted = |t: &Terms| t.keys.fence_ttl.is_some();
         self.keys.lock == other.keys.lock
             && self.label == other.label
             && counted(self) == counted(other)

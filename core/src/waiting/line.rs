@@ -28,7 +28,13 @@ struct Line {
     asking: bool,
     /// The lease that was won last and is not over.
     held: Option<u64>,
-    /// Who waits behind.
+    /// Boxed, for most lines are those of leases that nobody waits for.
+    behind: Option<Box<Behind>>,
+}
+
+/// Who waits, and what for.
+#[derive(Debug, Default)]
+struct Behind {
     seats: VecDeque<Arc<Seat>>,
     /// What the nodes said to the last attempt that did not win.
     said: Option<Arc<Lost>>,
@@ -108,13 +114,18 @@ impl Line {
         if self.asking || self.held.is_some() {
             return None;
         }
-        let seat = self.seats.pop_front()?;
+        let seat = self.behind.as_mut()?.seats.pop_front()?;
         self.asking = true;
         seat.call(Call::Ask)
     }
 
     fn is_empty(&self) -> bool {
-        !self.asking && self.held.is_none() && self.seats.is_empty()
+        !self.asking && self.held.is_none() && self.waiting() == 0
+    }
+
+    /// How many wait behind.
+    fn waiting(&self) -> usize {
+        self.behind.as_ref().map_or(0, |behind| behind.seats.len())
     }
 }
 
@@ -128,14 +139,15 @@ impl Lines {
         let seat = if line.is_empty() {
             line.asking = true;
             None
-        } else if line.seats.len() >= most {
+        } else if line.waiting() >= most {
             return None;
         } else {
             let seat = Arc::new(Seat {
                 terms: terms.clone(),
                 call: Mutex::new(Call::NotYet(None)),
             });
-            line.seats.push_back(seat.clone());
+            let behind = line.behind.get_or_insert_default();
+            behind.seats.push_back(seat.clone());
             Some(seat)
         };
         drop(table);
@@ -149,10 +161,12 @@ impl Lines {
     /// Has all that wait for `key` look again: one of them may re-enter the
     /// lease that was just won.
     pub(crate) fn look_again(&self, key: &Arc<[u8]>) {
-        let wakers: Vec<_> = match lock(&self.0).get(key) {
-            Some(line) => line.seats.iter().filter_map(|seat| seat.waker()).collect(),
-            None => return,
+        let table = lock(&self.0);
+        let Some(behind) = table.get(key).and_then(|line| line.behind.as_ref()) else {
+            return;
         };
+        let wakers: Vec<_> = behind.seats.iter().filter_map(|s| s.waker()).collect();
+        drop(table);
         wakers.into_iter().for_each(Waker::wake);
     }
 
@@ -162,14 +176,14 @@ impl Lines {
         let mut table = lock(&self.0);
         let line = table.get_mut(&hold.terms.keys.lock);
         let ours = |line: &&mut Line| line.held == Some(hold.id);
-        let Some(line) = line.filter(ours) else {
+        let Some(behind) = line.filter(ours).and_then(|line| line.behind.as_mut()) else {
             return Passed::Not(watched);
         };
-        let next = line.seats.front();
+        let next = behind.seats.front();
         if !next.is_some_and(|seat| hold.pass_on(&seat.terms)) {
             return Passed::Not(watched);
         }
-        let seat = line.seats.pop_front().expect("looked at above");
+        let seat = behind.seats.pop_front().expect("looked at above");
         let waker = seat.call(Call::Given((hold.clone(), watched)));
         drop(table);
         if let Some(waker) = waker {
@@ -180,7 +194,7 @@ impl Lines {
 
     /// How many wait behind those that ask or hold, over all lines.
     pub(crate) fn waiting(&self) -> usize {
-        lock(&self.0).values().map(|line| line.seats.len()).sum()
+        lock(&self.0).values().map(Line::waiting).sum()
     }
 
     /// The lease is over: released or lost.
@@ -220,7 +234,7 @@ impl Place {
     pub(crate) fn block(&self) -> u32 {
         let table = lock(&self.lines.0);
         let line = table.get(&self.key);
-        match line.is_some_and(|line| !line.seats.is_empty()) {
+        match line.is_some_and(|line| line.waiting() > 0) {
             true => 1 + IN_A_ROW,
             false => 1,
         }
@@ -253,7 +267,7 @@ impl Place {
     /// Tells those behind what the nodes said to an attempt of ours.
     pub(crate) fn tell(&self, said: Arc<Lost>) {
         if let Some(line) = lock(&self.lines.0).get_mut(&self.key) {
-            line.said = Some(said);
+            line.behind.get_or_insert_default().said = Some(said);
         }
     }
 
@@ -262,7 +276,8 @@ impl Place {
     pub(crate) fn said(&self) -> Option<Arc<Lost>> {
         let table = lock(&self.lines.0);
         let line = table.get(&self.key)?;
-        line.said.clone().filter(|_| line.held.is_none())
+        let said = line.behind.as_ref()?.said.clone();
+        said.filter(|_| line.held.is_none())
     }
 
     /// Our attempt has won: those behind wait for the end of the lease.
@@ -275,7 +290,9 @@ impl Place {
         });
         if let Some(line) = lock(&self.lines.0).get_mut(&self.key) {
             line.held = Some(id);
-            line.said = None;
+            if let Some(behind) = &mut line.behind {
+                behind.said = None;
+            }
         }
         // It may have been lost before anybody was told to listen.
         if hold.is_over() {
@@ -294,7 +311,8 @@ impl Drop for Place {
             };
             match (call, &self.seat) {
                 (Call::NotYet(_), Some(seat)) => {
-                    line.seats.retain(|other| !Arc::ptr_eq(other, seat));
+                    let behind = line.behind.get_or_insert_default();
+                    behind.seats.retain(|other| !Arc::ptr_eq(other, seat));
                 }
                 (Call::Given(lease), _) => {
                     given = Some(lease);
@@ -320,7 +338,7 @@ impl Drop for Place {
 mod tests {
     use super::*;
     use crate::config::Timing;
-    use crate::node::names::{Naming, line_keys};
+    use crate::node::names::{Naming, companions};
     use crate::node::{Keys, Waits};
     use std::time::Duration;
 
@@ -328,13 +346,13 @@ mod tests {
         Terms {
             keys: Arc::new(Keys {
                 lock: b"lock:{k}"[..].into(),
-                line: line_keys("lock:", b"lock:{k}", Naming::Tagged),
+                companions: companions("lock:", b"lock:{k}", Naming::Tagged),
                 waits: Waits {
                     reservation: Duration::ZERO,
                     place: Duration::ZERO,
                     most: 0,
                 },
-                counter: None,
+                fence_ttl: None,
             }),
             label: "".into(),
             timing: Timing::of(Duration::from_secs(1), 0.01, 0.1, Duration::from_millis(50)),

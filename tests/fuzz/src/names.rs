@@ -1,7 +1,7 @@
 //! Two names, at the first `|`: no panic, and distinct names share no key of
 //! any kind.
 
-use quorlock::sim::names::{Naming, counter_key, line_keys, lock_key, quarantine_key, record_key};
+use quorlock::sim::names::{Naming, companions, lock_key, quarantine_key, record_key};
 
 use crate::halves;
 
@@ -22,9 +22,8 @@ struct Keys {
 
 fn keys(name: &[u8], naming: Naming) -> Option<Keys> {
     let lock = lock_key(NAMESPACE, name, naming).ok()?;
-    let counter = counter_key(NAMESPACE, &lock, naming);
-    let line = line_keys(NAMESPACE, &lock, naming);
-    let others = [counter, line.queue.to_vec(), line.reservation.to_vec()];
+    let all = companions(NAMESPACE, &lock, naming);
+    let others = [all.counter(), all.queue(), all.reservation()].map(<[u8]>::to_vec);
     Some(Keys { lock, others })
 }
 

@@ -5,9 +5,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorlock::sim::names::{Naming, counter_key, line_keys, lock_key};
+use quorlock::sim::names::{Naming, companions, lock_key};
 use quorlock::sim::{
-    self, Counter, Instant, LineKeys, MemoryNode, Op, Repair, Request, Value, Waiter, Waits,
+    self, Companions, Instant, MemoryNode, Op, Repair, Request, Value, Waiter, Waits,
 };
 use quorlock_sim::random::Random;
 
@@ -68,7 +68,7 @@ impl fmt::Display for Call {
                     .as_ref()
                     .map(|w| w.text().escape_ascii().to_string()),
                 request.keys.waits,
-                request.keys.counter.as_ref().map(|c| c.ttl),
+                request.keys.fence_ttl,
                 request.not_after
             ),
         }
@@ -79,8 +79,7 @@ impl fmt::Display for Call {
 #[derive(Clone, Debug)]
 pub struct Keys {
     pub lock: Arc<[u8]>,
-    pub counter: Arc<[u8]>,
-    pub line: LineKeys,
+    pub companions: Companions,
 }
 
 /// Those of all locks.
@@ -89,8 +88,7 @@ pub fn keys() -> Vec<Keys> {
     let keys = |name| {
         let lock = lock_key(NAMESPACE, name, Naming::Tagged).expect("a good name");
         Keys {
-            counter: counter_key(NAMESPACE, &lock, Naming::Tagged).into(),
-            line: line_keys(NAMESPACE, &lock, Naming::Tagged),
+            companions: companions(NAMESPACE, &lock, Naming::Tagged),
             lock: lock.into(),
         }
     };
@@ -143,7 +141,7 @@ impl Calls {
         let mut claims: Vec<u64> = Vec::new();
         for keys in &self.keys {
             ends.extend(node.get(&keys.lock, at).map(|(_, end)| end.0 / 1000));
-            let Some(line) = node.line(&keys.line.queue, at) else {
+            let Some(line) = node.line(keys.companions.queue(), at) else {
                 continue;
             };
             ends.extend([line.end, line.queue_end].map(|end| end.0 / 1000));
@@ -184,8 +182,7 @@ impl Calls {
         let random = &self.random;
         let Keys {
             lock: key,
-            counter,
-            line,
+            companions,
         } = random.pick(&self.keys);
         let at = Instant(now * 1000);
         let record = match (random.below(5), node.record()) {
@@ -194,18 +191,15 @@ impl Calls {
             (2, _) | (_, None) => Some((*random.pick::<&str>(&RECORDS)).into()),
             (_, Some(stored)) => Some(stored.clone()),
         };
-        let counter = random.chance(70).then(|| Counter {
-            key: counter.clone(),
-            ttl: match random.below(3) {
-                0 => self.length(10_000),
-                _ => self.length(20_000_000),
-            },
+        let fence_ttl = random.chance(70).then(|| match random.below(3) {
+            0 => self.length(10_000),
+            _ => self.length(20_000_000),
         });
-        let stored = counter.as_ref().and_then(|c| node.fence(&c.key, at));
+        let stored = fence_ttl.and_then(|_| node.fence(companions.counter(), at));
         let op = self.op(now, stored);
         // Without record and counter it is not sent (docs/PROTOCOL.md).
         let not_after = match random.below(8) {
-            _ if record.is_none() && counter.is_none() => 0,
+            _ if record.is_none() && fence_ttl.is_none() => 0,
             0..5 if self.contended => 0,
             0 => now - 1,
             1 => now,
@@ -219,15 +213,15 @@ impl Calls {
             value: self.value(op, node, key, at),
             keys: Arc::new(sim::Keys {
                 lock: key.clone(),
-                line: line.clone(),
+                companions: companions.clone(),
                 waits: Waits {
                     reservation: self.length(300_000),
                     place: self.often_long(3_000_000),
                     most: *random.pick(&[2, 4, 10]),
                 },
-                counter,
+                fence_ttl,
             }),
-            waiter: self.waiter(op, node, line, at),
+            waiter: self.waiter(op, node, companions.queue(), at),
             not_after,
             guess: None,
         };
@@ -296,9 +290,9 @@ impl Calls {
 
     /// Who asks: nobody who waits, any waiter, or one that is queued or has the
     /// reservation.
-    fn waiter(&self, op: Op, node: &MemoryNode, line: &LineKeys, at: Instant) -> Option<Waiter> {
+    fn waiter(&self, op: Op, node: &MemoryNode, queue: &[u8], at: Instant) -> Option<Waiter> {
         let random = &self.random;
-        let known = node.line(&line.queue, at).map(|line| {
+        let known = node.line(queue, at).map(|line| {
             let mut known: Vec<&Waiter> = line.queue.iter().map(|place| &place.waiter).collect();
             known.extend(line.reserved.iter().map(|(_, waiter)| waiter));
             known

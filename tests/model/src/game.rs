@@ -178,7 +178,7 @@ impl Game {
                 let theirs = self.server.said(request.op)?;
                 // TIME is told where it is asked for.
                 let told = request.op != Op::Release
-                    && (record.is_some() || request.keys.counter.is_some());
+                    && (record.is_some() || request.keys.fence_ttl.is_some());
                 let (answer, messages) = node.execute(request, record.as_deref(), at);
                 let ours = match answer {
                     Ok(reply) => Said::Reply(reply, told.then_some(now)),
@@ -246,14 +246,18 @@ impl Game {
 fn texts() -> Vec<Vec<u8>> {
     let mut all = vec![record_key(NAMESPACE), quarantine_key(NAMESPACE)];
     for keys in keys() {
-        all.extend([keys.lock, keys.counter, keys.line.reservation].map(|key| key.to_vec()));
+        let others = keys.companions;
+        all.extend([&keys.lock, others.counter(), others.reservation()].map(<[u8]>::to_vec));
     }
     all
 }
 
 /// Those of queues.
 fn queues() -> Vec<Vec<u8>> {
-    keys().iter().map(|keys| keys.line.queue.to_vec()).collect()
+    keys()
+        .iter()
+        .map(|keys| keys.companions.queue().to_vec())
+        .collect()
 }
 
 /// The members of a queue on the server and their scores, as one text.
@@ -313,19 +317,19 @@ fn contents(node: &MemoryNode, now: u64) -> Contents {
         found.insert(key.to_vec(), (fence.to_string().into_bytes(), left(end)));
     }
     for keys in keys() {
-        let Some(line) = node.line(&keys.line.queue, at) else {
+        let Some(line) = node.line(keys.companions.queue(), at) else {
             continue;
         };
         if !line.queue.is_empty() {
             let queue = (places(line), left(line.queue_end));
-            found.insert(keys.line.queue.to_vec(), queue);
+            found.insert(keys.companions.queue().to_vec(), queue);
         }
         let reserved = line
             .reserved
             .as_ref()
             .map(|(until, waiter)| [format!("{until} ").as_bytes(), &waiter.text()].concat());
         let reserved = (reserved.unwrap_or_default(), left(line.end));
-        found.insert(keys.line.reservation.to_vec(), reserved);
+        found.insert(keys.companions.reservation().to_vec(), reserved);
     }
     if let Some(record) = node.record() {
         let record = record.as_bytes().to_vec();

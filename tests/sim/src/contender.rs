@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
-use quorlock::sim::names::{Naming, line_keys};
+use quorlock::sim::names::{Naming, companions};
 use quorlock::sim::{
-    Acquired, Clock, Counter, Extended, Hold, Instant, Keys, Lines, Passed, Set, Terms, Timing,
-    Wait, Waits, Watchdog, acquire,
+    Acquired, Clock, Extended, Hold, Instant, Keys, Lines, Passed, Set, Terms, Timing, Wait, Waits,
+    Watchdog, acquire,
 };
 
 use crate::plan::{DRIFT, Plan};
@@ -23,15 +23,14 @@ use crate::world::World;
 const SLACK: Duration = Duration::from_millis(2);
 /// The keys of the locks.
 pub const KEYS: [&[u8]; 2] = [b"lock:{k}", b"lock:{l}"];
-const COUNTERS: [&[u8]; 2] = [b"lock:#f:{k}", b"lock:#f:{l}"];
 
 /// What all requests for the lock with that key have in common.
-pub fn keys_of(lock: &[u8], waits: Waits, counter: Option<Counter>) -> Arc<Keys> {
+pub fn keys_of(lock: &[u8], waits: Waits, fence_ttl: Option<Duration>) -> Arc<Keys> {
     Arc::new(Keys {
         lock: lock.into(),
-        line: line_keys("lock:", lock, Naming::Tagged),
+        companions: companions("lock:", lock, Naming::Tagged),
         waits,
-        counter,
+        fence_ttl,
     })
 }
 
@@ -87,14 +86,10 @@ impl Stage {
     /// What is asked for with a lock of the plan.
     pub fn terms(&self, lock: usize, gone: Option<Arc<AtomicBool>>) -> Terms {
         let plan = &self.plan;
-        let counter = plan.fence_ttl.map(|ttl| Counter {
-            key: COUNTERS[lock].into(),
-            ttl,
-        });
         let share = || *self.random.aside().pick(&[1.0, 1.5]);
         let cap = self.random.chance(20).then(|| plan.ttl.mul_f64(share()));
         Terms {
-            keys: keys_of(KEYS[lock], plan.waits, counter),
+            keys: keys_of(KEYS[lock], plan.waits, plan.fence_ttl),
             label: "".into(),
             timing: Timing::of(plan.ttl, DRIFT, 0.1, plan.node_timeout),
             drift: DRIFT,
@@ -230,7 +225,7 @@ impl Client {
         let lease = hold.lease();
         stage.holds.fetch_add(1, Ordering::Relaxed);
         let index = world.won(self.number, &hold);
-        world.done_with_tokens(Some(hold.token().as_str()));
+        world.done_with_tokens(Some(hold.token()));
         let watched = given.unwrap_or_else(|| self.watchdog.watch(hold.clone()));
         if random.chance(15) {
             plan.aimed(random, world, self.number, world.end_of(index));

@@ -78,7 +78,7 @@ impl Client {
         world.wins(who, LOCK);
         stage.holds.fetch_add(1, Ordering::Relaxed);
         let index = world.won(self.number, &hold);
-        world.done_with_tokens(Some(hold.token().as_str()));
+        world.done_with_tokens(Some(hold.token()));
         let watched = given.unwrap_or_else(|| self.watchdog.watch(hold.clone()));
         let long = Duration::from_nanos(random.below(ttl / 10));
         clock.sleep_until(clock.now() + long).await;

@@ -130,7 +130,7 @@ impl Drop for MemoryLink {
 mod tests {
     use super::*;
     use crate::clock::Sleep;
-    use crate::node::{Keys, LineKeys, Op, Value, Waiter, Waits};
+    use crate::node::{Companions, Keys, Op, Value, Waiter, Waits};
     use std::time::Duration;
 
     struct Still;
@@ -190,16 +190,13 @@ mod tests {
             op,
             keys: Arc::new(Keys {
                 lock: b"k"[..].into(),
-                line: LineKeys {
-                    queue: b"q"[..].into(),
-                    reservation: b"r"[..].into(),
-                },
+                companions: Companions::new(b"qrf"),
                 waits: Waits {
                     reservation: Duration::from_millis(200),
                     place: Duration::from_secs(6),
                     most: 10,
                 },
-                counter: None,
+                fence_ttl: None,
             }),
             value: Value(value.as_bytes().into()),
             waiter,

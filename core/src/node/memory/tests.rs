@@ -1,5 +1,5 @@
 use super::*;
-use crate::node::{Counter, Keys, LineKeys, Waits};
+use crate::node::{Companions, Keys, Waits};
 
 const TTL: Duration = Duration::from_millis(100);
 const ACQUIRE: Op = acquire(0, false, 1);
@@ -33,19 +33,13 @@ fn request(op: Op, value: &str) -> Request {
         op,
         keys: Arc::new(Keys {
             lock: b"k"[..].into(),
-            line: LineKeys {
-                queue: b"q"[..].into(),
-                reservation: b"r"[..].into(),
-            },
+            companions: Companions::new(b"qrf"),
             waits: Waits {
                 reservation: Duration::from_millis(20),
                 place: Duration::from_millis(500),
                 most: 3,
             },
-            counter: Some(Counter {
-                key: b"f"[..].into(),
-                ttl: Duration::from_secs(10),
-            }),
+            fence_ttl: Some(Duration::from_secs(10)),
         }),
         value: Value(value.as_bytes().into()),
         waiter: None,

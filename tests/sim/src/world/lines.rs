@@ -1,7 +1,7 @@
 //! How the locks' [lines](super::line) hear of what happens. They are kept only
 //! in schedules whose contenders wait on the nodes.
 
-use quorlock::sim::names::{Naming, line_keys};
+use quorlock::sim::names::{Naming, companions};
 use quorlock::sim::{Instant, MemoryNode, Request};
 
 use super::admission::run_id;
@@ -77,7 +77,7 @@ impl World {
 impl Node {
     /// Whether the lock is kept for another waiter than asks.
     pub(super) fn is_reserved(&self, request: &Request, local: Instant) -> bool {
-        let line = self.state.line(&request.keys.line.queue, local);
+        let line = self.state.line(request.keys.companions.queue(), local);
         let reserved = line.and_then(|line| line.reserved.as_ref());
         reserved.is_some_and(|(until, whose)| {
             MemoryNode::time(local) < *until && Some(whose) != request.waiter.as_ref()
@@ -163,8 +163,8 @@ impl Inner {
         let (at, state) = (self.time, &self.nodes[node]);
         let local = state.clock.local_ms(at);
         for (line, key) in self.lines.iter_mut().zip(KEYS) {
-            let queue = line_keys("lock:", key, Naming::Tagged).queue;
-            let Some(old) = state.state.line(&queue, local) else {
+            let keys = companions("lock:", key, Naming::Tagged);
+            let Some(old) = state.state.line(keys.queue(), local) else {
                 continue;
             };
             let waiters = old.queue.len() + usize::from(old.reserved.is_some());

@@ -211,7 +211,7 @@ impl Inner {
             let by_now = |(time, then): (u64, Instant)| time + then.until(now).as_micros() as u64;
             *candidate = *guess.get_or_init(|| wire.told.map_or(0, by_now));
         }
-        let plain = wire.record.is_none() && request.keys.counter.is_none();
+        let plain = wire.record.is_none() && request.keys.fence_ttl.is_none();
         if plain {
             request.not_after = 0;
         } else if request.not_after == 0 && request.op != Op::Release {
@@ -293,7 +293,7 @@ impl Inner {
         let record = self.connections[connection as usize].record.clone();
         // Plain requests and releases are not told it.
         let told =
-            request.op != Op::Release && (record.is_some() || request.keys.counter.is_some());
+            request.op != Op::Release && (record.is_some() || request.keys.fence_ttl.is_some());
         let time = told.then(|| MemoryNode::time(self.nodes[node].clock.local(now)));
         let counted = self.look_at_counter(node, &request, local);
         let reserved = before.is_none() && self.nodes[node].is_reserved(&request, local);

@@ -121,7 +121,7 @@ pub(super) struct Before {
 
 /// The hold's fencing token, if its lock counts them.
 fn fence_of(hold: &Hold) -> Option<u64> {
-    hold.terms().keys.counter.as_ref().map(|_| hold.fence())
+    hold.terms().keys.fence_ttl.map(|_| hold.fence())
 }
 
 /// A token's first 64 bits, as a name for it.
@@ -162,10 +162,10 @@ impl World {
     pub fn won(&self, client: usize, hold: &Arc<Hold>) -> usize {
         let mut inner = self.inner();
         let inner = &mut *inner;
-        let name = name_of(hold.token().as_str().as_bytes());
+        let name = name_of(hold.token().as_bytes());
         let (time, now) = (inner.time, inner.clients[client].now(inner.time));
         let end = hold.end();
-        inner.note(|| format!("c{client} won {}", &hold.token().as_str()[..6]));
+        inner.note(|| format!("c{client} won {}", &hold.token()[..6]));
         // The winner runs in the moment of the verdict.
         if now + hold.terms().timing.min_validity > end {
             inner.violated(format!("S4 c{client} won a lease with too little validity"));
@@ -218,7 +218,7 @@ impl World {
         let mut inner = self.inner();
         let watch = &inner.oracle.watches[index];
         let (client, hold, end) = (watch.client, watch.hold.clone(), watch.end());
-        inner.note(|| format!("c{client} released {}", &hold.token().as_str()[..6]));
+        inner.note(|| format!("c{client} released {}", &hold.token()[..6]));
         if end != Instant::NEVER {
             inner.violated(format!("S5 a released lease of c{client} is valid"));
         }
@@ -355,12 +355,12 @@ impl Inner {
         request: &Request,
         local: Instant,
     ) -> u64 {
-        let Some(counter) = &request.keys.counter else {
+        let Some((counter, _)) = request.keys.counter() else {
             return 0;
         };
         let (now, lock) = (self.time, place_of(&request.keys.lock));
         let node = &mut self.nodes[node];
-        let counted = node.state.fence(&counter.key, local);
+        let counted = node.state.fence(counter, local);
         if node.counts[lock] && counted.is_none() {
             node.lost_at[lock] = now;
             node.counts[lock] = false;
@@ -417,7 +417,7 @@ impl Inner {
         let far = fence > (counted + block).max(clock + 10_000_000);
         // A vote that stands is confirmed with the fence that is stored.
         let behind = fence + 1_000_000 < clock && fence != counted;
-        if request.keys.counter.is_some() && (far || behind) {
+        if request.keys.fence_ttl.is_some() && (far || behind) {
             self.violated(format!("S2 n{node} counted {fence} at {clock}"));
         }
         self.nodes[node].counts[place_of(&request.keys.lock)] = true;

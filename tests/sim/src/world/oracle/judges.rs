@@ -249,7 +249,7 @@ impl Inner {
 
     /// How many nodes that are not excused, and kept their data, hold the lease's vote.
     fn votes(&self, hold: &Hold) -> usize {
-        let token = hold.token().as_str().as_bytes();
+        let token = hold.token().as_bytes();
         let holds = |node: &&Node| {
             let now = node.clock.local_ms(self.time);
             let value = node.state.get(&hold.terms().keys.lock, now);
@@ -269,10 +269,10 @@ impl Inner {
         reply: Option<&Reply>,
         local: Instant,
     ) {
-        let Some(counter) = &request.keys.counter else {
+        let Some((counter, _)) = request.keys.counter() else {
             return;
         };
-        let after = self.nodes[node].state.fence(&counter.key, local);
+        let after = self.nodes[node].state.fence(counter, local);
         let after = after.unwrap_or(0);
         let wrong = match (request.op, reply) {
             (Op::Acquire { .. }, Some(Reply::Granted { .. })) => mine && after != before,

@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
-use napi::Either;
+use napi::bindgen_prelude::Array;
+use napi::{Either, Env};
 use napi_derive::napi;
-use quorlock::{Error, ErrorKind, Lease as Core, Lost};
+use quorlock::{Error, ErrorKind, Lease as Core, LossReason, Lost};
 
 use crate::failure::{Failure, entry};
 use crate::options::{limit, time};
@@ -28,6 +29,11 @@ impl Lease {
             _lost: lost,
         }
     }
+}
+
+fn fence(core: &Core) -> Option<f64> {
+    let fence = core.fence();
+    (fence > 0).then_some(fence as f64)
 }
 
 impl Port {
@@ -67,10 +73,7 @@ impl Port {
     /// The fence, below 2^53 and so exact; null without one.
     #[napi(catch_unwind)]
     pub fn fence(&self, lease: i64) -> Either<Option<f64>, Failure> {
-        entry(|| {
-            let fence = self.lease(lease)?.fence();
-            Ok((fence > 0).then_some(fence as f64))
-        })
+        entry(|| Ok(fence(&*self.lease(lease)?)))
     }
 
     /// Why it was lost; empty if it was not.
@@ -124,6 +127,28 @@ impl Port {
         self.begin(number, false, self.lease(lease), |core| async move {
             core.release().await.map(Value::Flag)
         })
+    }
+
+    /// Lets go of a lease that has been released. What is left of it, in one call since
+    /// each costs as much as all the work in it: token, fence, reason and error of the loss.
+    #[napi(catch_unwind)]
+    pub fn end<'env>(
+        &self,
+        env: &'env Env,
+        lease: i64,
+    ) -> napi::Result<Either<Array<'env>, Failure>> {
+        let core = match entry(|| self.lease(lease)) {
+            Either::A(core) => core,
+            Either::B(failure) => return Ok(Either::B(failure)),
+        };
+        let mut left = env.create_array(4)?;
+        left.set(0, core.token())?;
+        left.set(1, fence(&core))?;
+        let loss = core.loss();
+        left.set(2, loss.map(LossReason::as_str))?;
+        left.set(3, loss.map(|_| Failure::from(core.lost_error())))?;
+        self.leases().remove(&lease);
+        Ok(Either::A(left))
     }
 
     /// Lets go of a lease that JavaScript has no more.

@@ -26,6 +26,8 @@ export interface NativePort {
   extend(number: number, lease: number, ttl: number | undefined): Failure | null;
   ensure(number: number, lease: number, min: number): Failure | null;
   release(number: number, lease: number): Failure | null;
+  /** Forgets it; what is left: token, fence, reason and error of the loss. */
+  end(lease: number): [string, number | null, string | null, Failure | null] | Failure;
   forget(lease: number): boolean | Failure;
 }
 

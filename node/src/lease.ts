@@ -92,8 +92,6 @@ export class Lease {
     live.set(number, new WeakRef(this));
     collected.register(this, number, this);
     keep(keeper, this);
-    // The loss may have been told before there was anyone to tell.
-    if (lossOf(number) !== null) this.#tell();
   }
 
   static {
@@ -105,9 +103,14 @@ export class Lease {
       const failure = lease.#lostError();
       if (failure !== null) throw toError(failure, from);
     };
-    told.lost = (number) => {
+    const tell = (number: number) => {
       const lease = live.get(number)?.deref();
       if (lease !== undefined) lease.#tell();
+    };
+    told.lost = (number) => {
+      if (live.has(number)) tell(number);
+      // Won and lost at once: whoever acquires is told of the first in this turn, and there is a lease then.
+      else setImmediate(tell, number);
     };
   }
 
@@ -205,12 +208,10 @@ export class Lease {
   /** Gives back what it takes up: that is not left to the collector, to which a lease looks small. */
   #end(): void {
     if (this.#over !== undefined) return;
-    const loss = lossOf(this.#number);
-    const error = loss === null ? null : port.lostError(this.#number);
-    this.#over = { token: this.token, fence: this.fence, loss, error };
+    const [token, fence, loss, error] = checked(port.end(this.#number));
+    this.#over = { token, fence, loss: loss as LossReason | null, error };
     live.delete(this.#number);
     collected.unregister(this);
-    port.forget(this.#number);
     letGo(this.#keeper, this);
   }
 

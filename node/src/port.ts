@@ -14,7 +14,12 @@ type Settle = (value: unknown, failure: Failure | null) => void;
 
 const pending = new Map<number, Settle>();
 let lastNumber = 0;
-let submitting = false;
+/** Whether the bell keeps the process alive. */
+let kept = false;
+let leaving = false;
+let started = 0;
+/** So many are submitted before the turn's end: it may be far, and the nodes would wait for it. */
+const TOGETHER = 16;
 
 /** Who is told what no promise waits for. */
 export const told = {
@@ -42,23 +47,36 @@ function settle(number: number, value: unknown, failure: Failure | null): void {
 
 function expect(number: number, settle: Settle): void {
   // While something is awaited the process lives, and no longer.
-  if (pending.size === 0) checked(port.keep(true));
-  pending.set(number, settle);
-  if (!submitting) {
-    submitting = true;
-    queueMicrotask(submit);
+  if (!kept) {
+    kept = true;
+    checked(port.keep(true));
   }
+  pending.set(number, settle);
+  started += 1;
+  if (started === 1) queueMicrotask(submit);
+  else if (started % TOGETHER === 0) checked(port.submit());
 }
 
 /** Submits what this turn has started: one wake-up of the I/O thread, and one write to each node. */
 function submit(): void {
-  submitting = false;
+  started = 0;
   checked(port.submit());
 }
 
 function forget(number: number): void {
   pending.delete(number);
-  if (pending.size === 0) checked(port.keep(false));
+  if (pending.size > 0 || leaving) return;
+  leaving = true;
+  // What the last one woke is likely to start another. A tick that is asked for within a microtask comes when all
+  // microtasks are done.
+  queueMicrotask(() => process.nextTick(leave));
+}
+
+function leave(): void {
+  leaving = false;
+  if (pending.size > 0) return;
+  kept = false;
+  checked(port.keep(false));
 }
 
 /** What an operation came to. Never a rejection, so that the error is made where it has the caller's stack. */

@@ -14,10 +14,9 @@
 
 use std::any::Any;
 use std::collections::HashMap;
-use std::io::{Read, Write};
+use std::io::{PipeReader, Read, Write, pipe};
 use std::mem;
 use std::os::fd::{AsRawFd, RawFd};
-use std::os::unix::net::UnixStream;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -54,7 +53,7 @@ type Pending = (Py<PyAny>, Box<dyn Any + Send>);
 #[pyclass(frozen, weakref, module = "quorlock._native")]
 pub(crate) struct Port {
     queue: Owned<Arc<Queue>>,
-    reader: UnixStream,
+    reader: PipeReader,
     pending: Mutex<HashMap<u64, Pending>>,
     /// The calls of this turn of the loop, if they are held until its end.
     held: Mutex<Option<Vec<Work>>>,
@@ -63,10 +62,12 @@ pub(crate) struct Port {
 #[pymethods]
 impl Port {
     #[new]
-    fn new() -> PyResult<Port> {
-        let (reader, bell) = UnixStream::pair()?;
-        reader.set_nonblocking(true)?;
-        bell.set_nonblocking(true)?;
+    fn new(py: Python<'_>) -> PyResult<Port> {
+        let (reader, bell) = pipe()?;
+        let os = py.import(intern!(py, "os"))?;
+        for end in [reader.as_raw_fd(), bell.as_raw_fd()] {
+            os.call_method1(intern!(py, "set_blocking"), (end, false))?;
+        }
         // A full buffer has woken the loop already.
         let queue = Queue::new(move || drop((&bell).write(&[0])));
         Ok(Port {

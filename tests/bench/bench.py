@@ -51,8 +51,7 @@ def wanted(workload, patterns):
 def repetitions(workload, peer, given):
     if given.quick:
         return 1
-    return given.repetitions or (workload.repetitions if peer.ours or peer.compared and workload.contended
-                                 else workload.peer_repetitions)
+    return given.repetitions or (workload.repetitions if peer.ours or peer.compared else workload.peer_repetitions)
 
 
 def seconds(workload, given):

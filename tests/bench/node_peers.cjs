@@ -72,6 +72,26 @@ const PEERS = {
       return [() => lock.acquire(), (lease) => lease.release()];
     };
   },
+  "raw-scripts"({ nodes, settings, workers }) {
+    const hop = require(join(ROOT, "target", "bench", "hop.node"));
+    const waiting = [];
+    let wanted = [];
+    hop.open(nodes.join(), join(ROOT, "core", "src", "node", "lua"), workers, settings.includes("plain"), () => {
+      for (const number of hop.take()) waiting[number](true);
+    });
+    const submit = () => {
+      hop.go(wanted);
+      wanted = [];
+    };
+    return (name) => {
+      const number = Number(name.replace("bench-", ""));
+      const step = () => new Promise((resolve) => {
+        waiting[number] = resolve;
+        if (wanted.push(number) === 1) queueMicrotask(submit);
+      });
+      return [step, step];
+    };
+  },
   async redlock5(words) {
     const { default: Redlock } = peer("redlock");
     // Of those that wait, the fast ones ask each millisecond, and never give up.

@@ -52,6 +52,12 @@ def c():
          HERE / "c_peer.c", "-o", OUT / "c_peer", f"-L{library}", "-lquorlock", "-pthread", f"-Wl,-rpath,{library}")
 
 
+def hop(name, *words):
+    """The hand-written client that event loops call."""
+    call(os.environ.get("CC", "cc"), "-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", HERE / "hop.c",
+         "-o", OUT / name, "-pthread", *words)
+
+
 def python():
     """The peers and the wheel in one environment: the same interpreter for all."""
     wanted = HERE / "peers" / "requirements.txt"
@@ -64,6 +70,7 @@ def python():
     if not wheels:
         raise RuntimeError("there is no wheel in target/wheels: `make build` makes it")
     call(PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--force-reinstall", "--no-deps", wheels[-1])
+    hop("libhop.so")
 
 
 def node():
@@ -79,6 +86,11 @@ def node():
             have.unlink()
             raise
     call("node", "-e", f"require({str(ROOT / 'node')!r})")
+    headers = pathlib.Path(call("node", "-p", "process.execPath")).parents[1] / "include" / "node"
+    if (headers / "node_api.h").exists():
+        hop("hop.node", "-DNODE", f"-I{headers}")
+    else:
+        print("without js:raw-scripts: Node came without its headers", flush=True)
 
 
 STEPS = {"rust": rust, "c": c, "py": python, "aio": python, "js": node}

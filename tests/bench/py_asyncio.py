@@ -1,6 +1,9 @@
 """Peers for asyncio: as in py_blocking.py, with functions to be awaited."""
 
 import asyncio
+import ctypes
+import os
+import pathlib
 import secrets
 import time
 
@@ -83,7 +86,31 @@ def aioredlock(words):
     return lambda name: (lambda: manager.lock(name, timeout), manager.unlock)
 
 
-PEERS = {"quorlock": quorlock, "redis-py": redis_py, "hand": hand, "pottery": pottery, "aioredlock": aioredlock}
+def raw_scripts(words):
+    """For one worker: a cycle writes to one descriptor and waits for another, twice."""
+    bench = pathlib.Path(__file__).resolve().parent
+    hop = ctypes.CDLL(str(bench.parents[1] / "target" / "bench" / "libhop.so"))
+    lua = bench.parents[1] / "core" / "src" / "node" / "lua"
+    hop.hop_open(",".join(words.nodes).encode(), str(lua).encode(), "plain" in words.settings)
+    wake, bell = hop.hop_wake(), hop.hop_bell()
+    loop, over = asyncio.get_running_loop(), None
+
+    def told():
+        os.eventfd_read(bell)
+        over.set_result(True)
+
+    async def step(_=None):
+        nonlocal over
+        over = loop.create_future()
+        os.eventfd_write(wake, 1)
+        return await over
+
+    loop.add_reader(bell, told)
+    return lambda name: (step, step)
+
+
+PEERS = {"quorlock": quorlock, "raw-scripts": raw_scripts, "redis-py": redis_py, "hand": hand, "pottery": pottery,
+         "aioredlock": aioredlock}
 
 
 async def cycles(meter, acquire, release, end, shared):

@@ -64,7 +64,7 @@ class Peer:
     nodes: tuple = (1, 5)
     # Those of W3 that it takes part in.
     shapes: tuple = ()
-    # In W3 a target compares ours with it: measured as often as ours.
+    # A target compares ours with it: measured as often as ours.
     compared: bool = False
 
     @property
@@ -79,6 +79,11 @@ class Peer:
     @property
     def ours(self):
         return ":quorlock" in self.name
+
+    @property
+    def raw(self):
+        """Written by hand for a floor: no peer to be compared with."""
+        return ":raw" in self.name
 
     @property
     def tuned(self):
@@ -102,7 +107,7 @@ WIDE, NARROW = shapes(ONE, MANY, PROCESSES), shapes(ONE, PROCESSES)
 PEERS = [
     Peer("rust:raw", CYCLES),
     # A hand-written client of Quorlock's scripts.
-    Peer("rust:raw-scripts", CYCLES),
+    Peer("rust:raw-scripts", ("W1", "W2", "W4"), compared=True),
     Peer("rust:raw-scripts+plain", CYCLES),
     # And one of the queue that Quorlock's waiters stand in.
     Peer("rust:raw-queue", (), (1,), shapes(PROCESSES), compared=True),
@@ -131,6 +136,9 @@ PEERS = [
     Peer("py:pottery+safe", ("W4",)),
     Peer("aio:quorlock", ALL, shapes=WIDE),
     Peer("aio:quorlock+plain", CYCLES),
+    # The same behind the two hops that an event loop needs.
+    Peer("aio:raw-scripts", ("W1",)),
+    Peer("aio:raw-scripts+plain", ("W1",)),
     Peer("aio:redis-py", CYCLES, (1,)),
     Peer("aio:redis-py+fast", ("W1",), (1,)),
     Peer("aio:hand", CYCLES),
@@ -140,6 +148,8 @@ PEERS = [
     Peer("aio:aioredlock+fast", CYCLES),
     Peer("js:quorlock", ALL, shapes=WIDE),
     Peer("js:quorlock+plain", CYCLES),
+    Peer("js:raw-scripts", CYCLES),
+    Peer("js:raw-scripts+plain", CYCLES),
     Peer("js:redlock5", ("W1", "W2", "W4", "W5"), shapes=NARROW),
     Peer("js:redlock5+fast", ("W2",), shapes=NARROW),
     Peer("js:redlock4", (), shapes=NARROW),

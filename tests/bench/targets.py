@@ -109,7 +109,8 @@ class Figures:
 
     def best(self, workload, nodes, language, tuned):
         """The fastest peer of a language; with `tuned` those with their best settings are among them."""
-        peers = [peer.name for peer in PEERS if peer.language == language and not peer.ours and (tuned or not peer.tuned)]
+        peers = [peer.name for peer in PEERS if peer.language == language and not peer.ours and not peer.raw
+                 and (tuned or not peer.tuned)]
         speeds = {peer: self.median(workload, nodes, peer, "cycles_per_s") or 0 for peer in peers}
         name = max(speeds, key=speeds.get)
         return name if speeds[name] else None
@@ -153,9 +154,13 @@ def ratio_lines(figures):
             peer = peer or figures.best(workload, nodes, ours.partition(":")[0], tuned)
             found = figures.ratios(workload, nodes, ours, peer, field) if peer else []
             note = f"{min(found):.2f} to {max(found):.2f}" if found else ""
-            # What a client is measured at that does nothing but write and read, what peers do and what we do: nobody can be better.
-            ours_by_hand = "rust:raw-scripts" + ("+plain" if ours.endswith("+plain") else "")
-            for raw, word in (("rust:raw", "raw"), (ours_by_hand, "our scripts")):
+            # What a client is measured at that does nothing but write and read, what peers do and what we do, and behind an
+            # event loop's hops: nobody can be better.
+            scripts = ":raw-scripts" + ("+plain" if ours.endswith("+plain") else "")
+            language = ours.partition(":")[0]
+            for raw, word in (("rust:raw", "raw"), ("rust" + scripts, "our scripts"), (language + scripts, "behind the hops")):
+                if word == "behind the hops" and language not in ("aio", "js"):
+                    continue
                 least = figures.ratios(workload, nodes, raw, peer, field) if peer and ":quorlock" not in peer else []
                 if least and peer != raw:
                     note += f"; {word} {median(least):.2f}"
@@ -166,15 +171,21 @@ def ratio_lines(figures):
             yield Line(title, asked, median(found) if found else None, sign, bound, note)
 
 
+def slowdown(figures, peer, field, state):
+    up, down = (figures.values("W4", 5, peer, field, which) for which in ("up", state))
+    return [down[number] / up[number] for number in down if up.get(number)]
+
+
 def fault_lines(figures):
     """T16: each repetition to the same one with all nodes up."""
     for ours in LANGUAGES:
         for state in FAULTS:
             for field, name in (("p50_us", "p50"), ("p99_us", "p99")):
-                up = figures.values("W4", 5, ours, field)
-                down = figures.values("W4", 5, ours, field, state)
-                found = [down[number] / up[number] for number in down if up.get(number)]
+                found = slowdown(figures, ours, field, state)
                 note = f"{min(found):.2f} to {max(found):.2f}" if found else ""
+                # What the stage itself does to a client that only writes and reads.
+                if least := slowdown(figures, "rust:raw-scripts", field, state):
+                    note += f"; our scripts {median(least):.2f} ({min(least):.2f} to {max(least):.2f})"
                 yield Line("T16", f"W4 {state}: {name} of `{ours}` to all up", median(found) if found else None, "≤", 1.2, note)
             runs = figures.of("W4", 5, ours, state)
             cycles = sum(run.get("cycles", 0) for run in runs)

@@ -3,9 +3,9 @@
 //! (`raw-scripts`), which is the floor of what Quorlock promises. It writes to all
 //! nodes, then waits with `poll` until a quorum has answered; later answers are
 //! read when they come. With several workers it pipelines them over the same
-//! connections.
+//! connections. A node that breaks its connection is left out.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::AsRawFd;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -51,8 +51,10 @@ struct Node {
     stream: TcpStream,
     buffer: Vec<u8>,
     out: Vec<u8>,
-    /// For each request under way: its worker.
-    asked: std::collections::VecDeque<usize>,
+    /// For each request under way: its worker, and which step of the worker's.
+    asked: std::collections::VecDeque<(usize, u64)>,
+    /// The connection is broken: it is asked no more.
+    gone: bool,
 }
 
 struct Worker {
@@ -61,10 +63,10 @@ struct Worker {
     reservation: String,
     counter: String,
     releasing: bool,
+    /// Counts requests and releases. Answers to an earlier one count for nothing.
+    step: u64,
     answers: usize,
     begun: u64,
-    /// Answers of the step before that may still come: they count for nothing.
-    stale: Vec<usize>,
 }
 
 /// Appends a command.
@@ -95,6 +97,8 @@ pub(crate) fn run(words: &Words) {
         let [acquire, release] = scripts.map(|text| load(node, text));
         (cycle.acquire, cycle.release) = (acquire, release);
         ask(node, &["SET", RECORD_KEY, RECORD]);
+        let free = node.stream.set_nonblocking(true);
+        free.expect("an option of the socket");
     }
     let quorum = nodes.len() / 2 + 1;
     let mut list: Vec<Worker> = (0..words.workers)
@@ -104,9 +108,9 @@ pub(crate) fn run(words: &Words) {
             reservation: format!("lock:#r:{{bench-{i}}}"),
             counter: format!("lock:#f:{{bench-{i}}}"),
             releasing: false,
+            step: 0,
             answers: 0,
             begun: 0,
-            stale: vec![0; nodes.len()],
         })
         .collect();
     let mut meter = Meter::default();
@@ -122,7 +126,9 @@ pub(crate) fn run(words: &Words) {
                 (words.seconds * 1e9) as u64
             };
         let times = cycles(&mut nodes, &mut list, &cycle, quorum, end);
-        if !warm {
+        if warm {
+            drain(&mut nodes);
+        } else {
             meter.add(times, 0);
         }
     }
@@ -145,10 +151,11 @@ fn cycles(
         busy += 1;
     }
     flush(nodes);
+    let open = |n: &Node| if n.gone { -1 } else { n.stream.as_raw_fd() };
     let mut fds: Vec<libc::pollfd> = nodes
         .iter()
         .map(|n| libc::pollfd {
-            fd: n.stream.as_raw_fd(),
+            fd: open(n),
             events: libc::POLLIN,
             revents: 0,
         })
@@ -160,10 +167,11 @@ fn cycles(
             if fds[i].revents == 0 {
                 continue;
             }
-            for index in replies(&mut nodes[i]) {
+            let answered = replies(&mut nodes[i]);
+            fds[i].fd = open(&nodes[i]);
+            for (index, asked) in answered {
                 let worker = &mut workers[index];
-                if worker.stale[i] > 0 {
-                    worker.stale[i] -= 1;
+                if worker.step != asked {
                     continue;
                 }
                 worker.answers += 1;
@@ -175,39 +183,27 @@ fn cycles(
                     worker.begun = monotonic();
                     if worker.begun >= end {
                         busy -= 1;
+                        worker.step += 1;
                         worker.releasing = false;
-                        worker.answers = usize::MAX / 2;
                         continue;
                     }
                 }
                 worker.releasing = !worker.releasing;
-                next(nodes, workers, index, cycle);
+                step(nodes, worker, index, cycle);
             }
         }
         flush(nodes);
     }
-    drain(nodes);
-    for worker in workers {
-        worker.releasing = false;
-        worker.answers = 0;
-        worker.stale.fill(0);
-    }
     times
 }
 
-/// Begins a worker's next step; what nodes still owe it is stale.
-fn next(nodes: &mut [Node], workers: &mut [Worker], index: usize, cycle: &Cycle) {
-    for (i, node) in nodes.iter().enumerate() {
-        workers[index].stale[i] = node.asked.iter().filter(|w| **w == index).count();
-    }
-    step(nodes, &mut workers[index], index, cycle);
-}
-
+/// Begins a worker's next step.
 fn step(nodes: &mut [Node], worker: &mut Worker, index: usize, cycle: &Cycle) {
     worker.answers = 0;
-    for node in nodes {
+    worker.step += 1;
+    for node in nodes.iter_mut().filter(|node| !node.gone) {
         cycle.write(&mut node.out, worker);
-        node.asked.push_back(index);
+        node.asked.push_back((index, worker.step));
     }
 }
 
@@ -260,21 +256,30 @@ fn micros() -> u64 {
     now.expect("after 1970").as_micros() as u64
 }
 
+/// Writes what a node takes; one that hangs takes no more after a while.
 fn flush(nodes: &mut [Node]) {
     for node in nodes {
-        if !node.out.is_empty() {
-            node.stream.write_all(&node.out).expect("written");
-            node.out.clear();
+        while !node.out.is_empty() {
+            match node.stream.write(&node.out) {
+                Ok(written) => drop(node.out.drain(..written)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(_) => {
+                    node.gone = true;
+                    node.out.clear();
+                }
+            }
         }
     }
 }
 
-/// Reads what is there; the workers whose replies are complete.
-fn replies(node: &mut Node) -> Vec<usize> {
+/// Reads what is there; whose replies are complete.
+fn replies(node: &mut Node) -> Vec<(usize, u64)> {
     let mut chunk = [0; 16 * 1024];
-    let read = node.stream.read(&mut chunk).expect("read");
-    assert!(read > 0, "the node is gone");
-    node.buffer.extend_from_slice(&chunk[..read]);
+    match node.stream.read(&mut chunk) {
+        Ok(read) if read > 0 => node.buffer.extend_from_slice(&chunk[..read]),
+        Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+        _ => node.gone = true,
+    }
     let mut done = Vec::new();
     let mut from = 0;
     while let Some(length) = reply(&node.buffer[from..]) {
@@ -299,10 +304,12 @@ fn reply(bytes: &[u8]) -> Option<usize> {
     }
 }
 
+/// Reads what the nodes still owe; all of them are well.
 fn drain(nodes: &mut [Node]) {
     for node in nodes {
-        while !node.asked.is_empty() {
+        while !node.asked.is_empty() && !node.gone {
             replies(node);
+            std::thread::yield_now();
         }
     }
 }
@@ -316,6 +323,7 @@ fn connect(url: &str) -> Node {
         buffer: Vec::new(),
         out: Vec::new(),
         asked: std::collections::VecDeque::new(),
+        gone: false,
     }
 }
 

@@ -111,3 +111,28 @@ impl Watchers {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_emptied_queue_gives_back_what_a_burst_took() {
+        let mut queue: VecDeque<u8> = VecDeque::with_capacity(100 * KEPT);
+        queue.push_back(1);
+        trim(&mut queue);
+        assert!(queue.capacity() >= 100 * KEPT, "somebody is in it");
+        queue.clear();
+        trim(&mut queue);
+        assert!((KEPT..2 * KEPT).contains(&queue.capacity()));
+    }
+
+    #[test]
+    fn a_lean_list_grows_by_what_it_has() {
+        let mut list = Vec::new();
+        push_lean(&mut list, 1);
+        assert_eq!(list.capacity(), 1);
+        push_lean(&mut list, 2);
+        assert_eq!(list, [1, 2]);
+    }
+}

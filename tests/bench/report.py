@@ -78,7 +78,12 @@ def machine():
             return "unknown"
 
     server = version("redis-server", "--version").partition("v=")[2].split(" ")[0]
-    commit = version("git", "-C", str(RESULTS.parent), "describe", "--always", "--dirty")
+    commit = version("git", "-C", str(RESULTS.parent), "describe", "--always")
+    # What is written into RESULTS.md is no change of what was measured.
+    changed = subprocess.run(["git", "-C", RESULTS.parent, "diff", "--quiet", "HEAD", "--", ":/", ":(top,exclude)tests/bench/RESULTS.md"],
+                             capture_output=True)
+    if changed.returncode:
+        commit += "-dirty"
     kernel = ".".join(platform.release().split(".")[:2])
     return (f"{os.cpu_count()} cores ({model}), {platform.system()} {kernel}, Redis {server}, Python {platform.python_version()}, "
             f"Node {version('node', '--version')}, Quorlock at {commit}")

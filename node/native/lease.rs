@@ -129,25 +129,33 @@ impl Port {
         })
     }
 
-    /// Lets go of a lease that has been released. What is left of it, in one call since
-    /// each costs as much as all the work in it: token, fence, reason and error of the loss.
+    /// Lets go of a lease that has been released. Returns what is left of it, in one
+    /// call: token, fence, reason and error of the loss.
     #[napi(catch_unwind)]
     pub fn end<'env>(
         &self,
         env: &'env Env,
         lease: i64,
     ) -> napi::Result<Either<Array<'env>, Failure>> {
-        let core = match entry(|| self.lease(lease)) {
-            Either::A(core) => core,
+        let left = entry(|| {
+            let core = self.lease(lease)?;
+            let loss = core.loss();
+            let error = loss.map(|_| Failure::from(core.lost_error()));
+            let left = (core.token().to_owned(), fence(&core), loss, error);
+            let forgotten = self.leases().remove(&lease);
+            // Not within the table's lock: it takes others.
+            drop(forgotten);
+            Ok(left)
+        });
+        let (token, fence, loss, error) = match left {
+            Either::A(left) => left,
             Either::B(failure) => return Ok(Either::B(failure)),
         };
         let mut left = env.create_array(4)?;
-        left.set(0, core.token())?;
-        left.set(1, fence(&core))?;
-        let loss = core.loss();
+        left.set(0, token)?;
+        left.set(1, fence)?;
         left.set(2, loss.map(LossReason::as_str))?;
-        left.set(3, loss.map(|_| Failure::from(core.lost_error())))?;
-        self.leases().remove(&lease);
+        left.set(3, error)?;
         Ok(Either::A(left))
     }
 

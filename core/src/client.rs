@@ -1,6 +1,8 @@
 //! The client: a configured set, and what runs for it.
 
 mod builder;
+#[cfg(feature = "sim")]
+mod simulated;
 mod stats;
 
 use std::fmt;
@@ -17,6 +19,7 @@ use crate::clock::Clock;
 use crate::config::{LockOptions, RestartGuard, Settings};
 use crate::error::{Error, ErrorKind, NodeError};
 use crate::lock::Lock;
+use crate::node::Waits;
 use crate::node::address::{Address, Endpoint};
 use crate::node::admission::{Expected, Gate, Roster, Survey};
 use crate::node::connect::{self, Target};
@@ -60,6 +63,8 @@ pub struct Client {
 pub(crate) struct Inner {
     pub(crate) set: Arc<Set>,
     pub(crate) settings: Settings,
+    /// How nodes keep lines for its locks.
+    pub(crate) waits: Waits,
     pub(crate) owners: Owners,
     pub(crate) lines: Arc<Lines>,
     pub(crate) watchdog: Arc<Watchdog>,

@@ -9,10 +9,13 @@ use std::time::Duration;
 
 use crate::acquire;
 use crate::client::Inner;
+#[cfg(feature = "sim")]
+use crate::clock::Instant;
 use crate::config::Timing;
 use crate::error::{Error, ErrorKind, shown};
+use crate::mutants::mutant;
 use crate::owner::{Left, Share};
-use crate::round::{Extended, LossReason, Watch};
+use crate::round::{Extended, Hold, LossReason, Watch};
 use crate::waiting::Passed;
 
 /// A hold on a lock.
@@ -69,10 +72,21 @@ impl Lease {
 
     /// Validity left before the next renewal; zero when the lease is over.
     pub fn remaining(&self) -> Duration {
-        if self.share.is_released() || self.client.check_process().is_err() {
-            return Duration::ZERO;
-        }
-        self.share.held.hold.remaining()
+        self.kept().map_or(Duration::ZERO, |hold| hold.remaining())
+    }
+
+    /// What the lease stands on, as long as this handle has a share in it: a hold
+    /// may go on after that, for another handle or for the next in the line.
+    fn kept(&self) -> Option<&Arc<Hold>> {
+        let held = &self.share.held;
+        let released = mutant!("released-handle-holds", self.share.is_released(), false);
+        let released = mutant!(
+            "passed-on-handle-holds",
+            released,
+            released && held.hold.lease() == held.lease
+        );
+        let ours = !released && self.client.check_process().is_ok();
+        ours.then_some(&held.hold)
     }
 
     /// For bindings: whether this handle has been given back.
@@ -137,11 +151,12 @@ impl Lease {
                 self.ttl
             )));
         }
-        if self.remaining() >= min && self.is_held() {
+        let ample = self.remaining() >= min && self.is_held();
+        if mutant!("ensure-asks-nobody", ample, true) {
             return Ok(());
         }
         self.extend(None).await?;
-        if self.remaining() < min {
+        if mutant!("ensures-too-little", self.remaining() < min, false) {
             return Err(Error::new(
                 ErrorKind::LockLost,
                 format!(
@@ -242,6 +257,27 @@ impl Lease {
                 shown(&self.name)
             ),
         )
+    }
+}
+
+/// For the simulator, which looks from outside.
+#[cfg(feature = "sim")]
+#[doc(hidden)]
+impl Lease {
+    /// What the lease stands on, whether this handle has a share in it or not.
+    pub fn hold(&self) -> &Arc<Hold> {
+        &self.share.held.hold
+    }
+
+    /// Which of its token's leases it is.
+    pub fn number(&self) -> u32 {
+        self.share.held.lease
+    }
+
+    /// Until when the handle says that it is held, as things stand. Looking
+    /// changes nothing: one that is over stays as it is.
+    pub fn says_until(&self) -> Instant {
+        self.kept().map_or(Instant::NEVER, |hold| hold.end())
     }
 }
 

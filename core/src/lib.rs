@@ -121,9 +121,9 @@ pub mod sim {
         Value, Waiter, Waits,
     };
     pub use crate::probe;
-    pub use crate::renewal::{Watchdog, Watched};
+    pub use crate::renewal::Watchdog;
     pub use crate::round::{Extended, Hold, LossReason, Terms, Watch};
     pub use crate::set::{Counters, Set};
     pub use crate::token::{Rng, Token};
-    pub use crate::waiting::{Lines, Passed};
+    pub use crate::waiting::Lines;
 }

@@ -8,6 +8,7 @@ use crate::client::Inner;
 use crate::config::{LockOptions, Timing};
 use crate::error::{Error, ErrorKind, shown};
 use crate::lease::{self, Lease};
+use crate::mutants::mutant;
 use crate::node::Keys;
 use crate::node::names::{self, Naming};
 use crate::owner::{Owner, Share};
@@ -209,7 +210,7 @@ impl Lock {
 
     fn reentered(&self, share: Share) -> Result<Lease, Error> {
         let lease = self.lease(share);
-        if !lease.is_held() {
+        if !mutant!("reenters-the-lost", lease.is_held(), true) {
             return Err(lease.lost_error());
         }
         crate::set::count(&self.client.set.counters.reentered);
@@ -278,7 +279,7 @@ fn keys(client: &Inner, name: &[u8], options: &LockOptions) -> Result<Arc<Keys>,
     Ok(Arc::new(Keys {
         companions: names::companions(namespace, &lock, naming),
         lock: lock.into(),
-        waits: client.settings.waits(),
+        waits: client.waits,
         fence_ttl: options.fencing.then_some(client.settings.fence_ttl),
     }))
 }

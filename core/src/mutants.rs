@@ -2,7 +2,8 @@
 //!
 //! `mutant!("name", right, wrong)` is `right`. Built with `--cfg mutants` it is
 //! `wrong` on a thread that has [chosen](choose) that name, so that one build,
-//! and one process, serves every bug. Each stands at the decision it spoils.
+//! and one process, serves every bug. Each stands at the decision it spoils. In
+//! unit tests the environment variable `QUORLOCK_MUTANT` chooses for all threads.
 
 macro_rules! mutant {
     ($name:literal, $right:expr, $wrong:expr) => {{
@@ -27,8 +28,14 @@ mod chosen {
     use std::cell::Cell;
 
     // A number, for some of these places are passed at every message.
+    #[cfg(not(test))]
     thread_local! {
         static CHOSEN: Cell<u64> = const { Cell::new(0) };
+    }
+    #[cfg(test)]
+    thread_local! {
+        static CHOSEN: Cell<u64> =
+            Cell::new(std::env::var("QUORLOCK_MUTANT").map_or(0, |name| number(&name)));
     }
 
     /// The number of a name (FNV-1a); zero for none.

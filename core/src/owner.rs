@@ -8,6 +8,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use crate::mutants::mutant;
 use crate::renewal::Watched;
 use crate::round::Hold;
 use crate::sync::{lock, push_lean};
@@ -73,6 +74,14 @@ impl Owner {
     #[doc(hidden)]
     pub fn task() -> Owner {
         Owner(Who::Task(NUMBERS.fetch_add(1, Ordering::Relaxed)))
+    }
+
+    /// For the simulator: an owner that ends when `gone` is set, as a thread does.
+    #[cfg(feature = "sim")]
+    #[doc(hidden)]
+    pub fn mortal(gone: Arc<AtomicBool>) -> Owner {
+        let id = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        Owner(Who::Thread(Arc::new(Thread { id, gone })))
     }
 
     /// Set when the owner has ended.
@@ -203,7 +212,8 @@ impl Owners {
         let mut table = share.held.place.as_ref().map(|_| lock(&self.held));
         let mut handles = lock(&share.held.handles);
         handles.retain(|h| !Arc::ptr_eq(h, &share.released));
-        if !handles.is_empty() {
+        let last = mutant!("last-release-frees-nothing", handles.is_empty(), false);
+        if !mutant!("first-release-frees", last, true) {
             return Left::Others;
         }
         if let (Some(table), Some(place)) = (&mut table, &share.held.place) {

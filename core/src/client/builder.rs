@@ -28,7 +28,7 @@ use crate::token::{Rng, SystemRng};
 #[derive(Clone, Debug)]
 pub struct ClientBuilder {
     nodes: Option<Vec<String>>,
-    settings: Settings,
+    pub(super) settings: Settings,
     ca: Option<String>,
     cert: Option<String>,
     key: Option<String>,
@@ -272,6 +272,7 @@ impl ClientBuilder {
         watchdog.follow_steps(&set);
         let inner = Arc::new(Inner {
             set: Arc::new(set),
+            waits: settings.waits(),
             settings,
             owners: Owners::default(),
             lines: Arc::default(),

@@ -1,5 +1,5 @@
 //! One user of the lock: takes it, holds it for a while, gives it up; and
-//! judges what it is told, and when.
+//! judges what it is told, and when. All of it by the front door.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -9,19 +9,19 @@ use std::task::Poll;
 use std::time::Duration;
 
 use quorlock::sim::names::{Naming, companions};
-use quorlock::sim::{
-    Acquired, Clock, Extended, Hold, Instant, Keys, Lines, Passed, Set, Terms, Timing, Wait, Waits,
-    Watchdog, acquire,
-};
+use quorlock::sim::{Clock, Instant, Keys, Set, Waits};
+use quorlock::{Error, ErrorKind, Lease, Lock, Owner};
 
-use crate::plan::{DRIFT, Plan};
+use crate::plan::Plan;
 use crate::random::Random;
 use crate::scene::Cue;
 use crate::world::World;
 
 /// A call may take this much longer than its bound (L5).
 const SLACK: Duration = Duration::from_millis(2);
-/// The keys of the locks.
+/// The locks.
+const NAMES: [&str; 2] = ["k", "l"];
+/// Their keys.
 pub const KEYS: [&[u8]; 2] = [b"lock:{k}", b"lock:{l}"];
 
 /// What all requests for the lock with that key have in common.
@@ -47,70 +47,35 @@ pub struct Stage {
     pub holds: AtomicU64,
     /// Contenders of each client that are done.
     pub done: Vec<AtomicU64>,
-    /// Their clients.
-    pub sets: Mutex<Vec<Arc<Set>>>,
+    /// Who runs: a client lives as long as its schedule.
+    pub clients: Mutex<Vec<quorlock::Client>>,
     /// Nothing goes wrong any more.
     pub calm: AtomicBool,
 }
 
-/// What one client has.
+/// A worker of a client.
 #[derive(Clone, Debug)]
 pub struct Client {
-    /// Its number.
+    /// The client's number.
     pub number: usize,
     /// Its nodes.
     pub set: Arc<Set>,
-    /// Its watchdog, which runs.
-    pub watchdog: Arc<Watchdog>,
-    /// Its lines.
-    pub lines: Arc<Lines>,
+    /// What its user has, and shares with other workers where these wait in one
+    /// line.
+    pub door: quorlock::Client,
 }
 
 impl Stage {
-    /// A client contends.
-    pub fn enter(&self, client: &Client) {
-        self.sets
-            .lock()
-            .expect("one thread")
-            .push(client.set.clone());
-    }
-
-    /// It is late: whoever still waits is to look up.
-    pub fn call_off(&self) {
-        self.calm.store(true, Ordering::Relaxed);
-        for set in &*self.sets.lock().expect("one thread") {
-            set.post.look_again(None);
-        }
-    }
-
-    /// What is asked for with a lock of the plan.
-    pub fn terms(&self, lock: usize, gone: Option<Arc<AtomicBool>>) -> Terms {
+    /// A lock of the plan, as this schedule's users ask for it.
+    pub fn lock(&self, client: &Client, place: usize) -> Lock {
         let plan = &self.plan;
         let share = || *self.random.aside().pick(&[1.0, 1.5]);
         let cap = self.random.chance(20).then(|| plan.ttl.mul_f64(share()));
-        Terms {
-            keys: keys_of(KEYS[lock], plan.waits, plan.fence_ttl),
-            label: "".into(),
-            timing: Timing::of(plan.ttl, DRIFT, 0.1, plan.node_timeout),
-            drift: DRIFT,
-            renew: plan.renew,
-            max_hold: cap,
-            fair: false,
-            gone,
-        }
+        client.door.lock(NAMES[place]).max_hold(cap)
     }
 }
 
 impl Client {
-    /// How its acquires wait.
-    pub fn wait(&self, long: Option<Duration>) -> Wait<'_> {
-        Wait {
-            long,
-            lines: &self.lines,
-            most: usize::MAX,
-        }
-    }
-
     /// L5: what began at `begun` has taken no longer than `most`; judged
     /// where nothing held the client up.
     fn in_time(&self, stage: &Stage, begun: (u64, Instant), most: Duration, what: &str) {
@@ -138,7 +103,7 @@ impl Client {
             let actor = self.number * plan.workers + worker;
             let cue = plan.scene.map(|scene| scene.cue(actor, round));
             self.once(&stage, cue).await;
-            stage.world.done_with_tokens(None);
+            stage.world.done_with_tokens();
         }
         if plan.tail > 0 {
             self.tail(&stage, worker).await;
@@ -148,23 +113,13 @@ impl Client {
 
     /// L2: the lock is to be had, and within `most`.
     pub async fn probe(self, stage: Arc<Stage>, most: Duration) {
-        for lock in 0..stage.plan.locks {
-            let terms = stage.terms(lock, None);
-            let attempt = acquire(
-                &self.set,
-                &terms,
-                b"k",
-                self.wait(Some(most)),
-                || None::<()>,
-            );
-            match attempt.await {
-                Ok(Acquired::Hold(hold)) => hold.release().1.acknowledged().await,
-                outcome => {
-                    let why = outcome.err().map(|e| e.to_string()).unwrap_or_default();
-                    stage
-                        .world
-                        .violated(format!("L2 the lock is not to be had: {why}"));
-                    return;
+        for place in 0..stage.plan.locks {
+            let lock = stage.lock(&self, place).wait(most);
+            match lock.acquire().await {
+                Ok(lease) => drop(lease.release().await),
+                Err(why) => {
+                    let what = format!("L2 the lock is not to be had: {why}");
+                    return stage.world.violated(what);
                 }
             };
         }
@@ -173,7 +128,7 @@ impl Client {
 
     async fn once(&self, stage: &Arc<Stage>, cue: Option<Cue>) {
         let (world, random, plan) = (&stage.world, &stage.random, &stage.plan);
-        let (ttl, clock) = (plan.ttl, &self.set.clock);
+        let (ttl, clock) = (plan.ttl, &*self.set.clock);
         // Comes on its cue, or when something is due to a rival.
         let aim = || random.chance(60).then(|| world.aim()).flatten();
         if let Some(at) = cue.map(|cue| cue.at).or_else(aim) {
@@ -181,8 +136,7 @@ impl Client {
             clock.sleep_until(clock.now() + wait).await;
         }
         let gone = (plan.swarm.gone && random.chance(30)).then(Arc::<AtomicBool>::default);
-        let lock = random.below(plan.locks as u64) as usize;
-        let terms = stage.terms(lock, gone.clone());
+        let place = random.below(plan.locks as u64) as usize;
         // Long ttls are passed in few polls.
         let patient = ttl < Duration::from_millis(500) || random.chance(5);
         let wait = match random.below(4) {
@@ -196,64 +150,97 @@ impl Client {
         if aside.chance(3) {
             plan.interrupted(&aside, world, self.number);
         }
-        let begun = self.now(stage);
-        let over = || (world.time() > plan.troubled).then_some(());
-        let attempt = acquire(&self.set, &terms, b"k", self.wait(wait), over);
-        // Some callers change their mind.
-        let outcome = if random.chance(20) {
-            let patience = (ttl.as_nanos() as f64).powf(random.share()) as u64;
-            let deadline = clock.now() + Duration::from_nanos(patience);
-            or_until(attempt, &**clock, deadline).await
-        } else {
-            Some(attempt.await)
+        let owner = match &gone {
+            Some(gone) => Some(Owner::mortal(gone.clone())),
+            None => (plan.owned && aside.chance(70)).then(|| Owner::named("o")),
         };
+        let reenters = owner.is_some();
+        let lock = stage.lock(self, place).wait(wait).owner(owner);
+        let begun = self.now(stage);
+        // Nobody goes on to wait once nothing is to go wrong any more; and some
+        // callers change their mind.
+        let left = Duration::from_nanos(plan.troubled.saturating_sub(world.time()));
+        let patience = match random.chance(20) {
+            true => Duration::from_nanos((ttl.as_nanos() as f64).powf(random.share()) as u64),
+            false => Duration::MAX,
+        };
+        let deadline = begun.1 + patience.min(left);
+        let outcome = or_until(self.try_or_wait(&lock, wait), clock, deadline).await;
         if let Some(wait) = wait {
             // One request to each node, and one more: to write a fence back, or
             // to a node whose clock has stepped.
             let most = if wait.is_zero() {
-                2 * terms.timing.node_timeout
+                2 * self.node_timeout(stage)
             } else {
                 wait
             };
             self.in_time(stage, begun, most, "an acquire");
         }
-        let (hold, given) = match outcome {
-            Some(Ok(Acquired::Hold(hold))) => (hold, None),
-            Some(Ok(Acquired::Given(hold, watched))) => (hold, Some(watched)),
+        let lease = match outcome {
+            Some(Ok(Some(lease))) => Arc::new(lease),
+            Some(Err(error)) if error.kind() == ErrorKind::InvalidArgument => {
+                return world.violated(format!("L5 a plan asks for what may not be: {error}"));
+            }
             _ => return,
         };
-        let lease = hold.lease();
         stage.holds.fetch_add(1, Ordering::Relaxed);
-        let index = world.won(self.number, &hold);
-        world.done_with_tokens(Some(hold.token()));
-        let watched = given.unwrap_or_else(|| self.watchdog.watch(hold.clone()));
+        let index = world.won(self.number, &lease);
+        world.done_with_tokens();
         if random.chance(15) {
             plan.aimed(random, world, self.number, world.end_of(index));
         }
-        if !self.hold_for_a_while(stage, &hold, lease, index, cue).await
-            && let Some(gone) = &gone
-        {
-            self.vanish(stage, &hold, lease, gone).await;
+        let lost = self
+            .hold_for_a_while(stage, reenters.then_some(&lock), &lease, index, cue)
+            .await;
+        if let Some(gone) = gone.filter(|_| !lost) {
+            self.vanish(stage, &lease, &gone).await;
         }
-        world.give_up(index);
-        let release = match self.lines.pass(&hold, watched) {
-            Passed::On => {
-                world.passed_on(index);
-                None
-            }
-            Passed::Not(_watched) => Some(hold.release().1),
-        };
-        world.gave_up(index);
-        world.done_with_tokens(None);
-        if let Some(release) = release.filter(|_| random.chance(50)) {
-            let begun = self.now(stage);
-            release.acknowledged().await;
-            let most = terms.timing.node_timeout;
-            self.in_time(stage, begun, most, "a release");
-        }
+        self.let_go(stage, lease, index).await;
         if random.chance(40) {
             let pause = Duration::from_nanos(random.below(ttl.as_nanos() as u64 / 4));
             clock.sleep_until(clock.now() + pause).await;
+        }
+    }
+
+    /// A wait of zero is asked for in either of two ways.
+    async fn try_or_wait(
+        &self,
+        lock: &Lock,
+        wait: Option<Duration>,
+    ) -> Result<Option<Lease>, Error> {
+        match wait {
+            Some(Duration::ZERO) => lock.try_acquire().await,
+            _ => lock.acquire().await.map(Some),
+        }
+    }
+
+    fn node_timeout(&self, stage: &Stage) -> Duration {
+        stage.plan.node_timeout.min(stage.plan.ttl / 4)
+    }
+
+    /// Gives a handle back, in one of the ways there are. What it says of itself
+    /// is looked at as long as it is there.
+    pub async fn let_go(&self, stage: &Stage, lease: Arc<Lease>, index: usize) {
+        let (world, random) = (&stage.world, &stage.random);
+        world.give_up(index, &lease);
+        if random.aside().chance(25) {
+            drop(lease);
+            world.gave_up(index);
+            return world.done_with_tokens();
+        }
+        let begun = self.now(stage);
+        let mut release = pin!(lease.release());
+        // Once polled it is on its way.
+        let done = poll_fn(|cx| Poll::Ready(release.as_mut().poll(cx))).await;
+        world.gave_up(index);
+        world.done_with_tokens();
+        if lease.is_held() || !lease.remaining().is_zero() {
+            let c = self.number;
+            world.violated(format!("S5 a released handle of c{c} says that it is held"));
+        }
+        if done.is_pending() && random.chance(50) {
+            let _ = release.await;
+            self.in_time(stage, begun, self.node_timeout(stage), "a release");
         }
     }
 
@@ -262,8 +249,8 @@ impl Client {
     async fn hold_for_a_while(
         &self,
         stage: &Stage,
-        hold: &Arc<Hold>,
-        lease: u32,
+        reenters: Option<&Lock>,
+        lease: &Arc<Lease>,
         index: usize,
         cue: Option<Cue>,
     ) -> bool {
@@ -274,27 +261,35 @@ impl Client {
         let won = clock.now();
         let deadline = won + cue.map_or(long, |cue| cue.hold);
         if let Some(after) = cue.and_then(|cue| cue.extends) {
-            or_until(hold.lost(lease), clock, won + after).await;
-            self.extend(stage, hold, index).await;
+            or_until(lease.lost(), clock, won + after).await;
+            self.extend(stage, lease, index).await;
         }
         loop {
             // Looks at moments of its own; else it waits to be told.
             let step = clock.now() + Duration::from_nanos(1 + random.below(ttl / 2));
             let mut since = world.time();
-            let told = or_until(hold.lost(lease), clock, step.min(deadline)).await;
+            let told = or_until(lease.lost(), clock, step.min(deadline)).await;
             // Without a look whether it is still held.
             if told.is_none() && random.chance(15) {
-                self.extend(stage, hold, index).await;
+                match random.aside().below(3) {
+                    0 => self.ensure(stage, lease).await,
+                    _ => self.extend(stage, lease, index).await,
+                }
                 since = world.time();
             }
             world.check_holds();
-            world.check_told(index, hold.is_held(), since, told);
+            world.check_told(index, lease.is_held(), since, told);
             if told.is_some() {
-                if random.chance(20) && !matches!(hold.extend(stage.plan.ttl).await, Extended::Lost)
-                {
+                if random.chance(20) && !is_loss(&lease.extend(stage.plan.ttl).await) {
                     world.violated(format!("S5 c{}: a lost lease was extended", self.number));
                 }
+                if let Some(lock) = reenters {
+                    self.reenter(stage, lock, lease).await;
+                }
                 return true;
+            }
+            if let Some(lock) = reenters.filter(|_| random.aside().chance(60)) {
+                self.reenter(stage, lock, lease).await;
             }
             if clock.now() >= deadline {
                 return false;
@@ -302,35 +297,77 @@ impl Client {
         }
     }
 
-    async fn extend(&self, stage: &Stage, hold: &Arc<Hold>, index: usize) {
+    /// Takes the lock that is held once more, where its owner may: at once, by
+    /// another handle on the lease; never on one that is lost.
+    async fn reenter(&self, stage: &Stage, lock: &Lock, lease: &Arc<Lease>) {
+        let (random, world, clock) = (&stage.random, &stage.world, &*self.set.clock);
+        let Some(Ok(again)) = or_until(lock.acquire(), clock, clock.now()).await else {
+            if clock.now() < lease.says_until() {
+                let c = self.number;
+                world.violated(format!("L2 c{c} does not re-enter what it holds"));
+            }
+            return;
+        };
+        let again = Arc::new(again);
+        let index = world.won(self.number, &again);
+        if Arc::ptr_eq(again.hold(), lease.hold()) && again.fence() != lease.fence() {
+            let c = self.number;
+            world.violated(format!("S2 c{c} re-entered with another fence"));
+        }
+        if random.chance(50) {
+            let step = Duration::from_nanos(random.below(stage.plan.ttl.as_nanos() as u64 / 4));
+            clock.sleep_until(clock.now() + step).await;
+        }
+        self.let_go(stage, again, index).await;
+    }
+
+    async fn extend(&self, stage: &Stage, lease: &Lease, index: usize) {
         let share = *stage.random.pick(&[0.3, 1.0, 1.0, 2.0]);
         let share = f64::min(share, f64::from(stage.plan.longest));
         let ttl = stage.plan.ttl.mul_f64(share);
         // Whole milliseconds, as the front door demands.
         let ttl = Duration::from_millis(ttl.as_millis().max(10) as u64);
         let begun = self.now(stage);
-        let outcome = hold.extend(ttl).await;
-        let most = hold.terms().timing.node_timeout;
-        self.in_time(stage, begun, most, "an extension");
-        if let Extended::Done = outcome {
+        let outcome = lease.extend(ttl).await;
+        self.in_time(stage, begun, self.node_timeout(stage), "an extension");
+        if outcome.is_ok() {
             stage.world.check_extended(index, begun.1, ttl);
         }
     }
 
+    /// S4: what is ensured is there.
+    async fn ensure(&self, stage: &Stage, lease: &Lease) {
+        let min = stage.plan.ttl.mul_f64(stage.random.aside().share());
+        let begun = self.now(stage);
+        let outcome = lease.ensure(min).await;
+        self.in_time(stage, begun, self.node_timeout(stage), "an ensure");
+        let left = self.set.clock.now().until(lease.says_until());
+        if outcome.is_ok() && left < min {
+            let c = self.number;
+            let what = format!("S4 c{c} was ensured {min:?} and has {left:?}");
+            stage.world.violated(what);
+        }
+    }
+
     /// L2: an owner that ends without a word costs at most the ttl.
-    async fn vanish(&self, stage: &Stage, hold: &Arc<Hold>, lease: u32, gone: &AtomicBool) {
+    async fn vanish(&self, stage: &Stage, lease: &Lease, gone: &AtomicBool) {
         let clock = &*self.set.clock;
         gone.store(true, Ordering::Relaxed);
         let begun = self.now(stage);
         // A lease may have been extended to twice the ttl.
         let most = stage.plan.ttl * 2;
-        or_until(hold.lost(lease), clock, begun.1 + most + SLACK).await;
-        if hold.is_held() {
+        or_until(lease.lost(), clock, begun.1 + most + SLACK).await;
+        if lease.is_held() {
             let c = self.number;
             let what = format!("L2 c{c}'s lease outlives its owner");
             stage.world.violated(what);
         }
     }
+}
+
+/// Whether it was refused because the lease is held no longer.
+fn is_loss(outcome: &Result<(), Error>) -> bool {
+    matches!(outcome, Err(error) if error.kind() == ErrorKind::LockLost)
 }
 
 /// Runs `future` until `deadline`; drops it then. A future that is not woken is

@@ -1,4 +1,4 @@
-//! The simulator: Quorlock's own protocol modules over memory nodes, in
+//! The simulator: Quorlock from its front door down, over memory nodes, in
 //! virtual time, from a seed.
 //!
 //! | module | one idea |

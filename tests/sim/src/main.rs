@@ -1,8 +1,9 @@
 //! `quorlock-sim run [--schedules N] [--from SEED] [--threads T]`: runs
 //! schedules and fails at the first violation. `quorlock-sim replay SEED`:
-//! runs one and prints its history. `quorlock-sim mutants NAME...` (a build
-//! with `--cfg mutants`): for each seeded bug, the first schedule that catches
-//! it. `--mutant NAME` turns a bug on in the first two.
+//! runs one and prints its history. `quorlock-sim mutants NAME[=SEED]...` (a
+//! build with `--cfg mutants`): for each seeded bug, a schedule that catches it:
+//! that seed, if it still does, or else the first of N. `--mutant NAME` turns a
+//! bug on in the first two.
 
 use std::panic::catch_unwind;
 use std::process::ExitCode;
@@ -24,7 +25,7 @@ fn main() -> ExitCode {
         _ => {
             eprintln!("usage: quorlock-sim run [--schedules N] [--from SEED] [--threads T]");
             eprintln!("       quorlock-sim replay SEED");
-            eprintln!("       quorlock-sim mutants [--schedules N] NAME...");
+            eprintln!("       quorlock-sim mutants [--schedules N] NAME[=SEED]...");
             eprintln!("--mutant NAME: with this seeded bug, in a build with --cfg mutants");
             ExitCode::from(2)
         }
@@ -127,15 +128,17 @@ fn many(words: &[String], schedules: u64, mutant: &str) -> (Sum, Option<u64>) {
     (sum, (bad != u64::MAX).then_some(bad))
 }
 
-/// What is wrong with a schedule.
-fn verdict(seed: u64, mutant: &str) -> String {
+/// What is wrong with a schedule, if anything is.
+fn verdict(seed: u64, mutant: &str) -> Option<String> {
     choose(mutant);
     let outcome = catch_unwind(|| schedule::run(seed, false));
     choose("");
-    match outcome {
-        Ok(outcome) => outcome.violation.unwrap_or_else(|| "not again".into()),
-        Err(_) => "panicked".into(),
-    }
+    outcome.map_or(Some("panicked".into()), |outcome| outcome.violation)
+}
+
+/// The same, of a seed that was seen to violate.
+fn again(seed: u64, mutant: &str) -> String {
+    verdict(seed, mutant).unwrap_or_else(|| "not again".into())
 }
 
 fn run(words: &[String]) -> ExitCode {
@@ -156,7 +159,7 @@ fn run(words: &[String]) -> ExitCode {
         get(&sum.holds),
     );
     if let Some(bad) = bad {
-        println!("seed {bad}: {}", verdict(bad, mutant));
+        println!("seed {bad}: {}", again(bad, mutant));
         return ExitCode::FAILURE;
     }
     if events < EVENTS_FLOOR || with_a_hold < HOLDS_FLOOR {
@@ -169,18 +172,26 @@ fn run(words: &[String]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// One line for each bug: its name, the seed that catches it, and how.
+/// One line for each bug: its name, the seed that catches it, and how. One that
+/// is known to catch it is tried first.
 fn each_mutant(words: &[String]) -> ExitCode {
-    let schedules = number(words, "--schedules", 100_000);
-    let mut names = words.iter();
-    while let Some(name) = names.next() {
-        if name.starts_with("--") {
-            names.next();
+    let schedules = number(words, "--schedules", 10_000);
+    let mut bugs = words.iter();
+    while let Some(bug) = bugs.next() {
+        if bug.starts_with("--") {
+            bugs.next();
             continue;
         }
-        let (_, bad) = many(words, schedules, name);
-        match bad {
-            Some(seed) => println!("{name} {seed} {}", verdict(seed, name)),
+        let (name, known) = bug.split_once('=').unwrap_or((bug, ""));
+        let known = known.parse().ok();
+        let still = known.and_then(|seed| Some((seed, verdict(seed, name)?)));
+        let search = || {
+            many(words, schedules, name)
+                .1
+                .map(|seed| (seed, again(seed, name)))
+        };
+        match still.or_else(search) {
+            Some((seed, what)) => println!("{name} {seed} {what}"),
             None => println!("{name} - not caught in {schedules}"),
         }
     }

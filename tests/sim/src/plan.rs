@@ -120,6 +120,8 @@ pub struct Plan {
     pub declared: bool,
     /// The longest ttl that anybody asks for, in ttls.
     pub longest: u32,
+    /// Whether workers of one client are one owner, who re-enters.
+    pub owned: bool,
     /// How nodes keep lines.
     pub waits: Waits,
     /// How often everybody waits for the lock in the calm tail.
@@ -194,6 +196,7 @@ impl Plan {
             guard,
             declared,
             longest,
+            owned: aside.aside().chance(20),
             waits: waits(&aside, ttl, node_timeout, ttl * u64::from(longest)),
             tail: match listed_twice {
                 None if aside.chance(4) => 3,

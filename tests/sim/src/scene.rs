@@ -105,6 +105,7 @@ impl Scene {
             guard: true,
             declared: true,
             longest: 1,
+            owned: false,
             waits: waits(&random, ttl, node_timeout, ttl),
             tail: 0,
             mute: 0,

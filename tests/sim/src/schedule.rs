@@ -51,24 +51,23 @@ pub fn run(seed: u64, history: bool) -> Outcome {
         plan,
         holds: AtomicU64::new(0),
         done: client_clocks.iter().map(|_| AtomicU64::new(0)).collect(),
-        sets: Mutex::default(),
+        clients: Mutex::default(),
         calm: AtomicBool::new(false),
     });
     if stage.plan.tail > 0 {
         world.judge_lines(stage.plan.bounds());
     }
     for number in 0..stage.plan.clients {
-        let client = client(&stage, &random, number);
+        let (client, watchdog) = client(&stage, &random, number);
         if number < stage.plan.mute {
             world.mute(number);
         }
-        stage.enter(&client);
         // In one line workers meet no more on the nodes, where most bugs are.
         let in_line = random.chance(50);
         for place in 0..stage.plan.workers {
             let mut worker = client.clone();
-            if !in_line {
-                worker.lines = Arc::default();
+            if !in_line && place > 0 {
+                worker.door = door(&stage, &client.set, &watchdog);
             }
             world.spawn(number, worker.contend(stage.clone(), place));
         }
@@ -88,7 +87,7 @@ pub fn run(seed: u64, history: bool) -> Outcome {
     outcome
 }
 
-fn client(stage: &Stage, random: &Random, number: usize) -> Client {
+fn client(stage: &Stage, random: &Random, number: usize) -> (Client, Arc<Watchdog>) {
     let world = &stage.world;
     let links = world.links(number);
     let set = Arc::new(Set::new(
@@ -103,12 +102,28 @@ fn client(stage: &Stage, random: &Random, number: usize) -> Client {
     let watchdog = Watchdog::new(set.clock.clone());
     watchdog.follow_steps(&set);
     world.spawn(number, watchdog.clone().run());
-    Client {
-        number,
-        set,
-        watchdog,
-        lines: Arc::default(),
-    }
+    let door = door(stage, &set, &watchdog);
+    let client = Client { number, set, door };
+    (client, watchdog)
+}
+
+/// What the user of a client has, or a part of its users.
+fn door(stage: &Stage, set: &Arc<Set>, watchdog: &Arc<Watchdog>) -> quorlock::Client {
+    let plan = &stage.plan;
+    let builder = quorlock::Client::builder()
+        .label("")
+        .ttl(plan.ttl)
+        .max_ttl(plan.max_ttl())
+        .node_timeout(plan.node_timeout)
+        .drift(DRIFT)
+        .renew(plan.renew)
+        .max_waiters(usize::MAX)
+        .fencing(plan.fence_ttl.is_some())
+        .fence_ttl(plan.fence_ttl.unwrap_or(Duration::from_secs(600)));
+    let door = builder.simulated(set.clone(), watchdog.clone(), plan.waits);
+    let mut doors = stage.clients.lock().expect("one thread");
+    doors.push(door.clone());
+    door
 }
 
 /// Lets the contenders contend until all are done and everything is right
@@ -140,7 +155,7 @@ fn play(stage: &Stage) -> Time {
         };
         if !calm && until >= right + settles {
             calm = true;
-            stage.call_off();
+            stage.calm.store(true, Ordering::Relaxed);
             if plan.tail > 0 {
                 world.judge_calm();
                 plan.tail_faults(&stage.random, world);
@@ -176,7 +191,7 @@ fn epilogue(stage: &Arc<Stage>, random: &Random, finish: Time) {
     if world.has_strayed() {
         return;
     }
-    let prober = client(stage, random, plan.clients);
+    let (prober, _) = client(stage, random, plan.clients);
     // A node that nobody has seen since its restart is in quarantine first.
     let quarantine = if plan.guard {
         plan.max_ttl().mul_f64(1.1)

@@ -6,8 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use quorlock::sim::{Acquired, Passed, acquire};
-
 use crate::contender::{Client, Stage, or_until};
 use crate::plan::Plan;
 use crate::random::Random;
@@ -52,7 +50,7 @@ impl Client {
         }
         for _ in 0..plan.tail {
             self.wait_and_hold(stage, worker).await;
-            stage.world.done_with_tokens(None);
+            stage.world.done_with_tokens();
         }
     }
 
@@ -60,26 +58,23 @@ impl Client {
         let (world, random, plan) = (&stage.world, &stage.random, &stage.plan);
         let (clock, who) = (&*self.set.clock, (self.number, worker));
         let ttl = plan.ttl.as_nanos() as u64;
-        let terms = stage.terms(LOCK, None);
-        let attempt = acquire(&self.set, &terms, b"k", self.wait(None), || None::<()>);
+        let lock = stage.lock(self, LOCK).wait(None);
         world.waits(who, LOCK);
         // Some give up.
         let outcome = if random.chance(15) {
             let patience = Duration::from_nanos(random.below(ttl / 2));
-            or_until(attempt, clock, clock.now() + patience).await
+            or_until(lock.acquire(), clock, clock.now() + patience).await
         } else {
-            Some(attempt.await)
+            Some(lock.acquire().await)
         };
-        let (hold, given) = match outcome {
-            Some(Ok(Acquired::Hold(hold))) => (hold, None),
-            Some(Ok(Acquired::Given(hold, watched))) => (hold, Some(watched)),
-            _ => return world.leaves(who, LOCK),
+        let Some(Ok(lease)) = outcome else {
+            return world.leaves(who, LOCK);
         };
+        let lease = Arc::new(lease);
         world.wins(who, LOCK);
         stage.holds.fetch_add(1, Ordering::Relaxed);
-        let index = world.won(self.number, &hold);
-        world.done_with_tokens(Some(hold.token()));
-        let watched = given.unwrap_or_else(|| self.watchdog.watch(hold.clone()));
+        let index = world.won(self.number, &lease);
+        world.done_with_tokens();
         let long = Duration::from_nanos(random.below(ttl / 10));
         clock.sleep_until(clock.now() + long).await;
         if random.chance(20) {
@@ -87,12 +82,7 @@ impl Client {
             let trip = random.below(2 * plan.network.calm().base);
             plan.reset_one(random, world, world.time() + trip);
         }
-        world.give_up(index);
         world.ends(who, LOCK);
-        match self.lines.pass(&hold, watched) {
-            Passed::On => world.passed_on(index),
-            Passed::Not(_watched) => drop(hold.release()),
-        }
-        world.gave_up(index);
+        self.let_go(stage, lease, index).await;
     }
 }

@@ -20,15 +20,17 @@
 //!   first vote for either hold, than any two quorums share. And on each node: its
 //!   counter never goes back, stays near its clock, and what it says is so.
 //!
-//! Nothing here calls a hold in a way that changes it: a lease that nobody
-//! looks at stays as it is.
+//! A lease is held where a handle of its user says so (S1), given back or not;
+//! the books say whether it may. Nothing here calls a lease in a way that changes
+//! it: one that nobody looks at stays as it is.
 
 mod judges;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use quorlock::Lease;
 use quorlock::sim::{Hold, Instant, MemoryNode, Op, Reply, Request, Ticket};
 
 use super::network::Open;
@@ -68,6 +70,7 @@ struct Life {
     first_vote: Time,
     /// Until when each node has confirmed to hold it, by the client's clock.
     ends: [Instant; MOST_NODES],
+    /// The lease that was won with it last.
     watch: Option<usize>,
     /// Its home has voted for it, and it has not been given up.
     at_home: bool,
@@ -87,8 +90,13 @@ struct Watch {
     hold: Arc<Hold>,
     /// Which of the token's leases it is.
     lease: u32,
-    /// The contender gave it up.
+    /// What its users have of it; those that they gave back and keep.
+    handles: Vec<Handle>,
+    given_back: Vec<Handle>,
+    /// They gave all of them up.
     released: bool,
+    /// It stood when the last of them was given up.
+    stood: bool,
     /// It was passed on: the token lives.
     passed: bool,
     /// It was seen invalid.
@@ -99,6 +107,16 @@ struct Watch {
     cut_short: Option<Time>,
     won_at: Time,
     fence: Option<u64>,
+}
+
+/// A handle on a lease, as its user has it.
+type Handle = Weak<Lease>;
+
+/// Until when the best of them says that it is held.
+fn say(handles: &[Handle]) -> Instant {
+    let alive = handles.iter().filter_map(Weak::upgrade);
+    let says = alive.map(|lease| lease.says_until());
+    says.max().unwrap_or(Instant::NEVER)
 }
 
 impl Watch {
@@ -119,9 +137,10 @@ pub(super) struct Before {
     now: Instant,
 }
 
-/// The hold's fencing token, if its lock counts them.
-fn fence_of(hold: &Hold) -> Option<u64> {
-    hold.terms().keys.fence_ttl.map(|_| hold.fence())
+/// The lease's fencing token, if its lock counts them.
+fn fence_of(lease: &Lease) -> Option<u64> {
+    let counts = lease.hold().terms().keys.fence_ttl;
+    counts.map(|_| lease.fence())
 }
 
 /// A token's first 64 bits, as a name for it.
@@ -141,13 +160,17 @@ fn counted(ttl: Duration) -> Duration {
 }
 
 impl World {
-    /// The polled task has no use any more for its tokens, but for `kept`.
-    pub fn done_with_tokens(&self, kept: Option<&str>) {
+    /// The polled task has no use any more for its tokens, but for those of which
+    /// somebody has a handle.
+    pub fn done_with_tokens(&self) {
         let mut inner = self.inner();
         let (now, task) = (inner.time, inner.polled);
-        let kept = kept.map(|token| name_of(token.as_bytes()));
-        for (token, life) in &mut inner.oracle.tokens {
-            if life.task == task && life.dead_since.is_none() && kept != Some(*token) {
+        let Oracle {
+            tokens, watches, ..
+        } = &mut inner.oracle;
+        for life in tokens.values_mut() {
+            let kept = || life.watch.is_some_and(|i| !watches[i].handles.is_empty());
+            if life.task == task && life.dead_since.is_none() && !kept() {
                 life.dead_since = Some(now);
             }
         }
@@ -158,12 +181,25 @@ impl World {
         self.inner().violated(what);
     }
 
-    /// A contender got this lease, in this moment. Returns its place.
-    pub fn won(&self, client: usize, hold: &Arc<Hold>) -> usize {
+    /// A contender got this lease, in this moment; or another handle on one that
+    /// stands. Returns its place.
+    pub fn won(&self, client: usize, lease: &Arc<Lease>) -> usize {
         let mut inner = self.inner();
         let inner = &mut *inner;
+        let hold = lease.hold();
         let name = name_of(hold.token().as_bytes());
         let (time, now) = (inner.time, inner.clients[client].now(inner.time));
+        let known = inner.oracle.tokens.get(&name).and_then(|life| life.watch);
+        let known = known.filter(|i| inner.oracle.watches[*i].lease == lease.number());
+        if let Some(index) = known {
+            inner.note(|| format!("c{client} re-entered {}", &hold.token()[..6]));
+            if now >= lease.says_until() {
+                inner.violated(format!("S5 c{client} re-entered a lease that is over"));
+            }
+            let watch = &mut inner.oracle.watches[index];
+            watch.handles.push(Arc::downgrade(lease));
+            return index;
+        }
         let end = hold.end();
         inner.note(|| format!("c{client} won {}", &hold.token()[..6]));
         // The winner runs in the moment of the verdict.
@@ -175,14 +211,17 @@ impl World {
             name,
             client,
             hold: hold.clone(),
-            lease: hold.lease(),
+            lease: lease.number(),
+            handles: vec![Arc::downgrade(lease)],
+            given_back: Vec::new(),
             released: false,
+            stood: false,
             passed: false,
             over: false,
             last_end: end,
             cut_short: (end == Instant::NEVER).then_some(time),
             won_at: time,
-            fence: fence_of(hold),
+            fence: fence_of(lease),
         });
         if let Some(life) = inner.oracle.tokens.get_mut(&name) {
             life.watch = Some(index);
@@ -196,33 +235,44 @@ impl World {
         index
     }
 
-    /// The contender is about to give its lease up.
-    pub fn give_up(&self, index: usize) {
-        self.inner().oracle.watches[index].released = true;
-    }
-
-    /// It was passed on to another contender of its client.
-    pub fn passed_on(&self, index: usize) {
+    /// A contender is about to give a handle up.
+    pub fn give_up(&self, index: usize, lease: &Arc<Lease>) {
         let mut inner = self.inner();
         let inner = &mut *inner;
         let watch = &mut inner.oracle.watches[index];
-        watch.passed = true;
+        watch.stood = inner.clients[watch.client].now(inner.time) < watch.end();
+        let handle = Arc::downgrade(lease);
+        watch.handles.retain(|other| !other.ptr_eq(&handle));
+        watch.given_back.push(handle);
+        watch.released = watch.handles.is_empty();
         if let Some(life) = inner.oracle.tokens.get_mut(&watch.name) {
-            // Nobody's, until that other takes it.
-            life.task = usize::MAX;
+            // Whoever has the last one ends it.
+            life.task = inner.polled;
         }
     }
 
-    /// It has given it up: it is over, from before the first byte was sent.
+    /// It has given it up: with the last handle the lease is over, from before
+    /// the first byte was sent, or passed on to another of its client. With any
+    /// other nothing has changed.
     pub fn gave_up(&self, index: usize) {
         let mut inner = self.inner();
-        let watch = &inner.oracle.watches[index];
+        let inner = &mut *inner;
+        let watch = &mut inner.oracle.watches[index];
         let (client, hold, end) = (watch.client, watch.hold.clone(), watch.end());
-        inner.note(|| format!("c{client} released {}", &hold.token()[..6]));
-        if end != Instant::NEVER {
-            inner.violated(format!("S5 a released lease of c{client} is valid"));
+        let (released, ended) = (watch.released, watch.stood && end == Instant::NEVER);
+        watch.passed = hold.lease() != watch.lease;
+        if let Some(life) = inner.oracle.tokens.get_mut(&watch.name)
+            && watch.passed
+        {
+            // Nobody's, until that other takes it.
+            life.task = usize::MAX;
         }
-        inner.oracle.active.retain(|i| *i != index);
+        inner.note(|| format!("c{client} released {}", &hold.token()[..6]));
+        if released && end != Instant::NEVER {
+            inner.violated(format!("S5 a released lease of c{client} is valid"));
+        } else if !released && ended {
+            inner.violated(format!("S5 one of c{client}'s handles ended the lease"));
+        }
     }
 
     /// When a lease ends, in true time, if nothing lengthens it.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use quorlock::sim::{Hold, Instant, LossReason, Op, Reply, Request, Value};
 
-use super::{Watch, counted, name_of, place_of};
+use super::{Watch, counted, name_of, place_of, say};
 use crate::world::{Inner, MS, Node, Time, World};
 
 /// Loss must be told within this time after the end of validity (S5).
@@ -176,17 +176,23 @@ impl Inner {
         let mut active = std::mem::take(&mut self.oracle.active);
         active.retain(|i| {
             let w = &self.oracle.watches[*i];
-            !self.clients[w.client].crashed && (!w.over || w.end() != Instant::NEVER)
+            let kept = w.given_back.iter().any(|handle| handle.strong_count() > 0);
+            let done = (w.over || w.released) && !kept;
+            !self.clients[w.client].crashed && (!done || w.end() != Instant::NEVER)
         });
         let mut valid = Vec::new();
         let mut wrong = None;
         for i in &active {
             let w = &self.oracle.watches[*i];
-            if self.clients[w.client].now(time) >= w.end() {
-                self.oracle.watches[*i].over = true;
+            let (c, now) = (w.client, self.clients[w.client].now(time));
+            if now < say(&w.given_back) {
+                wrong = Some(format!("S5 a released handle of c{c} says that it is held"));
+            }
+            // What users see is judged, not what the votes come to.
+            if now >= say(&w.handles) {
+                self.oracle.watches[*i].over |= now >= w.end();
                 continue;
             }
-            let c = w.client;
             if w.over || w.released {
                 wrong = Some(format!("S5 a lease of c{c} is valid that was over"));
             }

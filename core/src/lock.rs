@@ -54,7 +54,8 @@ impl Lock {
     }
 
     /// How long [`acquire`](Lock::acquire) waits: zero tries once, `None` waits
-    /// for ever.
+    /// for ever. At the end answers that are under way are awaited where they
+    /// decide, at most for another `node_timeout`.
     pub fn wait(mut self, wait: impl Into<Option<Duration>>) -> Lock {
         self.options.wait = wait.into();
         self

@@ -26,7 +26,7 @@ use crate::config::Timing;
 use crate::fence::{self, Fence, Mark};
 use crate::mutants::mutant;
 use crate::node::{Fault, FaultKind, Keys, Line, Op, Reply, Sink, Ticket, Value, Waiter};
-use crate::quorum::{self, Verdict, Vote};
+use crate::quorum::{self, Kind, Verdict, Vote};
 use crate::retry;
 use crate::set::{Set, count};
 use crate::sync::{Wakers, Watchers, lock};
@@ -175,33 +175,48 @@ pub enum Said {
 /// How a round that was not won ended.
 #[derive(Debug)]
 pub struct Lost {
-    /// Refusals alone prevent a quorum.
-    pub(crate) contended: bool,
-    /// A quorum of nodes answered.
-    pub(crate) answered: bool,
+    /// Each node's last answer.
+    answers: Vec<Vote>,
     /// Wrong settings alone prevent a quorum.
     pub(crate) misconfigured: bool,
     pub(crate) said: Vec<Said>,
 }
 
 impl Lost {
+    /// Why there was no quorum, as far as that is decided.
+    pub(crate) fn kind(&self) -> Kind {
+        quorum::kind(&self.answers)
+    }
+
     /// What is known after a round of which this is the last, where `before` it
     /// more nodes may have been asked.
     pub(crate) fn after(mut self, before: Option<&Lost>) -> Lost {
         let Some(before) = before else {
             return self;
         };
-        let open = |said: &Said| matches!(said, Said::NotAsked | Said::Nothing);
-        if self.said.iter().any(|said| matches!(said, Said::Nothing)) {
-            self.answered |= before.answered;
-        }
-        if self.said.iter().all(open) {
-            (self.contended, self.answered) = (before.contended, before.answered);
-        }
         for (said, before) in self.said.iter_mut().zip(&before.said) {
-            if open(said) {
+            if matches!(said, Said::NotAsked | Said::Nothing) {
                 *said = before.clone();
             }
+        }
+        for (answer, before) in self.answers.iter_mut().zip(&before.answers) {
+            let merged = match (*answer, before) {
+                (Vote::Unasked | Vote::Awaited, Vote::Refused) => Vote::Refused,
+                (Vote::Unasked, Vote::Awaited | Vote::Granted(_)) => *before,
+                // One that failed then counts as it does now: it may have
+                // answered since, or is about to.
+                (answer, _) => answer,
+            };
+            *answer = mutant!("kind-of-one-token", merged, *answer);
+        }
+        self
+    }
+
+    /// The same, once nobody takes the answers any more that are awaited.
+    pub(crate) fn closed(mut self) -> Lost {
+        let awaited = |answer: &&mut Vote| **answer == Vote::Awaited;
+        for answer in self.answers.iter_mut().filter(awaited) {
+            *answer = Vote::Unasked;
         }
         self
     }
@@ -218,7 +233,8 @@ impl Hold {
     }
 
     /// The verdict of the round: won, or how it was lost. A lost token is dead
-    /// and its undo sent.
+    /// and its undo sent; why it was lost may take answers that are still to
+    /// come, each within its deadline.
     pub fn poll_verdict(&self, cx: &Context<'_>) -> Poll<Result<(), Lost>> {
         let mut state = self.state();
         match state.phase {
@@ -226,11 +242,17 @@ impl Hold {
             Phase::Held => Poll::Ready(Ok(())),
             // A lease may be lost before its winner looks: it was won.
             Phase::Dead if state.loss.is_some() => Poll::Ready(Ok(())),
-            Phase::Dead => Poll::Ready(Err(state.lost_round(&self.set))),
+            Phase::Dead => {
+                let lost = state.lost_round(&self.set);
+                match lost.kind() {
+                    Kind::Undecided if !lost.misconfigured => state.round.park(cx),
+                    _ => Poll::Ready(Err(lost)),
+                }
+            }
         }
     }
 
-    /// What the nodes have said so far, for a round that is given up.
+    /// What the nodes have said so far, for a round that is given up, or was.
     pub(crate) fn so_far(&self) -> Lost {
         self.state().lost_round(&self.set)
     }
@@ -265,7 +287,9 @@ impl Hold {
         ) {
             return self.publish(state);
         }
-        if mutant!("late-vote-revives", state.phase == Phase::Dead, false) {
+        // An answer to a round that is over says yet why it was not won.
+        let dead = mutant!("late-vote-revives", state.phase == Phase::Dead, false);
+        if dead && mutant!("late-answer-not-taken", !state.is_awaited(&ticket), true) {
             return;
         }
         let asking = state.phase == Phase::Asking;
@@ -391,6 +415,11 @@ impl Hold {
                         Vote::Failed,
                         Vote::Granted(ticket.sent + self.terms.timing.counted)
                     );
+                    if dead && fault.kind == FaultKind::Refused {
+                        // It was wanted no more, and not sent: the node was not
+                        // asked.
+                        *vote = Vote::Unasked;
+                    }
                 }
                 // An acquire may fail unsent while an extension behind it is
                 // still to be sent.
@@ -424,6 +453,11 @@ impl Hold {
         }
         match state.phase {
             Phase::Asking => self.decide(state, now, reply, ticket.node),
+            _ if dead => {
+                let wakers = state.round.take();
+                drop(state);
+                wakers.wake();
+            }
             _ => {
                 let end = self.end_of(&state);
                 self.end.store(end.0, Ordering::Release);
@@ -522,22 +556,32 @@ impl Hold {
 }
 
 impl State {
+    /// Whether the reply to this request is the node's answer to the round.
+    fn is_awaited(&self, ticket: &Ticket) -> bool {
+        matches!(ticket.op, Op::Acquire { .. }) && self.votes[ticket.node] == Vote::Awaited
+    }
+
     fn lost_round(&self, set: &Set) -> Lost {
         let votes = &self.votes;
-        // A node that was not asked would say what the one did that was, as far
-        // as we know.
-        let refused = votes.contains(&Vote::Refused);
-        let would = |(i, vote): (usize, &Vote)| match vote {
-            Vote::Unasked if refused && !set.is_out(i) => Vote::Refused,
+        // A fence is being written back there, without which the vote is worth
+        // nothing.
+        let unmarked = |i: usize| {
+            let mark = &self.marks[i];
+            self.phase == Phase::Asking
+                && !mark.failed
+                && mark.asked != 0
+                && mark.asked != mark.stored
+        };
+        let answer = |(i, vote): (usize, &Vote)| match vote {
+            Vote::Unasked if set.has_failed(i) => Vote::Failed,
+            Vote::Granted(_) if unmarked(i) => Vote::Awaited,
             vote => *vote,
         };
-        let answers: Vec<Vote> = votes.iter().enumerate().map(would).collect();
         let misconfigured =
             |n: &&Node| matches!(&n.said, Said::Fault(f) if f.kind == FaultKind::Misconfigured);
         let hopeless = self.nodes.iter().filter(misconfigured).count();
         Lost {
-            contended: quorum::refusals_decide(votes),
-            answered: quorum::quorum_answered(&answers),
+            answers: votes.iter().enumerate().map(answer).collect(),
             misconfigured: hopeless > votes.len() - quorum::quorum(votes.len()),
             said: self.nodes.iter().map(|n| n.said.clone()).collect(),
         }

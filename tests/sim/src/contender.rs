@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
+use quorlock::ErrorKind;
 use quorlock::sim::names::{Naming, companions};
 use quorlock::sim::{
     Acquired, Clock, Extended, Hold, Instant, Keys, Lines, Passed, Set, Terms, Timing, Wait, Waits,
@@ -210,12 +211,20 @@ impl Client {
         if let Some(wait) = wait {
             // One request to each node, and one more: to write a fence back, or
             // to a node whose clock has stepped.
+            // With a wait: it, and the answers that are under way at its end.
             let most = if wait.is_zero() {
                 2 * terms.timing.node_timeout
             } else {
-                wait
+                wait + terms.timing.node_timeout
             };
             self.in_time(stage, begun, most, "an acquire");
+        }
+        if let Some(Err(error)) = &outcome
+            && error.kind() == ErrorKind::QuorumUnavailable
+            && plan.is_healthy()
+        {
+            let c = self.number;
+            world.violated(format!("L3 c{c}: {error}, though all nodes answer"));
         }
         let (hold, given) = match outcome {
             Some(Ok(Acquired::Hold(hold))) => (hold, None),

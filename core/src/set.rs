@@ -167,10 +167,11 @@ impl Set {
         self.clocks[node].stepped.load(Ordering::Acquire)
     }
 
-    /// Bounds on a node's `TIME` at `now`, in µs.
-    pub(crate) fn node_time(&self, node: usize, now: Instant) -> Option<(u64, u64)> {
-        let known = lock(&self.clocks[node].times).present();
-        known.bounds(now, self.drift)
+    /// Bounds on the `TIME` of the node's server that answered last at `now`, in
+    /// µs, and which server that is.
+    pub(crate) fn node_time(&self, node: usize, now: Instant) -> Option<((u64, u64), u64)> {
+        let times = lock(&self.clocks[node].times);
+        Some((times.present().bounds(now, self.drift)?, times.server()))
     }
 
     /// The fence to propose at `now`: see [`fence::candidate`].

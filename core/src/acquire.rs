@@ -9,6 +9,7 @@ use std::time::Duration;
 use crate::clock::Instant;
 use crate::error::{Error, ErrorKind, NodeError, shown};
 use crate::mutants::mutant;
+use crate::quorum::Kind;
 use crate::renewal::Watched;
 use crate::round::{Hold, Lost, Said, Terms};
 use crate::set::Set;
@@ -100,7 +101,7 @@ async fn once<T>(
         Ok(Ok(())) => Ok(Acquired::Hold(attempt.0.take().expect("taken here only"))),
         Ok(Err(lost)) if lost.misconfigured => Err(misconfigured(set, name, &lost)),
         Ok(Err(lost)) => {
-            if lost.contended {
+            if lost.kind() == Kind::Held {
                 set.post.note_contention(&terms.keys.lock, set.clock.now());
             }
             Err(refused(set, name, &lost))
@@ -168,7 +169,7 @@ impl Drop for Attempt {
 }
 
 fn refused(set: &Set, name: &[u8], lost: &Lost) -> Error {
-    if lost.contended {
+    if lost.kind() == Kind::Held {
         let message = format!("the lock {} is held by another", shown(name));
         error(set, ErrorKind::Contended, message, lost)
     } else {
@@ -178,7 +179,7 @@ fn refused(set: &Set, name: &[u8], lost: &Lost) -> Error {
 
 fn timed_out(set: &Set, name: &[u8], wait: Option<Duration>, lost: &Lost) -> Error {
     let after = wait.map_or(String::new(), |wait| format!(" within {wait:?}"));
-    if lost.answered {
+    if lost.kind() == Kind::Held {
         let message = format!(
             "the lock {} was not free{after}: it is held by another",
             shown(name)
@@ -190,8 +191,9 @@ fn timed_out(set: &Set, name: &[u8], wait: Option<Duration>, lost: &Lost) -> Err
 }
 
 fn timed_out_in_line(set: &Set, name: &[u8], wait: Option<Duration>, place: &Place) -> Error {
-    // Whoever asked for us knows more.
-    if let Some(said) = place.said() {
+    // Whoever asked for us knows more, unless its nodes have yet to answer.
+    let decided = |said: &Arc<Lost>| said.kind() != Kind::Undecided;
+    if let Some(said) = place.said().filter(decided) {
         return timed_out(set, name, wait, &said);
     }
     let after = wait.map_or(String::new(), |wait| format!(" within {wait:?}"));

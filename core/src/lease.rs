@@ -246,6 +246,17 @@ impl Lease {
         )
     }
 
+    /// For bindings: the lease as it reaches its caller, if it is still held
+    /// then. One that is lost is given back, and its error is what the caller
+    /// gets.
+    #[doc(hidden)]
+    pub fn delivered(self) -> Result<Lease, Error> {
+        match self.is_held() {
+            true => Ok(self),
+            false => Err(self.lost_error()),
+        }
+    }
+
     /// For bindings: what a scoped form raises when its body ends after a loss.
     #[doc(hidden)]
     pub fn lost_error(&self) -> Error {

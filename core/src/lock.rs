@@ -55,7 +55,8 @@ impl Lock {
     }
 
     /// How long [`acquire`](Lock::acquire) waits: zero tries once, `None` waits
-    /// for ever.
+    /// for ever. At the end answers that are under way are awaited where they
+    /// decide, at most for another `node_timeout`.
     pub fn wait(mut self, wait: impl Into<Option<Duration>>) -> Lock {
         self.options.wait = wait.into();
         self
@@ -147,8 +148,9 @@ impl Lock {
     /// with a wait of zero; `QuorumUnavailable` if too few nodes answered;
     /// `Misconfigured` at once if credentials or addresses leave no quorum;
     /// `TooManyWaiters` at once if as many wait already as
-    /// [`max_waiters`](Lock::max_waiters) allows; `LockLost` on re-entry into a lease that was lost; `InvalidArgument`,
-    /// `Closed`, `Forked`.
+    /// [`max_waiters`](Lock::max_waiters) allows; `LockLost` on re-entry into a lease that was lost, and if a lease
+    /// was won and lost again, since the future was not polled for longer than that lasts, and no time is left for
+    /// another try; `InvalidArgument`, `Closed`, `Forked`.
     ///
     /// # Cancel safety
     ///
@@ -174,6 +176,27 @@ impl Lock {
             max_hold: self.options.max_hold,
             gone: owner.and_then(Owner::gone),
         };
+        let clock = &*self.client.set.clock;
+        let deadline = self.options.wait.map(|wait| clock.now() + wait);
+        let mut wait = self.options.wait;
+        loop {
+            let lease = self.acquired(&terms, wait).await?;
+            // Looked at in the poll that hands it over. One that is lost is
+            // given back, and asked for again while there is time.
+            if lease.is_held() {
+                return Ok(lease);
+            }
+            wait = deadline.map(|deadline| clock.now().until(deadline));
+            if wait == Some(Duration::ZERO) {
+                return Err(lease.lost_error());
+            }
+        }
+    }
+
+    /// One lease, won, passed on or entered once more.
+    async fn acquired(&self, terms: &Terms, wait: Option<Duration>) -> Result<Lease, Error> {
+        let keys = &terms.keys;
+        let owner = self.options.owner.as_ref();
         let mut first = true;
         let again = || -> Option<Result<Share, Error>> {
             // Looked at above the first time.
@@ -186,11 +209,11 @@ impl Lock {
         };
         let set = &self.client.set;
         let wait = Wait {
-            long: self.options.wait,
+            long: wait,
             lines: &self.client.lines,
             most: self.options.max_waiters,
         };
-        let (hold, watched) = match acquire::acquire(set, &terms, &self.name, wait, again).await? {
+        let (hold, watched) = match acquire::acquire(set, terms, &self.name, wait, again).await? {
             Acquired::Hold(hold) => (hold.clone(), self.client.watchdog.watch(hold)),
             Acquired::Given(hold, watched) => (hold, watched),
             Acquired::Other(share) => return self.reentered(share?),

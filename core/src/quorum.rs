@@ -79,20 +79,48 @@ pub fn verdict(votes: &[Vote], needed: Instant) -> Verdict {
     }
 }
 
-/// Whether refusals alone prevent a quorum: the lock is held by another, no
-/// matter what the other nodes would have said.
-pub fn refusals_decide(votes: &[Vote]) -> bool {
-    let refused = votes.iter().filter(|v| **v == Vote::Refused).count();
-    refused > votes.len() - quorum(votes.len())
+/// Why there is no quorum for a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The lock is held by another.
+    Held,
+    /// Too few nodes answer.
+    Unanswered,
+    /// That depends on answers which are still awaited.
+    Undecided,
 }
 
-/// Whether a quorum of nodes answered, whatever they said.
-pub fn quorum_answered(votes: &[Vote]) -> bool {
-    let answered = votes
-        .iter()
-        .filter(|v| matches!(v, Vote::Granted(_) | Vote::Refused))
-        .count();
-    answered >= quorum(votes.len())
+/// Why `votes` are no quorum. The lock is held by another where refusals alone
+/// prevent a quorum, whatever the other nodes would say; or where a quorum
+/// answered, and one of them refused. A node that was not asked, because another
+/// had refused, would say the same as that one. What is decided here no later
+/// answer changes.
+pub fn kind(votes: &[Vote]) -> Kind {
+    if is_held(votes, false) {
+        Kind::Held
+    } else if mutant!("kind-not-awaited", is_held(votes, true), false) {
+        Kind::Undecided
+    } else {
+        Kind::Unanswered
+    }
+}
+
+/// Whether the lock is held by another, if all answers that are awaited were
+/// refusals, or if none came.
+fn is_held(votes: &[Vote], awaited_refuse: bool) -> bool {
+    let count = |wanted: fn(&Vote) -> bool| votes.iter().filter(|v| wanted(v)).count();
+    let awaited = match awaited_refuse {
+        true => count(|v| matches!(v, Vote::Awaited)),
+        false => 0,
+    };
+    let refused = count(|v| matches!(v, Vote::Refused)) + awaited;
+    if refused == 0 {
+        return false;
+    }
+    let refused = refused + count(|v| matches!(v, Vote::Unasked));
+    let granted = count(|v| matches!(v, Vote::Granted(_)));
+    let quorum = quorum(votes.len());
+    refused > votes.len() - quorum || granted + refused >= quorum
 }
 
 /// The end of a lease whose votes end at `ends`: the quorum-th largest. Until
@@ -158,6 +186,21 @@ mod tests {
         }
     }
 
+    /// The kinds that it may still come to, by brute force.
+    fn later_kinds(votes: &[Vote]) -> Vec<Kind> {
+        match votes.iter().position(|v| *v == Vote::Awaited) {
+            None => vec![kind(votes)],
+            Some(i) => [Vote::Granted(Instant(140)), Vote::Refused, Vote::Failed]
+                .into_iter()
+                .flat_map(|v| {
+                    let mut next = votes.to_vec();
+                    next[i] = v;
+                    later_kinds(&next)
+                })
+                .collect(),
+        }
+    }
+
     #[test]
     fn two_quorums_always_meet() {
         for n in 1..=9 {
@@ -172,7 +215,57 @@ mod tests {
         let (g, r) = (Vote::Granted(Instant(150)), Vote::Refused);
         assert_eq!(verdict(&[g, r, g, r], NEEDED), Verdict::Lost);
         assert_eq!(verdict(&[Vote::Awaited, r, g, r], NEEDED), Verdict::Lost);
-        assert!(refusals_decide(&[g, r, g, r]));
+    }
+
+    #[test]
+    fn the_kinds_of_what_was_not_won() {
+        use Kind::{Held, Unanswered, Undecided};
+        for (votes, expected) in [
+            // What the nodes have said: granted, refused, failed; `?` is awaited,
+            // `-` was not asked.
+            ("r", Held),
+            ("f", Unanswered),
+            ("?", Undecided),
+            // Fences differed, or the votes came too late: nobody else holds it.
+            ("ggg", Unanswered),
+            // Refusals alone prevent a quorum.
+            ("rr?", Held),
+            ("rrf", Held),
+            ("grgr", Held),
+            // A quorum answered.
+            ("grf", Held),
+            ("ggrrf", Held),
+            ("ggfff", Unanswered),
+            // The rest decides.
+            ("rf?", Undecided),
+            ("r??", Undecided),
+            ("gf?", Undecided),
+            ("f??", Undecided),
+            ("rff", Unanswered),
+            ("ff?", Unanswered),
+            ("rff??", Undecided),
+            ("rfff?", Unanswered),
+            ("gffff", Unanswered),
+            ("gfff?", Unanswered),
+            // Others were not asked, for one had refused; or was to be asked.
+            ("r--", Held),
+            ("rf-", Held),
+            ("rff--", Held),
+            ("rfff-", Unanswered),
+            ("?--", Undecided),
+            ("f--", Unanswered),
+            ("g--", Unanswered),
+        ] {
+            let vote = |said| match said {
+                'g' => Vote::Granted(Instant(150)),
+                'r' => Vote::Refused,
+                'f' => Vote::Failed,
+                '?' => Vote::Awaited,
+                _ => Vote::Unasked,
+            };
+            let cast: Vec<Vote> = votes.chars().map(vote).collect();
+            assert_eq!(kind(&cast), expected, "{votes}");
+        }
     }
 
     proptest! {
@@ -189,10 +282,23 @@ mod tests {
             prop_assert_eq!(verdict(&votes, NEEDED), expected);
         }
 
+        /// A kind is told as early as can be, and stays.
         #[test]
-        fn refusals_decide_iff_the_rest_is_no_quorum(votes in votes()) {
-            let rest = votes.iter().filter(|v| **v != Vote::Refused).count();
-            prop_assert_eq!(refusals_decide(&votes), 2 * rest <= votes.len());
+        fn a_kind_is_undecided_iff_awaited_answers_may_change_it(
+            votes in votes(), unasked in proptest::collection::vec(any::<bool>(), 9)
+        ) {
+            let spared = |(vote, unasked): (Vote, bool)| match unasked {
+                true => Vote::Unasked,
+                false => vote,
+            };
+            let votes: Vec<Vote> = votes.into_iter().zip(unasked).map(spared).collect();
+            let kinds = later_kinds(&votes);
+            let expected = match kinds.iter().all(|later| *later == kinds[0]) {
+                true => kinds[0],
+                false => Kind::Undecided,
+            };
+            prop_assert_eq!(kind(&votes), expected);
+            prop_assert!(votes.contains(&Vote::Awaited) || expected != Kind::Undecided);
         }
 
         #[test]

@@ -26,7 +26,7 @@ use crate::config::Timing;
 use crate::fence::{self, Fence, Mark};
 use crate::mutants::mutant;
 use crate::node::{Fault, FaultKind, Keys, Line, Op, Reply, Sink, Ticket, Value, Waiter};
-use crate::quorum::{self, Verdict, Vote};
+use crate::quorum::{self, Kind, Verdict, Vote};
 use crate::retry;
 use crate::set::{Set, count};
 use crate::sync::{Wakers, Watchers, lock};
@@ -175,34 +175,55 @@ pub enum Said {
 /// How a round that was not won ended.
 #[derive(Debug)]
 pub struct Lost {
-    /// Refusals alone prevent a quorum.
-    pub(crate) contended: bool,
-    /// A quorum of nodes answered.
-    pub(crate) answered: bool,
+    /// Each node's last answer.
+    answers: Vec<Vote>,
     /// Wrong settings alone prevent a quorum, or a node belongs to another set
     /// and no quorum is known to belong to this one.
     pub(crate) misconfigured: bool,
+    /// Whether a node that belongs to another set counts as wrong settings
+    /// depends on answers that are awaited.
+    open: bool,
     pub(crate) said: Vec<Said>,
 }
 
 impl Lost {
+    /// Why there was no quorum, as far as that is decided.
+    pub(crate) fn kind(&self) -> Kind {
+        match self.open {
+            true => Kind::Undecided,
+            false => quorum::kind(&self.answers),
+        }
+    }
+
     /// What is known after a round of which this is the last, where `before` it
     /// more nodes may have been asked.
     pub(crate) fn after(mut self, before: Option<&Lost>) -> Lost {
         let Some(before) = before else {
             return self;
         };
-        let open = |said: &Said| matches!(said, Said::NotAsked | Said::Nothing);
-        if self.said.iter().any(|said| matches!(said, Said::Nothing)) {
-            self.answered |= before.answered;
-        }
-        if self.said.iter().all(open) {
-            (self.contended, self.answered) = (before.contended, before.answered);
-        }
         for (said, before) in self.said.iter_mut().zip(&before.said) {
-            if open(said) {
+            if matches!(said, Said::NotAsked | Said::Nothing) {
                 *said = before.clone();
             }
+        }
+        for (answer, before) in self.answers.iter_mut().zip(&before.answers) {
+            let merged = match (*answer, before) {
+                (Vote::Unasked | Vote::Awaited, Vote::Refused) => Vote::Refused,
+                (Vote::Unasked, Vote::Awaited | Vote::Granted(_)) => *before,
+                // One that failed then counts as it does now: it may have
+                // answered since, or is about to.
+                (answer, _) => answer,
+            };
+            *answer = mutant!("kind-of-one-token", merged, *answer);
+        }
+        self
+    }
+
+    /// The same, once nobody takes the answers any more that are awaited.
+    pub(crate) fn closed(mut self) -> Lost {
+        let awaited = |answer: &&mut Vote| **answer == Vote::Awaited;
+        for answer in self.answers.iter_mut().filter(awaited) {
+            *answer = Vote::Unasked;
         }
         self
     }
@@ -219,7 +240,8 @@ impl Hold {
     }
 
     /// The verdict of the round: won, or how it was lost. A lost token is dead
-    /// and its undo sent.
+    /// and its undo sent; why it was lost may take answers that are still to
+    /// come, each within its deadline.
     pub fn poll_verdict(&self, cx: &Context<'_>) -> Poll<Result<(), Lost>> {
         let mut state = self.state();
         match state.phase {
@@ -227,11 +249,17 @@ impl Hold {
             Phase::Held => Poll::Ready(Ok(())),
             // A lease may be lost before its winner looks: it was won.
             Phase::Dead if state.loss.is_some() => Poll::Ready(Ok(())),
-            Phase::Dead => Poll::Ready(Err(state.lost_round(&self.set))),
+            Phase::Dead => {
+                let lost = state.lost_round(&self.set);
+                match lost.kind() {
+                    Kind::Undecided if !lost.misconfigured => state.round.park(cx),
+                    _ => Poll::Ready(Err(lost)),
+                }
+            }
         }
     }
 
-    /// What the nodes have said so far, for a round that is given up.
+    /// What the nodes have said so far, for a round that is given up, or was.
     pub(crate) fn so_far(&self) -> Lost {
         self.state().lost_round(&self.set)
     }
@@ -268,7 +296,9 @@ impl Hold {
         ) {
             return self.publish(state);
         }
-        if mutant!("late-vote-revives", state.phase == Phase::Dead, false) {
+        // An answer to a round that is over says yet why it was not won.
+        let dead = mutant!("late-vote-revives", state.phase == Phase::Dead, false);
+        if dead && mutant!("late-answer-not-taken", !state.is_awaited(&ticket), true) {
             return;
         }
         let asking = state.phase == Phase::Asking;
@@ -394,6 +424,11 @@ impl Hold {
                         Vote::Failed,
                         Vote::Granted(ticket.sent + self.terms.timing.counted)
                     );
+                    if dead && fault.kind == FaultKind::Refused {
+                        // It was wanted no more, and not sent: the node was not
+                        // asked.
+                        *vote = Vote::Unasked;
+                    }
                 }
                 // An acquire may fail unsent while an extension behind it is
                 // still to be sent.
@@ -427,6 +462,11 @@ impl Hold {
         }
         match state.phase {
             Phase::Asking => self.decide(state, now, reply, ticket.node),
+            _ if dead => {
+                let wakers = state.round.take();
+                drop(state);
+                wakers.wake();
+            }
             _ => {
                 let end = self.end_of(&state);
                 self.end.store(end.0, Ordering::Release);
@@ -525,16 +565,27 @@ impl Hold {
 }
 
 impl State {
+    /// Whether the reply to this request is the node's answer to the round.
+    fn is_awaited(&self, ticket: &Ticket) -> bool {
+        matches!(ticket.op, Op::Acquire { .. }) && self.votes[ticket.node] == Vote::Awaited
+    }
+
     fn lost_round(&self, set: &Set) -> Lost {
         let votes = &self.votes;
-        // A node that was not asked would say what the one did that was, as far
-        // as we know.
-        let refused = votes.contains(&Vote::Refused);
-        let would = |(i, vote): (usize, &Vote)| match vote {
-            Vote::Unasked if refused && !set.is_out(i) => Vote::Refused,
+        // A fence is being written back there, without which the vote is worth
+        // nothing.
+        let unmarked = |i: usize| {
+            let mark = &self.marks[i];
+            self.phase == Phase::Asking
+                && !mark.failed
+                && mark.asked != 0
+                && mark.asked != mark.stored
+        };
+        let answer = |(i, vote): (usize, &Vote)| match vote {
+            Vote::Unasked if set.has_failed(i) => Vote::Failed,
+            Vote::Granted(_) if unmarked(i) => Vote::Awaited,
             vote => *vote,
         };
-        let answers: Vec<Vote> = votes.iter().enumerate().map(would).collect();
         let quorum = quorum::quorum(votes.len());
         let is = |n: &Node, kind| matches!(&n.said, Said::Fault(f) if f.kind == kind);
         let foreign = |n: &Node| is(n, FaultKind::Foreign);
@@ -542,13 +593,15 @@ impl State {
         let hopeless = self.nodes.iter().filter(wrong).count();
         // Which of two sets is meant nobody can say, unless a quorum of nodes is
         // known to belong to this one.
-        let ours = set.links.iter().filter(|link| link.is_ours()).count();
-        let foreign =
-            self.nodes.iter().any(foreign) && ours < quorum && !votes.contains(&Vote::Awaited);
+        let foreign = self.nodes.iter().any(foreign);
+        let ours = |i: &usize| set.links[*i].is_ours();
+        let may_be = |i: &usize| ours(i) || votes[*i] == Vote::Awaited;
+        let known = (0..votes.len()).filter(ours).count() >= quorum;
+        let open = (0..votes.len()).filter(may_be).count() >= quorum;
         Lost {
-            contended: quorum::refusals_decide(votes),
-            answered: quorum::quorum_answered(&answers),
-            misconfigured: foreign || hopeless > votes.len() - quorum,
+            answers: votes.iter().enumerate().map(answer).collect(),
+            misconfigured: foreign && !open || hopeless > votes.len() - quorum,
+            open: foreign && open && !known,
             said: self.nodes.iter().map(|n| n.said.clone()).collect(),
         }
     }

@@ -147,10 +147,19 @@ impl Set {
     /// Whether a node failed to vote lately, and has not since. A hint: it is
     /// asked for votes all the same, but is no home.
     pub(crate) fn is_out(&self, node: usize) -> bool {
+        let until = self.out_until(node);
+        until != 0 && self.clock.now().0 < until
+    }
+
+    /// Whether a node failed to vote when it was asked last, however long ago.
+    pub(crate) fn has_failed(&self, node: usize) -> bool {
+        self.out_until(node) != 0
+    }
+
+    fn out_until(&self, node: usize) -> u64 {
         let clock = &self.clocks[node];
         let silent = clock.silent_until.load(Ordering::Relaxed);
-        let until = silent.max(clock.shut_until.load(Ordering::Relaxed));
-        until != 0 && self.clock.now().0 < until
+        silent.max(clock.shut_until.load(Ordering::Relaxed))
     }
 
     /// How far a node's clock has stepped forward so far, in µs.
@@ -158,10 +167,11 @@ impl Set {
         self.clocks[node].stepped.load(Ordering::Acquire)
     }
 
-    /// Bounds on a node's `TIME` at `now`, in µs.
-    pub(crate) fn node_time(&self, node: usize, now: Instant) -> Option<(u64, u64)> {
-        let known = lock(&self.clocks[node].times).present();
-        known.bounds(now, self.drift)
+    /// Bounds on the `TIME` of the node's server that answered last at `now`, in
+    /// µs, and which server that is.
+    pub(crate) fn node_time(&self, node: usize, now: Instant) -> Option<((u64, u64), u64)> {
+        let times = lock(&self.clocks[node].times);
+        Some((times.present().bounds(now, self.drift)?, times.server()))
     }
 
     /// The fence to propose at `now`: see [`fence::candidate`].

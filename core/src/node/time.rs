@@ -58,6 +58,11 @@ impl NodeTimes {
     pub fn present(&self) -> NodeTime {
         self.known.first().map_or_else(NodeTime::default, |k| k.1)
     }
+
+    /// Which server that is.
+    pub fn server(&self) -> u64 {
+        self.known.first().map_or(0, |k| k.0)
+    }
 }
 
 /// Steps smaller than this are left to the drift allowance, which has 2 ms to
@@ -185,6 +190,7 @@ mod tests {
             assert_eq!(told(server, 60, 1_000_000_000 * server), None);
         }
         assert!(node.known.len() <= SERVERS);
+        assert_eq!(node.server(), 109);
         assert_eq!(node.present().estimate(at(60)), Some(109_000_000_000 - 500));
     }
 

@@ -157,8 +157,9 @@ impl Hold {
             Op::Confirm { .. } => deadline.min(self.attempt_ends()),
             _ => deadline,
         };
+        let (op, not_after) = self.bounded(node, op, now);
         let request = Request {
-            not_after: self.not_after(node, op, now),
+            not_after,
             ..self.request(op)
         };
         self.post(node, request, now, deadline, deadline, sink);
@@ -228,7 +229,7 @@ impl Hold {
     fn longest_life(&self) -> Duration {
         let max_ttl = self.set.max_ttl;
         let drift = quorum::drift_allowance(max_ttl, self.terms.drift);
-        // It may be carried out late: see `not_after`.
+        // It may be carried out late: see `bounded`.
         let late = 2 * self.terms.timing.node_timeout;
         max_ttl + drift + mutant!("given-up-early", late, Duration::ZERO)
     }
@@ -261,26 +262,40 @@ impl Hold {
         max_hold.map_or(Instant::FAR, |max_hold| self.begun() + max_hold)
     }
 
-    /// The node's `TIME` after which a request must do nothing: so that one
-    /// which is stuck in a dead connection takes no lock that nobody wants.
-    fn not_after(&self, node: usize, op: Op, now: Instant) -> u64 {
-        let Some((low, high)) = self.set.node_time(node, now) else {
-            return 0;
+    /// What is asked of the node at `now`, and the `TIME` after which it must do
+    /// nothing: so that a request which is stuck in a dead connection takes no
+    /// lock that nobody wants. 0: no such time is known.
+    ///
+    /// Here is rule R11: in quarantine a vote that is gone is stored anew only on
+    /// the very server that gave it, and only while its end is still ahead by
+    /// that server's own clock. Any other could meet a pending attempt's lost
+    /// vote: one that the server gave since, and lost before the quarantine.
+    fn bounded(&self, node: usize, op: Op, now: Instant) -> (Op, u64) {
+        let Some(((low, high), server)) = self.set.node_time(node, now) else {
+            return (op, 0);
         };
         let micros = |d: Duration| u64::try_from(d.as_micros()).unwrap_or(u64::MAX / 2);
         let timeout = self.terms.timing.node_timeout;
         let usual = high + micros(timeout + timeout / 10);
-        match op {
-            // Allowed in quarantine only while the vote before would stand.
-            Op::Extend {
-                repair: Repair::InQuarantine { .. },
-                ..
-            } => {
-                let (had, _) = self.had(node);
-                usual.min(low + micros(now.until(had)))
-            }
-            _ => usual,
+        let Op::Extend {
+            ttl,
+            repair: Repair::Yes,
+            fence,
+        } = op
+        else {
+            return (op, usual);
+        };
+        let (had, its) = self.had(node);
+        // What is known is the clock of the server that answered last.
+        if now >= had || mutant!("bound-by-any-clock", its != server, false) {
+            return (op, usual);
         }
+        let repair = Repair::InQuarantine { server: its };
+        let end = low + micros(now.until(had));
+        (
+            Op::Extend { ttl, repair, fence },
+            mutant!("taken-back-without-bound", usual.min(end), usual),
+        )
     }
 }
 

@@ -26,8 +26,8 @@ impl Hold {
         let sink: Arc<dyn Sink> = round.clone();
         let reach = |n: &mut super::Node| n.reached += mutant!("extension-reaches-nobody", 1, 0);
         self.state().nodes.iter_mut().for_each(reach);
+        let op = self.renewal(ttl);
         for node in 0..self.set.links.len() {
-            let op = self.renewal_of(node, ttl, now);
             self.send(node, op, now, &sink);
         }
         // A vote may have been confirmed and be worth less than that by now: its

@@ -189,29 +189,19 @@ impl Hold {
         look = look.min(self.warn_near_the_cap(&mut state, now));
         drop(state);
         let sink: Arc<dyn Sink> = self.clone();
+        let op = self.renewal(self.terms.timing.ttl);
         for node in due {
-            let op = self.renewal_of(node, self.terms.timing.ttl, now);
             self.send(node, op, now, &sink);
         }
         Some(look)
     }
 
-    /// The request that renews a node's vote. The lease is valid at this
-    /// moment, so it may repair; in quarantine only a vote that it had of this
-    /// very server and whose end is ahead: any other could meet a lost vote of a
-    /// pending attempt (rule R11).
-    pub(super) fn renewal_of(&self, node: usize, ttl: Duration, now: Instant) -> Op {
-        let (had, server) = self.had(node);
-        // A bound on its execution goes with it, so its clock must be known.
-        let mine = now < had && self.set.node_time(node, now).is_some();
-        let repair = if mine {
-            Repair::InQuarantine { server }
-        } else {
-            Repair::Yes
-        };
+    /// The request that renews a node's vote. The lease is valid at this moment,
+    /// so it may repair.
+    pub(super) fn renewal(&self, ttl: Duration) -> Op {
         Op::Extend {
             ttl,
-            repair,
+            repair: Repair::Yes,
             // So that a node which lost its counter counts on behind the block.
             fence: self.block_end(),
         }

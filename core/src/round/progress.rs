@@ -42,6 +42,11 @@ impl Hold {
         Poll::Ready(())
     }
 
+    /// Has the task of `cx` woken at the next answer to a round that is over.
+    pub(crate) fn listen(&self, cx: &Context<'_>) {
+        let _: Poll<()> = self.state().round.park(cx);
+    }
+
     /// Whether a quorum voted for it.
     pub(crate) fn is_won(&self) -> bool {
         let state = self.state();

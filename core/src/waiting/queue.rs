@@ -23,7 +23,7 @@ use crate::clock::{Instant, Sleep};
 use crate::mutants::mutant;
 use crate::node::{Line, Nodes};
 use crate::post::{Letterbox, News};
-use crate::quorum::quorum;
+use crate::quorum::{Kind, quorum};
 use crate::retry;
 use crate::round::{Heard, Hold, IN_A_ROW, Lost, Terms};
 use crate::set::{Set, count};
@@ -51,8 +51,14 @@ pub(crate) struct Quest<'a> {
     asked: Instant,
     /// Attempts that came to their end.
     ended: u32,
-    /// What the nodes said to the tokens before.
-    last: Option<Arc<Lost>>,
+    /// The token before, to which nodes may yet answer.
+    before: Option<Arc<Hold>>,
+    /// What the nodes said to those before that one.
+    last: Option<Lost>,
+    /// As it was given up, wrong settings alone prevented a quorum.
+    misconfigured: bool,
+    /// The deadline has passed, and answers are awaited that say why in vain.
+    overtime: bool,
     timer: Option<(Instant, Sleep)>,
 }
 
@@ -76,7 +82,7 @@ pub(crate) enum Ended<T> {
     /// The deadline came first. What the nodes have said.
     Deadline(Lost),
     /// Nodes are set up so that there is no quorum.
-    Misconfigured(Arc<Lost>),
+    Misconfigured(Lost),
     /// What `again` had to offer.
     Other(T),
 }
@@ -104,14 +110,18 @@ impl<'a> Quest<'a> {
             called: false,
             asked: Instant::NEVER,
             ended: 0,
+            before: None,
             last: None,
+            misconfigured: false,
+            overtime: false,
             timer: None,
         }
     }
 
-    /// Goes on until the lock is won, and at most until `deadline`. `again`
-    /// runs when something has changed in this client, and at timers; it may end
-    /// the quest with a result of its own.
+    /// Goes on until the lock is won, and at most until `deadline`; where answers
+    /// that are under way then decide why it was not, until they are in, at most
+    /// for another `node_timeout`. `again` runs when something has changed in
+    /// this client, and at timers; it may end the quest with a result of its own.
     pub(crate) async fn run<T>(
         mut self,
         deadline: Instant,
@@ -126,14 +136,32 @@ impl<'a> Quest<'a> {
             self.draw(self.most().min(self.place.block()));
             self.ask_all();
         }
+        let latest = deadline + self.terms.timing.node_timeout;
         loop {
-            let event = self.event(self.wake_at(deadline)).await;
+            let at = match self.overtime {
+                true => latest,
+                false => self.wake_at(deadline),
+            };
+            let event = self.event(at).await;
             if self.hold().is_won() {
                 return Ended::Won(self.hold.take().expect("looked at above"));
             }
             let now = self.set.clock.now();
             if now >= deadline {
-                return Ended::Deadline(self.so_far());
+                // Where the home has voted for us, the others are to be asked.
+                if let Event::Progress = event {
+                    self.go_on(now);
+                }
+                let lost = self.so_far();
+                self.overtime =
+                    mutant!("no-overtime", now < latest, false) && lost.kind() == Kind::Undecided;
+                if !self.overtime {
+                    return match lost.misconfigured {
+                        true => Ended::Misconfigured(lost),
+                        false => Ended::Deadline(lost),
+                    };
+                }
+                continue;
             }
             let look = match event {
                 Event::Progress => false,
@@ -147,8 +175,8 @@ impl<'a> Quest<'a> {
                 Event::News(news) => self.take_news(news, now),
                 Event::Progress | Event::Timer => self.go_on(now),
             }
-            if let Some(lost) = self.last.as_ref().filter(|lost| lost.misconfigured) {
-                return Ended::Misconfigured(lost.clone());
+            if self.misconfigured {
+                return Ended::Misconfigured(self.so_far());
             }
         }
     }
@@ -187,6 +215,12 @@ impl<'a> Quest<'a> {
             let hold = self.hold.as_ref().expect("taken at the end only");
             if hold.poll_progress(&mut self.seen, cx).is_ready() {
                 return Poll::Ready(Event::Progress);
+            }
+            if self.overtime {
+                self.before.iter().for_each(|before| before.listen(cx));
+                if self.so_far().kind() != Kind::Undecided {
+                    return Poll::Ready(Event::Progress);
+                }
             }
             if let Poll::Ready(news) = self.letters.poll_news(cx) {
                 return Poll::Ready(Event::News(news));
@@ -267,7 +301,9 @@ impl<'a> Quest<'a> {
 
     /// What the nodes have said last.
     fn so_far(&self) -> Lost {
-        self.hold().so_far().after(self.last.as_deref())
+        let before = self.before.as_ref();
+        let before = before.map(|hold| hold.so_far().after(self.last.as_ref()));
+        self.hold().so_far().after(before.as_ref())
     }
 
     /// The nodes', to an attempt.
@@ -425,11 +461,16 @@ impl<'a> Quest<'a> {
     /// Gives the token up and draws another. The waiter stays in the queue of
     /// `stay`, or becomes another.
     fn give_up(&mut self, stay: Option<usize>) {
-        let lost = Arc::new(self.so_far());
+        let lost = self.so_far();
+        self.misconfigured = lost.misconfigured;
+        self.place.tell(Arc::new(lost));
         let hold = self.hold.take().expect("taken at the end only");
-        self.place.tell(lost.clone());
-        self.last = Some(lost);
         hold.give_up(stay);
+        if hold.begun() != Instant::NEVER
+            && let Some(before) = self.before.replace(hold)
+        {
+            self.last = Some(before.so_far().after(self.last.as_ref()).closed());
+        }
         count(&self.set.counters.attempts_lost);
         self.home = stay;
         if stay.is_none() {

@@ -169,12 +169,20 @@ impl Client {
         if let Some(wait) = wait {
             // One request to each node, and one more: to write a fence back, or
             // to a node whose clock has stepped.
+            // With a wait: it, and the answers that are under way at its end.
             let most = if wait.is_zero() {
                 2 * self.node_timeout(stage)
             } else {
-                wait
+                wait + self.node_timeout(stage)
             };
             self.in_time(stage, begun, most, "an acquire");
+        }
+        if let Some(Err(error)) = &outcome
+            && error.kind() == ErrorKind::QuorumUnavailable
+            && plan.is_healthy()
+        {
+            let c = self.number;
+            world.violated(format!("L3 c{c}: {error}, though all nodes answer"));
         }
         let lease = match outcome {
             Some(Ok(Some(lease))) => Arc::new(lease),

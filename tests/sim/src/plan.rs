@@ -18,7 +18,7 @@ pub const LONGEST: u32 = 2;
 pub const DRIFT: f64 = 0.01;
 
 /// Which kinds of faults a schedule has.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Swarm {
     /// Messages that break their connection.
     pub loss: bool,
@@ -247,6 +247,17 @@ impl Plan {
     /// The longest that anybody asks for.
     pub fn max_ttl(&self) -> Duration {
         self.ttl * self.longest
+    }
+
+    /// Whether nothing goes wrong, and each node answers long before anybody
+    /// gives it up, to the first request of a client too.
+    pub fn is_healthy(&self) -> bool {
+        self.swarm == Swarm::default()
+            && self.scene.is_none()
+            && self.declared
+            && self.listed_twice.is_none()
+            && self.stray.is_none()
+            && 24 * self.network.base < self.network.patience
     }
 
     /// What L4 promises of a lock, once the network is calm.

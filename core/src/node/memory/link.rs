@@ -67,12 +67,15 @@ impl MemoryLink {
 
 impl Link for MemoryLink {
     fn send(&self, request: Request, ticket: Ticket, sink: Arc<dyn Sink>, _give_up: Instant) {
-        if !sink.wanted() {
-            return sink.on_reply(ticket, Reply::Failed(Fault::unwanted()), None);
-        }
         // Such a node lives as long as its process, so it needs no guard.
         let (reply, time, told) = {
             let mut shared = lock(&self.shared);
+            // Asked where no release can come in between. Whoever sends has none
+            // of its own state locked, so it may be looked at in here.
+            if !sink.wanted() {
+                drop(shared);
+                return sink.on_reply(ticket, Reply::Failed(Fault::unwanted()), None);
+            }
             let now = self.clock.now();
             shared.node.sweep(now);
             let (reply, messages) = shared.node.execute(&request, None, now);
@@ -130,7 +133,8 @@ impl Drop for MemoryLink {
 mod tests {
     use super::*;
     use crate::clock::Sleep;
-    use crate::node::{Companions, Keys, Op, Value, Waiter, Waits};
+    use crate::node::{Companions, Keys, Op, Repair, Value, Waiter, Waits};
+    use std::sync::mpsc;
     use std::time::Duration;
 
     struct Still;
@@ -182,6 +186,13 @@ mod tests {
     }
 
     fn ask(link: &MemoryLink, op: Op, value: &str, waiter: Option<u64>) -> Reply {
+        let last = Arc::new(Last::default());
+        send(link, op, value, waiter, last.clone());
+        let reply = lock(&last.0).take();
+        reply.expect("answered within the call")
+    }
+
+    fn send(link: &MemoryLink, op: Op, value: &str, waiter: Option<u64>, sink: Arc<dyn Sink>) {
         let waiter = waiter.map(|number| Waiter {
             number,
             inbox: link.inbox.clone(),
@@ -210,10 +221,50 @@ mod tests {
             op,
             server: 0,
         };
-        let last = Arc::new(Last::default());
-        link.send(request, ticket, last.clone(), Instant::FAR);
-        let reply = lock(&last.0).take();
-        reply.expect("answered within the call")
+        link.send(request, ticket, sink, Instant::FAR);
+    }
+
+    /// Of a lease that is released on another thread as soon as it has said that
+    /// it is wanted, if that can be.
+    struct Overtaken {
+        go: mpsc::Sender<()>,
+        released: Mutex<mpsc::Receiver<()>>,
+    }
+
+    impl Sink for Overtaken {
+        fn on_reply(&self, _: Ticket, _: Reply, _: Option<u64>) {}
+
+        fn wanted(&self) -> bool {
+            self.go.send(()).expect("the other thread waits for it");
+            // It cannot, where nothing may come in between.
+            let _ = lock(&self.released).recv_timeout(Duration::from_millis(200));
+            true
+        }
+    }
+
+    #[test]
+    fn no_release_comes_between_the_question_and_the_deed() {
+        let (ours, _) = link(0, "in:o");
+        let (theirs, _) = link(0, "in:t");
+        let extend = Op::Extend {
+            ttl: Duration::from_secs(1),
+            repair: Repair::Yes,
+            fence: 0,
+        };
+        let (go, gone) = mpsc::channel();
+        let (done, released) = mpsc::channel();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                gone.recv().expect("it is asked");
+                ask(&theirs, Op::Release, "dead", None);
+                let _ = done.send(());
+            });
+            let released = Mutex::new(released);
+            let sink = Arc::new(Overtaken { go, released });
+            send(&ours, extend, "dead", None, sink);
+        });
+        let left = ask(&ours, Op::Release, "dead", None);
+        assert_eq!(left, Reply::Released { held: false }, "a key was left");
     }
 
     #[test]

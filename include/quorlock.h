@@ -752,7 +752,8 @@ void quorlock_lock_free(struct quorlock_lock_t *lock);
  * too few nodes answered; #QUORLOCK_MISCONFIGURED at once if credentials or
  * addresses leave no quorum; #QUORLOCK_TOO_MANY_WAITERS at once if as many of
  * the client wait already as max_waiters allows; #QUORLOCK_LOCK_LOST when
- * entering again what was lost; #QUORLOCK_CANCELLED, #QUORLOCK_CLOSED, #QUORLOCK_FORKED,
+ * entering again what was lost, or if the lease is lost by the time the thread
+ * goes on; #QUORLOCK_CANCELLED, #QUORLOCK_CLOSED, #QUORLOCK_FORKED,
  * #QUORLOCK_INVALID_ARGUMENT. No key stays behind.
  */
 QUORLOCK_MUST_USE

@@ -13,7 +13,7 @@ pub(crate) type Bell = ThreadsafeFunction<(), (), (), Status, false, true>;
 pub(crate) enum Value {
     Nothing,
     Flag(bool),
-    Lease(Option<crate::lease::Lease>),
+    Lease(Option<quorlock::Lease>),
 }
 
 pub(crate) enum Event {

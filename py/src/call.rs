@@ -31,7 +31,11 @@ impl Value {
         match self {
             Value::Nothing => Ok(py.None()),
             Value::Flag(flag) => flag.into_py_any(py),
-            Value::Lease(lease) => lease.map(Lease::new).into_py_any(py),
+            // Here, where its caller goes on: the interpreter may have been busy for long.
+            Value::Lease(lease) => {
+                let lease = checked(py, lease.map(quorlock::Lease::delivered).transpose())?;
+                lease.map(Lease::new).into_py_any(py)
+            }
         }
     }
 }

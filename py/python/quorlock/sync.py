@@ -150,7 +150,8 @@ class Lock(Scoped):
         Raises `LockTimeoutError` if others held it all the time, `LockContendedError` likewise with a wait of 0,
         `QuorumUnavailableError` if too few nodes answered, `MisconfiguredError` at once if credentials or addresses
         leave no quorum, `TooManyWaitersError` at once if `max_waiters` others of this client wait already,
-        `LockLostError` on re-entry into a lease that was lost. Ctrl-C ends the wait within 200 ms and leaves no key behind.
+        `LockLostError` on re-entry into a lease that was lost, or if the lease is lost by the time the thread goes on, for
+        another kept the interpreter. Ctrl-C ends the wait within 200 ms and leaves no key behind.
 
         Those of one client that wait for a lock get it in the order in which they came; a wait of 0 asks the nodes past
         that line.

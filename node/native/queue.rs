@@ -13,6 +13,8 @@ pub(crate) type Bell = ThreadsafeFunction<(), (), (), Status, false, true>;
 pub(crate) enum Value {
     Nothing,
     Flag(bool),
+    /// In milliseconds.
+    Time(f64),
     Lease(Option<quorlock::Lease>),
 }
 

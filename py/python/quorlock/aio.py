@@ -302,12 +302,13 @@ class Client(NotPickled):
         """
         return self._core.stats()
 
-    async def init_set(self) -> None:
-        """Declares a new set, so that its nodes need not wait as nodes do that may have lost their memory.
+    async def init_set(self, *, force: bool = False) -> Seconds:
+        """Declares the set; returns for how many seconds it gives no vote yet, 0.0 if it votes.
 
         As `quorlock.Client.init_set`. Cancelled, it goes on in the background.
         """
-        await completed(self._core.init_set().start)
+        left: Seconds = await completed(self._core.init_set(force).start)
+        return left
 
     async def close(self) -> None:
         """Releases every lease and stops. Leases still held are lost with the reason `closed`.

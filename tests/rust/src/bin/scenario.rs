@@ -243,7 +243,7 @@ impl Runner {
             }
             "init" => {
                 let client = self.clients.get(line.word(1)?).ok_or("no such client")?;
-                blocking::wait(client.init_set()).map(|()| "ok".to_owned())
+                blocking::wait(client.init_set()).map(|_| "ok".to_owned())
             }
             "stats" => return self.stats(&line, verdict),
             "message" => Ok(self.message(&line)?),

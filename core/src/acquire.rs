@@ -204,7 +204,7 @@ fn timed_out_in_line(set: &Set, name: &[u8], wait: Option<Duration>, place: &Pla
 
 fn misconfigured(set: &Set, name: &[u8], lost: &Lost) -> Error {
     let message = format!(
-        "no quorum for the lock {}: nodes or credentials are set up wrong",
+        "no quorum for the lock {}: nodes, their set, or credentials are set up wrong",
         shown(name)
     );
     error(set, ErrorKind::Misconfigured, message, lost)

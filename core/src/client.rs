@@ -14,17 +14,17 @@ use tokio::runtime::Handle;
 
 use crate::blocking;
 use crate::clock::Clock;
-use crate::config::{LockOptions, Settings};
+use crate::config::{LockOptions, RestartGuard, Settings};
 use crate::error::{Error, ErrorKind, NodeError};
 use crate::lock::Lock;
-use crate::node::address::Endpoint;
-use crate::node::admission::{Expected, Gate, Roster};
+use crate::node::address::{Address, Endpoint};
+use crate::node::admission::{Expected, Gate, Roster, Survey};
 use crate::node::connect::{self, Target};
 use crate::node::inbox;
 use crate::node::names;
 use crate::node::tls::Tls;
+use crate::node::{Fault, FaultKind};
 use crate::owner::Owners;
-use crate::quorum;
 use crate::renewal::Watchdog;
 use crate::round::LossReason;
 use crate::runtime::Runtime;
@@ -124,38 +124,57 @@ impl Client {
         Stats::of(&self.inner)
     }
 
-    /// Declares a new set: writes the record of this set to all its nodes, so
-    /// that they need not wait as nodes do that may have lost their memory.
-    /// For an operator, once, before anything else uses the nodes. `memory://`
-    /// nodes need none.
+    /// Declares the set: where no node has a record yet, founds it by writing its
+    /// record to all of them. Returns how long it takes yet until every node
+    /// votes. `memory://` nodes need none of this.
+    ///
+    /// A wholly new set, whose servers have run for longer than `max_ttl` and
+    /// never stored anything, votes at once. Where servers are only too young the
+    /// call waits until they are not; the log says how long. Servers that may have
+    /// lost something give no vote for `max_ttl` first. Where all nodes have this
+    /// set's record already, nothing is changed and no quarantine is lifted: it is
+    /// safe to call at every deploy.
+    ///
+    /// A client founds its set by itself when it first uses it, by the same rule.
     ///
     /// # Errors
     ///
-    /// `Misconfigured`, naming the nodes, if any of them has a record already,
-    /// cannot be a node of this set, or does not answer: nothing is written
-    /// unless all are ready.
+    /// `Misconfigured`, naming the nodes, if one has a record of another set or
+    /// cannot be a node; `QuorumUnavailable`, naming them, if some do not answer
+    /// within 5 s. Nothing is written then to nodes without a record, but in one
+    /// case: a node fails in the middle.
     ///
     /// # Cancel safety
     ///
     /// The work goes on in the background.
     pub async fn init_set(&self) -> Result<Duration, Error> {
-        // Stand-in: the merge takes the core's own.
-        self.inner.check()?;
-        let inner = self.inner.clone();
-        let work = self.inner.io.spawn(async move { inner.init_set().await });
-        work.await
-            .unwrap_or_else(|e| Err(Error::new(ErrorKind::Internal, e.to_string())))
-            .map(|()| Duration::ZERO)
+        self.declare(false).await
     }
 
-    /// As [`init_set`](Client::init_set), without a quarantine.
+    /// As [`init_set`](Client::init_set), but no node of the set is in quarantine
+    /// afterwards, whatever it may have lost: two may hold a lock that was held
+    /// within the last `max_ttl`. Only where you know that no lock is held.
     ///
     /// # Errors
     ///
     /// As [`init_set`](Client::init_set).
+    ///
+    /// # Cancel safety
+    ///
+    /// The work goes on in the background.
     pub async fn init_set_forced(&self) -> Result<Duration, Error> {
-        // Stand-in: the merge takes the core's own.
-        self.init_set().await
+        self.declare(true).await
+    }
+
+    async fn declare(&self, force: bool) -> Result<Duration, Error> {
+        self.inner.check()?;
+        let inner = self.inner.clone();
+        let work = self
+            .inner
+            .io
+            .spawn(async move { inner.declare(force).await });
+        work.await
+            .unwrap_or_else(|e| Err(Error::new(ErrorKind::Internal, e.to_string())))
     }
 
     /// Releases every lease, then stops what runs for the client. Leases still
@@ -225,44 +244,57 @@ impl Inner {
         options.check(&self.settings)
     }
 
-    async fn init_set(&self) -> Result<(), Error> {
+    async fn declare(&self, force: bool) -> Result<Duration, Error> {
         let Set {
             clock, rng, warn, ..
         } = &*self.set;
         let gate = Arc::new(gate(&self.settings, clock.clone(), rng.clone(), *warn));
-        let mut faults = Vec::new();
-        // First without writing: a set is declared whole or not at all.
-        for write in [false, true] {
-            for (node, address) in self.settings.nodes.iter().enumerate() {
-                if matches!(address.endpoint, Endpoint::Memory(_)) {
-                    continue;
-                }
-                let target = Target {
-                    address: address.clone(),
-                    tls: self.tls.clone(),
-                    node,
-                    gate: gate.clone(),
-                };
-                let mut timer = self
-                    .set
-                    .clock
-                    .sleep_until(self.set.clock.now() + INIT_TIMEOUT);
-                let mut work = std::pin::pin!(connect::init(&target, write));
-                let outcome = std::future::poll_fn(|cx| match work.as_mut().poll(cx) {
-                    Poll::Ready(outcome) => Poll::Ready(outcome.map_err(|f| f.text.to_string())),
-                    Poll::Pending => timer.as_mut().poll(cx).map(|()| Err("no answer".into())),
-                })
-                .await;
-                if let Err(why) = outcome {
-                    faults.push(NodeError::new(address.shown.clone(), why));
-                }
+        // All at once, for the nodes of a new set wait for each other.
+        let mut work = Vec::new();
+        for (node, address) in self.settings.nodes.iter().enumerate() {
+            if matches!(address.endpoint, Endpoint::Memory(_)) {
+                continue;
             }
-            if !faults.is_empty() {
-                let message = "the set is not declared: every node must be reachable and new";
-                return Err(Error::with_nodes(ErrorKind::Misconfigured, message, faults));
+            let target = Target {
+                address: address.clone(),
+                tls: self.tls.clone(),
+                node,
+                gate: gate.clone(),
+            };
+            let declared = declared(target, force, clock.clone());
+            work.push((address, self.io.spawn(declared)));
+        }
+        let (mut left, mut faults, mut kind) =
+            (Duration::ZERO, Vec::new(), ErrorKind::QuorumUnavailable);
+        for (address, declared) in work {
+            let outcome = declared.await;
+            match outcome.map_err(|e| Error::new(ErrorKind::Internal, e.to_string()))? {
+                Ok(quarantine) => left = left.max(quarantine),
+                Err(fault) => {
+                    if matches!(fault.kind, FaultKind::Misconfigured | FaultKind::Foreign) {
+                        kind = ErrorKind::Misconfigured;
+                    }
+                    faults.push(NodeError::new(
+                        address.shown.clone(),
+                        fault.text.to_string(),
+                    ));
+                }
             }
         }
-        Ok(())
+        if !faults.is_empty() {
+            let message = "the set is not declared: every node must answer, and belong to this \
+                           set or to none";
+            return Err(Error::with_nodes(kind, message, faults));
+        }
+        if gate.survey.is_young() && !left.is_zero() {
+            warn(format!(
+                "the set is declared; its servers have run for less than max_ttl, so they give no \
+                 vote for another {left:?}: waiting"
+            ));
+            clock.sleep_until(clock.now() + left).await;
+            left = Duration::ZERO;
+        }
+        Ok(left)
     }
 
     async fn close(&self) {
@@ -301,26 +333,47 @@ impl Drop for Inner {
 /// Time for one node to be declared.
 const INIT_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Declares a set to one of its nodes, in time.
+async fn declared(target: Target, force: bool, clock: Arc<dyn Clock>) -> Result<Duration, Fault> {
+    let mut timer = clock.sleep_until(clock.now() + INIT_TIMEOUT);
+    let mut work = std::pin::pin!(connect::declare(&target, force));
+    std::future::poll_fn(|cx| match work.as_mut().poll(cx) {
+        Poll::Pending => timer.as_mut().poll(cx).map(|()| {
+            let why = target.gate.survey.waits_for(target.node);
+            let why = why.unwrap_or_else(|| "no answer".into());
+            Err(Fault::new(FaultKind::Timeout, why, false))
+        }),
+        done => done,
+    })
+    .await
+}
+
 /// What the nodes of a client are admitted by.
 fn gate(settings: &Settings, clock: Arc<dyn Clock>, rng: Arc<dyn Rng>, warn: fn(String)) -> Gate {
-    let votes_last = settings.max_ttl + quorum::drift_allowance(settings.max_ttl, settings.drift);
-    let nodes = settings.nodes.len();
+    let (nodes, guard) = (settings.nodes.len(), settings.restart_guard);
+    let mut expected = Expected::new(
+        &settings.set_name,
+        nodes,
+        settings.max_ttl,
+        settings.drift,
+        guard.is_on(nodes),
+    );
+    expected.declares &= guard == RestartGuard::Auto;
+    let name = |node: &Address| {
+        let apart = matches!(node.endpoint, Endpoint::Memory(_));
+        (node.shown.clone(), apart)
+    };
     let scratch = format!("{}#try", settings.namespace);
     Gate {
-        expected: Expected {
-            set_name: settings.set_name.to_string(),
-            nodes,
-            max_ttl: settings.max_ttl.as_millis() as u64,
-            guard: settings.restart_guard.is_on(nodes),
-        },
         accept_eviction: settings.accept_eviction,
-        quarantine: votes_last,
+        drift: settings.drift,
         record_key: names::record_key(&settings.namespace).into(),
         quarantine_key: names::quarantine_key(&settings.namespace).into(),
         scratch_key: scratch.into_bytes().into(),
         inbox: inbox::channel(&settings.namespace, &*rng),
         told_deaf: AtomicBool::new(false),
-        roster: Roster::new(votes_last),
+        roster: Roster::new(&expected),
+        survey: Survey::new(expected, settings.nodes.iter().map(name).collect()),
         clock,
         rng,
         warn,

@@ -179,7 +179,8 @@ pub struct Lost {
     pub(crate) contended: bool,
     /// A quorum of nodes answered.
     pub(crate) answered: bool,
-    /// Wrong settings alone prevent a quorum.
+    /// Wrong settings alone prevent a quorum, or a node belongs to another set
+    /// and no quorum is known to belong to this one.
     pub(crate) misconfigured: bool,
     pub(crate) said: Vec<Said>,
 }
@@ -249,7 +250,9 @@ impl Hold {
             Reply::Failed(fault) => match fault.kind {
                 FaultKind::Refused => {}
                 FaultKind::Timeout | FaultKind::Unreachable => self.set.silent(node, pause),
-                FaultKind::NotReady | FaultKind::Misconfigured => self.set.shut(node, pause),
+                FaultKind::NotReady | FaultKind::Misconfigured | FaultKind::Foreign => {
+                    self.set.shut(node, pause);
+                }
             },
             _ => self.set.answered(node, true),
         }
@@ -532,13 +535,20 @@ impl State {
             vote => *vote,
         };
         let answers: Vec<Vote> = votes.iter().enumerate().map(would).collect();
-        let misconfigured =
-            |n: &&Node| matches!(&n.said, Said::Fault(f) if f.kind == FaultKind::Misconfigured);
-        let hopeless = self.nodes.iter().filter(misconfigured).count();
+        let quorum = quorum::quorum(votes.len());
+        let is = |n: &Node, kind| matches!(&n.said, Said::Fault(f) if f.kind == kind);
+        let foreign = |n: &Node| is(n, FaultKind::Foreign);
+        let wrong = |n: &&Node| is(n, FaultKind::Misconfigured) || foreign(n);
+        let hopeless = self.nodes.iter().filter(wrong).count();
+        // Which of two sets is meant nobody can say, unless a quorum of nodes is
+        // known to belong to this one.
+        let ours = set.links.iter().filter(|link| link.is_ours()).count();
+        let foreign =
+            self.nodes.iter().any(foreign) && ours < quorum && !votes.contains(&Vote::Awaited);
         Lost {
             contended: quorum::refusals_decide(votes),
             answered: quorum::quorum_answered(&answers),
-            misconfigured: hopeless > votes.len() - quorum::quorum(votes.len()),
+            misconfigured: foreign || hopeless > votes.len() - quorum,
             said: self.nodes.iter().map(|n| n.said.clone()).collect(),
         }
     }

@@ -146,12 +146,18 @@ class Stage:
                 node.call("SCRIPT", "FLUSH")
                 node.call("CONFIG", "RESETSTAT")
 
-    def declare(self, numbers=None, *, set_name="default", max_ttl=60_000, namespace="lock:", db=0):
-        """Writes the record of a new set to its nodes, as `init_set` does (docs/PROTOCOL.md, "Record")."""
+    def declare(self, numbers=None, *, set_name="default", max_ttl=60_000, namespace="lock:", db=0, guard=None):
+        """Writes the record of a new set to its nodes, as `init_set` does (docs/PROTOCOL.md, "Record").
+
+        guard: as the clients of the set have it; None: on for three nodes and more, their default.
+        """
         numbers = list(numbers or self.running())
+        if guard is None:
+            guard = len(numbers) >= 3
         for number in numbers:
             run = re.search(rb"run_id:(\w{16})", self._node(number).call("INFO", "server"))[1].decode()
-            record = f"1 {set_name} 1 {len(numbers)} {max_ttl} node{number:012} {run}"
+            vouched = f"{run} on" if guard else "- off"
+            record = f"1 {set_name} 1 {len(numbers)} {max_ttl} node{number:012} {vouched}"
             self._node(number).call("SET", namespace + "#node", record, db=db)
 
     def state(self, number):

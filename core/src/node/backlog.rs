@@ -101,15 +101,12 @@ impl Backlog {
         dropped
     }
 
-    /// Fails what is past its deadline; lowers `due` to what comes next.
-    pub(crate) fn expire(&mut self, now: Instant, due: &mut Instant) {
+    /// Fails what is past its deadline, and says `why`; lowers `due` to what comes
+    /// next.
+    pub(crate) fn expire(&mut self, now: Instant, due: &mut Instant, why: &str) {
         let mut keep = |item: &mut Item| {
             if item.due() <= now {
-                item.fail(
-                    FaultKind::Timeout,
-                    "no connection in time",
-                    item.is_release(),
-                );
+                item.fail(FaultKind::Timeout, why, item.is_release());
             }
             let keep = item.due() > now && (item.sink.is_some() || item.is_release());
             if keep {
@@ -219,10 +216,10 @@ mod tests {
         assert_eq!(*told.0.lock().unwrap(), [1, 3, 6, 5]);
         // Told at its deadline, and kept until it is given up.
         let mut due = Instant::FAR;
-        backlog.expire(Instant(5), &mut due);
+        backlog.expire(Instant(5), &mut due, "late");
         assert_eq!(*told.0.lock().unwrap(), [1, 3, 6, 5, 4]);
         assert_eq!((numbers(&backlog), due), (vec![4], Instant(9)));
-        backlog.expire(Instant(9), &mut due);
+        backlog.expire(Instant(9), &mut due, "late");
         assert!(backlog.is_empty());
     }
 

@@ -11,13 +11,14 @@ use std::time::Duration;
 use redis::Value as Resp;
 
 use super::address::Address;
-use super::admission::{Decision, Gate, Info, Record, beginning, decide};
+use super::admission::{Gate, Info, Look, Newness, Next, Record, Refusal, beginning};
 use super::dial::dial;
 use super::pushes::Push;
 use super::script::{self, Guard, text};
 use super::tls::Tls;
 use super::wire::{Incoming, Wire};
 use super::{Fault, FaultKind, number};
+use crate::clock::Instant;
 
 /// A connection to a node that may vote.
 pub(crate) struct Connected {
@@ -28,10 +29,21 @@ pub(crate) struct Connected {
     pub(crate) id: u64,
     /// See [`Ticket::server`](super::Ticket::server).
     pub(crate) server: u64,
-    /// The node's `TIME`, in µs.
-    pub(crate) time: u64,
+    /// What the node's clock was.
+    pub(crate) time: Told,
     /// The inbox is subscribed.
     pub(crate) listening: bool,
+}
+
+/// What a node's clock was, by its own word: before anything was written there,
+/// so that a step which ends a quarantine too early comes after it.
+#[derive(Clone, Copy)]
+pub(crate) struct Told {
+    /// The node's `TIME`, in µs.
+    pub(crate) time: u64,
+    /// Moments before it was asked, and after it had answered.
+    pub(crate) asked: Instant,
+    pub(crate) at: Instant,
 }
 
 /// Which node to connect to.
@@ -43,21 +55,30 @@ pub(crate) struct Target {
     pub(crate) gate: Arc<Gate>,
 }
 
-/// Connects to a node and admits it; subscribes the inbox if `listen` asks for
-/// that and the node permits it.
-pub(crate) async fn connect(target: &Target, listen: bool) -> Result<Connected, Fault> {
+/// How a connection is to be made.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct How {
+    /// Subscribe the inbox, where the node permits it.
+    pub(crate) listen: bool,
+    /// See [`Look::stepped`].
+    pub(crate) stepped: bool,
+}
+
+/// Connects to a node and admits it.
+pub(crate) async fn connect(target: &Target, how: How) -> Result<Connected, Fault> {
+    let mut greeted = greet(target, how).await?;
+    let record = admit(target, &mut greeted).await?;
     let Greeted {
         mut wire,
-        info,
         server,
-        stored,
+        time,
         resp3,
-    } = greet(target, listen).await?;
-    let record = admit(target, &mut wire, &info, stored).await?;
-    let (time, listening) = prepare(target, &mut wire, listen, resp3).await?;
+        ..
+    } = greeted;
     let gate = &target.gate;
-    let id = Record::node_of(&record).map_or(0, |node| number(node.as_bytes()));
-    let guard = gate.expected.guard.then(|| Guard {
+    let listening = prepare(target, &mut wire, how.listen, resp3).await?;
+    let id = Record::parse(&record).map_or(0, |record| number(record.node().as_bytes()));
+    let guard = gate.expected().guard.then(|| Guard {
         record: record.into(),
         record_key: gate.record_key.clone(),
         quarantine_key: gate.quarantine_key.clone(),
@@ -72,30 +93,29 @@ pub(crate) async fn connect(target: &Target, listen: bool) -> Result<Connected, 
     })
 }
 
-/// Writes the record of a new set to a node, or only looks whether that could
-/// be done. Refuses if it has one.
-pub(crate) async fn init(target: &Target, write: bool) -> Result<(), Fault> {
-    let Greeted {
-        mut wire,
-        info,
-        stored,
-        ..
-    } = greet(target, false).await?;
-    if let Some(record) = stored {
-        return Err(refused(format!(
-            "it has a record, `{}`: it is in use, or was",
-            record.escape_debug()
-        )));
+/// Admits a node as any client does, which founds a new set together with the
+/// other nodes. Returns how long it is in quarantine yet; with `force` the
+/// quarantine is lifted.
+pub(crate) async fn declare(target: &Target, force: bool) -> Result<Duration, Fault> {
+    let mut greeted = greet(target, How::default()).await?;
+    admit(target, &mut greeted).await?;
+    let (gate, wire) = (&target.gate, &mut greeted.wire);
+    if force {
+        let lift = redis::cmd("DEL").arg(&*gate.quarantine_key).take();
+        exchange(wire, &[lift])
+            .await?
+            .into_iter()
+            .try_for_each(|reply| good(reply).map(drop))?;
     }
-    let gate = &target.gate;
-    let run = info.run_id.as_deref().map(beginning);
-    let record = Record::new(&gate.expected, &fresh_name(gate), run).to_string();
-    if !write {
-        return Ok(());
-    }
-    match write_record(gate, &mut wire, "", &record, Duration::ZERO).await? {
-        None => Ok(()),
-        Some(_) => Err(refused("another client has just given it a record".into())),
+    quarantine_left(gate, wire).await
+}
+
+/// How long the node is in quarantine yet.
+async fn quarantine_left(gate: &Gate, wire: &mut Wire) -> Result<Duration, Fault> {
+    let left = redis::cmd("PTTL").arg(&*gate.quarantine_key).take();
+    match exchange(wire, &[left]).await?.pop().map(good).transpose()? {
+        Some(Resp::Int(left)) => Ok(Duration::from_millis(u64::try_from(left).unwrap_or(0))),
+        _ => Err(script::unexpected()),
     }
 }
 
@@ -106,18 +126,25 @@ fn refused(why: String) -> Fault {
 /// A connection to a server that may or may not be a node.
 struct Greeted {
     wire: Wire,
-    /// What it says of itself.
-    info: Info,
+    look: Look,
     /// Which one it is: see [`Ticket::server`](super::Ticket::server).
     server: u64,
-    /// Its record.
-    stored: Option<String>,
+    time: Told,
     /// It sends pushes.
     resp3: bool,
 }
 
-/// Dials, authenticates, and asks for pushes if somebody is to `listen`.
-async fn greet(target: &Target, listen: bool) -> Result<Greeted, Fault> {
+/// Dials, authenticates, asks for pushes, and looks at the node. One that does
+/// not come so far is absent, to the others.
+async fn greet(target: &Target, how: How) -> Result<Greeted, Fault> {
+    let greeted = say_hello(target, how).await;
+    if greeted.is_err() {
+        target.gate.survey.absent(target.node);
+    }
+    greeted
+}
+
+async fn say_hello(target: &Target, how: How) -> Result<Greeted, Fault> {
     let address = &target.address;
     let stream = dial(&address.endpoint, &target.tls).await?;
     let mut wire = Wire::new(stream, target.gate.inbox.clone());
@@ -134,15 +161,20 @@ async fn greet(target: &Target, listen: bool) -> Result<Greeted, Fault> {
     }
     commands.push(redis::cmd("INFO"));
     commands.push(redis::cmd("GET").arg(&*target.gate.record_key).take());
+    commands.push(redis::cmd("TIME"));
     commands.push(redis::cmd("CLIENT").arg("INFO").take());
-    if listen {
+    if how.listen {
         // Last, for servers that do not know it, and so that the replies before
         // it look the same with it and without.
         commands.push(redis::cmd("HELLO").arg(3).take());
     }
+    let clock = &target.gate.clock;
+    let asked = clock.now();
     let mut replies = exchange(&mut wire, &commands).await?;
-    let resp3 = listen && matches!(replies.pop(), Some(Resp::Map(_)));
+    let at = clock.now();
+    let resp3 = how.listen && matches!(replies.pop(), Some(Resp::Map(_)));
     let server = replies.pop().map_or(0, |reply| own_address(&text(&reply)));
+    let time = replies.pop();
     let record = replies.pop();
     let info = replies.pop();
     // The password first: without it nothing else is permitted.
@@ -151,6 +183,16 @@ async fn greet(target: &Target, listen: bool) -> Result<Greeted, Fault> {
     }
     let record = record.map(|reply| permitted(&target.gate, "get", reply));
     let record = record.transpose()?;
+    let time = time.map(|reply| permitted(&target.gate, "time", reply));
+    let time = match time.transpose()? {
+        Some(Resp::Array(parts)) => script::time(&parts),
+        _ => None,
+    };
+    let time = Told {
+        time: time.ok_or_else(script::unexpected)?,
+        asked,
+        at,
+    };
     let info = match info {
         Some(Resp::ServerError(error)) if script::forbidden(&error) => {
             (target.gate.warn)(format!(
@@ -171,11 +213,28 @@ async fn greet(target: &Target, listen: bool) -> Result<Greeted, Fault> {
     roster
         .meet(target.node, &address.shown, run, target.gate.clock.now())
         .map_err(refused)?;
+    let newness = match record.as_deref() {
+        Some(text) if Record::parse(text).is_none_or(|record| !record.is_pledge()) => Newness::Used,
+        // Who founds the set has looked at it before, and given it what it needs.
+        Some(_) if quarantine_left(&target.gate, &mut wire).await?.is_zero() => Newness::New,
+        Some(_) => Newness::Used,
+        None => {
+            let ask = redis::cmd("INFO").arg("commandstats").take();
+            let stats = exchange(&mut wire, &[ask]).await?.pop();
+            let stats = stats.map(|reply| text(&reply)).unwrap_or_default();
+            info.newness(&stats, target.gate.expected().quarantine)
+        }
+    };
     Ok(Greeted {
         wire,
-        info,
+        look: Look {
+            stored: record,
+            run: run.map(|run| beginning(run).to_owned()),
+            newness,
+            stepped: how.stepped,
+        },
         server,
-        stored: record,
+        time,
         resp3,
     })
 }
@@ -188,54 +247,79 @@ fn own_address(client_info: &str) -> u64 {
     address.map_or(0, |address| number(address.as_bytes()))
 }
 
+/// How often a record may be written, or found changed, on the way to a
+/// connection. Founding a set takes two; each may meet another client.
+const WRITES: u32 = 6;
+
 /// Admits the node: its record is good, or is written now. Returns the record.
-async fn admit(
-    target: &Target,
-    wire: &mut Wire,
-    info: &Info,
-    mut stored: Option<String>,
-) -> Result<String, Fault> {
+/// Waits for the other nodes of a set that is being founded; the wait is bounded
+/// by whoever wants the connection.
+async fn admit(target: &Target, greeted: &mut Greeted) -> Result<String, Fault> {
     let gate = &target.gate;
-    let shown = &target.address.shown;
-    let run = info.run_id.as_deref();
-    // Another client may write it at the same time; once it has, it is good.
-    for _ in 0..3 {
-        let epoch = gate.roster.epoch(target.node);
-        let fresh = fresh_name(gate);
-        let record = match decide(&gate.expected, stored.as_deref(), run, epoch, &fresh) {
-            Decision::Refuse(why) => return Err(refused(why)),
-            Decision::Admit => stored.unwrap_or_default(),
-            Decision::Write { record, quarantine } => {
-                let record = record.to_string();
-                let length = if quarantine {
-                    gate.quarantine
-                } else {
-                    Duration::ZERO
-                };
-                let old = stored.as_deref().unwrap_or_default();
-                if let Some(other) = write_record(gate, wire, old, &record, length).await? {
-                    stored = Some(other).filter(|other| !other.is_empty());
-                    continue;
-                }
-                if quarantine {
-                    (gate.warn)(format!(
-                        "the node {shown} is new, or may have lost its memory: it gives no vote \
-                         for {length:?} (a new set need not wait once it is declared with init_set)"
-                    ));
-                }
-                record
+    let Greeted { wire, look, .. } = greeted;
+    let fresh = fresh_name(gate);
+    let mut writes = 0;
+    loop {
+        let seen = gate.survey.changes();
+        match gate.survey.look(target.node, look, &fresh) {
+            Next::Refuse(Refusal::Foreign(why)) => {
+                return Err(Fault::new(FaultKind::Foreign, why, true));
             }
-        };
-        gate.roster
-            .admit(target.node, &record, gate.clock.now())
-            .map_err(refused)?;
-        return Ok(record);
+            Next::Refuse(Refusal::Unfounded(why)) => {
+                return Err(Fault::new(FaultKind::NotReady, why, true));
+            }
+            Next::Wait => change(target, seen).await,
+            Next::Admit => break,
+            Next::Write(..) if writes == WRITES => {
+                let why = "its record changes again and again";
+                return Err(Fault::new(FaultKind::NotReady, why, true));
+            }
+            Next::Write(record, quarantine) => {
+                writes += 1;
+                let (old, new) = (look.stored.take().unwrap_or_default(), record.to_string());
+                // Another client may write it at the same time; once it has, that
+                // is what counts.
+                look.stored = match write_record(gate, wire, &old, &new, quarantine).await? {
+                    None => {
+                        look.stepped = false;
+                        tell_quarantine(target, quarantine);
+                        Some(new)
+                    }
+                    Some(other) => Some(other).filter(|other| !other.is_empty()),
+                };
+            }
+        }
     }
-    Err(Fault::new(
-        FaultKind::NotReady,
-        "its record changes again and again",
-        true,
-    ))
+    let record = look.stored.clone().unwrap_or_default();
+    gate.roster
+        .admit(target.node, &record, gate.clock.now())
+        .map_err(refused)?;
+    Ok(record)
+}
+
+/// Waits until a node shows something new, if none has since `seen` was counted.
+async fn change(target: &Target, seen: u64) {
+    /// Gives the place back also where the wait is given up.
+    struct Parked<'a>(&'a Target, Option<u64>);
+    impl Drop for Parked<'_> {
+        fn drop(&mut self) {
+            self.0.gate.survey.leave(self.0.node, self.1);
+        }
+    }
+    let mut parked = Parked(target, None);
+    poll_fn(|cx| target.gate.survey.poll_change(seen, &mut parked.1, cx)).await;
+}
+
+fn tell_quarantine(target: &Target, quarantine: Duration) {
+    if quarantine.is_zero() {
+        return;
+    }
+    let shown = &target.address.shown;
+    (target.gate.warn)(format!(
+        "the node {shown} is new, has restarted, or its clock has stepped, so it may have lost \
+         votes: it gives none for {quarantine:?} (a wholly new set need not wait once its servers \
+         have run for max_ttl)"
+    ));
 }
 
 fn fresh_name(gate: &Gate) -> String {
@@ -262,14 +346,14 @@ async fn write_record(
 }
 
 /// Loads the scripts and tries what they do, so that a permission that lacks
-/// is found now and by name, not in the middle of a script. Returns the node's
-/// `TIME`, and whether the inbox is subscribed.
+/// is found now and by name, not in the middle of a script. Returns whether the
+/// inbox is subscribed.
 async fn prepare(
     target: &Target,
     wire: &mut Wire,
     listen: bool,
     resp3: bool,
-) -> Result<(u64, bool), Fault> {
+) -> Result<bool, Fault> {
     let gate = &target.gate;
     let mut commands = Vec::new();
     for script in script::ALL {
@@ -286,7 +370,6 @@ async fn prepare(
         .arg(&*gate.scratch_key)
         .arg(like_a_lock)
         .take();
-    commands.push(redis::cmd("TIME"));
     commands.push(attempt);
     let needed = commands.len();
     // These may fail: servers before 7.2 do not know them.
@@ -311,7 +394,7 @@ async fn prepare(
     let mut replies = receive(wire, answered).await?;
     let published = if listen { replies.pop() } else { None };
     replies.truncate(needed);
-    let (tried, time) = (replies.pop(), replies.pop());
+    let tried = replies.pop();
     for reply in replies {
         permitted(gate, "script|load", reply)?;
     }
@@ -321,15 +404,10 @@ async fn prepare(
         key if key.starts_with('~') => return Err(no_keys(gate)),
         command => return Err(no_command(&command)),
     }
-    let time = match permitted(gate, "time", time.ok_or_else(script::unexpected)?)? {
-        Resp::Array(parts) => script::time(&parts),
-        _ => None,
-    };
-    let listening = match published {
-        Some(published) => subscribed(target, wire, published, resp3).await?,
-        None => false,
-    };
-    Ok((time.ok_or_else(script::unexpected)?, listening))
+    match published {
+        Some(published) => subscribed(target, wire, published, resp3).await,
+        None => Ok(false),
+    }
 }
 
 /// Whether the inbox is subscribed. Where messages do not get through, waiting

@@ -32,15 +32,16 @@ use std::time::Duration;
 
 use redis::Value as Resp;
 
+use super::admission::StepWatch;
 use super::backlog::Backlog;
-use super::connect::{Connected, Target, broken, connect};
+use super::connect::{Connected, How, Target, broken, connect};
 use super::inbox::Ear;
 use super::pipe::Pipe;
 use super::pushes::Push;
 use super::redis::{Item, Outbox};
 use super::script::{self, Outcome};
 use super::wire::Incoming;
-use super::{Fault, FaultKind, Reply};
+use super::{Fault, FaultKind, Reply, Ticket};
 use crate::clock::{Clock, Instant, Sleep};
 use crate::retry;
 use crate::sync::lock;
@@ -68,6 +69,10 @@ pub(crate) struct Connection {
     ear: Ear,
     /// The next one, and when to give it up.
     connecting: Option<(Instant, Connecting)>,
+    /// Whether the node's clock ends a quarantine too early.
+    watch: StepWatch,
+    /// It may have: the next connection begins the quarantine again.
+    stepped: bool,
     /// The node left a request unanswered, and has not answered since.
     silent: bool,
     /// In a row.
@@ -100,8 +105,11 @@ enum Event {
 
 impl Connection {
     pub(crate) fn new(target: Target, clock: Arc<dyn Clock>, outbox: Arc<Outbox>) -> Connection {
+        let quarantine = target.gate.expected().quarantine;
         Connection {
             ear: Ear::new(target.node),
+            watch: StepWatch::new(quarantine, target.gate.drift),
+            stepped: false,
             target: Arc::new(target),
             clock,
             outbox,
@@ -261,8 +269,12 @@ impl Connection {
     }
 
     fn start_connecting(&mut self, now: Instant) {
-        let (target, listen) = (self.target.clone(), self.ear.is_open());
-        let connecting = Box::pin(async move { connect(&target, listen).await.map(Box::new) });
+        let target = self.target.clone();
+        let how = How {
+            listen: self.ear.is_open(),
+            stepped: self.stepped,
+        };
+        let connecting = Box::pin(async move { connect(&target, how).await.map(Box::new) });
         self.connecting = Some((now + CONNECT_TIMEOUT, connecting));
     }
 
@@ -280,9 +292,30 @@ impl Connection {
         for item in self.waiting.iter_mut() {
             item.on_old = false;
         }
-        let listening = connected.listening;
-        self.up = Some(Pipe::new(*connected, self.clock.now()));
+        let (listening, server, told) = (connected.listening, connected.server, connected.time);
+        let stepped = self.watch.admitted(server, told.asked, told.at, told.time);
+        self.stepped = self.guarded() && stepped;
+        self.up = Some(Pipe::new(*connected));
         self.ear.connected(listening);
+        if self.stepped {
+            self.readmit();
+        }
+    }
+
+    fn guarded(&self) -> bool {
+        self.target.gate.expected().guard
+    }
+
+    /// A node has told its `TIME`: if that has stepped forward, and a quarantine
+    /// may stand there, the node is admitted anew and the quarantine begins again.
+    fn look_at_time(&mut self, ticket: Ticket, time: u64, reply: &Reply) {
+        let quarantined = matches!(reply, Reply::Quarantined { .. });
+        let (server, sent) = (ticket.server, ticket.sent);
+        let now = self.clock.now();
+        if self.guarded() && self.watch.told(server, sent, now, time, quarantined) {
+            self.stepped = true;
+            self.readmit();
+        }
     }
 
     fn connect_failed(&mut self, fault: Fault) {
@@ -299,7 +332,8 @@ impl Connection {
             .last_fault
             .as_ref()
             .is_some_and(|f| f.text == fault.text);
-        if fault.kind == FaultKind::Misconfigured && !known {
+        let lasting = matches!(fault.kind, FaultKind::Misconfigured | FaultKind::Foreign);
+        if lasting && !known {
             // With a quorum of others no caller would hear of it.
             let shown = &self.target.address.shown;
             (self.target.gate.warn)(format!("the node {shown} may not vote: {}", fault.text));
@@ -363,7 +397,12 @@ impl Connection {
                 self.due = self.due.min(self.clock.now() + POSTPONED);
                 self.arm(self.clock.now());
             }
-            Outcome::Reply(reply, time) => item.tell(reply, time),
+            Outcome::Reply(reply, time) => {
+                if let Some(time) = time {
+                    self.look_at_time(item.ticket, time, &reply);
+                }
+                item.tell(reply, time);
+            }
         }
     }
 
@@ -428,7 +467,9 @@ impl Connection {
             old.expire(now, &mut self.due);
         }
         self.waiting.extend(self.postponed.drain(..));
-        self.waiting.expire(now, &mut self.due);
+        let wait = self.waits_for_others();
+        let why = wait.as_deref().unwrap_or("no connection in time");
+        self.waiting.expire(now, &mut self.due, why);
         if doubtful {
             self.doubt();
             self.silent = true;
@@ -437,13 +478,26 @@ impl Connection {
         let given_up = |(until, _): &(Instant, Connecting)| *until <= now;
         if self.connecting.as_ref().is_some_and(given_up) {
             self.connecting = None;
-            self.silent = true;
-            self.connect_failed(Fault::new(
-                FaultKind::Timeout,
-                "no connection in time",
-                false,
-            ));
+            // One whose set is being founded has answered.
+            let fault = match wait {
+                Some(why) => Fault::new(FaultKind::NotReady, why, false),
+                None => {
+                    self.silent = true;
+                    self.target.gate.survey.absent(self.target.node);
+                    Fault::new(FaultKind::Timeout, "no connection in time", false)
+                }
+            };
+            self.connect_failed(fault);
         }
+    }
+
+    /// Why the connection that is being made waits for other nodes.
+    fn waits_for_others(&self) -> Option<String> {
+        let gate = &self.target.gate;
+        let connecting = self.connecting.is_some();
+        connecting
+            .then(|| gate.survey.waits_for(self.target.node))
+            .flatten()
     }
 
     /// Closes the connection in doubt once there is another and nobody waits

@@ -328,6 +328,8 @@ pub enum FaultKind {
     /// Credentials, permissions, certificates, or the database are wrong: it
     /// will not mend by itself.
     Misconfigured,
+    /// Its record is of another set, or of this one on other terms.
+    Foreign,
     /// Our own queue to the node is full, or its client is closed.
     Refused,
 }
@@ -380,6 +382,11 @@ pub trait Link: Send + Sync + 'static {
     /// is known; before, of its name.
     fn id(&self) -> u64 {
         number(self.shown().as_bytes())
+    }
+
+    /// Whether the node has shown the record of this client's set, or needs none.
+    fn is_ours(&self) -> bool {
+        true
     }
 
     /// Drops the connection and everything queued; answers nothing more.

@@ -25,12 +25,12 @@ pub(crate) struct Pipe {
 }
 
 impl Pipe {
-    pub(crate) fn new(connected: Connected, now: Instant) -> Pipe {
+    pub(crate) fn new(connected: Connected) -> Pipe {
         Pipe {
             wire: connected.wire,
             guard: connected.guard,
             server: connected.server,
-            time: (connected.time, now),
+            time: (connected.time.time, connected.time.at),
             in_flight: VecDeque::new(),
         }
     }

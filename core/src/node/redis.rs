@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use super::admission::Gate;
 use super::connect::Target;
 use super::connection::Connection;
 use super::{Fault, FaultKind, Link, Mail, Op, Reply, Request, Sink, Ticket, number};
@@ -18,6 +19,9 @@ const QUEUE_BOUND: usize = 100_000;
 /// See the [module documentation](self).
 pub(crate) struct RedisLink {
     shown: Arc<str>,
+    /// Its place in the set, and what is known there of it.
+    node: usize,
+    gate: Arc<Gate>,
     outbox: Arc<Outbox>,
     /// Who drives the task's runtime; empty if that is the caller's.
     driver: Option<&'static Driver>,
@@ -106,10 +110,13 @@ impl RedisLink {
         driver: Option<&'static Driver>,
     ) -> RedisLink {
         let shown = target.address.shown.clone();
+        let (node, gate) = (target.node, target.gate.clone());
         let outbox = Arc::new(Outbox::default());
         runtime.spawn(Connection::new(target, clock, outbox.clone()).run());
         RedisLink {
             shown,
+            node,
+            gate,
             outbox,
             driver,
         }
@@ -161,6 +168,10 @@ impl Link for RedisLink {
             0 => number(self.shown.as_bytes()),
             id => id,
         }
+    }
+
+    fn is_ours(&self) -> bool {
+        self.gate.survey.is_ours(self.node)
     }
 
     fn close(&self) {

@@ -308,7 +308,7 @@ pub(crate) fn init_outcome(reply: &Resp) -> Result<Option<String>, Fault> {
 pub(crate) fn text(reply: &Resp) -> String {
     match reply {
         Resp::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-        Resp::SimpleString(text) => text.clone(),
+        Resp::SimpleString(text) | Resp::VerbatimString { text, .. } => text.clone(),
         _ => String::new(),
     }
 }

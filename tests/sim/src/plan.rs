@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use quorlock::sim::Waits;
+use quorlock::sim::admission::Expected;
 
 use crate::mutants::mutant;
 use crate::random::Random;
@@ -125,6 +126,8 @@ pub struct Plan {
     pub tail: u64,
     /// How many of the clients hear no messages.
     pub mute: usize,
+    /// A client that is not of one mind with the others about their set.
+    pub stray: Option<usize>,
     /// Two places of the first client's list that are one server.
     pub listed_twice: Option<(usize, usize)>,
     /// How the network behaves.
@@ -200,6 +203,8 @@ impl Plan {
                 true => aside.between(1, clients as u64) as usize,
                 false => 0,
             },
+            stray: (clients > 1 && declared && listed_twice.is_none() && aside.chance(5))
+                .then(|| aside.below(clients as u64) as usize),
             listed_twice,
             network: Network {
                 base: (base as Time).max(200),
@@ -258,8 +263,40 @@ impl Plan {
     }
 
     /// On what terms the clients admit nodes.
-    pub fn admission(&self) -> Admission {
-        Admission::new(self.nodes, self.max_ttl(), self.guard, self.declared)
+    pub fn admission(&self, random: &Random) -> Admission {
+        let terms = Admission::new(self.nodes, self.max_ttl(), self.guard, self.declared);
+        // What the servers of a set that was not declared were before: new and old
+        // enough, too young, or anything.
+        let aside = random.aside();
+        let old = 1_000 * MS * aside.below(8);
+        let used = aside.chance(30);
+        let server = |_| match self.declared {
+            true => (0, true),
+            false => (old + aside.below(1_000 * MS), used && aside.chance(50)),
+        };
+        Admission {
+            servers: (0..self.nodes).map(server).collect(),
+            strays: self.strays(&terms.expected, &aside),
+            ..terms
+        }
+    }
+
+    /// Clients that expect another longest ttl, or no guard where there is one.
+    fn strays(&self, expected: &Expected, random: &Random) -> Vec<(usize, Expected)> {
+        if self.stray.is_none() {
+            return Vec::new();
+        }
+        let mut stray = expected.clone();
+        if expected.guard && random.chance(50) {
+            stray.guard = false;
+        } else {
+            let max_ttl = self.max_ttl().mul_f64(*random.pick(&[0.2, 0.5, 2.0]));
+            stray = Expected::new("s", self.nodes, max_ttl, DRIFT, expected.guard);
+        }
+        self.stray
+            .map(|client| (client, stray))
+            .into_iter()
+            .collect()
     }
 
     /// Clocks of the nodes and of the clients (one more than contend). Any two

@@ -108,6 +108,7 @@ impl Scene {
             waits: waits(&random, ttl, node_timeout, ttl),
             tail: 0,
             mute: 0,
+            stray: None,
             listed_twice: None,
             network: Network {
                 base: ((ttl * MS) as f64 / random.over_decades(100.0, 1_000.0)) as Time,

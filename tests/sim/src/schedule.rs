@@ -35,7 +35,7 @@ pub fn run(seed: u64, history: bool) -> Outcome {
     let world = World::new(
         Random::new(random.bits()),
         plan.network,
-        plan.admission(),
+        plan.admission(&random),
         &node_clocks,
         &client_clocks,
         history,
@@ -173,6 +173,9 @@ fn epilogue(stage: &Arc<Stage>, random: &Random, finish: Time) {
     world.run(undone);
     world.check_leaks(true);
     world.run((finish + life + late).max(undone));
+    if world.has_strayed() {
+        return;
+    }
     let prober = client(stage, random, plan.clients);
     // A node that nobody has seen since its restart is in quarantine first.
     let quarantine = if plan.guard {

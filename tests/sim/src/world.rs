@@ -25,9 +25,10 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use quorlock::sim::admission::Roster;
+use quorlock::sim::admission::{Roster, StepWatch, Survey};
 use quorlock::sim::{Clock, Link, Mail};
 
+use crate::plan::DRIFT;
 use crate::random::Random;
 pub use admission::Terms as Admission;
 pub use clocks::Rate;
@@ -131,8 +132,11 @@ struct Inner {
     admission: Admission,
     /// Whether a client lists a server twice.
     listed_twice: bool,
-    /// What each client knows of who sits where.
+    /// A client has founded a set of its own.
+    strayed: bool,
+    /// What each client knows of who sits where, and of what the nodes show.
     rosters: Vec<Roster>,
+    surveys: Vec<Survey>,
     random: Random,
     events: u64,
     faults: u64,
@@ -174,7 +178,10 @@ impl World {
         client_clocks: &[Rate],
         history: bool,
     ) -> Arc<World> {
-        let declared = |(i, clock): (usize, &Rate)| Node::new(*clock, admission.declared(i));
+        let declared = |(i, clock): (usize, &Rate)| {
+            let server = admission.servers.get(i).copied();
+            Node::new(*clock, admission.declared(i), server)
+        };
         let nodes = node_clocks.iter().enumerate().map(declared);
         let clients = client_clocks.iter().map(|clock| ClientState::new(*clock));
         let mut pairs = Vec::new();
@@ -195,6 +202,9 @@ impl World {
                     retries: false,
                     astray_until: 0,
                     ear: None,
+                    fault: None,
+                    watch: StepWatch::new(admission.of(client).quarantine, DRIFT),
+                    stepped: false,
                 });
             }
         }
@@ -213,11 +223,17 @@ impl World {
                 news: Vec::new(),
                 at_once: 0,
                 network,
-                rosters: client_clocks
-                    .iter()
-                    .map(|_| Roster::new(admission.quarantine))
+                rosters: (0..client_clocks.len())
+                    .map(|client| Roster::new(admission.of(client)))
+                    .collect(),
+                surveys: (0..client_clocks.len())
+                    .map(|client| {
+                        let names = (0..node_clocks.len()).map(|i| (format!("n{i}").into(), false));
+                        Survey::new(admission.of(client).clone(), names.collect())
+                    })
                     .collect(),
                 listed_twice: false,
+                strayed: false,
                 admission,
                 random,
                 events: 0,
@@ -451,6 +467,11 @@ impl World {
     /// The present true time.
     pub fn time(&self) -> Time {
         self.inner().time
+    }
+
+    /// Whether a client that is of another mind about the set has founded its own.
+    pub fn has_strayed(&self) -> bool {
+        self.inner().strayed
     }
 
     /// Events so far, and faults among them.

@@ -5,50 +5,56 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorlock::sim::MemoryNode;
-use quorlock::sim::admission::{Decision, Expected, Record, decide};
+use quorlock::sim::admission::{Expected, Info, Look, Newness, Next, Record, Refusal};
+use quorlock::sim::{FaultKind, MemoryNode, Ticket};
 
-use super::Inner;
 use super::events::Event;
-use super::network::Told;
+use super::network::{Told, fault};
+use super::{Inner, Node, Time};
 use crate::mutants::mutant;
 use crate::plan::DRIFT;
 
 /// The run of a server to which a node's address leads astray.
 const OTHER: u64 = 1_000_000;
 /// Steps after which a node's record has changed too often.
-const TRIES: u32 = 3;
+const WRITES: u32 = 6;
 
 /// On what terms nodes are admitted.
 #[derive(Clone, Debug)]
 pub struct Terms {
     /// What the clients expect of each node.
     pub expected: Expected,
-    /// How long a quarantine lasts.
-    pub quarantine: Duration,
-    /// Whether the set was declared, so that it begins without a quarantine.
+    /// Clients that expect something else.
+    pub strays: Vec<(usize, Expected)>,
+    /// Whether the set was declared, so that it begins with its records.
     pub declared: bool,
+    /// How long the servers of a set that was not declared have run, and whether
+    /// each has stored anything.
+    pub servers: Vec<(Time, bool)>,
 }
 
 impl Terms {
-    /// The terms of a set of so many nodes, where nobody asks for a longer
-    /// vote than `max_ttl`.
+    /// The terms of a set of so many nodes, where nobody asks for a longer vote
+    /// than `max_ttl`.
     pub fn new(nodes: usize, max_ttl: Duration, guard: bool, declared: bool) -> Terms {
         Terms {
-            expected: Expected {
-                set_name: "s".into(),
-                nodes,
-                max_ttl: max_ttl.as_millis() as u64,
-                guard,
-            },
-            quarantine: max_ttl + max_ttl.mul_f64(DRIFT) + Duration::from_millis(2),
+            expected: Expected::new("s", nodes, max_ttl, DRIFT, guard),
+            strays: Vec::new(),
             declared,
+            servers: Vec::new(),
         }
+    }
+
+    /// What this client expects.
+    pub fn of(&self, client: usize) -> &Expected {
+        let stray = self.strays.iter().find(|(stray, _)| *stray == client);
+        stray.map_or(&self.expected, |(_, expected)| expected)
     }
 
     /// The record that a node of a declared set begins with.
     pub(super) fn declared(&self, node: usize) -> Option<Arc<str>> {
-        let record = || Record::new(&self.expected, &format!("n{node}"), Some(&run_id(node, 0)));
+        let run = run_id(node, 0);
+        let record = || Record::new(&self.expected, 1, &format!("n{node}"), Some(&run));
         self.declared.then(|| record().to_string().into())
     }
 }
@@ -62,12 +68,14 @@ pub(super) fn run_id(node: usize, run: u64) -> String {
 pub(super) enum Hello {
     /// To the node: who are you?
     Ask,
-    /// To the client: the run, the record, the node's `TIME` in µs.
-    Told(String, Option<Arc<str>>, u64),
-    /// To the node: replace this record by that, with such a quarantine.
-    Write(Option<Arc<str>>, Arc<str>, Duration, u32),
+    /// To the client: the run, the record, what it may have lost, the node's
+    /// `TIME` in µs.
+    Told(String, Option<Arc<str>>, Newness, u64),
+    /// To the node: replace this record by that, with such a quarantine. Later:
+    /// the quarantine comes behind the record, in a seeded bug.
+    Write(Option<Arc<str>>, Arc<str>, Duration, Option<Duration>),
     /// To the client: it is written, or this one stands there.
-    Written(Result<Arc<str>, Option<Arc<str>>>, u32),
+    Written(Result<Arc<str>, Option<Arc<str>>>, Option<Duration>),
     /// To the node, whose record is good: tell this connection what comes to
     /// the client's inbox.
     Subscribe(Arc<str>),
@@ -101,24 +109,41 @@ impl Inner {
         }
         let local = node.clock.local_ms(now);
         let answer = match *hello {
-            Hello::Write(old, new, quarantine, tries) => {
+            Hello::Write(old, new, quarantine, later) => {
+                node.used = true;
                 let written = node
                     .state
                     .init(old.as_deref(), new.clone(), quarantine, local);
                 let found = node.state.record().cloned();
                 self.note(|| format!("n{at} record {new}: {written}"));
+                let pledge = Record::parse(&new).is_some_and(|record| record.is_pledge());
+                let stray = self
+                    .admission
+                    .strays
+                    .iter()
+                    .any(|s| s.0 == self.pairs[pair].client);
+                if written && pledge && stray {
+                    self.strayed();
+                }
                 self.look_at_lines(at);
-                Hello::Written(if written { Ok(new) } else { Err(found) }, tries)
+                Hello::Written(if written { Ok(new) } else { Err(found) }, later)
             }
             Hello::Subscribe(record) => {
                 self.subscribe(pair, connection);
                 Hello::Subscribed(record)
             }
-            _ => Hello::Told(
-                run_id(at, if wire.astray { OTHER } else { node.run }),
-                node.state.record().cloned(),
-                MemoryNode::time(node.clock.local(now)),
-            ),
+            _ => {
+                let client = self.pairs[pair].client;
+                let expected = self.surveys[client].expected();
+                let astray = self.connections[connection as usize].astray;
+                let node = &self.nodes[at];
+                Hello::Told(
+                    run_id(at, if astray { OTHER } else { node.run }),
+                    node.state.record().cloned(),
+                    node.newness(now, expected),
+                    MemoryNode::time(node.clock.local(now)),
+                )
+            }
         };
         if let Some(at) = self.back(pair, connection) {
             self.push(
@@ -144,10 +169,10 @@ impl Inner {
         if p.current != Some(connection) || !p.connecting {
             return Vec::new();
         }
+        let (client, stepped) = (p.client, p.stepped);
         let place = pair % self.nodes.len();
-        let client = p.client;
-        let (stored, tries) = match hello {
-            Hello::Told(run, record, time) => {
+        match hello {
+            Hello::Told(run, record, newness, time) => {
                 // Else every server has one place, and there is nothing to find.
                 let now = self.clients[client].now(self.time);
                 let met = || self.rosters[client].meet(place, "n", Some(&run), now);
@@ -156,49 +181,107 @@ impl Inner {
                     return self.connecting_in_vain(pair, connection);
                 }
                 let wire = &mut self.connections[connection as usize];
-                (wire.run, wire.told) = (run, Some((time, now)));
-                (record, 0)
+                wire.told = Some((time, now));
+                wire.look = Some(Look {
+                    stored: record.map(|record| record.to_string()),
+                    run: Some(run),
+                    newness,
+                    stepped,
+                });
             }
-            Hello::Written(Ok(record), tries) if tries > TRIES => {
-                // The quarantine comes after the record.
-                let long = self.admission.quarantine;
-                let write = Hello::Write(Some(record.clone()), record, long, 0);
+            Hello::Written(Ok(record), Some(later)) => {
+                let write = Hello::Write(Some(record.clone()), record, later, None);
                 self.say(pair, connection, write);
                 return Vec::new();
             }
-            Hello::Written(Ok(record), _) => return self.welcome(pair, connection, record),
-            Hello::Written(Err(record), tries) => (record, tries),
+            Hello::Written(outcome, _) => {
+                let Some(look) = &mut self.connections[connection as usize].look else {
+                    return Vec::new();
+                };
+                if outcome.is_ok() {
+                    look.stepped = false;
+                }
+                let stands = outcome.map_or_else(|other| other, Some);
+                look.stored = stands.map(|record| record.to_string());
+            }
             Hello::Subscribed(record) => {
                 self.hears(pair, true);
                 return self.ready(pair, connection, record);
             }
             Hello::Ask | Hello::Write(..) | Hello::Subscribe(_) => return Vec::new(),
+        }
+        self.look(pair, connection)
+    }
+
+    /// Looks at what the node shows, beside what others have shown.
+    fn look(&mut self, pair: usize, connection: u64) -> Vec<Told> {
+        let place = pair % self.nodes.len();
+        let client = self.pairs[pair].client;
+        let wire = &mut self.connections[connection as usize];
+        let Some(look) = &wire.look else {
+            return Vec::new();
         };
-        let terms = &self.admission;
-        let run = &self.connections[connection as usize].run;
-        let run = mutant!("runs-not-compared", Some(&**run), None);
+        let survey = &self.surveys[client];
+        let before = survey.changes();
         let fresh = format!("{:x}", self.random.bits());
-        match decide(&terms.expected, stored.as_deref(), run, None, &fresh) {
-            Decision::Admit => self.welcome(pair, connection, stored.unwrap_or_default()),
-            Decision::Write { record, quarantine } if tries < TRIES => {
-                let long = match quarantine {
-                    true => mutant!("half-quarantine", terms.quarantine, terms.quarantine / 2),
-                    false => Duration::ZERO,
-                };
+        let next = survey.look(place, look, &fresh);
+        let changed = survey.changes() != before;
+        wire.waits = next == Next::Wait;
+        let mut told = match next {
+            Next::Wait => Vec::new(),
+            Next::Admit => {
+                let record = look.stored.as_deref().unwrap_or_default().into();
+                self.welcome(pair, connection, record)
+            }
+            Next::Write(record, quarantine) if wire.writes < WRITES => {
+                wire.writes += 1;
+                let old = look.stored.as_deref().map(Arc::from);
+                let long = mutant!("half-quarantine", quarantine, quarantine / 2);
                 let long = mutant!("record-without-quarantine", long, Duration::ZERO);
-                let (long, tries) = mutant!(
+                let (long, later) = mutant!(
                     "record-before-quarantine",
-                    (long, tries),
-                    (Duration::ZERO, tries + if quarantine { TRIES } else { 0 })
+                    (long, None),
+                    (Duration::ZERO, (!long.is_zero()).then_some(long))
                 );
-                let write = Hello::Write(stored, record.to_string().into(), long, tries + 1);
+                let write = Hello::Write(old, record.to_string().into(), long, later);
                 self.say(pair, connection, write);
                 Vec::new()
             }
-            Decision::Write { .. } | Decision::Refuse(_) => {
-                self.connecting_in_vain(pair, connection)
+            Next::Write(..) => self.connecting_in_vain(pair, connection),
+            Next::Refuse(Refusal::Foreign(why)) => {
+                self.refused(pair, connection, FaultKind::Foreign, &why)
+            }
+            Next::Refuse(Refusal::Unfounded(why)) => {
+                self.refused(pair, connection, FaultKind::NotReady, &why)
+            }
+        };
+        if changed {
+            told.extend(self.look_again(client));
+        }
+        told
+    }
+
+    /// A node has shown something new: what waits for that looks again.
+    pub(super) fn look_again(&mut self, client: usize) -> Vec<Told> {
+        let n = self.nodes.len();
+        let mut told = Vec::new();
+        for pair in client * n..(client + 1) * n {
+            let Some(connection) = self.pairs[pair].current else {
+                continue;
+            };
+            let waits = &mut self.connections[connection as usize].waits;
+            if std::mem::take(waits) && self.pairs[pair].connecting {
+                told.extend(self.look(pair, connection));
             }
         }
+        told
+    }
+
+    /// The node may not vote.
+    fn refused(&mut self, pair: usize, connection: u64, kind: FaultKind, why: &str) -> Vec<Told> {
+        self.note(|| format!("pair {pair} refused: {why}"));
+        self.pairs[pair].fault = Some(fault(kind, why));
+        self.connecting_in_vain(pair, connection)
     }
 
     /// The node's record is good.
@@ -210,12 +293,42 @@ impl Inner {
         if self.listed_twice && known().is_err() {
             return self.connecting_in_vain(pair, connection);
         }
+        self.pairs[pair].stepped = false;
         let hears = !self.clients[client].mute && !self.connections[connection as usize].astray;
         if self.pairs[pair].ear.is_some() && hears {
             self.say(pair, connection, Hello::Subscribe(record));
             return Vec::new();
         }
         self.ready(pair, connection, record)
+    }
+
+    /// Every node has lost its record, and a client founds a set of its own: nothing
+    /// is left that knows on what terms votes were given before.
+    fn strayed(&mut self) {
+        self.strayed = true;
+        self.nodes.iter_mut().for_each(|node| node.excused = true);
+    }
+
+    /// A node has told its `TIME`: if that has stepped forward, and a quarantine
+    /// may stand there, the node is admitted anew.
+    pub(super) fn watch_clock(
+        &mut self,
+        pair: usize,
+        ticket: Ticket,
+        time: u64,
+        quarantined: bool,
+    ) {
+        let p = &mut self.pairs[pair];
+        let client = p.client;
+        let now = self.clients[client].now(self.time);
+        let guard = self.surveys[client].expected().guard;
+        if guard
+            && p.watch
+                .told(ticket.server, ticket.sent, now, time, quarantined)
+        {
+            p.stepped = true;
+            self.readmit(pair);
+        }
     }
 
     /// Sends a step to the node.
@@ -230,5 +343,31 @@ impl Inner {
                 },
             );
         }
+    }
+}
+
+impl Node {
+    /// What the server may have lost, as `INFO` tells it.
+    fn newness(&self, now: Time, expected: &Expected) -> Newness {
+        match self.state.record() {
+            None => {}
+            Some(record) => {
+                let pledge = Record::parse(record).is_some_and(|record| record.is_pledge());
+                let local = self.clock.local_ms(now);
+                return match pledge && self.state.quarantine(local).is_none() {
+                    true => Newness::New,
+                    false => Newness::Used,
+                };
+            }
+        }
+        let uptime = self.started.until(self.clock.local(now)).as_secs();
+        let info = format!(
+            "role:master\nuptime_in_seconds:{uptime}\nevicted_keys:0\nmaster_replid2:0000\n"
+        );
+        let stats = match self.used {
+            true => "cmdstat_info:calls=1\ncmdstat_evalsha:calls=1\n",
+            false => "cmdstat_info:calls=1\n",
+        };
+        Info::parse(&info).newness(stats, expected.quarantine)
     }
 }

@@ -93,7 +93,9 @@ impl Inner {
         self.pairs[pair].replaced_at = now;
         let fresh = self.connections.len() as u64;
         let start = now + 2 * self.delay(node);
+        let asked = self.clients[self.pairs[pair].client].now(now);
         self.connections.push(Connection {
+            asked: Some(asked),
             requests_until: start,
             replies_until: start,
             astray: now < self.pairs[pair].astray_until,
@@ -142,8 +144,20 @@ impl Inner {
     /// releases that the connection before did not acknowledge go out again.
     /// Returns whom to tell that their request is not wanted any more.
     pub(super) fn ready(&mut self, pair: usize, connection: u64, record: Arc<str>) -> Vec<Told> {
-        let guarded = self.admission.expected.guard.then_some(record);
-        self.admitted(pair, connection, guarded)
+        let client = self.pairs[pair].client;
+        let guard = self.surveys[client].expected().guard;
+        let told = self.admitted(pair, connection, guard.then_some(record));
+        let wire = &self.connections[connection as usize];
+        let (server, asked) = (wire.server, wire.asked);
+        let p = &mut self.pairs[pair];
+        if let (Some((time, at)), Some(asked)) = (wire.told, asked)
+            && p.watch.admitted(server, asked, at, time)
+            && guard
+        {
+            p.stepped = true;
+            self.readmit(pair);
+        }
+        told
     }
 
     fn admitted(&mut self, pair: usize, connection: u64, record: Option<Arc<str>>) -> Vec<Told> {
@@ -155,7 +169,7 @@ impl Inner {
             self.hang_up(pair, old);
         }
         let p = &mut self.pairs[pair];
-        (p.connecting, p.silent) = (false, false);
+        (p.connecting, p.silent, p.fault) = (false, false, None);
         let mut told = Vec::new();
         let mut out = Vec::new();
         p.open.retain(|message, open| {
@@ -195,9 +209,18 @@ impl Inner {
         }
         (p.current, p.connecting) = (None, false);
         p.replaced_at = self.time;
-        self.connections[connection as usize].reset = true;
+        let client = p.client;
+        let wire = &mut self.connections[connection as usize];
+        (wire.reset, wire.waits) = (true, false);
+        let unseen = wire.look.is_none();
         self.hang_up(pair, connection);
-        let told = self.fail_open(pair, false);
+        let mut told = self.fail_open(pair, false);
+        if unseen {
+            let place = pair % self.nodes.len();
+            self.surveys[client].absent(place);
+            self.pairs[pair].fault = None;
+            told.extend(self.look_again(client));
+        }
         self.retry_later(pair);
         self.missed(pair);
         told
@@ -206,11 +229,13 @@ impl Inner {
     /// Requests that were sent, or those that wait, fail; releases stay.
     fn fail_open(&mut self, pair: usize, sent: bool) -> Vec<Told> {
         let mut told = Vec::new();
+        let why = self.pairs[pair].fault.clone().filter(|_| !sent);
         self.pairs[pair].open.retain(|_, open| {
             let release = open.request.op == Op::Release;
             let fails = !release && (open.connection != NOT_SENT) == sent;
             if fails && let Some(sink) = open.sink.take() {
-                told.push((sink, open.ticket, failed(sent)));
+                let reply = why.clone().map_or_else(|| failed(sent), Reply::Failed);
+                told.push((sink, open.ticket, reply));
             }
             !fails
         });

@@ -125,6 +125,10 @@ pub(super) struct Node {
     pub(super) excused: bool,
     /// It lost data.
     pub(super) forgot: bool,
+    /// When its present run began, by its own clock, and whether it has stored
+    /// anything in it.
+    pub(super) started: Instant,
+    pub(super) used: bool,
     /// When each lock's counter of fences was lost last, and whether there is
     /// one to lose.
     pub(super) lost_at: [Time; 2],
@@ -132,7 +136,8 @@ pub(super) struct Node {
 }
 
 impl Node {
-    pub(super) fn new(clock: Rate, record: Option<Arc<str>>) -> Node {
+    pub(super) fn new(clock: Rate, record: Option<Arc<str>>, server: Option<(Time, bool)>) -> Node {
+        let (uptime, used) = server.unwrap_or((0, true));
         let mut state = MemoryNode::default();
         if let Some(record) = record {
             state.init(None, record, Duration::ZERO, Instant(0));
@@ -152,6 +157,8 @@ impl Node {
             run: 0,
             excused: false,
             forgot: false,
+            started: Instant(clock.offset.saturating_sub(uptime)),
+            used,
             lost_at: [0; 2],
             counts: [false; 2],
         }
@@ -218,7 +225,9 @@ impl Inner {
                 if self.random.chance(30) {
                     self.nodes[node].loading_until = now + long + long / 2;
                 }
-                self.nodes[node].run += 1;
+                let state = &mut self.nodes[node];
+                state.run += 1;
+                (state.started, state.used) = (state.clock.local(now + long), false);
                 self.nodes[node].drop_listeners();
                 self.nodes[node].forget(now, memory);
                 if memory == Memory::Old {
@@ -243,6 +252,7 @@ impl Inner {
             }
             FaultEvent::Snapshot(node) => self.nodes[node].save(),
             FaultEvent::Flush(node) => {
+                self.nodes[node].used = true;
                 self.nodes[node].forget(now, Memory::Lost);
                 self.excuse_the_forgetful(node);
             }

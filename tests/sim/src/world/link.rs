@@ -50,6 +50,8 @@ impl World {
         let node = inner.pairs[pair].node;
         if let Some(time) = answer.time {
             inner.told_time(client, open.ticket, time);
+            let quarantined = matches!(reply, Reply::Quarantined { .. });
+            inner.watch_clock(pair, open.ticket, time, quarantined);
         }
         inner.note(|| format!("c{client} <- n{node} m{message} {reply:?}"));
         if open.request.op == Op::Release {
@@ -120,8 +122,10 @@ impl Link for SimLink {
         if !release && (down || refused || alone || p.connecting && p.silent) {
             // There is no connection, and the client knows.
             inner.pairs[pair].failed_at = inner.time;
+            let why = inner.pairs[pair].fault.clone().filter(|_| alone);
             drop(inner);
-            return tell([(sink, ticket, failed(false))]);
+            let reply = why.map_or_else(|| failed(false), Reply::Failed);
+            return tell([(sink, ticket, reply)]);
         }
         if p.current.is_none() && !alone {
             inner.new_connection(pair);
@@ -155,6 +159,12 @@ impl Link for SimLink {
 
     fn shown(&self) -> Arc<str> {
         self.name.clone()
+    }
+
+    fn is_ours(&self) -> bool {
+        let inner = self.world.inner();
+        let nodes = inner.nodes.len();
+        inner.surveys[self.pair / nodes].is_ours(self.pair % nodes)
     }
 
     fn listen(&self, mail: Arc<dyn Mail>) {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use quorlock::sim::admission::{Look, StepWatch};
 use quorlock::sim::{Fault, FaultKind, Instant, MemoryNode, Op, Reply, Request, Sink, Ticket};
 
 use super::events::{Answer, Event};
@@ -30,6 +31,15 @@ pub(super) fn failed(sent: bool) -> Reply {
         text: "no answer".into(),
         sent,
     })
+}
+
+/// Why a request was not sent.
+pub(super) fn fault(kind: FaultKind, why: &str) -> Fault {
+    Fault {
+        kind,
+        text: why.into(),
+        sent: false,
+    }
 }
 
 /// The node answers, but cannot vote.
@@ -82,6 +92,11 @@ pub(super) struct Pair {
     pub(super) astray_until: Time,
     /// Who is told of messages.
     pub(super) ear: Option<Ear>,
+    /// Why the last connection was not to be had.
+    pub(super) fault: Option<Fault>,
+    /// Whether the node's clock ends a quarantine too early, and has.
+    pub(super) watch: StepWatch,
+    pub(super) stepped: bool,
 }
 
 pub(super) struct Open {
@@ -110,10 +125,15 @@ pub(super) struct Connection {
     pub(super) dead: bool,
     pub(super) requests_until: Time,
     pub(super) replies_until: Time,
-    /// What the node said: its run, and its `TIME` in µs at a moment of the
-    /// client's clock.
-    pub(super) run: String,
+    /// What the node said: its `TIME` in µs at a moment of the client's clock, and
+    /// when it was asked.
     pub(super) told: Option<(u64, Instant)>,
+    pub(super) asked: Option<Instant>,
+    /// What it shows of its set, and how often that was written.
+    pub(super) look: Option<Look>,
+    pub(super) writes: u32,
+    /// It waits for what other nodes show.
+    pub(super) waits: bool,
     /// It leads to another server.
     pub(super) astray: bool,
     /// The node has subscribed the client's inbox for it.
@@ -301,6 +321,7 @@ impl Inner {
         let reply = if loading {
             Some(not_ready("LOADING"))
         } else {
+            self.nodes[node].used = true;
             let state = &mut self.nodes[node].state;
             let (reply, messages) = state.execute(&request, record.as_deref(), local);
             if !self.lines.is_empty() {

@@ -1,0 +1,245 @@
+//! What a server says of itself: whether it may be a node, and whether it may
+//! have lost anything. Pure.
+
+use std::time::Duration;
+
+use crate::mutants::mutant;
+
+/// What a server without a record may have lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Newness {
+    /// Nothing: it has run for longer than any vote lives, and stored nothing.
+    New,
+    /// It stored nothing in this run, but an earlier one may have ended so short
+    /// ago that votes are lost which count for this long yet.
+    Young(Duration),
+    /// Anything.
+    Used,
+}
+
+/// What is added to the life of a vote before a server counts as old enough:
+/// its uptime is the difference of two moments cut to seconds, by a clock that
+/// is read ten times a second.
+const UPTIME_MARGIN: Duration = Duration::from_secs(2);
+
+/// Whether a command of this name, as `INFO commandstats` has it, stores
+/// nothing and deletes nothing. A closed list: what is not known is not
+/// harmless. `CONFIG` is not, for `CONFIG RESETSTAT` hides what was before it.
+fn is_harmless(name: &str) -> bool {
+    let (command, sub) = name.split_once('|').unwrap_or((name, ""));
+    match command {
+        "info" | "hello" | "auth" | "ping" | "select" | "get" | "time" | "client" | "command" => {
+            true
+        }
+        // Redis 6.2 counts all kinds of SCRIPT as one.
+        "script" => matches!(sub, "" | "load"),
+        "config" => mutant!("resetstat-hides", false, true),
+        "del" | "unlink" | "flushall" | "flushdb" => mutant!("del-not-seen", false, true),
+        _ => false,
+    }
+}
+
+/// What a server's `INFO` says, as far as it matters here.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Info {
+    /// Random, made when the server starts.
+    pub run_id: Option<String>,
+    version: String,
+    /// `host:port` of its master, for a replica.
+    master: Option<String>,
+    /// What it drops when it is full; `None` if it has no bound or drops
+    /// nothing.
+    eviction: Option<String>,
+    /// How long it has run, in whole seconds by its own clock.
+    uptime: Option<u64>,
+    /// It never was a replica, and dropped nothing, in this run.
+    untouched: bool,
+}
+
+impl Info {
+    /// Reads the text of `INFO`.
+    pub fn parse(text: &str) -> Info {
+        let get = |name: &str| {
+            text.lines()
+                .filter_map(|line| line.trim_end().split_once(':'))
+                .find(|(key, _)| *key == name)
+                .map(|(_, value)| value.to_owned())
+        };
+        let replica = get("role").is_some_and(|role| role != "master");
+        let bounded = get("maxmemory").is_some_and(|bytes| bytes != "0");
+        Info {
+            // One of another kind would not fit into a record.
+            run_id: get("run_id")
+                .filter(|id| !id.is_empty() && id.bytes().all(|b| b.is_ascii_alphanumeric())),
+            version: get("redis_version").unwrap_or_default(),
+            master: replica.then(|| {
+                let host = get("master_host").unwrap_or_else(|| "?".into());
+                format!("{host}:{}", get("master_port").unwrap_or_default())
+            }),
+            eviction: get("maxmemory_policy").filter(|p| bounded && p != "noeviction"),
+            uptime: get("uptime_in_seconds").and_then(|seconds| seconds.parse().ok()),
+            untouched: {
+                let zeros = |id: String| !id.is_empty() && id.bytes().all(|b| b == b'0');
+                let never_replica = get("master_replid2").is_some_and(zeros);
+                mutant!("promoted-replica-is-new", never_replica, true)
+                    && get("evicted_keys").is_some_and(|keys| keys == "0")
+            },
+        }
+    }
+
+    /// What a server without a record may have lost, if no vote outlives
+    /// `votes_last`. `commandstats` is that section of `INFO`, of the same
+    /// connection, asked for after the record was.
+    ///
+    /// A server that has run for longer than any vote lives, and that never
+    /// stored anything in this run, has lost nothing that counts: what it may
+    /// have voted for in an earlier run is over.
+    pub fn newness(&self, commandstats: &str, votes_last: Duration) -> Newness {
+        let counts = commandstats.lines();
+        let mut names = counts.filter_map(|line| line.strip_prefix("cmdstat_")?.split(':').next());
+        // It has just answered INFO: one that does not count that counts nothing.
+        let counts_all = names.clone().any(|name| name == "info");
+        let (true, true, Some(uptime)) = (
+            counts_all && names.all(is_harmless),
+            self.untouched,
+            self.uptime,
+        ) else {
+            return Newness::Used;
+        };
+        let needed = votes_last + UPTIME_MARGIN;
+        let uptime = mutant!("uptime-not-compared", Duration::from_secs(uptime), needed);
+        match needed.saturating_sub(uptime) {
+            Duration::ZERO => Newness::New,
+            left => Newness::Young(left.min(votes_last)),
+        }
+    }
+
+    /// Why a server like this cannot be a node.
+    pub fn unfit(&self, accept_eviction: bool) -> Option<String> {
+        let mut version = self.version.split('.').map_while(|n| n.parse::<u32>().ok());
+        let (major, minor) = (version.next(), version.next().unwrap_or(0));
+        if major.is_some_and(|major| (major, minor) < (6, 2)) {
+            return Some(format!(
+                "it is Redis {}; 6.2 or later is needed",
+                self.version
+            ));
+        }
+        if let Some(master) = &self.master {
+            return Some(format!(
+                "it is a replica of {master}: only masters may vote"
+            ));
+        }
+        match &self.eviction {
+            Some(policy) if !accept_eviction => Some(format!(
+                "its maxmemory_policy is {policy}, which may drop locks: set it to noeviction, or \
+                 accept it with accept_eviction"
+            )),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = "redis_version:7.0.15\nrun_id:ab\nrole:master\nmaxmemory:0\n\
+        maxmemory_policy:allkeys-lru\nuptime_in_seconds:100\nevicted_keys:0\n\
+        master_replid2:0000000000000000000000000000000000000000\n";
+
+    fn info(text: &str) -> Info {
+        Info::parse(&text.replace('\n', "\r\n"))
+    }
+
+    #[test]
+    fn unfit_servers_are_told_apart() {
+        assert_eq!(info(GOOD).unfit(false), None);
+        assert_eq!(info(GOOD).run_id.as_deref(), Some("ab"));
+        for strange in ["run_id:", "run_id:a b", "run_id:ééééééééé"] {
+            assert_eq!(info(&GOOD.replace("run_id:ab", strange)).run_id, None);
+        }
+        for (old, new, word) in [
+            ("7.0.15", "6.0.9", "6.2 or later"),
+            (
+                "role:master",
+                "role:slave\nmaster_host:h\nmaster_port:1",
+                "replica of h:1",
+            ),
+            ("maxmemory:0", "maxmemory:100", "allkeys-lru"),
+        ] {
+            let why = info(&GOOD.replace(old, new)).unfit(false).unwrap();
+            assert!(why.contains(word), "{why}");
+        }
+        assert_eq!(
+            info(&GOOD.replace("maxmemory:0", "maxmemory:9")).unfit(true),
+            None
+        );
+    }
+
+    #[test]
+    fn a_server_is_new_that_is_old_enough_and_never_stored_anything() {
+        const LAST: Duration = Duration::from_secs(60);
+        let stats = |names: &[&str]| -> String {
+            let line = |name: &&str| format!("cmdstat_{name}:calls=1,usec=2\r\n");
+            let names = ["info", "get"].iter().chain(names).map(line);
+            std::iter::once("# Commandstats\r\n".to_owned())
+                .chain(names)
+                .collect()
+        };
+        let quiet = stats(&[
+            "hello",
+            "auth",
+            "ping",
+            "select",
+            "time",
+            "client|info",
+            "client",
+            "command|docs",
+            "script|load",
+            "script",
+        ]);
+        let up = |seconds: u64| GOOD.replace("seconds:100", &format!("seconds:{seconds}"));
+        let newness = |text: &str, stats: &str| info(text).newness(stats, LAST);
+        for (uptime, expected) in [
+            (62, Newness::New),
+            (61, Newness::Young(Duration::from_secs(1))),
+            (3, Newness::Young(Duration::from_secs(59))),
+            (0, Newness::Young(LAST)),
+        ] {
+            assert_eq!(newness(&up(uptime), &quiet), expected, "{uptime}");
+        }
+        for name in [
+            "set",
+            "del",
+            "unlink",
+            "flushall",
+            "evalsha",
+            "eval",
+            "config|resetstat",
+            "config",
+            "script|flush",
+            "restore",
+            "replicaof",
+            "psync",
+            "pttl",
+            "debug",
+        ] {
+            assert_eq!(newness(GOOD, &stats(&[name])), Newness::Used, "{name}");
+        }
+        // It does not count, or does not say.
+        assert_eq!(newness(GOOD, "# Commandstats\r\n"), Newness::Used);
+        assert_eq!(newness("", &quiet), Newness::Used);
+        for (old, new) in [
+            ("replid2:0000", "replid2:00f0"),
+            ("evicted_keys:0", "evicted_keys:7"),
+            ("evicted_keys:0", ""),
+            ("uptime_in_seconds:100", "uptime_in_seconds:-998"),
+        ] {
+            assert_eq!(
+                newness(&GOOD.replace(old, new), &quiet),
+                Newness::Used,
+                "{new}"
+            );
+        }
+    }
+}

@@ -596,17 +596,29 @@ int32_t quorlock_client_new(const struct quorlock_client_options_t *options,
                             struct quorlock_error_t **error);
 
 /**
- * Declares a new set: writes the record of the client's set to all its nodes,
- * so that they vote at once and need not wait for max_ttl, as nodes do that may
- * have lost their memory. For an operator, once, before anything else uses the
- * nodes. memory:// nodes need none.
+ * Declares the set: founds it, where no node has a record, by writing its record
+ * to all nodes. A wholly new set (servers that have run for longer than max_ttl
+ * and never stored anything) votes at once. Where the servers are only too young,
+ * the call waits until they have run for max_ttl, and the set votes when it
+ * returns. Servers that may have lost something give no vote for max_ttl first:
+ * the call does not wait for that. The log says for how long either is. Where all
+ * nodes have this set's record already nothing is changed and no quarantine is
+ * lifted; so it is safe to run at every deploy. memory:// nodes need none of it.
  *
- * Fails with #QUORLOCK_MISCONFIGURED, naming the nodes, if any of them has a
- * record already, cannot be a node of this set or does not answer within 5 s:
- * nothing is written unless all are ready. #QUORLOCK_CLOSED, #QUORLOCK_FORKED.
+ * Fails with #QUORLOCK_MISCONFIGURED, naming the nodes, if one has a record of
+ * another set or cannot be a node; #QUORLOCK_QUORUM_UNAVAILABLE, naming which do
+ * not answer: nothing is written then. #QUORLOCK_CLOSED, #QUORLOCK_FORKED.
  */
 int32_t quorlock_client_init_set(const struct quorlock_client_t *client,
                                  struct quorlock_error_t **error);
+
+/**
+ * As quorlock_client_init_set(), but lifts the quarantine of the set's nodes, or
+ * founds the set without one: two may then hold a lock that was held within the
+ * last max_ttl. Only where you know that no lock is held.
+ */
+int32_t quorlock_client_init_set_forced(const struct quorlock_client_t *client,
+                                        struct quorlock_error_t **error);
 
 /**
  * Releases every lease, then stops what runs for the client. Leases still held
@@ -752,7 +764,8 @@ void quorlock_lock_free(struct quorlock_lock_t *lock);
  * too few nodes answered; #QUORLOCK_MISCONFIGURED at once if credentials or
  * addresses leave no quorum; #QUORLOCK_TOO_MANY_WAITERS at once if as many of
  * the client wait already as max_waiters allows; #QUORLOCK_LOCK_LOST when
- * entering again what was lost; #QUORLOCK_CANCELLED, #QUORLOCK_CLOSED, #QUORLOCK_FORKED,
+ * entering again what was lost, or if the lease is lost by the time the thread
+ * goes on; #QUORLOCK_CANCELLED, #QUORLOCK_CLOSED, #QUORLOCK_FORKED,
  * #QUORLOCK_INVALID_ARGUMENT. No key stays behind.
  */
 QUORLOCK_MUST_USE

@@ -480,12 +480,21 @@ public:
         return quorlock::lock(handle);
     }
 
-    /** Declares a new set: writes its record to all nodes, so that they vote at once and need not wait for max_ttl, as
-     * nodes do that may have lost their memory. For an operator, once, before anything else uses the nodes. Throws
-     * misconfigured, naming the nodes, if one has a record already, cannot be a node of this set or does not answer:
-     * nothing is written unless all are ready. */
+    /** Declares the set: founds it, where no node has a record, by writing its record to all nodes. A wholly new set
+     * (servers that have run for longer than max_ttl and never stored anything) votes at once. Where the servers are only
+     * too young, the call waits until they have run for max_ttl. Servers that may have lost something give no vote for
+     * max_ttl first: the call does not wait for that. The log says for how long either is. Where all nodes have this set's
+     * record already nothing is changed and no quarantine is lifted; so it is safe to run at every deploy. Throws
+     * misconfigured, naming the nodes, if one has a record of another set or cannot be a node, quorum_unavailable if one
+     * does not answer: nothing is written then. */
     void init_set() const {
         detail::checked([&](auto error) { return quorlock_client_init_set(get(), error); });
+    }
+
+    /** As init_set(), but lifts the quarantine of the set's nodes, or founds the set without one: two may then hold a lock
+     * that was held within the last max_ttl. Only where you know that no lock is held. */
+    void init_set_forced() const {
+        detail::checked([&](auto error) { return quorlock_client_init_set_forced(get(), error); });
     }
 
     /** Counts since it was made. */

@@ -80,17 +80,31 @@ pub extern "C" fn quorlock_client_new(
     })
 }
 
-/// Declares a new set: writes the record of the client's set to all its nodes,
-/// so that they vote at once and need not wait for max_ttl, as nodes do that may
-/// have lost their memory. For an operator, once, before anything else uses the
-/// nodes. memory:// nodes need none.
+/// Declares the set: founds it, where no node has a record, by writing its record
+/// to all nodes. A wholly new set (servers that have run for longer than max_ttl
+/// and never stored anything) votes at once. Where the servers are only too young,
+/// the call waits until they have run for max_ttl, and the set votes when it
+/// returns. Servers that may have lost something give no vote for max_ttl first:
+/// the call does not wait for that. The log says for how long either is. Where all
+/// nodes have this set's record already nothing is changed and no quarantine is
+/// lifted; so it is safe to run at every deploy. memory:// nodes need none of it.
 ///
-/// Fails with #QUORLOCK_MISCONFIGURED, naming the nodes, if any of them has a
-/// record already, cannot be a node of this set or does not answer within 5 s:
-/// nothing is written unless all are ready. #QUORLOCK_CLOSED, #QUORLOCK_FORKED.
+/// Fails with #QUORLOCK_MISCONFIGURED, naming the nodes, if one has a record of
+/// another set or cannot be a node; #QUORLOCK_QUORUM_UNAVAILABLE, naming which do
+/// not answer: nothing is written then. #QUORLOCK_CLOSED, #QUORLOCK_FORKED.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_client_init_set(client: *const quorlock_client_t, error: *mut *mut quorlock_error_t) -> i32 {
-    boundary!(error, { wait(handle::borrow(client, "client")?.0.init_set()) })
+    boundary!(error, { wait(handle::borrow(client, "client")?.0.init_set()).map(drop) })
+}
+
+/// As quorlock_client_init_set(), but lifts the quarantine of the set's nodes, or
+/// founds the set without one: two may then hold a lock that was held within the
+/// last max_ttl. Only where you know that no lock is held.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_client_init_set_forced(
+    client: *const quorlock_client_t, error: *mut *mut quorlock_error_t,
+) -> i32 {
+    boundary!(error, { wait(handle::borrow(client, "client")?.0.init_set_forced()).map(drop) })
 }
 
 /// Releases every lease, then stops what runs for the client. Leases still held

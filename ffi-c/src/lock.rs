@@ -67,7 +67,8 @@ pub extern "C" fn quorlock_lock_free(lock: *mut quorlock_lock_t) {
 /// too few nodes answered; #QUORLOCK_MISCONFIGURED at once if credentials or
 /// addresses leave no quorum; #QUORLOCK_TOO_MANY_WAITERS at once if as many of
 /// the client wait already as max_waiters allows; #QUORLOCK_LOCK_LOST when
-/// entering again what was lost; #QUORLOCK_CANCELLED, #QUORLOCK_CLOSED, #QUORLOCK_FORKED,
+/// entering again what was lost, or if the lease is lost by the time the thread
+/// goes on; #QUORLOCK_CANCELLED, #QUORLOCK_CLOSED, #QUORLOCK_FORKED,
 /// #QUORLOCK_INVALID_ARGUMENT. No key stays behind.
 #[must_use]
 #[unsafe(no_mangle)]
@@ -81,7 +82,7 @@ pub extern "C" fn quorlock_lock(
         if wait_ms != QUORLOCK_DEFAULT {
             asked = asked.wait(handle::limit(wait_ms, "wait")?);
         }
-        let won = wait(unless_used(handle::maybe(cancel, "cancel")?, asked.acquire()))?;
+        let won = wait(unless_used(handle::maybe(cancel, "cancel")?, asked.acquire()))?.delivered()?;
         handle::give(lease, "lease", quorlock_lease_t { lease: won, lost: Arc::default() })
     })
 }

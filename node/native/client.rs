@@ -35,12 +35,16 @@ impl Client {
         entry(|| Ok(counts.map(|(name, n)| (name, n as i64)).into()))
     }
 
-    /// Declares its set.
+    /// Declares its set; for how long that gives no vote yet.
     #[napi(catch_unwind)]
-    pub fn init_set(&self, port: &Port, number: i64) -> Option<Failure> {
+    pub fn init_set(&self, port: &Port, number: i64, force: bool) -> Option<Failure> {
         let core = self.core.clone();
         port.start(number, false, async move {
-            core.init_set().await.map(|()| Value::Nothing)
+            let left = match force {
+                true => core.init_set_forced().await,
+                false => core.init_set().await,
+            };
+            left.map(|left| Value::Time(left.as_secs_f64() * 1000.0))
         })
     }
 

@@ -24,6 +24,7 @@ pub(crate) fn array(env: &Env, events: Vec<Event>) -> napi::Result<Array<'_>> {
                 all.set(at + 1, number)?;
                 match value {
                     Value::Flag(flag) => all.set(at + 2, flag)?,
+                    Value::Time(time) => all.set(at + 2, time)?,
                     // A lease stays with its port.
                     Value::Nothing | Value::Lease(_) => all.set(at + 2, Null)?,
                 }

@@ -21,13 +21,16 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    /// Called on the I/O thread. `number` is the operation that won it.
-    pub(crate) fn new(core: Core, number: i64, queue: Arc<Queue>) -> Lease {
+    /// The lease that the operation `number` has won, as JavaScript takes it: that may
+    /// have been busy for longer than the ttl.
+    pub(crate) fn new(core: Core, number: i64, queue: &Arc<Queue>) -> Result<Lease, Error> {
+        let core = core.delivered()?;
+        let queue = queue.clone();
         let lost = core.bell(move || queue.push(Event::Lost(number)));
-        Lease {
+        Ok(Lease {
             core: Arc::new(core),
             _lost: lost,
-        }
+        })
     }
 }
 

@@ -8,7 +8,6 @@ use quorlock::{Error, Lock};
 
 use crate::client::Client;
 use crate::failure::{Failure, checked};
-use crate::lease::Lease;
 use crate::options::{LockOptions, limit};
 use crate::port::Port;
 use crate::queue::Value;
@@ -71,10 +70,9 @@ impl Client {
                 None => lock,
             })
         });
-        let queue = port.queue().clone();
         port.begin(number, true, asked, |lock| async move {
             let lease = lock.acquire().await?;
-            Ok(Value::Lease(Some(Lease::new(lease, number, queue))))
+            Ok(Value::Lease(Some(lease)))
         })
     }
 
@@ -87,10 +85,8 @@ impl Client {
         name: Name,
         options: Option<LockOptions>,
     ) -> Option<Failure> {
-        let queue = port.queue().clone();
         port.begin(number, true, self.lock(name, options), |lock| async move {
-            let won = lock.try_acquire().await?;
-            Ok(Value::Lease(won.map(|won| Lease::new(won, number, queue))))
+            lock.try_acquire().await.map(Value::Lease)
         })
     }
 

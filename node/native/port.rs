@@ -75,10 +75,8 @@ impl Port {
                 // dropped here.
                 let awaited = lock(&self.running).remove(number).is_some();
                 if awaited && let Ok(Value::Lease(lease)) = done {
-                    let won = lease
-                        .take()
-                        .map(|lease| self.leases().insert(*number, lease));
-                    *done = Ok(Value::Flag(won.is_some()));
+                    let lease = lease.take();
+                    *done = self.won(*number, lease).map(Value::Flag);
                 }
                 awaited
             }
@@ -125,8 +123,14 @@ impl Port {
 }
 
 impl Port {
-    pub(crate) fn queue(&self) -> &Arc<Queue> {
-        &self.queue
+    /// Keeps what an operation has won; whether it has won anything.
+    fn won(&self, number: i64, lease: Option<quorlock::Lease>) -> Result<bool, Error> {
+        let Some(lease) = lease else {
+            return Ok(false);
+        };
+        let lease = Lease::new(lease, number, &self.queue)?;
+        self.leases().insert(number, lease);
+        Ok(true)
     }
 
     pub(crate) fn leases(&self) -> MutexGuard<'_, HashMap<i64, Lease>> {

@@ -13,7 +13,9 @@ pub(crate) type Bell = ThreadsafeFunction<(), (), (), Status, false, true>;
 pub(crate) enum Value {
     Nothing,
     Flag(bool),
-    Lease(Option<crate::lease::Lease>),
+    /// In milliseconds.
+    Time(f64),
+    Lease(Option<quorlock::Lease>),
 }
 
 pub(crate) enum Event {

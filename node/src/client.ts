@@ -8,7 +8,16 @@ import { asyncDispose } from "./dispose.js";
 import { checked, look } from "./errors.js";
 import type { Loss } from "./lease.js";
 import { newLock, type Lock } from "./lock.js";
-import { clientOptions, lockOptions, nameOf, type ClientOptions, type LockOptions, type Name } from "./options.js";
+import {
+  clientOptions,
+  initOptions,
+  lockOptions,
+  nameOf,
+  type ClientOptions,
+  type InitOptions,
+  type LockOptions,
+  type Name,
+} from "./options.js";
 import { begin, told, valueOf } from "./port.js";
 
 /** Counts of a client since it was made. */
@@ -130,18 +139,24 @@ export class Client extends EventEmitter {
   }
 
   /**
-   * Declares a new set: writes the record of this set to all its nodes, so that they need not wait as nodes do that may
-   * have lost their memory. For an operator, once, before anything else uses the nodes. `memory://` nodes need none.
+   * Declares the set: founds it, where no node has a record, by writing its record to all nodes. Resolves to for how many
+   * milliseconds the set gives no vote yet; 0: it votes.
    *
-   * Rejects with `MisconfiguredError` if any node has a record already, cannot be a node of this set, or does not answer;
-   * its `nodes` say which. Nothing is written unless all are ready.
+   * A wholly new set (servers that have run for longer than `maxTtl` and never stored anything) votes at once. Where the
+   * servers are only too young, this waits until they have run for `maxTtl` (the event `log` says for how long). Servers
+   * that may have lost something give no vote for `maxTtl` first. Where all nodes have this set's record already nothing
+   * is changed and no quarantine is lifted; so it is safe to run at every deploy. `memory://` nodes need none of it.
+   *
+   * Rejects with `MisconfiguredError` if a node has a record of another set or cannot be a node, with
+   * `QuorumUnavailableError` if one does not answer; `nodes` of the error say which, and nothing is written.
    */
-  async initSet(): Promise<void> {
-    await this.#initSet();
+  async initSet(options: InitOptions = {}): Promise<number> {
+    const { force } = look(this.initSet, () => initOptions(options));
+    return await this.#initSet(force);
   }
 
-  async #initSet(): Promise<void> {
-    valueOf(await begin<null>((port, number) => this.#core.initSet(port, number)), this.initSet);
+  async #initSet(force: boolean): Promise<number> {
+    return valueOf(await begin<number>((port, number) => this.#core.initSet(port, number, force)), this.initSet);
   }
 
   /**

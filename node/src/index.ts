@@ -29,5 +29,5 @@ export {
 } from "./errors.js";
 export { Lease, type Loss, type LossReason } from "./lease.js";
 export { Lock } from "./lock.js";
-export type { AcquireOptions, ClientOptions, LockOptions, Name } from "./options.js";
+export type { AcquireOptions, ClientOptions, InitOptions, LockOptions, Name } from "./options.js";
 export { redlock, type Body, type RedlockOptions } from "./redlock.js";

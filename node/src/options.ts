@@ -218,6 +218,19 @@ export function scopeOptions(given: unknown): [NativeLockOptions, NativeClientOp
   }) as unknown as [NativeLockOptions, NativeClientOptions, Record<string, unknown>];
 }
 
+export interface InitOptions {
+  /**
+   * Lifts the quarantine of the set's nodes, or founds the set without one: two may then hold a lock that was held within
+   * the last `maxTtl`. Only where you know that no lock is held. False.
+   */
+  force?: boolean | undefined;
+}
+
+export function initOptions(given: unknown): { force: boolean } {
+  const [options] = converted("options", given, { force: flag });
+  return { force: false, ...options };
+}
+
 export interface AcquireOptions {
   /** How long to wait, for this call alone: 0 tries once, `null` or `Infinity` waits for ever. */
   wait?: number | null | undefined;

@@ -5,6 +5,7 @@ use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Mutex;
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::{AbortHandle, abortable};
@@ -23,6 +24,7 @@ use crate::wait::wait;
 pub(crate) enum Value {
     Nothing,
     Flag(bool),
+    Time(Duration),
     Lease(Option<quorlock::Lease>),
 }
 
@@ -31,7 +33,12 @@ impl Value {
         match self {
             Value::Nothing => Ok(py.None()),
             Value::Flag(flag) => flag.into_py_any(py),
-            Value::Lease(lease) => lease.map(Lease::new).into_py_any(py),
+            Value::Time(time) => time.as_secs_f64().into_py_any(py),
+            // Here, where its caller goes on: the interpreter may have been busy for long.
+            Value::Lease(lease) => {
+                let lease = checked(py, lease.map(quorlock::Lease::delivered).transpose())?;
+                lease.map(Lease::new).into_py_any(py)
+            }
         }
     }
 }

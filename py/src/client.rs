@@ -38,10 +38,14 @@ impl Client {
         self.core.stats().named().into()
     }
 
-    fn init_set(&self) -> Call {
+    fn init_set(&self, force: bool) -> Call {
         let core = self.core.clone();
         Call::new(false, async move {
-            core.init_set().await.map(|()| Value::Nothing)
+            let left = match force {
+                true => core.init_set_forced().await,
+                false => core.init_set().await,
+            };
+            left.map(Value::Time)
         })
     }
 

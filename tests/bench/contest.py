@@ -17,6 +17,8 @@ HUNG_SECONDS = 10
 
 def run(stage, workload, peer, state, seconds):
     """The figures of one run; with `error` or `stuck` among them when there are none. Who starves is no error."""
+    # Nodes of another guard would refuse it, and empty ones would be in quarantine.
+    stage.declare(guard=peer.guard)
     shape, servers, drivers, wait = SHAPES[state], Servers(stage), [], 5
     # Contenders have numbers over all processes; these are the first of each.
     firsts = [0, *itertools.accumulate(shape.processes)]
@@ -46,8 +48,6 @@ def run(stage, workload, peer, state, seconds):
             for driver in drivers:
                 driver.close(wait)
             stage.heal()
-            # Empty nodes would be in quarantine for the next one.
-            stage.declare()
     return figures
 
 

@@ -127,6 +127,8 @@ class Driver:
 
 def run(stage, workload, peer, state, seconds):
     """The figures of one run; with `error` or `stuck` among them when there are none."""
+    # Nodes of another guard would refuse it, and empty ones would be in quarantine.
+    stage.declare(guard=peer.guard)
     fault = Fault(stage, state)
     driver = Driver(fault.nodes(), peer.name, workload.workers, seconds, workload.flags, workload.pinned)
     servers = Servers(stage)
@@ -158,8 +160,6 @@ def run(stage, workload, peer, state, seconds):
         driver.close(wait)
         fault.close()
         stage.heal()
-        # Empty nodes would be in quarantine for the next one.
-        stage.declare()
     return figures
 
 

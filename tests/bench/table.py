@@ -86,6 +86,11 @@ class Peer:
         return ":raw" in self.name
 
     @property
+    def guard(self):
+        """Whether its clients have the restart guard; `None`: as is the default."""
+        return {"plain": False, "fence": False, "guard": True}.get(self.name.partition("+")[2])
+
+    @property
     def tuned(self):
         return "+" in self.name
 

@@ -252,7 +252,10 @@ static void other_call(struct fuzz *f) {
         *lock = NULL;
         break;
     case 6: quorlock_kind_name((int32_t)some_ms(f)); break;
-    case 7: CODE(quorlock_client_init_set(SOME(clients), error)); break;
+    case 7:
+        if (draw(f, 2)) CODE(quorlock_client_init_set(SOME(clients), error));
+        else CODE(quorlock_client_init_set_forced(SOME(clients), error));
+        break;
     default: quorlock_error_free(NULL); break;
     }
 }

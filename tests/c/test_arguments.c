@@ -41,6 +41,7 @@ static void names_of_kinds(void) {
 static void null_everywhere(void) {
     FAILS(1, quorlock_client_new(NULL, NULL, &error));
     FAILS(1, quorlock_client_init_set(NULL, &error));
+    FAILS(1, quorlock_client_init_set_forced(NULL, &error));
     FAILS(1, quorlock_client_close(NULL, &error));
     FAILS(1, quorlock_client_stats(NULL, NULL, 0, &error));
     quorlock_lock_t *lock = NULL;
@@ -62,7 +63,7 @@ static void null_everywhere(void) {
     CHECK(quorlock_lease_extend(NULL, 0, NULL) == 1 && quorlock_lease_ensure(NULL, 0, NULL) == 1);
     CHECK(quorlock_lease_set_lost_callback(NULL, NULL, NULL, NULL) == 1 && quorlock_test_panic(NULL) == 12);
     CHECK(quorlock_lease_state(NULL) == QUORLOCK_LEASE_NONE && !quorlock_lease_is_held(NULL));
-    CHECK(quorlock_client_init_set(NULL, NULL) == 1);
+    CHECK(quorlock_client_init_set(NULL, NULL) == 1 && quorlock_client_init_set_forced(NULL, NULL) == 1);
     CHECK(quorlock_lease_remaining_ms(NULL) == 0 && quorlock_lease_fence(NULL) == 0);
     CHECK(quorlock_error_kind(NULL) == 0 && quorlock_error_node_count(NULL) == 0);
     CHECK(!quorlock_error_message(NULL) && !quorlock_error_text(NULL));
@@ -253,7 +254,7 @@ static void a_wrong_password(void) {
 }
 
 /* A client of the stage's nodes with a namespace of its own, for which they are new. */
-static quorlock_client_t *client_of_new_set(const char *name, int32_t guard) {
+static quorlock_client_t *client_of_new_set(const char *name, const char *set_name, int32_t guard) {
     char nodes[1024], name_space[64];
     const char *urls[8], *given = getenv("QUORLOCK_NODES");
     size_t count = 0;
@@ -263,6 +264,7 @@ static quorlock_client_t *client_of_new_set(const char *name, int32_t guard) {
     quorlock_client_options_t *options = quorlock_client_options_new();
     quorlock_client_options_set_nodes(options, urls, count);
     quorlock_client_options_set_namespace(options, name_space, (size_t)len);
+    CHECK(quorlock_client_options_set_set_name(options, set_name, strlen(set_name)) == QUORLOCK_OK);
     /* Under valgrind we are slow, and not the nodes. */
     quorlock_client_options_set_node_timeout(options, 2500);
     CHECK(quorlock_client_options_set_restart_guard(options, guard) == QUORLOCK_OK);
@@ -281,22 +283,32 @@ static int32_t try_and_release(quorlock_client_t *client) {
     return code;
 }
 
-static void a_set_is_declared_once(void) {
-    quorlock_client_t *client = client_of_new_set("set", QUORLOCK_RESTART_GUARD_AUTO);
+static void a_set_is_declared(void) {
+    quorlock_client_t *client = client_of_new_set("set", "default", QUORLOCK_RESTART_GUARD_AUTO);
+    WORKS(quorlock_client_init_set(client, &error));
+    /* As at every deploy: nothing is changed. The servers have stored something before, so they do not vote yet. */
+    WORKS(quorlock_client_init_set(client, &error));
+    FAILS(QUORLOCK_QUORUM_UNAVAILABLE, try_and_release(client));
+    WORKS(quorlock_client_init_set_forced(client, &error));
+    WORKS(try_and_release(client));
     WORKS(quorlock_client_init_set(client, &error));
     WORKS(try_and_release(client));
     quorlock_stats_t stats;
     WORKS(quorlock_client_stats(client, &stats, sizeof stats, &error));
-    CHECK(stats.acquired == 1 && stats.connects >= 2 && !stats.clock_steps && !stats.releases_dropped);
-    CHECK(quorlock_client_init_set(client, &error) == QUORLOCK_MISCONFIGURED);
+    CHECK(stats.acquired == 2 && stats.connects >= 2 && !stats.clock_steps && !stats.releases_dropped);
+    quorlock_client_t *other = client_of_new_set("set", "other", QUORLOCK_RESTART_GUARD_AUTO);
+    FAILS(QUORLOCK_MISCONFIGURED, quorlock_client_init_set_forced(other, &error));
+    CHECK(quorlock_client_init_set(other, &error) == QUORLOCK_MISCONFIGURED);
     CHECK(quorlock_error_node_count(error) == 3);
     for (size_t at = 0; at < 3; at++) {
         CHECK(has(getenv("QUORLOCK_NODES"), quorlock_error_node_address(error, at)));
         CHECK(has(quorlock_error_node_message(error, at), "record"));
     }
     FAILS(QUORLOCK_MISCONFIGURED, QUORLOCK_MISCONFIGURED);
+    quorlock_client_free(other);
     WORKS(quorlock_client_close(client, &error));
     FAILS(QUORLOCK_CLOSED, quorlock_client_init_set(client, &error));
+    FAILS(QUORLOCK_CLOSED, quorlock_client_init_set_forced(client, &error));
     quorlock_client_free(client);
 }
 
@@ -304,13 +316,13 @@ static void a_set_is_declared_once(void) {
 static void the_guard_of_restarts(void) {
     static const int32_t guards[] = {QUORLOCK_RESTART_GUARD_AUTO, QUORLOCK_RESTART_GUARD_ON};
     for (size_t at = 0; at < 2; at++) {
-        quorlock_client_t *client = client_of_new_set(at ? "on" : "auto", guards[at]);
+        quorlock_client_t *client = client_of_new_set(at ? "on" : "auto", "default", guards[at]);
         CHECK(try_and_release(client) == QUORLOCK_QUORUM_UNAVAILABLE);
         CHECK(has(quorlock_error_text(error), "quarantine"));
         FAILS(QUORLOCK_QUORUM_UNAVAILABLE, QUORLOCK_QUORUM_UNAVAILABLE);
         quorlock_client_free(client);
     }
-    quorlock_client_t *client = client_of_new_set("off", QUORLOCK_RESTART_GUARD_OFF);
+    quorlock_client_t *client = client_of_new_set("off", "default", QUORLOCK_RESTART_GUARD_OFF);
     WORKS(try_and_release(client));
     quorlock_client_free(client);
 }
@@ -345,5 +357,5 @@ static void a_panic_is_an_error(void) {
 
 const struct test arguments_tests[] = {
     TEST(versions), TEST(names_of_kinds), TEST(null_everywhere), TEST(the_error_object), TEST(mistakes_in_options),
-    TEST(too_few_nodes), TEST(a_wrong_password), TEST(a_set_is_declared_once), TEST(the_guard_of_restarts), TEST(stats),
+    TEST(too_few_nodes), TEST(a_wrong_password), TEST(a_set_is_declared), TEST(the_guard_of_restarts), TEST(stats),
     TEST(a_panic_is_an_error), {NULL, NULL}};

@@ -19,6 +19,7 @@ static void in_the_child(struct inherited *from) {
     FAILS(QUORLOCK_FORKED, quorlock_try_lock(from->lock, &lease, &error));
     FAILS(QUORLOCK_FORKED, quorlock_lock_release(from->lock, NULL, &error));
     FAILS(QUORLOCK_FORKED, quorlock_client_init_set(from->client, &error));
+    FAILS(QUORLOCK_FORKED, quorlock_client_init_set_forced(from->client, &error));
     CHECK(quorlock_lease_fence(from->lease) == 0);
     FAILS(QUORLOCK_FORKED, quorlock_unlock(from->lease, NULL, &error));
     FAILS(QUORLOCK_FORKED, quorlock_lease_extend(from->lease, QUORLOCK_DEFAULT, &error));

@@ -291,27 +291,38 @@ void fences_grow() {
 }
 
 // The stage's nodes in a namespace of its own, for which they are new: QUORLOCK_NODES says where they are.
-quorlock::client client_of_new_set(const char *name, std::optional<quorlock::restart_guard> guard) {
+quorlock::client client_of_new_set(const char *name, std::optional<quorlock::restart_guard> guard,
+                                   const char *set_name = "default") {
     quorlock::client_options options;
     options.name_space = "cpp-" + std::string(name) + "-" + std::to_string(getpid()) + ":";
+    options.set_name = set_name;
     options.restart_guard = guard;
     options.node_timeout = 2500ms;  // under valgrind we are slow, and not the nodes
     return quorlock::client(options);
 }
 
-void a_set_is_declared_once() {
+void a_set_is_declared() {
     const quorlock::client client = client_of_new_set("set", {});
     client.init_set();
+    // As at every deploy: nothing is changed. The servers have stored something before, so they do not vote yet.
+    client.init_set();
+    THROWS(quorlock::quorum_unavailable, client.lock("a").try_acquire());
+    client.init_set_forced();
     CHECK(client.lock("a").try_acquire().has_value());
-    THROWS(quorlock::misconfigured, client.init_set());
+    client.init_set();
+    CHECK(client.lock("a").try_acquire().has_value());
+    const quorlock::client other = client_of_new_set("set", {}, "other");
+    THROWS(quorlock::misconfigured, other.init_set_forced());
+    THROWS(quorlock::misconfigured, other.init_set());
     try {
-        client.init_set();
+        other.init_set();
     } catch (const quorlock::error &error) {
         CHECK(error.nodes().size() == 3);
         for (const quorlock::node_error &each : error.nodes()) CHECK(each.message.find("record") != std::string::npos);
     }
     client.close();
     THROWS(quorlock::client_closed, client.init_set());
+    THROWS(quorlock::client_closed, client.init_set_forced());
 }
 
 void the_guard_of_restarts() {
@@ -552,7 +563,7 @@ const std::pair<const char *, void (*)()> tests[] = {
     TEST(guards_of_the_standard), TEST(two_at_once), TEST(threads_are_owners), TEST(waits_have_an_end),
     TEST(only_contention_is_false), TEST(a_lost_mutex), TEST(kinds_and_details),
     TEST(what_each_node_said), TEST(a_panic_is_an_error), TEST(a_lease_by_hand), TEST(losses_are_told),
-    TEST(fences_grow), TEST(a_set_is_declared_once), TEST(the_guard_of_restarts), TEST(mistakes_in_options),
+    TEST(fences_grow), TEST(a_set_is_declared), TEST(the_guard_of_restarts), TEST(mistakes_in_options),
     TEST(a_callback_that_blocks_loses_no_lease), TEST(cancelling), TEST(a_line_of_threads), TEST(the_log), TEST(all_options),
     TEST(exiting_releases), TEST(destructors_after_main)};
 

@@ -121,7 +121,7 @@ def run(asked, seed):
     with tempfile.TemporaryDirectory(prefix="qlfaults") as folder, Stage(asked.nodes, clocks=True, declare=False) as stage:
         history = Writer(os.path.join(folder, "history"))
         world = World(stage, None, (), history, terms, random.Random(seed))
-        stage.declare(max_ttl=terms.max_ttl)
+        stage.declare(max_ttl=terms.max_ttl, guard=asked.guard == "on")
         end = time.monotonic_ns() + MAX_SECONDS * 10**9
         crew = Crew(folder, lambda _name: stage.urls(), history, terms, end)
         try:

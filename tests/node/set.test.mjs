@@ -37,22 +37,38 @@ const close = async () => {
   await servers.awaitNoKeys();
 };
 
-test("a declared set votes at once, and is declared but once", async () => {
+test("initSet founds a set, and says for how long it gives no vote; force lifts that", async () => {
   const client = made();
-  assert.equal(await client.initSet(), undefined);
+  // Whoever was told to delete may have lost something.
+  await servers.tell("redis", "all", "DEL", "something");
+  const left = await client.initSet();
+  assert.ok(left > 30_000 && left < 62_000, `${left}`);
   await servers.tell("expect", "all", "has:%20default%20", "GET", "lock:%23node");
-  // The wait of 10 s is shorter than a quarantine.
-  const lease = await client.lock("a").acquire();
-  const again = await made()
-    .initSet()
-    .then(assert.fail, (error) => error);
-  assert.ok(again instanceof MisconfiguredError, `${again}`);
-  assert.equal(again.nodes.length, 3);
-  for (const { node, message } of again.nodes) {
-    assert.ok(servers.nodes.includes(node), node);
-    assert.match(message, /record/);
-  }
+  await assert.rejects(client.lock("a").acquire({ wait: 0 }), QuorumUnavailableError);
+  // As at every deploy: nothing is changed.
+  const still = await made().initSet({});
+  assert.ok(still > 0 && still <= left, `${still} after ${left}`);
+  assert.equal(await client.initSet({ force: true }), 0);
+  const lease = await client.lock("a").acquire({ wait: 0 });
+  assert.equal(await made().initSet({ force: false }), 0);
   assert.equal(await lease.release(), true);
+  await close();
+});
+
+test("a node of another set refuses it, forced too", async () => {
+  await made({ setName: "theirs" }).initSet({ force: true });
+  for (const options of [undefined, { force: true }]) {
+    const error = await made()
+      .initSet(options)
+      .then(assert.fail, (error) => error);
+    assert.ok(error instanceof MisconfiguredError, `${error}`);
+    assert.equal(error.nodes.length, 3);
+    for (const { node, message } of error.nodes) {
+      assert.ok(servers.nodes.includes(node), node);
+      assert.match(message, /record/);
+    }
+  }
+  await servers.tell("expect", "all", "has:%20theirs%20", "GET", "lock:%23node");
   await close();
 });
 
@@ -61,9 +77,30 @@ test("a set of which one node does not answer is not declared", async () => {
   const error = await made()
     .initSet()
     .then(assert.fail, (error) => error);
-  assert.ok(error instanceof MisconfiguredError, `${error}`);
-  assert.equal(error.nodes.length, 1);
+  assert.ok(error instanceof QuorumUnavailableError, `${error}`);
+  assert.equal(error.nodes.length, 3);
+  // It says what is wrong; the others, that they are no set without it.
+  const [, second] = error.nodes;
+  for (const { node, message } of error.nodes) assert.ok(`${node} ${message}`.includes(second.node), message);
   await servers.tell("expect", "1,3", "0", "EXISTS", "lock:%23node");
+  await close();
+});
+
+test("what initSet does not know is refused", async () => {
+  const client = made();
+  const wrong = [
+    [{ force: 1 }, /^force is 1: give true or false$/],
+    [{ forced: true }, /no option 'forced'/],
+    [true, /^options is true: give an object$/],
+  ];
+  for (const [options, message] of wrong) {
+    await assert.rejects(client.initSet(options), (error) => {
+      assert.ok(error instanceof InvalidArgumentError, `${error}`);
+      assert.match(error.message, message);
+      return true;
+    });
+  }
+  await servers.tell("expect", "all", "0", "EXISTS", "lock:%23node");
   await close();
 });
 

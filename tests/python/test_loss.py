@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 import unittest
+from functools import partial
 from unittest import mock
 
 import quorlock
@@ -175,6 +176,52 @@ class Asyncio(unittest.IsolatedAsyncioTestCase):
                 with self.assertRaises(TimeoutError):
                     await asyncio.wait_for(self.reason(lease), 0.01)
             self.assertTrue(lease.is_held())
+
+    def ways_to_get_one(self):
+        """Every way to a lease; each ends with a failure where a lost one is given."""
+        lock = self.client.lock(self.id(), **BRIEF)
+
+        async def entered(held):
+            async with held:
+                self.fail("the body ran")
+
+        return lock.acquire, lock.try_acquire, lambda: entered(lock), lambda: entered(
+            redlock(self.id(), client=self.client, **BRIEF))
+
+    def block_until_lost(self, count):
+        """Keeps the loop busy."""
+        end = time.monotonic() + LONG
+        while self.client.stats()["lost"] < count:
+            self.assertLess(time.monotonic(), end, "not lost")
+
+    def busy_when_done(self, create_future, count):
+        future = create_future()
+        # Runs before the task is woken, which registers later.
+        future.add_done_callback(lambda _: self.block_until_lost(count))
+        return future
+
+    async def assert_not_given(self, task):
+        with self.assertRaisesRegex(quorlock.LockLostError, "expired"):
+            await task
+        # Given back: nobody has to wait for the collector.
+        self.assertIsNotNone(await self.client.lock(self.id()).try_acquire())
+        self.assertTrue(await self.client.lock(self.id()).release())
+
+    async def test_one_that_is_lost_before_the_loop_looks(self):
+        for count, get in enumerate(self.ways_to_get_one(), 1):
+            task = asyncio.create_task(get())
+            await asyncio.sleep(0)
+            self.block_until_lost(count)
+            await self.assert_not_given(task)
+
+    async def test_one_that_is_lost_before_its_task_goes_on(self):
+        """The result is there, the task has not run, and then the loop is busy."""
+        loop = asyncio.get_running_loop()
+        for count, get in enumerate(self.ways_to_get_one(), 1):
+            task = asyncio.create_task(get())
+            with mock.patch.object(loop, "create_future", partial(self.busy_when_done, loop.create_future, count)):
+                await asyncio.sleep(0)
+            await self.assert_not_given(task)
 
     async def test_a_loss_cancels_the_task(self):
         for held in (self.client.lock(self.id(), **BRIEF), redlock(self.id(), client=self.client, **BRIEF)):

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import subprocess
 import sys
 import unittest
@@ -88,12 +89,14 @@ class Guarded(Case):
     def test_true_and_false_are_on_and_off(self):
         """One node restarts without its data: guarded, it gives no vote for max_ttl."""
         self.stage.redis(1, "FLUSHALL")
-        times = {"ttl": 2, "max_ttl": 2, "namespace": "single:"}
-        with quorlock.Client(self.nodes[:1], restart_guard=True, **times) as client:
+        times = {"ttl": 2, "max_ttl": 2}
+        with quorlock.Client(self.nodes[:1], restart_guard=True, namespace="on:", **times) as client:
             with self.assertRaisesRegex(quorlock.QuorumUnavailableError, "quarantine"):
                 client.lock("guarded").acquire(wait=0)
-        with quorlock.Client(self.nodes[:1], restart_guard=False, **times) as client, client.lock("guarded") as lease:
-            self.assertTrue(lease.is_held())
+        # Elsewhere: all clients of a set have the same guard.
+        with quorlock.Client(self.nodes[:1], restart_guard=False, namespace="off:", **times) as client:
+            with client.lock("guarded") as lease:
+                self.assertTrue(lease.is_held())
 
     def test_an_undeclared_set_waits_and_says_why(self):
         self.stage.heal()
@@ -115,45 +118,98 @@ class Guarded(Case):
             self.assertIn("other", said)
 
 
+def shown(stage, *numbers):
+    """The nodes as messages name them."""
+    return [f"127.0.0.1:{stage.port(number)}" for number in numbers or range(1, len(stage) + 1)]
+
+
+def may_have_lost(stage):
+    """Makes the servers ones that may have lost something: they were told to delete."""
+    for number in stage.running():
+        stage.redis(number, "DEL", "something")
+
+
 class Declared(unittest.TestCase):
-    def test_once(self):
-        with Stage(3, declare=False) as stage, quorlock.Client(stage.urls()) as client:
-            self.assertIsNone(client.init_set())
+    BRIEF = {"ttl": 1, "max_ttl": 1}
+
+    def assert_all_name(self, error, node):
+        """The node says what is wrong; the others, that they are no set without it."""
+        self.assertEqual(len(error.nodes), 3)
+        for each in error.nodes:
+            self.assertIn(node, ": ".join(each))
+
+    def records(self, stage):
+        return [stage.redis(number, "GET", "lock:#node") for number in stage.running()]
+
+    def test_a_wholly_new_set_votes(self):
+        with Stage(3, declare=False) as stage, quorlock.Client(stage.urls(), **self.BRIEF) as client:
+            left = client.init_set()
+            self.assertEqual((type(left), left), (float, 0.0))
             with client.lock("declared", wait=0) as lease:
                 self.assertTrue(lease.is_held())
-            with self.assertRaises(quorlock.MisconfiguredError) as raised:
-                client.init_set()
-            nodes = dict(raised.exception.nodes)
-            self.assertEqual(list(nodes), [f"127.0.0.1:{stage.port(number)}" for number in (1, 2, 3)])
-            for said in nodes.values():
-                self.assertIn("record", said)
+            # As at every deploy: nothing is changed.
+            records = self.records(stage)
+            self.assertEqual(client.init_set(), 0.0)
+            self.assertEqual(self.records(stage), records)
+
+    def test_one_that_may_have_lost_something_says_how_long_it_gives_no_vote(self):
+        with Stage(3, declare=False) as stage, quorlock.Client(stage.urls()) as client:
+            may_have_lost(stage)
+            left = client.init_set()
+            self.assertTrue(30 < left < 62, left)
+            records = self.records(stage)
+            with self.assertRaisesRegex(quorlock.QuorumUnavailableError, "quarantine"):
+                client.lock("declared").acquire(wait=0)
+            still = client.init_set(force=False)
+            self.assertTrue(0 < still <= left, (still, left))
+            self.assertEqual(client.init_set(force=True), 0.0)
+            with client.lock("declared", wait=0) as lease:
+                self.assertTrue(lease.is_held())
+            self.assertEqual(client.init_set(), 0.0)
+            self.assertEqual(self.records(stage), records)
 
     def test_all_or_none(self):
         with Stage(3, declare=False) as stage, quorlock.Client(stage.urls()) as client:
             stage.declare([2])
-            with self.assertRaises(quorlock.MisconfiguredError) as raised:
-                client.init_set()
-            self.assertEqual([node for node, _ in raised.exception.nodes], [f"127.0.0.1:{stage.port(2)}"])
+            for force in (False, True):
+                with self.assertRaises(quorlock.MisconfiguredError) as raised:
+                    client.init_set(force=force)
+                self.assert_all_name(raised.exception, *shown(stage, 2))
+            stage.kill(2)
+            for force in (False, True):
+                with self.assertRaises(quorlock.QuorumUnavailableError) as raised:
+                    client.init_set(force=force)
+                self.assert_all_name(raised.exception, *shown(stage, 2))
             self.assertEqual((stage.keys(1), stage.keys(3)), ([], []))
 
+    def test_force_is_a_word_of_its_own(self):
+        with quorlock.Client(NODES) as client:
+            self.assertRaises(TypeError, client.init_set, True)
+            with self.assertRaises(TypeError):
+                client.init_set(force=1)
+
     def test_in_asyncio(self):
-        async def main(nodes):
-            async with quorlock.aio.Client(nodes, set_name="orders", max_ttl=20) as client:
-                self.assertIsNone(await client.init_set())
+        async def main(stage):
+            async with quorlock.aio.Client(stage.urls(), set_name="orders", max_ttl=20) as client:
+                may_have_lost(stage)
+                self.assertGreater(await client.init_set(), 10.0)
+                self.assertEqual(await client.init_set(force=True), 0.0)
                 async with client.lock("declared", wait=0) as lease:
                     self.assertTrue(lease.is_held())
+                self.assertEqual(await client.init_set(), 0.0)
+            async with quorlock.aio.Client(stage.urls(), max_ttl=20) as client:
                 with self.assertRaises(quorlock.MisconfiguredError) as raised:
                     await client.init_set()
                 self.assertEqual(len(raised.exception.nodes), 3)
 
         with Stage(3, declare=False) as stage:
-            asyncio.run(main(stage.urls()))
+            asyncio.run(main(stage))
             self.assertIn(b"1 orders 1 3 20000 ", stage.redis(1, "GET", "lock:#node"))
 
     def test_given_up_it_goes_on(self):
         async def main(nodes):
             async with quorlock.aio.Client(nodes) as client:
-                task = asyncio.create_task(client.init_set())
+                task = asyncio.create_task(client.init_set(force=True))
                 await asyncio.sleep(0)
                 task.cancel()
                 with self.assertRaises(asyncio.CancelledError):
@@ -186,35 +242,61 @@ class Command(unittest.TestCase):
         for secret in stage.secrets.values():
             self.assertNotIn(secret, "".join(map(str, said)))
 
+    def assert_declared(self, stage, said, rest=""):
+        """Says so of every node, with `rest` as the end of each line; a pattern."""
+        lines = "".join(f"{re.escape(node)}: declared{rest}\n" for node in shown(stage))
+        self.assertEqual(said[0], 0, said)
+        self.assertRegex(said[1], rf"\A{lines}\Z")
+
     def test_nodes_of_the_environment_and_no_password(self):
         with Stage(3, auth=True, declare=False) as stage:
             nodes = ",".join(stage.urls())
-            shown = [f"127.0.0.1:{stage.port(number)}" for number in (1, 2, 3)]
+            may_have_lost(stage)
             said = command("init", nodes=",".join(stage.urls(password="wrong")))
             self.assert_silent(stage, said)
             self.assertEqual((said[0], said[1]), (1, ""))
-            said = command("init", nodes=nodes)
+            # Twice: at every deploy.
+            for _ in range(2):
+                said = command("init", nodes=nodes)
+                self.assert_silent(stage, said)
+                self.assert_declared(stage, said, r", gives no vote for another [3-6]\d\.\d s")
+            said = command("init", "--force", nodes=nodes)
             self.assert_silent(stage, said)
-            self.assertEqual(said, (0, "".join(f"{node}: declared\n" for node in shown), ""))
+            self.assert_declared(stage, said)
+            # First, what that risks.
+            self.assertTrue(said[2].startswith("--force: "), said[2])
+            self.assert_declared(stage, command("init", nodes=nodes))
             with quorlock.Client(stage.urls()) as client, client.lock("declared", wait=0) as lease:
                 self.assertTrue(lease.is_held())
-            said = command("init", nodes=nodes)
+            said = command("init", "--set-name", "other", nodes=nodes)
             self.assert_silent(stage, said)
             self.assertEqual((said[0], said[1]), (1, ""))
-            first, *causes = said[2].splitlines()
-            self.assertEqual(first, "the set is not declared: every node must be reachable and new")
-            self.assertEqual([cause.split(": ")[0] for cause in causes], shown)
+            causes = said[2].splitlines()[-3:]
+            self.assertEqual([cause.split(": ")[0] for cause in causes], shown(stage))
             for cause in causes:
                 self.assertIn("record", cause)
+
+    def test_it_says_what_it_waits_for(self):
+        with Stage(3, declare=False) as stage:
+            said = command("init", *stage.urls(), "--max-ttl", "5")
+            self.assert_declared(stage, said)
+            self.assertRegex(said[2], r"\d")
 
     def test_urls_and_options(self):
         with Stage(3, declare=False) as stage:
             said = command("init", *stage.urls(), "--set-name", "orders", "--max-ttl", "7200", "--namespace", "own:",
-                           nodes="redis://127.0.0.1:1")
-            self.assertEqual((said[0], len(said[1].splitlines()), said[2]), (0, 3, ""))
+                           "--force", nodes="redis://127.0.0.1:1")
+            self.assert_declared(stage, said)
             for number in (1, 2, 3):
                 self.assertEqual(stage.keys(number), [b"own:#node"])
                 self.assertTrue(stage.redis(number, "GET", "own:#node").startswith(b"1 orders 1 3 7200000 "))
+
+    def test_the_guard(self):
+        for guard, nodes, written in (("auto", 3, b"on"), ("auto", 1, b"off"), ("on", 1, b"on"), ("off", 3, b"off")):
+            with self.subTest(guard, nodes=nodes), Stage(nodes, declare=False) as stage:
+                self.assert_declared(stage, command("init", *stage.urls(), "--restart-guard", guard, "--force"))
+                *_, run, word = stage.redis(1, "GET", "lock:#node").split()
+                self.assertEqual((run == b"-", word), (written == b"off", written))
 
     def test_a_short_longest_ttl(self):
         with Stage(1, declare=False) as stage:
@@ -238,15 +320,18 @@ class Command(unittest.TestCase):
             stage.kill(2)
             status, said, complaints = command("init", *stage.urls())
             self.assertEqual((status, said), (1, ""))
-            self.assertEqual(len(complaints.splitlines()), 2)
-            self.assertTrue(complaints.splitlines()[1].startswith(f"127.0.0.1:{stage.port(2)}: "))
+            _, *causes = complaints.splitlines()
+            self.assertEqual([cause.split(": ")[0] for cause in causes], shown(stage))
+            for cause in causes:
+                self.assertIn(*shown(stage, 2), cause)
             self.assertEqual(stage.keys(1), [])
 
     def test_wrong_words(self):
         """A usage error shows no URL, for it may hold a password; nor does a URL that cannot be understood."""
         url = "redis://user:hunter" + "2@127.0.0.1:6379"
         for words, status in (((), 2), ((url,), 2), (("init", "--max-ttl", url), 2), (("init", f"--other={url}"), 2),
-                              (("init", "--max-ttl", "long"), 2), (("init", url[5:]), 1), (("init", url + ":x"), 1),
+                              (("init", "--max-ttl", "long"), 2), (("init", "--restart-guard", url), 2),
+                              (("init", "--restart-guard", "maybe"), 2), (("init", url[5:]), 1), (("init", url + ":x"), 1),
                               (("init", url + "/x"), 1), (("init", "--max-ttl", "nan", url), 1),
                               (("init", "--max-ttl", "90000", url), 1), (("init", "--set-name", "a b", url), 1)):
             with self.subTest(words):
@@ -260,7 +345,7 @@ class Command(unittest.TestCase):
             status, said, _ = command(*words)
             self.assertEqual(status, 0)
             self.assertIn("init", said)
-        for word in ("QUORLOCK_NODES is the better", "--set-name", "--max-ttl", "--namespace"):
+        for word in ("QUORLOCK_NODES is the better", "--set-name", "--max-ttl", "--namespace", "--restart-guard", "--force"):
             self.assertIn(word, command("init", "--help")[1])
 
 

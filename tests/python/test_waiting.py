@@ -3,6 +3,7 @@
 import asyncio
 import ctypes
 import signal
+import sys
 import threading
 import time
 import unittest
@@ -206,6 +207,27 @@ class Hogged(Case):
                 self.assertEqual(client.stats()["lost"], 0)
                 # It was won while the interpreter was kept, and looked after from then on.
                 self.assertGreater(client.stats()["renewals"], 3)
+
+    def test_one_that_is_lost_meanwhile_is_not_given(self):
+        self.assertIs(threading.current_thread(), threading.main_thread())
+        hold_elsewhere(self.stage, "hogged", 1.5)
+        with quorlock.Client(self.nodes) as client:
+            timer = threading.Timer(0.4, self.hog_until_lost, [client])
+            timer.start()
+            lock = client.lock("hogged", ttl=0.2, renew=False, wait=LONG)
+            with self.assertRaisesRegex(quorlock.LockLostError, "expired"), lock:
+                self.fail("the body ran")
+            timer.join()
+            self.assertTrue(lock.acquire().release())
+
+    def hog_until_lost(self, client):
+        interval, end = sys.getswitchinterval(), time.monotonic() + LONG
+        sys.setswitchinterval(2 * LONG)
+        try:
+            while not client.stats()["lost"] and time.monotonic() < end:
+                pass
+        finally:
+            sys.setswitchinterval(interval)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,8 @@ the blocking API by hand; `quorlock.aio` has the same for asyncio. Errors are su
 lease may have been lost, `lease.is_held()` tells the truth at every call. `lease.fence` is a number that grows with every
 hold of a lock: a resource that refuses smaller ones is safe from holders that are late.
 
-A new set of nodes gives no vote for `max_ttl` unless it is declared: `python -m quorlock init`, or `Client.init_set`.
+Nodes that may have lost something give no vote for `max_ttl`. `python -m quorlock init`, or `Client.init_set`, declares a
+set of nodes before it is used, and says how long that lasts.
 
 Importing this starts no thread and connects to nothing. After a fork, leases and clients of the parent are of no use to
 the child: make a new client there (`redlock` does so by itself).

@@ -1,6 +1,8 @@
 """`python -m quorlock`: what an operator does to a set."""
 
 import argparse
+import logging
+import math
 import re
 import sys
 from typing import NoReturn
@@ -10,11 +12,18 @@ from .errors import QuorlockError
 from .sync import Client
 
 _INIT = """\
-Declares a new set: writes its record to every node, so that they vote at once. Nodes without a record might have lost
-their memory and give no vote for max_ttl; so does an undeclared set at its first use. For an operator, once, before
-anything else uses the nodes. Nothing is written unless every node answers and has no record yet.
+Declares a set: founds it, where no node has a record, by writing its record to all nodes. A wholly new set (servers that
+have run for longer than max_ttl and never stored anything) votes at once. Where the servers are only too young, this waits
+until they have run for max_ttl. Servers that may have lost something give no vote for max_ttl first, and this says how long
+that lasts yet. Where all nodes have this set's record already nothing is changed; so it is safe to run at every deploy.
 
-Prints one line for each node. Exit status: 0 if the set is declared, 1 if not.
+Prints one line for each node. Exit status: 0 if the set is declared, 1 if not: a node has a record of another set, cannot
+be a node, or does not answer; nothing is written then.
+"""
+
+_FORCE = """\
+--force: the set votes at once, also where its nodes may have lost the votes that they gave. Two may then hold a lock that
+was held within the last max_ttl. That is safe only where no lock is held.
 """
 
 _NODES = """\
@@ -40,17 +49,21 @@ def _seconds(word: str) -> float:
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="python -m quorlock", description="A distributed lock over independent Redis or Valkey masters.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    init = commands.add_parser("init", help="declare a new set of nodes", description=_INIT, epilog=_NODES,
+    init = commands.add_parser("init", help="declare a set of nodes", description=_INIT, epilog=_NODES,
                                formatter_class=argparse.RawDescriptionHelpFormatter)
     init.add_argument("nodes", nargs="*", metavar="URL", help="the nodes; without passwords (see below)")
     # The options that the record depends on, and the way to the nodes.
     init.add_argument("--set-name", default=UNSET, metavar="NAME", help="the name of the set (default)")
     init.add_argument("--max-ttl", default=UNSET, type=_seconds, metavar="S", help="its longest ttl, in seconds (60)")
     init.add_argument("--namespace", default=UNSET, metavar="TEXT", help="the prefix of every key (lock:)")
+    init.add_argument("--restart-guard", default=UNSET, choices=("auto", "on", "off"),
+                      help="whether nodes that may have lost something give no vote for max_ttl (auto: with three and more)")
     init.add_argument("--accept-eviction", default=UNSET, action="store_true",
                       help="accept servers that drop keys when they are full")
     for option, what in (("ca", "whom to trust"), ("cert", "the client's certificate"), ("key", "its key")):
         init.add_argument(f"--{option}", metavar="PATH", help=f"{what}, a PEM file, for rediss://")
+    init.add_argument("--force", action="store_true",
+                      help="lift the quarantine of the set's nodes: only where you know that no lock is held")
     return parser
 
 
@@ -59,14 +72,20 @@ def main(words: list[str] | None = None) -> int:
     asked = vars(_parser().parse_args(words))
     del asked["command"]
     asked["nodes"] = asked["nodes"] or None
+    if force := asked.pop("force"):
+        print(_FORCE, end="", file=sys.stderr, flush=True)
     if asked["max_ttl"] is not UNSET:
         # A client's own defaults have to fit, although nothing is locked here.
         asked.update(ttl=asked["max_ttl"], max_hold=None, fence_ttl=3 * asked["max_ttl"])
+    # What it waits for, the core tells by a warning.
+    logging.basicConfig(format="%(message)s", level=logging.WARNING)
     try:
         with Client(**asked) as client:
-            client.init_set()
+            left = client.init_set(force=force)
+            # Rounded up: who waits so long has waited long enough.
+            rest = f", gives no vote for another {math.ceil(left * 10) / 10:.1f} s" if left > 0 else ""
             for node in client._core.nodes():
-                print(f"{node}: declared")
+                print(f"{node}: declared{rest}")
     except QuorlockError as error:
         lines = [f"{node}: {said}" for node, said in error.nodes]
         # The text of an error ends with the same answers, in one line.

@@ -91,6 +91,15 @@ class Lease(LeaseBase):
             await scope.leave(error)
 
 
+def _delivered(core: _native.Lease) -> Lease:
+    """The lease, where its task goes on: since the result came the loop may have been busy for longer than the ttl."""
+    if core.is_held():
+        return Lease(core)
+    error = core.lost_error()
+    core.discard()
+    raise error
+
+
 class Lock(NotPickled):
     """A name with options; made by `Client.lock`. It holds nothing by itself.
 
@@ -128,8 +137,8 @@ class Lock(NotPickled):
         Raises `LockTimeoutError` if others held it all the time, `LockContendedError` likewise with a wait of 0,
         `QuorumUnavailableError` if too few nodes answered, `MisconfiguredError` at once if credentials or addresses
         leave no quorum, `TooManyWaitersError` at once if `max_waiters` others of this client wait already,
-        `LockLostError` on re-entry into a lease that was lost. Cancelled, it leaves no key behind; a lease won in that
-        very moment is released.
+        `LockLostError` on re-entry into a lease that was lost, or if the lease is lost by the time the task goes on, for the
+        loop was busy. Cancelled, it leaves no key behind; a lease won in that very moment is released.
 
         Those of one client that wait for a lock get it in the order in which they came; a wait of 0 asks the nodes past
         that line.
@@ -139,7 +148,7 @@ class Lock(NotPickled):
     async def try_acquire(self) -> Lease | None:
         """Tries once. `None` where another holds the lock. Raises as `acquire` otherwise."""
         core: _native.Lease | None = await completed(self._core.try_acquire(this_task()).start)
-        return None if core is None else self._keep(Lease(core))
+        return None if core is None else self._keep(_delivered(core))
 
     async def release(self) -> bool:
         """Gives back the newest handle of the lease that the owner (this task) holds.
@@ -153,7 +162,7 @@ class Lock(NotPickled):
         return held
 
     async def _acquired(self, options: dict[str, object]) -> Lease:
-        return Lease(await completed(self._core.acquire(this_task(), options).start))
+        return _delivered(await completed(self._core.acquire(this_task(), options).start))
 
     def _mine(self) -> Kept:
         """The leases kept for the owner."""
@@ -293,12 +302,13 @@ class Client(NotPickled):
         """
         return self._core.stats()
 
-    async def init_set(self) -> None:
-        """Declares a new set, so that its nodes need not wait as nodes do that may have lost their memory.
+    async def init_set(self, *, force: bool = False) -> Seconds:
+        """Declares the set; returns for how many seconds it gives no vote yet, 0.0 if it votes.
 
         As `quorlock.Client.init_set`. Cancelled, it goes on in the background.
         """
-        await completed(self._core.init_set().start)
+        left: Seconds = await completed(self._core.init_set(force).start)
+        return left
 
     async def close(self) -> None:
         """Releases every lease and stops. Leases still held are lost with the reason `closed`.

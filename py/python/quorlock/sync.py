@@ -150,7 +150,8 @@ class Lock(Scoped):
         Raises `LockTimeoutError` if others held it all the time, `LockContendedError` likewise with a wait of 0,
         `QuorumUnavailableError` if too few nodes answered, `MisconfiguredError` at once if credentials or addresses
         leave no quorum, `TooManyWaitersError` at once if `max_waiters` others of this client wait already,
-        `LockLostError` on re-entry into a lease that was lost. Ctrl-C ends the wait within 200 ms and leaves no key behind.
+        `LockLostError` on re-entry into a lease that was lost, or if the lease is lost by the time the thread goes on, for
+        another kept the interpreter. Ctrl-C ends the wait within 200 ms and leaves no key behind.
 
         Those of one client that wait for a lock get it in the order in which they came; a wait of 0 asks the nodes past
         that line.
@@ -345,17 +346,24 @@ class Client(NotPickled):
         """
         return self._core.stats()
 
-    def init_set(self) -> None:
-        """Declares a new set, so that its nodes need not wait as nodes do that may have lost their memory.
+    def init_set(self, *, force: bool = False) -> Seconds:
+        """Declares the set: founds it, where no node has a record, by writing its record to all nodes.
 
-        For an operator, once, before anything else uses the nodes: it writes the record of this set (`set_name`, number
-        of nodes, `max_ttl`) to all of them. `memory://` nodes need none. `python -m quorlock init` does the same.
+        Returns for how many seconds the set gives no vote yet; 0.0: it votes. A wholly new set (servers that have run for
+        longer than `max_ttl` and never stored anything) votes at once. Where the servers are only too young, the call
+        waits until they have run for `max_ttl` (a warning of the logger `quorlock` says for how long). Servers that may
+        have lost something give no vote for `max_ttl` first. Where all nodes have this set's record already nothing is
+        changed and no quarantine is lifted; so it is safe to run at every deploy. `memory://` nodes need none of it.
+        `python -m quorlock init` does the same.
 
-        Raises `MisconfiguredError`, whose `nodes` say why, if any node has a record already, cannot be a node of this
-        set or does not answer: nothing is written unless all are ready. Waits at most 5 seconds for each node. Ctrl-C
-        ends only the wait.
+        `force` lifts the quarantine of this set's nodes, or founds the set without one: two may then hold a lock that was
+        held within the last `max_ttl`. Only where you know that no lock is held.
+
+        Raises `MisconfiguredError` if a node has a record of another set or cannot be a node, `QuorumUnavailableError` if
+        one does not answer; `nodes` of the error say which, and nothing is written. Ctrl-C ends only the wait.
         """
-        self._core.init_set().wait()
+        left: Seconds = self._core.init_set(force).wait()
+        return left
 
     def close(self) -> None:
         """Releases every lease and stops. Leases still held are lost with the reason `closed`.

@@ -146,8 +146,8 @@ class Verbs {
     return this.fence(null, null, name) > this.fence(null, null, other);
   }
 
-  init(_step, _signal, name) {
-    return this.#found(this.#clients, name).initSet();
+  async init(_step, _signal, name) {
+    await this.#found(this.#clients, name).initSet();
   }
 
   async lost(_step, _signal, name, most) {

@@ -269,16 +269,6 @@ impl Lease {
             ),
         )
     }
-
-    /// For bindings: the lease as it reaches its caller, if it is held then; else
-    /// its [`lost_error`](Lease::lost_error), and the handle is given back.
-    #[doc(hidden)]
-    pub fn delivered(self) -> Result<Lease, Error> {
-        match self.is_held() {
-            true => Ok(self),
-            false => Err(self.lost_error()),
-        }
-    }
 }
 
 /// For the simulator, which looks from outside.

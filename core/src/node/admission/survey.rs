@@ -247,13 +247,13 @@ impl Survey {
             return Next::Write(record.renewed(expected, epoch, run), guarded(true));
         }
         let others = || state.others(node);
-        if let Some(foreign) = others().find(|other| *other.1 == Shown::Foreign) {
-            if mutant!("founds-beside-a-foreign-record", true, false) {
-                return Next::Refuse(Refusal::Unfounded(format!(
-                    "it has no record, and is given none, for the node {} belongs to another set",
-                    self.names[foreign.0]
-                )));
-            }
+        if let Some(foreign) = others().find(|other| *other.1 == Shown::Foreign)
+            && mutant!("founds-beside-a-foreign-record", true, false)
+        {
+            return Next::Refuse(Refusal::Unfounded(format!(
+                "it has no record, and is given none, for the node {} belongs to another set",
+                self.names[foreign.0]
+            )));
         }
         // The set stands: this node has lost its record, or is new in its place.
         if let Some(epoch) = state.epoch(node) {

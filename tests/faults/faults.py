@@ -96,7 +96,7 @@ def arguments():
     parser.add_argument("--holds", type=float, default=50, help="floor: holds a second")
     parser.add_argument("--each", type=int, default=None, help="floor: faults of each kind; default: 20 in 30 min")
     parser.add_argument("--share", type=float, default=0.3, help="floor: part of the time with a fault on")
-    parser.add_argument("--late", type=float, default=100, help="ceiling: ms that a wait may end past its deadline")
+    parser.add_argument("--late", type=float, default=200, help="ceiling: ms that a wait may end past its deadline")
     return parser.parse_args()
 
 

@@ -46,6 +46,10 @@ pub enum Kind {
     /// The address of the critical node leads the holder to another server for a
     /// time, an empty one in quarantine; the rival goes on with the first.
     Astray,
+    /// The address of the critical node leads the holder astray until its vote
+    /// there, which is deleted meanwhile, has nearly ended; the holder extends
+    /// its lease then, and the node is slow to take that in.
+    BackLate,
     /// The critical node takes in the holder's request as late as may be, and
     /// its release not at all.
     LateVote,
@@ -133,12 +137,16 @@ impl Scene {
             Kind::TwoRecords,
             Kind::StepUnderway,
         ]);
+        let kind = match kind {
+            Kind::Astray if random.chance(50) => Kind::BackLate,
+            kind => kind,
+        };
         let about = |low, high| about(random, ttl, low, high);
         let (comes, stays) = match kind {
             Kind::LostVote => (about(0.77, 0.87), about(1.1, 1.4)),
             Kind::EndedVote => (about(1.01, 1.1), about(1.4, 1.7)),
             Kind::TwoRestarts => (about(1.1, 1.5), about(1.6, 1.9)),
-            Kind::Astray => (about(1.1, 1.5), about(1.6, 1.9)),
+            Kind::Astray | Kind::BackLate => (about(1.1, 1.5), about(1.6, 1.9)),
             Kind::LateVote => (about(1.5, 2.0), about(0.0, 0.1)),
             Kind::TwoRecords => (about(0.5, 1.0), about(1.0, 1.5)),
             Kind::StepUnderway => (EXTENDS * ttl / 100 + about(0.02, 0.12), about(0.5, 1.0)),
@@ -151,6 +159,9 @@ impl Scene {
         };
         let mut holder = enters(curtain(ttl), stays);
         let mut rival = enters(curtain(ttl) + comes, ttl / 10);
+        if let Kind::BackLate = kind {
+            holder.extends = Some(Duration::from_nanos(about(0.94, 0.99)));
+        }
         if let Kind::StepUnderway = kind {
             holder.extends = Some(Duration::from_nanos(EXTENDS * ttl / 100));
             // Once, and past the line of its client.
@@ -245,6 +256,17 @@ impl Scene {
                 // Within the quarantine of the other.
                 let long = about(0.6, 0.95);
                 world.plan(leads, FaultEvent::Astray(HOLDER, node, long));
+            }
+            Kind::BackLate => {
+                // Before the first renewal, and until just before the extension.
+                let leads = voted + about(0.0, 0.2);
+                let back = start + about(0.88, 0.96);
+                let astray = FaultEvent::Astray(HOLDER, node, back - leads);
+                world.plan(leads, astray);
+                world.plan(back - about(0.0, 0.1), FaultEvent::Flush(node));
+                let slow = start + about(0.95, 0.99);
+                let until = start + about(1.0, 1.05);
+                world.plan(slow, FaultEvent::PauseNode(node, until - slow));
             }
             Kind::LateVote => {
                 let long = about(0.15, 0.27);

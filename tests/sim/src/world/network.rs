@@ -317,6 +317,8 @@ impl Inner {
         let time = told.then(|| MemoryNode::time(self.nodes[node].clock.local(now)));
         let counted = self.look_at_counter(node, &request, local);
         let reserved = before.is_none() && self.nodes[node].is_reserved(&request, local);
+        let guarded = record.is_some();
+        let quarantined = guarded && self.nodes[node].state.quarantine(local).is_some();
         let loading = self.nodes[node].loading_until > now;
         let reply = if loading {
             Some(not_ready("LOADING"))
@@ -341,6 +343,11 @@ impl Inner {
         let mine = before.as_ref().is_some_and(|(v, _)| *v == request.value);
         self.check_counter(node, &request, (counted, mine), reply.as_ref(), local);
         self.check_theft(node, &request, before, local);
+        if guarded {
+            let server = self.connections[connection as usize].server;
+            let when = (quarantined, local);
+            self.check_repair(node, server, &request, reply.as_ref(), when);
+        }
         let pair_now = &self.pairs[pair];
         let wire = &self.connections[connection as usize];
         let given_up = Some(connection) != pair_now.old || wire.broken;

@@ -51,6 +51,9 @@ pub(super) struct Oracle {
     /// A node's clock has stepped.
     pub(super) steps_seen: bool,
     tokens: BTreeMap<u64, Life>,
+    /// Until when each server, by its own clock, has last promised to keep a
+    /// token, whatever it lost since.
+    votes: BTreeMap<(u64, u64), Instant>,
     watches: Vec<Watch>,
     /// Those that may be valid.
     active: Vec<usize>,

@@ -315,4 +315,36 @@ impl Inner {
             ));
         }
     }
+
+    /// S3, rule R11: in quarantine a vote that is gone is stored anew only on a
+    /// server that gave it, while its end is still ahead by that server's clock.
+    /// A client does not know of a step of that clock before it is told.
+    pub(in crate::world) fn check_repair(
+        &mut self,
+        node: usize,
+        server: u64,
+        request: &Request,
+        reply: Option<&Reply>,
+        (quarantined, local): (bool, Instant),
+    ) {
+        let vote = (server, name_of(&request.value.0));
+        let repaired = matches!(reply, Some(Reply::Extended { repaired: true }));
+        if repaired && quarantined && !self.oracle.steps_seen {
+            let end = self.oracle.votes.get(&vote);
+            if end.is_none_or(|end| *end < local) {
+                let what = match end {
+                    Some(_) => "that has ended",
+                    None => "that it never gave",
+                };
+                self.violated(format!("S3 n{node} takes a vote back {what}"));
+            }
+        }
+        let state = &self.nodes[node].state;
+        if let Some((value, end)) = state.get(&request.keys.lock, local)
+            && *value == request.value
+        {
+            let kept = self.oracle.votes.entry(vote).or_insert(end);
+            *kept = end.max(*kept);
+        }
+    }
 }

@@ -453,6 +453,9 @@ impl<'a> Quest<'a> {
     }
 }
 
+#[cfg(test)]
+mod tests;
+
 impl Drop for Quest<'_> {
     fn drop(&mut self) {
         if let Some(hold) = self.hold.take()

@@ -17,7 +17,7 @@ pub const LONGEST: u32 = 2;
 pub const DRIFT: f64 = 0.01;
 
 /// Percent of schedules that end with everybody waiting.
-const WAITING: u64 = 4;
+const WAITING: u64 = 35;
 
 /// Which kinds of faults a schedule has.
 #[derive(Clone, Copy, Debug, Default)]
@@ -201,7 +201,7 @@ impl Plan {
             owned: aside.aside().chance(20),
             waits: waits(&aside, ttl, node_timeout, ttl * u64::from(longest)),
             tail: match listed_twice {
-                None if aside.chance(WAITING) => 3,
+                None if aside.chance(WAITING) => *aside.pick(&[1, 2, 3]),
                 _ => 0,
             },
             capped: 20,

@@ -10,6 +10,8 @@ use std::ops::{Add, Sub};
 use std::pin::Pin;
 use std::time::Duration;
 
+use crate::mutants::mutant;
+
 /// A moment on a [`Clock`], in nanoseconds since an arbitrary start.
 ///
 /// Arithmetic saturates: a far deadline stays far.
@@ -107,6 +109,11 @@ const CLOCK: libc::clockid_t = libc::CLOCK_MONOTONIC_RAW;
 #[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
 const CLOCK: libc::clockid_t = libc::CLOCK_MONOTONIC;
 
+/// The clock that is read.
+fn clock() -> libc::clockid_t {
+    mutant!("clock-stops-asleep", CLOCK, libc::CLOCK_MONOTONIC)
+}
+
 pub(crate) fn system_now() -> Instant {
     let mut t = libc::timespec {
         tv_sec: 0,
@@ -114,7 +121,7 @@ pub(crate) fn system_now() -> Instant {
     };
     // SAFETY: `t` is a valid timespec to write to. The call cannot fail for a
     // clock that the platform defines.
-    unsafe { libc::clock_gettime(CLOCK, &mut t) };
+    unsafe { libc::clock_gettime(clock(), &mut t) };
     // One second above zero, so that no moment equals `NEVER`.
     Instant((t.tv_sec as u64 + 1) * 1_000_000_000 + t.tv_nsec as u64)
 }
@@ -130,6 +137,27 @@ mod tests {
         let ours = system_now().0 as f64 / 1e9 - 1.0;
         // /proc/uptime is CLOCK_BOOTTIME. The two reads are moments apart.
         assert!((ours - seconds).abs() < 5.0, "{ours} against {seconds}");
+    }
+
+    /// In a time namespace that was booted long before its clock began to run, as
+    /// on a machine that has slept for so long.
+    #[test]
+    fn time_spent_asleep_is_counted() {
+        #[cfg(target_os = "linux")]
+        assert_eq!(clock(), libc::CLOCK_BOOTTIME);
+        let asleep = |program: &std::path::Path, words: &[&str]| {
+            let mut unshare = std::process::Command::new("unshare");
+            unshare.args(["--time", "--boottime", "100000", "--"]);
+            unshare.arg(program).args(words).output()
+        };
+        // Not every system permits one.
+        if asleep("true".as_ref(), &[]).is_ok_and(|done| done.status.success()) {
+            let test = "clock::tests::the_system_clock_counts_time_since_boot";
+            let us = std::env::current_exe().unwrap();
+            let done = asleep(&us, &["--exact", test]).unwrap();
+            let said = String::from_utf8_lossy(&done.stdout);
+            assert!(done.status.success() && said.contains("1 passed"), "{said}");
+        }
     }
 
     #[test]

@@ -151,6 +151,11 @@ impl MemoryNode {
         let mine = !request.value.0.is_empty() && value.as_ref() == Some(&request.value);
         let free = value.is_none();
         let admitted = record.is_none() || self.record.as_deref() == record;
+        let admitted = mutant!(
+            "extend-ignores-record",
+            admitted,
+            admitted || matches!(request.op, Op::Extend { .. })
+        );
         if request.op != Op::Release {
             // First of all: the time of another server says nothing of this one's.
             if mutant!("record-ignored", !admitted, false) {

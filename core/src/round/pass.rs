@@ -52,7 +52,7 @@ impl Hold {
             || mutant!("passed-on-when-over", self.end() < ample, false)
             || !young
             || !mutant!("passed-on-beyond-the-block", fenced, true)
-            || state.passed >= IN_A_ROW
+            || mutant!("passed-on-for-ever", state.passed >= IN_A_ROW, false)
             || !self.terms.serves(terms)
         {
             return false;

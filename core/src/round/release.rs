@@ -180,7 +180,8 @@ impl State {
     pub(super) fn left_behind(&mut self) -> Vec<Traces> {
         let mut traces = Vec::new();
         for (i, node) in self.nodes.iter_mut().enumerate() {
-            if !node.queued || self.votes[i] == Vote::Awaited {
+            let queued = mutant!("winner-stays-queued", node.queued, false);
+            if !queued || self.votes[i] == Vote::Awaited {
                 continue;
             }
             node.queued = false;

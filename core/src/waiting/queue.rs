@@ -283,7 +283,8 @@ impl<'a> Quest<'a> {
 
     /// Asks all, if we were called in the moment in which the home refused.
     fn answer_call(&mut self) {
-        if self.called && self.is_quorum_there() {
+        let called = mutant!("early-call-unanswered", self.called, false);
+        if called && self.is_quorum_there() {
             self.ask_all();
         }
     }
@@ -392,7 +393,9 @@ impl<'a> Quest<'a> {
                 self.go_on(now);
             }
             // What the home is about to say may be older than the call.
-            Stage::Polling | Stage::Asking { .. } => self.called |= news.called,
+            Stage::Polling | Stage::Asking { .. } => {
+                self.called |= mutant!("early-call-forgotten", news.called, false);
+            }
             Stage::Waiting { .. } | Stage::Pausing { .. } => {}
         }
     }
@@ -490,6 +493,9 @@ impl<'a> Quest<'a> {
         self.seen = 0;
     }
 }
+
+#[cfg(test)]
+mod tests;
 
 impl Drop for Quest<'_> {
     fn drop(&mut self) {

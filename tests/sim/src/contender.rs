@@ -70,7 +70,10 @@ impl Stage {
     pub fn lock(&self, client: &Client, place: usize) -> Lock {
         let plan = &self.plan;
         let share = || *self.random.aside().pick(&[1.0, 1.5]);
-        let cap = self.random.chance(20).then(|| plan.ttl.mul_f64(share()));
+        let cap = self
+            .random
+            .chance(plan.capped)
+            .then(|| plan.ttl.mul_f64(share()));
         client.door.lock(NAMES[place]).max_hold(cap)
     }
 }

@@ -17,6 +17,9 @@ pub const LONGEST: u32 = 2;
 /// Clock rates differ by less than this: the drift that leases allow for.
 pub const DRIFT: f64 = 0.01;
 
+/// Percent of schedules that end with everybody waiting.
+const WAITING: u64 = 35;
+
 /// Which kinds of faults a schedule has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Swarm {
@@ -126,6 +129,8 @@ pub struct Plan {
     pub waits: Waits,
     /// How often everybody waits for the lock in the calm tail.
     pub tail: u64,
+    /// Percent of the locks asked for with a cap on their leases.
+    pub capped: u64,
     /// How many of the clients hear no messages.
     pub mute: usize,
     /// A client that is not of one mind with the others about their set.
@@ -179,7 +184,7 @@ impl Plan {
         let guard = random.chance(if nodes > 2 { 90 } else { 20 });
         let declared = random.chance(95);
         let wait = if guard && !declared { max_ttl } else { 0 };
-        Plan {
+        let plan = Plan {
             nodes,
             clients,
             workers,
@@ -199,9 +204,10 @@ impl Plan {
             owned: aside.aside().chance(20),
             waits: waits(&aside, ttl, node_timeout, ttl * u64::from(longest)),
             tail: match listed_twice {
-                None if aside.chance(4) => 3,
+                None if aside.chance(WAITING) => *aside.pick(&[1, 2, 3]),
                 _ => 0,
             },
+            capped: 20,
             mute: match aside.chance(10) {
                 true => aside.between(1, clients as u64) as usize,
                 false => 0,
@@ -241,6 +247,25 @@ impl Plan {
             troubled: wait + nanos * random.between(2, 3),
             swarm,
             scene: None,
+        };
+        match plan.tail > 0 && aside.chance(2) {
+            true => plan.crowded(),
+            false => plan,
+        }
+    }
+
+    /// The same with two clients, each with a line so long that it could keep
+    /// the lock for itself: leases without fences, which may be passed on.
+    fn crowded(self) -> Plan {
+        Plan {
+            clients: 2,
+            workers: 4,
+            tail: 8,
+            mute: 0,
+            renew: true,
+            fence_ttl: None,
+            capped: 0,
+            ..self
         }
     }
 

@@ -36,6 +36,9 @@ pub enum Kind {
     /// the rival's pending attempt. The holder finds it in quarantine; the half
     /// on which its lease stands else falls to the rival at about that time.
     LostVote,
+    /// As [`LostVote`](Kind::LostVote), but the holder was admitted before, and an
+    /// extension of its vote is on its way when the node forgets everything.
+    LostUnderway,
     /// As [`LostVote`](Kind::LostVote), but the holder had a vote of the critical
     /// node, which has ended.
     EndedVote,
@@ -112,6 +115,7 @@ impl Scene {
             owned: false,
             waits: waits(&random, ttl, node_timeout, ttl),
             tail: 0,
+            capped: 20,
             mute: 0,
             stray: None,
             listed_twice: None,
@@ -130,6 +134,7 @@ impl Scene {
     fn draw(random: &Random, nodes: usize, ttl: Time) -> Scene {
         let kind = *random.pick(&[
             Kind::LostVote,
+            Kind::LostUnderway,
             Kind::EndedVote,
             Kind::TwoRestarts,
             Kind::Astray,
@@ -143,7 +148,7 @@ impl Scene {
         };
         let about = |low, high| about(random, ttl, low, high);
         let (comes, stays) = match kind {
-            Kind::LostVote => (about(0.77, 0.87), about(1.1, 1.4)),
+            Kind::LostVote | Kind::LostUnderway => (about(0.77, 0.87), about(1.1, 1.4)),
             Kind::EndedVote => (about(1.01, 1.1), about(1.4, 1.7)),
             Kind::TwoRestarts => (about(1.1, 1.5), about(1.6, 1.9)),
             Kind::Astray | Kind::BackLate => (about(1.1, 1.5), about(1.6, 1.9)),
@@ -221,6 +226,15 @@ impl Scene {
                 let found = lost + about(0.0, 0.03);
                 cut(HOLDER, &[node], (start - base, found), Ways::Both, false);
                 restart(lost, Memory::Lost);
+                let falls = start + ttl + about(0.002, 0.02);
+                cut(RIVAL, half, (comes - base, falls), Ways::Requests, false);
+            }
+            Kind::LostUnderway => {
+                gone(half, voted);
+                let found = comes + 6 * base + about(0.0, 0.03);
+                cut(HOLDER, &[node], (start - base, found), Ways::Both, false);
+                let lost = found + base * random.between(1, 10);
+                world.plan(lost, FaultEvent::Flush(node));
                 let falls = start + ttl + about(0.002, 0.02);
                 cut(RIVAL, half, (comes - base, falls), Ways::Requests, false);
             }

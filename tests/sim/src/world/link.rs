@@ -56,6 +56,7 @@ impl World {
         inner.note(|| format!("c{client} <- n{node} m{message} {reply:?}"));
         if open.request.op == Op::Release {
             inner.under_way(node, &open.request, -1);
+            inner.leaves_line(node, &open.request, false);
         }
         inner.confirm(&open, &reply);
         let Some(sink) = open.sink.take() else { return };
@@ -111,6 +112,7 @@ impl Link for SimLink {
         if release {
             let server = inner.pairs[pair].node;
             inner.under_way(server, &request, 1);
+            inner.leaves_line(server, &request, true);
         }
         let refused = inner.random.chance(inner.network.refuse);
         let node = &inner.nodes[inner.pairs[pair].node];

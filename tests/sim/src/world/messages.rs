@@ -10,7 +10,7 @@
 use std::cell::RefMut;
 use std::sync::Arc;
 
-use quorlock::sim::{Mail, Message};
+use quorlock::sim::{Mail, Message, Request, Waiter};
 
 use super::events::Event;
 use super::faults::Node;
@@ -83,10 +83,15 @@ impl Node {
     }
 }
 
+/// The name of a client's inbox.
+pub(super) fn inbox_of(client: usize) -> Arc<[u8]> {
+    format!("lock:#in:{client:032x}").into_bytes().into()
+}
+
 impl World {
     /// The name of a client's inbox.
     pub fn inbox(&self, client: usize) -> Arc<[u8]> {
-        format!("lock:#in:{client:032x}").into_bytes().into()
+        inbox_of(client)
     }
 
     /// Messages do not reach a client: a proxy passes none on, say.
@@ -304,7 +309,13 @@ impl Inner {
             match (told, lost) {
                 (Some(pair), _) => {
                     let client = self.pairs[pair].client;
-                    if !self.may_win(client) || self.has_won(client, number) {
+                    let won = self.has_won(client, number);
+                    if won && !self.may_stand(node, pair, number, &inbox) {
+                        self.violated(format!(
+                            "L4 n{node} calls waiter {number} of c{client}, which won and stayed"
+                        ));
+                    }
+                    if won || !self.may_win(client) {
                         self.in_vain(key);
                     }
                 }
@@ -324,6 +335,20 @@ impl Inner {
             p.current.is_some() && !p.connecting && known
         });
         there.count() > nodes / 2
+    }
+
+    /// Whether the place of a waiter that has won may still stand in the queue of
+    /// a node: its client has yet to hear what the node answered, or the node that
+    /// it left; or the node brought it back.
+    fn may_stand(&self, node: usize, pair: usize, number: u64, inbox: &[u8]) -> bool {
+        let its = |w: &Waiter| w.number == number && *w.inbox == *inbox;
+        let of = |r: &Request| r.waiter.as_ref().is_some_and(its);
+        let open = self.pairs[pair].open.values();
+        let unheard = || {
+            open.clone()
+                .any(|open| open.sink.is_some() && of(&open.request))
+        };
+        self.nodes[node].forgot || unheard() || self.is_excused_in_line(node, number, inbox)
     }
 
     /// Sends a message over one connection, sometimes twice; false if it is

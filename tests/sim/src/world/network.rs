@@ -364,6 +364,9 @@ impl Inner {
         if unbounded || astray || Some(connection) != pair_now.current && given_up && excused {
             self.came_late(node, &request);
         }
+        if !release && !self.pairs[pair].open.contains_key(&message) {
+            self.queued_late(node, &request);
+        }
         if let Some(Reply::Granted { fence }) = reply {
             if reserved {
                 self.violated(format!("L4 n{node} votes past a reservation"));

@@ -1,0 +1,123 @@
+//! What comes in an order that one connection alone does not bring about: a call
+//! over the new one may overtake a refusal over the old.
+
+use std::sync::{Mutex, OnceLock};
+
+use super::*;
+use crate::acquire::{Wait, acquire};
+use crate::clock::Clock;
+use crate::config::Timing;
+use crate::node::names::{Naming, companions};
+use crate::node::{Keys, Link, Mail, Op, Reply, Request, Sink, Ticket, Waits};
+use crate::sync::lock;
+use crate::token::SystemRng;
+
+/// Time stands still.
+struct Still;
+
+impl Clock for Still {
+    fn now(&self) -> Instant {
+        Instant(1_000_000_000)
+    }
+
+    fn sleep_until(&self, _: Instant) -> Sleep {
+        Box::pin(std::future::pending())
+    }
+}
+
+type Asked = (Request, Ticket, Arc<dyn Sink>);
+
+/// A node that answers when it is told to.
+#[derive(Default)]
+struct Slow {
+    asked: Mutex<Vec<Asked>>,
+    mail: OnceLock<Arc<dyn Mail>>,
+}
+
+impl Slow {
+    /// The only request that waits for an answer.
+    fn only(&self) -> Option<Asked> {
+        let mut asked = lock(&self.asked);
+        assert!(asked.len() <= 1);
+        asked.pop()
+    }
+}
+
+impl Link for Slow {
+    fn send(&self, request: Request, ticket: Ticket, sink: Arc<dyn Sink>, _: Instant) {
+        lock(&self.asked).push((request, ticket, sink));
+    }
+
+    fn shown(&self) -> Arc<str> {
+        "slow".into()
+    }
+
+    fn close(&self) {}
+
+    fn listen(&self, mail: Arc<dyn Mail>) {
+        let _ = self.mail.set(mail);
+    }
+}
+
+fn terms() -> Terms {
+    Terms {
+        keys: Arc::new(Keys {
+            lock: b"lock:{k}"[..].into(),
+            companions: companions("lock:", b"lock:{k}", Naming::Tagged),
+            waits: Waits {
+                reservation: Duration::from_millis(200),
+                place: Duration::from_secs(60),
+                most: 10,
+            },
+            fence_ttl: None,
+        }),
+        label: "".into(),
+        timing: Timing::of(
+            Duration::from_secs(10),
+            0.01,
+            0.1,
+            Duration::from_millis(50),
+        ),
+        drift: 0.01,
+        renew: true,
+        max_hold: None,
+        fair: false,
+        gone: None,
+    }
+}
+
+#[test]
+fn a_call_that_overtakes_the_refusal_is_answered() {
+    let (node, terms) = (Arc::new(Slow::default()), terms());
+    let (links, ttl) = (vec![node.clone() as Arc<dyn Link>], terms.timing.ttl);
+    let inbox: Arc<[u8]> = b"lock:#in:1"[..].into();
+    let (clock, rng) = (Arc::new(Still), Arc::new(SystemRng));
+    let set = Set::new(links, clock, rng, ttl, 0.01, |_| (), inbox);
+    let set = Arc::new(set);
+    // So that the home alone is asked first.
+    set.post.note_contention(&terms.keys.lock, set.clock.now());
+    let wait = Wait {
+        long: None,
+        lines: &Arc::default(),
+        most: 1,
+    };
+    let mut acquire = Box::pin(acquire(&set, &terms, b"k", wait, || None::<()>));
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    let mut turn = || assert!(acquire.as_mut().poll(&mut cx).is_pending());
+    turn();
+    let (request, ticket, sink) = node.only().expect("it is asked");
+    let number = request.waiter.expect("one that may be queued").number;
+    node.mail.get().expect("listened to").on_message(0, number);
+    turn();
+    assert!(node.only().is_none(), "the home has yet to answer");
+    let refused = Reply::Refused {
+        left: Some(Duration::from_secs(10)),
+        holder: None,
+        place: Some(0),
+        subscribers: 1,
+    };
+    sink.on_reply(ticket, refused, None);
+    turn();
+    let (request, ..) = node.only().expect("the call is answered");
+    assert!(matches!(request.op, Op::Acquire { home: true, .. }));
+}

@@ -47,7 +47,7 @@ test("client options make a client of their own, and the same ones share it", as
   const options = { nodes: servers.nodes, namespace: "other:", ttl: 5000 };
   const other = new Client(options);
   // Another namespace is another set on the same nodes.
-  await other.initSet();
+  await other.initSet({ force: true });
   await redlock("own", options, async () => {
     await servers.tell("expect-votes", "other:{own}", 3, 5000);
     assert.equal(

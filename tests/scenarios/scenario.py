@@ -256,10 +256,10 @@ def sets(lines, all_nodes):
         guard = options.get("restart_guard", "auto")
         place = options.get("namespace", "lock:"), int(options.get("db", 0))
         max_ttl = options.get("max_ttl", "60000")
-        if max_ttl.isdigit() and place not in found and place[1] < DATABASES:
+        if (guard == "on" or guard == "auto" and len(numbers) >= 3) and max_ttl.isdigit() and place not in found \
+                and place[1] < DATABASES:
             found[place] = numbers, {"namespace": text(place[0]), "db": place[1], "max_ttl": int(max_ttl),
-                                     "set_name": options.get("set_name", "default"),
-                                     "guard": {"on": True, "off": False}.get(guard)}
+                                     "set_name": options.get("set_name", "default"), "guard": True}
     return found.values()
 
 

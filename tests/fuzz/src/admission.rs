@@ -4,68 +4,92 @@
 use std::time::Duration;
 
 use quorlock::sim::Instant;
-use quorlock::sim::admission::{Decision, Expected, Info, Roster, decide};
+use quorlock::sim::admission::{
+    Expected, Info, Look, Newness, Next, Record, Refusal, Roster, Survey,
+};
 
 use crate::halves;
 
 pub(crate) const SEEDS: &[&[u8]] = &[
-    b"redis_version:7.0.15\r\nrun_id:abcdefabcdefabcdef\r\nrole:master\r\nmaxmemory:0\r\n|1 s 1 3 60000 n1 abcdefabcdefabcd",
-    b"redis_version:6.0.1\r\nrun_id:ab\r\n|1 s 1 3 60000 n1 -",
-    b"role:slave\r\nmaster_host:h\r\nmaster_port:1\r\n|1 t 1 3 60000 n1 r",
-    b"maxmemory:9\r\nmaxmemory_policy:allkeys-lru\r\n|2 s 1 3 60000 n1 r",
-    b"run_id:\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9x\xc3\xa9|1 s 18446744073709551615 3 60000 n1 r",
+    b"redis_version:7.0.15\r\nrun_id:abcdefabcdefabcdef\r\nrole:master\r\nmaxmemory:0\r\n|1 s 1 3 60000 n1 abcdefabcdefabcd on",
+    b"redis_version:6.0.1\r\nrun_id:ab\r\n|1 s 0 3 60000 n1 - off",
+    b"role:slave\r\nmaster_host:h\r\nmaster_port:1\r\n|1 t 1 3 60000 n1 r on",
+    b"maxmemory:9\r\nmaxmemory_policy:allkeys-lru\r\n|2 s 1 3 60000 n1 r on",
+    b"run_id:\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9x\xc3\xa9|1 s 18446744073709551615 3 60000 n1 r on",
+    b"uptime_in_seconds:99\r\nevicted_keys:0\r\nmaster_replid2:000\r\ncmdstat_info:calls=1\r\n|",
     b"|",
 ];
 
 pub(crate) fn run(data: &[u8]) {
     let (info, stored) = halves(data, b'|');
     // As connections read them.
-    let info = Info::parse(&String::from_utf8_lossy(info));
+    let text = String::from_utf8_lossy(info);
+    let info = Info::parse(&text);
     let stored = String::from_utf8_lossy(stored).into_owned();
     for accept in [true, false] {
         let _ = info.unfit(accept);
     }
-    let run = info.run_id.as_deref();
+    let run = info
+        .run_id
+        .as_deref()
+        .map(|run| run.get(..16).unwrap_or(run));
     for guard in [true, false] {
-        let expected = Expected {
-            set_name: "s".into(),
-            nodes: 3,
-            max_ttl: 60_000,
-            guard,
-        };
-        for epoch in [None, Some(1)] {
-            decided(&expected, &stored, run, epoch);
-            let none = decide(&expected, None, run, epoch, "fresh");
-            assert!(matches!(none, Decision::Write { quarantine, .. } if quarantine == guard));
+        let expected = Expected::new("s", 3, Duration::from_secs(60), 0.01, guard);
+        let newness = info.newness(&text, expected.quarantine);
+        if let Newness::Young(left) = newness {
+            assert!(!left.is_zero() && left <= expected.quarantine);
         }
+        decided(&expected, &stored, run, newness);
     }
     let now = Instant(0);
-    let roster = Roster::new(Duration::from_secs(1));
+    let roster = Roster::new(&Expected::new("s", 3, Duration::from_secs(1), 0.01, true));
     let _ = roster.meet(0, "a", run, now);
     let _ = roster.admit(0, &stored, now);
     let _ = roster.meet(1, "b", run, now);
     let _ = roster.admit(1, &stored, now);
-    let _ = roster.epoch(1);
 }
 
-fn decided(expected: &Expected, stored: &str, run: Option<&str>, epoch: Option<u64>) {
-    let decision = decide(expected, Some(stored), run, epoch, "fresh");
+/// What a node becomes that shows this, in a set whose other nodes are known.
+fn decided(expected: &Expected, stored: &str, run: Option<&str>, newness: Newness) {
+    let survey = Survey::new(
+        expected.clone(),
+        ["a", "b", "c"].map(|n| (n.into(), false)).into(),
+    );
+    let look = |stored: Option<&str>, run: Option<&str>| Look {
+        stored: stored.map(str::to_owned),
+        run: run.map(str::to_owned),
+        newness,
+        stepped: false,
+    };
+    // Another node has this set's record, so that nothing is waited for.
+    let own = Record::new(expected, 1, "n2", Some("r")).to_string();
+    assert_eq!(
+        survey.look(1, &look(Some(&own), Some("r")), "x"),
+        Next::Admit
+    );
     let words: Vec<&str> = stored.split(' ').collect();
-    match decision {
-        Decision::Refuse(why) => assert!(!why.is_empty() && why.len() < 100_000),
-        Decision::Admit => {
-            assert_eq!((words.len(), words[0], words[1]), (7, "1", "s"));
-            assert_eq!(words[3].parse(), Ok(3));
-            assert!(!expected.guard || words[4].parse() == Ok(60_000));
-            let same = run.is_none_or(|run| run.starts_with(words[6]) || words[6] == run);
+    match survey.look(0, &look(Some(stored), run), "fresh") {
+        Next::Refuse(Refusal::Foreign(why)) => assert!(!why.is_empty() && why.len() < 100_000),
+        Next::Admit => {
+            assert_eq!((words.len(), words[0], words[1]), (8, "1", "s"));
+            assert_eq!((words[3].parse(), words[4].parse()), (Ok(3), Ok(60_000)));
+            assert_eq!(words[7], if expected.guard { "on" } else { "off" });
+            let same = run.is_none_or(|run| words[6] == run);
             assert!(!expected.guard || same, "of another run");
         }
-        Decision::Write { record, quarantine } => {
-            assert!(quarantine && expected.guard, "only after a restart");
-            // Then it is good, unless its set has another max_ttl.
+        Next::Write(record, quarantine) => {
+            let pledge = words[2].parse() == Ok(0);
+            assert!(pledge || expected.guard && quarantine == expected.quarantine);
+            // Then it is good.
             let written = record.to_string();
-            let next = decide(expected, Some(&written), run, epoch, "x");
-            assert!(!matches!(next, Decision::Write { .. }), "{written}");
+            let next = survey.look(0, &look(Some(&written), run), "x");
+            assert_eq!(next, Next::Admit, "{written}");
         }
+        other => panic!("{other:?}"),
+    }
+    // Without a record it is given one, and a quarantine where there is a guard.
+    match survey.look(0, &look(None, run), "fresh") {
+        Next::Write(_, quarantine) => assert_eq!(quarantine.is_zero(), !expected.guard),
+        other => panic!("{other:?}"),
     }
 }

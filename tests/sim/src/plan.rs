@@ -322,7 +322,8 @@ impl Plan {
 
     /// Clients that expect another longest ttl, or no guard where there is one.
     fn strays(&self, expected: &Expected, random: &Random) -> Vec<(usize, Expected)> {
-        if self.stray.is_none() {
+        // One that is refused would end the calm tail's waiting.
+        if self.stray.is_none() || self.tail > 0 || self.clients < 2 {
             return Vec::new();
         }
         let mut stray = expected.clone();

@@ -112,6 +112,7 @@ impl Scene {
             waits: waits(&random, ttl, node_timeout, ttl),
             tail: 0,
             capped: 20,
+            habits: Vec::new(),
             mute: 0,
             listed_twice: None,
             network: Network {

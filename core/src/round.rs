@@ -324,7 +324,8 @@ impl Hold {
             Reply::Granted { .. } | Reply::Extended { .. } | Reply::Confirmed => {
                 let sent = mutant!("end-from-reply", ticket.sent, now);
                 let ttl = mutant!("counted-at-own-ttl", ttl, self.terms.timing.ttl);
-                let less = quorum::drift_allowance(ttl, self.terms.drift);
+                let drift = mutant!("everybodys-drift", self.terms.drift, 0.01);
+                let less = quorum::drift_allowance(ttl, drift);
                 let counted = mutant!("drift-added", ttl.saturating_sub(less), ttl + less);
                 let new = sent + counted;
                 *end = (*end).max(new);

@@ -226,7 +226,8 @@ impl Client {
     }
 
     fn node_timeout(&self, stage: &Stage) -> Duration {
-        stage.plan.node_timeout.min(stage.plan.ttl / 4)
+        let ttl = stage.plan.habit(self.number).ttl;
+        stage.plan.node_timeout.min(ttl / 4)
     }
 
     /// Gives a handle back, in one of the ways there are. What it says of itself
@@ -348,7 +349,8 @@ impl Client {
 
     /// S4: what is ensured is there.
     async fn ensure(&self, stage: &Stage, lease: &Lease) {
-        let min = stage.plan.ttl.mul_f64(stage.random.aside().share());
+        let ttl = stage.plan.habit(self.number).ttl;
+        let min = ttl.mul_f64(stage.random.aside().share());
         let begun = self.now(stage);
         let outcome = lease.ensure(min).await;
         self.in_time(stage, begun, self.node_timeout(stage), "an ensure");

@@ -96,6 +96,21 @@ impl Swarm {
     }
 }
 
+/// What one client's user has chosen; all of it may differ within a set.
+#[derive(Clone, Copy, Debug)]
+pub struct Habit {
+    /// The drift that its leases allow for.
+    pub drift: f64,
+    /// Its locks' ttl.
+    pub ttl: Duration,
+    /// Whether its leases are renewed.
+    pub renew: bool,
+    /// Whether they have fences.
+    pub fences: bool,
+    /// From which its node list is shuffled; `None`: as the nodes are numbered.
+    pub order: Option<u64>,
+}
+
 /// What a seed stands for.
 #[derive(Debug)]
 pub struct Plan {
@@ -127,6 +142,8 @@ pub struct Plan {
     pub owned: bool,
     /// How nodes keep lines.
     pub waits: Waits,
+    /// What the clients' users have chosen, where they differ.
+    pub habits: Vec<Habit>,
     /// How often everybody waits for the lock in the calm tail.
     pub tail: u64,
     /// Percent of the locks asked for with a cap on their leases.
@@ -208,6 +225,7 @@ impl Plan {
                 _ => 0,
             },
             capped: 20,
+            habits: Vec::new(),
             mute: match aside.chance(10) {
                 true => aside.between(1, clients as u64) as usize,
                 false => 0,
@@ -250,8 +268,37 @@ impl Plan {
         };
         match plan.tail > 0 && aside.chance(2) {
             true => plan.crowded(),
+            false if aside.chance(33) => plan.with_habits(&aside),
             false => plan,
         }
+    }
+
+    /// The same with clients that differ.
+    fn with_habits(self, random: &Random) -> Plan {
+        let usual = self.habit(0);
+        let shorter = (usual.ttl / 2).as_millis().max(10) as u64;
+        let habit = |_| Habit {
+            // Each knows a bound of its own; none is too small.
+            drift: DRIFT * random.pick(&[1.0, 1.0, 2.0, 5.0]),
+            ttl: *random.pick(&[usual.ttl, usual.ttl, Duration::from_millis(shorter)]),
+            renew: usual.renew != random.chance(20),
+            fences: usual.fences && random.chance(85),
+            order: random.chance(50).then(|| random.bits()),
+        };
+        let habits = (0..self.clients).map(habit).collect();
+        Plan { habits, ..self }
+    }
+
+    /// What a client's user has chosen.
+    pub fn habit(&self, client: usize) -> Habit {
+        let usual = Habit {
+            drift: DRIFT,
+            ttl: self.ttl,
+            renew: self.renew,
+            fences: self.fence_ttl.is_some(),
+            order: None,
+        };
+        self.habits.get(client).copied().unwrap_or(usual)
     }
 
     /// The same with two clients, each with a line so long that it could keep

@@ -116,6 +116,7 @@ impl Scene {
             waits: waits(&random, ttl, node_timeout, ttl),
             tail: 0,
             capped: 20,
+            habits: Vec::new(),
             mute: 0,
             stray: None,
             listed_twice: None,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use quorlock::sim::{Set, Watchdog};
 
 use crate::contender::{Client, Stage};
-use crate::plan::{DRIFT, LONGEST, Plan};
+use crate::plan::{LONGEST, Plan};
 use crate::random::Random;
 use crate::scene::Scene;
 use crate::world::{MS, Time, World};
@@ -42,6 +42,11 @@ pub fn run(seed: u64, history: bool) -> Outcome {
     );
     world.note(|| format!("{plan:?}"));
     plan.faults(&random, &world);
+    for client in 0..plan.clients {
+        if let Some(order) = plan.habit(client).order {
+            world.shuffle(client, &Random::new(order));
+        }
+    }
     if let Some((place, other)) = plan.listed_twice {
         world.list_twice(0, place, other);
     }
@@ -67,7 +72,7 @@ pub fn run(seed: u64, history: bool) -> Outcome {
         for place in 0..stage.plan.workers {
             let mut worker = client.clone();
             if !in_line && place > 0 {
-                worker.door = door(&stage, &client.set, &watchdog);
+                worker.door = door(&stage, number, &client.set, &watchdog);
             }
             world.spawn(number, worker.contend(stage.clone(), place));
         }
@@ -89,36 +94,44 @@ pub fn run(seed: u64, history: bool) -> Outcome {
 
 fn client(stage: &Stage, random: &Random, number: usize) -> (Client, Arc<Watchdog>) {
     let world = &stage.world;
+    let drift = stage.plan.habit(number).drift;
+    world.allow_for(number, drift);
     let links = world.links(number);
     let set = Arc::new(Set::new(
         links,
         world.clock(number),
         Arc::new(Random::new(random.bits())),
         stage.plan.max_ttl(),
-        DRIFT,
+        drift,
         |_| (),
         world.inbox(number),
     ));
     let watchdog = Watchdog::new(set.clock.clone());
     watchdog.follow_steps(&set);
     world.spawn(number, watchdog.clone().run());
-    let door = door(stage, &set, &watchdog);
+    let door = door(stage, number, &set, &watchdog);
     let client = Client { number, set, door };
     (client, watchdog)
 }
 
 /// What the user of a client has, or a part of its users.
-fn door(stage: &Stage, set: &Arc<Set>, watchdog: &Arc<Watchdog>) -> quorlock::Client {
+fn door(
+    stage: &Stage,
+    number: usize,
+    set: &Arc<Set>,
+    watchdog: &Arc<Watchdog>,
+) -> quorlock::Client {
     let plan = &stage.plan;
+    let habit = plan.habit(number);
     let builder = quorlock::Client::builder()
         .label("")
-        .ttl(plan.ttl)
+        .ttl(habit.ttl)
         .max_ttl(plan.max_ttl())
         .node_timeout(plan.node_timeout)
-        .drift(DRIFT)
-        .renew(plan.renew)
+        .drift(habit.drift)
+        .renew(habit.renew)
         .max_waiters(usize::MAX)
-        .fencing(plan.fence_ttl.is_some())
+        .fencing(habit.fences)
         .fence_ttl(plan.fence_ttl.unwrap_or(Duration::from_secs(600)));
     let door = builder.simulated(set.clone(), watchdog.clone(), plan.waits);
     let mut doors = stage.clients.lock().expect("one thread");

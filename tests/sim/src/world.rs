@@ -261,10 +261,12 @@ impl World {
         let nodes = self.inner().nodes.len();
         let inbox = self.inbox(client);
         (0..nodes)
-            .map(|node| -> Arc<dyn Link> {
+            .map(|place| -> Arc<dyn Link> {
+                let pair = client * nodes + place;
+                let node = self.inner().pairs[pair].node;
                 Arc::new(SimLink {
                     world: self.clone(),
-                    pair: client * nodes + node,
+                    pair,
                     name: format!("n{node}").into(),
                     inbox: inbox.clone(),
                 })
@@ -277,7 +279,26 @@ impl World {
         let mut inner = self.inner();
         let nodes = inner.nodes.len();
         inner.listed_twice = true;
-        inner.pairs[client * nodes + other].node = place;
+        let first = client * nodes;
+        inner.pairs[first + other].node = inner.pairs[first + place].node;
+    }
+
+    /// The client lists the nodes in another order.
+    pub fn shuffle(&self, client: usize, random: &Random) {
+        let mut inner = self.inner();
+        let nodes = inner.nodes.len();
+        let own = &mut inner.pairs[client * nodes..][..nodes];
+        for place in (1..nodes).rev() {
+            let other = random.below(place as u64 + 1) as usize;
+            let node = own[place].node;
+            own[place].node = own[other].node;
+            own[other].node = node;
+        }
+    }
+
+    /// The drift that a client allows for.
+    pub fn allow_for(&self, client: usize, drift: f64) {
+        self.inner().clients[client].drift = drift;
     }
 
     /// The clock of one client.

@@ -10,6 +10,7 @@ use quorlock::sim::{Clock, Instant, Sleep};
 use super::events::Event;
 use super::{MS, Time, World};
 use crate::mutants::mutant;
+use crate::plan::DRIFT;
 
 /// Timers are set for no longer than this at a time, so that a sleeper looks
 /// at the clock soon after a suspend (`LONGEST_SLEEP` of the core's clock).
@@ -45,6 +46,8 @@ impl Rate {
 /// A client as the world sees it.
 pub(super) struct ClientState {
     pub(super) clock: Rate,
+    /// How far it takes rates to differ, at the most.
+    pub(super) drift: f64,
     pub(super) paused_until: Time,
     pub(super) crashed: bool,
     /// Replies and wake-ups that came while it was paused.
@@ -70,6 +73,7 @@ impl ClientState {
     pub(super) fn new(clock: Rate) -> ClientState {
         ClientState {
             clock,
+            drift: DRIFT,
             paused_until: 0,
             crashed: false,
             held_back: Vec::new(),

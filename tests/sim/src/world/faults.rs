@@ -199,6 +199,14 @@ impl Inner {
         node.excused |= node.forgot && !self.admission.expected.guard;
     }
 
+    /// Where a client lists a node: by its number where it does not.
+    fn pair_of(&self, client: usize, node: usize) -> usize {
+        let nodes = self.nodes.len();
+        let own = &self.pairs[client * nodes..][..nodes];
+        let place = own.iter().position(|pair| pair.node == node);
+        client * nodes + place.unwrap_or(node)
+    }
+
     /// A client's home has voted for it.
     pub(super) fn voted_at_home(&mut self, client: usize) {
         if let Some(long) = self.clients[client].pauses_at_vote.take() {
@@ -272,8 +280,8 @@ impl Inner {
                 ways,
                 lossy,
             } => {
-                let nodes = self.nodes.len();
-                let pair = &mut self.pairs[client * nodes + node];
+                let pair = self.pair_of(client, node);
+                let pair = &mut self.pairs[pair];
                 let cut = Cut {
                     until: now + long,
                     lossy,

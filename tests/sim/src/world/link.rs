@@ -93,13 +93,11 @@ impl Link for SimLink {
             inner.violated(format!("L5 c{client} asks without a pause"));
         }
         let message = inner.messages;
+        let node = inner.pairs[pair].node;
         inner.note(|| {
             let token =
                 String::from_utf8_lossy(request.value.0.get(..6).unwrap_or_default()).into_owned();
-            format!(
-                "c{client} -> n{} m{message} {:?} {token}",
-                ticket.node, request.op
-            )
+            format!("c{client} -> n{node} m{message} {:?} {token}", request.op)
         });
         inner.asked(client, &request);
         if let Some(waiter) = &request.waiter {

@@ -146,8 +146,8 @@ impl World {
             return;
         };
         let (mail, place) = (ear.mail.clone(), pair % inner.nodes.len());
-        let client = p.client;
-        inner.note(|| format!("c{client} <- n{place} waiter {number}"));
+        let (client, node) = (p.client, p.node);
+        inner.note(|| format!("c{client} <- n{node} waiter {number}"));
         drop(inner);
         mail.on_message(place, number);
     }

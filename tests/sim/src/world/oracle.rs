@@ -36,7 +36,6 @@ use quorlock::sim::{Hold, Instant, MemoryNode, Op, Reply, Request, Ticket, Waite
 use super::network::Open;
 use super::{Inner, Node, Time, World};
 use crate::contender::KEYS;
-use crate::plan::DRIFT;
 
 const MOST_NODES: usize = 7;
 
@@ -165,8 +164,8 @@ fn place_of(key: &[u8]) -> usize {
 }
 
 /// S4: how long a confirmed request counts, written out independently.
-fn counted(ttl: Duration) -> Duration {
-    ttl.saturating_sub(ttl.mul_f64(DRIFT) + Duration::from_millis(2))
+fn counted(ttl: Duration, drift: f64) -> Duration {
+    ttl.saturating_sub(ttl.mul_f64(drift) + Duration::from_millis(2))
 }
 
 impl World {
@@ -487,7 +486,7 @@ impl Inner {
         // It was told at the earliest then; clocks have drifted since.
         let before = known[place].replace((high, ticket.sent));
         let Some((before, at)) = before else { return };
-        let drifted = (at.until(now) + ticket.sent.until(now)).mul_f64(DRIFT);
+        let drifted = (at.until(now) + ticket.sent.until(now)).mul_f64(self.clients[client].drift);
         let step = low - before - drifted.as_micros() as i64;
         if step <= STEP_SEEN {
             return;
@@ -540,16 +539,19 @@ impl Inner {
         let Some(life) = self.oracle.tokens.get_mut(&name_of(&open.request.value.0)) else {
             return;
         };
+        let drift = self.clients[life.client].drift;
         let end = &mut life.ends[open.ticket.node];
         match (open.request.op, reply) {
             (Op::Acquire { ttl, .. }, Reply::Granted { .. })
             | (Op::Extend { ttl, .. }, Reply::Extended { .. })
             | (Op::Confirm { ttl, .. }, Reply::Confirmed) => {
-                *end = (*end).max(open.sent + counted(ttl));
+                *end = (*end).max(open.sent + counted(ttl, drift));
             }
             (_, Reply::NotMine | Reply::Refused { .. }) => *end = Instant::NEVER,
             // Nobody else is given that vote meanwhile.
-            (_, Reply::Quarantined { left }) => *end = (*end).min(open.sent + counted(*left)),
+            (_, Reply::Quarantined { left }) => {
+                *end = (*end).min(open.sent + counted(*left, drift))
+            }
             _ => {}
         }
     }

@@ -87,8 +87,8 @@ impl World {
         let mut inner = self.inner();
         let watch = &inner.oracle.watches[index];
         let cap = watch.hold.terms().max_hold;
-        let least =
-            (asked + counted(ttl)).min(cap.map_or(Instant::FAR, |d| watch.hold.begun() + d));
+        let least = (asked + counted(ttl, watch.hold.terms().drift))
+            .min(cap.map_or(Instant::FAR, |d| watch.hold.begun() + d));
         let end = watch.end();
         let c = watch.client;
         if end == Instant::NEVER {
@@ -267,15 +267,15 @@ impl Inner {
         let Some(life) = self.oracle.tokens.get(&watch.name) else {
             return false;
         };
-        let on_all_others = self
-            .nodes
-            .iter()
-            .zip(&life.ends)
-            .all(|(node, end)| node.excused || now < *end);
-        // One that lists a server twice has no vote on all nodes.
         let n = self.nodes.len();
         let own = &self.pairs[watch.client * n..][..n];
-        let on_all_others = on_all_others && own.iter().enumerate().all(|(i, p)| p.node == i);
+        let on_all_others = own
+            .iter()
+            .zip(&life.ends)
+            .all(|(pair, end)| self.nodes[pair.node].excused || now < *end);
+        // One that lists a server twice has no vote on all nodes.
+        let all = (0..n).all(|node| own.iter().any(|pair| pair.node == node));
+        let on_all_others = on_all_others && all;
         excused < self.quorum() && on_all_others
     }
 

@@ -49,7 +49,7 @@ pub fn command(request: &Request, namespace: &str, record: Option<Arc<str>>) -> 
         quarantine_key: names::quarantine_key(namespace).into(),
     });
     let mut out = Vec::new();
-    script::write_command(&mut out, request, guard.as_ref(), || 0, false);
+    script::write_command(&mut out, request, guard.as_ref(), false);
     out
 }
 

@@ -86,8 +86,6 @@ pub struct Hold {
     on_earlier_end: OnceLock<Box<dyn Fn() + Send + Sync>>,
     /// Told when the lease is over.
     on_over: OnceLock<Box<OnOver>>,
-    /// See [`Request::guess`].
-    guess: OnceLock<Arc<OnceLock<u64>>>,
     state: Mutex<State>,
 }
 
@@ -111,6 +109,8 @@ struct State {
     ends: Box<[Instant]>,
     /// What each has stored of the fence.
     marks: Box<[Mark]>,
+    /// See [`propose`](Hold::propose).
+    candidate: u64,
     /// What else is known of each.
     nodes: Box<[Node]>,
     loss: Option<LossReason>,
@@ -340,7 +340,10 @@ impl Hold {
                 node.renew_at = self.coarse(ticket.sent + self.renew_every);
                 match reply {
                     Reply::Granted { fence } => {
-                        mark.stored = *fence;
+                        match mutant!("no-mark-agrees", mark.blind, false) {
+                            true => mark.found = *fence,
+                            false => mark.stored = *fence,
+                        }
                         // This vote ended the waiter's place; no other does.
                         node.queued = false;
                     }
@@ -503,13 +506,20 @@ impl Hold {
             Verdict::Open | Verdict::Lost => None,
             // Votes of a request sent late outlast what `max_hold` leaves.
             Verdict::Won if mutant!("won-beyond-cap", needed > self.last_end(), false) => None,
-            Verdict::Won => match fence::verdict(&state.votes, &state.marks, needed) {
-                Fence::Agreed(fence) => Some(fence),
-                Fence::WriteBack(fence) if now < self.attempt_ends() => {
-                    return self.write_back(state, fence, now, needed);
+            Verdict::Won if self.terms.keys.fence_ttl.is_none() => Some(0),
+            Verdict::Won => {
+                let median = self.propose(&mut state, now);
+                let State { votes, marks, .. } = &*state;
+                match fence::verdict(votes, marks, needed, self.block, median) {
+                    Fence::Agreed(fence) => Some(fence),
+                    // Whoever stores a larger one has it written back again; the
+                    // end of the attempt bounds how often.
+                    Fence::WriteBack(fence) if now < self.attempt_ends() => {
+                        return self.write_back(state, fence, now, needed);
+                    }
+                    Fence::WriteBack(_) | Fence::Lost => None,
                 }
-                Fence::WriteBack(_) | Fence::Lost => None,
-            },
+            }
         };
         match fence {
             Some(fence) => self.win(&mut state, fence),

@@ -165,7 +165,6 @@ mod tests {
                 value: Value(b"v"[..].into()),
                 waiter: None,
                 not_after: 0,
-                guess: None,
             },
             ticket: Ticket {
                 node: number,

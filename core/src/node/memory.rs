@@ -39,10 +39,8 @@ pub struct MemoryNode {
     sweep_at: usize,
 }
 
-/// The furthest that a proposed fence may be ahead of the node's `TIME`, and
-/// behind it, in µs.
+/// The furthest that a proposed fence may be ahead of the node's `TIME`, in µs.
 const FURTHEST: u64 = 10_000_000;
-const OLDEST: u64 = 1_000_000;
 
 /// What a node answers: a reply, or that it holds another record than the one
 /// expected.
@@ -191,12 +189,12 @@ impl MemoryNode {
                     fence: self.count(request, candidate, block, now),
                 }
             }
-            Op::Acquire { ttl, .. } if mine => {
+            Op::Acquire { ttl, candidate, .. } if mine => {
                 let full = mutant!("own-token-not-lengthened", full(ttl), end);
                 self.store(request, end.max(full));
                 let counter = request.keys.counter();
                 if mutant!("resend-counts-again", false, true) {
-                    let fence = self.count(request, 0, 1, now);
+                    let fence = self.count(request, candidate, 1, now);
                     return Ok(Reply::Granted { fence });
                 }
                 Reply::Granted {
@@ -398,18 +396,19 @@ impl MemoryNode {
         self.lines.get(queue).filter(|line| tick(now) <= line.end)
     }
 
-    /// Counts a new vote as `block` fences; returns the last of them.
+    /// Counts a new vote as `block` fences; returns the last of them. Where none
+    /// is proposed it counts nothing, and returns what is stored: no clock of
+    /// this node alone makes a fence.
     fn count(&mut self, request: &Request, candidate: u64, block: u32, now: Instant) -> u64 {
         let Some((counter, ttl)) = request.keys.counter() else {
             return 0;
         };
-        let time = MemoryNode::time(now);
-        let candidate = if candidate + OLDEST < time {
-            time
-        } else {
-            mutant!("no-clamp", candidate.min(time + FURTHEST), candidate)
-        };
-        let last = self.fence(counter, now).unwrap_or(0);
+        let (time, last) = (MemoryNode::time(now), self.fence(counter, now).unwrap_or(0));
+        if candidate == 0 {
+            return last;
+        }
+        let candidate = mutant!("one-clock-makes-a-fence", candidate, candidate.max(time));
+        let candidate = mutant!("no-clamp", candidate.min(time + FURTHEST), candidate);
         let fence = candidate.max(last + u64::from(block));
         let fence = mutant!("pure-counters", fence, last + 1);
         let end = tick(now) + whole(ttl);

@@ -19,7 +19,7 @@ pub(crate) mod tls;
 pub(crate) mod wire;
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Instant;
@@ -41,9 +41,6 @@ pub struct Request {
     pub waiter: Option<Waiter>,
     /// The node's `TIME` in µs after which it does nothing; 0: at any time.
     pub not_after: u64,
-    /// The candidate of an acquire that was made before any node's `TIME` was
-    /// known: whoever connects first fills it in for all.
-    pub guess: Option<Arc<OnceLock<u64>>>,
 }
 
 /// A lock's keys on the nodes, and how they are kept: what all requests for it
@@ -154,8 +151,8 @@ pub enum Op {
     Acquire {
         /// Auto-release time.
         ttl: Duration,
-        /// The fence that is proposed, the last of its block; 0: the node's
-        /// `TIME`.
+        /// The fence that is proposed, the last of its block; 0: none, so that
+        /// the node counts nothing and tells what is stored.
         candidate: u64,
         /// Whether this node is the waiter's home: where it is refused it is
         /// queued, or its place lengthened.
@@ -229,8 +226,8 @@ impl Op {
 pub enum Reply {
     /// Acquire: our value stands under the key.
     Granted {
-        /// The fence that the node has stored, the last of the block; 0 without
-        /// fences.
+        /// The fence that is stored on the node: the last of the block, or, where
+        /// none was proposed, what others have left there. 0 for none.
         fence: u64,
     },
     /// Acquire: another's value stands there, or the lock is reserved for

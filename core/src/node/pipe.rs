@@ -79,18 +79,8 @@ impl Pipe {
     }
 
     fn put(&mut self, item: &Item) {
-        // Asked for only before other replies have told the nodes' clocks.
-        let (time, at) = self.time;
-        let sent = item.ticket.sent;
-        let now = || time + u64::try_from(at.until(sent).as_micros()).unwrap_or(0);
         let guard = self.guard.as_ref();
-        script::write_command(
-            &mut self.wire.out,
-            &item.request,
-            guard,
-            now,
-            item.with_text,
-        );
+        script::write_command(&mut self.wire.out, &item.request, guard, item.with_text);
     }
 
     /// Fails what is past its deadline; lowers `due` to what comes next.

@@ -60,20 +60,15 @@ pub(crate) struct Guard {
 
 /// Appends the command for a request to `out`: `EVALSHA`, or `EVAL` with the
 /// script's text for a node that has forgotten it. What neither guard nor
-/// fences need is left out from the end. `time` is the node's `TIME` in µs, by
-/// our best guess.
+/// fences need is left out from the end.
 pub(crate) fn write_command(
     out: &mut Vec<u8>,
     request: &Request,
     guard: Option<&Guard>,
-    time: impl Fn() -> u64,
     with_text: bool,
 ) {
     let (script, own, fence) = match request.op {
-        Op::Acquire { candidate, .. } => {
-            let guess = request.guess.as_ref().map(|guess| *guess.get_or_init(time));
-            (&ACQUIRE, 4, guess.unwrap_or(candidate))
-        }
+        Op::Acquire { candidate, .. } => (&ACQUIRE, 4, candidate),
         Op::Extend { fence, .. } | Op::Confirm { fence, .. } => (&EXTEND, 3, fence),
         Op::Release => (&RELEASE, 3, 0),
     };

@@ -74,13 +74,13 @@ impl Hold {
             block_end: AtomicU64::new(0),
             on_earlier_end: OnceLock::new(),
             on_over: OnceLock::new(),
-            guess: OnceLock::new(),
             state: Mutex::new(State {
                 phase: Phase::Asking,
                 progress: 0,
                 votes: vec![Vote::Unasked; nodes].into(),
                 ends: vec![Instant::NEVER; nodes].into(),
                 marks: vec![Mark::default(); nodes].into(),
+                candidate: 0,
                 nodes: (0..nodes).map(node_of).collect(),
                 loss: None,
                 round: Wakers::default(),
@@ -98,6 +98,7 @@ impl Hold {
     pub(crate) fn open(&self, nodes: Nodes, homes: Nodes) {
         let now = self.set.clock.now();
         self.begun.store(now.0, Ordering::Release);
+        self.state().candidate = 0;
         self.ask(nodes, homes);
     }
 
@@ -110,19 +111,19 @@ impl Hold {
         if state.phase != Phase::Asking {
             return;
         }
-        // Where the home has voted, the others are to store the same fence.
+        // Where the home has voted, the others are to store the same fence; but no
+        // less than the median, for the home's clock alone bounds what it stores.
+        let proposed = self.propose(&mut state, now);
         let voted = state.marks.iter().map(|mark| mark.stored).max();
-        let candidate = match (self.terms.keys.fence_ttl, voted) {
-            (None, _) => 0,
-            (Some(_), Some(fence)) if fence > 0 => fence,
-            (Some(_), _) => self.set.candidate(now),
-        };
-        if self.terms.keys.fence_ttl.is_some() && candidate == 0 {
-            self.guess.get_or_init(Arc::default);
-        }
+        let voted = voted.unwrap_or(0);
+        let candidate = mutant!(
+            "home-makes-a-fence",
+            voted.max(proposed),
+            if voted > 0 { voted } else { proposed }
+        );
         for i in nodes.iter() {
             state.votes[i] = Vote::Awaited;
-            state.marks[i] = Mark::default();
+            state.marks[i] = state.marks[i].asked(candidate);
             let node = &mut state.nodes[i];
             node.said = Said::Nothing;
             node.line = None;
@@ -146,6 +147,16 @@ impl Hold {
             };
             self.send(node, op, now, &sink);
         }
+    }
+
+    /// The fence to propose, once it can be told: 0 before, and without fences.
+    /// It is drawn once for each attempt, so that what is written back does not
+    /// move with the time.
+    pub(super) fn propose(&self, state: &mut State, now: Instant) -> u64 {
+        if state.candidate == 0 && self.terms.keys.fence_ttl.is_some() {
+            state.candidate = self.set.candidate(now);
+        }
+        state.candidate
     }
 
     /// Sends one request; never with the state locked, for a link may answer
@@ -199,10 +210,6 @@ impl Hold {
             value: self.value.clone(),
             waiter: self.waiter.clone(),
             not_after: 0,
-            guess: match op {
-                Op::Acquire { candidate: 0, .. } => self.guess.get().cloned(),
-                _ => None,
-            },
         }
     }
 

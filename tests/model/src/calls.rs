@@ -223,7 +223,6 @@ impl Calls {
             }),
             waiter: self.waiter(op, node, companions.queue(), at),
             not_after,
-            guess: None,
         };
         Call::Ask(request, record)
     }
@@ -310,12 +309,12 @@ impl Calls {
         }
     }
 
-    /// A proposed fence: none, near, at the edges of what a node takes, beyond.
+    /// A proposed fence: none, old, near, at the edges of what a node takes, beyond.
     fn candidate(&self, now: u64, stored: Option<u64>) -> u64 {
         match self.random.below(10) {
             0 => 0,
             1 => self.random.below(1_000),
-            2 => now - 1_000_000 - 1 + self.random.below(3),
+            2 => now - self.random.below(FAR),
             3 => now + 10_000_000 - 1 + self.random.below(3),
             4 => now + 1_000_000_000_000,
             5..7 => (stored.unwrap_or(now) + self.random.below(3)).saturating_sub(1),

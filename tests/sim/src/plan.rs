@@ -19,6 +19,7 @@ pub const DRIFT: f64 = 0.01;
 
 /// Percent of schedules that end with everybody waiting.
 const WAITING: u64 = 35;
+const HOUR: Time = 3_600_000 * MS;
 
 /// Which kinds of faults a schedule has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -394,8 +395,18 @@ impl Plan {
         // of the schedules and in scenes as on servers, where the first fences of
         // a round are mostly the same.
         let (from, apart) = (100_000 * MS, 9_900_000 * MS);
-        let near = self.scene.is_some() || random.aside().chance(33);
+        let aside = random.aside();
+        let near = self.scene.is_some() || aside.chance(33);
         let apart = if near { 50 * MS } else { apart };
+        // One may be hours off from those that agree, and makes no fence; behind only
+        // where it is no half of a bare quorum.
+        let off = match &self.scene {
+            Some(scene) => scene.ahead(),
+            None if near && self.nodes > 2 && aside.chance(50) => {
+                Some(aside.below(self.nodes as u64) as usize)
+            }
+            None => None,
+        };
         let clock = |_| {
             let share = match (self.swarm.rates, random.below(3)) {
                 (false, _) => 0.0,
@@ -407,10 +418,15 @@ impl Plan {
                 rate: 1.0 + share * half,
             }
         };
-        (
-            (0..self.nodes).map(clock).collect(),
-            (0..=self.clients).map(clock).collect(),
-        )
+        let mut nodes: Vec<Rate> = (0..self.nodes).map(clock).collect();
+        if let Some(node) = off {
+            let behind = self.scene.is_none() && self.nodes > 3 && aside.chance(50);
+            let by = aside.between(1, 10) * HOUR;
+            let ahead = |(i, _): &(usize, &mut Rate)| (*i == node) != behind;
+            let clocks = nodes.iter_mut().enumerate().filter(ahead);
+            clocks.for_each(|(_, clock)| clock.offset += by);
+        }
+        (nodes, (0..=self.clients).map(clock).collect())
     }
 
     /// Plans the episodes.

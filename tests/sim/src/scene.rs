@@ -62,6 +62,10 @@ pub enum Kind {
     /// The clock of the critical node steps forward while an extension that it
     /// has confirmed waits for others; the rival, of the same client, finds out.
     StepUnderway,
+    /// The clock of the critical node is hours ahead. The counters of fences expire
+    /// between two holds, and the rival, which comes for the second, does not reach
+    /// that node.
+    CountersExpire,
 }
 
 /// What an actor does next.
@@ -108,7 +112,7 @@ impl Scene {
             ttl: Duration::from_millis(ttl),
             node_timeout: Duration::from_millis(node_timeout),
             renew: true,
-            fence_ttl: random.chance(75).then_some(Duration::from_secs(600)),
+            fence_ttl: scene.fence_ttl(&random, ttl),
             guard: true,
             declared: true,
             longest: 1,
@@ -143,9 +147,10 @@ impl Scene {
             Kind::TwoRecords,
             Kind::StepUnderway,
         ]);
-        let kind = match kind {
-            Kind::Astray if random.chance(50) => Kind::BackLate,
-            kind => kind,
+        let kind = match (random.aside().below(7), kind) {
+            (0, _) => Kind::CountersExpire,
+            (_, Kind::Astray) if random.chance(50) => Kind::BackLate,
+            (_, kind) => kind,
         };
         let about = |low, high| about(random, ttl, low, high);
         let (comes, stays) = match kind {
@@ -155,6 +160,7 @@ impl Scene {
             Kind::Astray | Kind::BackLate => (about(1.1, 1.5), about(1.6, 1.9)),
             Kind::LateVote => (about(1.5, 2.0), about(0.0, 0.1)),
             Kind::TwoRecords => (about(0.5, 1.0), about(1.0, 1.5)),
+            Kind::CountersExpire => (about(2.3, 2.8), about(0.0, 0.1)),
             Kind::StepUnderway => (EXTENDS * ttl / 100 + about(0.02, 0.12), about(0.5, 1.0)),
         };
         let enters = |at, hold| Cue {
@@ -177,6 +183,19 @@ impl Scene {
             kind,
             critical: random.below(nodes as u64) as usize,
             cues: [[enters(0, 0), enters(ttl / 10, 0)], [holder, rival]],
+        }
+    }
+
+    /// The node whose clock is hours ahead.
+    pub fn ahead(&self) -> Option<usize> {
+        matches!(self.kind, Kind::CountersExpire).then_some(self.critical)
+    }
+
+    /// How long counters of fences live.
+    fn fence_ttl(&self, random: &Random, ttl: u64) -> Option<Duration> {
+        match self.kind {
+            Kind::CountersExpire => Some(Duration::from_millis(2 * ttl)),
+            _ => random.chance(75).then_some(Duration::from_secs(600)),
         }
     }
 
@@ -296,6 +315,12 @@ impl Scene {
                     world.plan(at, FaultEvent::Flush(node));
                     at += base * random.between(3, 8);
                 }
+            }
+            Kind::CountersExpire => {
+                // From before it knows that clock, or later.
+                let from = *random.pick(&[0, start]);
+                let until = comes + ttl / 2;
+                cut(RIVAL, &[node], (from, until), Ways::Both, true);
             }
             Kind::StepUnderway => {
                 gone(half, voted);

@@ -43,12 +43,14 @@ if not reserved and call('SET', K[1], A[1], 'NX', 'PX', A[2]) then
   end
   if not A[5] then return 1 end
   if A[7] == '' then return {1, '', time[1], time[2]} end
+  -- Nothing is proposed: nothing is counted, and what is stored was others'.
+  if A[7] == '0' then return {1, call('GET', K[4]) or '', time[1], time[2]} end
   local fence = A[7]
   local last = call('SET', K[4], fence, 'PX', A[8], 'GET')
   last = (last and tonumber(last) or 0) + (A[9] or 1)
   local wanted = tonumber(fence)
   local next = wanted
-  if next < now - 1000000 then next = now elseif next > now + 10000000 then next = now + 10000000 end
+  if next > now + 10000000 then next = now + 10000000 end
   if next < last then next = last end
   if next ~= wanted then
     fence = string.format('%.0f', next)

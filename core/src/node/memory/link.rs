@@ -212,7 +212,6 @@ mod tests {
             value: Value(value.as_bytes().into()),
             waiter,
             not_after: 0,
-            guess: None,
         };
         let ticket = Ticket {
             node: link.node,

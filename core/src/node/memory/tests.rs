@@ -44,7 +44,6 @@ fn request(op: Op, value: &str) -> Request {
         value: Value(value.as_bytes().into()),
         waiter: None,
         not_after: 0,
-        guess: None,
     }
 }
 
@@ -56,8 +55,9 @@ fn ask(node: &mut MemoryNode, op: Op, value: &str, ms: u64) -> Reply {
 #[test]
 fn only_the_owner_extends_and_releases() {
     let mut node = MemoryNode::default();
+    let first = acquire(START + 1_000, false, 1);
     assert_eq!(
-        ask(&mut node, ACQUIRE, "a", 1),
+        ask(&mut node, first, "a", 1),
         Reply::Granted {
             fence: START + 1_000
         }
@@ -79,7 +79,7 @@ fn only_the_owner_extends_and_releases() {
     );
     // Its own token again: lengthened to the full ttl, with the same fence.
     assert_eq!(
-        ask(&mut node, ACQUIRE, "a", 51),
+        ask(&mut node, first, "a", 51),
         Reply::Granted {
             fence: START + 1_000
         }
@@ -130,6 +130,12 @@ fn fences_grow_and_are_clamped() {
         Reply::Confirmed
     );
     ask(&mut node, Op::Release, "b", 2);
+    // Nothing proposed: nothing is counted.
+    for _ in 0..2 {
+        let fence = START + 9_000;
+        assert_eq!(ask(&mut node, acquire(0), "d", 2), Reply::Granted { fence });
+    }
+    ask(&mut node, Op::Release, "d", 2);
     let far = acquire(u64::MAX / 2);
     assert_eq!(
         ask(&mut node, far, "c", 3),
@@ -352,6 +358,21 @@ fn a_repair_ends_a_reservation_and_its_own_token_is_never_queued() {
     assert_eq!(ask(&mut node, extend(Repair::Yes), "a", 11), repaired);
     assert!(granted(&ask_for(&mut node, 5, JOIN, "a", 12).0));
     assert_eq!(ask_for(&mut node, 9, Op::Release, "a", 13).1, [2]);
+}
+
+#[test]
+fn a_node_counts_by_no_clock_of_its_own() {
+    let mut node = MemoryNode::default();
+    let acquire = |candidate| acquire(candidate, false, 1);
+    assert_eq!(
+        ask(&mut node, acquire(0), "a", 1),
+        Reply::Granted { fence: 0 }
+    );
+    ask(&mut node, Op::Release, "a", 1);
+    for fence in [5, 6] {
+        assert_eq!(ask(&mut node, acquire(5), "a", 2), Reply::Granted { fence });
+        ask(&mut node, Op::Release, "a", 2);
+    }
 }
 
 #[test]

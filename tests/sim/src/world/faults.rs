@@ -294,6 +294,7 @@ impl Inner {
                 }
             }
             FaultEvent::Astray(client, node, long) => {
+                self.oracle.led_astray = true;
                 // Servers do not tell the same time.
                 let ahead = self.random.below(2 * self.network.reach);
                 let at = &mut self.nodes[node];

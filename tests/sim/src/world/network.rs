@@ -226,11 +226,6 @@ impl Inner {
             return self.in_vain(&request.keys.lock);
         };
         let wire = &self.connections[connection as usize];
-        if let (Op::Acquire { candidate, .. }, Some(guess)) = (&mut request.op, &request.guess) {
-            let now = self.clients[self.pairs[pair].client].now(self.time);
-            let by_now = |(time, then): (u64, Instant)| time + then.until(now).as_micros() as u64;
-            *candidate = *guess.get_or_init(|| wire.told.map_or(0, by_now));
-        }
         let plain = wire.record.is_none() && request.keys.fence_ttl.is_none();
         if plain {
             request.not_after = 0;
@@ -367,11 +362,11 @@ impl Inner {
         if !release && !self.pairs[pair].open.contains_key(&message) {
             self.queued_late(node, &request);
         }
-        if let Some(Reply::Granted { fence }) = reply {
+        if let Some(Reply::Granted { .. }) = reply {
             if reserved {
                 self.violated(format!("L4 n{node} votes past a reservation"));
             }
-            self.granted(node, &request, local, counted, fence);
+            self.granted(node, &request, local);
             if matches!(request.op, Op::Acquire { home: true, .. }) {
                 self.voted_at_home(client);
             }

@@ -90,7 +90,6 @@ impl Party {
             value: Value(format!("{token:016x}{:024x}", 0).into_bytes().into()),
             waiter,
             not_after: 0,
-            guess: None,
         };
         let ticket = Ticket {
             node: 0,

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use quorlock::sim::names::{Naming, companions};
-use quorlock::sim::{Hold, Instant, LossReason, Op, Reply, Request, Value, Waiter};
+use quorlock::sim::{Hold, Instant, LossReason, MemoryNode, Op, Reply, Request, Value, Waiter};
 
 use super::{Watch, counted, name_of, place_of, say};
 use crate::contender::KEYS;
+use crate::plan::DRIFT;
 use crate::world::messages::inbox_of;
 use crate::world::{Inner, MS, Node, Time, World};
 
@@ -136,10 +137,10 @@ impl Inner {
         let cap = cap.map_or(Instant::FAR, |d| begun + d);
         let end = watch.end();
         let c = watch.client;
-        // It counts from the attempt that won: not before the first request,
-        // and not behind the first vote.
-        let first = self.clients[c].now(life.first_vote);
-        let counted = life.begun <= begun && begun <= first + Duration::from_micros(1);
+        // It counts from the attempt that won: not before the first request, and not
+        // behind the first vote, but for one that was lost and is no part of it.
+        let first = self.clients[c].now(life.first_vote) + Duration::from_micros(1);
+        let counted = life.begun <= begun && (begun <= first || life.denied);
         let seen = self.oracle.steps_seen;
         if end + Duration::from_micros(1) < ends[quorum - 1].min(cap) && !seen {
             self.violated(format!("S4 c{c}'s lease ends before its votes do"));
@@ -167,7 +168,7 @@ impl Inner {
     /// S2: the fence is larger than that of every lease which was won before
     /// a node first voted for this one, and like none; as long as any two
     /// quorums shared a node that kept its counter since the first vote for
-    /// either.
+    /// either, or the median of the clocks went on.
     pub(super) fn check_fence(&mut self, index: usize) {
         let watches = &self.oracle.watches;
         let watch = &watches[index];
@@ -182,7 +183,7 @@ impl Inner {
             let after = first_vote(watch).is_some_and(|first| other.won_at < first);
             let same_token = other.name == watch.name;
             &other.hold.terms().keys.lock == key
-                && (lost.count() < spare || same_token)
+                && (lost.count() < spare || same_token || self.median_went_on(other, watch))
                 && other
                     .fence
                     .is_some_and(|f| f == fence || ((after || same_token) && f > fence))
@@ -193,6 +194,37 @@ impl Inner {
                 "S2 c{c} won with the fence {fence}, which is not larger"
             ));
         }
+    }
+
+    /// S2, where counters are gone: whether the lower median of any quorum of the
+    /// nodes' clocks or more, as a client estimates it that first asks for a lease,
+    /// is beyond all that such medians were when the `other` was won.
+    fn median_went_on(&self, other: &Watch, watch: &Watch) -> bool {
+        // Whoever stands still learns the time late; one server that is two clocks
+        // to a client, or two that are one, are none to go by.
+        let uncertain = self.oracle.steps_seen
+            || self.oracle.led_astray
+            || self.listed_twice
+            || self.clients.iter().any(|client| client.awake_since > 0);
+        let asked = self.clients[watch.client].clock.time(watch.hold.begun());
+        if uncertain || asked <= other.won_at {
+            return false;
+        }
+        let known = |time: Time| {
+            let clocks = self.nodes.iter().map(|node| node.clock.local(time).0);
+            let mut clocks: Vec<u64> = clocks.collect();
+            clocks.sort_unstable();
+            clocks
+        };
+        let (before, after) = (known(other.won_at), known(asked));
+        let (nodes, quorum) = (self.nodes.len(), self.quorum());
+        // Of the smallest and of the largest, an answer may be late by the timeout,
+        // and what was known drifts. Each hold may count some more.
+        let most = (quorum..=nodes).map(|k| before[nodes - k + (k - 1) / 2]);
+        let least = after[(quorum - 1) / 2];
+        let drifted = (asked as f64 * DRIFT) as u64;
+        let off = self.network.patience + drifted + MS;
+        least > most.max().unwrap_or(u64::MAX) + 2 * off
     }
 
     pub(super) fn check_holds(&mut self) {
@@ -306,8 +338,22 @@ impl Inner {
         };
         let after = self.nodes[node].state.fence(counter, local);
         let after = after.unwrap_or(0);
+        // The clock alone counts nothing: it bounds what is proposed.
+        let bound = MemoryNode::time(local) + 10_000_000;
         let wrong = match (request.op, reply) {
-            (Op::Acquire { .. }, Some(Reply::Granted { .. })) => mine && after != before,
+            (
+                Op::Acquire {
+                    candidate, block, ..
+                },
+                Some(Reply::Granted { fence }),
+            ) => {
+                let counted = match candidate {
+                    _ if mine => before,
+                    0 => before,
+                    _ => candidate.min(bound).max(before + u64::from(block)),
+                };
+                after != counted || *fence != counted
+            }
             (Op::Confirm { fence, .. }, Some(Reply::Confirmed)) => after != fence,
             (Op::Extend { fence, .. }, Some(Reply::Extended { .. })) => after < fence,
             _ => false,

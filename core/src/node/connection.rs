@@ -308,14 +308,17 @@ impl Connection {
 
     /// A node has told its `TIME`: if that has stepped forward, and a quarantine
     /// may stand there, the node is admitted anew and the quarantine begins again.
-    fn look_at_time(&mut self, ticket: Ticket, time: u64, reply: &Reply) {
+    /// Returns what the reply is worth then.
+    fn look_at_time(&mut self, ticket: Ticket, time: u64, reply: Reply) -> Reply {
         let quarantined = matches!(reply, Reply::Quarantined { .. });
         let (server, sent) = (ticket.server, ticket.sent);
         let now = self.clock.now();
-        if self.guarded() && self.watch.told(server, sent, now, time, quarantined) {
-            self.stepped = true;
-            self.readmit();
+        if !(self.guarded() && self.watch.told(server, sent, now, time, quarantined)) {
+            return reply;
         }
+        self.stepped = true;
+        self.readmit();
+        StepWatch::worth(reply)
     }
 
     fn connect_failed(&mut self, fault: Fault) {
@@ -398,9 +401,10 @@ impl Connection {
                 self.arm(self.clock.now());
             }
             Outcome::Reply(reply, time) => {
-                if let Some(time) = time {
-                    self.look_at_time(item.ticket, time, &reply);
-                }
+                let reply = match time {
+                    Some(time) => self.look_at_time(item.ticket, time, reply),
+                    None => reply,
+                };
                 item.tell(reply, time);
             }
         }

@@ -352,6 +352,9 @@ impl Plan {
     /// On what terms the clients admit nodes.
     pub fn admission(&self, random: &Random) -> Admission {
         let terms = Admission::new(self.nodes, self.max_ttl(), self.guard, self.declared);
+        if let Some(scene) = &self.scene {
+            return scene.admission(terms, self.max_ttl());
+        }
         // What the servers of a set that was not declared were before: new and old
         // enough, too young, or anything.
         let aside = random.aside();

@@ -14,9 +14,11 @@
 
 use std::time::Duration;
 
-use crate::plan::{Plan, Swarm, waits};
+use quorlock::sim::admission::Expected;
+
+use crate::plan::{DRIFT, Plan, Swarm, waits};
 use crate::random::Random;
-use crate::world::{FaultEvent, MS, Memory, Network, Time, Ways, World};
+use crate::world::{Admission, FaultEvent, MS, Memory, Network, Time, Ways, World};
 
 /// The actors, and their clients.
 const HOLDER: usize = 0;
@@ -66,6 +68,15 @@ pub enum Kind {
     /// between two holds, and the rival, which comes for the second, does not reach
     /// that node.
     CountersExpire,
+    /// The critical node restarts empty while its vote counts for the holder; the
+    /// rival takes the longest ttl of the set to be a fifth of what it is.
+    OtherTerms,
+    /// The critical node restarts empty, with its clock behind, while its vote
+    /// counts for the holder. The rival is there when the clock is set right.
+    StepAfterBoot,
+    /// The holder's set is the critical node alone; the rival lists all nodes, of
+    /// which the others are new, and may not reach the critical one at first.
+    Grows,
 }
 
 /// What an actor does next.
@@ -149,6 +160,7 @@ impl Scene {
         ]);
         let kind = match (random.aside().below(7), kind) {
             (0, _) => Kind::CountersExpire,
+            (1, _) => *random.pick(&[Kind::OtherTerms, Kind::StepAfterBoot, Kind::Grows]),
             (_, Kind::Astray) if random.chance(50) => Kind::BackLate,
             (_, kind) => kind,
         };
@@ -158,6 +170,8 @@ impl Scene {
             Kind::EndedVote => (about(1.01, 1.1), about(1.4, 1.7)),
             Kind::TwoRestarts => (about(1.1, 1.5), about(1.6, 1.9)),
             Kind::Astray | Kind::BackLate => (about(1.1, 1.5), about(1.6, 1.9)),
+            Kind::OtherTerms | Kind::StepAfterBoot => (about(1.2, 1.5), about(1.9, 2.2)),
+            Kind::Grows => (about(0.0, 0.5), about(1.0, 2.0)),
             Kind::LateVote => (about(1.5, 2.0), about(0.0, 0.1)),
             Kind::TwoRecords => (about(0.5, 1.0), about(1.0, 1.5)),
             Kind::CountersExpire => (about(2.3, 2.8), about(0.0, 0.1)),
@@ -196,6 +210,33 @@ impl Scene {
         match self.kind {
             Kind::CountersExpire => Some(Duration::from_millis(2 * ttl)),
             _ => random.chance(75).then_some(Duration::from_secs(600)),
+        }
+    }
+
+    /// On what terms the clients admit nodes, where these differ.
+    pub fn admission(&self, terms: Admission, max_ttl: Duration) -> Admission {
+        let of = |nodes, max_ttl| Expected::new("s", nodes, max_ttl, DRIFT, true);
+        let nodes = terms.expected.nodes;
+        match self.kind {
+            Kind::OtherTerms => Admission {
+                strays: vec![(RIVAL, of(nodes, max_ttl / 5))],
+                ..terms
+            },
+            Kind::Grows => Admission {
+                strays: vec![(HOLDER, of(1, max_ttl))],
+                elsewhere: Some((self.critical, of(1, max_ttl))),
+                // Old enough, and never used.
+                servers: vec![(3_600_000 * MS, false); nodes],
+                ..terms
+            },
+            _ => terms,
+        }
+    }
+
+    /// Has the clients list the nodes as the scene wants it.
+    pub fn lists(&self, world: &World) {
+        if let Kind::Grows = self.kind {
+            world.list_first(HOLDER, self.critical);
         }
     }
 
@@ -321,6 +362,30 @@ impl Scene {
                 let from = *random.pick(&[0, start]);
                 let until = comes + ttl / 2;
                 cut(RIVAL, &[node], (from, until), Ways::Both, true);
+            }
+            Kind::OtherTerms => {
+                gone(half, voted);
+                let left = comes - about(0.05, 0.15);
+                gone(&[node], left);
+                restart(left + base, Memory::Lost);
+            }
+            Kind::StepAfterBoot => {
+                gone(half, voted);
+                let left = comes - about(0.05, 0.15);
+                gone(&[node], left);
+                let behind = about(0.5, 3.0) as i64;
+                world.plan(left, FaultEvent::CrashNode(node, ttl / 100, Memory::Lost));
+                world.plan(left, FaultEvent::StepNode(node, -behind));
+                // The rival has connected by then.
+                let right = comes + 24 * base + about(0.0, 0.1);
+                world.plan(right, FaultEvent::SetRight(node, behind));
+            }
+            Kind::Grows => {
+                if random.chance(50) {
+                    let ways = *random.pick(&[Ways::Both, Ways::Requests]);
+                    let until = comes + about(0.0, 1.5);
+                    cut(RIVAL, &[node], (0, until), ways, random.chance(50));
+                }
             }
             Kind::StepUnderway => {
                 gone(half, voted);

@@ -47,6 +47,9 @@ pub fn run(seed: u64, history: bool) -> Outcome {
             world.shuffle(client, &Random::new(order));
         }
     }
+    if let Some(scene) = &plan.scene {
+        scene.lists(&world);
+    }
     if let Some((place, other)) = plan.listed_twice {
         world.list_twice(0, place, other);
     }

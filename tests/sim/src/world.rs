@@ -228,12 +228,13 @@ impl World {
                     .collect(),
                 surveys: (0..client_clocks.len())
                     .map(|client| {
-                        let names = (0..node_clocks.len()).map(|i| (format!("n{i}").into(), false));
-                        Survey::new(admission.of(client).clone(), names.collect())
+                        let expected = admission.of(client).clone();
+                        let names = (0..expected.nodes).map(|i| (format!("n{i}").into(), false));
+                        Survey::new(expected, names.collect())
                     })
                     .collect(),
                 listed_twice: false,
-                strayed: false,
+                strayed: admission.elsewhere.is_some(),
                 admission,
                 random,
                 events: 0,
@@ -259,8 +260,9 @@ impl World {
     /// The links of one client to all nodes.
     pub fn links(self: &Arc<Self>, client: usize) -> Vec<Arc<dyn Link>> {
         let nodes = self.inner().nodes.len();
+        let listed = self.inner().listed(client).0;
         let inbox = self.inbox(client);
-        (0..nodes)
+        (0..listed)
             .map(|place| -> Arc<dyn Link> {
                 let pair = client * nodes + place;
                 let node = self.inner().pairs[pair].node;
@@ -294,6 +296,14 @@ impl World {
             own[place].node = own[other].node;
             own[other].node = node;
         }
+    }
+
+    /// The client lists this node first.
+    pub fn list_first(&self, client: usize, node: usize) {
+        let mut inner = self.inner();
+        let nodes = inner.nodes.len();
+        let own = &mut inner.pairs[client * nodes..][..nodes];
+        (own[0].node, own[node].node) = (node, 0);
     }
 
     /// The drift that a client allows for.

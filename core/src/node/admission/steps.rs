@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use crate::clock::Instant;
+use crate::mutants::mutant;
 use crate::node::time::NodeTimes;
+use crate::node::{Fault, FaultKind, Reply};
 
 /// Watches a node's clock for as long as a quarantine may stand there: for the
 /// length of one after each connection to the node, and whenever the node says
@@ -47,6 +49,23 @@ impl StepWatch {
         quarantined: bool,
     ) -> bool {
         (quarantined || received < self.until) && self.observe(server, sent, received, time)
+    }
+
+    /// What the reply is worth that shows the step: the node has voted although a
+    /// quarantine may be due there, so a new vote is none.
+    pub fn worth(reply: Reply) -> Reply {
+        let new = matches!(
+            reply,
+            Reply::Granted { .. } | Reply::Extended { repaired: true }
+        );
+        match mutant!("vote-after-step-counts", new, false) {
+            true => Reply::Failed(Fault {
+                kind: FaultKind::NotReady,
+                text: "its clock has stepped: it may have voted too early after a restart".into(),
+                sent: true,
+            }),
+            false => reply,
+        }
     }
 
     fn observe(&mut self, server: u64, sent: Instant, received: Instant, time: u64) -> bool {

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorlock::sim::admission::{Expected, Info, Look, Newness, Next, Record, Refusal};
-use quorlock::sim::{FaultKind, MemoryNode, Ticket};
+use quorlock::sim::admission::{Expected, Info, Look, Newness, Next, Record, Refusal, StepWatch};
+use quorlock::sim::{FaultKind, MemoryNode, Reply, Ticket};
 
 use super::events::Event;
 use super::network::{Told, fault};
@@ -26,6 +26,8 @@ pub struct Terms {
     pub expected: Expected,
     /// Clients that expect something else.
     pub strays: Vec<(usize, Expected)>,
+    /// A node that begins with the record of another set, and that set.
+    pub elsewhere: Option<(usize, Expected)>,
     /// Whether the set was declared, so that it begins with its records.
     pub declared: bool,
     /// How long the servers of a set that was not declared have run, and whether
@@ -40,6 +42,7 @@ impl Terms {
         Terms {
             expected: Expected::new("s", nodes, max_ttl, DRIFT, guard),
             strays: Vec::new(),
+            elsewhere: None,
             declared,
             servers: Vec::new(),
         }
@@ -54,8 +57,11 @@ impl Terms {
     /// The record that a node of a declared set begins with.
     pub(super) fn declared(&self, node: usize) -> Option<Arc<str>> {
         let run = run_id(node, 0);
-        let record = || Record::new(&self.expected, 1, &format!("n{node}"), Some(&run));
-        self.declared.then(|| record().to_string().into())
+        let record = |of| Record::new(of, 1, &format!("n{node}"), Some(&run)).to_string();
+        match &self.elsewhere {
+            Some((elsewhere, of)) => (*elsewhere == node).then(|| record(of).into()),
+            None => self.declared.then(|| record(&self.expected).into()),
+        }
     }
 }
 
@@ -316,19 +322,22 @@ impl Inner {
         pair: usize,
         ticket: Ticket,
         time: u64,
-        quarantined: bool,
-    ) {
+        reply: Reply,
+    ) -> Reply {
+        let quarantined = matches!(reply, Reply::Quarantined { .. });
         let p = &mut self.pairs[pair];
         let client = p.client;
         let now = self.clients[client].now(self.time);
         let guard = self.surveys[client].expected().guard;
-        if guard
+        if !(guard
             && p.watch
-                .told(ticket.server, ticket.sent, now, time, quarantined)
+                .told(ticket.server, ticket.sent, now, time, quarantined))
         {
-            p.stepped = true;
-            self.readmit(pair);
+            return reply;
         }
+        p.stepped = true;
+        self.readmit(pair);
+        StepWatch::worth(reply)
     }
 
     /// Sends a step to the node.

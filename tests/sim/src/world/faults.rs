@@ -49,6 +49,9 @@ pub enum FaultEvent {
     Flush(usize),
     /// The node's clock steps by so many nanoseconds.
     StepNode(usize, i64),
+    /// The same, right after the node has lost its memory, so that the step takes
+    /// no vote that counts, and where every client sees it.
+    SetRight(usize, i64),
     /// Nothing passes between client and node for so long.
     Cut {
         /// Which client.
@@ -91,6 +94,7 @@ impl FaultEvent {
             FaultEvent::Snapshot(_)
             | FaultEvent::Flush(_)
             | FaultEvent::StepNode(..)
+            | FaultEvent::SetRight(..)
             | FaultEvent::Reset(..)
             | FaultEvent::CrashClient(_)
             | FaultEvent::Forge(..) => 0,
@@ -264,12 +268,13 @@ impl Inner {
                 self.nodes[node].forget(now, Memory::Lost);
                 self.excuse_the_forgetful(node);
             }
-            FaultEvent::StepNode(node, by) => {
+            FaultEvent::StepNode(node, by) | FaultEvent::SetRight(node, by) => {
+                let seen = matches!(fault, FaultEvent::SetRight(..));
                 let node = &mut self.nodes[node];
                 // What has expired does not come back.
                 node.state.expire(node.clock.local_ms(now));
                 node.clock.offset = node.clock.offset.saturating_add_signed(by);
-                node.excused |= by > 0;
+                node.excused |= by > 0 && !seen;
                 self.oracle.steps_seen = true;
                 self.oracle.stepped_back += by.min(0).unsigned_abs();
             }

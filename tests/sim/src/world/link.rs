@@ -44,14 +44,16 @@ impl World {
         };
         let twice = || not_ready("its record has changed twice");
         let reply = answer.reply.unwrap_or_else(twice);
+        let reply = match answer.time {
+            Some(time) => inner.watch_clock(pair, open.ticket, time, reply),
+            None => reply,
+        };
         if matches!(reply, Reply::Quarantined { .. } | Reply::Failed(_)) {
             inner.pairs[pair].failed_at = inner.time;
         }
         let node = inner.pairs[pair].node;
         if let Some(time) = answer.time {
             inner.told_time(client, open.ticket, time);
-            let quarantined = matches!(reply, Reply::Quarantined { .. });
-            inner.watch_clock(pair, open.ticket, time, quarantined);
         }
         inner.note(|| format!("c{client} <- n{node} m{message} {reply:?}"));
         if open.request.op == Op::Release {

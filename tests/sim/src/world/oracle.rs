@@ -338,10 +338,16 @@ impl Inner {
         self.nodes.len() / 2 + 1
     }
 
+    /// How many nodes a client lists, and a quorum of those.
+    pub(super) fn listed(&self, client: usize) -> (usize, usize) {
+        let nodes = self.surveys[client].expected().nodes;
+        (nodes, nodes / 2 + 1)
+    }
+
     /// In how many places of its list a client has nodes that are excused.
     fn excused(&self, client: usize) -> usize {
-        let n = self.nodes.len();
-        let own = self.pairs[client * n..][..n].iter();
+        let first = client * self.nodes.len();
+        let own = self.pairs[first..][..self.listed(client).0].iter();
         own.filter(|p| self.nodes[p.node].excused).count()
     }
 

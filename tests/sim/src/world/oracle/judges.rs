@@ -124,13 +124,13 @@ impl Inner {
     /// S4: a lease ends with the quorum-th of its confirmed votes, and with
     /// its cap.
     pub(super) fn check_honest(&mut self, index: usize) {
-        let quorum = self.quorum();
         let watch = &self.oracle.watches[index];
+        let (listed, quorum) = self.listed(watch.client);
         let Some(life) = self.oracle.tokens.get(&watch.name) else {
             return;
         };
         let mut ends = life.ends;
-        let ends = &mut ends[..self.nodes.len()];
+        let ends = &mut ends[..listed];
         ends.sort_unstable_by(|a, b| b.cmp(a));
         let cap = watch.hold.terms().max_hold;
         let begun = watch.hold.begun();
@@ -158,9 +158,10 @@ impl Inner {
         let Some(life) = self.oracle.tokens.get(&watch.name) else {
             return;
         };
-        let standing = life.ends[..self.nodes.len()].iter();
+        let (listed, quorum) = self.listed(c);
+        let standing = life.ends[..listed].iter();
         let standing = standing.filter(|end| **end > now).count();
-        if standing >= self.quorum() && !self.oracle.steps_seen {
+        if standing >= quorum && !self.oracle.steps_seen {
             self.violated(format!("S4 c{c}'s lease is lost although its votes stand"));
         }
     }
@@ -228,7 +229,7 @@ impl Inner {
     }
 
     pub(super) fn check_holds(&mut self) {
-        let (time, quorum) = (self.time, self.quorum());
+        let time = self.time;
         let gone = |node: &Node| node.excused || node.forgot;
         let gone_any = self.nodes.iter().any(gone);
         let mut active = std::mem::take(&mut self.oracle.active);
@@ -254,12 +255,12 @@ impl Inner {
             if w.over || w.released {
                 wrong = Some(format!("S5 a lease of c{c} is valid that was over"));
             }
-            let n = self.nodes.len();
+            let (n, quorum) = self.listed(c);
             let mut votes = self.votes(&w.hold);
             if gone_any {
                 // A server that is listed twice is gone twice: nothing tells it
                 // from two until both are connected to it anew.
-                let own = &self.pairs[c * n..][..n];
+                let own = &self.pairs[c * self.nodes.len()..][..n];
                 votes += own.iter().filter(|p| gone(&self.nodes[p.node])).count();
             }
             if votes < quorum {
@@ -308,7 +309,7 @@ impl Inner {
         // One that lists a server twice has no vote on all nodes.
         let all = (0..n).all(|node| own.iter().any(|pair| pair.node == node));
         let on_all_others = on_all_others && all;
-        excused < self.quorum() && on_all_others
+        excused < self.listed(other.client).1 && on_all_others
     }
 
     /// How many nodes that are not excused, and kept their data, hold the lease's vote.

@@ -401,3 +401,17 @@ pub async fn or_until<F: Future>(
     })
     .await
 }
+
+/// Polls `future` so many times; drops it in place of the next one.
+pub async fn polled<F: Future>(future: F, times: u64) -> Option<F::Output> {
+    let mut future = pin!(future);
+    let mut left = times;
+    poll_fn(move |cx| {
+        let Some(less) = left.checked_sub(1) else {
+            return Poll::Ready(None);
+        };
+        left = less;
+        future.as_mut().poll(cx).map(Some)
+    })
+    .await
+}

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::contender::{Client, Stage, or_until};
+use crate::contender::{Client, Stage, or_until, polled};
 use crate::plan::Plan;
 use crate::random::Random;
 use crate::world::{FaultEvent, MS, Time, World};
@@ -60,8 +60,11 @@ impl Client {
         let ttl = plan.ttl.as_nanos() as u64;
         let lock = stage.lock(self, LOCK).wait(None);
         world.waits(who, LOCK);
-        // Some give up.
-        let outcome = if random.chance(15) {
+        // Some give up: after a while, or in the moment in which they are called.
+        let aside = random.aside();
+        let outcome = if aside.chance(5) {
+            polled(lock.acquire(), aside.between(1, 3)).await
+        } else if random.chance(15) {
             let patience = Duration::from_nanos(random.below(ttl / 2));
             or_until(lock.acquire(), clock, clock.now() + patience).await
         } else {

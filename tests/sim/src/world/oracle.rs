@@ -28,17 +28,19 @@
 //! it: one that nobody looks at stays as it is.
 
 mod judges;
+mod places;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use quorlock::Lease;
-use quorlock::sim::{Hold, Instant, Op, Reply, Request, Ticket, Waiter};
+use quorlock::sim::{Hold, Instant, Op, Reply, Request, Ticket};
 
 use super::network::Open;
 use super::{Inner, Node, Time, World};
 use crate::contender::KEYS;
+use places::Places;
 
 const MOST_NODES: usize = 7;
 
@@ -64,10 +66,8 @@ pub(super) struct Oracle {
     watches: Vec<Watch>,
     /// Those that may be valid.
     active: Vec<usize>,
-    /// Who left the queue of a node, which has yet to say that it knows; and of
-    /// whom it carried a request out late, as in [`Life::late`].
-    leaving: Vec<(usize, Waiter)>,
-    late_waiters: Vec<(usize, Waiter)>,
+    /// Who stands in queues without need.
+    places: Places,
     /// How far node clocks stepped back in all: keys live longer by it.
     pub(super) stepped_back: Time,
 }
@@ -416,37 +416,6 @@ impl Inner {
         }
     }
 
-    /// A release is sent to a node, or was acknowledged.
-    pub(super) fn leaves_line(&mut self, node: usize, request: &Request, sent: bool) {
-        let Some(waiter) = &request.waiter else {
-            return;
-        };
-        let leaving = &mut self.oracle.leaving;
-        let place = leaving
-            .iter()
-            .position(|(at, w)| *at == node && w == waiter);
-        match place {
-            Some(place) if !sent => drop(leaving.swap_remove(place)),
-            None if sent => leaving.push((node, waiter.clone())),
-            _ => {}
-        }
-    }
-
-    /// Whether a waiter may stand in the queue of a node, although it left that or
-    /// has no use for it: the node has yet to hear of it, or never will, for a
-    /// release is given up when no key can stand any more, and places do; or a
-    /// request that came late brought it back.
-    pub(super) fn is_excused_in_line(&self, node: usize, number: u64, inbox: &[u8]) -> bool {
-        let Oracle {
-            leaving,
-            late_waiters,
-            ..
-        } = &self.oracle;
-        let its =
-            |(at, w): &(usize, Waiter)| *at == node && w.number == number && *w.inbox == *inbox;
-        leaving.iter().chain(late_waiters).any(its)
-    }
-
     /// A node carried out a request that came over a connection given up, or
     /// the release behind it was lost with that connection.
     pub(super) fn came_late(&mut self, node: usize, request: &Request) {
@@ -454,14 +423,6 @@ impl Inner {
             life.late[node] = true;
         }
         self.queued_late(node, request);
-    }
-
-    /// A node carried out a request whose client has ceased to wait for it: it may
-    /// have queued the waiter behind the client's back.
-    pub(super) fn queued_late(&mut self, node: usize, request: &Request) {
-        if let Some(waiter) = &request.waiter {
-            self.oracle.late_waiters.push((node, waiter.clone()));
-        }
     }
 
     /// A request is about to be carried out: notes if the lock's counter of

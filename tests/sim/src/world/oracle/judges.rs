@@ -2,13 +2,10 @@
 
 use std::time::Duration;
 
-use quorlock::sim::names::{Naming, companions};
-use quorlock::sim::{Hold, Instant, LossReason, MemoryNode, Op, Reply, Request, Value, Waiter};
+use quorlock::sim::{Hold, Instant, LossReason, MemoryNode, Op, Reply, Request, Value};
 
 use super::{Watch, counted, name_of, place_of, say};
-use crate::contender::KEYS;
 use crate::plan::DRIFT;
-use crate::world::messages::inbox_of;
 use crate::world::{Inner, MS, Node, Time, World};
 
 /// Loss must be told within this time after the end of validity (S5).
@@ -101,26 +98,6 @@ impl World {
 }
 
 impl Inner {
-    /// L1: who stands in a queue of a node although nobody waits any more.
-    fn left_in_line(&self) -> Option<String> {
-        for (i, node) in self.nodes.iter().enumerate() {
-            let now = node.clock.local_ms(self.time);
-            let lines = KEYS.map(|key| companions("lock:", key, Naming::Tagged));
-            let lines = lines
-                .iter()
-                .filter_map(|keys| node.state.line(keys.queue(), now));
-            for Waiter { number, inbox } in lines.flat_map(|l| &l.queue).map(|p| &p.waiter) {
-                let excused = self.is_excused_in_line(i, *number, inbox);
-                let client = (0..self.clients.len()).find(|c| inbox_of(*c) == *inbox)?;
-                // An old snapshot brings places back too.
-                if !(excused || node.forgot || self.clients[client].crashed) {
-                    return Some(format!("L1 n{i} still queues waiter {number} of c{client}"));
-                }
-            }
-        }
-        None
-    }
-
     /// S4: a lease ends with the quorum-th of its confirmed votes, and with
     /// its cap.
     pub(super) fn check_honest(&mut self, index: usize) {

@@ -250,7 +250,8 @@ def sets(lines, all_nodes):
     for step in parse([repeated(line) for line in lines]):
         options = step.options
         nodes = options.get("nodes", "all")
-        if step.verb != "client" or nodes not in ("all", "env") and not re.fullmatch(r"\d+(,\d+)*", nodes):
+        made = step.verb == "client" and step.expected == "ok"
+        if not made or nodes not in ("all", "env") and not re.fullmatch(r"\d+(,\d+)*", nodes):
             continue
         numbers = [int(part) for part in nodes.split(",")] if nodes[0].isdigit() else list(range(1, all_nodes + 1))
         guard = options.get("restart_guard", "auto")

@@ -10,7 +10,7 @@ import sys
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 
-from history import NEVER, read
+from history import NEVER, STRAY, read
 
 
 @dataclass
@@ -146,11 +146,18 @@ def updates(history, verdict):
     verdict.line(not lost, f"{lost} lost updates behind the fence, {int(history.notes['stale'])} requests refused")
 
 
+def strays(history, verdict):
+    """Whoever lists other nodes than the set has is to hold nothing, even while nobody else does."""
+    held = sum(hold.worker.endswith(STRAY) for hold in history.holds)
+    failed = Counter(kind for worker, *_, kind in history.fails if worker.endswith(STRAY))
+    verdict.line(not held, f"{held} holds of clients with another list of nodes; they were refused: {dict(failed)}")
+
+
 def rest(history, verdict, late_ms):
     late, excused, worst = late_waits(history, late_ms)
     verdict.line(not late, f"{len(late)} waits ended more than {late_ms:g} ms late (worst {worst / 1e6:.0f} ms); {excused} while "
                            f"the worker or the machine stood still")
-    kinds = Counter(kind for *_, kind in history.fails)
+    kinds = Counter(kind for worker, *_, kind in history.fails if not worker.endswith(STRAY))
     broken = [kind for kind in kinds if kind.startswith(("Internal", "InvalidArgument", "NotOwner"))]
     verdict.line(not broken, f"failed acquires: {dict(kinds)}")
     left = int(history.notes["left"])
@@ -183,6 +190,7 @@ def judge(path, wanted, kinds, fenced=True, guarded=True):
     fences(history, verdict, fenced)
     if guarded:
         updates(history, verdict)
+    strays(history, verdict)
     rest(history, verdict, wanted.late_ms)
     floors(history, verdict, wanted, kinds)
     ours, theirs = figures(history), check2.judge(path)

@@ -49,6 +49,7 @@ class Crew:
     def __init__(self, folder, urls, history, terms, end, *, honour=True, own=None):
         """`urls`: of the nodes, for the worker of a name; `own`: what a worker of a name finds in its environment, too."""
         self.history, self.terms, self._folder, self._urls, self._own = history, terms, folder, urls, own or {}
+        self._end = end
         self._path = os.path.join(folder, "resource")
         self._environment = {**os.environ, **terms.environment(end), "FAULTS_HISTORY": history.path,
                              "FAULTS_RESOURCE": self._path}
@@ -64,10 +65,15 @@ class Crew:
     def names(self):
         return sorted(self._workers)
 
-    def start(self, name):
-        """Starts LANGUAGE-NUMBER; also again, after `kill`."""
-        environment = {**self._environment, "FAULTS_NAME": name, "QUORLOCK_NODES": ",".join(self._urls(name)),
-                       **self._own.get(name, {})}
+    def over(self):
+        """Whether the time of the run is over, so that workers end by themselves."""
+        return time.monotonic_ns() >= self._end
+
+    def start(self, name, **more):
+        """Starts LANGUAGE-NUMBER; also again, after `kill`. `more`: what it finds in its environment this time."""
+        environment = {**self._environment, "FAULTS_NAME": name, **self._own.get(name, {}), **more}
+        if "QUORLOCK_NODES" not in more:
+            environment["QUORLOCK_NODES"] = ",".join(self._urls(name))
         with open(os.path.join(self._folder, f"{name}.log"), "ab") as log:
             self._workers[name] = subprocess.Popen(LANGUAGES[name.rpartition("-")[0]], env=environment, stdout=log,
                                                    stdin=subprocess.DEVNULL, stderr=log)
@@ -84,6 +90,11 @@ class Crew:
         worker.kill()
         worker.wait()
         self.history.write("dead", name, at)
+
+    def dismiss(self, name):
+        """As `kill`, for good."""
+        self.kill(name)
+        del self._workers[name]
 
     def _ended_before(self, name):
         status = self._workers[name].poll()

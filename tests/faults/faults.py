@@ -15,9 +15,9 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.dirname(HERE)]
 
 from check import Floors, judge  # noqa: E402
-from crew import Crew, Terms, missing  # noqa: E402
-from history import Writer  # noqa: E402
-from kinds import CLOCK, KINDS  # noqa: E402
+from crew import LANGUAGES, Crew, Terms, missing  # noqa: E402
+from history import STRAY, Writer  # noqa: E402
+from kinds import CLOCK, KINDS, SET  # noqa: E402
 from proxy import ROOT, Proxy  # noqa: E402
 from schedule import KEEPERS, LONG_LOCK, Schedule, World  # noqa: E402
 from stage import Stage, clock  # noqa: E402
@@ -27,6 +27,8 @@ WORKERS = ("rust-1", "rust-2", "c-1", "blocking-1", "blocking-2", "asyncio-1", "
 # Whose own wall clock is wrong from the first to the last moment, and by how much: it is to matter nowhere.
 WRONG_CLOCKS = {"rust-2": -86_400, "blocking-2": 86_400, "node-1": 86_400}
 LONG = {"FAULTS_LOCKS": LONG_LOCK, "FAULTS_HOLD": "1000"}
+# Strays too want the lock that is held nearly always: if they get it, somebody else has it.
+OWN = dict.fromkeys([*KEEPERS, *(f"{language}-{STRAY}" for language in LANGUAGES)], LONG)
 STALL_SECONDS = 0.05
 # What may stay on a node: its record, and counters.
 MAY_STAY = (b"lock:#node", b"lock:#f:")
@@ -105,22 +107,22 @@ def chosen_kinds(asked):
     unknown = [name for name in names if name not in KINDS]
     if unknown:
         raise SystemExit(f"no kind {unknown[0]}; there are {' '.join(KINDS)}")
-    # Of one node or two no clock may be wrong.
+    # Of one node or two no clock may be wrong, and no list has a part of the set that is not all of it.
     return [KINDS[name] for name in names if not (asked.without_guard and KINDS[name].guard)
-            and not (asked.nodes < 3 and KINDS[name].place == CLOCK)]
+            and not (asked.nodes < 3 and KINDS[name].place in (CLOCK, SET))]
 
 
 def run(asked, folder, kinds, seed):
     rng, terms = random.Random(seed), Terms(nodes=asked.nodes, hold=asked.hold)
     seconds = asked.minutes * 60
     history, over = Writer(os.path.join(folder, "history")), threading.Event()
-    with Stage(terms.nodes + 1, clocks=True, declare=False) as stage, \
+    with Stage(terms.nodes + 2, clocks=True, declare=False) as stage, \
             Proxy(seed, len(WORKERS) * [stage.port(number) for number in range(1, terms.nodes + 1)]) as proxy:
         world = World(stage, proxy, WORKERS, history, terms, rng)
         stage.declare(world.numbers, max_ttl=terms.max_ttl)
         end = time.monotonic_ns() + int(seconds * 1e9)
         crew = world.crew = Crew(folder, world.urls, history, terms, end, honour=not asked.ignore_fences,
-                                 own=wrong_clocks(folder) | dict.fromkeys(KEEPERS, LONG))
+                                 own=wrong_clocks(folder) | OWN)
         watcher = threading.Thread(target=watch, args=(history, over))
         watcher.start()
         try:
@@ -130,7 +132,7 @@ def run(asked, folder, kinds, seed):
                 crew.start(name)
             play(world, Schedule(world, kinds), seconds)
             history.write("note", "end", end)
-            left = leftovers(stage, [*world.numbers, world.spare], terms.max_ttl / 1000)
+            left = leftovers(stage, [*world.numbers, *world.spares], terms.max_ttl / 1000)
             history.write("note", "left", len(left))
         finally:
             over.set()

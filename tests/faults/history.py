@@ -16,6 +16,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 NEVER = 1 << 62
+# The name of a worker that lists other nodes than the set has ends so.
+STRAY = "stray"
 
 
 class Writer:
@@ -25,6 +27,15 @@ class Writer:
 
     def write(self, *words):
         os.write(self._file, (" ".join(map(str, words)) + "\n").encode())
+
+    def size(self):
+        return os.fstat(self._file).st_size
+
+    def told(self, since, begins, word=""):
+        """Whether anybody has written such a line since the file was of that size."""
+        with open(self.path) as file:
+            file.seek(since)
+            return any(line.startswith(begins) and word in line for line in file)
 
     def close(self):
         os.close(self._file)

@@ -11,9 +11,11 @@ import signal
 import time
 from dataclasses import dataclass
 
+from crew import LANGUAGES
+from history import NEVER, STRAY
 from stage import Resp, RespError
 
-SERVER, NETWORK, CLOCK, WORKER = "server", "network", "clock", "worker"
+SERVER, NETWORK, CLOCK, WORKER, SET = "server", "network", "clock", "worker", "set"
 KINDS = {}
 # Nobody listens there.
 NO_PORT = 1
@@ -113,8 +115,9 @@ def cut_at_byte(world, links, _seconds):
 # Shorter than the quarantine of the empty server behind it: one that votes, and is then left, has lost its data unseen.
 @kind(NETWORK, nodes=(1, 1), seconds=(0.05, 0.35), guard=True)
 def backend(world, links, _seconds):
-    world.stage.restart(world.spare)
-    proxied(world, links, "backend", world.stage.port(world.spare), *world.random.choice([[], ["move"]]))
+    spare = world.spares[0]
+    world.stage.restart(spare)
+    proxied(world, links, "backend", world.stage.port(spare), *world.random.choice([[], ["move"]]))
     yield
     proxied(world, links, "backend", world.stage.port(links.nodes[0]), "move")
 
@@ -340,3 +343,136 @@ def worker_kill(world, worker, _seconds):
     world.crew.kill(worker)
     yield
     world.crew.start(worker)
+
+
+# ---- the list of nodes ----
+
+RECORD = "lock:#node"
+LOOK_SECONDS = 0.05
+# For what has to come, on a machine that stands still now and then.
+PATIENCE_SECONDS = 15.0
+# How often a node loses its memory while a stray client is there.
+LOSSES = 6
+
+
+def told(world, since, begins, word="", meanwhile=lambda: None):
+    """Waits until somebody writes such a line into the history; nobody's doing so is wrong."""
+    end = time.monotonic() + PATIENCE_SECONDS
+    while not world.history.told(since, begins, word):
+        if time.monotonic() > end:
+            world.crew.wrong.append(f"no line `{begins}… {word}` in {PATIENCE_SECONDS:g} s")
+            return
+        meanwhile()
+        yield LOOK_SECONDS
+
+
+def whole(world):
+    """Waits until every node has a record: one that has just lost its memory is given it by the workers."""
+    end = time.monotonic() + PATIENCE_SECONDS
+    while not all(world.stage.redis(node, "EXISTS", RECORD) for node in world.numbers):
+        if time.monotonic() > end:
+            raise TimeoutError("a node is left without a record")
+        yield LOOK_SECONDS
+
+
+def strays(world, victims, known):
+    """What clients may list that are none of the set's, and the terms that they have for themselves. `victims` are in trouble;
+    `known` keep their record, and each list has one of them: servers that have lost their memory tell nobody that they were a
+    set, so that of these alone another may be founded.
+
+    A list of other servers and of the set's own length is not among them: that is how a node is replaced.
+    """
+    members, spares, terms = world.numbers, world.spares, world.terms
+    known = world.random.choice(known)
+    both = sorted({known, victims[0]})
+    fewer = both + [node for node in members if node not in both][: world.minority + 1 - len(both)]
+    lists = [[known, *spares], [*both, *spares], fewer, [known], [*members, *spares]]
+    found = [(nodes, {}) for nodes in lists if len(nodes) != len(members)]
+    found += [(members, {"FAULTS_MAX_TTL": str(ms)}) for ms in (terms.ttl, 2 * terms.max_ttl)]
+    return [*found, (members, {"FAULTS_GUARD": "off"})]
+
+
+@contextlib.contextmanager
+def stray(world, victims, known):
+    """A client that is none of the set's tries to use its nodes, and spares that are empty, until the end of the block."""
+    world.stage.restart(*world.spares)
+    nodes, terms = world.random.choice(strays(world, victims, known))
+    # The workers in Python alone have an option for the guard.
+    language = world.random.choice(["blocking", "asyncio"] if "FAULTS_GUARD" in terms else sorted(LANGUAGES))
+    name = f"{language}-{STRAY}"
+    world.crew.start(name, QUORLOCK_NODES=",".join(world.stage.urls(nodes)), FAULTS_END=str(NEVER), **terms)
+    yield name
+    world.crew.dismiss(name)
+    # A set is founded by all its nodes or by none, and one of these belongs to another.
+    world.crew.wrong += [f"{name} with nodes {nodes} has written a record on {spare}" for spare in world.spares
+                         if world.stage.redis(spare, "EXISTS", RECORD)]
+
+
+def refused(world, name):
+    """Waits until the stray client is told once more what is wrong with its list."""
+    yield from told(world, world.history.size(), f"fail {name} ", "Misconfigured")
+
+
+@kind(SET, nodes=(1, 1), seconds=(0.2, 0.6), alone=True)
+def stray_client(world, nodes, _seconds):
+    yield from whole(world)
+    with stray(world, nodes, nodes) as name:
+        yield
+        yield from refused(world, name)
+
+
+@kind(SET, seconds=(0, 0.1), guard=True, loses=True, alone=True)
+def stray_beside_loss(world, nodes, _seconds):
+    def lose():
+        node = world.random.choice(nodes)
+        if world.random.random() < 0.5:
+            world.stage.restart(node)
+        else:
+            world.stage.redis(node, "FLUSHALL")
+
+    yield from whole(world)
+    with stray(world, nodes, [node for node in world.numbers if node not in nodes]) as name:
+        yield
+        # From its first look on nodes that have just lost everything are what it finds.
+        yield from told(world, world.history.size(), f"fail {name} ", meanwhile=lose)
+        for _ in range(LOSSES):
+            lose()
+            yield world.random.uniform(0, 0.15)
+        yield from refused(world, name)
+
+
+@kind(SET, seconds=(0.6, 1.5), guard=True, loses=True, alone=True)
+def stray_beside_outage(world, nodes, _seconds):
+    yield from whole(world)
+    hung = world.random.random() < 0.5
+    (world.stage.stop if hung else world.stage.kill)(*nodes)
+    # The one whose record would tell it may be the one that does not answer.
+    known = nodes if hung else [node for node in world.numbers if node not in nodes]
+    with stray(world, nodes, known) as name:
+        yield
+        (world.stage.cont if hung else world.stage.start)(*nodes)
+        yield from refused(world, name)
+
+
+def founded(world, nodes):
+    """Makes these nodes the set, and nobody else: without clients for as long as a vote may live, without records, a new set,
+    which the workers found themselves. Waits until one of them holds a lock there."""
+    workers = world.crew.names()
+    for name in workers:
+        world.crew.kill(name)
+    yield 1.02 * world.terms.max_ttl / 1000
+    for node in world.numbers:
+        world.stage.redis(node, "DEL", RECORD)
+    begun, world.listed = world.history.size(), sorted(nodes)
+    for name in workers:
+        world.crew.start(name)
+    if not world.crew.over():
+        yield from told(world, begun, "take ")
+
+
+# A quorum of the nodes goes on as the set, and later all of them again.
+@kind(SET, nodes=(99, 99), seconds=(0.5, 1.5), alone=True)
+def set_changes(world, nodes, _seconds):
+    yield from founded(world, nodes[: world.minority + 1])
+    yield
+    yield from founded(world, world.numbers)

@@ -21,7 +21,10 @@ class World:
         self.stage, self.proxy, self.history, self.terms, self.random = stage, proxy, history, terms, rng
         self.numbers = list(range(1, terms.nodes + 1))
         self.minority = (terms.nodes - 1) // 2
-        self.spare = terms.nodes + 1
+        # Servers that belong to no set: one to lead an address to, and both for a list that is none of the set's.
+        self.spares = [terms.nodes + 1, terms.nodes + 2]
+        # The set as workers that start now are told it.
+        self.listed = self.numbers
         # A port of the proxy for each worker and node, so that one may be cut off and others not.
         self.ways = {way: number for number, way in enumerate(itertools.product(workers, self.numbers), 1)}
         self.workers = tuple(workers)
@@ -31,7 +34,7 @@ class World:
 
     def urls(self, worker):
         """Of the nodes, as the worker sees them."""
-        return [f"redis://127.0.0.1:{self.proxy.ports[self.ways[worker, node] - 1]}" for node in self.numbers]
+        return [f"redis://127.0.0.1:{self.proxy.ports[self.ways[worker, node] - 1]}" for node in self.listed]
 
     def full(self):
         """LOCK/WORKER of which every node has the vote; none while a server is out of order and could not answer."""

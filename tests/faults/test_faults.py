@@ -17,8 +17,8 @@ import check  # noqa: E402
 import check2  # noqa: E402
 from crew import Terms  # noqa: E402
 from faults import chosen_kinds  # noqa: E402
-from history import NEVER, read  # noqa: E402
-from kinds import KINDS  # noqa: E402
+from history import NEVER, Writer, read  # noqa: E402
+from kinds import KINDS, NETWORK, SERVER, WORKER  # noqa: E402
 from protected import Resource  # noqa: E402
 from schedule import Schedule, World  # noqa: E402
 
@@ -115,6 +115,26 @@ class Judges(Case):
         self.assertEqual(judged(self.history(text.format("-") + notes)), "")
         self.assertIn("1 double holds", judged(self.history(text.format("a/x") + notes)))
 
+    def test_a_client_with_another_list_must_hold_nothing(self):
+        notes = "".join(f"note {name} 0\n" for name in ("begin", "wait-ms", "left", "lost-updates", "stale"))
+        text = notes + "note end 100\nfail rust-stray a 1 2 0 Misconfigured\n"
+        self.assertEqual(judged(self.history(text)), "")
+        # Nobody else has the lock, and yet.
+        self.assertIn("1 holds of clients with another list", judged(self.history(text + "take rust-stray a 3 10 90 1\n")))
+        self.assertIn("1 double holds", judged(self.history(
+            text + "take x a 1 20 80 1\ntake rust-stray a 3 10 90 2\n")))
+
+    def test_a_line_is_found_from_where_one_looks(self):
+        writer = Writer(self.history(""))
+        self.addCleanup(writer.close)
+        writer.write("fail", "x", "Timeout")
+        since = writer.size()
+        self.assertFalse(writer.told(since, "fail x "))
+        writer.write("fail", "x", "Misconfigured")
+        self.assertTrue(writer.told(since, "fail x ", "Misconfigured"))
+        self.assertFalse(writer.told(since, "fail x ", "Timeout"))
+        self.assertFalse(writer.told(since, "take x "))
+
     def test_nonsense_is_refused(self):
         for line in ("jump x", "give x a 1 2 held", "take x a 1", "end 7 1"):
             with self.assertRaises(ValueError, msg=line):
@@ -163,7 +183,14 @@ class Plan(Case):
             kinds, without_guard, nodes = "", True, 5
 
         left = {kind.name for kind in chosen_kinds(Asked)}
-        self.assertEqual(set(KINDS) - left, {"kill-empty", "kill-old-dump", "all-at-once", "flushall", "backend"})
+        self.assertEqual(set(KINDS) - left, {"kill-empty", "kill-old-dump", "all-at-once", "flushall", "backend",
+                                             "stray-beside-loss", "stray-beside-outage"})
+
+    def test_of_two_nodes_no_clock_is_wrong_and_no_list(self):
+        class Asked:
+            kinds, without_guard, nodes = "", False, 2
+
+        self.assertEqual({kind.place for kind in chosen_kinds(Asked)}, {NETWORK, SERVER, WORKER})
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Every kind of fault does what its name says, and is over when it ends: on real servers, behind the proxy."""
 
+import itertools
 import os
 import signal
 import sys
@@ -10,7 +11,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.dirname(HERE)]
 
 from crew import Terms  # noqa: E402
-from kinds import CLOCK, KINDS, NETWORK, WORKER, Links  # noqa: E402
+from kinds import KINDS, NETWORK, RECORD, WORKER, Links, strays  # noqa: E402
 from proxy import Proxy  # noqa: E402
 from schedule import World  # noqa: E402
 from stage import Resp, RespError, Stage  # noqa: E402
@@ -31,13 +32,22 @@ class Most:
 
     randint = uniform
 
+    def random(self):
+        return 0.0
+
     def choice(self, among):
         return among[0]
 
 
 class Crew:
     def __init__(self):
-        self.told = []
+        self.told, self.wrong, self.nodes = [], [], None
+
+    def names(self):
+        return ["rust-1"]
+
+    def over(self):
+        return False
 
     def signal(self, name, number):
         self.told.append((name, number))
@@ -45,8 +55,12 @@ class Crew:
     def kill(self, name):
         self.told.append((name, "kill"))
 
-    def start(self, name):
+    def start(self, name, QUORLOCK_NODES=None, **_more):
+        self.nodes = QUORLOCK_NODES
         self.told.append((name, "start"))
+
+    def dismiss(self, name):
+        self.told.append((name, "dismiss"))
 
 
 class History:
@@ -56,11 +70,17 @@ class History:
     def write(self, kind, *words):
         self.steps += [words] if kind == "step" else []
 
+    def size(self):
+        return 0
+
+    def told(self, *_):
+        return True
+
 
 class Kinds(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.stage = Stage(NODES + 1, clocks=True, declare=False)
+        cls.stage = Stage(NODES + 2, clocks=True, declare=False)
         cls.addClassCleanup(cls.stage.close)
         cls.proxy = Proxy(1, [cls.stage.port(number) for number in range(1, NODES + 1)])
         cls.addClassCleanup(cls.proxy.close)
@@ -84,7 +104,7 @@ class Kinds(unittest.TestCase):
     def run_kind(self, name, look):
         """Begins the fault, looks, ends it; then all is well again on a new connection."""
         kind = KINDS[name]
-        everywhere = kind.alone and kind.place != CLOCK
+        everywhere = kind.nodes[0] > NODES
         whom = {WORKER: "rust-1", NETWORK: Links(("rust-1",), (1,))}.get(kind.place, [1, 2, 3] if everywhere else [1])
         steps = kind.run(self.world, whom, SECONDS)
         while next(steps) is not None:
@@ -155,7 +175,7 @@ class Kinds(unittest.TestCase):
 
     def test_all_at_once(self):
         self.stage.redis(3, "SET", "before", "v")
-        self.run_kind("all-at-once", lambda: self.assertEqual(self.stage.running(), [NODES + 1]))
+        self.run_kind("all-at-once", lambda: self.assertEqual(self.stage.running(), self.world.spares))
         self.assertEqual(self.stage.keys(3), [])
 
     def test_flushall(self):
@@ -239,6 +259,65 @@ class Kinds(unittest.TestCase):
         self.run_kind("worker-kill", lambda: None)
         self.assertEqual(self.world.crew.told, [("rust-1", signal.SIGSTOP), ("rust-1", signal.SIGCONT), ("rust-1", "kill"),
                                                 ("rust-1", "start")])
+
+    def declare(self):
+        self.stage.declare(self.world.numbers)
+        self.addCleanup(lambda: [self.stage.redis(node, "DEL", RECORD) for node in self.world.numbers])
+
+    def stray_runs(self, kind, look):
+        """Runs a kind with a stray client, which has less than the set in its list."""
+        self.declare()
+        self.run_kind(kind, look)
+        self.assertEqual(self.world.crew.told, [("asyncio-stray", "start"), ("asyncio-stray", "dismiss")])
+        self.assertEqual(self.world.crew.wrong, [])
+        listed = self.world.crew.nodes.split(",")
+        self.assertEqual((len(listed), listed[0]), (2 if kind != "stray-beside-loss" else 4, self.stage.urls()[0]))
+
+    def test_stray_client(self):
+        self.stray_runs("stray-client", lambda: self.assertEqual(self.world.crew.told, [("asyncio-stray", "start")]))
+
+    def test_stray_beside_loss(self):
+        self.stray_runs("stray-beside-loss", lambda: None)
+        self.assertEqual(self.stage.keys(1), [b"k"])
+        self.assertIn(RECORD.encode(), self.stage.keys(2))
+
+    def test_stray_beside_outage(self):
+        self.stray_runs("stray-beside-outage", self.silent)
+        self.assertIn(b"before", self.stage.keys(1))
+
+    def test_a_stray_that_founds_a_set_is_wrong(self):
+        self.declare()
+        steps = KINDS["stray-client"].run(self.world, [1], SECONDS)
+        next(steps)
+        self.stage.redis(self.world.spares[0], "SET", RECORD, "v")
+        self.assertEqual(list(steps), [])
+        self.assertRegex(self.world.crew.wrong[0], r"asyncio-stray .* on 4$")
+
+    def test_no_stray_lists_the_set_or_only_nodes_that_have_lost_their_memory(self):
+        for count, victims, known in itertools.product((3, 5), ([1], [3, 2]), ([1], [2, 3], [4])):
+            if count < 4 in known:
+                continue
+            world = World(None, None, ["rust-1"], None, Terms(nodes=count), Most())
+            found = strays(world, victims, known)
+            self.assertGreaterEqual(len(found), 6)
+            for nodes, terms in found:
+                self.assertIn(known[0], nodes)
+                self.assertNotEqual(len(nodes) == count, not terms, (nodes, terms))
+                self.assertEqual(len(set(nodes)), len(nodes))
+            # With a victim that has lost its record they have a quorum that knows of nothing.
+            blank = {victims[0], *world.spares} - {known[0]}
+            self.assertEqual(any(2 * len(blank & set(nodes)) > len(nodes) for nodes, _ in found), count == 5 or len(blank) == 3)
+
+    def test_set_changes(self):
+        self.declare()
+
+        def look():
+            self.assertEqual(self.world.listed, [1, 2])
+            self.assertEqual([self.stage.redis(node, "EXISTS", RECORD) for node in self.world.numbers], [0, 0, 0])
+
+        self.run_kind("set-changes", look)
+        self.assertEqual(self.world.listed, self.world.numbers)
+        self.assertEqual(self.world.crew.told, 2 * [("rust-1", "kill"), ("rust-1", "start")])
 
     def test_every_kind_is_tried_here(self):
         with open(__file__) as file:

@@ -104,3 +104,18 @@ impl Gate {
         self.survey.expected()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quarantine_outlasts_every_vote_at_whatever_rate() {
+        for (max_ttl, drift) in [(60_000, 0.01), (10, 0.001), (2_000, 0.5)] {
+            let max_ttl = Duration::from_millis(max_ttl);
+            let expected = Expected::new("s", 3, max_ttl, drift, true);
+            let least = max_ttl.mul_f64(1.0 + drift) + Duration::from_millis(2);
+            assert!(expected.quarantine >= least, "{:?}", expected.quarantine);
+        }
+    }
+}

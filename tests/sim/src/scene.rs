@@ -160,7 +160,7 @@ impl Scene {
         ]);
         let kind = match (random.aside().below(7), kind) {
             (0, _) => Kind::CountersExpire,
-            (1, _) => *random.pick(&[Kind::OtherTerms, Kind::StepAfterBoot, Kind::Grows]),
+            (1 | 2, _) => *random.pick(&[Kind::OtherTerms, Kind::StepAfterBoot, Kind::Grows]),
             (_, Kind::Astray) if random.chance(50) => Kind::BackLate,
             (_, kind) => kind,
         };

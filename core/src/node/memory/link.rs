@@ -7,6 +7,7 @@ use once_cell::sync::Lazy;
 
 use super::MemoryNode;
 use crate::clock::{Clock, Instant};
+use crate::mutants::mutant;
 use crate::node::{Fault, Link, Mail, Reply, Request, Sink, Ticket};
 use crate::sync::lock;
 
@@ -69,10 +70,11 @@ impl Link for MemoryLink {
     fn send(&self, request: Request, ticket: Ticket, sink: Arc<dyn Sink>, _give_up: Instant) {
         // Such a node lives as long as its process, so it needs no guard.
         let (reply, time, told) = {
+            let early = mutant!("asked-before-the-lock", None, Some(sink.wanted()));
             let mut shared = lock(&self.shared);
             // Asked where no release can come in between. Whoever sends has none
             // of its own state locked, so it may be looked at in here.
-            if !sink.wanted() {
+            if !early.unwrap_or_else(|| sink.wanted()) {
                 drop(shared);
                 return sink.on_reply(ticket, Reply::Failed(Fault::unwanted()), None);
             }

@@ -271,9 +271,10 @@ impl Survey {
             others().any(|other| missing(other.1)),
             others().filter(|other| missing(other.1)).count() > expected.nodes / 2
         ) {
-            return match others().any(|other| *other.1 == Shown::Absent) {
-                true => Next::Refuse(Refusal::Unfounded(self.missing(state))),
-                false => Next::Wait,
+            // Who is named as missing has been tried.
+            return match others().any(|other| *other.1 == Shown::Unknown) {
+                true => Next::Wait,
+                false => Next::Refuse(Refusal::Unfounded(self.missing(state))),
             };
         }
         let Some(pledge) = record else {
@@ -441,14 +442,19 @@ mod tests {
     fn nothing_is_written_before_all_nodes_have_answered() {
         let survey = survey(&expected(3));
         survey.absent(2);
-        let next = survey.look(0, &look(""), "n");
-        let Next::Refuse(Refusal::Unfounded(why)) = next else {
-            panic!("{next:?}")
-        };
+        assert_eq!(survey.look(0, &look(""), "n"), Next::Wait);
+        let why = survey.waits_for(0).unwrap();
         assert!(
             why.contains("founded once") && why.contains("node1, node2"),
             "{why}"
         );
+        for node in [1, 0] {
+            let next = survey.look(node, &look(""), "n");
+            let Next::Refuse(Refusal::Unfounded(why)) = next else {
+                panic!("{next:?}")
+            };
+            assert!(why.ends_with("no answer of node2"), "{why}");
+        }
     }
 
     #[test]

@@ -217,7 +217,13 @@ impl Owners {
             return Left::Others;
         }
         if let (Some(table), Some(place)) = (&mut table, &share.held.place) {
-            table.remove(place);
+            // Another lease of the same owner may stand there by now.
+            if table
+                .get(place)
+                .is_some_and(|held| Arc::ptr_eq(held, &share.held))
+            {
+                table.remove(place);
+            }
         }
         drop((handles, table));
         match lock(&share.held.watched).take() {

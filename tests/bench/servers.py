@@ -49,8 +49,3 @@ class Servers:
         """How many keys there are on the nodes that answer, but for Quorlock's records and counters."""
         return sum(1 for number in self._stage.running() for key in self._stage.keys(number)
                    if not key.startswith(b"lock:#"))
-
-    def empty(self):
-        for number in self._stage.running():
-            self._stage.redis(number, "FLUSHALL")
-        self._stage.declare()

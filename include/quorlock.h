@@ -141,7 +141,7 @@
 #define QUORLOCK_RESTART_GUARD_AUTO 0
 
 /**
- * The guard is on.
+ * The guard is on, and a wholly new set waits, too.
  */
 #define QUORLOCK_RESTART_GUARD_ON 1
 
@@ -506,7 +506,7 @@ int32_t quorlock_client_options_set_set_name(struct quorlock_client_options_t *o
  * Whether a node that may have lost its memory, as one that was restarted, gives
  * no vote until every vote that it may have given is over, which takes max_ttl:
  * one of #QUORLOCK_RESTART_GUARD_AUTO, the default, #QUORLOCK_RESTART_GUARD_ON
- * and #QUORLOCK_RESTART_GUARD_OFF.
+ * and #QUORLOCK_RESTART_GUARD_OFF; the same for all clients of a set.
  */
 int32_t quorlock_client_options_set_restart_guard(struct quorlock_client_options_t *options,
                                                   int32_t restart_guard);

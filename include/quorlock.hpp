@@ -198,10 +198,12 @@ inline void on_log(void *userdata, std::int32_t level, const char *line) { log_c
 
 /* ---- options ---- */
 
-/** Whether a node that may have lost its memory gives no vote until every vote that it may have given is over. */
+/** Whether a node that may have lost its memory gives no vote until every vote that it may have given is over; the same for
+ * all clients of a set. */
 enum class restart_guard : std::int32_t {
     /** On for sets of three nodes and more. */
     automatic = QUORLOCK_RESTART_GUARD_AUTO,
+    /** A wholly new set waits, too. */
     on = QUORLOCK_RESTART_GUARD_ON,
     /** A restart without data may give a lock to a second holder. */
     off = QUORLOCK_RESTART_GUARD_OFF,

@@ -71,7 +71,7 @@ pub enum RestartGuard {
     /// On for sets of three nodes and more.
     #[default]
     Auto,
-    /// Always.
+    /// Always, and for a wholly new set, too.
     On,
     /// Never: a restart without data may give a lock to a second holder.
     Off,

@@ -33,11 +33,11 @@
 //!
 //! # What is promised
 //!
-//! *Order*: every hold of a lock has a larger [fence](Lease::fence) than the
-//! holds before it, whatever clocks do, as long as the nodes keep their data.
-//! *Exclusion*: two leases on one lock are never valid at the same instant, as
-//! long as clock *rates* stay within the drift bound and the clocks of a quorum
-//! do not step forward. [`Lease::is_held`] is exact at every call, and loss is
+//! *Order*: a hold whose votes were cast after another was won has a larger
+//! [fence](Lease::fence), whatever clocks do, as long as the nodes keep their
+//! data. *Exclusion*: two leases on one lock are never valid at the same instant,
+//! as long as clock *rates* stay within the drift bound and no clock steps
+//! forward on a node that the lease needs. [`Lease::is_held`] is exact at every call, and loss is
 //! final. A lease that fails, is cancelled or dropped leaves no key behind on
 //! any node that can be reached. `docs/PROMISES.md` says all of it.
 //!

@@ -10,7 +10,7 @@ use crate::options::Options;
 
 /// The guard is on for sets of three nodes and more.
 pub const QUORLOCK_RESTART_GUARD_AUTO: i32 = 0;
-/// The guard is on.
+/// The guard is on, and a wholly new set waits, too.
 pub const QUORLOCK_RESTART_GUARD_ON: i32 = 1;
 /// There is none: a restart without data may give a lock to a second holder.
 pub const QUORLOCK_RESTART_GUARD_OFF: i32 = 2;
@@ -157,7 +157,7 @@ pub extern "C" fn quorlock_client_options_set_set_name(
 /// Whether a node that may have lost its memory, as one that was restarted, gives
 /// no vote until every vote that it may have given is over, which takes max_ttl:
 /// one of #QUORLOCK_RESTART_GUARD_AUTO, the default, #QUORLOCK_RESTART_GUARD_ON
-/// and #QUORLOCK_RESTART_GUARD_OFF.
+/// and #QUORLOCK_RESTART_GUARD_OFF; the same for all clients of a set.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_client_options_set_restart_guard(
     options: *mut quorlock_client_options_t, restart_guard: i32,

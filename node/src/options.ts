@@ -71,8 +71,9 @@ export interface ClientOptions extends Omit<LockOptions, "owner"> {
   setName?: string | undefined;
   /**
    * Whether a node that may have lost its memory gives no vote until every vote that it may have given is over, which is
-   * after `maxTtl`. A new set waits likewise, unless it is declared: see `client.initSet()`. `"auto"` is on for three
-   * nodes and more; with `"off"` a node that restarts without its data may give a lock to a second holder. `"auto"`.
+   * after `maxTtl`; the same for all clients of a set. `"auto"` is on for three nodes and more, and lets a wholly new set
+   * vote at once (see `client.initSet()`); with `"on"` that waits, too; with `"off"` a node that restarts without its data
+   * may give a lock to a second holder. `"auto"`.
    */
   restartGuard?: "auto" | "on" | "off" | undefined;
   /**

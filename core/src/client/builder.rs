@@ -127,15 +127,15 @@ impl ClientBuilder {
     }
 
     /// The name of the set that the nodes form: 1 to 64 printable characters.
-    /// Nodes of another set are refused. `default`.
+    /// Nodes of another set are refused (docs/SETS.md). `default`.
     pub fn set_name(mut self, set_name: impl Into<String>) -> ClientBuilder {
         self.settings.set_name = set_name.into().into();
         self
     }
 
     /// Whether a node that may have lost its memory gives no vote until every
-    /// vote that it may have given is over. `Auto`: on for three nodes and
-    /// more.
+    /// vote that it may have given is over; the same for all clients of a set.
+    /// `Auto`: on for three nodes and more. With `On` a wholly new set waits, too.
     pub fn restart_guard(mut self, restart_guard: RestartGuard) -> ClientBuilder {
         self.settings.restart_guard = restart_guard;
         self

@@ -221,7 +221,8 @@ class Client(NotPickled):
     - `set_name`: the name of the set that the nodes form, 1 to 64 printable ASCII characters without blanks; nodes of
       another set are refused (`default`).
     - `restart_guard`: whether a node that may have lost its memory gives no vote until every vote that it may have given
-      is over: `"on"` or true, `"off"` or false, or `"auto"`, which is on for three nodes and more (`"auto"`).
+      is over: `"on"` or true, `"off"` or false, or `"auto"`, which is on for three nodes and more (`"auto"`). The same for
+      all clients of a set; with `"on"` a wholly new set waits, too.
     - `accept_eviction`: whether to accept servers that drop keys when they are full; with them a lock may vanish under
       its holder (false).
     - `ca`, `cert`, `key`: path of a PEM file, or its text: whom to trust, and the client's own certificate.

@@ -13,7 +13,8 @@ use quorlock_sim::{mutants, schedule};
 
 /// A schedule with fewer events proves little; the average must be above.
 const EVENTS_FLOOR: u64 = 100;
-/// Percent of schedules in which somebody holds the lock.
+/// Percent of schedules in which somebody holds the lock. The first acquire of a
+/// client takes two rounds, so that some schedules with many faults have no hold.
 const HOLDS_FLOOR: u64 = 88;
 
 fn main() -> ExitCode {

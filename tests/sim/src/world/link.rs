@@ -86,7 +86,8 @@ impl Link for SimLink {
         let mut inner = self.world.inner();
         let pair = self.pair;
         let client = inner.pairs[pair].client;
-        if inner.clients[client].crashed {
+        // What goes round in circles without a pause stops once that was seen.
+        if inner.clients[client].crashed || inner.violation.is_some() {
             return;
         }
         inner.messages += 1;

@@ -180,10 +180,10 @@ impl Lock {
         let deadline = self.options.wait.map(|wait| clock.now() + wait);
         let mut wait = self.options.wait;
         loop {
-            let lease = self.acquired(&terms, wait).await?;
+            let (lease, entered) = self.acquired(&terms, wait).await?;
             // Looked at in the poll that hands it over. One that is lost is
             // given back, and asked for again while there is time.
-            if mutant!("returns-the-lost", lease.is_held(), true) {
+            if entered || mutant!("returns-the-lost", lease.is_held(), true) {
                 return Ok(lease);
             }
             wait = deadline.map(|deadline| clock.now().until(deadline));
@@ -193,8 +193,12 @@ impl Lock {
         }
     }
 
-    /// One lease, won, passed on or entered once more.
-    async fn acquired(&self, terms: &Terms, wait: Option<Duration>) -> Result<Lease, Error> {
+    /// One lease, won or passed on; or entered once more, which is told.
+    async fn acquired(
+        &self,
+        terms: &Terms,
+        wait: Option<Duration>,
+    ) -> Result<(Lease, bool), Error> {
         let keys = &terms.keys;
         let owner = self.options.owner.as_ref();
         let mut first = true;
@@ -216,7 +220,7 @@ impl Lock {
         let (hold, watched) = match acquire::acquire(set, terms, &self.name, wait, again).await? {
             Acquired::Hold(hold) => (hold.clone(), self.client.watchdog.watch(hold)),
             Acquired::Given(hold, watched) => (hold, watched),
-            Acquired::Other(share) => return self.reentered(share?),
+            Acquired::Other(share) => return Ok((self.reentered(share?)?, true)),
         };
         // Who closes the client releases what is watched over then.
         if let Err(closed) = self.client.check() {
@@ -228,7 +232,7 @@ impl Lock {
             self.client.lines.look_again(&keys.lock);
             set.post.look_again(Some(&keys.lock));
         }
-        Ok(self.lease(share))
+        Ok((self.lease(share), false))
     }
 
     fn reentered(&self, share: Share) -> Result<Lease, Error> {

@@ -183,7 +183,7 @@ impl Lock {
             let (lease, entered) = self.acquired(&terms, wait).await?;
             // Looked at in the poll that hands it over. One that is lost is
             // given back, and asked for again while there is time.
-            if entered || mutant!("returns-the-lost", lease.is_held(), true) {
+            if entered || lease.is_held() {
                 return Ok(lease);
             }
             wait = deadline.map(|deadline| clock.now().until(deadline));

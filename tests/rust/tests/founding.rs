@@ -176,26 +176,26 @@ fn old_enough(stage: &Stage) {
         digits.parse::<u64>().expect("seconds")
     };
     until("old enough", || {
-        (1..=stage.nodes.len()).all(|node| uptime(node) >= 4)
+        (1..=stage.nodes.len()).all(|node| uptime(node) >= 6)
     });
 }
 
 #[test]
 fn a_wholly_new_set_votes_at_once_unless_the_guard_was_asked_for() {
     let stage = Stage::like(3, &["new"]);
+    // A quarantine would outlast the wait by far, on a slow machine too.
+    let max_ttl = 2 * MAX_TTL;
+    let asked = || client(&stage.nodes).max_ttl(max_ttl).build().unwrap();
     let auto = || {
-        client(&stage.nodes)
-            .restart_guard(RestartGuard::Auto)
-            .build()
-            .unwrap()
+        let client = client(&stage.nodes).max_ttl(max_ttl);
+        client.restart_guard(RestartGuard::Auto).build().unwrap()
     };
     let quarantines = || {
         let count = |node| stage.tell(&format!("redis {node} EXISTS lock:#quarantine"));
         (1..=3).filter(|node| count(*node).contains('1')).count()
     };
     old_enough(&stage);
-    let lease = attempt(&auto(), Duration::from_millis(500)).unwrap();
-    assert!(lease.is_held());
+    let lease = attempt(&auto(), max_ttl * 4 / 5).unwrap();
     assert_eq!(quarantines(), 0);
     drop(lease);
     // A server that stored something may have lost it.
@@ -209,22 +209,22 @@ fn a_wholly_new_set_votes_at_once_unless_the_guard_was_asked_for() {
         stage.tell(&format!("start {number}"));
     }
     old_enough(&stage);
-    let asked = client(&stage.nodes).build().unwrap();
-    assert!(attempt(&asked, Duration::ZERO).is_err());
+    assert!(attempt(&asked(), Duration::ZERO).is_err());
     assert_eq!(quarantines(), 3);
 }
 
 #[test]
 fn init_lifts_no_quarantine_but_by_force() {
     let stage = Stage::like(3, &["new"]);
-    drop(founded(&stage.nodes));
+    // As servers are that have lost everything.
     for number in 1..=3 {
         stage.tell(&format!("redis {number} FLUSHALL"));
     }
     // The deploy script that always declares.
-    let deploy = client(&stage.nodes).build().unwrap();
+    let max_ttl = Duration::from_secs(20);
+    let deploy = client(&stage.nodes).max_ttl(max_ttl).build().unwrap();
     let left = blocking::wait(deploy.init_set()).unwrap();
-    assert!(left > MAX_TTL / 2, "{left:?}");
+    assert!(left > max_ttl / 2, "{left:?}");
     let again = blocking::wait(deploy.init_set()).unwrap();
     assert!(Duration::ZERO < again && again <= left, "{again:?}");
     assert!(attempt(&deploy, Duration::ZERO).is_err());
@@ -232,7 +232,7 @@ fn init_lifts_no_quarantine_but_by_force() {
         blocking::wait(deploy.init_set_forced()).unwrap(),
         Duration::ZERO
     );
-    drop(attempt(&deploy, Duration::from_millis(500)).unwrap());
+    drop(hold(&deploy));
 }
 
 #[test]
@@ -243,7 +243,7 @@ fn init_waits_for_servers_that_are_too_young() {
         .build()
         .unwrap();
     assert_eq!(blocking::wait(young.init_set()).unwrap(), Duration::ZERO);
-    drop(attempt(&young, Duration::from_millis(500)).unwrap());
+    drop(hold(&young));
 }
 
 /// A server boots with its clock behind, and the clock is set right: the
@@ -268,8 +268,5 @@ fn a_clock_that_steps_after_boot_ends_no_quarantine() {
     behind(1, 0);
     // The renewals of the lease find it.
     stage.tell("await 1 1 10000 EXISTS lock:#quarantine");
-    let told = stage.tell("redis 1 PTTL lock:#quarantine");
-    let left: i64 = told.split_whitespace().last().unwrap().parse().unwrap();
-    assert!((1..=2_000).contains(&left), "{told}");
     assert!(lease.is_held());
 }

@@ -1,7 +1,8 @@
 //! Real servers for the tests in Rust: a stage (tests/stage), driven by its
 //! command.
 
-use std::io::{BufRead, BufReader};
+use std::fs::OpenOptions;
+use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -96,6 +97,22 @@ impl Stage {
             }
         }
         panic!("the stage did not start");
+    }
+
+    /// Sets the clock of a node, counted from 1, of a stage with `clocks`: so many
+    /// seconds ahead of ours.
+    ///
+    /// # Panics
+    ///
+    /// If the stage has no such clock.
+    pub fn set_clock(&self, node: usize, ahead: i64) {
+        // What clock.c reads: version, offset, rate, since, still. In place, for the
+        // server has the file mapped: cut short, it would take the server with it.
+        let setting = [2, ahead * 1_000_000_000, 0, 0, 0i64];
+        let bytes = setting.map(i64::to_le_bytes).concat();
+        let file = OpenOptions::new().write(true).open(&self.clocks[node - 1]);
+        let written = file.and_then(|mut file| file.write_all(&bytes));
+        written.expect("the clock of a node of this stage");
     }
 
     /// Tells the stage something; returns what it printed.

@@ -89,11 +89,7 @@ fn a_vote_lost_in_quarantine_does_not_end_the_lease_early() {
 #[test]
 fn the_clock_of_another_server_is_no_step() {
     let (stage, other) = (Stage::new(3), Stage::like(1, &["new", "clocks"]));
-    // What clock.c reads: version, offset, rate, since, still; 3 s ahead.
-    let setting = [2, 3_000_000_000, 0, 0, 0i64]
-        .map(i64::to_le_bytes)
-        .concat();
-    std::fs::write(&other.clocks[0], setting).unwrap();
+    other.set_clock(1, 3);
     let address = Relay::new(&stage.nodes[0]);
     let nodes = [&address.url, &stage.nodes[1], &stage.nodes[2]];
     let client = Client::new(nodes).unwrap();

@@ -5,13 +5,6 @@ use quorlock::{Client, blocking};
 use quorlock_tests::queue::{hold, patient, release};
 use quorlock_tests::{Stage, escaped};
 
-/// What clock.c reads: version, offset, rate, since, still; an hour ahead.
-fn set_an_hour_ahead(stage: &Stage, node: usize) {
-    let setting = [2, 3_600_000_000_000, 0, 0, 0i64];
-    let bytes = setting.map(i64::to_le_bytes).concat();
-    std::fs::write(&stage.clocks[node - 1], bytes).unwrap();
-}
-
 fn fence_of_a_hold(client: &Client) -> u64 {
     let lease = hold(client);
     let fence = lease.fence();
@@ -23,7 +16,7 @@ fn fence_of_a_hold(client: &Client) -> u64 {
 fn one_clock_an_hour_ahead_makes_no_fence() {
     for ahead in 1..=3 {
         let stage = Stage::like(3, &["clocks"]);
-        set_an_hour_ahead(&stage, ahead);
+        stage.set_clock(ahead, 3_600);
         let first = patient(&stage.nodes);
         let fences = [fence_of_a_hold(&first), fence_of_a_hold(&first)];
         assert!(fences[0] < fences[1], "{fences:?}");

@@ -245,7 +245,7 @@ def _check_handles(step, made):
 
 
 def sets(lines, all_nodes):
-    """The sets that a file's clients use: node numbers, and what else the records say; each place once."""
+    """The guarded sets that a file's clients use: node numbers, and what else the records say; each place once."""
     found = {}
     for step in parse([repeated(line) for line in lines]):
         options = step.options
@@ -257,11 +257,13 @@ def sets(lines, all_nodes):
         guard = options.get("restart_guard", "auto")
         place = options.get("namespace", "lock:"), int(options.get("db", 0))
         max_ttl = options.get("max_ttl", "60000")
-        if (guard == "on" or guard == "auto" and len(numbers) >= 3) and max_ttl.isdigit() and place not in found \
-                and place[1] < DATABASES:
-            found[place] = numbers, {"namespace": text(place[0]), "db": place[1], "max_ttl": int(max_ttl),
-                                     "set_name": options.get("set_name", "default"), "guard": True}
-    return found.values()
+        if not max_ttl.isdigit() or place in found or place[1] >= DATABASES:
+            continue
+        # The first client of a place says what set it is; one without a guard founds it by itself.
+        guarded = guard == "on" or guard == "auto" and len(numbers) >= 3
+        found[place] = guarded and (numbers, {"namespace": text(place[0]), "db": place[1], "max_ttl": int(max_ttl),
+                                              "set_name": options.get("set_name", "default"), "guard": True})
+    return [record for record in found.values() if record]
 
 
 def repeated(line):

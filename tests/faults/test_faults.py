@@ -54,7 +54,7 @@ class Judges(Case):
         for judge in ("check.py", "check2.py"):
             done = subprocess.run([sys.executable, os.path.join(HERE, judge), BAD], capture_output=True)
             self.assertEqual((done.returncode, done.stderr), (1, b""), judge)
-        said = judged(BAD, check.Floors(1e9, 1, 0.9), ["hang", "drop"])
+        said = judged(BAD, check.Floors(1e9, 1, 0.9, 100), ["hang", "drop"])
         for part in ("2 double holds", "2 holds out of order, 1 fences twice", "2 lost updates", "1 waits ended more than",
                      "1 keys left", "at least 1e+09", "not ['drop']", "75% of the time"):
             self.assertIn(part, said)

@@ -204,8 +204,9 @@ class Asyncio(unittest.IsolatedAsyncioTestCase):
         with self.assertRaisesRegex(quorlock.LockLostError, "expired"):
             await task
         # Given back: nobody has to wait for the collector.
-        self.assertIsNotNone(await self.client.lock(self.id()).try_acquire())
-        self.assertTrue(await self.client.lock(self.id()).release())
+        lock = self.client.lock(self.id())
+        self.assertIsNotNone(await lock.try_acquire())
+        self.assertTrue(await lock.release())
 
     async def test_one_that_is_lost_before_the_loop_looks(self):
         for count, get in enumerate(self.ways_to_get_one(), 1):

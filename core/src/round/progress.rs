@@ -42,6 +42,11 @@ impl Hold {
         Poll::Ready(())
     }
 
+    /// Whether every node that was asked for its vote has answered, or failed to.
+    pub(crate) fn is_answered(&self) -> bool {
+        !self.state().votes.contains(&Vote::Awaited)
+    }
+
     /// Has the task of `cx` woken at the next answer to a round that is over.
     pub(crate) fn listen(&self, cx: &Context<'_>) {
         let _: Poll<()> = self.state().round.park(cx);

@@ -163,6 +163,7 @@ impl<'a> Quest<'a> {
                 }
                 continue;
             }
+            self.forget_answered();
             let look = match event {
                 Event::Progress => false,
                 Event::News(news) => news.look,
@@ -304,7 +305,8 @@ impl<'a> Quest<'a> {
     fn so_far(&self) -> Lost {
         let before = self.before.as_ref();
         let before = before.map(|hold| hold.so_far().after(self.last.as_ref()));
-        self.hold().so_far().after(before.as_ref())
+        let before = before.as_ref().or(self.last.as_ref());
+        self.hold().so_far().after(before)
     }
 
     /// The nodes', to an attempt.
@@ -474,12 +476,21 @@ impl<'a> Quest<'a> {
         {
             self.last = Some(before.so_far().after(self.last.as_ref()).closed());
         }
+        self.forget_answered();
         count(&self.set.counters.attempts_lost);
         self.home = stay;
         if stay.is_none() {
             self.letters.become_another();
         }
         self.draw(self.most());
+    }
+
+    /// Lets go of the token before, once nothing more is to come of it: there may be
+    /// thousands who wait.
+    fn forget_answered(&mut self) {
+        if let Some(before) = self.before.take_if(|before| before.is_answered()) {
+            self.last = Some(before.so_far().after(self.last.as_ref()));
+        }
     }
 
     /// How many fences to ask for where others may come to wait behind us.

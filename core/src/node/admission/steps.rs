@@ -100,4 +100,22 @@ mod tests {
         // Between two connections.
         assert!(watch.admitted(1, at(1_300), at(1_301), micros(8_300)));
     }
+
+    #[test]
+    fn a_new_vote_that_comes_with_a_step_is_none() {
+        let new = [
+            Reply::Granted { fence: 7 },
+            Reply::Extended { repaired: true },
+        ];
+        for reply in new {
+            let worth = StepWatch::worth(reply);
+            let Reply::Failed(fault) = worth else {
+                panic!("{worth:?}")
+            };
+            assert!(fault.sent && fault.kind == FaultKind::NotReady);
+        }
+        // What stood before stands.
+        let kept = Reply::Extended { repaired: false };
+        assert_eq!(StepWatch::worth(kept.clone()), kept);
+    }
 }

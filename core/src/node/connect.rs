@@ -31,6 +31,8 @@ pub(crate) struct Connected {
     pub(crate) server: u64,
     /// What the node's clock was.
     pub(crate) time: Told,
+    /// As it was [asked](How::stepped): the quarantine has begun again.
+    pub(crate) stepped: bool,
     /// The inbox is subscribed.
     pub(crate) listening: bool,
 }
@@ -89,6 +91,7 @@ pub(crate) async fn connect(target: &Target, how: How) -> Result<Connected, Faul
         id,
         server,
         time,
+        stepped: how.stepped,
         listening,
     })
 }

@@ -294,7 +294,9 @@ impl Connection {
         }
         let (listening, server, told) = (connected.listening, connected.server, connected.time);
         let stepped = self.watch.admitted(server, told.asked, told.at, told.time);
-        self.stepped = self.guarded() && stepped;
+        // A reply over the connection in doubt may have told of a step meanwhile.
+        let missed = self.stepped && !connected.stepped;
+        self.stepped = self.guarded() && (stepped || missed);
         self.up = Some(Pipe::new(*connected));
         self.ear.connected(listening);
         if self.stepped {

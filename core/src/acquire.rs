@@ -179,15 +179,13 @@ fn refused(set: &Set, name: &[u8], lost: &Lost) -> Error {
 
 fn timed_out(set: &Set, name: &[u8], wait: Option<Duration>, lost: &Lost) -> Error {
     let after = wait.map_or(String::new(), |wait| format!(" within {wait:?}"));
-    if lost.kind() == Kind::Held {
-        let message = format!(
-            "the lock {} was not free{after}: it is held by another",
-            shown(name)
-        );
-        error(set, ErrorKind::Timeout, message, lost)
-    } else {
-        unavailable(set, name, &after, lost)
-    }
+    let (outcome, why) = match lost.kind() {
+        Kind::Held => ("was not free", "it is held by another"),
+        Kind::Late => ("was not won", "a quorum voted for it, but too late"),
+        Kind::Unanswered | Kind::Undecided => return unavailable(set, name, &after, lost),
+    };
+    let message = format!("the lock {} {outcome}{after}: {why}", shown(name));
+    error(set, ErrorKind::Timeout, message, lost)
 }
 
 fn timed_out_in_line(set: &Set, name: &[u8], wait: Option<Duration>, place: &Place) -> Error {

@@ -84,6 +84,9 @@ pub fn verdict(votes: &[Vote], needed: Instant) -> Verdict {
 pub enum Kind {
     /// The lock is held by another.
     Held,
+    /// A quorum voted for it, but the votes came too late, or their fences did
+    /// not agree in time: nobody else holds it, and the nodes do answer.
+    Late,
     /// Too few nodes answer.
     Unanswered,
     /// That depends on answers which are still awaited.
@@ -96,10 +99,17 @@ pub enum Kind {
 /// had refused, would say the same as that one. What is decided here no later
 /// answer changes.
 pub fn kind(votes: &[Vote]) -> Kind {
+    let granted = votes.iter().filter(|v| matches!(v, Vote::Granted(_)));
     if is_held(votes, false) {
         Kind::Held
     } else if mutant!("kind-not-awaited", is_held(votes, true), false) {
         Kind::Undecided
+    } else if mutant!(
+        "late-votes-are-no-answer",
+        granted.count() >= quorum(votes.len()),
+        false
+    ) {
+        Kind::Late
     } else {
         Kind::Unanswered
     }
@@ -219,7 +229,7 @@ mod tests {
 
     #[test]
     fn the_kinds_of_what_was_not_won() {
-        use Kind::{Held, Unanswered, Undecided};
+        use Kind::{Held, Late, Unanswered, Undecided};
         for (votes, expected) in [
             // What the nodes have said: granted, refused, failed; `?` is awaited,
             // `-` was not asked.
@@ -227,7 +237,10 @@ mod tests {
             ("f", Unanswered),
             ("?", Undecided),
             // Fences differed, or the votes came too late: nobody else holds it.
-            ("ggg", Unanswered),
+            ("ggg", Late),
+            ("ggf", Late),
+            ("gg-", Late),
+            ("gg?", Undecided),
             // Refusals alone prevent a quorum.
             ("rr?", Held),
             ("rrf", Held),

@@ -3,16 +3,22 @@
 //! runs one and prints its history. `quorlock-sim mutants NAME[=SEED]...` (a
 //! build with `--cfg mutants`): for each seeded bug, a schedule that catches it:
 //! that seed, if it still does, or else the first of N. `--mutant NAME` turns a
-//! bug on in the first two.
+//! bug on in the first two. `quorlock-sim digest [--schedules N] [--from SEED]`:
+//! a number for each block of histories, the same where nothing has changed of
+//! what is decided.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::panic::catch_unwind;
 use std::process::ExitCode;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use quorlock_sim::{mutants, schedule};
 
 /// A schedule with fewer events proves little; the average must be above.
 const EVENTS_FLOOR: u64 = 100;
+/// How many histories one line of a digest stands for.
+const BLOCK: u64 = 10_000;
 /// Percent of schedules in which somebody holds the lock. The first acquire of a
 /// client takes two rounds, so that some schedules with many faults have no hold.
 const HOLDS_FLOOR: u64 = 88;
@@ -23,10 +29,12 @@ fn main() -> ExitCode {
         Some("replay") => replay(&words[1..]),
         Some("run") => run(&words[1..]),
         Some("mutants") => each_mutant(&words[1..]),
+        Some("digest") => digest(&words[1..]),
         _ => {
             eprintln!("usage: quorlock-sim run [--schedules N] [--from SEED] [--threads T]");
             eprintln!("       quorlock-sim replay SEED");
             eprintln!("       quorlock-sim mutants [--schedules N] NAME[=SEED]...");
+            eprintln!("       quorlock-sim digest [--schedules N] [--from SEED]");
             eprintln!("--mutant NAME: with this seeded bug, in a build with --cfg mutants");
             ExitCode::from(2)
         }
@@ -195,6 +203,44 @@ fn each_mutant(words: &[String]) -> ExitCode {
             Some((seed, what)) => println!("{name} {seed} {what}"),
             None => println!("{name} - not caught in {schedules}"),
         }
+    }
+    ExitCode::SUCCESS
+}
+
+/// The hash of the histories of `seeds`.
+fn digest_of(seeds: std::ops::Range<u64>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for seed in seeds {
+        schedule::run(seed, true).history.hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+/// Prints a line for each block of schedules: its first seed, and its hash. Two
+/// builds whose lines are the same decide the same in all of them.
+fn digest(words: &[String]) -> ExitCode {
+    let from = number(words, "--from", 1);
+    let end = from + number(words, "--schedules", BLOCK);
+    let blocks = (end - from).div_ceil(BLOCK);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let (next, lines) = (AtomicU64::new(0), Mutex::new(vec![0; blocks as usize]));
+    std::thread::scope(|scope| {
+        for _ in 0..cores {
+            scope.spawn(|| {
+                loop {
+                    let block = next.fetch_add(1, Ordering::Relaxed);
+                    if block >= blocks {
+                        return;
+                    }
+                    let first = from + block * BLOCK;
+                    let hash = digest_of(first..end.min(first + BLOCK));
+                    lines.lock().expect("no panic")[block as usize] = hash;
+                }
+            });
+        }
+    });
+    for (block, hash) in (0..).zip(lines.into_inner().expect("no panic")) {
+        println!("{} {hash:016x}", from + block * BLOCK);
     }
     ExitCode::SUCCESS
 }

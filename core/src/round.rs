@@ -219,6 +219,19 @@ impl Lost {
         self
     }
 
+    /// The same, once nobody waits for answers any more. A node that voted, and has
+    /// yet to store the fence, did answer.
+    pub(crate) fn in_the_end(mut self) -> Lost {
+        for (answer, said) in self.answers.iter_mut().zip(&self.said) {
+            *answer = match (*answer, said) {
+                (Vote::Awaited, Said::Granted) => Vote::Granted(Instant::NEVER),
+                (Vote::Awaited, _) => Vote::Failed,
+                (answer, _) => answer,
+            };
+        }
+        self
+    }
+
     /// The same, once nobody takes the answers any more that are awaited.
     pub(crate) fn closed(mut self) -> Lost {
         let awaited = |answer: &&mut Vote| **answer == Vote::Awaited;

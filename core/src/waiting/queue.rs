@@ -156,6 +156,7 @@ impl<'a> Quest<'a> {
                 self.overtime =
                     mutant!("no-overtime", now < latest, false) && lost.kind() == Kind::Undecided;
                 if !self.overtime {
+                    let lost = mutant!("unmarked-did-not-answer", lost.in_the_end(), lost);
                     return match lost.misconfigured {
                         true => Ended::Misconfigured(lost),
                         false => Ended::Deadline(lost),

@@ -21,9 +21,8 @@ pub const LONGEST: u32 = 2;
 /// Clock rates differ by less than this: the drift that leases allow for.
 pub const DRIFT: f64 = 0.01;
 
-/// Percent of schedules of declared sets that end with everybody waiting: of all
-/// more than a third.
-const WAITING: u64 = 37;
+/// Percent of schedules that end with everybody waiting.
+const WAITING: u64 = 35;
 const HOUR: Time = 3_600_000 * MS;
 
 /// Which kinds of faults a schedule has.
@@ -212,9 +211,7 @@ impl Plan {
             owned: aside.aside().chance(20),
             waits: waits(&aside, ttl, node_timeout, ttl * u64::from(longest)),
             tail: match listed_twice {
-                // A set that is yet to be founded votes for nobody, and may take
-                // until the tail: what L4 promises begins after that.
-                None if declared && aside.chance(WAITING) => *aside.pick(&[1, 2, 3]),
+                None if aside.chance(WAITING) => *aside.pick(&[1, 2, 3]),
                 _ => 0,
             },
             capped: 20,

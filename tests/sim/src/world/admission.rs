@@ -233,6 +233,14 @@ impl Inner {
         let next = survey.look(place, look, &fresh);
         let changed = survey.changes() != before;
         wire.waits = next == Next::Wait;
+        if next != Next::Admit {
+            // It votes for nobody yet, although it is free: a set may be founded
+            // as late as this, or anew after all of it was emptied.
+            let settled = self.time + self.network.settles();
+            for line in &mut self.lines {
+                line.breaks(settled, self.time);
+            }
+        }
         let mut told = match next {
             Next::Wait => Vec::new(),
             Next::Admit => {

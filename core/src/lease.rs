@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use crate::acquire;
-use crate::client::Inner;
+use crate::client::inner::Inner;
 #[cfg(feature = "sim")]
 use crate::clock::Instant;
 use crate::config::Timing;

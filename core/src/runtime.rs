@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll, ready};
 use std::thread::JoinHandle;
 
-use crate::client::Inner;
+use crate::client::inner::Inner;
 use crate::dispatch::Dispatcher;
 use crate::drive::Driver;
 use crate::error::{Error, ErrorKind};

@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
-use super::{Client, Inner, gate};
+use super::Client;
+use super::admission::{gate, target};
+use super::inner::Inner;
 use crate::clock::{Clock, SystemClock};
 use crate::config::{self, LockOptions, RestartGuard, Settings, defaults};
 use crate::dispatch::Level;
 use crate::error::Error;
 use crate::node::Link;
 use crate::node::address::{Address, Endpoint};
-use crate::node::connect::Target;
 use crate::node::memory::MemoryLink;
 use crate::node::names::Naming;
 use crate::node::redis::RedisLink;
@@ -58,6 +59,34 @@ impl Default for ClientBuilder {
             key: None,
             on_current_runtime: false,
         }
+    }
+}
+
+impl Client {
+    /// A client for `nodes`, with default options.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` for a URL that is not understood or listed twice.
+    /// Nothing is connected yet, so nothing about the nodes is known.
+    pub fn new<S: Into<String>>(nodes: impl IntoIterator<Item = S>) -> Result<Client, Error> {
+        Client::builder().nodes(nodes).build()
+    }
+
+    /// A client for the nodes listed in the environment variable
+    /// `QUORLOCK_NODES`, split at commas and blanks; without it for
+    /// `redis://127.0.0.1:6379`.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Client::new).
+    pub fn from_env() -> Result<Client, Error> {
+        Client::builder().build()
+    }
+
+    /// Options, one by one.
+    pub fn builder() -> ClientBuilder {
+        ClientBuilder::default()
     }
 }
 
@@ -255,12 +284,7 @@ impl ClientBuilder {
                 let (inbox, clock) = (gate.inbox.clone(), clock.clone());
                 return Arc::new(MemoryLink::new(name, i, inbox, node.shown.clone(), clock));
             }
-            let target = Target {
-                address: node.clone(),
-                tls: tls.clone(),
-                node: i,
-                gate: gate.clone(),
-            };
+            let target = target(node, i, &tls, &gate);
             Arc::new(RedisLink::new(target, clock.clone(), &handle, driver))
         };
         let links = settings.nodes.iter().enumerate().map(link).collect();

@@ -5,7 +5,8 @@ use std::sync::atomic::AtomicBool;
 
 use once_cell::sync::OnceCell;
 
-use super::{Client, ClientBuilder, Inner};
+use super::inner::Inner;
+use super::{Client, ClientBuilder};
 use crate::node::Waits;
 use crate::node::tls::Tls;
 use crate::owner::Owners;

@@ -13,10 +13,8 @@ use std::time::Duration;
 
 use inner::Inner;
 
-use crate::blocking;
 use crate::error::{Error, ErrorKind};
 use crate::lock::Lock;
-use crate::runtime::Runtime;
 
 pub use builder::ClientBuilder;
 pub use stats::Stats;
@@ -146,16 +144,4 @@ impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.inner.fmt(f)
     }
-}
-
-/// Closes every client of the process, for its exit. Blocks for at most the
-/// longest `node_timeout`.
-#[doc(hidden)]
-pub fn close_all() {
-    let clients = Runtime::get().clients();
-    blocking::wait(async {
-        for client in &clients {
-            client.close().await;
-        }
-    });
 }

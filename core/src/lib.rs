@@ -70,6 +70,7 @@ mod lock;
 mod mailbox;
 mod mutants;
 mod node;
+mod owned;
 mod owner;
 mod post;
 #[cfg(feature = "sim")]
@@ -82,12 +83,11 @@ mod retry;
 mod round;
 mod runtime;
 mod set;
+mod spawn;
 mod sync;
 mod token;
 mod waiting;
 
-#[doc(hidden)]
-pub use client::close_all;
 pub use client::{Client, ClientBuilder, Stats};
 pub use config::{RestartGuard, defaults};
 pub use dispatch::{Level, set_log_sink};
@@ -96,12 +96,16 @@ pub use lease::{Lease, Lost};
 pub use lock::Lock;
 #[doc(hidden)]
 pub use mailbox::Mailbox;
+#[doc(hidden)]
+pub use owned::Owned;
 pub use owner::Owner;
 #[doc(hidden)]
-pub use process::{Owned, id as process_id};
+pub use process::id as process_id;
 pub use round::LossReason;
 #[doc(hidden)]
-pub use runtime::{Task, shutdown, spawn, spawn_all};
+pub use runtime::close_all;
+#[doc(hidden)]
+pub use spawn::{Task, shutdown, spawn, spawn_all};
 
 /// The protocol modules, for the simulator. Not part of the API: anything here
 /// may change at any time.

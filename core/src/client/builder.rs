@@ -21,7 +21,7 @@ use crate::node::redis::RedisLink;
 use crate::node::tls::Tls;
 use crate::owner::Owners;
 use crate::renewal::Watchdog;
-use crate::runtime::Runtime;
+use crate::runtime::{Closing, Runtime};
 use crate::set::Set;
 use crate::token::{Rng, SystemRng};
 
@@ -310,7 +310,8 @@ impl ClientBuilder {
         // A client on the caller's runtime cannot be closed after that has
         // ended, so the exit of the process leaves it to its ttl.
         if !self.on_current_runtime {
-            runtime.register(&inner);
+            let client: Arc<dyn Closing> = inner.clone();
+            runtime.register(Arc::downgrade(&client));
         }
         Ok(Client { inner })
     }

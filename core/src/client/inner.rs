@@ -1,6 +1,7 @@
 //! What clones of a client, its locks and its leases share, and how it ends.
 
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -14,7 +15,7 @@ use crate::node::tls::Tls;
 use crate::owner::Owners;
 use crate::renewal::Watchdog;
 use crate::round::LossReason;
-use crate::runtime::Runtime;
+use crate::runtime::{Closing, Runtime};
 use crate::set::Set;
 use crate::waiting::Lines;
 
@@ -101,6 +102,12 @@ impl Inner {
         for link in &self.set.links {
             link.close();
         }
+    }
+}
+
+impl Closing for Inner {
+    fn close(&self) -> Pin<Box<dyn Future<Output = ()> + '_>> {
+        Box::pin(self.close())
     }
 }
 

@@ -14,7 +14,7 @@ use crate::clock::Instant;
 use crate::config::Timing;
 use crate::error::{Error, ErrorKind, shown};
 use crate::mutants::mutant;
-use crate::owner::{Left, Share};
+use crate::reentry::{Left, Share};
 use crate::round::{Extended, Hold, LossReason, Watch};
 use crate::waiting::Passed;
 

@@ -78,6 +78,7 @@ mod post;
 pub mod probe;
 mod process;
 mod quorum;
+mod reentry;
 mod renewal;
 mod retry;
 mod round;

@@ -11,7 +11,8 @@ use crate::lease::{self, Lease};
 use crate::mutants::mutant;
 use crate::node::Keys;
 use crate::node::names::{self, Naming};
-use crate::owner::{Owner, Share};
+use crate::owner::Owner;
+use crate::reentry::Share;
 use crate::round::Terms;
 
 /// A name with options; made by [`Client::lock`](crate::Client::lock). Cheap

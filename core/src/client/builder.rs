@@ -19,7 +19,7 @@ use crate::node::memory::MemoryLink;
 use crate::node::names::Naming;
 use crate::node::redis::RedisLink;
 use crate::node::tls::Tls;
-use crate::owner::Owners;
+use crate::reentry::Owners;
 use crate::renewal::Watchdog;
 use crate::runtime::{Closing, Runtime};
 use crate::set::Set;

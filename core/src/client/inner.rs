@@ -12,7 +12,7 @@ use crate::config::{LockOptions, Settings};
 use crate::error::{Error, ErrorKind};
 use crate::node::Waits;
 use crate::node::tls::Tls;
-use crate::owner::Owners;
+use crate::reentry::Owners;
 use crate::renewal::Watchdog;
 use crate::round::LossReason;
 use crate::runtime::{Closing, Runtime};

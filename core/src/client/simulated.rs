@@ -9,7 +9,7 @@ use super::inner::Inner;
 use super::{Client, ClientBuilder};
 use crate::node::Waits;
 use crate::node::tls::Tls;
-use crate::owner::Owners;
+use crate::reentry::Owners;
 use crate::renewal::Watchdog;
 use crate::runtime::Runtime;
 use crate::set::Set;

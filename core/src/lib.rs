@@ -72,6 +72,7 @@ mod mutants;
 mod node;
 mod owned;
 mod owner;
+mod parked;
 mod post;
 #[cfg(feature = "sim")]
 #[doc(hidden)]
@@ -87,6 +88,7 @@ mod set;
 mod spawn;
 mod sync;
 mod token;
+mod wait;
 mod waiting;
 
 pub use client::{Client, ClientBuilder, Stats};

@@ -11,11 +11,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 
-use crate::blocking;
 use crate::dispatch::Dispatcher;
 use crate::drive::Driver;
 use crate::error::{Error, ErrorKind};
 use crate::sync::lock;
+use crate::wait;
 use once_cell::race::OnceBox;
 use once_cell::sync::OnceCell;
 
@@ -138,11 +138,12 @@ impl Runtime {
 /// longest `node_timeout`.
 pub fn close_all() {
     let clients = Runtime::get().clients();
-    blocking::wait(async {
+    let all_closed = async {
         for client in &clients {
             client.close().await;
         }
-    });
+    };
+    wait::run(all_closed, None);
 }
 
 /// Releases what the process still holds, within `node_timeout`.

@@ -58,6 +58,7 @@ mod acquire;
 #[doc(hidden)]
 pub mod binding;
 pub mod blocking;
+mod call;
 mod client;
 mod clock;
 mod config;
@@ -108,7 +109,7 @@ pub use round::LossReason;
 #[doc(hidden)]
 pub use runtime::close_all;
 #[doc(hidden)]
-pub use spawn::{Task, shutdown, spawn, spawn_all};
+pub use spawn::{Task, shutdown, spawn};
 
 /// The protocol modules, for the simulator. Not part of the API: anything here
 /// may change at any time.

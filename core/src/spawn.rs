@@ -22,22 +22,6 @@ where
     Ok(Task(Some(task)))
 }
 
-/// Runs futures on the I/O thread, each to its end by itself: what is started
-/// in one turn of an event loop, in one wake-up.
-pub fn spawn_all(mut futures: Vec<Pin<Box<dyn Future<Output = ()> + Send>>>) -> Result<(), Error> {
-    if futures.len() <= 1 {
-        return futures
-            .pop()
-            .map_or(Ok(()), |one| spawn(one).map(Task::detach));
-    }
-    let all = async move {
-        for future in futures {
-            drop(tokio::spawn(future));
-        }
-    };
-    spawn(all).map(Task::detach)
-}
-
 /// A future that runs on the I/O thread. Dropped, it ends there soon.
 pub struct Task<T>(Option<tokio::task::JoinHandle<T>>);
 

@@ -98,18 +98,8 @@ pub use dispatch::{Level, set_log_sink};
 pub use error::{Error, ErrorKind, NodeError};
 pub use lease::{Lease, Lost};
 pub use lock::Lock;
-#[doc(hidden)]
-pub use mailbox::Mailbox;
-#[doc(hidden)]
-pub use owned::Owned;
 pub use owner::Owner;
-#[doc(hidden)]
-pub use process::id as process_id;
 pub use round::LossReason;
-#[doc(hidden)]
-pub use runtime::close_all;
-#[doc(hidden)]
-pub use spawn::{Task, shutdown, spawn};
 
 /// The protocol modules, for the simulator. Not part of the API: anything here
 /// may change at any time.

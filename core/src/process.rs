@@ -1,8 +1,7 @@
 //! Which process this is.
 
-/// For bindings: the id of this process. An acquire and its release ask for it a
+/// The id of this process. An acquire and its release ask for it a
 /// dozen times, so the system is asked only once, and once more in a forked child.
-#[doc(hidden)]
 pub fn id() -> u32 {
     #[cfg(target_os = "linux")]
     if let Some(known) = wiped::page() {

@@ -2,7 +2,8 @@
 
 use napi::Status;
 use napi::threadsafe_function::ThreadsafeFunction;
-use quorlock::{Error, Mailbox};
+use quorlock::Error;
+use quorlock::binding::Mailbox;
 
 /// Calls JavaScript from any thread; does not keep its event loop alive.
 pub(crate) type Bell = ThreadsafeFunction<(), (), (), Status, false, true>;

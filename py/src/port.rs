@@ -23,8 +23,7 @@ use std::sync::{Arc, Mutex};
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use pyo3::{PyTraverseError, intern};
-use quorlock::binding::{Turn, lock};
-use quorlock::{Mailbox, Owned};
+use quorlock::binding::{Mailbox, Owned, Turn, lock};
 
 use crate::error::{checked, entry};
 

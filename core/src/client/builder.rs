@@ -10,13 +10,12 @@ use super::Client;
 use super::admission::{gate, target};
 use super::inner::Inner;
 use crate::clock::{Clock, SystemClock};
-use crate::config::{self, LockOptions, RestartGuard, Settings, defaults};
+use crate::config::{self, LockOptions, RestartGuard, Settings, defaults, lock_option_setters};
 use crate::dispatch::Level;
 use crate::error::Error;
 use crate::node::Link;
 use crate::node::address::{Address, Endpoint};
 use crate::node::memory::MemoryLink;
-use crate::node::names::Naming;
 use crate::node::redis::RedisLink;
 use crate::node::tls::Tls;
 use crate::reentry::Owners;
@@ -62,6 +61,8 @@ impl Default for ClientBuilder {
     }
 }
 
+lock_option_setters!(ClientBuilder);
+
 impl Client {
     /// A client for `nodes`, with default options.
     ///
@@ -91,59 +92,16 @@ impl Client {
 }
 
 impl ClientBuilder {
+    fn change(mut self, change: impl FnOnce(&mut LockOptions)) -> ClientBuilder {
+        change(&mut self.settings.lock);
+        self
+    }
+
     /// The nodes of the set: `redis://[user:password@]host[:port][/db]`,
     /// `rediss://…` for TLS, `redis+unix:///path?db=1&user=u&password=p`, or
     /// `memory://name` for a node in this process.
     pub fn nodes<S: Into<String>>(mut self, nodes: impl IntoIterator<Item = S>) -> ClientBuilder {
         self.nodes = Some(nodes.into_iter().map(Into::into).collect());
-        self
-    }
-
-    /// See [`Lock::ttl`](crate::Lock::ttl). 10 s.
-    pub fn ttl(mut self, ttl: Duration) -> ClientBuilder {
-        self.settings.lock.ttl = ttl;
-        self
-    }
-
-    /// See [`Lock::wait`](crate::Lock::wait). 10 s.
-    pub fn wait(mut self, wait: impl Into<Option<Duration>>) -> ClientBuilder {
-        self.settings.lock.wait = wait.into();
-        self
-    }
-
-    /// See [`Lock::renew`](crate::Lock::renew). On.
-    pub fn renew(mut self, renew: bool) -> ClientBuilder {
-        self.settings.lock.renew = renew;
-        self
-    }
-
-    /// See [`Lock::max_hold`](crate::Lock::max_hold). One hour.
-    pub fn max_hold(mut self, max_hold: impl Into<Option<Duration>>) -> ClientBuilder {
-        self.settings.lock.max_hold = max_hold.into();
-        self
-    }
-
-    /// See [`Lock::raw`](crate::Lock::raw). Off.
-    pub fn raw(mut self, raw: bool) -> ClientBuilder {
-        self.settings.lock.naming = if raw { Naming::Raw } else { Naming::Tagged };
-        self
-    }
-
-    /// See [`Lock::max_waiters`](crate::Lock::max_waiters). 10,000.
-    pub fn max_waiters(mut self, max_waiters: usize) -> ClientBuilder {
-        self.settings.lock.max_waiters = max_waiters;
-        self
-    }
-
-    /// See [`Lock::fair`](crate::Lock::fair). Off.
-    pub fn fair(mut self, fair: bool) -> ClientBuilder {
-        self.settings.lock.fair = fair;
-        self
-    }
-
-    /// See [`Lock::fencing`](crate::Lock::fencing). On.
-    pub fn fencing(mut self, fencing: bool) -> ClientBuilder {
-        self.settings.lock.fencing = fencing;
         self
     }
 

@@ -157,7 +157,7 @@ impl Lock {
         let keys = &terms.keys;
         let owner = self.options.owner.as_ref();
         let mut first = true;
-        let again = || -> Option<Result<Share, Error>> {
+        let reenter = || -> Option<Result<Share, Error>> {
             // Looked at above the first time.
             if !std::mem::take(&mut first)
                 && let Err(closed) = self.client.check()
@@ -168,14 +168,14 @@ impl Lock {
         };
         let set = &self.client.set;
         let wait = Wait {
-            long: wait,
+            limit: wait,
             lines: &self.client.lines,
-            most: self.options.max_waiters,
+            max_waiters: self.options.max_waiters,
         };
-        let (hold, watched) = match acquire::acquire(set, terms, &self.name, wait, again).await? {
+        let (hold, watched) = match acquire::acquire(set, terms, &self.name, wait, reenter).await? {
             Acquired::Hold(hold) => (hold.clone(), self.client.watchdog.watch(hold)),
             Acquired::Given(hold, watched) => (hold, watched),
-            Acquired::Other(share) => return Ok((self.reentered(share?)?, true)),
+            Acquired::Reentered(share) => return Ok((self.reentered(share?)?, true)),
         };
         // Who closes the client releases what is watched over then.
         if let Err(closed) = self.client.check() {

@@ -19,15 +19,15 @@ use crate::waiting::{Ended, Lines, Place, Quest, Turn};
 #[derive(Debug)]
 pub struct Wait<'a> {
     /// Zero tries once, without a place in the line; `None` waits for ever.
-    pub long: Option<Duration>,
+    pub limit: Option<Duration>,
     /// The lines of the client.
     pub lines: &'a Arc<Lines>,
     /// How many may wait in the line for a lock, behind the one that asks.
-    pub most: usize,
+    pub max_waiters: usize,
 }
 
 /// Acquires the lock, once it is the caller's turn in the line of this client.
-/// `again` runs at first, and whenever something has changed in this client; it
+/// `reenter` runs at first, and whenever something has changed in this client; it
 /// may end the wait with a result of its own.
 ///
 /// # Cancel safety
@@ -39,37 +39,41 @@ pub async fn acquire<T>(
     terms: &Terms,
     name: &[u8],
     wait: Wait<'_>,
-    mut again: impl FnMut() -> Option<T>,
+    mut reenter: impl FnMut() -> Option<T>,
 ) -> Result<Acquired<T>, Error> {
-    let Wait { long, lines, most } = wait;
-    let deadline = long.map_or(Instant::FAR, |long| set.clock.now() + long);
-    if let Some(other) = again() {
-        return Ok(Acquired::Other(other));
+    let Wait {
+        limit,
+        lines,
+        max_waiters,
+    } = wait;
+    let deadline = limit.map_or(Instant::FAR, |limit| set.clock.now() + limit);
+    if let Some(entered) = reenter() {
+        return Ok(Acquired::Reentered(entered));
     }
-    if long == Some(Duration::ZERO) {
-        return once(set, terms, name, again).await;
+    if limit == Some(Duration::ZERO) {
+        return once(set, terms, name, reenter).await;
     }
-    let Some(mut place) = lines.enter(terms, most) else {
-        return Err(too_many(name, most));
+    let Some(mut place) = lines.enter(terms, max_waiters) else {
+        return Err(too_many(name, max_waiters));
     };
-    match turn(set, &mut place, deadline, &mut again).await {
+    match turn(set, &mut place, deadline, &mut reenter).await {
         Some(Called::Turn(Turn::Ask)) => {}
         Some(Called::Turn(Turn::Given((hold, watched)))) => {
             return Ok(Acquired::Given(hold, watched));
         }
-        Some(Called::Other(other)) => return Ok(Acquired::Other(other)),
-        None => return Err(timed_out_in_line(set, name, long, &place)),
+        Some(Called::Reentered(entered)) => return Ok(Acquired::Reentered(entered)),
+        None => return Err(timed_out_in_line(set, name, limit, &place)),
     }
     let ended = Quest::new(set, terms, &place)
-        .run(deadline, &mut again)
+        .run(deadline, &mut reenter)
         .await;
     match ended {
         Ended::Won(hold) => {
             place.won(&hold);
             Ok(Acquired::Hold(hold))
         }
-        Ended::Other(other) => Ok(Acquired::Other(other)),
-        Ended::Deadline(lost) => Err(timed_out(set, name, long, &lost)),
+        Ended::Other(entered) => Ok(Acquired::Reentered(entered)),
+        Ended::Deadline(lost) => Err(timed_out(set, name, limit, &lost)),
         Ended::Misconfigured(lost) => Err(misconfigured(set, name, &lost)),
     }
 }
@@ -79,7 +83,7 @@ async fn once<T>(
     set: &Arc<Set>,
     terms: &Terms,
     name: &[u8],
-    mut again: impl FnMut() -> Option<T>,
+    mut reenter: impl FnMut() -> Option<T>,
 ) -> Result<Acquired<T>, Error> {
     let letters = set.post.rent(&terms.keys.lock);
     let mut attempt = Attempt(Some(Hold::begin(set, terms, 1)));
@@ -90,14 +94,14 @@ async fn once<T>(
         }
         // Nobody can call one that is in no queue: this client alone has news.
         while letters.poll_news(cx).is_ready() {
-            if let Some(other) = again() {
-                return Poll::Ready(Err(other));
+            if let Some(entered) = reenter() {
+                return Poll::Ready(Err(entered));
             }
         }
         Poll::Pending
     });
     match ended.await {
-        Err(other) => Ok(Acquired::Other(other)),
+        Err(entered) => Ok(Acquired::Reentered(entered)),
         Ok(Ok(())) => Ok(Acquired::Hold(attempt.0.take().expect("taken here only"))),
         Ok(Err(lost)) if lost.misconfigured => Err(misconfigured(set, name, &lost)),
         Ok(Err(lost)) => {
@@ -116,15 +120,15 @@ pub enum Acquired<T> {
     Hold(Arc<Hold>),
     /// A lease that another of this client has passed on, and its watch.
     Given(Arc<Hold>, Watched),
-    /// What `again` had to offer.
-    Other(T),
+    /// What `reenter` had to offer.
+    Reentered(T),
 }
 
 /// What the wait in a line ended with.
 enum Called<T> {
     Turn(Turn),
-    /// What `again` had to offer.
-    Other(T),
+    /// What `reenter` had to offer.
+    Reentered(T),
 }
 
 /// Waits in the line until we are called; `None` at the deadline.
@@ -132,7 +136,7 @@ async fn turn<T>(
     set: &Set,
     place: &mut Place,
     deadline: Instant,
-    again: &mut impl FnMut() -> Option<T>,
+    reenter: &mut impl FnMut() -> Option<T>,
 ) -> Option<Called<T>> {
     if place.is_turn() {
         return Some(Called::Turn(Turn::Ask));
@@ -140,8 +144,8 @@ async fn turn<T>(
     let mut timer = None;
     poll_fn(|cx| {
         // First, for it leaves what we may be given to the next.
-        if let Some(other) = again() {
-            return Poll::Ready(Some(Called::Other(other)));
+        if let Some(entered) = reenter() {
+            return Poll::Ready(Some(Called::Reentered(entered)));
         }
         if let Poll::Ready(turn) = place.poll_turn(cx) {
             return Poll::Ready(Some(Called::Turn(turn)));
@@ -210,10 +214,10 @@ fn misconfigured(set: &Set, name: &[u8], lost: &Lost) -> Error {
     error(set, ErrorKind::Misconfigured, message, lost)
 }
 
-fn too_many(name: &[u8], most: usize) -> Error {
+fn too_many(name: &[u8], max_waiters: usize) -> Error {
     let message = format!(
-        "{most} others of this client wait for the lock {} already, as many as max_waiters allows: \
-         shed load, or raise it",
+        "{max_waiters} others of this client wait for the lock {} already, as many as max_waiters \
+         allows: shed load, or raise it",
         shown(name)
     );
     Error::new(ErrorKind::TooManyWaiters, message)

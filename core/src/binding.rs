@@ -1,6 +1,5 @@
 //! What the bindings to other languages share, and Rust itself has no need of.
 
-use std::any::Any;
 use std::panic::resume_unwind;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -8,21 +7,14 @@ use std::thread;
 use once_cell::race::OnceBox;
 
 use crate::blocking;
-use crate::error::{Error, ErrorKind};
 
-/// The error that stands for a panic, which must not cross into another
-/// language.
-pub fn panicked(panic: &(dyn Any + Send)) -> Error {
-    let text = panic
-        .downcast_ref::<&str>()
-        .copied()
-        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("it has no message");
-    Error::new(
-        ErrorKind::Internal,
-        format!("a panic, which is a bug in Quorlock, please report it: {text}"),
-    )
-}
+pub use crate::call::{Revocation, Turn, Work, call, caught};
+pub use crate::mailbox::Mailbox;
+pub use crate::owned::Owned;
+pub use crate::process::id as process_id;
+pub use crate::runtime::close_all;
+pub use crate::spawn::{Task, shutdown, spawn};
+pub use crate::sync::lock;
 
 /// A static of which each process has one of its own. Locks in the one that a
 /// forked child has inherited may be held by threads that do not exist there.
@@ -168,7 +160,6 @@ impl<C: Copy> Slot<C> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::panic::catch_unwind;
     use std::sync::mpsc::{RecvTimeoutError, channel};
     use std::time::Duration;
 
@@ -211,18 +202,6 @@ mod tests {
         slot.set(Some(()));
         slot.run(true, |()| {});
         slot.run(true, |()| panic!("it ran before"));
-    }
-
-    #[test]
-    fn a_panic_is_an_error_with_its_text() {
-        let literal = catch_unwind(|| panic!("why")).unwrap_err();
-        let formatted = catch_unwind(|| panic!("why {}", std::process::id())).unwrap_err();
-        let other = catch_unwind(|| std::panic::panic_any(7)).unwrap_err();
-        assert_eq!(panicked(&*literal).kind(), ErrorKind::Internal);
-        assert!(panicked(&*literal).message().ends_with(": why"));
-        let text = format!(": why {}", std::process::id());
-        assert!(panicked(&*formatted).message().ends_with(&text));
-        assert!(panicked(&*other).message().ends_with("no message"));
     }
 
     #[test]

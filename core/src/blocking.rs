@@ -11,63 +11,9 @@
 //! ```
 
 use std::future::Future;
-use std::pin::pin;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
 use std::time::Duration;
 
-use crate::drive::Sent;
-use crate::sync::lock;
-
-/// Wakes the waiting thread. The flag tells our wake-ups from others'.
-pub(crate) struct Parked {
-    thread: Thread,
-    woken: AtomicBool,
-    /// While the thread drives the I/O: it is not parked then.
-    driver: Mutex<Option<Waker>>,
-}
-
-impl Parked {
-    /// Whether it has been woken; if not, `driver` will be.
-    pub(crate) fn is_woken(&self, driver: &Waker) -> bool {
-        let mut known = lock(&self.driver);
-        if known.is_none() {
-            *known = Some(driver.clone());
-        }
-        drop(known);
-        self.woken.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn forget_driver(&self) {
-        *lock(&self.driver) = None;
-    }
-
-    pub(crate) fn park(&self, limit: Option<Duration>) {
-        match limit {
-            _ if self.woken.load(Ordering::Acquire) => {}
-            None => thread::park(),
-            Some(limit) => thread::park_timeout(limit),
-        }
-    }
-}
-
-impl Wake for Parked {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        if self.woken.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        match &*lock(&self.driver) {
-            Some(driver) => driver.wake_by_ref(),
-            None => self.thread.unpark(),
-        }
-    }
-}
+use crate::wait::run;
 
 /// Waits for `future` on the calling thread.
 ///
@@ -89,43 +35,12 @@ pub fn wait_or<F: Future>(
     run(future, Some((every, &mut interrupted)))
 }
 
-type Interrupt<'a> = (Duration, &'a mut dyn FnMut() -> bool);
-
-fn run<F: Future>(future: F, mut interrupt: Option<Interrupt<'_>>) -> Option<F::Output> {
-    let mut future = pin!(future);
-    let parked = Arc::new(Parked {
-        thread: thread::current(),
-        woken: AtomicBool::new(true),
-        driver: Mutex::default(),
-    });
-    let waker = Waker::from(parked.clone());
-    let mut cx = Context::from_waker(&waker);
-    let mut sent = Sent::nothing();
-    let mut waited = false;
-    loop {
-        if parked.woken.swap(false, Ordering::AcqRel)
-            && let Poll::Ready(output) = sent.by(|| future.as_mut().poll(&mut cx))
-        {
-            return Some(output);
-        }
-        let limit = match &mut interrupt {
-            None => None,
-            Some((every, interrupted)) => {
-                if waited && interrupted() {
-                    return None;
-                }
-                (*every < Duration::MAX).then_some(*every)
-            }
-        };
-        sent.wait(&parked, limit);
-        waited = true;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::future::{pending, poll_fn};
+    use std::task::{Poll, Waker};
+    use std::thread;
 
     #[test]
     fn a_wake_from_another_thread_ends_the_wait() {

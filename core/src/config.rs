@@ -145,6 +145,69 @@ impl Default for LockOptions {
     }
 }
 
+/// Gives a type the setters of the options that a client and a lock both have. The
+/// type says by a method `change` which [`LockOptions`] those are: its own.
+macro_rules! lock_option_setters {
+    ($Type:ident) => {
+        /// Options of locks: a client's are the defaults of its locks.
+        impl $Type {
+            /// Auto-release time on the nodes: how long the lock outlives a crashed
+            /// holder. 10 ms to `max_ttl`, in whole milliseconds. 10 s.
+            pub fn ttl(self, ttl: Duration) -> $Type {
+                self.change(|options| options.ttl = ttl)
+            }
+
+            /// How long [`acquire`](crate::Lock::acquire) waits: zero tries once,
+            /// `None` waits for ever. At the end answers that are under way are
+            /// awaited where they decide, at most for another `node_timeout`. 10 s.
+            pub fn wait(self, wait: impl Into<Option<Duration>>) -> $Type {
+                self.change(|options| options.wait = wait.into())
+            }
+
+            /// Whether the lease is renewed until released. Without, it ends after
+            /// the ttl, unless extended. On.
+            pub fn renew(self, renew: bool) -> $Type {
+                self.change(|options| options.renew = renew)
+            }
+
+            /// The longest life of a lease, renewed or not; `None` for no cap. One
+            /// hour.
+            pub fn max_hold(self, max_hold: impl Into<Option<Duration>>) -> $Type {
+                self.change(|options| options.max_hold = max_hold.into())
+            }
+
+            /// Whether the key on the nodes is the name itself and its value the
+            /// bare token, so that other Redlock libraries and Quorlock exclude each
+            /// other. Off.
+            pub fn raw(self, raw: bool) -> $Type {
+                use crate::node::names::Naming::{Raw, Tagged};
+                let naming = if raw { Raw } else { Tagged };
+                self.change(|options| options.naming = naming)
+            }
+
+            /// Whether leases have [fences](crate::Lease::fence). On.
+            pub fn fencing(self, fencing: bool) -> $Type {
+                self.change(|options| options.fencing = fencing)
+            }
+
+            /// How many acquires of one client may wait for the lock, behind the one
+            /// that asks the nodes; more are refused at once with `TooManyWaiters`.
+            /// 10,000.
+            pub fn max_waiters(self, max_waiters: usize) -> $Type {
+                self.change(|options| options.max_waiters = max_waiters)
+            }
+
+            /// Whether every release goes over the nodes, where the waiters of other
+            /// clients queue. Without, a lease may be passed on to the next who waits
+            /// in the client, up to 16 times in a row. Off.
+            pub fn fair(self, fair: bool) -> $Type {
+                self.change(|options| options.fair = fair)
+            }
+        }
+    };
+}
+pub(crate) use lock_option_setters;
+
 /// Settings of a client, checked.
 #[derive(Clone, Debug)]
 pub struct Settings {

@@ -33,8 +33,8 @@ use std::time::Duration;
 
 use tokio::runtime::{Handle, Runtime};
 
-use crate::blocking::Parked;
 use crate::clock::{Instant, system_now};
+use crate::parked::Parked;
 use crate::sync::{Wakers, lock};
 
 /// How long the wheel may be free while nobody asks for the I/O.

@@ -8,13 +8,13 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use crate::acquire;
-use crate::client::Inner;
+use crate::client::inner::Inner;
 #[cfg(feature = "sim")]
 use crate::clock::Instant;
 use crate::config::Timing;
 use crate::error::{Error, ErrorKind, shown};
 use crate::mutants::mutant;
-use crate::owner::{Left, Share};
+use crate::reentry::{Left, Share};
 use crate::round::{Extended, Hold, LossReason, Watch};
 use crate::waiting::Passed;
 

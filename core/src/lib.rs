@@ -58,6 +58,7 @@ mod acquire;
 #[doc(hidden)]
 pub mod binding;
 pub mod blocking;
+mod call;
 mod client;
 mod clock;
 mod config;
@@ -70,38 +71,35 @@ mod lock;
 mod mailbox;
 mod mutants;
 mod node;
+mod owned;
 mod owner;
+mod parked;
 mod post;
 #[cfg(feature = "sim")]
 #[doc(hidden)]
 pub mod probe;
 mod process;
 mod quorum;
+mod reentry;
 mod renewal;
 mod retry;
 mod round;
 mod runtime;
 mod set;
+mod spawn;
 mod sync;
 mod token;
+mod wait;
 mod waiting;
 
-#[doc(hidden)]
-pub use client::close_all;
 pub use client::{Client, ClientBuilder, Stats};
 pub use config::{RestartGuard, defaults};
 pub use dispatch::{Level, set_log_sink};
 pub use error::{Error, ErrorKind, NodeError};
 pub use lease::{Lease, Lost};
 pub use lock::Lock;
-#[doc(hidden)]
-pub use mailbox::Mailbox;
 pub use owner::Owner;
-#[doc(hidden)]
-pub use process::{Owned, id as process_id};
 pub use round::LossReason;
-#[doc(hidden)]
-pub use runtime::{Task, shutdown, spawn, spawn_all};
 
 /// The protocol modules, for the simulator. Not part of the API: anything here
 /// may change at any time.

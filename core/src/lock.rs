@@ -4,14 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::acquire::{self, Acquired, Wait};
-use crate::client::Inner;
-use crate::config::{LockOptions, Timing};
+use crate::client::inner::Inner;
+use crate::config::{LockOptions, Timing, lock_option_setters};
 use crate::error::{Error, ErrorKind, shown};
 use crate::lease::{self, Lease};
 use crate::mutants::mutant;
 use crate::node::Keys;
 use crate::node::names::{self, Naming};
-use crate::owner::{Owner, Share};
+use crate::owner::Owner;
+use crate::reentry::Share;
 use crate::round::Terms;
 
 /// A name with options; made by [`Client::lock`](crate::Client::lock). Cheap
@@ -36,6 +37,8 @@ pub struct Lock {
     options: LockOptions,
 }
 
+lock_option_setters!(Lock);
+
 impl Lock {
     pub(crate) fn new(client: Arc<Inner>, name: Vec<u8>) -> Lock {
         let options = client.settings.lock.clone();
@@ -47,61 +50,13 @@ impl Lock {
         }
     }
 
-    /// Auto-release time on the nodes: how long the lock outlives a crashed
-    /// holder. 10 ms to `max_ttl`, in whole milliseconds.
-    pub fn ttl(mut self, ttl: Duration) -> Lock {
-        self.options.ttl = ttl;
-        self
-    }
-
-    /// How long [`acquire`](Lock::acquire) waits: zero tries once, `None` waits
-    /// for ever. At the end answers that are under way are awaited where they
-    /// decide, at most for another `node_timeout`.
-    pub fn wait(mut self, wait: impl Into<Option<Duration>>) -> Lock {
-        self.options.wait = wait.into();
-        self
-    }
-
-    /// Whether the lease is renewed until released. Without, it ends after the
-    /// ttl, unless extended.
-    pub fn renew(mut self, renew: bool) -> Lock {
-        self.options.renew = renew;
-        self
-    }
-
-    /// The longest life of a lease, renewed or not; `None` for no cap.
-    pub fn max_hold(mut self, max_hold: impl Into<Option<Duration>>) -> Lock {
-        self.options.max_hold = max_hold.into();
-        self
-    }
-
-    /// Whether the key on the nodes is the name itself and its value the bare
-    /// token, so that other Redlock libraries and Quorlock exclude each other.
-    pub fn raw(mut self, raw: bool) -> Lock {
-        self.options.naming = if raw { Naming::Raw } else { Naming::Tagged };
-        self.keys = keys(&self.client, &self.name, &self.options);
-        self
-    }
-
-    /// Whether leases have [fences](crate::Lease::fence).
-    pub fn fencing(mut self, fencing: bool) -> Lock {
-        self.options.fencing = fencing;
-        self.keys = keys(&self.client, &self.name, &self.options);
-        self
-    }
-
-    /// How many acquires of this client may wait for the lock, behind the one
-    /// that asks the nodes; more are refused at once with `TooManyWaiters`.
-    pub fn max_waiters(mut self, max_waiters: usize) -> Lock {
-        self.options.max_waiters = max_waiters;
-        self
-    }
-
-    /// Whether every release goes over the nodes, where the waiters of other
-    /// clients queue. Without, a lease may be passed on to the next who waits
-    /// in this client, up to 16 times in a row.
-    pub fn fair(mut self, fair: bool) -> Lock {
-        self.options.fair = fair;
+    fn change(mut self, change: impl FnOnce(&mut LockOptions)) -> Lock {
+        let keyed = |options: &LockOptions| (options.naming, options.fencing);
+        let before = keyed(&self.options);
+        change(&mut self.options);
+        if keyed(&self.options) != before {
+            self.keys = keys(&self.client, &self.name, &self.options);
+        }
         self
     }
 
@@ -202,7 +157,7 @@ impl Lock {
         let keys = &terms.keys;
         let owner = self.options.owner.as_ref();
         let mut first = true;
-        let again = || -> Option<Result<Share, Error>> {
+        let reenter = || -> Option<Result<Share, Error>> {
             // Looked at above the first time.
             if !std::mem::take(&mut first)
                 && let Err(closed) = self.client.check()
@@ -213,14 +168,14 @@ impl Lock {
         };
         let set = &self.client.set;
         let wait = Wait {
-            long: wait,
+            limit: wait,
             lines: &self.client.lines,
-            most: self.options.max_waiters,
+            max_waiters: self.options.max_waiters,
         };
-        let (hold, watched) = match acquire::acquire(set, terms, &self.name, wait, again).await? {
+        let (hold, watched) = match acquire::acquire(set, terms, &self.name, wait, reenter).await? {
             Acquired::Hold(hold) => (hold.clone(), self.client.watchdog.watch(hold)),
             Acquired::Given(hold, watched) => (hold, watched),
-            Acquired::Other(share) => return Ok((self.reentered(share?)?, true)),
+            Acquired::Reentered(share) => return Ok((self.reentered(share?)?, true)),
         };
         // Who closes the client releases what is watched over then.
         if let Err(closed) = self.client.check() {

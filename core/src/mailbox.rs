@@ -12,7 +12,6 @@ use std::sync::Mutex;
 use crate::sync::lock;
 
 /// What a loop has not been told yet.
-#[doc(hidden)]
 pub struct Mailbox<T> {
     state: Mutex<State<T>>,
     ring: Box<dyn Fn() + Send + Sync>,

@@ -1,12 +1,7 @@
-//! Which process this is, and what must not be dropped in a forked child.
+//! Which process this is.
 
-use std::fmt;
-use std::mem;
-use std::ops::Deref;
-
-/// For bindings: the id of this process. An acquire and its release ask for it a
+/// The id of this process. An acquire and its release ask for it a
 /// dozen times, so the system is asked only once, and once more in a forked child.
-#[doc(hidden)]
 pub fn id() -> u32 {
     #[cfg(target_os = "linux")]
     if let Some(known) = wiped::page() {
@@ -68,54 +63,6 @@ mod wiped {
     }
 }
 
-/// For bindings: a part of the core, owned by the process that made it.
-///
-/// In a forked child it is forgotten in place of dropped: its locks may be
-/// taken by threads that do not exist there, and its leases are the parent's.
-#[doc(hidden)]
-pub struct Owned<T> {
-    /// Empty only while it is dropped.
-    value: Option<T>,
-    process: u32,
-}
-
-impl<T> Owned<T> {
-    /// Owned by this process.
-    pub fn new(value: T) -> Owned<T> {
-        Owned {
-            value: Some(value),
-            process: id(),
-        }
-    }
-
-    /// Whether this process made it.
-    pub fn is_ours(&self) -> bool {
-        self.process == id()
-    }
-}
-
-impl<T> Deref for Owned<T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        self.value.as_ref().expect("emptied by drop only")
-    }
-}
-
-impl<T> Drop for Owned<T> {
-    fn drop(&mut self) {
-        if !self.is_ours() {
-            mem::forget(self.value.take());
-        }
-    }
-}
-
-impl<T> fmt::Debug for Owned<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Owned")
-    }
-}
-
 #[cfg(all(test, unix))]
 mod tests {
     use super::*;
@@ -124,19 +71,17 @@ mod tests {
     fn a_forked_child_is_another_process() {
         let here = id();
         assert_eq!(here, std::process::id());
-        let owned = Owned::new(());
         // SAFETY: the child calls nothing but what may be called there.
         unsafe {
             let child = libc::fork();
             if child == 0 {
-                let known = id() != here && id() == std::process::id() && !owned.is_ours();
+                let known = id() != here && id() == std::process::id();
                 libc::_exit(i32::from(!known));
             }
             let mut status = -1;
             assert_eq!(libc::waitpid(child, &mut status, 0), child);
             assert_eq!(status, 0);
         }
-        assert!(owned.is_ours());
         assert_eq!(here, id());
     }
 }

@@ -9,7 +9,7 @@ const KEPT: usize = 256;
 
 /// Locks a mutex, poisoned or not: no code of ours leaves shared state torn
 /// when it panics, and a second panic would only hide the first.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

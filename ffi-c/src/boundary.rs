@@ -1,8 +1,6 @@
 //! What the body of every export runs in: no panic crosses into C, and errors
 //! leave by the out-parameter.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use quorlock_core::{Error, binding};
 
 use crate::error::quorlock_error_t;
@@ -29,7 +27,7 @@ macro_rules! boundary {
 /// Runs `body`; a panic in it is an error of the kind `Internal`.
 pub(crate) fn run<T>(body: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
     binding::entered();
-    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| Err(binding::panicked(&*panic)))
+    binding::caught(body)?
 }
 
 /// The code for C; the error itself, if there is one, goes to `out`.

@@ -4,6 +4,7 @@
 use std::ffi::c_char;
 use std::time::Duration;
 
+use quorlock_core::binding::process_id;
 use quorlock_core::{Error, ErrorKind};
 
 /// A type that C holds by pointer. All may be shared between threads.
@@ -23,7 +24,7 @@ impl<T: Handle> Owned<T> {
     /// False for what was inherited by a fork. Locks in it may be held by threads
     /// that do not exist here: it must not be touched at all, not even to free it.
     fn is_ours(&self) -> bool {
-        T::PLAIN || self.process == quorlock_core::process_id()
+        T::PLAIN || self.process == process_id()
     }
 }
 
@@ -62,7 +63,7 @@ pub(crate) fn borrow_mut<'a, T: Handle>(pointer: *mut T, what: &str) -> Result<&
 
 /// A new handle for C.
 pub(crate) fn boxed<T: Handle>(handle: T) -> *mut T {
-    Box::into_raw(Box::new(Owned { process: quorlock_core::process_id(), handle })).cast()
+    Box::into_raw(Box::new(Owned { process: process_id(), handle })).cast()
 }
 
 /// Writes a new handle to where C wants it.

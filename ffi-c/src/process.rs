@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_void};
 use std::sync::Once;
 
 use quorlock_core::Level;
-use quorlock_core::binding::PerProcess;
+use quorlock_core::binding::{PerProcess, shutdown};
 
 use crate::callback::{Callback, Slot};
 use crate::error::{c_text, quorlock_error_t};
@@ -57,7 +57,7 @@ pub extern "C" fn quorlock_set_log_callback(userdata: *mut c_void, callback: quo
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_shutdown() {
     boundary!({
-        quorlock_core::shutdown();
+        shutdown();
         Ok(())
     });
 }

@@ -1,10 +1,8 @@
 //! Errors of the core and panics, as plain objects.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use napi::Either;
 use napi_derive::napi;
-use quorlock::binding::panicked;
+use quorlock::binding::caught;
 use quorlock::{Error, ErrorKind};
 
 /// What one node answered.
@@ -40,10 +38,9 @@ impl From<Error> for Failure {
 /// Every entry from JavaScript that calls the core goes through here: an error
 /// or a panic is returned.
 pub(crate) fn entry<T>(work: impl FnOnce() -> Result<T, Error>) -> Either<T, Failure> {
-    match catch_unwind(AssertUnwindSafe(work)) {
+    match caught(work) {
         Ok(Ok(value)) => Either::A(value),
-        Ok(Err(error)) => Either::B(error.into()),
-        Err(panic) => Either::B(panicked(&*panic).into()),
+        Ok(Err(error)) | Err(error) => Either::B(error.into()),
     }
 }
 

@@ -52,7 +52,7 @@ pub fn panic_later(port: &Port, number: i64) -> Option<Failure> {
 #[napi(catch_unwind)]
 pub fn close_all() -> Either<bool, Failure> {
     entry(|| {
-        quorlock::close_all();
+        quorlock::binding::close_all();
         Ok(true)
     })
 }

@@ -3,8 +3,9 @@
 use std::sync::{Arc, Mutex, Once, Weak};
 
 use quorlock::Level;
+use quorlock::binding::lock;
 
-use crate::queue::{Event, Queue, lock};
+use crate::queue::{Event, Queue};
 
 /// Weak: an environment that ends takes its queue with it.
 static LISTENING: Mutex<Vec<Weak<Queue>>> = Mutex::new(Vec::new());

@@ -8,24 +8,19 @@
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use futures_util::FutureExt;
-use futures_util::future::{AbortHandle, BoxFuture, abortable};
 use napi::bindgen_prelude::{Array, Function};
 use napi::threadsafe_function::ThreadsafeFunctionCallMode;
 use napi::{Either, Env, sys};
 use napi_derive::napi;
-use quorlock::binding::panicked;
-use quorlock::{Error, spawn_all};
+use quorlock::Error;
+use quorlock::binding::{Revocation, Turn, call, lock};
 
 use crate::failure::{Failure, checked, entry};
 use crate::lease::Lease;
-use crate::queue::{Bell, Event, Queue, Value, lock};
+use crate::queue::{Bell, Event, Queue, Value};
 use crate::{events, log};
-
-type Work = BoxFuture<'static, ()>;
 
 /// The channel of one environment.
 #[napi]
@@ -33,9 +28,8 @@ pub struct Port {
     queue: Arc<Queue>,
     bell: Arc<Bell>,
     /// The operations under way, with what ends them if they can be revoked.
-    running: Mutex<HashMap<i64, Option<AbortHandle>>>,
-    /// Those that wait to be submitted.
-    started: Mutex<Vec<Work>>,
+    running: Mutex<HashMap<i64, Option<Revocation>>>,
+    turn: Turn,
     /// What JavaScript holds, by the number of the operation that won it.
     leases: Mutex<HashMap<i64, Lease>>,
 }
@@ -60,7 +54,7 @@ impl Port {
             queue,
             bell,
             running: Mutex::default(),
-            started: Mutex::default(),
+            turn: Turn::default(),
             leases: Mutex::default(),
         })
     }
@@ -85,21 +79,18 @@ impl Port {
         events::array(env, events)
     }
 
-    /// Submits what was started.
+    /// Ends a turn of the event loop: submits what it has started.
     #[napi(catch_unwind)]
     pub fn submit(&self) -> Option<Failure> {
-        checked(|| {
-            let started = std::mem::take(&mut *lock(&self.started));
-            spawn_all(started)
-        })
+        checked(|| self.turn.end())
     }
 
     /// Ends an operation that is awaited no more; what it has won is released.
     #[napi(catch_unwind)]
     pub fn cancel(&self, number: i64) -> Option<Failure> {
         checked(|| {
-            let task = lock(&self.running).remove(&number).flatten();
-            task.inspect(AbortHandle::abort);
+            let revoked = lock(&self.running).remove(&number);
+            drop(revoked);
             Ok(())
         })
     }
@@ -138,9 +129,9 @@ impl Port {
     }
 
     /// Has an operation carried out on the I/O thread, which does its part while
-    /// JavaScript is busy, once it is [submitted](Port::submit). A revocable one
-    /// ends with [`cancel`](Port::cancel) or with the environment; any other goes
-    /// on to its end.
+    /// JavaScript is busy: at the latest when the turn [ends](Port::submit). A
+    /// revocable one ends with [`cancel`](Port::cancel) or with the environment; any
+    /// other goes on to its end.
     pub(crate) fn start(
         &self,
         number: i64,
@@ -149,14 +140,12 @@ impl Port {
     ) -> Option<Failure> {
         checked(|| {
             let queue = self.queue.clone();
-            let work = AssertUnwindSafe(work).catch_unwind();
-            let (work, handle) = abortable(async move {
-                let done = work.await.unwrap_or_else(|panic| Err(panicked(&*panic)));
+            let (work, revocation) = call(work, revocable, move |done| {
                 queue.push(Event::Done(number, done));
             });
-            lock(&self.running).insert(number, revocable.then_some(handle));
-            lock(&self.started).push(Box::pin(work.map(drop)));
-            Ok(())
+            lock(&self.running).insert(number, revocation);
+            self.turn.begin();
+            self.turn.submit(work)
         })
     }
 }
@@ -183,7 +172,7 @@ impl Port {
 impl Drop for Port {
     fn drop(&mut self) {
         let running = std::mem::take(&mut *lock(&self.running));
-        running.values().flatten().for_each(AbortHandle::abort);
+        drop(running);
         let leases = std::mem::take(&mut *self.leases());
         drop(leases);
         self.queue.close();

@@ -1,10 +1,9 @@
 //! What has happened and JavaScript does not know yet. One per environment.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use napi::Status;
 use napi::threadsafe_function::ThreadsafeFunction;
-use quorlock::{Error, Mailbox};
+use quorlock::Error;
+use quorlock::binding::Mailbox;
 
 /// Calls JavaScript from any thread; does not keep its event loop alive.
 pub(crate) type Bell = ThreadsafeFunction<(), (), (), Status, false, true>;
@@ -29,7 +28,3 @@ pub(crate) enum Event {
 
 /// One for each environment.
 pub(crate) type Queue = Mailbox<Event>;
-
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}

@@ -17,9 +17,8 @@ let lastNumber = 0;
 /** Whether the bell keeps the process alive. */
 let kept = false;
 let leaving = false;
-let started = 0;
-/** So many are submitted before the turn's end: it may be far, and the nodes would wait for it. */
-const TOGETHER = 16;
+/** Whether this turn has started something. */
+let started = false;
 
 /** Who is told what no promise waits for. */
 export const told = {
@@ -52,14 +51,14 @@ function expect(number: number, settle: Settle): void {
     checked(port.keep(true));
   }
   pending.set(number, settle);
-  started += 1;
-  if (started === 1) queueMicrotask(submit);
-  else if (started % TOGETHER === 0) checked(port.submit());
+  if (started) return;
+  started = true;
+  queueMicrotask(submit);
 }
 
 /** Submits what this turn has started: one wake-up of the I/O thread, and one write to each node. */
 function submit(): void {
-  started = 0;
+  started = false;
   checked(port.submit());
 }
 

@@ -2,22 +2,19 @@
 //! it waits for it on the calling thread, or starts it for an asyncio future.
 
 use std::future::Future;
-use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use futures_util::FutureExt;
-use futures_util::future::{AbortHandle, abortable};
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
-use quorlock::binding::panicked;
+use quorlock::binding::{call, lock};
 use quorlock::{Error, ErrorKind};
 
 use crate::ending;
 use crate::error::{checked, entry};
 use crate::lease::Lease;
-use crate::port::{Port, lock};
+use crate::port::Port;
 use crate::wait::wait;
 
 /// What a call comes to.
@@ -85,25 +82,13 @@ impl Call {
     /// for `Port.cancel`.
     fn start(&self, py: Python<'_>, port: &Port, future: Py<PyAny>) -> PyResult<u64> {
         entry(py, || {
-            let work = AssertUnwindSafe(self.take()).catch_unwind();
             let (number, queue) = port.number();
-            let (work, handle) = abortable(async move {
-                let done = work.await.unwrap_or_else(|panic| Err(panicked(&*panic)));
+            let (work, revocation) = call(self.take(), self.revocable, move |done| {
                 queue.push((number, Box::new(|py| checked(py, done)?.into_python(py))));
             });
-            checked(py, port.submit(Box::pin(work.map(drop))))?;
-            let end = self.revocable.then(|| Revoked(handle));
-            port.expect(number, future, Box::new(end));
+            checked(py, port.turn.submit(work))?;
+            port.expect(number, future, Box::new(revocation));
             Ok(number)
         })
-    }
-}
-
-/// Dropped, it ends its call.
-struct Revoked(AbortHandle);
-
-impl Drop for Revoked {
-    fn drop(&mut self) {
-        self.0.abort();
     }
 }

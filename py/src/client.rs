@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use pyo3::prelude::*;
-use quorlock::{Client as Core, Owned};
+use quorlock::Client as Core;
+use quorlock::binding::Owned;
 
 use crate::call::{Call, Value};
 use crate::error::{checked, entry};

@@ -14,6 +14,7 @@ use std::{mem, thread};
 use pyo3::ffi::PyObject;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
+use quorlock::binding;
 
 unsafe extern "C-unwind" {
     /// PyO3 declares it as one that never unwinds.
@@ -29,14 +30,14 @@ thread_local! {
 }
 
 fn is_ending() -> bool {
-    ENDING.load(Ordering::Acquire) == quorlock::process_id()
+    ENDING.load(Ordering::Acquire) == binding::process_id()
 }
 
 /// Closes every client. Afterwards no thread of ours runs Python.
 pub(crate) fn end(py: Python<'_>) {
-    ENDING.store(quorlock::process_id(), Ordering::Release);
+    ENDING.store(binding::process_id(), Ordering::Release);
     ENDS.set(true);
-    py.detach(quorlock::close_all);
+    py.detach(binding::close_all);
 }
 
 /// Keeps a thread whose wait was ended by [`end`] from going on: it is about to

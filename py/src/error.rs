@@ -1,10 +1,8 @@
 //! Errors of the core as exceptions, and panics as errors.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use quorlock::binding::panicked;
+use quorlock::binding::caught;
 use quorlock::{Error, ErrorKind};
 
 /// The exception for an error. Which class it is stands in `errors.py`, by the
@@ -37,5 +35,5 @@ pub(crate) fn checked<T>(py: Python<'_>, result: Result<T, Error>) -> PyResult<T
 /// `InternalError`. PyO3 by itself would raise a `BaseException`, which passes
 /// by `except Exception`.
 pub(crate) fn entry<T>(py: Python<'_>, work: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(raised(py, &panicked(&*panic))))
+    checked(py, caught(work))?
 }

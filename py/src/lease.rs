@@ -6,7 +6,8 @@ use std::task::{Context, Waker};
 
 use futures_util::FutureExt;
 use pyo3::prelude::*;
-use quorlock::{Lease as Core, LossReason, Owned};
+use quorlock::binding::Owned;
+use quorlock::{Lease as Core, LossReason};
 
 use crate::call::{Call, Value};
 use crate::ending;

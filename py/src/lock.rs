@@ -2,7 +2,8 @@
 
 use futures_util::TryFutureExt;
 use pyo3::prelude::*;
-use quorlock::{Lock as Core, Owned, Owner};
+use quorlock::binding::Owned;
+use quorlock::{Lock as Core, Owner};
 
 use crate::call::{Call, Value};
 use crate::error::{checked, entry};

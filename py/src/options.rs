@@ -53,20 +53,34 @@ fn count(name: &str, value: &Bound<'_, PyAny>) -> PyResult<usize> {
     }
 }
 
+/// A client and a lock name the options of a lock alike.
+macro_rules! lock_option {
+    ($to:ident, $name:ident, $value:ident) => {
+        match $name {
+            "ttl" => $to.ttl(seconds($name, &$value)?),
+            "wait" => $to.wait(limit($name, &$value)?),
+            "renew" => $to.renew($value.extract()?),
+            "max_hold" => $to.max_hold(limit($name, &$value)?),
+            "raw" => $to.raw($value.extract()?),
+            "fencing" => $to.fencing($value.extract()?),
+            "max_waiters" => $to.max_waiters(count($name, &$value)?),
+            "fair" => $to.fair($value.extract()?),
+            _ => {
+                return Err(PyTypeError::new_err(format!(
+                    "there is no option {}",
+                    $name
+                )))
+            }
+        }
+    };
+}
+
 /// A client's options. Its locks' defaults are among them.
 pub(crate) fn of_client(mut to: ClientBuilder, options: &Options<'_>) -> PyResult<ClientBuilder> {
     for (name, value) in options {
         let name: &str = name.extract()?;
         to = match name {
             "nodes" => to.nodes(value.extract::<Vec<String>>()?),
-            "ttl" => to.ttl(seconds(name, &value)?),
-            "wait" => to.wait(limit(name, &value)?),
-            "renew" => to.renew(value.extract()?),
-            "max_hold" => to.max_hold(limit(name, &value)?),
-            "raw" => to.raw(value.extract()?),
-            "fencing" => to.fencing(value.extract()?),
-            "max_waiters" => to.max_waiters(count(name, &value)?),
-            "fair" => to.fair(value.extract()?),
             "max_ttl" => to.max_ttl(seconds(name, &value)?),
             "node_timeout" => to.node_timeout(seconds(name, &value)?),
             "drift" => to.drift(value.extract()?),
@@ -82,7 +96,7 @@ pub(crate) fn of_client(mut to: ClientBuilder, options: &Options<'_>) -> PyResul
             "ca" => to.ca(value.extract::<String>()?),
             "cert" => to.cert(value.extract::<String>()?),
             "key" => to.key(value.extract::<String>()?),
-            _ => return Err(PyTypeError::new_err(format!("there is no option {name}"))),
+            _ => lock_option!(to, name, value),
         };
     }
     Ok(to)
@@ -93,16 +107,8 @@ pub(crate) fn of_lock(mut to: Lock, options: &Options<'_>) -> PyResult<Lock> {
     for (name, value) in options {
         let name: &str = name.extract()?;
         to = match name {
-            "ttl" => to.ttl(seconds(name, &value)?),
-            "wait" => to.wait(limit(name, &value)?),
-            "renew" => to.renew(value.extract()?),
-            "max_hold" => to.max_hold(limit(name, &value)?),
-            "raw" => to.raw(value.extract()?),
-            "fencing" => to.fencing(value.extract()?),
-            "max_waiters" => to.max_waiters(count(name, &value)?),
-            "fair" => to.fair(value.extract()?),
             "owner" => to.owner(Owner::named(value.extract::<Vec<u8>>()?)),
-            _ => return Err(PyTypeError::new_err(format!("there is no option {name}"))),
+            _ => lock_option!(to, name, value),
         };
     }
     Ok(to)

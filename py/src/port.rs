@@ -17,14 +17,13 @@ use std::collections::HashMap;
 use std::io::{PipeReader, Read, Write, pipe};
 use std::mem;
 use std::os::fd::{AsRawFd, RawFd};
-use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use pyo3::{PyTraverseError, intern};
-use quorlock::{Error, Mailbox, Owned, spawn_all};
+use quorlock::binding::{Mailbox, Owned, Turn, lock};
 
 use crate::error::{checked, entry};
 
@@ -32,19 +31,7 @@ use crate::error::{checked, entry};
 /// drops what it would have made the result from: a lease is released.
 type Made = Box<dyn FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send>;
 
-/// A call under way, and what gives its result to the queue.
-type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
-
-/// So many calls are submitted before the turn's end: it may be far.
-const TOGETHER: usize = 16;
-
 pub(crate) type Queue = Mailbox<(u64, Made)>;
-
-/// Locks; never while the interpreter is called, so that no thread ever waits
-/// for the one while it holds the other.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// A future, and what runs for it until it is dropped.
 type Pending = (Py<PyAny>, Box<dyn Any + Send>);
@@ -54,9 +41,10 @@ type Pending = (Py<PyAny>, Box<dyn Any + Send>);
 pub(crate) struct Port {
     queue: Owned<Arc<Queue>>,
     reader: PipeReader,
+    /// Never locked while the interpreter is called, so that no thread ever waits for
+    /// the one while it holds the other.
     pending: Mutex<HashMap<u64, Pending>>,
-    /// The calls of this turn of the loop, if they are held until its end.
-    held: Mutex<Option<Vec<Work>>>,
+    pub(crate) turn: Turn,
 }
 
 #[pymethods]
@@ -74,7 +62,7 @@ impl Port {
             queue: Owned::new(Arc::new(queue)),
             reader,
             pending: Mutex::default(),
-            held: Mutex::default(),
+            turn: Turn::default(),
         })
     }
 
@@ -111,7 +99,7 @@ impl Port {
                 let event_loop = future.bind(py).call_method0(intern!(py, "get_loop"))?;
                 let turn_end = this.getattr(intern!(py, "turn_end"))?;
                 event_loop.call_method1(intern!(py, "call_soon"), (turn_end,))?;
-                lock(&port.held).get_or_insert_default();
+                port.turn.begin();
             }
             Ok(())
         })
@@ -119,10 +107,7 @@ impl Port {
 
     /// Submits what was held.
     fn turn_end(&self, py: Python<'_>) -> PyResult<()> {
-        entry(py, || {
-            let held = lock(&self.held).take().unwrap_or_default();
-            checked(py, spawn_all(held))
-        })
+        entry(py, || checked(py, self.turn.end()))
     }
 
     /// Ends the work for a future that is awaited no more.
@@ -160,21 +145,6 @@ impl Port {
         self.expect(number, future, Box::new(lost));
         number
     }
-
-    /// Has a call carried out on the I/O thread, with those of its turn.
-    pub(crate) fn submit(&self, work: Work) -> Result<(), Error> {
-        let mut held = lock(&self.held);
-        let Some(turn) = &mut *held else {
-            return spawn_all(vec![work]);
-        };
-        turn.push(work);
-        if turn.len() < TOGETHER {
-            return Ok(());
-        }
-        let full = mem::take(turn);
-        drop(held);
-        spawn_all(full)
-    }
 }
 
 /// Gives a future its result, unless it has been cancelled.
@@ -193,7 +163,7 @@ fn fill(future: &Bound<'_, PyAny>, made: Made) -> PyResult<()> {
 impl Drop for Port {
     fn drop(&mut self) {
         let pending = mem::take(&mut *lock(&self.pending));
-        let under_way = (pending, lock(&self.held).take());
+        let under_way = (pending, mem::take(&mut self.turn));
         if !self.queue.is_ours() {
             // Work for the parent's threads.
             return mem::forget(under_way);

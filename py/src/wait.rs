@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use quorlock::{blocking, spawn};
+use quorlock::binding::spawn;
+use quorlock::blocking;
 
 use crate::error::checked;
 

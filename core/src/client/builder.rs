@@ -6,21 +6,21 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
-use super::{Client, Inner, gate};
+use super::Client;
+use super::admission::{gate, target};
+use super::inner::Inner;
 use crate::clock::{Clock, SystemClock};
-use crate::config::{self, LockOptions, RestartGuard, Settings, defaults};
+use crate::config::{self, LockOptions, RestartGuard, Settings, defaults, lock_option_setters};
 use crate::dispatch::Level;
 use crate::error::Error;
 use crate::node::Link;
 use crate::node::address::{Address, Endpoint};
-use crate::node::connect::Target;
 use crate::node::memory::MemoryLink;
-use crate::node::names::Naming;
 use crate::node::redis::RedisLink;
 use crate::node::tls::Tls;
-use crate::owner::Owners;
+use crate::reentry::Owners;
 use crate::renewal::Watchdog;
-use crate::runtime::Runtime;
+use crate::runtime::{Closing, Runtime};
 use crate::set::Set;
 use crate::token::{Rng, SystemRng};
 
@@ -61,60 +61,47 @@ impl Default for ClientBuilder {
     }
 }
 
+lock_option_setters!(ClientBuilder);
+
+impl Client {
+    /// A client for `nodes`, with default options.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` for a URL that is not understood or listed twice.
+    /// Nothing is connected yet, so nothing about the nodes is known.
+    pub fn new<S: Into<String>>(nodes: impl IntoIterator<Item = S>) -> Result<Client, Error> {
+        Client::builder().nodes(nodes).build()
+    }
+
+    /// A client for the nodes listed in the environment variable
+    /// `QUORLOCK_NODES`, split at commas and blanks; without it for
+    /// `redis://127.0.0.1:6379`.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Client::new).
+    pub fn from_env() -> Result<Client, Error> {
+        Client::builder().build()
+    }
+
+    /// Options, one by one.
+    pub fn builder() -> ClientBuilder {
+        ClientBuilder::default()
+    }
+}
+
 impl ClientBuilder {
+    fn change(mut self, change: impl FnOnce(&mut LockOptions)) -> ClientBuilder {
+        change(&mut self.settings.lock);
+        self
+    }
+
     /// The nodes of the set: `redis://[user:password@]host[:port][/db]`,
     /// `rediss://…` for TLS, `redis+unix:///path?db=1&user=u&password=p`, or
     /// `memory://name` for a node in this process.
     pub fn nodes<S: Into<String>>(mut self, nodes: impl IntoIterator<Item = S>) -> ClientBuilder {
         self.nodes = Some(nodes.into_iter().map(Into::into).collect());
-        self
-    }
-
-    /// See [`Lock::ttl`](crate::Lock::ttl). 10 s.
-    pub fn ttl(mut self, ttl: Duration) -> ClientBuilder {
-        self.settings.lock.ttl = ttl;
-        self
-    }
-
-    /// See [`Lock::wait`](crate::Lock::wait). 10 s.
-    pub fn wait(mut self, wait: impl Into<Option<Duration>>) -> ClientBuilder {
-        self.settings.lock.wait = wait.into();
-        self
-    }
-
-    /// See [`Lock::renew`](crate::Lock::renew). On.
-    pub fn renew(mut self, renew: bool) -> ClientBuilder {
-        self.settings.lock.renew = renew;
-        self
-    }
-
-    /// See [`Lock::max_hold`](crate::Lock::max_hold). One hour.
-    pub fn max_hold(mut self, max_hold: impl Into<Option<Duration>>) -> ClientBuilder {
-        self.settings.lock.max_hold = max_hold.into();
-        self
-    }
-
-    /// See [`Lock::raw`](crate::Lock::raw). Off.
-    pub fn raw(mut self, raw: bool) -> ClientBuilder {
-        self.settings.lock.naming = if raw { Naming::Raw } else { Naming::Tagged };
-        self
-    }
-
-    /// See [`Lock::max_waiters`](crate::Lock::max_waiters). 10,000.
-    pub fn max_waiters(mut self, max_waiters: usize) -> ClientBuilder {
-        self.settings.lock.max_waiters = max_waiters;
-        self
-    }
-
-    /// See [`Lock::fair`](crate::Lock::fair). Off.
-    pub fn fair(mut self, fair: bool) -> ClientBuilder {
-        self.settings.lock.fair = fair;
-        self
-    }
-
-    /// See [`Lock::fencing`](crate::Lock::fencing). On.
-    pub fn fencing(mut self, fencing: bool) -> ClientBuilder {
-        self.settings.lock.fencing = fencing;
         self
     }
 
@@ -255,12 +242,7 @@ impl ClientBuilder {
                 let (inbox, clock) = (gate.inbox.clone(), clock.clone());
                 return Arc::new(MemoryLink::new(name, i, inbox, node.shown.clone(), clock));
             }
-            let target = Target {
-                address: node.clone(),
-                tls: tls.clone(),
-                node: i,
-                gate: gate.clone(),
-            };
+            let target = target(node, i, &tls, &gate);
             Arc::new(RedisLink::new(target, clock.clone(), &handle, driver))
         };
         let links = settings.nodes.iter().enumerate().map(link).collect();
@@ -286,7 +268,8 @@ impl ClientBuilder {
         // A client on the caller's runtime cannot be closed after that has
         // ended, so the exit of the process leaves it to its ttl.
         if !self.on_current_runtime {
-            runtime.register(&inner);
+            let client: Arc<dyn Closing> = inner.clone();
+            runtime.register(Arc::downgrade(&client));
         }
         Ok(Client { inner })
     }

@@ -5,10 +5,11 @@ use std::sync::atomic::AtomicBool;
 
 use once_cell::sync::OnceCell;
 
-use super::{Client, ClientBuilder, Inner};
+use super::inner::Inner;
+use super::{Client, ClientBuilder};
 use crate::node::Waits;
 use crate::node::tls::Tls;
-use crate::owner::Owners;
+use crate::reentry::Owners;
 use crate::renewal::Watchdog;
 use crate::runtime::Runtime;
 use crate::set::Set;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::Inner;
+use super::inner::Inner;
 
 /// Counts of a client since it was made.
 #[derive(Clone, Debug, PartialEq, Eq)]

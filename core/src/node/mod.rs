@@ -5,6 +5,7 @@ pub mod admission;
 pub(crate) mod backlog;
 pub(crate) mod connect;
 pub(crate) mod connection;
+pub(crate) mod declare;
 pub(crate) mod dial;
 pub(crate) mod inbox;
 pub mod memory;

@@ -131,9 +131,9 @@ fn run(case: Case, cut: Cut) -> Outcome {
         let terms = terms();
         let lines = Arc::default();
         let wait = Wait {
-            long: Some(Duration::from_millis(300)),
+            limit: Some(Duration::from_millis(300)),
             lines: &lines,
-            most: 1,
+            max_waiters: 1,
         };
         let mut future = Some(Box::pin(acquire(&set, &terms, b"k", wait, || None::<()>)));
         let hold = poll_fn(|cx| {

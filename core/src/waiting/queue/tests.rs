@@ -97,9 +97,9 @@ fn a_call_that_overtakes_the_refusal_is_answered() {
     // So that the home alone is asked first.
     set.post.note_contention(&terms.keys.lock, set.clock.now());
     let wait = Wait {
-        long: None,
+        limit: None,
         lines: &Arc::default(),
-        most: 1,
+        max_waiters: 1,
     };
     let mut acquire = Box::pin(acquire(&set, &terms, b"k", wait, || None::<()>));
     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());

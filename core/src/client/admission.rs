@@ -1,0 +1,110 @@
+//! By what rules the nodes of a client are admitted, and how its set is declared
+//! to them.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use super::inner::Inner;
+use crate::clock::Clock;
+use crate::config::{RestartGuard, Settings};
+use crate::error::{Error, ErrorKind, NodeError};
+use crate::node::FaultKind;
+use crate::node::address::{Address, Endpoint};
+use crate::node::admission::{Expected, Gate, Roster, Survey};
+use crate::node::connect::Target;
+use crate::node::tls::Tls;
+use crate::node::{declare, inbox, names};
+use crate::set::Set;
+use crate::token::Rng;
+
+/// What the nodes of a client are admitted by.
+pub(super) fn gate(
+    settings: &Settings,
+    clock: Arc<dyn Clock>,
+    rng: Arc<dyn Rng>,
+    warn: fn(String),
+) -> Gate {
+    let (nodes, guard) = (settings.nodes.len(), settings.restart_guard);
+    let mut expected = Expected::new(
+        &settings.set_name,
+        nodes,
+        settings.max_ttl,
+        settings.drift,
+        guard.is_on(nodes),
+    );
+    expected.declares &= guard == RestartGuard::Auto;
+    let name = |node: &Address| {
+        let apart = matches!(node.endpoint, Endpoint::Memory(_));
+        (node.shown.clone(), apart)
+    };
+    let scratch = format!("{}#try", settings.namespace);
+    Gate {
+        accept_eviction: settings.accept_eviction,
+        drift: settings.drift,
+        record_key: names::record_key(&settings.namespace).into(),
+        quarantine_key: names::quarantine_key(&settings.namespace).into(),
+        scratch_key: scratch.into_bytes().into(),
+        inbox: inbox::channel(&settings.namespace, &*rng),
+        told_deaf: AtomicBool::new(false),
+        roster: Roster::new(&expected),
+        survey: Survey::new(expected, settings.nodes.iter().map(name).collect()),
+        clock,
+        rng,
+        warn,
+    }
+}
+
+/// Declares the set of a client to its nodes. Returns how long it takes yet until
+/// every node votes; see [`Client::init_set`](crate::Client::init_set).
+pub(super) async fn declare(client: &Inner, force: bool) -> Result<Duration, Error> {
+    let Set {
+        clock, rng, warn, ..
+    } = &*client.set;
+    let gate = Arc::new(gate(&client.settings, clock.clone(), rng.clone(), *warn));
+    let is_server = |address: &Address| !matches!(address.endpoint, Endpoint::Memory(_));
+    let nodes = client.settings.nodes.iter().enumerate();
+    let targets = nodes
+        .filter(|(_, address)| is_server(address))
+        .map(|(node, address)| target(address, node, &client.tls, &gate))
+        .collect();
+    let declared = declare::to_all(targets, force, &client.io).await;
+    let declared = declared.map_err(|e| Error::new(ErrorKind::Internal, e.to_string()))?;
+    let (mut left, mut faults, mut kind) =
+        (Duration::ZERO, Vec::new(), ErrorKind::QuorumUnavailable);
+    for (shown, outcome) in declared {
+        match outcome {
+            Ok(quarantine) => left = left.max(quarantine),
+            Err(fault) => {
+                if matches!(fault.kind, FaultKind::Misconfigured | FaultKind::Foreign) {
+                    kind = ErrorKind::Misconfigured;
+                }
+                faults.push(NodeError::new(shown, fault.text.to_string()));
+            }
+        }
+    }
+    if !faults.is_empty() {
+        let message = "the set is not declared: every node must answer, and belong to this set or \
+                       to none";
+        return Err(Error::with_nodes(kind, message, faults));
+    }
+    if gate.survey.is_young() && !left.is_zero() {
+        warn(format!(
+            "the set is declared; its servers have run for less than max_ttl, so they give no vote \
+             for another {left:?}: waiting"
+        ));
+        clock.sleep_until(clock.now() + left).await;
+        left = Duration::ZERO;
+    }
+    Ok(left)
+}
+
+/// The node at `address`, as a connection to it is made.
+pub(super) fn target(address: &Address, node: usize, tls: &Tls, gate: &Arc<Gate>) -> Target {
+    Target {
+        address: address.clone(),
+        tls: tls.clone(),
+        node,
+        gate: gate.clone(),
+    }
+}

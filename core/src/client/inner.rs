@@ -1,0 +1,123 @@
+//! What clones of a client, its locks and its leases share, and how it ends.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+
+use crate::config::{LockOptions, Settings};
+use crate::error::{Error, ErrorKind};
+use crate::node::Waits;
+use crate::node::tls::Tls;
+use crate::reentry::Owners;
+use crate::renewal::Watchdog;
+use crate::round::LossReason;
+use crate::runtime::{Closing, Runtime};
+use crate::set::Set;
+use crate::waiting::Lines;
+
+/// What clones of a client, its locks and its leases share.
+pub(crate) struct Inner {
+    pub(crate) set: Arc<Set>,
+    pub(crate) settings: Settings,
+    /// How nodes keep lines for its locks.
+    pub(crate) waits: Waits,
+    pub(crate) owners: Owners,
+    pub(crate) lines: Arc<Lines>,
+    pub(crate) watchdog: Arc<Watchdog>,
+    pub(crate) runtime: &'static Runtime,
+    pub(crate) io: Handle,
+    pub(super) tls: Tls,
+    pub(super) closed: AtomicBool,
+    pub(super) process: u32,
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nodes: Vec<_> = self.settings.nodes.iter().map(|n| &n.shown).collect();
+        f.debug_struct("Client").field("nodes", &nodes).finish()
+    }
+}
+
+impl Inner {
+    /// Refuses in a forked child.
+    pub(crate) fn check_process(&self) -> Result<(), Error> {
+        if self.process == crate::process::id() {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::Forked,
+            "this client was made before the process was forked, and its leases are the parent's: \
+             make a new client in the child",
+        ))
+    }
+
+    /// Refuses in a forked child and after close.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        self.check_process()?;
+        if self.closed.load(Ordering::SeqCst) {
+            return Err(Error::new(
+                ErrorKind::Closed,
+                "the client is closed: make a new one",
+            ));
+        }
+        Ok(())
+    }
+
+    /// See [`Client::is_closed`](crate::Client::is_closed).
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// Checks a ttl given to an extension.
+    pub(crate) fn check_ttl(&self, ttl: Duration) -> Result<(), Error> {
+        let options = LockOptions {
+            ttl,
+            max_hold: None,
+            ..LockOptions::default()
+        };
+        options.check(&self.settings)
+    }
+
+    /// See [`Client::close`](crate::Client::close).
+    pub(crate) async fn close(&self) {
+        if self.check_process().is_err() || self.closed.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let forfeit = || {
+            let leases = self.watchdog.leases();
+            leases
+                .iter()
+                .for_each(|hold| hold.forfeit(LossReason::Closed));
+        };
+        forfeit();
+        self.watchdog.close();
+        let until = self.set.clock.now() + self.settings.node_timeout;
+        // Whoever asks or waits gives up, and leaves the queues.
+        self.set.post.close();
+        self.set.counters.quiet(&*self.set.clock, until).await;
+        for link in &self.set.links {
+            link.close();
+        }
+    }
+}
+
+impl Closing for Inner {
+    fn close(&self) -> Pin<Box<dyn Future<Output = ()> + '_>> {
+        Box::pin(self.close())
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if self.check_process().is_ok() {
+            self.watchdog.close();
+            for link in &self.set.links {
+                link.close();
+            }
+        }
+    }
+}

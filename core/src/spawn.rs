@@ -1,0 +1,77 @@
+//! Work for the I/O thread that a binding gives it, and the end of it all.
+//!
+//! A binding's own threads may be kept from running by their interpreter while a
+//! lease has to be looked after; the I/O thread never is.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use crate::error::Error;
+use crate::node::memory;
+use crate::runtime::{self, Runtime};
+
+/// Runs a future on the I/O thread.
+pub fn spawn<F>(future: F) -> Result<Task<F::Output>, Error>
+where
+    F: Future<Output: Send> + Send + 'static,
+{
+    let driver = Runtime::get().io()?;
+    let task = driver.handle().spawn(future);
+    driver.notice();
+    Ok(Task(Some(task)))
+}
+
+/// A future that runs on the I/O thread. Dropped, it ends there soon.
+pub struct Task<T>(Option<tokio::task::JoinHandle<T>>);
+
+impl<T> Task<T> {
+    /// Lets the future run to its end by itself.
+    pub fn detach(mut self) {
+        self.0 = None;
+    }
+}
+
+impl<T> Future for Task<T> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
+        let Some(task) = &mut self.0 else {
+            return Poll::Pending;
+        };
+        match ready!(Pin::new(task).poll(cx)) {
+            Ok(output) => Poll::Ready(output),
+            // The panic goes on where the result is awaited.
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(_) => Poll::Pending,
+            },
+        }
+    }
+}
+
+impl<T> Drop for Task<T> {
+    fn drop(&mut self) {
+        if let Some(task) = &self.0 {
+            task.abort();
+        }
+    }
+}
+
+impl<T> std::fmt::Debug for Task<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Task")
+    }
+}
+
+/// Closes every client of the process and ends its threads, once what waits for
+/// the dispatcher is done. `memory://` nodes end too. What is made later starts
+/// them again. No other call may be under way.
+pub fn shutdown() {
+    let Some(runtime) = Runtime::existing() else {
+        return;
+    };
+    runtime::close_all();
+    runtime.stop();
+    memory::forget();
+}

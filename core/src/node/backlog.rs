@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use super::redis::Item;
+use super::outbox::Item;
 use super::{Fault, FaultKind, Reply};
 use crate::clock::Instant;
 use crate::sync::trim;

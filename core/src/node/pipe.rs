@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use super::FaultKind;
 use super::connect::Connected;
-use super::redis::Item;
+use super::outbox::Item;
 use super::script::{self, Guard};
 use super::wire::{Incoming, Wire};
 use crate::clock::Instant;

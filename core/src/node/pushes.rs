@@ -9,7 +9,7 @@
 use std::io;
 use std::sync::Arc;
 
-use super::wire::{self, LONGEST_REPLY};
+use super::resp::{self, LONGEST_REPLY};
 
 /// Digits of the largest number.
 const DIGITS: usize = 20;
@@ -83,12 +83,12 @@ impl Pushes {
     /// inside: its length, or `None` if too little of it has arrived.
     fn element(&mut self, bytes: &[u8]) -> io::Result<Option<usize>> {
         let garbage = || io::Error::from(io::ErrorKind::InvalidData);
-        let Some(line) = wire::line(bytes)? else {
+        let Some(line) = resp::line(bytes)? else {
             return Ok(None);
         };
         let head = line.len() + 2;
         let (kind, text) = (line[0], &line[1..]);
-        let count = || match wire::number(text) {
+        let count = || match resp::number(text) {
             Some(-1) => Ok(None),
             Some(n) => u64::try_from(n).map(Some).map_err(|_| garbage()),
             None => Err(garbage()),

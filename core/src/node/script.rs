@@ -12,8 +12,8 @@ use std::time::Duration;
 use once_cell::sync::Lazy;
 use redis::Value as Resp;
 
-use super::wire::Decimal;
-use super::{Fault, FaultKind, Op, Repair, Reply, Request, Waiter, wire};
+use super::resp::{self, Decimal};
+use super::{Fault, FaultKind, Op, Repair, Reply, Request, Waiter};
 
 /// A script: its text, and the hash by which the node knows it.
 pub(crate) struct Script {
@@ -85,36 +85,36 @@ pub(crate) fn write_command(
         (false, true) => (5, 1),
         (false, false) => (4 + 2 * usize::from(guard.is_some()), 4),
     };
-    wire::write_array(out, 3 + keys + own + more + usize::from(block.is_some()));
+    resp::write_array(out, 3 + keys + own + more + usize::from(block.is_some()));
     if with_text {
-        wire::write_text(out, b"EVAL");
-        wire::write_text(out, script.text.as_bytes());
+        resp::write_text(out, b"EVAL");
+        resp::write_text(out, script.text.as_bytes());
     } else {
-        wire::write_text(out, b"EVALSHA");
-        wire::write_text(out, script.sha.as_bytes());
+        resp::write_text(out, b"EVALSHA");
+        resp::write_text(out, script.sha.as_bytes());
     }
-    wire::write_number(out, keys as u64);
-    wire::write_text(out, &request.keys.lock);
-    wire::write_text(out, request.keys.companions.queue());
-    wire::write_text(out, request.keys.companions.reservation());
+    resp::write_number(out, keys as u64);
+    resp::write_text(out, &request.keys.lock);
+    resp::write_text(out, request.keys.companions.queue());
+    resp::write_text(out, request.keys.companions.reservation());
     if !plain && !release {
         // Without fences the place is kept by a key of the same lock.
-        wire::write_text(out, counter.map_or(&request.keys.lock, |(key, _)| key));
+        resp::write_text(out, counter.map_or(&request.keys.lock, |(key, _)| key));
     }
     if let Some(guard) = guard {
-        wire::write_text(out, &guard.record_key);
-        wire::write_text(out, &guard.quarantine_key);
+        resp::write_text(out, &guard.record_key);
+        resp::write_text(out, &guard.quarantine_key);
     }
-    wire::write_text(out, &request.value.0);
+    resp::write_text(out, &request.value.0);
     write_own(out, request);
     if plain {
         return;
     }
-    wire::write_text(out, guard.map_or(b"", |g| g.record.as_bytes()));
+    resp::write_text(out, guard.map_or(b"", |g| g.record.as_bytes()));
     if release {
         return;
     }
-    wire::write_number(
+    resp::write_number(
         out,
         match request.not_after {
             0 => ANY_TIME,
@@ -123,16 +123,16 @@ pub(crate) fn write_command(
     );
     match counter {
         Some((_, ttl)) => {
-            wire::write_number(out, fence);
-            wire::write_number(out, millis(ttl));
+            resp::write_number(out, fence);
+            resp::write_number(out, millis(ttl));
         }
         None => {
-            wire::write_text(out, b"");
-            wire::write_text(out, b"");
+            resp::write_text(out, b"");
+            resp::write_text(out, b"");
         }
     }
     if let Some(block) = block {
-        wire::write_number(out, block.into());
+        resp::write_number(out, block.into());
     }
 }
 
@@ -142,32 +142,32 @@ fn write_own(out: &mut Vec<u8>, request: &Request) {
     let reservation = millis(waits.reservation);
     match request.op {
         Op::Acquire { ttl, home, .. } => {
-            wire::write_number(out, millis(ttl));
+            resp::write_number(out, millis(ttl));
             if home && request.waiter.is_some() {
                 let texts = [reservation, millis(waits.place), waits.most as u64].map(Decimal::of);
                 let [reservation, place, most] = texts.each_ref().map(Decimal::text);
-                wire::write_parts(out, &[reservation, b" ", place, b" ", most]);
+                resp::write_parts(out, &[reservation, b" ", place, b" ", most]);
             } else {
-                wire::write_number(out, reservation);
+                resp::write_number(out, reservation);
             }
             write_waiter(out, request.waiter.as_ref());
         }
         Op::Extend { ttl, repair, .. } => {
-            wire::write_number(out, millis(ttl));
+            resp::write_number(out, millis(ttl));
             let mode = match repair {
                 Repair::No => 0,
                 Repair::Yes => 1,
                 Repair::InQuarantine { .. } => 2,
             };
-            wire::write_number(out, mode);
+            resp::write_number(out, mode);
         }
         Op::Confirm { ttl, .. } => {
-            wire::write_number(out, millis(ttl));
-            wire::write_number(out, 3);
+            resp::write_number(out, millis(ttl));
+            resp::write_number(out, 3);
         }
         Op::Release => {
             write_waiter(out, request.waiter.as_ref());
-            wire::write_number(out, reservation);
+            resp::write_number(out, reservation);
         }
     }
 }
@@ -177,9 +177,9 @@ fn write_waiter(out: &mut Vec<u8>, waiter: Option<&Waiter>) {
     match waiter {
         Some(waiter) => {
             let number = Decimal::of(waiter.number);
-            wire::write_parts(out, &[number.text(), b" ", &waiter.inbox]);
+            resp::write_parts(out, &[number.text(), b" ", &waiter.inbox]);
         }
-        None => wire::write_text(out, b""),
+        None => resp::write_text(out, b""),
     }
 }
 

@@ -23,8 +23,8 @@ use crate::node::Waits;
 use crate::node::address::{Address, Endpoint};
 use crate::node::admission::{Expected, Gate, Roster, Survey};
 use crate::node::connect::{self, Target};
-use crate::node::inbox;
 use crate::node::names;
+use crate::node::subscription;
 use crate::node::tls::Tls;
 use crate::node::{Fault, FaultKind};
 use crate::owner::Owners;
@@ -375,7 +375,7 @@ fn gate(settings: &Settings, clock: Arc<dyn Clock>, rng: Arc<dyn Rng>, warn: fn(
         record_key: names::record_key(&settings.namespace).into(),
         quarantine_key: names::quarantine_key(&settings.namespace).into(),
         scratch_key: scratch.into_bytes().into(),
-        inbox: inbox::channel(&settings.namespace, &*rng),
+        inbox: subscription::channel(&settings.namespace, &*rng),
         told_deaf: AtomicBool::new(false),
         roster: Roster::new(&expected),
         survey: Survey::new(expected, settings.nodes.iter().map(name).collect()),

@@ -65,13 +65,13 @@ mod dispatch;
 mod drive;
 mod error;
 mod fence;
+mod inbox;
 mod lease;
 mod lock;
 mod mailbox;
 mod mutants;
 mod node;
 mod owner;
-mod post;
 #[cfg(feature = "sim")]
 #[doc(hidden)]
 pub mod probe;
@@ -117,8 +117,8 @@ pub mod sim {
     pub use crate::node::memory::{Line, MemoryNode, Message, OtherRecord, Place};
     pub use crate::node::names;
     pub use crate::node::{
-        Companions, Fault, FaultKind, Keys, Link, Mail, Op, Repair, Reply, Request, Sink, Ticket,
-        Value, Waiter, Waits,
+        Companions, Fault, FaultKind, Keys, Link, Op, Repair, Reply, Request, Sink, Subscriber,
+        Ticket, Value, Waiter, Waits,
     };
     pub use crate::probe;
     pub use crate::renewal::Watchdog;

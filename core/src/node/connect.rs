@@ -34,7 +34,7 @@ pub(crate) struct Connected {
     /// As it was [asked](How::stepped): the quarantine has begun again.
     pub(crate) stepped: bool,
     /// The inbox is subscribed.
-    pub(crate) listening: bool,
+    pub(crate) subscribed: bool,
 }
 
 /// What a node's clock was, by its own word: before anything was written there,
@@ -61,7 +61,7 @@ pub(crate) struct Target {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct How {
     /// Subscribe the inbox, where the node permits it.
-    pub(crate) listen: bool,
+    pub(crate) subscribe: bool,
     /// See [`Look::stepped`].
     pub(crate) stepped: bool,
 }
@@ -78,7 +78,7 @@ pub(crate) async fn connect(target: &Target, how: How) -> Result<Connected, Faul
         ..
     } = greeted;
     let gate = &target.gate;
-    let listening = prepare(target, &mut wire, how.listen, resp3).await?;
+    let subscribed = prepare(target, &mut wire, how.subscribe, resp3).await?;
     let id = Record::parse(&record).map_or(0, |record| number(record.node().as_bytes()));
     let guard = gate.expected().guard.then(|| Guard {
         record: record.into(),
@@ -92,7 +92,7 @@ pub(crate) async fn connect(target: &Target, how: How) -> Result<Connected, Faul
         server,
         time,
         stepped: how.stepped,
-        listening,
+        subscribed,
     })
 }
 
@@ -166,7 +166,7 @@ async fn say_hello(target: &Target, how: How) -> Result<Greeted, Fault> {
     commands.push(redis::cmd("GET").arg(&*target.gate.record_key).take());
     commands.push(redis::cmd("TIME"));
     commands.push(redis::cmd("CLIENT").arg("INFO").take());
-    if how.listen {
+    if how.subscribe {
         // Last, for servers that do not know it, and so that the replies before
         // it look the same with it and without.
         commands.push(redis::cmd("HELLO").arg(3).take());
@@ -175,7 +175,7 @@ async fn say_hello(target: &Target, how: How) -> Result<Greeted, Fault> {
     let asked = clock.now();
     let mut replies = exchange(&mut wire, &commands).await?;
     let at = clock.now();
-    let resp3 = how.listen && matches!(replies.pop(), Some(Resp::Map(_)));
+    let resp3 = how.subscribe && matches!(replies.pop(), Some(Resp::Map(_)));
     let server = replies.pop().map_or(0, |reply| own_address(&text(&reply)));
     let time = replies.pop();
     let record = replies.pop();
@@ -354,7 +354,7 @@ async fn write_record(
 async fn prepare(
     target: &Target,
     wire: &mut Wire,
-    listen: bool,
+    subscribe: bool,
     resp3: bool,
 ) -> Result<bool, Fault> {
     let gate = &target.gate;
@@ -383,19 +383,19 @@ async fn prepare(
         let mut command = redis::cmd("CLIENT");
         commands.push(command.arg("SETINFO").arg(name).arg(value).take());
     }
-    if listen {
+    if subscribe {
         // What the scripts do for others that wait, here for nobody.
         let nobody = [namespace(gate), b"#in:try"].concat();
         commands.push(redis::cmd("PUBLISH").arg(nobody).arg("").take());
     }
     let answered = commands.len();
-    if listen && resp3 {
+    if subscribe && resp3 {
         // Last, for once it is done anything may come between the replies.
         commands.push(redis::cmd("SUBSCRIBE").arg(&*gate.inbox).take());
     }
     send(wire, &commands).await?;
     let mut replies = receive(wire, answered).await?;
-    let published = if listen { replies.pop() } else { None };
+    let published = if subscribe { replies.pop() } else { None };
     replies.truncate(needed);
     let tried = replies.pop();
     for reply in replies {
@@ -426,7 +426,7 @@ async fn subscribed(
     if let Err(fault) = permitted(gate, "publish", published) {
         lacking.push(fault.text);
     }
-    let listening = if resp3 {
+    let subscribed = if resp3 {
         let refusal = confirmation(wire).await?;
         let fault = refusal.map(|reply| permitted(gate, "subscribe", reply));
         let fault = fault.map(|f| f.err().unwrap_or_else(script::unexpected));
@@ -445,7 +445,7 @@ async fn subscribed(
             lacking.join("; ")
         ));
     }
-    Ok(listening)
+    Ok(subscribed)
 }
 
 /// What answers a subscription: nothing if it stands, for then a push tells

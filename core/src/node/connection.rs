@@ -35,11 +35,11 @@ use redis::Value as Resp;
 use super::admission::StepWatch;
 use super::backlog::Backlog;
 use super::connect::{Connected, How, Target, broken, connect};
-use super::inbox::Ear;
 use super::outbox::{Item, Outbox};
 use super::pipe::Pipe;
 use super::pushes::Push;
 use super::script::{self, Outcome};
+use super::subscription::Subscription;
 use super::wire::Incoming;
 use super::{Fault, FaultKind, Reply, Ticket};
 use crate::clock::{Clock, Instant, Sleep};
@@ -65,8 +65,8 @@ pub(crate) struct Connection {
     up: Option<Pipe>,
     /// The one before it, in doubt.
     old: Option<Pipe>,
-    /// Who hears what comes over them.
-    ear: Ear,
+    /// The client's inbox, subscribed over them.
+    subscription: Subscription,
     /// The next one, and when to give it up.
     connecting: Option<(Instant, Connecting)>,
     /// Whether the node's clock ends a quarantine too early.
@@ -107,7 +107,7 @@ impl Connection {
     pub(crate) fn new(target: Target, clock: Arc<dyn Clock>, outbox: Arc<Outbox>) -> Connection {
         let quarantine = target.gate.expected().quarantine;
         Connection {
-            ear: Ear::new(target.node),
+            subscription: Subscription::new(target.node),
             watch: StepWatch::new(quarantine, target.gate.drift),
             stepped: false,
             target: Arc::new(target),
@@ -147,7 +147,7 @@ impl Connection {
                     None => self.lose_old(),
                 },
                 Event::Push(push) => {
-                    if !self.ear.take(push) {
+                    if !self.subscription.take(push) {
                         self.outbox.stray.fetch_add(1, Ordering::Relaxed);
                     }
                     continue;
@@ -209,13 +209,13 @@ impl Connection {
     }
 
     fn take_outbox(&mut self) {
-        let (items, mail, closed) = {
+        let (items, subscriber, closed) = {
             let mut outbox = lock(&self.outbox.state);
             let items = std::mem::take(&mut outbox.items);
-            (items, outbox.mail.take(), outbox.closed)
+            (items, outbox.subscriber.take(), outbox.closed)
         };
-        if let Some(mail) = mail {
-            self.ear.open(mail);
+        if let Some(subscriber) = subscriber {
+            self.subscription.begin(subscriber);
         }
         for item in items {
             self.due = self.due.min(item.due());
@@ -226,7 +226,7 @@ impl Connection {
             self.outbox.dropped.fetch_add(dropped, Ordering::Relaxed);
         }
         if closed && self.farewell.is_none() {
-            self.ear.close();
+            self.subscription.end();
             self.farewell = Some(self.clock.now() + FAREWELL);
             self.fail_all_but_releases("the client is closed");
         }
@@ -265,13 +265,13 @@ impl Connection {
 
     /// Whether a connection is missed for the sake of messages.
     fn is_missed(&self) -> bool {
-        self.up.is_none() && self.connecting.is_none() && self.ear.wants_connection()
+        self.up.is_none() && self.connecting.is_none() && self.subscription.wants_connection()
     }
 
     fn start_connecting(&mut self, now: Instant) {
         let target = self.target.clone();
         let how = How {
-            listen: self.ear.is_open(),
+            subscribe: self.subscription.is_wanted(),
             stepped: self.stepped,
         };
         let connecting = Box::pin(async move { connect(&target, how).await.map(Box::new) });
@@ -292,13 +292,13 @@ impl Connection {
         for item in self.waiting.iter_mut() {
             item.on_old = false;
         }
-        let (listening, server, told) = (connected.listening, connected.server, connected.time);
+        let (subscribed, server, told) = (connected.subscribed, connected.server, connected.time);
         let stepped = self.watch.admitted(server, told.asked, told.at, told.time);
         // A reply over the connection in doubt may have told of a step meanwhile.
         let missed = self.stepped && !connected.stepped;
         self.stepped = self.guarded() && (stepped || missed);
         self.up = Some(Pipe::new(*connected));
-        self.ear.connected(listening);
+        self.subscription.connected(subscribed);
         if self.stepped {
             self.readmit();
         }
@@ -428,14 +428,14 @@ impl Connection {
         let Some(up) = self.up.take() else { return };
         self.pause();
         self.abandon(up, fault);
-        self.ear.lost();
+        self.subscription.lost();
     }
 
     /// The connection in use goes on as the one in doubt.
     fn doubt(&mut self) {
         self.lose_old();
         self.old = self.up.take();
-        self.ear.lost();
+        self.subscription.lost();
     }
 
     fn lose_old(&mut self) {
@@ -565,7 +565,7 @@ impl Connection {
         let items = {
             let mut outbox = lock(&self.outbox.state);
             outbox.ended = true;
-            outbox.mail = None;
+            outbox.subscriber = None;
             std::mem::take(&mut outbox.items)
         };
         let mut left: Vec<Item> = self.in_flight().filter_map(Option::take).collect();

@@ -15,7 +15,7 @@ use std::time::Duration;
 use super::{Op, Repair, Reply, Request, Value, Waiter};
 use crate::clock::Instant;
 use crate::mutants::mutant;
-use line::Post;
+use line::Listeners;
 
 #[cfg(feature = "sim")]
 pub use line::Place;
@@ -30,7 +30,7 @@ pub struct MemoryNode {
     counters: BTreeMap<Arc<[u8]>, (u64, Instant)>,
     /// Who waits, by the keys of their queues.
     lines: BTreeMap<Arc<[u8]>, Line>,
-    post: Post,
+    listeners: Listeners,
     /// The node's record.
     record: Option<Arc<str>>,
     /// The end of its quarantine.
@@ -282,7 +282,7 @@ impl MemoryNode {
                 .then(|| Duration::from_millis(left.div_ceil(1000)));
         }
         let length = request.keys.waits.reservation;
-        let ours = line.turn(me, time, length, &self.post, messages);
+        let ours = line.turn(me, time, length, &self.listeners, messages);
         (!ours).then(|| whole(length))
     }
 
@@ -309,7 +309,7 @@ impl MemoryNode {
             _ => None,
         };
         let waiter = request.waiter.as_ref().filter(|_| place.is_some());
-        let listeners = waiter.map_or(1, |waiter| self.post.listeners(&waiter.inbox));
+        let listeners = waiter.map_or(1, |waiter| self.listeners.of(&waiter.inbox));
         Reply::Refused {
             left: Some(left),
             holder,
@@ -359,7 +359,7 @@ impl MemoryNode {
         let length = request.keys.waits.reservation;
         let reserve = mutant!("reservation-over-live-key", free, true)
             && mutant!("reservation-in-quarantine", may_vote, true);
-        if !reserve || line.turn(None, time, length, &self.post, messages) {
+        if !reserve || line.turn(None, time, length, &self.listeners, messages) {
             self.unreserve(request);
         }
     }
@@ -375,19 +375,19 @@ impl MemoryNode {
 
     /// One more listens on an inbox.
     pub fn subscribe(&mut self, inbox: &Arc<[u8]>) {
-        self.post.subscribe(inbox);
+        self.listeners.subscribe(inbox);
     }
 
     /// One less listens on it.
     pub fn unsubscribe(&mut self, inbox: &[u8]) {
-        self.post.unsubscribe(inbox);
+        self.listeners.unsubscribe(inbox);
     }
 
     /// Whether clients may publish messages and ask who listens. They may, to
     /// begin with.
     #[cfg(any(test, feature = "sim"))]
     pub fn permit_messages(&mut self, permitted: bool) {
-        self.post.forbidden = !permitted;
+        self.listeners.forbidden = !permitted;
     }
 
     /// The line with that queue, if it lives at `now`.

@@ -6,7 +6,6 @@ pub(crate) mod backlog;
 pub(crate) mod connect;
 pub(crate) mod connection;
 pub(crate) mod dial;
-pub(crate) mod inbox;
 pub mod memory;
 pub mod names;
 mod nodes;
@@ -16,6 +15,7 @@ pub(crate) mod pushes;
 pub(crate) mod redis;
 pub(crate) mod resp;
 pub(crate) mod script;
+pub(crate) mod subscription;
 pub mod time;
 pub(crate) mod tls;
 pub(crate) mod wire;
@@ -401,11 +401,11 @@ pub trait Link: Send + Sync + 'static {
         0
     }
 
-    /// Gives whoever waits for messages: each connection made from here on
-    /// subscribes the client's inbox. Called once, before the first request. A
-    /// link that carries no messages drops it.
-    fn listen(&self, mail: Arc<dyn Mail>) {
-        drop(mail);
+    /// Subscribes the client's inbox over each connection that is made from here
+    /// on, and tells `subscriber` what comes. Called once, before the first
+    /// request. A link that carries no messages drops it.
+    fn subscribe(&self, subscriber: Arc<dyn Subscriber>) {
+        drop(subscriber);
     }
 
     /// How many messages came that no node sends to this client's inbox:
@@ -415,25 +415,21 @@ pub trait Link: Send + Sync + 'static {
     }
 }
 
-/// Where messages go that come without having been asked for. They are hints:
-/// one may be lost, late, or sent twice. Called on the I/O thread; must not
-/// block, but may send requests.
-pub trait Mail: Send + Sync {
+/// The subscriber of an inbox: who is told of the messages that come without
+/// having been asked for. They are hints: one may be lost, late, or sent twice.
+/// Called on the I/O thread; must not block, but may send requests.
+pub trait Subscriber: Send + Sync {
     /// `node` tells the waiter of this number that its turn has come.
     fn on_message(&self, node: usize, number: u64);
 
     /// The inbox is subscribed on `node`, for the first time or anew: what was
-    /// published before is lost.
-    fn on_listening(&self, node: usize);
-
-    /// The subscription on `node` is lost, or in doubt. Another
-    /// [`on_listening`](Mail::on_listening) follows once the node is reached
-    /// again, by whatever request or because messages are
-    /// [awaited](Mail::is_awaited).
-    fn on_deaf(&self, node: usize);
+    /// published before is lost. A subscription that is lost comes again once the
+    /// node is reached, by whatever request or because messages are
+    /// [awaited](Subscriber::is_awaited).
+    fn on_subscribed(&self, node: usize);
 
     /// Whether anybody waits for messages of `node`: then a connection that was
-    /// lost is made again although no request asks for it.
+    /// lost, and had subscribed, is made again although no request asks for it.
     fn is_awaited(&self, node: usize) -> bool {
         let _ = node;
         false

@@ -4,7 +4,7 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
-use super::{Fault, FaultKind, Mail, Op, Reply, Request, Sink, Ticket};
+use super::{Fault, FaultKind, Op, Reply, Request, Sink, Subscriber, Ticket};
 use crate::clock::Instant;
 use crate::sync::Wakers;
 
@@ -24,8 +24,8 @@ pub(crate) struct Outbox {
 #[derive(Default)]
 pub(crate) struct OutboxState {
     pub(crate) items: Vec<Item>,
-    /// Until the task has taken it.
-    pub(crate) mail: Option<Arc<dyn Mail>>,
+    /// Who is told what nodes publish, until the task has taken it.
+    pub(crate) subscriber: Option<Arc<dyn Subscriber>>,
     /// The task that owns the connection.
     pub(crate) task: Wakers,
     pub(crate) closed: bool,

@@ -8,7 +8,7 @@ use super::admission::Gate;
 use super::connect::Target;
 use super::connection::Connection;
 use super::outbox::{Item, Outbox};
-use super::{FaultKind, Link, Mail, Request, Sink, Ticket, number};
+use super::{FaultKind, Link, Request, Sink, Subscriber, Ticket, number};
 use crate::clock::{Clock, Instant};
 use crate::drive::Driver;
 use crate::sync::{Wakers, lock};
@@ -117,10 +117,10 @@ impl Link for RedisLink {
         self.outbox.dropped.load(Ordering::Relaxed)
     }
 
-    fn listen(&self, mail: Arc<dyn Mail>) {
+    fn subscribe(&self, subscriber: Arc<dyn Subscriber>) {
         let mut state = lock(&self.outbox.state);
         if !state.ended {
-            state.mail = Some(mail);
+            state.subscriber = Some(subscriber);
         }
     }
 

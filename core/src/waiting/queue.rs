@@ -20,9 +20,9 @@ use std::time::Duration;
 use super::home::{self, Next};
 use super::line::Place;
 use crate::clock::{Instant, Sleep};
+use crate::inbox::{Notice, Registration};
 use crate::mutants::mutant;
 use crate::node::{Line, Nodes};
-use crate::post::{Letterbox, News};
 use crate::quorum::{Kind, quorum};
 use crate::retry;
 use crate::round::{Heard, Hold, IN_A_ROW, Lost, Terms};
@@ -37,7 +37,7 @@ pub(crate) struct Quest<'a> {
     place: &'a Place,
     /// The nodes as the lock's homes.
     order: Vec<usize>,
-    letters: Letterbox,
+    registration: Registration,
     /// The present token's; taken when it is won.
     hold: Option<Arc<Hold>>,
     /// How much of its progress we know.
@@ -89,7 +89,7 @@ pub(crate) enum Ended<T> {
 
 enum Event {
     Progress,
-    News(News),
+    Notice(Notice),
     Timer,
 }
 
@@ -100,7 +100,7 @@ impl<'a> Quest<'a> {
             terms,
             place,
             order: Vec::new(),
-            letters: set.post.rent(&terms.keys.lock),
+            registration: set.post.register(&terms.keys.lock),
             hold: None,
             seen: 0,
             home: None,
@@ -167,14 +167,14 @@ impl<'a> Quest<'a> {
             self.forget_answered();
             let look = match event {
                 Event::Progress => false,
-                Event::News(news) => news.look,
+                Event::Notice(notice) => notice.look,
                 Event::Timer => true,
             };
             if look && let Some(other) = again() {
                 return Ended::Other(other);
             }
             match event {
-                Event::News(news) => self.take_news(news, now),
+                Event::Notice(notice) => self.take_notice(notice, now),
                 Event::Progress | Event::Timer => self.go_on(now),
             }
             if self.misconfigured {
@@ -224,8 +224,8 @@ impl<'a> Quest<'a> {
                     return Poll::Ready(Event::Progress);
                 }
             }
-            if let Poll::Ready(news) = self.letters.poll_news(cx) {
-                return Poll::Ready(Event::News(news));
+            if let Poll::Ready(notice) = self.registration.poll_notice(cx) {
+                return Poll::Ready(Event::Notice(notice));
             }
             match &mut self.timer {
                 Some((_, timer)) => timer.as_mut().poll(cx).map(|()| Event::Timer),
@@ -261,7 +261,7 @@ impl<'a> Quest<'a> {
                     again: None,
                 };
                 self.asked = now;
-                self.letters.stands_at(Nodes::one(home), None);
+                self.registration.stands_at(Nodes::one(home), None);
                 self.hold().ask(others, Nodes::NONE);
                 if others == Nodes::NONE {
                     // Its vote came too late to be worth anything.
@@ -294,7 +294,7 @@ impl<'a> Quest<'a> {
     fn wait_at(&mut self, home: usize, left: Option<Duration>, line: Option<Line>, now: Instant) {
         self.home = Some(home);
         let place = line.and_then(|line| line.place);
-        self.letters.stands_at(Nodes::one(home), place);
+        self.registration.stands_at(Nodes::one(home), place);
         self.place.tell(Arc::new(self.so_far()));
         let (low, high) = retry::poll_pause(left, line);
         self.stage = Stage::Waiting {
@@ -362,7 +362,7 @@ impl<'a> Quest<'a> {
                 // Whoever holds those calls us from there too.
                 let homes = if tries >= 2 { nodes } else { Nodes::NONE };
                 let all = homes.iter().chain(self.home).collect();
-                self.letters.stands_at(all, None);
+                self.registration.stands_at(all, None);
                 self.stage = Stage::Asking {
                     tries: tries + 1,
                     again: None,
@@ -372,32 +372,32 @@ impl<'a> Quest<'a> {
         }
     }
 
-    fn take_news(&mut self, news: News, now: Instant) {
+    fn take_notice(&mut self, notice: Notice, now: Instant) {
         match self.stage {
-            Stage::Waiting { .. } if news.called && self.is_quorum_there() => self.ask_all(),
+            Stage::Waiting { .. } if notice.called && self.is_quorum_there() => self.ask_all(),
             // Without a quorum the attempt would fail. We are called once, so
             // we ask again when nodes may be back.
-            Stage::Waiting { until } if news.called => {
+            Stage::Waiting { until } if notice.called => {
                 let soon = now + self.terms.timing.node_timeout;
                 self.stage = Stage::Waiting {
                     until: until.min(soon),
                 };
             }
-            Stage::Waiting { .. } if mutant!("never-joins-again", news.listening, false) => {
+            Stage::Waiting { .. } if mutant!("never-joins-again", notice.subscribed, false) => {
                 self.poll();
             }
             // Somebody has released what we were refused for.
             Stage::Asking {
                 tries,
                 again: Some(_),
-            } if news.called => self.look_at_votes(tries, Some(now), now),
-            Stage::Pausing { .. } if news.listening => {
+            } if notice.called => self.look_at_votes(tries, Some(now), now),
+            Stage::Pausing { .. } if notice.subscribed => {
                 self.stage = Stage::Pausing { until: now };
                 self.go_on(now);
             }
             // What the home is about to say may be older than the call.
             Stage::Polling | Stage::Asking { .. } => {
-                self.called |= mutant!("early-call-forgotten", news.called, false);
+                self.called |= mutant!("early-call-forgotten", notice.called, false);
             }
             Stage::Waiting { .. } | Stage::Pausing { .. } => {}
         }
@@ -414,7 +414,7 @@ impl<'a> Quest<'a> {
         }
         if self.home != Some(home) {
             self.home = Some(home);
-            self.letters.stands_at(Nodes::one(home), None);
+            self.registration.stands_at(Nodes::one(home), None);
         }
         self.stage = Stage::Polling;
         self.called = false;
@@ -429,7 +429,7 @@ impl<'a> Quest<'a> {
         let first = || self.order.iter().find(there).copied();
         let home = self.home.or_else(first).unwrap_or(self.order[0]);
         self.home = Some(home);
-        self.letters.stands_at(Nodes::one(home), None);
+        self.registration.stands_at(Nodes::one(home), None);
         self.stage = Stage::Asking {
             tries: 0,
             again: None,
@@ -481,7 +481,7 @@ impl<'a> Quest<'a> {
         count(&self.set.counters.attempts_lost);
         self.home = stay;
         if stay.is_none() {
-            self.letters.become_another();
+            self.registration.become_another();
         }
         self.draw(self.most());
     }
@@ -500,7 +500,7 @@ impl<'a> Quest<'a> {
     }
 
     fn draw(&mut self, block: u32) {
-        let waiter = Some(self.letters.waiter());
+        let waiter = Some(self.registration.waiter());
         self.hold = Some(Hold::new(self.set, self.terms, block, waiter, self.home));
         self.seen = 0;
     }

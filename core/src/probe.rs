@@ -12,8 +12,8 @@ use redis::parse_redis_value;
 
 use crate::error::Error;
 use crate::node::address::Address;
-use crate::node::script::{self, Outcome};
-use crate::node::{Op, Reply, Request, names, resp};
+use crate::node::replies::{self, Outcome};
+use crate::node::{Op, Reply, Request, names, resp, script};
 
 /// What a node said to a request.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,7 +68,7 @@ pub fn read(op: Op, bytes: &[u8]) -> io::Result<Option<(Said, usize)>> {
     let Some((reply, end)) = resp::reply(bytes)? else {
         return Ok(None);
     };
-    let said = match script::outcome(op, &reply) {
+    let said = match replies::outcome(op, &reply) {
         Outcome::Reply(reply, time) => Said::Reply(reply, time),
         Outcome::NoScript => Said::NoScript,
         Outcome::OtherRecord => Said::OtherRecord,
@@ -94,7 +94,7 @@ pub fn read_init(bytes: &[u8]) -> io::Result<Option<(Result<(), String>, usize)>
     let Some((reply, end)) = resp::reply(bytes)? else {
         return Ok(None);
     };
-    match script::init_outcome(&reply) {
+    match replies::init_outcome(&reply) {
         Ok(other) => Ok(Some((other.map_or(Ok(()), Err), end))),
         Err(fault) => Err(io::Error::other(fault.text.to_string())),
     }

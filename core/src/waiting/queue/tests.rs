@@ -2,6 +2,7 @@
 //! over the new one may overtake a refusal over the old.
 
 use std::sync::{Mutex, OnceLock};
+use std::time::Duration;
 
 use super::*;
 use crate::acquire::{Wait, acquire};

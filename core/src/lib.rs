@@ -65,6 +65,7 @@ mod dispatch;
 mod drive;
 mod error;
 mod fence;
+mod hash;
 mod inbox;
 mod lease;
 mod lock;

@@ -17,8 +17,9 @@ use super::replies::{self, text};
 use super::script::Guard;
 use super::tls::Tls;
 use super::wire::Wire;
-use super::{Fault, FaultKind, number, server_error};
+use super::{Fault, FaultKind, server_error};
 use crate::clock::Instant;
+use crate::hash::fnv1a;
 use admit::admit;
 use prepare::{permitted, prepare};
 pub(crate) use talk::broken;
@@ -29,7 +30,7 @@ pub(crate) struct Connected {
     pub(crate) wire: Wire,
     /// What goes with each request that gives a vote, if restarts are guarded.
     pub(crate) guard: Option<Guard>,
-    /// The number of the node's id.
+    /// The hash of the node's id.
     pub(crate) id: u64,
     /// See [`Ticket::server`](super::Ticket::server).
     pub(crate) server: u64,
@@ -83,7 +84,7 @@ pub(crate) async fn connect(target: &Target, how: How) -> Result<Connected, Faul
     } = greeted;
     let gate = &target.gate;
     let subscribed = prepare(target, &mut wire, how.subscribe, resp3).await?;
-    let id = Record::parse(&record).map_or(0, |record| number(record.node().as_bytes()));
+    let id = Record::parse(&record).map_or(0, |record| fnv1a(record.node().as_bytes()));
     let guard = gate.expected().guard.then(|| Guard {
         record: record.into(),
         record_key: gate.record_key.clone(),
@@ -271,10 +272,10 @@ async fn newness_of(
     }
 }
 
-/// The number of the address in `CLIENT INFO` at which the server itself has
+/// The hash of the address in `CLIENT INFO` at which the server itself has
 /// this connection; 0 if it does not tell.
 fn own_address(client_info: &str) -> u64 {
     let mut words = client_info.split_ascii_whitespace();
     let address = words.find_map(|word| word.strip_prefix("laddr="));
-    address.map_or(0, |address| number(address.as_bytes()))
+    address.map_or(0, |address| fnv1a(address.as_bytes()))
 }

@@ -27,9 +27,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Instant;
+use crate::hash::fnv1a;
 use crate::mutants::mutant;
 pub use nodes::Nodes;
-pub(crate) use nodes::number;
 
 /// A request to one node: one script call.
 #[derive(Clone, Debug)]
@@ -347,7 +347,7 @@ pub struct Ticket {
     pub deadline: Instant,
     /// What the request was.
     pub op: Op,
-    /// Which server it was written to: the number of the address that it has by
+    /// Which server it was written to: the hash of the address that it has by
     /// its own account, which a proxy does not change and a restart seldom; 0
     /// where that is not known. The link's to set.
     pub server: u64,
@@ -382,7 +382,7 @@ pub trait Link: Send + Sync + 'static {
     /// A number for the node, the same for all its clients: of its id, once that
     /// is known; before, of its name.
     fn id(&self) -> u64 {
-        number(self.shown().as_bytes())
+        fnv1a(self.shown().as_bytes())
     }
 
     /// Whether the node has shown the record of this client's set, or needs none.

@@ -13,7 +13,7 @@ use crate::sync::Wakers;
 pub(crate) struct Outbox {
     pub(crate) state: Mutex<OutboxState>,
     pub(crate) connects: AtomicU64,
-    /// The number of the node's id; 0 before that is known.
+    /// The hash of the node's id; 0 before that is known.
     pub(crate) id: AtomicU64,
     /// Releases that were given up because too many waited.
     pub(crate) dropped: AtomicU64,

@@ -150,7 +150,7 @@ impl Pushes {
         let odd = std::mem::take(&mut self.odd);
         match &words[..] {
             [kind, channel, more] if !odd && channel[..] == *self.channel => match &kind[..] {
-                b"message" => number(more).map_or(Push::Stray, Push::Message),
+                b"message" => waiter(more).map_or(Push::Stray, Push::Message),
                 b"subscribe" => Push::Subscribed,
                 _ => Push::Stray,
             },
@@ -160,10 +160,9 @@ impl Pushes {
 }
 
 /// A waiter's number as nodes write it: digits and nothing else.
-fn number(digits: &[u8]) -> Option<u64> {
+fn waiter(digits: &[u8]) -> Option<u64> {
     let plain = digits.len() <= DIGITS && digits.iter().all(u8::is_ascii_digit);
-    let text = std::str::from_utf8(digits).ok().filter(|_| plain)?;
-    text.parse().ok()
+    resp::number(digits).filter(|_| plain)
 }
 
 #[cfg(test)]

@@ -8,9 +8,10 @@ use super::admission::Gate;
 use super::connect::Target;
 use super::connection::Connection;
 use super::outbox::{Item, Outbox};
-use super::{FaultKind, Link, Request, Sink, Subscriber, Ticket, number};
+use super::{FaultKind, Link, Request, Sink, Subscriber, Ticket};
 use crate::clock::{Clock, Instant};
 use crate::drive::Driver;
+use crate::hash::fnv1a;
 use crate::sync::{Wakers, lock};
 
 /// Requests that may wait for one node. Beyond it the node is as good as
@@ -92,7 +93,7 @@ impl Link for RedisLink {
 
     fn id(&self) -> u64 {
         match self.outbox.id.load(Ordering::Relaxed) {
-            0 => number(self.shown.as_bytes()),
+            0 => fnv1a(self.shown.as_bytes()),
             id => id,
         }
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use redis::Value as Resp;
 
+use super::resp::number;
 use super::server_error::fault_of;
 use super::{Fault, FaultKind, Op, Reply};
 
@@ -128,15 +129,11 @@ fn fence(value: &Resp) -> Option<u64> {
 /// `TIME` as the server gives it: seconds and µs.
 pub(crate) fn time(rest: &[Resp]) -> Option<u64> {
     match rest {
-        [Resp::BulkString(seconds), Resp::BulkString(micros), ..] => number(seconds)?
+        [Resp::BulkString(seconds), Resp::BulkString(micros), ..] => number::<u64>(seconds)?
             .checked_mul(1_000_000)?
             .checked_add(number(micros)?),
         _ => None,
     }
-}
-
-fn number(digits: &[u8]) -> Option<u64> {
-    std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
 /// The fault of a reply that is none of ours.

@@ -5,6 +5,7 @@
 //! read [as they arrive](super::pushes), and are no replies.
 
 use std::io;
+use std::str::FromStr;
 
 use redis::{Value as Resp, parse_redis_value};
 
@@ -38,7 +39,7 @@ fn parsed(reply: &[u8]) -> io::Result<Resp> {
 fn simple(bytes: &mut &[u8]) -> Option<Resp> {
     let (kind, rest) = bytes.split_first()?;
     let line = rest.iter().position(|b| *b == b'\r')?;
-    let number = number(&rest[..line])?;
+    let number: i64 = number(&rest[..line])?;
     *bytes = rest[line..].strip_prefix(b"\r\n")?;
     match kind {
         b':' => Some(Resp::Int(number)),
@@ -59,7 +60,8 @@ fn simple(bytes: &mut &[u8]) -> Option<Resp> {
     }
 }
 
-pub(crate) fn number(digits: &[u8]) -> Option<i64> {
+/// A number in decimal.
+pub(crate) fn number<N: FromStr>(digits: &[u8]) -> Option<N> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
@@ -114,7 +116,7 @@ fn reply_end(bytes: &[u8], depth: usize) -> Result<usize, Incomplete> {
     };
     let elements = match bytes[0] {
         // redis-rs takes blanks about a number.
-        b':' if number(&bytes[1..line]).is_none() => return Err(Incomplete::Never),
+        b':' if number::<i64>(&bytes[1..line]).is_none() => return Err(Incomplete::Never),
         b'+' | b'-' | b':' | b'_' | b',' | b'#' | b'(' => return Ok(head),
         b'$' | b'!' | b'=' => {
             let end = count()?.map_or(head, |length| head + length + 2);

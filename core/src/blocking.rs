@@ -19,7 +19,7 @@ use std::thread::{self, Thread};
 use std::time::Duration;
 
 use crate::drive::Sent;
-use crate::sync::lock;
+use crate::mutex::lock;
 
 /// Wakes the waiting thread. The flag tells our wake-ups from others'.
 pub(crate) struct Parked {

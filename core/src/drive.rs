@@ -35,7 +35,8 @@ use tokio::runtime::{Handle, Runtime};
 
 use crate::blocking::Parked;
 use crate::clock::{Instant, system_now};
-use crate::sync::{Wakers, lock};
+use crate::mutex::lock;
+use crate::wakers::Wakers;
 
 /// How long the wheel may be free while nobody asks for the I/O.
 const BREATH: Duration = Duration::from_millis(3);

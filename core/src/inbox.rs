@@ -18,8 +18,8 @@ use std::time::Duration;
 
 use crate::clock::Instant;
 use crate::mutants::mutant;
+use crate::mutex::lock;
 use crate::node::{Nodes, Subscriber, Waiter};
-use crate::sync::lock;
 
 /// For how long a lock counts as contended after it was seen to be.
 const CONTENDED: Duration = Duration::from_secs(1);

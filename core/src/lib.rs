@@ -67,10 +67,12 @@ mod error;
 mod fence;
 mod hash;
 mod inbox;
+mod lean;
 mod lease;
 mod lock;
 mod mailbox;
 mod mutants;
+mod mutex;
 mod node;
 mod owner;
 #[cfg(feature = "sim")]
@@ -83,9 +85,9 @@ mod retry;
 mod round;
 mod runtime;
 mod set;
-mod sync;
 mod token;
 mod waiting;
+mod wakers;
 
 #[doc(hidden)]
 pub use client::close_all;

@@ -8,10 +8,11 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use crate::lean::push_lean;
 use crate::mutants::mutant;
+use crate::mutex::lock;
 use crate::renewal::Watched;
 use crate::round::Hold;
-use crate::sync::{lock, push_lean};
 
 /// Who may re-enter: a thread, a task, or a named owner.
 ///

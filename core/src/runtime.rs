@@ -17,7 +17,7 @@ use crate::client::Inner;
 use crate::dispatch::Dispatcher;
 use crate::drive::Driver;
 use crate::error::{Error, ErrorKind};
-use crate::sync::lock;
+use crate::mutex::lock;
 use once_cell::race::OnceBox;
 use once_cell::sync::OnceCell;
 

@@ -10,10 +10,11 @@ use crate::clock::{Clock, Instant};
 use crate::fence;
 use crate::inbox::Inbox;
 use crate::mutants::mutant;
+use crate::mutex::lock;
 use crate::node::time::NodeTimes;
 use crate::node::{Link, Ticket};
-use crate::sync::{Wakers, lock};
 use crate::token::Rng;
+use crate::wakers::Wakers;
 
 /// What the protocol modules see of the world: links to the nodes, a clock,
 /// and randomness.

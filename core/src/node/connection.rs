@@ -45,7 +45,7 @@ use super::subscription::Subscription;
 use super::wire::Incoming;
 use super::{Fault, FaultKind, Reply};
 use crate::clock::{Clock, Instant, Sleep};
-use crate::sync::lock;
+use crate::mutex::lock;
 
 /// Pause before a release is sent again that the node could not carry out.
 const POSTPONED: Duration = Duration::from_millis(200);

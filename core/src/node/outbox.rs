@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use super::{Fault, FaultKind, Op, Reply, Request, Sink, Subscriber, Ticket};
 use crate::clock::Instant;
-use crate::sync::Wakers;
+use crate::wakers::Wakers;
 
 /// See the [module documentation](self).
 #[derive(Default)]

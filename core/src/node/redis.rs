@@ -12,7 +12,8 @@ use super::{FaultKind, Link, Request, Sink, Subscriber, Ticket};
 use crate::clock::{Clock, Instant};
 use crate::drive::Driver;
 use crate::hash::fnv1a;
-use crate::sync::{Wakers, lock};
+use crate::mutex::lock;
+use crate::wakers::Wakers;
 
 /// Requests that may wait for one node. Beyond it the node is as good as
 /// down: more would only time out.

@@ -99,7 +99,7 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
-    use crate::sync::lock;
+    use crate::mutex::lock;
     use crate::token::SystemRng;
 
     #[derive(Default)]

@@ -7,7 +7,8 @@ use std::task::{Context, Poll};
 
 use super::Expected;
 use super::founding::{Known, Look, Next};
-use crate::sync::{Watchers, lock};
+use crate::mutex::lock;
+use crate::wakers::Watchers;
 
 /// What the nodes of a set have shown. Shared by a client's connections.
 #[derive(Debug)]

@@ -8,8 +8,8 @@ use once_cell::sync::Lazy;
 use super::MemoryNode;
 use crate::clock::{Clock, Instant};
 use crate::mutants::mutant;
+use crate::mutex::lock;
 use crate::node::{Fault, Link, Reply, Request, Sink, Subscriber, Ticket};
-use crate::sync::lock;
 
 /// A node that several clients of this process may share.
 #[derive(Default)]

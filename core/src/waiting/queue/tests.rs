@@ -8,9 +8,9 @@ use super::*;
 use crate::acquire::{Wait, acquire};
 use crate::clock::Clock;
 use crate::config::Timing;
+use crate::mutex::lock;
 use crate::node::names::{Naming, companions};
 use crate::node::{Keys, Link, Op, Reply, Request, Sink, Subscriber, Ticket, Waits};
-use crate::sync::lock;
 use crate::token::SystemRng;
 
 /// Time stands still.

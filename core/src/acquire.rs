@@ -85,15 +85,15 @@ async fn once<T>(
     name: &[u8],
     mut reenter: impl FnMut() -> Option<T>,
 ) -> Result<Acquired<T>, Error> {
-    let letters = set.post.rent(&terms.keys.lock);
+    let registration = set.post.register(&terms.keys.lock);
     let mut attempt = Attempt(Some(Hold::begin(set, terms, 1)));
     let ended = poll_fn(|cx| {
         let hold = attempt.0.as_ref().expect("taken below only");
         if let Poll::Ready(verdict) = hold.poll_verdict(cx) {
             return Poll::Ready(Ok(verdict));
         }
-        // Nobody can call one that is in no queue: this client alone has news.
-        while letters.poll_news(cx).is_ready() {
+        // Nobody can call one that is in no queue: this client alone has notices.
+        while registration.poll_notice(cx).is_ready() {
             if let Some(entered) = reenter() {
                 return Poll::Ready(Err(entered));
             }

@@ -10,11 +10,11 @@ use crate::blocking;
 
 pub use crate::call::{Revocation, Turn, Work, call, caught};
 pub use crate::mailbox::Mailbox;
+pub use crate::mutex::lock;
 pub use crate::owned::Owned;
 pub use crate::process::id as process_id;
 pub use crate::runtime::close_all;
 pub use crate::spawn::{Task, shutdown, spawn};
-pub use crate::sync::lock;
 
 /// A static of which each process has one of its own. Locks in the one that a
 /// forked child has inherited may be held by threads that do not exist there.

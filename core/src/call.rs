@@ -13,8 +13,8 @@ use std::task::Poll;
 use tokio::sync::oneshot;
 
 use crate::error::{Error, ErrorKind};
+use crate::mutex::lock;
 use crate::spawn::{Task, spawn};
-use crate::sync::lock;
 
 /// Runs `work`; a panic in it, which must not cross into another language, is an
 /// error of the kind `Internal`.

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 
 use once_cell::sync::{Lazy, OnceCell};
 
-use crate::sync::lock;
+use crate::mutex::lock;
 
 /// Log lines that wait at most. Beyond it the oldest goes, never a loss.
 const LOG_BOUND: usize = 1024;

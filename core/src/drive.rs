@@ -34,8 +34,9 @@ use std::time::Duration;
 use tokio::runtime::{Handle, Runtime};
 
 use crate::clock::{Instant, system_now};
+use crate::mutex::lock;
 use crate::parked::Parked;
-use crate::sync::{Wakers, lock};
+use crate::wakers::Wakers;
 
 /// How long the wheel may be free while nobody asks for the I/O.
 const BREATH: Duration = Duration::from_millis(3);

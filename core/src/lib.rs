@@ -66,15 +66,18 @@ mod dispatch;
 mod drive;
 mod error;
 mod fence;
+mod hash;
+mod inbox;
+mod lean;
 mod lease;
 mod lock;
 mod mailbox;
 mod mutants;
+mod mutex;
 mod node;
 mod owned;
 mod owner;
 mod parked;
-mod post;
 #[cfg(feature = "sim")]
 #[doc(hidden)]
 pub mod probe;
@@ -87,10 +90,10 @@ mod round;
 mod runtime;
 mod set;
 mod spawn;
-mod sync;
 mod token;
 mod wait;
 mod waiting;
+mod wakers;
 
 pub use client::{Client, ClientBuilder, Stats};
 pub use config::{RestartGuard, defaults};
@@ -115,8 +118,8 @@ pub mod sim {
     pub use crate::node::memory::{Line, MemoryNode, Message, OtherRecord, Place};
     pub use crate::node::names;
     pub use crate::node::{
-        Companions, Fault, FaultKind, Keys, Link, Mail, Op, Repair, Reply, Request, Sink, Ticket,
-        Value, Waiter, Waits,
+        Companions, Fault, FaultKind, Keys, Link, Op, Repair, Reply, Request, Sink, Subscriber,
+        Ticket, Value, Waiter, Waits,
     };
     pub use crate::probe;
     pub use crate::renewal::Watchdog;

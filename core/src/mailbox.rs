@@ -9,7 +9,7 @@ use std::fmt;
 use std::mem;
 use std::sync::Mutex;
 
-use crate::sync::lock;
+use crate::mutex::lock;
 
 /// What a loop has not been told yet.
 pub struct Mailbox<T> {

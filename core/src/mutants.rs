@@ -38,14 +38,12 @@ mod chosen {
             Cell::new(std::env::var("QUORLOCK_MUTANT").map_or(0, |name| number(&name)));
     }
 
-    /// The number of a name (FNV-1a); zero for none.
+    /// The number of a name: its hash; zero for none.
     pub const fn number(name: &str) -> u64 {
-        let (bytes, mut hash, mut i) = (name.as_bytes(), 0xcbf2_9ce4_8422_2325_u64, 0);
-        while i < bytes.len() {
-            hash = (hash ^ bytes[i] as u64).wrapping_mul(0x0000_0100_0000_01b3);
-            i += 1;
+        match name.is_empty() {
+            true => 0,
+            false => crate::hash::fnv1a(name.as_bytes()),
         }
-        if bytes.is_empty() { 0 } else { hash }
     }
 
     /// Turns on the bug of that name on this thread; none with an empty name.

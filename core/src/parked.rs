@@ -6,7 +6,7 @@ use std::task::{Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use crate::sync::lock;
+use crate::mutex::lock;
 
 /// Wakes the waiting thread. The flag tells our wake-ups from others'.
 pub(crate) struct Parked {

@@ -12,8 +12,8 @@ use redis::parse_redis_value;
 
 use crate::error::Error;
 use crate::node::address::Address;
-use crate::node::script::{self, Outcome};
-use crate::node::{Op, Reply, Request, names, wire};
+use crate::node::replies::{self, Outcome};
+use crate::node::{Op, Reply, Request, names, resp, script};
 
 /// What a node said to a request.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,10 +65,10 @@ pub fn init_command(namespace: &str, old: &str, new: &str, quarantine: Duration)
 /// The answer to a request at the start of `bytes`, and its length; `None` if
 /// not all of it has arrived.
 pub fn read(op: Op, bytes: &[u8]) -> io::Result<Option<(Said, usize)>> {
-    let Some((reply, end)) = wire::reply(bytes)? else {
+    let Some((reply, end)) = resp::reply(bytes)? else {
         return Ok(None);
     };
-    let said = match script::outcome(op, &reply) {
+    let said = match replies::outcome(op, &reply) {
         Outcome::Reply(reply, time) => Said::Reply(reply, time),
         Outcome::NoScript => Said::NoScript,
         Outcome::OtherRecord => Said::OtherRecord,
@@ -78,7 +78,7 @@ pub fn read(op: Op, bytes: &[u8]) -> io::Result<Option<(Said, usize)>> {
 
 /// Whether the reply at the start of `bytes` is read as redis-rs reads it.
 pub fn read_alike(bytes: &[u8]) -> bool {
-    match wire::reply(bytes) {
+    match resp::reply(bytes) {
         Ok(Some((reply, end))) => {
             // Not a number is not equal to itself.
             let theirs = parse_redis_value(&bytes[..end]).map(|theirs| format!("{theirs:?}"));
@@ -91,10 +91,10 @@ pub fn read_alike(bytes: &[u8]) -> bool {
 /// What the init script answered, and the length of that: whether the record
 /// was replaced, or what it is; `None` if not all of it has arrived.
 pub fn read_init(bytes: &[u8]) -> io::Result<Option<(Result<(), String>, usize)>> {
-    let Some((reply, end)) = wire::reply(bytes)? else {
+    let Some((reply, end)) = resp::reply(bytes)? else {
         return Ok(None);
     };
-    match script::init_outcome(&reply) {
+    match replies::init_outcome(&reply) {
         Ok(other) => Ok(Some((other.map_or(Ok(()), Err), end))),
         Err(fault) => Err(io::Error::other(fault.text.to_string())),
     }

@@ -7,11 +7,12 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+use crate::lean::push_lean;
 use crate::mutants::mutant;
+use crate::mutex::lock;
 use crate::owner::{Owner, OwnerId};
 use crate::renewal::Watched;
 use crate::round::Hold;
-use crate::sync::{lock, push_lean};
 
 /// A lock's key, and an owner of the lock.
 type Place = (Arc<[u8]>, OwnerId);

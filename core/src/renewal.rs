@@ -13,9 +13,10 @@ use std::task::Poll;
 
 use crate::clock::{Clock, Instant};
 use crate::mutants::mutant;
+use crate::mutex::lock;
 use crate::round::Hold;
 use crate::set::Set;
-use crate::sync::{Wakers, lock};
+use crate::wakers::Wakers;
 
 /// See the [module documentation](self).
 pub struct Watchdog {

@@ -25,12 +25,13 @@ use crate::clock::Instant;
 use crate::config::Timing;
 use crate::fence::{self, Fence, Mark};
 use crate::mutants::mutant;
+use crate::mutex::lock;
 use crate::node::{Fault, FaultKind, Keys, Line, Op, Reply, Sink, Ticket, Value, Waiter};
 use crate::quorum::{self, Kind, Verdict, Vote};
 use crate::retry;
 use crate::set::{Set, count};
-use crate::sync::{Wakers, Watchers, lock};
 use crate::token::Token;
+use crate::wakers::{Wakers, Watchers};
 
 pub use extension::Extended;
 pub use loss::{LossReason, Watch};

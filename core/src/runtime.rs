@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 use crate::dispatch::Dispatcher;
 use crate::drive::Driver;
 use crate::error::{Error, ErrorKind};
-use crate::sync::lock;
+use crate::mutex::lock;
 use crate::wait;
 use once_cell::race::OnceBox;
 use once_cell::sync::OnceCell;

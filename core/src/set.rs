@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use crate::clock::{Clock, Instant};
 use crate::fence;
+use crate::inbox::Inbox;
 use crate::mutants::mutant;
+use crate::mutex::lock;
 use crate::node::time::NodeTimes;
 use crate::node::{Link, Ticket};
-use crate::post::Post;
-use crate::sync::{Wakers, lock};
 use crate::token::Rng;
+use crate::wakers::Wakers;
 
 /// What the protocol modules see of the world: links to the nodes, a clock,
 /// and randomness.
@@ -33,8 +34,8 @@ pub struct Set {
     pub counters: Counters,
     /// Where warnings go.
     pub warn: fn(String),
-    /// The client's waiters, for the nodes' messages.
-    pub post: Arc<Post>,
+    /// Where the notices to the client's waiters arrive.
+    pub post: Arc<Inbox>,
     clocks: Vec<NodeClock>,
     on_step: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
@@ -62,9 +63,9 @@ impl Set {
         warn: fn(String),
         inbox: Arc<[u8]>,
     ) -> Set {
-        let post = Arc::new(Post::new(inbox));
+        let post = Arc::new(Inbox::new(inbox));
         for link in &links {
-            link.listen(post.clone());
+            link.subscribe(post.clone());
         }
         Set {
             post,

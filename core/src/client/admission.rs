@@ -14,7 +14,7 @@ use crate::node::address::{Address, Endpoint};
 use crate::node::admission::{Expected, Gate, Roster, Survey};
 use crate::node::connect::Target;
 use crate::node::tls::Tls;
-use crate::node::{declare, inbox, names};
+use crate::node::{declare, names, subscription};
 use crate::set::Set;
 use crate::token::Rng;
 
@@ -45,7 +45,7 @@ pub(super) fn gate(
         record_key: names::record_key(&settings.namespace).into(),
         quarantine_key: names::quarantine_key(&settings.namespace).into(),
         scratch_key: scratch.into_bytes().into(),
-        inbox: inbox::channel(&settings.namespace, &*rng),
+        inbox: subscription::channel(&settings.namespace, &*rng),
         told_deaf: AtomicBool::new(false),
         roster: Roster::new(&expected),
         survey: Survey::new(expected, settings.nodes.iter().map(name).collect()),

@@ -11,11 +11,13 @@
 //! | file | one idea |
 //! |---|---|
 //! | [`record`] | the record, and whether it is of the expected set |
-//! | [`survey`] | what all nodes have shown, and what follows: founding a set, giving a record, refusing |
+//! | [`founding`] | what all nodes have shown, and what follows: founding a set, giving a record, refusing |
+//! | [`survey`] | that, shared by the connections of a client, which wait for each other |
 //! | [`info`] | what a server says of itself: whether it may serve, and whether it is new |
 //! | [`roster`] | no server votes in two places |
 //! | [`steps`] | a clock that steps forward ends no quarantine |
 
+pub mod founding;
 pub mod info;
 pub mod record;
 pub mod roster;
@@ -31,12 +33,13 @@ use crate::mutants::mutant;
 use crate::quorum::drift_allowance;
 use crate::token::Rng;
 
+pub use founding::{Look, Next, Refusal};
 pub use info::{Info, Newness};
 pub use record::Record;
 pub(crate) use record::beginning;
 pub use roster::Roster;
 pub use steps::StepWatch;
-pub use survey::{Look, Next, Refusal, Survey};
+pub use survey::Survey;
 
 /// What a client expects of every node of its set.
 #[derive(Clone, Debug)]

@@ -7,10 +7,10 @@
 
 use std::collections::VecDeque;
 
-use super::redis::Item;
+use super::outbox::Item;
 use super::{Fault, FaultKind, Reply};
 use crate::clock::Instant;
-use crate::sync::trim;
+use crate::lean::trim;
 
 /// Releases that wait for a node that is away. Beyond it the oldest are given
 /// up: their keys end by themselves.

@@ -1,31 +1,36 @@
-//! From an address to a connection that is ready for scripts: dial,
-//! authenticate, admit the node, load the scripts, try the permissions,
-//! subscribe the inbox.
+//! From an address to a connection that is ready for scripts: dial, authenticate
+//! and [look](say_hello) at the node, [`admit`] it, and [`prepare`] the connection.
 
-use std::future::poll_fn;
-use std::io;
+mod admit;
+mod prepare;
+mod talk;
+
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use redis::Value as Resp;
 
 use super::address::Address;
-use super::admission::{Gate, Info, Look, Newness, Next, Record, Refusal, beginning};
+use super::admission::{Gate, Info, Look, Newness, Record, beginning};
 use super::dial::dial;
-use super::pushes::Push;
-use super::script::{self, Guard, text};
+use super::replies::{self, text};
+use super::script::Guard;
 use super::tls::Tls;
-use super::wire::{Incoming, Wire};
-use super::{Fault, FaultKind, number};
+use super::wire::Wire;
+use super::{Fault, FaultKind, server_error};
 use crate::clock::Instant;
+use crate::hash::fnv1a;
+use admit::admit;
+use prepare::{permitted, prepare};
+pub(crate) use talk::broken;
+use talk::{exchange, good};
 
 /// A connection to a node that may vote.
 pub(crate) struct Connected {
     pub(crate) wire: Wire,
     /// What goes with each request that gives a vote, if restarts are guarded.
     pub(crate) guard: Option<Guard>,
-    /// The number of the node's id.
+    /// The hash of the node's id.
     pub(crate) id: u64,
     /// See [`Ticket::server`](super::Ticket::server).
     pub(crate) server: u64,
@@ -34,7 +39,7 @@ pub(crate) struct Connected {
     /// As it was [asked](How::stepped): the quarantine has begun again.
     pub(crate) stepped: bool,
     /// The inbox is subscribed.
-    pub(crate) listening: bool,
+    pub(crate) subscribed: bool,
 }
 
 /// What a node's clock was, by its own word: before anything was written there,
@@ -61,7 +66,7 @@ pub(crate) struct Target {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct How {
     /// Subscribe the inbox, where the node permits it.
-    pub(crate) listen: bool,
+    pub(crate) subscribe: bool,
     /// See [`Look::stepped`].
     pub(crate) stepped: bool,
 }
@@ -78,8 +83,8 @@ pub(crate) async fn connect(target: &Target, how: How) -> Result<Connected, Faul
         ..
     } = greeted;
     let gate = &target.gate;
-    let listening = prepare(target, &mut wire, how.listen, resp3).await?;
-    let id = Record::parse(&record).map_or(0, |record| number(record.node().as_bytes()));
+    let subscribed = prepare(target, &mut wire, how.subscribe, resp3).await?;
+    let id = Record::parse(&record).map_or(0, |record| fnv1a(record.node().as_bytes()));
     let guard = gate.expected().guard.then(|| Guard {
         record: record.into(),
         record_key: gate.record_key.clone(),
@@ -92,7 +97,7 @@ pub(crate) async fn connect(target: &Target, how: How) -> Result<Connected, Faul
         server,
         time,
         stepped: how.stepped,
-        listening,
+        subscribed,
     })
 }
 
@@ -118,10 +123,11 @@ async fn quarantine_left(gate: &Gate, wire: &mut Wire) -> Result<Duration, Fault
     let left = redis::cmd("PTTL").arg(&*gate.quarantine_key).take();
     match exchange(wire, &[left]).await?.pop().map(good).transpose()? {
         Some(Resp::Int(left)) => Ok(Duration::from_millis(u64::try_from(left).unwrap_or(0))),
-        _ => Err(script::unexpected()),
+        _ => Err(replies::unexpected()),
     }
 }
 
+/// The fault of a node that cannot serve until somebody mends it.
 fn refused(why: String) -> Fault {
     Fault::new(FaultKind::Misconfigured, why, true)
 }
@@ -151,6 +157,59 @@ async fn say_hello(target: &Target, how: How) -> Result<Greeted, Fault> {
     let address = &target.address;
     let stream = dial(&address.endpoint, &target.tls).await?;
     let mut wire = Wire::new(stream, target.gate.inbox.clone());
+    let commands = greeting(target, how);
+    let clock = &target.gate.clock;
+    let asked = clock.now();
+    let mut answers = exchange(&mut wire, &commands).await?;
+    let at = clock.now();
+    let resp3 = how.subscribe && matches!(answers.pop(), Some(Resp::Map(_)));
+    let server = answers.pop().map_or(0, |reply| own_address(&text(&reply)));
+    let time = answers.pop();
+    let record = answers.pop();
+    let info = answers.pop();
+    // The password first: without it nothing else is permitted.
+    for reply in answers {
+        permitted(&target.gate, "select", reply)?;
+    }
+    let record = record.map(|reply| permitted(&target.gate, "get", reply));
+    let record = record.transpose()?;
+    let time = time.map(|reply| permitted(&target.gate, "time", reply));
+    let time = match time.transpose()? {
+        Some(Resp::Array(parts)) => replies::time(&parts),
+        _ => None,
+    };
+    let time = Told {
+        time: time.ok_or_else(replies::unexpected)?,
+        asked,
+        at,
+    };
+    let info = info_of(target, info)?;
+    let record = record.filter(|r| *r != Resp::Nil).map(|r| text(&r));
+    if let Some(why) = info.unfit(target.gate.accept_eviction) {
+        return Err(refused(why));
+    }
+    let (roster, run) = (&target.gate.roster, info.run_id.as_deref());
+    roster
+        .meet(target.node, &address.shown, run, target.gate.clock.now())
+        .map_err(refused)?;
+    let newness = newness_of(target, &mut wire, record.as_deref(), &info).await?;
+    Ok(Greeted {
+        wire,
+        look: Look {
+            stored: record,
+            run: run.map(|run| beginning(run).to_owned()),
+            newness,
+            stepped: how.stepped,
+        },
+        server,
+        time,
+        resp3,
+    })
+}
+
+/// What a server is asked before anything is done there.
+fn greeting(target: &Target, how: How) -> Vec<redis::Cmd> {
+    let address = &target.address;
     let mut commands = Vec::new();
     if let Some(password) = &address.password {
         let mut auth = redis::cmd("AUTH");
@@ -166,399 +225,57 @@ async fn say_hello(target: &Target, how: How) -> Result<Greeted, Fault> {
     commands.push(redis::cmd("GET").arg(&*target.gate.record_key).take());
     commands.push(redis::cmd("TIME"));
     commands.push(redis::cmd("CLIENT").arg("INFO").take());
-    if how.listen {
+    if how.subscribe {
         // Last, for servers that do not know it, and so that the replies before
         // it look the same with it and without.
         commands.push(redis::cmd("HELLO").arg(3).take());
     }
-    let clock = &target.gate.clock;
-    let asked = clock.now();
-    let mut replies = exchange(&mut wire, &commands).await?;
-    let at = clock.now();
-    let resp3 = how.listen && matches!(replies.pop(), Some(Resp::Map(_)));
-    let server = replies.pop().map_or(0, |reply| own_address(&text(&reply)));
-    let time = replies.pop();
-    let record = replies.pop();
-    let info = replies.pop();
-    // The password first: without it nothing else is permitted.
-    for reply in replies {
-        permitted(&target.gate, "select", reply)?;
-    }
-    let record = record.map(|reply| permitted(&target.gate, "get", reply));
-    let record = record.transpose()?;
-    let time = time.map(|reply| permitted(&target.gate, "time", reply));
-    let time = match time.transpose()? {
-        Some(Resp::Array(parts)) => script::time(&parts),
-        _ => None,
-    };
-    let time = Told {
-        time: time.ok_or_else(script::unexpected)?,
-        asked,
-        at,
-    };
-    let info = match info {
-        Some(Resp::ServerError(error)) if script::forbidden(&error) => {
+    commands
+}
+
+/// What the server said of itself, where its user may ask for that.
+fn info_of(target: &Target, reply: Option<Resp>) -> Result<Info, Fault> {
+    match reply {
+        Some(Resp::ServerError(error)) if server_error::forbidden(&error) => {
             (target.gate.warn)(format!(
                 "the node {} does not answer INFO: a restart shows by its record alone, a replica \
                  and an eviction policy not at all (add `+info` to its user's ACL)",
-                address.shown
+                target.address.shown
             ));
-            Info::default()
+            Ok(Info::default())
         }
-        Some(reply) => Info::parse(&text(&good(reply)?)),
-        None => Info::default(),
-    };
-    let record = record.filter(|r| *r != Resp::Nil).map(|r| text(&r));
-    if let Some(why) = info.unfit(target.gate.accept_eviction) {
-        return Err(refused(why));
+        Some(reply) => Ok(Info::parse(&text(&good(reply)?))),
+        None => Ok(Info::default()),
     }
-    let (roster, run) = (&target.gate.roster, info.run_id.as_deref());
-    roster
-        .meet(target.node, &address.shown, run, target.gate.clock.now())
-        .map_err(refused)?;
-    let newness = match record.as_deref() {
-        Some(text) if Record::parse(text).is_none_or(|record| !record.is_pledge()) => Newness::Used,
-        // Who founds the set has looked at it before, and given it what it needs.
-        Some(_) if quarantine_left(&target.gate, &mut wire).await?.is_zero() => Newness::New,
-        Some(_) => Newness::Used,
-        None => {
-            let ask = redis::cmd("INFO").arg("commandstats").take();
-            let stats = exchange(&mut wire, &[ask]).await?.pop();
-            let stats = stats.map(|reply| text(&reply)).unwrap_or_default();
-            info.newness(&stats, target.gate.expected().quarantine)
-        }
-    };
-    Ok(Greeted {
-        wire,
-        look: Look {
-            stored: record,
-            run: run.map(|run| beginning(run).to_owned()),
-            newness,
-            stepped: how.stepped,
-        },
-        server,
-        time,
-        resp3,
-    })
 }
 
-/// The number of the address in `CLIENT INFO` at which the server itself has
+/// What the node may have lost, if it has no `record` or a pledge.
+async fn newness_of(
+    target: &Target,
+    wire: &mut Wire,
+    record: Option<&str>,
+    info: &Info,
+) -> Result<Newness, Fault> {
+    match record {
+        Some(text) if Record::parse(text).is_none_or(|record| !record.is_pledge()) => {
+            Ok(Newness::Used)
+        }
+        // Who founds the set has looked at it before, and given it what it needs.
+        Some(_) if quarantine_left(&target.gate, wire).await?.is_zero() => Ok(Newness::New),
+        Some(_) => Ok(Newness::Used),
+        None => {
+            let ask = redis::cmd("INFO").arg("commandstats").take();
+            let stats = exchange(wire, &[ask]).await?.pop();
+            let stats = stats.map(|reply| text(&reply)).unwrap_or_default();
+            Ok(info.newness(&stats, target.gate.expected().quarantine))
+        }
+    }
+}
+
+/// The hash of the address in `CLIENT INFO` at which the server itself has
 /// this connection; 0 if it does not tell.
 fn own_address(client_info: &str) -> u64 {
     let mut words = client_info.split_ascii_whitespace();
     let address = words.find_map(|word| word.strip_prefix("laddr="));
-    address.map_or(0, |address| number(address.as_bytes()))
-}
-
-/// How often a record may be written, or found changed, on the way to a
-/// connection. Founding a set takes two; each may meet another client.
-const WRITES: u32 = 6;
-
-/// Admits the node: its record is good, or is written now. Returns the record.
-/// Waits for the other nodes of a set that is being founded; the wait is bounded
-/// by whoever wants the connection.
-async fn admit(target: &Target, greeted: &mut Greeted) -> Result<String, Fault> {
-    let gate = &target.gate;
-    let Greeted { wire, look, .. } = greeted;
-    let fresh = fresh_name(gate);
-    let mut writes = 0;
-    loop {
-        let seen = gate.survey.changes();
-        match gate.survey.look(target.node, look, &fresh) {
-            Next::Refuse(Refusal::Foreign(why)) => {
-                return Err(Fault::new(FaultKind::Foreign, why, true));
-            }
-            Next::Refuse(Refusal::Unfounded(why)) => {
-                return Err(Fault::new(FaultKind::NotReady, why, true));
-            }
-            Next::Wait => change(target, seen).await,
-            Next::Admit => break,
-            Next::Write(..) if writes == WRITES => {
-                let why = "its record changes again and again";
-                return Err(Fault::new(FaultKind::NotReady, why, true));
-            }
-            Next::Write(record, quarantine) => {
-                writes += 1;
-                let (old, new) = (look.stored.take().unwrap_or_default(), record.to_string());
-                // Another client may write it at the same time; once it has, that
-                // is what counts.
-                look.stored = match write_record(gate, wire, &old, &new, quarantine).await? {
-                    None => {
-                        look.stepped = false;
-                        tell_quarantine(target, quarantine);
-                        Some(new)
-                    }
-                    Some(other) => Some(other).filter(|other| !other.is_empty()),
-                };
-            }
-        }
-    }
-    let record = look.stored.clone().unwrap_or_default();
-    gate.roster
-        .admit(target.node, &record, gate.clock.now())
-        .map_err(refused)?;
-    Ok(record)
-}
-
-/// Waits until a node shows something new, if none has since `seen` was counted.
-async fn change(target: &Target, seen: u64) {
-    /// Gives the place back also where the wait is given up.
-    struct Parked<'a>(&'a Target, Option<u64>);
-    impl Drop for Parked<'_> {
-        fn drop(&mut self) {
-            self.0.gate.survey.leave(self.0.node, self.1);
-        }
-    }
-    let mut parked = Parked(target, None);
-    poll_fn(|cx| target.gate.survey.poll_change(seen, &mut parked.1, cx)).await;
-}
-
-fn tell_quarantine(target: &Target, quarantine: Duration) {
-    if quarantine.is_zero() {
-        return;
-    }
-    let shown = &target.address.shown;
-    (target.gate.warn)(format!(
-        "the node {shown} is new, has restarted, or its clock has stepped, so it may have lost \
-         votes: it gives none for {quarantine:?} (a wholly new set need not wait once its servers \
-         have run for max_ttl)"
-    ));
-}
-
-fn fresh_name(gate: &Gate) -> String {
-    let mut bytes = [0; 8];
-    gate.rng.fill(&mut bytes);
-    format!("{:016x}", u64::from_le_bytes(bytes))
-}
-
-/// Replaces the record if it is still `old`; otherwise returns what it is.
-async fn write_record(
-    gate: &Gate,
-    wire: &mut Wire,
-    old: &str,
-    new: &str,
-    quarantine: Duration,
-) -> Result<Option<String>, Fault> {
-    let keys = [&*gate.record_key, &*gate.quarantine_key];
-    let command = script::init_command(keys, old, new, quarantine);
-    let mut replies = exchange(wire, &[command]).await?;
-    match replies.pop() {
-        Some(reply) => script::init_outcome(&good(reply)?),
-        None => Err(script::unexpected()),
-    }
-}
-
-/// Loads the scripts and tries what they do, so that a permission that lacks
-/// is found now and by name, not in the middle of a script. Returns whether the
-/// inbox is subscribed.
-async fn prepare(
-    target: &Target,
-    wire: &mut Wire,
-    listen: bool,
-    resp3: bool,
-) -> Result<bool, Fault> {
-    let gate = &target.gate;
-    let mut commands = Vec::new();
-    for script in script::ALL {
-        commands.push(redis::cmd("SCRIPT").arg("LOAD").arg(script.text).take());
-    }
-    // A key like those of our own, and one like those of locks, which no name
-    // has: it begins with braces that are no tag.
-    let like_a_lock = [namespace(gate), b"{}#try"].concat();
-    // As a text, so that the first acquire of a client is the first EVALSHA on
-    // its nodes; whether that is permitted shows then.
-    let attempt = redis::cmd("EVAL")
-        .arg(script::TRY.text)
-        .arg(2)
-        .arg(&*gate.scratch_key)
-        .arg(like_a_lock)
-        .take();
-    commands.push(attempt);
-    let needed = commands.len();
-    // These may fail: servers before 7.2 do not know them.
-    for (name, value) in [
-        ("LIB-NAME", "quorlock"),
-        ("LIB-VER", env!("CARGO_PKG_VERSION")),
-    ] {
-        let mut command = redis::cmd("CLIENT");
-        commands.push(command.arg("SETINFO").arg(name).arg(value).take());
-    }
-    if listen {
-        // What the scripts do for others that wait, here for nobody.
-        let nobody = [namespace(gate), b"#in:try"].concat();
-        commands.push(redis::cmd("PUBLISH").arg(nobody).arg("").take());
-    }
-    let answered = commands.len();
-    if listen && resp3 {
-        // Last, for once it is done anything may come between the replies.
-        commands.push(redis::cmd("SUBSCRIBE").arg(&*gate.inbox).take());
-    }
-    send(wire, &commands).await?;
-    let mut replies = receive(wire, answered).await?;
-    let published = if listen { replies.pop() } else { None };
-    replies.truncate(needed);
-    let tried = replies.pop();
-    for reply in replies {
-        permitted(gate, "script|load", reply)?;
-    }
-    let tried = permitted(gate, "eval", tried.ok_or_else(script::unexpected)?)?;
-    match text(&tried) {
-        lacking if lacking.is_empty() => {}
-        key if key.starts_with('~') => return Err(no_keys(gate)),
-        command => return Err(no_command(&command)),
-    }
-    match published {
-        Some(published) => subscribed(target, wire, published, resp3).await,
-        None => Ok(false),
-    }
-}
-
-/// Whether the inbox is subscribed. Where messages do not get through, waiting
-/// is by timers alone: no reason to do without the node, but for one warning.
-async fn subscribed(
-    target: &Target,
-    wire: &mut Wire,
-    published: Resp,
-    resp3: bool,
-) -> Result<bool, Fault> {
-    let gate = &target.gate;
-    let mut lacking = Vec::new();
-    if let Err(fault) = permitted(gate, "publish", published) {
-        lacking.push(fault.text);
-    }
-    let listening = if resp3 {
-        let refusal = confirmation(wire).await?;
-        let fault = refusal.map(|reply| permitted(gate, "subscribe", reply));
-        let fault = fault.map(|f| f.err().unwrap_or_else(script::unexpected));
-        lacking.extend(fault.iter().map(|f| f.text.clone()));
-        fault.is_none()
-    } else {
-        lacking.push("it does not speak RESP3 (HELLO 3)".into());
-        false
-    };
-    lacking.dedup();
-    if !lacking.is_empty() && !gate.told_deaf.swap(true, Ordering::Relaxed) {
-        (gate.warn)(format!(
-            "the node {} cannot tell those who wait for a lock that it is their turn, so they ask \
-             again and again: {}",
-            target.address.shown,
-            lacking.join("; ")
-        ));
-    }
-    Ok(listening)
-}
-
-/// What answers a subscription: nothing if it stands, for then a push tells
-/// so; else the reply that came in its place.
-async fn confirmation(wire: &mut Wire) -> Result<Option<Resp>, Fault> {
-    loop {
-        match next(wire).await? {
-            Incoming::Push(Push::Subscribed) => return Ok(None),
-            Incoming::Reply(reply) => return Ok(Some(reply)),
-            Incoming::Push(_) => {}
-        }
-    }
-}
-
-/// The namespace of the keys.
-fn namespace(gate: &Gate) -> &[u8] {
-    let key = &*gate.scratch_key;
-    key.strip_suffix(b"#try").unwrap_or(key)
-}
-
-/// A reply that is no error. If the user lacks the permission for `command`,
-/// the fault says which to give.
-fn permitted(gate: &Gate, command: &str, reply: Resp) -> Result<Resp, Fault> {
-    match &reply {
-        Resp::ServerError(error) if error.code() == "NOPERM" => {
-            let about = |text: &str, what| text.contains("access") && text.contains(what);
-            let on_channel = matches!(command, "publish" | "subscribe");
-            match error.details() {
-                Some(text) if on_channel && about(text, "channel") => Err(no_channels(gate)),
-                Some(text) if about(text, "key") => Err(no_keys(gate)),
-                _ => Err(no_command(command)),
-            }
-        }
-        _ => good(reply),
-    }
-}
-
-fn no_command(command: &str) -> Fault {
-    refused(script::lacks(command))
-}
-
-fn no_keys(gate: &Gate) -> Fault {
-    let namespace = namespace(gate).escape_ascii();
-    refused(format!(
-        "its user lacks the permission to read and write all keys of the namespace: add \
-         `~{namespace}*` to its ACL"
-    ))
-}
-
-fn no_channels(gate: &Gate) -> Fault {
-    let namespace = namespace(gate).escape_ascii();
-    refused(format!(
-        "its user lacks the permission for the channels of the namespace: add `&{namespace}*` to \
-         its ACL"
-    ))
-}
-
-/// Sends commands at once and takes their replies.
-async fn exchange(wire: &mut Wire, commands: &[redis::Cmd]) -> Result<Vec<Resp>, Fault> {
-    send(wire, commands).await?;
-    receive(wire, commands.len()).await
-}
-
-async fn send(wire: &mut Wire, commands: &[redis::Cmd]) -> Result<(), Fault> {
-    for command in commands {
-        wire.out.extend_from_slice(&command.get_packed_command());
-    }
-    poll_fn(|cx| wire.poll_flush(cx))
-        .await
-        .map_err(|e| broken(&e))
-}
-
-/// So many replies. Nothing is subscribed yet, so a push is nothing to us.
-async fn receive(wire: &mut Wire, replies: usize) -> Result<Vec<Resp>, Fault> {
-    let mut received = Vec::with_capacity(replies);
-    while received.len() < replies {
-        if let Incoming::Reply(reply) = next(wire).await? {
-            received.push(reply);
-        }
-    }
-    Ok(received)
-}
-
-async fn next(wire: &mut Wire) -> Result<Incoming, Fault> {
-    poll_fn(|cx| wire.poll_next(cx))
-        .await
-        .map_err(|e| broken(&e))
-}
-
-/// A reply that is no error.
-fn good(reply: Resp) -> Result<Resp, Fault> {
-    match reply {
-        Resp::ServerError(error) => Err(script::fault_of(error.code(), error.details())),
-        reply => Ok(reply),
-    }
-}
-
-/// What an error on a connection means to us.
-pub(crate) fn broken(error: &io::Error) -> Fault {
-    // With TLS 1.3 a node refuses the client's certificate only after the
-    // handshake, in place of the first reply.
-    let tls = error
-        .get_ref()
-        .and_then(|e| e.downcast_ref::<rustls::Error>());
-    if let Some(refused) = tls {
-        return Fault::new(FaultKind::Misconfigured, format!("TLS: {refused}"), true);
-    }
-    let text = match error.kind() {
-        io::ErrorKind::UnexpectedEof => "the node closed the connection".to_owned(),
-        io::ErrorKind::InvalidData => {
-            "no Redis protocol: is this a Redis or Valkey server?".to_owned()
-        }
-        _ => format!("connection lost: {error}"),
-    };
-    Fault::new(FaultKind::Unreachable, text, true)
+    address.map_or(0, |address| fnv1a(address.as_bytes()))
 }

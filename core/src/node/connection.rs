@@ -22,6 +22,8 @@
 //! it reconnects, and stays broken after a wrong password; and see
 //! `wire` for its multiplexed connection.
 
+mod replace;
+
 use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::Pin;
@@ -34,21 +36,17 @@ use redis::Value as Resp;
 
 use super::admission::StepWatch;
 use super::backlog::Backlog;
-use super::connect::{Connected, How, Target, broken, connect};
-use super::inbox::Ear;
+use super::connect::{Connected, Target, broken};
+use super::outbox::{Item, Outbox};
 use super::pipe::Pipe;
 use super::pushes::Push;
-use super::redis::{Item, Outbox};
-use super::script::{self, Outcome};
+use super::replies::{self, Outcome};
+use super::subscription::Subscription;
 use super::wire::Incoming;
-use super::{Fault, FaultKind, Reply, Ticket};
+use super::{Fault, FaultKind, Reply};
 use crate::clock::{Clock, Instant, Sleep};
-use crate::retry;
-use crate::sync::lock;
+use crate::mutex::lock;
 
-/// Time for a connection to be made. Longer than a request waits, so that a
-/// slow name server delays the first requests only.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Pause before a release is sent again that the node could not carry out.
 const POSTPONED: Duration = Duration::from_millis(200);
 /// How long a closed link goes on sending releases.
@@ -65,8 +63,8 @@ pub(crate) struct Connection {
     up: Option<Pipe>,
     /// The one before it, in doubt.
     old: Option<Pipe>,
-    /// Who hears what comes over them.
-    ear: Ear,
+    /// The client's inbox, subscribed over them.
+    subscription: Subscription,
     /// The next one, and when to give it up.
     connecting: Option<(Instant, Connecting)>,
     /// Whether the node's clock ends a quarantine too early.
@@ -107,7 +105,7 @@ impl Connection {
     pub(crate) fn new(target: Target, clock: Arc<dyn Clock>, outbox: Arc<Outbox>) -> Connection {
         let quarantine = target.gate.expected().quarantine;
         Connection {
-            ear: Ear::new(target.node),
+            subscription: Subscription::new(target.node),
             watch: StepWatch::new(quarantine, target.gate.drift),
             stepped: false,
             target: Arc::new(target),
@@ -147,7 +145,7 @@ impl Connection {
                     None => self.lose_old(),
                 },
                 Event::Push(push) => {
-                    if !self.ear.take(push) {
+                    if !self.subscription.take(push) {
                         self.outbox.stray.fetch_add(1, Ordering::Relaxed);
                     }
                     continue;
@@ -209,13 +207,13 @@ impl Connection {
     }
 
     fn take_outbox(&mut self) {
-        let (items, mail, closed) = {
+        let (items, subscriber, closed) = {
             let mut outbox = lock(&self.outbox.state);
             let items = std::mem::take(&mut outbox.items);
-            (items, outbox.mail.take(), outbox.closed)
+            (items, outbox.subscriber.take(), outbox.closed)
         };
-        if let Some(mail) = mail {
-            self.ear.open(mail);
+        if let Some(subscriber) = subscriber {
+            self.subscription.begin(subscriber);
         }
         for item in items {
             self.due = self.due.min(item.due());
@@ -226,7 +224,7 @@ impl Connection {
             self.outbox.dropped.fetch_add(dropped, Ordering::Relaxed);
         }
         if closed && self.farewell.is_none() {
-            self.ear.close();
+            self.subscription.end();
             self.farewell = Some(self.clock.now() + FAREWELL);
             self.fail_all_but_releases("the client is closed");
         }
@@ -261,89 +259,6 @@ impl Connection {
         }
         self.close_old();
         self.arm(now);
-    }
-
-    /// Whether a connection is missed for the sake of messages.
-    fn is_missed(&self) -> bool {
-        self.up.is_none() && self.connecting.is_none() && self.ear.wants_connection()
-    }
-
-    fn start_connecting(&mut self, now: Instant) {
-        let target = self.target.clone();
-        let how = How {
-            listen: self.ear.is_open(),
-            stepped: self.stepped,
-        };
-        let connecting = Box::pin(async move { connect(&target, how).await.map(Box::new) });
-        self.connecting = Some((now + CONNECT_TIMEOUT, connecting));
-    }
-
-    fn take_connection(&mut self, connected: Box<Connected>) {
-        self.outbox.connects.fetch_add(1, Ordering::Relaxed);
-        self.outbox.id.store(connected.id, Ordering::Relaxed);
-        self.silent = false;
-        self.last_fault = None;
-        // Releases written to the connection before are sent again on this one.
-        for place in self.old.iter_mut().flat_map(|old| &mut old.in_flight) {
-            if place.as_ref().is_some_and(Item::is_release) {
-                self.waiting.extend(place.take());
-            }
-        }
-        for item in self.waiting.iter_mut() {
-            item.on_old = false;
-        }
-        let (listening, server, told) = (connected.listening, connected.server, connected.time);
-        let stepped = self.watch.admitted(server, told.asked, told.at, told.time);
-        // A reply over the connection in doubt may have told of a step meanwhile.
-        let missed = self.stepped && !connected.stepped;
-        self.stepped = self.guarded() && (stepped || missed);
-        self.up = Some(Pipe::new(*connected));
-        self.ear.connected(listening);
-        if self.stepped {
-            self.readmit();
-        }
-    }
-
-    fn guarded(&self) -> bool {
-        self.target.gate.expected().guard
-    }
-
-    /// A node has told its `TIME`: if that has stepped forward, and a quarantine
-    /// may stand there, the node is admitted anew and the quarantine begins again.
-    /// Returns what the reply is worth then.
-    fn look_at_time(&mut self, ticket: Ticket, time: u64, reply: Reply) -> Reply {
-        let quarantined = matches!(reply, Reply::Quarantined { .. });
-        let (server, sent) = (ticket.server, ticket.sent);
-        let now = self.clock.now();
-        if !(self.guarded() && self.watch.told(server, sent, now, time, quarantined)) {
-            return reply;
-        }
-        self.stepped = true;
-        self.readmit();
-        StepWatch::worth(reply)
-    }
-
-    fn connect_failed(&mut self, fault: Fault) {
-        // No pause after a connection broke; but one that was not to be had
-        // is not tried again at once.
-        self.failures = self.failures.saturating_add(1).max(2);
-        self.retry_at = self.clock.now() + retry::reconnect_pause(self.failures);
-        let fault = Fault {
-            sent: false,
-            ..fault
-        };
-        self.waiting.fail_requests(&fault);
-        let known = self
-            .last_fault
-            .as_ref()
-            .is_some_and(|f| f.text == fault.text);
-        let lasting = matches!(fault.kind, FaultKind::Misconfigured | FaultKind::Foreign);
-        if lasting && !known {
-            // With a quorum of others no caller would hear of it.
-            let shown = &self.target.address.shown;
-            (self.target.gate.warn)(format!("the node {shown} may not vote: {}", fault.text));
-        }
-        self.last_fault = Some(fault);
     }
 
     /// Writes everything that waits, in order. A request of a dead token is
@@ -382,7 +297,7 @@ impl Connection {
     fn take_reply(&mut self, item: Option<Item>, reply: &Resp) {
         self.failures = 0;
         let Some(mut item) = item else { return };
-        match script::outcome(item.request.op, reply) {
+        match replies::outcome(item.request.op, reply) {
             Outcome::NoScript if !item.with_text => {
                 item.with_text = true;
                 self.waiting.again(item);
@@ -410,54 +325,6 @@ impl Connection {
                 item.tell(reply, time);
             }
         }
-    }
-
-    /// The node has another record than on connect, so it may have lost its
-    /// memory behind a proxy: it has to be admitted anew. The connection only
-    /// takes the replies that are under way.
-    fn readmit(&mut self) {
-        if self.up.is_some() {
-            self.doubt();
-            self.retry_at = Instant::NEVER;
-        }
-    }
-
-    /// The connection broke, or is in disorder. The next one may be made after
-    /// a pause, if there were failures before.
-    fn lose_connection(&mut self, fault: &Fault) {
-        let Some(up) = self.up.take() else { return };
-        self.pause();
-        self.abandon(up, fault);
-        self.ear.lost();
-    }
-
-    /// The connection in use goes on as the one in doubt.
-    fn doubt(&mut self) {
-        self.lose_old();
-        self.old = self.up.take();
-        self.ear.lost();
-    }
-
-    fn lose_old(&mut self) {
-        if let Some(old) = self.old.take() {
-            let fault = Fault::new(FaultKind::Unreachable, "the connection was lost", true);
-            self.abandon(old, &fault);
-        }
-    }
-
-    fn abandon(&mut self, connection: Pipe, fault: &Fault) {
-        for mut item in connection.in_flight.into_iter().flatten() {
-            if item.is_release() {
-                self.waiting.add(item);
-            } else {
-                item.tell(Reply::Failed(fault.clone()), None);
-            }
-        }
-    }
-
-    fn pause(&mut self) {
-        self.failures = self.failures.saturating_add(1);
-        self.retry_at = self.clock.now() + retry::reconnect_pause(self.failures);
     }
 
     /// Fails what is past its deadline, puts its connection in doubt, and
@@ -494,24 +361,6 @@ impl Connection {
                 }
             };
             self.connect_failed(fault);
-        }
-    }
-
-    /// Why the connection that is being made waits for other nodes.
-    fn waits_for_others(&self) -> Option<String> {
-        let gate = &self.target.gate;
-        let connecting = self.connecting.is_some();
-        connecting
-            .then(|| gate.survey.waits_for(self.target.node))
-            .flatten()
-    }
-
-    /// Closes the connection in doubt once there is another and nobody waits
-    /// for its replies.
-    fn close_old(&mut self) {
-        let idle = |old: &Pipe| old.in_flight.iter().all(Option::is_none);
-        if self.up.is_some() && self.old.as_ref().is_some_and(idle) {
-            self.old = None;
         }
     }
 
@@ -565,7 +414,7 @@ impl Connection {
         let items = {
             let mut outbox = lock(&self.outbox.state);
             outbox.ended = true;
-            outbox.mail = None;
+            outbox.subscriber = None;
             std::mem::take(&mut outbox.items)
         };
         let mut left: Vec<Item> = self.in_flight().filter_map(Option::take).collect();

@@ -7,14 +7,18 @@ pub(crate) mod connect;
 pub(crate) mod connection;
 pub(crate) mod declare;
 pub(crate) mod dial;
-pub(crate) mod inbox;
 pub mod memory;
 pub mod names;
 mod nodes;
+pub(crate) mod outbox;
 pub(crate) mod pipe;
 pub(crate) mod pushes;
 pub(crate) mod redis;
+pub(crate) mod replies;
+pub(crate) mod resp;
 pub(crate) mod script;
+pub(crate) mod server_error;
+pub(crate) mod subscription;
 pub mod time;
 pub(crate) mod tls;
 pub(crate) mod wire;
@@ -24,9 +28,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Instant;
+use crate::hash::fnv1a;
 use crate::mutants::mutant;
 pub use nodes::Nodes;
-pub(crate) use nodes::number;
 
 /// A request to one node: one script call.
 #[derive(Clone, Debug)]
@@ -344,7 +348,7 @@ pub struct Ticket {
     pub deadline: Instant,
     /// What the request was.
     pub op: Op,
-    /// Which server it was written to: the number of the address that it has by
+    /// Which server it was written to: the hash of the address that it has by
     /// its own account, which a proxy does not change and a restart seldom; 0
     /// where that is not known. The link's to set.
     pub server: u64,
@@ -379,7 +383,7 @@ pub trait Link: Send + Sync + 'static {
     /// A number for the node, the same for all its clients: of its id, once that
     /// is known; before, of its name.
     fn id(&self) -> u64 {
-        number(self.shown().as_bytes())
+        fnv1a(self.shown().as_bytes())
     }
 
     /// Whether the node has shown the record of this client's set, or needs none.
@@ -400,11 +404,11 @@ pub trait Link: Send + Sync + 'static {
         0
     }
 
-    /// Gives whoever waits for messages: each connection made from here on
-    /// subscribes the client's inbox. Called once, before the first request. A
-    /// link that carries no messages drops it.
-    fn listen(&self, mail: Arc<dyn Mail>) {
-        drop(mail);
+    /// Subscribes the client's inbox over each connection that is made from here
+    /// on, and tells `subscriber` what comes. Called once, before the first
+    /// request. A link that carries no messages drops it.
+    fn subscribe(&self, subscriber: Arc<dyn Subscriber>) {
+        drop(subscriber);
     }
 
     /// How many messages came that no node sends to this client's inbox:
@@ -414,25 +418,21 @@ pub trait Link: Send + Sync + 'static {
     }
 }
 
-/// Where messages go that come without having been asked for. They are hints:
-/// one may be lost, late, or sent twice. Called on the I/O thread; must not
-/// block, but may send requests.
-pub trait Mail: Send + Sync {
+/// The subscriber of an inbox: who is told of the messages that come without
+/// having been asked for. They are hints: one may be lost, late, or sent twice.
+/// Called on the I/O thread; must not block, but may send requests.
+pub trait Subscriber: Send + Sync {
     /// `node` tells the waiter of this number that its turn has come.
     fn on_message(&self, node: usize, number: u64);
 
     /// The inbox is subscribed on `node`, for the first time or anew: what was
-    /// published before is lost.
-    fn on_listening(&self, node: usize);
-
-    /// The subscription on `node` is lost, or in doubt. Another
-    /// [`on_listening`](Mail::on_listening) follows once the node is reached
-    /// again, by whatever request or because messages are
-    /// [awaited](Mail::is_awaited).
-    fn on_deaf(&self, node: usize);
+    /// published before is lost. A subscription that is lost comes again once the
+    /// node is reached, by whatever request or because messages are
+    /// [awaited](Subscriber::is_awaited).
+    fn on_subscribed(&self, node: usize);
 
     /// Whether anybody waits for messages of `node`: then a connection that was
-    /// lost is made again although no request asks for it.
+    /// lost, and had subscribed, is made again although no request asks for it.
     fn is_awaited(&self, node: usize) -> bool {
         let _ = node;
         false

@@ -1,4 +1,4 @@
-//! The nodes of a set, by their places in it or by name.
+//! The nodes of a set, by their places in it.
 
 /// Some nodes. A set has at most 32.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,11 +38,4 @@ impl FromIterator<usize> for Nodes {
     fn from_iter<I: IntoIterator<Item = usize>>(nodes: I) -> Nodes {
         Nodes(nodes.into_iter().fold(0, |all, node| all | 1 << node))
     }
-}
-
-/// A text as a number (FNV-1a).
-pub(crate) fn number(text: &[u8]) -> u64 {
-    text.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
 }

@@ -6,11 +6,11 @@ use std::task::{Context, Poll};
 
 use super::FaultKind;
 use super::connect::Connected;
-use super::redis::Item;
+use super::outbox::Item;
 use super::script::{self, Guard};
 use super::wire::{Incoming, Wire};
 use crate::clock::Instant;
-use crate::sync::trim;
+use crate::lean::trim;
 
 /// See the [module documentation](self). A place in flight is empty where
 /// nobody cares for the answer any more.

@@ -9,7 +9,7 @@
 use std::io;
 use std::sync::Arc;
 
-use super::wire::{self, LONGEST_REPLY};
+use super::resp::{self, LONGEST_REPLY};
 
 /// Digits of the largest number.
 const DIGITS: usize = 20;
@@ -83,12 +83,12 @@ impl Pushes {
     /// inside: its length, or `None` if too little of it has arrived.
     fn element(&mut self, bytes: &[u8]) -> io::Result<Option<usize>> {
         let garbage = || io::Error::from(io::ErrorKind::InvalidData);
-        let Some(line) = wire::line(bytes)? else {
+        let Some(line) = resp::line(bytes)? else {
             return Ok(None);
         };
         let head = line.len() + 2;
         let (kind, text) = (line[0], &line[1..]);
-        let count = || match wire::number(text) {
+        let count = || match resp::number(text) {
             Some(-1) => Ok(None),
             Some(n) => u64::try_from(n).map(Some).map_err(|_| garbage()),
             None => Err(garbage()),
@@ -150,7 +150,7 @@ impl Pushes {
         let odd = std::mem::take(&mut self.odd);
         match &words[..] {
             [kind, channel, more] if !odd && channel[..] == *self.channel => match &kind[..] {
-                b"message" => number(more).map_or(Push::Stray, Push::Message),
+                b"message" => waiter(more).map_or(Push::Stray, Push::Message),
                 b"subscribe" => Push::Subscribed,
                 _ => Push::Stray,
             },
@@ -160,10 +160,9 @@ impl Pushes {
 }
 
 /// A waiter's number as nodes write it: digits and nothing else.
-fn number(digits: &[u8]) -> Option<u64> {
+fn waiter(digits: &[u8]) -> Option<u64> {
     let plain = digits.len() <= DIGITS && digits.iter().all(u8::is_ascii_digit);
-    let text = std::str::from_utf8(digits).ok().filter(|_| plain)?;
-    text.parse().ok()
+    resp::number(digits).filter(|_| plain)
 }
 
 #[cfg(test)]

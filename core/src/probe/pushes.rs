@@ -56,7 +56,7 @@ impl Stream {
 }
 
 /// The links of a client, in the order of its nodes: before its first request
-/// they can be [listened](Link::listen) to.
+/// they can be [subscribed](Link::subscribe) to.
 pub fn links(client: &Client) -> &[Arc<dyn Link>] {
     client.links()
 }

@@ -12,8 +12,8 @@ use crate::mutants::mutant;
 use crate::node::{Nodes, Op, Repair, Request, Sink, Ticket, Value, Waiter};
 use crate::quorum::{self, Vote};
 use crate::set::Set;
-use crate::sync::{Wakers, Watchers};
 use crate::token::Token;
+use crate::wakers::{Wakers, Watchers};
 
 impl Hold {
     /// Draws a token and asks all nodes for their votes, once: the round that

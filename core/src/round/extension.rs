@@ -8,9 +8,10 @@ use std::time::Duration;
 use super::{Hold, Lost};
 use crate::clock::Instant;
 use crate::mutants::mutant;
+use crate::mutex::lock;
 use crate::node::{Reply, Sink, Ticket};
 use crate::quorum::{self, Verdict, Vote};
-use crate::sync::{Wakers, lock};
+use crate::wakers::Wakers;
 
 impl Hold {
     /// Asks all nodes to lengthen the lease to `ttl`, and waits for a quorum.

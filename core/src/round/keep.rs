@@ -8,11 +8,11 @@ use std::time::Duration;
 use super::loss::Watch;
 use super::{Callback, Hold, LossReason, Phase, State};
 use crate::clock::Instant;
+use crate::lean::push_lean;
 use crate::mutants::mutant;
 use crate::node::{Op, Repair, Sink};
 use crate::quorum;
 use crate::set::count;
-use crate::sync::push_lean;
 
 impl Hold {
     /// The end of the lease that the nodes' votes make.

@@ -11,10 +11,11 @@ use super::{Hold, Phase, State};
 use crate::clock::Instant;
 use crate::drive;
 use crate::mutants::mutant;
+use crate::mutex::lock;
 use crate::node::{Reply, Sink, Ticket};
 use crate::quorum::{self, Vote};
 use crate::set::{Set, count};
-use crate::sync::{Wakers, lock};
+use crate::wakers::Wakers;
 
 /// The releases of one token on their way.
 pub struct Release {

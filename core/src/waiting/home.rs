@@ -7,16 +7,17 @@
 //! once, and waits in the home's queue. So contenders do not split the votes,
 //! and there is one line for all. Nothing here carries safety: votes do.
 
+use crate::hash::fnv1a;
 use crate::mutants::mutant;
-use crate::node::{Nodes, number};
+use crate::node::Nodes;
 use crate::round::Heard;
 
 /// The nodes of a set in the order in which they are home of the lock with this
 /// key: by rendezvous hashing (Thaler and Ravishankar, "Using name-based
 /// mappings to increase hit rates"), so that each node is home of about as many
-/// locks as any other. `ids` are the numbers of the nodes.
+/// locks as any other. `ids` are the hashes by which the nodes are known.
 pub(crate) fn order(key: &[u8], ids: impl Iterator<Item = u64>) -> Vec<usize> {
-    let key = number(key);
+    let key = fnv1a(key);
     let mut order: Vec<(u64, usize)> = ids.map(|id| mix(key ^ id)).zip(0..).collect();
     order.sort_unstable_by(|a, b| b.cmp(a));
     order.into_iter().map(|(_, node)| node).collect()
@@ -136,7 +137,7 @@ mod tests {
     fn locks_have_different_homes() {
         let mut homes = [0; 5];
         for i in 0..1000_u32 {
-            let ids = ["a", "b", "c", "d", "e"].map(|id| number(id.as_bytes()));
+            let ids = ["a", "b", "c", "d", "e"].map(|id| fnv1a(id.as_bytes()));
             homes[order(&i.to_le_bytes(), ids.into_iter())[0]] += 1;
         }
         assert!(

@@ -13,9 +13,9 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use crate::mutants::mutant;
+use crate::mutex::lock;
 use crate::renewal::Watched;
 use crate::round::{Hold, IN_A_ROW, Lost, Terms};
-use crate::sync::lock;
 
 /// The lines of a client, by the keys of their locks. There is one only while
 /// somebody asks, waits, or holds a lease that was won in it.

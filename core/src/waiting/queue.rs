@@ -12,21 +12,24 @@
 //! is no token, may be left in a queue while tokens come and go; it becomes
 //! another once it has left one.
 
+mod stages;
+#[cfg(test)]
+mod tests;
+
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
 
-use super::home::{self, Next};
+use super::home;
 use super::line::Place;
 use crate::clock::{Instant, Sleep};
+use crate::inbox::{Notice, Registration};
 use crate::mutants::mutant;
-use crate::node::{Line, Nodes};
-use crate::post::{Letterbox, News};
+use crate::node::Nodes;
 use crate::quorum::{Kind, quorum};
-use crate::retry;
-use crate::round::{Heard, Hold, IN_A_ROW, Lost, Terms};
+use crate::round::{Hold, IN_A_ROW, Lost, Terms};
 use crate::set::{Set, count};
+use stages::Stage;
 
 /// See the [module documentation](self). Dropped, the attempt is undone and the
 /// queues are left.
@@ -37,7 +40,7 @@ pub(crate) struct Quest<'a> {
     place: &'a Place,
     /// The nodes as the lock's homes.
     order: Vec<usize>,
-    letters: Letterbox,
+    registration: Registration,
     /// The present token's; taken when it is won.
     hold: Option<Arc<Hold>>,
     /// How much of its progress we know.
@@ -62,19 +65,6 @@ pub(crate) struct Quest<'a> {
     timer: Option<(Instant, Sleep)>,
 }
 
-/// What we are about.
-#[derive(Clone, Copy, Debug)]
-enum Stage {
-    /// The home alone was asked.
-    Polling,
-    /// It refused. It is asked again then, or when it calls.
-    Waiting { until: Instant },
-    /// All were asked; those that refused so many times, and again then.
-    Asking { tries: u32, again: Option<Instant> },
-    /// Nobody is asked before then.
-    Pausing { until: Instant },
-}
-
 /// How a quest ended.
 pub(crate) enum Ended<T> {
     /// The lease.
@@ -89,7 +79,7 @@ pub(crate) enum Ended<T> {
 
 enum Event {
     Progress,
-    News(News),
+    Notice(Notice),
     Timer,
 }
 
@@ -100,7 +90,7 @@ impl<'a> Quest<'a> {
             terms,
             place,
             order: Vec::new(),
-            letters: set.post.rent(&terms.keys.lock),
+            registration: set.post.register(&terms.keys.lock),
             hold: None,
             seen: 0,
             home: None,
@@ -167,14 +157,14 @@ impl<'a> Quest<'a> {
             self.forget_answered();
             let look = match event {
                 Event::Progress => false,
-                Event::News(news) => news.look,
+                Event::Notice(notice) => notice.look,
                 Event::Timer => true,
             };
             if look && let Some(other) = again() {
                 return Ended::Other(other);
             }
             match event {
-                Event::News(news) => self.take_news(news, now),
+                Event::Notice(notice) => self.take_notice(notice, now),
                 Event::Progress | Event::Timer => self.go_on(now),
             }
             if self.misconfigured {
@@ -224,8 +214,8 @@ impl<'a> Quest<'a> {
                     return Poll::Ready(Event::Progress);
                 }
             }
-            if let Poll::Ready(news) = self.letters.poll_news(cx) {
-                return Poll::Ready(Event::News(news));
+            if let Poll::Ready(notice) = self.registration.poll_notice(cx) {
+                return Poll::Ready(Event::Notice(notice));
             }
             match &mut self.timer {
                 Some((_, timer)) => timer.as_mut().poll(cx).map(|()| Event::Timer),
@@ -235,172 +225,12 @@ impl<'a> Quest<'a> {
         .await
     }
 
-    /// What follows from the nodes' answers, and from the time.
-    fn go_on(&mut self, now: Instant) {
-        match self.stage {
-            Stage::Polling => self.take_answer(now),
-            Stage::Asking { tries, again } => self.look_at_votes(tries, again, now),
-            Stage::Waiting { until } if until <= now => self.poll(),
-            Stage::Pausing { until } if until <= now => match self.is_any_there() {
-                true => self.poll(),
-                false => self.ask_all(),
-            },
-            Stage::Waiting { .. } | Stage::Pausing { .. } => {}
-        }
-    }
-
-    /// The home's, to a poll.
-    fn take_answer(&mut self, now: Instant) {
-        let home = self.home.expect("it was asked");
-        match self.hold().heard()[home] {
-            Heard::Awaited | Heard::Unasked => {}
-            Heard::Granted => {
-                let others = Nodes::all(self.order.len()).without(Nodes::one(home));
-                self.stage = Stage::Asking {
-                    tries: 0,
-                    again: None,
-                };
-                self.asked = now;
-                self.letters.stands_at(Nodes::one(home), None);
-                self.hold().ask(others, Nodes::NONE);
-                if others == Nodes::NONE {
-                    // Its vote came too late to be worth anything.
-                    self.look_at_votes(0, None, now);
-                }
-            }
-            Heard::Refused { left, line } => {
-                self.set.post.note_contention(&self.terms.keys.lock, now);
-                self.wait_at(home, left, line, now);
-                self.answer_call();
-            }
-            Heard::Out => {
-                self.give_up(Some(home));
-                match self.is_any_there() {
-                    true => self.poll(),
-                    false => self.pause_for_nodes(now),
-                }
-            }
-        }
-    }
-
-    /// Asks all, if we were called in the moment in which the home refused.
-    fn answer_call(&mut self) {
-        let called = mutant!("early-call-unanswered", self.called, false);
-        if called && self.is_quorum_there() {
-            self.ask_all();
-        }
-    }
-
-    fn wait_at(&mut self, home: usize, left: Option<Duration>, line: Option<Line>, now: Instant) {
-        self.home = Some(home);
-        let place = line.and_then(|line| line.place);
-        self.letters.stands_at(Nodes::one(home), place);
-        self.place.tell(Arc::new(self.so_far()));
-        let (low, high) = retry::poll_pause(left, line);
-        self.stage = Stage::Waiting {
-            until: now + self.set.rng.between(low, high),
-        };
-    }
-
     /// What the nodes have said last.
     fn so_far(&self) -> Lost {
         let before = self.before.as_ref();
         let before = before.map(|hold| hold.so_far().after(self.last.as_ref()));
         let before = before.as_ref().or(self.last.as_ref());
         self.hold().so_far().after(before)
-    }
-
-    /// The nodes', to an attempt.
-    fn look_at_votes(&mut self, tries: u32, again: Option<Instant>, now: Instant) {
-        self.look_up_order();
-        let heard = self.hold().heard();
-        let over = now >= self.hold().attempt_ends();
-        if self.hold().so_far().misconfigured {
-            return self.give_up(None);
-        }
-        match home::next(&self.order, &heard) {
-            Next::Yield(home) => {
-                self.set.post.note_contention(&self.terms.keys.lock, now);
-                let Heard::Refused { left, line } = heard[home] else {
-                    // A seeded bug alone gives way with the home's vote.
-                    return self.pause_for_nodes(now);
-                };
-                if line.is_some_and(|line| line.place.is_some()) {
-                    self.give_up(Some(home));
-                    self.wait_at(home, left, line, now);
-                    self.answer_call();
-                } else {
-                    self.give_up(None);
-                    self.poll();
-                }
-            }
-            Next::Pause => {
-                self.give_up(self.home);
-                self.pause_for_nodes(now);
-            }
-            _ if over => {
-                self.give_up(None);
-                let (low, high) = retry::back_off(self.ended);
-                self.ended += 1;
-                self.stage = Stage::Pausing {
-                    until: now + self.set.rng.between(low, high),
-                };
-            }
-            Next::Await => {}
-            Next::Retry(nodes) => {
-                let at = again.unwrap_or_else(|| {
-                    let (low, high) = retry::retry_pause(tries);
-                    now + self.set.rng.between(low, high)
-                });
-                if now < at {
-                    self.stage = Stage::Asking {
-                        tries,
-                        again: Some(at),
-                    };
-                    return;
-                }
-                // Whoever holds those calls us from there too.
-                let homes = if tries >= 2 { nodes } else { Nodes::NONE };
-                let all = homes.iter().chain(self.home).collect();
-                self.letters.stands_at(all, None);
-                self.stage = Stage::Asking {
-                    tries: tries + 1,
-                    again: None,
-                };
-                self.hold().ask(nodes, homes);
-            }
-        }
-    }
-
-    fn take_news(&mut self, news: News, now: Instant) {
-        match self.stage {
-            Stage::Waiting { .. } if news.called && self.is_quorum_there() => self.ask_all(),
-            // Without a quorum the attempt would fail. We are called once, so
-            // we ask again when nodes may be back.
-            Stage::Waiting { until } if news.called => {
-                let soon = now + self.terms.timing.node_timeout;
-                self.stage = Stage::Waiting {
-                    until: until.min(soon),
-                };
-            }
-            Stage::Waiting { .. } if mutant!("never-joins-again", news.listening, false) => {
-                self.poll();
-            }
-            // Somebody has released what we were refused for.
-            Stage::Asking {
-                tries,
-                again: Some(_),
-            } if news.called => self.look_at_votes(tries, Some(now), now),
-            Stage::Pausing { .. } if news.listening => {
-                self.stage = Stage::Pausing { until: now };
-                self.go_on(now);
-            }
-            // What the home is about to say may be older than the call.
-            Stage::Polling | Stage::Asking { .. } => {
-                self.called |= mutant!("early-call-forgotten", news.called, false);
-            }
-            Stage::Waiting { .. } | Stage::Pausing { .. } => {}
-        }
     }
 
     /// Asks the home alone: another than before, if that is out.
@@ -414,7 +244,7 @@ impl<'a> Quest<'a> {
         }
         if self.home != Some(home) {
             self.home = Some(home);
-            self.letters.stands_at(Nodes::one(home), None);
+            self.registration.stands_at(Nodes::one(home), None);
         }
         self.stage = Stage::Polling;
         self.called = false;
@@ -429,7 +259,7 @@ impl<'a> Quest<'a> {
         let first = || self.order.iter().find(there).copied();
         let home = self.home.or_else(first).unwrap_or(self.order[0]);
         self.home = Some(home);
-        self.letters.stands_at(Nodes::one(home), None);
+        self.registration.stands_at(Nodes::one(home), None);
         self.stage = Stage::Asking {
             tries: 0,
             again: None,
@@ -481,7 +311,7 @@ impl<'a> Quest<'a> {
         count(&self.set.counters.attempts_lost);
         self.home = stay;
         if stay.is_none() {
-            self.letters.become_another();
+            self.registration.become_another();
         }
         self.draw(self.most());
     }
@@ -500,14 +330,11 @@ impl<'a> Quest<'a> {
     }
 
     fn draw(&mut self, block: u32) {
-        let waiter = Some(self.letters.waiter());
+        let waiter = Some(self.registration.waiter());
         self.hold = Some(Hold::new(self.set, self.terms, block, waiter, self.home));
         self.seen = 0;
     }
 }
-
-#[cfg(test)]
-mod tests;
 
 impl Drop for Quest<'_> {
     fn drop(&mut self) {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use quorlock::sim::Mail;
+use quorlock::sim::Subscriber;
 use quorlock::sim::probe::pushes::links;
 use quorlock::{Client, ClientBuilder, blocking, set_log_sink};
 use quorlock_tests::{Stage, documented_permissions, escaped, nap};
@@ -16,19 +16,20 @@ use quorlock_tests::{Stage, documented_permissions, escaped, nap};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Event {
     Message(usize, u64),
-    Listening(usize),
-    Deaf(usize),
+    Subscribed(usize),
+    /// It was asked whether anybody waits, for the subscription is lost.
+    Lost(usize),
 }
-use Event::{Deaf, Listening, Message};
+use Event::{Lost, Message, Subscribed};
 
 /// Somebody who waits on all nodes, or nobody.
 #[derive(Default)]
-struct Ear {
+struct Notes {
     heard: Mutex<Vec<Event>>,
     waits: bool,
 }
 
-impl Ear {
+impl Notes {
     fn heard(&self) -> MutexGuard<'_, Vec<Event>> {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -49,43 +50,45 @@ impl Ear {
     }
 }
 
-impl Mail for Ear {
+impl Subscriber for Notes {
     fn on_message(&self, node: usize, number: u64) {
         self.heard().push(Message(node, number));
     }
-    fn on_listening(&self, node: usize) {
-        self.heard().push(Listening(node));
+    fn on_subscribed(&self, node: usize) {
+        self.heard().push(Subscribed(node));
     }
-    fn on_deaf(&self, node: usize) {
-        self.heard().push(Deaf(node));
-    }
-    fn is_awaited(&self, _: usize) -> bool {
+    fn is_awaited(&self, node: usize) -> bool {
+        let mut heard = self.heard();
+        let known = |event: &&Event| [Subscribed(node), Lost(node)].contains(event);
+        if heard.iter().rev().find(known) == Some(&Subscribed(node)) {
+            heard.push(Lost(node));
+        }
         self.waits
     }
 }
 
 /// A client that listens.
-fn listening(builder: ClientBuilder, waits: bool) -> (Client, Arc<Ear>) {
+fn listening(builder: ClientBuilder, waits: bool) -> (Client, Arc<Notes>) {
     let client = builder.build().expect("a client");
-    let ear = Arc::new(Ear {
+    let notes = Arc::new(Notes {
         waits,
-        ..Ear::default()
+        ..Notes::default()
     });
     for link in links(&client) {
-        link.listen(ear.clone());
+        link.subscribe(notes.clone());
     }
-    (client, ear)
+    (client, notes)
 }
 
 /// Waits until nothing of a client keeps what it told.
-fn nobody_else_holds(ear: &Arc<Ear>) {
+fn nobody_else_holds(notes: &Arc<Notes>) {
     for _ in 0..1_000 {
-        if Arc::strong_count(ear) == 1 {
+        if Arc::strong_count(notes) == 1 {
             return;
         }
         nap(Duration::from_millis(5));
     }
-    panic!("{} hold it", Arc::strong_count(ear));
+    panic!("{} hold it", Arc::strong_count(notes));
 }
 
 fn cycle(client: &Client) {
@@ -110,11 +113,11 @@ fn publish(stage: &Stage, node: usize, inbox: &str, text: &str) {
 #[test]
 fn a_message_is_heard() {
     let stage = Stage::new(2);
-    let (client, ear) = listening(Client::builder().nodes(&stage.nodes), true);
+    let (client, notes) = listening(Client::builder().nodes(&stage.nodes), true);
     assert_eq!(inboxes(&stage, 1), "", "nothing is connected yet");
     cycle(&client);
-    ear.await_one(Listening(0));
-    ear.await_one(Listening(1));
+    notes.await_one(Subscribed(0));
+    notes.await_one(Subscribed(1));
     let inbox = inboxes(&stage, 1);
     let id = inbox.strip_prefix("lock:#in:").expect("in the namespace");
     assert!(id.len() == 32 && id.bytes().all(|b| b.is_ascii_hexdigit()));
@@ -122,24 +125,27 @@ fn a_message_is_heard() {
 
     publish(&stage, 1, &inbox, "42");
     publish(&stage, 2, &inbox, "18446744073709551615");
-    ear.await_one(Message(0, 42));
-    ear.await_one(Message(1, u64::MAX));
+    notes.await_one(Message(0, 42));
+    notes.await_one(Message(1, u64::MAX));
 
     // Another client has another.
-    let (other, deaf) = listening(Client::builder().nodes(&stage.nodes), true);
+    let (other, others) = listening(Client::builder().nodes(&stage.nodes), true);
     cycle(&other);
     publish(&stage, 1, &inbox, "43");
-    ear.await_one(Message(0, 43));
-    assert!(!deaf.heard().contains(&Message(0, 43)));
+    notes.await_one(Message(0, 43));
+    assert!(!others.heard().contains(&Message(0, 43)));
     assert_eq!(links(&other)[0].stray(), 0);
 
     blocking::wait(client.close());
     blocking::wait(other.close());
     stage.tell("await all '' 5000 PUBSUB CHANNELS %2A");
-    assert!(!ear.heard().iter().any(|e| matches!(e, Deaf(_))), "closed");
+    assert!(
+        !notes.heard().iter().any(|e| matches!(e, Lost(_))),
+        "closed"
+    );
     // Nothing keeps it alive.
     drop(client);
-    nobody_else_holds(&ear);
+    nobody_else_holds(&notes);
 }
 
 #[test]
@@ -149,7 +155,7 @@ fn messages_between_replies_disturb_nothing() {
     let builder = Client::builder()
         .nodes(&stage.nodes)
         .node_timeout(Duration::from_millis(2_500));
-    let (client, ear) = listening(builder, true);
+    let (client, notes) = listening(builder, true);
     cycle(&client);
     let inbox = inboxes(&stage, 1);
     let many = "for i=1,4000 do redis.call('PUBLISH',ARGV[1],i) end";
@@ -160,12 +166,12 @@ fn messages_between_replies_disturb_nothing() {
                 stage.tell(&publish);
             }
         });
-        let heard = || ear.heard().len();
+        let heard = || notes.heard().len();
         let cycles = (0..500_000).take_while(|_| heard() < 40_001);
         cycles.for_each(|_| cycle(&client));
     });
     assert_eq!(client.stats().connects, 1);
-    let messages: Vec<Event> = ear.heard()[1..].to_vec();
+    let messages: Vec<Event> = notes.heard()[1..].to_vec();
     let sent = (0..10).flat_map(|_| (1..=4_000).map(|i| Message(0, i)));
     assert!(messages.iter().copied().eq(sent), "all, and in order");
     assert_eq!(links(&client)[0].stray(), 0);
@@ -179,7 +185,7 @@ fn what_no_node_sends_is_counted_and_harmless() {
     let builder = Client::builder()
         .nodes(&stage.nodes)
         .node_timeout(Duration::from_millis(2_500));
-    let (client, ear) = listening(builder, true);
+    let (client, notes) = listening(builder, true);
     cycle(&client);
     let inbox = inboxes(&stage, 1);
     let forged = [
@@ -202,9 +208,9 @@ fn what_no_node_sends_is_counted_and_harmless() {
         escaped(&inbox)
     ));
     publish(&stage, 1, &inbox, "8");
-    ear.await_one(Message(0, 8));
+    notes.await_one(Message(0, 8));
     assert_eq!(links(&client)[0].stray(), forged.len() as u64 + 1);
-    assert_eq!(*ear.heard(), [Listening(0), Message(0, 8)]);
+    assert_eq!(*notes.heard(), [Subscribed(0), Message(0, 8)]);
     cycle(&client);
     assert_eq!(
         client.stats().connects,
@@ -218,18 +224,17 @@ fn what_no_node_sends_is_counted_and_harmless() {
 fn it_listens_again_after_whatever_breaks() {
     let stage = Stage::new(1);
     let builder = Client::builder().nodes(&stage.nodes).wait(Duration::ZERO);
-    let (client, ear) = listening(builder, true);
+    let (client, notes) = listening(builder, true);
     cycle(&client);
     let inbox = inboxes(&stage, 1);
-    ear.await_one(Listening(0));
+    notes.await_one(Subscribed(0));
     let mut times = 1;
     let mut again = |number: u64| {
-        ear.await_all(Deaf(0), times);
         times += 1;
         // No request asks for the connection.
-        ear.await_all(Listening(0), times);
+        notes.await_all(Subscribed(0), times);
         publish(&stage, 1, &inbox, &number.to_string());
-        ear.await_one(Message(0, number));
+        notes.await_one(Message(0, number));
     };
     stage.tell("redis 1 CLIENT KILL TYPE pubsub");
     again(1);
@@ -252,21 +257,21 @@ fn it_listens_again_after_whatever_breaks() {
 fn what_the_connection_in_doubt_brings_is_heard() {
     let stage = Stage::new(1);
     let builder = Client::builder().nodes(&stage.nodes).wait(Duration::ZERO);
-    let (client, ear) = listening(builder, true);
+    let (client, notes) = listening(builder, true);
     cycle(&client);
     let inbox = inboxes(&stage, 1);
     let (_, host) = stage.nodes[0].split_once("//").expect("a URL");
     let mut other = TcpStream::connect(host).expect("connected");
     stage.tell("stop 1");
     assert!(blocking::wait(client.lock("k").acquire()).is_err());
-    ear.await_one(Deaf(0));
+    notes.await_one(Lost(0));
     // The node finds it before it can admit the next connection.
     let message = format!("PUBLISH {inbox} 5\r\n");
     other.write_all(message.as_bytes()).expect("written");
     stage.tell("cont 1");
-    ear.await_all(Listening(0), 2);
-    let expected = [Listening(0), Deaf(0), Message(0, 5), Listening(0)];
-    assert_eq!(*ear.heard(), expected);
+    notes.await_all(Subscribed(0), 2);
+    let expected = [Subscribed(0), Lost(0), Message(0, 5), Subscribed(0)];
+    assert_eq!(*notes.heard(), expected);
     blocking::wait(client.close());
 }
 
@@ -278,9 +283,9 @@ fn a_closed_client_is_told_nothing() {
     let builder = Client::builder()
         .nodes(&stage.nodes)
         .node_timeout(Duration::from_millis(700));
-    let (client, ear) = listening(builder, true);
+    let (client, notes) = listening(builder, true);
     cycle(&client);
-    ear.await_one(Listening(0));
+    notes.await_one(Subscribed(0));
     stage.tell("stop 1");
     let lock = client.lock("k");
     let mut acquire = Box::pin(lock.acquire());
@@ -288,11 +293,11 @@ fn a_closed_client_is_told_nothing() {
     assert!(acquire.as_mut().poll(&mut context).is_pending());
     blocking::wait(client.close());
     // While it was closing, the acquire may have found the node silent.
-    let heard = ear.heard().clone();
+    let heard = notes.heard().clone();
     drop(acquire);
     drop((lock, client));
-    nobody_else_holds(&ear);
-    assert_eq!(*ear.heard(), heard);
+    nobody_else_holds(&notes);
+    assert_eq!(*notes.heard(), heard);
 }
 
 #[test]
@@ -302,15 +307,14 @@ fn a_node_that_is_admitted_anew_is_listened_to_anew() {
     let builder = Client::builder()
         .nodes(&stage.nodes)
         .node_timeout(Duration::from_millis(2_500));
-    let (client, ear) = listening(builder, true);
+    let (client, notes) = listening(builder, true);
     cycle(&client);
-    ear.await_one(Listening(0));
+    notes.await_one(Subscribed(0));
     stage.tell("await-free lock:{k} 5000");
     stage.tell("redis 1 DEL lock:#node");
     let lease = blocking::wait(client.lock("k").acquire()).expect("two of three");
     let start = quorlock_tests::monotonic();
-    ear.await_one(Deaf(0));
-    ear.await_all(Listening(0), 2);
+    notes.await_all(Subscribed(0), 2);
     let took = Duration::from_nanos(quorlock_tests::monotonic() - start);
     assert!(took < Duration::from_millis(2_000), "{took:?}");
     blocking::wait(lease.release()).expect("released");
@@ -320,16 +324,16 @@ fn a_node_that_is_admitted_anew_is_listened_to_anew() {
 #[test]
 fn nobody_connects_for_messages_that_nobody_awaits() {
     let stage = Stage::new(1);
-    let (client, ear) = listening(Client::builder().nodes(&stage.nodes), false);
+    let (client, notes) = listening(Client::builder().nodes(&stage.nodes), false);
     cycle(&client);
-    ear.await_one(Listening(0));
+    notes.await_one(Subscribed(0));
     stage.tell("redis 1 CLIENT KILL TYPE pubsub");
-    ear.await_one(Deaf(0));
+    notes.await_one(Lost(0));
     nap(Duration::from_millis(200));
-    assert_eq!(*ear.heard(), [Listening(0), Deaf(0)]);
+    assert_eq!(*notes.heard(), [Subscribed(0), Lost(0)]);
     // The next request makes it.
     cycle(&client);
-    ear.await_all(Listening(0), 2);
+    notes.await_all(Subscribed(0), 2);
     blocking::wait(client.close());
 }
 
@@ -378,7 +382,7 @@ fn warns_once(stage: &Stage, words: &[&str]) -> bool {
             .push(line.to_owned());
     });
     let before = said_of(&stage.nodes).len();
-    let (client, ear) = listening(Client::builder().nodes(&stage.nodes), true);
+    let (client, notes) = listening(Client::builder().nodes(&stage.nodes), true);
     cycle(&client);
     for kind in ["normal", "pubsub"] {
         stage.tell(&format!("redis all CLIENT KILL TYPE {kind}"));
@@ -402,7 +406,7 @@ fn warns_once(stage: &Stage, words: &[&str]) -> bool {
         assert!(said[0].contains(word), "{word}: {said:?}");
     }
     assert_eq!(links(&client).iter().map(|l| l.stray()).sum::<u64>(), 0);
-    ear.heard().contains(&Listening(0))
+    notes.heard().contains(&Subscribed(0))
 }
 
 #[test]

@@ -26,7 +26,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use quorlock::sim::admission::{Roster, StepWatch, Survey};
-use quorlock::sim::{Clock, Link, Mail};
+use quorlock::sim::{Clock, Link, Subscriber};
 
 use crate::plan::DRIFT;
 use crate::random::Random;
@@ -124,8 +124,8 @@ struct Inner {
     pairs: Vec<Pair>,
     connections: Vec<Connection>,
     messages: u64,
-    /// Who has yet to be told that it listens, or that it does not any more.
-    news: Vec<(usize, Arc<dyn Mail>, bool)>,
+    /// Who has yet to be told that the inbox is subscribed.
+    subscribed: Vec<(usize, Arc<dyn Subscriber>)>,
     /// Requests since time went on.
     at_once: u32,
     network: Network,
@@ -201,7 +201,7 @@ impl World {
                     replaced_at: 0,
                     retries: false,
                     astray_until: 0,
-                    ear: None,
+                    subscription: None,
                     fault: None,
                     watch: StepWatch::new(admission.of(client).quarantine, DRIFT),
                     stepped: false,
@@ -220,7 +220,7 @@ impl World {
                 pairs,
                 connections: Vec::new(),
                 messages: 0,
-                news: Vec::new(),
+                subscribed: Vec::new(),
                 at_once: 0,
                 network,
                 rosters: (0..client_clocks.len())
@@ -327,8 +327,8 @@ impl World {
             if inner.violation.is_some() {
                 return;
             }
-            if !inner.news.is_empty() {
-                self.tell_news(inner);
+            if !inner.subscribed.is_empty() {
+                self.tell_subscribed(inner);
                 continue;
             }
             match inner.heap.peek() {
@@ -528,7 +528,7 @@ impl World {
 
     /// Drops all tasks, so that the world can be dropped.
     pub fn end(&self) {
-        let mail = {
+        let subscribers = {
             let mut inner = self.inner();
             inner.clients.iter_mut().for_each(|c| c.crashed = true);
             inner.oracle = Oracle::default();
@@ -537,11 +537,11 @@ impl World {
             for pair in &mut inner.pairs {
                 std::mem::take(&mut pair.open);
             }
-            let ears = inner.pairs.iter_mut().filter_map(|pair| pair.ear.take());
-            let ears: Vec<_> = ears.collect();
-            (ears, std::mem::take(&mut inner.news))
+            let pairs = inner.pairs.iter_mut();
+            let subscriptions: Vec<_> = pairs.filter_map(|p| p.subscription.take()).collect();
+            (subscriptions, std::mem::take(&mut inner.subscribed))
         };
-        drop(mail);
+        drop(subscribers);
         let tasks = std::mem::take(&mut *self.tasks.get());
         drop(tasks);
     }

@@ -117,7 +117,7 @@ fn a_lost_message_is_none_once_its_client_hears_again() {
     b.heard();
     world.plan(world.time(), FaultEvent::Reset(1, 0));
     idle_after(&world, Network::default().settles() + GAP);
-    assert_eq!(b.heard(), [Heard::Deaf, Heard::Listening]);
+    assert_eq!(b.heard(), [Heard::Subscribed]);
     world.end();
 }
 

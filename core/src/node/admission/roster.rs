@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{Expected, Record};
 use crate::clock::Instant;
 use crate::mutants::mutant;
-use crate::sync::lock;
+use crate::mutex::lock;
 
 /// Who sits where: what the connections of a client know of each other's
 /// nodes.

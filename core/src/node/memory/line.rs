@@ -38,16 +38,16 @@ pub struct Place {
     pub end: u64,
 }
 
-/// Where messages go that a node publishes.
+/// Who listens to the messages that a node publishes.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Post {
+pub(super) struct Listeners {
     /// How many listen on each inbox.
     inboxes: BTreeMap<Arc<[u8]>, u32>,
     /// Neither publishing nor counting listeners is permitted.
     pub(super) forbidden: bool,
 }
 
-impl Post {
+impl Listeners {
     pub(super) fn subscribe(&mut self, inbox: &Arc<[u8]>) {
         *self.inboxes.entry(inbox.clone()).or_default() += 1;
     }
@@ -62,7 +62,7 @@ impl Post {
     }
 
     /// How many listen on an inbox; 1 where that is not told.
-    pub(super) fn listeners(&self, inbox: &[u8]) -> u32 {
+    pub(super) fn of(&self, inbox: &[u8]) -> u32 {
         if self.forbidden {
             return 1;
         }
@@ -95,7 +95,7 @@ impl Line {
         me: Option<&Waiter>,
         time: u64,
         length: Duration,
-        post: &Post,
+        listeners: &Listeners,
         messages: &mut Vec<Message>,
     ) -> bool {
         while let Some(first) = self.queue.front() {
@@ -103,11 +103,11 @@ impl Line {
                 return true;
             }
             if time < first.end {
-                if post.forbidden {
+                if listeners.forbidden {
                     return true;
                 }
                 let Waiter { number, inbox } = &first.waiter;
-                let alive = post.listeners(inbox) > 0;
+                let alive = listeners.of(inbox) > 0;
                 if alive {
                     messages.push((inbox.clone(), *number));
                 }

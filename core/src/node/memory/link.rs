@@ -8,22 +8,23 @@ use once_cell::sync::Lazy;
 use super::MemoryNode;
 use crate::clock::{Clock, Instant};
 use crate::mutants::mutant;
-use crate::node::{Fault, Link, Mail, Reply, Request, Sink, Ticket};
-use crate::sync::lock;
+use crate::mutex::lock;
+use crate::node::{Fault, Link, Reply, Request, Sink, Subscriber, Ticket};
 
 /// A node that several clients of this process may share.
 #[derive(Default)]
 struct Shared {
     node: MemoryNode,
-    /// Who listens, by inbox.
-    mail: HashMap<Arc<[u8]>, Listener>,
+    /// By inbox.
+    subscriptions: HashMap<Arc<[u8]>, Subscription>,
 }
 
-/// A client that listens, and which of its nodes this is to it.
+/// A client's subscription of its inbox on this node, and which of its nodes
+/// this is to it.
 #[derive(Clone)]
-struct Listener {
+struct Subscription {
     node: usize,
-    mail: Arc<dyn Mail>,
+    subscriber: Arc<dyn Subscriber>,
 }
 
 /// The nodes of this process by name, for `memory://NAME`.
@@ -83,14 +84,16 @@ impl Link for MemoryLink {
             let (reply, messages) = shared.node.execute(&request, None, now);
             let told: Vec<_> = messages
                 .into_iter()
-                .filter_map(|(inbox, number)| Some((shared.mail.get(&inbox)?.clone(), number)))
+                .filter_map(|(inbox, number)| {
+                    Some((shared.subscriptions.get(&inbox)?.clone(), number))
+                })
                 .collect();
             (reply, MemoryNode::time(now), told)
         };
         let reply = reply.expect("no record was asked for");
         sink.on_reply(ticket, reply, Some(time));
-        for (Listener { node, mail }, number) in told {
-            mail.on_message(node, number);
+        for (Subscription { node, subscriber }, number) in told {
+            subscriber.on_message(node, number);
         }
     }
 
@@ -98,30 +101,32 @@ impl Link for MemoryLink {
         self.shown.clone()
     }
 
-    fn listen(&self, mail: Arc<dyn Mail>) {
+    fn subscribe(&self, subscriber: Arc<dyn Subscriber>) {
         let mut shared = lock(&self.shared);
         shared.node.subscribe(&self.inbox);
-        let listener = Listener {
+        let subscription = Subscription {
             node: self.node,
-            mail: mail.clone(),
+            subscriber: subscriber.clone(),
         };
-        shared.mail.insert(self.inbox.clone(), listener);
+        shared
+            .subscriptions
+            .insert(self.inbox.clone(), subscription);
         drop(shared);
-        mail.on_listening(self.node);
+        subscriber.on_subscribed(self.node);
     }
 
     fn close(&self) {
-        let mail = {
+        let subscription = {
             let mut shared = lock(&self.shared);
-            let mail = shared.mail.remove(&self.inbox);
-            if mail.is_some() {
+            let subscription = shared.subscriptions.remove(&self.inbox);
+            if subscription.is_some() {
                 shared.node.unsubscribe(&self.inbox);
             }
-            mail
+            subscription
         };
         // Not before the node is free again: it may be the last that holds
         // other links.
-        drop(mail);
+        drop(subscription);
     }
 }
 
@@ -154,16 +159,14 @@ mod tests {
     #[derive(Default)]
     struct Heard(Mutex<Vec<(usize, Option<u64>)>>);
 
-    impl Mail for Heard {
+    impl Subscriber for Heard {
         fn on_message(&self, node: usize, number: u64) {
             lock(&self.0).push((node, Some(number)));
         }
 
-        fn on_listening(&self, node: usize) {
+        fn on_subscribed(&self, node: usize) {
             lock(&self.0).push((node, None));
         }
-
-        fn on_deaf(&self, _: usize) {}
     }
 
     #[derive(Default)]
@@ -183,7 +186,7 @@ mod tests {
         let inbox = inbox.as_bytes().into();
         let link = MemoryLink::new("told", node, inbox, "told".into(), Arc::new(Still));
         let heard = Arc::new(Heard::default());
-        link.listen(heard.clone());
+        link.subscribe(heard.clone());
         (link, heard)
     }
 

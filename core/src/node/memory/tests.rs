@@ -1,5 +1,7 @@
+use super::scripts::FURTHEST;
 use super::*;
 use crate::node::{Companions, Keys, Waits};
+use crate::node::{Op, Repair, Request, Waiter};
 
 const TTL: Duration = Duration::from_millis(100);
 const ACQUIRE: Op = acquire(0, false, 1);

@@ -2,14 +2,15 @@
 //! over the new one may overtake a refusal over the old.
 
 use std::sync::{Mutex, OnceLock};
+use std::time::Duration;
 
 use super::*;
 use crate::acquire::{Wait, acquire};
 use crate::clock::Clock;
 use crate::config::Timing;
+use crate::mutex::lock;
 use crate::node::names::{Naming, companions};
-use crate::node::{Keys, Link, Mail, Op, Reply, Request, Sink, Ticket, Waits};
-use crate::sync::lock;
+use crate::node::{Keys, Link, Op, Reply, Request, Sink, Subscriber, Ticket, Waits};
 use crate::token::SystemRng;
 
 /// Time stands still.
@@ -31,7 +32,7 @@ type Asked = (Request, Ticket, Arc<dyn Sink>);
 #[derive(Default)]
 struct Slow {
     asked: Mutex<Vec<Asked>>,
-    mail: OnceLock<Arc<dyn Mail>>,
+    subscriber: OnceLock<Arc<dyn Subscriber>>,
 }
 
 impl Slow {
@@ -54,8 +55,8 @@ impl Link for Slow {
 
     fn close(&self) {}
 
-    fn listen(&self, mail: Arc<dyn Mail>) {
-        let _ = self.mail.set(mail);
+    fn subscribe(&self, subscriber: Arc<dyn Subscriber>) {
+        let _ = self.subscriber.set(subscriber);
     }
 }
 
@@ -107,7 +108,10 @@ fn a_call_that_overtakes_the_refusal_is_answered() {
     turn();
     let (request, ticket, sink) = node.only().expect("it is asked");
     let number = request.waiter.expect("one that may be queued").number;
-    node.mail.get().expect("listened to").on_message(0, number);
+    node.subscriber
+        .get()
+        .expect("subscribed to")
+        .on_message(0, number);
     turn();
     assert!(node.only().is_none(), "the home has yet to answer");
     let refused = Reply::Refused {

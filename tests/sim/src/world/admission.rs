@@ -309,7 +309,7 @@ impl Inner {
         }
         self.pairs[pair].stepped = false;
         let hears = !self.clients[client].mute && !self.connections[connection as usize].astray;
-        if self.pairs[pair].ear.is_some() && hears {
+        if self.pairs[pair].subscription.is_some() && hears {
             self.say(pair, connection, Hello::Subscribe(record));
             return Vec::new();
         }

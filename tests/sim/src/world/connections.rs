@@ -7,7 +7,7 @@ use quorlock::sim::{Fault, Op, Reply};
 
 use super::admission::Hello;
 use super::events::Event;
-use super::messages::Ear;
+use super::messages::Subscription;
 use super::network::{Connection, NOT_SENT, Told, failed};
 use super::{FaultEvent, Inner, Time};
 use crate::mutants::mutant;
@@ -78,8 +78,8 @@ impl Inner {
     /// a connection is made.
     fn missed(&mut self, pair: usize) {
         let p = &mut self.pairs[pair];
-        let deaf = p.ear.as_ref().is_some_and(Ear::is_deaf);
-        if deaf && p.current.is_none() && !p.retries {
+        let lost = p.subscription.as_ref().is_some_and(Subscription::is_lost);
+        if lost && p.current.is_none() && !p.retries {
             p.retries = true;
             let at = self.time + self.network.reconnect();
             self.push(at, Event::Retry(pair));

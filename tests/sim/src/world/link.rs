@@ -3,10 +3,10 @@
 use std::cell::RefMut;
 use std::sync::Arc;
 
-use quorlock::sim::{Fault, Instant, Link, Mail, Op, Reply, Request, Sink, Ticket};
+use quorlock::sim::{Fault, Instant, Link, Op, Reply, Request, Sink, Subscriber, Ticket};
 
 use super::events::{Answer, Event};
-use super::messages::Ear;
+use super::messages::Subscription;
 use super::network::{NOT_SENT, Open, failed, not_ready, tell};
 use super::{Inner, World};
 use crate::mutants::mutant;
@@ -170,9 +170,10 @@ impl Link for SimLink {
         inner.surveys[self.pair / nodes].is_ours(self.pair % nodes)
     }
 
-    fn listen(&self, mail: Arc<dyn Mail>) {
+    fn subscribe(&self, subscriber: Arc<dyn Subscriber>) {
         let mut inner = self.world.inner();
-        inner.pairs[self.pair].ear = Some(Ear::new(self.inbox.clone(), mail));
+        inner.pairs[self.pair].subscription =
+            Some(Subscription::new(self.inbox.clone(), subscriber));
     }
 
     fn close(&self) {}

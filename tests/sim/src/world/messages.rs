@@ -10,7 +10,7 @@
 use std::cell::RefMut;
 use std::sync::Arc;
 
-use quorlock::sim::{Mail, Message, Request, Waiter};
+use quorlock::sim::{Message, Request, Subscriber, Waiter};
 
 use super::events::Event;
 use super::faults::Node;
@@ -19,39 +19,40 @@ use super::{FaultEvent, Inner, Time, World};
 /// A node finds out that a connection is dead within so many ttls.
 pub const HALF_OPEN: f64 = 1.0;
 
-/// Who is told what comes over the connections to one node.
-pub(super) struct Ear {
-    pub(super) mail: Arc<dyn Mail>,
+/// The subscription of a client's inbox on one node, as the client knows it.
+pub(super) struct Subscription {
+    /// Who is told what comes.
+    pub(super) subscriber: Arc<dyn Subscriber>,
     inbox: Arc<[u8]>,
-    hears: Hears,
+    state: State,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Hears {
-    /// Nothing has been subscribed.
+enum State {
+    /// There has been none.
     Never,
-    /// The connection in use has.
-    Now,
-    /// One had, and was given up.
-    Again,
+    /// The connection in use has it.
+    Stands,
+    /// One had it, and was given up.
+    Lost,
 }
 
-impl Ear {
-    pub(super) fn new(inbox: Arc<[u8]>, mail: Arc<dyn Mail>) -> Ear {
-        Ear {
-            mail,
+impl Subscription {
+    pub(super) fn new(inbox: Arc<[u8]>, subscriber: Arc<dyn Subscriber>) -> Subscription {
+        Subscription {
+            subscriber,
             inbox,
-            hears: Hears::Never,
+            state: State::Never,
         }
     }
 
-    /// Whether it heard, and does not any more.
-    pub(super) fn is_deaf(&self) -> bool {
-        self.hears == Hears::Again
+    /// Whether it stood, and does not any more.
+    pub(super) fn is_lost(&self) -> bool {
+        self.state == State::Lost
     }
 }
 
-/// A subscription as its node knows it.
+/// A listener: a subscription as its node knows it.
 pub(super) struct Listener {
     pair: usize,
     connection: u64,
@@ -106,25 +107,22 @@ impl World {
         inner: RefMut<'a, Inner>,
         pair: usize,
     ) -> (RefMut<'a, Inner>, bool) {
-        let Some(ear) = &inner.pairs[pair].ear else {
+        let Some(subscription) = &inner.pairs[pair].subscription else {
             return (inner, true);
         };
-        let (mail, place) = (ear.mail.clone(), pair % inner.nodes.len());
+        let (subscriber, place) = (subscription.subscriber.clone(), pair % inner.nodes.len());
         drop(inner);
-        let awaited = mail.is_awaited(place);
+        let awaited = subscriber.is_awaited(place);
         (self.inner(), awaited)
     }
 
-    /// Tells who listens, and who does not any more.
-    pub(super) fn tell_news(&self, mut inner: RefMut<'_, Inner>) {
-        let news = std::mem::take(&mut inner.news);
+    /// Tells those that have subscribed.
+    pub(super) fn tell_subscribed(&self, mut inner: RefMut<'_, Inner>) {
+        let subscribed = std::mem::take(&mut inner.subscribed);
         let nodes = inner.nodes.len();
         drop(inner);
-        for (pair, mail, hears) in news {
-            match hears {
-                true => mail.on_listening(pair % nodes),
-                false => mail.on_deaf(pair % nodes),
-            }
+        for (pair, subscriber) in subscribed {
+            subscriber.on_subscribed(pair % nodes);
         }
     }
 
@@ -138,18 +136,19 @@ impl World {
     ) {
         let (p, wire) = (&inner.pairs[pair], &inner.connections[connection as usize]);
         let reads = p.current == Some(connection) || p.old == Some(connection);
-        let Some(ear) = p.ear.as_ref().filter(|_| reads && !wire.reset) else {
-            if inner.pairs[pair].ear.as_ref().is_some_and(Ear::is_deaf) {
+        let subscription = p.subscription.as_ref();
+        let Some(subscription) = subscription.filter(|_| reads && !wire.reset) else {
+            if subscription.is_some_and(Subscription::is_lost) {
                 // Else it hears again, and has asked since.
                 inner.unheard(pair, None);
             }
             return;
         };
-        let (mail, place) = (ear.mail.clone(), pair % inner.nodes.len());
+        let (subscriber, place) = (subscription.subscriber.clone(), pair % inner.nodes.len());
         let (client, node) = (p.client, p.node);
         inner.note(|| format!("c{client} <- n{node} waiter {number}"));
         drop(inner);
-        mail.on_message(place, number);
+        subscriber.on_message(place, number);
     }
 }
 
@@ -157,13 +156,13 @@ impl Inner {
     /// A node carries a subscription out.
     pub(super) fn subscribe(&mut self, pair: usize, connection: u64) {
         let node = self.pairs[pair].node;
-        let Some(ear) = &self.pairs[pair].ear else {
+        let Some(subscription) = &self.pairs[pair].subscription else {
             return;
         };
         let listener = Listener {
             pair,
             connection,
-            inbox: ear.inbox.clone(),
+            inbox: subscription.inbox.clone(),
         };
         self.nodes[node].state.subscribe(&listener.inbox);
         self.nodes[node].listeners.push(listener);
@@ -178,22 +177,22 @@ impl Inner {
 
     /// The connection in use has subscribed, or was given up.
     pub(super) fn hears(&mut self, pair: usize, hears: bool) {
-        let Some(ear) = &mut self.pairs[pair].ear else {
+        let Some(subscription) = &mut self.pairs[pair].subscription else {
             return;
         };
-        let was = ear.hears == Hears::Now;
-        if hears || was {
-            ear.hears = if hears { Hears::Now } else { Hears::Again };
-            self.news.push((pair, ear.mail.clone(), hears));
-        }
         if hears {
+            subscription.state = State::Stands;
+            self.subscribed
+                .push((pair, subscription.subscriber.clone()));
             self.hears_again(pair);
+        } else if subscription.state == State::Stands {
+            subscription.state = State::Lost;
         }
     }
 
     /// A client has no more use for a connection; its node hears of that.
     pub(super) fn hang_up(&mut self, pair: usize, connection: u64) {
-        if self.pairs[pair].ear.is_none() {
+        if self.pairs[pair].subscription.is_none() {
             return;
         }
         let wire = &mut self.connections[connection as usize];
@@ -255,7 +254,7 @@ impl Inner {
         let nodes = self.nodes.len();
         for pair in client * nodes..(client + 1) * nodes {
             let p = &self.pairs[pair];
-            if p.ear.is_none() {
+            if p.subscription.is_none() {
                 continue;
             }
             let node = p.node;
@@ -387,7 +386,8 @@ impl Inner {
     pub(super) fn forge(&mut self, client: usize, place: usize) {
         let pair = client * self.nodes.len() + place;
         let p = &self.pairs[pair];
-        let hears = p.ear.as_ref().is_some_and(|ear| ear.hears == Hears::Now);
+        let stands = |subscription: &Subscription| subscription.state == State::Stands;
+        let hears = p.subscription.as_ref().is_some_and(stands);
         let (Some(connection), true) = (p.current, hears) else {
             return;
         };

@@ -8,7 +8,7 @@ use quorlock::sim::admission::{Look, StepWatch};
 use quorlock::sim::{Fault, FaultKind, Instant, MemoryNode, Op, Reply, Request, Sink, Ticket};
 
 use super::events::{Answer, Event};
-use super::messages::Ear;
+use super::messages::Subscription;
 use super::{Inner, MS, Time};
 use crate::mutants::mutant;
 
@@ -90,8 +90,8 @@ pub(super) struct Pair {
     pub(super) retries: bool,
     /// New connections lead to another server until then.
     pub(super) astray_until: Time,
-    /// Who is told of messages.
-    pub(super) ear: Option<Ear>,
+    /// The client's inbox, subscribed on the node.
+    pub(super) subscription: Option<Subscription>,
     /// Why the last connection was not to be had.
     pub(super) fault: Option<Fault>,
     /// Whether the node's clock ends a quarantine too early, and has.

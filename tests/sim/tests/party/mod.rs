@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use quorlock::sim::{Clock, Link, Mail, Op, Reply, Request, Sink, Ticket, Value, Waiter, Waits};
+use quorlock::sim::{
+    Clock, Link, Op, Reply, Request, Sink, Subscriber, Ticket, Value, Waiter, Waits,
+};
 use quorlock_sim::contender::keys_of;
 use quorlock_sim::plan::DRIFT;
 use quorlock_sim::random::Random;
@@ -27,26 +29,23 @@ pub const ACQUIRE: Op = Op::Acquire {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
-    Listening,
+    Subscribed,
     Message(u64),
-    Deaf,
 }
 
+/// What a party heard, and whether it awaits more.
 #[derive(Default)]
-struct Ear {
+struct Notes {
     heard: Mutex<Vec<Heard>>,
     awaited: AtomicBool,
 }
 
-impl Mail for Ear {
+impl Subscriber for Notes {
     fn on_message(&self, _: usize, number: u64) {
         self.heard.lock().unwrap().push(Heard::Message(number));
     }
-    fn on_listening(&self, _: usize) {
-        self.heard.lock().unwrap().push(Heard::Listening);
-    }
-    fn on_deaf(&self, _: usize) {
-        self.heard.lock().unwrap().push(Heard::Deaf);
+    fn on_subscribed(&self, _: usize) {
+        self.heard.lock().unwrap().push(Heard::Subscribed);
     }
     fn is_awaited(&self, _: usize) -> bool {
         self.awaited.load(Ordering::Relaxed)
@@ -77,7 +76,7 @@ pub struct Party {
     number: usize,
     link: Arc<dyn Link>,
     clock: Arc<dyn Clock>,
-    ear: Arc<Ear>,
+    notes: Arc<Notes>,
 }
 
 impl Party {
@@ -151,11 +150,11 @@ impl Party {
     }
 
     pub fn await_messages(&self, awaited: bool) {
-        self.ear.awaited.store(awaited, Ordering::Relaxed);
+        self.notes.awaited.store(awaited, Ordering::Relaxed);
     }
 
     pub fn heard(&self) -> Vec<Heard> {
-        std::mem::take(&mut self.ear.heard.lock().unwrap())
+        std::mem::take(&mut self.notes.heard.lock().unwrap())
     }
 
     /// How many listen on another's inbox, asked behind its back.
@@ -185,14 +184,14 @@ pub fn world(network: Network, seed: u64) -> (Arc<World>, [Party; 3]) {
     let world = World::new(random, network, admission, &[clock], &[clock; 3], false);
     let party = |number| {
         let link = world.links(number).remove(0);
-        let ear = Arc::new(Ear::default());
-        link.listen(ear.clone());
+        let notes = Arc::new(Notes::default());
+        link.subscribe(notes.clone());
         Party {
             world: world.clone(),
             number,
             link,
             clock: world.clock(number),
-            ear,
+            notes,
         }
     };
     let parties = [party(0), party(1), party(2)];

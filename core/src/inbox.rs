@@ -1,8 +1,14 @@
-//! The post of one client: what nodes tell its waiters without being asked.
+//! The inbox of one client: where it is heard what nodes tell its waiters without
+//! being asked.
 //!
-//! A message names a waiter by the number that the client gave it. It is a
-//! hint: what it brings is that the waiter asks again. One that names nobody
-//! who waits is counted, and that is all.
+//! A node publishes a *message*, the number of a waiter, to the channel that the
+//! inbox is named by. Over a link's [subscription] it comes to the inbox, which
+//! is the [subscriber](Subscriber) of all links. There each waiter has a
+//! [`Registration`], by which it gets its [`Notice`] and is woken. All of this is
+//! a hint: what it brings is that the waiter asks again. A message that names
+//! nobody who waits is counted, and that is all.
+//!
+//! [subscription]: crate::node::subscription
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,8 +18,8 @@ use std::time::Duration;
 
 use crate::clock::Instant;
 use crate::mutants::mutant;
-use crate::node::{Mail, Nodes, Waiter};
-use crate::sync::lock;
+use crate::mutex::lock;
+use crate::node::{Nodes, Subscriber, Waiter};
 
 /// For how long a lock counts as contended after it was seen to be.
 const CONTENDED: Duration = Duration::from_secs(1);
@@ -23,9 +29,9 @@ const REMEMBERED: usize = 1024;
 
 /// See the [module documentation](self).
 #[derive(Debug)]
-pub struct Post {
-    /// The channel on which the client listens.
-    inbox: Arc<[u8]>,
+pub struct Inbox {
+    /// The channel to which nodes publish.
+    name: Arc<[u8]>,
     table: Mutex<Table>,
     stray: AtomicU64,
 }
@@ -33,59 +39,60 @@ pub struct Post {
 #[derive(Debug, Default)]
 struct Table {
     last: u64,
-    entries: BTreeMap<u64, Entry>,
+    registered: BTreeMap<u64, Registered>,
     /// Whoever comes now is to look at once.
     closed: bool,
     /// When each lock was seen to be contended last.
     contended: HashMap<Arc<[u8]>, Instant>,
 }
 
+/// What is known of one waiter, by its number.
 #[derive(Debug)]
-struct Entry {
+struct Registered {
     /// The lock that it waits for.
     key: Arc<[u8]>,
     /// The nodes in whose queues it stands, or may.
     homes: Nodes,
     /// How many wait before it there, at its last word.
     place: Option<u32>,
-    news: News,
+    notice: Notice,
     waker: Option<Waker>,
 }
 
-/// What a waiter was told since it looked last.
+/// A notice to one waiter: what it was told since it looked last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct News {
+pub(crate) struct Notice {
     /// Its home says that its turn has come.
     pub(crate) called: bool,
-    /// The connection to its home is a new one, so that what it said before may
-    /// be lost.
-    pub(crate) listening: bool,
+    /// The inbox is subscribed anew on its home, so that what that said before
+    /// may be lost.
+    pub(crate) subscribed: bool,
     /// Something has changed in this client: it is closed, or the lock was won
     /// by an owner that may be the waiter's.
     pub(crate) look: bool,
 }
 
-impl Post {
-    pub(crate) fn new(inbox: Arc<[u8]>) -> Post {
-        Post {
-            inbox,
+impl Inbox {
+    pub(crate) fn new(name: Arc<[u8]>) -> Inbox {
+        Inbox {
+            name,
             table: Mutex::default(),
             stray: AtomicU64::new(0),
         }
     }
 
-    /// A letterbox for someone who waits for the lock of that key.
-    pub(crate) fn rent(self: &Arc<Self>, key: &Arc<[u8]>) -> Letterbox {
-        Letterbox {
-            post: self.clone(),
+    /// Registers someone who waits for the lock of that key.
+    pub(crate) fn register(self: &Arc<Self>, key: &Arc<[u8]>) -> Registration {
+        Registration {
+            inbox: self.clone(),
             number: lock(&self.table).add(key.clone()),
         }
     }
 
     /// Has all that wait for `key` look again; all of the client without one.
     pub fn look_again(&self, key: Option<&[u8]>) {
-        let of_key = |entry: &Entry| key.is_none_or(|key| *entry.key == *key);
-        self.tell_all(of_key, |news| news.look = true);
+        let of_key = |waiter: &Registered| key.is_none_or(|key| *waiter.key == *key);
+        self.tell_all(of_key, |notice| notice.look = true);
     }
 
     /// Has all look again, and whoever comes later.
@@ -94,10 +101,10 @@ impl Post {
         self.look_again(None);
     }
 
-    fn tell_all(&self, whom: impl Fn(&Entry) -> bool, what: impl Fn(&mut News)) {
+    fn tell_all(&self, whom: impl Fn(&Registered) -> bool, what: impl Fn(&mut Notice)) {
         let mut table = lock(&self.table);
-        let told = table.entries.values_mut().filter(|entry| whom(entry));
-        let wakers: Vec<_> = told.filter_map(|entry| entry.tell(&what)).collect();
+        let told = table.registered.values_mut().filter(|waiter| whom(waiter));
+        let wakers: Vec<_> = told.filter_map(|waiter| waiter.tell(&what)).collect();
         drop(table);
         wakers.into_iter().for_each(Waker::wake);
     }
@@ -135,14 +142,14 @@ impl Post {
     /// How many stand in the queue of a node.
     pub(crate) fn queued(&self) -> usize {
         let table = lock(&self.table);
-        let places = table.entries.values().filter_map(|entry| entry.place);
+        let places = table.registered.values().filter_map(|waiter| waiter.place);
         places.count()
     }
 
     /// How many wait before the last of those that stand in the queue of a node.
     pub(crate) fn ahead(&self) -> u32 {
         let table = lock(&self.table);
-        let places = table.entries.values().filter_map(|entry| entry.place);
+        let places = table.registered.values().filter_map(|waiter| waiter.place);
         places.max().unwrap_or(0)
     }
 }
@@ -150,113 +157,109 @@ impl Post {
 impl Table {
     fn add(&mut self, key: Arc<[u8]>) -> u64 {
         self.last += 1;
-        let entry = Entry {
+        let waiter = Registered {
             key,
             homes: Nodes::NONE,
             place: None,
-            news: News {
+            notice: Notice {
                 look: self.closed,
-                ..News::default()
+                ..Notice::default()
             },
             waker: None,
         };
-        self.entries.insert(self.last, entry);
+        self.registered.insert(self.last, waiter);
         self.last
     }
 }
 
-impl Entry {
+impl Registered {
     /// To be woken once the table is free.
-    fn tell(&mut self, what: impl FnOnce(&mut News)) -> Option<Waker> {
-        what(&mut self.news);
+    fn tell(&mut self, what: impl FnOnce(&mut Notice)) -> Option<Waker> {
+        what(&mut self.notice);
         self.waker.take()
     }
 }
 
-impl Mail for Post {
+impl Subscriber for Inbox {
     fn on_message(&self, node: usize, number: u64) {
         let mut table = lock(&self.table);
-        let ours = |entry: &&mut Entry| entry.homes.contains(node);
-        let Some(entry) = table.entries.get_mut(&number).filter(ours) else {
+        let ours = |waiter: &&mut Registered| waiter.homes.contains(node);
+        let Some(waiter) = table.registered.get_mut(&number).filter(ours) else {
             drop(table);
             self.stray.fetch_add(1, Ordering::Relaxed);
             return;
         };
-        let waker = entry.tell(|news| news.called = mutant!("messages-unheard", true, false));
+        let waker = waiter.tell(|notice| notice.called = mutant!("messages-unheard", true, false));
         drop(table);
         waker.into_iter().for_each(Waker::wake);
     }
 
-    fn on_listening(&self, node: usize) {
-        let there = |entry: &Entry| entry.homes.contains(node);
-        self.tell_all(there, |news| news.listening = true);
+    fn on_subscribed(&self, node: usize) {
+        let there = |waiter: &Registered| waiter.homes.contains(node);
+        self.tell_all(there, |notice| notice.subscribed = true);
     }
-
-    // Whoever waits there is told once there is another: nothing can be done
-    // before, but what its timer does.
-    fn on_deaf(&self, _: usize) {}
 
     fn is_awaited(&self, node: usize) -> bool {
         let table = lock(&self.table);
         table
-            .entries
+            .registered
             .values()
-            .any(|entry| entry.homes.contains(node))
+            .any(|waiter| waiter.homes.contains(node))
     }
 }
 
-/// Who hears what nodes tell one waiter. Dropped, nobody does.
+/// The registration of one waiter. Dropped, the waiter is told nothing more.
 #[derive(Debug)]
-pub(crate) struct Letterbox {
-    post: Arc<Post>,
+pub(crate) struct Registration {
+    inbox: Arc<Inbox>,
     number: u64,
 }
 
-impl Letterbox {
+impl Registration {
     /// How nodes know the waiter.
     pub(crate) fn waiter(&self) -> Waiter {
         Waiter {
             number: self.number,
-            inbox: self.post.inbox.clone(),
+            inbox: self.inbox.name.clone(),
         }
     }
 
     /// From here on it is another waiter: the one before has left, or leaves,
     /// the queues that it stood in.
     pub(crate) fn become_another(&mut self) {
-        let mut table = lock(&self.post.table);
-        if let Some(old) = table.entries.remove(&self.number) {
+        let mut table = lock(&self.inbox.table);
+        if let Some(old) = table.registered.remove(&self.number) {
             self.number = table.add(old.key);
-            let entry = table.entries.get_mut(&self.number);
-            entry.expect("added above").news.look = old.news.look;
+            let waiter = table.registered.get_mut(&self.number);
+            waiter.expect("added above").notice.look = old.notice.look;
         }
     }
 
     /// It stands in the queues of those nodes, or may; `place`: behind so many.
     pub(crate) fn stands_at(&self, homes: Nodes, place: Option<u32>) {
-        if let Some(entry) = lock(&self.post.table).entries.get_mut(&self.number) {
-            entry.homes = homes;
-            entry.place = place;
+        if let Some(waiter) = lock(&self.inbox.table).registered.get_mut(&self.number) {
+            waiter.homes = homes;
+            waiter.place = place;
         }
     }
 
-    /// Ready when there is news.
-    pub(crate) fn poll_news(&self, cx: &Context<'_>) -> Poll<News> {
-        let mut table = lock(&self.post.table);
-        let Some(entry) = table.entries.get_mut(&self.number) else {
+    /// Ready when the waiter was told something.
+    pub(crate) fn poll_notice(&self, cx: &Context<'_>) -> Poll<Notice> {
+        let mut table = lock(&self.inbox.table);
+        let Some(waiter) = table.registered.get_mut(&self.number) else {
             return Poll::Pending;
         };
-        let news = std::mem::take(&mut entry.news);
-        if news != News::default() {
-            return Poll::Ready(news);
+        let notice = std::mem::take(&mut waiter.notice);
+        if notice != Notice::default() {
+            return Poll::Ready(notice);
         }
-        entry.waker = Some(cx.waker().clone());
+        waiter.waker = Some(cx.waker().clone());
         Poll::Pending
     }
 }
 
-impl Drop for Letterbox {
+impl Drop for Registration {
     fn drop(&mut self) {
-        lock(&self.post.table).entries.remove(&self.number);
+        lock(&self.inbox.table).registered.remove(&self.number);
     }
 }

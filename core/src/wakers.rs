@@ -1,33 +1,8 @@
-//! Small things around `std::sync`, collections and wakers.
+//! The wakers of those that wait for one thing.
 
-use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// So many places a queue keeps when it is empty.
-const KEPT: usize = 256;
-
-/// Locks a mutex, poisoned or not: no code of ours leaves shared state torn
-/// when it panics, and a second panic would only hide the first.
-pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Appends to a list that nearly always has one element: `push` alone would make
-/// room for four, in every lease that is held.
-pub(crate) fn push_lean<T>(list: &mut Vec<T>, element: T) {
-    if list.is_empty() {
-        list.reserve_exact(1);
-    }
-    list.push(element);
-}
-
-/// Gives memory back that a burst has taken, once the queue is empty.
-pub(crate) fn trim<T>(queue: &mut VecDeque<T>) {
-    if queue.is_empty() && queue.capacity() > KEPT {
-        queue.shrink_to(KEPT);
-    }
-}
+use crate::lean::push_lean;
 
 /// The wakers of tasks that wait for one thing. Nearly always there is one,
 /// which costs no allocation.
@@ -109,30 +84,5 @@ impl Watchers {
             first: None,
             more: self.parked.drain(..).map(|(_, waker)| waker).collect(),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_emptied_queue_gives_back_what_a_burst_took() {
-        let mut queue: VecDeque<u8> = VecDeque::with_capacity(100 * KEPT);
-        queue.push_back(1);
-        trim(&mut queue);
-        assert!(queue.capacity() >= 100 * KEPT, "somebody is in it");
-        queue.clear();
-        trim(&mut queue);
-        assert!((KEPT..2 * KEPT).contains(&queue.capacity()));
-    }
-
-    #[test]
-    fn a_lean_list_grows_by_what_it_has() {
-        let mut list = Vec::new();
-        push_lean(&mut list, 1);
-        assert_eq!(list.capacity(), 1);
-        push_lean(&mut list, 2);
-        assert_eq!(list, [1, 2]);
     }
 }

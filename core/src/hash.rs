@@ -1,0 +1,23 @@
+//! The hash of a text, where it has to be the same for every client.
+
+/// FNV-1a with 64 bits.
+pub(crate) const fn fnv1a(text: &[u8]) -> u64 {
+    let (mut hash, mut i) = (0xcbf2_9ce4_8422_2325, 0);
+    while i < text.len() {
+        hash = (hash ^ text[i] as u64).wrapping_mul(0x0000_0100_0000_01b3);
+        i += 1;
+    }
+    hash
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fnv1a;
+
+    #[test]
+    fn texts_have_the_hashes_of_the_specification() {
+        assert_eq!(fnv1a(b""), 0xcbf2_9ce4_8422_2325);
+        assert_eq!(fnv1a(b"a"), 0xaf63_dc4c_8601_ec8c);
+        assert_eq!(fnv1a(b"foobar"), 0x8594_4171_f739_67e8);
+    }
+}

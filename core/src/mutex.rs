@@ -1,0 +1,9 @@
+//! Locking, whatever happened.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Locks a mutex, poisoned or not: no code of ours leaves shared state torn
+/// when it panics, and a second panic would only hide the first.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,298 @@
+//! What the nodes of a set have shown to one client, and what follows for each
+//! of them. Pure.
+//!
+//! A set is *founded* once, by all its nodes: while any of them is not known,
+//! or belongs elsewhere, nothing is written on the others. Two clients with
+//! different lists may find the same servers empty at the same moment, so
+//! founding takes two steps: each node is given a *pledge*, a record of epoch 0,
+//! and only where all nodes hold the pledge of one set are they raised to epoch
+//! 1 and may vote. A node has one record, so of two sets that share a node one
+//! alone is founded.
+//!
+//! Later a node without a record has lost it, or is new in its place. It is
+//! given one, with a quarantine, by a client that has seen this set's record on
+//! another node and a foreign record on none.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::record::{FIRST, of_set};
+use super::{Expected, Newness, Record};
+use crate::mutants::mutant;
+
+/// What a client sees of a node on one connection.
+#[derive(Clone, Debug)]
+pub struct Look {
+    /// The record that is stored there.
+    pub stored: Option<String>,
+    /// The server's run, as much of it as a record holds; `None` if it does not
+    /// tell.
+    pub run: Option<String>,
+    /// What a node without a record, or with a pledge, may have lost.
+    pub newness: Newness,
+    /// Its clock has stepped forward while it was in quarantine, or may have
+    /// been: the quarantine may have ended too early.
+    pub stepped: bool,
+}
+
+/// What a node has shown last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Shown {
+    /// Nothing, as yet.
+    Unknown,
+    /// It could not be reached, or does not serve, when it was tried last.
+    Absent,
+    /// No record.
+    Blank(Newness),
+    /// The pledge of this set.
+    Pledged(Newness),
+    /// This set's record, of that epoch.
+    Ours(u64),
+    /// A record of another set, or of this one on other terms.
+    Foreign,
+    /// It lives in this process and keeps no record.
+    Apart,
+}
+
+/// What is to be done about a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// It may vote: its record is good as it is.
+    Admit,
+    /// Replace its record by this one, with a quarantine unless that is zero;
+    /// then look again.
+    Write(Record, Duration),
+    /// What follows depends on other nodes that have yet to be seen: look again
+    /// when one has [changed](super::Survey::poll_change).
+    Wait,
+    /// It may not vote; why.
+    Refuse(Refusal),
+}
+
+/// Why a node may not vote.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Its record is of another set, or on other terms.
+    Foreign(String),
+    /// It has no record, and cannot be given one now.
+    Unfounded(String),
+}
+
+/// What is known of the nodes of a set.
+#[derive(Debug)]
+pub(super) struct Known {
+    expected: Expected,
+    /// The nodes as messages name them.
+    names: Vec<Arc<str>>,
+    shown: Vec<Shown>,
+    /// A node was given its record when its server was too young, and no more.
+    young: bool,
+}
+
+impl Known {
+    /// Nothing is known. `names`: of the nodes, as messages have them, and
+    /// whether each lives in this process.
+    pub(super) fn new(expected: Expected, names: Vec<(Arc<str>, bool)>) -> Known {
+        let shown = |(_, apart): &(_, bool)| match apart {
+            true => Shown::Apart,
+            false => Shown::Unknown,
+        };
+        Known {
+            expected,
+            shown: names.iter().map(shown).collect(),
+            names: names.into_iter().map(|(name, _)| name).collect(),
+            young: false,
+        }
+    }
+
+    /// Notes what a node shows: whether that is new, and what follows. `fresh`
+    /// names the node if it has no name yet.
+    pub(super) fn look(&mut self, node: usize, look: &Look, fresh: &str) -> (bool, Next) {
+        let (shown, record) = self.shown(node, look);
+        let changed = self.shown[node] != shown;
+        self.shown[node] = shown;
+        let next = match record {
+            Err(why) => Next::Refuse(Refusal::Foreign(why)),
+            Ok(record) => self.next(node, look, record, fresh),
+        };
+        (changed, next)
+    }
+
+    /// Notes that a node could not be reached, or does not serve: whether that is
+    /// new. What it has shown of a record stays known.
+    pub(super) fn absent(&mut self, node: usize) -> bool {
+        let changed = matches!(self.shown[node], Shown::Unknown | Shown::Blank(_));
+        if changed {
+            self.shown[node] = Shown::Absent;
+        }
+        changed
+    }
+
+    /// Whether the node has shown this set's record.
+    pub(super) fn is_ours(&self, node: usize) -> bool {
+        matches!(self.shown[node], Shown::Ours(_) | Shown::Apart)
+    }
+
+    /// Whether the set was founded by this client, and wholly new but for servers
+    /// that were too young.
+    pub(super) fn is_young(&self) -> bool {
+        self.young
+    }
+
+    /// What a node's record is to this set, and the record.
+    fn shown(&self, node: usize, look: &Look) -> (Shown, Result<Option<Record>, String>) {
+        let Some(text) = &look.stored else {
+            return (Shown::Blank(look.newness), Ok(None));
+        };
+        match of_set(&self.expected, text, self.epoch(node)) {
+            Ok(record) if record.is_pledge() => (Shown::Pledged(look.newness), Ok(Some(record))),
+            Ok(record) => (Shown::Ours(record.epoch()), Ok(Some(record))),
+            Err(why) => (Shown::Foreign, Err(why)),
+        }
+    }
+
+    /// What follows for a node that holds this `record` of the set, or none.
+    fn next(&mut self, node: usize, look: &Look, record: Option<Record>, fresh: &str) -> Next {
+        let run = look.run.as_deref();
+        let pledge = match record {
+            Some(record) if !record.is_pledge() => return self.keep(record, look),
+            pledge => pledge,
+        };
+        let others = || self.others(node);
+        if let Some(foreign) = others().find(|other| *other.1 == Shown::Foreign)
+            && mutant!("founds-beside-a-foreign-record", true, false)
+        {
+            return Next::Refuse(Refusal::Unfounded(format!(
+                "it has no record, and is given none, for the node {} belongs to another set",
+                self.names[foreign.0]
+            )));
+        }
+        // The set stands: this node has lost its record, or is new in its place.
+        if let Some(epoch) = self.epoch(node) {
+            return match pledge {
+                Some(pledge) => self.raise(pledge, epoch, run),
+                None => {
+                    let record = Record::new(&self.expected, epoch, fresh, run);
+                    Next::Write(record, self.quarantine(true))
+                }
+            };
+        }
+        let missing = |shown: &Shown| matches!(shown, Shown::Unknown | Shown::Absent);
+        if mutant!(
+            "founded-by-some",
+            others().any(|other| missing(other.1)),
+            others().filter(|other| missing(other.1)).count() > self.expected.nodes / 2
+        ) {
+            // Who is named as missing has been tried.
+            return match others().any(|other| *other.1 == Shown::Unknown) {
+                true => Next::Wait,
+                false => Next::Refuse(Refusal::Unfounded(self.missing())),
+            };
+        }
+        let Some(pledge) = pledge else {
+            return self.pledge(node, fresh, run);
+        };
+        let open = others().any(|other| matches!(other.1, Shown::Blank(_)));
+        if mutant!("founded-before-all-have-pledged", open, false) {
+            return Next::Wait;
+        }
+        self.raise(pledge, FIRST, run)
+    }
+
+    /// A node of the set has its record. It keeps it, unless votes may have been
+    /// lost since that was written.
+    fn keep(&self, record: Record, look: &Look) -> Next {
+        let run = look.run.as_deref();
+        let stepped = mutant!("step-ends-quarantine", look.stepped, false);
+        let lost = record.is_of_before(run) || stepped;
+        if !(self.expected.guard && lost) {
+            return Next::Admit;
+        }
+        let epoch = record.epoch();
+        let record = record.renewed(&self.expected, epoch, run);
+        Next::Write(record, self.quarantine(true))
+    }
+
+    /// A node without a record takes the pledge of the set.
+    fn pledge(&mut self, node: usize, fresh: &str, run: Option<&str>) -> Next {
+        let newness = self.newness(node);
+        self.young |= matches!(newness, Newness::Young(_));
+        let quarantine = match newness {
+            Newness::New => Duration::ZERO,
+            Newness::Young(left) => self.quarantine(true).min(left),
+            Newness::Used => self.quarantine(true),
+        };
+        Next::Write(Record::pledge(&self.expected, fresh, run), quarantine)
+    }
+
+    /// A node that has pledged is raised to that epoch.
+    fn raise(&self, pledge: Record, epoch: u64, run: Option<&str>) -> Next {
+        let lost = pledge.is_of_before(run);
+        let record = pledge.renewed(&self.expected, epoch, run);
+        Next::Write(record, self.quarantine(lost))
+    }
+
+    /// For how long a node that may have `lost` votes gives none.
+    fn quarantine(&self, lost: bool) -> Duration {
+        match self.expected.guard && lost {
+            true => self.expected.quarantine,
+            false => Duration::ZERO,
+        }
+    }
+
+    /// Why the set cannot be founded now.
+    pub(super) fn missing(&self) -> String {
+        let names = |wanted: fn(&Shown) -> bool| {
+            let all = self.shown.iter().zip(&self.names);
+            let of = all.filter(|(shown, _)| wanted(shown));
+            of.map(|(_, name)| &**name).collect::<Vec<_>>().join(", ")
+        };
+        let missing = names(|shown| matches!(shown, Shown::Unknown | Shown::Absent));
+        if missing.is_empty() {
+            let blank = names(|shown| matches!(shown, Shown::Blank(_)));
+            return format!("the set is being founded: {blank} has yet to take its record");
+        }
+        format!(
+            "it has no record yet: a set is founded once, by all its nodes together, and this \
+             client has no answer of {missing}"
+        )
+    }
+
+    fn others(&self, node: usize) -> impl Iterator<Item = (usize, &Shown)> {
+        self.shown
+            .iter()
+            .enumerate()
+            .filter(move |(i, _)| *i != node)
+    }
+
+    /// The epoch that nodes other than this are of.
+    fn epoch(&self, node: usize) -> Option<u64> {
+        self.others(node).find_map(|(_, shown)| match shown {
+            Shown::Ours(epoch) => Some(*epoch),
+            _ => None,
+        })
+    }
+
+    /// What a node without a record may have lost, as one of a new set.
+    fn newness(&self, node: usize) -> Newness {
+        let lost_nothing = |shown: &Shown| match shown {
+            Shown::Blank(newness) | Shown::Pledged(newness) => *newness != Newness::Used,
+            _ => *shown == Shown::Apart,
+        };
+        let mut shown = self.shown.iter();
+        let wholly_new = mutant!(
+            "one-virgin-node-is-enough",
+            shown.all(lost_nothing),
+            shown.any(lost_nothing)
+        );
+        let place = mutant!("uptime-of-another-server", node, 0);
+        match self.shown[place] {
+            Shown::Blank(newness) | Shown::Pledged(newness)
+                if self.expected.declares && wholly_new =>
+            {
+                newness
+            }
+            _ => Newness::Used,
+        }
+    }
+}

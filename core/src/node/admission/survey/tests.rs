@@ -1,0 +1,255 @@
+use std::time::Duration;
+
+use super::*;
+use crate::node::admission::{Newness, Refusal};
+use proptest::prelude::*;
+
+const LEFT: Duration = Duration::from_secs(7);
+
+fn expected(nodes: usize) -> Expected {
+    Expected::new("s", nodes, Duration::from_secs(60), 0.01, true)
+}
+
+fn survey(expected: &Expected) -> Survey {
+    let name = |i: usize| (format!("node{i}").into(), false);
+    Survey::new(expected.clone(), (0..expected.nodes).map(name).collect())
+}
+
+fn look(stored: &str) -> Look {
+    Look {
+        stored: (!stored.is_empty()).then(|| stored.to_owned()),
+        run: Some("r".into()),
+        newness: Newness::New,
+        stepped: false,
+    }
+}
+
+fn blank(newness: Newness) -> Look {
+    Look {
+        newness,
+        ..look("")
+    }
+}
+
+/// What is written in the end, and for how long the node is in quarantine.
+fn written(next: Next) -> (String, Duration) {
+    match next {
+        Next::Write(record, quarantine) => (record.to_string(), quarantine),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The whole way of a set of three blank nodes; returns their quarantines.
+fn found(expected: &Expected, newness: [Newness; 3]) -> [Duration; 3] {
+    let survey = survey(expected);
+    assert_eq!(survey.look(0, &blank(newness[0]), "a"), Next::Wait);
+    assert_eq!(survey.look(1, &blank(newness[1]), "b"), Next::Wait);
+    let mut looks = newness.map(blank);
+    let quarantines = [2, 0, 1].map(|node| {
+        let (pledge, quarantine) = written(survey.look(node, &looks[node], "n"));
+        assert_eq!(pledge, "1 s 0 3 60000 n r on");
+        looks[node].stored = Some(pledge);
+        if node != 1 {
+            assert_eq!(survey.look(node, &looks[node], "x"), Next::Wait);
+        }
+        quarantine
+    });
+    for node in [1, 0, 2] {
+        let (record, quarantine) = written(survey.look(node, &looks[node], "x"));
+        assert_eq!(
+            (&*record, quarantine),
+            ("1 s 1 3 60000 n r on", Duration::ZERO)
+        );
+        looks[node].stored = Some(record);
+        assert_eq!(survey.look(node, &looks[node], "x"), Next::Admit);
+        assert!(survey.is_ours(node));
+    }
+    [quarantines[1], quarantines[2], quarantines[0]]
+}
+
+#[test]
+fn a_wholly_new_set_votes_at_once_and_any_other_after_a_quarantine() {
+    use Newness::{New, Used, Young};
+    let e = expected(3);
+    let full = [e.quarantine; 3];
+    assert_eq!(found(&e, [New; 3]), [Duration::ZERO; 3]);
+    let young = [New, Young(LEFT), New];
+    assert_eq!(found(&e, young), [Duration::ZERO, LEFT, Duration::ZERO]);
+    assert_eq!(found(&e, [New, Young(LEFT), Used]), full);
+    assert_eq!(found(&e, [Used, New, New]), full);
+    let said = Expected {
+        declares: false,
+        ..e
+    };
+    assert_eq!(found(&said, [New; 3]), full);
+}
+
+#[test]
+fn nothing_is_written_before_all_nodes_have_answered() {
+    let survey = survey(&expected(3));
+    survey.absent(2);
+    assert_eq!(survey.look(0, &look(""), "n"), Next::Wait);
+    let why = survey.waits_for(0).unwrap();
+    assert!(
+        why.contains("founded once") && why.contains("node1, node2"),
+        "{why}"
+    );
+    for node in [1, 0] {
+        let next = survey.look(node, &look(""), "n");
+        let Next::Refuse(Refusal::Unfounded(why)) = next else {
+            panic!("{next:?}")
+        };
+        assert!(why.ends_with("no answer of node2"), "{why}");
+    }
+}
+
+#[test]
+fn nothing_is_written_beside_a_foreign_record() {
+    let survey = survey(&expected(3));
+    let next = survey.look(0, &look("1 s 1 1 60000 n r on"), "n");
+    let Next::Refuse(Refusal::Foreign(why)) = next else {
+        panic!("{next:?}")
+    };
+    for words in [
+        "`1 s 1 1 60000 n r on`",
+        "`1 s 1 3 60000 * * on`",
+        "docs/SETS.md",
+    ] {
+        assert!(why.contains(words), "{why}");
+    }
+    for node in [1, 2, 1] {
+        let next = survey.look(node, &look(""), "n");
+        assert!(
+            matches!(&next, Next::Refuse(Refusal::Unfounded(why)) if why.contains("node0")),
+            "{next:?}"
+        );
+    }
+    // Unreachable it is what it was; with the set's own record it is one.
+    survey.absent(0);
+    assert!(matches!(survey.look(1, &look(""), "n"), Next::Refuse(_)));
+    assert_eq!(
+        survey.look(0, &look("1 s 1 3 60000 n r on"), "n"),
+        Next::Admit
+    );
+    assert!(!written(survey.look(1, &look(""), "n")).1.is_zero());
+}
+
+#[test]
+fn a_node_that_lost_its_record_is_given_it_with_a_quarantine() {
+    let e = expected(3);
+    let survey = survey(&e);
+    assert_eq!(survey.look(1, &look(""), "n"), Next::Wait);
+    assert_eq!(
+        survey.look(2, &look("1 s 4 3 60000 n r on"), "x"),
+        Next::Admit
+    );
+    let (record, quarantine) = written(survey.look(1, &look(""), "n"));
+    assert_eq!(
+        (&*record, quarantine),
+        ("1 s 4 3 60000 n r on", e.quarantine)
+    );
+    // An earlier or later epoch is another set.
+    let other = survey.look(0, &look("1 s 3 3 60000 n r on"), "x");
+    assert!(matches!(other, Next::Refuse(Refusal::Foreign(why)) if why.contains("epoch 3")));
+}
+
+#[test]
+fn what_may_have_been_lost_is_told_by_run_guard_and_clock() {
+    let e = expected(3);
+    let off = Expected {
+        guard: false,
+        ..e.clone()
+    };
+    let next = |e: &Expected, stored: &str, run: Option<&str>, stepped| {
+        let look = Look {
+            run: run.map(str::to_owned),
+            stepped,
+            ..look(stored)
+        };
+        survey(e).look(0, &look, "x")
+    };
+    let on = "1 s 1 3 60000 n r on";
+    let again = (on.to_owned(), e.quarantine);
+    assert_eq!(next(&e, on, Some("r"), false), Next::Admit);
+    assert_eq!(next(&e, on, None, false), Next::Admit);
+    assert_eq!(written(next(&e, on, Some("r"), true)), again);
+    let other = ("1 s 1 3 60000 n q on".to_owned(), e.quarantine);
+    assert_eq!(written(next(&e, on, Some("q"), false)), other);
+    // A guard is raised, and never lowered.
+    let none = "1 s 1 3 60000 n - off";
+    assert_eq!(written(next(&e, none, Some("r"), false)), again);
+    assert_eq!(next(&off, none, Some("r"), false), Next::Admit);
+    let lower = next(&off, on, Some("r"), false);
+    assert!(matches!(lower, Next::Refuse(Refusal::Foreign(why)) if why.contains("guard")));
+}
+
+#[test]
+fn identity_is_checked_with_guard_and_without() {
+    for guard in [true, false] {
+        let e = Expected {
+            guard,
+            ..expected(3)
+        };
+        for (record, word) in [
+            ("1 t 1 3 60000 n r off", "set `t`"),
+            ("1 s 1 5 60000 n r off", "5 nodes"),
+            ("1 s 1 3 500 n r off", "500 ms"),
+            ("2 s 1 3 60000 n r off", "protocol 1"),
+            ("1 s 1 3 60000 n r", "protocol 1"),
+            ("nonsense", "protocol 1"),
+        ] {
+            // In whatever run it was written.
+            for run in ["r", "q"] {
+                let look = Look {
+                    run: Some(run.into()),
+                    ..look(record)
+                };
+                match survey(&e).look(0, &look, "x") {
+                    Next::Refuse(Refusal::Foreign(why)) => assert!(why.contains(word), "{why}"),
+                    other => panic!("{record}: {other:?}"),
+                }
+            }
+        }
+    }
+}
+
+proptest! {
+    /// Two clients with lists that share a server, which both find empty:
+    /// whatever steps come in whatever order, one of their sets at most is
+    /// founded.
+    #[test]
+    fn of_two_sets_that_share_a_node_one_is_founded(
+        lists in (1usize..4, 1usize..4, 1usize..3),
+        steps in proptest::collection::vec((any::<bool>(), 0usize..5, any::<bool>()), 0..120)
+    ) {
+        let (first, second, shared) = lists;
+        prop_assume!(shared <= first && shared <= second && first != second);
+        let mut servers = vec![String::new(); first + second - shared];
+        // The second list begins in the middle of the first.
+        let clients = [(0, first), (first - shared, second)].map(|(from, nodes)| {
+            (from, survey(&expected(nodes)), vec![None::<String>; nodes])
+        });
+        let mut clients = clients;
+        for (which, node, greets) in steps {
+            let (from, survey, seen) = &mut clients[usize::from(which)];
+            let node = node % seen.len();
+            let server = &mut servers[*from + node];
+            if greets || seen[node].is_none() {
+                seen[node] = Some(server.clone());
+            }
+            let stored = seen[node].clone().unwrap_or_default();
+            if let Next::Write(record, _) = survey.look(node, &look(&stored), "n") {
+                // As the script does: only if it is still what was read.
+                if *server == stored {
+                    *server = record.to_string();
+                }
+                seen[node] = Some(server.clone());
+            }
+        }
+        let founded = |nodes: usize| {
+            let mine = format!("1 s 1 {nodes} ");
+            servers.iter().any(|server| server.starts_with(&mine))
+        };
+        prop_assert!(!(founded(first) && founded(second)), "{servers:?}");
+    }
+}

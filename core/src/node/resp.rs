@@ -1,0 +1,279 @@
+//! RESP, the protocol of Redis and Valkey, as bytes: writing commands, finding
+//! where a reply ends, and reading it.
+//!
+//! Replies are read by redis-rs, but for what our own scripts answer. Pushes are
+//! read [as they arrive](super::pushes), and are no replies.
+
+use std::io;
+use std::str::FromStr;
+
+use redis::{Value as Resp, parse_redis_value};
+
+/// A server that sends more than this for one reply is none of ours.
+pub(crate) const LONGEST_REPLY: usize = 64 * 1024;
+
+/// The reply at the start of `bytes`, and its length; `None` if not all of it
+/// has arrived.
+pub(crate) fn reply(bytes: &[u8]) -> io::Result<Option<(Resp, usize)>> {
+    match reply_end(bytes, 0) {
+        Ok(end) => Ok(Some((parsed(&bytes[..end])?, end))),
+        Err(Incomplete::More) if bytes.len() <= LONGEST_REPLY => Ok(None),
+        Err(_) => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
+/// A whole reply. What our scripts answer, numbers and texts in a row, is read
+/// here: redis-rs's parser clears a buffer at every call, which would cost more
+/// than all the rest.
+fn parsed(reply: &[u8]) -> io::Result<Resp> {
+    let mut rest = reply;
+    if let Some(reply) = simple(&mut rest).filter(|_| rest.is_empty()) {
+        return Ok(reply);
+    }
+    parse_redis_value(reply)
+        .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, format!("not a reply: {e}")))
+}
+
+/// A number, a text, or a row of them at the start of `bytes`, which loses it;
+/// `None` for anything else.
+fn simple(bytes: &mut &[u8]) -> Option<Resp> {
+    let (kind, rest) = bytes.split_first()?;
+    let line = rest.iter().position(|b| *b == b'\r')?;
+    let number: i64 = number(&rest[..line])?;
+    *bytes = rest[line..].strip_prefix(b"\r\n")?;
+    match kind {
+        b':' => Some(Resp::Int(number)),
+        b'$' => {
+            let length = usize::try_from(number).ok()?;
+            let text = bytes.get(..length)?.to_vec();
+            *bytes = bytes[length..].strip_prefix(b"\r\n")?;
+            Some(Resp::BulkString(text))
+        }
+        b'*' => {
+            let row = (0..usize::try_from(number).ok()?).map(|_| match bytes.first()? {
+                b'*' => None,
+                _ => simple(bytes),
+            });
+            row.collect::<Option<_>>().map(Resp::Array)
+        }
+        _ => None,
+    }
+}
+
+/// A number in decimal.
+pub(crate) fn number<N: FromStr>(digits: &[u8]) -> Option<N> {
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+/// The first line of `bytes`, which is not empty; `None` if not all of it has
+/// arrived.
+pub(crate) fn line(bytes: &[u8]) -> io::Result<Option<&[u8]>> {
+    match line_end(bytes) {
+        Ok(end) => Ok(Some(&bytes[..end])),
+        Err(Incomplete::More) if bytes.len() <= LONGEST_REPLY => Ok(None),
+        Err(_) => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
+/// Why the end of a reply was not found.
+#[derive(Debug, PartialEq, Eq)]
+enum Incomplete {
+    /// It has not arrived yet.
+    More,
+    /// These bytes begin no reply.
+    Never,
+}
+
+/// Where the first line of `bytes` ends.
+fn line_end(bytes: &[u8]) -> Result<usize, Incomplete> {
+    let end = bytes
+        .iter()
+        .position(|b| matches!(b, b'\r' | b'\n'))
+        .ok_or(Incomplete::More)?;
+    match bytes.get(end + 1) {
+        _ if bytes[end] == b'\n' || end == 0 => Err(Incomplete::Never),
+        None => Err(Incomplete::More),
+        Some(b'\n') => Ok(end),
+        Some(_) => Err(Incomplete::Never),
+    }
+}
+
+/// The length of the reply at the start of `bytes` (RESP2 and RESP3, Redis
+/// serialization protocol specification). A push is none, and none contains
+/// one.
+fn reply_end(bytes: &[u8], depth: usize) -> Result<usize, Incomplete> {
+    if depth > 8 {
+        return Err(Incomplete::Never);
+    }
+    let line = line_end(bytes)?;
+    let head = line + 2;
+    let count = || -> Result<Option<usize>, Incomplete> {
+        match number(&bytes[1..line]) {
+            Some(-1) => Ok(None),
+            Some(n) if (0..=LONGEST_REPLY as i64).contains(&n) => Ok(Some(n as usize)),
+            _ => Err(Incomplete::Never),
+        }
+    };
+    let elements = match bytes[0] {
+        // redis-rs takes blanks about a number.
+        b':' if number::<i64>(&bytes[1..line]).is_none() => return Err(Incomplete::Never),
+        b'+' | b'-' | b':' | b'_' | b',' | b'#' | b'(' => return Ok(head),
+        b'$' | b'!' | b'=' => {
+            let end = count()?.map_or(head, |length| head + length + 2);
+            return match bytes.get(..end) {
+                None => Err(Incomplete::More),
+                Some(reply) if reply.ends_with(b"\r\n") => Ok(end),
+                Some(_) => Err(Incomplete::Never),
+            };
+        }
+        b'*' | b'~' => count()?.unwrap_or(0),
+        b'%' => 2 * count()?.unwrap_or(0),
+        _ => return Err(Incomplete::Never),
+    };
+    let mut end = head;
+    for _ in 0..elements {
+        end += reply_end(&bytes[end..], depth + 1)?;
+    }
+    Ok(end)
+}
+
+/// Begins a command of so many words.
+pub(crate) fn write_array(out: &mut Vec<u8>, words: usize) {
+    write_head(out, b'*', words);
+}
+
+/// One word of a command.
+pub(crate) fn write_text(out: &mut Vec<u8>, word: &[u8]) {
+    write_parts(out, &[word]);
+}
+
+/// One word of a command, which is made of these.
+pub(crate) fn write_parts(out: &mut Vec<u8>, parts: &[&[u8]]) {
+    write_head(out, b'$', parts.iter().map(|part| part.len()).sum());
+    for part in parts {
+        out.extend_from_slice(part);
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// One word of a command: a number.
+pub(crate) fn write_number(out: &mut Vec<u8>, number: u64) {
+    write_text(out, Decimal::of(number).text());
+}
+
+/// A line that says how long something is: nearly always below a hundred.
+fn write_head(out: &mut Vec<u8>, kind: u8, length: usize) {
+    let digit = |n: usize| b'0' + (n % 10) as u8;
+    match length {
+        0..10 => out.extend_from_slice(&[kind, digit(length), b'\r', b'\n']),
+        10..100 => {
+            out.extend_from_slice(&[kind, digit(length / 10), digit(length), b'\r', b'\n']);
+        }
+        _ => {
+            out.push(kind);
+            out.extend_from_slice(Decimal::of(length as u64).text());
+            out.extend_from_slice(b"\r\n");
+        }
+    }
+}
+
+/// A number in decimal.
+pub(crate) struct Decimal {
+    digits: [u8; 20],
+    /// Where it begins.
+    at: usize,
+}
+
+impl Decimal {
+    pub(crate) fn of(number: u64) -> Decimal {
+        let mut digits = [0; 20];
+        let mut at = digits.len();
+        let mut rest = number;
+        loop {
+            at -= 1;
+            digits[at] = b'0' + (rest % 10) as u8;
+            rest /= 10;
+            if rest == 0 {
+                return Decimal { digits, at };
+            }
+        }
+    }
+
+    pub(crate) fn text(&self) -> &[u8] {
+        &self.digits[self.at..]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn commands_are_written_as_redis_rs_writes_them() {
+        let mut out = Vec::new();
+        write_array(&mut out, 4);
+        write_text(&mut out, b"GET");
+        write_text(&mut out, b"\0\r\n");
+        write_parts(&mut out, &[b"12", b"", b" x"]);
+        write_number(&mut out, 1_234_567_890);
+        let theirs = redis::cmd("GET")
+            .arg(b"\0\r\n")
+            .arg("12 x")
+            .arg(1_234_567_890)
+            .get_packed_command();
+        assert_eq!(out, theirs);
+    }
+
+    fn reply() -> impl Strategy<Value = Vec<u8>> {
+        let leaf = prop_oneof![
+            any::<i32>().prop_map(|n| format!(":{n}\r\n").into_bytes()),
+            "[a-z ]{0,9}".prop_map(|s| format!("+{s}\r\n").into_bytes()),
+            "[A-Z]{1,5} [a-z]{0,9}".prop_map(|s| format!("-{s}\r\n").into_bytes()),
+            Just(b"$-1\r\n".to_vec()),
+            Just(b"_\r\n".to_vec()),
+            proptest::collection::vec(any::<u8>(), 0..20)
+                .prop_map(|b| { [format!("${}\r\n", b.len()).as_bytes(), &b, b"\r\n"].concat() }),
+        ];
+        leaf.prop_recursive(3, 20, 5, |inner| {
+            proptest::collection::vec(inner, 0..5).prop_map(|parts| {
+                [format!("*{}\r\n", parts.len()).into_bytes(), parts.concat()].concat()
+            })
+        })
+    }
+
+    #[test]
+    fn what_does_not_end_where_it_should_is_no_reply() {
+        for bytes in [
+            &b"$1\r\nab\r\n"[..],
+            b"*2\r\n:1\r\n$1\r\nabc\r\n",
+            b":1\r\r\n",
+            b": 1\r\n",
+            b":1\n",
+            b">1\r\n:1\r\n",
+            b"*1\r\n>1\r\n:1\r\n",
+        ] {
+            assert_eq!(reply_end(bytes, 0), Err(Incomplete::Never));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_reply_ends_where_it_ends(reply in reply(), behind in proptest::collection::vec(any::<u8>(), 0..5)) {
+            let stream = [&reply[..], &behind].concat();
+            prop_assert_eq!(reply_end(&stream, 0), Ok(reply.len()));
+            prop_assert_eq!(parsed(&reply).unwrap(), parse_redis_value(&reply).unwrap());
+            for cut in 0..reply.len() {
+                prop_assert_eq!(reply_end(&reply[..cut], 0), Err(Incomplete::More), "cut at {}", cut);
+            }
+        }
+
+        #[test]
+        fn no_bytes_are_read_beyond_their_end(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
+            if let Ok(end) = reply_end(&bytes, 0) {
+                prop_assert!(end <= bytes.len());
+                let _ = parse_redis_value(&bytes[..end]);
+            }
+        }
+    }
+}

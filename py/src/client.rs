@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use pyo3::prelude::*;
 use quorlock::{Client as Core, Owned};
 
-use crate::call::{Call, Value};
+use crate::call::Call;
 use crate::error::{checked, entry};
 use crate::lock::Lock;
 use crate::options::{self, Options};
@@ -41,11 +41,10 @@ impl Client {
     fn init_set(&self, force: bool) -> Call {
         let core = self.core.clone();
         Call::new(false, async move {
-            let left = match force {
+            match force {
                 true => core.init_set_forced().await,
                 false => core.init_set().await,
-            };
-            left.map(Value::Time)
+            }
         })
     }
 
@@ -53,7 +52,7 @@ impl Client {
         let core = self.core.clone();
         Call::new(false, async move {
             core.close().await;
-            Ok(Value::Nothing)
+            Ok(())
         })
     }
 

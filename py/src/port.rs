@@ -30,7 +30,7 @@ use crate::error::{checked, entry};
 
 /// Makes the result for its future, on the loop's thread. Dropped unused, it
 /// drops what it would have made the result from: a lease is released.
-type Made = Box<dyn FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send>;
+pub(crate) type Made = Box<dyn FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send>;
 
 /// A call under way, and what gives its result to the queue.
 type Work = Pin<Box<dyn Future<Output = ()> + Send>>;

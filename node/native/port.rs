@@ -18,14 +18,20 @@ use napi::threadsafe_function::ThreadsafeFunctionCallMode;
 use napi::{Either, Env, sys};
 use napi_derive::napi;
 use quorlock::binding::panicked;
-use quorlock::{Error, spawn_all};
+use quorlock::{Error, Lease, Lost, spawn_all};
 
 use crate::failure::{Failure, checked, entry};
-use crate::lease::Lease;
 use crate::queue::{Bell, Event, Queue, Value, lock};
 use crate::{events, log};
 
 type Work = BoxFuture<'static, ()>;
+
+/// A lease that JavaScript holds. Dropped, it is released in the background.
+pub(crate) struct Held {
+    pub(crate) core: Arc<Lease>,
+    /// Rings at the loss, as long as it lives.
+    _lost: Lost,
+}
 
 /// The channel of one environment.
 #[napi]
@@ -37,7 +43,7 @@ pub struct Port {
     /// Those that wait to be submitted.
     started: Mutex<Vec<Work>>,
     /// What JavaScript holds, by the number of the operation that won it.
-    leases: Mutex<HashMap<i64, Lease>>,
+    leases: Mutex<HashMap<i64, Held>>,
 }
 
 #[napi]
@@ -123,17 +129,24 @@ impl Port {
 }
 
 impl Port {
-    /// Keeps what an operation has won; whether it has won anything.
-    fn won(&self, number: i64, lease: Option<quorlock::Lease>) -> Result<bool, Error> {
+    /// Keeps what an operation has won, if JavaScript takes it in time: that may have
+    /// been busy for longer than the ttl. Returns whether it has won anything.
+    fn won(&self, number: i64, lease: Option<Lease>) -> Result<bool, Error> {
         let Some(lease) = lease else {
             return Ok(false);
         };
-        let lease = Lease::new(lease, number, &self.queue)?;
-        self.leases().insert(number, lease);
+        let core = lease.delivered()?;
+        let queue = self.queue.clone();
+        let lost = core.bell(move || queue.push(Event::Lost(number)));
+        let held = Held {
+            core: Arc::new(core),
+            _lost: lost,
+        };
+        self.leases().insert(number, held);
         Ok(true)
     }
 
-    pub(crate) fn leases(&self) -> MutexGuard<'_, HashMap<i64, Lease>> {
+    pub(crate) fn leases(&self) -> MutexGuard<'_, HashMap<i64, Held>> {
         lock(&self.leases)
     }
 

@@ -68,7 +68,9 @@ def newer(target, *sources):
 
 def compiled(name, kind="", compiler=None, flags=(), prefix=PREFIX):
     """The program, built against the installed library if it is not up to date."""
-    sources = sorted(glob.glob(os.path.join(ROOT, PROGRAMS[name])))
+    source = os.path.join(ROOT, PROGRAMS[name])
+    # The parts of a program stand in a folder of its name.
+    sources = sorted(glob.glob(source) + glob.glob(os.path.splitext(source)[0] + "/*.[ch]"))
     program = os.path.join(BIN, name + kind)
     cpp = PROGRAMS[name].endswith(".cpp")
     library = glob.glob(f"{prefix}/lib/libquorlock.so.*.*.*") + glob.glob(f"{prefix}/include/quorlock.h*")

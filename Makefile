@@ -35,6 +35,7 @@ node: ## the Node package, in place
 	npm run --silent build --prefix node
 
 c: ## the C library and header, in target/c/prefix, and the programs of its tests
+	ffi-c/build.sh
 	$(PYTHON) tests/c/run.py --build
 
 install: ## the C library, headers, pkg-config and CMake files, below PREFIX (default /usr/local)

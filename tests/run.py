@@ -64,8 +64,8 @@ STEPS = [
     scenarios("rust", "target/release/scenario"),
     # The same files as a user who may do what the documented line permits, and nothing else.
     as_documented_user("target/release/scenario"),
-    scenarios("blocking", PYTHON, "tests/scenarios/run_blocking.py"),
-    scenarios("asyncio", PYTHON, "tests/scenarios/run_asyncio.py"),
+    scenarios("blocking", PYTHON, "tests/python/scenario.py", "blocking"),
+    scenarios("asyncio", PYTHON, "tests/python/scenario.py", "asyncio"),
     scenarios("node-esm", "node", "tests/node/scenario.mjs"),
     scenarios("node-cjs", "node", "tests/node/scenario.cjs"),
     scenarios("c", "target/c/bin/scenario-c"),

@@ -7,6 +7,8 @@ use std::time::Duration;
 use quorlock_core::binding::process_id;
 use quorlock_core::{Error, ErrorKind};
 
+use crate::time::QUORLOCK_FOREVER;
+
 /// A type that C holds by pointer. All may be shared between threads.
 pub(crate) trait Handle: Send + Sync {
     /// Plain memory, which a forked child owns as much as its parent.
@@ -129,5 +131,5 @@ pub(crate) fn millis(ms: i64, what: &str) -> Result<Duration, Error> {
 
 /// A time, or `None` for `QUORLOCK_FOREVER`.
 pub(crate) fn limit(ms: i64, what: &str) -> Result<Option<Duration>, Error> {
-    (ms != crate::lock::QUORLOCK_FOREVER).then(|| millis(ms, what)).transpose()
+    (ms != QUORLOCK_FOREVER).then(|| millis(ms, what)).transpose()
 }

@@ -11,7 +11,7 @@ use quorlock_core::{Error, Lease, LossReason};
 use crate::callback::{Callback, Slot};
 use crate::error::{Names, c_text, name_in, quorlock_error_t};
 use crate::handle::{self, Handle};
-use crate::lock::QUORLOCK_DEFAULT;
+use crate::time::QUORLOCK_DEFAULT;
 
 /// It is valid.
 pub const QUORLOCK_LEASE_HELD: i32 = 0;

@@ -33,6 +33,8 @@ pub mod lock_options;
 
 pub mod cancel;
 
+pub mod time;
+
 pub mod lock;
 
 pub mod lease;

@@ -13,11 +13,7 @@ use crate::error::quorlock_error_t;
 use crate::handle::{self, Handle};
 use crate::lease::{quorlock_lease_t, tell};
 use crate::lock_options::quorlock_lock_options_t;
-
-/// A time without end, or no limit.
-pub const QUORLOCK_FOREVER: i64 = -1;
-/// A time as the options say.
-pub const QUORLOCK_DEFAULT: i64 = -2;
+use crate::time::QUORLOCK_DEFAULT;
 
 /// A name with options; holds nothing. May be used by all threads at once: each
 /// is an owner of its own, unless the options name one.

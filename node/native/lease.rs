@@ -6,33 +6,12 @@ use std::sync::Arc;
 use napi::bindgen_prelude::Array;
 use napi::{Either, Env};
 use napi_derive::napi;
-use quorlock::{Error, ErrorKind, Lease as Core, LossReason, Lost};
+use quorlock::{Error, ErrorKind, Lease as Core, LossReason};
 
 use crate::failure::{Failure, entry};
 use crate::options::{limit, time};
 use crate::port::Port;
-use crate::queue::{Event, Queue, Value};
-
-/// A lease of the core. Dropped, it is released in the background.
-pub(crate) struct Lease {
-    core: Arc<Core>,
-    /// Rings at the loss, as long as it lives.
-    _lost: Lost,
-}
-
-impl Lease {
-    /// The lease that the operation `number` has won, as JavaScript takes it: that may
-    /// have been busy for longer than the ttl.
-    pub(crate) fn new(core: Core, number: i64, queue: &Arc<Queue>) -> Result<Lease, Error> {
-        let core = core.delivered()?;
-        let queue = queue.clone();
-        let lost = core.bell(move || queue.push(Event::Lost(number)));
-        Ok(Lease {
-            core: Arc::new(core),
-            _lost: lost,
-        })
-    }
-}
+use crate::queue::Value;
 
 fn fence(core: &Core) -> Option<f64> {
     let fence = core.fence();

@@ -14,13 +14,19 @@ use napi::bindgen_prelude::{Array, Function};
 use napi::threadsafe_function::ThreadsafeFunctionCallMode;
 use napi::{Either, Env, sys};
 use napi_derive::napi;
-use quorlock::Error;
 use quorlock::binding::{Revocation, Turn, call, lock};
+use quorlock::{Error, Lease, Lost};
 
 use crate::failure::{Failure, checked, entry};
-use crate::lease::Lease;
 use crate::queue::{Bell, Event, Queue, Value};
 use crate::{events, log};
+
+/// A lease that JavaScript holds. Dropped, it is released in the background.
+pub(crate) struct Held {
+    pub(crate) core: Arc<Lease>,
+    /// Rings at the loss, as long as it lives.
+    _lost: Lost,
+}
 
 /// The channel of one environment.
 #[napi]
@@ -31,7 +37,7 @@ pub struct Port {
     running: Mutex<HashMap<i64, Option<Revocation>>>,
     turn: Turn,
     /// What JavaScript holds, by the number of the operation that won it.
-    leases: Mutex<HashMap<i64, Lease>>,
+    leases: Mutex<HashMap<i64, Held>>,
 }
 
 #[napi]
@@ -114,17 +120,24 @@ impl Port {
 }
 
 impl Port {
-    /// Keeps what an operation has won; whether it has won anything.
-    fn won(&self, number: i64, lease: Option<quorlock::Lease>) -> Result<bool, Error> {
+    /// Keeps what an operation has won, if JavaScript takes it in time: that may have
+    /// been busy for longer than the ttl. Returns whether it has won anything.
+    fn won(&self, number: i64, lease: Option<Lease>) -> Result<bool, Error> {
         let Some(lease) = lease else {
             return Ok(false);
         };
-        let lease = Lease::new(lease, number, &self.queue)?;
-        self.leases().insert(number, lease);
+        let core = lease.delivered()?;
+        let queue = self.queue.clone();
+        let lost = core.bell(move || queue.push(Event::Lost(number)));
+        let held = Held {
+            core: Arc::new(core),
+            _lost: lost,
+        };
+        self.leases().insert(number, held);
         Ok(true)
     }
 
-    pub(crate) fn leases(&self) -> MutexGuard<'_, HashMap<i64, Lease>> {
+    pub(crate) fn leases(&self) -> MutexGuard<'_, HashMap<i64, Held>> {
         lock(&self.leases)
     }
 

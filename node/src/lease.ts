@@ -3,7 +3,6 @@
 import { inspect } from "node:util";
 
 import type { Failure } from "./binding.js";
-import type { Client } from "./client.js";
 import { asyncDispose } from "./dispose.js";
 import { checked, invalid, toError } from "./errors.js";
 import type { Name } from "./options.js";
@@ -24,7 +23,8 @@ export interface Loss {
 /** What the leases of a lock share. It keeps them alive until they are released. */
 export interface Keeper {
   readonly name: Name;
-  readonly client: Client;
+  /** Their client, as far as they know it: whom they tell of a loss. */
+  readonly client: { emit(event: "lost", loss: Loss): boolean };
   /** Nearly always there is one at most, and a set of one is larger than the lease. */
   kept: Lease | Set<Lease> | undefined;
 }

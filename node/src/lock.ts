@@ -3,7 +3,6 @@
 import { inspect } from "node:util";
 
 import type { NativeClient, NativeLockOptions, NativeOwner, NativePort } from "./binding.js";
-import type { Client } from "./client.js";
 import { look, toError } from "./errors.js";
 import { endIfReleased, keptBy, newLease, type Keeper, type Lease } from "./lease.js";
 import { acquireOptions, type AcquireOptions, type Acquiring, type Name } from "./options.js";
@@ -14,7 +13,7 @@ export let newLock: (
   core: NativeClient,
   key: Name,
   options: NativeLockOptions | undefined,
-  client: Client,
+  client: Keeper["client"],
 ) => Lock;
 /** Acquires for an owner, and for `from`, a function of the API. Not part of the API. */
 export let acquireFor: (
@@ -40,7 +39,7 @@ export class Lock {
   readonly #options: NativeLockOptions | undefined;
   readonly #keeper: Keeper;
 
-  private constructor(core: NativeClient, key: Name, options: NativeLockOptions | undefined, client: Client) {
+  private constructor(core: NativeClient, key: Name, options: NativeLockOptions | undefined, client: Keeper["client"]) {
     this.name = typeof key === "string" ? key : Uint8Array.from(key);
     this.#core = core;
     this.#key = key;

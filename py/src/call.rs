@@ -13,34 +13,33 @@ use quorlock::{Error, ErrorKind};
 
 use crate::ending;
 use crate::error::{checked, entry};
-use crate::lease::Lease;
-use crate::port::Port;
+use crate::port::{Made, Port};
 use crate::wait::wait;
 
-/// What a call comes to.
-pub(crate) enum Value {
-    Nothing,
-    Flag(bool),
-    Time(Duration),
-    Lease(Option<quorlock::Lease>),
+/// What a call comes to. It becomes an object of Python where its caller goes on.
+pub(crate) trait Answer: Send + 'static {
+    fn into_python(self, py: Python<'_>) -> PyResult<Py<PyAny>>;
 }
 
-impl Value {
+impl Answer for () {
     fn into_python(self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        match self {
-            Value::Nothing => Ok(py.None()),
-            Value::Flag(flag) => flag.into_py_any(py),
-            Value::Time(time) => time.as_secs_f64().into_py_any(py),
-            // Here, where its caller goes on: the interpreter may have been busy for long.
-            Value::Lease(lease) => {
-                let lease = checked(py, lease.map(quorlock::Lease::delivered).transpose())?;
-                lease.map(Lease::new).into_py_any(py)
-            }
-        }
+        Ok(py.None())
     }
 }
 
-type Work = Pin<Box<dyn Future<Output = Result<Value, Error>> + Send>>;
+impl Answer for bool {
+    fn into_python(self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        self.into_py_any(py)
+    }
+}
+
+impl Answer for Duration {
+    fn into_python(self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        self.as_secs_f64().into_py_any(py)
+    }
+}
+
+type Work = Pin<Box<dyn Future<Output = Result<Made, Error>> + Send>>;
 
 #[pyclass(frozen, module = "quorlock._native")]
 pub(crate) struct Call {
@@ -50,10 +49,14 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    pub(crate) fn new(
+    pub(crate) fn new<A: Answer>(
         revocable: bool,
-        work: impl Future<Output = Result<Value, Error>> + Send + 'static,
+        work: impl Future<Output = Result<A, Error>> + Send + 'static,
     ) -> Call {
+        let work = async {
+            let answer = work.await?;
+            Ok(Box::new(|py: Python<'_>| answer.into_python(py)) as Made)
+        };
         Call {
             work: Mutex::new(Some(Box::pin(work))),
             revocable,
@@ -74,7 +77,7 @@ impl Call {
             if matches!(&done, Err(error) if error.kind() == ErrorKind::Closed) {
                 ending::linger(py);
             }
-            checked(py, done)?.into_python(py)
+            checked(py, done)?(py)
         })
     }
 
@@ -84,7 +87,7 @@ impl Call {
         entry(py, || {
             let (number, queue) = port.number();
             let (work, revocation) = call(self.take(), self.revocable, move |done| {
-                queue.push((number, Box::new(|py| checked(py, done)?.into_python(py))));
+                queue.push((number, Box::new(|py| checked(py, done)?(py))));
             });
             checked(py, port.turn.submit(work))?;
             port.expect(number, future, Box::new(revocation));

@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use quorlock::Client as Core;
 use quorlock::binding::Owned;
 
-use crate::call::{Call, Value};
+use crate::call::Call;
 use crate::error::{checked, entry};
 use crate::lock::Lock;
 use crate::options::{self, Options};
@@ -42,11 +42,10 @@ impl Client {
     fn init_set(&self, force: bool) -> Call {
         let core = self.core.clone();
         Call::new(false, async move {
-            let left = match force {
+            match force {
                 true => core.init_set_forced().await,
                 false => core.init_set().await,
-            };
-            left.map(Value::Time)
+            }
         })
     }
 
@@ -54,7 +53,7 @@ impl Client {
         let core = self.core.clone();
         Call::new(false, async move {
             core.close().await;
-            Ok(Value::Nothing)
+            Ok(())
         })
     }
 

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 
 use futures_util::FutureExt;
+use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use quorlock::binding::Owned;
 use quorlock::{Lease as Core, LossReason};
 
-use crate::call::{Call, Value};
+use crate::call::{Answer, Call};
 use crate::ending;
-use crate::error::{entry, raised};
+use crate::error::{checked, entry, raised};
 use crate::options::{limit, seconds};
 use crate::port::Port;
 use crate::wait::wait;
@@ -22,10 +23,18 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    pub(crate) fn new(core: Core) -> Lease {
+    fn new(core: Core) -> Lease {
         Lease {
             core: Owned::new(Arc::new(core)),
         }
+    }
+}
+
+impl Answer for Option<Core> {
+    fn into_python(self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        // Here, where its caller goes on: the interpreter may have been busy for long.
+        let lease = checked(py, self.map(Core::delivered).transpose())?;
+        lease.map(Lease::new).into_py_any(py)
     }
 }
 
@@ -72,24 +81,20 @@ impl Lease {
     fn extend(&self, py: Python<'_>, ttl: &Bound<'_, PyAny>) -> PyResult<Call> {
         entry(py, || {
             let (core, ttl) = (Arc::clone(&self.core), limit("ttl", ttl)?);
-            Ok(Call::new(false, async move {
-                core.extend(ttl).await.map(|()| Value::Nothing)
-            }))
+            Ok(Call::new(false, async move { core.extend(ttl).await }))
         })
     }
 
     fn ensure(&self, py: Python<'_>, min: &Bound<'_, PyAny>) -> PyResult<Call> {
         entry(py, || {
             let (core, min) = (Arc::clone(&self.core), seconds("min_remaining", min)?);
-            Ok(Call::new(false, async move {
-                core.ensure(min).await.map(|()| Value::Nothing)
-            }))
+            Ok(Call::new(false, async move { core.ensure(min).await }))
         })
     }
 
     fn release(&self) -> Call {
         let core = Arc::clone(&self.core);
-        Call::new(false, async move { core.release().await.map(Value::Flag) })
+        Call::new(false, async move { core.release().await })
     }
 
     /// Releases in the background: for a lease that its acquirer gave up.

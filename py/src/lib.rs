@@ -42,7 +42,7 @@ fn _kinds(py: Python<'_>) -> Vec<(i32, &'static str, Py<PyAny>)> {
 fn _panic(py: Python<'_>, at_once: bool) -> PyResult<call::Call> {
     error::entry(py, || match at_once {
         true => panic!("a test"),
-        false => Ok(call::Call::new(true, async { panic!("a test") })),
+        false => Ok(call::Call::new::<()>(true, async { panic!("a test") })),
     })
 }
 

@@ -1,11 +1,10 @@
 //! The lock.
 
-use futures_util::TryFutureExt;
 use pyo3::prelude::*;
 use quorlock::binding::Owned;
 use quorlock::{Lock as Core, Owner};
 
-use crate::call::{Call, Value};
+use crate::call::Call;
 use crate::error::{checked, entry};
 use crate::options::{self, Options};
 
@@ -57,18 +56,17 @@ impl Lock {
         entry(py, || {
             let core = options::of_lock(self.of(task), options)?;
             let lease = async move { core.acquire().await.map(Some) };
-            Ok(Call::new(true, lease.map_ok(Value::Lease)))
+            Ok(Call::new(true, lease))
         })
     }
 
     fn try_acquire(&self, task: Option<&Task>) -> Call {
         let core = self.of(task);
-        let lease = async move { core.try_acquire().await };
-        Call::new(true, lease.map_ok(Value::Lease))
+        Call::new(true, async move { core.try_acquire().await })
     }
 
     fn release(&self, task: Option<&Task>) -> Call {
         let core = self.of(task);
-        Call::new(false, async move { core.release().await.map(Value::Flag) })
+        Call::new(false, async move { core.release().await })
     }
 }

@@ -29,7 +29,7 @@ use crate::error::{checked, entry};
 
 /// Makes the result for its future, on the loop's thread. Dropped unused, it
 /// drops what it would have made the result from: a lease is released.
-type Made = Box<dyn FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send>;
+pub(crate) type Made = Box<dyn FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send>;
 
 pub(crate) type Queue = Mailbox<(u64, Made)>;
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Builds and tests the C and C++ bindings: tests/c/run.py [--build] [--instrumented] [--fuzz SECONDS] [CHECK...]
+"""Tests the C and C++ bindings: tests/c/run.py [--build] [--instrumented] [--fuzz SECONDS] [CHECK...]
 
---build only builds: the library, and with it, in target/c/bin, the scenario runners and the demo workers. Without it runs
-the checks, all or those whose names begin so, and ends with `N passed, M failed`. What is built goes to
+Has the library built (ffi-c/build.sh), compiles the programs of the tests into target/c/bin, runs the checks, all or those
+whose names begin so, and ends with `N passed, M failed`. With --build it runs no check. What is built goes to
 $CARGO_TARGET_DIR, or target; `--fuzz` is how long the calls are fuzzed (3 s).
 """
 
@@ -68,7 +68,9 @@ def newer(target, *sources):
 
 def compiled(name, kind="", compiler=None, flags=(), prefix=PREFIX):
     """The program, built against the installed library if it is not up to date."""
-    sources = sorted(glob.glob(os.path.join(ROOT, PROGRAMS[name])))
+    source = os.path.join(ROOT, PROGRAMS[name])
+    # The parts of a program stand in a folder of its name.
+    sources = sorted(glob.glob(source) + glob.glob(os.path.splitext(source)[0] + "/*.[ch]"))
     program = os.path.join(BIN, name + kind)
     cpp = PROGRAMS[name].endswith(".cpp")
     library = glob.glob(f"{prefix}/lib/libquorlock.so.*.*.*") + glob.glob(f"{prefix}/include/quorlock.h*")
@@ -86,16 +88,7 @@ def sanitized(name):
 
 
 def build():
-    run("cargo", "build", "--release", "--locked", "-p", "quorlock-c", timeout=1800)
-    installed = glob.glob(f"{PREFIX}/lib/libquorlock.so.*.*.*")
-    sources = [os.path.join(BUILT, "libquorlock.so"), HEADER, HEADER + "pp",
-               *glob.glob(os.path.join(ROOT, "ffi-c", "install", "*"))]
-    if not installed or not newer(installed[0], *sources):
-        shutil.rmtree(PREFIX, ignore_errors=True)
-        run("ffi-c/install.sh", PREFIX=PREFIX, BUILT=BUILT)
-        # `install` keeps no times, but a file moved keeps its own.
-        for path in glob.glob(f"{PREFIX}/lib/libquorlock.so.*.*.*"):
-            os.utime(path)
+    run("ffi-c/build.sh", timeout=1800)
     for name in PROGRAMS:
         compiled(name)
 
@@ -383,7 +376,7 @@ FUZZ_SECONDS = 3.0
 def main():
     global FUZZ_SECONDS
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", action="store_true")
+    parser.add_argument("--build", action="store_true", help="only build")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--instrumented", action="store_true", help="also what takes a library built with the sanitizer")
     parser.add_argument("--fuzz", type=float, default=FUZZ_SECONDS, metavar="SECONDS")

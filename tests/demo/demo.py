@@ -24,7 +24,7 @@ TICK_SECONDS = 0.5
 GRACE_SECONDS = 30.0
 # language: (how many, command, what makes it). A command may be replaced by QUORLOCK_DEMO_<LANGUAGE>.
 WORKERS = {
-    "python": (2, [sys.executable, os.path.join(HERE, "worker.py")], "make build"),
+    "python": (2, [sys.executable, os.path.join(ROOT, "tests", "python", "demo-worker.py")], "make build"),
     "rust": (2, [os.path.join(ROOT, "target", "release", "demo-worker")], "make build"),
     "c": (1, [os.path.join(ROOT, "target", "c", "bin", "demo-worker-c")], "make build"),
     "c++": (1, [os.path.join(ROOT, "target", "c", "bin", "demo-worker-cpp")], "make build"),

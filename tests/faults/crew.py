@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from proxy import RELEASE, ROOT, TARGET
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+TESTS = os.path.dirname(HERE)
 LANGUAGES = {
     "rust": [os.path.join(RELEASE, "faults-worker")],
     "c": [os.path.join(TARGET, "c", "bin", "faults-worker-c")],
-    "blocking": [sys.executable, os.path.join(HERE, "worker.py"), "blocking"],
-    "asyncio": [sys.executable, os.path.join(HERE, "worker.py"), "asyncio"],
-    "node": ["node", os.path.join(HERE, "worker.mjs")],
+    "blocking": [sys.executable, os.path.join(TESTS, "python", "faults-worker.py"), "blocking"],
+    "asyncio": [sys.executable, os.path.join(TESTS, "python", "faults-worker.py"), "asyncio"],
+    "node": ["node", os.path.join(TESTS, "node", "faults-worker.mjs")],
 }
 
 

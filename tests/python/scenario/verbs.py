@@ -11,8 +11,8 @@ import os
 import subprocess
 import time
 
-import scenario
 from quorlock import QuorlockError
+from scenarios import scenario
 
 LONGEST = 60.0
 

@@ -1,9 +1,7 @@
-#!/usr/bin/env python3
-"""Runs one scenario with Python's blocking API: an actor is a thread."""
+"""Scenarios with Python's blocking API: an actor is a thread."""
 
 import queue
 import signal
-import sys
 import threading
 import time
 
@@ -102,6 +100,3 @@ def run(steps):
     if outcome:
         raise outcome[0]
 
-
-if __name__ == "__main__":
-    sys.exit(verbs.main(run))

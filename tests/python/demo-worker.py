@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A worker of the demo, in Python: worker.py NODES LEDGER LOG SECONDS on|off (README.md says what it does)."""
+"""A worker of the demo, as tests/demo/README.md says: demo-worker.py NODES LEDGER LOG SECONDS on|off."""
 
 import contextlib
 import os

@@ -1,8 +1,6 @@
-#!/usr/bin/env python3
-"""Runs one scenario with Python's asyncio API: an actor is a task."""
+"""Scenarios with Python's asyncio API: an actor is a task."""
 
 import asyncio
-import sys
 
 import quorlock.aio
 import verbs
@@ -86,6 +84,3 @@ async def play(steps):
 def run(steps):
     asyncio.run(play(steps))
 
-
-if __name__ == "__main__":
-    sys.exit(verbs.main(run))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A worker of the fault runs, in Python: `worker.py blocking` or `worker.py asyncio` (README.md says what it does)."""
+"""A worker of the fault runs, as tests/faults/README.md says: `faults-worker.py blocking` or `faults-worker.py asyncio`."""
 
 import asyncio
 import inspect

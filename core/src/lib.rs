@@ -124,6 +124,7 @@ pub mod sim {
     pub use crate::renewal::Watchdog;
     pub use crate::round::{Extended, Hold, LossReason, Terms, Watch};
     pub use crate::set::{Counters, Set};
+    pub use crate::sync::Wakers;
     pub use crate::token::{Rng, Token};
     pub use crate::waiting::Lines;
 }

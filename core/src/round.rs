@@ -418,7 +418,7 @@ impl Hold {
                 drop(state);
                 if let Some(hold) = self.me.upgrade() {
                     let sink: Arc<dyn Sink> = hold;
-                    self.send(ticket.node, ticket.op, now, &sink);
+                    self.send([(ticket.node, ticket.op)], now, &sink);
                 }
                 return;
             }

@@ -10,7 +10,7 @@ use crate::clock::{Clock, Instant};
 use crate::fence;
 use crate::mutants::mutant;
 use crate::node::time::NodeTimes;
-use crate::node::{Link, Ticket};
+use crate::node::{Link, Request, Sink, Ticket};
 use crate::post::Post;
 use crate::sync::{Wakers, lock};
 use crate::token::Rng;
@@ -37,6 +37,31 @@ pub struct Set {
     pub post: Arc<Post>,
     clocks: Vec<NodeClock>,
     on_step: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+/// A request, and what goes with it to its node's link.
+pub(crate) struct Outgoing {
+    pub(crate) request: Request,
+    pub(crate) ticket: Ticket,
+    /// A release is sent again until then.
+    pub(crate) give_up: Instant,
+}
+
+/// The wake-ups that are owed for requests which leave together. Dropped, it
+/// rings for them.
+#[derive(Default)]
+struct Owed<'a> {
+    /// One of those that owe them.
+    link: Option<&'a dyn Link>,
+    wakers: Wakers,
+}
+
+impl Drop for Owed<'_> {
+    fn drop(&mut self) {
+        if let Some(link) = self.link {
+            link.ring(std::mem::take(&mut self.wakers));
+        }
+    }
 }
 
 /// What is known of one node's clock.
@@ -77,6 +102,24 @@ impl Set {
             counters: Counters::default(),
             warn,
             on_step: OnceLock::new(),
+        }
+    }
+
+    /// Sends requests that leave together, and rings once for all of them. Whoever
+    /// sends has none of its own state locked, for a link may answer at once.
+    pub(crate) fn send(&self, requests: impl IntoIterator<Item = Outgoing>, sink: &Arc<dyn Sink>) {
+        let mut owed = Owed::default();
+        for Outgoing {
+            request,
+            ticket,
+            give_up,
+        } in requests
+        {
+            let link = &*self.links[ticket.node];
+            if let Some(wakers) = link.send(request, ticket, sink.clone(), give_up) {
+                owed.link = Some(link);
+                owed.wakers.extend(wakers);
+            }
         }
     }
 
@@ -259,4 +302,119 @@ impl Counters {
 
 pub(crate) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+    use crate::clock::Sleep;
+    use crate::node::{Companions, Keys, Op, Reply, Value, Waits};
+    use crate::token::SystemRng;
+
+    /// A node whose task has yet to be woken, if `owing`, for each request.
+    struct Slow {
+        owing: bool,
+        done: Arc<Mutex<Vec<String>>>,
+    }
+
+    impl Link for Slow {
+        fn send(&self, _: Request, ticket: Ticket, _: Arc<dyn Sink>, _: Instant) -> Option<Wakers> {
+            lock(&self.done).push(format!("sent to {}", ticket.node));
+            let mut owed = Wakers::default();
+            owed.extend([Waker::noop().clone()]);
+            self.owing.then_some(owed)
+        }
+
+        fn ring(&self, owed: Wakers) {
+            lock(&self.done).push(format!("rung for {}", owed.into_iter().count()));
+        }
+
+        fn shown(&self) -> Arc<str> {
+            "slow".into()
+        }
+
+        fn close(&self) {}
+    }
+
+    struct Still;
+
+    impl Clock for Still {
+        fn now(&self) -> Instant {
+            Instant(1)
+        }
+
+        fn sleep_until(&self, _: Instant) -> Sleep {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    struct Nobody;
+
+    impl Sink for Nobody {
+        fn on_reply(&self, _: Ticket, _: Reply, _: Option<u64>) {}
+
+        fn wanted(&self) -> bool {
+            true
+        }
+    }
+
+    fn release(node: usize) -> Outgoing {
+        let keys = Keys {
+            lock: b"k"[..].into(),
+            companions: Companions::new(b"qrf"),
+            waits: Waits {
+                reservation: Duration::ZERO,
+                place: Duration::ZERO,
+                most: 0,
+            },
+            fence_ttl: None,
+        };
+        Outgoing {
+            request: Request {
+                op: Op::Release,
+                keys: Arc::new(keys),
+                value: Value(Arc::default()),
+                waiter: None,
+                not_after: 0,
+            },
+            ticket: Ticket {
+                node,
+                sent: Instant(1),
+                deadline: Instant::FAR,
+                op: Op::Release,
+                server: 0,
+            },
+            give_up: Instant::FAR,
+        }
+    }
+
+    #[test]
+    fn one_fan_out_is_one_wake_up() {
+        for (owing, expected) in [
+            (
+                [true; 3],
+                &["sent to 0", "sent to 1", "sent to 2", "rung for 3"][..],
+            ),
+            (
+                [false, true, false],
+                &["sent to 0", "sent to 1", "sent to 2", "rung for 1"],
+            ),
+            ([false; 3], &["sent to 0", "sent to 1", "sent to 2"]),
+        ] {
+            let done = Arc::<Mutex<Vec<String>>>::default();
+            let link = |owing| -> Arc<dyn Link> {
+                let done = done.clone();
+                Arc::new(Slow { owing, done })
+            };
+            let links = owing.into_iter().map(link).collect();
+            let (clock, rng) = (Arc::new(Still), Arc::new(SystemRng));
+            let ttl = Duration::from_secs(1);
+            let set = Set::new(links, clock, rng, ttl, 0.01, |_| (), Arc::default());
+            let sink: Arc<dyn Sink> = Arc::new(Nobody);
+            set.send((0..3).map(release), &sink);
+            assert_eq!(*lock(&done), expected);
+        }
+    }
 }

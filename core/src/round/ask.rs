@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use super::{Hold, Node, Phase, Said, State, Terms};
 use crate::clock::Instant;
-use crate::drive;
 use crate::fence::Mark;
 use crate::mutants::mutant;
 use crate::node::{Nodes, Op, Repair, Request, Sink, Ticket, Value, Waiter};
 use crate::quorum::{self, Vote};
-use crate::set::Set;
+use crate::set::{Outgoing, Set};
 use crate::sync::{Wakers, Watchers};
 use crate::token::Token;
 
@@ -137,16 +136,13 @@ impl Hold {
             return;
         };
         let sink: Arc<dyn Sink> = hold;
-        let _together = drive::gather();
-        for node in nodes.iter() {
-            let op = Op::Acquire {
-                ttl: self.terms.timing.ttl,
-                candidate,
-                home: homes.contains(node),
-                block: self.block,
-            };
-            self.send(node, op, now, &sink);
-        }
+        let ask = |node| Op::Acquire {
+            ttl: self.terms.timing.ttl,
+            candidate,
+            home: homes.contains(node),
+            block: self.block,
+        };
+        self.send(nodes.iter().map(|node| (node, ask(node))), now, &sink);
     }
 
     /// The fence to propose, once it can be told: 0 before, and without fences.
@@ -159,9 +155,20 @@ impl Hold {
         state.candidate
     }
 
-    /// Sends one request; never with the state locked, for a link may answer
-    /// at once.
-    pub(super) fn send(&self, node: usize, op: Op, now: Instant, sink: &Arc<dyn Sink>) {
+    /// Sends what is asked of each of those nodes; never with the state locked,
+    /// for a link may answer at once.
+    pub(super) fn send(
+        &self,
+        asked: impl IntoIterator<Item = (usize, Op)>,
+        now: Instant,
+        sink: &Arc<dyn Sink>,
+    ) {
+        let asked = asked.into_iter();
+        let asked = asked.map(|(node, op)| self.question(node, op, now));
+        self.set.send(asked, sink);
+    }
+
+    fn question(&self, node: usize, op: Op, now: Instant) -> Outgoing {
         let deadline = now + self.terms.timing.node_timeout;
         let deadline = match op {
             // A round is over after twice the time of one request.
@@ -173,18 +180,12 @@ impl Hold {
             not_after,
             ..self.request(op)
         };
-        self.post(node, request, now, deadline, deadline, sink);
+        self.outgoing(node, request, now, deadline, deadline)
     }
 
-    /// Sends the release that takes the vote back, if the token may stand on
-    /// the node, and takes the waiter out of its queue, if it may stand there.
-    pub(super) fn send_release(
-        &self,
-        node: usize,
-        traces: Traces,
-        now: Instant,
-        sink: &Arc<dyn Sink>,
-    ) {
+    /// The release that takes the vote back, if the token may stand on the node,
+    /// and takes the waiter out of its queue, if it may stand there.
+    pub(super) fn release_of(&self, node: usize, traces: Traces, now: Instant) -> Outgoing {
         let mut request = self.request(Op::Release);
         if !traces.token {
             request.value = Value(Arc::default());
@@ -193,14 +194,7 @@ impl Hold {
             request.waiter = None;
         }
         let deadline = now + self.terms.timing.node_timeout;
-        self.post(
-            node,
-            request,
-            now,
-            deadline,
-            now + self.longest_life(),
-            sink,
-        );
+        self.outgoing(node, request, now, deadline, now + self.longest_life())
     }
 
     fn request(&self, op: Op) -> Request {
@@ -213,15 +207,14 @@ impl Hold {
         }
     }
 
-    fn post(
+    fn outgoing(
         &self,
         node: usize,
         request: Request,
         now: Instant,
         deadline: Instant,
         give_up: Instant,
-        sink: &Arc<dyn Sink>,
-    ) {
+    ) -> Outgoing {
         let ticket = Ticket {
             node,
             sent: mutant!("start-taken-late", now, now + self.renew_every / 8),
@@ -229,7 +222,11 @@ impl Hold {
             op: request.op,
             server: 0,
         };
-        self.set.links[node].send(request, ticket, sink.clone(), give_up);
+        Outgoing {
+            request,
+            ticket,
+            give_up,
+        }
     }
 
     /// How long a key may stand that a request stores which was sent by now.

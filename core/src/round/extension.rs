@@ -27,9 +27,8 @@ impl Hold {
         let reach = |n: &mut super::Node| n.reached += mutant!("extension-reaches-nobody", 1, 0);
         self.state().nodes.iter_mut().for_each(reach);
         let op = self.renewal(ttl);
-        for node in 0..self.set.links.len() {
-            self.send(node, op, now, &sink);
-        }
+        let all = 0..self.set.links.len();
+        self.send(all.map(|node| (node, op)), now, &sink);
         // A vote may have been confirmed and be worth less than that by now: its
         // node's clock has stepped, or a late reply to an earlier request denied
         // it. Then the others have to make up for it.

@@ -190,9 +190,7 @@ impl Hold {
         drop(state);
         let sink: Arc<dyn Sink> = self.clone();
         let op = self.renewal(self.terms.timing.ttl);
-        for node in due {
-            self.send(node, op, now, &sink);
-        }
+        self.send(due.into_iter().map(|node| (node, op)), now, &sink);
         Some(look)
     }
 

@@ -9,7 +9,6 @@ use std::task::Poll;
 use super::ask::Traces;
 use super::{Hold, Phase, State};
 use crate::clock::Instant;
-use crate::drive;
 use crate::mutants::mutant;
 use crate::node::{Reply, Sink, Ticket};
 use crate::quorum::{self, Vote};
@@ -146,10 +145,8 @@ impl Hold {
         let release = Release::new(&self.set, targets().count());
         let sink: Arc<dyn Sink> = release.clone();
         let now = self.set.clock.now();
-        let _together = drive::gather();
-        for (node, traces) in targets() {
-            self.send_release(node, *traces, now, &sink);
-        }
+        let releases = targets().map(|(node, traces)| self.release_of(node, *traces, now));
+        self.set.send(releases, &sink);
         release
     }
 }

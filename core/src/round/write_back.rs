@@ -31,9 +31,10 @@ impl Hold {
         };
         let sink: Arc<dyn Sink> = hold;
         let ttl = self.terms.timing.ttl;
-        for node in less {
+        let confirm = |node| {
             count(&self.set.counters.write_backs);
-            self.send(node, Op::Confirm { ttl, fence }, now, &sink);
-        }
+            (node, Op::Confirm { ttl, fence })
+        };
+        self.send(less.into_iter().map(confirm), now, &sink);
     }
 }

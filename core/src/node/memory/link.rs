@@ -9,7 +9,7 @@ use super::MemoryNode;
 use crate::clock::{Clock, Instant};
 use crate::mutants::mutant;
 use crate::node::{Fault, Link, Mail, Reply, Request, Sink, Ticket};
-use crate::sync::lock;
+use crate::sync::{Wakers, lock};
 
 /// A node that several clients of this process may share.
 #[derive(Default)]
@@ -67,7 +67,13 @@ impl MemoryLink {
 }
 
 impl Link for MemoryLink {
-    fn send(&self, request: Request, ticket: Ticket, sink: Arc<dyn Sink>, _give_up: Instant) {
+    fn send(
+        &self,
+        request: Request,
+        ticket: Ticket,
+        sink: Arc<dyn Sink>,
+        _give_up: Instant,
+    ) -> Option<Wakers> {
         // Such a node lives as long as its process, so it needs no guard.
         let (reply, time, told) = {
             let early = mutant!("asked-before-the-lock", None, Some(sink.wanted()));
@@ -76,7 +82,8 @@ impl Link for MemoryLink {
             // of its own state locked, so it may be looked at in here.
             if !early.unwrap_or_else(|| sink.wanted()) {
                 drop(shared);
-                return sink.on_reply(ticket, Reply::Failed(Fault::unwanted()), None);
+                sink.on_reply(ticket, Reply::Failed(Fault::unwanted()), None);
+                return None;
             }
             let now = self.clock.now();
             shared.node.sweep(now);
@@ -92,6 +99,7 @@ impl Link for MemoryLink {
         for (Listener { node, mail }, number) in told {
             mail.on_message(node, number);
         }
+        None
     }
 
     fn shown(&self) -> Arc<str> {
@@ -222,7 +230,7 @@ mod tests {
             op,
             server: 0,
         };
-        link.send(request, ticket, sink, Instant::FAR);
+        assert!(link.send(request, ticket, sink, Instant::FAR).is_none());
     }
 
     /// Of a lease that is released on another thread as soon as it has said that

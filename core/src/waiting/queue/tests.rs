@@ -9,7 +9,7 @@ use crate::clock::Clock;
 use crate::config::Timing;
 use crate::node::names::{Naming, companions};
 use crate::node::{Keys, Link, Mail, Op, Reply, Request, Sink, Ticket, Waits};
-use crate::sync::lock;
+use crate::sync::{Wakers, lock};
 use crate::token::SystemRng;
 
 /// Time stands still.
@@ -44,8 +44,15 @@ impl Slow {
 }
 
 impl Link for Slow {
-    fn send(&self, request: Request, ticket: Ticket, sink: Arc<dyn Sink>, _: Instant) {
+    fn send(
+        &self,
+        request: Request,
+        ticket: Ticket,
+        sink: Arc<dyn Sink>,
+        _: Instant,
+    ) -> Option<Wakers> {
         lock(&self.asked).push((request, ticket, sink));
+        None
     }
 
     fn shown(&self) -> Arc<str> {

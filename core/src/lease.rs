@@ -11,7 +11,6 @@ use crate::acquire;
 use crate::client::Inner;
 #[cfg(feature = "sim")]
 use crate::clock::Instant;
-use crate::config::Timing;
 use crate::error::{Error, ErrorKind, shown};
 use crate::mutants::mutant;
 use crate::owner::{Left, Share};
@@ -144,7 +143,7 @@ impl Lease {
     /// As [`extend`](Lease::extend).
     pub async fn ensure(&self, min: Duration) -> Result<(), Error> {
         self.client.check()?;
-        let counted = Timing::new(self.ttl, &self.client.settings).counted;
+        let counted = self.client.settings.timing(self.ttl).counted;
         if min >= counted {
             return Err(Error::invalid(format!(
                 "ensure({min:?}) asks for more than a ttl of {:?} can give ({counted:?}): raise the ttl",

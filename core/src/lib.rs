@@ -83,6 +83,7 @@ mod round;
 mod runtime;
 mod set;
 mod sync;
+mod timing;
 mod token;
 mod waiting;
 
@@ -110,7 +111,6 @@ pub use runtime::{Task, shutdown, spawn, spawn_all};
 pub mod sim {
     pub use crate::acquire::{Acquired, Wait, acquire};
     pub use crate::clock::{Clock, Instant, Sleep};
-    pub use crate::config::Timing;
     #[cfg(mutants)]
     pub use crate::mutants::{choose, number, on};
     pub use crate::node::admission;
@@ -125,6 +125,7 @@ pub mod sim {
     pub use crate::round::{Extended, Hold, LossReason, Terms, Watch};
     pub use crate::set::{Counters, Set};
     pub use crate::sync::Wakers;
+    pub use crate::timing::Timing;
     pub use crate::token::{Rng, Token};
     pub use crate::waiting::Lines;
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::acquire::{self, Acquired, Wait};
 use crate::client::Inner;
-use crate::config::{LockOptions, Timing};
+use crate::config::LockOptions;
 use crate::error::{Error, ErrorKind, shown};
 use crate::lease::{self, Lease};
 use crate::mutants::mutant;
@@ -169,7 +169,7 @@ impl Lock {
                 Naming::Tagged => self.client.settings.label.clone(),
                 Naming::Raw => "".into(),
             },
-            timing: Timing::new(self.options.ttl, &self.client.settings),
+            timing: self.client.settings.timing(self.options.ttl),
             drift: self.client.settings.drift,
             renew: self.options.renew,
             fair: self.options.fair,

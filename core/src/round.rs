@@ -22,7 +22,6 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::clock::Instant;
-use crate::config::Timing;
 use crate::fence::{self, Fence, Mark};
 use crate::mutants::mutant;
 use crate::node::{Fault, FaultKind, Keys, Line, Op, Reply, Sink, Ticket, Value, Waiter};
@@ -30,6 +29,7 @@ use crate::quorum::{self, Kind, Verdict, Vote};
 use crate::retry;
 use crate::set::{Set, count};
 use crate::sync::{Wakers, Watchers, lock};
+use crate::timing::Timing;
 use crate::token::Token;
 
 pub use extension::Extended;

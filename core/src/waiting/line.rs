@@ -337,9 +337,9 @@ impl Drop for Place {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Timing;
     use crate::node::names::{Naming, companions};
     use crate::node::{Keys, Waits};
+    use crate::timing::Timing;
     use std::time::Duration;
 
     fn terms() -> Terms {

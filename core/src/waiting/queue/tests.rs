@@ -6,10 +6,10 @@ use std::sync::{Mutex, OnceLock};
 use super::*;
 use crate::acquire::{Wait, acquire};
 use crate::clock::Clock;
-use crate::config::Timing;
 use crate::node::names::{Naming, companions};
 use crate::node::{Keys, Link, Mail, Op, Reply, Request, Sink, Ticket, Waits};
 use crate::sync::{Wakers, lock};
+use crate::timing::Timing;
 use crate::token::SystemRng;
 
 /// Time stands still.

@@ -61,6 +61,7 @@ pub mod blocking;
 mod client;
 mod clock;
 mod config;
+mod counters;
 mod dispatch;
 mod drive;
 mod error;
@@ -111,6 +112,7 @@ pub use runtime::{Task, shutdown, spawn, spawn_all};
 pub mod sim {
     pub use crate::acquire::{Acquired, Wait, acquire};
     pub use crate::clock::{Clock, Instant, Sleep};
+    pub use crate::counters::Counters;
     #[cfg(mutants)]
     pub use crate::mutants::{choose, number, on};
     pub use crate::node::admission;
@@ -123,7 +125,7 @@ pub mod sim {
     pub use crate::probe;
     pub use crate::renewal::Watchdog;
     pub use crate::round::{Extended, Hold, LossReason, Terms, Watch};
-    pub use crate::set::{Counters, Set};
+    pub use crate::set::Set;
     pub use crate::sync::Wakers;
     pub use crate::timing::Timing;
     pub use crate::token::{Rng, Token};

@@ -240,7 +240,7 @@ impl Lock {
         if !mutant!("reenters-the-lost", lease.is_held(), true) {
             return Err(lease.lost_error());
         }
-        crate::set::count(&self.client.set.counters.reentered);
+        crate::counters::count(&self.client.set.counters.reentered);
         Ok(lease)
     }
 

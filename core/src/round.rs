@@ -22,12 +22,13 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::clock::Instant;
+use crate::counters::count;
 use crate::fence::{self, Fence, Mark};
 use crate::mutants::mutant;
 use crate::node::{Fault, FaultKind, Keys, Line, Op, Reply, Sink, Ticket, Value, Waiter};
 use crate::quorum::{self, Kind, Verdict, Vote};
 use crate::retry;
-use crate::set::{Set, count};
+use crate::set::Set;
 use crate::sync::{Wakers, Watchers, lock};
 use crate::timing::Timing;
 use crate::token::Token;

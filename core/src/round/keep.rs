@@ -8,10 +8,10 @@ use std::time::Duration;
 use super::loss::Watch;
 use super::{Callback, Hold, LossReason, Phase, State};
 use crate::clock::Instant;
+use crate::counters::count;
 use crate::mutants::mutant;
 use crate::node::{Op, Repair, Sink};
 use crate::quorum;
-use crate::set::count;
 use crate::sync::push_lean;
 
 impl Hold {

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{Hold, Phase, Terms};
+use crate::counters::count;
 use crate::mutants::mutant;
-use crate::set::count;
 
 /// How often in a row a token is passed on: then the lock goes over the nodes,
 /// where others may wait too.

@@ -9,10 +9,11 @@ use std::task::Poll;
 use super::ask::Traces;
 use super::{Hold, Phase, State};
 use crate::clock::Instant;
+use crate::counters::count;
 use crate::mutants::mutant;
 use crate::node::{Reply, Sink, Ticket};
 use crate::quorum::{self, Vote};
-use crate::set::{Set, count};
+use crate::set::Set;
 use crate::sync::{Wakers, lock};
 
 /// The releases of one token on their way.

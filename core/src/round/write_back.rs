@@ -4,8 +4,8 @@ use std::sync::{Arc, MutexGuard};
 
 use super::{Hold, State};
 use crate::clock::Instant;
+use crate::counters::count;
 use crate::node::{Op, Sink};
-use crate::set::count;
 
 impl Hold {
     /// Writes the largest fence to the voters that store less, unless they

@@ -20,13 +20,14 @@ use std::time::Duration;
 use super::home::{self, Next};
 use super::line::Place;
 use crate::clock::{Instant, Sleep};
+use crate::counters::count;
 use crate::mutants::mutant;
 use crate::node::{Line, Nodes};
 use crate::post::{Letterbox, News};
 use crate::quorum::{Kind, quorum};
 use crate::retry;
 use crate::round::{Heard, Hold, IN_A_ROW, Lost, Terms};
-use crate::set::{Set, count};
+use crate::set::Set;
 
 /// See the [module documentation](self). Dropped, the attempt is undone and the
 /// queues are left.

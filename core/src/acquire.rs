@@ -9,6 +9,7 @@ use std::time::Duration;
 use crate::clock::Instant;
 use crate::error::{Error, ErrorKind, NodeError, shown};
 use crate::mutants::mutant;
+use crate::post::Post;
 use crate::quorum::Kind;
 use crate::renewal::Watched;
 use crate::round::{Hold, Lost, Said, Terms};
@@ -22,6 +23,8 @@ pub struct Wait<'a> {
     pub long: Option<Duration>,
     /// The lines of the client.
     pub lines: &'a Arc<Lines>,
+    /// Where the nodes call its waiters.
+    pub post: &'a Arc<Post>,
     /// How many may wait in the line for a lock, behind the one that asks.
     pub most: usize,
 }
@@ -41,13 +44,18 @@ pub async fn acquire<T>(
     wait: Wait<'_>,
     mut again: impl FnMut() -> Option<T>,
 ) -> Result<Acquired<T>, Error> {
-    let Wait { long, lines, most } = wait;
+    let Wait {
+        long,
+        lines,
+        post,
+        most,
+    } = wait;
     let deadline = long.map_or(Instant::FAR, |long| set.clock.now() + long);
     if let Some(other) = again() {
         return Ok(Acquired::Other(other));
     }
     if long == Some(Duration::ZERO) {
-        return once(set, terms, name, again).await;
+        return once(set, post, terms, name, again).await;
     }
     let Some(mut place) = lines.enter(terms, most) else {
         return Err(too_many(name, most));
@@ -60,7 +68,7 @@ pub async fn acquire<T>(
         Some(Called::Other(other)) => return Ok(Acquired::Other(other)),
         None => return Err(timed_out_in_line(set, name, long, &place)),
     }
-    let ended = Quest::new(set, terms, &place)
+    let ended = Quest::new(set, post, terms, &place)
         .run(deadline, &mut again)
         .await;
     match ended {
@@ -77,11 +85,12 @@ pub async fn acquire<T>(
 /// Tries once, without a place in any line.
 async fn once<T>(
     set: &Arc<Set>,
+    post: &Arc<Post>,
     terms: &Terms,
     name: &[u8],
     mut again: impl FnMut() -> Option<T>,
 ) -> Result<Acquired<T>, Error> {
-    let letters = set.post.rent(&terms.keys.lock);
+    let letters = post.rent(&terms.keys.lock);
     let mut attempt = Attempt(Some(Hold::begin(set, terms, 1)));
     let ended = poll_fn(|cx| {
         let hold = attempt.0.as_ref().expect("taken below only");
@@ -102,7 +111,7 @@ async fn once<T>(
         Ok(Err(lost)) if lost.misconfigured => Err(misconfigured(set, name, &lost)),
         Ok(Err(lost)) => {
             if lost.kind() == Kind::Held {
-                set.post.note_contention(&terms.keys.lock, set.clock.now());
+                post.note_contention(&terms.keys.lock, set.clock.now());
             }
             Err(refused(set, name, &lost))
         }

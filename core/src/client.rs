@@ -28,6 +28,7 @@ use crate::node::names;
 use crate::node::tls::Tls;
 use crate::node::{Fault, FaultKind};
 use crate::owner::Owners;
+use crate::post::Post;
 use crate::renewal::Watchdog;
 use crate::round::LossReason;
 use crate::runtime::Runtime;
@@ -67,6 +68,8 @@ pub(crate) struct Inner {
     pub(crate) waits: Waits,
     pub(crate) owners: Owners,
     pub(crate) lines: Arc<Lines>,
+    /// Where the nodes call its waiters.
+    pub(crate) post: Arc<Post>,
     pub(crate) watchdog: Arc<Watchdog>,
     pub(crate) runtime: &'static Runtime,
     pub(crate) io: Handle,
@@ -316,7 +319,7 @@ impl Inner {
         self.watchdog.close();
         let until = self.set.clock.now() + self.settings.node_timeout;
         // Whoever asks or waits gives up, and leaves the queues.
-        self.set.post.close();
+        self.post.close();
         self.set.counters.quiet(&*self.set.clock, until).await;
         for link in &self.set.links {
             link.close();

@@ -122,6 +122,7 @@ pub mod sim {
         Companions, Fault, FaultKind, Keys, Link, Mail, Op, Repair, Reply, Request, Sink, Ticket,
         Value, Waiter, Waits,
     };
+    pub use crate::post::Post;
     pub use crate::probe;
     pub use crate::renewal::Watchdog;
     pub use crate::round::{Extended, Hold, LossReason, Terms, Watch};

@@ -215,6 +215,7 @@ impl Lock {
         let wait = Wait {
             long: wait,
             lines: &self.client.lines,
+            post: &self.client.post,
             most: self.options.max_waiters,
         };
         let (hold, watched) = match acquire::acquire(set, terms, &self.name, wait, again).await? {
@@ -230,7 +231,7 @@ impl Lock {
         let share = self.client.owners.enter(hold, watched, owner);
         if owner.is_some_and(Owner::may_be_shared) {
             self.client.lines.look_again(&keys.lock);
-            set.post.look_again(Some(&keys.lock));
+            self.client.post.look_again(Some(&keys.lock));
         }
         Ok((self.lease(share), false))
     }

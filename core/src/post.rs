@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crate::clock::Instant;
 use crate::mutants::mutant;
-use crate::node::{Mail, Nodes, Waiter};
+use crate::node::{Link, Mail, Nodes, Waiter};
 use crate::sync::lock;
 
 /// For how long a lock counts as contended after it was seen to be.
@@ -66,12 +66,17 @@ pub(crate) struct News {
 }
 
 impl Post {
-    pub(crate) fn new(inbox: Arc<[u8]>) -> Post {
-        Post {
+    /// The post of a client that listens on `inbox` of those nodes.
+    pub fn new(inbox: Arc<[u8]>, links: &[Arc<dyn Link>]) -> Arc<Post> {
+        let post = Arc::new(Post {
             inbox,
             table: Mutex::default(),
             stray: AtomicU64::new(0),
+        });
+        for link in links {
+            link.listen(post.clone());
         }
+        post
     }
 
     /// A letterbox for someone who waits for the lock of that key.

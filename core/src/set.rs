@@ -10,7 +10,6 @@ use crate::fence;
 use crate::mutants::mutant;
 use crate::node::time::NodeTimes;
 use crate::node::{Link, Request, Sink, Ticket};
-use crate::post::Post;
 use crate::sync::{Wakers, lock};
 use crate::token::Rng;
 
@@ -32,8 +31,6 @@ pub struct Set {
     pub counters: Counters,
     /// Where warnings go.
     pub warn: fn(String),
-    /// The client's waiters, for the nodes' messages.
-    pub post: Arc<Post>,
     clocks: Vec<NodeClock>,
     on_step: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
@@ -76,7 +73,7 @@ struct NodeClock {
 }
 
 impl Set {
-    /// A set of these nodes, and of a client that listens on `inbox`.
+    /// The set of these nodes, as a client sees it.
     pub fn new(
         links: Vec<Arc<dyn Link>>,
         clock: Arc<dyn Clock>,
@@ -84,14 +81,8 @@ impl Set {
         max_ttl: Duration,
         drift: f64,
         warn: fn(String),
-        inbox: Arc<[u8]>,
     ) -> Set {
-        let post = Arc::new(Post::new(inbox));
-        for link in &links {
-            link.listen(post.clone());
-        }
         Set {
-            post,
             clocks: links.iter().map(|_| NodeClock::default()).collect(),
             links,
             clock,
@@ -340,7 +331,7 @@ mod tests {
             let links = owing.into_iter().map(link).collect();
             let (clock, rng) = (Arc::new(Still), Arc::new(SystemRng));
             let ttl = Duration::from_secs(1);
-            let set = Set::new(links, clock, rng, ttl, 0.01, |_| (), Arc::default());
+            let set = Set::new(links, clock, rng, ttl, 0.01, |_| ());
             let sink: Arc<dyn Sink> = Arc::new(Nobody);
             set.send((0..3).map(release), &sink);
             assert_eq!(*lock(&done), expected);

@@ -19,6 +19,7 @@ use crate::node::names::Naming;
 use crate::node::redis::RedisLink;
 use crate::node::tls::Tls;
 use crate::owner::Owners;
+use crate::post::Post;
 use crate::renewal::Watchdog;
 use crate::runtime::Runtime;
 use crate::set::Set;
@@ -263,12 +264,12 @@ impl ClientBuilder {
             };
             Arc::new(RedisLink::new(target, clock.clone(), &handle, driver))
         };
-        let links = settings.nodes.iter().enumerate().map(link).collect();
+        let links: Vec<_> = settings.nodes.iter().enumerate().map(link).collect();
         let watchdog = Watchdog::new(clock.clone());
         handle.spawn(watchdog.clone().run());
         let (max_ttl, drift) = (settings.max_ttl, settings.drift);
-        let inbox = gate.inbox.clone();
-        let set = Set::new(links, clock, rng, max_ttl, drift, warn, inbox);
+        let post = Post::new(gate.inbox.clone(), &links);
+        let set = Set::new(links, clock, rng, max_ttl, drift, warn);
         watchdog.follow_steps(&set);
         let inner = Arc::new(Inner {
             set: Arc::new(set),
@@ -276,6 +277,7 @@ impl ClientBuilder {
             settings,
             owners: Owners::default(),
             lines: Arc::default(),
+            post,
             watchdog,
             runtime,
             io: handle,

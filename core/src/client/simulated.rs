@@ -9,6 +9,7 @@ use super::{Client, ClientBuilder, Inner};
 use crate::node::Waits;
 use crate::node::tls::Tls;
 use crate::owner::Owners;
+use crate::post::Post;
 use crate::renewal::Watchdog;
 use crate::runtime::Runtime;
 use crate::set::Set;
@@ -17,10 +18,17 @@ use crate::set::Set;
 static NOBODYS: OnceCell<tokio::runtime::Runtime> = OnceCell::new();
 
 impl ClientBuilder {
-    /// For the simulator: a client of `set`, whose leases `watchdog` renews while
-    /// somebody runs it. Nodes keep lines as `waits` says. Options are not checked
-    /// here, but those of a lock are when it is used.
-    pub fn simulated(self, set: Arc<Set>, watchdog: Arc<Watchdog>, waits: Waits) -> Client {
+    /// For the simulator: a client of `set`, whose waiters hear of their turn over
+    /// `post`, and whose leases `watchdog` renews while somebody runs it. Nodes keep
+    /// lines as `waits` says. Options are not checked here, but those of a lock are
+    /// when it is used.
+    pub fn simulated(
+        self,
+        set: Arc<Set>,
+        post: Arc<Post>,
+        watchdog: Arc<Watchdog>,
+        waits: Waits,
+    ) -> Client {
         let never_entered = || {
             let mut builder = tokio::runtime::Builder::new_current_thread();
             builder.build().expect("a runtime without drivers")
@@ -32,6 +40,7 @@ impl ClientBuilder {
                 waits,
                 owners: Owners::default(),
                 lines: Arc::default(),
+                post,
                 watchdog,
                 runtime: Runtime::get(),
                 io: NOBODYS.get_or_init(never_entered).handle().clone(),

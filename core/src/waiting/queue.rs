@@ -23,7 +23,7 @@ use crate::clock::{Instant, Sleep};
 use crate::counters::count;
 use crate::mutants::mutant;
 use crate::node::{Line, Nodes};
-use crate::post::{Letterbox, News};
+use crate::post::{Letterbox, News, Post};
 use crate::quorum::{Kind, quorum};
 use crate::retry;
 use crate::round::{Heard, Hold, IN_A_ROW, Lost, Terms};
@@ -33,6 +33,7 @@ use crate::set::Set;
 /// queues are left.
 pub(crate) struct Quest<'a> {
     set: &'a Arc<Set>,
+    post: &'a Post,
     terms: &'a Terms,
     /// Our place in the line of this client.
     place: &'a Place,
@@ -95,13 +96,19 @@ enum Event {
 }
 
 impl<'a> Quest<'a> {
-    pub(crate) fn new(set: &'a Arc<Set>, terms: &'a Terms, place: &'a Place) -> Quest<'a> {
+    pub(crate) fn new(
+        set: &'a Arc<Set>,
+        post: &'a Arc<Post>,
+        terms: &'a Terms,
+        place: &'a Place,
+    ) -> Quest<'a> {
         Quest {
             set,
+            post,
             terms,
             place,
             order: Vec::new(),
-            letters: set.post.rent(&terms.keys.lock),
+            letters: post.rent(&terms.keys.lock),
             hold: None,
             seen: 0,
             home: None,
@@ -130,7 +137,7 @@ impl<'a> Quest<'a> {
     ) -> Ended<T> {
         let deadline = mutant!("attempt-past-deadline", deadline, Instant::FAR);
         let now = self.set.clock.now();
-        if self.set.post.is_contended(&self.terms.keys.lock, now) {
+        if self.post.is_contended(&self.terms.keys.lock, now) {
             self.draw(self.most());
             self.poll();
         } else {
@@ -270,7 +277,7 @@ impl<'a> Quest<'a> {
                 }
             }
             Heard::Refused { left, line } => {
-                self.set.post.note_contention(&self.terms.keys.lock, now);
+                self.post.note_contention(&self.terms.keys.lock, now);
                 self.wait_at(home, left, line, now);
                 self.answer_call();
             }
@@ -321,7 +328,7 @@ impl<'a> Quest<'a> {
         }
         match home::next(&self.order, &heard) {
             Next::Yield(home) => {
-                self.set.post.note_contention(&self.terms.keys.lock, now);
+                self.post.note_contention(&self.terms.keys.lock, now);
                 let Heard::Refused { left, line } = heard[home] else {
                     // A seeded bug alone gives way with the home's vote.
                     return self.pause_for_nodes(now);

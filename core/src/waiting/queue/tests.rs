@@ -99,13 +99,14 @@ fn a_call_that_overtakes_the_refusal_is_answered() {
     let (links, ttl) = (vec![node.clone() as Arc<dyn Link>], terms.timing.ttl);
     let inbox: Arc<[u8]> = b"lock:#in:1"[..].into();
     let (clock, rng) = (Arc::new(Still), Arc::new(SystemRng));
-    let set = Set::new(links, clock, rng, ttl, 0.01, |_| (), inbox);
-    let set = Arc::new(set);
+    let post = Post::new(inbox, &links);
+    let set = Arc::new(Set::new(links, clock, rng, ttl, 0.01, |_| ()));
     // So that the home alone is asked first.
-    set.post.note_contention(&terms.keys.lock, set.clock.now());
+    post.note_contention(&terms.keys.lock, set.clock.now());
     let wait = Wait {
         long: None,
         lines: &Arc::default(),
+        post: &post,
         most: 1,
     };
     let mut acquire = Box::pin(acquire(&set, &terms, b"k", wait, || None::<()>));

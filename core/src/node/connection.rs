@@ -43,7 +43,6 @@ use super::script::{self, Outcome};
 use super::wire::Incoming;
 use super::{Fault, FaultKind, Reply, Ticket};
 use crate::clock::{Clock, Instant, Sleep};
-use crate::retry;
 use crate::sync::lock;
 
 /// Time for a connection to be made. Longer than a request waits, so that a
@@ -327,7 +326,7 @@ impl Connection {
         // No pause after a connection broke; but one that was not to be had
         // is not tried again at once.
         self.failures = self.failures.saturating_add(1).max(2);
-        self.retry_at = self.clock.now() + retry::reconnect_pause(self.failures);
+        self.retry_at = self.clock.now() + reconnect_pause(self.failures);
         let fault = Fault {
             sent: false,
             ..fault
@@ -457,7 +456,7 @@ impl Connection {
 
     fn pause(&mut self) {
         self.failures = self.failures.saturating_add(1);
-        self.retry_at = self.clock.now() + retry::reconnect_pause(self.failures);
+        self.retry_at = self.clock.now() + reconnect_pause(self.failures);
     }
 
     /// Fails what is past its deadline, puts its connection in doubt, and
@@ -583,4 +582,27 @@ fn stray() -> Fault {
         "a reply that nobody asked for",
         true,
     )
+}
+
+/// Pause before connecting again to a node, after `failures` in a row: none
+/// after the first, for a connection may break without the node being ill;
+/// then 50 ms doubling to 2 s.
+fn reconnect_pause(failures: u32) -> Duration {
+    match failures {
+        0 | 1 => Duration::ZERO,
+        n => Duration::from_millis(50 << (n - 2).min(6)).min(Duration::from_secs(2)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_is_left_alone_longer_and_longer() {
+        let pauses: Vec<u64> = (0..9)
+            .map(|n| reconnect_pause(n).as_millis() as u64)
+            .collect();
+        assert_eq!(pauses, [0, 0, 50, 100, 200, 400, 800, 1600, 2000]);
+    }
 }

@@ -304,7 +304,8 @@ impl<'a> Quest<'a> {
         let place = line.and_then(|line| line.place);
         self.letters.stands_at(Nodes::one(home), place);
         self.place.tell(Arc::new(self.so_far()));
-        let (low, high) = retry::poll_pause(left, line);
+        let deaf = line.is_some_and(|line| line.deaf);
+        let (low, high) = retry::poll_pause(left, place, deaf);
         self.stage = Stage::Waiting {
             until: now + self.set.rng.between(low, high),
         };

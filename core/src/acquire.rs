@@ -7,12 +7,12 @@ use std::task::Poll;
 use std::time::Duration;
 
 use crate::clock::Instant;
-use crate::error::{Error, ErrorKind, NodeError, shown};
+use crate::error::{Error, ErrorKind, shown};
 use crate::mutants::mutant;
 use crate::post::Post;
 use crate::quorum::Kind;
 use crate::renewal::Watched;
-use crate::round::{Hold, Lost, Said, Terms};
+use crate::round::{Hold, NoQuorum, Terms};
 use crate::set::Set;
 use crate::waiting::{Ended, Lines, Place, Quest, Turn};
 
@@ -77,8 +77,8 @@ pub async fn acquire<T>(
             Ok(Acquired::Hold(hold))
         }
         Ended::Other(other) => Ok(Acquired::Other(other)),
-        Ended::Deadline(lost) => Err(timed_out(set, name, long, &lost)),
-        Ended::Misconfigured(lost) => Err(misconfigured(set, name, &lost)),
+        Ended::Deadline(lost) => Err(lost.timed_out(set, name, long)),
+        Ended::Misconfigured(lost) => Err(lost.set_up_wrong(set, name)),
     }
 }
 
@@ -108,12 +108,12 @@ async fn once<T>(
     match ended.await {
         Err(other) => Ok(Acquired::Other(other)),
         Ok(Ok(())) => Ok(Acquired::Hold(attempt.0.take().expect("taken here only"))),
-        Ok(Err(lost)) if lost.misconfigured => Err(misconfigured(set, name, &lost)),
+        Ok(Err(lost)) if lost.misconfigured => Err(lost.set_up_wrong(set, name)),
         Ok(Err(lost)) => {
             if lost.kind() == Kind::Held {
                 post.note_contention(&terms.keys.lock, set.clock.now());
             }
-            Err(refused(set, name, &lost))
+            Err(lost.refused(set, name))
         }
     }
 }
@@ -177,31 +177,11 @@ impl Drop for Attempt {
     }
 }
 
-fn refused(set: &Set, name: &[u8], lost: &Lost) -> Error {
-    if lost.kind() == Kind::Held {
-        let message = format!("the lock {} is held by another", shown(name));
-        error(set, ErrorKind::Contended, message, lost)
-    } else {
-        unavailable(set, name, "", lost)
-    }
-}
-
-fn timed_out(set: &Set, name: &[u8], wait: Option<Duration>, lost: &Lost) -> Error {
-    let after = wait.map_or(String::new(), |wait| format!(" within {wait:?}"));
-    let (outcome, why) = match lost.kind() {
-        Kind::Held => ("was not free", "it is held by another"),
-        Kind::Late => ("was not won", "a quorum voted for it, but too late"),
-        Kind::Unanswered | Kind::Undecided => return unavailable(set, name, &after, lost),
-    };
-    let message = format!("the lock {} {outcome}{after}: {why}", shown(name));
-    error(set, ErrorKind::Timeout, message, lost)
-}
-
 fn timed_out_in_line(set: &Set, name: &[u8], wait: Option<Duration>, place: &Place) -> Error {
     // Whoever asked for us knows more, unless its nodes have yet to answer.
-    let decided = |said: &Arc<Lost>| said.kind() != Kind::Undecided;
+    let decided = |said: &Arc<NoQuorum>| said.kind() != Kind::Undecided;
     if let Some(said) = place.said().filter(decided) {
-        return timed_out(set, name, wait, &said);
+        return said.timed_out(set, name, wait);
     }
     let after = wait.map_or(String::new(), |wait| format!(" within {wait:?}"));
     let message = format!(
@@ -211,14 +191,6 @@ fn timed_out_in_line(set: &Set, name: &[u8], wait: Option<Duration>, place: &Pla
     Error::new(ErrorKind::Timeout, message)
 }
 
-fn misconfigured(set: &Set, name: &[u8], lost: &Lost) -> Error {
-    let message = format!(
-        "no quorum for the lock {}: nodes, their set, or credentials are set up wrong",
-        shown(name)
-    );
-    error(set, ErrorKind::Misconfigured, message, lost)
-}
-
 fn too_many(name: &[u8], most: usize) -> Error {
     let message = format!(
         "{most} others of this client wait for the lock {} already, as many as max_waiters allows: \
@@ -226,51 +198,4 @@ fn too_many(name: &[u8], most: usize) -> Error {
         shown(name)
     );
     Error::new(ErrorKind::TooManyWaiters, message)
-}
-
-fn unavailable(set: &Set, name: &[u8], after: &str, lost: &Lost) -> Error {
-    let nodes = set.links.len();
-    let message = format!(
-        "no quorum for the lock {}{after}: {} of {nodes} nodes must vote for it; look at the nodes",
-        shown(name),
-        crate::quorum::quorum(nodes),
-    );
-    error(set, ErrorKind::QuorumUnavailable, message, lost)
-}
-
-/// An error with what each node said.
-pub(crate) fn error(set: &Set, kind: ErrorKind, message: String, lost: &Lost) -> Error {
-    let nodes = set
-        .links
-        .iter()
-        .zip(&lost.said)
-        .map(|(link, said)| NodeError::new(link.shown(), said.to_string()))
-        .collect();
-    Error::with_nodes(kind, message, nodes)
-}
-
-impl std::fmt::Display for Said {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Said::NotAsked => f.write_str("not asked: the lock is held where its waiters queue"),
-            Said::Nothing => f.write_str("no answer yet"),
-            Said::Granted => f.write_str("granted"),
-            Said::Refused { left, holder } => {
-                f.write_str("held by another")?;
-                if let Some(holder) = holder {
-                    write!(f, ", {holder}")?;
-                }
-                match left {
-                    Some(left) => write!(f, ", for {left:?} unless renewed"),
-                    None => Ok(()),
-                }
-            }
-            Said::Quarantined { left } => write!(
-                f,
-                "in quarantine for {left:?}: it is new, or may have lost its memory"
-            ),
-            Said::Late => f.write_str("its clock has stepped"),
-            Said::Fault(fault) => f.write_str(&fault.text),
-        }
-    }
 }

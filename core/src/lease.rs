@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use crate::acquire;
 use crate::client::Inner;
 #[cfg(feature = "sim")]
 use crate::clock::Instant;
@@ -117,7 +116,7 @@ impl Lease {
         match self.share.held.hold.extend(ttl).await {
             Extended::Done => Ok(()),
             Extended::Lost => Err(self.lost_error()),
-            Extended::Unanswered(lost) => Err(acquire::error(
+            Extended::Unanswered(lost) => Err(lost.error(
                 &self.client.set,
                 ErrorKind::QuorumUnavailable,
                 format!(
@@ -125,7 +124,6 @@ impl Lease {
                     shown(&self.name),
                     self.remaining()
                 ),
-                &lost,
             )),
         }
     }

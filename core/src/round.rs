@@ -10,6 +10,7 @@ mod ask;
 mod extension;
 mod keep;
 mod loss;
+mod no_quorum;
 mod pass;
 mod progress;
 mod release;
@@ -25,7 +26,7 @@ use crate::clock::Instant;
 use crate::counters::count;
 use crate::fence::{self, Fence, Mark};
 use crate::mutants::mutant;
-use crate::node::{Fault, FaultKind, Keys, Line, Op, Reply, Sink, Ticket, Value, Waiter};
+use crate::node::{FaultKind, Keys, Line, Op, Reply, Sink, Ticket, Value, Waiter};
 use crate::quorum::{self, Kind, Verdict, Vote};
 use crate::retry;
 use crate::set::Set;
@@ -35,8 +36,11 @@ use crate::token::Token;
 
 pub use extension::Extended;
 pub use loss::{LossReason, Watch};
+pub use no_quorum::NoQuorum;
 pub(crate) use pass::IN_A_ROW;
 pub(crate) use progress::Heard;
+
+use no_quorum::Said;
 
 /// What a lock asks for with one token.
 #[derive(Clone, Debug)]
@@ -156,93 +160,6 @@ struct Node {
     line: Option<Line>,
 }
 
-/// A node's last word, for error messages.
-#[derive(Clone, Debug)]
-pub enum Said {
-    NotAsked,
-    Nothing,
-    Granted,
-    Refused {
-        left: Option<Duration>,
-        holder: Option<Box<str>>,
-    },
-    Quarantined {
-        left: Duration,
-    },
-    Late,
-    Fault(Fault),
-}
-
-/// How a round that was not won ended.
-#[derive(Debug)]
-pub struct Lost {
-    /// Each node's last answer.
-    answers: Vec<Vote>,
-    /// Wrong settings alone prevent a quorum, or a node belongs to another set
-    /// and no quorum is known to belong to this one.
-    pub(crate) misconfigured: bool,
-    /// Whether a node that belongs to another set counts as wrong settings
-    /// depends on answers that are awaited.
-    open: bool,
-    pub(crate) said: Vec<Said>,
-}
-
-impl Lost {
-    /// Why there was no quorum, as far as that is decided.
-    pub(crate) fn kind(&self) -> Kind {
-        match self.open {
-            true => Kind::Undecided,
-            false => quorum::kind(&self.answers),
-        }
-    }
-
-    /// What is known after a round of which this is the last, where `before` it
-    /// more nodes may have been asked.
-    pub(crate) fn after(mut self, before: Option<&Lost>) -> Lost {
-        let Some(before) = before else {
-            return self;
-        };
-        for (said, before) in self.said.iter_mut().zip(&before.said) {
-            if matches!(said, Said::NotAsked | Said::Nothing) {
-                *said = before.clone();
-            }
-        }
-        for (answer, before) in self.answers.iter_mut().zip(&before.answers) {
-            let merged = match (*answer, before) {
-                (Vote::Unasked | Vote::Awaited, Vote::Refused) => Vote::Refused,
-                (Vote::Unasked, Vote::Awaited | Vote::Granted(_)) => *before,
-                // One that failed then counts as it does now: it may have
-                // answered since, or is about to.
-                (answer, _) => answer,
-            };
-            *answer = mutant!("kind-of-one-token", merged, *answer);
-        }
-        self
-    }
-
-    /// The same, once nobody waits for answers any more. A node that voted, and has
-    /// yet to store the fence, did answer.
-    pub(crate) fn in_the_end(mut self) -> Lost {
-        for (answer, said) in self.answers.iter_mut().zip(&self.said) {
-            *answer = match (*answer, said) {
-                (Vote::Awaited, Said::Granted) => Vote::Granted(Instant::NEVER),
-                (Vote::Awaited, _) => Vote::Failed,
-                (answer, _) => answer,
-            };
-        }
-        self
-    }
-
-    /// The same, once nobody takes the answers any more that are awaited.
-    pub(crate) fn closed(mut self) -> Lost {
-        let awaited = |answer: &&mut Vote| **answer == Vote::Awaited;
-        for answer in self.answers.iter_mut().filter(awaited) {
-            *answer = Vote::Unasked;
-        }
-        self
-    }
-}
-
 impl Hold {
     fn state(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
@@ -256,7 +173,7 @@ impl Hold {
     /// The verdict of the round: won, or how it was lost. A lost token is dead
     /// and its undo sent; why it was lost may take answers that are still to
     /// come, each within its deadline.
-    pub fn poll_verdict(&self, cx: &Context<'_>) -> Poll<Result<(), Lost>> {
+    pub fn poll_verdict(&self, cx: &Context<'_>) -> Poll<Result<(), NoQuorum>> {
         let mut state = self.state();
         match state.phase {
             Phase::Asking => state.round.park(cx),
@@ -264,7 +181,7 @@ impl Hold {
             // A lease may be lost before its winner looks: it was won.
             Phase::Dead if state.loss.is_some() => Poll::Ready(Ok(())),
             Phase::Dead => {
-                let lost = state.lost_round(&self.set);
+                let lost = state.no_quorum(&self.set);
                 match lost.kind() {
                     Kind::Undecided if !lost.misconfigured => state.round.park(cx),
                     _ => Poll::Ready(Err(lost)),
@@ -274,8 +191,8 @@ impl Hold {
     }
 
     /// What the nodes have said so far, for a round that is given up, or was.
-    pub(crate) fn so_far(&self) -> Lost {
-        self.state().lost_round(&self.set)
+    pub(crate) fn so_far(&self) -> NoQuorum {
+        self.state().no_quorum(&self.set)
     }
 
     /// Takes a reply to anything but a release into account.
@@ -593,42 +510,6 @@ impl State {
     /// Whether the reply to this request is the node's answer to the round.
     fn is_awaited(&self, ticket: &Ticket) -> bool {
         matches!(ticket.op, Op::Acquire { .. }) && self.votes[ticket.node] == Vote::Awaited
-    }
-
-    fn lost_round(&self, set: &Set) -> Lost {
-        let votes = &self.votes;
-        // A fence is being written back there, without which the vote is worth
-        // nothing.
-        let unmarked = |i: usize| {
-            let mark = &self.marks[i];
-            self.phase == Phase::Asking
-                && !mark.failed
-                && mark.asked != 0
-                && mark.asked != mark.stored
-        };
-        let answer = |(i, vote): (usize, &Vote)| match vote {
-            Vote::Unasked if set.has_failed(i) => Vote::Failed,
-            Vote::Granted(_) if unmarked(i) => Vote::Awaited,
-            vote => *vote,
-        };
-        let quorum = quorum::quorum(votes.len());
-        let is = |n: &Node, kind| matches!(&n.said, Said::Fault(f) if f.kind == kind);
-        let foreign = |n: &Node| is(n, FaultKind::Foreign);
-        let wrong = |n: &&Node| is(n, FaultKind::Misconfigured) || foreign(n);
-        let hopeless = self.nodes.iter().filter(wrong).count();
-        // Which of two sets is meant nobody can say, unless a quorum of nodes is
-        // known to belong to this one.
-        let foreign = self.nodes.iter().any(foreign);
-        let ours = |i: &usize| set.links[*i].is_ours();
-        let may_be = |i: &usize| ours(i) || votes[*i] == Vote::Awaited;
-        let known = (0..votes.len()).filter(ours).count() >= quorum;
-        let open = (0..votes.len()).filter(may_be).count() >= quorum;
-        Lost {
-            answers: votes.iter().enumerate().map(answer).collect(),
-            misconfigured: foreign && !open || hopeless > votes.len() - quorum,
-            open: foreign && open && !known,
-            said: self.nodes.iter().map(|n| n.said.clone()).collect(),
-        }
     }
 }
 

@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use super::{Hold, Node, Phase, Said, State, Terms};
+use super::no_quorum::Said;
+use super::{Hold, Node, Phase, State, Terms};
 use crate::clock::Instant;
 use crate::fence::Mark;
 use crate::mutants::mutant;

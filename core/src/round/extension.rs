@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
-use super::{Hold, Lost};
+use super::{Hold, NoQuorum};
 use crate::clock::Instant;
 use crate::mutants::mutant;
 use crate::node::{Reply, Sink, Ticket};
@@ -64,7 +64,7 @@ pub enum Extended {
     /// A quorum confirmed it.
     Done,
     /// Too few nodes answered; the lease is valid as long as it was.
-    Unanswered(Lost),
+    Unanswered(NoQuorum),
     /// The lease is held no longer.
     Lost,
 }

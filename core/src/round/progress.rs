@@ -4,7 +4,8 @@
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use super::{Hold, Node, Phase, Said, State};
+use super::no_quorum::Said;
+use super::{Hold, Node, Phase, State};
 use crate::node::{Line, Reply};
 use crate::quorum::Vote;
 

@@ -26,7 +26,7 @@ use crate::node::{Line, Nodes};
 use crate::post::{Letterbox, News, Post};
 use crate::quorum::{Kind, quorum};
 use crate::retry;
-use crate::round::{Heard, Hold, IN_A_ROW, Lost, Terms};
+use crate::round::{Heard, Hold, IN_A_ROW, NoQuorum, Terms};
 use crate::set::Set;
 
 /// See the [module documentation](self). Dropped, the attempt is undone and the
@@ -56,7 +56,7 @@ pub(crate) struct Quest<'a> {
     /// The token before, to which nodes may yet answer.
     before: Option<Arc<Hold>>,
     /// What the nodes said to those before that one.
-    last: Option<Lost>,
+    last: Option<NoQuorum>,
     /// As it was given up, wrong settings alone prevented a quorum.
     misconfigured: bool,
     /// The deadline has passed, and answers are awaited that say why in vain.
@@ -82,9 +82,9 @@ pub(crate) enum Ended<T> {
     /// The lease.
     Won(Arc<Hold>),
     /// The deadline came first. What the nodes have said.
-    Deadline(Lost),
+    Deadline(NoQuorum),
     /// Nodes are set up so that there is no quorum.
-    Misconfigured(Lost),
+    Misconfigured(NoQuorum),
     /// What `again` had to offer.
     Other(T),
 }
@@ -312,7 +312,7 @@ impl<'a> Quest<'a> {
     }
 
     /// What the nodes have said last.
-    fn so_far(&self) -> Lost {
+    fn so_far(&self) -> NoQuorum {
         let before = self.before.as_ref();
         let before = before.map(|hold| hold.so_far().after(self.last.as_ref()));
         let before = before.as_ref().or(self.last.as_ref());

@@ -1,18 +1,17 @@
 //! Asking the nodes for their votes, and all that is sent for one token.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::no_quorum::Said;
-use super::{Hold, Node, Phase, State, Terms};
+use super::votes::Votes;
+use super::{Fences, Hold, LeaseState, Phase, Round, State, Terms, Told};
 use crate::clock::Instant;
-use crate::fence::Mark;
 use crate::mutants::mutant;
 use crate::node::{Nodes, Op, Repair, Request, Sink, Ticket, Value, Waiter};
-use crate::quorum::{self, Vote};
+use crate::quorum;
 use crate::set::{Outgoing, Set};
-use crate::sync::{Wakers, Watchers};
+use crate::sync::Watchers;
 use crate::token::Token;
 
 impl Hold {
@@ -44,20 +43,7 @@ impl Hold {
         };
         // Up to a fifth of jitter keeps leases that were won together apart.
         let renew_every = terms.timing.ttl.mul_f64(0.3 + 0.06 * jitter);
-        let nodes = set.links.len();
-        let node_of = |i: usize| Node {
-            said: Said::NotAsked,
-            reached: 0,
-            queued: queued == Some(i),
-            asked: None,
-            renew_at: Instant::NEVER,
-            failures: 0,
-            had: Instant::NEVER,
-            server: 0,
-            stepped: set.stepped(i),
-            again: false,
-            line: None,
-        };
+        let stepped = (0..set.links.len()).map(|node| set.stepped(node));
         static IDS: AtomicU64 = AtomicU64::new(0);
         Arc::new_cyclic(|me| Hold {
             me: me.clone(),
@@ -69,26 +55,24 @@ impl Hold {
             begun: AtomicU64::new(Instant::NEVER.0),
             renew_every,
             end: AtomicU64::new(Instant::NEVER.0),
-            block,
-            fence: AtomicU64::new(0),
-            block_end: AtomicU64::new(0),
-            on_earlier_end: OnceLock::new(),
-            on_over: OnceLock::new(),
+            fences: Fences {
+                block,
+                present: AtomicU64::new(0),
+                last: AtomicU64::new(0),
+            },
+            told: Told::default(),
             state: Mutex::new(State {
                 phase: Phase::Asking,
-                progress: 0,
-                votes: vec![Vote::Unasked; nodes].into(),
-                ends: vec![Instant::NEVER; nodes].into(),
-                marks: vec![Mark::default(); nodes].into(),
-                candidate: 0,
-                nodes: (0..nodes).map(node_of).collect(),
+                votes: Votes::new(stepped, queued),
+                round: Round::default(),
                 loss: None,
-                round: Wakers::default(),
-                watchers: Watchers::default(),
-                callbacks: Vec::new(),
                 warned: false,
-                passed: 0,
-                gone: terms.gone.clone(),
+                lease: LeaseState {
+                    passed: 0,
+                    gone: terms.gone.clone(),
+                    watchers: Watchers::default(),
+                    callbacks: Vec::new(),
+                },
             }),
         })
     }
@@ -98,7 +82,7 @@ impl Hold {
     pub(crate) fn open(&self, nodes: Nodes, homes: Nodes) {
         let now = self.set.clock.now();
         self.begun.store(now.0, Ordering::Release);
-        self.state().candidate = 0;
+        self.state().round.candidate = 0;
         self.ask(nodes, homes);
     }
 
@@ -114,7 +98,7 @@ impl Hold {
         // Where the home has voted, the others are to store the same fence; but no
         // less than the median, for the home's clock alone bounds what it stores.
         let proposed = self.propose(&mut state, now);
-        let voted = state.marks.iter().map(|mark| mark.stored).max();
+        let voted = state.votes.marks.iter().map(|mark| mark.stored).max();
         let voted = voted.unwrap_or(0);
         let candidate = mutant!(
             "home-makes-a-fence",
@@ -122,15 +106,9 @@ impl Hold {
             if voted > 0 { voted } else { proposed }
         );
         for i in nodes.iter() {
-            state.votes[i] = Vote::Awaited;
-            state.marks[i] = state.marks[i].asked(candidate);
-            let node = &mut state.nodes[i];
-            node.said = Said::Nothing;
-            node.line = None;
-            node.reached += 1;
-            node.again = false;
-            node.renew_at = now + self.renew_every;
-            node.queued |= self.waiter.is_some() && homes.contains(i);
+            let queues = self.waiter.is_some() && homes.contains(i);
+            let renew_at = now + self.renew_every;
+            state.votes.ask(i, candidate, queues, renew_at);
         }
         drop(state);
         let Some(hold) = self.me.upgrade() else {
@@ -141,7 +119,7 @@ impl Hold {
             ttl: self.terms.timing.ttl,
             candidate,
             home: homes.contains(node),
-            block: self.block,
+            block: self.fences.block,
         };
         self.send(nodes.iter().map(|node| (node, ask(node))), now, &sink);
     }
@@ -150,10 +128,11 @@ impl Hold {
     /// It is drawn once for each attempt, so that what is written back does not
     /// move with the time.
     pub(super) fn propose(&self, state: &mut State, now: Instant) -> u64 {
-        if state.candidate == 0 && self.terms.keys.fence_ttl.is_some() {
-            state.candidate = self.set.candidate(now);
+        let round = &mut state.round;
+        if round.candidate == 0 && self.terms.keys.fence_ttl.is_some() {
+            round.candidate = self.set.candidate(now);
         }
-        state.candidate
+        round.candidate
     }
 
     /// Sends what is asked of each of those nodes; never with the state locked,

@@ -24,8 +24,9 @@ impl Hold {
             state: Mutex::new((vec![Vote::Awaited; self.set.links.len()], Wakers::default())),
         });
         let sink: Arc<dyn Sink> = round.clone();
-        let reach = |n: &mut super::Node| n.reached += mutant!("extension-reaches-nobody", 1, 0);
-        self.state().nodes.iter_mut().for_each(reach);
+        for node in &mut self.state().votes.nodes {
+            node.requests.reached += mutant!("extension-reaches-nobody", 1, 0);
+        }
         let op = self.renewal(ttl);
         let all = 0..self.set.links.len();
         self.send(all.map(|node| (node, op)), now, &sink);

@@ -4,7 +4,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::{Node, Phase, State};
+use super::votes::{Node, Votes};
+use super::{Phase, State};
 use crate::clock::Instant;
 use crate::error::{Error, ErrorKind, NodeError, shown};
 use crate::mutants::mutant;
@@ -187,11 +188,16 @@ impl NoQuorum {
 impl State {
     /// What the nodes have said so far, in a round that is not won.
     pub(super) fn no_quorum(&self, set: &Set) -> NoQuorum {
-        let votes = &self.votes;
+        let Votes {
+            cast: votes,
+            marks,
+            nodes,
+            ..
+        } = &self.votes;
         // A fence is being written back there, without which the vote is worth
         // nothing.
         let unmarked = |i: usize| {
-            let mark = &self.marks[i];
+            let mark = &marks[i];
             self.phase == Phase::Asking
                 && !mark.failed
                 && mark.asked != 0
@@ -206,10 +212,10 @@ impl State {
         let is = |n: &Node, kind| matches!(&n.said, Said::Fault(f) if f.kind == kind);
         let foreign = |n: &Node| is(n, FaultKind::Foreign);
         let wrong = |n: &&Node| is(n, FaultKind::Misconfigured) || foreign(n);
-        let hopeless = self.nodes.iter().filter(wrong).count();
+        let hopeless = nodes.iter().filter(wrong).count();
         // Which of two sets is meant nobody can say, unless a quorum of nodes is
         // known to belong to this one.
-        let foreign = self.nodes.iter().any(foreign);
+        let foreign = nodes.iter().any(foreign);
         let ours = |i: &usize| set.links[*i].is_ours();
         let may_be = |i: &usize| ours(i) || votes[*i] == Vote::Awaited;
         let known = (0..votes.len()).filter(ours).count() >= quorum;
@@ -218,7 +224,7 @@ impl State {
             answers: votes.iter().enumerate().map(answer).collect(),
             misconfigured: foreign && !open || hopeless > votes.len() - quorum,
             open: foreign && open && !known,
-            said: self.nodes.iter().map(|n| n.said.clone()).collect(),
+            said: nodes.iter().map(|n| n.said.clone()).collect(),
         }
     }
 }

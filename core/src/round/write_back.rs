@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, MutexGuard};
 
+use super::votes::Votes;
 use super::{Hold, State};
 use crate::clock::Instant;
 use crate::counters::count;
@@ -17,9 +18,9 @@ impl Hold {
         now: Instant,
         needed: Instant,
     ) {
-        let State { votes, marks, .. } = &mut *state;
+        let Votes { cast, marks, .. } = &mut state.votes;
         let mut less = Vec::new();
-        for (i, (vote, mark)) in votes.iter().zip(marks).enumerate() {
+        for (i, (vote, mark)) in cast.iter().zip(marks).enumerate() {
             if vote.lasts(needed) && !mark.failed && mark.stored != fence && mark.asked != fence {
                 mark.asked = fence;
                 less.push(i);

@@ -86,6 +86,7 @@ pub struct Hold {
     state: Mutex<State>,
 }
 
+/// How far the token has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// The round is open.
@@ -96,17 +97,19 @@ enum Phase {
     Dead,
 }
 
+/// What a hold knows, under its lock.
 struct State {
     phase: Phase,
     votes: Votes,
     round: Round,
+    /// Why the lease was lost, if it was.
     loss: Option<LossReason>,
-    /// That the end of `max_hold` is near.
+    /// It was told that `max_hold` is near.
     warned: bool,
     lease: LeaseState,
 }
 
-/// The round, for as long as it is open, and its answers are awaited.
+/// The round that is to win the token.
 #[derive(Default)]
 struct Round {
     /// Counts what whoever waits is woken for.
@@ -138,7 +141,7 @@ struct Fences {
     last: AtomicU64,
 }
 
-/// Who is told of the lease, behind the state's lock.
+/// Who is told of the lease; called with the state not locked.
 #[derive(Default)]
 struct Told {
     /// Its end has come nearer.

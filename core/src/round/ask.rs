@@ -250,10 +250,9 @@ impl Hold {
     /// nothing: so that a request which is stuck in a dead connection takes no
     /// lock that nobody wants. 0: no such time is known.
     ///
-    /// Here is rule R11: in quarantine a vote that is gone is stored anew only on
-    /// the very server that gave it, and only while its end is still ahead by
-    /// that server's own clock. Any other could meet a pending attempt's lost
-    /// vote: one that the server gave since, and lost before the quarantine.
+    /// Here is rule R11 (`extend` in docs/PROTOCOL.md): in quarantine a vote that
+    /// is gone is stored anew only on the very server that gave it, and only while
+    /// its end is still ahead by that server's own clock.
     fn bounded(&self, node: usize, op: Op, now: Instant) -> (Op, u64) {
         let Some(((low, high), server)) = self.set.node_time(node, now) else {
             return (op, 0);

@@ -7,11 +7,12 @@ use std::task::Poll;
 use std::time::Duration;
 
 use crate::clock::Instant;
-use crate::error::{Error, ErrorKind, NodeError, shown};
+use crate::error::{Error, ErrorKind, shown};
+use crate::inbox::Inbox;
 use crate::mutants::mutant;
 use crate::quorum::Kind;
 use crate::renewal::Watched;
-use crate::round::{Hold, Lost, Said, Terms};
+use crate::round::{Hold, NoQuorum, Terms};
 use crate::set::Set;
 use crate::waiting::{Ended, Lines, Place, Quest, Turn};
 
@@ -22,6 +23,8 @@ pub struct Wait<'a> {
     pub limit: Option<Duration>,
     /// The lines of the client.
     pub lines: &'a Arc<Lines>,
+    /// Where the nodes call its waiters.
+    pub inbox: &'a Arc<Inbox>,
     /// How many may wait in the line for a lock, behind the one that asks.
     pub max_waiters: usize,
 }
@@ -44,6 +47,7 @@ pub async fn acquire<T>(
     let Wait {
         limit,
         lines,
+        inbox,
         max_waiters,
     } = wait;
     let deadline = limit.map_or(Instant::FAR, |limit| set.clock.now() + limit);
@@ -51,7 +55,7 @@ pub async fn acquire<T>(
         return Ok(Acquired::Reentered(entered));
     }
     if limit == Some(Duration::ZERO) {
-        return once(set, terms, name, reenter).await;
+        return once(set, inbox, terms, name, reenter).await;
     }
     let Some(mut place) = lines.enter(terms, max_waiters) else {
         return Err(too_many(name, max_waiters));
@@ -64,7 +68,7 @@ pub async fn acquire<T>(
         Some(Called::Reentered(entered)) => return Ok(Acquired::Reentered(entered)),
         None => return Err(timed_out_in_line(set, name, limit, &place)),
     }
-    let ended = Quest::new(set, terms, &place)
+    let ended = Quest::new(set, inbox, terms, &place)
         .run(deadline, &mut reenter)
         .await;
     match ended {
@@ -73,19 +77,20 @@ pub async fn acquire<T>(
             Ok(Acquired::Hold(hold))
         }
         Ended::Other(entered) => Ok(Acquired::Reentered(entered)),
-        Ended::Deadline(lost) => Err(timed_out(set, name, limit, &lost)),
-        Ended::Misconfigured(lost) => Err(misconfigured(set, name, &lost)),
+        Ended::Deadline(lost) => Err(lost.timed_out(set, name, limit)),
+        Ended::Misconfigured(lost) => Err(lost.set_up_wrong(set, name)),
     }
 }
 
 /// Tries once, without a place in any line.
 async fn once<T>(
     set: &Arc<Set>,
+    inbox: &Arc<Inbox>,
     terms: &Terms,
     name: &[u8],
     mut reenter: impl FnMut() -> Option<T>,
 ) -> Result<Acquired<T>, Error> {
-    let registration = set.post.register(&terms.keys.lock);
+    let registration = inbox.register(&terms.keys.lock);
     let mut attempt = Attempt(Some(Hold::begin(set, terms, 1)));
     let ended = poll_fn(|cx| {
         let hold = attempt.0.as_ref().expect("taken below only");
@@ -103,12 +108,12 @@ async fn once<T>(
     match ended.await {
         Err(entered) => Ok(Acquired::Reentered(entered)),
         Ok(Ok(())) => Ok(Acquired::Hold(attempt.0.take().expect("taken here only"))),
-        Ok(Err(lost)) if lost.misconfigured => Err(misconfigured(set, name, &lost)),
+        Ok(Err(lost)) if lost.misconfigured => Err(lost.set_up_wrong(set, name)),
         Ok(Err(lost)) => {
             if lost.kind() == Kind::Held {
-                set.post.note_contention(&terms.keys.lock, set.clock.now());
+                inbox.note_contention(&terms.keys.lock, set.clock.now());
             }
-            Err(refused(set, name, &lost))
+            Err(lost.refused(set, name))
         }
     }
 }
@@ -172,31 +177,11 @@ impl Drop for Attempt {
     }
 }
 
-fn refused(set: &Set, name: &[u8], lost: &Lost) -> Error {
-    if lost.kind() == Kind::Held {
-        let message = format!("the lock {} is held by another", shown(name));
-        error(set, ErrorKind::Contended, message, lost)
-    } else {
-        unavailable(set, name, "", lost)
-    }
-}
-
-fn timed_out(set: &Set, name: &[u8], wait: Option<Duration>, lost: &Lost) -> Error {
-    let after = wait.map_or(String::new(), |wait| format!(" within {wait:?}"));
-    let (outcome, why) = match lost.kind() {
-        Kind::Held => ("was not free", "it is held by another"),
-        Kind::Late => ("was not won", "a quorum voted for it, but too late"),
-        Kind::Unanswered | Kind::Undecided => return unavailable(set, name, &after, lost),
-    };
-    let message = format!("the lock {} {outcome}{after}: {why}", shown(name));
-    error(set, ErrorKind::Timeout, message, lost)
-}
-
 fn timed_out_in_line(set: &Set, name: &[u8], wait: Option<Duration>, place: &Place) -> Error {
     // Whoever asked for us knows more, unless its nodes have yet to answer.
-    let decided = |said: &Arc<Lost>| said.kind() != Kind::Undecided;
+    let decided = |said: &Arc<NoQuorum>| said.kind() != Kind::Undecided;
     if let Some(said) = place.said().filter(decided) {
-        return timed_out(set, name, wait, &said);
+        return said.timed_out(set, name, wait);
     }
     let after = wait.map_or(String::new(), |wait| format!(" within {wait:?}"));
     let message = format!(
@@ -206,14 +191,6 @@ fn timed_out_in_line(set: &Set, name: &[u8], wait: Option<Duration>, place: &Pla
     Error::new(ErrorKind::Timeout, message)
 }
 
-fn misconfigured(set: &Set, name: &[u8], lost: &Lost) -> Error {
-    let message = format!(
-        "no quorum for the lock {}: nodes, their set, or credentials are set up wrong",
-        shown(name)
-    );
-    error(set, ErrorKind::Misconfigured, message, lost)
-}
-
 fn too_many(name: &[u8], max_waiters: usize) -> Error {
     let message = format!(
         "{max_waiters} others of this client wait for the lock {} already, as many as max_waiters \
@@ -221,51 +198,4 @@ fn too_many(name: &[u8], max_waiters: usize) -> Error {
         shown(name)
     );
     Error::new(ErrorKind::TooManyWaiters, message)
-}
-
-fn unavailable(set: &Set, name: &[u8], after: &str, lost: &Lost) -> Error {
-    let nodes = set.links.len();
-    let message = format!(
-        "no quorum for the lock {}{after}: {} of {nodes} nodes must vote for it; look at the nodes",
-        shown(name),
-        crate::quorum::quorum(nodes),
-    );
-    error(set, ErrorKind::QuorumUnavailable, message, lost)
-}
-
-/// An error with what each node said.
-pub(crate) fn error(set: &Set, kind: ErrorKind, message: String, lost: &Lost) -> Error {
-    let nodes = set
-        .links
-        .iter()
-        .zip(&lost.said)
-        .map(|(link, said)| NodeError::new(link.shown(), said.to_string()))
-        .collect();
-    Error::with_nodes(kind, message, nodes)
-}
-
-impl std::fmt::Display for Said {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Said::NotAsked => f.write_str("not asked: the lock is held where its waiters queue"),
-            Said::Nothing => f.write_str("no answer yet"),
-            Said::Granted => f.write_str("granted"),
-            Said::Refused { left, holder } => {
-                f.write_str("held by another")?;
-                if let Some(holder) = holder {
-                    write!(f, ", {holder}")?;
-                }
-                match left {
-                    Some(left) => write!(f, ", for {left:?} unless renewed"),
-                    None => Ok(()),
-                }
-            }
-            Said::Quarantined { left } => write!(
-                f,
-                "in quarantine for {left:?}: it is new, or may have lost its memory"
-            ),
-            Said::Late => f.write_str("its clock has stepped"),
-            Said::Fault(fault) => f.write_str(&fault.text),
-        }
-    }
 }

@@ -8,7 +8,7 @@ use crate::node::Waits;
 use crate::node::address::Address;
 use crate::node::names::Naming;
 use crate::owner::Owner;
-use crate::quorum;
+use crate::timing::Timing;
 
 /// The defaults. Tables of them in the documentation are made from here.
 pub mod defaults {
@@ -225,40 +225,6 @@ pub struct Settings {
     pub(crate) lock: LockOptions,
 }
 
-/// The times of one lock, all derived from its ttl and the client's settings.
-#[derive(Clone, Copy, Debug)]
-pub struct Timing {
-    /// Auto-release time on the nodes, in whole milliseconds.
-    pub ttl: Duration,
-    /// How long one confirmed request makes a vote count: ttl less drift.
-    pub counted: Duration,
-    /// What must be left of a lease when it is won.
-    pub min_validity: Duration,
-    /// Time for one request to one node.
-    pub node_timeout: Duration,
-}
-
-impl Timing {
-    pub(crate) fn new(ttl: Duration, settings: &Settings) -> Timing {
-        Timing::of(
-            ttl,
-            settings.drift,
-            settings.min_validity,
-            settings.node_timeout,
-        )
-    }
-
-    /// The times for `ttl`, with `drift` and `min_validity` as fractions.
-    pub fn of(ttl: Duration, drift: f64, min_validity: f64, node_timeout: Duration) -> Timing {
-        Timing {
-            ttl,
-            counted: ttl.saturating_sub(quorum::drift_allowance(ttl, drift)),
-            min_validity: ttl.mul_f64(min_validity),
-            node_timeout: node_timeout.min(ttl / 4),
-        }
-    }
-}
-
 impl LockOptions {
     /// Checks the options of one lock against its client's settings.
     pub(crate) fn check(&self, settings: &Settings) -> Result<(), Error> {
@@ -276,7 +242,7 @@ impl LockOptions {
                 self.ttl, settings.max_ttl
             )));
         }
-        let timing = Timing::new(self.ttl, settings);
+        let timing = settings.timing(self.ttl);
         if timing.counted <= timing.min_validity {
             return Err(Error::invalid(format!(
                 "ttl {:?} with drift {} and min_validity {} leaves no time to hold the lock: raise \
@@ -297,6 +263,11 @@ impl LockOptions {
 }
 
 impl Settings {
+    /// The times of a lock with this ttl.
+    pub(crate) fn timing(&self, ttl: Duration) -> Timing {
+        Timing::of(ttl, self.drift, self.min_validity, self.node_timeout)
+    }
+
     /// How nodes keep lines. A place outlives three polls, so that one whose
     /// replies are lost is kept, and every lease that may be waited for.
     pub(crate) fn waits(&self) -> Waits {

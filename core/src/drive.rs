@@ -19,12 +19,10 @@
 //!   they run when it has left.
 //! - The wheel is a guard: a panic gives it back too.
 //!
-//! Beside it the doorbell. What wakes a node's task from outside of the runtime is
-//! a system call, and what it wakes may run before the next node has been told.
-//! So wake-ups of one fan-out are gathered ([`gather`]) and given to whoever
-//! drives in one.
+//! Beside it the doorbell: tasks that are woken from outside of the runtime are
+//! given to whoever drives ([`Driver::wake`]), those of one fan-out in one.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -90,15 +88,8 @@ thread_local! {
     static AT_WHEEL: Cell<bool> = const { Cell::new(false) };
     /// This thread polls what a blocking call waits for, and may drive.
     static MAY_DRIVE: Cell<bool> = const { Cell::new(false) };
-    static GATHERED: RefCell<Gathered> = const { RefCell::new(Gathered { depth: 0, driver: None, wakers: Vec::new() }) };
     /// What a blocking call has sent through, if anything.
     static USED: Cell<Option<&'static Driver>> = const { Cell::new(None) };
-}
-
-struct Gathered {
-    depth: u32,
-    driver: Option<&'static Driver>,
-    wakers: Vec<Waker>,
 }
 
 impl Driver {
@@ -209,32 +200,17 @@ impl Driver {
     /// Tells whoever drives that there is work from elsewhere.
     pub(crate) fn notice(&self) {
         if !AT_WHEEL.get() {
-            self.ring(Vec::new(), false);
+            self.ring(Wakers::default(), false);
         }
     }
 
-    /// Wakes tasks of the runtime from wherever this is.
+    /// Wakes tasks of the runtime from wherever this is: at this thread's own
+    /// wheel if it is a blocking caller and alone, else by who drives. Without any
+    /// task it is told all the same that there is something to drive.
     pub(crate) fn wake(&'static self, wakers: Wakers) {
         if AT_WHEEL.get() {
             return wakers.wake();
         }
-        let mut wakers = Some(wakers);
-        let gathered = GATHERED.try_with(|gathered| {
-            let gathered = &mut *gathered.borrow_mut();
-            if gathered.depth > 0 {
-                gathered.driver = Some(self);
-                gathered.wakers.extend(wakers.take().into_iter().flatten());
-            }
-        });
-        let _ = gathered;
-        if let Some(wakers) = wakers {
-            self.send(wakers.into_iter().collect());
-        }
-    }
-
-    /// Has tasks woken: at this thread's own wheel if it is a blocking caller
-    /// and alone, else by who drives.
-    fn send(&'static self, wakers: Vec<Waker>) {
         if !MAY_DRIVE.get() {
             return self.ring(wakers, false);
         }
@@ -245,10 +221,11 @@ impl Driver {
         }
     }
 
-    fn ring(&self, wakers: Vec<Waker>, from_caller: bool) {
+    fn ring(&self, wakers: Wakers, from_caller: bool) {
         let mut state = lock(&self.state);
-        let first = state.rung.is_empty() && !wakers.is_empty();
+        let idle = state.rung.is_empty();
         state.rung.extend(wakers);
+        let first = idle && !state.rung.is_empty();
         if !from_caller || state.who == Who::Caller || state.parked > 0 {
             state.crowded_until = system_now() + CROWDED;
         }
@@ -335,11 +312,11 @@ struct Wheel<'a> {
 
 impl Wheel<'_> {
     /// Wakes tasks and lets them do what they can at once.
-    fn pass(&self, wakers: Vec<Waker>) {
+    fn pass(&self, wakers: Wakers) {
         let mut wakers = Some(wakers);
         self.drive(poll_fn(|cx| match wakers.take() {
             Some(wakers) => {
-                wakers.into_iter().for_each(Waker::wake);
+                wakers.wake();
                 cx.waker().wake_by_ref();
                 Poll::Pending
             }
@@ -428,29 +405,6 @@ fn wait<'a, T>(condition: &Condvar, state: MutexGuard<'a, T>) -> MutexGuard<'a, 
     condition
         .wait(state)
         .unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Until it is dropped, [`Driver::wake`] on this thread only gathers.
-pub(crate) fn gather() -> Gathering {
-    // Fails in a thread that ends: there each wake-up goes alone.
-    let _ = GATHERED.try_with(|gathered| gathered.borrow_mut().depth += 1);
-    Gathering
-}
-
-pub(crate) struct Gathering;
-
-impl Drop for Gathering {
-    fn drop(&mut self) {
-        let sent = GATHERED.try_with(|gathered| {
-            let gathered = &mut *gathered.borrow_mut();
-            gathered.depth -= 1;
-            let driver = gathered.driver.take_if(|_| gathered.depth == 0)?;
-            Some((driver, std::mem::take(&mut gathered.wakers)))
-        });
-        if let Ok(Some((driver, wakers))) = sent {
-            driver.send(wakers);
-        }
-    }
 }
 
 /// What a blocking call has sent so far, and with it how to wait for more.

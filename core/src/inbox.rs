@@ -19,7 +19,7 @@ use std::time::Duration;
 use crate::clock::Instant;
 use crate::mutants::mutant;
 use crate::mutex::lock;
-use crate::node::{Nodes, Subscriber, Waiter};
+use crate::node::{Link, Nodes, Subscriber, Waiter};
 
 /// For how long a lock counts as contended after it was seen to be.
 const CONTENDED: Duration = Duration::from_secs(1);
@@ -73,12 +73,17 @@ pub(crate) struct Notice {
 }
 
 impl Inbox {
-    pub(crate) fn new(name: Arc<[u8]>) -> Inbox {
-        Inbox {
+    /// The inbox of a client that listens on the channel `name` of those nodes.
+    pub fn new(name: Arc<[u8]>, links: &[Arc<dyn Link>]) -> Arc<Inbox> {
+        let inbox = Arc::new(Inbox {
             name,
             table: Mutex::default(),
             stray: AtomicU64::new(0),
+        });
+        for link in links {
+            link.subscribe(inbox.clone());
         }
+        inbox
     }
 
     /// Registers someone who waits for the lock of that key.

@@ -7,11 +7,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use crate::acquire;
 use crate::client::inner::Inner;
 #[cfg(feature = "sim")]
 use crate::clock::Instant;
-use crate::config::Timing;
 use crate::error::{Error, ErrorKind, shown};
 use crate::mutants::mutant;
 use crate::reentry::{Left, Share};
@@ -118,7 +116,7 @@ impl Lease {
         match self.share.held.hold.extend(ttl).await {
             Extended::Done => Ok(()),
             Extended::Lost => Err(self.lost_error()),
-            Extended::Unanswered(lost) => Err(acquire::error(
+            Extended::Unanswered(lost) => Err(lost.error(
                 &self.client.set,
                 ErrorKind::QuorumUnavailable,
                 format!(
@@ -126,7 +124,6 @@ impl Lease {
                     shown(&self.name),
                     self.remaining()
                 ),
-                &lost,
             )),
         }
     }
@@ -144,7 +141,7 @@ impl Lease {
     /// As [`extend`](Lease::extend).
     pub async fn ensure(&self, min: Duration) -> Result<(), Error> {
         self.client.check()?;
-        let counted = Timing::new(self.ttl, &self.client.settings).counted;
+        let counted = self.client.settings.timing(self.ttl).counted;
         if min >= counted {
             return Err(Error::invalid(format!(
                 "ensure({min:?}) asks for more than a ttl of {:?} can give ({counted:?}): raise the ttl",

@@ -62,6 +62,7 @@ mod call;
 mod client;
 mod clock;
 mod config;
+mod counters;
 mod dispatch;
 mod drive;
 mod error;
@@ -90,6 +91,7 @@ mod round;
 mod runtime;
 mod set;
 mod spawn;
+mod timing;
 mod token;
 mod wait;
 mod waiting;
@@ -111,7 +113,8 @@ pub use round::LossReason;
 pub mod sim {
     pub use crate::acquire::{Acquired, Wait, acquire};
     pub use crate::clock::{Clock, Instant, Sleep};
-    pub use crate::config::Timing;
+    pub use crate::counters::Counters;
+    pub use crate::inbox::Inbox;
     #[cfg(mutants)]
     pub use crate::mutants::{choose, number, on};
     pub use crate::node::admission;
@@ -124,7 +127,9 @@ pub mod sim {
     pub use crate::probe;
     pub use crate::renewal::Watchdog;
     pub use crate::round::{Extended, Hold, LossReason, Terms, Watch};
-    pub use crate::set::{Counters, Set};
+    pub use crate::set::Set;
+    pub use crate::timing::Timing;
     pub use crate::token::{Rng, Token};
     pub use crate::waiting::Lines;
+    pub use crate::wakers::Wakers;
 }

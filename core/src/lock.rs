@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::acquire::{self, Acquired, Wait};
 use crate::client::inner::Inner;
-use crate::config::{LockOptions, Timing, lock_option_setters};
+use crate::config::{LockOptions, lock_option_setters};
 use crate::error::{Error, ErrorKind, shown};
 use crate::lease::{self, Lease};
 use crate::mutants::mutant;
@@ -124,7 +124,7 @@ impl Lock {
                 Naming::Tagged => self.client.settings.label.clone(),
                 Naming::Raw => "".into(),
             },
-            timing: Timing::new(self.options.ttl, &self.client.settings),
+            timing: self.client.settings.timing(self.options.ttl),
             drift: self.client.settings.drift,
             renew: self.options.renew,
             fair: self.options.fair,
@@ -170,6 +170,7 @@ impl Lock {
         let wait = Wait {
             limit: wait,
             lines: &self.client.lines,
+            inbox: &self.client.inbox,
             max_waiters: self.options.max_waiters,
         };
         let (hold, watched) = match acquire::acquire(set, terms, &self.name, wait, reenter).await? {
@@ -185,7 +186,7 @@ impl Lock {
         let share = self.client.owners.enter(hold, watched, owner);
         if owner.is_some_and(Owner::may_be_shared) {
             self.client.lines.look_again(&keys.lock);
-            set.post.look_again(Some(&keys.lock));
+            self.client.inbox.look_again(Some(&keys.lock));
         }
         Ok((self.lease(share), false))
     }
@@ -195,7 +196,7 @@ impl Lock {
         if !mutant!("reenters-the-lost", lease.is_held(), true) {
             return Err(lease.lost_error());
         }
-        crate::set::count(&self.client.set.counters.reentered);
+        crate::counters::count(&self.client.set.counters.reentered);
         Ok(lease)
     }
 

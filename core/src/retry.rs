@@ -1,26 +1,25 @@
-//! How long to wait before the next try. Pure.
+//! How long a waiter or a renewal waits before the next try. Pure.
 
 use std::time::Duration;
 
 use crate::mutants::mutant;
-use crate::node::Line;
 
 /// Bounds of the random time until a waiter asks its home again, in case it was
 /// called and did not hear of it: 400 to 600 ms for the first two in the queue,
 /// 1.6 to 2.4 s behind them. A waiter that cannot be called, for nobody listens
 /// on its inbox, or that is not queued, asks every 80 to 120 ms.
 ///
-/// `left` is how long the holder's vote lasts yet, as far as the home told it: a
-/// lock about to expire is asked for right after it has.
-pub(crate) fn poll_pause(left: Option<Duration>, line: Option<Line>) -> (Duration, Duration) {
-    let interval = match line {
-        Some(Line {
-            place: Some(place),
-            deaf: false,
-        }) => match place {
-            0 | 1 => Duration::from_millis(500),
-            _ => Duration::from_secs(2),
-        },
+/// `place` is how many wait before it there, `None` where it is not queued; `deaf`:
+/// nobody listens on its inbox. `left` is how long the holder's vote lasts yet, as
+/// far as the home told it: a lock about to expire is asked for right after it has.
+pub(crate) fn poll_pause(
+    left: Option<Duration>,
+    place: Option<u32>,
+    deaf: bool,
+) -> (Duration, Duration) {
+    let interval = match place {
+        Some(0 | 1) if !deaf => Duration::from_millis(500),
+        Some(_) if !deaf => Duration::from_secs(2),
         _ => Duration::from_millis(100),
     };
     let interval = mutant!("polls-without-pause", interval, Duration::ZERO);
@@ -54,40 +53,26 @@ pub(crate) fn renewal_pause(failures: u32, ttl: Duration) -> Duration {
     Duration::from_millis(20 << failures.saturating_sub(1).min(10)).min(ttl / 12)
 }
 
-/// Pause before connecting again to a node, after `failures` in a row: none
-/// after the first, for a connection may break without the node being ill;
-/// then 50 ms doubling to 2 s.
-pub(crate) fn reconnect_pause(failures: u32) -> Duration {
-    match failures {
-        0 | 1 => Duration::ZERO,
-        n => Duration::from_millis(50 << (n - 2).min(6)).min(Duration::from_secs(2)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn the_first_in_line_ask_more_often() {
-        let at = |place| Some(Line { place, deaf: false });
-        let low = |line| poll_pause(None, line).0.as_millis();
-        assert_eq!(low(at(Some(0))), 400);
-        assert_eq!(low(at(Some(2))), 1600);
-        assert_eq!(low(at(None)), 80);
-        let deaf = Line {
-            place: Some(9),
-            deaf: true,
-        };
-        assert_eq!(low(Some(deaf)), 80);
-        let (low, high) = poll_pause(Some(Duration::from_millis(5)), at(Some(2)));
+        let low = |place, deaf| poll_pause(None, place, deaf).0.as_millis();
+        assert_eq!(low(Some(0), false), 400);
+        assert_eq!(low(Some(2), false), 1600);
+        assert_eq!(low(None, false), 80);
+        assert_eq!(low(Some(9), true), 80);
+        let pause = |left| poll_pause(Some(left), Some(2), false);
+        let (low, high) = pause(Duration::from_millis(5));
         assert!(low > Duration::from_millis(5) && high < Duration::from_millis(10));
         // Nor does one whose interval might outlast the vote leave the lock idle.
-        let (low, high) = poll_pause(Some(Duration::from_millis(407)), at(Some(1)));
+        let (low, high) = poll_pause(Some(Duration::from_millis(407)), Some(1), false);
         assert!(low > Duration::from_millis(407) && high < Duration::from_millis(410));
         // Nobody asks less often because the holder's vote lasts long.
-        let far = poll_pause(Some(Duration::from_secs(60)), at(Some(2)));
-        assert_eq!(far, poll_pause(None, at(Some(2))));
+        let far = pause(Duration::from_secs(60));
+        assert_eq!(far, poll_pause(None, Some(2), false));
     }
 
     #[test]
@@ -101,14 +86,6 @@ mod tests {
             [0, 1, 6, u32::MAX].map(|n| high(back_off, n)),
             [10_000, 20_000, 640_000, 640_000]
         );
-    }
-
-    #[test]
-    fn a_node_is_left_alone_longer_and_longer() {
-        let pauses: Vec<u64> = (0..9)
-            .map(|n| reconnect_pause(n).as_millis() as u64)
-            .collect();
-        assert_eq!(pauses, [0, 0, 50, 100, 200, 400, 800, 1600, 2000]);
     }
 
     #[test]

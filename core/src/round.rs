@@ -10,10 +10,12 @@ mod ask;
 mod extension;
 mod keep;
 mod loss;
+mod no_quorum;
 mod pass;
 mod progress;
 mod release;
 mod steps;
+mod votes;
 mod write_back;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,21 +24,24 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::clock::Instant;
-use crate::config::Timing;
-use crate::fence::{self, Fence, Mark};
+use crate::counters::count;
+use crate::fence::{self, Fence};
 use crate::mutants::mutant;
 use crate::mutex::lock;
-use crate::node::{Fault, FaultKind, Keys, Line, Op, Reply, Sink, Ticket, Value, Waiter};
+use crate::node::{FaultKind, Keys, Reply, Sink, Ticket, Value, Waiter};
 use crate::quorum::{self, Kind, Verdict, Vote};
-use crate::retry;
-use crate::set::{Set, count};
+use crate::set::Set;
+use crate::timing::Timing;
 use crate::token::Token;
 use crate::wakers::{Wakers, Watchers};
 
 pub use extension::Extended;
 pub use loss::{LossReason, Watch};
+pub use no_quorum::NoQuorum;
 pub(crate) use pass::IN_A_ROW;
 pub(crate) use progress::Heard;
+
+use votes::{Rules, Votes};
 
 /// What a lock asks for with one token.
 #[derive(Clone, Debug)]
@@ -77,19 +82,12 @@ pub struct Hold {
     /// The lease's end while it is valid; `NEVER` before and after. Written
     /// under `state`, read without it.
     end: AtomicU64,
-    /// How many fences the acquire takes, for leases that follow on this token.
-    block: u32,
-    /// The fence of the lease, once it is won; 0 without fences.
-    fence: AtomicU64,
-    /// The last of the block.
-    block_end: AtomicU64,
-    /// Told when the lease's end comes nearer.
-    on_earlier_end: OnceLock<Box<dyn Fn() + Send + Sync>>,
-    /// Told when the lease is over.
-    on_over: OnceLock<Box<OnOver>>,
+    fences: Fences,
+    told: Told,
     state: Mutex<State>,
 }
 
+/// How far the token has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// The round is open.
@@ -100,148 +98,61 @@ enum Phase {
     Dead,
 }
 
+/// What a hold knows, under its lock.
 struct State {
     phase: Phase,
+    votes: Votes,
+    round: Round,
+    /// Why the lease was lost, if it was.
+    loss: Option<LossReason>,
+    /// It was told that `max_hold` is near.
+    warned: bool,
+    lease: LeaseState,
+}
+
+/// The round that is to win the token.
+#[derive(Default)]
+struct Round {
     /// Counts what whoever waits is woken for.
     progress: u64,
-    /// The nodes' votes in the round.
-    votes: Box<[Vote]>,
-    /// Until when each holds our token for certain.
-    ends: Box<[Instant]>,
-    /// What each has stored of the fence.
-    marks: Box<[Mark]>,
     /// See [`propose`](Hold::propose).
     candidate: u64,
-    /// What else is known of each.
-    nodes: Box<[Node]>,
-    loss: Option<LossReason>,
-    /// Who waits for the verdict of the round.
-    round: Wakers,
+    /// Who waits for the verdict.
+    wakers: Wakers,
+}
+
+/// The present one of the leases that the token is passed through.
+struct LeaseState {
+    /// How often the token was passed on.
+    passed: u32,
+    /// Set when the owner has ended.
+    gone: Option<Arc<AtomicBool>>,
     /// Who waits for the loss.
     watchers: Watchers,
     callbacks: Vec<Callback>,
-    warned: bool,
-    /// How often the token was passed on.
-    passed: u32,
-    /// Set when the owner of the lease has ended.
-    gone: Option<Arc<AtomicBool>>,
+}
+
+/// The fences of the token's leases.
+struct Fences {
+    /// How many the acquire takes, for leases that follow on this token.
+    block: u32,
+    /// The present lease's, once it is won; 0 without fences.
+    present: AtomicU64,
+    /// The last of the block.
+    last: AtomicU64,
+}
+
+/// Who is told of the lease; called with the state not locked.
+#[derive(Default)]
+struct Told {
+    /// Its end has come nearer.
+    earlier_end: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    /// It is over.
+    over: OnceLock<Box<OnOver>>,
 }
 
 type OnOver = dyn Fn() + Send + Sync;
 type Callback = Box<dyn FnOnce(LossReason) + Send>;
-
-/// What is known of one node.
-#[derive(Clone)]
-struct Node {
-    /// What it said last, for error messages.
-    said: Said,
-    /// Requests that may have reached it: it may know the token.
-    reached: u32,
-    /// A renewal is under way and will be answered by then.
-    asked: Option<Instant>,
-    /// When to renew its vote.
-    renew_at: Instant,
-    failures: u32,
-    /// Until when it held our token for certain, whatever it said since.
-    had: Instant,
-    /// Which server that was: see [`Ticket::server`].
-    server: u64,
-    /// How far its clock had stepped forward when `ends` was looked at, in µs.
-    stepped: u64,
-    /// It was asked once more, after its clock had been misjudged.
-    again: bool,
-    /// The waiter stands in its queue, or may.
-    queued: bool,
-    /// What it said of the line when it refused.
-    line: Option<Line>,
-}
-
-/// A node's last word, for error messages.
-#[derive(Clone, Debug)]
-pub enum Said {
-    NotAsked,
-    Nothing,
-    Granted,
-    Refused {
-        left: Option<Duration>,
-        holder: Option<Box<str>>,
-    },
-    Quarantined {
-        left: Duration,
-    },
-    Late,
-    Fault(Fault),
-}
-
-/// How a round that was not won ended.
-#[derive(Debug)]
-pub struct Lost {
-    /// Each node's last answer.
-    answers: Vec<Vote>,
-    /// Wrong settings alone prevent a quorum, or a node belongs to another set
-    /// and no quorum is known to belong to this one.
-    pub(crate) misconfigured: bool,
-    /// Whether a node that belongs to another set counts as wrong settings
-    /// depends on answers that are awaited.
-    open: bool,
-    pub(crate) said: Vec<Said>,
-}
-
-impl Lost {
-    /// Why there was no quorum, as far as that is decided.
-    pub(crate) fn kind(&self) -> Kind {
-        match self.open {
-            true => Kind::Undecided,
-            false => quorum::kind(&self.answers),
-        }
-    }
-
-    /// What is known after a round of which this is the last, where `before` it
-    /// more nodes may have been asked.
-    pub(crate) fn after(mut self, before: Option<&Lost>) -> Lost {
-        let Some(before) = before else {
-            return self;
-        };
-        for (said, before) in self.said.iter_mut().zip(&before.said) {
-            if matches!(said, Said::NotAsked | Said::Nothing) {
-                *said = before.clone();
-            }
-        }
-        for (answer, before) in self.answers.iter_mut().zip(&before.answers) {
-            let merged = match (*answer, before) {
-                (Vote::Unasked | Vote::Awaited, Vote::Refused) => Vote::Refused,
-                (Vote::Unasked, Vote::Awaited | Vote::Granted(_)) => *before,
-                // One that failed then counts as it does now: it may have
-                // answered since, or is about to.
-                (answer, _) => answer,
-            };
-            *answer = mutant!("kind-of-one-token", merged, *answer);
-        }
-        self
-    }
-
-    /// The same, once nobody waits for answers any more. A node that voted, and has
-    /// yet to store the fence, did answer.
-    pub(crate) fn in_the_end(mut self) -> Lost {
-        for (answer, said) in self.answers.iter_mut().zip(&self.said) {
-            *answer = match (*answer, said) {
-                (Vote::Awaited, Said::Granted) => Vote::Granted(Instant::NEVER),
-                (Vote::Awaited, _) => Vote::Failed,
-                (answer, _) => answer,
-            };
-        }
-        self
-    }
-
-    /// The same, once nobody takes the answers any more that are awaited.
-    pub(crate) fn closed(mut self) -> Lost {
-        let awaited = |answer: &&mut Vote| **answer == Vote::Awaited;
-        for answer in self.answers.iter_mut().filter(awaited) {
-            *answer = Vote::Unasked;
-        }
-        self
-    }
-}
 
 impl Hold {
     fn state(&self) -> MutexGuard<'_, State> {
@@ -250,23 +161,23 @@ impl Hold {
 
     /// The lease's fence; 0 without fences, and before it is won.
     pub fn fence(&self) -> u64 {
-        self.fence.load(Ordering::Acquire)
+        self.fences.present.load(Ordering::Acquire)
     }
 
     /// The verdict of the round: won, or how it was lost. A lost token is dead
     /// and its undo sent; why it was lost may take answers that are still to
     /// come, each within its deadline.
-    pub fn poll_verdict(&self, cx: &Context<'_>) -> Poll<Result<(), Lost>> {
+    pub fn poll_verdict(&self, cx: &Context<'_>) -> Poll<Result<(), NoQuorum>> {
         let mut state = self.state();
         match state.phase {
-            Phase::Asking => state.round.park(cx),
+            Phase::Asking => state.round.wakers.park(cx),
             Phase::Held => Poll::Ready(Ok(())),
             // A lease may be lost before its winner looks: it was won.
             Phase::Dead if state.loss.is_some() => Poll::Ready(Ok(())),
             Phase::Dead => {
-                let lost = state.lost_round(&self.set);
+                let lost = state.no_quorum(&self.set);
                 match lost.kind() {
-                    Kind::Undecided if !lost.misconfigured => state.round.park(cx),
+                    Kind::Undecided if !lost.misconfigured => state.round.wakers.park(cx),
                     _ => Poll::Ready(Err(lost)),
                 }
             }
@@ -274,8 +185,8 @@ impl Hold {
     }
 
     /// What the nodes have said so far, for a round that is given up, or was.
-    pub(crate) fn so_far(&self) -> Lost {
-        self.state().lost_round(&self.set)
+    pub(crate) fn so_far(&self) -> NoQuorum {
+        self.state().no_quorum(&self.set)
     }
 
     /// Takes a reply to anything but a release into account.
@@ -284,7 +195,65 @@ impl Hold {
         if let Some(time) = time {
             self.set.observe(ticket, now, time);
         }
-        let (node, pause) = (ticket.node, 2 * self.terms.timing.node_timeout);
+        self.note_health(ticket.node, reply);
+        let mut state = self.state();
+        let before = self.end();
+        self.settle_steps(&mut state);
+        // A lease that has ended stays ended, even if this reply would have
+        // saved it a moment ago.
+        if mutant!(
+            "late-renewal-revives",
+            self.end_if_over(&mut state, now),
+            false
+        ) {
+            return self.publish(state);
+        }
+        let phase = mutant!(
+            "late-vote-revives",
+            state.phase,
+            match state.phase {
+                Phase::Dead => Phase::Held,
+                phase => phase,
+            }
+        );
+        // An answer to a round that is over says yet why it was not won.
+        if phase == Phase::Dead
+            && mutant!(
+                "late-answer-not-taken",
+                !state.votes.is_awaited(&ticket),
+                true
+            )
+        {
+            return;
+        }
+        if state.votes.apply(ticket, reply, now, phase, &self.rules()) {
+            drop(state);
+            if let Some(hold) = self.me.upgrade() {
+                let sink: Arc<dyn Sink> = hold;
+                self.send([(ticket.node, ticket.op)], now, &sink);
+            }
+            return;
+        }
+        if let Reply::Extended { repaired } = reply {
+            count(&self.set.counters.renewals);
+            if *repaired {
+                count(&self.set.counters.repairs);
+            }
+        }
+        match phase {
+            Phase::Asking => self.decide(state, now, reply, ticket.node),
+            Phase::Held => self.measure(state, now, before),
+            Phase::Dead => {
+                let wakers = state.round.wakers.take();
+                drop(state);
+                wakers.wake();
+            }
+        }
+    }
+
+    /// Notes what a reply tells of its node, whatever becomes of the token.
+    fn note_health(&self, node: usize, reply: &Reply) {
+        let pause = 2 * self.terms.timing.node_timeout;
         match reply {
             Reply::Quarantined { .. } => self.set.shut(node, pause),
             // A node in quarantine refuses too.
@@ -298,208 +267,22 @@ impl Hold {
             },
             _ => self.set.answered(node, true),
         }
-        let mut state = self.state();
-        let before = self.end();
-        self.settle_steps(&mut state);
-        // A lease that has ended stays ended, even if this reply would have
-        // saved it a moment ago.
-        if mutant!(
-            "late-renewal-revives",
-            self.end_if_over(&mut state, now),
-            false
-        ) {
+    }
+
+    /// Finds out until when the lease lasts, after one more reply; `before` it
+    /// lasted until then.
+    fn measure(&self, mut state: MutexGuard<'_, State>, now: Instant, before: Instant) {
+        let end = self.end_of(&state);
+        self.end.store(end.0, Ordering::Release);
+        if now >= end {
+            self.lose(&mut state, LossReason::Refused);
             return self.publish(state);
         }
-        // An answer to a round that is over says yet why it was not won.
-        let dead = mutant!("late-vote-revives", state.phase == Phase::Dead, false);
-        if dead && mutant!("late-answer-not-taken", !state.is_awaited(&ticket), true) {
-            return;
-        }
-        let asking = state.phase == Phase::Asking;
-        let State {
-            votes,
-            ends,
-            marks,
-            nodes,
-            ..
-        } = &mut *state;
-        let (node, vote) = (&mut nodes[ticket.node], &mut votes[ticket.node]);
-        let (end, mark) = (&mut ends[ticket.node], &mut marks[ticket.node]);
-        let (ttl, confirmed) = match ticket.op {
-            Op::Acquire { ttl, .. } | Op::Extend { ttl, .. } => (ttl, 0),
-            Op::Confirm { ttl, fence } => (ttl, fence),
-            Op::Release => return,
-        };
-        let renewal = matches!(ticket.op, Op::Extend { .. });
-        if renewal {
-            node.asked = None;
-        }
-        match reply {
-            Reply::Granted { .. } | Reply::Extended { .. } | Reply::Confirmed => {
-                let sent = mutant!("end-from-reply", ticket.sent, now);
-                let ttl = mutant!("counted-at-own-ttl", ttl, self.terms.timing.ttl);
-                let drift = mutant!("everybodys-drift", self.terms.drift, 0.01);
-                let less = quorum::drift_allowance(ttl, drift);
-                let counted = mutant!("drift-added", ttl.saturating_sub(less), ttl + less);
-                let new = sent + counted;
-                *end = (*end).max(new);
-                node.had = match node.server == ticket.server {
-                    true => node.had.max(new),
-                    false => new,
-                };
-                node.server = ticket.server;
-                *vote = Vote::Granted(*end);
-                node.said = Said::Granted;
-                node.failures = 0;
-                node.renew_at = self.coarse(ticket.sent + self.renew_every);
-                match reply {
-                    Reply::Granted { fence } => {
-                        match mutant!("no-mark-agrees", mark.blind, false) {
-                            true => mark.found = *fence,
-                            false => mark.stored = *fence,
-                        }
-                        // This vote ended the waiter's place; no other does.
-                        node.queued = false;
-                    }
-                    Reply::Confirmed => mark.stored = confirmed,
-                    _ => {}
-                }
-                if renewal {
-                    count(&self.set.counters.renewals);
-                }
-                if matches!(reply, Reply::Extended { repaired: true }) {
-                    count(&self.set.counters.repairs);
-                }
-            }
-            Reply::Greater { fence } => {
-                // Not while our token stands there: nothing else raises it then.
-                mark.found = mark.found.max(*fence);
-                mark.asked = 0;
-            }
-            Reply::Refused {
-                left,
-                holder,
-                place,
-                subscribers,
-            } => {
-                *end = Instant::NEVER;
-                node.line = Some(Line {
-                    place: *place,
-                    deaf: *subscribers == 0,
-                });
-                *vote = Vote::Refused;
-                node.said = Said::Refused {
-                    left: *left,
-                    holder: holder.clone(),
-                };
-            }
-            Reply::NotMine => {
-                *end = mutant!("denied-vote-counts", Instant::NEVER, *end);
-                *vote = Vote::Refused;
-                node.said = Said::Refused {
-                    left: None,
-                    holder: None,
-                };
-                node.renew_at = self.coarse(now + self.renew_every);
-            }
-            // No vote. Of an extension: the one that was there is gone, but
-            // nobody is given another as long as the quarantine lasts. To end the
-            // lease now would free the other nodes before its holder knows.
-            Reply::Quarantined { left } => {
-                let less = quorum::drift_allowance(*left, self.terms.drift);
-                let kept = ticket.sent + left.saturating_sub(less);
-                *end = mutant!("quarantine-ends-a-vote", (*end).min(kept), Instant::NEVER);
-                *vote = Vote::Failed;
-                node.said = Said::Quarantined { left: *left };
-                node.renew_at = self.coarse(now + self.renew_every.min(*left));
-            }
-            // Nothing was done. By now its clock is known better.
-            Reply::Late if asking && !node.again && now < ticket.deadline => {
-                node.again = true;
-                drop(state);
-                if let Some(hold) = self.me.upgrade() {
-                    let sink: Arc<dyn Sink> = hold;
-                    self.send(ticket.node, ticket.op, now, &sink);
-                }
-                return;
-            }
-            Reply::Late => {
-                if matches!(ticket.op, Op::Acquire { .. }) {
-                    *vote = Vote::Failed;
-                }
-                mark.failed = true;
-                if mutant!("late-is-a-vote", false, true) {
-                    *end = ticket.sent + self.terms.timing.counted;
-                }
-                node.said = Said::Late;
-                node.renew_at = now;
-            }
-            Reply::Failed(fault) => {
-                let open = asking || *vote == Vote::Awaited;
-                if open && matches!(ticket.op, Op::Acquire { .. }) {
-                    *vote = mutant!(
-                        "failure-is-a-vote",
-                        Vote::Failed,
-                        Vote::Granted(ticket.sent + self.terms.timing.counted)
-                    );
-                    if dead && fault.kind == FaultKind::Refused {
-                        // It was wanted no more, and not sent: the node was not
-                        // asked.
-                        *vote = Vote::Unasked;
-                    }
-                }
-                // An acquire may fail unsent while an extension behind it is
-                // still to be sent.
-                if !mutant!("timeout-means-not-sent", fault.sent, false)
-                    && matches!(ticket.op, Op::Acquire { .. } | Op::Extend { .. })
-                {
-                    let unsent = mutant!("unsent-means-unknown", 1, node.reached);
-                    node.reached = node.reached.saturating_sub(unsent);
-                }
-                mark.failed = true;
-                if mutant!("silence-confirms", false, confirmed != 0) {
-                    mark.stored = confirmed;
-                }
-                if mutant!(
-                    "not-ready-is-a-refusal",
-                    false,
-                    fault.kind == FaultKind::NotReady
-                ) {
-                    *end = Instant::NEVER;
-                }
-                node.said = Said::Fault(fault.clone());
-                node.failures = node.failures.saturating_add(1);
-                if renewal {
-                    node.renew_at = now + retry::renewal_pause(node.failures, ttl);
-                    if mutant!("any-answer-renews", false, true) {
-                        *end = ticket.sent + self.terms.timing.counted;
-                    }
-                }
-            }
-            Reply::Released { .. } => {}
-        }
-        match state.phase {
-            Phase::Asking => self.decide(state, now, reply, ticket.node),
-            _ if dead => {
-                let wakers = state.round.take();
-                drop(state);
-                wakers.wake();
-            }
-            _ => {
-                let end = self.end_of(&state);
-                self.end.store(end.0, Ordering::Release);
-                if now >= end {
-                    self.lose(&mut state, LossReason::Refused);
-                    self.publish(state);
-                } else {
-                    let traces = state.left_behind();
-                    drop(state);
-                    self.tell_earlier_end(before);
-                    if !traces.is_empty() {
-                        self.undo(&traces);
-                    }
-                }
-            }
+        let traces = state.votes.left_behind();
+        drop(state);
+        self.tell_earlier_end(before);
+        if !traces.is_empty() {
+            self.undo(&traces);
         }
     }
 
@@ -507,9 +290,9 @@ impl Hold {
     fn decide(&self, mut state: MutexGuard<'_, State>, now: Instant, reply: &Reply, node: usize) {
         let least = self.terms.timing.min_validity;
         let needed = now + mutant!("no-min-validity", least, Duration::ZERO);
-        let verdict = quorum::verdict(&state.votes, needed);
+        let verdict = quorum::verdict(&state.votes.cast, needed);
         if matches!(reply, Reply::Failed(f) if f.kind == FaultKind::Timeout) {
-            let mut before = state.votes.clone();
+            let mut before = state.votes.cast.clone();
             before[node] = Vote::Awaited;
             if verdict == Verdict::Lost && quorum::verdict(&before, needed) != verdict {
                 count(&self.set.counters.timeouts_awaited);
@@ -523,8 +306,8 @@ impl Hold {
             Verdict::Won if self.terms.keys.fence_ttl.is_none() => Some(0),
             Verdict::Won => {
                 let median = self.propose(&mut state, now);
-                let State { votes, marks, .. } = &*state;
-                match fence::verdict(votes, marks, needed, self.block, median) {
+                let Votes { cast, marks, .. } = &state.votes;
+                match fence::verdict(cast, marks, needed, self.fences.block, median) {
                     Fence::Agreed(fence) => Some(fence),
                     // Whoever stores a larger one has it written back again; the
                     // end of the attempt bounds how often.
@@ -540,7 +323,7 @@ impl Hold {
             // Whoever waits decides how it goes on.
             None if self.waiter.is_some() => {
                 if state.count_progress(reply) {
-                    let wakers = state.round.take();
+                    let wakers = state.round.wakers.take();
                     drop(state);
                     wakers.wake();
                 }
@@ -551,10 +334,10 @@ impl Hold {
                 count(&self.set.counters.attempts_lost);
             }
         }
-        let wakers = state.round.take();
+        let wakers = state.round.wakers.take();
         let traces = match state.phase {
-            Phase::Dead => mutant!("lost-round-stays", state.traces(None), Vec::new()),
-            _ => state.left_behind(),
+            Phase::Dead => mutant!("lost-round-stays", state.votes.traces(None), Vec::new()),
+            _ => state.votes.left_behind(),
         };
         drop(state);
         if !traces.is_empty() {
@@ -569,9 +352,9 @@ impl Hold {
     fn win(&self, state: &mut State, fence: u64) {
         state.phase = Phase::Held;
         let fence = mutant!("fence-not-told", fence, 0);
-        self.block_end.store(fence, Ordering::Release);
-        let first = fence.saturating_sub(u64::from(self.block - 1));
-        self.fence.store(first, Ordering::Release);
+        self.fences.last.store(fence, Ordering::Release);
+        let first = fence.saturating_sub(u64::from(self.fences.block - 1));
+        self.fences.present.store(first, Ordering::Release);
         self.end.store(self.end_of(state).0, Ordering::Release);
         count(&self.set.counters.acquired);
     }
@@ -582,53 +365,18 @@ impl Hold {
         std::str::from_utf8(token).expect("hex digits are ASCII")
     }
 
+    fn rules(&self) -> Rules {
+        Rules {
+            timing: self.terms.timing,
+            drift: self.terms.drift,
+            renew_every: self.renew_every,
+        }
+    }
+
     /// What its lock asked for.
     #[cfg(feature = "sim")]
     pub fn terms(&self) -> &Terms {
         &self.terms
-    }
-}
-
-impl State {
-    /// Whether the reply to this request is the node's answer to the round.
-    fn is_awaited(&self, ticket: &Ticket) -> bool {
-        matches!(ticket.op, Op::Acquire { .. }) && self.votes[ticket.node] == Vote::Awaited
-    }
-
-    fn lost_round(&self, set: &Set) -> Lost {
-        let votes = &self.votes;
-        // A fence is being written back there, without which the vote is worth
-        // nothing.
-        let unmarked = |i: usize| {
-            let mark = &self.marks[i];
-            self.phase == Phase::Asking
-                && !mark.failed
-                && mark.asked != 0
-                && mark.asked != mark.stored
-        };
-        let answer = |(i, vote): (usize, &Vote)| match vote {
-            Vote::Unasked if set.has_failed(i) => Vote::Failed,
-            Vote::Granted(_) if unmarked(i) => Vote::Awaited,
-            vote => *vote,
-        };
-        let quorum = quorum::quorum(votes.len());
-        let is = |n: &Node, kind| matches!(&n.said, Said::Fault(f) if f.kind == kind);
-        let foreign = |n: &Node| is(n, FaultKind::Foreign);
-        let wrong = |n: &&Node| is(n, FaultKind::Misconfigured) || foreign(n);
-        let hopeless = self.nodes.iter().filter(wrong).count();
-        // Which of two sets is meant nobody can say, unless a quorum of nodes is
-        // known to belong to this one.
-        let foreign = self.nodes.iter().any(foreign);
-        let ours = |i: &usize| set.links[*i].is_ours();
-        let may_be = |i: &usize| ours(i) || votes[*i] == Vote::Awaited;
-        let known = (0..votes.len()).filter(ours).count() >= quorum;
-        let open = (0..votes.len()).filter(may_be).count() >= quorum;
-        Lost {
-            answers: votes.iter().enumerate().map(answer).collect(),
-            misconfigured: foreign && !open || hopeless > votes.len() - quorum,
-            open: foreign && open && !known,
-            said: self.nodes.iter().map(|n| n.said.clone()).collect(),
-        }
     }
 }
 

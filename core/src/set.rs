@@ -1,18 +1,16 @@
 //! The set of nodes that vote together, and the seams to them.
 
-use std::future::poll_fn;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::task::Poll;
 use std::time::Duration;
 
 use crate::clock::{Clock, Instant};
+use crate::counters::{Counters, count};
 use crate::fence;
-use crate::inbox::Inbox;
 use crate::mutants::mutant;
 use crate::mutex::lock;
 use crate::node::time::NodeTimes;
-use crate::node::{Link, Ticket};
+use crate::node::{Link, Request, Sink, Ticket};
 use crate::token::Rng;
 use crate::wakers::Wakers;
 
@@ -34,10 +32,33 @@ pub struct Set {
     pub counters: Counters,
     /// Where warnings go.
     pub warn: fn(String),
-    /// Where the notices to the client's waiters arrive.
-    pub post: Arc<Inbox>,
     clocks: Vec<NodeClock>,
     on_step: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+/// A request, and what goes with it to its node's link.
+pub(crate) struct Outgoing {
+    pub(crate) request: Request,
+    pub(crate) ticket: Ticket,
+    /// A release is sent again until then.
+    pub(crate) give_up: Instant,
+}
+
+/// The wake-ups that are owed for requests which leave together. Dropped, it
+/// rings for them.
+#[derive(Default)]
+struct Owed<'a> {
+    /// One of those that owe them.
+    link: Option<&'a dyn Link>,
+    wakers: Wakers,
+}
+
+impl Drop for Owed<'_> {
+    fn drop(&mut self) {
+        if let Some(link) = self.link {
+            link.ring(std::mem::take(&mut self.wakers));
+        }
+    }
 }
 
 /// What is known of one node's clock.
@@ -53,7 +74,7 @@ struct NodeClock {
 }
 
 impl Set {
-    /// A set of these nodes, and of a client that listens on `inbox`.
+    /// The set of these nodes, as a client sees it.
     pub fn new(
         links: Vec<Arc<dyn Link>>,
         clock: Arc<dyn Clock>,
@@ -61,14 +82,8 @@ impl Set {
         max_ttl: Duration,
         drift: f64,
         warn: fn(String),
-        inbox: Arc<[u8]>,
     ) -> Set {
-        let post = Arc::new(Inbox::new(inbox));
-        for link in &links {
-            link.subscribe(post.clone());
-        }
         Set {
-            post,
             clocks: links.iter().map(|_| NodeClock::default()).collect(),
             links,
             clock,
@@ -78,6 +93,24 @@ impl Set {
             counters: Counters::default(),
             warn,
             on_step: OnceLock::new(),
+        }
+    }
+
+    /// Sends requests that leave together, and rings once for all of them. Whoever
+    /// sends has none of its own state locked, for a link may answer at once.
+    pub(crate) fn send(&self, requests: impl IntoIterator<Item = Outgoing>, sink: &Arc<dyn Sink>) {
+        let mut owed = Owed::default();
+        for Outgoing {
+            request,
+            ticket,
+            give_up,
+        } in requests
+        {
+            let link = &*self.links[ticket.node];
+            if let Some(wakers) = link.send(request, ticket, sink.clone(), give_up) {
+                owed.link = Some(link);
+                owed.wakers.extend(wakers);
+            }
         }
     }
 
@@ -192,72 +225,117 @@ impl std::fmt::Debug for Set {
     }
 }
 
-/// Counts of a client. All grow only, except the number of pending releases.
-#[derive(Debug, Default)]
-pub struct Counters {
-    pub(crate) acquired: AtomicU64,
-    pub(crate) reentered: AtomicU64,
-    pub(crate) attempts_lost: AtomicU64,
-    pub(crate) timeouts_awaited: AtomicU64,
-    pub(crate) released: AtomicU64,
-    pub(crate) lost: AtomicU64,
-    pub(crate) renewals: AtomicU64,
-    pub(crate) repairs: AtomicU64,
-    pub(crate) clock_steps: AtomicU64,
-    pub(crate) write_backs: AtomicU64,
-    pub(crate) passed_on: AtomicU64,
-    pub(crate) releases_pending: AtomicUsize,
-    calls: AtomicUsize,
-    idle: Mutex<Wakers>,
-}
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
 
-/// A call under way that may leave something on the nodes, until it is dropped.
-pub(crate) struct Call<'a>(&'a Counters);
+    use super::*;
+    use crate::clock::Sleep;
+    use crate::node::{Companions, Keys, Op, Reply, Value, Waits};
+    use crate::token::SystemRng;
 
-impl Drop for Call<'_> {
-    fn drop(&mut self) {
-        self.0.one_less(&self.0.calls);
-    }
-}
-
-impl Counters {
-    /// Counts a call. Whoever closes the client waits for those that were
-    /// counted before they saw it open.
-    pub(crate) fn call(&self) -> Call<'_> {
-        self.calls.fetch_add(1, Ordering::SeqCst);
-        Call(self)
+    /// A node whose task has yet to be woken, if `owing`, for each request.
+    struct Slow {
+        owing: bool,
+        done: Arc<Mutex<Vec<String>>>,
     }
 
-    /// A release has been acknowledged, or given up.
-    pub(crate) fn release_done(&self) {
-        self.one_less(&self.releases_pending);
+    impl Link for Slow {
+        fn send(&self, _: Request, ticket: Ticket, _: Arc<dyn Sink>, _: Instant) -> Option<Wakers> {
+            lock(&self.done).push(format!("sent to {}", ticket.node));
+            let mut owed = Wakers::default();
+            owed.extend([Waker::noop().clone()]);
+            self.owing.then_some(owed)
+        }
+
+        fn ring(&self, owed: Wakers) {
+            lock(&self.done).push(format!("rung for {}", owed.into_iter().count()));
+        }
+
+        fn shown(&self) -> Arc<str> {
+            "slow".into()
+        }
+
+        fn close(&self) {}
     }
 
-    fn one_less(&self, of: &AtomicUsize) {
-        if of.fetch_sub(1, Ordering::AcqRel) == 1 {
-            let wakers = lock(&self.idle).take();
-            wakers.wake();
+    struct Still;
+
+    impl Clock for Still {
+        fn now(&self) -> Instant {
+            Instant(1)
+        }
+
+        fn sleep_until(&self, _: Instant) -> Sleep {
+            Box::pin(std::future::pending())
         }
     }
 
-    /// Waits until no call is under way and no release is pending, and at most
-    /// until `until`.
-    pub(crate) async fn quiet(&self, clock: &dyn Clock, until: Instant) {
-        let mut timer = clock.sleep_until(until);
-        poll_fn(|cx| {
-            let mut idle = lock(&self.idle);
-            // In this order: a call that ends leaves a release.
-            let quiet = self.calls.load(Ordering::SeqCst) == 0
-                && self.releases_pending.load(Ordering::Acquire) == 0;
-            if quiet || timer.as_mut().poll(cx).is_ready() {
-                return Poll::Ready(());
-            }
-            idle.park(cx)
-        })
-        .await;
-    }
-}
+    struct Nobody;
 
-pub(crate) fn count(counter: &AtomicU64) {
-    counter.fetch_add(1, Ordering::Relaxed);
+    impl Sink for Nobody {
+        fn on_reply(&self, _: Ticket, _: Reply, _: Option<u64>) {}
+
+        fn wanted(&self) -> bool {
+            true
+        }
+    }
+
+    fn release(node: usize) -> Outgoing {
+        let keys = Keys {
+            lock: b"k"[..].into(),
+            companions: Companions::new(b"qrf"),
+            waits: Waits {
+                reservation: Duration::ZERO,
+                place: Duration::ZERO,
+                most: 0,
+            },
+            fence_ttl: None,
+        };
+        Outgoing {
+            request: Request {
+                op: Op::Release,
+                keys: Arc::new(keys),
+                value: Value(Arc::default()),
+                waiter: None,
+                not_after: 0,
+            },
+            ticket: Ticket {
+                node,
+                sent: Instant(1),
+                deadline: Instant::FAR,
+                op: Op::Release,
+                server: 0,
+            },
+            give_up: Instant::FAR,
+        }
+    }
+
+    #[test]
+    fn one_fan_out_is_one_wake_up() {
+        for (owing, expected) in [
+            (
+                [true; 3],
+                &["sent to 0", "sent to 1", "sent to 2", "rung for 3"][..],
+            ),
+            (
+                [false, true, false],
+                &["sent to 0", "sent to 1", "sent to 2", "rung for 1"],
+            ),
+            ([false; 3], &["sent to 0", "sent to 1", "sent to 2"]),
+        ] {
+            let done = Arc::<Mutex<Vec<String>>>::default();
+            let link = |owing| -> Arc<dyn Link> {
+                let done = done.clone();
+                Arc::new(Slow { owing, done })
+            };
+            let links = owing.into_iter().map(link).collect();
+            let (clock, rng) = (Arc::new(Still), Arc::new(SystemRng));
+            let ttl = Duration::from_secs(1);
+            let set = Set::new(links, clock, rng, ttl, 0.01, |_| ());
+            let sink: Arc<dyn Sink> = Arc::new(Nobody);
+            set.send((0..3).map(release), &sink);
+            assert_eq!(*lock(&done), expected);
+        }
+    }
 }

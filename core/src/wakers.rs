@@ -7,7 +7,7 @@ use crate::lean::push_lean;
 /// The wakers of tasks that wait for one thing. Nearly always there is one,
 /// which costs no allocation.
 #[derive(Debug, Default)]
-pub(crate) struct Wakers {
+pub struct Wakers {
     first: Option<Waker>,
     more: Vec<Waker>,
 }
@@ -36,6 +36,17 @@ impl Wakers {
 
     pub(crate) fn wake(self) {
         self.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Extend<Waker> for Wakers {
+    fn extend<T: IntoIterator<Item = Waker>>(&mut self, wakers: T) {
+        for waker in wakers {
+            match self.first {
+                None => self.first = Some(waker),
+                Some(_) => self.more.push(waker),
+            }
+        }
     }
 }
 

@@ -13,6 +13,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::config::{self, LockOptions, RestartGuard, Settings, defaults, lock_option_setters};
 use crate::dispatch::Level;
 use crate::error::Error;
+use crate::inbox::Inbox;
 use crate::node::Link;
 use crate::node::address::{Address, Endpoint};
 use crate::node::memory::MemoryLink;
@@ -245,12 +246,12 @@ impl ClientBuilder {
             let target = target(node, i, &tls, &gate);
             Arc::new(RedisLink::new(target, clock.clone(), &handle, driver))
         };
-        let links = settings.nodes.iter().enumerate().map(link).collect();
+        let links: Vec<_> = settings.nodes.iter().enumerate().map(link).collect();
         let watchdog = Watchdog::new(clock.clone());
         handle.spawn(watchdog.clone().run());
         let (max_ttl, drift) = (settings.max_ttl, settings.drift);
-        let inbox = gate.inbox.clone();
-        let set = Set::new(links, clock, rng, max_ttl, drift, warn, inbox);
+        let inbox = Inbox::new(gate.inbox.clone(), &links);
+        let set = Set::new(links, clock, rng, max_ttl, drift, warn);
         watchdog.follow_steps(&set);
         let inner = Arc::new(Inner {
             set: Arc::new(set),
@@ -258,6 +259,7 @@ impl ClientBuilder {
             settings,
             owners: Owners::default(),
             lines: Arc::default(),
+            inbox,
             watchdog,
             runtime,
             io: handle,

@@ -10,6 +10,7 @@ use tokio::runtime::Handle;
 
 use crate::config::{LockOptions, Settings};
 use crate::error::{Error, ErrorKind};
+use crate::inbox::Inbox;
 use crate::node::Waits;
 use crate::node::tls::Tls;
 use crate::reentry::Owners;
@@ -27,6 +28,8 @@ pub(crate) struct Inner {
     pub(crate) waits: Waits,
     pub(crate) owners: Owners,
     pub(crate) lines: Arc<Lines>,
+    /// Where the nodes call its waiters.
+    pub(crate) inbox: Arc<Inbox>,
     pub(crate) watchdog: Arc<Watchdog>,
     pub(crate) runtime: &'static Runtime,
     pub(crate) io: Handle,
@@ -97,7 +100,7 @@ impl Inner {
         self.watchdog.close();
         let until = self.set.clock.now() + self.settings.node_timeout;
         // Whoever asks or waits gives up, and leaves the queues.
-        self.set.post.close();
+        self.inbox.close();
         self.set.counters.quiet(&*self.set.clock, until).await;
         for link in &self.set.links {
             link.close();

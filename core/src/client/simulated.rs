@@ -7,6 +7,7 @@ use once_cell::sync::OnceCell;
 
 use super::inner::Inner;
 use super::{Client, ClientBuilder};
+use crate::inbox::Inbox;
 use crate::node::Waits;
 use crate::node::tls::Tls;
 use crate::reentry::Owners;
@@ -18,10 +19,17 @@ use crate::set::Set;
 static NOBODYS: OnceCell<tokio::runtime::Runtime> = OnceCell::new();
 
 impl ClientBuilder {
-    /// For the simulator: a client of `set`, whose leases `watchdog` renews while
-    /// somebody runs it. Nodes keep lines as `waits` says. Options are not checked
-    /// here, but those of a lock are when it is used.
-    pub fn simulated(self, set: Arc<Set>, watchdog: Arc<Watchdog>, waits: Waits) -> Client {
+    /// For the simulator: a client of `set`, whose waiters hear of their turn over
+    /// `inbox`, and whose leases `watchdog` renews while somebody runs it. Nodes keep
+    /// lines as `waits` says. Options are not checked here, but those of a lock are
+    /// when it is used.
+    pub fn simulated(
+        self,
+        set: Arc<Set>,
+        inbox: Arc<Inbox>,
+        watchdog: Arc<Watchdog>,
+        waits: Waits,
+    ) -> Client {
         let never_entered = || {
             let mut builder = tokio::runtime::Builder::new_current_thread();
             builder.build().expect("a runtime without drivers")
@@ -33,6 +41,7 @@ impl ClientBuilder {
                 waits,
                 owners: Owners::default(),
                 lines: Arc::default(),
+                inbox,
                 watchdog,
                 runtime: Runtime::get(),
                 io: NOBODYS.get_or_init(never_entered).handle().clone(),

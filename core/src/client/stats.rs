@@ -71,9 +71,9 @@ impl Stats {
             releases_dropped: links.iter().map(|l| l.dropped()).sum(),
             connects: links.iter().map(|l| l.connects()).sum(),
             waiting: inner.lines.waiting() as u64,
-            queued: inner.set.post.queued() as u64,
-            ahead: inner.set.post.ahead().into(),
-            stray_messages: inner.set.post.stray() + links.iter().map(|l| l.stray()).sum::<u64>(),
+            queued: inner.inbox.queued() as u64,
+            ahead: inner.inbox.ahead().into(),
+            stray_messages: inner.inbox.stray() + links.iter().map(|l| l.stray()).sum::<u64>(),
         }
     }
 

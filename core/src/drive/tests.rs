@@ -209,27 +209,6 @@ fn a_short_patience_parks() {
 }
 
 #[test]
-fn one_fan_out_is_one_wake_up() {
-    let (echo, _) = echo();
-    let gathering = gather();
-    for _ in 0..3 {
-        let mut asked = Box::pin(echo.ask());
-        assert!(
-            asked
-                .as_mut()
-                .poll(&mut Context::from_waker(Waker::noop()))
-                .is_pending()
-        );
-        // Never before the last has been told.
-        thread::yield_now();
-        assert!(lock(&asked.1.as_ref().unwrap().0).0.is_none());
-    }
-    drop(gathering);
-    assert_eq!(GATHERED.with_borrow(|g| (g.depth, g.wakers.len())), (0, 0));
-    blocking::wait(echo.ask());
-}
-
-#[test]
 fn a_driver_that_is_stopped_ends() {
     let driver: &'static Driver = Box::leak(Box::new(Driver::new().unwrap()));
     let io_thread = thread::spawn(|| driver.run());

@@ -59,28 +59,12 @@ impl Address {
         };
         let mut db = "0".to_owned();
         let (endpoint, shown) = match url.scheme() {
-            scheme @ ("redis" | "rediss") => {
-                let host = match url.host() {
-                    Some(url::Host::Ipv6(ip)) => ip.to_string(),
-                    Some(host) => host.to_string(),
-                    None => return Err(wrong(&format!("the URL names no host: {FORMS}"))),
-                };
+            "redis" | "rediss" => {
                 match url.path() {
                     "" | "/" => {}
                     path => db = path[1..].to_owned(),
                 }
-                if url.query().is_some() {
-                    return Err(wrong(
-                        "a query is not understood in this URL: set options on the client",
-                    ));
-                }
-                let port = url.port().unwrap_or(6379);
-                let shown = match url.host() {
-                    Some(url::Host::Ipv6(ip)) => format!("[{ip}]:{port}"),
-                    _ => format!("{host}:{port}"),
-                };
-                let tls = scheme == "rediss";
-                (Endpoint::Tcp { host, port, tls }, shown)
+                tcp(&url).map_err(|why| wrong(&why))?
             }
             "redis+unix" | "unix" => {
                 let path = decoded(url.path(), "path")?;
@@ -139,6 +123,26 @@ impl Address {
             shown: shown.into(),
         })
     }
+}
+
+/// The host and port of a `redis://` or `rediss://` URL, and how they are shown;
+/// or why it has none.
+fn tcp(url: &Url) -> Result<(Endpoint, String), String> {
+    let host = match url.host() {
+        Some(url::Host::Ipv6(ip)) => ip.to_string(),
+        Some(host) => host.to_string(),
+        None => return Err(format!("the URL names no host: {FORMS}")),
+    };
+    if url.query().is_some() {
+        return Err("a query is not understood in this URL: set options on the client".into());
+    }
+    let port = url.port().unwrap_or(6379);
+    let shown = match url.host() {
+        Some(url::Host::Ipv6(ip)) => format!("[{ip}]:{port}"),
+        _ => format!("{host}:{port}"),
+    };
+    let tls = url.scheme() == "rediss";
+    Ok((Endpoint::Tcp { host, port, tls }, shown))
 }
 
 fn percent_decoded(text: &str) -> Option<String> {

@@ -30,6 +30,7 @@ use std::time::Duration;
 use crate::clock::Instant;
 use crate::hash::fnv1a;
 use crate::mutants::mutant;
+use crate::wakers::Wakers;
 pub use nodes::Nodes;
 
 /// A request to one node: one script call.
@@ -374,8 +375,25 @@ pub trait Sink: Send + Sync {
 /// until it is acknowledged or `give_up` has come, whatever was told to its
 /// sink meanwhile.
 pub trait Link: Send + Sync + 'static {
-    /// Queues a request. Never blocks; may call the sink before it returns.
-    fn send(&self, request: Request, ticket: Ticket, sink: Arc<dyn Sink>, give_up: Instant);
+    /// Queues a request. Never blocks; may call the sink before it returns. What
+    /// it returns is the wake-up that it owes: whoever sends [rings](Link::ring)
+    /// for it, once everything that leaves together is queued. That holds for an
+    /// empty one too: the task has been woken then, but is yet to be driven.
+    #[must_use]
+    fn send(
+        &self,
+        request: Request,
+        ticket: Ticket,
+        sink: Arc<dyn Sink>,
+        give_up: Instant,
+    ) -> Option<Wakers>;
+
+    /// Wakes the tasks that links of this set, which are driven alike, owe to
+    /// requests: in one go, for from outside of their runtime that is a system
+    /// call, and what it wakes may run before the next node has been asked.
+    fn ring(&self, owed: Wakers) {
+        owed.wake();
+    }
 
     /// The node's name in errors and logs.
     fn shown(&self) -> Arc<str>;

@@ -50,17 +50,16 @@ impl RedisLink {
             driver,
         }
     }
-
-    fn wake(&self, task: Wakers) {
-        match self.driver {
-            Some(driver) => driver.wake(task),
-            None => task.wake(),
-        }
-    }
 }
 
 impl Link for RedisLink {
-    fn send(&self, request: Request, ticket: Ticket, sink: Arc<dyn Sink>, give_up: Instant) {
+    fn send(
+        &self,
+        request: Request,
+        ticket: Ticket,
+        sink: Arc<dyn Sink>,
+        give_up: Instant,
+    ) -> Option<Wakers> {
         let mut item = Item {
             request,
             ticket,
@@ -80,12 +79,18 @@ impl Link for RedisLink {
         };
         if let Some(why) = refused {
             drop(state);
-            return item.fail(FaultKind::Refused, why, false);
+            item.fail(FaultKind::Refused, why, false);
+            return None;
         }
         state.items.push(item);
-        let task = state.task.take();
-        drop(state);
-        self.wake(task);
+        Some(state.task.take())
+    }
+
+    fn ring(&self, owed: Wakers) {
+        match self.driver {
+            Some(driver) => driver.wake(owed),
+            None => owed.wake(),
+        }
     }
 
     fn shown(&self) -> Arc<str> {
@@ -108,7 +113,7 @@ impl Link for RedisLink {
         state.closed = true;
         let task = state.task.take();
         drop(state);
-        self.wake(task);
+        self.ring(task);
     }
 
     fn connects(&self) -> u64 {

@@ -1,19 +1,18 @@
 //! Asking the nodes for their votes, and all that is sent for one token.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::{Hold, Node, Phase, Said, State, Terms};
+use super::votes::Votes;
+use super::{Fences, Hold, LeaseState, Phase, Round, State, Terms, Told};
 use crate::clock::Instant;
-use crate::drive;
-use crate::fence::Mark;
 use crate::mutants::mutant;
 use crate::node::{Nodes, Op, Repair, Request, Sink, Ticket, Value, Waiter};
-use crate::quorum::{self, Vote};
-use crate::set::Set;
+use crate::quorum;
+use crate::set::{Outgoing, Set};
 use crate::token::Token;
-use crate::wakers::{Wakers, Watchers};
+use crate::wakers::Watchers;
 
 impl Hold {
     /// Draws a token and asks all nodes for their votes, once: the round that
@@ -44,20 +43,7 @@ impl Hold {
         };
         // Up to a fifth of jitter keeps leases that were won together apart.
         let renew_every = terms.timing.ttl.mul_f64(0.3 + 0.06 * jitter);
-        let nodes = set.links.len();
-        let node_of = |i: usize| Node {
-            said: Said::NotAsked,
-            reached: 0,
-            queued: queued == Some(i),
-            asked: None,
-            renew_at: Instant::NEVER,
-            failures: 0,
-            had: Instant::NEVER,
-            server: 0,
-            stepped: set.stepped(i),
-            again: false,
-            line: None,
-        };
+        let stepped = (0..set.links.len()).map(|node| set.stepped(node));
         static IDS: AtomicU64 = AtomicU64::new(0);
         Arc::new_cyclic(|me| Hold {
             me: me.clone(),
@@ -69,26 +55,24 @@ impl Hold {
             begun: AtomicU64::new(Instant::NEVER.0),
             renew_every,
             end: AtomicU64::new(Instant::NEVER.0),
-            block,
-            fence: AtomicU64::new(0),
-            block_end: AtomicU64::new(0),
-            on_earlier_end: OnceLock::new(),
-            on_over: OnceLock::new(),
+            fences: Fences {
+                block,
+                present: AtomicU64::new(0),
+                last: AtomicU64::new(0),
+            },
+            told: Told::default(),
             state: Mutex::new(State {
                 phase: Phase::Asking,
-                progress: 0,
-                votes: vec![Vote::Unasked; nodes].into(),
-                ends: vec![Instant::NEVER; nodes].into(),
-                marks: vec![Mark::default(); nodes].into(),
-                candidate: 0,
-                nodes: (0..nodes).map(node_of).collect(),
+                votes: Votes::new(stepped, queued),
+                round: Round::default(),
                 loss: None,
-                round: Wakers::default(),
-                watchers: Watchers::default(),
-                callbacks: Vec::new(),
                 warned: false,
-                passed: 0,
-                gone: terms.gone.clone(),
+                lease: LeaseState {
+                    passed: 0,
+                    gone: terms.gone.clone(),
+                    watchers: Watchers::default(),
+                    callbacks: Vec::new(),
+                },
             }),
         })
     }
@@ -98,7 +82,7 @@ impl Hold {
     pub(crate) fn open(&self, nodes: Nodes, homes: Nodes) {
         let now = self.set.clock.now();
         self.begun.store(now.0, Ordering::Release);
-        self.state().candidate = 0;
+        self.state().round.candidate = 0;
         self.ask(nodes, homes);
     }
 
@@ -114,7 +98,7 @@ impl Hold {
         // Where the home has voted, the others are to store the same fence; but no
         // less than the median, for the home's clock alone bounds what it stores.
         let proposed = self.propose(&mut state, now);
-        let voted = state.marks.iter().map(|mark| mark.stored).max();
+        let voted = state.votes.marks.iter().map(|mark| mark.stored).max();
         let voted = voted.unwrap_or(0);
         let candidate = mutant!(
             "home-makes-a-fence",
@@ -122,46 +106,49 @@ impl Hold {
             if voted > 0 { voted } else { proposed }
         );
         for i in nodes.iter() {
-            state.votes[i] = Vote::Awaited;
-            state.marks[i] = state.marks[i].asked(candidate);
-            let node = &mut state.nodes[i];
-            node.said = Said::Nothing;
-            node.line = None;
-            node.reached += 1;
-            node.again = false;
-            node.renew_at = now + self.renew_every;
-            node.queued |= self.waiter.is_some() && homes.contains(i);
+            let queues = self.waiter.is_some() && homes.contains(i);
+            let renew_at = now + self.renew_every;
+            state.votes.ask(i, candidate, queues, renew_at);
         }
         drop(state);
         let Some(hold) = self.me.upgrade() else {
             return;
         };
         let sink: Arc<dyn Sink> = hold;
-        let _together = drive::gather();
-        for node in nodes.iter() {
-            let op = Op::Acquire {
-                ttl: self.terms.timing.ttl,
-                candidate,
-                home: homes.contains(node),
-                block: self.block,
-            };
-            self.send(node, op, now, &sink);
-        }
+        let ask = |node| Op::Acquire {
+            ttl: self.terms.timing.ttl,
+            candidate,
+            home: homes.contains(node),
+            block: self.fences.block,
+        };
+        self.send(nodes.iter().map(|node| (node, ask(node))), now, &sink);
     }
 
     /// The fence to propose, once it can be told: 0 before, and without fences.
     /// It is drawn once for each attempt, so that what is written back does not
     /// move with the time.
     pub(super) fn propose(&self, state: &mut State, now: Instant) -> u64 {
-        if state.candidate == 0 && self.terms.keys.fence_ttl.is_some() {
-            state.candidate = self.set.candidate(now);
+        let round = &mut state.round;
+        if round.candidate == 0 && self.terms.keys.fence_ttl.is_some() {
+            round.candidate = self.set.candidate(now);
         }
-        state.candidate
+        round.candidate
     }
 
-    /// Sends one request; never with the state locked, for a link may answer
-    /// at once.
-    pub(super) fn send(&self, node: usize, op: Op, now: Instant, sink: &Arc<dyn Sink>) {
+    /// Sends what is asked of each of those nodes; never with the state locked,
+    /// for a link may answer at once.
+    pub(super) fn send(
+        &self,
+        asked: impl IntoIterator<Item = (usize, Op)>,
+        now: Instant,
+        sink: &Arc<dyn Sink>,
+    ) {
+        let asked = asked.into_iter();
+        let asked = asked.map(|(node, op)| self.question(node, op, now));
+        self.set.send(asked, sink);
+    }
+
+    fn question(&self, node: usize, op: Op, now: Instant) -> Outgoing {
         let deadline = now + self.terms.timing.node_timeout;
         let deadline = match op {
             // A round is over after twice the time of one request.
@@ -173,18 +160,12 @@ impl Hold {
             not_after,
             ..self.request(op)
         };
-        self.post(node, request, now, deadline, deadline, sink);
+        self.outgoing(node, request, now, deadline, deadline)
     }
 
-    /// Sends the release that takes the vote back, if the token may stand on
-    /// the node, and takes the waiter out of its queue, if it may stand there.
-    pub(super) fn send_release(
-        &self,
-        node: usize,
-        traces: Traces,
-        now: Instant,
-        sink: &Arc<dyn Sink>,
-    ) {
+    /// The release that takes the vote back, if the token may stand on the node,
+    /// and takes the waiter out of its queue, if it may stand there.
+    pub(super) fn release_of(&self, node: usize, traces: Traces, now: Instant) -> Outgoing {
         let mut request = self.request(Op::Release);
         if !traces.token {
             request.value = Value(Arc::default());
@@ -193,14 +174,7 @@ impl Hold {
             request.waiter = None;
         }
         let deadline = now + self.terms.timing.node_timeout;
-        self.post(
-            node,
-            request,
-            now,
-            deadline,
-            now + self.longest_life(),
-            sink,
-        );
+        self.outgoing(node, request, now, deadline, now + self.longest_life())
     }
 
     fn request(&self, op: Op) -> Request {
@@ -213,15 +187,14 @@ impl Hold {
         }
     }
 
-    fn post(
+    fn outgoing(
         &self,
         node: usize,
         request: Request,
         now: Instant,
         deadline: Instant,
         give_up: Instant,
-        sink: &Arc<dyn Sink>,
-    ) {
+    ) -> Outgoing {
         let ticket = Ticket {
             node,
             sent: mutant!("start-taken-late", now, now + self.renew_every / 8),
@@ -229,7 +202,11 @@ impl Hold {
             op: request.op,
             server: 0,
         };
-        self.set.links[node].send(request, ticket, sink.clone(), give_up);
+        Outgoing {
+            request,
+            ticket,
+            give_up,
+        }
     }
 
     /// How long a key may stand that a request stores which was sent by now.
@@ -273,10 +250,9 @@ impl Hold {
     /// nothing: so that a request which is stuck in a dead connection takes no
     /// lock that nobody wants. 0: no such time is known.
     ///
-    /// Here is rule R11: in quarantine a vote that is gone is stored anew only on
-    /// the very server that gave it, and only while its end is still ahead by
-    /// that server's own clock. Any other could meet a pending attempt's lost
-    /// vote: one that the server gave since, and lost before the quarantine.
+    /// Here is rule R11 (`extend` in docs/PROTOCOL.md): in quarantine a vote that
+    /// is gone is stored anew only on the very server that gave it, and only while
+    /// its end is still ahead by that server's own clock.
     fn bounded(&self, node: usize, op: Op, now: Instant) -> (Op, u64) {
         let Some(((low, high), server)) = self.set.node_time(node, now) else {
             return (op, 0);

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
-use super::{Hold, Lost};
+use super::{Hold, NoQuorum};
 use crate::clock::Instant;
 use crate::mutants::mutant;
 use crate::mutex::lock;
@@ -25,12 +25,12 @@ impl Hold {
             state: Mutex::new((vec![Vote::Awaited; self.set.links.len()], Wakers::default())),
         });
         let sink: Arc<dyn Sink> = round.clone();
-        let reach = |n: &mut super::Node| n.reached += mutant!("extension-reaches-nobody", 1, 0);
-        self.state().nodes.iter_mut().for_each(reach);
-        let op = self.renewal(ttl);
-        for node in 0..self.set.links.len() {
-            self.send(node, op, now, &sink);
+        for node in &mut self.state().votes.nodes {
+            node.requests.reached += mutant!("extension-reaches-nobody", 1, 0);
         }
+        let op = self.renewal(ttl);
+        let all = 0..self.set.links.len();
+        self.send(all.map(|node| (node, op)), now, &sink);
         // A vote may have been confirmed and be worth less than that by now: its
         // node's clock has stepped, or a late reply to an earlier request denied
         // it. Then the others have to make up for it.
@@ -66,7 +66,7 @@ pub enum Extended {
     /// A quorum confirmed it.
     Done,
     /// Too few nodes answered; the lease is valid as long as it was.
-    Unanswered(Lost),
+    Unanswered(NoQuorum),
     /// The lease is held no longer.
     Lost,
 }

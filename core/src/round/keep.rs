@@ -8,16 +8,16 @@ use std::time::Duration;
 use super::loss::Watch;
 use super::{Callback, Hold, LossReason, Phase, State};
 use crate::clock::Instant;
+use crate::counters::count;
 use crate::lean::push_lean;
 use crate::mutants::mutant;
 use crate::node::{Op, Repair, Sink};
 use crate::quorum;
-use crate::set::count;
 
 impl Hold {
     /// The end of the lease that the nodes' votes make.
     pub(super) fn end_of(&self, state: &State) -> Instant {
-        let end = quorum::lease_end(&state.ends);
+        let end = quorum::lease_end(&state.votes.ends);
         mutant!("no-cap", end.min(self.last_end()), end)
     }
 
@@ -30,7 +30,7 @@ impl Hold {
         }
         let reason = if now >= self.last_end() {
             LossReason::MaxHold
-        } else if Hold::is_gone(state.gone.as_ref()) {
+        } else if Hold::is_gone(state.lease.gone.as_ref()) {
             LossReason::OwnerGone
         } else {
             LossReason::Expired
@@ -49,9 +49,9 @@ impl Hold {
     /// Tells a loss that has just been entered into `state`, and cleans up.
     pub(super) fn publish(&self, mut state: MutexGuard<'_, State>) {
         let Some(reason) = state.loss else { return };
-        let wakers = state.watchers.take();
-        let callbacks = std::mem::take(&mut state.callbacks);
-        let traces = state.traces(None);
+        let wakers = state.lease.watchers.take();
+        let callbacks = std::mem::take(&mut state.lease.callbacks);
+        let traces = state.votes.traces(None);
         drop(state);
         if mutant!("loss-wakes-nobody", true, false) {
             wakers.wake();
@@ -70,11 +70,11 @@ impl Hold {
     /// Calls `act` when the token is dead that was won, behind the requests that
     /// free its keys.
     pub(crate) fn on_over(&self, act: impl Fn() + Send + Sync + 'static) {
-        let _ = self.on_over.set(Box::new(act));
+        let _ = self.told.over.set(Box::new(act));
     }
 
     pub(super) fn tell_over(&self) {
-        if let Some(act) = self.on_over.get() {
+        if let Some(act) = self.told.over.get() {
             act();
         }
     }
@@ -117,7 +117,7 @@ impl Hold {
     pub fn loss(&self, lease: u32) -> Option<LossReason> {
         self.remaining();
         let state = self.state();
-        state.loss.filter(|_| state.passed == lease)
+        state.loss.filter(|_| state.lease.passed == lease)
     }
 
     /// Ends when this [lease](Hold::lease) of the token is lost; never, if it
@@ -135,8 +135,8 @@ impl Hold {
     pub(crate) fn on_lost(&self, lease: u32, callback: Callback) {
         let mut state = self.state();
         match state.loss {
-            _ if state.passed != lease => {}
-            None => push_lean(&mut state.callbacks, callback),
+            _ if state.lease.passed != lease => {}
+            None => push_lean(&mut state.lease.callbacks, callback),
             Some(reason) => {
                 drop(state);
                 callback(reason);
@@ -171,18 +171,19 @@ impl Hold {
         }
         let mut look = self.end();
         let mut due = Vec::new();
-        let gone = Hold::is_gone(state.gone.as_ref());
+        let gone = Hold::is_gone(state.lease.gone.as_ref());
         if self.terms.renew && !mutant!("renews-for-the-gone", gone, false) {
-            for (i, node) in state.nodes.iter_mut().enumerate() {
-                let busy = node.asked.is_some_and(|deadline| now < deadline);
-                if !busy && node.renew_at <= now {
-                    node.asked = Some(now + self.terms.timing.node_timeout);
-                    node.reached += mutant!("renewal-reaches-nobody", 1, 0);
+            for (i, node) in state.votes.nodes.iter_mut().enumerate() {
+                let requests = &mut node.requests;
+                let busy = requests.renewing.is_some_and(|deadline| now < deadline);
+                if !busy && requests.renew_at <= now {
+                    requests.renewing = Some(now + self.terms.timing.node_timeout);
+                    requests.reached += mutant!("renewal-reaches-nobody", 1, 0);
                     due.push(i);
                 }
-                look = look.min(match node.asked {
+                look = look.min(match requests.renewing {
                     Some(deadline) => deadline.max(now + Duration::from_millis(1)),
-                    None => node.renew_at,
+                    None => requests.renew_at,
                 });
             }
         }
@@ -190,9 +191,7 @@ impl Hold {
         drop(state);
         let sink: Arc<dyn Sink> = self.clone();
         let op = self.renewal(self.terms.timing.ttl);
-        for node in due {
-            self.send(node, op, now, &sink);
-        }
+        self.send(due.into_iter().map(|node| (node, op)), now, &sink);
         Some(look)
     }
 
@@ -209,9 +208,9 @@ impl Hold {
 
     /// Until when the node held our token for certain, and which server that was.
     pub(super) fn had(&self, node: usize) -> (Instant, u64) {
-        let node = &self.state().nodes[node];
-        let had = mutant!("ended-vote-taken-back", node.had, Instant::FAR);
-        (had, node.server)
+        let had = self.state().votes.nodes[node].had;
+        let until = mutant!("ended-vote-taken-back", had.until, Instant::FAR);
+        (until, had.server)
     }
 
     /// Warns once at four fifths of `max_hold`; returns when to look.
@@ -239,15 +238,8 @@ impl Hold {
     pub(crate) fn first_look(&self) -> Instant {
         let mut look = self.end();
         if self.terms.renew {
-            look = look.min(self.coarse(self.begun() + self.renew_every));
+            look = look.min(self.rules().coarse(self.begun() + self.renew_every));
         }
         look
-    }
-
-    /// A moment for a renewal, on a coarse grid: leases that are due at about
-    /// the same time share one wake-up and one write.
-    pub(super) fn coarse(&self, at: Instant) -> Instant {
-        let grid = (self.terms.timing.ttl.as_nanos() as u64 / 256).max(1);
-        Instant(at.0.div_ceil(grid) * grid)
     }
 }

@@ -75,9 +75,9 @@ impl Future for Watch {
         let Watch { hold, lease, place } = &mut *self;
         let mut state = hold.state();
         match state.loss {
-            _ if state.passed != *lease => Poll::Pending,
+            _ if state.lease.passed != *lease => Poll::Pending,
             Some(reason) => Poll::Ready(reason),
-            None => state.watchers.park(place, cx),
+            None => state.lease.watchers.park(place, cx),
         }
     }
 }
@@ -85,6 +85,6 @@ impl Future for Watch {
 /// The place is given back: a lease may be watched again and again.
 impl Drop for Watch {
     fn drop(&mut self) {
-        self.hold.state().watchers.leave(self.place);
+        self.hold.state().lease.watchers.leave(self.place);
     }
 }

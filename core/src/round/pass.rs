@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{Hold, Phase, Terms};
+use crate::counters::count;
 use crate::mutants::mutant;
-use crate::set::count;
 
 /// How often in a row a token is passed on: then the lock goes over the nodes,
 /// where others may wait too.
@@ -52,20 +52,20 @@ impl Hold {
             || mutant!("passed-on-when-over", self.end() < ample, false)
             || !young
             || !mutant!("passed-on-beyond-the-block", fenced, true)
-            || mutant!("passed-on-for-ever", state.passed >= IN_A_ROW, false)
+            || mutant!("passed-on-for-ever", state.lease.passed >= IN_A_ROW, false)
             || !self.terms.serves(terms)
         {
             return false;
         }
-        state.passed += 1;
+        state.lease.passed += 1;
         if fence != 0 {
             let next = mutant!("passed-on-with-the-same-fence", fence + 1, fence);
-            self.fence.store(next, Ordering::Release);
+            self.fences.present.store(next, Ordering::Release);
         }
-        state.gone = terms.gone.clone();
+        state.lease.gone = terms.gone.clone();
         // Whoever watched the lease that was has released it.
-        let watchers = state.watchers.take();
-        let callbacks = std::mem::take(&mut state.callbacks);
+        let watchers = state.lease.watchers.take();
+        let callbacks = std::mem::take(&mut state.lease.callbacks);
         drop(state);
         drop((watchers, callbacks));
         count(&self.set.counters.released);
@@ -76,12 +76,12 @@ impl Hold {
 
     /// Which of the token's leases is the present one.
     pub fn lease(&self) -> u32 {
-        self.state().passed
+        self.state().lease.passed
     }
 
     /// The last fence that was taken for the token.
     pub(super) fn block_end(&self) -> u64 {
-        self.block_end.load(Ordering::Acquire)
+        self.fences.last.load(Ordering::Acquire)
     }
 
     /// Set when the owner has ended.

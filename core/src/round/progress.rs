@@ -4,7 +4,9 @@
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use super::{Hold, Node, Phase, Said, State};
+use super::no_quorum::Said;
+use super::votes::Node;
+use super::{Hold, Phase, State};
 use crate::node::{Line, Reply};
 use crate::quorum::Vote;
 
@@ -35,21 +37,21 @@ impl Hold {
     /// one has answered.
     pub(crate) fn poll_progress(&self, seen: &mut u64, cx: &Context<'_>) -> Poll<()> {
         let mut state = self.state();
-        if state.progress == *seen && state.phase == Phase::Asking {
-            return state.round.park(cx);
+        if state.round.progress == *seen && state.phase == Phase::Asking {
+            return state.round.wakers.park(cx);
         }
-        *seen = state.progress;
+        *seen = state.round.progress;
         Poll::Ready(())
     }
 
     /// Whether every node that was asked for its vote has answered, or failed to.
     pub(crate) fn is_answered(&self) -> bool {
-        !self.state().votes.contains(&Vote::Awaited)
+        self.state().votes.are_in()
     }
 
     /// Has the task of `cx` woken at the next answer to a round that is over.
     pub(crate) fn listen(&self, cx: &Context<'_>) {
-        let _: Poll<()> = self.state().round.park(cx);
+        let _: Poll<()> = self.state().round.wakers.park(cx);
     }
 
     /// Whether a quorum voted for it.
@@ -64,7 +66,7 @@ impl Hold {
     pub(crate) fn heard(&self) -> Vec<Heard> {
         let state = self.state();
         let queued = |node: &Node| node.line.is_some_and(|line| line.place.is_some());
-        let heard = |i: usize| match (state.votes[i], &state.nodes[i]) {
+        let heard = |i: usize| match (state.votes.cast[i], &state.votes.nodes[i]) {
             (Vote::Unasked, _) => Heard::Unasked,
             (Vote::Awaited, _) => Heard::Awaited,
             (Vote::Granted(_), _) => Heard::Granted,
@@ -78,7 +80,7 @@ impl Hold {
                 line: node.line,
             },
         };
-        (0..state.nodes.len()).map(heard).collect()
+        (0..state.votes.cast.len()).map(heard).collect()
     }
 }
 
@@ -86,8 +88,8 @@ impl State {
     /// Counts a reply after which an attempt that is still open may go on
     /// otherwise.
     pub(super) fn count_progress(&mut self, reply: &Reply) -> bool {
-        let told = !matches!(reply, Reply::Granted { .. }) || !self.votes.contains(&Vote::Awaited);
-        self.progress += u64::from(told);
+        let told = !matches!(reply, Reply::Granted { .. }) || self.votes.are_in();
+        self.round.progress += u64::from(told);
         told
     }
 }

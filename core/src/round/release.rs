@@ -7,14 +7,15 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
 use super::ask::Traces;
-use super::{Hold, Phase, State};
+use super::votes::Votes;
+use super::{Hold, Phase};
 use crate::clock::Instant;
-use crate::drive;
+use crate::counters::count;
 use crate::mutants::mutant;
 use crate::mutex::lock;
 use crate::node::{Reply, Sink, Ticket};
 use crate::quorum::{self, Vote};
-use crate::set::{Set, count};
+use crate::set::Set;
 use crate::wakers::Wakers;
 
 /// The releases of one token on their way.
@@ -117,8 +118,8 @@ impl Hold {
             state.phase = Phase::Dead;
             self.end.store(Instant::NEVER.0, Ordering::Release);
         }
-        let traces = state.traces(stay);
-        let wakers = state.round.take();
+        let traces = state.votes.traces(stay);
+        let wakers = state.round.wakers.take();
         drop(state);
         wakers.wake();
         if was == Phase::Dead {
@@ -147,26 +148,24 @@ impl Hold {
         let release = Release::new(&self.set, targets().count());
         let sink: Arc<dyn Sink> = release.clone();
         let now = self.set.clock.now();
-        let _together = drive::gather();
-        for (node, traces) in targets() {
-            self.send_release(node, *traces, now, &sink);
-        }
+        let releases = targets().map(|(node, traces)| self.release_of(node, *traces, now));
+        self.set.send(releases, &sink);
         release
     }
 }
 
-impl State {
+impl Votes {
     /// What may be left on the nodes. The waiter is left alone at `stay`.
     pub(super) fn traces(&self, stay: Option<usize>) -> Vec<Traces> {
         let token = |i: usize| {
             mutant!(
                 "no-undo-unless-granted",
-                self.nodes[i].reached > 0,
-                self.votes[i] != Vote::Failed
+                self.nodes[i].requests.reached > 0,
+                self.cast[i] != Vote::Failed
             ) && mutant!(
                 "undo-what-granted",
                 true,
-                matches!(self.votes[i], Vote::Granted(_))
+                matches!(self.cast[i], Vote::Granted(_))
             )
         };
         let traces = |i: usize| Traces {
@@ -182,11 +181,11 @@ impl State {
         let mut traces = Vec::new();
         for (i, node) in self.nodes.iter_mut().enumerate() {
             let queued = mutant!("winner-stays-queued", node.queued, false);
-            if !queued || self.votes[i] == Vote::Awaited {
+            if !queued || self.cast[i] == Vote::Awaited {
                 continue;
             }
             node.queued = false;
-            traces.resize(self.votes.len(), Traces::default());
+            traces.resize(self.cast.len(), Traces::default());
             traces[i].waiter = true;
         }
         traces

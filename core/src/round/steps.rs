@@ -1,33 +1,16 @@
 //! Steps of nodes' clocks, and what they take from the votes.
 
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use super::{Hold, Phase, State};
 use crate::clock::Instant;
-use crate::mutants::mutant;
-use crate::quorum::Vote;
 
 impl Hold {
     /// Shortens the votes of nodes whose clocks have stepped forward since.
     pub(super) fn settle_steps(&self, state: &mut State) {
         let mut shortened = false;
-        for i in 0..state.nodes.len() {
-            let stepped = self.set.stepped(i);
-            let by = Duration::from_micros(stepped - state.nodes[i].stepped);
-            if by.is_zero() {
-                continue;
-            }
-            state.nodes[i].stepped = stepped;
-            if mutant!("steps-ignored", false, true) {
-                continue;
-            }
-            state.ends[i] = state.ends[i] - by;
-            state.nodes[i].had = state.nodes[i].had - by;
-            if let Vote::Granted(end) = &mut state.votes[i] {
-                *end = *end - by;
-            }
-            shortened = true;
+        for node in 0..state.votes.cast.len() {
+            shortened |= state.votes.step(node, self.set.stepped(node));
         }
         if shortened && state.phase == Phase::Held {
             self.end.store(self.end_of(state).0, Ordering::Release);
@@ -50,12 +33,12 @@ impl Hold {
 
     /// Calls `act` whenever the end of the lease has come nearer.
     pub(crate) fn on_earlier_end(&self, act: impl Fn() + Send + Sync + 'static) {
-        let _ = self.on_earlier_end.set(Box::new(act));
+        let _ = self.told.earlier_end.set(Box::new(act));
     }
 
     pub(super) fn tell_earlier_end(&self, before: Instant) {
         if self.end() < before
-            && let Some(act) = self.on_earlier_end.get()
+            && let Some(act) = self.told.earlier_end.get()
         {
             act();
         }

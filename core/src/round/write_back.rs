@@ -2,10 +2,11 @@
 
 use std::sync::{Arc, MutexGuard};
 
+use super::votes::Votes;
 use super::{Hold, State};
 use crate::clock::Instant;
+use crate::counters::count;
 use crate::node::{Op, Sink};
-use crate::set::count;
 
 impl Hold {
     /// Writes the largest fence to the voters that store less, unless they
@@ -17,9 +18,9 @@ impl Hold {
         now: Instant,
         needed: Instant,
     ) {
-        let State { votes, marks, .. } = &mut *state;
+        let Votes { cast, marks, .. } = &mut state.votes;
         let mut less = Vec::new();
-        for (i, (vote, mark)) in votes.iter().zip(marks).enumerate() {
+        for (i, (vote, mark)) in cast.iter().zip(marks).enumerate() {
             if vote.lasts(needed) && !mark.failed && mark.stored != fence && mark.asked != fence {
                 mark.asked = fence;
                 less.push(i);
@@ -31,9 +32,10 @@ impl Hold {
         };
         let sink: Arc<dyn Sink> = hold;
         let ttl = self.terms.timing.ttl;
-        for node in less {
+        let confirm = |node| {
             count(&self.set.counters.write_backs);
-            self.send(node, Op::Confirm { ttl, fence }, now, &sink);
-        }
+            (node, Op::Confirm { ttl, fence })
+        };
+        self.send(less.into_iter().map(confirm), now, &sink);
     }
 }

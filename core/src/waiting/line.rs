@@ -15,7 +15,7 @@ use std::task::{Context, Poll, Waker};
 use crate::mutants::mutant;
 use crate::mutex::lock;
 use crate::renewal::Watched;
-use crate::round::{Hold, IN_A_ROW, Lost, Terms};
+use crate::round::{Hold, IN_A_ROW, NoQuorum, Terms};
 
 /// The lines of a client, by the keys of their locks. There is one only while
 /// somebody asks, waits, or holds a lease that was won in it.
@@ -37,7 +37,7 @@ struct Line {
 struct Behind {
     seats: VecDeque<Arc<Seat>>,
     /// What the nodes said to the last attempt that did not win.
-    said: Option<Arc<Lost>>,
+    said: Option<Arc<NoQuorum>>,
 }
 
 #[derive(Debug)]
@@ -265,7 +265,7 @@ impl Place {
     }
 
     /// Tells those behind what the nodes said to an attempt of ours.
-    pub(crate) fn tell(&self, said: Arc<Lost>) {
+    pub(crate) fn tell(&self, said: Arc<NoQuorum>) {
         if let Some(line) = lock(&self.lines.0).get_mut(&self.key) {
             line.behind.get_or_insert_default().said = Some(said);
         }
@@ -273,7 +273,7 @@ impl Place {
 
     /// What the nodes said to the last attempt in this line; `None` if the
     /// lock has been held in this process since.
-    pub(crate) fn said(&self) -> Option<Arc<Lost>> {
+    pub(crate) fn said(&self) -> Option<Arc<NoQuorum>> {
         let table = lock(&self.lines.0);
         let line = table.get(&self.key)?;
         let said = line.behind.as_ref()?.said.clone();
@@ -337,9 +337,9 @@ impl Drop for Place {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Timing;
     use crate::node::names::{Naming, companions};
     use crate::node::{Keys, Waits};
+    use crate::timing::Timing;
     use std::time::Duration;
 
     fn terms() -> Terms {

@@ -23,18 +23,20 @@ use std::task::Poll;
 use super::home;
 use super::line::Place;
 use crate::clock::{Instant, Sleep};
-use crate::inbox::{Notice, Registration};
+use crate::counters::count;
+use crate::inbox::{Inbox, Notice, Registration};
 use crate::mutants::mutant;
 use crate::node::Nodes;
 use crate::quorum::{Kind, quorum};
-use crate::round::{Hold, IN_A_ROW, Lost, Terms};
-use crate::set::{Set, count};
+use crate::round::{Hold, IN_A_ROW, NoQuorum, Terms};
+use crate::set::Set;
 use stages::Stage;
 
 /// See the [module documentation](self). Dropped, the attempt is undone and the
 /// queues are left.
 pub(crate) struct Quest<'a> {
     set: &'a Arc<Set>,
+    inbox: &'a Inbox,
     terms: &'a Terms,
     /// Our place in the line of this client.
     place: &'a Place,
@@ -57,7 +59,7 @@ pub(crate) struct Quest<'a> {
     /// The token before, to which nodes may yet answer.
     before: Option<Arc<Hold>>,
     /// What the nodes said to those before that one.
-    last: Option<Lost>,
+    last: Option<NoQuorum>,
     /// As it was given up, wrong settings alone prevented a quorum.
     misconfigured: bool,
     /// The deadline has passed, and answers are awaited that say why in vain.
@@ -70,9 +72,9 @@ pub(crate) enum Ended<T> {
     /// The lease.
     Won(Arc<Hold>),
     /// The deadline came first. What the nodes have said.
-    Deadline(Lost),
+    Deadline(NoQuorum),
     /// Nodes are set up so that there is no quorum.
-    Misconfigured(Lost),
+    Misconfigured(NoQuorum),
     /// What `again` had to offer.
     Other(T),
 }
@@ -84,13 +86,19 @@ enum Event {
 }
 
 impl<'a> Quest<'a> {
-    pub(crate) fn new(set: &'a Arc<Set>, terms: &'a Terms, place: &'a Place) -> Quest<'a> {
+    pub(crate) fn new(
+        set: &'a Arc<Set>,
+        inbox: &'a Arc<Inbox>,
+        terms: &'a Terms,
+        place: &'a Place,
+    ) -> Quest<'a> {
         Quest {
             set,
+            inbox,
             terms,
             place,
             order: Vec::new(),
-            registration: set.post.register(&terms.keys.lock),
+            registration: inbox.register(&terms.keys.lock),
             hold: None,
             seen: 0,
             home: None,
@@ -119,7 +127,7 @@ impl<'a> Quest<'a> {
     ) -> Ended<T> {
         let deadline = mutant!("attempt-past-deadline", deadline, Instant::FAR);
         let now = self.set.clock.now();
-        if self.set.post.is_contended(&self.terms.keys.lock, now) {
+        if self.inbox.is_contended(&self.terms.keys.lock, now) {
             self.draw(self.most());
             self.poll();
         } else {
@@ -226,7 +234,7 @@ impl<'a> Quest<'a> {
     }
 
     /// What the nodes have said last.
-    fn so_far(&self) -> Lost {
+    fn so_far(&self) -> NoQuorum {
         let before = self.before.as_ref();
         let before = before.map(|hold| hold.so_far().after(self.last.as_ref()));
         let before = before.as_ref().or(self.last.as_ref());

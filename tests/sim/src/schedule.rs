@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use quorlock::sim::{Set, Watchdog};
+use quorlock::sim::{Inbox, Set, Watchdog};
 
 use crate::contender::{Client, Stage};
 use crate::plan::{LONGEST, Plan};
@@ -66,7 +66,7 @@ pub fn run(seed: u64, history: bool) -> Outcome {
         world.judge_lines(stage.plan.bounds());
     }
     for number in 0..stage.plan.clients {
-        let (client, watchdog) = client(&stage, &random, number);
+        let (client, inbox, watchdog) = client(&stage, &random, number);
         if number < stage.plan.mute {
             world.mute(number);
         }
@@ -75,7 +75,7 @@ pub fn run(seed: u64, history: bool) -> Outcome {
         for place in 0..stage.plan.workers {
             let mut worker = client.clone();
             if !in_line && place > 0 {
-                worker.door = door(&stage, number, &client.set, &watchdog);
+                worker.door = door(&stage, number, &client.set, &inbox, &watchdog);
             }
             world.spawn(number, worker.contend(stage.clone(), place));
         }
@@ -95,11 +95,12 @@ pub fn run(seed: u64, history: bool) -> Outcome {
     outcome
 }
 
-fn client(stage: &Stage, random: &Random, number: usize) -> (Client, Arc<Watchdog>) {
+fn client(stage: &Stage, random: &Random, number: usize) -> (Client, Arc<Inbox>, Arc<Watchdog>) {
     let world = &stage.world;
     let drift = stage.plan.habit(number).drift;
     world.allow_for(number, drift);
     let links = world.links(number);
+    let inbox = Inbox::new(world.inbox(number), &links);
     let set = Arc::new(Set::new(
         links,
         world.clock(number),
@@ -107,14 +108,13 @@ fn client(stage: &Stage, random: &Random, number: usize) -> (Client, Arc<Watchdo
         stage.plan.max_ttl(),
         drift,
         |_| (),
-        world.inbox(number),
     ));
     let watchdog = Watchdog::new(set.clock.clone());
     watchdog.follow_steps(&set);
     world.spawn(number, watchdog.clone().run());
-    let door = door(stage, number, &set, &watchdog);
+    let door = door(stage, number, &set, &inbox, &watchdog);
     let client = Client { number, set, door };
-    (client, watchdog)
+    (client, inbox, watchdog)
 }
 
 /// What the user of a client has, or a part of its users.
@@ -122,6 +122,7 @@ fn door(
     stage: &Stage,
     number: usize,
     set: &Arc<Set>,
+    inbox: &Arc<Inbox>,
     watchdog: &Arc<Watchdog>,
 ) -> quorlock::Client {
     let plan = &stage.plan;
@@ -136,7 +137,7 @@ fn door(
         .max_waiters(usize::MAX)
         .fencing(habit.fences)
         .fence_ttl(plan.fence_ttl.unwrap_or(Duration::from_secs(600)));
-    let door = builder.simulated(set.clone(), watchdog.clone(), plan.waits);
+    let door = builder.simulated(set.clone(), inbox.clone(), watchdog.clone(), plan.waits);
     let mut doors = stage.clients.lock().expect("one thread");
     doors.push(door.clone());
     door
@@ -207,7 +208,7 @@ fn epilogue(stage: &Arc<Stage>, random: &Random, finish: Time) {
     if world.has_strayed() {
         return;
     }
-    let (prober, _) = client(stage, random, plan.clients);
+    let (prober, ..) = client(stage, random, plan.clients);
     // A node that nobody has seen since its restart is in quarantine first.
     let quarantine = if plan.guard {
         plan.max_ttl().mul_f64(1.1)

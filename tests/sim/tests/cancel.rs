@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use quorlock::sim::{Acquired, Hold, Set, Terms, Timing, Wait, Waits, acquire};
+use quorlock::sim::{Acquired, Hold, Inbox, Set, Terms, Timing, Wait, Waits, acquire};
 use quorlock_sim::contender::keys_of;
 use quorlock_sim::random::Random;
 use quorlock_sim::world::{Admission, FaultEvent, MS, Memory, Network, Rate, World};
@@ -50,7 +50,6 @@ fn set(world: &Arc<World>, client: usize) -> Arc<Set> {
         TTL,
         0.01,
         |_| (),
-        world.inbox(client),
     ))
 }
 
@@ -127,12 +126,14 @@ fn run(case: Case, cut: Cut) -> Outcome {
     let won = Arc::new(AtomicUsize::new(0));
     let (counter, result) = (polls.clone(), won.clone());
     let set = set(&world, 0);
+    let inbox = Inbox::new(world.inbox(0), &set.links);
     world.spawn(0, async move {
         let terms = terms();
         let lines = Arc::default();
         let wait = Wait {
             limit: Some(Duration::from_millis(300)),
             lines: &lines,
+            inbox: &inbox,
             max_waiters: 1,
         };
         let mut future = Some(Box::pin(acquire(&set, &terms, b"k", wait, || None::<()>)));

@@ -11,7 +11,6 @@ use crate::node::connect::{Connected, How, connect};
 use crate::node::outbox::Item;
 use crate::node::pipe::Pipe;
 use crate::node::{Fault, FaultKind, Reply, Ticket};
-use crate::retry;
 
 /// Time for a connection to be made. Longer than a request waits, so that a
 /// slow name server delays the first requests only.
@@ -87,7 +86,7 @@ impl Connection {
         // No pause after a connection broke; but one that was not to be had
         // is not tried again at once.
         self.failures = self.failures.saturating_add(1).max(2);
-        self.retry_at = self.clock.now() + retry::reconnect_pause(self.failures);
+        self.retry_at = self.clock.now() + reconnect_pause(self.failures);
         let fault = Fault {
             sent: false,
             ..fault
@@ -154,7 +153,7 @@ impl Connection {
     /// The node has failed once more: the next connection may have to wait.
     pub(super) fn pause(&mut self) {
         self.failures = self.failures.saturating_add(1);
-        self.retry_at = self.clock.now() + retry::reconnect_pause(self.failures);
+        self.retry_at = self.clock.now() + reconnect_pause(self.failures);
     }
 
     /// Why the connection that is being made waits for other nodes.
@@ -173,5 +172,28 @@ impl Connection {
         if self.up.is_some() && self.old.as_ref().is_some_and(idle) {
             self.old = None;
         }
+    }
+}
+
+/// Pause before connecting again to a node, after `failures` in a row: none
+/// after the first, for a connection may break without the node being ill;
+/// then 50 ms doubling to 2 s.
+fn reconnect_pause(failures: u32) -> Duration {
+    match failures {
+        0 | 1 => Duration::ZERO,
+        n => Duration::from_millis(50 << (n - 2).min(6)).min(Duration::from_secs(2)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_is_left_alone_longer_and_longer() {
+        let pauses: Vec<u64> = (0..9)
+            .map(|n| reconnect_pause(n).as_millis() as u64)
+            .collect();
+        assert_eq!(pauses, [0, 0, 50, 100, 200, 400, 800, 1600, 2000]);
     }
 }

@@ -10,6 +10,7 @@ use crate::clock::{Clock, Instant};
 use crate::mutants::mutant;
 use crate::mutex::lock;
 use crate::node::{Fault, Link, Reply, Request, Sink, Subscriber, Ticket};
+use crate::wakers::Wakers;
 
 /// A node that several clients of this process may share.
 #[derive(Default)]
@@ -68,7 +69,13 @@ impl MemoryLink {
 }
 
 impl Link for MemoryLink {
-    fn send(&self, request: Request, ticket: Ticket, sink: Arc<dyn Sink>, _give_up: Instant) {
+    fn send(
+        &self,
+        request: Request,
+        ticket: Ticket,
+        sink: Arc<dyn Sink>,
+        _give_up: Instant,
+    ) -> Option<Wakers> {
         // Such a node lives as long as its process, so it needs no guard.
         let (reply, time, told) = {
             let early = mutant!("asked-before-the-lock", None, Some(sink.wanted()));
@@ -77,7 +84,8 @@ impl Link for MemoryLink {
             // of its own state locked, so it may be looked at in here.
             if !early.unwrap_or_else(|| sink.wanted()) {
                 drop(shared);
-                return sink.on_reply(ticket, Reply::Failed(Fault::unwanted()), None);
+                sink.on_reply(ticket, Reply::Failed(Fault::unwanted()), None);
+                return None;
             }
             let now = self.clock.now();
             shared.node.sweep(now);
@@ -95,6 +103,7 @@ impl Link for MemoryLink {
         for (Subscription { node, subscriber }, number) in told {
             subscriber.on_message(node, number);
         }
+        None
     }
 
     fn shown(&self) -> Arc<str> {
@@ -225,7 +234,7 @@ mod tests {
             op,
             server: 0,
         };
-        link.send(request, ticket, sink, Instant::FAR);
+        assert!(link.send(request, ticket, sink, Instant::FAR).is_none());
     }
 
     /// Of a lease that is released on another thread as soon as it has said that

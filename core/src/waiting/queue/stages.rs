@@ -61,7 +61,7 @@ impl Quest<'_> {
                 }
             }
             Heard::Refused { left, line } => {
-                self.set.post.note_contention(&self.terms.keys.lock, now);
+                self.inbox.note_contention(&self.terms.keys.lock, now);
                 self.wait_at(home, left, line, now);
                 self.answer_call();
             }
@@ -88,7 +88,8 @@ impl Quest<'_> {
         let place = line.and_then(|line| line.place);
         self.registration.stands_at(Nodes::one(home), place);
         self.place.tell(Arc::new(self.so_far()));
-        let (low, high) = retry::poll_pause(left, line);
+        let deaf = line.is_some_and(|line| line.deaf);
+        let (low, high) = retry::poll_pause(left, place, deaf);
         self.stage = Stage::Waiting {
             until: now + self.set.rng.between(low, high),
         };
@@ -104,7 +105,7 @@ impl Quest<'_> {
         }
         match home::next(&self.order, &heard) {
             Next::Yield(home) => {
-                self.set.post.note_contention(&self.terms.keys.lock, now);
+                self.inbox.note_contention(&self.terms.keys.lock, now);
                 let Heard::Refused { left, line } = heard[home] else {
                     // A seeded bug alone gives way with the home's vote.
                     return self.pause_for_nodes(now);

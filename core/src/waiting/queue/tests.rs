@@ -7,11 +7,12 @@ use std::time::Duration;
 use super::*;
 use crate::acquire::{Wait, acquire};
 use crate::clock::Clock;
-use crate::config::Timing;
 use crate::mutex::lock;
 use crate::node::names::{Naming, companions};
 use crate::node::{Keys, Link, Op, Reply, Request, Sink, Subscriber, Ticket, Waits};
+use crate::timing::Timing;
 use crate::token::SystemRng;
+use crate::wakers::Wakers;
 
 /// Time stands still.
 struct Still;
@@ -45,8 +46,15 @@ impl Slow {
 }
 
 impl Link for Slow {
-    fn send(&self, request: Request, ticket: Ticket, sink: Arc<dyn Sink>, _: Instant) {
+    fn send(
+        &self,
+        request: Request,
+        ticket: Ticket,
+        sink: Arc<dyn Sink>,
+        _: Instant,
+    ) -> Option<Wakers> {
         lock(&self.asked).push((request, ticket, sink));
+        None
     }
 
     fn shown(&self) -> Arc<str> {
@@ -91,15 +99,16 @@ fn terms() -> Terms {
 fn a_call_that_overtakes_the_refusal_is_answered() {
     let (node, terms) = (Arc::new(Slow::default()), terms());
     let (links, ttl) = (vec![node.clone() as Arc<dyn Link>], terms.timing.ttl);
-    let inbox: Arc<[u8]> = b"lock:#in:1"[..].into();
+    let channel: Arc<[u8]> = b"lock:#in:1"[..].into();
     let (clock, rng) = (Arc::new(Still), Arc::new(SystemRng));
-    let set = Set::new(links, clock, rng, ttl, 0.01, |_| (), inbox);
-    let set = Arc::new(set);
+    let inbox = Inbox::new(channel, &links);
+    let set = Arc::new(Set::new(links, clock, rng, ttl, 0.01, |_| ()));
     // So that the home alone is asked first.
-    set.post.note_contention(&terms.keys.lock, set.clock.now());
+    inbox.note_contention(&terms.keys.lock, set.clock.now());
     let wait = Wait {
         limit: None,
         lines: &Arc::default(),
+        inbox: &inbox,
         max_waiters: 1,
     };
     let mut acquire = Box::pin(acquire(&set, &terms, b"k", wait, || None::<()>));

@@ -3,7 +3,7 @@
 use std::cell::RefMut;
 use std::sync::Arc;
 
-use quorlock::sim::{Fault, Instant, Link, Op, Reply, Request, Sink, Subscriber, Ticket};
+use quorlock::sim::{Fault, Instant, Link, Op, Reply, Request, Sink, Subscriber, Ticket, Wakers};
 
 use super::events::{Answer, Event};
 use super::messages::Subscription;
@@ -79,16 +79,24 @@ pub(super) struct SimLink {
 }
 
 impl Link for SimLink {
-    fn send(&self, request: Request, ticket: Ticket, sink: Arc<dyn Sink>, give_up: Instant) {
+    // Nobody is to be woken for it: the world goes on by itself.
+    fn send(
+        &self,
+        request: Request,
+        ticket: Ticket,
+        sink: Arc<dyn Sink>,
+        give_up: Instant,
+    ) -> Option<Wakers> {
         if !sink.wanted() {
-            return sink.on_reply(ticket, Reply::Failed(Fault::unwanted()), None);
+            sink.on_reply(ticket, Reply::Failed(Fault::unwanted()), None);
+            return None;
         }
         let mut inner = self.world.inner();
         let pair = self.pair;
         let client = inner.pairs[pair].client;
         // What goes round in circles without a pause stops once that was seen.
         if inner.clients[client].crashed || inner.violation.is_some() {
-            return;
+            return None;
         }
         inner.messages += 1;
         inner.at_once += 1;
@@ -128,7 +136,8 @@ impl Link for SimLink {
             let why = inner.pairs[pair].fault.clone().filter(|_| alone);
             drop(inner);
             let reply = why.map_or_else(|| failed(false), Reply::Failed);
-            return tell([(sink, ticket, reply)]);
+            tell([(sink, ticket, reply)]);
+            return None;
         }
         if p.current.is_none() && !alone {
             inner.new_connection(pair);
@@ -158,6 +167,7 @@ impl Link for SimLink {
         } else if release {
             inner.retry_later(pair);
         }
+        None
     }
 
     fn shown(&self) -> Arc<str> {

@@ -99,7 +99,8 @@ impl Party {
         };
         let answer = Arc::new(Answer::default());
         let give_up = now + Duration::from_secs(10);
-        self.link.send(request, ticket, answer.clone(), give_up);
+        let owed = self.link.send(request, ticket, answer.clone(), give_up);
+        assert!(owed.is_none(), "nobody is woken in the simulator");
         for _ in 0..1_000 {
             if let Some(reply) = answer.0.lock().unwrap().take() {
                 return reply;

@@ -1,0 +1,81 @@
+//! What a client counts, and how it is awaited that nothing is under way.
+
+use std::future::poll_fn;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::task::Poll;
+
+use crate::clock::{Clock, Instant};
+use crate::mutex::lock;
+use crate::wakers::Wakers;
+
+/// Counts of a client. All grow only, except the number of pending releases.
+#[derive(Debug, Default)]
+pub struct Counters {
+    pub(crate) acquired: AtomicU64,
+    pub(crate) reentered: AtomicU64,
+    pub(crate) attempts_lost: AtomicU64,
+    pub(crate) timeouts_awaited: AtomicU64,
+    pub(crate) released: AtomicU64,
+    pub(crate) lost: AtomicU64,
+    pub(crate) renewals: AtomicU64,
+    pub(crate) repairs: AtomicU64,
+    pub(crate) clock_steps: AtomicU64,
+    pub(crate) write_backs: AtomicU64,
+    pub(crate) passed_on: AtomicU64,
+    pub(crate) releases_pending: AtomicUsize,
+    calls: AtomicUsize,
+    idle: Mutex<Wakers>,
+}
+
+/// A call under way that may leave something on the nodes, until it is dropped.
+pub(crate) struct Call<'a>(&'a Counters);
+
+impl Drop for Call<'_> {
+    fn drop(&mut self) {
+        self.0.one_less(&self.0.calls);
+    }
+}
+
+impl Counters {
+    /// Counts a call. Whoever closes the client waits for those that were
+    /// counted before they saw it open.
+    pub(crate) fn call(&self) -> Call<'_> {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        Call(self)
+    }
+
+    /// A release has been acknowledged, or given up.
+    pub(crate) fn release_done(&self) {
+        self.one_less(&self.releases_pending);
+    }
+
+    fn one_less(&self, of: &AtomicUsize) {
+        if of.fetch_sub(1, Ordering::AcqRel) == 1 {
+            let wakers = lock(&self.idle).take();
+            wakers.wake();
+        }
+    }
+
+    /// Waits until no call is under way and no release is pending, and at most
+    /// until `until`.
+    pub(crate) async fn quiet(&self, clock: &dyn Clock, until: Instant) {
+        let mut timer = clock.sleep_until(until);
+        poll_fn(|cx| {
+            let mut idle = lock(&self.idle);
+            // In this order: a call that ends leaves a release.
+            let quiet = self.calls.load(Ordering::SeqCst) == 0
+                && self.releases_pending.load(Ordering::Acquire) == 0;
+            if quiet || timer.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(());
+            }
+            idle.park(cx)
+        })
+        .await;
+    }
+}
+
+/// Counts one more.
+pub(crate) fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}

@@ -1,0 +1,306 @@
+use super::*;
+use crate::node::Repair;
+
+/// When the requests were sent, and when they are answered.
+const SENT: Instant = Instant(1_000_000_000);
+const NOW: Instant = Instant(1_020_000_000);
+const TTL: Duration = Duration::from_secs(1);
+/// Until when a vote counts: the ttl less 1 % and the 2 ms of the nodes' clocks.
+const COUNTED: Instant = Instant(SENT.0 + 988_000_000);
+
+const ACQUIRE: Op = Op::Acquire {
+    ttl: TTL,
+    candidate: 40,
+    home: false,
+    block: 1,
+};
+const EXTEND: Op = Op::Extend {
+    ttl: TTL,
+    repair: Repair::Yes,
+    fence: 0,
+};
+const CONFIRM: Op = Op::Confirm {
+    ttl: TTL,
+    fence: 44,
+};
+
+fn rules() -> Rules {
+    Rules {
+        timing: Timing::of(TTL, 0.01, 0.1, Duration::from_millis(50)),
+        drift: 0.01,
+        renew_every: Duration::from_millis(300),
+    }
+}
+
+fn millis(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+fn ticket(op: Op) -> Ticket {
+    Ticket {
+        node: 0,
+        sent: SENT,
+        deadline: SENT + millis(50),
+        op,
+        server: 7,
+    }
+}
+
+/// The votes of two nodes that were asked for them.
+fn asked() -> Votes {
+    let mut votes = Votes::new([0, 0].into_iter(), None);
+    for node in 0..2 {
+        votes.ask(node, 40, node == 0, SENT + millis(300));
+    }
+    votes
+}
+
+/// The votes of two nodes, the first of which has voted and has 400 ms left.
+fn held() -> Votes {
+    let mut votes = asked();
+    let end = SENT + millis(400);
+    votes.cast[0] = Vote::Granted(end);
+    votes.ends[0] = end;
+    votes.nodes[0].said = Said::Granted;
+    votes.nodes[0].queued = false;
+    votes
+}
+
+fn quarantined(left: u64) -> Reply {
+    Reply::Quarantined { left: millis(left) }
+}
+
+fn failed(kind: FaultKind, sent: bool) -> Reply {
+    Reply::Failed(Fault::new(kind, "no vote", sent))
+}
+
+#[test]
+fn what_a_reply_makes_of_a_vote() {
+    use Phase::{Asking, Dead, Held};
+    let refused = Reply::Refused {
+        left: Some(millis(700)),
+        holder: Some("host:1".into()),
+        place: Some(3),
+        subscribers: 0,
+    };
+    let extended = Reply::Extended { repaired: false };
+    let (granted, greater) = (Reply::Granted { fence: 41 }, Reply::Greater { fence: 9 });
+    let timeout = failed(FaultKind::Timeout, true);
+    let unsent = failed(FaultKind::Unreachable, false);
+    let not_ready = failed(FaultKind::NotReady, true);
+    let unwanted = Reply::Failed(Fault::unwanted());
+    let (full, short) = (Vote::Granted(COUNTED), Vote::Granted(SENT + millis(400)));
+    let (no, none) = (Vote::Refused, Vote::Failed);
+    // A first vote, the token's phase, the reply; until when the node holds the
+    // token then, in ms from when it was asked, and its vote.
+    for (phase, reply, end, vote) in [
+        (Asking, &granted, Some(988), full),
+        (Asking, &refused, None, no),
+        (Asking, &quarantined(700), None, none),
+        (Asking, &timeout, None, none),
+        (Asking, &unsent, None, none),
+        (Asking, &not_ready, None, none),
+        // A lease is held without this node, which has yet to answer.
+        (Held, &granted, Some(988), full),
+        (Held, &timeout, None, none),
+        (Held, &Reply::Late, None, none),
+        // The round is over, and this is the node's answer to it.
+        (Dead, &granted, Some(988), full),
+        (Dead, &timeout, None, none),
+        (Dead, &Reply::Late, None, none),
+        (Dead, &unwanted, None, Vote::Unasked),
+    ] {
+        becomes(asked(), ACQUIRE, phase, reply, end, vote);
+    }
+    // The same of a node that has voted, and counts for another 400 ms.
+    for (op, phase, reply, end, vote) in [
+        (ACQUIRE, Asking, &granted, Some(988), full),
+        (ACQUIRE, Asking, &refused, None, no),
+        (ACQUIRE, Asking, &not_ready, Some(400), none),
+        (CONFIRM, Asking, &Reply::Confirmed, Some(988), full),
+        (CONFIRM, Asking, &greater, Some(400), short),
+        (CONFIRM, Held, &Reply::Late, Some(400), short),
+        (CONFIRM, Asking, &timeout, Some(400), short),
+        (EXTEND, Held, &extended, Some(988), full),
+        (EXTEND, Held, &Reply::NotMine, None, no),
+        (EXTEND, Held, &quarantined(200), Some(196), none),
+        (EXTEND, Held, &quarantined(700), Some(400), none),
+        (EXTEND, Held, &Reply::Late, Some(400), short),
+        (EXTEND, Held, &timeout, Some(400), short),
+        (EXTEND, Held, &not_ready, Some(400), short),
+    ] {
+        becomes(held(), op, phase, reply, end, vote);
+    }
+}
+
+/// Has the first node give that reply.
+fn becomes(mut votes: Votes, op: Op, phase: Phase, reply: &Reply, end: Option<u64>, vote: Vote) {
+    let again = votes.apply(ticket(op), reply, NOW, phase, &rules());
+    let what = format!("{op:?} {phase:?} {reply:?}");
+    assert!(!again, "{what}");
+    let stands = votes.ends[0] != Instant::NEVER;
+    let stands = stands.then(|| SENT.until(votes.ends[0]).as_millis() as u64);
+    assert_eq!((stands, votes.cast[0]), (end, vote), "{what}");
+    // The other has said nothing.
+    let other = (votes.ends[1], votes.cast[1]);
+    assert_eq!(other, (Instant::NEVER, Vote::Awaited), "{what}");
+}
+
+#[test]
+fn a_fence_stands_where_it_was_stored() {
+    let mut votes = asked();
+    let apply = |votes: &mut Votes, op, reply: Reply| {
+        let _ = votes.apply(ticket(op), &reply, NOW, Phase::Asking, &rules());
+        votes.marks[0]
+    };
+    let mark = apply(&mut votes, ACQUIRE, Reply::Granted { fence: 41 });
+    assert_eq!((mark.stored, mark.found), (41, 0));
+    votes.marks[0].asked = 44;
+    let mark = apply(&mut votes, CONFIRM, Reply::Greater { fence: 50 });
+    assert_eq!((mark.stored, mark.found, mark.asked), (41, 50, 0));
+    let mark = apply(&mut votes, CONFIRM, Reply::Confirmed);
+    assert_eq!((mark.stored, mark.failed), (44, false));
+    let mark = apply(&mut votes, CONFIRM, failed(FaultKind::Timeout, true));
+    assert_eq!((mark.stored, mark.failed), (44, true));
+    // One that was asked without a candidate tells what others have stored.
+    let mut blind = asked();
+    blind.ask(0, 0, false, NOW);
+    let mark = apply(&mut blind, ACQUIRE, Reply::Granted { fence: 41 });
+    assert_eq!((mark.stored, mark.found), (0, 41));
+}
+
+#[test]
+fn a_late_request_is_sent_once_more_while_there_is_time() {
+    let apply = |votes: &mut Votes, op, now, phase| {
+        votes.apply(ticket(op), &Reply::Late, now, phase, &rules())
+    };
+    let mut votes = asked();
+    assert!(apply(&mut votes, ACQUIRE, NOW, Phase::Asking));
+    assert_eq!(votes.cast[0], Vote::Awaited, "nothing else has come of it");
+    assert!(matches!(votes.nodes[0].said, Said::Nothing));
+    assert!(
+        !apply(&mut votes, ACQUIRE, NOW, Phase::Asking),
+        "twice is enough"
+    );
+    assert_eq!(votes.cast[0], Vote::Failed);
+    assert!(votes.marks[0].failed);
+    assert!(matches!(votes.nodes[0].said, Said::Late));
+    assert_eq!(votes.nodes[0].requests.renew_at, NOW);
+    // Nor behind the deadline, nor once the round is over; but in the next again.
+    for (now, phase) in [
+        (SENT + millis(50), Phase::Asking),
+        (NOW, Phase::Held),
+        (NOW, Phase::Dead),
+    ] {
+        assert!(
+            !apply(&mut asked(), ACQUIRE, now, phase),
+            "{now:?} {phase:?}"
+        );
+    }
+    votes.ask(0, 40, false, NOW);
+    assert!(apply(&mut votes, ACQUIRE, NOW, Phase::Asking));
+}
+
+#[test]
+fn who_may_know_the_token_is_known() {
+    for (op, reply, reached) in [
+        (ACQUIRE, failed(FaultKind::Timeout, true), 1),
+        (ACQUIRE, failed(FaultKind::Unreachable, false), 0),
+        (EXTEND, failed(FaultKind::Unreachable, false), 0),
+        // It was not counted as it was sent.
+        (CONFIRM, failed(FaultKind::Unreachable, false), 1),
+        (ACQUIRE, Reply::Late, 1),
+        (ACQUIRE, quarantined(9), 1),
+    ] {
+        let mut votes = asked();
+        let _ = votes.apply(ticket(op), &reply, NOW, Phase::Held, &rules());
+        assert_eq!(votes.nodes[0].requests.reached, reached, "{op:?} {reply:?}");
+    }
+}
+
+#[test]
+fn a_place_in_the_queue_ends_with_the_vote_alone() {
+    let refused = Reply::Refused {
+        left: None,
+        holder: None,
+        place: Some(2),
+        subscribers: 1,
+    };
+    for (reply, queued, place) in [
+        (refused, true, Some(2)),
+        (Reply::Granted { fence: 0 }, false, None),
+        (failed(FaultKind::Timeout, true), true, None),
+        (quarantined(9), true, None),
+    ] {
+        let mut votes = asked();
+        let _ = votes.apply(ticket(ACQUIRE), &reply, NOW, Phase::Asking, &rules());
+        let node = &votes.nodes[0];
+        assert_eq!(node.queued, queued, "{reply:?}");
+        assert_eq!(node.line.and_then(|line| line.place), place, "{reply:?}");
+    }
+}
+
+#[test]
+fn when_a_vote_is_renewed() {
+    let due = |at: Instant| rules().coarse(at);
+    for (reply, failures, at) in [
+        (
+            Reply::Extended { repaired: true },
+            0,
+            due(SENT + millis(300)),
+        ),
+        (Reply::NotMine, 1, due(NOW + millis(300))),
+        (quarantined(700), 1, due(NOW + millis(300))),
+        (quarantined(100), 1, due(NOW + millis(100))),
+        (Reply::Late, 1, NOW),
+        (failed(FaultKind::Timeout, true), 2, NOW + millis(40)),
+    ] {
+        let mut votes = held();
+        votes.nodes[0].requests.failures = 1;
+        votes.nodes[0].requests.renewing = Some(NOW);
+        let _ = votes.apply(ticket(EXTEND), &reply, NOW, Phase::Held, &rules());
+        let requests = votes.nodes[0].requests;
+        assert_eq!(requests.renewing, None, "{reply:?}");
+        assert_eq!(
+            (requests.failures, requests.renew_at),
+            (failures, at),
+            "{reply:?}"
+        );
+    }
+}
+
+#[test]
+fn a_certain_vote_is_remembered_with_its_server() {
+    let mut votes = asked();
+    let mut vote = |sent: Instant, server| {
+        let ticket = Ticket {
+            sent,
+            server,
+            ..ticket(EXTEND)
+        };
+        let reply = Reply::Extended { repaired: false };
+        let _ = votes.apply(ticket, &reply, NOW, Phase::Held, &rules());
+        (votes.nodes[0].had.until, votes.nodes[0].had.server)
+    };
+    assert_eq!(vote(SENT, 7), (COUNTED, 7));
+    // An answer that was overtaken shortens nothing.
+    let before = Instant(SENT.0 - 5);
+    assert_eq!(vote(before, 7), (COUNTED, 7));
+    // Another server has no part in what the one before held.
+    assert_eq!(vote(before, 8), (Instant(COUNTED.0 - 5), 8));
+    let _ = votes.apply(ticket(EXTEND), &Reply::NotMine, NOW, Phase::Held, &rules());
+    assert_eq!(votes.ends[0], Instant::NEVER);
+    assert_eq!(votes.nodes[0].had.until, Instant(COUNTED.0 - 5));
+}
+
+#[test]
+fn a_step_of_the_clock_shortens_what_was_promised_by_it() {
+    let mut votes = held();
+    votes.nodes[0].had.until = SENT + millis(400);
+    assert!(votes.step(0, 150_000));
+    assert!(!votes.step(0, 150_000), "once");
+    assert!(votes.step(0, 200_000));
+    let end = SENT + millis(200);
+    assert_eq!((votes.ends[0], votes.cast[0]), (end, Vote::Granted(end)));
+    assert_eq!(votes.nodes[0].had.until, end);
+}

@@ -238,13 +238,18 @@ impl Inner {
             return state.held_back.push(event);
         }
         let listeners = &mut state.listeners;
-        if let Some(place) = listeners.iter().position(|l| l.connection == connection) {
-            let listener = listeners.remove(place);
+        let place = listeners.iter().position(|l| l.connection == connection);
+        let listener = place.map(|place| listeners.remove(place));
+        if let Some(listener) = &listener {
             state.state.unsubscribe(&listener.inbox);
         }
         if closed {
             let wire = &mut self.connections[connection as usize];
             (wire.broken, wire.dead) = (true, true);
+            if let Some(listener) = listener {
+                // Who slept takes it for good, and its waiters are passed over.
+                self.unheard(listener.pair, None);
+            }
         }
     }
 

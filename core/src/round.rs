@@ -41,7 +41,7 @@ pub use no_quorum::NoQuorum;
 pub(crate) use pass::IN_A_ROW;
 pub(crate) use progress::Heard;
 
-use votes::{Rules, Votes};
+use votes::{Phase, Rules, Votes};
 
 /// What a lock asks for with one token.
 #[derive(Clone, Debug)]
@@ -85,17 +85,6 @@ pub struct Hold {
     fences: Fences,
     told: Told,
     state: Mutex<State>,
-}
-
-/// How far the token has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    /// The round is open.
-    Asking,
-    /// A quorum voted for it: a lease.
-    Held,
-    /// No longer wanted: lost, undone or released.
-    Dead,
 }
 
 /// What a hold knows, under its lock.

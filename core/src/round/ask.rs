@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::votes::Votes;
-use super::{Fences, Hold, LeaseState, Phase, Round, State, Terms, Told};
+use super::votes::{Phase, Votes};
+use super::{Fences, Hold, LeaseState, Round, State, Terms, Told};
 use crate::clock::Instant;
 use crate::mutants::mutant;
 use crate::node::{Nodes, Op, Repair, Request, Sink, Ticket, Value, Waiter};

@@ -6,7 +6,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::loss::Watch;
-use super::{Callback, Hold, LossReason, Phase, State};
+use super::votes::Phase;
+use super::{Callback, Hold, LossReason, State};
 use crate::clock::Instant;
 use crate::counters::count;
 use crate::lean::push_lean;

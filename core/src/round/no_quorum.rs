@@ -4,35 +4,14 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::votes::{Node, Votes};
-use super::{Phase, State};
+use super::State;
+use super::votes::{Node, Phase, Said, Votes};
 use crate::clock::Instant;
 use crate::error::{Error, ErrorKind, NodeError, shown};
 use crate::mutants::mutant;
-use crate::node::{Fault, FaultKind};
+use crate::node::FaultKind;
 use crate::quorum::{self, Kind, Vote};
 use crate::set::Set;
-
-/// A node's last word, for error messages.
-#[derive(Clone, Debug)]
-pub enum Said {
-    NotAsked,
-    /// It was asked, and has yet to answer.
-    Nothing,
-    Granted,
-    /// It holds another's token, or is reserved for another.
-    Refused {
-        left: Option<Duration>,
-        holder: Option<Box<str>>,
-    },
-    /// It gives no new vote for so long.
-    Quarantined {
-        left: Duration,
-    },
-    /// By its clock the request came too late.
-    Late,
-    Fault(Fault),
-}
 
 impl fmt::Display for Said {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -8,7 +8,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{Hold, Phase, Terms};
+use super::votes::Phase;
+use super::{Hold, Terms};
 use crate::counters::count;
 use crate::mutants::mutant;
 

@@ -4,9 +4,8 @@
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use super::no_quorum::Said;
-use super::votes::Node;
-use super::{Hold, Phase, State};
+use super::votes::{Node, Phase, Said};
+use super::{Hold, State};
 use crate::node::{Line, Reply};
 use crate::quorum::Vote;
 

@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
+use super::Hold;
 use super::ask::Traces;
-use super::votes::Votes;
-use super::{Hold, Phase};
+use super::votes::{Phase, Votes};
 use crate::clock::Instant;
 use crate::counters::count;
 use crate::mutants::mutant;

@@ -2,7 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
-use super::{Hold, Phase, State};
+use super::votes::Phase;
+use super::{Hold, State};
 use crate::clock::Instant;
 
 impl Hold {

@@ -4,8 +4,6 @@
 
 use std::time::Duration;
 
-use super::Phase;
-use super::no_quorum::Said;
 use crate::clock::Instant;
 use crate::fence::Mark;
 use crate::mutants::mutant;
@@ -44,6 +42,38 @@ pub(super) struct Votes {
     pub(super) marks: Box<[Mark]>,
     /// What else is known of each.
     pub(super) nodes: Box<[Node]>,
+}
+
+/// How far the token has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// The round is open.
+    Asking,
+    /// A quorum voted for it: a lease.
+    Held,
+    /// No longer wanted: lost, undone or released.
+    Dead,
+}
+
+/// A node's last word, for error messages.
+#[derive(Clone, Debug)]
+pub enum Said {
+    NotAsked,
+    /// It was asked, and has yet to answer.
+    Nothing,
+    Granted,
+    /// It holds another's token, or is reserved for another.
+    Refused {
+        left: Option<Duration>,
+        holder: Option<Box<str>>,
+    },
+    /// It gives no new vote for so long.
+    Quarantined {
+        left: Duration,
+    },
+    /// By its clock the request came too late.
+    Late,
+    Fault(Fault),
 }
 
 /// What is known of one node, beside its vote.

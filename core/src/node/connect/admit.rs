@@ -4,8 +4,9 @@
 use std::future::poll_fn;
 use std::time::Duration;
 
-use super::talk::{exchange, good};
-use super::{Greeted, Target, refused};
+use super::greet::Greeted;
+use super::talk::{exchange, good, refused};
+use super::target::Target;
 use crate::node::admission::{Gate, Next, Refusal};
 use crate::node::wire::Wire;
 use crate::node::{Fault, FaultKind, replies, script};

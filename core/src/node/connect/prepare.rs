@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 
 use redis::Value as Resp;
 
-use super::talk::{good, next, receive, send};
-use super::{Target, refused};
+use super::talk::{good, next, receive, refused, send};
+use super::target::Target;
 use crate::node::admission::Gate;
 use crate::node::pushes::Push;
 use crate::node::replies::{self, text};

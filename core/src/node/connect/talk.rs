@@ -69,3 +69,8 @@ pub(crate) fn broken(error: &io::Error) -> Fault {
     };
     Fault::new(FaultKind::Unreachable, text, true)
 }
+
+/// The fault of a node that cannot serve until somebody mends it.
+pub(super) fn refused(why: String) -> Fault {
+    Fault::new(FaultKind::Misconfigured, why, true)
+}

@@ -126,6 +126,16 @@ pub(crate) fn system_now() -> Instant {
     Instant((t.tv_sec as u64 + 1) * 1_000_000_000 + t.tv_nsec as u64)
 }
 
+/// The part of a ttl that is not relied upon: clocks may run at rates that
+/// differ by `drift`, and a node's clock ticks in milliseconds.
+pub fn drift_allowance(ttl: Duration, drift: f64) -> Duration {
+    mutant!(
+        "no-drift",
+        ttl.mul_f64(drift) + mutant!("no-tick", Duration::from_millis(2), Duration::ZERO),
+        Duration::ZERO
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

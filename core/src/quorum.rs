@@ -3,8 +3,6 @@
 //! The algorithm is Redlock (Redis documentation, "Distributed Locks with
 //! Redis"), with one lease end per node in place of one for all.
 
-use std::time::Duration;
-
 use crate::clock::Instant;
 use crate::mutants::mutant;
 
@@ -146,16 +144,6 @@ pub fn lease_end(ends: &[Instant]) -> Instant {
         .filter(|end| at_least(*end) >= rank)
         .max()
         .unwrap_or(Instant::NEVER)
-}
-
-/// The part of a ttl that is not relied upon: clocks may run at rates that
-/// differ by `drift`, and a node's clock ticks in milliseconds.
-pub fn drift_allowance(ttl: Duration, drift: f64) -> Duration {
-    mutant!(
-        "no-drift",
-        ttl.mul_f64(drift) + mutant!("no-tick", Duration::from_millis(2), Duration::ZERO),
-        Duration::ZERO
-    )
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::quorum;
+use crate::clock;
 
 /// The times of one lock, all derived from its ttl and the client's settings.
 #[derive(Clone, Copy, Debug)]
@@ -22,7 +22,7 @@ impl Timing {
     pub fn of(ttl: Duration, drift: f64, min_validity: f64, node_timeout: Duration) -> Timing {
         Timing {
             ttl,
-            counted: ttl.saturating_sub(quorum::drift_allowance(ttl, drift)),
+            counted: ttl.saturating_sub(clock::drift_allowance(ttl, drift)),
             min_validity: ttl.mul_f64(min_validity),
             node_timeout: node_timeout.min(ttl / 4),
         }

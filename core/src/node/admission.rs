@@ -28,9 +28,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use crate::clock::Clock;
+use crate::clock::{Clock, drift_allowance};
 use crate::mutants::mutant;
-use crate::quorum::drift_allowance;
 use crate::token::Rng;
 
 pub use founding::{Look, Next, Refusal};

@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use super::votes::{Phase, Votes};
 use super::{Fences, Hold, LeaseState, Round, State, Terms, Told};
-use crate::clock::Instant;
+use crate::clock::{self, Instant};
 use crate::mutants::mutant;
 use crate::node::{Nodes, Op, Repair, Request, Sink, Ticket, Value, Waiter};
-use crate::quorum;
 use crate::set::{Outgoing, Set};
 use crate::token::Token;
 use crate::wakers::Watchers;
@@ -212,7 +211,7 @@ impl Hold {
     /// How long a key may stand that a request stores which was sent by now.
     fn longest_life(&self) -> Duration {
         let max_ttl = self.set.max_ttl;
-        let drift = quorum::drift_allowance(max_ttl, self.terms.drift);
+        let drift = clock::drift_allowance(max_ttl, self.terms.drift);
         // It may be carried out late: see `bounded`.
         let late = 2 * self.terms.timing.node_timeout;
         max_ttl + drift + mutant!("given-up-early", late, Duration::ZERO)

@@ -6,7 +6,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use super::{Hold, NoQuorum};
-use crate::clock::Instant;
+use crate::clock::{self, Instant};
 use crate::mutants::mutant;
 use crate::mutex::lock;
 use crate::node::{Reply, Sink, Ticket};
@@ -34,7 +34,7 @@ impl Hold {
         // A vote may have been confirmed and be worth less than that by now: its
         // node's clock has stepped, or a late reply to an earlier request denied
         // it. Then the others have to make up for it.
-        let less = quorum::drift_allowance(ttl, self.terms.drift);
+        let less = clock::drift_allowance(ttl, self.terms.drift);
         let least = (now + ttl.saturating_sub(less)).min(self.last_end());
         poll_fn(|cx| {
             let mut state = lock(&round.state);

@@ -4,11 +4,11 @@
 
 use std::time::Duration;
 
-use crate::clock::Instant;
+use crate::clock::{self, Instant};
 use crate::fence::Mark;
 use crate::mutants::mutant;
 use crate::node::{Fault, FaultKind, Line, Op, Reply, Ticket};
-use crate::quorum::{self, Vote};
+use crate::quorum::Vote;
 use crate::retry;
 use crate::timing::Timing;
 
@@ -265,7 +265,7 @@ impl Votes {
         let i = ticket.node;
         let ttl = mutant!("counted-at-own-ttl", ttl_of(ticket.op), rules.timing.ttl);
         let drift = mutant!("everybodys-drift", rules.drift, 0.01);
-        let less = quorum::drift_allowance(ttl, drift);
+        let less = clock::drift_allowance(ttl, drift);
         let counted = mutant!("drift-added", ttl.saturating_sub(less), ttl + less);
         let new = sent + counted;
         self.ends[i] = self.ends[i].max(new);
@@ -300,7 +300,7 @@ impl Votes {
     /// free the other nodes before its holder knows.
     fn quarantine(&mut self, ticket: &Ticket, left: Duration, now: Instant, rules: &Rules) {
         let i = ticket.node;
-        let less = quorum::drift_allowance(left, rules.drift);
+        let less = clock::drift_allowance(left, rules.drift);
         let kept = ticket.sent + left.saturating_sub(less);
         let end = self.ends[i];
         self.ends[i] = mutant!("quarantine-ends-a-vote", end.min(kept), Instant::NEVER);

@@ -13,7 +13,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-use crate::wait::run;
+use crate::runtime::wait::run;
 
 /// Waits for `future` on the calling thread.
 ///

@@ -8,7 +8,7 @@ use crate::node::Waits;
 use crate::node::address::Address;
 use crate::node::names::Naming;
 use crate::owner::Owner;
-use crate::timing::Timing;
+use crate::protocol::timing::Timing;
 
 /// The defaults. Tables of them in the documentation are made from here.
 pub mod defaults {

@@ -12,9 +12,9 @@ use crate::client::inner::Inner;
 use crate::clock::Instant;
 use crate::error::{Error, ErrorKind, shown};
 use crate::mutants::mutant;
-use crate::reentry::{Left, Share};
-use crate::round::{Extended, Hold, LossReason, Watch};
-use crate::waiting::Passed;
+use crate::protocol::hold::{Extended, Hold, LossReason, Watch};
+use crate::protocol::reentry::{Left, Share};
+use crate::protocol::waiting::Passed;
 
 /// A hold on a lock.
 ///

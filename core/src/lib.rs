@@ -54,67 +54,44 @@
 // Comments on private modules link to each other for those who read the code.
 #![allow(rustdoc::private_intra_doc_links)]
 
-mod acquire;
 #[doc(hidden)]
 pub mod binding;
 pub mod blocking;
-mod call;
 mod client;
 mod clock;
 mod config;
-mod counters;
-mod dispatch;
-mod drive;
 mod error;
-mod fence;
 mod hash;
-mod inbox;
 mod lean;
 mod lease;
 mod lock;
-mod mailbox;
 mod mutants;
 mod mutex;
 mod node;
-mod owned;
 mod owner;
-mod parked;
 #[cfg(feature = "sim")]
 #[doc(hidden)]
 pub mod probe;
-mod process;
-mod quorum;
-mod reentry;
-mod renewal;
-mod retry;
-mod round;
+mod protocol;
 mod runtime;
-mod set;
-mod spawn;
-mod timing;
 mod token;
-mod wait;
-mod waiting;
 mod wakers;
 
 pub use client::{Client, ClientBuilder, Stats};
 pub use config::{RestartGuard, defaults};
-pub use dispatch::{Level, set_log_sink};
 pub use error::{Error, ErrorKind, NodeError};
 pub use lease::{Lease, Lost};
 pub use lock::Lock;
 pub use owner::Owner;
-pub use round::LossReason;
+pub use protocol::hold::LossReason;
+pub use runtime::dispatch::{Level, set_log_sink};
 
 /// The protocol modules, for the simulator. Not part of the API: anything here
 /// may change at any time.
 #[cfg(feature = "sim")]
 #[doc(hidden)]
 pub mod sim {
-    pub use crate::acquire::{Acquired, Wait, acquire};
     pub use crate::clock::{Clock, Instant, Sleep};
-    pub use crate::counters::Counters;
-    pub use crate::inbox::Inbox;
     #[cfg(mutants)]
     pub use crate::mutants::{choose, number, on};
     pub use crate::node::admission;
@@ -125,11 +102,14 @@ pub mod sim {
         Ticket, Value, Waiter, Waits,
     };
     pub use crate::probe;
-    pub use crate::renewal::Watchdog;
-    pub use crate::round::{Extended, Hold, LossReason, Terms, Watch};
-    pub use crate::set::Set;
-    pub use crate::timing::Timing;
+    pub use crate::protocol::acquire::{Acquired, Wait, acquire};
+    pub use crate::protocol::counters::Counters;
+    pub use crate::protocol::hold::{Extended, Hold, LossReason, Terms, Watch};
+    pub use crate::protocol::renewal::Watchdog;
+    pub use crate::protocol::set::Set;
+    pub use crate::protocol::timing::Timing;
+    pub use crate::protocol::waiting::Lines;
+    pub use crate::protocol::waiting::inbox::Inbox;
     pub use crate::token::{Rng, Token};
-    pub use crate::waiting::Lines;
     pub use crate::wakers::Wakers;
 }

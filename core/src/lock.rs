@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::acquire::{self, Acquired, Wait};
 use crate::client::inner::Inner;
 use crate::config::{LockOptions, lock_option_setters};
 use crate::error::{Error, ErrorKind, shown};
@@ -12,8 +11,9 @@ use crate::mutants::mutant;
 use crate::node::Keys;
 use crate::node::names::{self, Naming};
 use crate::owner::Owner;
-use crate::reentry::Share;
-use crate::round::Terms;
+use crate::protocol::acquire::{self, Acquired, Wait};
+use crate::protocol::hold::Terms;
+use crate::protocol::reentry::Share;
 
 /// A name with options; made by [`Client::lock`](crate::Client::lock). Cheap
 /// to clone.
@@ -196,7 +196,7 @@ impl Lock {
         if !mutant!("reenters-the-lost", lease.is_held(), true) {
             return Err(lease.lost_error());
         }
-        crate::counters::count(&self.client.set.counters.reentered);
+        crate::protocol::counters::count(&self.client.set.counters.reentered);
         Ok(lease)
     }
 

@@ -12,8 +12,9 @@ use redis::parse_redis_value;
 
 use crate::error::Error;
 use crate::node::address::Address;
-use crate::node::replies::{self, Outcome};
-use crate::node::{Op, Reply, Request, names, resp, script};
+use crate::node::redis::replies::{self, Outcome};
+use crate::node::redis::{resp, script};
+use crate::node::{Op, Reply, Request, names};
 
 /// What a node said to a request.
 #[derive(Clone, Debug, PartialEq)]

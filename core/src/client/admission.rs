@@ -12,10 +12,11 @@ use crate::error::{Error, ErrorKind, NodeError};
 use crate::node::FaultKind;
 use crate::node::address::{Address, Endpoint};
 use crate::node::admission::{Expected, Gate, Roster, Survey};
-use crate::node::connect::Target;
-use crate::node::tls::Tls;
-use crate::node::{declare, names, subscription};
-use crate::set::Set;
+use crate::node::names;
+use crate::node::redis::connect::Target;
+use crate::node::redis::tls::Tls;
+use crate::node::redis::{declare, subscription};
+use crate::protocol::set::Set;
 use crate::token::Rng;
 
 /// What the nodes of a client are admitted by.

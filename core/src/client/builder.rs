@@ -11,18 +11,18 @@ use super::admission::{gate, target};
 use super::inner::Inner;
 use crate::clock::{Clock, SystemClock};
 use crate::config::{self, LockOptions, RestartGuard, Settings, defaults, lock_option_setters};
-use crate::dispatch::Level;
 use crate::error::Error;
-use crate::inbox::Inbox;
 use crate::node::Link;
 use crate::node::address::{Address, Endpoint};
 use crate::node::memory::MemoryLink;
 use crate::node::redis::RedisLink;
-use crate::node::tls::Tls;
-use crate::reentry::Owners;
-use crate::renewal::Watchdog;
+use crate::node::redis::tls::Tls;
+use crate::protocol::reentry::Owners;
+use crate::protocol::renewal::Watchdog;
+use crate::protocol::set::Set;
+use crate::protocol::waiting::inbox::Inbox;
+use crate::runtime::dispatch::Level;
 use crate::runtime::{Closing, Runtime};
-use crate::set::Set;
 use crate::token::{Rng, SystemRng};
 
 /// Options of a [`Client`]; those of locks are the defaults of its locks.
@@ -265,7 +265,7 @@ impl ClientBuilder {
             io: handle,
             tls,
             closed: AtomicBool::new(false),
-            process: crate::process::id(),
+            process: crate::runtime::process::id(),
         });
         // A client on the caller's runtime cannot be closed after that has
         // ended, so the exit of the process leaves it to its ttl.

@@ -10,15 +10,15 @@ use tokio::runtime::Handle;
 
 use crate::config::{LockOptions, Settings};
 use crate::error::{Error, ErrorKind};
-use crate::inbox::Inbox;
 use crate::node::Waits;
-use crate::node::tls::Tls;
-use crate::reentry::Owners;
-use crate::renewal::Watchdog;
-use crate::round::LossReason;
+use crate::node::redis::tls::Tls;
+use crate::protocol::hold::LossReason;
+use crate::protocol::reentry::Owners;
+use crate::protocol::renewal::Watchdog;
+use crate::protocol::set::Set;
+use crate::protocol::waiting::Lines;
+use crate::protocol::waiting::inbox::Inbox;
 use crate::runtime::{Closing, Runtime};
-use crate::set::Set;
-use crate::waiting::Lines;
 
 /// What clones of a client, its locks and its leases share.
 pub(crate) struct Inner {
@@ -48,7 +48,7 @@ impl fmt::Debug for Inner {
 impl Inner {
     /// Refuses in a forked child.
     pub(crate) fn check_process(&self) -> Result<(), Error> {
-        if self.process == crate::process::id() {
+        if self.process == crate::runtime::process::id() {
             return Ok(());
         }
         Err(Error::new(

@@ -7,13 +7,13 @@ use once_cell::sync::OnceCell;
 
 use super::inner::Inner;
 use super::{Client, ClientBuilder};
-use crate::inbox::Inbox;
 use crate::node::Waits;
-use crate::node::tls::Tls;
-use crate::reentry::Owners;
-use crate::renewal::Watchdog;
+use crate::node::redis::tls::Tls;
+use crate::protocol::reentry::Owners;
+use crate::protocol::renewal::Watchdog;
+use crate::protocol::set::Set;
+use crate::protocol::waiting::inbox::Inbox;
 use crate::runtime::Runtime;
-use crate::set::Set;
 
 /// Never entered: a simulated client has a handle of it and starts nothing there.
 static NOBODYS: OnceCell<tokio::runtime::Runtime> = OnceCell::new();
@@ -47,7 +47,7 @@ impl ClientBuilder {
                 io: NOBODYS.get_or_init(never_entered).handle().clone(),
                 tls: Tls::default(),
                 closed: AtomicBool::new(false),
-                process: crate::process::id(),
+                process: crate::runtime::process::id(),
             }),
         }
     }

@@ -1,5 +1,5 @@
 //! Which node may vote: its record, its identity, and what it says of itself.
-//! The decisions are pure; [`connect`](super::connect) carries them out.
+//! The decisions are pure; [`connect`](crate::node::redis::connect) carries them out.
 //!
 //! Each node stores a [*record*](record) of the set that it belongs to, with the
 //! `run_id` that it had when the record was written. A record that is missing

@@ -2,26 +2,11 @@
 
 pub(crate) mod address;
 pub mod admission;
-pub(crate) mod backlog;
-pub(crate) mod connect;
-pub(crate) mod connection;
-pub(crate) mod declare;
-pub(crate) mod dial;
 pub mod memory;
 pub mod names;
 mod nodes;
-pub(crate) mod outbox;
-pub(crate) mod pipe;
-pub(crate) mod pushes;
 pub(crate) mod redis;
-pub(crate) mod replies;
-pub(crate) mod resp;
-pub(crate) mod script;
-pub(crate) mod server_error;
-pub(crate) mod subscription;
 pub mod time;
-pub(crate) mod tls;
-pub(crate) mod wire;
 
 use std::fmt;
 use std::sync::Arc;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::client::Client;
 use crate::node::Link;
-use crate::node::pushes::Push;
-use crate::node::wire::{Incoming, Input};
+use crate::node::redis::pushes::Push;
+use crate::node::redis::wire::{Incoming, Input};
 
 /// What came, as a connection tells it apart.
 #[derive(Clone, Debug, PartialEq)]

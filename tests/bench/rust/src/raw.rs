@@ -16,12 +16,12 @@ use crate::words::Words;
 const DELETE: &str =
     "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
 pub(crate) const ACQUIRE: &str = concat!(
-    include_str!("../../../../core/src/node/lua/line.lua"),
-    include_str!("../../../../core/src/node/lua/acquire.lua")
+    include_str!("../../../../core/src/node/redis/lua/line.lua"),
+    include_str!("../../../../core/src/node/redis/lua/acquire.lua")
 );
 pub(crate) const RELEASE: &str = concat!(
-    include_str!("../../../../core/src/node/lua/line.lua"),
-    include_str!("../../../../core/src/node/lua/release.lua")
+    include_str!("../../../../core/src/node/redis/lua/line.lua"),
+    include_str!("../../../../core/src/node/redis/lua/release.lua")
 );
 const TOKEN: &str = "0123456789abcdef0123456789abcdef01234567";
 const WAITER: &str = "1 lock:#in:0123456789abcdef0123456789abcdef";

@@ -1,0 +1,248 @@
+//! What the bindings to other languages share, and Rust itself has no need of.
+
+mod call;
+mod mailbox;
+mod owned;
+mod spawn;
+
+use std::panic::resume_unwind;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use once_cell::race::OnceBox;
+
+use crate::blocking;
+
+pub use crate::binding::call::{Revocation, Turn, Work, call, caught};
+pub use crate::binding::mailbox::Mailbox;
+pub use crate::binding::owned::Owned;
+pub use crate::binding::spawn::{Task, shutdown, spawn};
+pub use crate::mutex::lock;
+pub use crate::runtime::close_all;
+pub use crate::runtime::process::id as process_id;
+
+/// A static of which each process has one of its own. Locks in the one that a
+/// forked child has inherited may be held by threads that do not exist there.
+#[derive(Debug)]
+pub struct PerProcess<T>(OnceBox<Of<T>>);
+
+#[derive(Debug)]
+struct Of<T> {
+    process: u32,
+    value: T,
+    /// That of a child that this process has become by forking. What was
+    /// inherited stays, so that no memory is lost.
+    next: PerProcess<T>,
+}
+
+impl<T: Default> PerProcess<T> {
+    #[allow(clippy::new_without_default, reason = "only for statics")]
+    pub const fn new() -> PerProcess<T> {
+        PerProcess(OnceBox::new())
+    }
+
+    /// The one of this process.
+    pub fn get(&self) -> &T {
+        let here = crate::runtime::process::id();
+        let made = self.0.get_or_init(|| {
+            Box::new(Of {
+                process: here,
+                value: T::default(),
+                next: PerProcess::new(),
+            })
+        });
+        match made.process == here {
+            true => &made.value,
+            false => made.next.get(),
+        }
+    }
+}
+
+/// Gone when the thread's own storage is: destructors of static objects in C++
+/// run after that, and may well call us.
+struct Alive;
+
+impl Drop for Alive {
+    fn drop(&mut self) {}
+}
+
+thread_local! {
+    static ALIVE: Alive = const { Alive };
+}
+
+/// Notes that the thread uses us; from then on its end is noticed.
+pub fn entered() {
+    let _ = ALIVE.try_with(|_| ());
+}
+
+/// As [`blocking::wait`], also on a thread that is about to end.
+pub fn wait<F: Future<Output: Send> + Send>(future: F) -> F::Output {
+    if ALIVE.try_with(|_| ()).is_ok() {
+        return blocking::wait(future);
+    }
+    // The standard library has no parking place for this thread any more.
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| blocking::wait(future));
+        waiting.join().unwrap_or_else(|panic| resume_unwind(panic))
+    })
+}
+
+thread_local! {
+    /// Without a destructor, so it can be had to the last.
+    static HERE: u8 = const { 0 };
+}
+
+/// A number that no other living thread has.
+fn this_thread() -> usize {
+    HERE.with(|here| std::ptr::from_ref(here) as usize)
+}
+
+/// A place for one callback of a user's, which is over when it has been taken
+/// back: what it works with may then be freed.
+#[derive(Debug)]
+pub struct Slot<C> {
+    state: Mutex<State<C>>,
+    idle: Condvar,
+}
+
+#[derive(Debug)]
+struct State<C> {
+    callback: Option<C>,
+    /// The thread that runs it now.
+    running: Option<usize>,
+}
+
+impl<C> Default for Slot<C> {
+    fn default() -> Slot<C> {
+        Slot {
+            state: Mutex::new(State {
+                callback: None,
+                running: None,
+            }),
+            idle: Condvar::new(),
+        }
+    }
+}
+
+impl<C: Copy> Slot<C> {
+    /// Replaces the callback. Returns when the one before is over, unless it is
+    /// that one which calls: then it is over when it returns.
+    pub fn set(&self, callback: Option<C>) {
+        let mut state = self.state();
+        state.callback = callback;
+        drop(self.others_over(state));
+    }
+
+    /// Runs the callback, if there is one; with `once` it is taken out.
+    pub fn run(&self, once: bool, call: impl FnOnce(C)) {
+        let mut state = self.others_over(self.state());
+        let callback = match once {
+            true => state.callback.take(),
+            false => state.callback,
+        };
+        let Some(callback) = callback else {
+            return;
+        };
+        state.running = Some(this_thread());
+        drop(state);
+        call(callback);
+        self.state().running = None;
+        self.idle.notify_all();
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<C>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn others_over<'a>(&self, state: MutexGuard<'a, State<C>>) -> MutexGuard<'a, State<C>> {
+        let here = this_thread();
+        self.idle
+            .wait_while(state, |s| s.running.is_some_and(|thread| thread != here))
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::{RecvTimeoutError, channel};
+    use std::time::Duration;
+
+    #[test]
+    fn a_callback_is_over_when_it_is_taken_back() {
+        let slot = Slot::default();
+        let (told, hear) = channel();
+        let (go_on, wait) = channel::<()>();
+        slot.set(Some(1));
+        thread::scope(|scope| {
+            let slot = &slot;
+            let telling = told.clone();
+            scope.spawn(move || {
+                slot.run(false, |one| {
+                    telling.send(one).unwrap();
+                    wait.recv().unwrap();
+                    telling.send(2).unwrap();
+                });
+            });
+            assert_eq!(hear.recv(), Ok(1));
+            scope.spawn(move || {
+                slot.set(None);
+                told.send(3).unwrap();
+            });
+            // It runs still: whoever takes it back has to wait.
+            let early = hear.recv_timeout(Duration::from_millis(50));
+            assert_eq!(early, Err(RecvTimeoutError::Timeout));
+            go_on.send(()).unwrap();
+            assert_eq!((hear.recv(), hear.recv()), (Ok(2), Ok(3)));
+        });
+        slot.run(false, |_| panic!("it was taken back"));
+    }
+
+    #[test]
+    fn a_callback_can_take_itself_back_and_runs_once_if_so_asked() {
+        let slot = Slot::default();
+        slot.set(Some(()));
+        slot.run(false, |()| slot.set(None));
+        slot.run(false, |()| panic!("it was taken back"));
+        slot.set(Some(()));
+        slot.run(true, |()| {});
+        slot.run(true, |()| panic!("it ran before"));
+    }
+
+    #[test]
+    fn each_process_has_its_own() {
+        let one = PerProcess::<String>::new();
+        assert!(std::ptr::eq(one.get(), one.get()));
+        // As a forked child finds it.
+        let inherited = PerProcess(OnceBox::new());
+        let parents = Of {
+            process: 0,
+            value: "parent".to_owned(),
+            next: PerProcess::new(),
+        };
+        inherited.0.set(Box::new(parents)).unwrap();
+        assert_eq!(inherited.get(), "");
+        assert!(std::ptr::eq(inherited.get(), inherited.get()));
+    }
+
+    #[test]
+    fn a_thread_that_has_lost_its_storage_can_wait() {
+        struct Late(std::sync::mpsc::Sender<i32>);
+        impl Drop for Late {
+            fn drop(&mut self) {
+                // Destroyed after `ALIVE`: what was made last goes first.
+                assert!(ALIVE.try_with(|_| ()).is_err());
+                self.0.send(wait(async { 7 })).unwrap();
+            }
+        }
+        thread_local! {
+            static LATE: std::cell::OnceCell<Late> = const { std::cell::OnceCell::new() };
+        }
+        let (told, hear) = std::sync::mpsc::channel();
+        thread::spawn(move || {
+            LATE.with(|late| late.set(Late(told)).ok());
+            entered();
+        });
+        assert_eq!(hear.recv(), Ok(7));
+    }
+}

@@ -1,0 +1,242 @@
+//! Requests to a node that are yet to be written, in order.
+//!
+//! Requests wait for as long as their sender does. Releases stay until they
+//! are written, or given up: what they undo may stand on the node. There are
+//! thousands of these when a busy node hangs, so they are set aside where the
+//! requests that come and fail meanwhile do not pass them by.
+
+use std::collections::VecDeque;
+
+use super::outbox::Item;
+use crate::clock::Instant;
+use crate::lean::trim;
+use crate::node::{Fault, FaultKind, Reply};
+
+/// Releases that wait for a node that is away. Beyond it the oldest are given
+/// up: their keys end by themselves.
+const CLEAN_UP_BOUND: usize = 10_000;
+
+/// See the [module documentation](self).
+#[derive(Default)]
+pub(crate) struct Backlog {
+    /// Releases for the next connection, before all else.
+    kept: VecDeque<Item>,
+    fresh: VecDeque<Item>,
+}
+
+impl Backlog {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.kept.is_empty() && self.fresh.is_empty()
+    }
+
+    pub(crate) fn add(&mut self, item: Item) {
+        self.fresh.push_back(item);
+    }
+
+    /// The next to be written.
+    pub(crate) fn next(&mut self) -> Option<Item> {
+        let next = self.kept.pop_front().or_else(|| self.fresh.pop_front());
+        trim(&mut self.fresh);
+        next
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Item> {
+        self.kept.iter().chain(&self.fresh)
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Item> {
+        self.kept.iter_mut().chain(&mut self.fresh)
+    }
+
+    /// What has come since requests were [failed](Backlog::fail_requests).
+    pub(crate) fn fresh_mut(&mut self) -> impl Iterator<Item = &mut Item> {
+        self.fresh.iter_mut()
+    }
+
+    /// Everything, to be failed.
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = Item> {
+        self.kept.drain(..).chain(self.fresh.drain(..))
+    }
+
+    /// Puts one in front that was written in vain. What was behind it comes
+    /// behind it again: replies come in order, and these are written before
+    /// anything new.
+    pub(crate) fn again(&mut self, item: Item) {
+        let mut all = std::mem::take(&mut self.kept);
+        all.append(&mut self.fresh);
+        let again = |i: &&Item| i.with_text || i.readmitted;
+        let place = all.iter().take_while(again).count();
+        all.insert(place, item);
+        self.fresh = all;
+    }
+
+    /// Requests fail; releases are set aside for the next connection.
+    pub(crate) fn fail_requests(&mut self, fault: &Fault) {
+        for mut item in self.fresh.drain(..) {
+            if item.is_release() {
+                self.kept.push_back(item);
+            } else {
+                item.tell(Reply::Failed(fault.clone()), None);
+            }
+        }
+    }
+
+    /// Gives up the oldest releases, if there are too many: how many.
+    pub(crate) fn drop_oldest_releases(&mut self) -> u64 {
+        let held = self.kept.len() + self.fresh.len();
+        let over = held.saturating_sub(CLEAN_UP_BOUND);
+        let mut dropped = 0;
+        let mut drop = |mut item: Item| {
+            item.fail(FaultKind::Refused, "too many releases wait for it", true);
+            dropped += 1;
+        };
+        let kept = over.min(self.kept.len());
+        self.kept.drain(..kept).for_each(&mut drop);
+        for _ in kept..over {
+            match self.fresh.iter().position(Item::is_release) {
+                Some(place) => self.fresh.remove(place).into_iter().for_each(&mut drop),
+                None => break,
+            }
+        }
+        dropped
+    }
+
+    /// Fails what is past its deadline, and says `why`; lowers `due` to what comes
+    /// next.
+    pub(crate) fn expire(&mut self, now: Instant, due: &mut Instant, why: &str) {
+        let mut keep = |item: &mut Item| {
+            if item.due() <= now {
+                item.fail(FaultKind::Timeout, why, item.is_release());
+            }
+            let keep = item.due() > now && (item.sink.is_some() || item.is_release());
+            if keep {
+                *due = (*due).min(item.due());
+            }
+            keep
+        };
+        self.kept.retain_mut(&mut keep);
+        self.fresh.retain_mut(&mut keep);
+    }
+}
+
+impl Extend<Item> for Backlog {
+    fn extend<T: IntoIterator<Item = Item>>(&mut self, items: T) {
+        self.fresh.extend(items);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::{Companions, Keys, Op, Request, Sink, Ticket, Value, Waits};
+    use std::sync::{Arc, Mutex};
+    use std::time::Duration;
+
+    /// What was told of requests, by their numbers.
+    #[derive(Default)]
+    struct Told(Mutex<Vec<usize>>);
+
+    impl Sink for Told {
+        fn on_reply(&self, ticket: Ticket, _: Reply, _: Option<u64>) {
+            self.0.lock().unwrap().push(ticket.node);
+        }
+
+        fn wanted(&self) -> bool {
+            true
+        }
+    }
+
+    fn item(number: usize, op: Op, told: &Arc<Told>) -> Item {
+        let key: Arc<[u8]> = b"k"[..].into();
+        let keys = Keys {
+            companions: Companions::new(b"qrf"),
+            lock: key,
+            waits: Waits {
+                reservation: Duration::ZERO,
+                place: Duration::ZERO,
+                most: 0,
+            },
+            fence_ttl: None,
+        };
+        Item {
+            request: Request {
+                op,
+                keys: Arc::new(keys),
+                value: Value(b"v"[..].into()),
+                waiter: None,
+                not_after: 0,
+            },
+            ticket: Ticket {
+                node: number,
+                sent: Instant(1),
+                deadline: Instant(5),
+                op,
+                server: 0,
+            },
+            sink: Some(told.clone()),
+            give_up: Instant(9),
+            with_text: false,
+            readmitted: false,
+            on_old: false,
+        }
+    }
+
+    const REQUEST: Op = Op::Confirm {
+        ttl: Duration::ZERO,
+        fence: 0,
+    };
+
+    fn numbers(backlog: &Backlog) -> Vec<usize> {
+        backlog.iter().map(|item| item.ticket.node).collect()
+    }
+
+    #[test]
+    fn releases_outlive_failing_requests_in_their_order() {
+        let told = Arc::<Told>::default();
+        let mut backlog = Backlog::default();
+        for (number, op) in [(1, REQUEST), (2, Op::Release), (3, REQUEST)] {
+            backlog.add(item(number, op, &told));
+        }
+        let fault = Fault::unwanted();
+        backlog.fail_requests(&fault);
+        assert_eq!(*told.0.lock().unwrap(), [1, 3]);
+        assert_eq!(backlog.fresh_mut().count(), 0);
+        backlog.add(item(4, Op::Release, &told));
+        backlog.add(item(5, REQUEST, &told));
+        assert_eq!(numbers(&backlog), [2, 4, 5]);
+        let next = backlog.next().map(|item| item.ticket.node);
+        assert_eq!(next, Some(2));
+        // What was written in vain comes first, and fails like any other.
+        let mut again = item(6, REQUEST, &told);
+        again.with_text = true;
+        backlog.again(again);
+        assert_eq!(numbers(&backlog), [6, 4, 5]);
+        backlog.fail_requests(&fault);
+        assert_eq!(*told.0.lock().unwrap(), [1, 3, 6, 5]);
+        // Told at its deadline, and kept until it is given up.
+        let mut due = Instant::FAR;
+        backlog.expire(Instant(5), &mut due, "late");
+        assert_eq!(*told.0.lock().unwrap(), [1, 3, 6, 5, 4]);
+        assert_eq!((numbers(&backlog), due), (vec![4], Instant(9)));
+        backlog.expire(Instant(9), &mut due, "late");
+        assert!(backlog.is_empty());
+    }
+
+    #[test]
+    fn the_oldest_releases_are_given_up_and_no_request() {
+        let told = Arc::<Told>::default();
+        let mut backlog = Backlog::default();
+        backlog.add(item(0, Op::Release, &told));
+        backlog.fail_requests(&Fault::unwanted());
+        backlog.add(item(1, REQUEST, &told));
+        for number in 2..CLEAN_UP_BOUND {
+            backlog.add(item(number, Op::Release, &told));
+        }
+        assert_eq!(backlog.drop_oldest_releases(), 0);
+        backlog.add(item(CLEAN_UP_BOUND, Op::Release, &told));
+        backlog.add(item(CLEAN_UP_BOUND + 1, Op::Release, &told));
+        assert_eq!(backlog.drop_oldest_releases(), 2);
+        assert_eq!(*told.0.lock().unwrap(), [0, 2]);
+        assert_eq!(numbers(&backlog)[..2], [1, 3]);
+    }
+}

@@ -1,0 +1,87 @@
+//! From an address to a connection that is ready for scripts: dial, authenticate
+//! and [look](greet()) at the node, [admit](admit()) it, and [prepare](prepare()) the connection.
+
+mod admit;
+mod greet;
+mod prepare;
+mod talk;
+mod target;
+
+use std::time::Duration;
+
+use super::script::Guard;
+use super::wire::Wire;
+use crate::hash::fnv1a;
+use crate::node::Fault;
+use crate::node::admission::Record;
+use admit::admit;
+pub(crate) use greet::Told;
+use greet::{Greeted, greet, quarantine_left};
+use prepare::prepare;
+pub(crate) use talk::broken;
+use talk::{exchange, good};
+pub(crate) use target::{How, Target};
+
+/// A connection to a node that may vote.
+pub(crate) struct Connected {
+    pub(crate) wire: Wire,
+    /// What goes with each request that gives a vote, if restarts are guarded.
+    pub(crate) guard: Option<Guard>,
+    /// The hash of the node's id.
+    pub(crate) id: u64,
+    /// See [`Ticket::server`](crate::node::Ticket::server).
+    pub(crate) server: u64,
+    /// What the node's clock was.
+    pub(crate) time: Told,
+    /// As it was [asked](How::stepped): the quarantine has begun again.
+    pub(crate) stepped: bool,
+    /// The inbox is subscribed.
+    pub(crate) subscribed: bool,
+}
+
+/// Connects to a node and admits it.
+pub(crate) async fn connect(target: &Target, how: How) -> Result<Connected, Fault> {
+    let mut greeted = greet(target, how).await?;
+    let record = admit(target, &mut greeted).await?;
+    let Greeted {
+        mut wire,
+        server,
+        time,
+        resp3,
+        ..
+    } = greeted;
+    let gate = &target.gate;
+    let subscribed = prepare(target, &mut wire, how.subscribe, resp3).await?;
+    let id = Record::parse(&record).map_or(0, |record| fnv1a(record.node().as_bytes()));
+    let guard = gate.expected().guard.then(|| Guard {
+        record: record.into(),
+        record_key: gate.record_key.clone(),
+        quarantine_key: gate.quarantine_key.clone(),
+    });
+    Ok(Connected {
+        wire,
+        guard,
+        id,
+        server,
+        time,
+        stepped: how.stepped,
+        subscribed,
+    })
+}
+
+/// Admits a node as any client does, which founds a new set together with the
+/// other nodes. Returns how long it is in quarantine yet; with `force` the
+/// quarantine is lifted.
+pub(crate) async fn declare(target: &Target, force: bool) -> Result<Duration, Fault> {
+    let mut greeted = greet(target, How::default()).await?;
+    admit(target, &mut greeted).await?;
+    let (gate, wire) = (&target.gate, &mut greeted.wire);
+    if force {
+        let lift = redis::cmd("DEL").arg(&*gate.quarantine_key).take();
+        exchange(wire, &[lift])
+            .await?
+            .into_iter()
+            .try_for_each(|reply| good(reply).map(drop))?;
+    }
+    quarantine_left(gate, wire).await
+}

@@ -1,0 +1,111 @@
+//! Admitting a node: what its record, and those of the other nodes, say is carried
+//! out.
+
+use std::future::poll_fn;
+use std::time::Duration;
+
+use super::greet::Greeted;
+use super::talk::{exchange, good, refused};
+use super::target::Target;
+use crate::node::admission::{Gate, Next, Refusal};
+use crate::node::redis::wire::Wire;
+use crate::node::redis::{replies, script};
+use crate::node::{Fault, FaultKind};
+
+/// How often a record may be written, or found changed, on the way to a
+/// connection. Founding a set takes two; each may meet another client.
+const WRITES: u32 = 6;
+
+/// Admits the node: its record is good, or is written now. Returns the record.
+/// Waits for the other nodes of a set that is being founded; the wait is bounded
+/// by whoever wants the connection.
+pub(super) async fn admit(target: &Target, greeted: &mut Greeted) -> Result<String, Fault> {
+    let gate = &target.gate;
+    let Greeted { wire, look, .. } = greeted;
+    let fresh = fresh_name(gate);
+    let mut writes = 0;
+    loop {
+        let seen = gate.survey.changes();
+        match gate.survey.look(target.node, look, &fresh) {
+            Next::Refuse(Refusal::Foreign(why)) => {
+                return Err(Fault::new(FaultKind::Foreign, why, true));
+            }
+            Next::Refuse(Refusal::Unfounded(why)) => {
+                return Err(Fault::new(FaultKind::NotReady, why, true));
+            }
+            Next::Wait => change(target, seen).await,
+            Next::Admit => break,
+            Next::Write(..) if writes == WRITES => {
+                let why = "its record changes again and again";
+                return Err(Fault::new(FaultKind::NotReady, why, true));
+            }
+            Next::Write(record, quarantine) => {
+                writes += 1;
+                let (old, new) = (look.stored.take().unwrap_or_default(), record.to_string());
+                // Another client may write it at the same time; once it has, that
+                // is what counts.
+                look.stored = match write_record(gate, wire, &old, &new, quarantine).await? {
+                    None => {
+                        look.stepped = false;
+                        tell_quarantine(target, quarantine);
+                        Some(new)
+                    }
+                    Some(other) => Some(other).filter(|other| !other.is_empty()),
+                };
+            }
+        }
+    }
+    let record = look.stored.clone().unwrap_or_default();
+    gate.roster
+        .admit(target.node, &record, gate.clock.now())
+        .map_err(refused)?;
+    Ok(record)
+}
+
+/// Waits until a node shows something new, if none has since `seen` was counted.
+async fn change(target: &Target, seen: u64) {
+    /// Gives the place back also where the wait is given up.
+    struct Parked<'a>(&'a Target, Option<u64>);
+    impl Drop for Parked<'_> {
+        fn drop(&mut self) {
+            self.0.gate.survey.leave(self.0.node, self.1);
+        }
+    }
+    let mut parked = Parked(target, None);
+    poll_fn(|cx| target.gate.survey.poll_change(seen, &mut parked.1, cx)).await;
+}
+
+fn tell_quarantine(target: &Target, quarantine: Duration) {
+    if quarantine.is_zero() {
+        return;
+    }
+    let shown = &target.address.shown;
+    (target.gate.warn)(format!(
+        "the node {shown} is new, has restarted, or its clock has stepped, so it may have lost \
+         votes: it gives none for {quarantine:?} (a wholly new set need not wait once its servers \
+         have run for max_ttl)"
+    ));
+}
+
+fn fresh_name(gate: &Gate) -> String {
+    let mut bytes = [0; 8];
+    gate.rng.fill(&mut bytes);
+    format!("{:016x}", u64::from_le_bytes(bytes))
+}
+
+/// Replaces the record if it is still `old`; otherwise returns what it is.
+async fn write_record(
+    gate: &Gate,
+    wire: &mut Wire,
+    old: &str,
+    new: &str,
+    quarantine: Duration,
+) -> Result<Option<String>, Fault> {
+    let keys = [&*gate.record_key, &*gate.quarantine_key];
+    let command = script::init_command(keys, old, new, quarantine);
+    let mut replies = exchange(wire, &[command]).await?;
+    match replies.pop() {
+        Some(reply) => replies::init_outcome(&good(reply)?),
+        None => Err(replies::unexpected()),
+    }
+}

@@ -1,0 +1,185 @@
+//! The first words with a server: who one is, what it is, and what it has lost.
+
+use std::time::Duration;
+
+use redis::Value as Resp;
+
+use super::prepare::permitted;
+use super::talk::{exchange, good, refused};
+use super::target::{How, Target};
+use crate::clock::Instant;
+use crate::hash::fnv1a;
+use crate::node::Fault;
+use crate::node::admission::{Gate, Info, Look, Newness, Record, beginning};
+use crate::node::redis::dial::dial;
+use crate::node::redis::replies::{self, text};
+use crate::node::redis::server_error;
+use crate::node::redis::wire::Wire;
+
+/// What a node's clock was, by its own word: before anything was written there,
+/// so that a step which ends a quarantine too early comes after it.
+#[derive(Clone, Copy)]
+pub(crate) struct Told {
+    /// The node's `TIME`, in µs.
+    pub(crate) time: u64,
+    /// Moments before it was asked, and after it had answered.
+    pub(crate) asked: Instant,
+    pub(crate) at: Instant,
+}
+
+/// A connection to a server that may or may not be a node.
+pub(super) struct Greeted {
+    pub(super) wire: Wire,
+    pub(super) look: Look,
+    /// Which one it is: see [`Ticket::server`](crate::node::Ticket::server).
+    pub(super) server: u64,
+    pub(super) time: Told,
+    /// It sends pushes.
+    pub(super) resp3: bool,
+}
+
+/// Dials, authenticates, asks for pushes, and looks at the node. One that does
+/// not come so far is absent, to the others.
+pub(super) async fn greet(target: &Target, how: How) -> Result<Greeted, Fault> {
+    let greeted = say_hello(target, how).await;
+    if greeted.is_err() {
+        target.gate.survey.absent(target.node);
+    }
+    greeted
+}
+
+async fn say_hello(target: &Target, how: How) -> Result<Greeted, Fault> {
+    let address = &target.address;
+    let stream = dial(&address.endpoint, &target.tls).await?;
+    let mut wire = Wire::new(stream, target.gate.inbox.clone());
+    let commands = greeting(target, how);
+    let clock = &target.gate.clock;
+    let asked = clock.now();
+    let mut answers = exchange(&mut wire, &commands).await?;
+    let at = clock.now();
+    let resp3 = how.subscribe && matches!(answers.pop(), Some(Resp::Map(_)));
+    let server = answers.pop().map_or(0, |reply| own_address(&text(&reply)));
+    let time = answers.pop();
+    let record = answers.pop();
+    let info = answers.pop();
+    // The password first: without it nothing else is permitted.
+    for reply in answers {
+        permitted(&target.gate, "select", reply)?;
+    }
+    let record = record.map(|reply| permitted(&target.gate, "get", reply));
+    let record = record.transpose()?;
+    let time = time.map(|reply| permitted(&target.gate, "time", reply));
+    let time = match time.transpose()? {
+        Some(Resp::Array(parts)) => replies::time(&parts),
+        _ => None,
+    };
+    let time = Told {
+        time: time.ok_or_else(replies::unexpected)?,
+        asked,
+        at,
+    };
+    let info = info_of(target, info)?;
+    let record = record.filter(|r| *r != Resp::Nil).map(|r| text(&r));
+    if let Some(why) = info.unfit(target.gate.accept_eviction) {
+        return Err(refused(why));
+    }
+    let (roster, run) = (&target.gate.roster, info.run_id.as_deref());
+    roster
+        .meet(target.node, &address.shown, run, target.gate.clock.now())
+        .map_err(refused)?;
+    let newness = newness_of(target, &mut wire, record.as_deref(), &info).await?;
+    Ok(Greeted {
+        wire,
+        look: Look {
+            stored: record,
+            run: run.map(|run| beginning(run).to_owned()),
+            newness,
+            stepped: how.stepped,
+        },
+        server,
+        time,
+        resp3,
+    })
+}
+
+/// What a server is asked before anything is done there.
+fn greeting(target: &Target, how: How) -> Vec<redis::Cmd> {
+    let address = &target.address;
+    let mut commands = Vec::new();
+    if let Some(password) = &address.password {
+        let mut auth = redis::cmd("AUTH");
+        if let Some(user) = &address.user {
+            auth.arg(user);
+        }
+        commands.push(auth.arg(password).take());
+    }
+    if address.db != 0 {
+        commands.push(redis::cmd("SELECT").arg(address.db).take());
+    }
+    commands.push(redis::cmd("INFO"));
+    commands.push(redis::cmd("GET").arg(&*target.gate.record_key).take());
+    commands.push(redis::cmd("TIME"));
+    commands.push(redis::cmd("CLIENT").arg("INFO").take());
+    if how.subscribe {
+        // Last, for servers that do not know it, and so that the replies before
+        // it look the same with it and without.
+        commands.push(redis::cmd("HELLO").arg(3).take());
+    }
+    commands
+}
+
+/// What the server said of itself, where its user may ask for that.
+fn info_of(target: &Target, reply: Option<Resp>) -> Result<Info, Fault> {
+    match reply {
+        Some(Resp::ServerError(error)) if server_error::forbidden(&error) => {
+            (target.gate.warn)(format!(
+                "the node {} does not answer INFO: a restart shows by its record alone, a replica \
+                 and an eviction policy not at all (add `+info` to its user's ACL)",
+                target.address.shown
+            ));
+            Ok(Info::default())
+        }
+        Some(reply) => Ok(Info::parse(&text(&good(reply)?))),
+        None => Ok(Info::default()),
+    }
+}
+
+/// What the node may have lost, if it has no `record` or a pledge.
+async fn newness_of(
+    target: &Target,
+    wire: &mut Wire,
+    record: Option<&str>,
+    info: &Info,
+) -> Result<Newness, Fault> {
+    match record {
+        Some(text) if Record::parse(text).is_none_or(|record| !record.is_pledge()) => {
+            Ok(Newness::Used)
+        }
+        // Who founds the set has looked at it before, and given it what it needs.
+        Some(_) if quarantine_left(&target.gate, wire).await?.is_zero() => Ok(Newness::New),
+        Some(_) => Ok(Newness::Used),
+        None => {
+            let ask = redis::cmd("INFO").arg("commandstats").take();
+            let stats = exchange(wire, &[ask]).await?.pop();
+            let stats = stats.map(|reply| text(&reply)).unwrap_or_default();
+            Ok(info.newness(&stats, target.gate.expected().quarantine))
+        }
+    }
+}
+
+/// The hash of the address in `CLIENT INFO` at which the server itself has
+/// this connection; 0 if it does not tell.
+fn own_address(client_info: &str) -> u64 {
+    let mut words = client_info.split_ascii_whitespace();
+    let address = words.find_map(|word| word.strip_prefix("laddr="));
+    address.map_or(0, |address| fnv1a(address.as_bytes()))
+}
+
+/// How long the node is in quarantine yet.
+pub(super) async fn quarantine_left(gate: &Gate, wire: &mut Wire) -> Result<Duration, Fault> {
+    let left = redis::cmd("PTTL").arg(&*gate.quarantine_key).take();
+    match exchange(wire, &[left]).await?.pop().map(good).transpose()? {
+        Some(Resp::Int(left)) => Ok(Duration::from_millis(u64::try_from(left).unwrap_or(0))),
+        _ => Err(replies::unexpected()),
+    }
+}

@@ -1,0 +1,170 @@
+//! Preparing a connection to an admitted node: its scripts are loaded, what its
+//! user may do is tried, and the inbox is subscribed.
+
+use std::sync::atomic::Ordering;
+
+use redis::Value as Resp;
+
+use super::talk::{good, next, receive, refused, send};
+use super::target::Target;
+use crate::node::Fault;
+use crate::node::admission::Gate;
+use crate::node::redis::pushes::Push;
+use crate::node::redis::replies::{self, text};
+use crate::node::redis::wire::{Incoming, Wire};
+use crate::node::redis::{script, server_error};
+
+/// Loads the scripts and tries what they do, so that a permission that lacks
+/// is found now and by name, not in the middle of a script. Returns whether the
+/// inbox is subscribed.
+pub(super) async fn prepare(
+    target: &Target,
+    wire: &mut Wire,
+    subscribe: bool,
+    resp3: bool,
+) -> Result<bool, Fault> {
+    let gate = &target.gate;
+    let mut commands = Vec::new();
+    for script in script::ALL {
+        commands.push(redis::cmd("SCRIPT").arg("LOAD").arg(script.text).take());
+    }
+    // A key like those of our own, and one like those of locks, which no name
+    // has: it begins with braces that are no tag.
+    let like_a_lock = [namespace(gate), b"{}#try"].concat();
+    // As a text, so that the first acquire of a client is the first EVALSHA on
+    // its nodes; whether that is permitted shows then.
+    let attempt = redis::cmd("EVAL")
+        .arg(script::TRY.text)
+        .arg(2)
+        .arg(&*gate.scratch_key)
+        .arg(like_a_lock)
+        .take();
+    commands.push(attempt);
+    let needed = commands.len();
+    // These may fail: servers before 7.2 do not know them.
+    for (name, value) in [
+        ("LIB-NAME", "quorlock"),
+        ("LIB-VER", env!("CARGO_PKG_VERSION")),
+    ] {
+        let mut command = redis::cmd("CLIENT");
+        commands.push(command.arg("SETINFO").arg(name).arg(value).take());
+    }
+    if subscribe {
+        // What the scripts do for others that wait, here for nobody.
+        let nobody = [namespace(gate), b"#in:try"].concat();
+        commands.push(redis::cmd("PUBLISH").arg(nobody).arg("").take());
+    }
+    let answered = commands.len();
+    if subscribe && resp3 {
+        // Last, for once it is done anything may come between the replies.
+        commands.push(redis::cmd("SUBSCRIBE").arg(&*gate.inbox).take());
+    }
+    send(wire, &commands).await?;
+    let mut replies = receive(wire, answered).await?;
+    let published = if subscribe { replies.pop() } else { None };
+    replies.truncate(needed);
+    let tried = replies.pop();
+    for reply in replies {
+        permitted(gate, "script|load", reply)?;
+    }
+    let tried = permitted(gate, "eval", tried.ok_or_else(replies::unexpected)?)?;
+    match text(&tried) {
+        lacking if lacking.is_empty() => {}
+        key if key.starts_with('~') => return Err(no_keys(gate)),
+        command => return Err(no_command(&command)),
+    }
+    match published {
+        Some(published) => subscribed(target, wire, published, resp3).await,
+        None => Ok(false),
+    }
+}
+
+/// Whether the inbox is subscribed. Where messages do not get through, waiting
+/// is by timers alone: no reason to do without the node, but for one warning.
+async fn subscribed(
+    target: &Target,
+    wire: &mut Wire,
+    published: Resp,
+    resp3: bool,
+) -> Result<bool, Fault> {
+    let gate = &target.gate;
+    let mut lacking = Vec::new();
+    if let Err(fault) = permitted(gate, "publish", published) {
+        lacking.push(fault.text);
+    }
+    let subscribed = if resp3 {
+        let refusal = confirmation(wire).await?;
+        let fault = refusal.map(|reply| permitted(gate, "subscribe", reply));
+        let fault = fault.map(|f| f.err().unwrap_or_else(replies::unexpected));
+        lacking.extend(fault.iter().map(|f| f.text.clone()));
+        fault.is_none()
+    } else {
+        lacking.push("it does not speak RESP3 (HELLO 3)".into());
+        false
+    };
+    lacking.dedup();
+    if !lacking.is_empty() && !gate.told_deaf.swap(true, Ordering::Relaxed) {
+        (gate.warn)(format!(
+            "the node {} cannot tell those who wait for a lock that it is their turn, so they ask \
+             again and again: {}",
+            target.address.shown,
+            lacking.join("; ")
+        ));
+    }
+    Ok(subscribed)
+}
+
+/// What answers a subscription: nothing if it stands, for then a push tells
+/// so; else the reply that came in its place.
+async fn confirmation(wire: &mut Wire) -> Result<Option<Resp>, Fault> {
+    loop {
+        match next(wire).await? {
+            Incoming::Push(Push::Subscribed) => return Ok(None),
+            Incoming::Reply(reply) => return Ok(Some(reply)),
+            Incoming::Push(_) => {}
+        }
+    }
+}
+
+/// The namespace of the keys.
+fn namespace(gate: &Gate) -> &[u8] {
+    let key = &*gate.scratch_key;
+    key.strip_suffix(b"#try").unwrap_or(key)
+}
+
+/// A reply that is no error. If the user lacks the permission for `command`,
+/// the fault says which to give.
+pub(super) fn permitted(gate: &Gate, command: &str, reply: Resp) -> Result<Resp, Fault> {
+    match &reply {
+        Resp::ServerError(error) if error.code() == "NOPERM" => {
+            let about = |text: &str, what| text.contains("access") && text.contains(what);
+            let on_channel = matches!(command, "publish" | "subscribe");
+            match error.details() {
+                Some(text) if on_channel && about(text, "channel") => Err(no_channels(gate)),
+                Some(text) if about(text, "key") => Err(no_keys(gate)),
+                _ => Err(no_command(command)),
+            }
+        }
+        _ => good(reply),
+    }
+}
+
+fn no_command(command: &str) -> Fault {
+    refused(server_error::lacks(command))
+}
+
+fn no_keys(gate: &Gate) -> Fault {
+    let namespace = namespace(gate).escape_ascii();
+    refused(format!(
+        "its user lacks the permission to read and write all keys of the namespace: add \
+         `~{namespace}*` to its ACL"
+    ))
+}
+
+fn no_channels(gate: &Gate) -> Fault {
+    let namespace = namespace(gate).escape_ascii();
+    refused(format!(
+        "its user lacks the permission for the channels of the namespace: add `&{namespace}*` to \
+         its ACL"
+    ))
+}

@@ -1,0 +1,77 @@
+//! Commands and replies in turn, on a connection that is being made.
+
+use std::future::poll_fn;
+use std::io;
+
+use redis::Value as Resp;
+
+use crate::node::redis::server_error;
+use crate::node::redis::wire::{Incoming, Wire};
+use crate::node::{Fault, FaultKind};
+
+/// Sends commands at once and takes their replies.
+pub(super) async fn exchange(wire: &mut Wire, commands: &[redis::Cmd]) -> Result<Vec<Resp>, Fault> {
+    send(wire, commands).await?;
+    receive(wire, commands.len()).await
+}
+
+/// Sends commands at once.
+pub(super) async fn send(wire: &mut Wire, commands: &[redis::Cmd]) -> Result<(), Fault> {
+    for command in commands {
+        wire.out.extend_from_slice(&command.get_packed_command());
+    }
+    poll_fn(|cx| wire.poll_flush(cx))
+        .await
+        .map_err(|e| broken(&e))
+}
+
+/// Takes so many replies. Nothing is subscribed yet, so a push is nothing to us.
+pub(super) async fn receive(wire: &mut Wire, replies: usize) -> Result<Vec<Resp>, Fault> {
+    let mut received = Vec::with_capacity(replies);
+    while received.len() < replies {
+        if let Incoming::Reply(reply) = next(wire).await? {
+            received.push(reply);
+        }
+    }
+    Ok(received)
+}
+
+/// What comes next.
+pub(super) async fn next(wire: &mut Wire) -> Result<Incoming, Fault> {
+    poll_fn(|cx| wire.poll_next(cx))
+        .await
+        .map_err(|e| broken(&e))
+}
+
+/// A reply that is no error.
+pub(super) fn good(reply: Resp) -> Result<Resp, Fault> {
+    match reply {
+        Resp::ServerError(error) => Err(server_error::fault_of(error.code(), error.details())),
+        reply => Ok(reply),
+    }
+}
+
+/// What an error on a connection means to us.
+pub(crate) fn broken(error: &io::Error) -> Fault {
+    // With TLS 1.3 a node refuses the client's certificate only after the
+    // handshake, in place of the first reply.
+    let tls = error
+        .get_ref()
+        .and_then(|e| e.downcast_ref::<rustls::Error>());
+    if let Some(refused) = tls {
+        return Fault::new(FaultKind::Misconfigured, format!("TLS: {refused}"), true);
+    }
+    let text = match error.kind() {
+        io::ErrorKind::UnexpectedEof => "the node closed the connection".to_owned(),
+        io::ErrorKind::InvalidData => {
+            "no Redis protocol: is this a Redis or Valkey server?".to_owned()
+        }
+        _ => format!("connection lost: {error}"),
+    };
+    Fault::new(FaultKind::Unreachable, text, true)
+}
+
+/// The fault of a node that cannot serve until somebody mends it.
+pub(super) fn refused(why: String) -> Fault {
+    Fault::new(FaultKind::Misconfigured, why, true)
+}

@@ -1,0 +1,25 @@
+//! Which node a connection is made to, and how.
+
+use std::sync::Arc;
+
+use crate::node::address::Address;
+use crate::node::admission::Gate;
+use crate::node::redis::tls::Tls;
+
+/// Which node to connect to.
+pub(crate) struct Target {
+    pub(crate) address: Address,
+    pub(crate) tls: Tls,
+    /// Its place in the set.
+    pub(crate) node: usize,
+    pub(crate) gate: Arc<Gate>,
+}
+
+/// How a connection is to be made.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct How {
+    /// Subscribe the inbox, where the node permits it.
+    pub(crate) subscribe: bool,
+    /// See [`Look::stepped`](crate::node::admission::Look::stepped).
+    pub(crate) stepped: bool,
+}

@@ -1,0 +1,435 @@
+//! One lazy connection to a server, replaced when in doubt.
+//!
+//! One task per node owns the connection. What reaches it within one turn of
+//! the runtime leaves in one write, in order. The rules:
+//!
+//! - A request fails at its deadline, whatever it is waiting for.
+//! - A timeout puts the connection in doubt: a new one is made beside it. The
+//!   old one takes releases yet, so that each goes out behind the request it
+//!   undoes, and is closed when nobody waits for its replies any more.
+//! - A release is kept until it is acknowledged, and sent again on each new
+//!   connection.
+//! - A node that fails is left alone for a while, each time longer; requests
+//!   that come meanwhile fail at once, unsent. So do requests to a node that
+//!   did not answer, until it does: a round that cannot be won need not wait
+//!   for it.
+//! - Messages to the client's inbox come between the replies, over any
+//!   connection that has subscribed it. When the one in use is lost the next is
+//!   made for their sake alone, while somebody waits for them.
+//!
+//! redis-rs's connections do not serve here. Its `ConnectionManager` never
+//! replaces a connection whose peer is silent, does not bound a request while
+//! it reconnects, and stays broken after a wrong password; and see
+//! `wire` for its multiplexed connection.
+
+mod replace;
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use redis::Value as Resp;
+
+use super::backlog::Backlog;
+use super::connect::{Connected, Target, broken};
+use super::outbox::{Item, Outbox};
+use super::pipe::Pipe;
+use super::pushes::Push;
+use super::replies::{self, Outcome};
+use super::subscription::Subscription;
+use super::wire::Incoming;
+use crate::clock::{Clock, Instant, Sleep};
+use crate::mutex::lock;
+use crate::node::admission::StepWatch;
+use crate::node::{Fault, FaultKind, Reply};
+
+/// Pause before a release is sent again that the node could not carry out.
+const POSTPONED: Duration = Duration::from_millis(200);
+/// How long a closed link goes on sending releases.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+type Connecting = Pin<Box<dyn Future<Output = Result<Box<Connected>, Fault>> + Send>>;
+
+/// See the [module documentation](self).
+pub(crate) struct Connection {
+    target: Arc<Target>,
+    clock: Arc<dyn Clock>,
+    outbox: Arc<Outbox>,
+    /// The connection in use.
+    up: Option<Pipe>,
+    /// The one before it, in doubt.
+    old: Option<Pipe>,
+    /// The client's inbox, subscribed over them.
+    subscription: Subscription,
+    /// The next one, and when to give it up.
+    connecting: Option<(Instant, Connecting)>,
+    /// Whether the node's clock ends a quarantine too early.
+    watch: StepWatch,
+    /// It may have: the next connection begins the quarantine again.
+    stepped: bool,
+    /// The node left a request unanswered, and has not answered since.
+    silent: bool,
+    /// In a row.
+    failures: u32,
+    retry_at: Instant,
+    last_fault: Option<Fault>,
+    /// Requests to be written.
+    waiting: Backlog,
+    /// Releases that the node could not carry out.
+    postponed: Vec<Item>,
+    /// No item is due before this moment.
+    due: Instant,
+    timer: Option<(Instant, Sleep)>,
+    /// The client is closed; the task ends now at the latest.
+    farewell: Option<Instant>,
+}
+
+enum Event {
+    Outbox,
+    Reply(Resp),
+    /// A reply over the connection in doubt.
+    OldReply(Resp),
+    /// A push over any of them.
+    Push(Push),
+    Broken(io::Error),
+    OldBroken,
+    Connected(Result<Box<Connected>, Fault>),
+    Timer,
+}
+
+impl Connection {
+    pub(crate) fn new(target: Target, clock: Arc<dyn Clock>, outbox: Arc<Outbox>) -> Connection {
+        let quarantine = target.gate.expected().quarantine;
+        Connection {
+            subscription: Subscription::new(target.node),
+            watch: StepWatch::new(quarantine, target.gate.drift),
+            stepped: false,
+            target: Arc::new(target),
+            clock,
+            outbox,
+            up: None,
+            old: None,
+            connecting: None,
+            silent: false,
+            failures: 0,
+            retry_at: Instant::NEVER,
+            last_fault: None,
+            waiting: Backlog::default(),
+            postponed: Vec::new(),
+            due: Instant::FAR,
+            timer: None,
+            farewell: None,
+        }
+    }
+
+    pub(crate) async fn run(mut self) {
+        loop {
+            match poll_fn(|cx| self.next(cx)).await {
+                // The common case: nothing else has changed, unless the reply
+                // has cost the connection.
+                Event::Reply(reply) => {
+                    match self.up.as_mut().and_then(Pipe::answered) {
+                        Some(item) => self.take_reply(item, &reply),
+                        None => self.lose_connection(&stray()),
+                    }
+                    if self.farewell.is_none() && self.up.is_some() {
+                        continue;
+                    }
+                }
+                Event::OldReply(reply) => match self.old.as_mut().and_then(Pipe::answered) {
+                    Some(item) => self.take_reply(item, &reply),
+                    None => self.lose_old(),
+                },
+                Event::Push(push) => {
+                    if !self.subscription.take(push) {
+                        self.outbox.stray.fetch_add(1, Ordering::Relaxed);
+                    }
+                    continue;
+                }
+                Event::Broken(error) => self.lose_connection(&broken(&error)),
+                Event::OldBroken => self.lose_old(),
+                Event::Outbox => self.take_outbox(),
+                Event::Connected(Ok(connected)) => self.take_connection(connected),
+                Event::Connected(Err(fault)) => self.connect_failed(fault),
+                Event::Timer => self.look_at_deadlines(),
+            }
+            self.push_on();
+            if self.is_over() {
+                return self.end();
+            }
+        }
+    }
+
+    fn next(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
+        if let Some(up) = &mut self.up {
+            match up.poll(cx) {
+                Poll::Ready(Ok(Incoming::Reply(reply))) => return Poll::Ready(Event::Reply(reply)),
+                Poll::Ready(Ok(Incoming::Push(push))) => return Poll::Ready(Event::Push(push)),
+                Poll::Ready(Err(error)) => return Poll::Ready(Event::Broken(error)),
+                Poll::Pending => {}
+            }
+        }
+        if let Some(old) = &mut self.old {
+            match old.poll(cx) {
+                Poll::Ready(Ok(Incoming::Reply(reply))) => {
+                    return Poll::Ready(Event::OldReply(reply));
+                }
+                Poll::Ready(Ok(Incoming::Push(push))) => return Poll::Ready(Event::Push(push)),
+                Poll::Ready(Err(_)) => return Poll::Ready(Event::OldBroken),
+                Poll::Pending => {}
+            }
+        }
+        if let Some((_, connecting)) = &mut self.connecting
+            && let Poll::Ready(outcome) = connecting.as_mut().poll(cx)
+        {
+            self.connecting = None;
+            return Poll::Ready(Event::Connected(outcome));
+        }
+        let mut outbox = lock(&self.outbox.state);
+        let closing = outbox.closed && self.farewell.is_none();
+        // Replies that were taken without more may have left work behind.
+        if !outbox.items.is_empty() || closing || !self.waiting.is_empty() && self.up.is_some() {
+            return Poll::Ready(Event::Outbox);
+        }
+        let _: Poll<()> = outbox.task.park(cx);
+        drop(outbox);
+        if let Some((_, timer)) = &mut self.timer
+            && timer.as_mut().poll(cx).is_ready()
+        {
+            self.timer = None;
+            return Poll::Ready(Event::Timer);
+        }
+        Poll::Pending
+    }
+
+    fn take_outbox(&mut self) {
+        let (items, subscriber, closed) = {
+            let mut outbox = lock(&self.outbox.state);
+            let items = std::mem::take(&mut outbox.items);
+            (items, outbox.subscriber.take(), outbox.closed)
+        };
+        if let Some(subscriber) = subscriber {
+            self.subscription.begin(subscriber);
+        }
+        for item in items {
+            self.due = self.due.min(item.due());
+            self.waiting.add(item);
+        }
+        if self.up.is_none() {
+            let dropped = self.waiting.drop_oldest_releases();
+            self.outbox.dropped.fetch_add(dropped, Ordering::Relaxed);
+        }
+        if closed && self.farewell.is_none() {
+            self.subscription.end();
+            self.farewell = Some(self.clock.now() + FAREWELL);
+            self.fail_all_but_releases("the client is closed");
+        }
+    }
+
+    /// Sends what waits, connecting first if need be, and sets the timer.
+    fn push_on(&mut self) {
+        let now = self.clock.now();
+        if !self.waiting.is_empty() {
+            if self.up.is_some() {
+                self.write();
+            } else if self.connecting.is_some() || now >= self.retry_at {
+                if self.connecting.is_none() {
+                    self.start_connecting(now);
+                }
+                self.write_releases_to_old();
+                if self.silent {
+                    self.waiting.fail_requests(&Fault::new(
+                        FaultKind::Unreachable,
+                        "no answer to earlier requests",
+                        false,
+                    ));
+                }
+            } else {
+                let fault = self.last_fault.clone().unwrap_or_else(|| {
+                    Fault::new(FaultKind::Unreachable, "the connection was lost", false)
+                });
+                self.waiting.fail_requests(&fault);
+            }
+        } else if self.is_missed() && now >= self.retry_at {
+            self.start_connecting(now);
+        }
+        self.close_old();
+        self.arm(now);
+    }
+
+    /// Writes everything that waits, in order. A request of a dead token is
+    /// left out, unless the release behind it makes it harmless: a cycle costs
+    /// each node one acquire and one release, however the threads run.
+    fn write(&mut self) {
+        let Some(up) = &mut self.up else { return };
+        while let Some(mut item) = self.waiting.next() {
+            let undone =
+                |later: &Item| later.is_release() && later.request.value == item.request.value;
+            if !item.wanted() && !self.waiting.iter().any(undone) {
+                item.tell(Reply::Failed(Fault::unwanted()), None);
+                continue;
+            }
+            if let (Some(old), true) = (&mut self.old, item.is_release() && !item.on_old) {
+                old.write_copy(&item);
+            }
+            up.write(item);
+        }
+    }
+
+    /// While there is only the connection in doubt, releases go out over it at
+    /// once, behind the requests that they undo. They stay queued for the next
+    /// one.
+    fn write_releases_to_old(&mut self) {
+        let Some(old) = &mut self.old else { return };
+        for item in self.waiting.fresh_mut() {
+            if item.is_release() && !item.on_old {
+                item.on_old = true;
+                old.write_copy(item);
+            }
+        }
+    }
+
+    /// The answer to the oldest request of a connection.
+    fn take_reply(&mut self, item: Option<Item>, reply: &Resp) {
+        self.failures = 0;
+        let Some(mut item) = item else { return };
+        match replies::outcome(item.request.op, reply) {
+            Outcome::NoScript if !item.with_text => {
+                item.with_text = true;
+                self.waiting.again(item);
+            }
+            Outcome::NoScript => item.fail(FaultKind::NotReady, "NOSCRIPT twice", true),
+            Outcome::OtherRecord if !item.readmitted => {
+                item.readmitted = true;
+                self.waiting.again(item);
+                self.readmit();
+            }
+            Outcome::OtherRecord => {
+                item.fail(FaultKind::NotReady, "its record has changed twice", true);
+            }
+            Outcome::Reply(Reply::Failed(fault), _) if item.is_release() => {
+                item.tell(Reply::Failed(fault), None);
+                self.postponed.push(item);
+                self.due = self.due.min(self.clock.now() + POSTPONED);
+                self.arm(self.clock.now());
+            }
+            Outcome::Reply(reply, time) => {
+                let reply = match time {
+                    Some(time) => self.look_at_time(item.ticket, time, reply),
+                    None => reply,
+                };
+                item.tell(reply, time);
+            }
+        }
+    }
+
+    /// Fails what is past its deadline, puts its connection in doubt, and
+    /// finds out what is due next.
+    fn look_at_deadlines(&mut self) {
+        let now = self.clock.now();
+        self.due = Instant::FAR;
+        let doubtful = self
+            .up
+            .as_mut()
+            .is_some_and(|up| up.expire(now, &mut self.due));
+        if let Some(old) = &mut self.old {
+            old.expire(now, &mut self.due);
+        }
+        self.waiting.extend(self.postponed.drain(..));
+        let wait = self.waits_for_others();
+        let why = wait.as_deref().unwrap_or("no connection in time");
+        self.waiting.expire(now, &mut self.due, why);
+        if doubtful {
+            self.doubt();
+            self.silent = true;
+            self.pause();
+        }
+        let given_up = |(until, _): &(Instant, Connecting)| *until <= now;
+        if self.connecting.as_ref().is_some_and(given_up) {
+            self.connecting = None;
+            // One whose set is being founded has answered.
+            let fault = match wait {
+                Some(why) => Fault::new(FaultKind::NotReady, why, false),
+                None => {
+                    self.silent = true;
+                    self.target.gate.survey.absent(self.target.node);
+                    Fault::new(FaultKind::Timeout, "no connection in time", false)
+                }
+            };
+            self.connect_failed(fault);
+        }
+    }
+
+    /// Sets the timer for whatever comes first.
+    fn arm(&mut self, now: Instant) {
+        let mut next = self.due;
+        if let Some((until, _)) = &self.connecting {
+            next = next.min(*until);
+        } else if self.up.is_none() && !self.waiting.is_empty() || self.is_missed() {
+            next = next.min(self.retry_at);
+        }
+        if let Some(farewell) = self.farewell {
+            next = next.min(farewell);
+        }
+        match &self.timer {
+            // A timer that rings early only looks again.
+            Some((at, _)) if *at <= next => {}
+            _ if next == Instant::FAR => self.timer = None,
+            _ => self.timer = Some((next, self.clock.sleep_until(next.max(now)))),
+        }
+    }
+
+    fn in_flight(&mut self) -> impl Iterator<Item = &mut Option<Item>> {
+        let connections = self.up.iter_mut().chain(&mut self.old);
+        connections.flat_map(|connection| &mut connection.in_flight)
+    }
+
+    fn fail_all_but_releases(&mut self, why: &str) {
+        let open = |place: &&mut Option<Item>| place.as_ref().is_some_and(|i| !i.is_release());
+        for mut item in self.in_flight().filter(open).filter_map(Option::take) {
+            item.fail(FaultKind::Refused, why, true);
+        }
+        self.waiting
+            .fail_requests(&Fault::new(FaultKind::Refused, why, false));
+    }
+
+    /// The task is over when its releases are acknowledged, or its
+    /// time is up.
+    fn is_over(&mut self) -> bool {
+        let Some(farewell) = self.farewell else {
+            return false;
+        };
+        let idle = self.in_flight().all(|place| place.is_none())
+            && self.waiting.is_empty()
+            && self.postponed.is_empty()
+            && lock(&self.outbox.state).items.is_empty();
+        idle || self.clock.now() >= farewell
+    }
+
+    fn end(mut self) {
+        let items = {
+            let mut outbox = lock(&self.outbox.state);
+            outbox.ended = true;
+            outbox.subscriber = None;
+            std::mem::take(&mut outbox.items)
+        };
+        let mut left: Vec<Item> = self.in_flight().filter_map(Option::take).collect();
+        left.extend(self.waiting.drain());
+        left.extend(items);
+        for mut item in left {
+            item.fail(FaultKind::Refused, "the client is closed", true);
+        }
+    }
+}
+
+fn stray() -> Fault {
+    Fault::new(
+        FaultKind::Unreachable,
+        "a reply that nobody asked for",
+        true,
+    )
+}

@@ -1,0 +1,199 @@
+//! Replacing a connection: when the next one is made, when the one in use is in
+//! doubt or lost, and what becomes of its requests.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::Connection;
+use crate::clock::Instant;
+use crate::node::admission::StepWatch;
+use crate::node::redis::connect::{Connected, How, connect};
+use crate::node::redis::outbox::Item;
+use crate::node::redis::pipe::Pipe;
+use crate::node::{Fault, FaultKind, Reply, Ticket};
+
+/// Time for a connection to be made. Longer than a request waits, so that a
+/// slow name server delays the first requests only.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+impl Connection {
+    /// Whether a connection is missed for the sake of messages.
+    pub(super) fn is_missed(&self) -> bool {
+        self.up.is_none() && self.connecting.is_none() && self.subscription.wants_connection()
+    }
+
+    /// Begins to make the next connection.
+    pub(super) fn start_connecting(&mut self, now: Instant) {
+        let target = self.target.clone();
+        let how = How {
+            subscribe: self.subscription.is_wanted(),
+            stepped: self.stepped,
+        };
+        let connecting = Box::pin(async move { connect(&target, how).await.map(Box::new) });
+        self.connecting = Some((now + CONNECT_TIMEOUT, connecting));
+    }
+
+    /// There is a new connection: releases that went out over the one before are
+    /// sent again on it.
+    pub(super) fn take_connection(&mut self, connected: Box<Connected>) {
+        self.outbox.connects.fetch_add(1, Ordering::Relaxed);
+        self.outbox.id.store(connected.id, Ordering::Relaxed);
+        self.silent = false;
+        self.last_fault = None;
+        // Releases written to the connection before are sent again on this one.
+        for place in self.old.iter_mut().flat_map(|old| &mut old.in_flight) {
+            if place.as_ref().is_some_and(Item::is_release) {
+                self.waiting.extend(place.take());
+            }
+        }
+        for item in self.waiting.iter_mut() {
+            item.on_old = false;
+        }
+        let (subscribed, server, told) = (connected.subscribed, connected.server, connected.time);
+        let stepped = self.watch.admitted(server, told.asked, told.at, told.time);
+        // A reply over the connection in doubt may have told of a step meanwhile.
+        let missed = self.stepped && !connected.stepped;
+        self.stepped = self.guarded() && (stepped || missed);
+        self.up = Some(Pipe::new(*connected));
+        self.subscription.connected(subscribed);
+        if self.stepped {
+            self.readmit();
+        }
+    }
+
+    /// Whether restarts are guarded.
+    fn guarded(&self) -> bool {
+        self.target.gate.expected().guard
+    }
+
+    /// A node has told its `TIME`: if that has stepped forward, and a quarantine
+    /// may stand there, the node is admitted anew and the quarantine begins again.
+    /// Returns what the reply is worth then.
+    pub(super) fn look_at_time(&mut self, ticket: Ticket, time: u64, reply: Reply) -> Reply {
+        let quarantined = matches!(reply, Reply::Quarantined { .. });
+        let (server, sent) = (ticket.server, ticket.sent);
+        let now = self.clock.now();
+        if !(self.guarded() && self.watch.told(server, sent, now, time, quarantined)) {
+            return reply;
+        }
+        self.stepped = true;
+        self.readmit();
+        StepWatch::worth(reply)
+    }
+
+    /// The next connection was not to be had.
+    pub(super) fn connect_failed(&mut self, fault: Fault) {
+        // No pause after a connection broke; but one that was not to be had
+        // is not tried again at once.
+        self.failures = self.failures.saturating_add(1).max(2);
+        self.retry_at = self.clock.now() + reconnect_pause(self.failures);
+        let fault = Fault {
+            sent: false,
+            ..fault
+        };
+        self.waiting.fail_requests(&fault);
+        let known = self
+            .last_fault
+            .as_ref()
+            .is_some_and(|f| f.text == fault.text);
+        let lasting = matches!(fault.kind, FaultKind::Misconfigured | FaultKind::Foreign);
+        if lasting && !known {
+            // With a quorum of others no caller would hear of it.
+            let shown = &self.target.address.shown;
+            (self.target.gate.warn)(format!("the node {shown} may not vote: {}", fault.text));
+        }
+        self.last_fault = Some(fault);
+    }
+
+    /// The node has another record than on connect, so it may have lost its
+    /// memory behind a proxy: it has to be admitted anew. The connection only
+    /// takes the replies that are under way.
+    pub(super) fn readmit(&mut self) {
+        if self.up.is_some() {
+            self.doubt();
+            self.retry_at = Instant::NEVER;
+        }
+    }
+
+    /// The connection broke, or is in disorder. The next one may be made after
+    /// a pause, if there were failures before.
+    pub(super) fn lose_connection(&mut self, fault: &Fault) {
+        let Some(up) = self.up.take() else { return };
+        self.pause();
+        self.abandon(up, fault);
+        self.subscription.lost();
+    }
+
+    /// The connection in use goes on as the one in doubt.
+    pub(super) fn doubt(&mut self) {
+        self.lose_old();
+        self.old = self.up.take();
+        self.subscription.lost();
+    }
+
+    /// Gives up the connection in doubt.
+    pub(super) fn lose_old(&mut self) {
+        if let Some(old) = self.old.take() {
+            let fault = Fault::new(FaultKind::Unreachable, "the connection was lost", true);
+            self.abandon(old, &fault);
+        }
+    }
+
+    /// Gives a connection up: its releases are sent again, its requests fail.
+    fn abandon(&mut self, connection: Pipe, fault: &Fault) {
+        for mut item in connection.in_flight.into_iter().flatten() {
+            if item.is_release() {
+                self.waiting.add(item);
+            } else {
+                item.tell(Reply::Failed(fault.clone()), None);
+            }
+        }
+    }
+
+    /// The node has failed once more: the next connection may have to wait.
+    pub(super) fn pause(&mut self) {
+        self.failures = self.failures.saturating_add(1);
+        self.retry_at = self.clock.now() + reconnect_pause(self.failures);
+    }
+
+    /// Why the connection that is being made waits for other nodes.
+    pub(super) fn waits_for_others(&self) -> Option<String> {
+        let gate = &self.target.gate;
+        let connecting = self.connecting.is_some();
+        connecting
+            .then(|| gate.survey.waits_for(self.target.node))
+            .flatten()
+    }
+
+    /// Closes the connection in doubt once there is another and nobody waits
+    /// for its replies.
+    pub(super) fn close_old(&mut self) {
+        let idle = |old: &Pipe| old.in_flight.iter().all(Option::is_none);
+        if self.up.is_some() && self.old.as_ref().is_some_and(idle) {
+            self.old = None;
+        }
+    }
+}
+
+/// Pause before connecting again to a node, after `failures` in a row: none
+/// after the first, for a connection may break without the node being ill;
+/// then 50 ms doubling to 2 s.
+fn reconnect_pause(failures: u32) -> Duration {
+    match failures {
+        0 | 1 => Duration::ZERO,
+        n => Duration::from_millis(50 << (n - 2).min(6)).min(Duration::from_secs(2)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_is_left_alone_longer_and_longer() {
+        let pauses: Vec<u64> = (0..9)
+            .map(|n| reconnect_pause(n).as_millis() as u64)
+            .collect();
+        assert_eq!(pauses, [0, 0, 50, 100, 200, 400, 800, 1600, 2000]);
+    }
+}

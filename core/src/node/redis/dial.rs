@@ -1,0 +1,143 @@
+//! Streams to nodes: TCP, TLS, and sockets of this machine.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use rustls::pki_types::ServerName;
+use socket2::{SockRef, TcpKeepalive};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+
+use super::tls::Tls;
+use crate::node::address::Endpoint;
+use crate::node::{Fault, FaultKind};
+
+/// How long a connection may stay silent, or bytes unacknowledged, before the
+/// system gives it up: a host that died leaves no reset behind.
+const SILENCE: Duration = Duration::from_secs(3);
+
+fn unreachable(error: &io::Error) -> Fault {
+    Fault::new(FaultKind::Unreachable, error.to_string(), false)
+}
+
+/// A stream to the server at this endpoint.
+pub(crate) async fn dial(endpoint: &Endpoint, tls: &Tls) -> Result<Stream, Fault> {
+    match endpoint {
+        Endpoint::Tcp {
+            host,
+            port,
+            tls: false,
+        } => Ok(Stream::Tcp(
+            tcp(host, *port).await.map_err(|e| unreachable(&e))?,
+        )),
+        Endpoint::Tcp {
+            host,
+            port,
+            tls: true,
+        } => {
+            let wrong =
+                |e: String| Fault::new(FaultKind::Misconfigured, format!("TLS: {e}"), false);
+            // Reading the system's certificates blocks.
+            let tls = tls.clone();
+            let config = tokio::task::spawn_blocking(move || tls.config())
+                .await
+                .map_err(|e| wrong(e.to_string()))?
+                .map_err(wrong)?;
+            let name = ServerName::try_from(host.clone()).map_err(|e| wrong(e.to_string()))?;
+            let stream = tcp(host, *port).await.map_err(|e| unreachable(&e))?;
+            let stream = tokio_rustls::TlsConnector::from(config)
+                .connect(name, stream)
+                .await
+                .map_err(|e| match e.kind() {
+                    // rustls reports what the peer's certificate or its own
+                    // verdict was as invalid data; the rest is the network.
+                    io::ErrorKind::InvalidData => wrong(e.to_string()),
+                    _ => unreachable(&e),
+                })?;
+            Ok(Stream::Tls(Box::new(stream)))
+        }
+        Endpoint::Unix(path) => {
+            let stream = UnixStream::connect(path)
+                .await
+                .map_err(|e| unreachable(&e))?;
+            Ok(Stream::Unix(stream))
+        }
+        Endpoint::Memory(_) => unreachable!("memory nodes have a link of their own"),
+    }
+}
+
+async fn tcp(host: &str, port: u16) -> io::Result<TcpStream> {
+    // Names are resolved on a thread for blocking calls, not on this one.
+    let addresses: Vec<SocketAddr> = tokio::net::lookup_host((host, port)).await?.collect();
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for address in addresses {
+        match TcpStream::connect(address).await {
+            Ok(stream) => {
+                tune(&stream)?;
+                return Ok(stream);
+            }
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+fn tune(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let socket = SockRef::from(stream);
+    let keepalive = TcpKeepalive::new()
+        .with_time(SILENCE)
+        .with_interval(Duration::from_secs(1));
+    socket.set_tcp_keepalive(&keepalive)?;
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    socket.set_tcp_user_timeout(Some(SILENCE))?;
+    Ok(())
+}
+
+/// The kinds of streams that a node is reached over.
+pub(crate) enum Stream {
+    Tcp(TcpStream),
+    Tls(Box<tokio_rustls::client::TlsStream<TcpStream>>),
+    Unix(UnixStream),
+}
+
+macro_rules! on_stream {
+    ($self:ident, $stream:ident => $call:expr) => {
+        match $self.get_mut() {
+            Stream::Tcp($stream) => $call,
+            Stream::Tls($stream) => $call,
+            Stream::Unix($stream) => $call,
+        }
+    };
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        on_stream!(self, s => Pin::new(s).poll_read(cx, buf))
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        on_stream!(self, s => Pin::new(s).poll_write(cx, buf))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        on_stream!(self, s => Pin::new(s).poll_flush(cx))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        on_stream!(self, s => Pin::new(s).poll_shutdown(cx))
+    }
+}

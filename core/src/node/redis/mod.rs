@@ -1,0 +1,153 @@
+//! The link to a Redis or Valkey server, as callers see it: a queue to the
+//! node's [connection].
+
+mod backlog;
+pub(crate) mod connect;
+mod connection;
+pub(crate) mod declare;
+mod dial;
+mod outbox;
+mod pipe;
+pub(crate) mod pushes;
+pub(crate) mod replies;
+pub(crate) mod resp;
+pub(crate) mod script;
+mod server_error;
+pub(crate) mod subscription;
+pub(crate) mod tls;
+pub(crate) mod wire;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::admission::Gate;
+use super::{FaultKind, Link, Request, Sink, Subscriber, Ticket};
+use crate::clock::{Clock, Instant};
+use crate::hash::fnv1a;
+use crate::mutex::lock;
+use crate::node::redis::connect::Target;
+use crate::node::redis::connection::Connection;
+use crate::node::redis::outbox::{Item, Outbox};
+use crate::runtime::drive::Driver;
+use crate::wakers::Wakers;
+
+/// Requests that may wait for one node. Beyond it the node is as good as
+/// down: more would only time out.
+const QUEUE_BOUND: usize = 100_000;
+
+/// See the [module documentation](self).
+pub(crate) struct RedisLink {
+    shown: Arc<str>,
+    /// Its place in the set, and what is known there of it.
+    node: usize,
+    gate: Arc<Gate>,
+    outbox: Arc<Outbox>,
+    /// Who drives the task's runtime; empty if that is the caller's.
+    driver: Option<&'static Driver>,
+}
+
+impl RedisLink {
+    /// Starts the node's task on `runtime`. Connects to nothing yet.
+    pub(crate) fn new(
+        target: Target,
+        clock: Arc<dyn Clock>,
+        runtime: &tokio::runtime::Handle,
+        driver: Option<&'static Driver>,
+    ) -> RedisLink {
+        let shown = target.address.shown.clone();
+        let (node, gate) = (target.node, target.gate.clone());
+        let outbox = Arc::new(Outbox::default());
+        runtime.spawn(Connection::new(target, clock, outbox.clone()).run());
+        RedisLink {
+            shown,
+            node,
+            gate,
+            outbox,
+            driver,
+        }
+    }
+}
+
+impl Link for RedisLink {
+    fn send(
+        &self,
+        request: Request,
+        ticket: Ticket,
+        sink: Arc<dyn Sink>,
+        give_up: Instant,
+    ) -> Option<Wakers> {
+        let mut item = Item {
+            request,
+            ticket,
+            sink: Some(sink),
+            give_up,
+            with_text: false,
+            readmitted: false,
+            on_old: false,
+        };
+        let mut state = lock(&self.outbox.state);
+        let refused = if state.ended || (state.closed && !item.is_release()) {
+            Some("the client is closed")
+        } else if state.items.len() >= QUEUE_BOUND && !item.is_release() {
+            Some("too many requests are waiting for this node")
+        } else {
+            None
+        };
+        if let Some(why) = refused {
+            drop(state);
+            item.fail(FaultKind::Refused, why, false);
+            return None;
+        }
+        state.items.push(item);
+        Some(state.task.take())
+    }
+
+    fn ring(&self, owed: Wakers) {
+        match self.driver {
+            Some(driver) => driver.wake(owed),
+            None => owed.wake(),
+        }
+    }
+
+    fn shown(&self) -> Arc<str> {
+        self.shown.clone()
+    }
+
+    fn id(&self) -> u64 {
+        match self.outbox.id.load(Ordering::Relaxed) {
+            0 => fnv1a(self.shown.as_bytes()),
+            id => id,
+        }
+    }
+
+    fn is_ours(&self) -> bool {
+        self.gate.survey.is_ours(self.node)
+    }
+
+    fn close(&self) {
+        let mut state = lock(&self.outbox.state);
+        state.closed = true;
+        let task = state.task.take();
+        drop(state);
+        self.ring(task);
+    }
+
+    fn connects(&self) -> u64 {
+        self.outbox.connects.load(Ordering::Relaxed)
+    }
+
+    fn dropped(&self) -> u64 {
+        self.outbox.dropped.load(Ordering::Relaxed)
+    }
+
+    fn subscribe(&self, subscriber: Arc<dyn Subscriber>) {
+        let mut state = lock(&self.outbox.state);
+        if !state.ended {
+            state.subscriber = Some(subscriber);
+        }
+    }
+
+    fn stray(&self) -> u64 {
+        self.outbox.stray.load(Ordering::Relaxed)
+    }
+}

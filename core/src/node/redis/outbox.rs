@@ -1,0 +1,83 @@
+//! What callers share with the task of one node's connection: the requests that
+//! it is to write, and what it tells of the node.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
+
+use crate::clock::Instant;
+use crate::node::{Fault, FaultKind, Op, Reply, Request, Sink, Subscriber, Ticket};
+use crate::wakers::Wakers;
+
+/// See the [module documentation](self).
+#[derive(Default)]
+pub(crate) struct Outbox {
+    pub(crate) state: Mutex<OutboxState>,
+    pub(crate) connects: AtomicU64,
+    /// The hash of the node's id; 0 before that is known.
+    pub(crate) id: AtomicU64,
+    /// Releases that were given up because too many waited.
+    pub(crate) dropped: AtomicU64,
+    /// Pushes that no node sends to the client's inbox.
+    pub(crate) stray: AtomicU64,
+}
+
+#[derive(Default)]
+pub(crate) struct OutboxState {
+    pub(crate) items: Vec<Item>,
+    /// Who is told what nodes publish, until the task has taken it.
+    pub(crate) subscriber: Option<Arc<dyn Subscriber>>,
+    /// The task that owns the connection.
+    pub(crate) task: Wakers,
+    pub(crate) closed: bool,
+    /// The task is over: nobody takes items any more.
+    pub(crate) ended: bool,
+}
+
+/// A request on its way.
+pub(crate) struct Item {
+    pub(crate) request: Request,
+    pub(crate) ticket: Ticket,
+    /// Gone once it has been told.
+    pub(crate) sink: Option<Arc<dyn Sink>>,
+    /// A release is sent again until then.
+    pub(crate) give_up: Instant,
+    /// The node has forgotten the script: send its text.
+    pub(crate) with_text: bool,
+    /// It met a record other than the one on connect, once.
+    pub(crate) readmitted: bool,
+    /// A release that already went out over the connection in doubt.
+    pub(crate) on_old: bool,
+}
+
+impl Item {
+    pub(crate) fn is_release(&self) -> bool {
+        self.request.op == Op::Release
+    }
+
+    /// Tells the requester, once.
+    pub(crate) fn tell(&mut self, reply: Reply, time: Option<u64>) {
+        if let Some(sink) = self.sink.take() {
+            sink.on_reply(self.ticket, reply, time);
+        }
+    }
+
+    pub(crate) fn fail(&mut self, kind: FaultKind, text: &str, sent: bool) {
+        if self.sink.is_some() {
+            self.tell(Reply::Failed(Fault::new(kind, text, sent)), None);
+        }
+    }
+
+    /// Whether to write it: a release always, other requests while their
+    /// token lives.
+    pub(crate) fn wanted(&self) -> bool {
+        self.is_release() || self.sink.as_ref().is_some_and(|sink| sink.wanted())
+    }
+
+    /// When something has to be done about it at the latest.
+    pub(crate) fn due(&self) -> Instant {
+        match self.sink {
+            Some(_) => self.ticket.deadline,
+            None => self.give_up,
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! A stream to a node, and what was written to it and is not answered yet.
+
+use std::collections::VecDeque;
+use std::io;
+use std::task::{Context, Poll};
+
+use super::connect::Connected;
+use super::outbox::Item;
+use super::script::{self, Guard};
+use super::wire::{Incoming, Wire};
+use crate::clock::Instant;
+use crate::lean::trim;
+use crate::node::FaultKind;
+
+/// See the [module documentation](self). A place in flight is empty where
+/// nobody cares for the answer any more.
+pub(crate) struct Pipe {
+    wire: Wire,
+    guard: Option<Guard>,
+    /// See [`Ticket::server`](crate::node::Ticket::server).
+    server: u64,
+    /// The node's `TIME` on connect, in µs, and when that was.
+    time: (u64, Instant),
+    pub(crate) in_flight: VecDeque<Option<Item>>,
+}
+
+impl Pipe {
+    pub(crate) fn new(connected: Connected) -> Pipe {
+        Pipe {
+            wire: connected.wire,
+            guard: connected.guard,
+            server: connected.server,
+            time: (connected.time.time, connected.time.at),
+            in_flight: VecDeque::new(),
+        }
+    }
+
+    /// Moves bytes both ways; ready with what comes next.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Incoming>> {
+        // Reads go on while a write waits for room: the node may be waiting
+        // for us to read.
+        if let Poll::Ready(Err(error)) = self.wire.poll_flush(cx) {
+            return Poll::Ready(Err(error));
+        }
+        self.wire.poll_next(cx)
+    }
+
+    /// Writes a request.
+    pub(crate) fn write(&mut self, mut item: Item) {
+        if item.request.not_after == 0 && !item.is_release() {
+            item.request.not_after = self.not_after(&item);
+        }
+        item.request.op = item.request.op.on(self.server);
+        item.ticket.server = self.server;
+        self.put(&item);
+        self.in_flight.push_back(Some(item));
+    }
+
+    /// Takes out the oldest request: it is answered.
+    pub(crate) fn answered(&mut self) -> Option<Option<Item>> {
+        let oldest = self.in_flight.pop_front();
+        trim(&mut self.in_flight);
+        oldest
+    }
+
+    /// For a request that was made before the node's clock was known: it is,
+    /// from the connection's set-up.
+    fn not_after(&self, item: &Item) -> u64 {
+        let (time, at) = self.time;
+        let due =
+            at.until(item.ticket.deadline) + item.ticket.sent.until(item.ticket.deadline) / 10;
+        time + u64::try_from(due.as_micros()).unwrap_or(u64::MAX / 2)
+    }
+
+    /// Writes a request whose answer is awaited on another connection.
+    pub(crate) fn write_copy(&mut self, item: &Item) {
+        self.put(item);
+        self.in_flight.push_back(None);
+    }
+
+    fn put(&mut self, item: &Item) {
+        let guard = self.guard.as_ref();
+        script::write_command(&mut self.wire.out, &item.request, guard, item.with_text);
+    }
+
+    /// Fails what is past its deadline; lowers `due` to what comes next.
+    /// Returns whether somebody waited in vain.
+    pub(crate) fn expire(&mut self, now: Instant, due: &mut Instant) -> bool {
+        let mut doubtful = false;
+        for place in &mut self.in_flight {
+            let Some(item) = place else { continue };
+            if item.due() <= now {
+                doubtful |= item.sink.is_some();
+                item.fail(FaultKind::Timeout, "no answer in time", true);
+            }
+            if item.due() <= now || (item.sink.is_none() && !item.is_release()) {
+                *place = None;
+            } else {
+                *due = (*due).min(item.due());
+            }
+        }
+        doubtful
+    }
+}

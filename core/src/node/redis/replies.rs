@@ -1,0 +1,271 @@
+//! What the scripts answer. The tables of replies are in docs/PROTOCOL.md; this
+//! file and that page change together.
+//!
+//! A reply is a code, alone or at the head of an array.
+
+use std::time::Duration;
+
+use redis::Value as Resp;
+
+use super::resp::number;
+use super::server_error::fault_of;
+use crate::node::{Fault, FaultKind, Op, Reply};
+
+/// The largest fence: beyond it Lua's numbers are not exact.
+const LARGEST: u64 = (1 << 53) - 1;
+
+/// What a node said to a request.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Outcome {
+    /// A reply, and the node's `TIME` in µs where it told.
+    Reply(Reply, Option<u64>),
+    /// The node does not know the script.
+    NoScript,
+    /// The node holds another record than the one it was admitted with: it may
+    /// have lost its memory.
+    OtherRecord,
+}
+
+/// Reads a reply. Anything unexpected is a fault, never a vote.
+pub(crate) fn outcome(op: Op, value: &Resp) -> Outcome {
+    let (code, more) = match value {
+        Resp::Int(code) => (*code, &[][..]),
+        Resp::Array(parts) => match parts.split_first() {
+            Some((Resp::Int(code), more)) => (*code, more),
+            _ => (-1, &[][..]),
+        },
+        Resp::ServerError(error) if error.code() == "NOSCRIPT" => return Outcome::NoScript,
+        Resp::ServerError(error) => {
+            let fault = fault_of(error.code(), error.details());
+            return Outcome::Reply(Reply::Failed(fault), None);
+        }
+        _ => (-1, &[][..]),
+    };
+    let (reply, rest) = match (op, code, more) {
+        (Op::Acquire { .. }, 1, []) => (Some(Reply::Granted { fence: 0 }), more),
+        (Op::Acquire { .. }, 1, [f, rest @ ..]) => {
+            (fence(f).map(|fence| Reply::Granted { fence }), rest)
+        }
+        (Op::Acquire { .. }, 0, [left, holder, place, subscribers, rest @ ..]) => {
+            (refused([left, holder, place, subscribers]), rest)
+        }
+        (Op::Extend { .. }, 1 | 2, _) => {
+            let repaired = code == 2;
+            (
+                Some(Reply::Extended { repaired }),
+                more.get(1..).unwrap_or_default(),
+            )
+        }
+        (Op::Confirm { .. }, 1, _) => (Some(Reply::Confirmed), more.get(1..).unwrap_or_default()),
+        (Op::Confirm { .. }, 6, [f, rest @ ..]) => {
+            (fence(f).map(|fence| Reply::Greater { fence }), rest)
+        }
+        (Op::Extend { .. } | Op::Confirm { .. }, 0, _) => (Some(Reply::NotMine), more),
+        (Op::Acquire { .. } | Op::Extend { .. }, 3, [Resp::Int(left), rest @ ..]) => {
+            let left = Duration::from_millis(u64::try_from(*left).unwrap_or(0));
+            (Some(Reply::Quarantined { left }), rest)
+        }
+        (Op::Release, 0 | 1, _) => (Some(Reply::Released { held: code == 1 }), more),
+        (_, 4, _) if op != Op::Release => return Outcome::OtherRecord,
+        (_, 5, _) if op != Op::Release => (Some(Reply::Late), more),
+        _ => (None, more),
+    };
+    match reply {
+        Some(reply) => Outcome::Reply(reply, time(rest)),
+        None => Outcome::Reply(Reply::Failed(unexpected()), None),
+    }
+}
+
+/// Another holds the lock, or it is reserved for another.
+fn refused(parts: [&Resp; 4]) -> Option<Reply> {
+    let [
+        Resp::Int(left),
+        Resp::BulkString(holder),
+        Resp::Int(place),
+        Resp::Int(subscribers),
+    ] = parts
+    else {
+        return None;
+    };
+    Some(Reply::Refused {
+        left: u64::try_from(*left).ok().map(Duration::from_millis),
+        holder: (!holder.is_empty()).then(|| holder.escape_ascii().to_string().into()),
+        place: u32::try_from(*place).ok(),
+        subscribers: u32::try_from(*subscribers).ok()?,
+    })
+}
+
+/// What the init script answers: nothing if the record was replaced, else what it
+/// is.
+pub(crate) fn init_outcome(reply: &Resp) -> Result<Option<String>, Fault> {
+    match reply {
+        Resp::Array(parts) => match &parts[..] {
+            [Resp::Int(1), ..] => Ok(None),
+            [Resp::Int(0), other] => Ok(Some(text(other))),
+            _ => Err(unexpected()),
+        },
+        _ => Err(unexpected()),
+    }
+}
+
+/// A reply that is a text; anything else is an empty one.
+pub(crate) fn text(reply: &Resp) -> String {
+    match reply {
+        Resp::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        Resp::SimpleString(text) | Resp::VerbatimString { text, .. } => text.clone(),
+        _ => String::new(),
+    }
+}
+
+/// A fence as the scripts write it: a decimal below 2^53, empty for none.
+fn fence(value: &Resp) -> Option<u64> {
+    match value {
+        Resp::BulkString(digits) if digits.is_empty() => Some(0),
+        Resp::BulkString(digits) => number(digits).filter(|f| *f <= LARGEST),
+        _ => None,
+    }
+}
+
+/// `TIME` as the server gives it: seconds and µs.
+pub(crate) fn time(rest: &[Resp]) -> Option<u64> {
+    match rest {
+        [Resp::BulkString(seconds), Resp::BulkString(micros), ..] => number::<u64>(seconds)?
+            .checked_mul(1_000_000)?
+            .checked_add(number(micros)?),
+        _ => None,
+    }
+}
+
+/// The fault of a reply that is none of ours.
+pub(crate) fn unexpected() -> Fault {
+    let text = "a reply that no script of protocol 1 gives: is this a Redis or Valkey server?";
+    Fault::new(FaultKind::Misconfigured, text, true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::Repair;
+    use redis::parse_redis_value;
+
+    const TTL: Duration = Duration::from_secs(1);
+    const ACQUIRE: Op = Op::Acquire {
+        ttl: TTL,
+        candidate: 0,
+        home: true,
+        block: 1,
+    };
+    const EXTEND: Op = Op::Extend {
+        ttl: TTL,
+        repair: Repair::Yes,
+        fence: 0,
+    };
+    const CONFIRM: Op = Op::Confirm { ttl: TTL, fence: 7 };
+
+    fn reply(op: Op, wire: &str) -> (Reply, Option<u64>) {
+        match outcome(op, &parse_redis_value(wire.as_bytes()).unwrap()) {
+            Outcome::Reply(reply, time) => (reply, time),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn replies_are_read() {
+        let refused = |left, holder: Option<&str>, place| Reply::Refused {
+            left,
+            holder: holder.map(Into::into),
+            place,
+            subscribers: 1,
+        };
+        const TIME: &str = "$2\r\n12\r\n$1\r\n7\r\n";
+        for (op, wire, expected) in [
+            (ACQUIRE, ":1\r\n", Reply::Granted { fence: 0 }),
+            (
+                ACQUIRE,
+                "*2\r\n:1\r\n$1\r\n5\r\n",
+                Reply::Granted { fence: 5 },
+            ),
+            (
+                ACQUIRE,
+                "*2\r\n:1\r\n$0\r\n\r\n",
+                Reply::Granted { fence: 0 },
+            ),
+            (
+                ACQUIRE,
+                "*5\r\n:0\r\n:1500\r\n$3\r\nh:1\r\n:-1\r\n:1\r\n",
+                refused(Some(Duration::from_millis(1500)), Some("h:1"), None),
+            ),
+            (
+                ACQUIRE,
+                "*5\r\n:0\r\n:-1\r\n$0\r\n\r\n:7\r\n:1\r\n",
+                refused(None, None, Some(7)),
+            ),
+            (
+                ACQUIRE,
+                "*2\r\n:3\r\n:9\r\n",
+                Reply::Quarantined {
+                    left: Duration::from_millis(9),
+                },
+            ),
+            (EXTEND, ":0\r\n", Reply::NotMine),
+            (EXTEND, ":1\r\n", Reply::Extended { repaired: false }),
+            (EXTEND, "*1\r\n:2\r\n", Reply::Extended { repaired: true }),
+            (CONFIRM, "*2\r\n:1\r\n$1\r\n7\r\n", Reply::Confirmed),
+            (
+                CONFIRM,
+                "*2\r\n:6\r\n$1\r\n9\r\n",
+                Reply::Greater { fence: 9 },
+            ),
+            (CONFIRM, "*1\r\n:0\r\n", Reply::NotMine),
+            (Op::Release, ":1\r\n", Reply::Released { held: true }),
+            (Op::Release, ":0\r\n", Reply::Released { held: false }),
+        ] {
+            assert_eq!(reply(op, wire), (expected, None), "{wire:?}");
+        }
+        for (op, wire) in [
+            (ACQUIRE, format!("*4\r\n:1\r\n$1\r\n5\r\n{TIME}")),
+            (
+                ACQUIRE,
+                format!("*7\r\n:0\r\n:1\r\n$0\r\n\r\n:-1\r\n:1\r\n{TIME}"),
+            ),
+            (ACQUIRE, format!("*3\r\n:5\r\n{TIME}")),
+            (ACQUIRE, format!("*4\r\n:3\r\n:9\r\n{TIME}")),
+            (EXTEND, format!("*4\r\n:1\r\n$1\r\n5\r\n{TIME}")),
+            (EXTEND, format!("*3\r\n:0\r\n{TIME}")),
+            (CONFIRM, format!("*4\r\n:6\r\n$1\r\n9\r\n{TIME}")),
+        ] {
+            assert_eq!(reply(op, &wire).1, Some(12_000_007), "{wire:?}");
+        }
+        let other = parse_redis_value(b"*3\r\n:4\r\n$1\r\n1\r\n$1\r\n1\r\n").unwrap();
+        assert_eq!(outcome(ACQUIRE, &other), Outcome::OtherRecord);
+    }
+
+    #[test]
+    fn nothing_unexpected_is_a_vote() {
+        for wire in [
+            "*0\r\n",
+            ":7\r\n",
+            "+OK\r\n",
+            "$-1\r\n",
+            "*1\r\n:7\r\n",
+            "*1\r\n$1\r\n1\r\n",
+        ] {
+            for op in [ACQUIRE, EXTEND, CONFIRM, Op::Release] {
+                assert!(
+                    matches!(reply(op, wire).0, Reply::Failed(_)),
+                    "{wire:?} {op:?}"
+                );
+            }
+        }
+        for wire in [
+            "*2\r\n:1\r\n$17\r\n90071992547409920\r\n",
+            "*3\r\n:0\r\n:1\r\n$0\r\n\r\n",
+            "*5\r\n:0\r\n:1\r\n$0\r\n\r\n:0\r\n:-1\r\n",
+        ] {
+            assert!(
+                matches!(reply(ACQUIRE, wire).0, Reply::Failed(_)),
+                "{wire:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! What a server answers in place of a reply: its errors, sorted by what can be
+//! done about them, and in words for whoever has to.
+
+use crate::node::{Fault, FaultKind};
+
+/// Whether an error says that a command is not there for us.
+pub(crate) fn forbidden(error: &redis::ServerError) -> bool {
+    let unknown = |text: &str| text.contains("unknown command");
+    error.code() == "NOPERM" || error.details().is_some_and(unknown)
+}
+
+/// What to tell of a command that is not permitted.
+pub(crate) fn lacks(command: &str) -> String {
+    format!("its user lacks the permission to run `{command}`: add `+{command}` to its ACL")
+}
+
+/// An error's code and text, without where in a script it came up. Redis before
+/// 7.0 has a code behind that place, and then with a dash.
+fn beyond_place<'a>(code: &'a str, detail: &'a str) -> (&'a str, &'a str) {
+    if let Some((said, place)) = detail.rsplit_once(" script: ")
+        && place.contains("on @user_script:")
+    {
+        return (code, said);
+    }
+    let place = detail.strip_prefix("Error running script ");
+    let place = place.and_then(|place| place.rsplit_once("@user_script:"));
+    let Some((_, said)) = place.and_then(|(_, line)| line.split_once(": ")) else {
+        return (code, detail);
+    };
+    let said = said.strip_prefix('-').unwrap_or(said);
+    match said.split_once(' ') {
+        Some((inner, said)) if inner.bytes().all(|b| b.is_ascii_uppercase()) => (inner, said),
+        _ => (code, said),
+    }
+}
+
+/// A server's error, sorted by what can be done about it.
+pub(crate) fn fault_of(code: &str, detail: Option<&str>) -> Fault {
+    let (code, detail) = beyond_place(code, detail.unwrap_or_default());
+    let kind = match code {
+        "NOAUTH" | "WRONGPASS" | "NOPERM" | "NOPROTO" | "DENIED" | "WRONGTYPE" => {
+            FaultKind::Misconfigured
+        }
+        // Other codes name a state of the server: LOADING, OOM, READONLY,
+        // BUSY, MISCONF, MASTERDOWN, NOREPLICAS, CLUSTERDOWN, …
+        _ => FaultKind::NotReady,
+    };
+    let kind = match (code, detail) {
+        // Errors of the connection's set-up have no code of their own.
+        ("ERR", text)
+            if text.contains("AUTH")
+                || text.contains("DB index")
+                || text.contains("unknown command")
+                // What a script may not do has none either; on Redis 8 and Valkey
+                // it begins alike.
+                || text.starts_with("ACL failure in script")
+                || text.contains("can't run this command")
+                || text.contains("can't access at least one of the keys") =>
+        {
+            FaultKind::Misconfigured
+        }
+        _ => kind,
+    };
+    if code == "NOPERM" && detail.contains("'evalsha'") {
+        return Fault::new(kind, lacks("evalsha"), true);
+    }
+    let mut text = format!("{code} {detail}").trim_end().to_owned();
+    if code == "WRONGTYPE" {
+        text = "the key holds a value that is no lock: delete it, or choose another name".into();
+    }
+    if text.len() > 200 {
+        let cut = (0..=200).rev().find(|i| text.is_char_boundary(*i));
+        text.truncate(cut.unwrap_or(0));
+        text.push('…');
+    }
+    Fault::new(kind, text, true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use redis::{Value as Resp, parse_redis_value};
+
+    #[test]
+    fn server_errors_are_sorted() {
+        for (wire, kind) in [
+            ("-OOM command not allowed", FaultKind::NotReady),
+            ("-READONLY no", FaultKind::NotReady),
+            ("-LOADING soon", FaultKind::NotReady),
+            ("-NOPERM no", FaultKind::Misconfigured),
+            ("-NOAUTH no", FaultKind::Misconfigured),
+            ("-ERR DB index is out of range", FaultKind::Misconfigured),
+            ("-WRONGTYPE x", FaultKind::Misconfigured),
+            // Within a script: Redis 6.2, 7.0, 8.2 and Valkey 9.1.
+            (
+                "-ERR Error running script (call to f_5a): @user_script:9: WRONGTYPE x",
+                FaultKind::Misconfigured,
+            ),
+            (
+                "-ERR Error running script (call to f_5a): @user_script:9: @user_script: 9: -OOM x",
+                FaultKind::NotReady,
+            ),
+            (
+                "-ERR Error running script (call to f_5a): @user_script:9: @user_script: 9: \
+                 The user executing the script can't run this command or subcommand",
+                FaultKind::Misconfigured,
+            ),
+            (
+                "-ERR The user executing the script can't run this command script: 5a, on @user_script:9.",
+                FaultKind::Misconfigured,
+            ),
+            (
+                "-ERR ACL failure in script: User u has no permissions to run the 'set' command \
+                 script: 5a, on @user_script:9.",
+                FaultKind::Misconfigured,
+            ),
+        ] {
+            let Ok(Resp::ServerError(error)) = parse_redis_value(format!("{wire}\r\n").as_bytes())
+            else {
+                panic!("{wire}")
+            };
+            let fault = fault_of(error.code(), error.details());
+            assert_eq!(fault.kind, kind, "{wire}");
+            assert!(!fault.text.contains("user_script"), "{}", fault.text);
+        }
+    }
+}

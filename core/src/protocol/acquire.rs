@@ -1,0 +1,201 @@
+//! From a call to its lease: once, or through the line of this client and the
+//! queue of the others; and what is said where it comes to nothing.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use crate::clock::Instant;
+use crate::error::{Error, ErrorKind, shown};
+use crate::mutants::mutant;
+use crate::protocol::hold::{Hold, NoQuorum, Terms};
+use crate::protocol::quorum::Kind;
+use crate::protocol::renewal::Watched;
+use crate::protocol::set::Set;
+use crate::protocol::waiting::inbox::Inbox;
+use crate::protocol::waiting::{Ended, Lines, Place, Quest, Turn};
+
+/// How an acquire waits.
+#[derive(Debug)]
+pub struct Wait<'a> {
+    /// Zero tries once, without a place in the line; `None` waits for ever.
+    pub limit: Option<Duration>,
+    /// The lines of the client.
+    pub lines: &'a Arc<Lines>,
+    /// Where the nodes call its waiters.
+    pub inbox: &'a Arc<Inbox>,
+    /// How many may wait in the line for a lock, behind the one that asks.
+    pub max_waiters: usize,
+}
+
+/// Acquires the lock, once it is the caller's turn in the line of this client.
+/// `reenter` runs at first, and whenever something has changed in this client; it
+/// may end the wait with a result of its own.
+///
+/// # Cancel safety
+///
+/// Dropping the future ends the attempt under way and sends its undo; a place
+/// in the line is left.
+pub async fn acquire<T>(
+    set: &Arc<Set>,
+    terms: &Terms,
+    name: &[u8],
+    wait: Wait<'_>,
+    mut reenter: impl FnMut() -> Option<T>,
+) -> Result<Acquired<T>, Error> {
+    let Wait {
+        limit,
+        lines,
+        inbox,
+        max_waiters,
+    } = wait;
+    let deadline = limit.map_or(Instant::FAR, |limit| set.clock.now() + limit);
+    if let Some(entered) = reenter() {
+        return Ok(Acquired::Reentered(entered));
+    }
+    if limit == Some(Duration::ZERO) {
+        return once(set, inbox, terms, name, reenter).await;
+    }
+    let Some(mut place) = lines.enter(terms, max_waiters) else {
+        return Err(too_many(name, max_waiters));
+    };
+    match turn(set, &mut place, deadline, &mut reenter).await {
+        Some(Called::Turn(Turn::Ask)) => {}
+        Some(Called::Turn(Turn::Given((hold, watched)))) => {
+            return Ok(Acquired::Given(hold, watched));
+        }
+        Some(Called::Reentered(entered)) => return Ok(Acquired::Reentered(entered)),
+        None => return Err(timed_out_in_line(set, name, limit, &place)),
+    }
+    let ended = Quest::new(set, inbox, terms, &place)
+        .run(deadline, &mut reenter)
+        .await;
+    match ended {
+        Ended::Won(hold) => {
+            place.won(&hold);
+            Ok(Acquired::Hold(hold))
+        }
+        Ended::Other(entered) => Ok(Acquired::Reentered(entered)),
+        Ended::Deadline(lost) => Err(lost.timed_out(set, name, limit)),
+        Ended::Misconfigured(lost) => Err(lost.set_up_wrong(set, name)),
+    }
+}
+
+/// Tries once, without a place in any line.
+async fn once<T>(
+    set: &Arc<Set>,
+    inbox: &Arc<Inbox>,
+    terms: &Terms,
+    name: &[u8],
+    mut reenter: impl FnMut() -> Option<T>,
+) -> Result<Acquired<T>, Error> {
+    let registration = inbox.register(&terms.keys.lock);
+    let mut attempt = Attempt(Some(Hold::begin(set, terms, 1)));
+    let ended = poll_fn(|cx| {
+        let hold = attempt.0.as_ref().expect("taken below only");
+        if let Poll::Ready(verdict) = hold.poll_verdict(cx) {
+            return Poll::Ready(Ok(verdict));
+        }
+        // Nobody can call one that is in no queue: this client alone has notices.
+        while registration.poll_notice(cx).is_ready() {
+            if let Some(entered) = reenter() {
+                return Poll::Ready(Err(entered));
+            }
+        }
+        Poll::Pending
+    });
+    match ended.await {
+        Err(entered) => Ok(Acquired::Reentered(entered)),
+        Ok(Ok(())) => Ok(Acquired::Hold(attempt.0.take().expect("taken here only"))),
+        Ok(Err(lost)) if lost.misconfigured => Err(lost.set_up_wrong(set, name)),
+        Ok(Err(lost)) => {
+            if lost.kind() == Kind::Held {
+                inbox.note_contention(&terms.keys.lock, set.clock.now());
+            }
+            Err(lost.refused(set, name))
+        }
+    }
+}
+
+/// What an acquire ended with.
+#[derive(Debug)]
+pub enum Acquired<T> {
+    /// A lease, won.
+    Hold(Arc<Hold>),
+    /// A lease that another of this client has passed on, and its watch.
+    Given(Arc<Hold>, Watched),
+    /// What `reenter` had to offer.
+    Reentered(T),
+}
+
+/// What the wait in a line ended with.
+enum Called<T> {
+    Turn(Turn),
+    /// What `reenter` had to offer.
+    Reentered(T),
+}
+
+/// Waits in the line until we are called; `None` at the deadline.
+async fn turn<T>(
+    set: &Set,
+    place: &mut Place,
+    deadline: Instant,
+    reenter: &mut impl FnMut() -> Option<T>,
+) -> Option<Called<T>> {
+    if place.is_turn() {
+        return Some(Called::Turn(Turn::Ask));
+    }
+    let mut timer = None;
+    poll_fn(|cx| {
+        // First, for it leaves what we may be given to the next.
+        if let Some(entered) = reenter() {
+            return Poll::Ready(Some(Called::Reentered(entered)));
+        }
+        if let Poll::Ready(turn) = place.poll_turn(cx) {
+            return Poll::Ready(Some(Called::Turn(turn)));
+        }
+        if deadline == Instant::FAR {
+            return Poll::Pending;
+        }
+        let timer = timer.get_or_insert_with(|| set.clock.sleep_until(deadline));
+        timer.as_mut().poll(cx).map(|()| None)
+    })
+    .await
+}
+
+/// An attempt under way. Dropped, it is undone.
+struct Attempt(Option<Arc<Hold>>);
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        if let Some(hold) = self.0.take()
+            && mutant!("dropped-attempt-stays", true, false)
+        {
+            hold.release();
+        }
+    }
+}
+
+fn timed_out_in_line(set: &Set, name: &[u8], wait: Option<Duration>, place: &Place) -> Error {
+    // Whoever asked for us knows more, unless its nodes have yet to answer.
+    let decided = |said: &Arc<NoQuorum>| said.kind() != Kind::Undecided;
+    if let Some(said) = place.said().filter(decided) {
+        return said.timed_out(set, name, wait);
+    }
+    let after = wait.map_or(String::new(), |wait| format!(" within {wait:?}"));
+    let message = format!(
+        "the lock {} was not free{after}: it is held, or asked for, by another owner of this client",
+        shown(name)
+    );
+    Error::new(ErrorKind::Timeout, message)
+}
+
+fn too_many(name: &[u8], max_waiters: usize) -> Error {
+    let message = format!(
+        "{max_waiters} others of this client wait for the lock {} already, as many as max_waiters \
+         allows: shed load, or raise it",
+        shown(name)
+    );
+    Error::new(ErrorKind::TooManyWaiters, message)
+}

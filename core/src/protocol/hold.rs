@@ -1,0 +1,388 @@
+//! One token on all nodes: the round that wins it, the votes that keep it, the
+//! undo that ends it.
+//!
+//! A [`Hold`] is one token's life. It begins as an attempt; if a quorum votes
+//! for it, it is a lease; in the end it is dead, and its release is on the way
+//! to every node that may know it. It takes the nodes' replies where they
+//! arrive and wakes its waiter once.
+
+mod ask;
+mod extension;
+mod keep;
+mod loss;
+mod no_quorum;
+mod pass;
+mod progress;
+mod release;
+mod steps;
+mod votes;
+mod write_back;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use crate::clock::Instant;
+use crate::mutants::mutant;
+use crate::mutex::lock;
+use crate::node::{FaultKind, Keys, Reply, Sink, Ticket, Value, Waiter};
+use crate::protocol::counters::count;
+use crate::protocol::fence::{self, Fence};
+use crate::protocol::quorum::{self, Kind, Verdict, Vote};
+use crate::protocol::set::Set;
+use crate::protocol::timing::Timing;
+use crate::token::Token;
+use crate::wakers::{Wakers, Watchers};
+
+pub use extension::Extended;
+pub use loss::{LossReason, Watch};
+pub use no_quorum::NoQuorum;
+pub(crate) use pass::IN_A_ROW;
+pub(crate) use progress::Heard;
+
+use votes::{Phase, Rules, Votes};
+
+/// What a lock asks for with one token.
+#[derive(Clone, Debug)]
+pub struct Terms {
+    /// Which lock.
+    pub keys: Arc<Keys>,
+    /// The label that goes with the token; empty for none.
+    pub label: Arc<str>,
+    /// Times that follow from the ttl.
+    pub timing: Timing,
+    /// Bound on the difference of clock rates.
+    pub drift: f64,
+    /// Whether the watchdog renews the lease.
+    pub renew: bool,
+    /// Longest life of the token.
+    pub max_hold: Option<Duration>,
+    /// Whether the lease is not passed on.
+    pub fair: bool,
+    /// Set when the owner of the lease has ended.
+    pub gone: Option<Arc<AtomicBool>>,
+}
+
+/// One token's life. See the [module documentation](self).
+pub struct Hold {
+    /// Itself, to be the sink of what it sends.
+    me: Weak<Hold>,
+    pub(crate) set: Arc<Set>,
+    pub(crate) terms: Terms,
+    /// Names the hold to the watchdog.
+    pub(crate) id: u64,
+    /// The token, and behind it the label if there is one.
+    value: Value,
+    /// Who waits, if the attempt may.
+    waiter: Option<Waiter>,
+    /// The first request of the attempt was sent after this moment.
+    begun: AtomicU64,
+    renew_every: Duration,
+    /// The lease's end while it is valid; `NEVER` before and after. Written
+    /// under `state`, read without it.
+    end: AtomicU64,
+    fences: Fences,
+    told: Told,
+    state: Mutex<State>,
+}
+
+/// What a hold knows, under its lock.
+struct State {
+    phase: Phase,
+    votes: Votes,
+    round: Round,
+    /// Why the lease was lost, if it was.
+    loss: Option<LossReason>,
+    /// It was told that `max_hold` is near.
+    warned: bool,
+    lease: LeaseState,
+}
+
+/// The round that is to win the token.
+#[derive(Default)]
+struct Round {
+    /// Counts what whoever waits is woken for.
+    progress: u64,
+    /// See [`propose`](Hold::propose).
+    candidate: u64,
+    /// Who waits for the verdict.
+    wakers: Wakers,
+}
+
+/// The present one of the leases that the token is passed through.
+struct LeaseState {
+    /// How often the token was passed on.
+    passed: u32,
+    /// Set when the owner has ended.
+    gone: Option<Arc<AtomicBool>>,
+    /// Who waits for the loss.
+    watchers: Watchers,
+    callbacks: Vec<Callback>,
+}
+
+/// The fences of the token's leases.
+struct Fences {
+    /// How many the acquire takes, for leases that follow on this token.
+    block: u32,
+    /// The present lease's, once it is won; 0 without fences.
+    present: AtomicU64,
+    /// The last of the block.
+    last: AtomicU64,
+}
+
+/// Who is told of the lease; called with the state not locked.
+#[derive(Default)]
+struct Told {
+    /// Its end has come nearer.
+    earlier_end: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    /// It is over.
+    over: OnceLock<Box<OnOver>>,
+}
+
+type OnOver = dyn Fn() + Send + Sync;
+type Callback = Box<dyn FnOnce(LossReason) + Send>;
+
+impl Hold {
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    /// The lease's fence; 0 without fences, and before it is won.
+    pub fn fence(&self) -> u64 {
+        self.fences.present.load(Ordering::Acquire)
+    }
+
+    /// The verdict of the round: won, or how it was lost. A lost token is dead
+    /// and its undo sent; why it was lost may take answers that are still to
+    /// come, each within its deadline.
+    pub fn poll_verdict(&self, cx: &Context<'_>) -> Poll<Result<(), NoQuorum>> {
+        let mut state = self.state();
+        match state.phase {
+            Phase::Asking => state.round.wakers.park(cx),
+            Phase::Held => Poll::Ready(Ok(())),
+            // A lease may be lost before its winner looks: it was won.
+            Phase::Dead if state.loss.is_some() => Poll::Ready(Ok(())),
+            Phase::Dead => {
+                let lost = state.no_quorum(&self.set);
+                match lost.kind() {
+                    Kind::Undecided if !lost.misconfigured => state.round.wakers.park(cx),
+                    _ => Poll::Ready(Err(lost)),
+                }
+            }
+        }
+    }
+
+    /// What the nodes have said so far, for a round that is given up, or was.
+    pub(crate) fn so_far(&self) -> NoQuorum {
+        self.state().no_quorum(&self.set)
+    }
+
+    /// Takes a reply to anything but a release into account.
+    fn take(&self, ticket: Ticket, reply: &Reply, time: Option<u64>) {
+        let now = self.set.clock.now();
+        if let Some(time) = time {
+            self.set.observe(ticket, now, time);
+        }
+        self.note_health(ticket.node, reply);
+        let mut state = self.state();
+        let before = self.end();
+        self.settle_steps(&mut state);
+        // A lease that has ended stays ended, even if this reply would have
+        // saved it a moment ago.
+        if mutant!(
+            "late-renewal-revives",
+            self.end_if_over(&mut state, now),
+            false
+        ) {
+            return self.publish(state);
+        }
+        let phase = mutant!(
+            "late-vote-revives",
+            state.phase,
+            match state.phase {
+                Phase::Dead => Phase::Held,
+                phase => phase,
+            }
+        );
+        // An answer to a round that is over says yet why it was not won.
+        if phase == Phase::Dead
+            && mutant!(
+                "late-answer-not-taken",
+                !state.votes.is_awaited(&ticket),
+                true
+            )
+        {
+            return;
+        }
+        if state.votes.apply(ticket, reply, now, phase, &self.rules()) {
+            drop(state);
+            if let Some(hold) = self.me.upgrade() {
+                let sink: Arc<dyn Sink> = hold;
+                self.send([(ticket.node, ticket.op)], now, &sink);
+            }
+            return;
+        }
+        if let Reply::Extended { repaired } = reply {
+            count(&self.set.counters.renewals);
+            if *repaired {
+                count(&self.set.counters.repairs);
+            }
+        }
+        match phase {
+            Phase::Asking => self.decide(state, now, reply, ticket.node),
+            Phase::Held => self.measure(state, now, before),
+            Phase::Dead => {
+                let wakers = state.round.wakers.take();
+                drop(state);
+                wakers.wake();
+            }
+        }
+    }
+
+    /// Notes what a reply tells of its node, whatever becomes of the token.
+    fn note_health(&self, node: usize, reply: &Reply) {
+        let pause = 2 * self.terms.timing.node_timeout;
+        match reply {
+            Reply::Quarantined { .. } => self.set.shut(node, pause),
+            // A node in quarantine refuses too.
+            Reply::Refused { place: None, .. } => self.set.answered(node, false),
+            Reply::Failed(fault) => match fault.kind {
+                FaultKind::Refused => {}
+                FaultKind::Timeout | FaultKind::Unreachable => self.set.silent(node, pause),
+                FaultKind::NotReady | FaultKind::Misconfigured | FaultKind::Foreign => {
+                    self.set.shut(node, pause);
+                }
+            },
+            _ => self.set.answered(node, true),
+        }
+    }
+
+    /// Finds out until when the lease lasts, after one more reply; `before` it
+    /// lasted until then.
+    fn measure(&self, mut state: MutexGuard<'_, State>, now: Instant, before: Instant) {
+        let end = self.end_of(&state);
+        self.end.store(end.0, Ordering::Release);
+        if now >= end {
+            self.lose(&mut state, LossReason::Refused);
+            return self.publish(state);
+        }
+        let traces = state.votes.left_behind();
+        drop(state);
+        self.tell_earlier_end(before);
+        if !traces.is_empty() {
+            self.undo(&traces);
+        }
+    }
+
+    /// The verdict of the round, after one more reply.
+    fn decide(&self, mut state: MutexGuard<'_, State>, now: Instant, reply: &Reply, node: usize) {
+        let least = self.terms.timing.min_validity;
+        let needed = now + mutant!("no-min-validity", least, Duration::ZERO);
+        let verdict = quorum::verdict(&state.votes.cast, needed);
+        if matches!(reply, Reply::Failed(f) if f.kind == FaultKind::Timeout) {
+            let mut before = state.votes.cast.clone();
+            before[node] = Vote::Awaited;
+            if verdict == Verdict::Lost && quorum::verdict(&before, needed) != verdict {
+                count(&self.set.counters.timeouts_awaited);
+            }
+        }
+        let fence = match verdict {
+            Verdict::Open if self.waiter.is_none() => return,
+            Verdict::Open | Verdict::Lost => None,
+            // Votes of a request sent late outlast what `max_hold` leaves.
+            Verdict::Won if mutant!("won-beyond-cap", needed > self.last_end(), false) => None,
+            Verdict::Won if self.terms.keys.fence_ttl.is_none() => Some(0),
+            Verdict::Won => {
+                let median = self.propose(&mut state, now);
+                let Votes { cast, marks, .. } = &state.votes;
+                match fence::verdict(cast, marks, needed, self.fences.block, median) {
+                    Fence::Agreed(fence) => Some(fence),
+                    // Whoever stores a larger one has it written back again; the
+                    // end of the attempt bounds how often.
+                    Fence::WriteBack(fence) if now < self.attempt_ends() => {
+                        return self.write_back(state, fence, now, needed);
+                    }
+                    Fence::WriteBack(_) | Fence::Lost => None,
+                }
+            }
+        };
+        match fence {
+            Some(fence) => self.win(&mut state, fence),
+            // Whoever waits decides how it goes on.
+            None if self.waiter.is_some() => {
+                if state.count_progress(reply) {
+                    let wakers = state.round.wakers.take();
+                    drop(state);
+                    wakers.wake();
+                }
+                return;
+            }
+            None => {
+                state.phase = Phase::Dead;
+                count(&self.set.counters.attempts_lost);
+            }
+        }
+        let wakers = state.round.wakers.take();
+        let traces = match state.phase {
+            Phase::Dead => mutant!("lost-round-stays", state.votes.traces(None), Vec::new()),
+            _ => state.votes.left_behind(),
+        };
+        drop(state);
+        if !traces.is_empty() {
+            self.undo(&traces);
+        }
+        if mutant!("verdict-wakes-nobody", true, false) {
+            wakers.wake();
+        }
+    }
+
+    /// A quorum has voted for the token, and stores its fence.
+    fn win(&self, state: &mut State, fence: u64) {
+        state.phase = Phase::Held;
+        let fence = mutant!("fence-not-told", fence, 0);
+        self.fences.last.store(fence, Ordering::Release);
+        let first = fence.saturating_sub(u64::from(self.fences.block - 1));
+        self.fences.present.store(first, Ordering::Release);
+        self.end.store(self.end_of(state).0, Ordering::Release);
+        count(&self.set.counters.acquired);
+    }
+
+    /// The token: 40 hex digits.
+    pub fn token(&self) -> &str {
+        let token = &self.value.0[..Token::LEN];
+        std::str::from_utf8(token).expect("hex digits are ASCII")
+    }
+
+    fn rules(&self) -> Rules {
+        Rules {
+            timing: self.terms.timing,
+            drift: self.terms.drift,
+            renew_every: self.renew_every,
+        }
+    }
+
+    /// What its lock asked for.
+    #[cfg(feature = "sim")]
+    pub fn terms(&self) -> &Terms {
+        &self.terms
+    }
+}
+
+impl Sink for Hold {
+    fn on_reply(&self, ticket: Ticket, reply: Reply, time: Option<u64>) {
+        self.take(ticket, &reply, time);
+    }
+
+    fn wanted(&self) -> bool {
+        self.state().phase != Phase::Dead
+    }
+}
+
+impl std::fmt::Debug for Hold {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Hold")
+            .field("key", &crate::error::shown(&self.terms.keys.lock))
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,297 @@
+//! Asking the nodes for their votes, and all that is sent for one token.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use super::votes::{Phase, Votes};
+use super::{Fences, Hold, LeaseState, Round, State, Terms, Told};
+use crate::clock::{self, Instant};
+use crate::mutants::mutant;
+use crate::node::{Nodes, Op, Repair, Request, Sink, Ticket, Value, Waiter};
+use crate::protocol::set::{Outgoing, Set};
+use crate::token::Token;
+use crate::wakers::Watchers;
+
+impl Hold {
+    /// Draws a token and asks all nodes for their votes, once: the round that
+    /// this is decides. `block`: how many fences are asked for; one, and one
+    /// for each lease that may follow on the same token.
+    pub fn begin(set: &Arc<Set>, terms: &Terms, block: u32) -> Arc<Hold> {
+        let hold = Hold::new(set, terms, block, None, None);
+        hold.open(Nodes::all(set.links.len()), Nodes::NONE);
+        hold
+    }
+
+    /// Draws a token for `waiter`, whose attempt may take many requests: what
+    /// the nodes say is told as [progress](Hold::poll_progress), and the
+    /// attempt lasts until it is given up. `queued`: the node in whose queue
+    /// the waiter stands already, or may.
+    pub(crate) fn new(
+        set: &Arc<Set>,
+        terms: &Terms,
+        block: u32,
+        waiter: Option<Waiter>,
+        queued: Option<usize>,
+    ) -> Arc<Hold> {
+        let (token, jitter) = Token::with_jitter(&*set.rng);
+        let label = terms.label.as_bytes();
+        let value: Arc<[u8]> = match label {
+            [] => token.as_str().as_bytes().into(),
+            _ => [token.as_str().as_bytes(), b".", label].concat().into(),
+        };
+        // Up to a fifth of jitter keeps leases that were won together apart.
+        let renew_every = terms.timing.ttl.mul_f64(0.3 + 0.06 * jitter);
+        let stepped = (0..set.links.len()).map(|node| set.stepped(node));
+        static IDS: AtomicU64 = AtomicU64::new(0);
+        Arc::new_cyclic(|me| Hold {
+            me: me.clone(),
+            set: set.clone(),
+            terms: terms.clone(),
+            id: IDS.fetch_add(1, Ordering::Relaxed),
+            value: Value(value),
+            waiter,
+            begun: AtomicU64::new(Instant::NEVER.0),
+            renew_every,
+            end: AtomicU64::new(Instant::NEVER.0),
+            fences: Fences {
+                block,
+                present: AtomicU64::new(0),
+                last: AtomicU64::new(0),
+            },
+            told: Told::default(),
+            state: Mutex::new(State {
+                phase: Phase::Asking,
+                votes: Votes::new(stepped, queued),
+                round: Round::default(),
+                loss: None,
+                warned: false,
+                lease: LeaseState {
+                    passed: 0,
+                    gone: terms.gone.clone(),
+                    watchers: Watchers::default(),
+                    callbacks: Vec::new(),
+                },
+            }),
+        })
+    }
+
+    /// Begins the attempt, and asks as [`ask`](Hold::ask) does: from here on
+    /// `max_hold` counts, and the time until it [ends](Hold::attempt_ends).
+    pub(crate) fn open(&self, nodes: Nodes, homes: Nodes) {
+        let now = self.set.clock.now();
+        self.begun.store(now.0, Ordering::Release);
+        self.state().round.candidate = 0;
+        self.ask(nodes, homes);
+    }
+
+    /// Asks nodes for their votes, those that refused once more; none that
+    /// has yet to answer, and none that has granted. `homes`: those that queue
+    /// the waiter if they refuse.
+    pub(crate) fn ask(&self, nodes: Nodes, homes: Nodes) {
+        let now = self.set.clock.now();
+        let mut state = self.state();
+        if state.phase != Phase::Asking {
+            return;
+        }
+        // Where the home has voted, the others are to store the same fence; but no
+        // less than the median, for the home's clock alone bounds what it stores.
+        let proposed = self.propose(&mut state, now);
+        let voted = state.votes.marks.iter().map(|mark| mark.stored).max();
+        let voted = voted.unwrap_or(0);
+        let candidate = mutant!(
+            "home-makes-a-fence",
+            voted.max(proposed),
+            if voted > 0 { voted } else { proposed }
+        );
+        for i in nodes.iter() {
+            let queues = self.waiter.is_some() && homes.contains(i);
+            let renew_at = now + self.renew_every;
+            state.votes.ask(i, candidate, queues, renew_at);
+        }
+        drop(state);
+        let Some(hold) = self.me.upgrade() else {
+            return;
+        };
+        let sink: Arc<dyn Sink> = hold;
+        let ask = |node| Op::Acquire {
+            ttl: self.terms.timing.ttl,
+            candidate,
+            home: homes.contains(node),
+            block: self.fences.block,
+        };
+        self.send(nodes.iter().map(|node| (node, ask(node))), now, &sink);
+    }
+
+    /// The fence to propose, once it can be told: 0 before, and without fences.
+    /// It is drawn once for each attempt, so that what is written back does not
+    /// move with the time.
+    pub(super) fn propose(&self, state: &mut State, now: Instant) -> u64 {
+        let round = &mut state.round;
+        if round.candidate == 0 && self.terms.keys.fence_ttl.is_some() {
+            round.candidate = self.set.candidate(now);
+        }
+        round.candidate
+    }
+
+    /// Sends what is asked of each of those nodes; never with the state locked,
+    /// for a link may answer at once.
+    pub(super) fn send(
+        &self,
+        asked: impl IntoIterator<Item = (usize, Op)>,
+        now: Instant,
+        sink: &Arc<dyn Sink>,
+    ) {
+        let asked = asked.into_iter();
+        let asked = asked.map(|(node, op)| self.question(node, op, now));
+        self.set.send(asked, sink);
+    }
+
+    fn question(&self, node: usize, op: Op, now: Instant) -> Outgoing {
+        let deadline = now + self.terms.timing.node_timeout;
+        let deadline = match op {
+            // A round is over after twice the time of one request.
+            Op::Confirm { .. } => deadline.min(self.attempt_ends()),
+            _ => deadline,
+        };
+        let (op, not_after) = self.bounded(node, op, now);
+        let request = Request {
+            not_after,
+            ..self.request(op)
+        };
+        self.outgoing(node, request, now, deadline, deadline)
+    }
+
+    /// The release that takes the vote back, if the token may stand on the node,
+    /// and takes the waiter out of its queue, if it may stand there.
+    pub(super) fn release_of(&self, node: usize, traces: Traces, now: Instant) -> Outgoing {
+        let mut request = self.request(Op::Release);
+        if !traces.token {
+            request.value = Value(Arc::default());
+        }
+        if !traces.waiter {
+            request.waiter = None;
+        }
+        let deadline = now + self.terms.timing.node_timeout;
+        self.outgoing(node, request, now, deadline, now + self.longest_life())
+    }
+
+    fn request(&self, op: Op) -> Request {
+        Request {
+            op,
+            keys: self.terms.keys.clone(),
+            value: self.value.clone(),
+            waiter: self.waiter.clone(),
+            not_after: 0,
+        }
+    }
+
+    fn outgoing(
+        &self,
+        node: usize,
+        request: Request,
+        now: Instant,
+        deadline: Instant,
+        give_up: Instant,
+    ) -> Outgoing {
+        let ticket = Ticket {
+            node,
+            sent: mutant!("start-taken-late", now, now + self.renew_every / 8),
+            deadline,
+            op: request.op,
+            server: 0,
+        };
+        Outgoing {
+            request,
+            ticket,
+            give_up,
+        }
+    }
+
+    /// How long a key may stand that a request stores which was sent by now.
+    fn longest_life(&self) -> Duration {
+        let max_ttl = self.set.max_ttl;
+        let drift = clock::drift_allowance(max_ttl, self.terms.drift);
+        // It may be carried out late: see `bounded`.
+        let late = 2 * self.terms.timing.node_timeout;
+        max_ttl + drift + mutant!("given-up-early", late, Duration::ZERO)
+    }
+
+    /// When the attempt was begun.
+    pub fn begun(&self) -> Instant {
+        Instant(self.begun.load(Ordering::Acquire))
+    }
+
+    /// When an attempt that is still open is over.
+    pub(crate) fn attempt_ends(&self) -> Instant {
+        let long = 2 * self.terms.timing.node_timeout;
+        let long = match self.waiter {
+            // Votes from its beginning are to be worth something at its end.
+            Some(_) => long.max(
+                self.terms
+                    .keys
+                    .waits
+                    .reservation
+                    .min(self.terms.timing.ttl / 2),
+            ),
+            None => long,
+        };
+        self.begun() + mutant!("attempt-without-end", long, Duration::MAX)
+    }
+
+    /// The lease ends here at the latest.
+    pub(super) fn last_end(&self) -> Instant {
+        let max_hold = self.terms.max_hold;
+        max_hold.map_or(Instant::FAR, |max_hold| self.begun() + max_hold)
+    }
+
+    /// What is asked of the node at `now`, and the `TIME` after which it must do
+    /// nothing: so that a request which is stuck in a dead connection takes no
+    /// lock that nobody wants. 0: no such time is known.
+    ///
+    /// Here is rule R11 (`extend` in docs/PROTOCOL.md): in quarantine a vote that
+    /// is gone is stored anew only on the very server that gave it, and only while
+    /// its end is still ahead by that server's own clock.
+    fn bounded(&self, node: usize, op: Op, now: Instant) -> (Op, u64) {
+        let Some(((low, high), server)) = self.set.node_time(node, now) else {
+            return (op, 0);
+        };
+        let micros = |d: Duration| u64::try_from(d.as_micros()).unwrap_or(u64::MAX / 2);
+        let timeout = self.terms.timing.node_timeout;
+        let usual = high + micros(timeout + timeout / 10);
+        let Op::Extend {
+            ttl,
+            repair: Repair::Yes,
+            fence,
+        } = op
+        else {
+            return (op, usual);
+        };
+        let (had, its) = self.had(node);
+        // What is known is the clock of the server that answered last.
+        if now >= had || mutant!("bound-by-any-clock", its != server, false) {
+            return (op, usual);
+        }
+        let repair = Repair::InQuarantine { server: its };
+        let end = low + micros(now.until(had));
+        (
+            Op::Extend { ttl, repair, fence },
+            mutant!("taken-back-without-bound", usual.min(end), usual),
+        )
+    }
+}
+
+/// What of an attempt may be left on a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Traces {
+    /// The token, under the lock's key.
+    pub(super) token: bool,
+    /// The waiter, in the queue.
+    pub(super) waiter: bool,
+}
+
+impl Traces {
+    pub(super) fn any(self) -> bool {
+        self.token || self.waiter
+    }
+}

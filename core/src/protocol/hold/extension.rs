@@ -1,0 +1,99 @@
+//! One extension on request: a round of its own over the votes of a hold.
+
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
+use std::time::Duration;
+
+use super::{Hold, NoQuorum};
+use crate::clock::{self, Instant};
+use crate::mutants::mutant;
+use crate::mutex::lock;
+use crate::node::{Reply, Sink, Ticket};
+use crate::protocol::quorum::{self, Verdict, Vote};
+use crate::wakers::Wakers;
+
+impl Hold {
+    /// Asks all nodes to lengthen the lease to `ttl`, and waits for a quorum.
+    pub async fn extend(self: &Arc<Self>, ttl: Duration) -> Extended {
+        let now = self.set.clock.now();
+        if mutant!("extends-the-lost", !self.is_held(), false) {
+            return Extended::Lost;
+        }
+        let round = Arc::new(Extension {
+            hold: self.clone(),
+            state: Mutex::new((vec![Vote::Awaited; self.set.links.len()], Wakers::default())),
+        });
+        let sink: Arc<dyn Sink> = round.clone();
+        for node in &mut self.state().votes.nodes {
+            node.requests.reached += mutant!("extension-reaches-nobody", 1, 0);
+        }
+        let op = self.renewal(ttl);
+        let all = 0..self.set.links.len();
+        self.send(all.map(|node| (node, op)), now, &sink);
+        // A vote may have been confirmed and be worth less than that by now: its
+        // node's clock has stepped, or a late reply to an earlier request denied
+        // it. Then the others have to make up for it.
+        let less = clock::drift_allowance(ttl, self.terms.drift);
+        let least = (now + ttl.saturating_sub(less)).min(self.last_end());
+        poll_fn(|cx| {
+            let mut state = lock(&round.state);
+            let awaited = state.0.contains(&Vote::Awaited);
+            match quorum::verdict(&state.0, now) {
+                Verdict::Open => state.1.park(cx),
+                Verdict::Won if self.end() >= least => Poll::Ready(true),
+                Verdict::Won if awaited => state.1.park(cx),
+                Verdict::Won => Poll::Ready(mutant!("short-extension-done", false, true)),
+                Verdict::Lost => Poll::Ready(mutant!("extension-always-done", false, true)),
+            }
+        })
+        .await
+        .then_some(Extended::Done)
+        .filter(|_| self.is_held())
+        .unwrap_or_else(|| {
+            if self.is_held() {
+                Extended::Unanswered(self.so_far())
+            } else {
+                Extended::Lost
+            }
+        })
+    }
+}
+
+/// How an extension ended.
+#[derive(Debug)]
+pub enum Extended {
+    /// A quorum confirmed it.
+    Done,
+    /// Too few nodes answered; the lease is valid as long as it was.
+    Unanswered(NoQuorum),
+    /// The lease is held no longer.
+    Lost,
+}
+
+/// One extension on request: its own votes, over those of the hold.
+struct Extension {
+    hold: Arc<Hold>,
+    state: Mutex<(Vec<Vote>, Wakers)>,
+}
+
+impl Sink for Extension {
+    fn on_reply(&self, ticket: Ticket, reply: Reply, time: Option<u64>) {
+        self.hold.take(ticket, &reply, time);
+        let mut state = lock(&self.state);
+        state.0[ticket.node] = match reply {
+            Reply::Extended { .. } => Vote::Granted(Instant::FAR),
+            Reply::NotMine => Vote::Refused,
+            _ => Vote::Failed,
+        };
+        let wakers = state.1.take();
+        drop(state);
+        if mutant!("extension-wakes-nobody", true, false) {
+            wakers.wake();
+        }
+    }
+
+    fn wanted(&self) -> bool {
+        self.hold.wanted()
+    }
+}

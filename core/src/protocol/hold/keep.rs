@@ -1,0 +1,246 @@
+//! A lease once it is won: how long it is valid, its renewal, its loss.
+
+use std::sync::Arc;
+use std::sync::MutexGuard;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::loss::Watch;
+use super::votes::Phase;
+use super::{Callback, Hold, LossReason, State};
+use crate::clock::Instant;
+use crate::lean::push_lean;
+use crate::mutants::mutant;
+use crate::node::{Op, Repair, Sink};
+use crate::protocol::counters::count;
+use crate::protocol::quorum;
+
+impl Hold {
+    /// The end of the lease that the nodes' votes make.
+    pub(super) fn end_of(&self, state: &State) -> Instant {
+        let end = quorum::lease_end(&state.votes.ends);
+        mutant!("no-cap", end.min(self.last_end()), end)
+    }
+
+    /// Ends a lease whose time is over. Loss is sticky from the first look
+    /// that finds it so.
+    pub(super) fn end_if_over(&self, state: &mut State, now: Instant) -> bool {
+        let over = state.phase == Phase::Held && now >= self.end();
+        if !mutant!("loss-not-sticky", over, false) {
+            return false;
+        }
+        let reason = if now >= self.last_end() {
+            LossReason::MaxHold
+        } else if Hold::is_gone(state.lease.gone.as_ref()) {
+            LossReason::OwnerGone
+        } else {
+            LossReason::Expired
+        };
+        self.lose(state, reason);
+        true
+    }
+
+    pub(super) fn lose(&self, state: &mut State, reason: LossReason) {
+        state.phase = Phase::Dead;
+        state.loss = Some(reason);
+        self.end.store(Instant::NEVER.0, Ordering::Release);
+        count(&self.set.counters.lost);
+    }
+
+    /// Tells a loss that has just been entered into `state`, and cleans up.
+    pub(super) fn publish(&self, mut state: MutexGuard<'_, State>) {
+        let Some(reason) = state.loss else { return };
+        let wakers = state.lease.watchers.take();
+        let callbacks = std::mem::take(&mut state.lease.callbacks);
+        let traces = state.votes.traces(None);
+        drop(state);
+        if mutant!("loss-wakes-nobody", true, false) {
+            wakers.wake();
+        }
+        for callback in callbacks {
+            callback(reason);
+        }
+        if mutant!("lost-lease-stays", true, false) {
+            self.undo(&traces);
+        }
+        if mutant!("loss-calls-nobody", true, false) {
+            self.tell_over();
+        }
+    }
+
+    /// Calls `act` when the token is dead that was won, behind the requests that
+    /// free its keys.
+    pub(crate) fn on_over(&self, act: impl Fn() + Send + Sync + 'static) {
+        let _ = self.told.over.set(Box::new(act));
+    }
+
+    pub(super) fn tell_over(&self) {
+        if let Some(act) = self.told.over.get() {
+            act();
+        }
+    }
+
+    /// Whether the token is dead: lost, undone or released.
+    pub(crate) fn is_over(&self) -> bool {
+        self.state().phase == Phase::Dead
+    }
+
+    /// The end of the lease as it stands; `NEVER` for a token that is none, or
+    /// no more.
+    pub fn end(&self) -> Instant {
+        Instant(self.end.load(Ordering::Acquire))
+    }
+
+    /// Whether the lease is valid now. Exact: read from the clock, not from
+    /// the watchdog.
+    pub fn is_held(&self) -> bool {
+        !self.remaining().is_zero()
+    }
+
+    /// Validity left; zero if the lease is over.
+    pub fn remaining(&self) -> Duration {
+        let end = self.end();
+        if end == Instant::NEVER {
+            return Duration::ZERO;
+        }
+        let now = self.set.clock.now();
+        if now < end {
+            return now.until(end);
+        }
+        let mut state = self.state();
+        if self.end_if_over(&mut state, now) {
+            self.publish(state);
+        }
+        Duration::ZERO
+    }
+
+    /// Why this [lease](Hold::lease) of the token was lost, if it was.
+    pub fn loss(&self, lease: u32) -> Option<LossReason> {
+        self.remaining();
+        let state = self.state();
+        state.loss.filter(|_| state.lease.passed == lease)
+    }
+
+    /// Ends when this [lease](Hold::lease) of the token is lost; never, if it
+    /// is released first.
+    pub fn lost(self: &Arc<Self>, lease: u32) -> Watch {
+        Watch {
+            hold: self.clone(),
+            lease,
+            place: None,
+        }
+    }
+
+    /// Calls `callback` at the loss of this [lease](Hold::lease) of the token,
+    /// or now if it has come.
+    pub(crate) fn on_lost(&self, lease: u32, callback: Callback) {
+        let mut state = self.state();
+        match state.loss {
+            _ if state.lease.passed != lease => {}
+            None => push_lean(&mut state.lease.callbacks, callback),
+            Some(reason) => {
+                drop(state);
+                callback(reason);
+            }
+        }
+    }
+
+    /// Ends a valid lease with a loss: its client closes.
+    pub(crate) fn forfeit(&self, reason: LossReason) {
+        let mut state = self.state();
+        if state.phase == Phase::Held {
+            self.lose(&mut state, reason);
+            self.publish(state);
+        }
+    }
+
+    /// Renews what is due, ends what is over. Returns when to look again;
+    /// `None` once the token is dead.
+    pub fn tend(self: &Arc<Self>) -> Option<Instant> {
+        let now = self.set.clock.now();
+        let mut state = self.state();
+        if mutant!(
+            "repair-after-loss",
+            self.end_if_over(&mut state, now),
+            false
+        ) {
+            self.publish(state);
+            return None;
+        }
+        if mutant!("renews-after-release", state.phase != Phase::Held, false) {
+            return None;
+        }
+        let mut look = self.end();
+        let mut due = Vec::new();
+        let gone = Hold::is_gone(state.lease.gone.as_ref());
+        if self.terms.renew && !mutant!("renews-for-the-gone", gone, false) {
+            for (i, node) in state.votes.nodes.iter_mut().enumerate() {
+                let requests = &mut node.requests;
+                let busy = requests.renewing.is_some_and(|deadline| now < deadline);
+                if !busy && requests.renew_at <= now {
+                    requests.renewing = Some(now + self.terms.timing.node_timeout);
+                    requests.reached += mutant!("renewal-reaches-nobody", 1, 0);
+                    due.push(i);
+                }
+                look = look.min(match requests.renewing {
+                    Some(deadline) => deadline.max(now + Duration::from_millis(1)),
+                    None => requests.renew_at,
+                });
+            }
+        }
+        look = look.min(self.warn_near_the_cap(&mut state, now));
+        drop(state);
+        let sink: Arc<dyn Sink> = self.clone();
+        let op = self.renewal(self.terms.timing.ttl);
+        self.send(due.into_iter().map(|node| (node, op)), now, &sink);
+        Some(look)
+    }
+
+    /// The request that renews a node's vote. The lease is valid at this moment,
+    /// so it may repair.
+    pub(super) fn renewal(&self, ttl: Duration) -> Op {
+        Op::Extend {
+            ttl,
+            repair: Repair::Yes,
+            // So that a node which lost its counter counts on behind the block.
+            fence: self.block_end(),
+        }
+    }
+
+    /// Until when the node held our token for certain, and which server that was.
+    pub(super) fn had(&self, node: usize) -> (Instant, u64) {
+        let had = self.state().votes.nodes[node].had;
+        let until = mutant!("ended-vote-taken-back", had.until, Instant::FAR);
+        (until, had.server)
+    }
+
+    /// Warns once at four fifths of `max_hold`; returns when to look.
+    fn warn_near_the_cap(&self, state: &mut State, now: Instant) -> Instant {
+        let Some(max_hold) = self.terms.max_hold else {
+            return Instant::FAR;
+        };
+        let at = self.begun() + max_hold.mul_f64(0.8);
+        if state.warned {
+            return Instant::FAR;
+        }
+        if now < at {
+            return at;
+        }
+        state.warned = true;
+        (self.set.warn)(format!(
+            "the lock {} has been held for 80 % of max_hold ({max_hold:?}): it will be lost at \
+             the end of it",
+            crate::error::shown(&self.terms.keys.lock),
+        ));
+        Instant::FAR
+    }
+
+    /// When the watchdog has to look first.
+    pub(crate) fn first_look(&self) -> Instant {
+        let mut look = self.end();
+        if self.terms.renew {
+            look = look.min(self.rules().coarse(self.begun() + self.renew_every));
+        }
+        look
+    }
+}

@@ -1,0 +1,325 @@
+//! A round that was not won: what each node said, why there was no quorum, and
+//! the error that tells it.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::State;
+use super::votes::{Node, Phase, Said, Votes};
+use crate::clock::Instant;
+use crate::error::{Error, ErrorKind, NodeError, shown};
+use crate::mutants::mutant;
+use crate::node::FaultKind;
+use crate::protocol::quorum::{self, Kind, Vote};
+use crate::protocol::set::Set;
+
+impl fmt::Display for Said {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Said::NotAsked => f.write_str("not asked: the lock is held where its waiters queue"),
+            Said::Nothing => f.write_str("no answer yet"),
+            Said::Granted => f.write_str("granted"),
+            Said::Refused { left, holder } => {
+                f.write_str("held by another")?;
+                if let Some(holder) = holder {
+                    write!(f, ", {holder}")?;
+                }
+                match left {
+                    Some(left) => write!(f, ", for {left:?} unless renewed"),
+                    None => Ok(()),
+                }
+            }
+            Said::Quarantined { left } => write!(
+                f,
+                "in quarantine for {left:?}: it is new, or may have lost its memory"
+            ),
+            Said::Late => f.write_str("its clock has stepped"),
+            Said::Fault(fault) => f.write_str(&fault.text),
+        }
+    }
+}
+
+/// How a round that was not won ended.
+#[derive(Debug)]
+pub struct NoQuorum {
+    /// Each node's last answer.
+    answers: Vec<Vote>,
+    /// Wrong settings alone prevent a quorum, or a node belongs to another set
+    /// and no quorum is known to belong to this one.
+    pub(crate) misconfigured: bool,
+    /// Whether a node that belongs to another set counts as wrong settings
+    /// depends on answers that are awaited.
+    open: bool,
+    pub(crate) said: Vec<Said>,
+}
+
+impl NoQuorum {
+    /// Why there was no quorum, as far as that is decided.
+    pub(crate) fn kind(&self) -> Kind {
+        match self.open {
+            true => Kind::Undecided,
+            false => quorum::kind(&self.answers),
+        }
+    }
+
+    /// What is known after a round of which this is the last, where `before` it
+    /// more nodes may have been asked.
+    pub(crate) fn after(mut self, before: Option<&NoQuorum>) -> NoQuorum {
+        let Some(before) = before else {
+            return self;
+        };
+        for (said, before) in self.said.iter_mut().zip(&before.said) {
+            if matches!(said, Said::NotAsked | Said::Nothing) {
+                *said = before.clone();
+            }
+        }
+        for (answer, before) in self.answers.iter_mut().zip(&before.answers) {
+            let merged = match (*answer, before) {
+                (Vote::Unasked | Vote::Awaited, Vote::Refused) => Vote::Refused,
+                (Vote::Unasked, Vote::Awaited | Vote::Granted(_)) => *before,
+                // One that failed then counts as it does now: it may have
+                // answered since, or is about to.
+                (answer, _) => answer,
+            };
+            *answer = mutant!("kind-of-one-token", merged, *answer);
+        }
+        self
+    }
+
+    /// The same, once nobody waits for answers any more. A node that voted, and has
+    /// yet to store the fence, did answer.
+    pub(crate) fn in_the_end(mut self) -> NoQuorum {
+        for (answer, said) in self.answers.iter_mut().zip(&self.said) {
+            *answer = match (*answer, said) {
+                (Vote::Awaited, Said::Granted) => Vote::Granted(Instant::NEVER),
+                (Vote::Awaited, _) => Vote::Failed,
+                (answer, _) => answer,
+            };
+        }
+        self
+    }
+
+    /// The same, once nobody takes the answers any more that are awaited.
+    pub(crate) fn closed(mut self) -> NoQuorum {
+        let awaited = |answer: &&mut Vote| **answer == Vote::Awaited;
+        for answer in self.answers.iter_mut().filter(awaited) {
+            *answer = Vote::Unasked;
+        }
+        self
+    }
+}
+
+impl NoQuorum {
+    /// The error of a try that was not to wait.
+    pub(crate) fn refused(&self, set: &Set, name: &[u8]) -> Error {
+        if self.kind() == Kind::Held {
+            let message = format!("the lock {} is held by another", shown(name));
+            self.error(set, ErrorKind::Contended, message)
+        } else {
+            self.unavailable(set, name, "")
+        }
+    }
+
+    /// The error of a wait that has come to its end.
+    pub(crate) fn timed_out(&self, set: &Set, name: &[u8], wait: Option<Duration>) -> Error {
+        let after = wait.map_or(String::new(), |wait| format!(" within {wait:?}"));
+        let (outcome, why) = match self.kind() {
+            Kind::Held => ("was not free", "it is held by another"),
+            Kind::Late => ("was not won", "a quorum voted for it, but too late"),
+            Kind::Unanswered | Kind::Undecided => return self.unavailable(set, name, &after),
+        };
+        let message = format!("the lock {} {outcome}{after}: {why}", shown(name));
+        self.error(set, ErrorKind::Timeout, message)
+    }
+
+    /// The error where wrong settings alone prevent a quorum.
+    pub(crate) fn set_up_wrong(&self, set: &Set, name: &[u8]) -> Error {
+        let message = format!(
+            "no quorum for the lock {}: nodes, their set, or credentials are set up wrong",
+            shown(name)
+        );
+        self.error(set, ErrorKind::Misconfigured, message)
+    }
+
+    fn unavailable(&self, set: &Set, name: &[u8], after: &str) -> Error {
+        let nodes = set.links.len();
+        let message = format!(
+            "no quorum for the lock {}{after}: {} of {nodes} nodes must vote for it; look at the \
+             nodes",
+            shown(name),
+            quorum::quorum(nodes),
+        );
+        self.error(set, ErrorKind::QuorumUnavailable, message)
+    }
+
+    /// An error with what each node said.
+    pub(crate) fn error(&self, set: &Set, kind: ErrorKind, message: String) -> Error {
+        let nodes = set
+            .links
+            .iter()
+            .zip(&self.said)
+            .map(|(link, said)| NodeError::new(link.shown(), said.to_string()))
+            .collect();
+        Error::with_nodes(kind, message, nodes)
+    }
+}
+
+impl State {
+    /// What the nodes have said so far, in a round that is not won.
+    pub(super) fn no_quorum(&self, set: &Set) -> NoQuorum {
+        let Votes {
+            cast: votes,
+            marks,
+            nodes,
+            ..
+        } = &self.votes;
+        // A fence is being written back there, without which the vote is worth
+        // nothing.
+        let unmarked = |i: usize| {
+            let mark = &marks[i];
+            self.phase == Phase::Asking
+                && !mark.failed
+                && mark.asked != 0
+                && mark.asked != mark.stored
+        };
+        let answer = |(i, vote): (usize, &Vote)| match vote {
+            Vote::Unasked if set.has_failed(i) => Vote::Failed,
+            Vote::Granted(_) if unmarked(i) => Vote::Awaited,
+            vote => *vote,
+        };
+        let quorum = quorum::quorum(votes.len());
+        let is = |n: &Node, kind| matches!(&n.said, Said::Fault(f) if f.kind == kind);
+        let foreign = |n: &Node| is(n, FaultKind::Foreign);
+        let wrong = |n: &&Node| is(n, FaultKind::Misconfigured) || foreign(n);
+        let hopeless = nodes.iter().filter(wrong).count();
+        // Which of two sets is meant nobody can say, unless a quorum of nodes is
+        // known to belong to this one.
+        let foreign = nodes.iter().any(foreign);
+        let ours = |i: &usize| set.links[*i].is_ours();
+        let may_be = |i: &usize| ours(i) || votes[*i] == Vote::Awaited;
+        let known = (0..votes.len()).filter(ours).count() >= quorum;
+        let open = (0..votes.len()).filter(may_be).count() >= quorum;
+        NoQuorum {
+            answers: votes.iter().enumerate().map(answer).collect(),
+            misconfigured: foreign && !open || hopeless > votes.len() - quorum,
+            open: foreign && open && !known,
+            said: nodes.iter().map(|n| n.said.clone()).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::Fault;
+
+    /// Of nodes that voted for it (`g`), refused (`r`), failed (`f`), have yet to
+    /// answer (`?`) or to store the fence for which they voted (`w`), or were not
+    /// asked (`-`).
+    fn no_quorum(nodes: &str) -> NoQuorum {
+        let refused = Said::Refused {
+            left: None,
+            holder: None,
+        };
+        let fault = Fault::new(FaultKind::Timeout, "no answer in time", true);
+        let (answers, said) = nodes
+            .chars()
+            .map(|node| match node {
+                'g' => (Vote::Granted(Instant(5)), Said::Granted),
+                'r' => (Vote::Refused, refused.clone()),
+                'f' => (Vote::Failed, Said::Fault(fault.clone())),
+                '?' => (Vote::Awaited, Said::Nothing),
+                'w' => (Vote::Awaited, Said::Granted),
+                _ => (Vote::Unasked, Said::NotAsked),
+            })
+            .unzip();
+        NoQuorum {
+            answers,
+            misconfigured: false,
+            open: false,
+            said,
+        }
+    }
+
+    /// The answers, and what the nodes said, in the same letters.
+    fn shown(no_quorum: &NoQuorum) -> (String, String) {
+        let answer = |vote: &Vote| match vote {
+            Vote::Granted(_) => 'g',
+            Vote::Refused => 'r',
+            Vote::Failed => 'f',
+            Vote::Awaited => '?',
+            Vote::Unasked => '-',
+        };
+        let word = |said: &Said| match said {
+            Said::Granted => 'g',
+            Said::Refused { .. } => 'r',
+            Said::Fault(_) => 'f',
+            Said::Nothing => '?',
+            _ => '-',
+        };
+        (
+            no_quorum.answers.iter().map(answer).collect(),
+            no_quorum.said.iter().map(word).collect(),
+        )
+    }
+
+    fn letters(answers: &str, said: &str) -> (String, String) {
+        (answers.into(), said.into())
+    }
+
+    #[test]
+    fn who_has_not_answered_in_the_end_did_not_answer() {
+        let ended = no_quorum("grf?w-").in_the_end();
+        assert_eq!(shown(&ended), letters("grffg-", "grf?g-"));
+        // A vote whose fence was still to be stored is no silence.
+        for (nodes, before, after) in [
+            ("gw?", Kind::Undecided, Kind::Late),
+            ("g??", Kind::Undecided, Kind::Unanswered),
+            ("ff?", Kind::Unanswered, Kind::Unanswered),
+            ("r??", Kind::Undecided, Kind::Unanswered),
+            ("rg?", Kind::Held, Kind::Held),
+        ] {
+            assert_eq!(no_quorum(nodes).kind(), before, "{nodes}");
+            assert_eq!(no_quorum(nodes).in_the_end().kind(), after, "{nodes}");
+        }
+    }
+
+    #[test]
+    fn what_was_said_before_stands_where_nothing_was_said_since() {
+        for (nodes, before, answers, said) in [
+            // Who is not asked any more.
+            ("---", "grf", "gr-", "grf"),
+            ("---", "?-r", "?-r", "?-r"),
+            // Who has yet to answer again: only a refusal tells of others.
+            ("???", "grf", "?r?", "grf"),
+            // An answer is newer than what was said before.
+            ("grf", "rgr", "grf", "grf"),
+            ("grf", "???", "grf", "grf"),
+        ] {
+            let merged = no_quorum(nodes).after(Some(&no_quorum(before)));
+            assert_eq!(
+                shown(&merged),
+                letters(answers, said),
+                "{nodes} after {before}"
+            );
+        }
+        let first = no_quorum("gr?").after(None);
+        assert_eq!(shown(&first), letters("gr?", "gr?"));
+    }
+
+    #[test]
+    fn answers_that_nobody_takes_any_more_are_none() {
+        let closed = no_quorum("grf?w-").closed();
+        assert_eq!(shown(&closed), letters("grf---", "grf?g-"));
+    }
+
+    #[test]
+    fn which_set_is_meant_may_be_undecided() {
+        let open = NoQuorum {
+            open: true,
+            ..no_quorum("rrf")
+        };
+        assert_eq!(open.kind(), Kind::Undecided);
+        assert_eq!(no_quorum("rrf").kind(), Kind::Held);
+    }
+}

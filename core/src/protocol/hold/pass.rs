@@ -1,0 +1,92 @@
+//! A lease that ends and another that begins on the same token, within one
+//! client: no request is sent.
+//!
+//! The votes stand as they did, so exclusion is that of the token. The new
+//! lease has a fence of its own: an acquire takes a block of them where others
+//! wait behind it, and the nodes count to the end of the block.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::votes::Phase;
+use super::{Hold, Terms};
+use crate::mutants::mutant;
+use crate::protocol::counters::count;
+
+/// How often in a row a token is passed on: then the lock goes over the nodes,
+/// where others may wait too.
+pub(crate) const IN_A_ROW: u32 = 16;
+
+impl Terms {
+    /// Whether a lease on these terms is as good as one on those.
+    fn serves(&self, other: &Terms) -> bool {
+        let timing = |t: &Terms| (t.timing.ttl, t.timing.min_validity, t.timing.node_timeout);
+        let counted = |t: &Terms| t.keys.fence_ttl.is_some();
+        self.keys.lock == other.keys.lock
+            && self.label == other.label
+            && counted(self) == counted(other)
+            && timing(self) == timing(other)
+            && self.renew
+            && other.renew
+            && !self.fair
+            && !other.fair
+            && self.max_hold == other.max_hold
+    }
+}
+
+impl Hold {
+    /// Ends the lease and begins another, for someone who asks for `terms`.
+    /// False, and nothing has changed, unless the lease is valid, will be for
+    /// half of its ttl and for most of `max_hold`, has a fence left, and has
+    /// not been passed on too often.
+    pub(crate) fn pass_on(&self, terms: &Terms) -> bool {
+        let now = self.set.clock.now();
+        let mut state = self.state();
+        let ample = now + self.terms.timing.ttl / 2;
+        let young = self
+            .terms
+            .max_hold
+            .is_none_or(|max_hold| now + max_hold.mul_f64(0.8) <= self.last_end());
+        let fence = self.fence();
+        let fenced = fence == 0 || fence < self.block_end();
+        if state.phase != Phase::Held
+            || mutant!("passed-on-when-over", self.end() < ample, false)
+            || !young
+            || !mutant!("passed-on-beyond-the-block", fenced, true)
+            || mutant!("passed-on-for-ever", state.lease.passed >= IN_A_ROW, false)
+            || !self.terms.serves(terms)
+        {
+            return false;
+        }
+        state.lease.passed += 1;
+        if fence != 0 {
+            let next = mutant!("passed-on-with-the-same-fence", fence + 1, fence);
+            self.fences.present.store(next, Ordering::Release);
+        }
+        state.lease.gone = terms.gone.clone();
+        // Whoever watched the lease that was has released it.
+        let watchers = state.lease.watchers.take();
+        let callbacks = std::mem::take(&mut state.lease.callbacks);
+        drop(state);
+        drop((watchers, callbacks));
+        count(&self.set.counters.released);
+        count(&self.set.counters.acquired);
+        count(&self.set.counters.passed_on);
+        true
+    }
+
+    /// Which of the token's leases is the present one.
+    pub fn lease(&self) -> u32 {
+        self.state().lease.passed
+    }
+
+    /// The last fence that was taken for the token.
+    pub(super) fn block_end(&self) -> u64 {
+        self.fences.last.load(Ordering::Acquire)
+    }
+
+    /// Set when the owner has ended.
+    pub(super) fn is_gone(gone: Option<&Arc<AtomicBool>>) -> bool {
+        gone.is_some_and(|gone| gone.load(Ordering::Relaxed))
+    }
+}

@@ -1,0 +1,94 @@
+//! What the nodes have said in an attempt that may take many requests, for
+//! whoever decides how it goes on.
+
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use super::votes::{Node, Phase, Said};
+use super::{Hold, State};
+use crate::node::{Line, Reply};
+use crate::protocol::quorum::Vote;
+
+/// A node's last word to the present token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// It was not asked.
+    Unasked,
+    /// It has yet to answer.
+    Awaited,
+    /// It has voted for the token.
+    Granted,
+    /// The lock is another's there, or reserved for another, for so long unless
+    /// that is renewed.
+    Refused {
+        /// `None`: it has no end.
+        left: Option<Duration>,
+        /// What it said of the line; `None` if the vote was lost later.
+        line: Option<Line>,
+    },
+    /// It did not answer, or cannot vote.
+    Out,
+}
+
+impl Hold {
+    /// Ready when there is more to know than `seen` counts: the attempt is
+    /// [won](Hold::is_won), or a node said something other than yes, or the last
+    /// one has answered.
+    pub(crate) fn poll_progress(&self, seen: &mut u64, cx: &Context<'_>) -> Poll<()> {
+        let mut state = self.state();
+        if state.round.progress == *seen && state.phase == Phase::Asking {
+            return state.round.wakers.park(cx);
+        }
+        *seen = state.round.progress;
+        Poll::Ready(())
+    }
+
+    /// Whether every node that was asked for its vote has answered, or failed to.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.state().votes.are_in()
+    }
+
+    /// Has the task of `cx` woken at the next answer to a round that is over.
+    pub(crate) fn listen(&self, cx: &Context<'_>) {
+        let _: Poll<()> = self.state().round.wakers.park(cx);
+    }
+
+    /// Whether a quorum voted for it.
+    pub(crate) fn is_won(&self) -> bool {
+        let state = self.state();
+        // A lease may be lost before its winner looks: it was won.
+        state.phase == Phase::Held || state.loss.is_some()
+    }
+
+    /// Each node's last word. One that failed to vote lately, and does not queue
+    /// us, is as good as out.
+    pub(crate) fn heard(&self) -> Vec<Heard> {
+        let state = self.state();
+        let queued = |node: &Node| node.line.is_some_and(|line| line.place.is_some());
+        let heard = |i: usize| match (state.votes.cast[i], &state.votes.nodes[i]) {
+            (Vote::Unasked, _) => Heard::Unasked,
+            (Vote::Awaited, _) => Heard::Awaited,
+            (Vote::Granted(_), _) => Heard::Granted,
+            (Vote::Failed, _) => Heard::Out,
+            (Vote::Refused, node) if !queued(node) && self.set.is_out(i) => Heard::Out,
+            (Vote::Refused, node) => Heard::Refused {
+                left: match node.said {
+                    Said::Refused { left, .. } => left,
+                    _ => None,
+                },
+                line: node.line,
+            },
+        };
+        (0..state.votes.cast.len()).map(heard).collect()
+    }
+}
+
+impl State {
+    /// Counts a reply after which an attempt that is still open may go on
+    /// otherwise.
+    pub(super) fn count_progress(&mut self, reply: &Reply) -> bool {
+        let told = !matches!(reply, Reply::Granted { .. }) || self.votes.are_in();
+        self.round.progress += u64::from(told);
+        told
+    }
+}

@@ -1,0 +1,199 @@
+//! The end of a token: what it may have left on the nodes, and the releases
+//! that take it away.
+
+use std::future::poll_fn;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
+
+use super::Hold;
+use super::ask::Traces;
+use super::votes::{Phase, Votes};
+use crate::clock::Instant;
+use crate::mutants::mutant;
+use crate::mutex::lock;
+use crate::node::{Reply, Sink, Ticket};
+use crate::protocol::counters::count;
+use crate::protocol::quorum::{self, Vote};
+use crate::protocol::set::Set;
+use crate::wakers::Wakers;
+
+/// The releases of one token on their way.
+pub struct Release {
+    set: Arc<Set>,
+    state: Mutex<Answers>,
+}
+
+#[derive(Default)]
+struct Answers {
+    open: usize,
+    done: usize,
+    not_held: usize,
+    wakers: Wakers,
+}
+
+impl Release {
+    pub(super) fn new(set: &Arc<Set>, open: usize) -> Arc<Release> {
+        set.counters
+            .releases_pending
+            .fetch_add(open, Ordering::AcqRel);
+        let state = Mutex::new(Answers {
+            open,
+            ..Answers::default()
+        });
+        Arc::new(Release {
+            set: set.clone(),
+            state,
+        })
+    }
+
+    /// Waits until a quorum has carried the release out, or all have answered
+    /// or failed to. Returns false if a quorum did not hold the token.
+    pub async fn acknowledged(&self) -> bool {
+        let quorum = quorum::quorum(self.set.links.len());
+        poll_fn(|cx| {
+            let mut state = lock(&self.state);
+            let all = mutant!("release-waits-for-ever", state.open == 0, false);
+            if all || state.done >= quorum {
+                Poll::Ready(state.not_held < quorum)
+            } else {
+                state.wakers.park(cx)
+            }
+        })
+        .await
+    }
+}
+
+impl Sink for Release {
+    fn on_reply(&self, ticket: Ticket, reply: Reply, _: Option<u64>) {
+        if matches!(reply, Reply::Released { .. }) {
+            self.set.answered(ticket.node, false);
+        }
+        self.set.counters.release_done();
+        let mut state = lock(&self.state);
+        state.open -= 1;
+        if let Reply::Released { held } = reply {
+            state.done += 1;
+            state.not_held += usize::from(!held);
+        }
+        // Whoever waits is woken once, at the answer that decides.
+        let quorum = quorum::quorum(self.set.links.len());
+        let wakers = match state.open == 0 || state.done >= quorum {
+            true => state.wakers.take(),
+            false => Wakers::default(),
+        };
+        drop(state);
+        if mutant!("release-wakes-nobody", true, false) {
+            wakers.wake();
+        }
+    }
+
+    fn wanted(&self) -> bool {
+        true
+    }
+}
+
+impl Hold {
+    /// Ends the token's life and sends its release to every node that may
+    /// know it. Returns whether the lease was valid, and the nodes' answers to
+    /// come. Also the end of an attempt that is given up: its waiter leaves
+    /// every queue.
+    pub fn release(&self) -> (bool, Arc<Release>) {
+        self.give_up(None)
+    }
+
+    /// As [`release`](Hold::release), but the waiter stays in the queue of the
+    /// node `stay`.
+    pub(crate) fn give_up(&self, stay: Option<usize>) -> (bool, Arc<Release>) {
+        let now = self.set.clock.now();
+        let mut state = self.state();
+        if self.end_if_over(&mut state, now) {
+            self.publish(state);
+            return (false, Release::new(&self.set, 0));
+        }
+        let was = state.phase;
+        // Dead first, then the first byte: nothing is renewed, repaired or
+        // won for this token from here on.
+        if mutant!("release-before-end", true, false) {
+            state.phase = Phase::Dead;
+            self.end.store(Instant::NEVER.0, Ordering::Release);
+        }
+        let traces = state.votes.traces(stay);
+        let wakers = state.round.wakers.take();
+        drop(state);
+        wakers.wake();
+        if was == Phase::Dead {
+            return (false, Release::new(&self.set, 0));
+        }
+        if was == Phase::Held {
+            count(&self.set.counters.released);
+        }
+        if mutant!("cancel-leaks", false, was == Phase::Asking) {
+            return (false, Release::new(&self.set, 0));
+        }
+        let release = self.undo(&traces);
+        if was == Phase::Held {
+            self.tell_over();
+        }
+        (was == Phase::Held, release)
+    }
+
+    /// Sends the release to the nodes on which something may be left.
+    pub(super) fn undo(&self, traces: &[Traces]) -> Arc<Release> {
+        let most = mutant!("undo-at-a-quorum", traces.len(), traces.len() / 2 + 1);
+        let targets = || {
+            let left = traces.iter().enumerate().filter(|(_, traces)| traces.any());
+            left.take(most)
+        };
+        let release = Release::new(&self.set, targets().count());
+        let sink: Arc<dyn Sink> = release.clone();
+        let now = self.set.clock.now();
+        let releases = targets().map(|(node, traces)| self.release_of(node, *traces, now));
+        self.set.send(releases, &sink);
+        release
+    }
+}
+
+impl Votes {
+    /// What may be left on the nodes. The waiter is left alone at `stay`.
+    pub(super) fn traces(&self, stay: Option<usize>) -> Vec<Traces> {
+        let token = |i: usize| {
+            mutant!(
+                "no-undo-unless-granted",
+                self.nodes[i].requests.reached > 0,
+                self.cast[i] != Vote::Failed
+            ) && mutant!(
+                "undo-what-granted",
+                true,
+                matches!(self.cast[i], Vote::Granted(_))
+            )
+        };
+        let traces = |i: usize| Traces {
+            token: token(i),
+            waiter: self.nodes[i].queued && stay != Some(i),
+        };
+        (0..self.nodes.len()).map(traces).collect()
+    }
+
+    /// What is left of a waiter that has what it waited for: its places on
+    /// nodes that have answered, or failed to. Empty if there are none.
+    pub(super) fn left_behind(&mut self) -> Vec<Traces> {
+        let mut traces = Vec::new();
+        for (i, node) in self.nodes.iter_mut().enumerate() {
+            let queued = mutant!("winner-stays-queued", node.queued, false);
+            if !queued || self.cast[i] == Vote::Awaited {
+                continue;
+            }
+            node.queued = false;
+            traces.resize(self.cast.len(), Traces::default());
+            traces[i].waiter = true;
+        }
+        traces
+    }
+}
+
+impl std::fmt::Debug for Release {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Release")
+    }
+}

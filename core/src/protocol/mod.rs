@@ -1,0 +1,16 @@
+//! The protocol: how the nodes' votes make a lease, keep it and end it, and how
+//! one waits for it. It sees nodes by the seam [`Link`](crate::node::Link), and
+//! reads neither sockets nor clocks nor settings, so that the simulator runs all
+//! of it.
+
+pub mod acquire;
+pub(crate) mod counters;
+pub(crate) mod fence;
+pub mod hold;
+pub(crate) mod quorum;
+pub(crate) mod reentry;
+pub(crate) mod renewal;
+mod retry;
+pub(crate) mod set;
+pub(crate) mod timing;
+pub(crate) mod waiting;

@@ -1,0 +1,135 @@
+//! The leases that owners hold, and how many handles there are on each.
+//!
+//! Counts live here, in the client; nodes know tokens only. So re-entry costs
+//! no request and cannot diverge between nodes.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use crate::lean::push_lean;
+use crate::mutants::mutant;
+use crate::mutex::lock;
+use crate::owner::{Owner, OwnerId};
+use crate::protocol::hold::Hold;
+use crate::protocol::renewal::Watched;
+
+/// A lock's key, and an owner of the lock.
+type Place = (Arc<[u8]>, OwnerId);
+
+/// The leases of a client that have an owner.
+#[derive(Default)]
+pub(crate) struct Owners {
+    held: Mutex<HashMap<Place, Arc<Held>>>,
+}
+
+/// A lease as its handles share it.
+pub(crate) struct Held {
+    pub(crate) hold: Arc<Hold>,
+    /// Which of the token's leases it is.
+    pub(crate) lease: u32,
+    pub(crate) fence: u64,
+    place: Option<Place>,
+    /// One mark for each handle that has not been released, newest last.
+    /// Changed under the lock of [`Owners`] where there is an owner.
+    handles: Mutex<Vec<Arc<AtomicBool>>>,
+    watched: Mutex<Option<Watched>>,
+}
+
+/// One handle's share in a lease.
+pub(crate) struct Share {
+    pub(crate) held: Arc<Held>,
+    released: Arc<AtomicBool>,
+}
+
+impl Held {
+    fn share(self: &Arc<Held>) -> Share {
+        let released = Arc::new(AtomicBool::new(false));
+        push_lean(&mut lock(&self.handles), released.clone());
+        Share {
+            held: self.clone(),
+            released,
+        }
+    }
+}
+
+impl Owners {
+    /// A lease that was just won.
+    pub(crate) fn enter(&self, hold: Arc<Hold>, watched: Watched, owner: Option<&Owner>) -> Share {
+        let place = owner.map(|owner| (hold.terms.keys.lock.clone(), owner.id()));
+        let held = Arc::new(Held {
+            lease: hold.lease(),
+            fence: hold.fence(),
+            hold,
+            place: place.clone(),
+            handles: Mutex::default(),
+            watched: Mutex::new(Some(watched)),
+        });
+        let Some(place) = place else {
+            return held.share();
+        };
+        let mut table = lock(&self.held);
+        let share = held.share();
+        table.insert(place, held);
+        share
+    }
+
+    /// Another handle on the lease that `owner` holds, valid or lost.
+    pub(crate) fn reenter(&self, key: &Arc<[u8]>, owner: &Owner) -> Option<Share> {
+        let table = lock(&self.held);
+        Some(table.get(&(key.clone(), owner.id()))?.share())
+    }
+
+    /// The newest handle of the lease that `owner` holds: for a release by
+    /// lock.
+    pub(crate) fn newest(&self, key: &Arc<[u8]>, owner: &Owner) -> Option<Share> {
+        let table = lock(&self.held);
+        let held = table.get(&(key.clone(), owner.id()))?.clone();
+        let released = lock(&held.handles).last()?.clone();
+        Some(Share { held, released })
+    }
+
+    /// Gives a handle back.
+    pub(crate) fn leave(&self, share: &Share) -> Left {
+        if share.released.swap(true, Ordering::AcqRel) {
+            return Left::Before;
+        }
+        let mut table = share.held.place.as_ref().map(|_| lock(&self.held));
+        let mut handles = lock(&share.held.handles);
+        handles.retain(|h| !Arc::ptr_eq(h, &share.released));
+        let last = mutant!("last-release-frees-nothing", handles.is_empty(), false);
+        if !mutant!("first-release-frees", last, true) {
+            return Left::Others;
+        }
+        if let (Some(table), Some(place)) = (&mut table, &share.held.place) {
+            // Another lease of the same owner may stand there by now.
+            if table
+                .get(place)
+                .is_some_and(|held| Arc::ptr_eq(held, &share.held))
+            {
+                table.remove(place);
+            }
+        }
+        drop((handles, table));
+        match lock(&share.held.watched).take() {
+            Some(watched) => Left::Last(watched),
+            None => Left::Before,
+        }
+    }
+}
+
+/// What it means that a handle was given back.
+pub(crate) enum Left {
+    /// It had been given back before.
+    Before,
+    /// There are others.
+    Others,
+    /// It was the last one: the lease is to be released.
+    Last(Watched),
+}
+
+impl Share {
+    pub(crate) fn is_released(&self) -> bool {
+        self.released.load(Ordering::Acquire)
+    }
+}

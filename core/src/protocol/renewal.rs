@@ -1,0 +1,212 @@
+//! One watchdog for all leases of a client: it renews what is due and tells
+//! what is over.
+//!
+//! The decisions are [`Hold::tend`]'s; here is only the order in which leases
+//! come up. Renewals that are due together leave in one write per node,
+//! because links gather what is sent in one turn.
+
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
+
+use crate::clock::{Clock, Instant};
+use crate::mutants::mutant;
+use crate::mutex::lock;
+use crate::protocol::hold::Hold;
+use crate::protocol::set::Set;
+use crate::wakers::Wakers;
+
+/// See the [module documentation](self).
+pub struct Watchdog {
+    clock: Arc<dyn Clock>,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// By the moment to look at them.
+    due: BTreeMap<(Instant, u64), Arc<Entry>>,
+    /// When [`Watchdog::run`] wakes up by itself.
+    armed: Instant,
+    runner: Wakers,
+    closed: bool,
+}
+
+/// A lease under watch; names its place in the order.
+pub(crate) struct Entry {
+    hold: Arc<Hold>,
+    at: AtomicU64,
+}
+
+impl Watchdog {
+    /// A watchdog that reads `clock`. It does nothing until it
+    /// [runs](Watchdog::run).
+    pub fn new(clock: Arc<dyn Clock>) -> Arc<Watchdog> {
+        let state = State {
+            due: BTreeMap::new(),
+            armed: Instant::FAR,
+            runner: Wakers::default(),
+            closed: false,
+        };
+        Arc::new(Watchdog {
+            clock,
+            state: Mutex::new(state),
+        })
+    }
+
+    /// Watches over a lease until it is dead or [forgotten](Watched).
+    pub fn watch(self: &Arc<Self>, hold: Arc<Hold>) -> Watched {
+        let entry = Arc::new(Entry {
+            hold: hold.clone(),
+            at: AtomicU64::new(Instant::FAR.0),
+        });
+        let (watchdog, watched) = (Arc::downgrade(self), Arc::downgrade(&entry));
+        hold.on_earlier_end(move || {
+            if let (Some(watchdog), Some(entry)) = (watchdog.upgrade(), watched.upgrade()) {
+                watchdog.look_earlier(&entry);
+            }
+        });
+        // A step that was seen between its winning and now.
+        hold.stepped();
+        self.insert(hold.first_look(), Instant::NEVER, entry.clone());
+        Watched {
+            watchdog: self.clone(),
+            entry,
+        }
+    }
+
+    /// The end of a lease has come nearer.
+    fn look_earlier(&self, entry: &Arc<Entry>) {
+        let mut state = lock(&self.state);
+        let at = Instant(entry.at.load(Ordering::Relaxed));
+        let known = state.due.remove(&(at, entry.hold.id));
+        drop(state);
+        // While it is tended it is not there, and inserted after.
+        if let Some(entry) = known {
+            self.insert(at, Instant::NEVER, entry);
+        }
+    }
+
+    /// To be looked at by `at`, or at the end of the lease; not before `floor`.
+    fn insert(&self, at: Instant, floor: Instant, entry: Arc<Entry>) {
+        let mut state = lock(&self.state);
+        // Read under the lock, so that no nearer end is missed.
+        let end = mutant!("nearer-end-not-told", entry.hold.end(), at);
+        let at = at.min(end).max(floor);
+        entry.at.store(at.0, Ordering::Relaxed);
+        state.due.insert((at, entry.hold.id), entry);
+        if at < state.armed {
+            state.armed = at;
+            let wakers = state.runner.take();
+            drop(state);
+            if mutant!("watchdog-not-woken", true, false) {
+                wakers.wake();
+            }
+        }
+    }
+
+    /// Has the leases under watch shortened whenever a node's clock has
+    /// stepped forward.
+    pub fn follow_steps(self: &Arc<Self>, set: &Set) {
+        let watched = Arc::downgrade(self);
+        set.on_step(move || {
+            let leases = watched.upgrade().map(|w| w.leases());
+            leases.iter().flatten().for_each(|hold| hold.stepped());
+        });
+    }
+
+    /// The leases under watch.
+    pub(crate) fn leases(&self) -> Vec<Arc<Hold>> {
+        let state = lock(&self.state);
+        state.due.values().map(|e| e.hold.clone()).collect()
+    }
+
+    /// Ends [`run`](Watchdog::run).
+    pub fn close(&self) {
+        let mut state = lock(&self.state);
+        state.closed = true;
+        let wakers = state.runner.take();
+        drop(state);
+        wakers.wake();
+    }
+
+    /// Watches until [closed](Watchdog::close).
+    pub async fn run(self: Arc<Self>) {
+        loop {
+            let Some(next) = self.look() else { return };
+            let mut timer = (next < Instant::FAR).then(|| self.clock.sleep_until(next));
+            // Ends when the timer does, or when something earlier is due.
+            poll_fn(|cx| {
+                if let Some(Poll::Ready(())) = timer.as_mut().map(|t| t.as_mut().poll(cx)) {
+                    return Poll::Ready(());
+                }
+                let mut state = lock(&self.state);
+                if state.closed || state.armed < next {
+                    return Poll::Ready(());
+                }
+                state.runner.park(cx)
+            })
+            .await;
+        }
+    }
+
+    /// Tends what is due. Returns when the next lease is, `None` once closed.
+    fn look(&self) -> Option<Instant> {
+        let now = self.clock.now();
+        loop {
+            let entry = {
+                let mut state = lock(&self.state);
+                if state.closed {
+                    return None;
+                }
+                match state.due.first_entry() {
+                    Some(first) if first.key().0 <= now => first.remove(),
+                    first => {
+                        let due = first.map_or(Instant::FAR, |f| f.key().0);
+                        let next = mutant!("watchdog-sleeps-on", due, Instant::FAR);
+                        // A timer that rings too early only looks again, once in a
+                        // while. Set anew for each lease that comes and goes, it
+                        // would cost a wake-up each time.
+                        if state.armed <= now || next < state.armed {
+                            state.armed = next;
+                        }
+                        return Some(state.armed);
+                    }
+                }
+            };
+            if let Some(at) = entry.hold.tend()
+                && mutant!("tended-once", true, false)
+            {
+                // Always in the future, or this loop would not end.
+                self.insert(at, Instant(now.0 + 1), entry);
+            }
+        }
+    }
+}
+
+/// A lease under watch. Dropped, it is watched no more.
+pub struct Watched {
+    watchdog: Arc<Watchdog>,
+    entry: Arc<Entry>,
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        let mut state = lock(&self.watchdog.state);
+        let at = Instant(self.entry.at.load(Ordering::Relaxed));
+        state.due.remove(&(at, self.entry.hold.id));
+    }
+}
+
+impl std::fmt::Debug for Watchdog {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Watchdog")
+    }
+}
+
+impl std::fmt::Debug for Watched {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Watched")
+    }
+}

@@ -1,0 +1,341 @@
+//! The set of nodes that vote together, and the seams to them.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use crate::clock::{Clock, Instant};
+use crate::mutants::mutant;
+use crate::mutex::lock;
+use crate::node::time::NodeTimes;
+use crate::node::{Link, Request, Sink, Ticket};
+use crate::protocol::counters::{Counters, count};
+use crate::protocol::fence;
+use crate::token::Rng;
+use crate::wakers::Wakers;
+
+/// What the protocol modules see of the world: links to the nodes, a clock,
+/// and randomness.
+pub struct Set {
+    /// One link for each node, in the order of the node list.
+    pub links: Vec<Arc<dyn Link>>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Randomness.
+    pub rng: Arc<dyn Rng>,
+    /// The longest ttl of any lock of the set: no vote outlives its last
+    /// request by more.
+    pub max_ttl: Duration,
+    /// Bound on the difference of clock rates.
+    pub drift: f64,
+    /// What happened.
+    pub counters: Counters,
+    /// Where warnings go.
+    pub warn: fn(String),
+    clocks: Vec<NodeClock>,
+    on_step: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+/// A request, and what goes with it to its node's link.
+pub(crate) struct Outgoing {
+    pub(crate) request: Request,
+    pub(crate) ticket: Ticket,
+    /// A release is sent again until then.
+    pub(crate) give_up: Instant,
+}
+
+/// The wake-ups that are owed for requests which leave together. Dropped, it
+/// rings for them.
+#[derive(Default)]
+struct Owed<'a> {
+    /// One of those that owe them.
+    link: Option<&'a dyn Link>,
+    wakers: Wakers,
+}
+
+impl Drop for Owed<'_> {
+    fn drop(&mut self) {
+        if let Some(link) = self.link {
+            link.ring(std::mem::take(&mut self.wakers));
+        }
+    }
+}
+
+/// What is known of one node's clock.
+#[derive(Default)]
+struct NodeClock {
+    times: Mutex<NodeTimes>,
+    /// The sum of its forward steps, in µs.
+    stepped: AtomicU64,
+    /// It did not answer lately: out until this moment.
+    silent_until: AtomicU64,
+    /// It could not vote lately: out until this moment.
+    shut_until: AtomicU64,
+}
+
+impl Set {
+    /// The set of these nodes, as a client sees it.
+    pub fn new(
+        links: Vec<Arc<dyn Link>>,
+        clock: Arc<dyn Clock>,
+        rng: Arc<dyn Rng>,
+        max_ttl: Duration,
+        drift: f64,
+        warn: fn(String),
+    ) -> Set {
+        Set {
+            clocks: links.iter().map(|_| NodeClock::default()).collect(),
+            links,
+            clock,
+            rng,
+            max_ttl,
+            drift,
+            counters: Counters::default(),
+            warn,
+            on_step: OnceLock::new(),
+        }
+    }
+
+    /// Sends requests that leave together, and rings once for all of them. Whoever
+    /// sends has none of its own state locked, for a link may answer at once.
+    pub(crate) fn send(&self, requests: impl IntoIterator<Item = Outgoing>, sink: &Arc<dyn Sink>) {
+        let mut owed = Owed::default();
+        for Outgoing {
+            request,
+            ticket,
+            give_up,
+        } in requests
+        {
+            let link = &*self.links[ticket.node];
+            if let Some(wakers) = link.send(request, ticket, sink.clone(), give_up) {
+                owed.link = Some(link);
+                owed.wakers.extend(wakers);
+            }
+        }
+    }
+
+    /// Calls `act` whenever a node's clock has stepped forward: the votes that
+    /// it gave end earlier than they were counted.
+    pub fn on_step(&self, act: impl Fn() + Send + Sync + 'static) {
+        let _ = self.on_step.set(Box::new(act));
+    }
+
+    /// Takes the `TIME` into account that the ticket's server told.
+    pub(crate) fn observe(&self, ticket: Ticket, received: Instant, time: u64) {
+        let node = ticket.node;
+        let clock = &self.clocks[node];
+        let server = mutant!("another-server-is-a-step", ticket.server, 0);
+        let step = lock(&clock.times).observe(server, ticket.sent, received, time, self.drift);
+        let Some(step) = step else { return };
+        count(&self.counters.clock_steps);
+        (self.warn)(format!(
+            "the clock of the node {} has stepped by about {} ms{}",
+            self.links[node].shown(),
+            step.0 / 1000,
+            if step.0 > 0 {
+                ": leases that stand on it are shortened by that"
+            } else {
+                ""
+            }
+        ));
+        let forward = mutant!("steps-not-noticed", step.0, -1);
+        if let Ok(forward) = u64::try_from(forward) {
+            clock.stepped.fetch_add(forward, Ordering::AcqRel);
+            if let Some(act) = self.on_step.get() {
+                act();
+            }
+        }
+    }
+
+    /// A node answered that it cannot vote now: it is [out](Set::is_out) for
+    /// `pause`, or until it votes.
+    pub(crate) fn shut(&self, node: usize, pause: Duration) {
+        let until = self.clock.now() + pause;
+        let shut_until = &self.clocks[node].shut_until;
+        shut_until.store(until.0, Ordering::Relaxed);
+    }
+
+    /// A node did not answer: it is out for `pause`, or until it does.
+    pub(crate) fn silent(&self, node: usize, pause: Duration) {
+        let until = self.clock.now() + pause;
+        let silent_until = &self.clocks[node].silent_until;
+        silent_until.store(until.0, Ordering::Relaxed);
+    }
+
+    /// A node has answered; `votes`: as only one does that can vote.
+    pub(crate) fn answered(&self, node: usize, votes: bool) {
+        let NodeClock {
+            silent_until,
+            shut_until,
+            ..
+        } = &self.clocks[node];
+        for until in [Some(silent_until), votes.then_some(shut_until)] {
+            if let Some(until) = until
+                && until.load(Ordering::Relaxed) != 0
+            {
+                until.store(0, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Whether a node failed to vote lately, and has not since. A hint: it is
+    /// asked for votes all the same, but is no home.
+    pub(crate) fn is_out(&self, node: usize) -> bool {
+        let until = self.out_until(node);
+        until != 0 && self.clock.now().0 < until
+    }
+
+    /// Whether a node failed to vote when it was asked last, however long ago.
+    pub(crate) fn has_failed(&self, node: usize) -> bool {
+        self.out_until(node) != 0
+    }
+
+    fn out_until(&self, node: usize) -> u64 {
+        let clock = &self.clocks[node];
+        let silent = clock.silent_until.load(Ordering::Relaxed);
+        silent.max(clock.shut_until.load(Ordering::Relaxed))
+    }
+
+    /// How far a node's clock has stepped forward so far, in µs.
+    pub(crate) fn stepped(&self, node: usize) -> u64 {
+        self.clocks[node].stepped.load(Ordering::Acquire)
+    }
+
+    /// Bounds on the `TIME` of the node's server that answered last at `now`, in
+    /// µs, and which server that is.
+    pub(crate) fn node_time(&self, node: usize, now: Instant) -> Option<((u64, u64), u64)> {
+        let times = lock(&self.clocks[node].times);
+        Some((times.present().bounds(now, self.drift)?, times.server()))
+    }
+
+    /// The fence to propose at `now`: see [`fence::candidate`].
+    pub(crate) fn candidate(&self, now: Instant) -> u64 {
+        let known = self.clocks.iter();
+        let mut known: Vec<u64> = known
+            .filter_map(|clock| lock(&clock.times).present().estimate(now))
+            .collect();
+        fence::candidate(&mut known, self.links.len())
+    }
+}
+
+impl std::fmt::Debug for Set {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let nodes: Vec<_> = self.links.iter().map(|link| link.shown()).collect();
+        f.debug_struct("Set").field("nodes", &nodes).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+    use crate::clock::Sleep;
+    use crate::node::{Companions, Keys, Op, Reply, Value, Waits};
+    use crate::token::SystemRng;
+
+    /// A node whose task has yet to be woken, if `owing`, for each request.
+    struct Slow {
+        owing: bool,
+        done: Arc<Mutex<Vec<String>>>,
+    }
+
+    impl Link for Slow {
+        fn send(&self, _: Request, ticket: Ticket, _: Arc<dyn Sink>, _: Instant) -> Option<Wakers> {
+            lock(&self.done).push(format!("sent to {}", ticket.node));
+            let mut owed = Wakers::default();
+            owed.extend([Waker::noop().clone()]);
+            self.owing.then_some(owed)
+        }
+
+        fn ring(&self, owed: Wakers) {
+            lock(&self.done).push(format!("rung for {}", owed.into_iter().count()));
+        }
+
+        fn shown(&self) -> Arc<str> {
+            "slow".into()
+        }
+
+        fn close(&self) {}
+    }
+
+    struct Still;
+
+    impl Clock for Still {
+        fn now(&self) -> Instant {
+            Instant(1)
+        }
+
+        fn sleep_until(&self, _: Instant) -> Sleep {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    struct Nobody;
+
+    impl Sink for Nobody {
+        fn on_reply(&self, _: Ticket, _: Reply, _: Option<u64>) {}
+
+        fn wanted(&self) -> bool {
+            true
+        }
+    }
+
+    fn release(node: usize) -> Outgoing {
+        let keys = Keys {
+            lock: b"k"[..].into(),
+            companions: Companions::new(b"qrf"),
+            waits: Waits {
+                reservation: Duration::ZERO,
+                place: Duration::ZERO,
+                most: 0,
+            },
+            fence_ttl: None,
+        };
+        Outgoing {
+            request: Request {
+                op: Op::Release,
+                keys: Arc::new(keys),
+                value: Value(Arc::default()),
+                waiter: None,
+                not_after: 0,
+            },
+            ticket: Ticket {
+                node,
+                sent: Instant(1),
+                deadline: Instant::FAR,
+                op: Op::Release,
+                server: 0,
+            },
+            give_up: Instant::FAR,
+        }
+    }
+
+    #[test]
+    fn one_fan_out_is_one_wake_up() {
+        for (owing, expected) in [
+            (
+                [true; 3],
+                &["sent to 0", "sent to 1", "sent to 2", "rung for 3"][..],
+            ),
+            (
+                [false, true, false],
+                &["sent to 0", "sent to 1", "sent to 2", "rung for 1"],
+            ),
+            ([false; 3], &["sent to 0", "sent to 1", "sent to 2"]),
+        ] {
+            let done = Arc::<Mutex<Vec<String>>>::default();
+            let link = |owing| -> Arc<dyn Link> {
+                let done = done.clone();
+                Arc::new(Slow { owing, done })
+            };
+            let links = owing.into_iter().map(link).collect();
+            let (clock, rng) = (Arc::new(Still), Arc::new(SystemRng));
+            let ttl = Duration::from_secs(1);
+            let set = Set::new(links, clock, rng, ttl, 0.01, |_| ());
+            let sink: Arc<dyn Sink> = Arc::new(Nobody);
+            set.send((0..3).map(release), &sink);
+            assert_eq!(*lock(&done), expected);
+        }
+    }
+}

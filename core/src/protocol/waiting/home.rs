@@ -1,0 +1,148 @@
+//! Where a waiter queues, and how its attempt goes on. Pure: no I/O, no clock,
+//! no await.
+//!
+//! The *home* of an attempt is the first node, in an order that is the same for
+//! all clients, that answers in it. Whoever has the home's vote goes on and
+//! asks the others again; whoever the home has refused gives its votes back at
+//! once, and waits in the home's queue. So contenders do not split the votes,
+//! and there is one line for all. Nothing here carries safety: votes do.
+
+use crate::hash::fnv1a;
+use crate::mutants::mutant;
+use crate::node::Nodes;
+use crate::protocol::hold::Heard;
+
+/// The nodes of a set in the order in which they are home of the lock with this
+/// key: by rendezvous hashing (Thaler and Ravishankar, "Using name-based
+/// mappings to increase hit rates"), so that each node is home of about as many
+/// locks as any other. `ids` are the hashes by which the nodes are known.
+pub(crate) fn order(key: &[u8], ids: impl Iterator<Item = u64>) -> Vec<usize> {
+    let key = fnv1a(key);
+    let mut order: Vec<(u64, usize)> = ids.map(|id| mix(key ^ id)).zip(0..).collect();
+    order.sort_unstable_by(|a, b| b.cmp(a));
+    order.into_iter().map(|(_, node)| node).collect()
+}
+
+/// Spreads a number over all bits (the finisher of SplitMix64).
+fn mix(n: u64) -> u64 {
+    let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    n ^ (n >> 31)
+}
+
+/// How an attempt that is not won goes on, once all nodes were asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// More answers are to come.
+    Await,
+    /// The home has voted for us, and too few others: these are asked again.
+    Retry(Nodes),
+    /// This home has refused: the attempt is over, and we wait there.
+    Yield(usize),
+    /// No node can vote.
+    Pause,
+}
+
+/// What to do about what was `heard`. `order`: see [`order`].
+pub(crate) fn next(order: &[usize], heard: &[Heard]) -> Next {
+    let here = || order.iter().copied();
+    let answers = |node: &usize| heard[*node] != Heard::Out;
+    let Some(home) = here().find(answers) else {
+        return Next::Pause;
+    };
+    let goes_on = match heard[home] {
+        Heard::Refused { .. } => false,
+        Heard::Granted => true,
+        Heard::Awaited | Heard::Unasked | Heard::Out => return Next::Await,
+    };
+    if !mutant!("home-rule-inverted", goes_on, !goes_on) {
+        return Next::Yield(home);
+    }
+    if heard.contains(&Heard::Awaited) {
+        return Next::Await;
+    }
+    Next::Retry(
+        here()
+            .filter(|node| heard[*node] != Heard::Granted)
+            .collect(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const REFUSED: Heard = Heard::Refused {
+        left: None,
+        line: None,
+    };
+
+    fn heard() -> impl Strategy<Value = Vec<Heard>> {
+        let one = prop_oneof![
+            Just(Heard::Awaited),
+            Just(Heard::Granted),
+            Just(REFUSED),
+            Just(Heard::Out),
+        ];
+        proptest::collection::vec(one, 1..=7)
+    }
+
+    proptest! {
+        /// Whatever the nodes have answered, of two contenders that none of
+        /// them has left without an answer one goes on, and only one.
+        #[test]
+        fn one_of_two_goes_on(ours in heard(), key in any::<[u8; 4]>()) {
+            let order = order(&key, 0..ours.len() as u64);
+            // What one was granted the other was refused.
+            let theirs: Vec<Heard> = ours
+                .iter()
+                .map(|heard| match heard {
+                    Heard::Granted => REFUSED,
+                    Heard::Refused { .. } => Heard::Granted,
+                    other => *other,
+                })
+                .collect();
+            let (we, they) = (next(&order, &ours), next(&order, &theirs));
+            match we {
+                Next::Pause => {
+                    prop_assert!(ours.iter().all(|heard| *heard == Heard::Out));
+                    prop_assert_eq!(they, Next::Pause);
+                }
+                Next::Yield(home) => {
+                    prop_assert_eq!(ours[home], REFUSED);
+                    prop_assert!(!matches!(they, Next::Yield(_) | Next::Pause));
+                }
+                Next::Retry(nodes) => {
+                    prop_assert!(matches!(they, Next::Yield(_)));
+                    prop_assert!(nodes.iter().all(|node| ours[node] != Heard::Granted));
+                }
+                Next::Await => prop_assert!(ours.contains(&Heard::Awaited)),
+            }
+        }
+
+        /// All clients agree on the order, however they list the nodes.
+        #[test]
+        fn the_order_is_that_of_the_nodes(ids in proptest::collection::hash_set(any::<u64>(), 1..7)) {
+            let ids: Vec<u64> = ids.into_iter().collect();
+            let turned: Vec<u64> = ids.iter().rev().copied().collect();
+            let named = |ids: &[u64]| -> Vec<u64> {
+                order(b"lock:{k}", ids.iter().copied()).iter().map(|node| ids[*node]).collect()
+            };
+            prop_assert_eq!(named(&ids), named(&turned));
+        }
+    }
+
+    #[test]
+    fn locks_have_different_homes() {
+        let mut homes = [0; 5];
+        for i in 0..1000_u32 {
+            let ids = ["a", "b", "c", "d", "e"].map(|id| fnv1a(id.as_bytes()));
+            homes[order(&i.to_le_bytes(), ids.into_iter())[0]] += 1;
+        }
+        assert!(
+            homes.iter().all(|locks| (150..250).contains(locks)),
+            "{homes:?}"
+        );
+    }
+}

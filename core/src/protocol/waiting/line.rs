@@ -1,0 +1,412 @@
+//! The lines of one client: for each lock, who waits for it in this process.
+//!
+//! First come, first served. Only the first in a line asks the nodes; the rest
+//! wait behind, which costs the network nothing. While a lease won in a line
+//! is held, nobody asks: its end, by release or by loss, calls the next. A
+//! lease that is released may go to the next as it stands (see
+//! [`Hold::pass_on`]); one that is not is released on the nodes, where other
+//! clients may be queued, before the next here asks.
+
+use std::collections::VecDeque;
+use std::collections::hash_map::{Entry, HashMap};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+
+use crate::mutants::mutant;
+use crate::mutex::lock;
+use crate::protocol::hold::{Hold, IN_A_ROW, NoQuorum, Terms};
+use crate::protocol::renewal::Watched;
+
+/// The lines of a client, by the keys of their locks. There is one only while
+/// somebody asks, waits, or holds a lease that was won in it.
+#[derive(Debug, Default)]
+pub struct Lines(Mutex<HashMap<Arc<[u8]>, Line>>);
+
+#[derive(Debug, Default)]
+struct Line {
+    /// Somebody's turn it is: he asks the nodes.
+    asking: bool,
+    /// The lease that was won last and is not over.
+    held: Option<u64>,
+    /// Boxed, for most lines are those of leases that nobody waits for.
+    behind: Option<Box<Behind>>,
+}
+
+/// Who waits, and what for.
+#[derive(Debug, Default)]
+struct Behind {
+    seats: VecDeque<Arc<Seat>>,
+    /// What the nodes said to the last attempt that did not win.
+    said: Option<Arc<NoQuorum>>,
+}
+
+#[derive(Debug)]
+struct Seat {
+    /// What is asked for.
+    terms: Terms,
+    call: Mutex<Call>,
+}
+
+/// What has come of a seat.
+#[derive(Debug)]
+enum Call {
+    /// It waits, and whoever sits there is to be woken so.
+    NotYet(Option<Waker>),
+    /// It is its turn to ask the nodes.
+    Ask,
+    /// It was given a lease.
+    Given(Given),
+    /// It has taken that.
+    Taken,
+}
+
+impl Seat {
+    /// Calls it, in the line's lock. To be woken when that is dropped.
+    fn call(&self, call: Call) -> Option<Waker> {
+        match std::mem::replace(&mut *lock(&self.call), call) {
+            Call::NotYet(waker) => waker,
+            _ => None,
+        }
+    }
+
+    fn waker(&self) -> Option<Waker> {
+        match &mut *lock(&self.call) {
+            Call::NotYet(waker) => waker.take(),
+            _ => None,
+        }
+    }
+}
+
+/// A lease that was passed on, and its watch.
+pub type Given = (Arc<Hold>, Watched);
+
+/// A place in a line: a seat, until it is called. Dropped, it is left, and the
+/// next one called.
+#[derive(Debug)]
+pub(crate) struct Place {
+    lines: Arc<Lines>,
+    key: Arc<[u8]>,
+    /// `None`: it is our turn.
+    seat: Option<Arc<Seat>>,
+}
+
+/// What a call in a line brings.
+pub(crate) enum Turn {
+    /// It is our turn to ask the nodes.
+    Ask,
+    /// A lease.
+    Given(Given),
+}
+
+/// Whether a lease was passed on.
+#[derive(Debug)]
+pub enum Passed {
+    /// It was.
+    On,
+    /// It is still to be released.
+    Not(Watched),
+}
+
+impl Line {
+    /// Calls the next, if nobody asks and nothing is held. To be woken once
+    /// the lock is dropped.
+    fn call(&mut self) -> Option<Waker> {
+        if self.asking || self.held.is_some() {
+            return None;
+        }
+        let seat = self.behind.as_mut()?.seats.pop_front()?;
+        self.asking = true;
+        seat.call(Call::Ask)
+    }
+
+    fn is_empty(&self) -> bool {
+        !self.asking && self.held.is_none() && self.waiting() == 0
+    }
+
+    /// How many wait behind.
+    fn waiting(&self) -> usize {
+        self.behind.as_ref().map_or(0, |behind| behind.seats.len())
+    }
+}
+
+impl Lines {
+    /// Takes a place at the end of a line; `None` if `most` others wait there
+    /// behind the one that asks or holds.
+    pub(crate) fn enter(self: &Arc<Self>, terms: &Terms, most: usize) -> Option<Place> {
+        let key = &terms.keys.lock;
+        let mut table = lock(&self.0);
+        let line = table.entry(key.clone()).or_default();
+        let seat = if line.is_empty() {
+            line.asking = true;
+            None
+        } else if line.waiting() >= most {
+            return None;
+        } else {
+            let seat = Arc::new(Seat {
+                terms: terms.clone(),
+                call: Mutex::new(Call::NotYet(None)),
+            });
+            let behind = line.behind.get_or_insert_default();
+            behind.seats.push_back(seat.clone());
+            Some(seat)
+        };
+        drop(table);
+        Some(Place {
+            lines: self.clone(),
+            key: key.clone(),
+            seat,
+        })
+    }
+
+    /// Has all that wait for `key` look again: one of them may re-enter the
+    /// lease that was just won.
+    pub(crate) fn look_again(&self, key: &Arc<[u8]>) {
+        let table = lock(&self.0);
+        let Some(behind) = table.get(key).and_then(|line| line.behind.as_ref()) else {
+            return;
+        };
+        let wakers: Vec<_> = behind.seats.iter().filter_map(|s| s.waker()).collect();
+        drop(table);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Passes a lease that was won in this line, and is given up, to the first
+    /// that waits, if it serves for what that asks for.
+    pub fn pass(&self, hold: &Arc<Hold>, watched: Watched) -> Passed {
+        let mut table = lock(&self.0);
+        let line = table.get_mut(&hold.terms.keys.lock);
+        let ours = |line: &&mut Line| line.held == Some(hold.id);
+        let Some(behind) = line.filter(ours).and_then(|line| line.behind.as_mut()) else {
+            return Passed::Not(watched);
+        };
+        let next = behind.seats.front();
+        if !next.is_some_and(|seat| hold.pass_on(&seat.terms)) {
+            return Passed::Not(watched);
+        }
+        let seat = behind.seats.pop_front().expect("looked at above");
+        let waker = seat.call(Call::Given((hold.clone(), watched)));
+        drop(table);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        Passed::On
+    }
+
+    /// How many wait behind those that ask or hold, over all lines.
+    pub(crate) fn waiting(&self) -> usize {
+        lock(&self.0).values().map(Line::waiting).sum()
+    }
+
+    /// The lease is over: released or lost.
+    fn over(&self, key: &Arc<[u8]>, lease: u64) {
+        self.change(key, |line| {
+            line.held.take_if(|held| *held == lease)?;
+            line.call()
+        });
+    }
+
+    /// Changes the line for `key`, if there is one, and removes it where nobody
+    /// is left; then wakes who was called.
+    fn change(&self, key: &Arc<[u8]>, change: impl FnOnce(&mut Line) -> Option<Waker>) {
+        let mut table = lock(&self.0);
+        let Entry::Occupied(mut entry) = table.entry(key.clone()) else {
+            return;
+        };
+        let called = change(entry.get_mut());
+        if entry.get().is_empty() {
+            entry.remove();
+        }
+        drop(table);
+        if let Some(waker) = called {
+            waker.wake();
+        }
+    }
+}
+
+impl Place {
+    /// Whether it was our turn from the first.
+    pub(crate) fn is_turn(&self) -> bool {
+        self.seat.is_none()
+    }
+
+    /// How many fences to ask for: one for each lease that may follow on the
+    /// same token, where others wait behind.
+    pub(crate) fn block(&self) -> u32 {
+        let table = lock(&self.lines.0);
+        let line = table.get(&self.key);
+        match line.is_some_and(|line| line.waiting() > 0) {
+            true => 1 + IN_A_ROW,
+            false => 1,
+        }
+    }
+
+    /// Ready when we are called.
+    pub(crate) fn poll_turn(&mut self, cx: &Context<'_>) -> Poll<Turn> {
+        let Some(seat) = &self.seat else {
+            return Poll::Ready(Turn::Ask);
+        };
+        let mut call = lock(&seat.call);
+        match &mut *call {
+            Call::NotYet(waker) => {
+                *waker = Some(cx.waker().clone());
+                return Poll::Pending;
+            }
+            Call::Ask => {}
+            Call::Given(_) | Call::Taken => {
+                if let Call::Given(given) = std::mem::replace(&mut *call, Call::Taken) {
+                    return Poll::Ready(Turn::Given(given));
+                }
+                return Poll::Pending;
+            }
+        }
+        drop(call);
+        self.seat = None;
+        Poll::Ready(Turn::Ask)
+    }
+
+    /// Tells those behind what the nodes said to an attempt of ours.
+    pub(crate) fn tell(&self, said: Arc<NoQuorum>) {
+        if let Some(line) = lock(&self.lines.0).get_mut(&self.key) {
+            line.behind.get_or_insert_default().said = Some(said);
+        }
+    }
+
+    /// What the nodes said to the last attempt in this line; `None` if the
+    /// lock has been held in this process since.
+    pub(crate) fn said(&self) -> Option<Arc<NoQuorum>> {
+        let table = lock(&self.lines.0);
+        let line = table.get(&self.key)?;
+        let said = line.behind.as_ref()?.said.clone();
+        said.filter(|_| line.held.is_none())
+    }
+
+    /// Our attempt has won: those behind wait for the end of the lease.
+    pub(crate) fn won(self, hold: &Hold) {
+        let (lines, key, id) = (Arc::downgrade(&self.lines), self.key.clone(), hold.id);
+        hold.on_over(move || {
+            if let Some(lines) = lines.upgrade() {
+                lines.over(&key, id);
+            }
+        });
+        if let Some(line) = lock(&self.lines.0).get_mut(&self.key) {
+            line.held = Some(id);
+            if let Some(behind) = &mut line.behind {
+                behind.said = None;
+            }
+        }
+        // It may have been lost before anybody was told to listen.
+        if hold.is_over() {
+            self.lines.over(&self.key, id);
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut given = None;
+        self.lines.change(&self.key, |line| {
+            let call = match &self.seat {
+                Some(seat) => std::mem::replace(&mut *lock(&seat.call), Call::Taken),
+                None => Call::Ask,
+            };
+            match (call, &self.seat) {
+                (Call::NotYet(_), Some(seat)) => {
+                    let behind = line.behind.get_or_insert_default();
+                    behind.seats.retain(|other| !Arc::ptr_eq(other, seat));
+                }
+                (Call::Given(lease), _) => {
+                    given = Some(lease);
+                    return None;
+                }
+                (Call::Taken, _) => return None,
+                // It was our turn, whether we looked or not.
+                _ => line.asking = false,
+            }
+            mutant!("turn-not-passed-on", line.call(), None)
+        });
+        // The next may have it.
+        if let Some((hold, watched)) = given
+            && mutant!("given-lease-stays", true, false)
+            && let Passed::Not(_watched) = self.lines.pass(&hold, watched)
+        {
+            hold.release();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::names::{Naming, companions};
+    use crate::node::{Keys, Waits};
+    use crate::protocol::timing::Timing;
+    use std::time::Duration;
+
+    fn terms() -> Terms {
+        Terms {
+            keys: Arc::new(Keys {
+                lock: b"lock:{k}"[..].into(),
+                companions: companions("lock:", b"lock:{k}", Naming::Tagged),
+                waits: Waits {
+                    reservation: Duration::ZERO,
+                    place: Duration::ZERO,
+                    most: 0,
+                },
+                fence_ttl: None,
+            }),
+            label: "".into(),
+            timing: Timing::of(Duration::from_secs(1), 0.01, 0.1, Duration::from_millis(50)),
+            drift: 0.01,
+            renew: true,
+            max_hold: None,
+            fair: false,
+            gone: None,
+        }
+    }
+
+    fn is_turn(place: &mut Place) -> bool {
+        let turn = place.poll_turn(&Context::from_waker(Waker::noop()));
+        matches!(turn, Poll::Ready(Turn::Ask))
+    }
+
+    #[test]
+    fn the_first_asks_and_the_others_follow_in_order() {
+        let lines = Arc::<Lines>::default();
+        let mut places: Vec<_> = (0..4).map(|_| lines.enter(&terms(), 9).unwrap()).collect();
+        assert_eq!(lines.waiting(), 3);
+        // One in the middle gives up.
+        places.remove(2);
+        for left in [3, 2, 1] {
+            let turns: Vec<_> = places.iter_mut().map(is_turn).collect();
+            assert_eq!(turns.iter().filter(|turn| **turn).count(), 1);
+            assert!(turns[0]);
+            assert_eq!(lines.waiting(), left - 1);
+            places.remove(0);
+        }
+        assert!(lock(&lines.0).is_empty());
+    }
+
+    #[test]
+    fn a_turn_that_nobody_took_goes_on() {
+        let lines = Arc::<Lines>::default();
+        let first = lines.enter(&terms(), 9).unwrap();
+        let second = lines.enter(&terms(), 9).unwrap();
+        let mut third = lines.enter(&terms(), 9).unwrap();
+        drop(first);
+        // Called, but it never looked.
+        drop(second);
+        assert!(is_turn(&mut third));
+        drop(third);
+        assert!(lock(&lines.0).is_empty());
+    }
+
+    #[test]
+    fn a_line_is_bounded() {
+        let lines = Arc::<Lines>::default();
+        let _asks = lines.enter(&terms(), 1).unwrap();
+        let waits = lines.enter(&terms(), 1).unwrap();
+        assert!(lines.enter(&terms(), 1).is_none());
+        drop(waits);
+        assert!(lines.enter(&terms(), 1).is_some());
+    }
+}

@@ -1,0 +1,355 @@
+//! One caller's way to the lock past those of other clients: it asks, queues at
+//! the lock's [home](super::home), is called, and asks again.
+//!
+//! Uncontended, all nodes are asked at once, and that is all. A caller that the
+//! home refuses is queued there by the same request; a release reserves the
+//! lock for the first in that queue and calls it. What the caller then does
+//! about the other nodes is [`home::next`]. Timers stand in for calls that are
+//! lost.
+//!
+//! A token lives from its first request until it is won or given up, over all
+//! polls: a poll whose answer was lost is then one of our own. The waiter, which
+//! is no token, may be left in a queue while tokens come and go; it becomes
+//! another once it has left one.
+
+mod stages;
+#[cfg(test)]
+mod tests;
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+
+use super::home;
+use super::line::Place;
+use crate::clock::{Instant, Sleep};
+use crate::mutants::mutant;
+use crate::node::Nodes;
+use crate::protocol::counters::count;
+use crate::protocol::hold::{Hold, IN_A_ROW, NoQuorum, Terms};
+use crate::protocol::quorum::{Kind, quorum};
+use crate::protocol::set::Set;
+use crate::protocol::waiting::inbox::{Inbox, Notice, Registration};
+use stages::Stage;
+
+/// See the [module documentation](self). Dropped, the attempt is undone and the
+/// queues are left.
+pub(crate) struct Quest<'a> {
+    set: &'a Arc<Set>,
+    inbox: &'a Inbox,
+    terms: &'a Terms,
+    /// Our place in the line of this client.
+    place: &'a Place,
+    /// The nodes as the lock's homes.
+    order: Vec<usize>,
+    registration: Registration,
+    /// The present token's; taken when it is won.
+    hold: Option<Arc<Hold>>,
+    /// How much of its progress we know.
+    seen: u64,
+    /// In whose queue our waiter stands, or may.
+    home: Option<usize>,
+    stage: Stage,
+    /// The home has called before we knew its answer.
+    called: bool,
+    /// When nodes were asked last.
+    asked: Instant,
+    /// Attempts that came to their end.
+    ended: u32,
+    /// The token before, to which nodes may yet answer.
+    before: Option<Arc<Hold>>,
+    /// What the nodes said to those before that one.
+    last: Option<NoQuorum>,
+    /// As it was given up, wrong settings alone prevented a quorum.
+    misconfigured: bool,
+    /// The deadline has passed, and answers are awaited that say why in vain.
+    overtime: bool,
+    timer: Option<(Instant, Sleep)>,
+}
+
+/// How a quest ended.
+pub(crate) enum Ended<T> {
+    /// The lease.
+    Won(Arc<Hold>),
+    /// The deadline came first. What the nodes have said.
+    Deadline(NoQuorum),
+    /// Nodes are set up so that there is no quorum.
+    Misconfigured(NoQuorum),
+    /// What `again` had to offer.
+    Other(T),
+}
+
+enum Event {
+    Progress,
+    Notice(Notice),
+    Timer,
+}
+
+impl<'a> Quest<'a> {
+    pub(crate) fn new(
+        set: &'a Arc<Set>,
+        inbox: &'a Arc<Inbox>,
+        terms: &'a Terms,
+        place: &'a Place,
+    ) -> Quest<'a> {
+        Quest {
+            set,
+            inbox,
+            terms,
+            place,
+            order: Vec::new(),
+            registration: inbox.register(&terms.keys.lock),
+            hold: None,
+            seen: 0,
+            home: None,
+            stage: Stage::Pausing {
+                until: Instant::NEVER,
+            },
+            called: false,
+            asked: Instant::NEVER,
+            ended: 0,
+            before: None,
+            last: None,
+            misconfigured: false,
+            overtime: false,
+            timer: None,
+        }
+    }
+
+    /// Goes on until the lock is won, and at most until `deadline`; where answers
+    /// that are under way then decide why it was not, until they are in, at most
+    /// for another `node_timeout`. `again` runs when something has changed in
+    /// this client, and at timers; it may end the quest with a result of its own.
+    pub(crate) async fn run<T>(
+        mut self,
+        deadline: Instant,
+        again: &mut impl FnMut() -> Option<T>,
+    ) -> Ended<T> {
+        let deadline = mutant!("attempt-past-deadline", deadline, Instant::FAR);
+        let now = self.set.clock.now();
+        if self.inbox.is_contended(&self.terms.keys.lock, now) {
+            self.draw(self.most());
+            self.poll();
+        } else {
+            self.draw(self.most().min(self.place.block()));
+            self.ask_all();
+        }
+        let latest = deadline + self.terms.timing.node_timeout;
+        loop {
+            let at = match self.overtime {
+                true => latest,
+                false => self.wake_at(deadline),
+            };
+            let event = self.event(at).await;
+            if self.hold().is_won() {
+                return Ended::Won(self.hold.take().expect("looked at above"));
+            }
+            let now = self.set.clock.now();
+            if now >= deadline {
+                // Where the home has voted for us, the others are to be asked.
+                if let Event::Progress = event {
+                    self.go_on(now);
+                }
+                let lost = self.so_far();
+                self.overtime =
+                    mutant!("no-overtime", now < latest, false) && lost.kind() == Kind::Undecided;
+                if !self.overtime {
+                    let lost = mutant!("unmarked-did-not-answer", lost.in_the_end(), lost);
+                    return match lost.misconfigured {
+                        true => Ended::Misconfigured(lost),
+                        false => Ended::Deadline(lost),
+                    };
+                }
+                continue;
+            }
+            self.forget_answered();
+            let look = match event {
+                Event::Progress => false,
+                Event::Notice(notice) => notice.look,
+                Event::Timer => true,
+            };
+            if look && let Some(other) = again() {
+                return Ended::Other(other);
+            }
+            match event {
+                Event::Notice(notice) => self.take_notice(notice, now),
+                Event::Progress | Event::Timer => self.go_on(now),
+            }
+            if self.misconfigured {
+                return Ended::Misconfigured(self.so_far());
+            }
+        }
+    }
+
+    fn hold(&self) -> &Arc<Hold> {
+        self.hold.as_ref().expect("taken at the end only")
+    }
+
+    /// When to look although nothing has come.
+    fn wake_at(&self, deadline: Instant) -> Instant {
+        let mine = match self.stage {
+            Stage::Waiting { until } | Stage::Pausing { until } => until,
+            Stage::Asking {
+                again: Some(again), ..
+            } => again.min(self.hold().attempt_ends()),
+            Stage::Asking { tries, .. } if tries > 0 => self.hold().attempt_ends(),
+            // All that was asked is answered by then: with a deadline behind
+            // it, an uncontended acquire needs no timer.
+            Stage::Polling | Stage::Asking { .. } => {
+                let answered = self.asked + 2 * self.terms.timing.node_timeout;
+                return if deadline < answered {
+                    deadline
+                } else {
+                    Instant::FAR
+                };
+            }
+        };
+        mine.min(deadline)
+    }
+
+    async fn event(&mut self, at: Instant) -> Event {
+        if self.timer.as_ref().is_none_or(|(set, _)| *set != at) {
+            self.timer = (at != Instant::FAR).then(|| (at, self.set.clock.sleep_until(at)));
+        }
+        poll_fn(|cx| {
+            let hold = self.hold.as_ref().expect("taken at the end only");
+            if hold.poll_progress(&mut self.seen, cx).is_ready() {
+                return Poll::Ready(Event::Progress);
+            }
+            if self.overtime {
+                self.before.iter().for_each(|before| before.listen(cx));
+                if self.so_far().kind() != Kind::Undecided {
+                    return Poll::Ready(Event::Progress);
+                }
+            }
+            if let Poll::Ready(notice) = self.registration.poll_notice(cx) {
+                return Poll::Ready(Event::Notice(notice));
+            }
+            match &mut self.timer {
+                Some((_, timer)) => timer.as_mut().poll(cx).map(|()| Event::Timer),
+                None => Poll::Pending,
+            }
+        })
+        .await
+    }
+
+    /// What the nodes have said last.
+    fn so_far(&self) -> NoQuorum {
+        let before = self.before.as_ref();
+        let before = before.map(|hold| hold.so_far().after(self.last.as_ref()));
+        let before = before.as_ref().or(self.last.as_ref());
+        self.hold().so_far().after(before)
+    }
+
+    /// Asks the home alone: another than before, if that is out.
+    fn poll(&mut self) {
+        self.look_up_order();
+        let there = |node: &&usize| !self.set.is_out(**node);
+        let first = self.order.iter().find(there).copied();
+        let home = first.or(self.home).unwrap_or(self.order[0]);
+        if self.home.is_some_and(|before| before != home) {
+            self.give_up(None);
+        }
+        if self.home != Some(home) {
+            self.home = Some(home);
+            self.registration.stands_at(Nodes::one(home), None);
+        }
+        self.stage = Stage::Polling;
+        self.called = false;
+        self.asked = self.set.clock.now();
+        self.hold().open(Nodes::one(home), Nodes::one(home));
+    }
+
+    /// Asks all nodes.
+    fn ask_all(&mut self) {
+        self.look_up_order();
+        let there = |node: &&usize| !self.set.is_out(**node);
+        let first = || self.order.iter().find(there).copied();
+        let home = self.home.or_else(first).unwrap_or(self.order[0]);
+        self.home = Some(home);
+        self.registration.stands_at(Nodes::one(home), None);
+        self.stage = Stage::Asking {
+            tries: 0,
+            again: None,
+        };
+        self.called = false;
+        let all = Nodes::all(self.order.len());
+        self.asked = self.set.clock.now();
+        self.hold().open(all, Nodes::one(home));
+    }
+
+    /// A node's id is known once it was connected to; it gets another when it
+    /// loses its memory.
+    fn look_up_order(&mut self) {
+        let ids = self.set.links.iter().map(|link| link.id());
+        self.order = home::order(&self.terms.keys.lock, ids);
+    }
+
+    /// A pause while no node can vote.
+    fn pause_for_nodes(&mut self, now: Instant) {
+        let most = self.terms.timing.node_timeout;
+        self.stage = Stage::Pausing {
+            until: now + self.set.rng.between(most / 5, most),
+        };
+    }
+
+    fn is_any_there(&self) -> bool {
+        (0..self.order.len()).any(|node| !self.set.is_out(node))
+    }
+
+    fn is_quorum_there(&self) -> bool {
+        let there = (0..self.order.len()).filter(|node| !self.set.is_out(*node));
+        there.count() >= quorum(self.order.len())
+    }
+
+    /// Gives the token up and draws another. The waiter stays in the queue of
+    /// `stay`, or becomes another.
+    fn give_up(&mut self, stay: Option<usize>) {
+        let lost = self.so_far();
+        self.misconfigured = lost.misconfigured;
+        self.place.tell(Arc::new(lost));
+        let hold = self.hold.take().expect("taken at the end only");
+        hold.give_up(stay);
+        if hold.begun() != Instant::NEVER
+            && let Some(before) = self.before.replace(hold)
+        {
+            self.last = Some(before.so_far().after(self.last.as_ref()).closed());
+        }
+        self.forget_answered();
+        count(&self.set.counters.attempts_lost);
+        self.home = stay;
+        if stay.is_none() {
+            self.registration.become_another();
+        }
+        self.draw(self.most());
+    }
+
+    /// Lets go of the token before, once nothing more is to come of it: there may be
+    /// thousands who wait.
+    fn forget_answered(&mut self) {
+        if let Some(before) = self.before.take_if(|before| before.is_answered()) {
+            self.last = Some(before.so_far().after(self.last.as_ref()));
+        }
+    }
+
+    /// How many fences to ask for where others may come to wait behind us.
+    fn most(&self) -> u32 {
+        if self.terms.fair { 1 } else { 1 + IN_A_ROW }
+    }
+
+    fn draw(&mut self, block: u32) {
+        let waiter = Some(self.registration.waiter());
+        self.hold = Some(Hold::new(self.set, self.terms, block, waiter, self.home));
+        self.seen = 0;
+    }
+}
+
+impl Drop for Quest<'_> {
+    fn drop(&mut self) {
+        if let Some(hold) = self.hold.take()
+            && mutant!("dropped-quest-stays", true, false)
+        {
+            hold.release();
+        }
+    }
+}

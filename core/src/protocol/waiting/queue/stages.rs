@@ -1,0 +1,191 @@
+//! What follows from the nodes' answers, from a notice and from the time: the
+//! stages of a quest, and how one comes after another.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Quest;
+use crate::clock::Instant;
+use crate::mutants::mutant;
+use crate::node::{Line, Nodes};
+use crate::protocol::hold::Heard;
+use crate::protocol::retry;
+use crate::protocol::waiting::home::{self, Next};
+use crate::protocol::waiting::inbox::Notice;
+
+/// What we are about.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Stage {
+    /// The home alone was asked.
+    Polling,
+    /// It refused. It is asked again then, or when it calls.
+    Waiting { until: Instant },
+    /// All were asked; those that refused so many times, and again then.
+    Asking { tries: u32, again: Option<Instant> },
+    /// Nobody is asked before then.
+    Pausing { until: Instant },
+}
+
+impl Quest<'_> {
+    /// What follows from the nodes' answers, and from the time.
+    pub(super) fn go_on(&mut self, now: Instant) {
+        match self.stage {
+            Stage::Polling => self.take_answer(now),
+            Stage::Asking { tries, again } => self.look_at_votes(tries, again, now),
+            Stage::Waiting { until } if until <= now => self.poll(),
+            Stage::Pausing { until } if until <= now => match self.is_any_there() {
+                true => self.poll(),
+                false => self.ask_all(),
+            },
+            Stage::Waiting { .. } | Stage::Pausing { .. } => {}
+        }
+    }
+
+    /// The home's, to a poll.
+    fn take_answer(&mut self, now: Instant) {
+        let home = self.home.expect("it was asked");
+        match self.hold().heard()[home] {
+            Heard::Awaited | Heard::Unasked => {}
+            Heard::Granted => {
+                let others = Nodes::all(self.order.len()).without(Nodes::one(home));
+                self.stage = Stage::Asking {
+                    tries: 0,
+                    again: None,
+                };
+                self.asked = now;
+                self.registration.stands_at(Nodes::one(home), None);
+                self.hold().ask(others, Nodes::NONE);
+                if others == Nodes::NONE {
+                    // Its vote came too late to be worth anything.
+                    self.look_at_votes(0, None, now);
+                }
+            }
+            Heard::Refused { left, line } => {
+                self.inbox.note_contention(&self.terms.keys.lock, now);
+                self.wait_at(home, left, line, now);
+                self.answer_call();
+            }
+            Heard::Out => {
+                self.give_up(Some(home));
+                match self.is_any_there() {
+                    true => self.poll(),
+                    false => self.pause_for_nodes(now),
+                }
+            }
+        }
+    }
+
+    /// Asks all, if we were called in the moment in which the home refused.
+    fn answer_call(&mut self) {
+        let called = mutant!("early-call-unanswered", self.called, false);
+        if called && self.is_quorum_there() {
+            self.ask_all();
+        }
+    }
+
+    fn wait_at(&mut self, home: usize, left: Option<Duration>, line: Option<Line>, now: Instant) {
+        self.home = Some(home);
+        let place = line.and_then(|line| line.place);
+        self.registration.stands_at(Nodes::one(home), place);
+        self.place.tell(Arc::new(self.so_far()));
+        let deaf = line.is_some_and(|line| line.deaf);
+        let (low, high) = retry::poll_pause(left, place, deaf);
+        self.stage = Stage::Waiting {
+            until: now + self.set.rng.between(low, high),
+        };
+    }
+
+    /// The nodes', to an attempt.
+    fn look_at_votes(&mut self, tries: u32, again: Option<Instant>, now: Instant) {
+        self.look_up_order();
+        let heard = self.hold().heard();
+        let over = now >= self.hold().attempt_ends();
+        if self.hold().so_far().misconfigured {
+            return self.give_up(None);
+        }
+        match home::next(&self.order, &heard) {
+            Next::Yield(home) => {
+                self.inbox.note_contention(&self.terms.keys.lock, now);
+                let Heard::Refused { left, line } = heard[home] else {
+                    // A seeded bug alone gives way with the home's vote.
+                    return self.pause_for_nodes(now);
+                };
+                if line.is_some_and(|line| line.place.is_some()) {
+                    self.give_up(Some(home));
+                    self.wait_at(home, left, line, now);
+                    self.answer_call();
+                } else {
+                    self.give_up(None);
+                    self.poll();
+                }
+            }
+            Next::Pause => {
+                self.give_up(self.home);
+                self.pause_for_nodes(now);
+            }
+            _ if over => {
+                self.give_up(None);
+                let (low, high) = retry::back_off(self.ended);
+                self.ended += 1;
+                self.stage = Stage::Pausing {
+                    until: now + self.set.rng.between(low, high),
+                };
+            }
+            Next::Await => {}
+            Next::Retry(nodes) => {
+                let at = again.unwrap_or_else(|| {
+                    let (low, high) = retry::retry_pause(tries);
+                    now + self.set.rng.between(low, high)
+                });
+                if now < at {
+                    self.stage = Stage::Asking {
+                        tries,
+                        again: Some(at),
+                    };
+                    return;
+                }
+                // Whoever holds those calls us from there too.
+                let homes = if tries >= 2 { nodes } else { Nodes::NONE };
+                let all = homes.iter().chain(self.home).collect();
+                self.registration.stands_at(all, None);
+                self.stage = Stage::Asking {
+                    tries: tries + 1,
+                    again: None,
+                };
+                self.hold().ask(nodes, homes);
+            }
+        }
+    }
+
+    /// What follows from what the waiter was told.
+    pub(super) fn take_notice(&mut self, notice: Notice, now: Instant) {
+        match self.stage {
+            Stage::Waiting { .. } if notice.called && self.is_quorum_there() => self.ask_all(),
+            // Without a quorum the attempt would fail. We are called once, so
+            // we ask again when nodes may be back.
+            Stage::Waiting { until } if notice.called => {
+                let soon = now + self.terms.timing.node_timeout;
+                self.stage = Stage::Waiting {
+                    until: until.min(soon),
+                };
+            }
+            Stage::Waiting { .. } if mutant!("never-joins-again", notice.subscribed, false) => {
+                self.poll();
+            }
+            // Somebody has released what we were refused for.
+            Stage::Asking {
+                tries,
+                again: Some(_),
+            } if notice.called => self.look_at_votes(tries, Some(now), now),
+            Stage::Pausing { .. } if notice.subscribed => {
+                self.stage = Stage::Pausing { until: now };
+                self.go_on(now);
+            }
+            // What the home is about to say may be older than the call.
+            Stage::Polling | Stage::Asking { .. } => {
+                self.called |= mutant!("early-call-forgotten", notice.called, false);
+            }
+            Stage::Waiting { .. } | Stage::Pausing { .. } => {}
+        }
+    }
+}

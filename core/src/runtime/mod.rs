@@ -1,0 +1,166 @@
+//! The runtime of the process: one I/O thread, one dispatcher thread, both
+//! started when first needed.
+//!
+//! A process that forks has threads no more. Its first use of Quorlock there
+//! finds the runtime of another process id and builds one anew; what was
+//! inherited is left alone, for to drop it would be to join threads that do
+//! not exist.
+
+pub mod dispatch;
+pub(crate) mod drive;
+pub(crate) mod parked;
+pub(crate) mod process;
+pub(crate) mod wait;
+
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::thread::JoinHandle;
+
+use crate::error::{Error, ErrorKind};
+use crate::mutex::lock;
+use crate::runtime::dispatch::Dispatcher;
+use crate::runtime::drive::Driver;
+use once_cell::race::OnceBox;
+use once_cell::sync::OnceCell;
+
+/// Something that is to be closed before the process exits: a client.
+pub(crate) trait Closing: Send + Sync {
+    /// Releases what it holds and ends what runs for it.
+    fn close(&self) -> Pin<Box<dyn Future<Output = ()> + '_>>;
+}
+
+/// The runtime of one process.
+pub(crate) struct Runtime {
+    process: u32,
+    io: OnceCell<&'static Driver>,
+    dispatcher: Dispatcher,
+    clients: Mutex<Vec<Weak<dyn Closing>>>,
+    /// Ends the I/O thread.
+    thread: Mutex<Option<JoinHandle<()>>>,
+    stopped: AtomicBool,
+    /// The runtime of a child that this process has become by forking, or the
+    /// one after [`stop`](Runtime::stop).
+    next: OnceBox<Runtime>,
+}
+
+/// `race`: no lock that another thread could have held at the fork.
+static FIRST: OnceBox<Runtime> = OnceBox::new();
+
+impl Runtime {
+    fn boxed() -> Box<Runtime> {
+        Box::new(Runtime {
+            process: crate::runtime::process::id(),
+            io: OnceCell::new(),
+            dispatcher: Dispatcher::new(),
+            clients: Mutex::default(),
+            thread: Mutex::default(),
+            stopped: AtomicBool::new(false),
+            next: OnceBox::new(),
+        })
+    }
+
+    /// The runtime of this process. Starts no thread.
+    pub(crate) fn get() -> &'static Runtime {
+        let mut runtime = FIRST.get_or_init(Runtime::boxed);
+        while !runtime.is_current() {
+            runtime = runtime.next.get_or_init(Runtime::boxed);
+        }
+        runtime
+    }
+
+    /// As [`get`](Runtime::get), but `None` where nothing has been built.
+    pub(crate) fn existing() -> Option<&'static Runtime> {
+        let mut runtime = FIRST.get()?;
+        while !runtime.is_current() {
+            runtime = runtime.next.get()?;
+        }
+        Some(runtime)
+    }
+
+    /// What drives the I/O of the process.
+    pub(crate) fn io(&self) -> Result<&'static Driver, Error> {
+        let driver = self.io.get_or_try_init(|| {
+            let failed = |e: std::io::Error| {
+                Error::new(
+                    ErrorKind::Internal,
+                    format!("the I/O thread could not be started: {e}"),
+                )
+            };
+            // As long-lived as the runtime of the process, which is a static.
+            let driver: &'static Driver = Box::leak(Box::new(Driver::new().map_err(failed)?));
+            let thread = std::thread::Builder::new()
+                .name("quorlock-io".into())
+                .spawn(|| driver.run())
+                .map_err(failed)?;
+            *lock(&self.thread) = Some(thread);
+            // SAFETY: the handler is an `extern "C"` function that does not
+            // unwind. If the table is full, leases simply expire.
+            unsafe { libc::atexit(at_exit) };
+            Ok(driver)
+        });
+        driver.copied()
+    }
+
+    fn is_current(&self) -> bool {
+        self.process == crate::runtime::process::id() && !self.stopped.load(Ordering::Acquire)
+    }
+
+    /// The thread for loss callbacks and logs.
+    pub(crate) fn dispatcher(&self) -> &Dispatcher {
+        &self.dispatcher
+    }
+
+    /// Registers a client to be closed when the process exits.
+    pub(crate) fn register(&self, client: Weak<dyn Closing>) {
+        let mut clients = lock(&self.clients);
+        clients.retain(|c| c.strong_count() > 0);
+        clients.push(client);
+    }
+
+    /// Every client of the process that is still in use.
+    fn clients(&self) -> Vec<Arc<dyn Closing>> {
+        lock(&self.clients)
+            .iter()
+            .filter_map(Weak::upgrade)
+            .collect()
+    }
+
+    /// Ends the threads, once what waits for the dispatcher is done. The next
+    /// [`get`](Runtime::get) builds another runtime.
+    pub(crate) fn stop(&self) {
+        self.stopped.store(true, Ordering::Release);
+        self.dispatcher.stop();
+        let thread = lock(&self.thread).take();
+        if let (Some(driver), Some(thread)) = (self.io.get(), thread) {
+            driver.stop();
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Closes every client of the process, for its exit. Blocks for at most the
+/// longest `node_timeout`.
+pub fn close_all() {
+    let clients = Runtime::get().clients();
+    let all_closed = async {
+        for client in &clients {
+            client.close().await;
+        }
+    };
+    wait::run(all_closed, None);
+}
+
+/// Releases what the process still holds, within `node_timeout`.
+extern "C" fn at_exit() {
+    // A panic must not cross into the C library.
+    let _ = std::panic::catch_unwind(|| {
+        // A forked child that never used Quorlock has nothing of its own.
+        if Runtime::existing().is_none() {
+            return;
+        }
+        // The thread that exits has lost its thread-local storage already.
+        let closer = std::thread::Builder::new().spawn(close_all);
+        let _ = closer.map(|thread| thread.join());
+    });
+}

@@ -1,0 +1,41 @@
+//! The wait of a thread for a future.
+
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use crate::runtime::drive::Sent;
+use crate::runtime::parked::Parked;
+
+/// How often to ask whether the wait is interrupted, and whom.
+type Interrupt<'a> = (Duration, &'a mut dyn FnMut() -> bool);
+
+/// Waits for `future` on the calling thread, which drives the I/O meanwhile if it
+/// is alone; `None` when it was interrupted.
+pub(crate) fn run<F: Future>(future: F, mut interrupt: Option<Interrupt<'_>>) -> Option<F::Output> {
+    let mut future = pin!(future);
+    let parked = Parked::here();
+    let waker = Waker::from(parked.clone());
+    let mut cx = Context::from_waker(&waker);
+    let mut sent = Sent::nothing();
+    let mut waited = false;
+    loop {
+        if parked.take_woken()
+            && let Poll::Ready(output) = sent.by(|| future.as_mut().poll(&mut cx))
+        {
+            return Some(output);
+        }
+        let limit = match &mut interrupt {
+            None => None,
+            Some((every, interrupted)) => {
+                if waited && interrupted() {
+                    return None;
+                }
+                (*every < Duration::MAX).then_some(*every)
+            }
+        };
+        sent.wait(&parked, limit);
+        waited = true;
+    }
+}

@@ -1,18 +1,21 @@
 #!/usr/bin/env python3
 """The tables of docs/FEATURES.md, tests/PAINS.md and tests/FAULTS.md name tests that exist, all 47 pains and 77 faults are
-listed, no cell is empty, and every scenario runner of tests/run.py runs the same files.
+listed, no cell is empty, and every scenario runner of tests/run.py runs the same files. The core's wings keep apart.
 """
 
 import collections
 import pathlib
 import re
 import sys
+import shutil
+import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TESTS = ROOT / "tests"
 sys.path.insert(0, str(TESTS))
 
+import house  # noqa: E402
 import run  # noqa: E402
 from stage.node import ACL  # noqa: E402
 
@@ -103,6 +106,45 @@ class Tables(unittest.TestCase):
         self.assertEqual(step.floor, len(SCENARIOS))
         page = (ROOT / "docs" / "PROTOCOL.md").read_text()
         self.assertIn(f"    ACL SETUSER quorlock on >PASSWORD {ACL}\n", page)
+
+
+class House(unittest.TestCase):
+    """The rules of CONTRIBUTING.md about who imports whom, in the core."""
+
+    def test_no_file_imports_from_a_wing_above_its_own(self):
+        arrows = house.imports()
+        self.assertGreater(sum(map(len, arrows.values())), 300)
+        self.assertEqual({house.wing(here) for here in arrows} - set(house.WINGS), set())
+        self.assertEqual(list(house.upward(arrows)), [])
+
+    def test_no_files_import_each_other_in_a_ring(self):
+        self.assertEqual(house.circles(house.imports()), [])
+
+    def planted(self, file, line):
+        """What the two rules say once the line stands in the file."""
+        with tempfile.TemporaryDirectory() as folder:
+            core = pathlib.Path(folder) / "src"
+            shutil.copytree(house.CORE, core)
+            path = core / file
+            text = path.read_text()
+            path.write_text(text.replace("\nuse ", f"\n{line}\nuse ", 1))
+            arrows = house.imports(core)
+            return list(house.upward(arrows)), house.circles(arrows)
+
+    def test_an_import_that_is_planted_is_found(self):
+        for file, line, found in [
+            ("protocol/quorum.rs", "use crate::client::Client;", "protocol::quorum imports client"),
+            ("protocol/hold.rs", "use crate::node::redis::wire::Wire;", "protocol::hold imports node::redis::wire"),
+            ("protocol/set.rs", "use crate::{config::Settings, token::Token};", "protocol::set imports config"),
+            ("runtime/mod.rs", "use crate::node::memory;", "runtime imports node::memory"),
+            ("node/time.rs", "use crate::protocol::quorum::Vote;", "node::time imports protocol::quorum"),
+            ("clock.rs", "use crate::node::Fault;", "clock imports node"),
+        ]:
+            self.assertIn(found, self.planted(file, line)[0])
+
+    def test_a_ring_that_is_planted_is_found(self):
+        _, ring = self.planted("protocol/quorum.rs", "use super::fence::Fence;")
+        self.assertTrue({"protocol::quorum", "protocol::fence"} <= set(ring), ring)
 
 
 if __name__ == "__main__":

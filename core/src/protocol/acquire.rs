@@ -76,7 +76,7 @@ pub async fn acquire<T>(
             place.won(&hold);
             Ok(Acquired::Hold(hold))
         }
-        Ended::Other(entered) => Ok(Acquired::Reentered(entered)),
+        Ended::Reentered(entered) => Ok(Acquired::Reentered(entered)),
         Ended::Deadline(lost) => Err(lost.timed_out(set, name, limit)),
         Ended::Misconfigured(lost) => Err(lost.set_up_wrong(set, name)),
     }

@@ -75,8 +75,8 @@ pub(crate) enum Ended<T> {
     Deadline(NoQuorum),
     /// Nodes are set up so that there is no quorum.
     Misconfigured(NoQuorum),
-    /// What `again` had to offer.
-    Other(T),
+    /// What `reenter` had to offer.
+    Reentered(T),
 }
 
 enum Event {
@@ -118,12 +118,12 @@ impl<'a> Quest<'a> {
 
     /// Goes on until the lock is won, and at most until `deadline`; where answers
     /// that are under way then decide why it was not, until they are in, at most
-    /// for another `node_timeout`. `again` runs when something has changed in
+    /// for another `node_timeout`. `reenter` runs when something has changed in
     /// this client, and at timers; it may end the quest with a result of its own.
     pub(crate) async fn run<T>(
         mut self,
         deadline: Instant,
-        again: &mut impl FnMut() -> Option<T>,
+        reenter: &mut impl FnMut() -> Option<T>,
     ) -> Ended<T> {
         let deadline = mutant!("attempt-past-deadline", deadline, Instant::FAR);
         let now = self.set.clock.now();
@@ -168,8 +168,8 @@ impl<'a> Quest<'a> {
                 Event::Notice(notice) => notice.look,
                 Event::Timer => true,
             };
-            if look && let Some(other) = again() {
-                return Ended::Other(other);
+            if look && let Some(entered) = reenter() {
+                return Ended::Reentered(entered);
             }
             match event {
                 Event::Notice(notice) => self.take_notice(notice, now),

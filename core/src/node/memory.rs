@@ -16,12 +16,13 @@ use std::time::Duration;
 
 use super::{Reply, Value};
 use crate::clock::Instant;
+#[cfg(feature = "sim")]
 use crate::mutants::mutant;
 use line::Listeners;
 
+pub use line::Line;
 #[cfg(feature = "sim")]
-pub use line::Place;
-pub use line::{Line, Message};
+pub use line::{Message, Place};
 pub(crate) use link::{MemoryLink, forget};
 
 /// The state of one node. Time is an argument, as everything else.

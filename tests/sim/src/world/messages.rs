@@ -246,9 +246,11 @@ impl Inner {
         if closed {
             let wire = &mut self.connections[connection as usize];
             (wire.broken, wire.dead) = (true, true);
-            if let Some(listener) = listener {
+            if let Some(Listener { pair, .. }) = listener
+                && !self.clients[self.pairs[pair].client].crashed
+            {
                 // Who slept takes it for good, and its waiters are passed over.
-                self.unheard(listener.pair, None);
+                self.unheard(pair, None);
             }
         }
     }

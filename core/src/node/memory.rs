@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use super::{Reply, Value};
 use crate::clock::Instant;
-#[cfg(feature = "sim")]
+#[cfg(any(test, feature = "sim"))]
 use crate::mutants::mutant;
 use line::Listeners;
 

@@ -443,7 +443,8 @@ int32_t quorlock_client_options_set_nodes(struct quorlock_client_options_t *opti
                                           size_t count);
 
 /**
- * See quorlock_lock_options_set_ttl(). 10,000.
+ * See quorlock_lock_options_set_ttl(). 10,000, or less where max_ttl or max_hold
+ * is set and is less.
  */
 int32_t quorlock_client_options_set_ttl(struct quorlock_client_options_t *options, int64_t ttl_ms);
 
@@ -459,7 +460,8 @@ int32_t quorlock_client_options_set_wait(struct quorlock_client_options_t *optio
 int32_t quorlock_client_options_set_renew(struct quorlock_client_options_t *options, bool renew);
 
 /**
- * See quorlock_lock_options_set_max_hold(). One hour.
+ * See quorlock_lock_options_set_max_hold(). One hour, or the ttl where that is
+ * longer.
  */
 int32_t quorlock_client_options_set_max_hold(struct quorlock_client_options_t *options,
                                              int64_t max_hold_ms);
@@ -489,7 +491,7 @@ int32_t quorlock_client_options_set_fair(struct quorlock_client_options_t *optio
 /**
  * How long a lock's counter of fences lives on the nodes after its last use; at
  * least twice max_ttl. After that the order of fences rests on the nodes'
- * clocks. 600,000.
+ * clocks. 600,000, or twice max_ttl where that is longer.
  */
 int32_t quorlock_client_options_set_fence_ttl(struct quorlock_client_options_t *options,
                                               int64_t fence_ttl_ms);

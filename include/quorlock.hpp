@@ -258,7 +258,8 @@ struct client_options {
     std::optional<std::string> ca, cert, key;
     /** Whether leases have fences: see lease::fence(). */
     std::optional<bool> fencing;
-    /** How long a lock's counter of fences lives after its last use; at least twice max_ttl. */
+    /** How long a lock's counter of fences lives after its last use; at least twice max_ttl, which it follows where it is
+     * not set. */
     std::optional<milliseconds> fence_ttl;
     /** The name of the set that the nodes form: 1 to 64 printable ASCII characters without blanks. */
     std::optional<std::string> set_name;

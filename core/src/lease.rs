@@ -94,7 +94,8 @@ impl Lease {
     }
 
     /// Lengthens the lease to `ttl` from now, to its own ttl with `None`; never
-    /// shortens it.
+    /// shortens it. A part of a millisecond is rounded up, so `remaining()` and
+    /// something is a ttl as good as any other.
     ///
     /// # Errors
     ///
@@ -108,8 +109,7 @@ impl Lease {
     /// lengthened.
     pub async fn extend(&self, ttl: impl Into<Option<Duration>>) -> Result<(), Error> {
         self.client.check()?;
-        let ttl = ttl.into().unwrap_or(self.ttl);
-        self.client.check_ttl(ttl)?;
+        let ttl = self.client.ttl(ttl.into().unwrap_or(self.ttl))?;
         if self.share.is_released() {
             return Err(self.not_owner());
         }

@@ -118,17 +118,18 @@ impl Lock {
         self.check()?;
         let keys = self.keys.clone()?;
         let owner = self.options.owner.as_ref();
+        let times = self.options.times.settled();
         let terms = Terms {
             keys: keys.clone(),
             label: match self.options.naming {
                 Naming::Tagged => self.client.settings.label.clone(),
                 Naming::Raw => "".into(),
             },
-            timing: self.client.settings.timing(self.options.ttl),
+            timing: self.client.settings.timing(times.ttl),
             drift: self.client.settings.drift,
             renew: self.options.renew,
             fair: self.options.fair,
-            max_hold: self.options.max_hold,
+            max_hold: times.max_hold,
             gone: owner.and_then(Owner::gone),
         };
         let clock = &*self.client.set.clock;
@@ -250,7 +251,7 @@ impl Lock {
             self.client.clone(),
             share,
             self.name.clone(),
-            self.options.ttl,
+            self.options.times.settled().ttl,
         )
     }
 }
@@ -263,6 +264,6 @@ fn keys(client: &Inner, name: &[u8], options: &LockOptions) -> Result<Arc<Keys>,
         companions: names::companions(namespace, &lock, naming),
         lock: lock.into(),
         waits: client.waits,
-        fence_ttl: options.fencing.then_some(client.settings.fence_ttl),
+        fence_ttl: options.fencing.then_some(client.settings.fence_ttl()),
     }))
 }

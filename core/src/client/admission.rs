@@ -30,7 +30,7 @@ pub(super) fn gate(
     let mut expected = Expected::new(
         &settings.set_name,
         nodes,
-        settings.max_ttl,
+        settings.max_ttl(),
         settings.drift,
         guard.is_on(nodes),
     );

@@ -44,11 +44,9 @@ impl Default for ClientBuilder {
                 nodes: Vec::new(),
                 namespace: defaults::NAMESPACE.into(),
                 label: config::default_label().into(),
-                max_ttl: defaults::MAX_TTL,
                 node_timeout: defaults::NODE_TIMEOUT,
                 drift: defaults::DRIFT,
                 min_validity: defaults::MIN_VALIDITY,
-                fence_ttl: defaults::FENCE_TTL,
                 set_name: defaults::SET_NAME.into(),
                 restart_guard: RestartGuard::default(),
                 accept_eviction: defaults::ACCEPT_EVICTION,
@@ -108,10 +106,9 @@ impl ClientBuilder {
 
     /// How long a lock's counter of fences lives after its last use; at least
     /// twice `max_ttl`. After that the order of fences rests on the nodes'
-    /// clocks. 10 min.
-    pub fn fence_ttl(mut self, fence_ttl: Duration) -> ClientBuilder {
-        self.settings.fence_ttl = fence_ttl;
-        self
+    /// clocks. 10 min, or twice `max_ttl` where that is longer.
+    pub fn fence_ttl(self, fence_ttl: Duration) -> ClientBuilder {
+        self.change(|options| options.times.fence_ttl = Some(fence_ttl))
     }
 
     /// The name of the set that the nodes form: 1 to 64 printable characters.
@@ -139,9 +136,8 @@ impl ClientBuilder {
     /// The longest ttl of any lock of the set, and so how long a node that may
     /// have lost its memory gives no vote; the same for all clients of a set.
     /// 60 s.
-    pub fn max_ttl(mut self, max_ttl: Duration) -> ClientBuilder {
-        self.settings.max_ttl = max_ttl;
-        self
+    pub fn max_ttl(self, max_ttl: Duration) -> ClientBuilder {
+        self.change(|options| options.times.max_ttl = Some(max_ttl))
     }
 
     /// Time for one request to one node: connect, queue, write and reply; at
@@ -249,7 +245,7 @@ impl ClientBuilder {
         let links: Vec<_> = settings.nodes.iter().enumerate().map(link).collect();
         let watchdog = Watchdog::new(clock.clone());
         handle.spawn(watchdog.clone().run());
-        let (max_ttl, drift) = (settings.max_ttl, settings.drift);
+        let (max_ttl, drift) = (settings.max_ttl(), settings.drift);
         let inbox = Inbox::new(gate.inbox.clone(), &links);
         let set = Set::new(links, clock, rng, max_ttl, drift, warn);
         watchdog.follow_steps(&set);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::error::Error;
 use crate::node::Waits;
-use crate::node::address::Address;
+use crate::node::address::{Address, Origin};
 use crate::node::names::Naming;
 use crate::owner::Owner;
 use crate::protocol::timing::Timing;
@@ -308,15 +308,22 @@ impl Settings {
             )));
         }
         for (i, node) in self.nodes.iter().enumerate() {
-            if self.nodes[..i]
-                .iter()
-                .any(|other| other.endpoint == node.endpoint)
-            {
-                return Err(Error::invalid(format!(
-                    "the node {} is listed twice: each node must be a server of its own",
+            let mut before = self.nodes[..i].iter();
+            let Some(other) = before.find(|other| other.endpoint == node.endpoint) else {
+                continue;
+            };
+            let origin = node.origin;
+            return Err(Error::invalid(match other.db == node.db {
+                true => format!(
+                    "the node {} is listed twice: each node must be a server of its own{origin}",
                     node.shown
-                )));
-            }
+                ),
+                false => format!(
+                    "the nodes {} and {} are databases of one server, and fail together: each node \
+                     must be a server of its own{origin}",
+                    other.shown, node.shown
+                ),
+            }));
         }
         if self.namespace.is_empty()
             || self.namespace.len() > 256
@@ -408,8 +415,9 @@ pub(crate) fn default_label() -> String {
     format!("{host}:{}", std::process::id())
 }
 
-/// The node list of the environment, or the default node.
-pub(crate) fn nodes_of_environment() -> Vec<String> {
+/// The nodes of a client that was given none, and who has named them: the node list
+/// of the environment, or the default node.
+pub(crate) fn nodes_of_environment() -> (Vec<String>, Origin) {
     let listed: Vec<String> = std::env::var(defaults::NODES_VARIABLE)
         .unwrap_or_default()
         .split([',', ' ', '\n', '\t'])
@@ -417,8 +425,11 @@ pub(crate) fn nodes_of_environment() -> Vec<String> {
         .map(str::to_owned)
         .collect();
     if listed.is_empty() {
-        vec![defaults::NODE.to_owned()]
+        (
+            vec![defaults::NODE.to_owned()],
+            Origin::Nobody(defaults::NODES_VARIABLE),
+        )
     } else {
-        listed
+        (listed, Origin::Environment(defaults::NODES_VARIABLE))
     }
 }

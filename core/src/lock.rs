@@ -237,11 +237,14 @@ impl Lock {
             None => None,
         };
         let Some(share) = share else {
-            let who = owner.map_or("a lock without owner".to_owned(), |o| format!("{o:?}"));
-            return Err(Error::new(
-                ErrorKind::NotOwner,
-                format!("{who} does not hold the lock {}", shown(&self.name)),
-            ));
+            let name = shown(&self.name);
+            let message = match owner {
+                Some(owner) => format!("{} does not hold the lock {name}", owner.words()),
+                None => {
+                    format!("the lock {name} has no owner to release it for: release its lease")
+                }
+            };
+            return Err(Error::new(ErrorKind::NotOwner, message));
         };
         Ok(lease::release(&self.client, &share).await)
     }

@@ -85,8 +85,10 @@ pub(super) async fn declare(client: &Inner, force: bool) -> Result<Duration, Err
         }
     }
     if !faults.is_empty() {
-        let message = "the set is not declared: every node must answer, and belong to this set or \
-                       to none";
+        let message = format!(
+            "the set is not declared: every node must answer, and belong to this set or to none{}",
+            client.set.origin
+        );
         return Err(Error::with_nodes(kind, message, faults));
     }
     if gate.survey.is_young() && !left.is_zero() {

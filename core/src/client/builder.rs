@@ -13,7 +13,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::config::{self, LockOptions, RestartGuard, Settings, defaults, lock_option_setters};
 use crate::error::Error;
 use crate::node::Link;
-use crate::node::address::{Address, Endpoint};
+use crate::node::address::{Address, Endpoint, Origin};
 use crate::node::memory::MemoryLink;
 use crate::node::redis::RedisLink;
 use crate::node::redis::tls::Tls;
@@ -28,7 +28,8 @@ use crate::token::{Rng, SystemRng};
 /// Options of a [`Client`]; those of locks are the defaults of its locks.
 #[derive(Clone, Debug)]
 pub struct ClientBuilder {
-    nodes: Option<Vec<String>>,
+    /// Their URLs, and who has named them.
+    pub(crate) nodes: Option<(Vec<String>, Origin)>,
     pub(super) settings: Settings,
     ca: Option<String>,
     cert: Option<String>,
@@ -97,10 +98,11 @@ impl ClientBuilder {
     }
 
     /// The nodes of the set: `redis://[user:password@]host[:port][/db]`,
-    /// `rediss://…` for TLS, `redis+unix:///path?db=1&user=u&password=p`, or
+    /// `rediss://…` for TLS, `valkey://…` and `valkeys://…` likewise, `redis+unix:///path?db=1&user=u&password=p`, or
     /// `memory://name` for a node in this process.
     pub fn nodes<S: Into<String>>(mut self, nodes: impl IntoIterator<Item = S>) -> ClientBuilder {
-        self.nodes = Some(nodes.into_iter().map(Into::into).collect());
+        let nodes = nodes.into_iter().map(Into::into).collect();
+        self.nodes = Some((nodes, Origin::Caller));
         self
     }
 
@@ -211,12 +213,10 @@ impl ClientBuilder {
     /// `InvalidArgument`, naming the option, its value and what to give.
     pub fn build(self) -> Result<Client, Error> {
         let mut settings = self.settings;
-        settings.nodes = self
-            .nodes
-            .unwrap_or_else(config::nodes_of_environment)
-            .iter()
-            .enumerate()
-            .map(|(i, url)| Address::parse(i, url))
+        let (nodes, origin) = self.nodes.unwrap_or_else(config::nodes_of_environment);
+        let nodes = nodes.iter().enumerate();
+        settings.nodes = nodes
+            .map(|(i, url)| Address::parse(i, url, origin))
             .collect::<Result<_, _>>()?;
         settings.check()?;
         let tls = Tls::new(self.ca, self.cert, self.key)?;
@@ -247,7 +247,8 @@ impl ClientBuilder {
         handle.spawn(watchdog.clone().run());
         let (max_ttl, drift) = (settings.max_ttl(), settings.drift);
         let inbox = Inbox::new(gate.inbox.clone(), &links);
-        let set = Set::new(links, clock, rng, max_ttl, drift, warn);
+        let mut set = Set::new(links, clock, rng, max_ttl, drift, warn);
+        set.origin = origin.to_string();
         watchdog.follow_steps(&set);
         let inner = Arc::new(Inner {
             set: Arc::new(set),

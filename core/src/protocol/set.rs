@@ -32,6 +32,9 @@ pub struct Set {
     pub counters: Counters,
     /// Where warnings go.
     pub warn: fn(String),
+    /// What to add to an error about the nodes: who has named them, if it was not
+    /// the caller.
+    pub origin: String,
     clocks: Vec<NodeClock>,
     on_step: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
@@ -92,6 +95,7 @@ impl Set {
             drift,
             counters: Counters::default(),
             warn,
+            origin: String::new(),
             on_step: OnceLock::new(),
         }
     }

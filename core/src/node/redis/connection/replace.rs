@@ -26,6 +26,7 @@ impl Connection {
     pub(super) fn start_connecting(&mut self, now: Instant) {
         let target = self.target.clone();
         let how = How {
+            reached: self.outbox.connects.load(Ordering::Relaxed) != 0,
             subscribe: self.subscription.is_wanted(),
             stepped: self.stepped,
         };

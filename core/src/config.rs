@@ -46,6 +46,8 @@ pub mod defaults {
     /// Whether a lease that is released always goes over the nodes, past who
     /// waits in this process.
     pub const FAIR: bool = false;
+    /// Whether the owner of a lease enters it again.
+    pub const REENTRANT: bool = true;
     /// Whether leases have fences.
     pub const FENCING: bool = true;
     /// How long a lock's counter of fences lives after its last use; twice
@@ -72,6 +74,7 @@ const QUEUE_BOUND: u32 = 10_000;
 
 /// Whether a node that lost its memory is kept from voting for a while.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum RestartGuard {
     /// On for sets of three nodes and more.
     #[default]
@@ -129,6 +132,7 @@ pub(crate) struct LockOptions {
     pub(crate) fencing: bool,
     pub(crate) max_waiters: usize,
     pub(crate) fair: bool,
+    pub(crate) reentrant: bool,
     pub(crate) owner: Option<Owner>,
 }
 
@@ -142,6 +146,7 @@ impl Default for LockOptions {
             fencing: defaults::FENCING,
             max_waiters: defaults::MAX_WAITERS,
             fair: defaults::FAIR,
+            reentrant: defaults::REENTRANT,
             owner: None,
         }
     }
@@ -205,6 +210,13 @@ macro_rules! lock_option_setters {
             /// in the client, up to 16 times in a row. Off.
             pub fn fair(self, fair: bool) -> $Type {
                 self.change(|options| options.fair = fair)
+            }
+
+            /// Whether an acquire by the [owner](crate::Lock::owner) of a lease enters
+            /// that lease again, at once. Without, it waits as any other does: for its own
+            /// owner, too, and so in vain if that waits here. On.
+            pub fn reentrant(self, reentrant: bool) -> $Type {
+                self.change(|options| options.reentrant = reentrant)
             }
         }
     };

@@ -1,5 +1,6 @@
 //! The lock: a name with options. Holding nothing yet.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,7 +29,8 @@ use crate::protocol::reentry::Share;
 /// lease.release().await?;
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
+#[must_use = "a lock holds nothing until it is acquired"]
 pub struct Lock {
     client: Arc<Inner>,
     name: Arc<[u8]>,
@@ -110,6 +112,17 @@ impl Lock {
     /// # Cancel safety
     ///
     /// Dropping the future undoes the attempt under way: no key stays behind.
+    ///
+    /// # Keep the lease
+    ///
+    /// A lease that nobody keeps is released at once. The compiler warns of it:
+    ///
+    /// ```compile_fail
+    /// #![deny(unused_must_use)]
+    /// # async fn f(client: quorlock::Client) -> Result<(), quorlock::Error> {
+    /// client.lock("orders:42").acquire().await?; // held no longer here
+    /// # Ok(()) }
+    /// ```
     pub async fn acquire(&self) -> Result<Lease, Error> {
         // Counted first: then this sees the client closed, or its `close` waits
         // for us.
@@ -165,7 +178,8 @@ impl Lock {
             {
                 return Some(Err(closed));
             }
-            self.client.owners.reenter(&keys.lock, owner?).map(Ok)
+            let owner = owner.filter(|_| self.options.reentrant)?;
+            self.client.owners.reenter(&keys.lock, owner).map(Ok)
         };
         let set = &self.client.set;
         let wait = Wait {
@@ -203,6 +217,9 @@ impl Lock {
 
     /// As [`acquire`](Lock::acquire) with a wait of zero, and `None` where the
     /// lock is held by another.
+    ///
+    /// Bind the lease: `if let Some(lease) = …` holds it to the end of the block,
+    /// `if ….is_some()` gives it back before the block begins.
     ///
     /// # Errors
     ///
@@ -256,6 +273,19 @@ impl Lock {
             self.name.clone(),
             self.options.times.settled().ttl,
         )
+    }
+}
+
+impl fmt::Debug for Lock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let times = self.options.times.settled();
+        f.debug_struct("Lock")
+            .field("name", &format_args!("{}", shown(&self.name)))
+            .field("ttl", &times.ttl)
+            .field("wait", &self.options.wait)
+            .field("renew", &self.options.renew)
+            .field("owner", &self.options.owner)
+            .finish_non_exhaustive()
     }
 }
 

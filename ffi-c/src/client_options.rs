@@ -137,6 +137,14 @@ pub extern "C" fn quorlock_client_options_set_fair(options: *mut quorlock_client
     set(options, || Ok(fair), ClientBuilder::fair)
 }
 
+/// See quorlock_lock_options_set_reentrant(). True.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_client_options_set_reentrant(
+    options: *mut quorlock_client_options_t, reentrant: bool,
+) -> i32 {
+    set(options, || Ok(reentrant), ClientBuilder::reentrant)
+}
+
 /// How long a lock's counter of fences lives on the nodes after its last use; at
 /// least twice max_ttl. After that the order of fences rests on the nodes'
 /// clocks. 600,000, or twice max_ttl where that is longer.

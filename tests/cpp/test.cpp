@@ -135,6 +135,18 @@ void threads_are_owners() {
     CHECK(client.stats().acquired == 1 && client.stats().reentered == 1);
 }
 
+void a_mutex_that_is_not_reentrant() {
+    const quorlock::client client = some_client();
+    quorlock::lock_options options;
+    options.reentrant = false;
+    quorlock::mutex mutex(client, "a", options);
+    mutex.lock();
+    CHECK(!mutex.try_lock() && mutex.is_held());
+    mutex.unlock();
+    CHECK(mutex.try_lock());
+    mutex.unlock();
+}
+
 void waits_have_an_end() {
     const quorlock::client client = some_client();
     quorlock::mutex mutex(client, "a");
@@ -560,7 +572,8 @@ int late() {
 
 const std::pair<const char *, void (*)()> tests[] = {
 #define TEST(name) {#name, name}
-    TEST(guards_of_the_standard), TEST(two_at_once), TEST(threads_are_owners), TEST(waits_have_an_end),
+    TEST(guards_of_the_standard), TEST(two_at_once), TEST(threads_are_owners), TEST(a_mutex_that_is_not_reentrant),
+    TEST(waits_have_an_end),
     TEST(only_contention_is_false), TEST(a_lost_mutex), TEST(kinds_and_details),
     TEST(what_each_node_said), TEST(a_panic_is_an_error), TEST(a_lease_by_hand), TEST(losses_are_told),
     TEST(fences_grow), TEST(a_set_is_declared), TEST(the_guard_of_restarts), TEST(mistakes_in_options),

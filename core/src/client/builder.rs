@@ -1,5 +1,6 @@
 //! From options to a client.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -26,7 +27,8 @@ use crate::runtime::{Closing, Runtime};
 use crate::token::{Rng, SystemRng};
 
 /// Options of a [`Client`]; those of locks are the defaults of its locks.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
+#[must_use = "options do nothing until `build` makes a client of them"]
 pub struct ClientBuilder {
     /// Their URLs, and who has named them.
     pub(crate) nodes: Option<(Vec<String>, Origin)>,
@@ -58,6 +60,15 @@ impl Default for ClientBuilder {
             key: None,
             on_current_runtime: false,
         }
+    }
+}
+
+/// Without URLs, certificates and keys: they hold secrets.
+impl fmt::Debug for ClientBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientBuilder")
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
     }
 }
 

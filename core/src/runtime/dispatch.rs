@@ -17,6 +17,7 @@ const LOG_BOUND: usize = 1024;
 
 /// How grave a log line is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Level {
     /// Something is wrong that the library can bear: look at it.
     Warn,

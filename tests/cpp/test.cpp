@@ -25,7 +25,7 @@ const char *self;
     do {                                                                          \
         bool thrown = false;                                                      \
         try {                                                                     \
-            call;                                                                 \
+            static_cast<void>(call);                                              \
         } catch (const type &error) {                                             \
             thrown = *error.what() && typeid(error) == typeid(type);              \
         } catch (const std::exception &error) {                                   \
@@ -521,8 +521,9 @@ void all_options() {
     options.accept_eviction = true;
     options.max_waiters = 7;
     options.fair = true;
+    options.reentrant = false;
     const quorlock::client client(options);
-    quorlock::lock_options of_lock = {1s, 0ms, true, 10s, true, "me", false, 7, true};
+    quorlock::lock_options of_lock = {1s, 0ms, true, 10s, true, "me", false, 7, true, false};
     CHECK(client.lock(std::string_view("\xff\0", 2), of_lock).acquire().remaining() < 1s);
     options.min_validity = 2;
     THROWS(quorlock::invalid_argument, quorlock::client{options});

@@ -24,7 +24,7 @@ pub(super) fn gate(
     settings: &Settings,
     clock: Arc<dyn Clock>,
     rng: Arc<dyn Rng>,
-    warn: fn(String),
+    [warn, note]: [fn(String); 2],
 ) -> Gate {
     let (nodes, guard) = (settings.nodes.len(), settings.restart_guard);
     let mut expected = Expected::new(
@@ -53,6 +53,7 @@ pub(super) fn gate(
         clock,
         rng,
         warn,
+        note,
     }
 }
 
@@ -60,9 +61,18 @@ pub(super) fn gate(
 /// every node votes; see [`Client::init_set`](crate::Client::init_set).
 pub(super) async fn declare(client: &Inner, force: bool) -> Result<Duration, Error> {
     let Set {
-        clock, rng, warn, ..
+        clock,
+        rng,
+        warn,
+        note,
+        ..
     } = &*client.set;
-    let gate = Arc::new(gate(&client.settings, clock.clone(), rng.clone(), *warn));
+    let gate = Arc::new(gate(
+        &client.settings,
+        clock.clone(),
+        rng.clone(),
+        [*warn, *note],
+    ));
     let is_server = |address: &Address| !matches!(address.endpoint, Endpoint::Memory(_));
     let nodes = client.settings.nodes.iter().enumerate();
     let targets = nodes

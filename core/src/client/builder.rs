@@ -243,8 +243,10 @@ impl ClientBuilder {
         };
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new(handle.clone()));
         let rng: Arc<dyn Rng> = Arc::new(SystemRng);
-        let warn = |line| Runtime::get().dispatcher().log(Level::Warn, line);
-        let gate = Arc::new(gate(&settings, clock.clone(), rng.clone(), warn));
+        let warn: fn(String) = |line| Runtime::get().dispatcher().log(Level::Warn, line);
+        let note: fn(String) = |line| Runtime::get().dispatcher().log(Level::Info, line);
+        let gate = gate(&settings, clock.clone(), rng.clone(), [warn, note]);
+        let gate = Arc::new(gate);
         let link = |(i, node): (usize, &Address)| -> Arc<dyn Link> {
             if let Endpoint::Memory(name) = &node.endpoint {
                 let (inbox, clock) = (gate.inbox.clone(), clock.clone());
@@ -260,6 +262,7 @@ impl ClientBuilder {
         let inbox = Inbox::new(gate.inbox.clone(), &links);
         let mut set = Set::new(links, clock, rng, max_ttl, drift, warn);
         set.origin = origin.to_string();
+        set.note = note;
         watchdog.follow_steps(&set);
         let inner = Arc::new(Inner {
             set: Arc::new(set),

@@ -79,8 +79,12 @@ impl Dispatcher {
         self.wake();
     }
 
-    /// Logs a line on the thread.
+    /// Logs a line on the thread, which is not started for what nobody reads.
     pub(crate) fn log(&self, level: Level, line: String) {
+        let read = || lock(&SINK).is_some() || log::max_level() >= log::LevelFilter::Info;
+        if level == Level::Info && !read() {
+            return;
+        }
         let mut queue = lock(&self.queue.0);
         if queue.lines.len() >= LOG_BOUND {
             queue.lines.pop_front();

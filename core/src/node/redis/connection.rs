@@ -356,6 +356,7 @@ impl Connection {
         let why = wait.as_deref().unwrap_or("no connection in time");
         self.waiting.expire(now, &mut self.due, why);
         if doubtful {
+            self.note("leaves a request unanswered: it is connected to anew");
             self.doubt();
             self.silent = true;
             self.pause();

@@ -26,8 +26,9 @@ done
 
 version=$(sed -n 's/^#define QUORLOCK_VERSION "\(.*\)"$/\1/p' "$root/include/quorlock.h")
 abi=$(sed -n 's/^#define QUORLOCK_ABI_VERSION //p' "$root/include/quorlock.h")
-# What `rustc --print native-static-libs` says for this library.
-private="-lgcc_s -lutil -lrt -lpthread -lm -ldl -lc"
+# What `rustc --print native-static-libs` says for this library, but for -lgcc_s: compilers add the unwinder by
+# themselves, and there is no static one of that name, so a program that is wholly static could not be linked.
+private="-lutil -lrt -lpthread -lm -ldl -lc"
 cmake=$(echo "$private" | sed 's/-l//g; s/ /;/g')
 # From the directory of the libraries to that of the headers: the CMake files hold no absolute path.
 from_lib=$(realpath -m -s --relative-to="$LIBDIR" "$INCLUDEDIR")

@@ -443,7 +443,8 @@ int32_t quorlock_client_options_set_nodes(struct quorlock_client_options_t *opti
                                           size_t count);
 
 /**
- * See quorlock_lock_options_set_ttl(). 10,000.
+ * See quorlock_lock_options_set_ttl(). 10,000, or less where max_ttl or max_hold
+ * is set and is less.
  */
 int32_t quorlock_client_options_set_ttl(struct quorlock_client_options_t *options, int64_t ttl_ms);
 
@@ -459,7 +460,8 @@ int32_t quorlock_client_options_set_wait(struct quorlock_client_options_t *optio
 int32_t quorlock_client_options_set_renew(struct quorlock_client_options_t *options, bool renew);
 
 /**
- * See quorlock_lock_options_set_max_hold(). One hour.
+ * See quorlock_lock_options_set_max_hold(). One hour, or the ttl where that is
+ * longer.
  */
 int32_t quorlock_client_options_set_max_hold(struct quorlock_client_options_t *options,
                                              int64_t max_hold_ms);
@@ -487,9 +489,15 @@ int32_t quorlock_client_options_set_max_waiters(struct quorlock_client_options_t
 int32_t quorlock_client_options_set_fair(struct quorlock_client_options_t *options, bool fair);
 
 /**
+ * See quorlock_lock_options_set_reentrant(). True.
+ */
+int32_t quorlock_client_options_set_reentrant(struct quorlock_client_options_t *options,
+                                              bool reentrant);
+
+/**
  * How long a lock's counter of fences lives on the nodes after its last use; at
  * least twice max_ttl. After that the order of fences rests on the nodes'
- * clocks. 600,000.
+ * clocks. 600,000, or twice max_ttl where that is longer.
  */
 int32_t quorlock_client_options_set_fence_ttl(struct quorlock_client_options_t *options,
                                               int64_t fence_ttl_ms);
@@ -609,6 +617,7 @@ int32_t quorlock_client_new(const struct quorlock_client_options_t *options,
  * another set or cannot be a node; #QUORLOCK_QUORUM_UNAVAILABLE, naming which do
  * not answer: nothing is written then. #QUORLOCK_CLOSED, #QUORLOCK_FORKED.
  */
+QUORLOCK_MUST_USE
 int32_t quorlock_client_init_set(const struct quorlock_client_t *client,
                                  struct quorlock_error_t **error);
 
@@ -617,6 +626,7 @@ int32_t quorlock_client_init_set(const struct quorlock_client_t *client,
  * founds the set without one: two may then hold a lock that was held within the
  * last max_ttl. Only where you know that no lock is held.
  */
+QUORLOCK_MUST_USE
 int32_t quorlock_client_init_set_forced(const struct quorlock_client_t *client,
                                         struct quorlock_error_t **error);
 
@@ -705,6 +715,13 @@ int32_t quorlock_lock_options_set_max_waiters(struct quorlock_lock_options_t *op
 int32_t quorlock_lock_options_set_fair(struct quorlock_lock_options_t *options, bool fair);
 
 /**
+ * Whether an owner that holds the lock enters it again, at once. Without, it waits
+ * as any other does: for itself, too, and so in vain, as with a plain mutex.
+ */
+int32_t quorlock_lock_options_set_reentrant(struct quorlock_lock_options_t *options,
+                                            bool reentrant);
+
+/**
  * Names the owner: whoever gives the same name, in any thread but with the
  * same client, re-enters. Not set, the owner is the thread that calls.
  */
@@ -753,8 +770,8 @@ void quorlock_lock_free(struct quorlock_lock_t *lock);
 /**
  * Acquires the lock, waiting at most `wait_ms`: 0 tries once, #QUORLOCK_DEFAULT
  * waits as the options say, #QUORLOCK_FOREVER without end. `cancel` may be NULL.
- * A lock that the owner holds already is entered again, without any request:
- * another lease on the same hold, and the last one to go frees the lock.
+ * A lock that the owner holds already is entered again, without any request, but
+ * for quorlock_lock_options_set_reentrant(): another lease on the same hold, and the last one to go frees the lock.
  *
  * Those of one client that wait for a lock get it in the order in which they
  * came; a wait of 0 asks the nodes past that line.
@@ -853,6 +870,7 @@ uint64_t quorlock_lease_fence(const struct quorlock_lease_t *lease);
  * answered: it is then valid as long as it was; #QUORLOCK_NOT_OWNER after a
  * release; #QUORLOCK_INVALID_ARGUMENT above max_ttl.
  */
+QUORLOCK_MUST_USE
 int32_t quorlock_lease_extend(const struct quorlock_lease_t *lease,
                               int64_t ttl_ms,
                               struct quorlock_error_t **error);
@@ -862,6 +880,7 @@ int32_t quorlock_lease_extend(const struct quorlock_lease_t *lease,
  * it is not. Call it right before a step that takes so long. Fails as
  * quorlock_lease_extend().
  */
+QUORLOCK_MUST_USE
 int32_t quorlock_lease_ensure(const struct quorlock_lease_t *lease,
                               int64_t min_ms,
                               struct quorlock_error_t **error);

@@ -231,6 +231,8 @@ struct lock_options {
     /** Whether every release goes over the nodes, where the waiters of other clients queue. Without, a lease may be passed
      * on to the next in line of the client, up to 16 times in a row. */
     std::optional<bool> fair;
+    /** Whether an owner that holds the lock enters it again, at once. Without, it waits as any other does. */
+    std::optional<bool> reentrant;
 };
 
 /** Options of a client; those that locks have too are the defaults of its locks. See quorlock.h for the values
@@ -258,7 +260,8 @@ struct client_options {
     std::optional<std::string> ca, cert, key;
     /** Whether leases have fences: see lease::fence(). */
     std::optional<bool> fencing;
-    /** How long a lock's counter of fences lives after its last use; at least twice max_ttl. */
+    /** How long a lock's counter of fences lives after its last use; at least twice max_ttl, which it follows where it is
+     * not set. */
     std::optional<milliseconds> fence_ttl;
     /** The name of the set that the nodes form: 1 to 64 printable ASCII characters without blanks. */
     std::optional<std::string> set_name;
@@ -269,6 +272,8 @@ struct client_options {
     std::optional<std::int64_t> max_waiters;
     /** Whether every release goes over the nodes: see lock_options. */
     std::optional<bool> fair;
+    /** Whether an owner that holds a lock enters it again: see lock_options. */
+    std::optional<bool> reentrant;
 };
 
 /* ---- handles ---- */
@@ -305,8 +310,8 @@ private:
     detail::owned<quorlock_cancel_t> handle_;
 };
 
-/** A hold on a lock. Destroyed, it is released in the background. */
-class lease {
+/** A hold on a lock. Destroyed, it is released in the background: one that nobody keeps protects nothing. */
+class [[nodiscard]] lease {
 public:
     explicit lease(quorlock_lease_t *handle) noexcept : handle_(handle) {}
     lease(lease &&) noexcept = default;
@@ -380,17 +385,17 @@ public:
 
     /** Acquires it, waiting as long as the options say. Those of one client that wait for it get it in the order in which
      * they came. */
-    lease acquire() const { return acquire(QUORLOCK_DEFAULT, nullptr); }
-    lease acquire(const cancel_token &cancel) const { return acquire(QUORLOCK_DEFAULT, cancel.get()); }
+    [[nodiscard]] lease acquire() const { return acquire(QUORLOCK_DEFAULT, nullptr); }
+    [[nodiscard]] lease acquire(const cancel_token &cancel) const { return acquire(QUORLOCK_DEFAULT, cancel.get()); }
 
     /** Acquires it, waiting so long: zero tries once, `forever` is without end. */
-    lease acquire(milliseconds wait) const { return acquire(detail::ms(wait), nullptr); }
-    lease acquire(milliseconds wait, const cancel_token &cancel) const {
+    [[nodiscard]] lease acquire(milliseconds wait) const { return acquire(detail::ms(wait), nullptr); }
+    [[nodiscard]] lease acquire(milliseconds wait, const cancel_token &cancel) const {
         return acquire(detail::ms(wait), cancel.get());
     }
 
     /** Acquires it if it is free; nothing if another holds it. */
-    std::optional<lease> try_acquire() const {
+    [[nodiscard]] std::optional<lease> try_acquire() const {
         quorlock_lease_t *handle = nullptr;
         quorlock_error_t *error = nullptr;
         const std::int32_t code = quorlock_try_lock(get(), &handle, &error);
@@ -455,6 +460,7 @@ public:
         if (options.accept_eviction) quorlock_client_options_set_accept_eviction(o, *options.accept_eviction);
         if (options.max_waiters) quorlock_client_options_set_max_waiters(o, *options.max_waiters);
         if (options.fair) quorlock_client_options_set_fair(o, *options.fair);
+        if (options.reentrant) quorlock_client_options_set_reentrant(o, *options.reentrant);
         quorlock_client_t *handle = nullptr;
         detail::checked([&](auto error) { return quorlock_client_new(o, &handle, error); });
         handle_.reset(handle);
@@ -464,7 +470,7 @@ public:
     explicit client(std::vector<std::string> nodes) : client(with_nodes(std::move(nodes))) {}
 
     /** A lock by its name, any 1 to 1,024 bytes. */
-    quorlock::lock lock(std::string_view name, const lock_options &options = {}) const {
+    [[nodiscard]] quorlock::lock lock(std::string_view name, const lock_options &options = {}) const {
         const detail::owned<quorlock_lock_options_t> made(quorlock_lock_options_new());
         quorlock_lock_options_t *o = made.get();
         if (options.ttl) quorlock_lock_options_set_ttl(o, detail::ms(*options.ttl));
@@ -476,6 +482,7 @@ public:
         if (options.fencing) quorlock_lock_options_set_fencing(o, *options.fencing);
         if (options.max_waiters) quorlock_lock_options_set_max_waiters(o, *options.max_waiters);
         if (options.fair) quorlock_lock_options_set_fair(o, *options.fair);
+        if (options.reentrant) quorlock_lock_options_set_reentrant(o, *options.reentrant);
         quorlock_lock_t *handle = nullptr;
         detail::checked(
             [&](auto error) { return quorlock_lock_new(get(), name.data(), name.size(), o, &handle, error); });
@@ -543,7 +550,7 @@ public:
     void lock() { keep(lock_.acquire(forever)); }
 
     /** False only if another holds it; throws where that could not be found out. */
-    bool try_lock() {
+    [[nodiscard]] bool try_lock() {
         std::optional<lease> won = lock_.try_acquire();
         if (won) keep(std::move(*won));
         return won.has_value();
@@ -551,7 +558,7 @@ public:
 
     /** False only if others held it all the time; throws where that could not be found out. */
     template <typename Rep, typename Period>
-    bool try_lock_for(const std::chrono::duration<Rep, Period> &wait) {
+    [[nodiscard]] bool try_lock_for(const std::chrono::duration<Rep, Period> &wait) {
         const milliseconds at_most = detail::wait_of(wait);
         if (at_most == milliseconds::zero()) return try_lock();
         try {
@@ -563,7 +570,7 @@ public:
     }
 
     template <typename Clock, typename Duration>
-    bool try_lock_until(const std::chrono::time_point<Clock, Duration> &end) {
+    [[nodiscard]] bool try_lock_until(const std::chrono::time_point<Clock, Duration> &end) {
         const auto now = Clock::now();
         /* Compared first: the difference to a moment long past may not be representable. */
         return end <= now ? try_lock() : try_lock_for(end - now);

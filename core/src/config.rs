@@ -1,14 +1,17 @@
 //! Settings: every default, every bound, and the check of what a user gives.
 
+mod times;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::Error;
 use crate::node::Waits;
-use crate::node::address::Address;
+use crate::node::address::{Address, Origin};
 use crate::node::names::Naming;
 use crate::owner::Owner;
 use crate::protocol::timing::Timing;
+pub(crate) use times::{Given, Times};
 
 /// The defaults. Tables of them in the documentation are made from here.
 pub mod defaults {
@@ -23,13 +26,14 @@ pub mod defaults {
     pub const NODES_VARIABLE: &str = "QUORLOCK_NODES";
     /// Prefix of every key.
     pub const NAMESPACE: &str = "lock:";
-    /// Auto-release time set on the nodes.
+    /// Auto-release time set on the nodes; less where `max_ttl` or `max_hold` was
+    /// given and is less.
     pub const TTL: Duration = Duration::from_secs(10);
     /// How long `acquire` waits.
     pub const WAIT: Duration = Duration::from_secs(10);
     /// Whether leases are renewed until released.
     pub const RENEW: bool = true;
-    /// Longest life of a lease, renewed or not.
+    /// Longest life of a lease, renewed or not; the ttl where that is longer.
     pub const MAX_HOLD: Duration = Duration::from_secs(3600);
     /// Longest ttl that a lock of this set may ask for.
     pub const MAX_TTL: Duration = Duration::from_secs(60);
@@ -42,9 +46,12 @@ pub mod defaults {
     /// Whether a lease that is released always goes over the nodes, past who
     /// waits in this process.
     pub const FAIR: bool = false;
+    /// Whether the owner of a lease enters it again.
+    pub const REENTRANT: bool = true;
     /// Whether leases have fences.
     pub const FENCING: bool = true;
-    /// How long a lock's counter of fences lives after its last use.
+    /// How long a lock's counter of fences lives after its last use; twice
+    /// `max_ttl` where that is longer.
     pub const FENCE_TTL: Duration = Duration::from_secs(600);
     /// Name of the set that the nodes form.
     pub const SET_NAME: &str = "default";
@@ -67,6 +74,7 @@ const QUEUE_BOUND: u32 = 10_000;
 
 /// Whether a node that lost its memory is kept from voting for a while.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum RestartGuard {
     /// On for sets of three nodes and more.
     #[default]
@@ -116,30 +124,29 @@ impl std::str::FromStr for RestartGuard {
 /// Options of a lock. A client's are the defaults of its locks.
 #[derive(Clone, Debug)]
 pub(crate) struct LockOptions {
-    pub(crate) ttl: Duration,
+    pub(crate) times: Given,
     /// `None`: for ever.
     pub(crate) wait: Option<Duration>,
     pub(crate) renew: bool,
-    /// `None`: no cap.
-    pub(crate) max_hold: Option<Duration>,
     pub(crate) naming: Naming,
     pub(crate) fencing: bool,
     pub(crate) max_waiters: usize,
     pub(crate) fair: bool,
+    pub(crate) reentrant: bool,
     pub(crate) owner: Option<Owner>,
 }
 
 impl Default for LockOptions {
     fn default() -> LockOptions {
         LockOptions {
-            ttl: defaults::TTL,
+            times: Given::default(),
             wait: Some(defaults::WAIT),
             renew: defaults::RENEW,
-            max_hold: Some(defaults::MAX_HOLD),
             naming: Naming::Tagged,
             fencing: defaults::FENCING,
             max_waiters: defaults::MAX_WAITERS,
             fair: defaults::FAIR,
+            reentrant: defaults::REENTRANT,
             owner: None,
         }
     }
@@ -152,9 +159,10 @@ macro_rules! lock_option_setters {
         /// Options of locks: a client's are the defaults of its locks.
         impl $Type {
             /// Auto-release time on the nodes: how long the lock outlives a crashed
-            /// holder. 10 ms to `max_ttl`, in whole milliseconds. 10 s.
+            /// holder. 10 ms to `max_ttl`; a part of a millisecond is rounded up.
+            /// 10 s, or less where `max_ttl` or `max_hold` is less.
             pub fn ttl(self, ttl: Duration) -> $Type {
-                self.change(|options| options.ttl = ttl)
+                self.change(|options| options.times.ttl = Some(ttl))
             }
 
             /// How long [`acquire`](crate::Lock::acquire) waits: zero tries once,
@@ -171,9 +179,9 @@ macro_rules! lock_option_setters {
             }
 
             /// The longest life of a lease, renewed or not; `None` for no cap. One
-            /// hour.
+            /// hour, or the ttl where that is longer.
             pub fn max_hold(self, max_hold: impl Into<Option<Duration>>) -> $Type {
-                self.change(|options| options.max_hold = max_hold.into())
+                self.change(|options| options.times.max_hold = Some(max_hold.into()))
             }
 
             /// Whether the key on the nodes is the name itself and its value the
@@ -203,6 +211,13 @@ macro_rules! lock_option_setters {
             pub fn fair(self, fair: bool) -> $Type {
                 self.change(|options| options.fair = fair)
             }
+
+            /// Whether an acquire by the [owner](crate::Lock::owner) of a lease enters
+            /// that lease again, at once. Without, it waits as any other does: for its own
+            /// owner, too, and so in vain if that waits here. On.
+            pub fn reentrant(self, reentrant: bool) -> $Type {
+                self.change(|options| options.reentrant = reentrant)
+            }
         }
     };
 }
@@ -214,11 +229,9 @@ pub struct Settings {
     pub(crate) nodes: Vec<Address>,
     pub(crate) namespace: Arc<str>,
     pub(crate) label: Arc<str>,
-    pub(crate) max_ttl: Duration,
     pub(crate) node_timeout: Duration,
     pub(crate) drift: f64,
     pub(crate) min_validity: f64,
-    pub(crate) fence_ttl: Duration,
     pub(crate) set_name: Arc<str>,
     pub(crate) restart_guard: RestartGuard,
     pub(crate) accept_eviction: bool,
@@ -228,41 +241,55 @@ pub struct Settings {
 impl LockOptions {
     /// Checks the options of one lock against its client's settings.
     pub(crate) fn check(&self, settings: &Settings) -> Result<(), Error> {
-        within("ttl", self.ttl, MIN_TTL, LONGEST_TTL)?;
-        if !self.ttl.subsec_nanos().is_multiple_of(1_000_000) {
+        let Times { ttl, max_hold, .. } = self.times.settled();
+        let max_ttl = settings.max_ttl();
+        if ttl < MIN_TTL {
             return Err(Error::invalid(format!(
-                "ttl is {:?}: give whole milliseconds",
-                self.ttl
+                "ttl is {}: give {MIN_TTL:?} to {max_ttl:?}, the max_ttl of this client",
+                shown(ttl)
             )));
         }
-        if self.ttl > settings.max_ttl {
+        if ttl > max_ttl {
             return Err(Error::invalid(format!(
-                "ttl is {:?}, above max_ttl ({:?}): lower it, or raise max_ttl on every client of \
-                 this set",
-                self.ttl, settings.max_ttl
+                "ttl is {ttl:?}, above max_ttl ({max_ttl:?}): lower it, or raise max_ttl on every \
+                 client of this set"
             )));
         }
-        let timing = settings.timing(self.ttl);
+        let timing = settings.timing(ttl);
         if timing.counted <= timing.min_validity {
             return Err(Error::invalid(format!(
-                "ttl {:?} with drift {} and min_validity {} leaves no time to hold the lock: raise \
-                 the ttl, or lower the other two",
-                self.ttl, settings.drift, settings.min_validity
+                "ttl {ttl:?} with drift {} and min_validity {} leaves no time to hold the lock: \
+                 raise the ttl, or lower the other two",
+                settings.drift, settings.min_validity
             )));
         }
         if let Some(wait) = self.wait {
             within("wait", wait, Duration::ZERO, LONGEST)?;
         }
-        if let Some(max_hold) = self.max_hold {
-            within("max_hold", max_hold, self.ttl, LONGEST).map_err(|e| {
-                Error::invalid(format!("{} (max_hold counts from the ttl up)", e.message()))
-            })?;
+        let Some(max_hold) = max_hold else {
+            return Ok(());
+        };
+        within("max_hold", max_hold, MIN_TTL, LONGEST)?;
+        if max_hold < ttl {
+            return Err(Error::invalid(format!(
+                "max_hold is {max_hold:?}, below the ttl ({ttl:?}): raise it, or lower the ttl"
+            )));
         }
         Ok(())
     }
 }
 
 impl Settings {
+    /// The longest ttl of any lock of the set.
+    pub(crate) fn max_ttl(&self) -> Duration {
+        self.lock.times.settled().max_ttl
+    }
+
+    /// How long a lock's counter of fences lives.
+    pub(crate) fn fence_ttl(&self) -> Duration {
+        self.lock.times.settled().fence_ttl
+    }
+
     /// The times of a lock with this ttl.
     pub(crate) fn timing(&self, ttl: Duration) -> Timing {
         Timing::of(ttl, self.drift, self.min_validity, self.node_timeout)
@@ -274,7 +301,7 @@ impl Settings {
         Waits {
             // Whoever is called has to come in time, over a slow network too.
             reservation: RESERVATION.max(self.node_timeout.mul_f64(0.8)),
-            place: self.max_ttl.max(3 * POLL),
+            place: self.max_ttl().max(3 * POLL),
             most: QUEUE_BOUND,
         }
     }
@@ -293,15 +320,22 @@ impl Settings {
             )));
         }
         for (i, node) in self.nodes.iter().enumerate() {
-            if self.nodes[..i]
-                .iter()
-                .any(|other| other.endpoint == node.endpoint)
-            {
-                return Err(Error::invalid(format!(
-                    "the node {} is listed twice: each node must be a server of its own",
+            let mut before = self.nodes[..i].iter();
+            let Some(other) = before.find(|other| other.endpoint == node.endpoint) else {
+                continue;
+            };
+            let origin = node.origin;
+            return Err(Error::invalid(match other.db == node.db {
+                true => format!(
+                    "the node {} is listed twice: each node must be a server of its own{origin}",
                     node.shown
-                )));
-            }
+                ),
+                false => format!(
+                    "the nodes {} and {} are databases of one server, and fail together: each node \
+                     must be a server of its own{origin}",
+                    other.shown, node.shown
+                ),
+            }));
         }
         if self.namespace.is_empty()
             || self.namespace.len() > 256
@@ -318,7 +352,10 @@ impl Settings {
                 self.label.escape_debug()
             )));
         }
-        within("max_ttl", self.max_ttl, MIN_TTL, LONGEST_TTL)?;
+        let Times {
+            max_ttl, fence_ttl, ..
+        } = self.lock.times.settled();
+        within("max_ttl", max_ttl, MIN_TTL, LONGEST_TTL)?;
         within(
             "node_timeout",
             self.node_timeout,
@@ -334,8 +371,14 @@ impl Settings {
                 self.set_name.escape_debug()
             )));
         }
-        within("fence_ttl", self.fence_ttl, 2 * self.max_ttl, LONGEST)
-            .map_err(|e| Error::invalid(format!("{} (at least twice max_ttl)", e.message())))?;
+        if fence_ttl < 2 * max_ttl {
+            return Err(Error::invalid(format!(
+                "fence_ttl is {}, below twice max_ttl ({max_ttl:?}): raise it, or lower max_ttl on \
+                 every client of this set",
+                shown(fence_ttl)
+            )));
+        }
+        within("fence_ttl", fence_ttl, MIN_TTL, LONGEST)?;
         fraction("drift", self.drift, 0.001, 0.5)?;
         fraction("min_validity", self.min_validity, 0.0, 0.9)?;
         self.lock.check(self)
@@ -345,10 +388,21 @@ impl Settings {
 fn within(what: &str, value: Duration, low: Duration, high: Duration) -> Result<(), Error> {
     if value < low || value > high {
         return Err(Error::invalid(format!(
-            "{what} is {value:?}: give {low:?} to {high:?}"
+            "{what} is {}: give {} to {}",
+            shown(value),
+            shown(low),
+            shown(high)
         )));
     }
     Ok(())
+}
+
+/// A time for a message: nothing at all has no unit.
+fn shown(time: Duration) -> String {
+    match time {
+        Duration::ZERO => "0".into(),
+        time => format!("{time:?}"),
+    }
 }
 
 fn fraction(what: &str, value: f64, low: f64, high: f64) -> Result<(), Error> {
@@ -373,8 +427,9 @@ pub(crate) fn default_label() -> String {
     format!("{host}:{}", std::process::id())
 }
 
-/// The node list of the environment, or the default node.
-pub(crate) fn nodes_of_environment() -> Vec<String> {
+/// The nodes of a client that was given none, and who has named them: the node list
+/// of the environment, or the default node.
+pub(crate) fn nodes_of_environment() -> (Vec<String>, Origin) {
     let listed: Vec<String> = std::env::var(defaults::NODES_VARIABLE)
         .unwrap_or_default()
         .split([',', ' ', '\n', '\t'])
@@ -382,8 +437,11 @@ pub(crate) fn nodes_of_environment() -> Vec<String> {
         .map(str::to_owned)
         .collect();
     if listed.is_empty() {
-        vec![defaults::NODE.to_owned()]
+        (
+            vec![defaults::NODE.to_owned()],
+            Origin::Nobody(defaults::NODES_VARIABLE),
+        )
     } else {
-        listed
+        (listed, Origin::Environment(defaults::NODES_VARIABLE))
     }
 }

@@ -38,7 +38,7 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// Every kind, in the order of their numbers. Bindings map all of them.
-    pub const ALL: [ErrorKind; 12] = [
+    pub const ALL: &'static [ErrorKind] = &[
         ErrorKind::InvalidArgument,
         ErrorKind::Contended,
         ErrorKind::Timeout,

@@ -25,6 +25,7 @@ use crate::protocol::waiting::Passed;
 /// Dropping a lease releases it in the background. Where one owner has entered
 /// a lock several times, each handle counts and the last one to go frees the
 /// lock.
+#[must_use = "a lease that is dropped releases its lock at once: bind it to a name, not to `_`"]
 pub struct Lease {
     client: Arc<Inner>,
     share: Share,
@@ -54,12 +55,12 @@ impl Lease {
         self.share.held.hold.token()
     }
 
-    /// The fencing token: grows with every hold of the same lock, below 2^53; 0
-    /// if the lock has none. Give it to the resource that the lock protects,
-    /// which then refuses what comes with a smaller one: so work that a holder
+    /// The fencing token: grows with every hold of the same lock, from 1 to below
+    /// 2^53; `None` if the lock has [none](crate::Lock::fencing). Give it to the
+    /// resource that the lock protects, which then refuses what comes with a smaller one: so work that a holder
     /// began and that outlives its lease does no harm.
-    pub fn fence(&self) -> u64 {
-        self.share.held.fence
+    pub fn fence(&self) -> Option<u64> {
+        Some(self.share.held.fence).filter(|fence| *fence != 0)
     }
 
     /// Whether the lease is valid now. Exact at every call, read from a clock
@@ -94,7 +95,8 @@ impl Lease {
     }
 
     /// Lengthens the lease to `ttl` from now, to its own ttl with `None`; never
-    /// shortens it.
+    /// shortens it. A part of a millisecond is rounded up, so `remaining()` and
+    /// something is a ttl as good as any other.
     ///
     /// # Errors
     ///
@@ -108,8 +110,7 @@ impl Lease {
     /// lengthened.
     pub async fn extend(&self, ttl: impl Into<Option<Duration>>) -> Result<(), Error> {
         self.client.check()?;
-        let ttl = ttl.into().unwrap_or(self.ttl);
-        self.client.check_ttl(ttl)?;
+        let ttl = self.client.ttl(ttl.into().unwrap_or(self.ttl))?;
         if self.share.is_released() {
             return Err(self.not_owner());
         }
@@ -322,13 +323,14 @@ impl Drop for Lease {
 impl fmt::Debug for Lease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lease")
-            .field("name", &shown(&self.name))
+            .field("name", &format_args!("{}", shown(&self.name)))
             .field("remaining", &self.remaining())
             .finish_non_exhaustive()
     }
 }
 
 /// The loss of a lease, to wait for. See [`Lease::lost`].
+#[must_use = "it does nothing unless polled"]
 pub struct Lost(Watch);
 
 impl Future for Lost {

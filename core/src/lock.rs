@@ -1,5 +1,6 @@
 //! The lock: a name with options. Holding nothing yet.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,7 +29,8 @@ use crate::protocol::reentry::Share;
 /// lease.release().await?;
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
+#[must_use = "a lock holds nothing until it is acquired"]
 pub struct Lock {
     client: Arc<Inner>,
     name: Arc<[u8]>,
@@ -110,6 +112,17 @@ impl Lock {
     /// # Cancel safety
     ///
     /// Dropping the future undoes the attempt under way: no key stays behind.
+    ///
+    /// # Keep the lease
+    ///
+    /// A lease that nobody keeps is released at once. The compiler warns of it:
+    ///
+    /// ```compile_fail
+    /// #![deny(unused_must_use)]
+    /// # async fn f(client: quorlock::Client) -> Result<(), quorlock::Error> {
+    /// client.lock("orders:42").acquire().await?; // held no longer here
+    /// # Ok(()) }
+    /// ```
     pub async fn acquire(&self) -> Result<Lease, Error> {
         // Counted first: then this sees the client closed, or its `close` waits
         // for us.
@@ -118,17 +131,18 @@ impl Lock {
         self.check()?;
         let keys = self.keys.clone()?;
         let owner = self.options.owner.as_ref();
+        let times = self.options.times.settled();
         let terms = Terms {
             keys: keys.clone(),
             label: match self.options.naming {
                 Naming::Tagged => self.client.settings.label.clone(),
                 Naming::Raw => "".into(),
             },
-            timing: self.client.settings.timing(self.options.ttl),
+            timing: self.client.settings.timing(times.ttl),
             drift: self.client.settings.drift,
             renew: self.options.renew,
             fair: self.options.fair,
-            max_hold: self.options.max_hold,
+            max_hold: times.max_hold,
             gone: owner.and_then(Owner::gone),
         };
         let clock = &*self.client.set.clock;
@@ -164,7 +178,8 @@ impl Lock {
             {
                 return Some(Err(closed));
             }
-            self.client.owners.reenter(&keys.lock, owner?).map(Ok)
+            let owner = owner.filter(|_| self.options.reentrant)?;
+            self.client.owners.reenter(&keys.lock, owner).map(Ok)
         };
         let set = &self.client.set;
         let wait = Wait {
@@ -203,6 +218,9 @@ impl Lock {
     /// As [`acquire`](Lock::acquire) with a wait of zero, and `None` where the
     /// lock is held by another.
     ///
+    /// Bind the lease: `if let Some(lease) = …` holds it to the end of the block,
+    /// `if ….is_some()` gives it back before the block begins.
+    ///
     /// # Errors
     ///
     /// As [`acquire`](Lock::acquire), but never `Contended`.
@@ -236,11 +254,14 @@ impl Lock {
             None => None,
         };
         let Some(share) = share else {
-            let who = owner.map_or("a lock without owner".to_owned(), |o| format!("{o:?}"));
-            return Err(Error::new(
-                ErrorKind::NotOwner,
-                format!("{who} does not hold the lock {}", shown(&self.name)),
-            ));
+            let name = shown(&self.name);
+            let message = match owner {
+                Some(owner) => format!("{} does not hold the lock {name}", owner.words()),
+                None => {
+                    format!("the lock {name} has no owner to release it for: release its lease")
+                }
+            };
+            return Err(Error::new(ErrorKind::NotOwner, message));
         };
         Ok(lease::release(&self.client, &share).await)
     }
@@ -250,8 +271,21 @@ impl Lock {
             self.client.clone(),
             share,
             self.name.clone(),
-            self.options.ttl,
+            self.options.times.settled().ttl,
         )
+    }
+}
+
+impl fmt::Debug for Lock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let times = self.options.times.settled();
+        f.debug_struct("Lock")
+            .field("name", &format_args!("{}", shown(&self.name)))
+            .field("ttl", &times.ttl)
+            .field("wait", &self.options.wait)
+            .field("renew", &self.options.renew)
+            .field("owner", &self.options.owner)
+            .finish_non_exhaustive()
     }
 }
 
@@ -263,6 +297,6 @@ fn keys(client: &Inner, name: &[u8], options: &LockOptions) -> Result<Arc<Keys>,
         companions: names::companions(namespace, &lock, naming),
         lock: lock.into(),
         waits: client.waits,
-        fence_ttl: options.fencing.then_some(client.settings.fence_ttl),
+        fence_ttl: options.fencing.then_some(client.settings.fence_ttl()),
     }))
 }

@@ -75,6 +75,15 @@ impl Owner {
         Owner(Who::Thread(Arc::new(Thread { id, gone })))
     }
 
+    /// The owner in words, for a message.
+    pub(crate) fn words(&self) -> String {
+        match &self.0 {
+            Who::Named(name) => format!("the owner {}", crate::error::shown(name)),
+            Who::Thread(_) => "the calling thread".into(),
+            Who::Task(_) => "the calling task".into(),
+        }
+    }
+
     /// Set when the owner has ended.
     pub(crate) fn gone(&self) -> Option<Arc<AtomicBool>> {
         match &self.0 {

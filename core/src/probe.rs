@@ -10,8 +10,10 @@ use std::time::Duration;
 
 use redis::parse_redis_value;
 
+use crate::client::ClientBuilder;
+use crate::config::defaults;
 use crate::error::Error;
-use crate::node::address::Address;
+use crate::node::address::{Address, Origin};
 use crate::node::redis::replies::{self, Outcome};
 use crate::node::redis::{resp, script};
 use crate::node::{Op, Reply, Request, names};
@@ -71,6 +73,7 @@ pub fn read(op: Op, bytes: &[u8]) -> io::Result<Option<(Said, usize)>> {
     };
     let said = match replies::outcome(op, &reply) {
         Outcome::Reply(reply, time) => Said::Reply(reply, time),
+        Outcome::Demoted(fault) => Said::Reply(Reply::Failed(fault), None),
         Outcome::NoScript => Said::NoScript,
         Outcome::OtherRecord => Said::OtherRecord,
     };
@@ -101,7 +104,16 @@ pub fn read_init(bytes: &[u8]) -> io::Result<Option<(Result<(), String>, usize)>
     }
 }
 
+/// Options of a client to which nobody has named a node, if `url` were the default
+/// one.
+pub fn unnamed(url: &str) -> ClientBuilder {
+    let origin = Origin::Nobody(defaults::NODES_VARIABLE);
+    let mut builder = ClientBuilder::default();
+    builder.nodes = Some((vec![url.to_owned()], origin));
+    builder
+}
+
 /// A node's URL as it is shown, or why it is refused.
 pub fn address(index: usize, url: &str) -> Result<Arc<str>, Error> {
-    Address::parse(index, url).map(|address| address.shown)
+    Address::parse(index, url, Origin::Caller).map(|address| address.shown)
 }

@@ -92,6 +92,7 @@ pub extern "C" fn quorlock_client_new(
 /// Fails with #QUORLOCK_MISCONFIGURED, naming the nodes, if one has a record of
 /// another set or cannot be a node; #QUORLOCK_QUORUM_UNAVAILABLE, naming which do
 /// not answer: nothing is written then. #QUORLOCK_CLOSED, #QUORLOCK_FORKED.
+#[must_use]
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_client_init_set(client: *const quorlock_client_t, error: *mut *mut quorlock_error_t) -> i32 {
     boundary!(error, { wait(handle::borrow(client, "client")?.0.init_set()).map(drop) })
@@ -100,6 +101,7 @@ pub extern "C" fn quorlock_client_init_set(client: *const quorlock_client_t, err
 /// As quorlock_client_init_set(), but lifts the quarantine of the set's nodes, or
 /// founds the set without one: two may then hold a lock that was held within the
 /// last max_ttl. Only where you know that no lock is held.
+#[must_use]
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_client_init_set_forced(
     client: *const quorlock_client_t, error: *mut *mut quorlock_error_t,

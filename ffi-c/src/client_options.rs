@@ -83,7 +83,8 @@ fn urls<'a>(nodes: *const *const c_char, count: usize) -> Result<Vec<&'a str>, E
     (0..count).map(url).collect()
 }
 
-/// See quorlock_lock_options_set_ttl(). 10,000.
+/// See quorlock_lock_options_set_ttl(). 10,000, or less where max_ttl or max_hold
+/// is set and is less.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_client_options_set_ttl(options: *mut quorlock_client_options_t, ttl_ms: i64) -> i32 {
     set(options, || handle::millis(ttl_ms, "ttl"), ClientBuilder::ttl)
@@ -101,7 +102,8 @@ pub extern "C" fn quorlock_client_options_set_renew(options: *mut quorlock_clien
     set(options, || Ok(renew), ClientBuilder::renew)
 }
 
-/// See quorlock_lock_options_set_max_hold(). One hour.
+/// See quorlock_lock_options_set_max_hold(). One hour, or the ttl where that is
+/// longer.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_client_options_set_max_hold(
     options: *mut quorlock_client_options_t, max_hold_ms: i64,
@@ -135,9 +137,17 @@ pub extern "C" fn quorlock_client_options_set_fair(options: *mut quorlock_client
     set(options, || Ok(fair), ClientBuilder::fair)
 }
 
+/// See quorlock_lock_options_set_reentrant(). True.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_client_options_set_reentrant(
+    options: *mut quorlock_client_options_t, reentrant: bool,
+) -> i32 {
+    set(options, || Ok(reentrant), ClientBuilder::reentrant)
+}
+
 /// How long a lock's counter of fences lives on the nodes after its last use; at
 /// least twice max_ttl. After that the order of fences rests on the nodes'
-/// clocks. 600,000.
+/// clocks. 600,000, or twice max_ttl where that is longer.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_client_options_set_fence_ttl(
     options: *mut quorlock_client_options_t, fence_ttl_ms: i64,

@@ -41,7 +41,7 @@ pub const QUORLOCK_INTERNAL: i32 = 12;
 pub extern "C" fn quorlock_kind_name(kind: i32) -> *const c_char {
     static NAMES: LazyLock<Names> = LazyLock::new(|| {
         let named = |kind: ErrorKind| (kind.number(), c_text(kind.name()));
-        ErrorKind::ALL.map(named).into_iter().chain([(QUORLOCK_OK, CString::from(c"Ok"))]).collect()
+        ErrorKind::ALL.iter().copied().map(named).chain([(QUORLOCK_OK, CString::from(c"Ok"))]).collect()
     });
     boundary!(or std::ptr::null(), { Ok(name_in(&NAMES, kind)) })
 }

@@ -114,7 +114,7 @@ pub extern "C" fn quorlock_state_name(state: i32) -> *const c_char {
         let others =
             [(QUORLOCK_LEASE_HELD, "held"), (QUORLOCK_LEASE_RELEASED, "released"), (QUORLOCK_LEASE_NONE, "none")];
         let others = others.map(|(state, name)| (state, c_text(name)));
-        LossReason::ALL.map(named).into_iter().chain(others).collect()
+        LossReason::ALL.iter().copied().map(named).chain(others).collect()
     });
     boundary!(or ptr::null(), { Ok(name_in(&NAMES, state)) })
 }
@@ -141,7 +141,7 @@ pub extern "C" fn quorlock_lease_remaining_ms(lease: *const quorlock_lease_t) ->
 /// work that outlives its lease does no harm.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_lease_fence(lease: *const quorlock_lease_t) -> u64 {
-    boundary!(or 0, { Ok(handle::borrow(lease, "lease")?.lease.fence()) })
+    boundary!(or 0, { Ok(handle::borrow(lease, "lease")?.lease.fence().unwrap_or(0)) })
 }
 
 /// Lengthens the lease to `ttl_ms` from now, to its own ttl with
@@ -150,6 +150,7 @@ pub extern "C" fn quorlock_lease_fence(lease: *const quorlock_lease_t) -> u64 {
 /// Fails with #QUORLOCK_LOCK_LOST; #QUORLOCK_QUORUM_UNAVAILABLE if too few nodes
 /// answered: it is then valid as long as it was; #QUORLOCK_NOT_OWNER after a
 /// release; #QUORLOCK_INVALID_ARGUMENT above max_ttl.
+#[must_use]
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_lease_extend(
     lease: *const quorlock_lease_t, ttl_ms: i64, error: *mut *mut quorlock_error_t,
@@ -163,6 +164,7 @@ pub extern "C" fn quorlock_lease_extend(
 /// Makes sure that at least `min_ms` of validity is left, extending the lease if
 /// it is not. Call it right before a step that takes so long. Fails as
 /// quorlock_lease_extend().
+#[must_use]
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_lease_ensure(
     lease: *const quorlock_lease_t, min_ms: i64, error: *mut *mut quorlock_error_t,

@@ -52,8 +52,8 @@ pub extern "C" fn quorlock_lock_free(lock: *mut quorlock_lock_t) {
 
 /// Acquires the lock, waiting at most `wait_ms`: 0 tries once, #QUORLOCK_DEFAULT
 /// waits as the options say, #QUORLOCK_FOREVER without end. `cancel` may be NULL.
-/// A lock that the owner holds already is entered again, without any request:
-/// another lease on the same hold, and the last one to go frees the lock.
+/// A lock that the owner holds already is entered again, without any request, but
+/// for quorlock_lock_options_set_reentrant(): another lease on the same hold, and the last one to go frees the lock.
 ///
 /// Those of one client that wait for a lock get it in the order in which they
 /// came; a wait of 0 asks the nodes past that line.

@@ -108,6 +108,13 @@ pub extern "C" fn quorlock_lock_options_set_fair(options: *mut quorlock_lock_opt
     set(options, || Ok(fair), Lock::fair)
 }
 
+/// Whether an owner that holds the lock enters it again, at once. Without, it waits
+/// as any other does: for itself, too, and so in vain, as with a plain mutex.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_lock_options_set_reentrant(options: *mut quorlock_lock_options_t, reentrant: bool) -> i32 {
+    set(options, || Ok(reentrant), Lock::reentrant)
+}
+
 /// Names the owner: whoever gives the same name, in any thread but with the
 /// same client, re-enters. Not set, the owner is the thread that calls.
 #[unsafe(no_mangle)]

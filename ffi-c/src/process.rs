@@ -28,7 +28,8 @@ static SINK: Once = Once::new();
 fn sink(level: Level, line: &str) {
     let level = match level {
         Level::Warn => QUORLOCK_LOG_WARN,
-        Level::Info => QUORLOCK_LOG_INFO,
+        // Less grave ones that there may be one day, too.
+        _ => QUORLOCK_LOG_INFO,
     };
     let line = c_text(line);
     // SAFETY: by the header's contract the callback can be called with its

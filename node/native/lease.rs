@@ -14,8 +14,7 @@ use crate::port::Port;
 use crate::queue::Value;
 
 fn fence(core: &Core) -> Option<f64> {
-    let fence = core.fence();
-    (fence > 0).then_some(fence as f64)
+    core.fence().map(|fence| fence as f64)
 }
 
 impl Port {

@@ -32,7 +32,8 @@ use crate::port::Port;
 /// on, for the test that each has its class.
 #[napi(catch_unwind)]
 pub fn kinds() -> Vec<String> {
-    ErrorKind::ALL.map(|kind| kind.name().to_owned()).into()
+    let kinds = ErrorKind::ALL.iter();
+    kinds.map(|kind| kind.name().to_owned()).collect()
 }
 
 /// A call that panics, for the test that it arrives as an error.

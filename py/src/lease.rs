@@ -52,7 +52,7 @@ impl Lease {
 
     #[getter]
     fn fence(&self) -> Option<u64> {
-        Some(self.core.fence()).filter(|fence| *fence > 0)
+        self.core.fence()
     }
 
     #[getter]

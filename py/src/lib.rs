@@ -31,9 +31,10 @@ fn _close_all(py: Python<'_>) -> PyResult<()> {
 #[pyfunction]
 fn _kinds(py: Python<'_>) -> Vec<(i32, &'static str, Py<PyAny>)> {
     let raised = |kind| error::refused(py, kind, "a test").into_value(py).into();
-    ErrorKind::ALL
-        .map(|kind| (kind.number(), kind.name(), raised(kind)))
-        .into()
+    let kinds = ErrorKind::ALL.iter();
+    kinds
+        .map(|&kind| (kind.number(), kind.name(), raised(kind)))
+        .collect()
 }
 
 /// A call that panics, for the test that it arrives as an exception: at once,

@@ -110,7 +110,7 @@ static void options_call(struct fuzz *f) {
     quorlock_lock_options_t *l = SOME(lock_options);
     size_t len;
     const char *text = some_text(f, &len);
-    switch (draw(f, 31)) {
+    switch (draw(f, 33)) {
     case 0: quorlock_client_options_set_ttl(c, some_ms(f)); break;
     case 1: quorlock_client_options_set_wait(c, some_wait(f)); break;
     case 2: quorlock_client_options_set_renew(c, draw(f, 2)); break;
@@ -141,6 +141,8 @@ static void options_call(struct fuzz *f) {
     case 27: quorlock_lock_options_set_max_waiters(l, some_ms(f)); break;
     case 28: quorlock_client_options_set_fair(c, draw(f, 2)); break;
     case 29: quorlock_lock_options_set_fair(l, draw(f, 2)); break;
+    case 30: quorlock_client_options_set_reentrant(c, draw(f, 2)); break;
+    case 31: quorlock_lock_options_set_reentrant(l, draw(f, 2)); break;
     default: quorlock_client_options_set_nodes(c, NULL, draw(f, 2)); break;
     }
 }

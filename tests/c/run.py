@@ -195,41 +195,66 @@ def library_needs_no_newer_libc():
         raise Failure(f"needs GLIBC_{newest[0]}.{newest[1]}")
 
 
+# ---- what the compiler says of mistakes ----
+
+DISCARDED = {
+    "c": ("quorlock.h", [
+        "quorlock_lease_ensure(0, 1, 0);", "quorlock_lease_extend(0, 1, 0);", "quorlock_client_init_set(0, 0);",
+        "quorlock_client_init_set_forced(0, 0);", "quorlock_try_lock(0, 0, 0);"]),
+    "c++": ("quorlock.hpp", [
+        'quorlock::client().lock("x").acquire();', 'quorlock::client().lock("x").acquire(quorlock::forever);',
+        'quorlock::client().lock("x").try_acquire();', 'quorlock::client().lock("x");']),
+}
+
+
+@check
+def discarded_results_are_warned_of():
+    """Each line alone, for a compiler that takes it to be an error."""
+    for language, (header, lines) in DISCARDED.items():
+        for line in ["", *lines]:
+            program = f"#include <{header}>\nint main(void) {{ {line} return 0; }}\n"
+            command = ["cc", "-x", language, *(["-std=c++17"] if language == "c++" else []), "-Werror=unused-result",
+                       "-c", "-o", "/dev/null", "-I", os.path.join(ROOT, "include"), "-"]
+            done = subprocess.run(command, input=program, capture_output=True, text=True, timeout=120)
+            if (done.returncode == 0) != (not line):
+                raise Failure(f"{line or 'nothing at all'}: {done.stderr or 'no warning'}")
+
+
 # ---- tests of the interfaces ----
 
 @check
 def test_c():
-    return counted(on_stage(compiled("test-c")), 33)
+    return counted(on_stage(compiled("test-c")), 34)
 
 
 @check
 def test_cpp():
-    return counted(on_stage(compiled("test-cpp")), 22)
+    return counted(on_stage(compiled("test-cpp")), 23)
 
 
 @check
 def test_cpp_clang():
-    return counted(on_stage(compiled("test-cpp", "-clang", "clang++")), 22)
+    return counted(on_stage(compiled("test-cpp", "-clang", "clang++")), 23)
 
 
 @check
 def sanitizers_c():
-    return counted(on_stage(sanitized("test-c")), 33)
+    return counted(on_stage(sanitized("test-c")), 34)
 
 
 @check
 def sanitizers_cpp():
-    return counted(on_stage(sanitized("test-cpp")), 22)
+    return counted(on_stage(sanitized("test-cpp")), 23)
 
 
 @check
 def valgrind_c():
-    return counted(on_stage(*VALGRIND, compiled("test-c")), 33)
+    return counted(on_stage(*VALGRIND, compiled("test-c")), 34)
 
 
 @check
 def valgrind_cpp():
-    return counted(on_stage(*VALGRIND, compiled("test-cpp")), 22)
+    return counted(on_stage(*VALGRIND, compiled("test-cpp")), 23)
 
 
 # Scenarios for the leak checkers: losses, cancelled waits, dead and hung nodes. Valgrind has less time, and no TLS: the
@@ -285,11 +310,11 @@ def instrumented(name):
 
 
 def instrumented_c():
-    return counted(on_stage(instrumented("test-c")), 33)
+    return counted(on_stage(instrumented("test-c")), 34)
 
 
 def instrumented_cpp():
-    return counted(on_stage(instrumented("test-cpp")), 22)
+    return counted(on_stage(instrumented("test-cpp")), 23)
 
 
 def instrumented_fuzz():
@@ -329,6 +354,9 @@ def consumer_pkg_config():
         cflags = run("pkg-config", "--cflags", "quorlock", **path).split()
         run("cc", *WARNINGS, "main.c", "-o", "static", *cflags, archive,
             *(flag for flag in private if flag != "-lquorlock"), cwd=source)
+        flags = run("pkg-config", "--static", "--cflags", "--libs", "quorlock", **path).split()
+        run("cc", *WARNINGS, "-static", "main.c", "-o", "wholly-static", *flags, cwd=source)
+        held(on_stage(os.path.join(source, "wholly-static")))
         if "libquorlock" in run("ldd", os.path.join(source, "static")):
             raise Failure("it is not static")
         held(on_stage(os.path.join(source, "static")))

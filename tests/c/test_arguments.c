@@ -89,6 +89,8 @@ static void null_everywhere(void) {
     CHECK(quorlock_lock_options_set_max_waiters(NULL, 1) == 1);
     CHECK(quorlock_client_options_set_fair(NULL, true) == 1);
     CHECK(quorlock_lock_options_set_fair(NULL, true) == 1);
+    CHECK(quorlock_client_options_set_reentrant(NULL, true) == 1);
+    CHECK(quorlock_lock_options_set_reentrant(NULL, true) == 1);
     quorlock_error_free(NULL);
     quorlock_client_options_free(NULL);
     quorlock_client_free(NULL);

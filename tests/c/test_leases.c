@@ -98,6 +98,28 @@ static void freeing_releases(void) {
     quorlock_client_free(rival);
 }
 
+static void not_reentrant(void) {
+    quorlock_client_t *client = some_client();
+    quorlock_lock_options_t *options = quorlock_lock_options_new();
+    CHECK(quorlock_lock_options_set_reentrant(options, false) == QUORLOCK_OK);
+    quorlock_lock_t *plain = lock_of(client, options), *lock = lock_of(client, NULL);
+    quorlock_lease_t *first = held(plain), *second = NULL;
+    FAILS(QUORLOCK_CONTENDED, quorlock_try_lock(plain, &second, &error));
+    /* Each asks for itself. */
+    second = held(lock);
+    WORKS(quorlock_unlock(second, NULL, &error));
+    bool was_held = false;
+    WORKS(quorlock_lock_release(plain, &was_held, &error));
+    CHECK(was_held);
+    quorlock_lease_free(held(plain));
+    quorlock_lease_free(first);
+    quorlock_lease_free(second);
+    quorlock_lock_options_free(options);
+    quorlock_lock_free(plain);
+    quorlock_lock_free(lock);
+    quorlock_client_free(client);
+}
+
 static void owners(void) {
     quorlock_client_t *client = some_client();
     quorlock_lock_t *lock = lock_of(client, NULL);
@@ -223,5 +245,5 @@ static void closing(void) {
 }
 
 const struct test leases_tests[] = {
-    TEST(a_hold), TEST(fences_grow), TEST(without_fences), TEST(freeing_releases), TEST(owners),
+    TEST(a_hold), TEST(fences_grow), TEST(without_fences), TEST(freeing_releases), TEST(owners), TEST(not_reentrant),
     TEST(an_owner_that_ends), TEST(a_loss_is_final), TEST(cancelling), TEST(closing), {NULL, NULL}};

@@ -25,7 +25,7 @@ const char *self;
     do {                                                                          \
         bool thrown = false;                                                      \
         try {                                                                     \
-            call;                                                                 \
+            static_cast<void>(call);                                              \
         } catch (const type &error) {                                             \
             thrown = *error.what() && typeid(error) == typeid(type);              \
         } catch (const std::exception &error) {                                   \
@@ -133,6 +133,18 @@ void threads_are_owners() {
     CHECK(!mutex.is_held());
     mutex.unlock();
     CHECK(client.stats().acquired == 1 && client.stats().reentered == 1);
+}
+
+void a_mutex_that_is_not_reentrant() {
+    const quorlock::client client = some_client();
+    quorlock::lock_options options;
+    options.reentrant = false;
+    quorlock::mutex mutex(client, "a", options);
+    mutex.lock();
+    CHECK(!mutex.try_lock() && mutex.is_held());
+    mutex.unlock();
+    CHECK(mutex.try_lock());
+    mutex.unlock();
 }
 
 void waits_have_an_end() {
@@ -509,8 +521,9 @@ void all_options() {
     options.accept_eviction = true;
     options.max_waiters = 7;
     options.fair = true;
+    options.reentrant = false;
     const quorlock::client client(options);
-    quorlock::lock_options of_lock = {1s, 0ms, true, 10s, true, "me", false, 7, true};
+    quorlock::lock_options of_lock = {1s, 0ms, true, 10s, true, "me", false, 7, true, false};
     CHECK(client.lock(std::string_view("\xff\0", 2), of_lock).acquire().remaining() < 1s);
     options.min_validity = 2;
     THROWS(quorlock::invalid_argument, quorlock::client{options});
@@ -560,7 +573,8 @@ int late() {
 
 const std::pair<const char *, void (*)()> tests[] = {
 #define TEST(name) {#name, name}
-    TEST(guards_of_the_standard), TEST(two_at_once), TEST(threads_are_owners), TEST(waits_have_an_end),
+    TEST(guards_of_the_standard), TEST(two_at_once), TEST(threads_are_owners), TEST(a_mutex_that_is_not_reentrant),
+    TEST(waits_have_an_end),
     TEST(only_contention_is_false), TEST(a_lost_mutex), TEST(kinds_and_details),
     TEST(what_each_node_said), TEST(a_panic_is_an_error), TEST(a_lease_by_hand), TEST(losses_are_told),
     TEST(fences_grow), TEST(a_set_is_declared), TEST(the_guard_of_restarts), TEST(mistakes_in_options),

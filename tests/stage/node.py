@@ -48,6 +48,7 @@ class Node:
         self.state = DEAD
         self._tls, self._client_certs, self._secrets, self._options = tls, client_certs, secrets, options
         self.unix = os.path.join(folder, "redis.sock") if unix else None
+        self._clustered = "cluster-enabled yes" in options
         self._process = None
         self._ports = []
         os.makedirs(folder, mode=0o700)
@@ -58,8 +59,10 @@ class Node:
     def _take_ports(self):
         for port in self._ports:
             port.close()
-        self._ports = [Port(), Port()] if self._tls else [Port()]
+        self._ports = [Port(), Port()] if self._tls or self._clustered else [Port()]
         self.port = self._ports[0].number
+        # By itself a cluster's bus takes the port 10,000 above, which may not exist.
+        self._bus = [f"cluster-port {self._ports[1].number}"] if self._clustered else []
         self.tls_port = self._ports[1].number if self._tls else None
 
     def _configuration(self):
@@ -74,7 +77,7 @@ class Node:
         if self._secrets:
             lines += [f"user default on >{self._secrets['default']} ~* &* +@all",
                       f"user quorlock on >{self._secrets['quorlock']} {ACL}"]
-        return "\n".join([*lines, *self._options, ""])
+        return "\n".join([*lines, *self._bus, *self._options, ""])
 
     def launch(self, saved=False):
         """Starts the process, empty, or with what was last `save`d. `ready` tells when it serves."""

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Real redis-servers for tests, from the command line. Imports little at the top: it starts once per `stage` line.
 
-  stage.py [-d DIR] serve [N] [tls] [mtls] [auth] [unix] [clocks] [new] [resp2]
+  stage.py [-d DIR] serve [N] [tls] [mtls] [auth] [unix] [clocks] [new] [resp2] [cluster]
         starts N servers (default 3), prints lines NAME=VALUE for the tests' environment, then `ready`; lives until
         stdin ends or a signal comes. DIR must not exist; default: a new temporary folder. `new`: the set is not
         declared.
@@ -25,6 +25,7 @@ if not __package__:
 
 FEATURES = {"tls": {"tls": True}, "mtls": {"client_certs": True}, "auth": {"auth": True}, "unix": {"unix": True},
             "clocks": {"clocks": True}, "new": {"declare": False},
+            "cluster": {"declare": False, "options": ("cluster-enabled yes",)},
             "resp2": {"options": ('rename-command HELLO ""',)}}
 
 

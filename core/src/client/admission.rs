@@ -24,13 +24,13 @@ pub(super) fn gate(
     settings: &Settings,
     clock: Arc<dyn Clock>,
     rng: Arc<dyn Rng>,
-    warn: fn(String),
+    [warn, note]: [fn(String); 2],
 ) -> Gate {
     let (nodes, guard) = (settings.nodes.len(), settings.restart_guard);
     let mut expected = Expected::new(
         &settings.set_name,
         nodes,
-        settings.max_ttl,
+        settings.max_ttl(),
         settings.drift,
         guard.is_on(nodes),
     );
@@ -53,6 +53,7 @@ pub(super) fn gate(
         clock,
         rng,
         warn,
+        note,
     }
 }
 
@@ -60,9 +61,18 @@ pub(super) fn gate(
 /// every node votes; see [`Client::init_set`](crate::Client::init_set).
 pub(super) async fn declare(client: &Inner, force: bool) -> Result<Duration, Error> {
     let Set {
-        clock, rng, warn, ..
+        clock,
+        rng,
+        warn,
+        note,
+        ..
     } = &*client.set;
-    let gate = Arc::new(gate(&client.settings, clock.clone(), rng.clone(), *warn));
+    let gate = Arc::new(gate(
+        &client.settings,
+        clock.clone(),
+        rng.clone(),
+        [*warn, *note],
+    ));
     let is_server = |address: &Address| !matches!(address.endpoint, Endpoint::Memory(_));
     let nodes = client.settings.nodes.iter().enumerate();
     let targets = nodes
@@ -85,8 +95,10 @@ pub(super) async fn declare(client: &Inner, force: bool) -> Result<Duration, Err
         }
     }
     if !faults.is_empty() {
-        let message = "the set is not declared: every node must answer, and belong to this set or \
-                       to none";
+        let message = format!(
+            "the set is not declared: every node must answer, and belong to this set or to none{}",
+            client.set.origin
+        );
         return Err(Error::with_nodes(kind, message, faults));
     }
     if gate.survey.is_young() && !left.is_zero() {

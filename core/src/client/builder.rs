@@ -1,5 +1,6 @@
 //! From options to a client.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::config::{self, LockOptions, RestartGuard, Settings, defaults, lock_option_setters};
 use crate::error::Error;
 use crate::node::Link;
-use crate::node::address::{Address, Endpoint};
+use crate::node::address::{Address, Endpoint, Origin};
 use crate::node::memory::MemoryLink;
 use crate::node::redis::RedisLink;
 use crate::node::redis::tls::Tls;
@@ -26,9 +27,11 @@ use crate::runtime::{Closing, Runtime};
 use crate::token::{Rng, SystemRng};
 
 /// Options of a [`Client`]; those of locks are the defaults of its locks.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
+#[must_use = "options do nothing until `build` makes a client of them"]
 pub struct ClientBuilder {
-    nodes: Option<Vec<String>>,
+    /// Their URLs, and who has named them.
+    pub(crate) nodes: Option<(Vec<String>, Origin)>,
     pub(super) settings: Settings,
     ca: Option<String>,
     cert: Option<String>,
@@ -44,11 +47,9 @@ impl Default for ClientBuilder {
                 nodes: Vec::new(),
                 namespace: defaults::NAMESPACE.into(),
                 label: config::default_label().into(),
-                max_ttl: defaults::MAX_TTL,
                 node_timeout: defaults::NODE_TIMEOUT,
                 drift: defaults::DRIFT,
                 min_validity: defaults::MIN_VALIDITY,
-                fence_ttl: defaults::FENCE_TTL,
                 set_name: defaults::SET_NAME.into(),
                 restart_guard: RestartGuard::default(),
                 accept_eviction: defaults::ACCEPT_EVICTION,
@@ -59,6 +60,15 @@ impl Default for ClientBuilder {
             key: None,
             on_current_runtime: false,
         }
+    }
+}
+
+/// Without URLs, certificates and keys: they hold secrets.
+impl fmt::Debug for ClientBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientBuilder")
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
     }
 }
 
@@ -99,19 +109,19 @@ impl ClientBuilder {
     }
 
     /// The nodes of the set: `redis://[user:password@]host[:port][/db]`,
-    /// `rediss://…` for TLS, `redis+unix:///path?db=1&user=u&password=p`, or
+    /// `rediss://…` for TLS, `valkey://…` and `valkeys://…` likewise, `redis+unix:///path?db=1&user=u&password=p`, or
     /// `memory://name` for a node in this process.
     pub fn nodes<S: Into<String>>(mut self, nodes: impl IntoIterator<Item = S>) -> ClientBuilder {
-        self.nodes = Some(nodes.into_iter().map(Into::into).collect());
+        let nodes = nodes.into_iter().map(Into::into).collect();
+        self.nodes = Some((nodes, Origin::Caller));
         self
     }
 
     /// How long a lock's counter of fences lives after its last use; at least
     /// twice `max_ttl`. After that the order of fences rests on the nodes'
-    /// clocks. 10 min.
-    pub fn fence_ttl(mut self, fence_ttl: Duration) -> ClientBuilder {
-        self.settings.fence_ttl = fence_ttl;
-        self
+    /// clocks. 10 min, or twice `max_ttl` where that is longer.
+    pub fn fence_ttl(self, fence_ttl: Duration) -> ClientBuilder {
+        self.change(|options| options.times.fence_ttl = Some(fence_ttl))
     }
 
     /// The name of the set that the nodes form: 1 to 64 printable characters.
@@ -139,9 +149,8 @@ impl ClientBuilder {
     /// The longest ttl of any lock of the set, and so how long a node that may
     /// have lost its memory gives no vote; the same for all clients of a set.
     /// 60 s.
-    pub fn max_ttl(mut self, max_ttl: Duration) -> ClientBuilder {
-        self.settings.max_ttl = max_ttl;
-        self
+    pub fn max_ttl(self, max_ttl: Duration) -> ClientBuilder {
+        self.change(|options| options.times.max_ttl = Some(max_ttl))
     }
 
     /// Time for one request to one node: connect, queue, write and reply; at
@@ -215,12 +224,10 @@ impl ClientBuilder {
     /// `InvalidArgument`, naming the option, its value and what to give.
     pub fn build(self) -> Result<Client, Error> {
         let mut settings = self.settings;
-        settings.nodes = self
-            .nodes
-            .unwrap_or_else(config::nodes_of_environment)
-            .iter()
-            .enumerate()
-            .map(|(i, url)| Address::parse(i, url))
+        let (nodes, origin) = self.nodes.unwrap_or_else(config::nodes_of_environment);
+        let nodes = nodes.iter().enumerate();
+        settings.nodes = nodes
+            .map(|(i, url)| Address::parse(i, url, origin))
             .collect::<Result<_, _>>()?;
         settings.check()?;
         let tls = Tls::new(self.ca, self.cert, self.key)?;
@@ -236,8 +243,10 @@ impl ClientBuilder {
         };
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new(handle.clone()));
         let rng: Arc<dyn Rng> = Arc::new(SystemRng);
-        let warn = |line| Runtime::get().dispatcher().log(Level::Warn, line);
-        let gate = Arc::new(gate(&settings, clock.clone(), rng.clone(), warn));
+        let warn: fn(String) = |line| Runtime::get().dispatcher().log(Level::Warn, line);
+        let note: fn(String) = |line| Runtime::get().dispatcher().log(Level::Info, line);
+        let gate = gate(&settings, clock.clone(), rng.clone(), [warn, note]);
+        let gate = Arc::new(gate);
         let link = |(i, node): (usize, &Address)| -> Arc<dyn Link> {
             if let Endpoint::Memory(name) = &node.endpoint {
                 let (inbox, clock) = (gate.inbox.clone(), clock.clone());
@@ -249,9 +258,11 @@ impl ClientBuilder {
         let links: Vec<_> = settings.nodes.iter().enumerate().map(link).collect();
         let watchdog = Watchdog::new(clock.clone());
         handle.spawn(watchdog.clone().run());
-        let (max_ttl, drift) = (settings.max_ttl, settings.drift);
+        let (max_ttl, drift) = (settings.max_ttl(), settings.drift);
         let inbox = Inbox::new(gate.inbox.clone(), &links);
-        let set = Set::new(links, clock, rng, max_ttl, drift, warn);
+        let mut set = Set::new(links, clock, rng, max_ttl, drift, warn);
+        set.origin = origin.to_string();
+        set.note = note;
         watchdog.follow_steps(&set);
         let inner = Arc::new(Inner {
             set: Arc::new(set),

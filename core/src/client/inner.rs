@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
-use crate::config::{LockOptions, Settings};
+use crate::config::{Given, LockOptions, Settings};
 use crate::error::{Error, ErrorKind};
 use crate::node::Waits;
 use crate::node::redis::tls::Tls;
@@ -75,14 +75,19 @@ impl Inner {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// Checks a ttl given to an extension.
-    pub(crate) fn check_ttl(&self, ttl: Duration) -> Result<(), Error> {
+    /// The ttl of an extension that was given one, checked.
+    pub(crate) fn ttl(&self, ttl: Duration) -> Result<Duration, Error> {
+        let times = Given {
+            ttl: Some(ttl),
+            max_hold: Some(None),
+            ..Given::default()
+        };
         let options = LockOptions {
-            ttl,
-            max_hold: None,
+            times,
             ..LockOptions::default()
         };
-        options.check(&self.settings)
+        options.check(&self.settings)?;
+        Ok(times.settled().ttl)
     }
 
     /// See [`Client::close`](crate::Client::close).

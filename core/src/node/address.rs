@@ -1,7 +1,7 @@
 //! Where a node is and how to talk to it: the URL, parsed.
 //!
-//! `redis://[user:password@]host[:port][/db]`, `rediss://` for TLS,
-//! `redis+unix:///path?db=1&user=u&password=p`, `memory://NAME`.
+//! `redis://[user:password@]host[:port][/db]`, `rediss://` for TLS, `valkey://`
+//! and `valkeys://` likewise; `redis+unix:///path?db=1&user=u&password=p`, `memory://NAME`.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -19,6 +19,29 @@ pub(crate) enum Endpoint {
     Memory(String),
 }
 
+/// Who has named the nodes of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// Whoever made the client.
+    Caller,
+    /// The environment variable of this name.
+    Environment(&'static str),
+    /// Nobody, not even the environment variable of this name: it is the node that
+    /// is tried then.
+    Nobody(&'static str),
+}
+
+impl fmt::Display for Origin {
+    /// What to add to a message about the nodes; nothing where the caller named them.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Caller => Ok(()),
+            Origin::Environment(variable) => write!(f, " (the nodes are those of {variable})"),
+            Origin::Nobody(_) => f.write_str(" (no node was named, so this is the default one)"),
+        }
+    }
+}
+
 /// A node's address, with what to say after connecting.
 #[derive(Clone)]
 pub(crate) struct Address {
@@ -26,6 +49,7 @@ pub(crate) struct Address {
     pub(crate) user: Option<String>,
     pub(crate) password: Option<String>,
     pub(crate) db: i64,
+    pub(crate) origin: Origin,
     /// For errors and logs: no user, no password.
     pub(crate) shown: Arc<str>,
 }
@@ -42,10 +66,14 @@ const FORMS: &str = "write redis://host:port, rediss://host:port, redis+unix:///
 impl Address {
     /// Parses a node URL. Errors never repeat the URL, which may carry a
     /// password; they name the node by its place in the list.
-    pub(crate) fn parse(index: usize, text: &str) -> Result<Address, Error> {
-        let wrong = |why: &str| Error::invalid(format!("node {}: {why}", index + 1));
-        let url =
-            Url::parse(text.trim()).map_err(|e| wrong(&format!("not a URL ({e}): {FORMS}")))?;
+    pub(crate) fn parse(index: usize, text: &str, origin: Origin) -> Result<Address, Error> {
+        let wrong = |why: &str| Error::invalid(format!("node {}: {why}{origin}", index + 1));
+        let text = text.trim();
+        // `localhost:6379` is a URL too, of the scheme `localhost`.
+        if !text.contains(":/") {
+            return Err(wrong(&format!("it does not say how to reach it: {FORMS}")));
+        }
+        let url = Url::parse(text).map_err(|e| wrong(&format!("not a URL ({e}): {FORMS}")))?;
         let decoded = |text: &str, what: &str| {
             percent_decoded(text).ok_or_else(|| wrong(&format!("its {what} is not valid UTF-8")))
         };
@@ -59,10 +87,9 @@ impl Address {
         };
         let mut db = "0".to_owned();
         let (endpoint, shown) = match url.scheme() {
-            "redis" | "rediss" => {
-                match url.path() {
-                    "" | "/" => {}
-                    path => db = path[1..].to_owned(),
+            "redis" | "rediss" | "valkey" | "valkeys" => {
+                if let Some(named) = database(&url).map_err(wrong)? {
+                    db = named;
                 }
                 tcp(&url).map_err(|why| wrong(&why))?
             }
@@ -120,12 +147,35 @@ impl Address {
             user,
             password,
             db,
+            origin,
             shown: shown.into(),
         })
     }
 }
 
-/// The host and port of a `redis://` or `rediss://` URL, and how they are shown;
+/// The database that a URL of a host names, as its path or as `?db=1`, for other
+/// libraries write either. What is not understood is not shown: it may be the rest
+/// of a password.
+fn database(url: &Url) -> Result<Option<String>, &'static str> {
+    let path = url.path();
+    let path = path.strip_prefix('/').unwrap_or(path);
+    let mut named = (!path.is_empty()).then(|| path.to_owned());
+    for (key, value) in url.query_pairs() {
+        if key != "db" {
+            return Err(
+                "its query holds more than `db`: give other settings as options of the client \
+                 (write `?` in a password as %3F)",
+            );
+        }
+        if named.as_ref().is_some_and(|db| *db != value) {
+            return Err("it names two databases: write one, redis://host:port/1");
+        }
+        named = Some(value.into_owned());
+    }
+    Ok(named)
+}
+
+/// The host and port of a URL that has them, and how they are shown;
 /// or why it has none.
 fn tcp(url: &Url) -> Result<(Endpoint, String), String> {
     let host = match url.host() {
@@ -133,15 +183,12 @@ fn tcp(url: &Url) -> Result<(Endpoint, String), String> {
         Some(host) => host.to_string(),
         None => return Err(format!("the URL names no host: {FORMS}")),
     };
-    if url.query().is_some() {
-        return Err("a query is not understood in this URL: set options on the client".into());
-    }
     let port = url.port().unwrap_or(6379);
     let shown = match url.host() {
         Some(url::Host::Ipv6(ip)) => format!("[{ip}]:{port}"),
         _ => format!("{host}:{port}"),
     };
-    let tls = url.scheme() == "rediss";
+    let tls = matches!(url.scheme(), "rediss" | "valkeys");
     Ok((Endpoint::Tcp { host, port, tls }, shown))
 }
 
@@ -157,7 +204,7 @@ mod tests {
     use super::*;
 
     fn parse(url: &str) -> Address {
-        Address::parse(0, url).unwrap()
+        Address::parse(0, url, Origin::Caller).unwrap()
     }
 
     #[test]
@@ -175,6 +222,16 @@ mod tests {
         assert_eq!(a.password.as_deref(), Some("p@ss"));
         assert_eq!((a.db, &*a.shown), (3, "example.org:7000/3"));
         assert_eq!(&*parse("rediss://[::1]").shown, "[::1]:6379");
+        for (one, same) in [
+            ("valkey://h", "redis://h"),
+            ("valkeys://h:1", "rediss://h:1"),
+            ("redis://h?db=0", "redis://h"),
+            ("redis://h:1/?db=3", "redis://h:1/3"),
+            ("redis://h/3?db=3", "redis://h/3"),
+        ] {
+            let (one, same) = (parse(one), parse(same));
+            assert_eq!((one.endpoint, one.db), (same.endpoint, same.db));
+        }
         let unix = parse("redis+unix:///run/redis.sock?db=2&password=x");
         assert_eq!(unix.endpoint, Endpoint::Unix("/run/redis.sock".into()));
         assert_eq!((unix.db, unix.password.as_deref()), (2, Some("x")));
@@ -189,7 +246,12 @@ mod tests {
             "redis://:hunter2@h:99999",
             "redis://:hunter2@h/zero",
             "redis://:hunter2@h/-1",
-            "redis://:hunter2@h?db=1",
+            "redis://:hunter2@h?db=x",
+            "redis://:hunter2@h?db=1&hunter2",
+            "redis://:a@h/1?db=2",
+            "localhost:hunter2",
+            "u:hunter2@h:6379",
+            "h",
             "redis://u:/hunter2@h",
             "redis+unix:///s?password=a&hunter2",
             "redis+unix://?password=hunter2",
@@ -197,7 +259,7 @@ mod tests {
             "memory://",
             "redis://",
         ] {
-            let error = Address::parse(4, url).unwrap_err();
+            let error = Address::parse(4, url, Origin::Caller).unwrap_err();
             assert!(error.message().starts_with("node 5: "), "{url}: {error}");
             assert!(!format!("{error:?}").contains("hunter2"), "{url}: {error}");
         }

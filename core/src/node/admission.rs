@@ -98,6 +98,8 @@ pub(crate) struct Gate {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) rng: Arc<dyn Rng>,
     pub(crate) warn: fn(String),
+    /// Where goes what is worth knowing: connections that come and go.
+    pub(crate) note: fn(String),
 }
 
 impl Gate {

@@ -32,6 +32,11 @@ pub struct Set {
     pub counters: Counters,
     /// Where warnings go.
     pub warn: fn(String),
+    /// Where goes what is worth knowing: losses.
+    pub note: fn(String),
+    /// What to add to an error about the nodes: who has named them, if it was not
+    /// the caller.
+    pub origin: String,
     clocks: Vec<NodeClock>,
     on_step: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
@@ -92,6 +97,8 @@ impl Set {
             drift,
             counters: Counters::default(),
             warn,
+            note: drop,
+            origin: String::new(),
             on_step: OnceLock::new(),
         }
     }

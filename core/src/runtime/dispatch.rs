@@ -17,6 +17,7 @@ const LOG_BOUND: usize = 1024;
 
 /// How grave a log line is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Level {
     /// Something is wrong that the library can bear: look at it.
     Warn,
@@ -78,8 +79,12 @@ impl Dispatcher {
         self.wake();
     }
 
-    /// Logs a line on the thread.
+    /// Logs a line on the thread, which is not started for what nobody reads.
     pub(crate) fn log(&self, level: Level, line: String) {
+        let read = || lock(&SINK).is_some() || log::max_level() >= log::LevelFilter::Info;
+        if level == Level::Info && !read() {
+            return;
+        }
         let mut queue = lock(&self.queue.0);
         if queue.lines.len() >= LOG_BOUND {
             queue.lines.pop_front();

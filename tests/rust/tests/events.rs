@@ -4,8 +4,8 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use quorlock::{Client, Level, LossReason, blocking, set_log_sink};
-use quorlock_tests::nap;
-use quorlock_tests::queue::PATIENCE;
+use quorlock_tests::queue::{PATIENCE, until};
+use quorlock_tests::{Stage, nap};
 
 /// Of what is to be kept, so long that a machine which stands still for a second
 /// costs nobody the lease.
@@ -72,10 +72,32 @@ fn logs_go_to_the_sink() {
     let lease = blocking::wait(lock.acquire()).unwrap();
     // A warning comes at 80 % of max_hold, and then the loss.
     // The sink is the process's: other tests of this file are heard too.
-    let (level, line) = std::iter::from_fn(|| hear.recv_timeout(PATIENCE).ok())
-        .find(|(_, line)| line.contains("capped"))
-        .unwrap();
+    let heard = |word: &str| {
+        std::iter::from_fn(|| hear.recv_timeout(PATIENCE).ok())
+            .find(|(_, line)| line.contains(word))
+            .unwrap()
+    };
+    let (level, line) = heard("capped");
     assert_eq!(level, Level::Warn);
     assert!(line.contains("max_hold"), "{line}");
     assert_eq!(blocking::wait(lease.lost()), LossReason::MaxHold);
+    let (level, line) = heard("capped");
+    assert_eq!(level, Level::Info);
+    assert!(line.contains("is lost: max_hold"), "{line}");
+    // A node that goes and comes.
+    let stage = Stage::new(1);
+    let client = Client::new(&stage.nodes).unwrap();
+    let attempt = |wait| blocking::wait(client.lock("a").wait(wait).acquire());
+    drop(attempt(PATIENCE).unwrap());
+    stage.tell("kill 1");
+    assert_eq!(heard("has lost its connection").0, Level::Info);
+    until("asked again", || {
+        assert!(attempt(Duration::ZERO).is_err());
+        hear.try_iter().any(|(level, line)| {
+            level == Level::Info && line.contains("is not reached: Connection refused")
+        })
+    });
+    stage.tell("start 1");
+    drop(attempt(PATIENCE).unwrap());
+    assert_eq!(heard("is reached again").0, Level::Info);
 }

@@ -7,7 +7,7 @@ use quorlock_tests::{Stage, escaped};
 
 fn fence_of_a_hold(client: &Client) -> u64 {
     let lease = hold(client);
-    let fence = lease.fence();
+    let fence = lease.fence().unwrap();
     release(lease);
     fence
 }

@@ -5,6 +5,11 @@ use std::time::Duration;
 
 use crate::mutants::mutant;
 
+/// What to tell of a server that is a part of a Redis Cluster: it has a part of the
+/// keys, and another server may have it tomorrow, so its vote would not be its own.
+pub(crate) const CLUSTERED: &str = "it runs in cluster mode, as no node of a set may: list servers that stand alone \
+     (`cluster-enabled no`)";
+
 /// What a server without a record may have lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Newness {
@@ -47,6 +52,8 @@ pub struct Info {
     /// Random, made when the server starts.
     pub run_id: Option<String>,
     version: String,
+    /// It is a part of a Redis Cluster, or would be one.
+    clustered: bool,
     /// `host:port` of its master, for a replica.
     master: Option<String>,
     /// What it drops when it is full; `None` if it has no bound or drops
@@ -74,6 +81,7 @@ impl Info {
             run_id: get("run_id")
                 .filter(|id| !id.is_empty() && id.bytes().all(|b| b.is_ascii_alphanumeric())),
             version: get("redis_version").unwrap_or_default(),
+            clustered: get("cluster_enabled").is_some_and(|enabled| enabled == "1"),
             master: replica.then(|| {
                 let host = get("master_host").unwrap_or_else(|| "?".into());
                 format!("{host}:{}", get("master_port").unwrap_or_default())
@@ -126,6 +134,9 @@ impl Info {
                 self.version
             ));
         }
+        if self.clustered {
+            return Some(CLUSTERED.into());
+        }
         if let Some(master) = &self.master {
             return Some(format!(
                 "it is a replica of {master}: only masters may vote"
@@ -168,6 +179,7 @@ mod tests {
                 "replica of h:1",
             ),
             ("maxmemory:0", "maxmemory:100", "allkeys-lru"),
+            ("maxmemory:0", "cluster_enabled:1", "cluster mode"),
         ] {
             let why = info(&GOOD.replace(old, new)).unfit(false).unwrap();
             assert!(why.contains(word), "{why}");

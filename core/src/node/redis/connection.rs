@@ -311,11 +311,13 @@ impl Connection {
             Outcome::OtherRecord => {
                 item.fail(FaultKind::NotReady, "its record has changed twice", true);
             }
+            Outcome::Demoted(fault) => {
+                // What the address leads to now is another question.
+                self.readmit();
+                self.failed(item, fault);
+            }
             Outcome::Reply(Reply::Failed(fault), _) if item.is_release() => {
-                item.tell(Reply::Failed(fault), None);
-                self.postponed.push(item);
-                self.due = self.due.min(self.clock.now() + POSTPONED);
-                self.arm(self.clock.now());
+                self.failed(item, fault);
             }
             Outcome::Reply(reply, time) => {
                 let reply = match time {
@@ -324,6 +326,16 @@ impl Connection {
                 };
                 item.tell(reply, time);
             }
+        }
+    }
+
+    /// The server could not carry a request out. A release is tried again.
+    fn failed(&mut self, mut item: Item, fault: Fault) {
+        item.tell(Reply::Failed(fault), None);
+        if item.is_release() {
+            self.postponed.push(item);
+            self.due = self.due.min(self.clock.now() + POSTPONED);
+            self.arm(self.clock.now());
         }
     }
 
@@ -344,6 +356,7 @@ impl Connection {
         let why = wait.as_deref().unwrap_or("no connection in time");
         self.waiting.expire(now, &mut self.due, why);
         if doubtful {
+            self.note("leaves a request unanswered: it is connected to anew");
             self.doubt();
             self.silent = true;
             self.pause();

@@ -19,12 +19,30 @@ use crate::node::{Fault, FaultKind};
 /// system gives it up: a host that died leaves no reset behind.
 const SILENCE: Duration = Duration::from_secs(3);
 
-fn unreachable(error: &io::Error) -> Fault {
-    Fault::new(FaultKind::Unreachable, error.to_string(), false)
+/// Why there is no stream.
+pub(crate) enum Undialled {
+    /// Nobody listens there.
+    Refused(Fault),
+    /// Anything else.
+    Other(Fault),
+}
+
+fn unreachable(error: &io::Error) -> Undialled {
+    let fault = Fault::new(FaultKind::Unreachable, error.to_string(), false);
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => Undialled::Refused(fault),
+        _ => Undialled::Other(fault),
+    }
+}
+
+/// A certificate, a key or a name that is not good.
+fn wrong(error: impl ToString) -> Undialled {
+    let text = format!("TLS: {}", error.to_string());
+    Undialled::Other(Fault::new(FaultKind::Misconfigured, text, false))
 }
 
 /// A stream to the server at this endpoint.
-pub(crate) async fn dial(endpoint: &Endpoint, tls: &Tls) -> Result<Stream, Fault> {
+pub(crate) async fn dial(endpoint: &Endpoint, tls: &Tls) -> Result<Stream, Undialled> {
     match endpoint {
         Endpoint::Tcp {
             host,
@@ -38,15 +56,13 @@ pub(crate) async fn dial(endpoint: &Endpoint, tls: &Tls) -> Result<Stream, Fault
             port,
             tls: true,
         } => {
-            let wrong =
-                |e: String| Fault::new(FaultKind::Misconfigured, format!("TLS: {e}"), false);
             // Reading the system's certificates blocks.
             let tls = tls.clone();
             let config = tokio::task::spawn_blocking(move || tls.config())
                 .await
-                .map_err(|e| wrong(e.to_string()))?
+                .map_err(wrong)?
                 .map_err(wrong)?;
-            let name = ServerName::try_from(host.clone()).map_err(|e| wrong(e.to_string()))?;
+            let name = ServerName::try_from(host.clone()).map_err(wrong)?;
             let stream = tcp(host, *port).await.map_err(|e| unreachable(&e))?;
             let stream = tokio_rustls::TlsConnector::from(config)
                 .connect(name, stream)
@@ -54,7 +70,7 @@ pub(crate) async fn dial(endpoint: &Endpoint, tls: &Tls) -> Result<Stream, Fault
                 .map_err(|e| match e.kind() {
                     // rustls reports what the peer's certificate or its own
                     // verdict was as invalid data; the rest is the network.
-                    io::ErrorKind::InvalidData => wrong(e.to_string()),
+                    io::ErrorKind::InvalidData => wrong(e),
                     _ => unreachable(&e),
                 })?;
             Ok(Stream::Tls(Box::new(stream)))

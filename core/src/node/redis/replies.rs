@@ -8,7 +8,7 @@ use std::time::Duration;
 use redis::Value as Resp;
 
 use super::resp::number;
-use super::server_error::fault_of;
+use super::server_error::{demoted, fault_of};
 use crate::node::{Fault, FaultKind, Op, Reply};
 
 /// The largest fence: beyond it Lua's numbers are not exact.
@@ -21,6 +21,8 @@ pub(crate) enum Outcome {
     Reply(Reply, Option<u64>),
     /// The node does not know the script.
     NoScript,
+    /// The server may not write any more: it has become a replica.
+    Demoted(Fault),
     /// The node holds another record than the one it was admitted with: it may
     /// have lost its memory.
     OtherRecord,
@@ -37,6 +39,9 @@ pub(crate) fn outcome(op: Op, value: &Resp) -> Outcome {
         Resp::ServerError(error) if error.code() == "NOSCRIPT" => return Outcome::NoScript,
         Resp::ServerError(error) => {
             let fault = fault_of(error.code(), error.details());
+            if demoted(error) {
+                return Outcome::Demoted(fault);
+            }
             return Outcome::Reply(Reply::Failed(fault), None);
         }
         _ => (-1, &[][..]),

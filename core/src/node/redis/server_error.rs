@@ -1,12 +1,19 @@
 //! What a server answers in place of a reply: its errors, sorted by what can be
 //! done about them, and in words for whoever has to.
 
+use crate::node::admission::info::CLUSTERED;
 use crate::node::{Fault, FaultKind};
 
 /// Whether an error says that a command is not there for us.
 pub(crate) fn forbidden(error: &redis::ServerError) -> bool {
     let unknown = |text: &str| text.contains("unknown command");
     error.code() == "NOPERM" || error.details().is_some_and(unknown)
+}
+
+/// Whether an error says that the server has become a replica: every write over this
+/// connection will fail, though its address may lead to the new master by now.
+pub(crate) fn demoted(error: &redis::ServerError) -> bool {
+    beyond_place(error.code(), error.details().unwrap_or_default()).0 == "READONLY"
 }
 
 /// What to tell of a command that is not permitted.
@@ -41,8 +48,14 @@ pub(crate) fn fault_of(code: &str, detail: Option<&str>) -> Fault {
         "NOAUTH" | "WRONGPASS" | "NOPERM" | "NOPROTO" | "DENIED" | "WRONGTYPE" => {
             FaultKind::Misconfigured
         }
+        "MOVED" | "ASK" | "CROSSSLOT" | "CLUSTERDOWN" => {
+            return Fault::new(FaultKind::Misconfigured, CLUSTERED, true);
+        }
+        "ERR" if detail.contains("in cluster mode") => {
+            return Fault::new(FaultKind::Misconfigured, CLUSTERED, true);
+        }
         // Other codes name a state of the server: LOADING, OOM, READONLY,
-        // BUSY, MISCONF, MASTERDOWN, NOREPLICAS, CLUSTERDOWN, …
+        // BUSY, MISCONF, MASTERDOWN, NOREPLICAS, …
         _ => FaultKind::NotReady,
     };
     let kind = match (code, detail) {
@@ -66,7 +79,9 @@ pub(crate) fn fault_of(code: &str, detail: Option<&str>) -> Fault {
     }
     let mut text = format!("{code} {detail}").trim_end().to_owned();
     if code == "WRONGTYPE" {
-        text = "the key holds a value that is no lock: delete it, or choose another name".into();
+        text = "its key holds what this library has not put there, and no text at all: a lock of \
+                another library (Redisson keeps a hash), or data; choose another name or namespace"
+            .into();
     }
     if text.len() > 200 {
         let cut = (0..=200).rev().find(|i| text.is_char_boundary(*i));
@@ -81,6 +96,50 @@ mod tests {
     use super::*;
     use redis::{Value as Resp, parse_redis_value};
 
+    fn error(wire: &str) -> redis::ServerError {
+        match parse_redis_value(format!("{wire}\r\n").as_bytes()) {
+            Ok(Resp::ServerError(error)) => error,
+            _ => panic!("{wire}"),
+        }
+    }
+
+    #[test]
+    fn what_a_user_can_mend_says_how() {
+        for (wire, word) in [
+            ("-MOVED 866 10.0.0.2:6379", "cluster-enabled no"),
+            ("-CROSSSLOT Keys in request", "cluster-enabled no"),
+            (
+                "-ERR SELECT is not allowed in cluster mode",
+                "cluster-enabled no",
+            ),
+            ("-WRONGTYPE Operation against a key", "Redisson"),
+        ] {
+            let error = error(wire);
+            let text = fault_of(error.code(), error.details()).text;
+            assert!(
+                text.contains(word) && !text.contains("delete"),
+                "{wire}: {text}"
+            );
+        }
+        for (wire, told) in [
+            (
+                "-READONLY You can't write against a read only replica.",
+                true,
+            ),
+            (
+                "-READONLY You can't write against a read only replica. script: 5a, on @user_script:9.",
+                true,
+            ),
+            (
+                "-ERR Error running script (call to f_5a): @user_script:9: @user_script: 9: -READONLY x",
+                true,
+            ),
+            ("-OOM x", false),
+        ] {
+            assert_eq!(demoted(&error(wire)), told, "{wire}");
+        }
+    }
+
     #[test]
     fn server_errors_are_sorted() {
         for (wire, kind) in [
@@ -91,6 +150,19 @@ mod tests {
             ("-NOAUTH no", FaultKind::Misconfigured),
             ("-ERR DB index is out of range", FaultKind::Misconfigured),
             ("-WRONGTYPE x", FaultKind::Misconfigured),
+            ("-MOVED 866 10.0.0.2:6379", FaultKind::Misconfigured),
+            (
+                "-CROSSSLOT Keys in request don't hash to the same slot",
+                FaultKind::Misconfigured,
+            ),
+            (
+                "-CLUSTERDOWN Hash slot not served",
+                FaultKind::Misconfigured,
+            ),
+            (
+                "-ERR SELECT is not allowed in cluster mode",
+                FaultKind::Misconfigured,
+            ),
             // Within a script: Redis 6.2, 7.0, 8.2 and Valkey 9.1.
             (
                 "-ERR Error running script (call to f_5a): @user_script:9: WRONGTYPE x",
@@ -115,10 +187,7 @@ mod tests {
                 FaultKind::Misconfigured,
             ),
         ] {
-            let Ok(Resp::ServerError(error)) = parse_redis_value(format!("{wire}\r\n").as_bytes())
-            else {
-                panic!("{wire}")
-            };
+            let error = error(wire);
             let fault = fault_of(error.code(), error.details());
             assert_eq!(fault.kind, kind, "{wire}");
             assert!(!fault.text.contains("user_script"), "{}", fault.text);

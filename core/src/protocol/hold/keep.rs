@@ -9,6 +9,7 @@ use super::loss::Watch;
 use super::votes::Phase;
 use super::{Callback, Hold, LossReason, State};
 use crate::clock::Instant;
+use crate::error::shown;
 use crate::lean::push_lean;
 use crate::mutants::mutant;
 use crate::node::{Op, Repair, Sink};
@@ -45,6 +46,15 @@ impl Hold {
         state.loss = Some(reason);
         self.end.store(Instant::NEVER.0, Ordering::Release);
         count(&self.set.counters.lost);
+        if reason == LossReason::Closed {
+            // Whoever has closed the client knows, and there may be thousands.
+            return;
+        }
+        (self.set.note)(format!(
+            "the lease on the key {} is lost: {}",
+            shown(&self.terms.keys.lock),
+            reason.as_str()
+        ));
     }
 
     /// Tells a loss that has just been entered into `state`, and cleans up.

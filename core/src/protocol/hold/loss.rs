@@ -26,7 +26,7 @@ pub enum LossReason {
 
 impl LossReason {
     /// Every reason, in the order of their numbers.
-    pub const ALL: [LossReason; 5] = [
+    pub const ALL: &'static [LossReason] = &[
         LossReason::Expired,
         LossReason::Refused,
         LossReason::MaxHold,

@@ -31,7 +31,7 @@ impl fmt::Display for Said {
             }
             Said::Quarantined { left } => write!(
                 f,
-                "in quarantine for {left:?}: it is new, or may have lost its memory"
+                "in quarantine for another {left:?}: it is new, or may have lost its memory"
             ),
             Said::Late => f.write_str("its clock has stepped"),
             Said::Fault(fault) => f.write_str(&fault.text),
@@ -135,21 +135,42 @@ impl NoQuorum {
     /// The error where wrong settings alone prevent a quorum.
     pub(crate) fn set_up_wrong(&self, set: &Set, name: &[u8]) -> Error {
         let message = format!(
-            "no quorum for the lock {}: nodes, their set, or credentials are set up wrong",
-            shown(name)
+            "no quorum for the lock {}: nodes, their set, or credentials are set up wrong{}",
+            shown(name),
+            set.origin
         );
         self.error(set, ErrorKind::Misconfigured, message)
     }
 
     fn unavailable(&self, set: &Set, name: &[u8], after: &str) -> Error {
         let nodes = set.links.len();
+        let quorum = quorum::quorum(nodes);
+        let what = match self.quarantine(quorum) {
+            Some(left) => format!(
+                "they are new, or have restarted, and a quorum may vote in {left:?}: wait for that, \
+                 or have a deployment declare the set first (docs/SETS.md)"
+            ),
+            None => "look at the nodes".into(),
+        };
         let message = format!(
-            "no quorum for the lock {}{after}: {} of {nodes} nodes must vote for it; look at the \
-             nodes",
+            "no quorum for the lock {}{after}: {quorum} of {nodes} nodes must vote for it; {what}{}",
             shown(name),
-            quorum::quorum(nodes),
+            set.origin
         );
         self.error(set, ErrorKind::QuorumUnavailable, message)
+    }
+
+    /// How long it takes until a quorum may vote, if all that it lacks are nodes in
+    /// quarantine.
+    fn quarantine(&self, quorum: usize) -> Option<Duration> {
+        let left = |said: &Said| match said {
+            Said::Quarantined { left } => Some(*left),
+            Said::Granted | Said::Refused { .. } => Some(Duration::ZERO),
+            _ => None,
+        };
+        let mut left: Vec<_> = self.said.iter().filter_map(left).collect();
+        left.sort_unstable();
+        left.get(quorum - 1).copied().filter(|left| !left.is_zero())
     }
 
     /// An error with what each node said.

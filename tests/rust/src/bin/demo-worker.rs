@@ -50,7 +50,8 @@ fn work(
             false => None,
         };
         let entered = monotonic();
-        let fence = lease.as_ref().map(|lease| format!(" {}", lease.fence()));
+        let fence = lease.as_ref().and_then(quorlock::Lease::fence);
+        let fence = fence.map(|fence| format!(" {fence}"));
         let (wait, fence) = (entered - asked, fence.unwrap_or_default());
         log.write_all(format!("enter {entered} {wait}{fence}\n").as_bytes())?;
         add_one(&ledger)?;

@@ -70,7 +70,7 @@ impl World {
         let end = || monotonic() + lease.remaining().as_nanos() as u64;
         let acquired = monotonic();
         let mut until = end();
-        let fence = lease.fence();
+        let fence = lease.fence().unwrap_or(0);
         let taken = format!("{name} {invoked} {acquired} {until} {fence}");
         self.write("take", taken)?;
         let value = self.ask(format!("read {name} {fence}\n"))?;

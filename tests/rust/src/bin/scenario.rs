@@ -469,7 +469,8 @@ impl Runner {
 
     fn fence(&self, lease: &str) -> Result<u64, String> {
         let leases = self.leases.lock().unwrap();
-        Ok(leases.get(lease).ok_or("no such lease")?.fence())
+        let lease = leases.get(lease).ok_or("no such lease")?;
+        Ok(lease.fence().unwrap_or(0))
     }
 
     fn stats(&self, line: &Line<'_>, verdict: &str) -> Result<(), String> {

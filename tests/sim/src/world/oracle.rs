@@ -157,7 +157,7 @@ pub(super) struct Before {
 /// The lease's fencing token, if its lock counts them.
 fn fence_of(lease: &Lease) -> Option<u64> {
     let counts = lease.hold().terms().keys.fence_ttl;
-    counts.map(|_| lease.fence())
+    counts.map(|_| lease.fence().unwrap_or(0))
 }
 
 /// A token's first 64 bits, as a name for it.

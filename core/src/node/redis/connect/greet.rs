@@ -10,8 +10,9 @@ use super::target::{How, Target};
 use crate::clock::Instant;
 use crate::hash::fnv1a;
 use crate::node::Fault;
+use crate::node::address::{Address, Origin};
 use crate::node::admission::{Gate, Info, Look, Newness, Record, beginning};
-use crate::node::redis::dial::dial;
+use crate::node::redis::dial::{Undialled, dial};
 use crate::node::redis::replies::{self, text};
 use crate::node::redis::server_error;
 use crate::node::redis::wire::Wire;
@@ -50,7 +51,10 @@ pub(super) async fn greet(target: &Target, how: How) -> Result<Greeted, Fault> {
 
 async fn say_hello(target: &Target, how: How) -> Result<Greeted, Fault> {
     let address = &target.address;
-    let stream = dial(&address.endpoint, &target.tls).await?;
+    let stream = match dial(&address.endpoint, &target.tls).await {
+        Ok(stream) => stream,
+        Err(undialled) => return Err(fault_of(undialled, address, how)),
+    };
     let mut wire = Wire::new(stream, target.gate.inbox.clone());
     let commands = greeting(target, how);
     let clock = &target.gate.clock;
@@ -100,6 +104,20 @@ async fn say_hello(target: &Target, how: How) -> Result<Greeted, Fault> {
         time,
         resp3,
     })
+}
+
+/// Why there is no stream. Where nobody has named a node, and none listens at the
+/// default one, waiting helps nobody: a server is still to be started, or named. One
+/// that was there before is only restarting.
+fn fault_of(undialled: Undialled, address: &Address, how: How) -> Fault {
+    match (undialled, address.origin) {
+        (Undialled::Refused(_), Origin::Nobody(variable)) if !how.reached => refused(format!(
+            "the connection was refused: no node was named, so this is the default one, and no \
+             server listens there. Start one (`redis-server`, or `docker run -p 6379:6379 \
+             valkey/valkey`), or name the nodes, as an option of the client or in {variable}"
+        )),
+        (Undialled::Refused(fault) | Undialled::Other(fault), _) => fault,
+    }
 }
 
 /// What a server is asked before anything is done there.

@@ -18,6 +18,8 @@ pub(crate) struct Target {
 /// How a connection is to be made.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct How {
+    /// The node has been reached before.
+    pub(crate) reached: bool,
     /// Subscribe the inbox, where the node permits it.
     pub(crate) subscribe: bool,
     /// See [`Look::stepped`](crate::node::admission::Look::stepped).

@@ -26,6 +26,7 @@ impl Connection {
     pub(super) fn start_connecting(&mut self, now: Instant) {
         let target = self.target.clone();
         let how = How {
+            reached: self.outbox.connects.load(Ordering::Relaxed) != 0,
             subscribe: self.subscription.is_wanted(),
             stepped: self.stepped,
         };
@@ -39,7 +40,9 @@ impl Connection {
         self.outbox.connects.fetch_add(1, Ordering::Relaxed);
         self.outbox.id.store(connected.id, Ordering::Relaxed);
         self.silent = false;
-        self.last_fault = None;
+        if self.last_fault.take().is_some() {
+            self.note("is reached again");
+        }
         // Releases written to the connection before are sent again on this one.
         for place in self.old.iter_mut().flat_map(|old| &mut old.in_flight) {
             if place.as_ref().is_some_and(Item::is_release) {
@@ -101,6 +104,8 @@ impl Connection {
             // With a quorum of others no caller would hear of it.
             let shown = &self.target.address.shown;
             (self.target.gate.warn)(format!("the node {shown} may not vote: {}", fault.text));
+        } else if !known && self.farewell.is_none() {
+            self.note(&format!("is not reached: {}", fault.text));
         }
         self.last_fault = Some(fault);
     }
@@ -119,6 +124,7 @@ impl Connection {
     /// a pause, if there were failures before.
     pub(super) fn lose_connection(&mut self, fault: &Fault) {
         let Some(up) = self.up.take() else { return };
+        self.note(&format!("has lost its connection: {}", fault.text));
         self.pause();
         self.abandon(up, fault);
         self.subscription.lost();
@@ -129,6 +135,12 @@ impl Connection {
         self.lose_old();
         self.old = self.up.take();
         self.subscription.lost();
+    }
+
+    /// Says in the log how it stands with the node.
+    pub(super) fn note(&self, what: &str) {
+        let shown = &self.target.address.shown;
+        (self.target.gate.note)(format!("the node {shown} {what}"));
     }
 
     /// Gives up the connection in doubt.

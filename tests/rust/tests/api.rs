@@ -1,0 +1,58 @@
+//! The API as a program of somebody else sees it: what is not there, re-entry that
+//! is off, and what is printed.
+
+use std::time::Duration;
+
+use quorlock::{Client, ErrorKind, LossReason, Owner, blocking};
+
+#[test]
+fn without_fences_there_is_none() {
+    let client = Client::new(["memory://unfenced"]).unwrap();
+    for fencing in [true, false] {
+        let lock = client.lock("a").fencing(fencing);
+        let lease = blocking::wait(lock.acquire()).unwrap();
+        assert_eq!(lease.fence().is_some(), fencing, "{lease:?}");
+    }
+}
+
+/// Kinds and reasons may be added: their lists have no length that a program could
+/// rely upon.
+#[test]
+fn lists_are_slices() {
+    let kinds: &[ErrorKind] = ErrorKind::ALL;
+    let reasons: &[LossReason] = LossReason::ALL;
+    assert!(!kinds.is_empty() && !reasons.is_empty());
+}
+
+#[test]
+fn an_owner_enters_again_unless_that_is_off() {
+    let client = Client::builder().nodes(["memory://reentrant"]);
+    let client = client.reentrant(false).build().unwrap();
+    let lock = client.lock("a").owner(Owner::named("me"));
+    let held = blocking::wait(lock.acquire()).unwrap();
+    let again = |lock: &quorlock::Lock| blocking::wait(lock.try_acquire()).unwrap();
+    assert!(again(&lock).is_none());
+    let brief = lock.clone().wait(Duration::from_millis(50));
+    let error = blocking::wait(brief.acquire()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    // The lock's own word goes first.
+    let entered = again(&lock.clone().reentrant(true)).expect("the same lease");
+    assert_eq!(entered.token(), held.token());
+    assert!(blocking::wait(entered.release()).unwrap());
+    // It is released by its owner all the same.
+    assert!(blocking::wait(lock.release()).unwrap());
+    drop(again(&lock).expect("it is free"));
+    drop(held);
+}
+
+#[test]
+fn what_is_printed_can_be_read_and_holds_no_secret() {
+    let node = "redis://u:hunter2@127.0.0.1:1";
+    let builder = Client::builder().nodes([node]).key("hunter2");
+    assert!(!format!("{builder:?}").contains("hunter2"), "{builder:?}");
+    let client = Client::new([node]).unwrap();
+    let lock = client.lock("orders:42").ttl(Duration::from_secs(5));
+    let shown = format!("{lock:?}");
+    assert!(shown.contains("name: `orders:42`, ttl: 5s"), "{shown}");
+    assert!(!shown.contains("hunter2") && shown.len() < 200, "{shown}");
+}

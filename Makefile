@@ -34,6 +34,11 @@ node: ## the Node package, in place
 	npm ci --silent --prefix node
 	npm run --silent build --prefix node
 
+# The frameworks that the tests of the Node package run it under.
+tests/node/node_modules/.package-lock.json: tests/node/package-lock.json
+	npm ci --silent --ignore-scripts --prefix tests/node
+	touch $@
+
 c: ## the C library and header, in target/c/prefix, and the programs of its tests
 	ffi-c/build.sh
 	$(PYTHON) tests/c/run.py --build
@@ -45,7 +50,7 @@ install: ## the C library, headers, pkg-config and CMake files, below PREFIX (de
 demo: build ## processes of all languages contend for one lock while nodes die (LOCK=off: the check can fail)
 	$(VENV)/bin/python tests/demo/demo.py --seconds $(SECONDS) --lock $(LOCK)
 
-test: build ## everything that CI runs; ends with `N passed, M failed`
+test: build tests/node/node_modules/.package-lock.json ## everything that CI runs; ends with `N passed, M failed`
 	$(VENV)/bin/python tests/run.py
 
 sim: ## the simulator; SEED=n replays one schedule and prints its history

@@ -72,7 +72,7 @@ STEPS = [
     scenarios("cpp", "target/c/bin/scenario-cpp"),
     # Redis 6.2 and 8, Valkey: all files but those about TLS, on each.
     Step("servers", [PYTHON, "tests/scenarios/servers.py", "target/release/scenario"], floor=400),
-    Step("node", ["node", "tests/node/run.mjs"], floor=80),
+    Step("node", ["node", "tests/node/run.mjs"], floor=85),
     Step("header", ["ffi-c/header.sh", "--verify"]),
     Step("c", [sys.executable, "tests/c/run.py"], floor=26, minutes=12),
     Step("tables", [sys.executable, "tests/test_tables.py"], floor=4),

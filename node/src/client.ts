@@ -18,7 +18,7 @@ import {
   type LockOptions,
   type Name,
 } from "./options.js";
-import { begin, told, valueOf } from "./port.js";
+import { begin, tell, told, valueOf } from "./port.js";
 
 /** Counts of a client since it was made. */
 export interface Stats {
@@ -89,7 +89,7 @@ told.log = (warning, message) => {
     const client = weak.deref();
     if (client === undefined) clients.delete(weak);
     else if (client.listenerCount("log") > 0) {
-      process.nextTick(() => client.emit("log", { level: warning ? "warn" : "info", message }));
+      tell(() => client.emit("log", { level: warning ? "warn" : "info", message }));
     }
   }
 };

@@ -61,6 +61,7 @@ STEPS = [
     Step("stage", [sys.executable, "tests/stage/test_stage.py"], floor=23),
     Step("format", [sys.executable, "tests/scenarios/test_format.py"], floor=9),
     Step("run", [sys.executable, "tests/run.py", "--self-check"], floor=10),
+    Step("setup", [sys.executable, "tests/test_setup.py"], floor=7),
     scenarios("rust", "target/release/scenario"),
     # The same files as a user who may do what the documented line permits, and nothing else.
     as_documented_user("target/release/scenario"),

@@ -80,6 +80,8 @@ STEPS = [
     Step("python", [PYTHON, "-m", "unittest", "discover", "-v", "-s", "tests/python", "-t", "tests/python"], floor=130),
     Step("mypy", [PYTHON, "-m", "mypy", "--config-file", "py/pyproject.toml", "py/python/quorlock"]),
     Step("pyright", [PYTHON, "-m", "pyright", "-p", "py"]),
+    # The stub of the compiled module says what is in it, and no more.
+    Step("stubtest", [PYTHON, "-m", "mypy.stubtest", "quorlock._native"]),
     Step("readme", [PYTHON, "tests/consumers/test_readme.py", "-v"], floor=4),
     Step("registries", [PYTHON, "tests/consumers/test_registries.py", "-v"], floor=3),
     Step("ledger", [sys.executable, "tests/demo/test_ledger.py"], floor=5),

@@ -10,10 +10,13 @@ MINUTES ?= 5
 OPTIONS ?=
 PREFIX  ?= /usr/local
 
-.PHONY: help build rust python node c demo test full faults restarts bench sim mutants install clean
+.PHONY: help setup build rust python node c demo test full faults restarts bench sim mutants install clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
+
+setup: ## install what the tests need and this machine lacks, or name it where that cannot be
+	tests/setup.sh test
 
 build: rust python node c ## all libraries; the wheel in target/wheels, installed in .venv
 
@@ -34,6 +37,11 @@ node: ## the Node package, in place
 	npm ci --silent --prefix node
 	npm run --silent build --prefix node
 
+# The frameworks that the tests of the Node package run it under.
+tests/node/node_modules/.package-lock.json: tests/node/package-lock.json
+	npm ci --silent --ignore-scripts --prefix tests/node
+	touch $@
+
 c: ## the C library and header, in target/c/prefix, and the programs of its tests
 	ffi-c/build.sh
 	$(PYTHON) tests/c/run.py --build
@@ -42,10 +50,13 @@ install: ## the C library, headers, pkg-config and CMake files, below PREFIX (de
 	$(CARGO) build --release --locked -p quorlock-c
 	PREFIX=$(PREFIX) ffi-c/install.sh
 
-demo: build ## processes of all languages contend for one lock while nodes die (LOCK=off: the check can fail)
+demo: ## processes of all languages contend for one lock while nodes die (LOCK=off: the check can fail)
+	tests/setup.sh demo
+	$(MAKE) build
 	$(VENV)/bin/python tests/demo/demo.py --seconds $(SECONDS) --lock $(LOCK)
 
-test: build ## everything that CI runs; ends with `N passed, M failed`
+test: setup ## everything that CI runs; ends with `N passed, M failed`
+	$(MAKE) build tests/node/node_modules/.package-lock.json
 	$(VENV)/bin/python tests/run.py
 
 sim: ## the simulator; SEED=n replays one schedule and prints its history
@@ -55,7 +66,8 @@ sim: ## the simulator; SEED=n replays one schedule and prints its history
 mutants: ## seeded bugs are caught by the simulator
 	$(PYTHON) tests/sim/mutants.py
 
-full: build ## long runs, by hand: 10,000 leases, the simulator's pace, seeded bugs, everything fuzzed
+full: setup ## long runs, by hand: 10,000 leases, the simulator's pace, seeded bugs, everything fuzzed
+	$(MAKE) build tests/node/node_modules/.package-lock.json
 	$(VENV)/bin/python tests/full.py
 
 faults: build ## processes of all languages, five servers, every fault, for MINUTES; SEED=n repeats its faults

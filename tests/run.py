@@ -61,6 +61,7 @@ STEPS = [
     Step("stage", [sys.executable, "tests/stage/test_stage.py"], floor=23),
     Step("format", [sys.executable, "tests/scenarios/test_format.py"], floor=9),
     Step("run", [sys.executable, "tests/run.py", "--self-check"], floor=10),
+    Step("setup", [sys.executable, "tests/test_setup.py"], floor=7),
     scenarios("rust", "target/release/scenario"),
     # The same files as a user who may do what the documented line permits, and nothing else.
     as_documented_user("target/release/scenario"),
@@ -72,13 +73,17 @@ STEPS = [
     scenarios("cpp", "target/c/bin/scenario-cpp"),
     # Redis 6.2 and 8, Valkey: all files but those about TLS, on each.
     Step("servers", [PYTHON, "tests/scenarios/servers.py", "target/release/scenario"], floor=400),
-    Step("node", ["node", "tests/node/run.mjs"], floor=80),
+    Step("node", ["node", "tests/node/run.mjs"], floor=85),
     Step("header", ["ffi-c/header.sh", "--verify"]),
     Step("c", [sys.executable, "tests/c/run.py"], floor=26, minutes=12),
     Step("tables", [sys.executable, "tests/test_tables.py"], floor=4),
     Step("python", [PYTHON, "-m", "unittest", "discover", "-v", "-s", "tests/python", "-t", "tests/python"], floor=130),
     Step("mypy", [PYTHON, "-m", "mypy", "--config-file", "py/pyproject.toml", "py/python/quorlock"]),
     Step("pyright", [PYTHON, "-m", "pyright", "-p", "py"]),
+    # The stub of the compiled module says what is in it, and no more.
+    Step("stubtest", [PYTHON, "-m", "mypy.stubtest", "quorlock._native"]),
+    Step("readme", [PYTHON, "tests/consumers/test_readme.py", "-v"], floor=4),
+    Step("registries", [PYTHON, "tests/consumers/test_registries.py", "-v"], floor=3),
     Step("ledger", [sys.executable, "tests/demo/test_ledger.py"], floor=5),
     Step("bench-tools", [sys.executable, "tests/bench/test_handoffs.py"], floor=18),
     Step("faults-tools", [PYTHON, "-m", "unittest", "discover", "-v", "-s", "tests/faults", "-t", "tests/faults"], floor=62),

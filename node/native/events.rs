@@ -34,10 +34,10 @@ pub(crate) fn array(env: &Env, events: Vec<Event>) -> napi::Result<Array<'_>> {
                 all.set(at + 1, number)?;
                 all.set(at + 2, Failure::from(error))?;
             }
-            Event::Lost(number) => {
+            Event::Lost(number, put_off) => {
                 all.set(at, LOST)?;
                 all.set(at + 1, number)?;
-                all.set(at + 2, Null)?;
+                all.set(at + 2, put_off)?;
             }
             Event::Log(warning, line) => {
                 all.set(at, LOG)?;

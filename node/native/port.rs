@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use napi::bindgen_prelude::{Array, Function};
+use napi::bindgen_prelude::{Array, Function, JsValue, Unknown};
 use napi::threadsafe_function::ThreadsafeFunctionCallMode;
 use napi::{Either, Env, sys};
 use napi_derive::napi;
@@ -101,6 +101,20 @@ impl Port {
         })
     }
 
+    /// Tells of a loss once more, when the microtasks of this turn are done.
+    #[napi(catch_unwind)]
+    pub fn put_off(&self, number: i64) {
+        self.queue.push(Event::Lost(number, true));
+    }
+
+    /// Has the environment treat what a listener threw as an uncaught exception, and
+    /// goes on.
+    #[napi(catch_unwind)]
+    pub fn uncaught(&self, env: &Env, thrown: Unknown<'_>) {
+        // SAFETY: both are of the call under way.
+        unsafe { sys::napi_fatal_exception(env.raw(), thrown.raw()) };
+    }
+
     /// Whether to keep the environment alive.
     #[napi(catch_unwind)]
     pub fn keep(&self, env: &Env, alive: bool) -> Either<bool, Failure> {
@@ -128,7 +142,7 @@ impl Port {
         };
         let core = lease.delivered()?;
         let queue = self.queue.clone();
-        let lost = core.bell(move || queue.push(Event::Lost(number)));
+        let lost = core.bell(move || queue.push(Event::Lost(number, false)));
         let held = Held {
             core: Arc::new(core),
             _lost: lost,

@@ -20,8 +20,9 @@ pub(crate) enum Value {
 pub(crate) enum Event {
     /// An operation is over.
     Done(i64, Result<Value, Error>),
-    /// A lease may be lost, named by the number of the operation that won it.
-    Lost(i64),
+    /// A lease may be lost, named by the number of the operation that won it; and
+    /// whether JavaScript has put this off before.
+    Lost(i64, bool),
     /// A log line, and whether it is a warning.
     Log(bool, String),
 }

@@ -13,6 +13,10 @@ export interface NativePort {
   take(): unknown[];
   submit(): Failure | null;
   cancel(number: number): Failure | null;
+  /** Tells of the loss of a lease once more, when the microtasks of this turn are done. */
+  putOff(number: number): void;
+  /** An uncaught exception: what a listener threw. */
+  uncaught(thrown: unknown): void;
   keep(alive: boolean): boolean | Failure;
 
   // Leases, by the number of the operation that won them.

@@ -1,12 +1,11 @@
 /** The client: a configured set, and what runs for it. */
 
-import { EventEmitter } from "node:events";
 import { inspect } from "node:util";
 
 import { native, type NativeClient } from "./binding.js";
 import { asyncDispose } from "./dispose.js";
 import { checked, look } from "./errors.js";
-import type { Loss } from "./lease.js";
+import { Events, tellLog } from "./events.js";
 import { newLock, type Lock } from "./lock.js";
 import {
   clientOptions,
@@ -18,7 +17,7 @@ import {
   type LockOptions,
   type Name,
 } from "./options.js";
-import { begin, told, valueOf } from "./port.js";
+import { begin, valueOf } from "./port.js";
 
 /** Counts of a client since it was made. */
 export interface Stats {
@@ -60,40 +59,6 @@ export interface Stats {
   readonly strayMessages: number;
 }
 
-/** What `log` tells: passwords and tokens are never in it. */
-export interface LogLine {
-  level: "warn" | "info";
-  message: string;
-}
-
-export interface ClientEvents {
-  /** A lease was lost. Once for each handle that had not been released. */
-  lost: [loss: Loss];
-  /** Something is worth knowing; of all clients of the process. */
-  log: [line: LogLine];
-}
-
-export interface Client {
-  on<E extends keyof ClientEvents>(event: E, listener: (...values: ClientEvents[E]) => void): this;
-  once<E extends keyof ClientEvents>(event: E, listener: (...values: ClientEvents[E]) => void): this;
-  off<E extends keyof ClientEvents>(event: E, listener: (...values: ClientEvents[E]) => void): this;
-  addListener<E extends keyof ClientEvents>(event: E, listener: (...values: ClientEvents[E]) => void): this;
-  removeListener<E extends keyof ClientEvents>(event: E, listener: (...values: ClientEvents[E]) => void): this;
-  emit<E extends keyof ClientEvents>(event: E, ...values: ClientEvents[E]): boolean;
-}
-
-/** Those that are told of log lines. */
-const clients = new Set<WeakRef<Client>>();
-told.log = (warning, message) => {
-  for (const weak of clients) {
-    const client = weak.deref();
-    if (client === undefined) clients.delete(weak);
-    else if (client.listenerCount("log") > 0) {
-      process.nextTick(() => client.emit("log", { level: warning ? "warn" : "info", message }));
-    }
-  }
-};
-
 const camel = (name: string) => name.replace(/_(.)/g, (_, letter: string) => letter.toUpperCase());
 
 function isOptions(value: unknown): value is ClientOptions {
@@ -106,7 +71,7 @@ function isOptions(value: unknown): value is ClientOptions {
  * Connects when first needed and again when connections break. Keeps no process alive, nor do its leases; what is
  * awaited does. Emits `lost` and `log`, and never `error`.
  */
-export class Client extends EventEmitter {
+export class Client extends Events {
   readonly #core: NativeClient;
 
   /**
@@ -118,7 +83,7 @@ export class Client extends EventEmitter {
     super();
     const given = isOptions(nodes) ? { ...nodes, ...options } : { ...options, nodes };
     this.#core = look(Client, () => checked(native.client(...clientOptions(given))));
-    clients.add(new WeakRef(this));
+    tellLog(this);
   }
 
   /**

@@ -28,6 +28,11 @@ export class QuorlockError extends Error {
     this.code = `ERR_QUORLOCK_${code}`;
     this.nodes = nodes;
   }
+
+  /** For `JSON.stringify`, which leaves out the message of an error that does not say this. */
+  toJSON(): object {
+    return Object.assign({ name: this.name, message: this.message }, this);
+  }
 }
 
 /** An argument or option is not valid. Fix the call. */

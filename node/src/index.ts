@@ -12,7 +12,7 @@
  * subclasses of `QuorlockError`; wherever a lease may have been lost, `lease.isHeld()` tells the truth at every call.
  */
 
-export { Client, type ClientEvents, type LogLine, type Stats } from "./client.js";
+export { Client, type Stats } from "./client.js";
 export {
   ClientClosedError,
   InternalError,
@@ -27,6 +27,7 @@ export {
   TooManyWaitersError,
   type NodeAnswer,
 } from "./errors.js";
+export type { ClientEvents, Events, LogLine } from "./events.js";
 export { Lease, type Loss, type LossReason } from "./lease.js";
 export { Lock } from "./lock.js";
 export type { AcquireOptions, ClientOptions, InitOptions, LockOptions, Name } from "./options.js";

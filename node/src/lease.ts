@@ -6,7 +6,7 @@ import type { Failure } from "./binding.js";
 import { asyncDispose } from "./dispose.js";
 import { checked, invalid, toError } from "./errors.js";
 import type { Name } from "./options.js";
-import { begin, port, told, valueOf } from "./port.js";
+import { begin, port, tell, told, valueOf } from "./port.js";
 
 /** Why a lease was lost. */
 export type LossReason = "expired" | "refused" | "max_hold" | "owner_gone" | "closed" | "forced";
@@ -103,14 +103,11 @@ export class Lease {
       const failure = lease.#lostError();
       if (failure !== null) throw toError(failure, from);
     };
-    const tell = (number: number) => {
+    told.lost = (number, putOff) => {
       const lease = live.get(number)?.deref();
       if (lease !== undefined) lease.#tell();
-    };
-    told.lost = (number) => {
-      if (live.has(number)) tell(number);
       // Won and lost at once: whoever acquires is told of the first in this turn, and there is a lease then.
-      else setImmediate(tell, number);
+      else if (!putOff) port.putOff(number);
     };
   }
 
@@ -237,8 +234,7 @@ export class Lease {
     if (reason === null || failure === null) return;
     live.delete(this.#number);
     const error = toError(failure);
-    // What listeners throw is theirs, and must not hold up what else has happened.
-    process.nextTick(() => {
+    tell(() => {
       this.#controller?.abort(error);
       this.#keeper.client.emit("lost", { lease: this, name: this.name, reason, error });
     });

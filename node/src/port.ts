@@ -9,6 +9,16 @@ const DONE = 0;
 const FAILED = 1;
 const LOST = 2;
 
+const resolved = Promise.resolve();
+
+/**
+ * Calls it when the running function has ended. No timer, tick or `queueMicrotask` is ever used in this package: those are
+ * what fake timers of Jest and sinon replace, also before it is loaded, and then nothing would come of them.
+ */
+function microtask(call: () => void): void {
+  void resolved.then(call);
+}
+
 /** Settles the promise of an operation. */
 type Settle = (value: unknown, failure: Failure | null) => void;
 
@@ -16,13 +26,12 @@ const pending = new Map<number, Settle>();
 let lastNumber = 0;
 /** Whether the bell keeps the process alive. */
 let kept = false;
-let leaving = false;
 /** Whether this turn has started something. */
 let started = false;
 
 /** Who is told what no promise waits for. */
 export const told = {
-  lost(_number: number): void {},
+  lost(_number: number, _putOff: boolean): void {},
   log(_warning: boolean, _line: string): void {},
 };
 
@@ -32,7 +41,7 @@ export const port: NativePort = new native.Port(() => {
     const [what, number, value] = [events[i], events[i + 1] as number, events[i + 2]];
     if (what === DONE) settle(number, value, null);
     else if (what === FAILED) settle(number, null, value as Failure);
-    else if (what === LOST) told.lost(number);
+    else if (what === LOST) told.lost(number, value as boolean);
     else told.log(number === 1, value as string);
   }
 });
@@ -53,7 +62,16 @@ function expect(number: number, settle: Settle): void {
   pending.set(number, settle);
   if (started) return;
   started = true;
-  queueMicrotask(submit);
+  microtask(submit);
+}
+
+/** Calls listeners. What they throw is theirs, and must not hold up what else has happened. */
+export function tell(listeners: () => void): void {
+  try {
+    listeners();
+  } catch (error) {
+    port.uncaught(error);
+  }
 }
 
 /** Submits what this turn has started: one wake-up of the I/O thread, and one write to each node. */
@@ -64,15 +82,6 @@ function submit(): void {
 
 function forget(number: number): void {
   pending.delete(number);
-  if (pending.size > 0 || leaving) return;
-  leaving = true;
-  // What the last one woke is likely to start another. A tick that is asked for within a microtask comes when all
-  // microtasks are done.
-  queueMicrotask(() => process.nextTick(leave));
-}
-
-function leave(): void {
-  leaving = false;
   if (pending.size > 0) return;
   kept = false;
   checked(port.keep(false));

@@ -1,7 +1,7 @@
 /** `redlock(…)`: a lock in one line. */
 
 import { Client } from "./client.js";
-import { defaultClient } from "./default.js";
+import { defaultClient, events } from "./default.js";
 import { invalid, look } from "./errors.js";
 import { throwIfLost, type Lease } from "./lease.js";
 import { acquireFor } from "./lock.js";
@@ -37,6 +37,8 @@ export type Body<T> = (lease: Lease) => T | PromiseLike<T>;
  *
  * Rejects as `lock.acquire`. If the body ends normally after the lock was lost, rejects with `LockLostError`; the body's
  * own error always wins.
+ *
+ * `redlock.events` emits `lost` for the leases of all calls without `client`, and `log`.
  */
 export async function redlock<T>(name: Name, body: Body<T>): Promise<T>;
 export async function redlock<T>(name: Name, options: RedlockOptions, body: Body<T>): Promise<T>;
@@ -63,6 +65,9 @@ export async function redlock<T>(name: Name, ...rest: [Body<T>] | [RedlockOption
   throwIfLost(lease, redlock);
   return result;
 }
+
+/** Emits `lost` for the leases of all calls without `client`, and `log` for what is worth knowing in this process. */
+redlock.events = events;
 
 function prepared(name: Name, given: RedlockOptions, body: unknown) {
   if (typeof body !== "function") throw invalid("the last argument is the work to do: give a function");

@@ -126,3 +126,26 @@ test("where the native part is missing or broken, the error names the package an
   renameSync(`${prebuilds}.away`, prebuilds);
   assert.ok(existsSync(join(prebuilds, name)));
 });
+
+test("a bundle of it says that it is one, and leaves the application's files alone", async () => {
+  const esbuild = join(HERE, "..", "node", "node_modules", "esbuild", "bin", "esbuild");
+  const bundle = join(folder, "bundle");
+  mkdirSync(bundle, { recursive: true });
+  writeFileSync(join(folder, "application.cjs"), 'require("quorlock");\n');
+  // An ES module has neither `require` nor `__dirname`; the former is what everybody adds first.
+  const require = 'import { createRequire } from "node:module"; const require = createRequire(import.meta.url);';
+  const ways = { cjs: [], mjs: ["--format=esm", `--banner:js=${require}`] };
+  for (const [extension, options] of Object.entries(ways)) {
+    const file = join(bundle, `application.${extension}`);
+    const words = ["application.cjs", "--bundle", "--platform=node", "--log-level=warning", `--outfile=${file}`];
+    await run(esbuild, ...words, ...options);
+    const told = await run(process.execPath, file).then(assert.fail, (error) => error.stderr);
+    for (const part of [/ERR_QUORLOCK_NATIVE/, /quorlock is part of a bundle/, /--external:quorlock/, /serverExternalPackages/]) {
+      assert.match(told, part, extension);
+    }
+    assert.doesNotMatch(told, /undefined|no native part|prebuilds/, extension);
+    // What it says to do helps.
+    await run(esbuild, ...words, ...options, "--external:quorlock");
+    await run(process.execPath, file);
+  }
+});

@@ -1,6 +1,8 @@
 // What a process owes to the addon: nothing keeps it alive, nothing ends it, and a busy loop loses no lease.
 
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { Worker } from "node:worker_threads";
 
@@ -64,6 +66,18 @@ test("process.exit and an uncaught error release what is held, too", async () =>
   const throws = await script(`${HELD} held.then(() => { throw new Error("mine"); });`, servers);
   assert.equal(throws.code, 1);
   await servers.awaitNoKeys();
+});
+
+test("SIGTERM and SIGINT release what is held, with the line that the README offers", async () => {
+  const readme = readFileSync(join(support.PACKAGE, "README.md"), "utf8");
+  const [line, ...others] = readme.split("\n").filter((line) => /process\.once\(signal/.test(line));
+  assert.deepEqual(others, []);
+  for (const [signal, status] of [["SIGTERM", 143], ["SIGINT", 130]]) {
+    const text = `${line}\n${HELD} setInterval(() => {}, 1000); held.then(() => console.log(process.pid));`;
+    const ended = await script(text, { ...servers, heard: (said) => process.kill(Number(said), signal) });
+    assert.deepEqual([ended.code, ended.signal, ended.err], [status, null, ""]);
+    await servers.awaitNoKeys();
+  }
 });
 
 test("a script that does nothing, or only has a client, ends at once", async () => {

@@ -287,3 +287,22 @@ test("arguments that are wrong are told by a rejection", async () => {
   ];
   for (const words of wrong) await assert.rejects(redlock(...words), InvalidArgumentError);
 });
+
+test("redlock.events tells the losses of calls without a client, and what is worth knowing", async () => {
+  const losses = [];
+  const lines = [];
+  const [lost, log] = [(loss) => losses.push(loss), ({ level, message }) => lines.push([level, message])];
+  redlock.events.on("lost", lost).on("log", log);
+  // Waiting for a loss alone keeps no process alive.
+  const alive = setInterval(() => {}, 1000);
+  // Close to its longest life a lease warns, and then it is lost.
+  const options = { ttl: 2000, maxHold: 3000 };
+  await assert.rejects(
+    redlock("told", options, ({ signal }) => new Promise((resolve) => signal.addEventListener("abort", resolve))),
+    LockLostError,
+  );
+  assert.deepEqual(losses.map(({ name, reason }) => [name, reason]), [["told", "max_hold"]]);
+  assert.ok(lines.some(([level, message]) => level === "warn" && /max_hold/.test(message)), `${lines}`);
+  clearInterval(alive);
+  redlock.events.off("lost", lost).off("log", log);
+});

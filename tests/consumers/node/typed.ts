@@ -10,8 +10,10 @@ import {
   redlock,
   type AcquireOptions,
   type ClientOptions,
+  type Events,
   type InitOptions,
   type LockOptions,
+  type LogLine,
   type Loss,
   type LossReason,
   type RedlockOptions,
@@ -53,6 +55,9 @@ async function main(): Promise<void> {
   void guard;
   client.on("lost", (loss) => same<Same<typeof loss, Loss>>());
   client.on("log", ({ level, message }) => console.error(level, message));
+  const events: Events = redlock.events;
+  events.on("lost", ({ lease, reason }) => console.error(lease.name, reason));
+  redlock.events.once("log", (line) => same<Same<typeof line, LogLine>>());
   // @ts-expect-error: there is no such event.
   client.on("error", () => {});
   // @ts-expect-error: nor such an option.

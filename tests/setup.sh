@@ -1,0 +1,92 @@
+#!/usr/bin/env bash
+# Installs what `make demo` or `make test` needs and this machine lacks, and says what: tests/setup.sh demo|test
+#
+# The Makefile runs it before anything is built. On Debian (and Ubuntu) as root it installs packages; elsewhere it installs
+# nothing, names everything that is missing, and ends with status 2. cargo, python3 and node are the reader's own: which
+# version of them to have is no decision of ours, so one that is too old is named, too.
+set -euo pipefail
+shopt -s inherit_errexit
+what=${1:?demo or test}
+
+declare -a packages=() others=()
+
+need() { # command, Debian's package
+    command -v "$1" >/dev/null 2>&1 || packages+=("$2")
+}
+
+# Whether a version is at least another, by their numbers.
+at_least() {
+    [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]
+}
+
+own() { # command, the oldest that will do, where to get it
+    local version
+    if ! command -v "$1" >/dev/null 2>&1; then
+        others+=("$1 $2 or later: $3")
+        return
+    fi
+    version=$("$1" --version 2>&1 | sed -n 's/^[^0-9]*\([0-9][0-9.]*\).*/\1/p' | head -n 1)
+    at_least "${version:-0}" "$2" || others+=("$1 $2 or later (here is ${version:-one that does not say its version}): $3")
+}
+
+# Debian splits clang's sanitizers off, into a package that names clang's version.
+sanitizes() {
+    local out status=0
+    out=$(mktemp)
+    echo 'int main(void) { return 0; }' | clang -fsanitize=address -x c -o "$out" - >/dev/null 2>&1 || status=$?
+    rm -f "$out"
+    return "$status"
+}
+sanitizers() {
+    apt-cache depends clang | sed -n 's/.*Depends: clang-\([0-9]*\)$/libclang-rt-\1-dev/p' | head -n 1
+}
+
+own cargo 1.88 https://rustup.rs
+own python3 3.11 https://www.python.org
+own node 20.4 https://nodejs.org
+
+need make make
+need cc gcc
+need g++ g++
+need redis-server redis-server
+need openssl openssl
+need ps procps
+need readelf binutils
+need npm npm
+# Debian splits venv off, too: the module is there, what it needs to work is not.
+python3 -c 'import venv, ensurepip' >/dev/null 2>&1 || packages+=(python3-venv)
+runtime=
+if [ "$what" = test ]; then
+    need clang clang
+    need valgrind valgrind
+    need cmake cmake
+    need pkg-config pkg-config
+    sanitizes || runtime=missing
+    for component in fmt clippy; do
+        command -v cargo >/dev/null 2>&1 || break
+        cargo "$component" --version >/dev/null 2>&1 && continue
+        if command -v rustup >/dev/null 2>&1; then
+            echo "setup: rustup component add ${component/fmt/rustfmt}"
+            rustup component add "${component/fmt/rustfmt}"
+        elif [ "$component" = fmt ]; then packages+=(rustfmt); else packages+=(rust-clippy); fi
+    done
+fi
+
+if [ "${#packages[@]}" -gt 0 ] || [ -n "$runtime" ]; then
+    if command -v apt-get >/dev/null 2>&1 && [ "$(id -u)" -eq 0 ] && [ "${#others[@]}" -eq 0 ]; then
+        export DEBIAN_FRONTEND=noninteractive
+        apt-get update -q
+        [ -z "$runtime" ] || packages+=("$(sanitizers)")
+        echo "setup: installing ${packages[*]}"
+        apt-get install -q -y --no-install-recommends "${packages[@]}" </dev/null
+    else
+        [ "${#packages[@]}" -eq 0 ] || others+=("what Debian has as: apt-get install ${packages[*]}")
+        [ -z "$runtime" ] || others+=("the sanitizers of clang, on Debian libclang-rt-VERSION-dev")
+    fi
+fi
+
+if [ "${#others[@]}" -gt 0 ]; then
+    echo "setup: \`make $what\` needs what this machine lacks. Please install" >&2
+    printf '  %s\n' "${others[@]}" >&2
+    exit 2
+fi

@@ -23,9 +23,9 @@ build: rust python node c ## all libraries; the wheel in target/wheels, installe
 rust: ## the core and the programs of the tests
 	$(CARGO) build --release -p quorlock -p quorlock-tests -p quorlock-sim -p quorlock-model
 
-$(VENV)/.tools: py/requirements-dev.txt
+$(VENV)/.tools: py/requirements-dev.txt tests/python/requirements.txt
 	$(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r py/requirements-dev.txt
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r py/requirements-dev.txt -r tests/python/requirements.txt
 	touch $@
 
 python: $(VENV)/.tools ## the wheel, and a Python environment with it

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The tables of docs/FEATURES.md, tests/PAINS.md and tests/FAULTS.md name tests that exist, all 47 pains and 77 faults are
+"""The tables of docs/FEATURES.md, tests/PAINS.md and tests/FAULTS.md name tests that exist, all pains and all 77 faults are
 listed, no cell is empty, and every scenario runner of tests/run.py runs the same files. The core's wings keep apart.
 """
 
@@ -67,7 +67,7 @@ class Tables(unittest.TestCase):
 
     def test_all_pains_are_listed_with_a_test_that_exists(self):
         _, *pains = rows(TESTS / "PAINS.md")
-        self.assertEqual([int(number) for number, *_ in pains], list(range(1, 48)))
+        self.assertEqual([int(number) for number, *_ in pains], list(range(1, max(71, len(pains)) + 1)))
         everything = "\n".join(TEXT.values())
         for number, pain, tests in pains:
             names = re.findall(r"`([^`]+)`", tests)

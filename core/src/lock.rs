@@ -76,6 +76,26 @@ impl Lock {
         self
     }
 
+    /// For bindings: what is one and the same for all locks of this client with
+    /// this key, as long as the client lives. Fails as [`check`](Lock::check).
+    #[doc(hidden)]
+    pub fn place(&self) -> Result<(usize, Vec<u8>), Error> {
+        let keys = self.keys.clone()?;
+        Ok((Arc::as_ptr(&self.client) as usize, keys.lock.to_vec()))
+    }
+
+    /// For bindings: whether the lease that the lock's owner has is held; `None`
+    /// where that owner has none.
+    #[doc(hidden)]
+    pub fn is_held_by_owner(&self) -> Option<bool> {
+        // First, for a forked child must not touch locks of its parent.
+        self.client.check().ok()?;
+        let keys = self.keys.as_ref().ok()?;
+        let owner = self.options.owner.as_ref()?;
+        let share = self.client.owners.newest(&keys.lock, owner)?;
+        Some(!share.held.hold.remaining().is_zero())
+    }
+
     /// The lock's name, as given.
     pub fn name(&self) -> &[u8] {
         &self.name

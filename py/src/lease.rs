@@ -28,6 +28,10 @@ impl Lease {
             core: Owned::new(Arc::new(core)),
         }
     }
+
+    pub(crate) fn is_lost(&self) -> bool {
+        self.core.loss().is_some()
+    }
 }
 
 impl Answer for Option<Core> {

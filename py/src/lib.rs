@@ -14,8 +14,19 @@ mod port;
 mod scoped;
 mod wait;
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use pyo3::prelude::*;
 use quorlock::ErrorKind;
+
+/// The number of the calling thread. The system's ids are used again, and
+/// frameworks put their own in the place of those of Python.
+#[pyfunction]
+fn _thread() -> u64 {
+    static NUMBERS: AtomicU64 = AtomicU64::new(1);
+    thread_local!(static NUMBER: u64 = NUMBERS.fetch_add(1, Ordering::Relaxed));
+    NUMBER.with(|number| *number)
+}
 
 /// Closes every client of the process, for its exit.
 #[pyfunction]
@@ -58,10 +69,11 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<call::Call>()?;
     module.add_class::<client::Client>()?;
     module.add_class::<lock::Lock>()?;
-    module.add_class::<lock::Task>()?;
+    module.add_class::<lock::Owner>()?;
     module.add_class::<lease::Lease>()?;
     module.add_class::<port::Port>()?;
     module.add_class::<scoped::Scoped>()?;
+    module.add_function(wrap_pyfunction!(_thread, module)?)?;
     module.add_function(wrap_pyfunction!(_close_all, module)?)?;
     module.add_function(wrap_pyfunction!(_log_to, module)?)?;
     module.add_function(wrap_pyfunction!(_kinds, module)?)?;

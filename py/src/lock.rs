@@ -1,8 +1,9 @@
 //! The lock.
 
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 use quorlock::binding::Owned;
-use quorlock::{Lock as Core, Owner};
+use quorlock::{Lock as CoreLock, Owner as Core};
 
 use crate::call::Call;
 use crate::error::{checked, entry};
@@ -10,23 +11,28 @@ use crate::options::{self, Options};
 
 #[pyclass(frozen, module = "quorlock._native")]
 pub(crate) struct Lock {
-    core: Owned<Core>,
+    core: Owned<CoreLock>,
 }
 
-/// An asyncio task as an owner.
+/// Who may re-enter: one of our own, different from every other. What makes two
+/// callers one owner stands in `_owner.py`.
 #[pyclass(frozen, module = "quorlock._native")]
-pub(crate) struct Task(Owner);
+pub(crate) struct Owner(Core);
 
 #[pymethods]
-impl Task {
+impl Owner {
+    /// `mortal`: it ends with the calling thread, and nothing is renewed for it then.
     #[new]
-    fn new() -> Task {
-        Task(Owner::task())
+    fn new(mortal: bool) -> Owner {
+        Owner(match mortal {
+            true => Core::within_thread(),
+            false => Core::task(),
+        })
     }
 }
 
 impl Lock {
-    pub(crate) fn new(py: Python<'_>, core: Core, options: &Options<'_>) -> PyResult<Lock> {
+    pub(crate) fn new(py: Python<'_>, core: CoreLock, options: &Options<'_>) -> PyResult<Lock> {
         let core = options::of_lock(core, options)?;
         checked(py, core.check())?;
         Ok(Lock {
@@ -34,39 +40,43 @@ impl Lock {
         })
     }
 
-    /// The lock of the calling task or thread.
-    fn of(&self, task: Option<&Task>) -> Core {
-        let core = self.core.clone();
-        match task {
-            Some(Task(owner)) => core.owner_or(|| owner.clone()),
-            None => core.owner_or(Owner::current_thread),
-        }
+    /// The lock of this owner, unless it was given one by name.
+    fn of(&self, owner: &Owner) -> CoreLock {
+        self.core.clone().owner_or(|| owner.0.clone())
     }
 }
 
 #[pymethods]
 impl Lock {
-    /// `options`: those that hold for this call alone.
-    fn acquire(
-        &self,
-        py: Python<'_>,
-        task: Option<&Task>,
-        options: &Options<'_>,
-    ) -> PyResult<Call> {
+    /// What is the same for all locks of one client and one key.
+    fn place(&self, py: Python<'_>) -> PyResult<(usize, Py<PyBytes>)> {
         entry(py, || {
-            let core = options::of_lock(self.of(task), options)?;
+            let (client, key) = checked(py, self.core.place())?;
+            Ok((client, PyBytes::new(py, &key).unbind()))
+        })
+    }
+
+    /// Whether the lease of this owner is held; `None` where it has none.
+    fn holds(&self, owner: &Owner) -> Option<bool> {
+        self.of(owner).is_held_by_owner()
+    }
+
+    /// `options`: those that hold for this call alone.
+    fn acquire(&self, py: Python<'_>, owner: &Owner, options: &Options<'_>) -> PyResult<Call> {
+        entry(py, || {
+            let core = options::of_lock(self.of(owner), options)?;
             let lease = async move { core.acquire().await.map(Some) };
             Ok(Call::new(true, lease))
         })
     }
 
-    fn try_acquire(&self, task: Option<&Task>) -> Call {
-        let core = self.of(task);
+    fn try_acquire(&self, owner: &Owner) -> Call {
+        let core = self.of(owner);
         Call::new(true, async move { core.try_acquire().await })
     }
 
-    fn release(&self, task: Option<&Task>) -> Call {
-        let core = self.of(task);
+    fn release(&self, owner: &Owner) -> Call {
+        let core = self.of(owner);
         Call::new(false, async move { core.release().await })
     }
 }

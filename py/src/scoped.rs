@@ -4,16 +4,29 @@
 //! before the first line of an `__exit__` written in Python: then nothing would
 //! be released. Before a native function it cannot.
 
+use pyo3::ffi::PyEval_GetFrame;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
+use crate::_thread;
 use crate::lease::Lease;
 
-/// A base for what can be entered. It has `_entered.leases`, a list for each
-/// thread; `_enter()`, which gives a lease to put there; and `_leave(lease or
-/// None, error)`, which releases it.
+/// A base for what can be entered. It has `_entered`, a list of the scopes that
+/// are open; `_enter()`, which gives the lease of a new one; and `_leave(lease
+/// or None, error)`, which releases it.
 #[pyclass(frozen, subclass, module = "quorlock._native")]
 pub(crate) struct Scoped;
+
+/// Where a scope was entered. A `with` is left by the frame that entered it, in
+/// whatever thread a generator goes on. No frame is as good as one: what opens
+/// scopes for others, as an `ExitStack`, leaves them elsewhere.
+type Place = (usize, u64);
+
+fn here() -> Place {
+    // SAFETY: the thread is attached. What comes is null or the caller's frame, which
+    // is only compared.
+    (unsafe { PyEval_GetFrame() } as usize, _thread())
+}
 
 #[pymethods]
 impl Scoped {
@@ -25,7 +38,7 @@ impl Scoped {
 
     fn __enter__<'py>(this: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let lease = this.call_method0("_enter")?;
-        entered(this)?.append(&lease)?;
+        entered(this)?.append((here(), &lease))?;
         Ok(lease)
     }
 
@@ -35,20 +48,44 @@ impl Scoped {
         error: &Bound<'py, PyAny>,
         _traceback: &Bound<'py, PyAny>,
     ) -> PyResult<()> {
-        let entered = entered(this)?;
-        let Some(last) = entered.len().checked_sub(1) else {
+        let Some(lease) = left(&entered(this)?)? else {
             return this.call_method1("_leave", (None::<()>, error)).map(|_| ());
         };
-        let lease = entered.get_item(last)?;
-        entered.del_item(last)?;
         let left = this.call_method1("_leave", (&lease, error));
         // Interrupted or not, it has been given back now.
-        let core = lease.getattr("_core")?.cast_into::<Lease>()?;
-        left.and(core.get().discard(this.py()))
+        left.and(core(&lease)?.get().discard(this.py()))
     }
 }
 
-/// The leases of this thread. No Python runs for it, once the thread has entered.
+/// The scopes that are open. No Python runs for it.
 fn entered<'py>(this: &Bound<'py, Scoped>) -> PyResult<Bound<'py, PyList>> {
-    Ok(this.getattr("_entered")?.getattr("leases")?.cast_into()?)
+    Ok(this.getattr("_entered")?.cast_into()?)
+}
+
+fn core<'py>(lease: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Lease>> {
+    Ok(lease.getattr("_core")?.cast_into()?)
+}
+
+/// Takes the lease of the scope that is left here: the newest that this frame has
+/// entered, else one of this thread, else of any. Of several then one that is
+/// lost, so that none is ended that somebody else may be inside of.
+fn left<'py>(entered: &Bound<'py, PyList>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let (frame, thread) = here();
+    let mut best: Option<((bool, bool), usize, _)> = None;
+    for at in (0..entered.len()).rev() {
+        let (place, lease): (Place, Bound<'py, PyAny>) = entered.get_item(at)?.extract()?;
+        if place.0 == frame {
+            best = Some(((true, true), at, lease));
+            break;
+        }
+        let fits = (place.1 == thread, core(&lease)?.get().is_lost());
+        if best.as_ref().is_none_or(|(best, ..)| *best < fits) {
+            best = Some((fits, at, lease));
+        }
+    }
+    let Some((_, at, lease)) = best else {
+        return Ok(None);
+    };
+    entered.del_item(at)?;
+    Ok(Some(lease))
 }

@@ -1,6 +1,8 @@
 """Holding a lock for a scope, for a call, and by hand; who owns it."""
 
 import asyncio
+import contextlib
+import contextvars
 import gc
 import os
 import threading
@@ -148,11 +150,65 @@ class Blocking(unittest.TestCase):
             thread.join(LONG)
         self.assertEqual((len(most), max(most)), (40, 1))
 
-    def test_leaving_in_another_thread_is_refused(self):
+    def open(self, held):
+        """A generator inside of a scope."""
+        with held as lease:
+            yield lease
+
+    def test_a_scope_that_is_left_elsewhere_ends_its_own_lease(self):
+        for held in (self.client.lock(self.id()), redlock(self.id(), client=self.client)):
+            for elsewhere in (in_thread, contextvars.Context().run, contextvars.copy_context().run):
+                for leave in (lambda opened: opened.close(), lambda opened: next(opened, None),
+                              lambda opened: self.assertRaises(OSError, opened.throw, OSError)):
+                    opened = self.open(held)
+                    lease = next(opened)
+                    self.assertTrue(lease.is_held())
+                    self.assertNotIsInstance(elsewhere(lambda: leave(opened)), Exception)
+                    self.assertFalse(lease.is_held())
+                    self.assertFalse(self.contended(self.id()))
+
+    def test_it_ends_no_lease_but_its_own(self):
+        held = redlock(self.id(), client=self.client, ttl=0.3, renew=False)
+        lost = self.open(held)
+        self.assertTrue(next(lost).lost.wait(LONG))
+
+        def after_it():
+            valid = self.open(held)
+            return valid, next(valid)
+
+        valid, lease = in_thread(after_it)
+        lease.extend(20)
+        with self.assertRaises(quorlock.LockLostError):
+            next(lost)
+        self.assertTrue(lease.is_held())
+        valid.close()
+        self.assertFalse(lease.is_held())
+
+    def test_a_stack_that_is_left_elsewhere(self):
         lock = self.client.lock(self.id())
-        lock.__enter__()
-        self.assertIsInstance(in_thread(lambda: lock.__exit__(None, None, None)), quorlock.NotOwnerError)
-        lock.__exit__(None, None, None)
+        for elsewhere in (in_thread, contextvars.Context().run):
+            stack = contextlib.ExitStack()
+            lease = stack.enter_context(lock)
+            self.assertTrue(lease.is_held())
+            elsewhere(stack.close)
+            self.assertFalse(lease.is_held())
+
+    def test_a_scope_outlives_the_thread_that_entered_it(self):
+        opened = self.open(self.client.lock(self.id(), ttl=0.3))
+        lease = in_thread(lambda: next(opened))
+        # Many renewals later, each of which would see that the thread has ended.
+        self.assertFalse(lease.lost.wait(1))
+        opened.close()
+        self.assertFalse(self.contended(self.id()))
+
+    def test_leaving_what_was_not_entered_is_refused(self):
+        lock = self.client.lock(self.id())
+        with self.assertRaises(quorlock.NotOwnerError):
+            lock.__exit__(None, None, None)
+        with lock:
+            pass
+        with self.assertRaises(quorlock.NotOwnerError):
+            lock.__exit__(None, None, None)
 
     def test_acquire_and_release_without_storing_the_lease(self):
         lock = self.client.lock(self.id())
@@ -255,6 +311,9 @@ class Asyncio(unittest.IsolatedAsyncioTestCase):
 
         return await asyncio.create_task(attempt())
 
+    async def awaited(self, awaitable):
+        return await awaitable
+
     async def test_async_with(self):
         lock = self.client.lock(self.id())
         for held in (lock, redlock(self.id(), client=self.client), redlock(self.id(), nodes=NODES), lock):
@@ -306,6 +365,24 @@ class Asyncio(unittest.IsolatedAsyncioTestCase):
         self.assertFalse(await self.contended(self.id()))
         with self.assertRaises(quorlock.NotOwnerError):
             await lock.release()
+
+    async def test_a_scope_that_is_left_in_another_task_ends_its_own_lease(self):
+        async def generator(held):
+            async with held as lease:
+                yield lease
+
+        for held in (self.client.lock(self.id()), redlock(self.id(), client=self.client)):
+            for end in (lambda opened: opened.aclose(), lambda opened: anext(opened, None)):
+                opened = generator(held)
+                lease = await asyncio.create_task(self.awaited(anext(opened)))
+                self.assertTrue(await self.contended(self.id()))
+                await asyncio.create_task(self.awaited(end(opened)))
+                self.assertFalse(lease.is_held())
+                self.assertFalse(await self.contended(self.id()))
+            stack = contextlib.AsyncExitStack()
+            lease = await asyncio.create_task(stack.enter_async_context(held))
+            await asyncio.create_task(stack.aclose())
+            self.assertFalse(lease.is_held())
 
     async def test_what_an_ended_task_left_is_released(self):
         lock = self.client.lock(self.id())

@@ -5,7 +5,9 @@ from collections.abc import Callable, Generator
 from typing import NoReturn
 
 from . import _native
+from ._green import waited_for_loss
 from ._options import Seconds, text
+from ._owner import Hold
 
 _SHOWN = 64
 
@@ -54,7 +56,7 @@ class Lost:
 
         Ctrl-C ends the wait. In asyncio use `await lease.lost`.
         """
-        return self.is_set() or self._core.wait_lost(timeout)
+        return self.is_set() or waited_for_loss(self._core, timeout)
 
     def __await__(self) -> Generator[object, None, str]:
         """Waits in asyncio until the lease is lost and returns the reason. May be cancelled at any time."""
@@ -85,11 +87,12 @@ class Kept(set["LeaseBase"]):
 class LeaseBase(NotPickled):
     """A hold on a lock, without what waits."""
 
-    __slots__ = ("__weakref__", "_callbacks", "_core", "_kept", "_lost")
+    __slots__ = ("__weakref__", "_callbacks", "_core", "_hold", "_kept", "_lost")
 
-    def __init__(self, core: _native.Lease) -> None:
+    def __init__(self, core: _native.Lease, hold: Hold) -> None:
         # What few leases need is made when it is needed: many live for microseconds.
         self._core = core
+        self._hold = hold
         self._lost: Lost | None = None
         self._callbacks: list[Callable[[str], object]] | None = None
         self._kept: weakref.ref[Kept] | None = None

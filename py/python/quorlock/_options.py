@@ -86,6 +86,14 @@ def lock_options(owner: Name | Unset | None = UNSET, **options: object) -> dict[
     return given(**options, **owned)
 
 
+def check_reentrant(reentrant: bool, owner: Name | None) -> None:
+    """Refuses what is no flag, and an owner where nobody re-enters."""
+    if not isinstance(reentrant, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"reentrant is {reentrant!r}: give True or False")
+    if owner is not None and not reentrant:
+        raise InvalidArgumentError("owner names who may re-enter: with reentrant=False nobody does, so give one of them")
+
+
 def wait_options(blocking: bool, timeout: Limit, wait: Limit) -> dict[str, object]:
     """The wait of one call: three ways to say it, one at a time."""
     if blocking and timeout is UNSET and wait is UNSET:

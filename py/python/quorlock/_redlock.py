@@ -3,14 +3,15 @@
 import functools
 import inspect
 import os
-from collections.abc import Callable, Iterable
+import sys
+from collections.abc import Callable, Coroutine, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from . import _default, _native
 from . import sync
 from ._lease import shown
-from ._options import UNSET, Guard, Limit, Name, Seconds, Unset, given, lock_options, octets, text
+from ._options import UNSET, Guard, Limit, Name, Seconds, Unset, check_reentrant, given, lock_options, octets, text
 from .errors import InvalidArgumentError
 from .sync import Scoped
 
@@ -41,10 +42,10 @@ class redlock(Scoped):  # noqa: N801 - used as a function and as a decorator
       all uses with the same `nodes`, `max_ttl`, `node_timeout`, `drift`, `min_validity`, `namespace`, `label`, `fence_ttl`,
       `set_name`, `restart_guard`, `accept_eviction` and `ca`, made at the first use in each process; `nodes` defaults to
       `QUORLOCK_NODES`.
-    - `ttl`, `wait`, `renew`, `max_hold`, `raw`, `fencing`, `max_waiters`, `fair`, `owner`: as of `Client.lock`; times in seconds.
+    - `ttl`, `wait`, `renew`, `max_hold`, `raw`, `fencing`, `max_waiters`, `fair`, `owner`, `reentrant`: as of `Client.lock`; times in seconds.
 
-    The object may be used again, and by many threads and tasks at once. The owner is the thread, in `async with` and
-    coroutine functions the task. Entering raises what `Lock.acquire` raises. If the body ends normally after the lock was
+    The object may be used again, and by many threads and tasks at once. Who may re-enter: in `async with` and coroutine
+    functions the task, else whoever is called by the holder, see `Lock`. Entering raises what `Lock.acquire` raises. If the body ends normally after the lock was
     lost, `LockLostError` is raised; `async with` also cancels its task at the loss. The body's own exception always wins.
     """
 
@@ -64,6 +65,7 @@ class redlock(Scoped):  # noqa: N801 - used as a function and as a decorator
         max_waiters: int | Unset = UNSET,
         fair: bool | Unset = UNSET,
         owner: Name | None = None,
+        reentrant: bool = True,
         max_ttl: Seconds | Unset = UNSET,
         node_timeout: Seconds | Unset = UNSET,
         drift: float | Unset = UNSET,
@@ -80,7 +82,9 @@ class redlock(Scoped):  # noqa: N801 - used as a function and as a decorator
         if (name is None) == (key is None):
             raise InvalidArgumentError("give the lock's name, as name or as key")
         self._key: Name | Callable[..., Name] = cast("Name | Callable[..., Name]", key if name is None else name)
+        check_reentrant(reentrant, owner)
         self._named = owner is not None
+        self._reentrant = reentrant
         self._options = lock_options(
             owner,
             ttl=ttl,
@@ -124,12 +128,12 @@ class redlock(Scoped):  # noqa: N801 - used as a function and as a decorator
         return client.lock(name, self._options)
 
     def _sync(self, name: bytes) -> sync.Lock:
-        return sync.Lock(self._lock(name), text(name))
+        return sync.Lock(self._lock(name), text(name), self._named, self._reentrant)
 
     def _aio(self, name: bytes) -> "aio.Lock":
         from . import aio
 
-        return aio.Lock(self._lock(name), text(name), self._named)
+        return aio.Lock(self._lock(name), text(name), self._named, self._reentrant)
 
     def _enter(self) -> sync.Lease:
         return self._sync(self._name())._enter()
@@ -141,13 +145,17 @@ class redlock(Scoped):  # noqa: N801 - used as a function and as a decorator
             self._task_scopes = _scope.Scopes()
         return self._task_scopes
 
-    async def __aenter__(self) -> "aio.Lease":
-        return self._of_tasks().enter(await self._aio(self._name())._acquired({}))
+    # Plain functions, which are called by the very frame that does the `async with`.
+    def __aenter__(self) -> "Coroutine[Any, Any, aio.Lease]":
+        return self._aenter(id(sys._getframe(1)))
 
-    async def __aexit__(
+    async def _aenter(self, frame: int) -> "aio.Lease":
+        return self._of_tasks().enter(frame, await self._aio(self._name())._acquired({}))
+
+    def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self._of_tasks().leave(error)
+    ) -> Coroutine[Any, Any, None]:
+        return self._of_tasks().leave(id(sys._getframe(1)), error)
 
     def _name_for(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> bytes:
         key = self._key

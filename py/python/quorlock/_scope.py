@@ -1,7 +1,6 @@
 """`async with` over a lease: the task is cancelled when the lease is lost."""
 
 import asyncio
-import weakref
 from typing import TYPE_CHECKING, Any
 
 from ._channel import Awaited
@@ -24,6 +23,10 @@ class Scope:
         self._loss = Awaited(lease._core.watch_lost)
         self._loss.future.add_done_callback(self._on_lost)
 
+    def is_of(self, task: "asyncio.Task[object] | None") -> bool:
+        """Whether this task has entered it."""
+        return self._task is task
+
     def _on_lost(self, loss: "asyncio.Future[Any]") -> None:
         if self._task is not None and not loss.cancelled():
             self._cancelled = True
@@ -33,7 +36,7 @@ class Scope:
         """Whether the body ended by our cancellation alone. Nobody may hear of it afterwards."""
         self._loss.future.remove_done_callback(self._on_lost)
         self._loss.give_up()
-        if self._task is None or not self._cancelled:
+        if self._task is None or not self._cancelled or self._task is not asyncio.current_task():
             return False
         return self._task.uncancel() <= self._cancelling and isinstance(error, asyncio.CancelledError)
 
@@ -55,25 +58,35 @@ class Scope:
 
 
 class Scopes:
-    """The scopes that tasks have entered through one object, newest last."""
+    """The scopes that are open of one object, newest last."""
 
     def __init__(self) -> None:
-        self._entered: weakref.WeakKeyDictionary[asyncio.Task[object], list[Scope]] = weakref.WeakKeyDictionary()
-        self._elsewhere: list[Scope] = []
+        self._open: list[tuple[int, Scope]] = []
 
-    def _mine(self) -> list[Scope]:
-        task = asyncio.current_task()
-        return self._elsewhere if task is None else self._entered.setdefault(task, [])
-
-    def enter(self, lease: "Lease") -> "Lease":
-        """Enters a scope; returns its lease."""
-        self._mine().append(Scope(lease))
+    def enter(self, frame: int, lease: "Lease") -> "Lease":
+        """Enters a scope; returns its lease. `frame` is the one that does the `async with`."""
+        self._open.append((frame, Scope(lease)))
         return lease
 
-    async def leave(self, error: BaseException | None) -> None:
-        """Leaves the newest scope of the current task."""
-        mine = self._mine()
-        if mine:
-            await mine.pop().leave(error)
+    def _left(self, frame: int) -> Scope | None:
+        """Takes the scope that is left here: the newest that this frame has entered, whatever task it goes on in.
+
+        What opens scopes for others, as an `AsyncExitStack`, leaves them in another frame: then the newest of this task, else
+        of any. Of several then one that is lost, so that none is ended that somebody else may be inside of.
+        """
+        task = asyncio.current_task()
+
+        def fits(at: int) -> tuple[bool, bool, bool, int]:
+            entered, scope = self._open[at]
+            lost = scope.lease._core.reason is not None
+            return (entered == frame, scope.is_of(task), lost, at)
+
+        return self._open.pop(max(range(len(self._open)), key=fits))[1] if self._open else None
+
+    async def leave(self, frame: int, error: BaseException | None) -> None:
+        """Leaves a scope."""
+        scope = self._left(frame)
+        if scope is not None:
+            await scope.leave(error)
         elif error is None:
-            raise NotOwnerError("this task has not entered the scope that it leaves: enter and leave it in one task")
+            raise NotOwnerError("no scope of this lock is open: it was not entered, or has been left before")

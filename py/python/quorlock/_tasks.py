@@ -5,16 +5,16 @@ import weakref
 
 from . import _native
 
-_owners: weakref.WeakKeyDictionary["asyncio.Task[object]", _native.Task] = weakref.WeakKeyDictionary()
+_owners: weakref.WeakKeyDictionary["asyncio.Task[object]", _native.Owner] = weakref.WeakKeyDictionary()
 
 
-def owner() -> _native.Task:
+def owner() -> _native.Owner:
     """The current task as an owner. A child task is another one than its parent."""
     task = asyncio.current_task()
     if task is None:
         # Not within a task: a stranger to everybody.
-        return _native.Task()
+        return _native.Owner(False)
     known = _owners.get(task)
     if known is None:
-        known = _owners[task] = _native.Task()
+        known = _owners[task] = _native.Owner(False)
     return known

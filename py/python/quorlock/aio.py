@@ -11,9 +11,11 @@ cancelled leaves no key behind, a release that is cancelled is carried out all t
 """
 
 import asyncio
+import sys
 import weakref
+from collections.abc import Coroutine
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from . import _native
 from ._channel import completed
@@ -25,12 +27,14 @@ from ._options import (
     Name,
     Seconds,
     Unset,
+    check_reentrant,
     lock_options,
     octets,
     text,
     wait_options,
 )
 from ._scope import Scope, Scopes
+from ._owner import Hold, Place, of_task
 from ._tasks import owner as this_task
 
 __all__ = ["Client", "Lease", "Lock"]
@@ -46,8 +50,8 @@ class Lease(LeaseBase):
 
     __slots__ = ("_scope",)
 
-    def __init__(self, core: _native.Lease) -> None:
-        super().__init__(core)
+    def __init__(self, core: _native.Lease, hold: Hold) -> None:
+        super().__init__(core, hold)
         self._scope: Scope | None = None
 
     async def extend(self, ttl: Seconds | None = None) -> None:
@@ -88,10 +92,10 @@ class Lease(LeaseBase):
             await scope.leave(error)
 
 
-def _delivered(core: _native.Lease) -> Lease:
+def _delivered(core: _native.Lease) -> _native.Lease:
     """The lease, where its task goes on: since the result came the loop may have been busy for longer than the ttl."""
     if core.is_held():
-        return Lease(core)
+        return core
     error = core.lost_error()
     core.discard()
     raise error
@@ -111,12 +115,16 @@ class Lock(NotPickled):
     of the scope as `LockLostError`, as `asyncio.timeout` does it. An exception of the body's own always wins.
     """
 
-    __slots__ = ("__weakref__", "_core", "_kept", "_kept_by_name", "_name", "_named", "_scopes")
+    __slots__ = (
+        "__weakref__", "_core", "_kept", "_kept_by_name", "_name", "_named", "_place", "_reentrant", "_scopes",
+    )
 
-    def __init__(self, core: _native.Lock, name: str, named: bool) -> None:
+    def __init__(self, core: _native.Lock, name: str, named: bool, reentrant: bool) -> None:
         self._core = core
         self._name = name
         self._named = named
+        self._reentrant = reentrant
+        self._place: Place = core.place()
         self._scopes = Scopes()
         self._kept: weakref.WeakKeyDictionary[asyncio.Task[object], Kept] = weakref.WeakKeyDictionary()
         self._kept_by_name = Kept()
@@ -144,22 +152,37 @@ class Lock(NotPickled):
 
     async def try_acquire(self) -> Lease | None:
         """Tries once. `None` where another holds the lock. Raises as `acquire` otherwise."""
-        core: _native.Lease | None = await completed(self._core.try_acquire(this_task()).start)
-        return None if core is None else self._keep(_delivered(core))
+        owner = self._owner()
+        core: _native.Lease | None = await completed(self._core.try_acquire(owner).start)
+        return None if core is None else self._keep(self._won(_delivered(core), owner))
 
     async def release(self) -> bool:
         """Gives back the newest handle of the lease that the owner (this task) holds.
 
         Returns whether the lock was still held. Raises `NotOwnerError` if the owner holds nothing.
         """
-        held: bool = await completed(self._core.release(this_task()).start)
+        owner = self._owner()
+        if not self._reentrant:
+            # Each lease has an owner to itself.
+            held_now = [lease for lease in self._mine() if not lease._core.is_released()]
+            owner = held_now[-1]._hold.owner if held_now else owner
+        held: bool = await completed(self._core.release(owner).start)
         for lease in tuple(self._mine()):
             if lease._core.is_released():
                 lease._forgotten()
         return held
 
     async def _acquired(self, options: dict[str, object]) -> Lease:
-        return _delivered(await completed(self._core.acquire(this_task(), options).start))
+        owner = self._owner()
+        return self._won(_delivered(await completed(self._core.acquire(owner, options).start)), owner)
+
+    def _owner(self) -> _native.Owner:
+        return this_task() if self._reentrant else _native.Owner(False)
+
+    def _won(self, core: _native.Lease, owner: _native.Owner) -> Lease:
+        hold = of_task(self._core, self._place, owner, self._reentrant)
+        hold.won_by_task()
+        return Lease(core, hold)
 
     def _mine(self) -> Kept:
         """The leases kept for the owner."""
@@ -175,13 +198,17 @@ class Lock(NotPickled):
         self._mine().keep(lease)
         return lease
 
-    async def __aenter__(self) -> Lease:
-        return self._scopes.enter(await self._acquired({}))
+    # Plain functions, which are called by the very frame that does the `async with`.
+    def __aenter__(self) -> Coroutine[Any, Any, Lease]:
+        return self._enter(id(sys._getframe(1)))
 
-    async def __aexit__(
+    async def _enter(self, frame: int) -> Lease:
+        return self._scopes.enter(frame, await self._acquired({}))
+
+    def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self._scopes.leave(error)
+    ) -> Coroutine[Any, Any, None]:
+        return self._scopes.leave(id(sys._getframe(1)), error)
 
     def __repr__(self) -> str:
         return f"<quorlock.aio.Lock {shown(self._name)}>"
@@ -210,12 +237,14 @@ class Client(ClientBase):
         max_waiters: int | Unset = UNSET,
         fair: bool | Unset = UNSET,
         owner: Name | None = None,
+        reentrant: bool = True,
     ) -> Lock:
         """A lock by its name; options as of `quorlock.Client.lock`. By default the calling task is the owner.
 
         Raises `InvalidArgumentError` for a name or option that is not valid.
         """
         octet_name = octets("name", name)
+        check_reentrant(reentrant, owner)
         options = lock_options(
             owner,
             ttl=ttl,
@@ -227,7 +256,7 @@ class Client(ClientBase):
             max_waiters=max_waiters,
             fair=fair,
         )
-        return Lock(self._core.lock(octet_name, options), text(octet_name), owner is not None)
+        return Lock(self._core.lock(octet_name, options), text(octet_name), owner is not None, reentrant)
 
     async def init_set(self, *, force: bool = False) -> Seconds:
         """Declares the set; returns for how many seconds it gives no vote yet, 0.0 if it votes.

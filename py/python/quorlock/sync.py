@@ -1,11 +1,11 @@
 """The blocking API. Everything here is exported by `quorlock`."""
 
-import threading
-from types import SimpleNamespace, TracebackType
+from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from . import _native
+from . import _native, _owner
 from ._client import ClientBase
+from ._green import waited
 from ._lease import Kept, LeaseBase, NotPickled, shown
 from ._options import (
     UNSET,
@@ -13,12 +13,14 @@ from ._options import (
     Name,
     Seconds,
     Unset,
+    check_reentrant,
     lock_options,
     octets,
     text,
     wait_options,
 )
-from .errors import NotOwnerError, QuorlockError
+from ._owner import Caller, Hold
+from .errors import LockContendedError, LockTimeoutError, NotOwnerError, QuorlockError
 
 __all__ = ["Client", "Lease", "Lock"]
 
@@ -39,7 +41,7 @@ class Lease(LeaseBase, _native.Scoped):
         Raises `LockLostError` if it is lost, `QuorumUnavailableError` if too few nodes answered (it is then valid as
         long as it was), `NotOwnerError` after release. Ctrl-C leaves the lease valid.
         """
-        self._core.extend(ttl).wait()
+        waited(self._core.extend(ttl))
 
     def ensure(self, min_remaining: Seconds) -> None:
         """Makes sure that at least so many seconds of validity are left, extending the lease if there are not.
@@ -47,7 +49,7 @@ class Lease(LeaseBase, _native.Scoped):
         Call it right before a step that takes that long. Raises as `extend`, and `InvalidArgumentError` if the ttl
         cannot give so much.
         """
-        self._core.ensure(min_remaining).wait()
+        waited(self._core.ensure(min_remaining))
 
     def release(self) -> bool:
         """Releases this handle; the last handle of a lease frees the lock. Returns whether the lock was still held.
@@ -56,11 +58,11 @@ class Lease(LeaseBase, _native.Scoped):
         lease ends at once; Ctrl-C ends only the wait for the nodes, which do their part in the background.
         """
         self._forgotten()
-        held: bool = self._core.release().wait()
+        held: bool = waited(self._core.release())
         return held
 
     def _enter(self) -> Self:
-        self._entered = SimpleNamespace(leases=[])
+        self._entered: list[object] = []
         return self
 
     def _leave(self, lease: object, error: BaseException | None) -> None:
@@ -84,20 +86,17 @@ def leave(lease: Lease, error: BaseException | None) -> None:
         lease._raise_if_lost()
 
 
-class Entered(threading.local):
-    """The leases of the scopes that a thread has entered through one object, newest last."""
-
-    def __init__(self) -> None:
-        self.leases: list[Lease] = []
-
-
 class Scoped(NotPickled, _native.Scoped):
-    """What `with` can enter again and again, in many threads at once. The native base does the `with`."""
+    """What `with` can enter again and again, in many threads at once. The native base does the `with`.
+
+    A scope is left by the `with` that entered it, wherever that goes on: a generator or a fixture may be closed in another
+    thread, task or context.
+    """
 
     __slots__ = ("_entered",)
 
     def __init__(self) -> None:
-        self._entered = Entered()
+        self._entered: list[object] = []
 
     def _enter(self) -> Lease:
         raise NotImplementedError
@@ -106,9 +105,7 @@ class Scoped(NotPickled, _native.Scoped):
         if lease is not None:
             leave(lease, error)
         elif error is None:
-            raise NotOwnerError(
-                "this thread has not entered the scope that it leaves: enter and leave it in one thread"
-            )
+            raise NotOwnerError("no scope of this lock is open: it was not entered, or has been left before")
 
     if TYPE_CHECKING:
 
@@ -118,20 +115,30 @@ class Scoped(NotPickled, _native.Scoped):
 class Lock(Scoped):
     """A name with options; made by `Client.lock`. It holds nothing by itself.
 
-    May be used by many threads at once: without `owner=` each thread is an owner of its own. Acquiring again by the same
-    owner gives another handle on the same lease, and the last release frees the lock.
+    May be used by many threads at once. Acquiring again by the same owner gives another handle on the same lease, and the
+    last release frees the lock. The owner is the one named by `owner=`, else whoever calls: the thread, and in it the task of
+    an event loop, the greenlet and the context (`contextvars`). So a function that the holder calls re-enters; another task,
+    another greenlet, other work of a thread of a pool is another owner. A generator is one owner with whoever runs it, as with
+    `threading.RLock`. With `reentrant=False` no call re-enters, as with `threading.Lock`.
+
+    Where the call would have to wait for another task or context of its own thread, which cannot go on meanwhile,
+    `LockContendedError` is raised at once: use `async with` there, or one `owner=` for both. In gevent and eventlet a wait lets
+    other greenlets run.
 
     `acquire` and `release` may be used as those of `threading.Lock`: a lease acquired so lives until it is released, or
     until both it and its lock have been collected. `with lock as lease:` holds the lock for a scope; if the body ends
     normally after a loss, `LockLostError` is raised.
     """
 
-    __slots__ = ("__weakref__", "_core", "_kept", "_name")
+    __slots__ = ("__weakref__", "_core", "_kept", "_name", "_named", "_place", "_reentrant")
 
-    def __init__(self, core: _native.Lock, name: str) -> None:
+    def __init__(self, core: _native.Lock, name: str, named: bool, reentrant: bool) -> None:
         super().__init__()
         self._core = core
         self._name = name
+        self._named = named
+        self._reentrant = reentrant
+        self._place: _owner.Place = core.place()
         self._kept = Kept()
 
     @property
@@ -153,24 +160,65 @@ class Lock(Scoped):
         Those of one client that wait for a lock get it in the order in which they came; a wait of 0 asks the nodes past
         that line.
         """
-        return self._keep(self._acquired(wait_options(blocking, timeout, wait)))
+        return self._keep(self._acquired(wait_options(blocking, timeout, wait), by_hand=True))
 
     def try_acquire(self) -> Lease | None:
         """Tries once. `None` where another holds the lock. Raises as `acquire` otherwise."""
-        core: _native.Lease | None = self._core.try_acquire(None).wait()
-        return None if core is None else self._keep(Lease(core))
+        hold = self._hold(Caller(), by_hand=True)
+        core: _native.Lease | None = waited(self._core.try_acquire(hold.owner))
+        return None if core is None else self._keep(self._won(core, hold))
 
     def release(self) -> bool:
-        """Gives back the newest handle of the lease that the owner (this thread) holds.
+        """Gives back the newest handle of the lease that the owner (see above) holds.
 
-        Returns whether the lock was still held. Raises `NotOwnerError` if the owner holds nothing.
+        Returns whether the lock was still held. Raises `NotOwnerError` if the owner holds nothing: what another has
+        acquired is released by `release` of its lease.
         """
-        held: bool = self._core.release(None).wait()
+        caller = Caller()
+        hold = None if self._named else _owner.mine(self._place, caller) or _owner.left_by_task(self._place, caller)
+        # Who owns nothing is refused by the core, unless the owner has a name.
+        owner = hold.owner if hold is not None else _native.Owner(False)
+        try:
+            held: bool = waited(self._core.release(owner))
+        except NotOwnerError as error:
+            if self._named:
+                raise
+            raise NotOwnerError(
+                f"the lock {shown(self._name)} is not held by this owner: this thread, task, greenlet and context. Release "
+                "the lease that acquire() gave, or give both the same owner= to acquire and release in different places"
+            ) from error
         self._sweep()
         return held
 
-    def _acquired(self, options: dict[str, object]) -> Lease:
-        return Lease(self._core.acquire(None, options).wait())
+    def _hold(self, caller: Caller, by_hand: bool) -> Hold:
+        """The hold that the caller re-enters, or one to be won."""
+        known = _owner.mine(self._place, caller) if self._reentrant and not self._named else None
+        if known is not None and known.reentrant:
+            return known
+        # What is acquired by hand and forgotten is renewed until the thread ends, a scope until it is left.
+        return Hold(self._core, self._place, _native.Owner(by_hand), caller, self._reentrant)
+
+    def _acquired(self, options: dict[str, object], by_hand: bool) -> Lease:
+        caller = Caller()
+        hold = self._hold(caller, by_hand)
+        if options.get("wait", UNSET) != 0:
+            _owner.refuse_if_stuck(hold, caller, shown(self._name))
+        try:
+            core: _native.Lease = waited(self._core.acquire(hold.owner, options))
+        except (LockContendedError, LockTimeoutError) as error:
+            if not self._named:
+                _owner.told(error, hold)
+            raise
+        return self._won(core, hold)
+
+    def _won(self, core: _native.Lease, hold: Hold) -> Lease:
+        try:
+            hold.won()
+            return Lease(core, hold)
+        except BaseException:
+            # Ctrl-C before the caller has it.
+            core.discard()
+            raise
 
     def _keep(self, lease: Lease) -> Lease:
         try:
@@ -191,7 +239,7 @@ class Lock(Scoped):
                 lease._forgotten()
 
     def _enter(self) -> Lease:
-        return self._acquired({})
+        return self._acquired({}, by_hand=False)
 
     def __repr__(self) -> str:
         return f"<quorlock.Lock {shown(self._name)}>"
@@ -243,6 +291,7 @@ class Client(ClientBase):
         max_waiters: int | Unset = UNSET,
         fair: bool | Unset = UNSET,
         owner: Name | None = None,
+        reentrant: bool = True,
     ) -> Lock:
         """A lock by its name: 1 to 1,024 bytes. Options not given are the client's.
 
@@ -256,11 +305,13 @@ class Client(ClientBase):
           or holds it (10,000); one more raises `TooManyWaitersError` at once. 0: nobody waits behind another.
         - `fair`: whether every release goes over the nodes, where the waiters of other clients queue (false). Without, a lease
           may be passed on to the next in line of this client, up to 16 times in a row.
-        - `owner`: who may re-enter, by a name that is valid within this client; by default the calling thread.
+        - `owner`: who may re-enter, by a name that is valid within this client; by default whoever calls, see `Lock`.
+        - `reentrant`: whether the owner may enter again while it holds the lock (true).
 
         Raises `InvalidArgumentError` for a name or option that is not valid.
         """
         octet_name = octets("name", name)
+        check_reentrant(reentrant, owner)
         options = lock_options(
             owner,
             ttl=ttl,
@@ -272,7 +323,7 @@ class Client(ClientBase):
             max_waiters=max_waiters,
             fair=fair,
         )
-        return Lock(self._core.lock(octet_name, options), text(octet_name))
+        return Lock(self._core.lock(octet_name, options), text(octet_name), owner is not None, reentrant)
 
     def init_set(self, *, force: bool = False) -> Seconds:
         """Declares the set: founds it, where no node has a record, by writing its record to all nodes.
@@ -290,7 +341,7 @@ class Client(ClientBase):
         Raises `MisconfiguredError` if a node has a record of another set or cannot be a node, `QuorumUnavailableError` if
         one does not answer; `nodes` of the error say which, and nothing is written. Ctrl-C ends only the wait.
         """
-        left: Seconds = self._core.init_set(force).wait()
+        left: Seconds = waited(self._core.init_set(force))
         return left
 
     def close(self) -> None:
@@ -298,7 +349,7 @@ class Client(ClientBase):
 
         Returns when the nodes have answered, at the latest after `node_timeout`. A second call does nothing.
         """
-        self._core.close().wait()
+        waited(self._core.close())
 
     def __enter__(self) -> Self:
         return self

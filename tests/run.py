@@ -82,7 +82,9 @@ STEPS = [
     Step("pyright", [PYTHON, "-m", "pyright", "-p", "py"]),
     # The stub of the compiled module says what is in it, and no more.
     Step("stubtest", [PYTHON, "-m", "mypy.stubtest", "quorlock._native"]),
-    Step("readme", [PYTHON, "tests/consumers/test_readme.py", "-v"], floor=4),
+    Step("readme", [PYTHON, "tests/consumers/test_readme.py", "-v"], floor=6),
+    # What README has first, typed as it stands: three old servers, three new ones, none.
+    Step("first-lock", [PYTHON, "tests/consumers/test_first_lock.py", "-v"], floor=3),
     Step("registries", [PYTHON, "tests/consumers/test_registries.py", "-v"], floor=3),
     Step("ledger", [sys.executable, "tests/demo/test_ledger.py"], floor=5),
     Step("bench-tools", [sys.executable, "tests/bench/test_handoffs.py"], floor=18),

@@ -13,6 +13,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
+import endurance  # noqa: E402
 from stage import Stage  # noqa: E402
 
 OUT = ROOT / "target" / "full"
@@ -47,6 +48,15 @@ def many_leases(nodes):
     except json.JSONDecodeError:
         figures = {"error": done.stderr.strip()[-300:]}
     report(f"{LEASES} leases of 10 s for {SECONDS} s on {nodes} node(s)", done.returncode == 0, figures)
+
+
+def cycles():
+    """Many cycles in each language, and a leak in each, which has to be seen in a quarter of them."""
+    for leak, share in ((True, 0.25), (False, 1)):
+        def judged(name, good, figures, leak=leak):
+            report(f"{name}, many cycles" + " with a leak that must be seen" * leak, good, figures)
+
+        endurance.run(endurance.KINDS, leak, share, judged)
 
 
 def simulator():
@@ -93,6 +103,7 @@ def main():
     mutants()
     for nodes in (1, 5):
         many_leases(nodes)
+    cycles()
     model()
     fuzz()
     fuzz_of_the_c_abi()

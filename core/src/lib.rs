@@ -74,6 +74,7 @@ mod owner;
 pub mod probe;
 mod protocol;
 mod runtime;
+mod sync;
 mod token;
 mod wakers;
 

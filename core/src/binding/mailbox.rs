@@ -7,9 +7,9 @@
 
 use std::fmt;
 use std::mem;
-use std::sync::Mutex;
 
-use crate::mutex::lock;
+use crate::mutants::mutant;
+use crate::sync::{Mutex, lock};
 
 /// What a loop has not been told yet.
 pub struct Mailbox<T> {
@@ -36,13 +36,18 @@ impl<T> Mailbox<T> {
 
     /// Tells the loop something, or drops it once the loop is gone.
     pub fn push(&self, news: T) {
-        let mut state = lock(&self.state);
-        if state.closed {
+        let state = lock(&self.state);
+        if mutant!("news-for-nobody", state.closed, false) {
             // Dropped after the lock: dropping a lease takes others.
             drop(state);
             return drop(news);
         }
         let first = state.news.is_empty();
+        // Looked at and changed under one lock, or nobody may be rung for.
+        let mut state = mutant!("bell-looks-too-early", state, {
+            drop(state);
+            lock(&self.state)
+        });
         state.news.push(news);
         drop(state);
         if first {
@@ -65,6 +70,60 @@ impl<T> Mailbox<T> {
 impl<T> fmt::Debug for Mailbox<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Mailbox")
+    }
+}
+
+#[cfg(all(test, quorlock_loom))]
+mod loom_tests {
+    use super::*;
+    use crate::sync::explore::{Bell, explore};
+    use loom::thread;
+    use std::sync::Arc;
+
+    /// Two threads tell the loop something, which takes it whenever it is rung
+    /// for, and never else.
+    #[test]
+    fn everything_arrives_once_and_in_order() {
+        explore(3, || {
+            let bell = Bell::new();
+            let ring = bell.clone();
+            let mailbox = Arc::new(Mailbox::new(move || ring.ring()));
+            let tells = |news: [u32; 2]| {
+                let mailbox = mailbox.clone();
+                thread::spawn(move || news.into_iter().for_each(|one| mailbox.push(one)))
+            };
+            let threads = [tells([1, 2]), tells([11, 12])];
+            let mut taken = Vec::new();
+            while taken.len() < 4 {
+                bell.wait();
+                taken.extend(mailbox.take());
+            }
+            for thread in threads {
+                thread.join().unwrap();
+            }
+            assert!(mailbox.take().is_empty());
+            let of = |low| taken.iter().copied().filter(move |one| one / 10 == low);
+            assert_eq!(of(0).collect::<Vec<_>>(), [1, 2]);
+            assert_eq!(of(1).collect::<Vec<_>>(), [11, 12]);
+        });
+    }
+
+    /// The loop ends at any moment: nothing is kept for it.
+    #[test]
+    fn nothing_is_kept_for_a_loop_that_is_gone() {
+        explore(3, || {
+            let news = Arc::new(());
+            let mailbox = Arc::new(Mailbox::new(|| ()));
+            let (told, tells) = (news.clone(), mailbox.clone());
+            let other = thread::spawn(move || {
+                tells.push(told.clone());
+                tells.push(told);
+            });
+            drop(mailbox.take());
+            mailbox.close();
+            other.join().unwrap();
+            assert_eq!(Arc::strong_count(&news), 1);
+        });
     }
 }
 

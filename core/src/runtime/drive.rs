@@ -11,7 +11,8 @@
 //!   it looked last, so a timer is late by twice that at most. At once, if there
 //!   is anybody else to serve.
 //! - **Alone, or not at all.** Whoever else sends something, async or blocking,
-//!   has the wheel handed to the I/O thread, which keeps it for [`CROWDED`].
+//!   has the wheel handed to the I/O thread, which keeps it for
+//!   [`CROWDED`](super::wheel::CROWDED).
 //! - **Not for long.** A caller that waits for more than [`TURN`] is no better
 //!   off at the wheel: it is asked to leave, and parks.
 //! - **No foreign code at the wheel.** A caller drives within [`Sent::wait`]
@@ -19,68 +20,31 @@
 //!   they run when it has left.
 //! - The wheel is a guard: a panic gives it back too.
 //!
-//! Beside it the doorbell: tasks that are woken from outside of the runtime are
-//! given to whoever drives ([`Driver::wake`]), those of one fan-out in one.
+//! Whose turn it is, is decided in [`wheel`](super::wheel). There is the doorbell,
+//! too: tasks that are woken from outside of the runtime are given to whoever
+//! drives ([`Driver::wake`]), those of one fan-out in one.
 
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::task::{Poll, Waker};
+use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::runtime::{Handle, Runtime};
 
-use crate::clock::{Instant, system_now};
-use crate::mutex::lock;
+use crate::clock::system_now;
 use crate::runtime::parked::Parked;
+use crate::runtime::wheel::{BREATH, TURN, Wheel};
 use crate::wakers::Wakers;
 
-/// How long the wheel may be free while nobody asks for the I/O.
-const BREATH: Duration = Duration::from_millis(3);
-/// How many breaths a caller may drive at a time.
-const TURN: u32 = 7;
-/// How long callers leave the wheel to the I/O thread after there was more than
-/// one to serve.
-const CROWDED: Duration = Duration::from_millis(50);
 /// A name that is being looked up is not waited for when the runtime ends.
 const FAREWELL: Duration = Duration::from_millis(100);
 
 /// The runtime, and the wheel.
 pub(crate) struct Driver {
     handle: Handle,
-    state: Mutex<State>,
-    /// For the I/O thread while it stands aside.
-    needed: Condvar,
-    /// For a caller that asked the I/O thread to.
-    given: Condvar,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Who {
-    Nobody,
-    IoThread,
-    Caller,
-}
-
-struct State {
-    /// Empty once it has ended.
-    runtime: Option<Arc<Runtime>>,
-    who: Who,
-    /// How often callers took the wheel.
-    drives: u64,
-    /// Wakes who drives.
-    driver: Option<Waker>,
-    /// Tasks to be woken by who drives.
-    rung: Vec<Waker>,
-    /// Callers that wait and do not drive.
-    parked: usize,
-    /// A caller asks the I/O thread to stand aside.
-    asked: bool,
-    /// The I/O thread is to have the wheel: a caller that drives leaves it.
-    wanted: bool,
-    crowded_until: Instant,
-    stop: bool,
+    wheel: Wheel<Arc<Runtime>>,
 }
 
 thread_local! {
@@ -103,20 +67,7 @@ impl Driver {
             .build()?;
         Ok(Driver {
             handle: runtime.handle().clone(),
-            state: Mutex::new(State {
-                runtime: Some(Arc::new(runtime)),
-                who: Who::IoThread,
-                drives: 0,
-                driver: None,
-                rung: Vec::new(),
-                parked: 0,
-                asked: false,
-                wanted: false,
-                crowded_until: Instant::NEVER,
-                stop: false,
-            }),
-            needed: Condvar::new(),
-            given: Condvar::new(),
+            wheel: Wheel::new(Arc::new(runtime)),
         })
     }
 
@@ -127,80 +78,37 @@ impl Driver {
     /// Drives whenever no caller does, until [stopped](Driver::stop).
     pub(crate) fn run(&self) {
         loop {
-            let Some(runtime) = lock(&self.state).runtime.clone() else {
+            let Some(runtime) = self.wheel.runtime() else {
                 return;
             };
             at_wheel(|| {
-                runtime.block_on(poll_fn(|cx| {
-                    let state = lock(&self.state);
-                    if state.stop || state.asked {
-                        return Poll::Ready(());
-                    }
-                    self.answer(state, cx.waker());
-                    Poll::Pending
+                runtime.block_on(poll_fn(|cx| match self.wheel.is_asked_for(cx.waker()) {
+                    true => Poll::Ready(()),
+                    false => Poll::Pending,
                 }));
             });
             drop(runtime);
-            let mut state = lock(&self.state);
-            state.leave();
-            state.asked = false;
-            self.given.notify_all();
-            if !self.stand_aside(state) {
+            if !self.wheel.stand_aside() {
                 break;
             }
         }
         // No other call is under way then; if one is, its runtime is left to it.
-        let runtime = lock(&self.state).runtime.take();
-        match runtime.map(Arc::try_unwrap) {
+        match self.wheel.end().map(Arc::try_unwrap) {
             Some(Ok(runtime)) => runtime.shutdown_timeout(FAREWELL),
             Some(Err(shared)) => std::mem::forget(shared),
             None => {}
         }
     }
 
-    /// Waits until the I/O thread has to take the wheel, and takes it; false
-    /// when it has to end.
-    fn stand_aside(&self, mut state: MutexGuard<'_, State>) -> bool {
-        let mut breaths = 0;
-        loop {
-            let seen = state.drives;
-            let in_need = |s: &State| s.stop || s.wanted && s.who == Who::Nobody;
-            state = self
-                .needed
-                .wait_timeout_while(state, BREATH, |s| !in_need(s))
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
-            if state.stop {
-                return false;
-            }
-            breaths = if state.drives == seen { breaths + 1 } else { 0 };
-            match state.who {
-                Who::Nobody if state.wanted || breaths > 0 => {
-                    state.who = Who::IoThread;
-                    state.wanted = false;
-                    return true;
-                }
-                Who::Caller if breaths > TURN => {
-                    state.wanted = true;
-                    state.wake_driver();
-                }
-                _ => {}
-            }
-        }
-    }
-
     /// Ends [`run`](Driver::run).
     pub(crate) fn stop(&self) {
-        let mut state = lock(&self.state);
-        state.stop = true;
-        state.wake_driver();
-        self.needed.notify_one();
+        self.wheel.stop();
     }
 
     /// Tells whoever drives that there is work from elsewhere.
     pub(crate) fn notice(&self) {
         if !AT_WHEEL.get() {
-            self.ring(Wakers::default(), false);
+            self.wheel.ring(Wakers::default(), false, system_now());
         }
     }
 
@@ -212,105 +120,38 @@ impl Driver {
             return wakers.wake();
         }
         if !MAY_DRIVE.get() {
-            return self.ring(wakers, false);
+            return self.wheel.ring(wakers, false, system_now());
         }
         USED.set(Some(self));
         match self.take() {
-            Some(wheel) => wheel.pass(wakers),
-            None => self.ring(wakers, true),
+            Some(turn) => turn.pass(wakers),
+            None => self.wheel.ring(wakers, true, system_now()),
         }
-    }
-
-    fn ring(&self, wakers: Wakers, from_caller: bool) {
-        let mut state = lock(&self.state);
-        let idle = state.rung.is_empty();
-        state.rung.extend(wakers);
-        let first = idle && !state.rung.is_empty();
-        if !from_caller || state.who == Who::Caller || state.parked > 0 {
-            state.crowded_until = system_now() + CROWDED;
-        }
-        match state.who {
-            Who::IoThread if !first => {}
-            Who::IoThread => state.wake_driver(),
-            Who::Caller => {
-                state.wanted = true;
-                state.wake_driver();
-            }
-            Who::Nobody => {
-                state.wanted = true;
-                self.needed.notify_one();
-            }
-        }
-    }
-
-    /// Who drives looks what there is to do.
-    fn answer(&self, mut state: MutexGuard<'_, State>, waker: &Waker) {
-        match &mut state.driver {
-            Some(known) => known.clone_from(waker),
-            none => *none = Some(waker.clone()),
-        }
-        let rung = std::mem::take(&mut state.rung);
-        drop(state);
-        rung.into_iter().for_each(Waker::wake);
     }
 
     /// The wheel, if this caller is alone. Waits for no more than a turn of the
     /// I/O thread.
-    fn take(&self) -> Option<Wheel<'_>> {
+    fn take(&self) -> Option<Turn<'_>> {
         // A thread within a runtime of its own cannot drive another, nor can one
         // whose thread-local storage is gone.
         if !matches!(Handle::try_current(), Err(none) if none.is_missing_context()) {
             return None;
         }
-        let mut state = lock(&self.state);
-        loop {
-            match state.who {
-                Who::Nobody if !state.wanted && !state.stop => {
-                    let runtime = state.runtime.clone()?;
-                    state.who = Who::Caller;
-                    state.drives += 1;
-                    return Some(Wheel {
-                        driver: self,
-                        runtime: Some(runtime),
-                    });
-                }
-                Who::IoThread if state.is_quiet() => {
-                    state.asked = true;
-                    state.wake_driver();
-                    state = wait(&self.given, state);
-                }
-                _ => return None,
-            }
-        }
-    }
-}
-
-impl State {
-    /// Nobody but one blocking caller has needed the I/O for a while.
-    fn is_quiet(&self) -> bool {
-        let alone = self.parked == 0 && !self.asked && !self.stop;
-        alone && self.crowded_until <= system_now()
-    }
-
-    fn wake_driver(&self) {
-        if let Some(driver) = &self.driver {
-            driver.wake_by_ref();
-        }
-    }
-
-    fn leave(&mut self) {
-        self.who = Who::Nobody;
-        self.driver = None;
+        let runtime = self.wheel.take(system_now)?;
+        Some(Turn {
+            driver: self,
+            runtime: Some(runtime),
+        })
     }
 }
 
 /// The right to drive. Dropped, it is free.
-struct Wheel<'a> {
+struct Turn<'a> {
     driver: &'a Driver,
     runtime: Option<Arc<Runtime>>,
 }
 
-impl Wheel<'_> {
+impl Turn<'_> {
     /// Wakes tasks and lets them do what they can at once.
     fn pass(&self, wakers: Wakers) {
         let mut wakers = Some(wakers);
@@ -330,12 +171,10 @@ impl Wheel<'_> {
             if parked.is_woken(cx.waker()) {
                 return Poll::Ready(());
             }
-            let state = lock(&self.driver.state);
-            if state.wanted {
-                return Poll::Ready(());
+            match self.driver.wheel.is_wanted(cx.waker()) {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
             }
-            self.driver.answer(state, cx.waker());
-            Poll::Pending
         }));
         parked.forget_driver();
     }
@@ -346,17 +185,11 @@ impl Wheel<'_> {
     }
 }
 
-impl Drop for Wheel<'_> {
+impl Drop for Turn<'_> {
     fn drop(&mut self) {
         // First: the I/O thread may end the runtime once the wheel is free.
         self.runtime = None;
-        let mut state = lock(&self.driver.state);
-        state.leave();
-        state.wanted |= state.parked > 0 || !state.rung.is_empty();
-        if state.wanted {
-            drop(state);
-            self.driver.needed.notify_one();
-        }
+        self.driver.wheel.leave();
     }
 }
 
@@ -401,12 +234,6 @@ mod cancel {
     }
 }
 
-fn wait<'a, T>(condition: &Condvar, state: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
-    condition
-        .wait(state)
-        .unwrap_or_else(PoisonError::into_inner)
-}
-
 /// What a blocking call has sent so far, and with it how to wait for more.
 pub(crate) struct Sent(Option<&'static Driver>);
 
@@ -438,19 +265,13 @@ impl Sent {
         };
         // At the wheel there is no timer but the end of a turn.
         if limit.is_none_or(|limit| limit > BREATH * (TURN + 1))
-            && let Some(wheel) = driver.take()
+            && let Some(turn) = driver.take()
         {
-            return wheel.wait(parked);
+            return turn.wait(parked);
         }
-        let mut state = lock(&driver.state);
-        state.parked += 1;
-        if state.who == Who::Nobody {
-            state.wanted = true;
-            driver.needed.notify_one();
-        }
-        drop(state);
+        driver.wheel.park();
         parked.park(limit);
-        lock(&driver.state).parked -= 1;
+        driver.wheel.unpark();
     }
 }
 

@@ -11,6 +11,7 @@ pub(crate) mod drive;
 pub(crate) mod parked;
 pub(crate) mod process;
 pub(crate) mod wait;
+mod wheel;
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};

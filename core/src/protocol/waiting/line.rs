@@ -9,13 +9,13 @@
 
 use std::collections::VecDeque;
 use std::collections::hash_map::{Entry, HashMap};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use crate::mutants::mutant;
-use crate::mutex::lock;
 use crate::protocol::hold::{Hold, IN_A_ROW, NoQuorum, Terms};
 use crate::protocol::renewal::Watched;
+use crate::sync::{Mutex, lock};
 
 /// The lines of a client, by the keys of their locks. There is one only while
 /// somebody asks, waits, or holds a lease that was won in it.
@@ -295,7 +295,7 @@ impl Place {
             }
         }
         // It may have been lost before anybody was told to listen.
-        if hold.is_over() {
+        if mutant!("lost-before-it-is-heard", hold.is_over(), false) {
             self.lines.over(&self.key, id);
         }
     }
@@ -334,6 +334,9 @@ impl Drop for Place {
     }
 }
 
+#[cfg(all(test, quorlock_loom))]
+mod loom_tests;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -342,7 +345,7 @@ mod tests {
     use crate::protocol::timing::Timing;
     use std::time::Duration;
 
-    fn terms() -> Terms {
+    pub(super) fn terms() -> Terms {
         Terms {
             keys: Arc::new(Keys {
                 lock: b"lock:{k}"[..].into(),

@@ -6,6 +6,8 @@ use std::thread::{self, ThreadId};
 
 use super::*;
 use crate::blocking;
+use crate::runtime::wheel::{State, Who};
+use crate::sync::{Mutex, lock};
 
 /// A task of the runtime that answers each request with the thread it ran on.
 struct Echo {
@@ -89,9 +91,9 @@ impl Future for Asked<'_> {
 }
 
 /// Waits for others to come so far.
-fn until(driver: &Driver, far: impl Fn(&State) -> bool) {
+fn until(driver: &Driver, far: impl Fn(&State<Arc<Runtime>>) -> bool) {
     let begun = system_now();
-    while !far(&lock(&driver.state)) {
+    while !far(&lock(&driver.wheel.state)) {
         assert!(
             begun.until(system_now()) < Duration::from_secs(10),
             "in time"
@@ -101,7 +103,7 @@ fn until(driver: &Driver, far: impl Fn(&State) -> bool) {
 }
 
 fn is_free_or_io(driver: &Driver) -> bool {
-    lock(&driver.state).who != Who::Caller
+    lock(&driver.wheel.state).who != Who::Caller
 }
 
 #[test]
@@ -111,7 +113,7 @@ fn a_caller_that_is_alone_drives() {
         assert_eq!(blocking::wait(echo.ask()), thread::current().id());
         assert!(is_free_or_io(echo.driver));
     }
-    assert_eq!(lock(&echo.driver.state).parked, 0);
+    assert_eq!(lock(&echo.driver.wheel.state).parked, 0);
 }
 
 #[test]
@@ -214,7 +216,7 @@ fn a_driver_that_is_stopped_ends() {
     let io_thread = thread::spawn(|| driver.run());
     driver.stop();
     io_thread.join().unwrap();
-    assert!(lock(&driver.state).runtime.is_none());
+    assert!(lock(&driver.wheel.state).runtime.is_none());
     assert!(driver.take().is_none());
 }
 

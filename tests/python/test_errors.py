@@ -57,7 +57,7 @@ class Kinds(unittest.TestCase):
                      lambda: quorlock.Client(NODES).lock(7)):
             self.assertRaises((TypeError, AttributeError), make)
         for options in ({"ttl": -1}, {"ttl": float("inf")}, {"ttl": 0}, {"ttl": 61}, {"wait": -1}, {"drift": 2.0},
-                        {"namespace": ""}, {"node_timeout": 0}, {"max_hold": 1}, {"cert": "x"}):
+                        {"namespace": ""}, {"node_timeout": 0}, {"ttl": 10, "max_hold": 1}, {"cert": "x"}):
             with self.subTest(options), self.assertRaises(quorlock.InvalidArgumentError):
                 quorlock.Client(NODES, **options)
 

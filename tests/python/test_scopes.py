@@ -3,10 +3,12 @@
 import asyncio
 import contextlib
 import contextvars
+import functools
 import gc
 import os
 import threading
 import unittest
+import warnings
 
 import quorlock
 import quorlock.aio
@@ -92,6 +94,68 @@ class Blocking(unittest.TestCase):
 
         for function in (generator, agenerator):
             self.assertRaises(TypeError, redlock("x", nodes=NODES), function)
+
+    def test_decorator_without_a_name(self):
+        def job():
+            self.fail("runs without a lock")
+
+        self.assertRaisesRegex(TypeError, r'job in place of a name: write @redlock\("a name"\)', redlock, job)
+        self.assertRaisesRegex(TypeError, "name", redlock, functools.partial(job))
+
+    def test_names_of_another_type(self):
+        self.assertRaisesRegex(TypeError, "name is 5: give text, or bytes", redlock, 5)
+        self.assertRaisesRegex(TypeError, "key is 5: give text, or bytes", redlock, key=5)
+        self.assertRaisesRegex(TypeError, "name is 5", self.client.lock, 5)
+        self.assertRaisesRegex(TypeError, "owner is 5", self.client.lock, "x", owner=5)
+        self.assertRaisesRegex(TypeError, "the key is None", redlock(key=lambda: None, client=self.client)(self.fail))
+
+    def test_decorator_of_methods(self):
+        class Jobs:
+            @redlock("scopes-static", client=self.client)
+            @staticmethod
+            def static(number):
+                return number, self.contended("scopes-static")
+
+            @redlock("scopes-class", client=self.client)
+            @classmethod
+            def of_class(cls, number):
+                return cls.__name__, number, self.contended("scopes-class")
+
+        self.assertEqual(Jobs().static(1), (1, True))
+        self.assertEqual(Jobs.of_class(2), ("Jobs", 2, True))
+        self.assertRaisesRegex(TypeError, "run of a function", redlock("x"), 5)
+
+    def test_decorator_refuses_what_goes_on_without_the_lock(self):
+        async def work():
+            self.fail("runs without the lock")
+
+        def generator():
+            yield self.fail("runs without the lock")
+
+        async def agenerator():
+            yield self.fail("runs without the lock")
+
+        for late in (work, generator, agenerator):
+            job = redlock(self.id(), client=self.client)(lambda late=late: late())
+            with warnings.catch_warnings():
+                # A coroutine that is not awaited is not passed over in silence either.
+                warnings.simplefilter("error")
+                self.assertRaisesRegex(TypeError, "lambda.*would go on without the lock.*async def", job)
+            self.assertFalse(self.contended(self.id()))
+
+        async def main():
+            tasks = []
+
+            @redlock(self.id(), client=self.client)
+            def begins():
+                tasks.append(asyncio.create_task(work()))
+                return tasks[0]
+
+            self.assertRaisesRegex(TypeError, "begins returned a Task", begins)
+            await asyncio.wait(tasks)
+            self.assertTrue(tasks[0].cancelled())
+
+        asyncio.run(main())
 
     def test_redlock_refuses_what_makes_no_sense(self):
         for options in ({}, {"name": "x", "key": "y"}, {"name": "x", "client": self.client, "nodes": NODES},
@@ -337,6 +401,26 @@ class Asyncio(unittest.IsolatedAsyncioTestCase):
         self.assertTrue(asyncio.iscoroutinefunction(handle))
         self.assertEqual(await handle(1), 1)
         self.assertFalse(await self.contended("scopes-a1"))
+
+    async def test_decorator_of_what_is_called_and_awaited(self):
+        inside, most = [], []
+
+        class Job:
+            async def __call__(self, number):
+                inside.append(1)
+                most.append(len(inside))
+                await asyncio.sleep(0)
+                inside.pop()
+                return number
+
+            async def method(self, number):
+                return await self(number)
+
+        held = redlock(self.id(), client=self.client, wait=LONG)
+        kinds = held(Job()), held(functools.partial(Job())), held(functools.partial(Job().method)), held(Job().method)
+        self.assertTrue(all(map(asyncio.iscoroutinefunction, kinds)))
+        self.assertEqual(await asyncio.gather(*(kind(number) for number, kind in enumerate(kinds * 3))), list(range(12)))
+        self.assertEqual((len(most), max(most)), (12, 1))
 
     async def test_reentry_by_one_task_and_not_by_its_child(self):
         held = redlock(self.id(), client=self.client, wait=0)

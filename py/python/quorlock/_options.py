@@ -42,6 +42,8 @@ def octets(what: str, name: Name) -> bytes:
     """A name as bytes. Bytes that are not text may come as surrogate escapes, as `shown` makes them."""
     if isinstance(name, bytes):
         return name
+    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"{what} is {name!r}: give text, or bytes")
     try:
         return name.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:

@@ -189,7 +189,7 @@ impl fmt::Debug for Error {
 impl std::error::Error for Error {}
 
 /// A lock's name for a message: escaped, and cut after 64 characters.
-pub(crate) fn shown(name: &[u8]) -> String {
+pub fn shown(name: &[u8]) -> String {
     let text = name.escape_ascii().to_string();
     if text.len() <= 64 {
         format!("`{text}`")

@@ -95,6 +95,22 @@ assert holder[2].release()
 """)
         self.assert_nothing_left()
 
+    def test_nothing_is_warned_of_in_the_child(self):
+        self.run_script("""
+import warnings
+warnings.simplefilter("error")
+holder = [quorlock.Client().lock("forked").acquire()]
+
+def child():
+    # An error there would be printed.
+    holder.clear()
+    gc.collect()
+    return "quiet"
+
+assert in_child(child) == "quiet"
+assert holder.pop().release()
+""")
+
     def test_a_new_client_works_in_the_child(self):
         for end in (QUIET, NORMAL):
             self.run_script("""
@@ -179,6 +195,15 @@ class Exit(Case):
         self.assert_ends("lease = quorlock.Client().lock('a').acquire()")
         self.assert_ends("quorlock.redlock('a').__enter__()")
         self.assert_ends("lock = quorlock.Client().lock('a')\nlock.acquire()\nsys.exit(0)")
+
+    def test_what_the_end_releases_is_no_warning(self):
+        self.assert_ends("""
+import warnings
+warnings.simplefilter("always")
+kept = quorlock.Client().lock("a")
+kept.acquire()
+lease = quorlock.Client().lock("b").acquire()
+""")
 
     def test_with_a_thread_that_waits(self):
         # In the line, behind this process's own lease, and for ever.

@@ -41,7 +41,8 @@ class Blocking(unittest.TestCase):
 
     def contended(self, name):
         """Whether another thread is refused."""
-        return in_thread(lambda: self.client.lock(name).try_acquire()) is None
+        lease = in_thread(lambda: self.client.lock(name).try_acquire())
+        return lease is None or not lease.release()
 
     def test_with_lock(self):
         lock = self.client.lock(self.id())
@@ -289,15 +290,57 @@ class Blocking(unittest.TestCase):
         lock = self.client.lock(self.id())
         lock.acquire()
         self.assertTrue(self.contended(self.id()))
-        del lock
+        with self.assertWarns(ResourceWarning):
+            del lock
         self.assertTrue(eventually(lambda: not self.contended(self.id())))
+
+    def test_a_lease_that_nobody_keeps_is_warned_of(self):
+        def by_hand():
+            if self.client.lock(self.id()).try_acquire() and not self.contended(self.id()):
+                return "discarded"
+
+        def by_scope():
+            self.client.lock(self.id()).__enter__()
+
+        def by_reentry(held):
+            with held:
+                return held._enter().is_held()
+
+        for discards in (by_hand, by_scope, lambda: by_reentry(self.client.lock(self.id()))):
+            with self.assertWarnsRegex(ResourceWarning, "test_scopes.*nobody keeps its lease") as warned:
+                discards()
+                gc.collect()
+            self.assertEqual(warned.filename, __file__)
+            # Although the warning knows the lease.
+            self.assertTrue(eventually(lambda: not self.contended(self.id())))
+
+    def test_nothing_is_warned_of_where_nothing_is_forgotten(self):
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            lock = self.client.lock(self.id())
+            with lock, redlock(self.id(), client=self.client), lock.acquire():
+                pass
+            lock.acquire()
+            lock.release()
+            lock.acquire().release()
+            self.assertTrue(self.client.lock(self.id(), ttl=0.05, renew=False).acquire().lost.wait(LONG))
+            # What is kept to see the loss by keeps the lease.
+            lost = self.client.lock(self.id()).acquire().lost
+            gc.collect()
+            self.assertTrue(self.contended(self.id()))
+            self.client.close()
+            self.assertEqual(lost.reason, "closed")
+            del lost
+            gc.collect()
+        self.assertEqual([str(each.message) for each in warned], [])
 
     def test_a_lease_in_a_cycle_with_its_callback_is_collected(self):
         lease = self.client.lock(self.id()).acquire()
         lease.on_lost(lambda reason: lease.name)
         self.assertTrue(self.contended(self.id()))
-        del lease
-        gc.collect()
+        with self.assertWarns(ResourceWarning):
+            del lease
+            gc.collect()
         self.assertTrue(eventually(lambda: not self.contended(self.id())))
 
     def test_another_thread_is_another_owner(self):
@@ -474,8 +517,11 @@ class Asyncio(unittest.IsolatedAsyncioTestCase):
         async def leave_it():
             await lock.acquire()
 
-        await asyncio.create_task(leave_it())
-        gc.collect()
+        with self.assertWarns(ResourceWarning):
+            await asyncio.create_task(leave_it())
+            # The loop knows the task until we have let it go on.
+            await asyncio.sleep(0)
+            gc.collect()
         async with lock as lease:
             self.assertTrue(lease.is_held())
 

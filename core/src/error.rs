@@ -30,7 +30,7 @@ pub enum ErrorKind {
     Cancelled = 9,
     /// The client is closed.
     Closed = 10,
-    /// The client was made before this process was forked. Make one here.
+    /// The client was used before this process was forked. Make one here.
     Forked = 11,
     /// A bug in Quorlock, or a panic caught at its boundary. Report it.
     Internal = 12,
@@ -133,6 +133,11 @@ impl Error {
             message: message.into(),
             nodes,
         }))
+    }
+
+    #[cold]
+    pub(crate) fn closed() -> Error {
+        Error::new(ErrorKind::Closed, "the client is closed: make a new one")
     }
 
     #[cold]

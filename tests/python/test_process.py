@@ -36,6 +36,7 @@ import os
 before = len(os.listdir("/proc/self/fd"))
 import quorlock, quorlock.aio
 lock = quorlock.redlock("x")
+locks = [client.lock("x") for client in (quorlock.Client(), quorlock.aio.Client())]
 print(len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd")) - before)
 """, memory("import")) as child:
             self.assertEqual(child.line(), "1 0")
@@ -93,6 +94,55 @@ assert holder[2].is_held()
 holder[2].extend()
 assert holder[2].release()
 """)
+        self.assert_nothing_left()
+
+    def test_a_client_that_was_not_used_before_starts_in_the_child(self):
+        self.run_script("""
+client = quorlock.Client()
+lock = client.lock("forked")
+label = quorlock.Client(label="mine")
+assert client.stats()["acquired"] == 0
+
+def grandchild():
+    with lock as lease:
+        assert client.stats()["acquired"] == 1
+        return lease.is_held()
+
+def child():
+    # Not used here either, it starts in the child of the child.
+    assert in_child(grandchild) == "True"
+    with lock as lease, client.lock("forked") as again:
+        assert again.token == lease.token
+        return in_child(grandchild)
+
+# What the child uses is the child's, and its child may not.
+assert in_child(child).startswith("ForkedProcessError")
+# And whoever uses it last is not kept from it.
+with lock as lease:
+    assert lease.is_held()
+assert in_child(grandchild).startswith("ForkedProcessError")
+""")
+        self.assert_nothing_left()
+
+    def test_it_has_the_label_of_the_child(self):
+        with Child(FORK.replace("EXIT", NORMAL) + """
+lock, named = quorlock.Client().lock("forked"), quorlock.Client(label="mine").lock("named")
+
+def child():
+    kept = lock.acquire(), named.acquire()
+    print(os.getpid())
+    sys.stdin.readline()
+    return "labelled"
+
+assert in_child(child) == "labelled"
+""", self.nodes) as child:
+            number = child.line()
+            values = [self.stage.redis(1, "GET", f"lock:{{{name}}}").decode() for name in ("forked", "named")]
+            child.process.stdin.write("\n")
+            child.process.stdin.flush()
+            self.assert_ends_well(child)
+        self.assertTrue(values[0].endswith(f":{number}"), "the label is not that of the child")
+        self.assertTrue(values[1].endswith("mine"), "the label is not the one given")
         self.assert_nothing_left()
 
     def test_nothing_is_warned_of_in_the_child(self):

@@ -16,8 +16,9 @@ hold of a lock: a resource that refuses smaller ones is safe from holders that a
 Nodes that may have lost something give no vote for `max_ttl`. `python -m quorlock init`, or `Client.init_set`, declares a
 set of nodes before it is used, and says how long that lasts.
 
-Importing this starts no thread and connects to nothing. After a fork, leases and clients of the parent are of no use to
-the child: make a new client there (`redlock` does so by itself).
+Importing this or making a client starts no thread and connects to nothing: its first use does. After a fork, leases of the
+parent and clients that it has used are of no use to the child: make a new client there (`redlock` does so by itself).
+A client that was not used before starts in the child, so a module may make one for workers that are forked later.
 """
 
 import atexit

@@ -101,7 +101,7 @@ class ClientClosedError(QuorlockError):
 
 
 class ForkedProcessError(QuorlockError):
-    """The client was made before this process was forked. Make one here."""
+    """The client was used before this process was forked, or the lease is the parent's. Make a client here."""
 
     kind = "Forked"
     number = 11

@@ -62,6 +62,21 @@ class Kinds(unittest.TestCase):
                 quorlock.Client(NODES, **options)
 
 
+    def test_a_wrong_type_is_told_with_the_name_of_the_option(self):
+        for options in ({"ttl": "10"}, {"wait": "1"}, {"renew": "no"}, {"raw": 1}, {"fencing": 0}, {"fair": "x"},
+                        {"max_waiters": 1.5}, {"drift": "x"}, {"min_validity": []}, {"namespace": 5}, {"label": b"x"},
+                        {"set_name": 1}, {"accept_eviction": "no"}, {"ca": 5}, {"cert": 5, "key": 5}, {"restart_guard": 5},
+                        {"nodes": 5}, {"nodes": [5]}):
+            with self.subTest(options):
+                self.assertRaisesRegex(TypeError, f"{next(iter(options))}.*: give", quorlock.Client, **{"nodes": NODES, **options})
+        with self.assertRaises(TypeError) as raised:
+            quorlock.Client(["redis://:hunter" "2@x", 5])
+        self.assertNotIn("hunter" "2", str(raised.exception))
+
+    def test_an_owner_of_nothing_is_a_runtime_error(self):
+        self.assertTrue(issubclass(quorlock.NotOwnerError, RuntimeError))
+
+
 class Panics(unittest.TestCase):
     def assert_internal(self, error):
         self.assertIs(type(error), quorlock.InternalError)

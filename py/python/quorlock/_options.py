@@ -57,11 +57,17 @@ def text(name: bytes) -> str:
 
 def urls(nodes: str | Iterable[str]) -> list[str]:
     """A node list, or one in a text, split at commas and blanks as in QUORLOCK_NODES."""
-    return nodes.replace(",", " ").split() if isinstance(nodes, str) else list(nodes)
+    if isinstance(nodes, str):
+        return nodes.replace(",", " ").split()
+    if not isinstance(nodes, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"nodes is a {type(nodes).__name__}: give URLs, as a list or in one text")
+    return list(nodes)
 
 
-def pem(value: str | os.PathLike[str]) -> str:
+def pem(name: str, value: str | os.PathLike[str]) -> str:
     """A certificate or key: its path, or its text."""
+    if not isinstance(value, str | os.PathLike):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"{name} is a {type(value).__name__}: give the path of a PEM file, or its text")
     return os.fspath(value)
 
 
@@ -75,8 +81,10 @@ def client_options(
     **options: object,
 ) -> dict[str, object]:
     """A client's options as the native module takes them."""
-    files = {name: pem(file) for name, file in (("ca", ca), ("cert", cert), ("key", key)) if file is not None}
+    files = {name: pem(name, file) for name, file in (("ca", ca), ("cert", cert), ("key", key)) if file is not None}
     listed = {} if nodes is None else {"nodes": urls(nodes)}
+    if not isinstance(restart_guard, str | bool | Unset):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f'restart_guard is {restart_guard!r}: give "auto", "on" or "off"')
     if isinstance(restart_guard, bool):
         restart_guard = "on" if restart_guard else "off"
     return given(**options, restart_guard=restart_guard, **files, **listed)

@@ -46,6 +46,15 @@ print(len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd")) - bef
             self.assertEqual(child.line(), "False")
 
 
+    def test_the_api_for_asyncio_is_there_when_it_is_asked_for(self):
+        with Child("""
+import sys, quorlock
+print("aio" in dir(quorlock), hasattr(quorlock, "nope"), "asyncio" in sys.modules)
+print(quorlock.aio.Client.__module__, "asyncio" in sys.modules)
+""", memory("import")) as child:
+            self.assertEqual((child.line(), child.line()), ("True False False", "quorlock.aio True"))
+
+
 class Fork(Case):
     def run_script(self, script, end=QUIET):
         with Child(FORK.replace("EXIT", end) + script, self.nodes) as child:

@@ -110,6 +110,28 @@ class Blocking(unittest.TestCase):
         self.assertRaisesRegex(TypeError, "owner is 5", self.client.lock, "x", owner=5)
         self.assertRaisesRegex(TypeError, "the key is None", redlock(key=lambda: None, client=self.client)(self.fail))
 
+    def test_options_are_checked_when_a_function_is_decorated(self):
+        for options in ({"ttl": -1}, {"ttl": 4000}, {"drift": 2.0}, {"nodes": ["http://x"]}, {"name": ""}, {"ca": "/none.pem"},
+                        {"client": self.client, "ttl": 4000}, {"ttl": "10"}, {"renew": "no"}):
+            held = redlock(**{"name": "scopes-checked", **options})
+            with self.subTest(options), self.assertRaises((quorlock.InvalidArgumentError, TypeError)):
+                held(self.fail)
+        before = os.environ.get("QUORLOCK_NODES")
+        os.environ["QUORLOCK_NODES"] = "not known before it is called"
+        try:
+            redlock("scopes-checked", ttl=5)(self.fail)
+        finally:
+            del os.environ["QUORLOCK_NODES"]
+            if before is not None:
+                os.environ["QUORLOCK_NODES"] = before
+
+    def test_certificates_of_the_one_line_form(self):
+        for options in ({"cert": "x"}, {"cert_key": "x"}):
+            self.assertRaisesRegex(ValueError, "cert and cert_key go together", redlock, "x", **options)
+        both = {"cert": "/none.pem", "cert_key": "/none.key"}
+        self.assertRaisesRegex(ValueError, "/none", redlock("x", nodes=["rediss://x"], **both), self.fail)
+        self.assertRaisesRegex(ValueError, "cert, cert_key: give them", redlock, "x", client=self.client, **both)
+
     def test_decorator_of_methods(self):
         class Jobs:
             @redlock("scopes-static", client=self.client)
@@ -360,18 +382,29 @@ class Blocking(unittest.TestCase):
 
     def test_ways_to_say_how_long_to_wait(self):
         lock = self.client.lock(self.id())
-        holder = self.client.lock(self.id(), owner="holder")
-        holder.acquire()
-        for call, error in (({"blocking": False}, quorlock.LockContendedError), ({"timeout": 0}, quorlock.LockContendedError),
+        held_by_holder = self.client.lock(self.id(), owner="holder").acquire()
+        for call, error in (({"timeout": 0}, quorlock.LockContendedError),
                             ({"wait": 0}, quorlock.LockContendedError), ({"timeout": 0.05}, quorlock.LockTimeoutError),
                             ({"wait": 0.05}, TimeoutError), ({"wait": 1, "timeout": 1}, ValueError),
-                            ({"blocking": False, "timeout": 1}, ValueError), ({"timeout": -1}, ValueError),
+                            ({"blocking": False, "timeout": 1}, ValueError), ({"timeout": -2}, ValueError), ({"wait": -1}, ValueError),
                             ({"timeout": float("nan")}, ValueError), ({"timeout": "1"}, TypeError)):
             with self.subTest(call), self.assertRaises(error):
                 lock.acquire(**call)
         self.assertIsNone(lock.try_acquire())
-        holder.release()
+        # As threading.Lock has it.
+        self.assertIs(lock.acquire(blocking=False), False)
+        self.assertIs(lock.acquire(False, -1), False)
+        released = threading.Timer(0.05, held_by_holder.release)
+        released.start()
+        self.assertTrue(self.client.lock(self.id(), wait=0).acquire(timeout=-1).release())
+        released.join()
         self.assertTrue(lock.try_acquire().release())
+        lease = lock.acquire(blocking=False)
+        self.assertTrue(lease and lease.is_held() and lock.release())
+        # Always true, so that it is never taken for a refusal.
+        self.assertTrue(lease)
+        with self.assertRaises(RuntimeError):
+            lock.release()
 
     def test_names_that_are_not_text(self):
         lock = self.client.lock(b"\xff\xfe")
@@ -550,13 +583,16 @@ class Asyncio(unittest.IsolatedAsyncioTestCase):
     async def test_errors_and_calls(self):
         lock = self.client.lock(self.id())
         async with self.client.lock(self.id(), owner="other"):
+            self.assertIs(await lock.acquire(blocking=False), False)
             with self.assertRaises(quorlock.LockContendedError) as raised:
-                await lock.acquire(blocking=False)
+                await lock.acquire(timeout=0)
             self.assertEqual(len(raised.exception.nodes), 3)
             with self.assertRaises(TimeoutError):
                 await lock.acquire(timeout=0.05)
             self.assertIsNone(await lock.try_acquire())
-        async with lock as lease:
+        async with await lock.acquire(timeout=-1) as lease:
+            self.assertEqual((await lock.acquire(blocking=False)).token, lease.token)
+            await lock.release()
             await lease.extend(20)
             await lease.ensure(5)
             self.assertGreater(lease.remaining(), 15)

@@ -22,6 +22,7 @@ A client that was not used before starts in the child, so a module may make one 
 """
 
 import atexit
+from typing import TYPE_CHECKING
 
 from ._lease import Lost
 from ._logging import log
@@ -43,6 +44,11 @@ from .errors import (
 )
 from .sync import Client, Lease, Lock
 
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from . import aio as aio
+
 __all__ = [
     "Client",
     "ClientClosedError",
@@ -63,6 +69,20 @@ __all__ = [
     "__version__",
     "redlock",
 ]
+
+
+def __getattr__(name: str) -> "ModuleType":
+    # Not before it is asked for: it imports asyncio.
+    if name == "aio":
+        from importlib import import_module
+
+        return import_module("quorlock.aio")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*globals(), "aio"]
+
 
 _log_to(log)
 # Releases what is still held, before the interpreter is gone. Bounded by node_timeout.

@@ -105,7 +105,9 @@ def check_reentrant(reentrant: bool, owner: Name | None) -> None:
 
 
 def wait_options(blocking: bool, timeout: Limit, wait: Limit) -> dict[str, object]:
-    """The wait of one call: three ways to say it, one at a time."""
+    """The wait of one call: three ways to say it, one at a time. A timeout of -1 is none, as in `threading`."""
+    if timeout == -1:
+        timeout = None if blocking else UNSET
     if blocking and timeout is UNSET and wait is UNSET:
         return {}
     if timeout is not UNSET and wait is not UNSET:

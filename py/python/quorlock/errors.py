@@ -72,8 +72,8 @@ class LockLostError(QuorlockError):
     number = 5
 
 
-class NotOwnerError(QuorlockError):
-    """Release or extension by an owner that holds nothing."""
+class NotOwnerError(QuorlockError, RuntimeError):
+    """Release or extension by an owner that holds nothing. A `RuntimeError` too, as of `threading.Lock`."""
 
     kind = "NotOwner"
     number = 6

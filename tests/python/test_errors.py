@@ -1,6 +1,7 @@
 """Errors, panics, and what must never be shown or copied."""
 
 import asyncio
+import contextlib
 import copy
 import logging
 import pickle
@@ -151,19 +152,46 @@ class Logging(Case):
 
         self.assert_warned(lambda: asyncio.run(lose()))
 
-    def assert_warned(self, lose):
+    def test_losses_and_connections_that_go_and_come_are_logged(self):
+        with self.logged(logging.INFO) as lines, quorlock.Client(self.nodes, wait=LONG) as client:
+
+            def heard(*words):
+                while True:
+                    level, line, _ = lines.get(timeout=LONG)
+                    if all(word in line for word in words):
+                        return level
+
+            lease = client.lock("logged", ttl=1, max_hold=1.5).acquire()
+            self.assertTrue(lease.lost.wait(LONG))
+            self.assertEqual(heard("logged", "is lost: max_hold"), "INFO")
+            self.stage.kill(1)
+            self.assertEqual(heard(self.nodes[0].removeprefix("redis://"), "has lost its connection"), "INFO")
+            self.stage.start(1)
+            while lines.empty():
+                client.lock("logged").acquire().release()
+            self.assertEqual(heard("is reached again"), "INFO")
+
+    @contextlib.contextmanager
+    def logged(self, level):
+        """The lines that the logger `quorlock` gets: (level, line, thread)."""
         lines = queue.SimpleQueue()
-        handler = logging.Handler()
+        handler = logging.Handler(level)
         handler.emit = lambda record: lines.put((record.levelname, record.getMessage(), threading.current_thread()))
         logger = logging.getLogger("quorlock")
         logger.addHandler(handler)
-        propagate, logger.propagate = logger.propagate, False
+        before, logger.propagate = (logger.level, logger.propagate), False
+        logger.setLevel(level)
         try:
-            lose()
-            level, line, thread = lines.get(timeout=LONG)
+            yield lines
         finally:
             logger.removeHandler(handler)
-            logger.propagate = propagate
+            logger.setLevel(before[0])
+            logger.propagate = before[1]
+
+    def assert_warned(self, lose):
+        with self.logged(logging.WARNING) as lines:
+            lose()
+            level, line, thread = lines.get(timeout=LONG)
         self.assertEqual(level, "WARNING")
         self.assertIn("logged", line)
         self.assertIn("max_hold", line)

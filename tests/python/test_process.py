@@ -54,6 +54,27 @@ print(quorlock.aio.Client.__module__, "asyncio" in sys.modules)
 """, memory("import")) as child:
             self.assertEqual((child.line(), child.line()), ("True False False", "quorlock.aio True"))
 
+    def test_a_subinterpreter_is_refused_and_holds_up_no_exit(self):
+        with Child("""
+try:
+    import _interpreters as interpreters
+except ImportError:
+    import _xxsubinterpreters as interpreters
+another = interpreters.create()
+script = '''
+try:
+    import quorlock
+except ImportError as error:
+    print("subinterpreters" in str(error))
+else:
+    kept = quorlock.Client("memory://another").lock("a").acquire()
+    print("imported")
+'''
+interpreters.run_string(another, script)
+# It is not destroyed.
+""", memory("import")) as child:
+            self.assertEqual(child.end(), (0, "True\n"))
+
 
 class Fork(Case):
     def run_script(self, script, end=QUIET):

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::client::inner::Inner;
@@ -15,7 +16,7 @@ use crate::node::names::{self, Naming};
 use crate::owner::Owner;
 use crate::protocol::acquire::{self, Acquired, Wait};
 use crate::protocol::hold::Terms;
-use crate::protocol::reentry::Share;
+use crate::protocol::reentry::{Held, Share};
 
 /// A name with options; made by [`Client::lock`](crate::Client::lock). Cheap
 /// to clone.
@@ -231,12 +232,51 @@ impl Lock {
     }
 
     fn reentered(&self, client: &Arc<Inner>, share: Share) -> Result<Lease, Error> {
+        let told = self.overruled(client, &share.held);
         let lease = self.lease(client, share);
         if !mutant!("reenters-the-lost", lease.is_held(), true) {
             return Err(lease.lost_error());
         }
         crate::protocol::counters::count(&client.set.counters.reentered);
+        told.map(client.set.warn);
         Ok(lease)
+    }
+
+    /// What the lock was given and a lease that it enters does not have, told once
+    /// for each lease. What is the client's own was not given.
+    fn overruled(&self, client: &Inner, held: &Held) -> Option<String> {
+        let (given, usual) = (&self.options, &client.settings.lock);
+        let (times, has) = (given.times.settled(), &held.hold.terms);
+        let ttl = given.times.ttl != usual.times.ttl && times.ttl != has.timing.ttl;
+        let max_hold =
+            given.times.max_hold != usual.times.max_hold && times.max_hold != has.max_hold;
+        let renew = given.renew != usual.renew && given.renew != has.renew;
+        let fair = given.fair != usual.fair && given.fair != has.fair;
+        let fences = has.keys.fence_ttl.is_some();
+        let fencing = given.fencing != usual.fencing && given.fencing != fences;
+        let limit = |time: Option<Duration>| time.map_or("none".into(), |time| format!("{time:?}"));
+        let differ = [
+            ttl.then(|| format!("ttl ({:?}, not {:?})", has.timing.ttl, times.ttl)),
+            max_hold.then(|| {
+                format!(
+                    "max_hold ({}, not {})",
+                    limit(has.max_hold),
+                    limit(times.max_hold)
+                )
+            }),
+            renew.then(|| format!("renew ({}, not {})", has.renew, given.renew)),
+            fair.then(|| format!("fair ({}, not {})", has.fair, given.fair)),
+            fencing.then(|| format!("fencing ({fences}, not {})", given.fencing)),
+        ];
+        let differ: Vec<_> = differ.into_iter().flatten().collect();
+        if differ.is_empty() || held.overruled.swap(true, Ordering::Relaxed) {
+            return None;
+        }
+        Some(format!(
+            "the lock {} is entered again with other options: its lease keeps those that it was won with, {}",
+            shown(&self.name),
+            differ.join(", ")
+        ))
     }
 
     /// As [`acquire`](Lock::acquire) with a wait of zero, and `None` where the

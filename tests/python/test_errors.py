@@ -171,6 +171,22 @@ class Logging(Case):
                 client.lock("logged").acquire().release()
             self.assertEqual(heard("is reached again"), "INFO")
 
+    def test_options_of_a_reentry_that_differ_are_told(self):
+        with self.logged(logging.WARNING) as lines, quorlock.Client(memory("overruled"), ttl=5) as client:
+            with client.lock("a", ttl=4, renew=False):
+                # What was not given differs from nothing.
+                for options in ({}, {"ttl": 4}, {"ttl": 3, "max_hold": 9}, {"ttl": 2}):
+                    with client.lock("a", **options):
+                        pass
+            with client.lock("b"), client.lock("b", renew=False, fair=True, fencing=False):
+                pass
+            first, second = lines.get(timeout=LONG)[1], lines.get(timeout=LONG)[1]
+        self.assertIn("`a` is entered again with other options", first)
+        self.assertIn("ttl (4s, not 3s), max_hold (3600s, not 9s)", first)
+        self.assertIn("`b`", second)
+        self.assertIn("renew (true, not false), fair (false, not true), fencing (true, not false)", second)
+        self.assertTrue(lines.empty())
+
     @contextlib.contextmanager
     def logged(self, level):
         """The lines that the logger `quorlock` gets: (level, line, thread)."""

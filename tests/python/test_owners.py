@@ -106,6 +106,7 @@ class Contexts(Owners):
         leases = [self.client.lock(f"{self.id()}-{number}").acquire() for number in range(500)]
         for number, lease in enumerate(leases):
             self.assertEqual(self.client.lock(f"{self.id()}-{number}").acquire().token, lease.token)
+        self.client.close()
 
 
 class Flag(Owners):

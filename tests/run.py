@@ -79,7 +79,7 @@ STEPS = [
     Step("header", ["ffi-c/header.sh", "--verify"]),
     Step("c", [sys.executable, "tests/c/run.py"], floor=26, minutes=12),
     Step("tables", [sys.executable, "tests/test_tables.py"], floor=4),
-    Step("python", [PYTHON, "-m", "unittest", "discover", "-v", "-s", "tests/python", "-t", "tests/python"], floor=170),
+    Step("python", [PYTHON, "-m", "unittest", "discover", "-v", "-s", "tests/python", "-t", "tests/python"], floor=220),
     Step("mypy", [PYTHON, "-m", "mypy", "--config-file", "py/pyproject.toml", "py/python/quorlock"]),
     Step("pyright", [PYTHON, "-m", "pyright", "-p", "py"]),
     # The stub of the compiled module says what is in it, and no more.

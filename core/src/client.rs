@@ -3,6 +3,7 @@
 mod admission;
 mod builder;
 pub(crate) mod inner;
+pub(crate) mod shared;
 #[cfg(feature = "sim")]
 mod simulated;
 mod stats;
@@ -11,7 +12,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use inner::Inner;
+use shared::Shared;
 
 use crate::error::{Error, ErrorKind};
 use crate::lock::Lock;
@@ -37,7 +38,7 @@ pub use stats::Stats;
 /// ```
 #[derive(Clone)]
 pub struct Client {
-    inner: Arc<Inner>,
+    shared: Arc<Shared>,
 }
 
 impl Client {
@@ -47,25 +48,29 @@ impl Client {
     /// Name and options are checked when the lock is used, or by
     /// [`Lock::check`].
     pub fn lock(&self, name: impl Into<Vec<u8>>) -> Lock {
-        Lock::new(self.inner.clone(), name.into())
+        Lock::new(self.shared.clone(), name.into())
     }
 
     /// For bindings: the nodes as messages name them, never with credentials.
     #[doc(hidden)]
     pub fn nodes(&self) -> Vec<&str> {
-        let nodes = self.inner.settings.nodes.iter();
+        let nodes = self.shared.settings.nodes.iter();
         nodes.map(|node| &*node.shown).collect()
     }
 
     /// For tests of what comes in over the links.
     #[cfg(feature = "sim")]
     pub(crate) fn links(&self) -> &[Arc<dyn crate::node::Link>] {
-        &self.inner.set.links
+        let inner = self.shared.running();
+        &inner.expect("a client of a test starts").set.links
     }
 
     /// What has happened so far.
     pub fn stats(&self) -> Stats {
-        Stats::of(&self.inner)
+        self.shared
+            .started()
+            .map(|inner| Stats::of(inner))
+            .unwrap_or_default()
     }
 
     /// Declares the set: where no node has a record yet, founds it by writing its
@@ -111,12 +116,10 @@ impl Client {
     }
 
     async fn declare(&self, force: bool) -> Result<Duration, Error> {
-        self.inner.check()?;
-        let inner = self.inner.clone();
-        let work = self
-            .inner
-            .io
-            .spawn(async move { admission::declare(&inner, force).await });
+        let inner = self.shared.running()?.clone();
+        inner.check()?;
+        let io = inner.io.clone();
+        let work = io.spawn(async move { admission::declare(&inner, force).await });
         work.await
             .unwrap_or_else(|e| Err(Error::new(ErrorKind::Internal, e.to_string())))
     }
@@ -131,17 +134,17 @@ impl Client {
     /// Once polled the client is closed; dropping the future only stops the
     /// wait for the releases.
     pub async fn close(&self) {
-        self.inner.close().await;
+        self.shared.close().await;
     }
 
     /// Whether [`close`](Client::close) was called.
     pub fn is_closed(&self) -> bool {
-        self.inner.is_closed()
+        self.shared.is_closed()
     }
 }
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.inner.fmt(f)
+        self.shared.fmt(f)
     }
 }

@@ -30,7 +30,7 @@ pub enum ErrorKind {
     Cancelled = 9,
     /// The client is closed.
     Closed = 10,
-    /// The client was made before this process was forked. Make one here.
+    /// The client was used before this process was forked. Make one here.
     Forked = 11,
     /// A bug in Quorlock, or a panic caught at its boundary. Report it.
     Internal = 12,
@@ -136,6 +136,11 @@ impl Error {
     }
 
     #[cold]
+    pub(crate) fn closed() -> Error {
+        Error::new(ErrorKind::Closed, "the client is closed: make a new one")
+    }
+
+    #[cold]
     pub(crate) fn invalid(message: impl Into<String>) -> Error {
         Error::new(ErrorKind::InvalidArgument, message)
     }
@@ -189,7 +194,7 @@ impl fmt::Debug for Error {
 impl std::error::Error for Error {}
 
 /// A lock's name for a message: escaped, and cut after 64 characters.
-pub(crate) fn shown(name: &[u8]) -> String {
+pub fn shown(name: &[u8]) -> String {
     let text = name.escape_ascii().to_string();
     if text.len() <= 64 {
         format!("`{text}`")

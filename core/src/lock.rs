@@ -2,9 +2,11 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::client::inner::Inner;
+use crate::client::shared::Shared;
 use crate::config::{LockOptions, lock_option_setters};
 use crate::error::{Error, ErrorKind, shown};
 use crate::lease::{self, Lease};
@@ -14,7 +16,7 @@ use crate::node::names::{self, Naming};
 use crate::owner::Owner;
 use crate::protocol::acquire::{self, Acquired, Wait};
 use crate::protocol::hold::Terms;
-use crate::protocol::reentry::Share;
+use crate::protocol::reentry::{Held, Share};
 
 /// A name with options; made by [`Client::lock`](crate::Client::lock). Cheap
 /// to clone.
@@ -32,7 +34,7 @@ use crate::protocol::reentry::Share;
 #[derive(Clone)]
 #[must_use = "a lock holds nothing until it is acquired"]
 pub struct Lock {
-    client: Arc<Inner>,
+    client: Arc<Shared>,
     name: Arc<[u8]>,
     /// From the name; an error is told when the lock is used.
     keys: Result<Arc<Keys>, Error>,
@@ -42,7 +44,7 @@ pub struct Lock {
 lock_option_setters!(Lock);
 
 impl Lock {
-    pub(crate) fn new(client: Arc<Inner>, name: Vec<u8>) -> Lock {
+    pub(crate) fn new(client: Arc<Shared>, name: Vec<u8>) -> Lock {
         let options = client.settings.lock.clone();
         Lock {
             keys: keys(&client, &name, &options),
@@ -89,10 +91,11 @@ impl Lock {
     #[doc(hidden)]
     pub fn is_held_by_owner(&self) -> Option<bool> {
         // First, for a forked child must not touch locks of its parent.
-        self.client.check().ok()?;
+        let client = self.client.started()?;
+        client.check().ok()?;
         let keys = self.keys.as_ref().ok()?;
         let owner = self.options.owner.as_ref()?;
-        let share = self.client.owners.newest(&keys.lock, owner)?;
+        let share = client.owners.newest(&keys.lock, owner)?;
         Some(!share.held.hold.remaining().is_zero())
     }
 
@@ -146,8 +149,9 @@ impl Lock {
     pub async fn acquire(&self) -> Result<Lease, Error> {
         // Counted first: then this sees the client closed, or its `close` waits
         // for us.
-        let _call = self.client.set.counters.call();
-        self.client.check()?;
+        let client = self.client.running()?;
+        let _call = client.set.counters.call();
+        client.check()?;
         self.check()?;
         let keys = self.keys.clone()?;
         let owner = self.options.owner.as_ref();
@@ -155,21 +159,21 @@ impl Lock {
         let terms = Terms {
             keys: keys.clone(),
             label: match self.options.naming {
-                Naming::Tagged => self.client.settings.label.clone(),
+                Naming::Tagged => client.settings.label.clone(),
                 Naming::Raw => "".into(),
             },
-            timing: self.client.settings.timing(times.ttl),
-            drift: self.client.settings.drift,
+            timing: client.settings.timing(times.ttl),
+            drift: client.settings.drift,
             renew: self.options.renew,
             fair: self.options.fair,
             max_hold: times.max_hold,
             gone: owner.and_then(Owner::gone),
         };
-        let clock = &*self.client.set.clock;
+        let clock = &*client.set.clock;
         let deadline = self.options.wait.map(|wait| clock.now() + wait);
         let mut wait = self.options.wait;
         loop {
-            let (lease, entered) = self.acquired(&terms, wait).await?;
+            let (lease, entered) = self.acquired(client, &terms, wait).await?;
             // Looked at in the poll that hands it over. One that is lost is
             // given back, and asked for again while there is time.
             if entered || lease.is_held() {
@@ -185,6 +189,7 @@ impl Lock {
     /// One lease, won or passed on; or entered once more, which is told.
     async fn acquired(
         &self,
+        client: &Arc<Inner>,
         terms: &Terms,
         wait: Option<Duration>,
     ) -> Result<(Lease, bool), Error> {
@@ -194,45 +199,84 @@ impl Lock {
         let reenter = || -> Option<Result<Share, Error>> {
             // Looked at above the first time.
             if !std::mem::take(&mut first)
-                && let Err(closed) = self.client.check()
+                && let Err(closed) = client.check()
             {
                 return Some(Err(closed));
             }
             let owner = owner.filter(|_| self.options.reentrant)?;
-            self.client.owners.reenter(&keys.lock, owner).map(Ok)
+            client.owners.reenter(&keys.lock, owner).map(Ok)
         };
-        let set = &self.client.set;
+        let set = &client.set;
         let wait = Wait {
             limit: wait,
-            lines: &self.client.lines,
-            inbox: &self.client.inbox,
+            lines: &client.lines,
+            inbox: &client.inbox,
             max_waiters: self.options.max_waiters,
         };
         let (hold, watched) = match acquire::acquire(set, terms, &self.name, wait, reenter).await? {
-            Acquired::Hold(hold) => (hold.clone(), self.client.watchdog.watch(hold)),
+            Acquired::Hold(hold) => (hold.clone(), client.watchdog.watch(hold)),
             Acquired::Given(hold, watched) => (hold, watched),
-            Acquired::Reentered(share) => return Ok((self.reentered(share?)?, true)),
+            Acquired::Reentered(share) => return Ok((self.reentered(client, share?)?, true)),
         };
         // Who closes the client releases what is watched over then.
-        if let Err(closed) = self.client.check() {
+        if let Err(closed) = client.check() {
             hold.release();
             return Err(closed);
         }
-        let share = self.client.owners.enter(hold, watched, owner);
+        let share = client.owners.enter(hold, watched, owner);
         if owner.is_some_and(Owner::may_be_shared) {
-            self.client.lines.look_again(&keys.lock);
-            self.client.inbox.look_again(Some(&keys.lock));
+            client.lines.look_again(&keys.lock);
+            client.inbox.look_again(Some(&keys.lock));
         }
-        Ok((self.lease(share), false))
+        Ok((self.lease(client, share), false))
     }
 
-    fn reentered(&self, share: Share) -> Result<Lease, Error> {
-        let lease = self.lease(share);
+    fn reentered(&self, client: &Arc<Inner>, share: Share) -> Result<Lease, Error> {
+        let told = self.overruled(client, &share.held);
+        let lease = self.lease(client, share);
         if !mutant!("reenters-the-lost", lease.is_held(), true) {
             return Err(lease.lost_error());
         }
-        crate::protocol::counters::count(&self.client.set.counters.reentered);
+        crate::protocol::counters::count(&client.set.counters.reentered);
+        told.map(client.set.warn);
         Ok(lease)
+    }
+
+    /// What the lock was given and a lease that it enters does not have, told once
+    /// for each lease. What is the client's own was not given.
+    fn overruled(&self, client: &Inner, held: &Held) -> Option<String> {
+        let (given, usual) = (&self.options, &client.settings.lock);
+        let (times, has) = (given.times.settled(), &held.hold.terms);
+        let ttl = given.times.ttl != usual.times.ttl && times.ttl != has.timing.ttl;
+        let max_hold =
+            given.times.max_hold != usual.times.max_hold && times.max_hold != has.max_hold;
+        let renew = given.renew != usual.renew && given.renew != has.renew;
+        let fair = given.fair != usual.fair && given.fair != has.fair;
+        let fences = has.keys.fence_ttl.is_some();
+        let fencing = given.fencing != usual.fencing && given.fencing != fences;
+        let limit = |time: Option<Duration>| time.map_or("none".into(), |time| format!("{time:?}"));
+        let differ = [
+            ttl.then(|| format!("ttl ({:?}, not {:?})", has.timing.ttl, times.ttl)),
+            max_hold.then(|| {
+                format!(
+                    "max_hold ({}, not {})",
+                    limit(has.max_hold),
+                    limit(times.max_hold)
+                )
+            }),
+            renew.then(|| format!("renew ({}, not {})", has.renew, given.renew)),
+            fair.then(|| format!("fair ({}, not {})", has.fair, given.fair)),
+            fencing.then(|| format!("fencing ({fences}, not {})", given.fencing)),
+        ];
+        let differ: Vec<_> = differ.into_iter().flatten().collect();
+        if differ.is_empty() || held.overruled.swap(true, Ordering::Relaxed) {
+            return None;
+        }
+        Some(format!(
+            "the lock {} is entered again with other options: its lease keeps those that it was won with, {}",
+            shown(&self.name),
+            differ.join(", ")
+        ))
     }
 
     /// As [`acquire`](Lock::acquire) with a wait of zero, and `None` where the
@@ -267,13 +311,16 @@ impl Lock {
     ///
     /// As [`Lease::release`].
     pub async fn release(&self) -> Result<bool, Error> {
-        self.client.check_process()?;
         let owner = self.options.owner.as_ref();
-        let share = match owner {
-            Some(owner) => self.client.owners.newest(&self.keys.clone()?.lock, owner),
-            None => None,
-        };
-        let Some(share) = share else {
+        let mut found = None;
+        if let Some(client) = self.client.started() {
+            client.check_process()?;
+            if let Some(owner) = owner {
+                let share = client.owners.newest(&self.keys.clone()?.lock, owner);
+                found = share.map(|share| (client, share));
+            }
+        }
+        let Some((client, share)) = found else {
             let name = shown(&self.name);
             let message = match owner {
                 Some(owner) => format!("{} does not hold the lock {name}", owner.words()),
@@ -283,12 +330,12 @@ impl Lock {
             };
             return Err(Error::new(ErrorKind::NotOwner, message));
         };
-        Ok(lease::release(&self.client, &share).await)
+        Ok(lease::release(client, &share).await)
     }
 
-    fn lease(&self, share: Share) -> Lease {
+    fn lease(&self, client: &Arc<Inner>, share: Share) -> Lease {
         Lease::new(
-            self.client.clone(),
+            client.clone(),
             share,
             self.name.clone(),
             self.options.times.settled().ttl,
@@ -309,7 +356,7 @@ impl fmt::Debug for Lock {
     }
 }
 
-fn keys(client: &Inner, name: &[u8], options: &LockOptions) -> Result<Arc<Keys>, Error> {
+fn keys(client: &Shared, name: &[u8], options: &LockOptions) -> Result<Arc<Keys>, Error> {
     let namespace = &client.settings.namespace;
     let naming = options.naming;
     let lock = names::lock_key(namespace, name, naming)?;

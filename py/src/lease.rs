@@ -1,13 +1,15 @@
 //! The lease.
 
+use std::ffi::CString;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
 use futures_util::FutureExt;
 use pyo3::IntoPyObjectExt;
+use pyo3::exceptions::PyResourceWarning;
 use pyo3::prelude::*;
-use quorlock::binding::Owned;
+use quorlock::binding::{Owned, shown};
 use quorlock::{Lease as Core, LossReason};
 
 use crate::call::{Answer, Call};
@@ -31,6 +33,34 @@ impl Lease {
 
     pub(crate) fn is_lost(&self) -> bool {
         self.core.loss().is_some()
+    }
+}
+
+/// As a file or socket that nobody has closed. Not written in Python: there Ctrl-C
+/// would strike in the middle and be lost.
+impl Drop for Lease {
+    fn drop(&mut self) {
+        // One that is lost has been told of, and a forked child holds nothing.
+        if !self.core.is_ours() || !self.core.is_held() {
+            return;
+        }
+        let told = format!(
+            "the lock {} is released because nobody keeps its lease: keep the lease and \
+             release it, or hold the lock by `with`",
+            shown(self.core.name())
+        );
+        Python::try_attach(|py| {
+            // That of whoever is going on while this is collected.
+            let other = PyErr::take(py);
+            let told = CString::new(told).unwrap_or_default();
+            let category = py.get_type::<PyResourceWarning>();
+            if let Err(error) = PyErr::warn(py, &category, &told, 1) {
+                error.write_unraisable(py, None);
+            }
+            if let Some(other) = other {
+                other.restore(py);
+            }
+        });
     }
 }
 

@@ -16,6 +16,8 @@ mod wait;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use pyo3::exceptions::PyImportError;
+use pyo3::ffi;
 use pyo3::prelude::*;
 use quorlock::ErrorKind;
 
@@ -64,8 +66,21 @@ fn _log_to(log: Py<PyAny>) {
     quorlock::set_log_sink(move |level, line| ending::call(&log, [level.as_str(), line]));
 }
 
+/// Refuses an interpreter that is not the first, as CPython does by itself from
+/// 3.12 on. One that is still there at the exit waits for threads that wait for it.
+fn refuse_another_interpreter() -> PyResult<()> {
+    // SAFETY: the thread is attached to the interpreter that imports this.
+    match unsafe { ffi::PyInterpreterState_GetID(ffi::PyInterpreterState_Get()) } {
+        0 => Ok(()),
+        _ => Err(PyImportError::new_err(
+            "quorlock does not run in subinterpreters: import it in the main one, or use processes",
+        )),
+    }
+}
+
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    refuse_another_interpreter()?;
     module.add_class::<call::Call>()?;
     module.add_class::<client::Client>()?;
     module.add_class::<lock::Lock>()?;

@@ -13,9 +13,7 @@ pub(crate) type Options<'py> = Bound<'py, PyDict>;
 
 /// A time in seconds.
 pub(crate) fn seconds(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Duration> {
-    let given: f64 = value
-        .extract()
-        .map_err(|_| PyTypeError::new_err(format!("{name} is a time in seconds")))?;
+    let given = number(name, value, "a time in seconds")?;
     Duration::try_from_secs_f64(given).map_err(|_| {
         refused(
             value.py(),
@@ -23,6 +21,36 @@ pub(crate) fn seconds(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Duration
             format!("{name} is {given}: give a time in seconds, 0 or more"),
         )
     })
+}
+
+/// What is refused for its type, by the name of the option.
+fn typed<'py, T>(name: &str, value: &Bound<'py, PyAny>, give: &str) -> PyResult<T>
+where
+    T: for<'a> FromPyObject<'a, 'py>,
+{
+    value.extract().map_err(|_| {
+        let given = value.repr().map_or_else(|_| "?".into(), |r| r.to_string());
+        let cut: String = given.chars().take(64).collect();
+        PyTypeError::new_err(format!("{name} is {cut}: give {give}"))
+    })
+}
+
+fn number(name: &str, value: &Bound<'_, PyAny>, give: &str) -> PyResult<f64> {
+    typed(name, value, give)
+}
+
+fn flag(name: &str, value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    typed(name, value, "True or False")
+}
+
+fn text(name: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {
+    typed(name, value, "text")
+}
+
+/// Not shown: what is among them may hold a password.
+fn urls(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
+    let refused = |_| PyTypeError::new_err(format!("{name}: give URLs, each of them text"));
+    value.extract().map_err(refused)
 }
 
 /// A time in seconds, or `None` for no limit.
@@ -59,12 +87,12 @@ macro_rules! lock_option {
         match $name {
             "ttl" => $to.ttl(seconds($name, &$value)?),
             "wait" => $to.wait(limit($name, &$value)?),
-            "renew" => $to.renew($value.extract()?),
+            "renew" => $to.renew(flag($name, &$value)?),
             "max_hold" => $to.max_hold(limit($name, &$value)?),
-            "raw" => $to.raw($value.extract()?),
-            "fencing" => $to.fencing($value.extract()?),
+            "raw" => $to.raw(flag($name, &$value)?),
+            "fencing" => $to.fencing(flag($name, &$value)?),
             "max_waiters" => $to.max_waiters(count($name, &$value)?),
-            "fair" => $to.fair($value.extract()?),
+            "fair" => $to.fair(flag($name, &$value)?),
             _ => {
                 return Err(PyTypeError::new_err(format!(
                     "there is no option {}",
@@ -80,22 +108,22 @@ pub(crate) fn of_client(mut to: ClientBuilder, options: &Options<'_>) -> PyResul
     for (name, value) in options {
         let name: &str = name.extract()?;
         to = match name {
-            "nodes" => to.nodes(value.extract::<Vec<String>>()?),
+            "nodes" => to.nodes(urls(name, &value)?),
             "max_ttl" => to.max_ttl(seconds(name, &value)?),
             "node_timeout" => to.node_timeout(seconds(name, &value)?),
-            "drift" => to.drift(value.extract()?),
-            "min_validity" => to.min_validity(value.extract()?),
-            "namespace" => to.namespace(value.extract::<String>()?),
-            "label" => to.label(value.extract::<String>()?),
+            "drift" => to.drift(number(name, &value, "a fraction, such as 0.01")?),
+            "min_validity" => to.min_validity(number(name, &value, "a fraction, such as 0.01")?),
+            "namespace" => to.namespace(text(name, &value)?),
+            "label" => to.label(text(name, &value)?),
             "fence_ttl" => to.fence_ttl(seconds(name, &value)?),
-            "set_name" => to.set_name(value.extract::<String>()?),
+            "set_name" => to.set_name(text(name, &value)?),
             "restart_guard" => {
                 to.restart_guard(checked(value.py(), value.extract::<&str>()?.parse())?)
             }
-            "accept_eviction" => to.accept_eviction(value.extract()?),
-            "ca" => to.ca(value.extract::<String>()?),
-            "cert" => to.cert(value.extract::<String>()?),
-            "key" => to.key(value.extract::<String>()?),
+            "accept_eviction" => to.accept_eviction(flag(name, &value)?),
+            "ca" => to.ca(text(name, &value)?),
+            "cert" => to.cert(text(name, &value)?),
+            "key" => to.key(text(name, &value)?),
             _ => lock_option!(to, name, value),
         };
     }

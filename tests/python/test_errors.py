@@ -1,6 +1,7 @@
 """Errors, panics, and what must never be shown or copied."""
 
 import asyncio
+import contextlib
 import copy
 import logging
 import pickle
@@ -57,9 +58,24 @@ class Kinds(unittest.TestCase):
                      lambda: quorlock.Client(NODES).lock(7)):
             self.assertRaises((TypeError, AttributeError), make)
         for options in ({"ttl": -1}, {"ttl": float("inf")}, {"ttl": 0}, {"ttl": 61}, {"wait": -1}, {"drift": 2.0},
-                        {"namespace": ""}, {"node_timeout": 0}, {"max_hold": 1}, {"cert": "x"}):
+                        {"namespace": ""}, {"node_timeout": 0}, {"ttl": 10, "max_hold": 1}, {"cert": "x"}):
             with self.subTest(options), self.assertRaises(quorlock.InvalidArgumentError):
                 quorlock.Client(NODES, **options)
+
+
+    def test_a_wrong_type_is_told_with_the_name_of_the_option(self):
+        for options in ({"ttl": "10"}, {"wait": "1"}, {"renew": "no"}, {"raw": 1}, {"fencing": 0}, {"fair": "x"},
+                        {"max_waiters": 1.5}, {"drift": "x"}, {"min_validity": []}, {"namespace": 5}, {"label": b"x"},
+                        {"set_name": 1}, {"accept_eviction": "no"}, {"ca": 5}, {"cert": 5, "key": 5}, {"restart_guard": 5},
+                        {"nodes": 5}, {"nodes": [5]}):
+            with self.subTest(options):
+                self.assertRaisesRegex(TypeError, f"{next(iter(options))}.*: give", quorlock.Client, **{"nodes": NODES, **options})
+        with self.assertRaises(TypeError) as raised:
+            quorlock.Client(["redis://:hunter" "2@x", 5])
+        self.assertNotIn("hunter" "2", str(raised.exception))
+
+    def test_an_owner_of_nothing_is_a_runtime_error(self):
+        self.assertTrue(issubclass(quorlock.NotOwnerError, RuntimeError))
 
 
 class Panics(unittest.TestCase):
@@ -136,19 +152,62 @@ class Logging(Case):
 
         self.assert_warned(lambda: asyncio.run(lose()))
 
-    def assert_warned(self, lose):
+    def test_losses_and_connections_that_go_and_come_are_logged(self):
+        with self.logged(logging.INFO) as lines, quorlock.Client(self.nodes, wait=LONG) as client:
+
+            def heard(*words):
+                while True:
+                    level, line, _ = lines.get(timeout=LONG)
+                    if all(word in line for word in words):
+                        return level
+
+            lease = client.lock("logged", ttl=1, max_hold=1.5).acquire()
+            self.assertTrue(lease.lost.wait(LONG))
+            self.assertEqual(heard("logged", "is lost: max_hold"), "INFO")
+            self.stage.kill(1)
+            self.assertEqual(heard(self.nodes[0].removeprefix("redis://"), "has lost its connection"), "INFO")
+            self.stage.start(1)
+            while lines.empty():
+                client.lock("logged").acquire().release()
+            self.assertEqual(heard("is reached again"), "INFO")
+
+    def test_options_of_a_reentry_that_differ_are_told(self):
+        with self.logged(logging.WARNING) as lines, quorlock.Client(memory("overruled"), ttl=5) as client:
+            with client.lock("a", ttl=4, renew=False):
+                # What was not given differs from nothing.
+                for options in ({}, {"ttl": 4}, {"ttl": 3, "max_hold": 9}, {"ttl": 2}):
+                    with client.lock("a", **options):
+                        pass
+            with client.lock("b"), client.lock("b", renew=False, fair=True, fencing=False):
+                pass
+            first, second = lines.get(timeout=LONG)[1], lines.get(timeout=LONG)[1]
+        self.assertIn("`a` is entered again with other options", first)
+        self.assertIn("ttl (4s, not 3s), max_hold (3600s, not 9s)", first)
+        self.assertIn("`b`", second)
+        self.assertIn("renew (true, not false), fair (false, not true), fencing (true, not false)", second)
+        self.assertTrue(lines.empty())
+
+    @contextlib.contextmanager
+    def logged(self, level):
+        """The lines that the logger `quorlock` gets: (level, line, thread)."""
         lines = queue.SimpleQueue()
-        handler = logging.Handler()
+        handler = logging.Handler(level)
         handler.emit = lambda record: lines.put((record.levelname, record.getMessage(), threading.current_thread()))
         logger = logging.getLogger("quorlock")
         logger.addHandler(handler)
-        propagate, logger.propagate = logger.propagate, False
+        before, logger.propagate = (logger.level, logger.propagate), False
+        logger.setLevel(level)
         try:
-            lose()
-            level, line, thread = lines.get(timeout=LONG)
+            yield lines
         finally:
             logger.removeHandler(handler)
-            logger.propagate = propagate
+            logger.setLevel(before[0])
+            logger.propagate = before[1]
+
+    def assert_warned(self, lose):
+        with self.logged(logging.WARNING) as lines:
+            lose()
+            level, line, thread = lines.get(timeout=LONG)
         self.assertEqual(level, "WARNING")
         self.assertIn("logged", line)
         self.assertIn("max_hold", line)

@@ -151,8 +151,8 @@ class Threads(unittest.TestCase):
         lock = self.client.lock("zero", max_waiters=0)
         with lock:
             self.assert_ends(self.begin("zero", lambda: lock.acquire(timeout=0)),
-                             self.begin("blocking", lambda: lock.acquire(blocking=False)))
-        self.assertEqual(sorted(self.order), [("blocking", "Contended"), ("zero", "Contended")])
+                             self.begin("once", lambda: lock.acquire(wait=0)))
+        self.assertEqual(sorted(self.order), [("once", "Contended"), ("zero", "Contended")])
 
     def test_close_ends_every_wait(self):
         lock = self.client.lock("closed")

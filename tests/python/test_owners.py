@@ -8,6 +8,11 @@ import unittest
 from concurrent.futures import ThreadPoolExecutor
 
 import asgiref.sync
+import django
+import django.conf
+import django.http
+import django.test
+import django.urls
 import greenlet
 import quorlock
 import quorlock.aio
@@ -101,6 +106,7 @@ class Contexts(Owners):
         leases = [self.client.lock(f"{self.id()}-{number}").acquire() for number in range(500)]
         for number, lease in enumerate(leases):
             self.assertEqual(self.client.lock(f"{self.id()}-{number}").acquire().token, lease.token)
+        self.client.close()
 
 
 class Flag(Owners):
@@ -288,6 +294,60 @@ class Bridges(Owners):
 
         with self.held, self.assertRaisesRegex(quorlock.LockTimeoutError, "owner="):
             asgiref.sync.async_to_sync(inner)()
+
+
+class Django(Owners):
+    """A real application, by its ASGI handler: Django runs views that block in a thread of the request's own."""
+
+    @classmethod
+    def setUpClass(cls):
+        if not django.conf.settings.configured:
+            django.conf.settings.configure(ALLOWED_HOSTS=["*"], ROOT_URLCONF=(), SECRET_KEY="of no use")
+            django.setup()
+
+    def get(self, view, times=1):
+        """What a view answers, so many times at once."""
+
+        async def main():
+            with django.test.override_settings(ROOT_URLCONF=(django.urls.path("", view),)):
+                client = django.test.AsyncClient()
+                return await asyncio.gather(*(client.get("/") for _ in range(times)))
+
+        return [reply.content.decode() for reply in asyncio.run(main())]
+
+    def test_a_view_that_blocks_reenters_what_it_calls(self):
+        async def inner():
+            return await asgiref.sync.sync_to_async(self.reenters)()
+
+        def view(_request):
+            with self.held as lease:
+                again = asgiref.sync.async_to_sync(inner)()
+            return django.http.HttpResponse(str(again == lease.token))
+
+        self.assertEqual(self.get(view), ["True"])
+        self.assert_free()
+
+    def test_a_view_of_asyncio_is_refused_at_once_by_what_blocks_in_it(self):
+        async def view(_request):
+            async with self.held:
+                self.assert_at_once(self.reenters, "async with")
+                with self.assertRaisesRegex(quorlock.LockTimeoutError, "owner="):
+                    await asgiref.sync.sync_to_async(lambda: self.client.lock(self.id()).acquire(wait=0.05))()
+            return django.http.HttpResponse("refused")
+
+        self.assertEqual(self.get(view), ["refused"])
+        self.assert_free()
+
+    def test_one_request_inside(self):
+        inside = Inside()
+
+        def view(_request):
+            with self.held, inside:
+                inside.linger()
+            return django.http.HttpResponse("in")
+
+        self.assertEqual(self.get(view, 5), ["in"] * 5)
+        self.assertEqual((inside.most, inside.entries), (1, 5))
 
 
 class Greenlets(Owners):

@@ -36,6 +36,7 @@ import os
 before = len(os.listdir("/proc/self/fd"))
 import quorlock, quorlock.aio
 lock = quorlock.redlock("x")
+locks = [client.lock("x") for client in (quorlock.Client(), quorlock.aio.Client())]
 print(len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd")) - before)
 """, memory("import")) as child:
             self.assertEqual(child.line(), "1 0")
@@ -43,6 +44,36 @@ print(len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd")) - bef
     def test_does_not_import_asyncio_for_those_who_do_not_use_it(self):
         with Child("import sys, quorlock; print('asyncio' in sys.modules)", memory("import")) as child:
             self.assertEqual(child.line(), "False")
+
+
+    def test_the_api_for_asyncio_is_there_when_it_is_asked_for(self):
+        with Child("""
+import sys, quorlock
+print("aio" in dir(quorlock), hasattr(quorlock, "nope"), "asyncio" in sys.modules)
+print(quorlock.aio.Client.__module__, "asyncio" in sys.modules)
+""", memory("import")) as child:
+            self.assertEqual((child.line(), child.line()), ("True False False", "quorlock.aio True"))
+
+    def test_a_subinterpreter_is_refused_and_holds_up_no_exit(self):
+        with Child("""
+try:
+    import _interpreters as interpreters
+except ImportError:
+    import _xxsubinterpreters as interpreters
+another = interpreters.create()
+script = '''
+try:
+    import quorlock
+except ImportError as error:
+    print("subinterpreters" in str(error))
+else:
+    kept = quorlock.Client("memory://another").lock("a").acquire()
+    print("imported")
+'''
+interpreters.run_string(another, script)
+# It is not destroyed.
+""", memory("import")) as child:
+            self.assertEqual(child.end(), (0, "True\n"))
 
 
 class Fork(Case):
@@ -94,6 +125,71 @@ holder[2].extend()
 assert holder[2].release()
 """)
         self.assert_nothing_left()
+
+    def test_a_client_that_was_not_used_before_starts_in_the_child(self):
+        self.run_script("""
+client = quorlock.Client()
+lock = client.lock("forked")
+label = quorlock.Client(label="mine")
+assert client.stats()["acquired"] == 0
+
+def grandchild():
+    with lock as lease:
+        assert client.stats()["acquired"] == 1
+        return lease.is_held()
+
+def child():
+    # Not used here either, it starts in the child of the child.
+    assert in_child(grandchild) == "True"
+    with lock as lease, client.lock("forked") as again:
+        assert again.token == lease.token
+        return in_child(grandchild)
+
+# What the child uses is the child's, and its child may not.
+assert in_child(child).startswith("ForkedProcessError")
+# And whoever uses it last is not kept from it.
+with lock as lease:
+    assert lease.is_held()
+assert in_child(grandchild).startswith("ForkedProcessError")
+""")
+        self.assert_nothing_left()
+
+    def test_it_has_the_label_of_the_child(self):
+        with Child(FORK.replace("EXIT", NORMAL) + """
+lock, named = quorlock.Client().lock("forked"), quorlock.Client(label="mine").lock("named")
+
+def child():
+    kept = lock.acquire(), named.acquire()
+    print(os.getpid())
+    sys.stdin.readline()
+    return "labelled"
+
+assert in_child(child) == "labelled"
+""", self.nodes) as child:
+            number = child.line()
+            values = [self.stage.redis(1, "GET", f"lock:{{{name}}}").decode() for name in ("forked", "named")]
+            child.process.stdin.write("\n")
+            child.process.stdin.flush()
+            self.assert_ends_well(child)
+        self.assertTrue(values[0].endswith(f":{number}"), "the label is not that of the child")
+        self.assertTrue(values[1].endswith("mine"), "the label is not the one given")
+        self.assert_nothing_left()
+
+    def test_nothing_is_warned_of_in_the_child(self):
+        self.run_script("""
+import warnings
+warnings.simplefilter("error")
+holder = [quorlock.Client().lock("forked").acquire()]
+
+def child():
+    # An error there would be printed.
+    holder.clear()
+    gc.collect()
+    return "quiet"
+
+assert in_child(child) == "quiet"
+assert holder.pop().release()
+""")
 
     def test_a_new_client_works_in_the_child(self):
         for end in (QUIET, NORMAL):
@@ -179,6 +275,15 @@ class Exit(Case):
         self.assert_ends("lease = quorlock.Client().lock('a').acquire()")
         self.assert_ends("quorlock.redlock('a').__enter__()")
         self.assert_ends("lock = quorlock.Client().lock('a')\nlock.acquire()\nsys.exit(0)")
+
+    def test_what_the_end_releases_is_no_warning(self):
+        self.assert_ends("""
+import warnings
+warnings.simplefilter("always")
+kept = quorlock.Client().lock("a")
+kept.acquire()
+lease = quorlock.Client().lock("b").acquire()
+""")
 
     def test_with_a_thread_that_waits(self):
         # In the line, behind this process's own lease, and for ever.

@@ -3,10 +3,12 @@
 import asyncio
 import contextlib
 import contextvars
+import functools
 import gc
 import os
 import threading
 import unittest
+import warnings
 
 import quorlock
 import quorlock.aio
@@ -39,7 +41,8 @@ class Blocking(unittest.TestCase):
 
     def contended(self, name):
         """Whether another thread is refused."""
-        return in_thread(lambda: self.client.lock(name).try_acquire()) is None
+        lease = in_thread(lambda: self.client.lock(name).try_acquire())
+        return lease is None or not lease.release()
 
     def test_with_lock(self):
         lock = self.client.lock(self.id())
@@ -92,6 +95,90 @@ class Blocking(unittest.TestCase):
 
         for function in (generator, agenerator):
             self.assertRaises(TypeError, redlock("x", nodes=NODES), function)
+
+    def test_decorator_without_a_name(self):
+        def job():
+            self.fail("runs without a lock")
+
+        self.assertRaisesRegex(TypeError, r'job in place of a name: write @redlock\("a name"\)', redlock, job)
+        self.assertRaisesRegex(TypeError, "name", redlock, functools.partial(job))
+
+    def test_names_of_another_type(self):
+        self.assertRaisesRegex(TypeError, "name is 5: give text, or bytes", redlock, 5)
+        self.assertRaisesRegex(TypeError, "key is 5: give text, or bytes", redlock, key=5)
+        self.assertRaisesRegex(TypeError, "name is 5", self.client.lock, 5)
+        self.assertRaisesRegex(TypeError, "owner is 5", self.client.lock, "x", owner=5)
+        self.assertRaisesRegex(TypeError, "the key is None", redlock(key=lambda: None, client=self.client)(self.fail))
+
+    def test_options_are_checked_when_a_function_is_decorated(self):
+        for options in ({"ttl": -1}, {"ttl": 4000}, {"drift": 2.0}, {"nodes": ["http://x"]}, {"name": ""}, {"ca": "/none.pem"},
+                        {"client": self.client, "ttl": 4000}, {"ttl": "10"}, {"renew": "no"}):
+            held = redlock(**{"name": "scopes-checked", **options})
+            with self.subTest(options), self.assertRaises((quorlock.InvalidArgumentError, TypeError)):
+                held(self.fail)
+        before = os.environ.get("QUORLOCK_NODES")
+        os.environ["QUORLOCK_NODES"] = "not known before it is called"
+        try:
+            redlock("scopes-checked", ttl=5)(self.fail)
+        finally:
+            del os.environ["QUORLOCK_NODES"]
+            if before is not None:
+                os.environ["QUORLOCK_NODES"] = before
+
+    def test_certificates_of_the_one_line_form(self):
+        for options in ({"cert": "x"}, {"cert_key": "x"}):
+            self.assertRaisesRegex(ValueError, "cert and cert_key go together", redlock, "x", **options)
+        both = {"cert": "/none.pem", "cert_key": "/none.key"}
+        self.assertRaisesRegex(ValueError, "/none", redlock("x", nodes=["rediss://x"], **both), self.fail)
+        self.assertRaisesRegex(ValueError, "cert, cert_key: give them", redlock, "x", client=self.client, **both)
+
+    def test_decorator_of_methods(self):
+        class Jobs:
+            @redlock("scopes-static", client=self.client)
+            @staticmethod
+            def static(number):
+                return number, self.contended("scopes-static")
+
+            @redlock("scopes-class", client=self.client)
+            @classmethod
+            def of_class(cls, number):
+                return cls.__name__, number, self.contended("scopes-class")
+
+        self.assertEqual(Jobs().static(1), (1, True))
+        self.assertEqual(Jobs.of_class(2), ("Jobs", 2, True))
+        self.assertRaisesRegex(TypeError, "run of a function", redlock("x"), 5)
+
+    def test_decorator_refuses_what_goes_on_without_the_lock(self):
+        async def work():
+            self.fail("runs without the lock")
+
+        def generator():
+            yield self.fail("runs without the lock")
+
+        async def agenerator():
+            yield self.fail("runs without the lock")
+
+        for late in (work, generator, agenerator):
+            job = redlock(self.id(), client=self.client)(lambda late=late: late())
+            with warnings.catch_warnings():
+                # A coroutine that is not awaited is not passed over in silence either.
+                warnings.simplefilter("error")
+                self.assertRaisesRegex(TypeError, "lambda.*would go on without the lock.*async def", job)
+            self.assertFalse(self.contended(self.id()))
+
+        async def main():
+            tasks = []
+
+            @redlock(self.id(), client=self.client)
+            def begins():
+                tasks.append(asyncio.create_task(work()))
+                return tasks[0]
+
+            self.assertRaisesRegex(TypeError, "begins returned a Task", begins)
+            await asyncio.wait(tasks)
+            self.assertTrue(tasks[0].cancelled())
+
+        asyncio.run(main())
 
     def test_redlock_refuses_what_makes_no_sense(self):
         for options in ({}, {"name": "x", "key": "y"}, {"name": "x", "client": self.client, "nodes": NODES},
@@ -225,15 +312,57 @@ class Blocking(unittest.TestCase):
         lock = self.client.lock(self.id())
         lock.acquire()
         self.assertTrue(self.contended(self.id()))
-        del lock
+        with self.assertWarns(ResourceWarning):
+            del lock
         self.assertTrue(eventually(lambda: not self.contended(self.id())))
+
+    def test_a_lease_that_nobody_keeps_is_warned_of(self):
+        def by_hand():
+            if self.client.lock(self.id()).try_acquire() and not self.contended(self.id()):
+                return "discarded"
+
+        def by_scope():
+            self.client.lock(self.id()).__enter__()
+
+        def by_reentry(held):
+            with held:
+                return held._enter().is_held()
+
+        for discards in (by_hand, by_scope, lambda: by_reentry(self.client.lock(self.id()))):
+            with self.assertWarnsRegex(ResourceWarning, "test_scopes.*nobody keeps its lease") as warned:
+                discards()
+                gc.collect()
+            self.assertEqual(warned.filename, __file__)
+            # Although the warning knows the lease.
+            self.assertTrue(eventually(lambda: not self.contended(self.id())))
+
+    def test_nothing_is_warned_of_where_nothing_is_forgotten(self):
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            lock = self.client.lock(self.id())
+            with lock, redlock(self.id(), client=self.client), lock.acquire():
+                pass
+            lock.acquire()
+            lock.release()
+            lock.acquire().release()
+            self.assertTrue(self.client.lock(self.id(), ttl=0.05, renew=False).acquire().lost.wait(LONG))
+            # What is kept to see the loss by keeps the lease.
+            lost = self.client.lock(self.id()).acquire().lost
+            gc.collect()
+            self.assertTrue(self.contended(self.id()))
+            self.client.close()
+            self.assertEqual(lost.reason, "closed")
+            del lost
+            gc.collect()
+        self.assertEqual([str(each.message) for each in warned], [])
 
     def test_a_lease_in_a_cycle_with_its_callback_is_collected(self):
         lease = self.client.lock(self.id()).acquire()
         lease.on_lost(lambda reason: lease.name)
         self.assertTrue(self.contended(self.id()))
-        del lease
-        gc.collect()
+        with self.assertWarns(ResourceWarning):
+            del lease
+            gc.collect()
         self.assertTrue(eventually(lambda: not self.contended(self.id())))
 
     def test_another_thread_is_another_owner(self):
@@ -253,18 +382,29 @@ class Blocking(unittest.TestCase):
 
     def test_ways_to_say_how_long_to_wait(self):
         lock = self.client.lock(self.id())
-        holder = self.client.lock(self.id(), owner="holder")
-        holder.acquire()
-        for call, error in (({"blocking": False}, quorlock.LockContendedError), ({"timeout": 0}, quorlock.LockContendedError),
+        held_by_holder = self.client.lock(self.id(), owner="holder").acquire()
+        for call, error in (({"timeout": 0}, quorlock.LockContendedError),
                             ({"wait": 0}, quorlock.LockContendedError), ({"timeout": 0.05}, quorlock.LockTimeoutError),
                             ({"wait": 0.05}, TimeoutError), ({"wait": 1, "timeout": 1}, ValueError),
-                            ({"blocking": False, "timeout": 1}, ValueError), ({"timeout": -1}, ValueError),
+                            ({"blocking": False, "timeout": 1}, ValueError), ({"timeout": -2}, ValueError), ({"wait": -1}, ValueError),
                             ({"timeout": float("nan")}, ValueError), ({"timeout": "1"}, TypeError)):
             with self.subTest(call), self.assertRaises(error):
                 lock.acquire(**call)
         self.assertIsNone(lock.try_acquire())
-        holder.release()
+        # As threading.Lock has it.
+        self.assertIs(lock.acquire(blocking=False), False)
+        self.assertIs(lock.acquire(False, -1), False)
+        released = threading.Timer(0.05, held_by_holder.release)
+        released.start()
+        self.assertTrue(self.client.lock(self.id(), wait=0).acquire(timeout=-1).release())
+        released.join()
         self.assertTrue(lock.try_acquire().release())
+        lease = lock.acquire(blocking=False)
+        self.assertTrue(lease and lease.is_held() and lock.release())
+        # Always true, so that it is never taken for a refusal.
+        self.assertTrue(lease)
+        with self.assertRaises(RuntimeError):
+            lock.release()
 
     def test_names_that_are_not_text(self):
         lock = self.client.lock(b"\xff\xfe")
@@ -338,6 +478,26 @@ class Asyncio(unittest.IsolatedAsyncioTestCase):
         self.assertEqual(await handle(1), 1)
         self.assertFalse(await self.contended("scopes-a1"))
 
+    async def test_decorator_of_what_is_called_and_awaited(self):
+        inside, most = [], []
+
+        class Job:
+            async def __call__(self, number):
+                inside.append(1)
+                most.append(len(inside))
+                await asyncio.sleep(0)
+                inside.pop()
+                return number
+
+            async def method(self, number):
+                return await self(number)
+
+        held = redlock(self.id(), client=self.client, wait=LONG)
+        kinds = held(Job()), held(functools.partial(Job())), held(functools.partial(Job().method)), held(Job().method)
+        self.assertTrue(all(map(asyncio.iscoroutinefunction, kinds)))
+        self.assertEqual(await asyncio.gather(*(kind(number) for number, kind in enumerate(kinds * 3))), list(range(12)))
+        self.assertEqual((len(most), max(most)), (12, 1))
+
     async def test_reentry_by_one_task_and_not_by_its_child(self):
         held = redlock(self.id(), client=self.client, wait=0)
         async with held as outer, held as inner:
@@ -390,8 +550,11 @@ class Asyncio(unittest.IsolatedAsyncioTestCase):
         async def leave_it():
             await lock.acquire()
 
-        await asyncio.create_task(leave_it())
-        gc.collect()
+        with self.assertWarns(ResourceWarning):
+            await asyncio.create_task(leave_it())
+            # The loop knows the task until we have let it go on.
+            await asyncio.sleep(0)
+            gc.collect()
         async with lock as lease:
             self.assertTrue(lease.is_held())
 
@@ -420,13 +583,16 @@ class Asyncio(unittest.IsolatedAsyncioTestCase):
     async def test_errors_and_calls(self):
         lock = self.client.lock(self.id())
         async with self.client.lock(self.id(), owner="other"):
+            self.assertIs(await lock.acquire(blocking=False), False)
             with self.assertRaises(quorlock.LockContendedError) as raised:
-                await lock.acquire(blocking=False)
+                await lock.acquire(timeout=0)
             self.assertEqual(len(raised.exception.nodes), 3)
             with self.assertRaises(TimeoutError):
                 await lock.acquire(timeout=0.05)
             self.assertIsNone(await lock.try_acquire())
-        async with lock as lease:
+        async with await lock.acquire(timeout=-1) as lease:
+            self.assertEqual((await lock.acquire(blocking=False)).token, lease.token)
+            await lock.release()
             await lease.extend(20)
             await lease.ensure(5)
             self.assertGreater(lease.remaining(), 15)

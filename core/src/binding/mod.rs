@@ -17,6 +17,7 @@ pub use crate::binding::call::{Revocation, Turn, Work, call, caught};
 pub use crate::binding::mailbox::Mailbox;
 pub use crate::binding::owned::Owned;
 pub use crate::binding::spawn::{Task, shutdown, spawn};
+pub use crate::error::shown;
 pub use crate::mutex::lock;
 pub use crate::runtime::close_all;
 pub use crate::runtime::process::id as process_id;

@@ -2,29 +2,16 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
 
 use super::Client;
-use super::admission::{gate, target};
-use super::inner::Inner;
-use crate::clock::{Clock, SystemClock};
+use super::shared::Shared;
 use crate::config::{self, LockOptions, RestartGuard, Settings, defaults, lock_option_setters};
 use crate::error::Error;
-use crate::node::Link;
-use crate::node::address::{Address, Endpoint, Origin};
-use crate::node::memory::MemoryLink;
-use crate::node::redis::RedisLink;
+use crate::node::address::{Address, Origin};
 use crate::node::redis::tls::Tls;
-use crate::protocol::reentry::Owners;
-use crate::protocol::renewal::Watchdog;
-use crate::protocol::set::Set;
-use crate::protocol::waiting::inbox::Inbox;
-use crate::runtime::dispatch::Level;
-use crate::runtime::{Closing, Runtime};
-use crate::token::{Rng, SystemRng};
 
 /// Options of a [`Client`]; those of locks are the defaults of its locks.
 #[derive(Clone)]
@@ -37,6 +24,8 @@ pub struct ClientBuilder {
     cert: Option<String>,
     key: Option<String>,
     on_current_runtime: bool,
+    /// Whether the label was given.
+    labelled: bool,
 }
 
 impl Default for ClientBuilder {
@@ -59,6 +48,7 @@ impl Default for ClientBuilder {
             cert: None,
             key: None,
             on_current_runtime: false,
+            labelled: false,
         }
     }
 }
@@ -184,6 +174,7 @@ impl ClientBuilder {
     /// `host:pid`.
     pub fn label(mut self, label: impl Into<String>) -> ClientBuilder {
         self.settings.label = label.into().into();
+        self.labelled = true;
         self
     }
 
@@ -217,7 +208,9 @@ impl ClientBuilder {
         self
     }
 
-    /// Checks all options and makes the client. Connects to nothing.
+    /// Checks all options and makes the client. Starts nothing and connects to
+    /// nothing: the first use does, so a process that is forked before may use the
+    /// client as its own.
     ///
     /// # Errors
     ///
@@ -231,59 +224,15 @@ impl ClientBuilder {
             .collect::<Result<_, _>>()?;
         settings.check()?;
         let tls = Tls::new(self.ca, self.cert, self.key)?;
-        let runtime = Runtime::get();
-        let (handle, driver) = if self.on_current_runtime {
+        let shared = Shared::new(settings, origin, tls, self.labelled);
+        if self.on_current_runtime {
             let handle = Handle::try_current().map_err(|_| {
                 Error::invalid("on_current_runtime: build() was not called within a tokio runtime")
             })?;
-            (handle, None)
-        } else {
-            let driver = runtime.io()?;
-            (driver.handle().clone(), Some(driver))
-        };
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new(handle.clone()));
-        let rng: Arc<dyn Rng> = Arc::new(SystemRng);
-        let warn: fn(String) = |line| Runtime::get().dispatcher().log(Level::Warn, line);
-        let note: fn(String) = |line| Runtime::get().dispatcher().log(Level::Info, line);
-        let gate = gate(&settings, clock.clone(), rng.clone(), [warn, note]);
-        let gate = Arc::new(gate);
-        let link = |(i, node): (usize, &Address)| -> Arc<dyn Link> {
-            if let Endpoint::Memory(name) = &node.endpoint {
-                let (inbox, clock) = (gate.inbox.clone(), clock.clone());
-                return Arc::new(MemoryLink::new(name, i, inbox, node.shown.clone(), clock));
-            }
-            let target = target(node, i, &tls, &gate);
-            Arc::new(RedisLink::new(target, clock.clone(), &handle, driver))
-        };
-        let links: Vec<_> = settings.nodes.iter().enumerate().map(link).collect();
-        let watchdog = Watchdog::new(clock.clone());
-        handle.spawn(watchdog.clone().run());
-        let (max_ttl, drift) = (settings.max_ttl(), settings.drift);
-        let inbox = Inbox::new(gate.inbox.clone(), &links);
-        let mut set = Set::new(links, clock, rng, max_ttl, drift, warn);
-        set.origin = origin.to_string();
-        set.note = note;
-        watchdog.follow_steps(&set);
-        let inner = Arc::new(Inner {
-            set: Arc::new(set),
-            waits: settings.waits(),
-            settings,
-            owners: Owners::default(),
-            lines: Arc::default(),
-            inbox,
-            watchdog,
-            runtime,
-            io: handle,
-            tls,
-            closed: AtomicBool::new(false),
-            process: crate::runtime::process::id(),
-        });
-        // A client on the caller's runtime cannot be closed after that has
-        // ended, so the exit of the process leaves it to its ttl.
-        if !self.on_current_runtime {
-            let client: Arc<dyn Closing> = inner.clone();
-            runtime.register(Arc::downgrade(&client));
+            shared.start_on(handle)?;
         }
-        Ok(Client { inner })
+        Ok(Client {
+            shared: Arc::new(shared),
+        })
     }
 }

@@ -1,6 +1,5 @@
-//! What clones of a client, its locks and its leases share, and how it ends.
+//! What runs for a client, and how it ends.
 
-use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +9,6 @@ use tokio::runtime::Handle;
 
 use crate::config::{Given, LockOptions, Settings};
 use crate::error::{Error, ErrorKind};
-use crate::node::Waits;
 use crate::node::redis::tls::Tls;
 use crate::protocol::hold::LossReason;
 use crate::protocol::reentry::Owners;
@@ -20,12 +18,10 @@ use crate::protocol::waiting::Lines;
 use crate::protocol::waiting::inbox::Inbox;
 use crate::runtime::{Closing, Runtime};
 
-/// What clones of a client, its locks and its leases share.
+/// What runs for a client: its locks and leases share it.
 pub(crate) struct Inner {
     pub(crate) set: Arc<Set>,
     pub(crate) settings: Settings,
-    /// How nodes keep lines for its locks.
-    pub(crate) waits: Waits,
     pub(crate) owners: Owners,
     pub(crate) lines: Arc<Lines>,
     /// Where the nodes call its waiters.
@@ -38,13 +34,6 @@ pub(crate) struct Inner {
     pub(super) process: u32,
 }
 
-impl fmt::Debug for Inner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let nodes: Vec<_> = self.settings.nodes.iter().map(|n| &n.shown).collect();
-        f.debug_struct("Client").field("nodes", &nodes).finish()
-    }
-}
-
 impl Inner {
     /// Refuses in a forked child.
     pub(crate) fn check_process(&self) -> Result<(), Error> {
@@ -53,7 +42,7 @@ impl Inner {
         }
         Err(Error::new(
             ErrorKind::Forked,
-            "this client was made before the process was forked, and its leases are the parent's: \
+            "this client was used before the process was forked, and its leases are the parent's: \
              make a new client in the child",
         ))
     }
@@ -62,10 +51,7 @@ impl Inner {
     pub(crate) fn check(&self) -> Result<(), Error> {
         self.check_process()?;
         if self.closed.load(Ordering::SeqCst) {
-            return Err(Error::new(
-                ErrorKind::Closed,
-                "the client is closed: make a new one",
-            ));
+            return Err(Error::closed());
         }
         Ok(())
     }

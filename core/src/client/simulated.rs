@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use once_cell::sync::OnceCell;
 
 use super::inner::Inner;
+use super::shared::Shared;
 use super::{Client, ClientBuilder};
 use crate::node::Waits;
 use crate::node::redis::tls::Tls;
@@ -34,21 +35,21 @@ impl ClientBuilder {
             let mut builder = tokio::runtime::Builder::new_current_thread();
             builder.build().expect("a runtime without drivers")
         };
+        let inner = Inner {
+            set,
+            settings: self.settings,
+            owners: Owners::default(),
+            lines: Arc::default(),
+            inbox,
+            watchdog,
+            runtime: Runtime::get(),
+            io: NOBODYS.get_or_init(never_entered).handle().clone(),
+            tls: Tls::default(),
+            closed: AtomicBool::new(false),
+            process: crate::runtime::process::id(),
+        };
         Client {
-            inner: Arc::new(Inner {
-                set,
-                settings: self.settings,
-                waits,
-                owners: Owners::default(),
-                lines: Arc::default(),
-                inbox,
-                watchdog,
-                runtime: Runtime::get(),
-                io: NOBODYS.get_or_init(never_entered).handle().clone(),
-                tls: Tls::default(),
-                closed: AtomicBool::new(false),
-                process: crate::runtime::process::id(),
-            }),
+            shared: Arc::new(Shared::started_as(inner, waits)),
         }
     }
 }

@@ -34,6 +34,8 @@ pub(crate) struct Held {
     /// Changed under the lock of [`Owners`] where there is an owner.
     handles: Mutex<Vec<Arc<AtomicBool>>>,
     watched: Mutex<Option<Watched>>,
+    /// Whether it was told that somebody entered it with options of their own.
+    pub(crate) overruled: AtomicBool,
 }
 
 /// One handle's share in a lease.
@@ -64,6 +66,7 @@ impl Owners {
             place: place.clone(),
             handles: Mutex::default(),
             watched: Mutex::new(Some(watched)),
+            overruled: AtomicBool::new(false),
         });
         let Some(place) = place else {
             return held.share();

@@ -16,11 +16,13 @@ hold of a lock: a resource that refuses smaller ones is safe from holders that a
 Nodes that may have lost something give no vote for `max_ttl`. `python -m quorlock init`, or `Client.init_set`, declares a
 set of nodes before it is used, and says how long that lasts.
 
-Importing this starts no thread and connects to nothing. After a fork, leases and clients of the parent are of no use to
-the child: make a new client there (`redlock` does so by itself).
+Importing this or making a client starts no thread and connects to nothing: its first use does. After a fork, leases of the
+parent and clients that it has used are of no use to the child: make a new client there (`redlock` does so by itself).
+A client that was not used before starts in the child, so a module may make one for workers that are forked later.
 """
 
 import atexit
+from typing import TYPE_CHECKING
 
 from ._lease import Lost
 from ._logging import log
@@ -42,6 +44,11 @@ from .errors import (
 )
 from .sync import Client, Lease, Lock
 
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from . import aio as aio
+
 __all__ = [
     "Client",
     "ClientClosedError",
@@ -62,6 +69,20 @@ __all__ = [
     "__version__",
     "redlock",
 ]
+
+
+def __getattr__(name: str) -> "ModuleType":
+    # Not before it is asked for: it imports asyncio.
+    if name == "aio":
+        from importlib import import_module
+
+        return import_module("quorlock.aio")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*globals(), "aio"]
+
 
 _log_to(log)
 # Releases what is still held, before the interpreter is gone. Bounded by node_timeout.

@@ -42,6 +42,8 @@ def octets(what: str, name: Name) -> bytes:
     """A name as bytes. Bytes that are not text may come as surrogate escapes, as `shown` makes them."""
     if isinstance(name, bytes):
         return name
+    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"{what} is {name!r}: give text, or bytes")
     try:
         return name.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
@@ -55,11 +57,17 @@ def text(name: bytes) -> str:
 
 def urls(nodes: str | Iterable[str]) -> list[str]:
     """A node list, or one in a text, split at commas and blanks as in QUORLOCK_NODES."""
-    return nodes.replace(",", " ").split() if isinstance(nodes, str) else list(nodes)
+    if isinstance(nodes, str):
+        return nodes.replace(",", " ").split()
+    if not isinstance(nodes, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"nodes is a {type(nodes).__name__}: give URLs, as a list or in one text")
+    return list(nodes)
 
 
-def pem(value: str | os.PathLike[str]) -> str:
+def pem(name: str, value: str | os.PathLike[str]) -> str:
     """A certificate or key: its path, or its text."""
+    if not isinstance(value, str | os.PathLike):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"{name} is a {type(value).__name__}: give the path of a PEM file, or its text")
     return os.fspath(value)
 
 
@@ -73,8 +81,10 @@ def client_options(
     **options: object,
 ) -> dict[str, object]:
     """A client's options as the native module takes them."""
-    files = {name: pem(file) for name, file in (("ca", ca), ("cert", cert), ("key", key)) if file is not None}
+    files = {name: pem(name, file) for name, file in (("ca", ca), ("cert", cert), ("key", key)) if file is not None}
     listed = {} if nodes is None else {"nodes": urls(nodes)}
+    if not isinstance(restart_guard, str | bool | Unset):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f'restart_guard is {restart_guard!r}: give "auto", "on" or "off"')
     if isinstance(restart_guard, bool):
         restart_guard = "on" if restart_guard else "off"
     return given(**options, restart_guard=restart_guard, **files, **listed)
@@ -95,7 +105,9 @@ def check_reentrant(reentrant: bool, owner: Name | None) -> None:
 
 
 def wait_options(blocking: bool, timeout: Limit, wait: Limit) -> dict[str, object]:
-    """The wait of one call: three ways to say it, one at a time."""
+    """The wait of one call: three ways to say it, one at a time. A timeout of -1 is none, as in `threading`."""
+    if timeout == -1:
+        timeout = None if blocking else UNSET
     if blocking and timeout is UNSET and wait is UNSET:
         return {}
     if timeout is not UNSET and wait is not UNSET:

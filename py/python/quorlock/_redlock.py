@@ -4,14 +4,27 @@ import functools
 import inspect
 import os
 import sys
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from . import _default, _native
 from . import sync
 from ._lease import shown
-from ._options import UNSET, Guard, Limit, Name, Seconds, Unset, check_reentrant, given, lock_options, octets, text
+from ._options import (
+    UNSET,
+    Guard,
+    Limit,
+    Name,
+    Seconds,
+    Unset,
+    check_reentrant,
+    client_options,
+    given,
+    lock_options,
+    octets,
+    text,
+)
 from .errors import InvalidArgumentError
 from .sync import Scoped
 
@@ -40,8 +53,8 @@ class redlock(Scoped):  # noqa: N801 - used as a function and as a decorator
       is called with the arguments of the decorated one.
     - `client`: whose nodes to use, a `quorlock.Client` or a `quorlock.aio.Client`. Without it there is one client for
       all uses with the same `nodes`, `max_ttl`, `node_timeout`, `drift`, `min_validity`, `namespace`, `label`, `fence_ttl`,
-      `set_name`, `restart_guard`, `accept_eviction` and `ca`, made at the first use in each process; `nodes` defaults to
-      `QUORLOCK_NODES`.
+      `set_name`, `restart_guard`, `accept_eviction`, `ca`, `cert` and `cert_key` (the client's `key`, which
+      is the lock's name here), made at the first use in each process; `nodes` defaults to `QUORLOCK_NODES`.
     - `ttl`, `wait`, `renew`, `max_hold`, `raw`, `fencing`, `max_waiters`, `fair`, `owner`, `reentrant`: as of `Client.lock`; times in seconds.
 
     The object may be used again, and by many threads and tasks at once. Who may re-enter: in `async with` and coroutine
@@ -77,11 +90,18 @@ class redlock(Scoped):  # noqa: N801 - used as a function and as a decorator
         restart_guard: Guard | Unset = UNSET,
         accept_eviction: bool | Unset = UNSET,
         ca: str | os.PathLike[str] | None = None,
+        cert: str | os.PathLike[str] | None = None,
+        cert_key: str | os.PathLike[str] | None = None,
     ) -> None:
         super().__init__()
         if (name is None) == (key is None):
             raise InvalidArgumentError("give the lock's name, as name or as key")
-        self._key: Name | Callable[..., Name] = cast("Name | Callable[..., Name]", key if name is None else name)
+        if callable(name):
+            raise TypeError(f'redlock was given {_called(name)} in place of a name: write @redlock("a name") above the function')
+        self._key: Callable[..., Name] | None = key if callable(key) else None
+        self._octets: bytes | None = None
+        if not callable(key):
+            self._octets = octets("key", key) if key is not None else octets("name", cast(Name, name))
         check_reentrant(reentrant, owner)
         self._named = owner is not None
         self._reentrant = reentrant
@@ -98,7 +118,7 @@ class redlock(Scoped):  # noqa: N801 - used as a function and as a decorator
         )
         self._client = client
         self._nodes = nodes if nodes is None or isinstance(nodes, str) else tuple(nodes)
-        self._of_client = given(
+        self._of_client: dict[str, Any] = given(
             max_ttl=max_ttl,
             node_timeout=node_timeout,
             drift=drift,
@@ -109,23 +129,36 @@ class redlock(Scoped):  # noqa: N801 - used as a function and as a decorator
             set_name=set_name,
             restart_guard=restart_guard,
             accept_eviction=accept_eviction,
-            **({} if ca is None else {"ca": ca}),
         )
+        files = {"ca": ca, "cert": cert, "key": cert_key}
+        self._of_client.update((name, file) for name, file in files.items() if file is not None)
+        if (cert is None) != (cert_key is None):
+            raise InvalidArgumentError("cert and cert_key go together: give both")
         if client is not None and (self._of_client or nodes is not None):
-            told = ", ".join([*self._of_client, *(["nodes"] if nodes is not None else [])])
+            names = ["cert_key" if name == "key" else name for name in self._of_client]
+            told = ", ".join([*names, *(["nodes"] if nodes is not None else [])])
             raise InvalidArgumentError(f"a client has its own {told}: give them to the client")
         # Made when first needed: asyncio is not imported for those who do not use it.
         self._task_scopes: _scope.Scopes | None = None
 
     def _name(self) -> bytes:
         """The name for a scope, which has no arguments to ask for it."""
-        if callable(self._key):
+        if self._octets is None:
             raise InvalidArgumentError("a key that is a function works for a decorator only: give a name")
-        return octets("name", self._key)
+        return self._octets
 
     def _lock(self, name: bytes) -> _native.Lock:
         client = self._client._core if self._client is not None else _default.client(self._nodes, self._of_client)
         return client.lock(name, self._options)
+
+    def _check(self) -> None:
+        """Refuses names and options that are not valid, before anything is locked. Starts nothing and keeps nothing."""
+        client = self._client._core if self._client is not None else self._throwaway()
+        client.lock(b"any" if self._octets is None else self._octets, self._options)
+
+    def _throwaway(self) -> _native.Client:
+        # Which nodes the environment names is known when the function is called.
+        return _native.Client(client_options(self._nodes or "memory://none", **self._of_client))
 
     def _sync(self, name: bytes) -> sync.Lock:
         return sync.Lock(self._lock(name), text(name), self._named, self._reentrant)
@@ -158,29 +191,74 @@ class redlock(Scoped):  # noqa: N801 - used as a function and as a decorator
         return self._of_tasks().leave(id(sys._getframe(1)), error)
 
     def _name_for(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> bytes:
-        key = self._key
-        return octets("the key", key(*arguments, **keywords) if callable(key) else key)
+        return self._name() if self._key is None else octets("the key", self._key(*arguments, **keywords))
 
     def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
-        """Decorates a function or coroutine function: each call holds the lock."""
-        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        """Decorates a function or coroutine function: each call holds the lock.
+
+        Names and options that are not valid are refused when it decorates, but for what only a call tells: a name that `key`
+        gives, and nodes of the environment.
+
+        Of what is called, not only of functions: an object with `async def __call__`, a `functools.partial`, a static method.
+        A generator is refused, and so is a plain function when it returns a generator or something to be awaited, for that
+        would go on without the lock. Such a coroutine is closed and such a task cancelled: nothing of it has run.
+        """
+        method: Any = function
+        if isinstance(method, staticmethod | classmethod):
+            inner: Any = cast(Any, method).__func__
+            return cast(Callable[_P, _R], type(cast(Any, method))(self(inner)))
+        if not callable(function):
+            raise TypeError(f"redlock holds a lock for the run of a function, and {function!r} is none")
+        self._check()
+        if _runs_as(inspect.isgeneratorfunction, function) or _runs_as(inspect.isasyncgenfunction, function):
             raise TypeError("redlock cannot hold a lock for a generator: use `with redlock(...)` inside it")
-        if inspect.iscoroutinefunction(function):
+        if _runs_as(inspect.iscoroutinefunction, function):
 
             @functools.wraps(function)
             async def held_by_task(*arguments: _P.args, **keywords: _P.kwargs) -> Any:
                 async with self._aio(self._name_for(arguments, keywords)):
-                    return await function(*arguments, **keywords)
+                    return await cast("Awaitable[Any]", function(*arguments, **keywords))
 
             return cast(Callable[_P, _R], held_by_task)
 
         @functools.wraps(function)
         def held_by_thread(*arguments: _P.args, **keywords: _P.kwargs) -> _R:
             with self._sync(self._name_for(arguments, keywords)):
-                return function(*arguments, **keywords)
+                result = function(*arguments, **keywords)
+                if _is_begun(result):
+                    raise _goes_on(function, result)
+                return result
 
         return held_by_thread
 
     def __repr__(self) -> str:
-        key = self._key
-        return f"<quorlock.redlock {key if callable(key) else shown(text(octets('name', key)))}>"
+        return f"<quorlock.redlock {self._key if self._octets is None else shown(text(self._octets))}>"
+
+
+def _called(function: object) -> str:
+    """A function, as it is called in messages."""
+    name = getattr(function, "__qualname__", None)
+    return f"the function {name}" if isinstance(name, str) else repr(function)
+
+
+def _runs_as(kind: Callable[[object], bool], function: object) -> bool:
+    """Whether what runs when this is called is of a kind that `inspect` knows."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return kind(function) or (not isinstance(function, type) and kind(type(function).__call__))
+
+
+def _is_begun(result: object) -> bool:
+    """Whether it is work that has only been begun, or not even that."""
+    return inspect.isawaitable(result) or isinstance(result, Generator | AsyncGenerator)
+
+
+def _goes_on(function: object, result: object) -> TypeError:
+    """Ends what a plain function has returned that would go on without the lock; gives the error that says so."""
+    end = getattr(result, "close", None) or getattr(result, "cancel", None)
+    if end is not None:
+        end()
+    return TypeError(
+        f"{_called(function)} returned a {type(result).__name__}, which would go on without the lock: make it an `async def` "
+        "function, or use `async with redlock(...)` where the work is done"
+    )

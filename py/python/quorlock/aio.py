@@ -15,7 +15,7 @@ import sys
 import weakref
 from collections.abc import Coroutine
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self, overload
 
 from . import _native
 from ._channel import completed
@@ -43,8 +43,8 @@ __all__ = ["Client", "Lease", "Lock"]
 class Lease(LeaseBase):
     """A hold on a lock: what `await Lock.acquire()` returns.
 
-    It is valid until released or lost. It is renewed in the background, unless its lock says otherwise, and released in
-    the background when it is collected. `async with lease:` releases at the end, and cancels the task on a loss, which
+    It is valid until released or lost. It is renewed in the background, unless its lock says otherwise. One that is
+    collected while it is held is released in the background, with a `ResourceWarning`. `async with lease:` releases at the end, and cancels the task on a loss, which
     comes out of the scope as `LockLostError`.
     """
 
@@ -134,10 +134,22 @@ class Lock(NotPickled):
         """The lock's name. Bytes that are not UTF-8 appear as surrogate escapes."""
         return self._name
 
-    async def acquire(self, blocking: bool = True, timeout: Limit = UNSET, *, wait: Limit = UNSET) -> Lease:
+    @overload
+    async def acquire(self, blocking: Literal[True] = True, timeout: Limit = UNSET, *, wait: Limit = UNSET) -> Lease: ...
+
+    @overload
+    async def acquire(
+        self, blocking: bool, timeout: Limit = UNSET, *, wait: Limit = UNSET
+    ) -> Lease | Literal[False]: ...
+
+    async def acquire(
+        self, blocking: bool = True, timeout: Limit = UNSET, *, wait: Limit = UNSET
+    ) -> Lease | Literal[False]:
         """Acquires the lock, waiting as long as its `wait` says, or for this call `timeout` seconds.
 
-        `wait` is another word for `timeout`: 0 tries once, `None` waits for ever. `blocking=False` is a wait of 0.
+        `wait` is another word for `timeout`: 0 tries once, `None` waits for ever, and so does `timeout=-1`. With
+        `blocking=False` it tries once and returns `False` where another holds the lock. A lease is always true, also when it
+        is lost: ask `is_held()`.
 
         Raises `LockTimeoutError` if others held it all the time, `LockContendedError` likewise with a wait of 0,
         `QuorumUnavailableError` if too few nodes answered, `MisconfiguredError` at once if credentials or addresses
@@ -148,7 +160,10 @@ class Lock(NotPickled):
         Those of one client that wait for a lock get it in the order in which they came; a wait of 0 asks the nodes past
         that line.
         """
-        return self._keep(await self._acquired(wait_options(blocking, timeout, wait)))
+        options = wait_options(blocking, timeout, wait)
+        if not blocking:
+            return await self.try_acquire() or False
+        return self._keep(await self._acquired(options))
 
     async def try_acquire(self) -> Lease | None:
         """Tries once. `None` where another holds the lock. Raises as `acquire` otherwise."""

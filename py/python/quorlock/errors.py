@@ -72,8 +72,8 @@ class LockLostError(QuorlockError):
     number = 5
 
 
-class NotOwnerError(QuorlockError):
-    """Release or extension by an owner that holds nothing."""
+class NotOwnerError(QuorlockError, RuntimeError):
+    """Release or extension by an owner that holds nothing. A `RuntimeError` too, as of `threading.Lock`."""
 
     kind = "NotOwner"
     number = 6
@@ -101,7 +101,7 @@ class ClientClosedError(QuorlockError):
 
 
 class ForkedProcessError(QuorlockError):
-    """The client was made before this process was forked. Make one here."""
+    """The client was used before this process was forked, or the lease is the parent's. Make a client here."""
 
     kind = "Forked"
     number = 11

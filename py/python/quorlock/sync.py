@@ -1,7 +1,7 @@
 """The blocking API. Everything here is exported by `quorlock`."""
 
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Literal, Self, overload
 
 from . import _native, _owner
 from ._client import ClientBase
@@ -28,8 +28,8 @@ __all__ = ["Client", "Lease", "Lock"]
 class Lease(LeaseBase, _native.Scoped):
     """A hold on a lock: what `Lock.acquire` returns.
 
-    It is valid until released or lost. It is renewed in the background, unless its lock says otherwise, and released in
-    the background when it is collected. As a context manager it releases at the end; if the body ends normally after a
+    It is valid until released or lost. It is renewed in the background, unless its lock says otherwise. One that is
+    collected while it is held is released in the background, with a `ResourceWarning`. As a context manager it releases at the end; if the body ends normally after a
     loss, `LockLostError` is raised.
     """
 
@@ -146,10 +146,22 @@ class Lock(Scoped):
         """The lock's name. Bytes that are not UTF-8 appear as surrogate escapes."""
         return self._name
 
-    def acquire(self, blocking: bool = True, timeout: Limit = UNSET, *, wait: Limit = UNSET) -> Lease:
+    @overload
+    def acquire(self, blocking: Literal[True] = True, timeout: Limit = UNSET, *, wait: Limit = UNSET) -> Lease: ...
+
+    @overload
+    def acquire(
+        self, blocking: bool, timeout: Limit = UNSET, *, wait: Limit = UNSET
+    ) -> Lease | Literal[False]: ...
+
+    def acquire(
+        self, blocking: bool = True, timeout: Limit = UNSET, *, wait: Limit = UNSET
+    ) -> Lease | Literal[False]:
         """Acquires the lock, waiting as long as its `wait` says, or for this call `timeout` seconds.
 
-        `wait` is another word for `timeout`: 0 tries once, `None` waits for ever. `blocking=False` is a wait of 0.
+        `wait` is another word for `timeout`: 0 tries once, `None` waits for ever, and so does `timeout=-1`. With
+        `blocking=False` it tries once and returns `False` where another holds the lock. A lease is always true, also when it
+        is lost: ask `is_held()`.
 
         Raises `LockTimeoutError` if others held it all the time, `LockContendedError` likewise with a wait of 0,
         `QuorumUnavailableError` if too few nodes answered, `MisconfiguredError` at once if credentials or addresses
@@ -160,7 +172,10 @@ class Lock(Scoped):
         Those of one client that wait for a lock get it in the order in which they came; a wait of 0 asks the nodes past
         that line.
         """
-        return self._keep(self._acquired(wait_options(blocking, timeout, wait), by_hand=True))
+        options = wait_options(blocking, timeout, wait)
+        if not blocking:
+            return self.try_acquire() or False
+        return self._keep(self._acquired(options, by_hand=True))
 
     def try_acquire(self) -> Lease | None:
         """Tries once. `None` where another holds the lock. Raises as `acquire` otherwise."""

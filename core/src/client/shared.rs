@@ -1,0 +1,216 @@
+//! A client as it was configured, and how it starts: when it is first used, and
+//! in the process that uses it.
+//!
+//! Until then nothing runs for it and no lock has been taken for it, so a process
+//! that was forked meanwhile can start it for itself. One that was used before is
+//! its parent's.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use once_cell::race::OnceBox;
+use tokio::runtime::Handle;
+
+use super::admission::{gate, target};
+use super::inner::Inner;
+use crate::clock::{Clock, SystemClock};
+use crate::config::{self, Settings};
+use crate::error::Error;
+use crate::node::address::{Address, Endpoint, Origin};
+use crate::node::memory::MemoryLink;
+use crate::node::redis::RedisLink;
+use crate::node::redis::tls::Tls;
+use crate::node::{Link, Waits};
+use crate::protocol::reentry::Owners;
+use crate::protocol::renewal::Watchdog;
+use crate::protocol::set::Set;
+use crate::protocol::waiting::inbox::Inbox;
+use crate::runtime::dispatch::Level;
+use crate::runtime::{Closing, Runtime, process};
+use crate::token::{Rng, SystemRng};
+
+/// What clones of a client and its locks share.
+pub(crate) struct Shared {
+    pub(crate) settings: Settings,
+    /// How nodes keep lines for its locks.
+    pub(crate) waits: Waits,
+    /// Who has named the nodes.
+    origin: Origin,
+    tls: Tls,
+    /// Whether the label is the user's own: else it names the process.
+    labelled: bool,
+    /// The process that it was made in.
+    process: u32,
+    /// Closed, perhaps before it was used.
+    closed: AtomicBool,
+    /// `race`: no lock that another thread could have held at the fork. Where two
+    /// threads start it at once, one of them has made its own in vain.
+    inner: OnceBox<Arc<Inner>>,
+}
+
+impl Shared {
+    /// A client that has not started.
+    pub(super) fn new(settings: Settings, origin: Origin, tls: Tls, labelled: bool) -> Shared {
+        Shared {
+            waits: settings.waits(),
+            settings,
+            origin,
+            tls,
+            labelled,
+            process: process::id(),
+            closed: AtomicBool::new(false),
+            inner: OnceBox::new(),
+        }
+    }
+
+    /// A client that was made in another way, and runs.
+    #[cfg(feature = "sim")]
+    pub(super) fn started_as(inner: Inner, waits: Waits) -> Shared {
+        let settings = inner.settings.clone();
+        let mut shared = Shared::new(settings, Origin::Caller, Tls::default(), true);
+        shared.waits = waits;
+        let _ = shared.inner.set(Box::new(Arc::new(inner)));
+        shared
+    }
+
+    /// What runs for the client, if it has been used.
+    pub(crate) fn started(&self) -> Option<&Arc<Inner>> {
+        self.inner.get()
+    }
+
+    /// What runs for the client, started if need be. Refuses after close; what was
+    /// started by the parent of a forked child refuses by itself.
+    pub(crate) fn running(&self) -> Result<&Arc<Inner>, Error> {
+        if let Some(inner) = self.inner.get() {
+            return Ok(inner);
+        }
+        if self.closed.load(Ordering::SeqCst) {
+            return Err(Error::closed());
+        }
+        let inner = self
+            .inner
+            .get_or_try_init(|| self.start(None).map(Box::new))?;
+        // Who closed it meanwhile has not seen it.
+        match self.closed.load(Ordering::SeqCst) {
+            true => Err(Error::closed()),
+            false => Ok(inner),
+        }
+    }
+
+    /// Starts it on a runtime of the caller's.
+    pub(super) fn start_on(&self, handle: Handle) -> Result<(), Error> {
+        self.inner
+            .get_or_try_init(|| self.start(Some(handle)).map(Box::new))
+            .map(|_| ())
+    }
+
+    fn start(&self, on: Option<Handle>) -> Result<Arc<Inner>, Error> {
+        let mut settings = self.settings.clone();
+        if !self.labelled && self.process != process::id() {
+            settings.label = config::default_label().into();
+        }
+        let runtime = Runtime::get();
+        let ours = on.is_none();
+        let (handle, driver) = match on {
+            Some(handle) => (handle, None),
+            None => {
+                let driver = runtime.io()?;
+                (driver.handle().clone(), Some(driver))
+            }
+        };
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new(handle.clone()));
+        let rng: Arc<dyn Rng> = Arc::new(SystemRng);
+        let warn: fn(String) = |line| Runtime::get().dispatcher().log(Level::Warn, line);
+        let note: fn(String) = |line| Runtime::get().dispatcher().log(Level::Info, line);
+        let gate = gate(&settings, clock.clone(), rng.clone(), [warn, note]);
+        let gate = Arc::new(gate);
+        let link = |(i, node): (usize, &Address)| -> Arc<dyn Link> {
+            if let Endpoint::Memory(name) = &node.endpoint {
+                let (inbox, clock) = (gate.inbox.clone(), clock.clone());
+                return Arc::new(MemoryLink::new(name, i, inbox, node.shown.clone(), clock));
+            }
+            let target = target(node, i, &self.tls, &gate);
+            Arc::new(RedisLink::new(target, clock.clone(), &handle, driver))
+        };
+        let links: Vec<_> = settings.nodes.iter().enumerate().map(link).collect();
+        let watchdog = Watchdog::new(clock.clone());
+        handle.spawn(watchdog.clone().run());
+        let (max_ttl, drift) = (settings.max_ttl(), settings.drift);
+        let inbox = Inbox::new(gate.inbox.clone(), &links);
+        let mut set = Set::new(links, clock, rng, max_ttl, drift, warn);
+        set.origin = self.origin.to_string();
+        set.note = note;
+        watchdog.follow_steps(&set);
+        let inner = Arc::new(Inner {
+            set: Arc::new(set),
+            settings,
+            owners: Owners::default(),
+            lines: Arc::default(),
+            inbox,
+            watchdog,
+            runtime,
+            io: handle,
+            tls: self.tls.clone(),
+            closed: AtomicBool::new(false),
+            process: process::id(),
+        });
+        // A client on the caller's runtime cannot be closed after that has
+        // ended, so the exit of the process leaves it to its ttl.
+        if ours {
+            let client: Arc<dyn Closing> = inner.clone();
+            runtime.register(Arc::downgrade(&client));
+        }
+        Ok(inner)
+    }
+
+    /// See [`Client::close`](crate::Client::close).
+    pub(crate) async fn close(&self) {
+        // First: who starts it after this sees that.
+        self.closed.store(true, Ordering::SeqCst);
+        if let Some(inner) = self.inner.get() {
+            inner.close().await;
+        }
+    }
+
+    /// See [`Client::is_closed`](crate::Client::is_closed).
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::SeqCst) || self.inner.get().is_some_and(|i| i.is_closed())
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nodes: Vec<_> = self.settings.nodes.iter().map(|n| &n.shown).collect();
+        f.debug_struct("Client").field("nodes", &nodes).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Client, ErrorKind};
+
+    #[test]
+    fn a_client_starts_when_it_is_first_used() {
+        let client = Client::new(["memory://first-use"]).unwrap();
+        let lock = client.lock("a");
+        lock.check().unwrap();
+        assert_eq!(
+            (client.stats().acquired, lock.is_held_by_owner()),
+            (0, None)
+        );
+        assert!(client.shared.started().is_none());
+        let lease = crate::blocking::wait(lock.acquire()).unwrap();
+        assert!(lease.is_held() && client.shared.started().is_some());
+    }
+
+    #[test]
+    fn one_that_is_closed_before_starts_nothing() {
+        let client = Client::new(["memory://first-use"]).unwrap();
+        crate::blocking::wait(client.close());
+        assert!(client.is_closed());
+        let refused = crate::blocking::wait(client.lock("a").acquire()).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Closed);
+        assert!(client.shared.started().is_none());
+    }
+}

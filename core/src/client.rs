@@ -58,6 +58,13 @@ impl Client {
         nodes.map(|node| &*node.shown).collect()
     }
 
+    /// For bindings: whether this process may use it. Not where the process that this
+    /// one was forked from has; touches nothing that another thread could hold.
+    #[doc(hidden)]
+    pub fn is_ours(&self) -> bool {
+        self.shared.is_ours()
+    }
+
     /// For tests of what comes in over the links.
     #[cfg(feature = "sim")]
     pub(crate) fn links(&self) -> &[Arc<dyn crate::node::Link>] {

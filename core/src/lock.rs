@@ -86,6 +86,12 @@ impl Lock {
         Ok((Arc::as_ptr(&self.client) as usize, keys.lock.to_vec()))
     }
 
+    /// For bindings: whether this process may use it, as its client.
+    #[doc(hidden)]
+    pub fn is_ours(&self) -> bool {
+        self.client.is_ours()
+    }
+
     /// For bindings: whether the lease that the lock's owner has is held; `None`
     /// where that owner has none.
     #[doc(hidden)]

@@ -13,7 +13,11 @@ use crate::handle::{self, Handle};
 /// Connects when first needed. May be used by all threads at once.
 pub struct quorlock_client_t(pub(crate) Client);
 
-impl Handle for quorlock_client_t {}
+impl Handle for quorlock_client_t {
+    fn starts_anew(&self) -> bool {
+        self.0.is_ours()
+    }
+}
 
 /// Counts of a client since it was made.
 #[repr(C)]

@@ -13,6 +13,12 @@ use crate::time::QUORLOCK_FOREVER;
 pub(crate) trait Handle: Send + Sync {
     /// Plain memory, which a forked child owns as much as its parent.
     const PLAIN: bool = false;
+
+    /// Whether a process that has inherited it by a fork may use it as its own:
+    /// where nothing has been done with it that could be under way in the parent.
+    fn starts_anew(&self) -> bool {
+        false
+    }
 }
 
 /// What the pointer leads to.
@@ -26,7 +32,7 @@ impl<T: Handle> Owned<T> {
     /// False for what was inherited by a fork. Locks in it may be held by threads
     /// that do not exist here: it must not be touched at all, not even to free it.
     fn is_ours(&self) -> bool {
-        T::PLAIN || self.process == process_id()
+        T::PLAIN || self.process == process_id() || self.handle.starts_anew()
     }
 }
 
@@ -44,7 +50,7 @@ pub(crate) fn borrow<'a, T: Handle>(pointer: *const T, what: &str) -> Result<&'a
     // yet freed; only shared references to handles exist, but for builders.
     let owned = unsafe { pointer.cast::<Owned<T>>().as_ref() }.ok_or_else(|| null(what))?;
     if !owned.is_ours() {
-        let message = format!("the {what} was made before the process was forked: make a new client in the child");
+        let message = format!("the {what} was used before the process was forked: make a new client in the child");
         return Err(Error::from_binding(ErrorKind::Forked, message));
     }
     Ok(&owned.handle)

@@ -30,7 +30,7 @@ pub const QUORLOCK_MISCONFIGURED: i32 = 8;
 pub const QUORLOCK_CANCELLED: i32 = 9;
 /// The client is closed.
 pub const QUORLOCK_CLOSED: i32 = 10;
-/// The handle was made before this process was forked. Make a client here.
+/// The handle was used before this process was forked. Make a client here.
 pub const QUORLOCK_FORKED: i32 = 11;
 /// A bug in Quorlock, or a panic caught at its boundary. Report it.
 pub const QUORLOCK_INTERNAL: i32 = 12;

@@ -19,7 +19,11 @@ use crate::time::QUORLOCK_DEFAULT;
 /// is an owner of its own, unless the options name one.
 pub struct quorlock_lock_t(Lock);
 
-impl Handle for quorlock_lock_t {}
+impl Handle for quorlock_lock_t {
+    fn starts_anew(&self) -> bool {
+        self.0.is_ours()
+    }
+}
 
 /// Makes a lock. `name` is any 1 to 1,024 bytes; a name with a hash tag of its
 /// own ("buy_{7}") is used as it is, any other braces are refused. `options` may

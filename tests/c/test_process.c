@@ -76,6 +76,41 @@ static void a_forked_child(void) {
     quorlock_client_free(client);
 }
 
+/* A client that nobody has used before the fork, and its lock: as of a server that makes them and then forks its workers. */
+static void a_forked_child_starts_what_was_not_used(void) {
+    quorlock_client_t *client = patient_client();
+    quorlock_lock_t *lock = lock_of(client, NULL);
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        broken = 0;
+        quorlock_lease_t *lease = NULL;
+        bool was_held = false;
+        WORKS(quorlock_lock(lock, 5000, NULL, &lease, &error));
+        CHECK(quorlock_lease_is_held(lease));
+        WORKS(quorlock_unlock(lease, &was_held, &error));
+        CHECK(was_held);
+        quorlock_lease_free(lease);
+        WORKS(quorlock_client_close(client, &error));
+        quorlock_lock_free(lock);
+        quorlock_client_free(client);
+        quorlock_shutdown();
+        fflush(stdout);
+        execlp(broken ? "false" : "true", "true", (char *)NULL);
+        _exit(1);
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    /* What the child has done with its copy is nothing to the parent's. */
+    quorlock_lease_t *lease = NULL;
+    WORKS(quorlock_lock(lock, 5000, NULL, &lease, &error));
+    WORKS(quorlock_unlock(lease, NULL, &error));
+    quorlock_lease_free(lease);
+    quorlock_lock_free(lock);
+    quorlock_client_free(client);
+}
+
 /* A lease of another process that has exited without a word: released by its exit. */
 static void exiting_releases(void) {
     CHECK(getenv("QUORLOCK_NODES"));
@@ -175,4 +210,4 @@ static void shutting_down(void) {
 }
 
 const struct test process_tests[] = {
-    TEST(a_forked_child), TEST(exiting_releases), TEST(freeing_after_main), TEST(shutting_down), {NULL, NULL}};
+    TEST(a_forked_child), TEST(a_forked_child_starts_what_was_not_used), TEST(exiting_releases), TEST(freeing_after_main), TEST(shutting_down), {NULL, NULL}};

@@ -79,6 +79,12 @@ impl Shared {
         self.inner.get()
     }
 
+    /// Whether nobody has used it before this process did.
+    pub(crate) fn is_ours(&self) -> bool {
+        let started = self.inner.get();
+        started.is_none_or(|inner| inner.process == process::id())
+    }
+
     /// What runs for the client, started if need be. Refuses after close; what was
     /// started by the parent of a forked child refuses by itself.
     pub(crate) fn running(&self) -> Result<&Arc<Inner>, Error> {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use quorlock::sim::Subscriber;
 use quorlock::sim::probe::pushes::links;
-use quorlock::{Client, ClientBuilder, blocking, set_log_sink};
+use quorlock::{Client, ClientBuilder, Level, blocking, set_log_sink};
 use quorlock_tests::{Stage, documented_permissions, escaped, nap};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -376,10 +376,12 @@ fn said_of(nodes: &[String]) -> Vec<String> {
 /// Locks work and one warning comes, with these words in it. Returns whether
 /// it listens.
 fn warns_once(stage: &Stage, words: &[&str]) -> bool {
-    set_log_sink(|_, line| {
-        SAID.lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(line.to_owned());
+    set_log_sink(|level, line| {
+        if level == Level::Warn {
+            SAID.lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(line.to_owned());
+        }
     });
     let before = said_of(&stage.nodes).len();
     let (client, notes) = listening(Client::builder().nodes(&stage.nodes), true);

@@ -1,4 +1,4 @@
-"""Fetches the peers from their registries, at the versions named here and in requirements.txt.
+"""Fetches the peers from their registries, at the versions named here and in requirements.txt and package.json.
 
 All of it goes below target/peers and is kept there; nothing of it is part of this repository.
 """
@@ -63,3 +63,14 @@ def sources(pinned):
 
     folder = once(OUT / "sources" / pinned, pinned, make)
     return next(path for path in folder.iterdir() if path.is_dir())
+
+
+def modules():
+    """A folder with the Node peers and with what the suites load."""
+    wanted = HERE / "package.json"
+
+    def make(folder):
+        shutil.copy(wanted, folder)
+        call("npm", "install", "--no-audit", "--no-fund", "--no-save", "--no-package-lock", "--loglevel=error", cwd=folder)
+
+    return once(OUT / "node", wanted.read_text(), make)

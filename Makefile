@@ -66,7 +66,7 @@ sim: ## the simulator; SEED=n replays one schedule and prints its history
 mutants: ## seeded bugs are caught by the simulator
 	$(PYTHON) tests/sim/mutants.py
 
-full: setup ## long runs, by hand: 10,000 leases, the simulator's pace, seeded bugs, everything fuzzed
+full: setup ## long runs, by hand: 10,000 leases, the simulator's pace, seeded bugs, peers' suites, everything fuzzed
 	$(MAKE) build tests/node/node_modules/.package-lock.json
 	$(VENV)/bin/python tests/full.py
 

@@ -31,7 +31,7 @@ PLACES = {
     "mutant": ["../core/src/**/*.rs"],
     "restarts": ["faults/restarts.py"],
     "faults": ["faults/test_kinds.py"],
-    "tests": ["test_*.py", "consumers/test_*.py"],
+    "tests": ["test_*.py", "consumers/test_*.py", "peers/test_*.py", "peers/suites/*.py"],
 }
 TEXT = {place: "\n".join(path.read_text() for glob in globs for path in TESTS.glob(glob)) for place, globs in PLACES.items()}
 # Of which of these the tests of a column are, and how a test of that name begins.

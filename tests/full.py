@@ -91,7 +91,7 @@ def peers():
     done = subprocess.run([sys.executable, ROOT / "tests" / "peers" / "run.py"], capture_output=True, text=True)
     (OUT / "peers.txt").write_text(done.stdout + done.stderr)
     print(done.stdout, end="")
-    report("suites of comparable libraries", done.returncode == 0, " ".join((done.stdout + done.stderr).split())[-30:])
+    report("suites of comparable libraries", done.returncode == 0, (done.stdout + done.stderr).strip().splitlines()[-1])
 
 
 def main():

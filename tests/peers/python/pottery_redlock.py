@@ -92,14 +92,14 @@ class Redlock(Base):
     def acquire(self, *, blocking=True, timeout=-1, raise_on_redis_errors=None):
         wait = self._wait(blocking, timeout)
         try:
-            self._lease = self._lock().acquire(wait=wait) or None
+            self._lease = self._lock().acquire(wait=wait)
         except (LockContendedError, LockTimeoutError):
             return False
         except QuorumUnavailableError as error:
             if raise_on_redis_errors:
                 raise self._error(QuorumIsImpossible) from error
             return False
-        return self._lease is not None
+        return True
 
     def locked(self, *, raise_on_redis_errors=None):
         return self._validity()
@@ -133,10 +133,10 @@ class AIORedlock(Base):
     async def acquire(self, *, blocking=True, timeout=-1, raise_on_redis_errors=None):
         wait = self._wait(blocking, timeout)
         try:
-            self._lease = await self._lock().acquire(wait=wait) or None
+            self._lease = await self._lock().acquire(wait=wait)
         except (LockContendedError, LockTimeoutError, QuorumUnavailableError):
             return False
-        return self._lease is not None
+        return True
 
     async def locked(self, *, raise_on_redis_errors=None):
         return self._validity()

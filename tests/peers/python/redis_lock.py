@@ -68,7 +68,7 @@ class Lock:
         if timeout < 0:
             raise InvalidTimeout(f"timeout is {timeout}")
         try:
-            self._lease = self._lock.acquire(wait=timeout if blocking else 0) or None
+            self._lease = self._lock.acquire(wait=timeout if blocking else 0)
             held.add(self._lease)
         except (LockContendedError, LockTimeoutError):
             self._lease = None

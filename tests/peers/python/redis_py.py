@@ -62,7 +62,7 @@ class Lock(Base):
 
     def acquire(self, sleep=None, blocking=None, blocking_timeout=None, token=None):
         try:
-            return self._keep(self._lock.acquire(wait=self._wait(blocking, blocking_timeout, token)) or None)
+            return self._keep(self._lock.acquire(wait=self._wait(blocking, blocking_timeout, token)))
         except (LockContendedError, LockTimeoutError):
             return False
 
@@ -104,7 +104,7 @@ class AsyncLock(Base):
 
     async def acquire(self, blocking=None, blocking_timeout=None, token=None):
         try:
-            return self._keep(await self._lock.acquire(wait=self._wait(blocking, blocking_timeout, token)) or None)
+            return self._keep(await self._lock.acquire(wait=self._wait(blocking, blocking_timeout, token)))
         except (LockContendedError, LockTimeoutError):
             return False
 

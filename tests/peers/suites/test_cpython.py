@@ -26,10 +26,12 @@ class RLock:
         # By -1 theirs waits for ever; so would ours with `wait=None`, and here as long as a suite may.
         options = {} if timeout == -1 else {"timeout": timeout}
         try:
-            self._lease = self._lock.acquire(blocking, **options)
+            lease = self._lock.acquire(blocking, **options)
         except (LockContendedError, LockTimeoutError):
             return False
-        return bool(self._lease)
+        if lease:
+            self._lease = lease
+        return bool(lease)
 
     def release(self):
         self._lock.release()

@@ -66,7 +66,8 @@ sim: ## the simulator; SEED=n replays one schedule and prints its history
 mutants: ## seeded bugs are caught by the simulator
 	$(PYTHON) tests/sim/mutants.py
 
-full: setup ## long runs, by hand: 10,000 leases, 200,000 cycles, the simulator's pace, seeded bugs, everything fuzzed
+full: ## long runs, by hand: 10,000 leases, 200,000 cycles, peers' suites, the simulator's pace, seeded bugs, everything fuzzed
+	tests/setup.sh full
 	$(MAKE) build tests/node/node_modules/.package-lock.json
 	$(VENV)/bin/python tests/full.py
 

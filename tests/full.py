@@ -97,6 +97,13 @@ def model():
     report("memory node against the server", done.returncode == 0, " ".join(done.stdout.splitlines()[-2:]))
 
 
+def peers():
+    done = subprocess.run([sys.executable, ROOT / "tests" / "peers" / "run.py"], capture_output=True, text=True)
+    (OUT / "peers.txt").write_text(done.stdout + done.stderr)
+    print(done.stdout, end="")
+    report("suites of comparable libraries", done.returncode == 0, (done.stdout + done.stderr).strip().splitlines()[-1])
+
+
 def main():
     OUT.mkdir(parents=True, exist_ok=True)
     simulator()
@@ -105,6 +112,7 @@ def main():
         many_leases(nodes)
     cycles()
     model()
+    peers()
     fuzz()
     fuzz_of_the_c_abi()
     print(f"{passed} passed, {failed} failed")

@@ -90,6 +90,7 @@ STEPS = [
     Step("registries", [PYTHON, "tests/consumers/test_registries.py", "-v"], floor=3),
     Step("ledger", [sys.executable, "tests/demo/test_ledger.py"], floor=5),
     Step("bench-tools", [sys.executable, "tests/bench/test_handoffs.py"], floor=18),
+    Step("peers-tools", [sys.executable, "tests/peers/test_run.py"], floor=8),
     Step("faults-tools", [PYTHON, "-m", "unittest", "discover", "-v", "-s", "tests/faults", "-t", "tests/faults"], floor=62),
     # A short run with small floors, on a machine that may be busy; `make faults MINUTES=30` is the long one.
     Step("faults", [PYTHON, "tests/faults/faults.py", "--minutes", "0.9", "--holds", "15", "--each", "1", "--late", "1000"], minutes=4),

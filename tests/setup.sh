@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Installs what `make demo` or `make test` needs and this machine lacks, and says what: tests/setup.sh demo|test
+# Installs what `make demo`, `make test` or `make full` needs and this machine lacks, and says what: tests/setup.sh demo|test|full
 #
 # The Makefile runs it before anything is built. On Debian (and Ubuntu) as root it installs packages; elsewhere it installs
 # nothing, names everything that is missing, and ends with status 2. cargo, python3 and node are the reader's own: which
 # version of them to have is no decision of ours, so one that is too old is named, too.
 set -euo pipefail
 shopt -s inherit_errexit
-what=${1:?demo or test}
+what=${1:?demo, test or full}
 
 declare -a packages=() others=()
 
@@ -56,7 +56,7 @@ need npm npm
 # Debian splits venv off, too: the module is there, what it needs to work is not.
 python3 -c 'import venv, ensurepip' >/dev/null 2>&1 || packages+=(python3-venv)
 runtime=
-if [ "$what" = test ]; then
+if [ "$what" != demo ]; then
     need clang clang
     need valgrind valgrind
     need cmake cmake
@@ -70,6 +70,11 @@ if [ "$what" = test ]; then
             rustup component add "${component/fmt/rustfmt}"
         elif [ "$component" = fmt ]; then packages+=(rustfmt); else packages+=(rust-clippy); fi
     done
+fi
+
+# Python's own tests of locks are among the suites of peers.
+if [ "$what" = full ] && ! python3 -c 'import test.lock_tests' >/dev/null 2>&1; then
+    packages+=("libpython$(python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')-testsuite")
 fi
 
 if [ "${#packages[@]}" -gt 0 ] || [ -n "$runtime" ]; then

@@ -112,8 +112,7 @@ async fn say_hello(target: &Target, how: How) -> Result<Greeted, Fault> {
 fn fault_of(undialled: Undialled, address: &Address, how: How) -> Fault {
     match (undialled, address.origin) {
         (Undialled::Refused(_), Origin::Nobody(variable)) if !how.reached => refused(format!(
-            "the connection was refused: no node was named, so this is the default one, and no \
-             server listens there. Start one (`redis-server`, or `docker run -p 6379:6379 \
+            "the connection was refused: no server listens at the default node. Start one (`redis-server`, or `docker run -p 6379:6379 \
              valkey/valkey`), or name the nodes, as an option of the client or in {variable}"
         )),
         (Undialled::Refused(fault) | Undialled::Other(fault), _) => fault,

@@ -105,7 +105,7 @@ impl Connection {
             let shown = &self.target.address.shown;
             (self.target.gate.warn)(format!("the node {shown} may not vote: {}", fault.text));
         } else if !known && self.farewell.is_none() {
-            self.note(&format!("is not reached: {}", fault.text));
+            self.tell_unreached(&fault);
         }
         self.last_fault = Some(fault);
     }
@@ -135,6 +135,17 @@ impl Connection {
         self.lose_old();
         self.old = self.up.take();
         self.subscription.lost();
+    }
+
+    /// Says in the log that the node is not reached. One that never was is worth a
+    /// warning: whoever waits for a lock meanwhile would see nothing but silence.
+    fn tell_unreached(&self, fault: &Fault) {
+        let what = format!("is not reached: {}", fault.text);
+        if self.outbox.connects.load(Ordering::Relaxed) > 0 {
+            return self.note(&what);
+        }
+        let shown = &self.target.address.shown;
+        (self.target.gate.warn)(format!("the node {shown} {what}"));
     }
 
     /// Says in the log how it stands with the node.

@@ -36,8 +36,9 @@
  *   #QUORLOCK_DEFAULT what the options say.
  * - Callbacks get their userdata first. They run on one thread of the library's own,
  *   never on a caller's; there they may call anything of this header.
- * - In a forked child, handles of the parent fail with #QUORLOCK_FORKED; their `_free`
- *   does nothing, and the child holds no lease. Make a new client there.
+ * - In a forked child, what the parent has used fails with #QUORLOCK_FORKED; its `_free`
+ *   does nothing, and the child holds no lease. Make a new client there, or use one
+ *   that nobody had used before the fork.
  * - No panic crosses this boundary: #QUORLOCK_INTERNAL. The library is never unloaded.
  *
  * Made from the comments in ffi-c/src by cbindgen 0.29.4: do not change it by hand.
@@ -126,7 +127,7 @@
 #define QUORLOCK_CLOSED 10
 
 /**
- * The handle was made before this process was forked. Make a client here.
+ * The handle was used before this process was forked. Make a client here.
  */
 #define QUORLOCK_FORKED 11
 

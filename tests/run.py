@@ -55,6 +55,8 @@ STEPS = [
     Step("rust", ["cargo", "test", "--workspace", "--locked", "--no-fail-fast"], floor=50, minutes=15),
     Step("sim", ["target/release/quorlock-sim", "run", "--schedules", "100000"]),
     Step("mutants", [sys.executable, "tests/sim/mutants.py"], floor=41),
+    # Behind the step before, which builds what it needs.
+    Step("shrink", [sys.executable, "tests/sim/test_shrink.py"], floor=5, minutes=3),
     Step("model", ["target/release/quorlock-model", "run", "--calls", "40000"], minutes=3),
     Step("model-changes", ["target/release/quorlock-model", "changes"], floor=81, minutes=3),
     Step("fuzz", [sys.executable, "tests/fuzz/fuzz.py", "--seconds", "10"], floor=5, minutes=20),

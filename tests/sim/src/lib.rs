@@ -10,6 +10,7 @@
 //! | [`history`] | what happened, in words and raw |
 //! | [`without`] | the parts of a schedule, which can be taken away |
 //! | [`script`] | who drew what, so that all others go on to draw it |
+//! | [`shrink`] | the search for a shorter schedule that breaks the same promise |
 //! | [`world`] | virtual time, nodes, the network, faults; the oracle over them |
 //!
 //! Faults come as a swarm: each schedule draws which kinds it has, and they
@@ -31,6 +32,7 @@ pub mod random;
 pub mod scene;
 pub mod schedule;
 pub mod script;
+pub mod shrink;
 mod tail;
 pub mod who;
 pub mod without;

@@ -1,7 +1,8 @@
 //! `quorlock-sim run [--schedules N] [--from SEED] [--threads T]`: runs
 //! schedules and fails at the first violation. `quorlock-sim replay SEED`:
 //! runs one and prints its history in words; `--without PART,...` without some of
-//! its parts, `--raw` as it is hashed. `quorlock-sim mutants NAME[=SEED]...` (a build with `--cfg mutants`): for each seeded bug, a schedule that catches it:
+//! its parts, `--shrink` without all that can go while the same is violated,
+//! `--raw` as it is hashed. `quorlock-sim mutants NAME[=SEED]...` (a build with `--cfg mutants`): for each seeded bug, a schedule that catches it:
 //! that seed, if it still does, or else the first of N. `--mutant NAME` turns a
 //! bug on in the first two. `quorlock-sim digest [--schedules N] [--from SEED]`:
 //! a number for each block of histories, the same where nothing has changed of

@@ -1,15 +1,17 @@
-//! `replay`: one schedule for a person to read.
+//! `replay`: one schedule for a person to read, as it is or as short as it gets.
 
 use std::process::ExitCode;
 
 use quorlock_sim::history::ORACLES;
 use quorlock_sim::schedule::{self, Outcome};
+use quorlock_sim::shrink::{self, Shrunk};
 use quorlock_sim::without::Without;
 
-use crate::{choose, option};
+use crate::{choose, number, option};
 
 /// How it is called.
-pub const USAGE: &str = "quorlock-sim replay SEED [--without PART,...] [--raw]";
+pub const USAGE: &str =
+    "quorlock-sim replay SEED [--without PART,...] [--shrink [--seconds N]] [--raw]";
 
 /// What is to be replayed.
 struct Wanted<'a> {
@@ -40,6 +42,10 @@ pub fn replay(words: &[String]) -> ExitCode {
         raw: flag("--raw"),
     };
     choose(wanted.mutant);
+    if flag("--shrink") {
+        let seconds = number(words, "--seconds", shrink::PATIENCE.as_secs());
+        return shorter(&wanted, seconds);
+    }
     let (whole, tapes) = schedule::record(seed);
     let outcome = match wanted.without.0.is_empty() {
         true => whole,
@@ -86,4 +92,37 @@ fn command(wanted: &Wanted, without: &Without) -> String {
         command += &format!(" MUTANT={}", wanted.mutant);
     }
     command
+}
+
+/// Looks for a shorter schedule, and prints that.
+fn shorter(wanted: &Wanted, seconds: u64) -> ExitCode {
+    #[allow(clippy::disallowed_methods)]
+    let begun = std::time::Instant::now();
+    let in_time = || begun.elapsed().as_secs() < seconds;
+    // Schedules that panic are no shorter ones, and say nothing.
+    std::panic::set_hook(Box::new(|_| ()));
+    let shrunk = shrink::shrink(wanted.seed, wanted.without.clone(), &in_time);
+    let _ = std::panic::take_hook();
+    let Some(shrunk) = shrunk else {
+        println!(
+            "seed {}: no violation, so there is nothing to shrink",
+            wanted.seed
+        );
+        return ExitCode::SUCCESS;
+    };
+    let status = tell(wanted, &shrunk.without, &shrunk.outcome);
+    let Shrunk {
+        lines_before,
+        lines,
+        tried,
+        done,
+        ..
+    } = shrunk;
+    let end = if done {
+        "nothing more can go"
+    } else {
+        "the time is up"
+    };
+    println!("shrunk: {lines_before} -> {lines} lines, {tried} schedules tried, {end}");
+    status
 }

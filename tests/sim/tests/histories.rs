@@ -9,6 +9,7 @@ use quorlock_sim::plan::Plan;
 use quorlock_sim::random::Random;
 use quorlock_sim::schedule;
 use quorlock_sim::script::Planned;
+use quorlock_sim::shrink::kind_of;
 use quorlock_sim::who::Who;
 use quorlock_sim::without::{Part, Without};
 use quorlock_sim::world::{FaultEvent, MS, Memory, Ways};
@@ -265,6 +266,10 @@ fn every_violation_names_a_promise_that_is_explained() {
     for (name, _) in ORACLES {
         assert!(source.contains(name), "{name}");
     }
+    assert_eq!(
+        kind_of("S5 c0: an acquire took 3.2ms of 3ms"),
+        "S5 an acquire took of"
+    );
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! `replay`: one schedule for a person to read, as it is or as short as it gets.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
 use quorlock_sim::history::ORACLES;
@@ -101,8 +102,16 @@ fn shorter(wanted: &Wanted, seconds: u64) -> ExitCode {
     let in_time = || begun.elapsed().as_secs() < seconds;
     // Schedules that panic are no shorter ones, and say nothing.
     std::panic::set_hook(Box::new(|_| ()));
-    let shrunk = shrink::shrink(wanted.seed, wanted.without.clone(), &in_time);
+    let search = || shrink::shrink(wanted.seed, wanted.without.clone(), &in_time);
+    let shrunk = catch_unwind(AssertUnwindSafe(search));
     let _ = std::panic::take_hook();
+    let Ok(shrunk) = shrunk else {
+        println!(
+            "seed {} panics, which is not shrunk: replay it without SHRINK",
+            wanted.seed
+        );
+        return ExitCode::FAILURE;
+    };
     let Some(shrunk) = shrunk else {
         println!(
             "seed {}: no violation, so there is nothing to shrink",

@@ -55,6 +55,8 @@ STEPS = [
     Step("rust", ["cargo", "test", "--workspace", "--locked", "--no-fail-fast"], floor=50, minutes=15),
     Step("sim", ["target/release/quorlock-sim", "run", "--schedules", "100000"]),
     Step("mutants", [sys.executable, "tests/sim/mutants.py"], floor=41),
+    # Behind the step before, which builds what it needs.
+    Step("shrink", [sys.executable, "tests/sim/test_shrink.py"], floor=5, minutes=3),
     # Of what threads share: every order of their steps, and bugs that are seen in some.
     Step("loom", [sys.executable, "tests/loom.py"], floor=12, minutes=4),
     Step("model", ["target/release/quorlock-model", "run", "--calls", "40000"], minutes=3),

@@ -12,6 +12,7 @@ use quorlock::sim::names::{Naming, companions};
 use quorlock::sim::{Clock, Instant, Keys, Set, Waits};
 use quorlock::{Error, ErrorKind, Lease, Lock, Owner};
 
+use crate::history::Happened;
 use crate::plan::Plan;
 use crate::random::Random;
 use crate::scene::Cue;
@@ -66,6 +67,17 @@ pub struct Client {
 }
 
 impl Stage {
+    /// A user begins a round, unless that is taken away.
+    pub fn begins(&self, user: usize, round: u64) -> bool {
+        let script = self.random.script();
+        script.is_none_or(|script| script.begins(user, round))
+    }
+
+    /// Adds to the history what the user does who acts.
+    pub fn says(&self, what: impl FnOnce() -> String) {
+        self.world.note(|| Happened::User(what()));
+    }
+
     /// A lock of the plan, as this schedule's users ask for it.
     pub fn lock(&self, client: &Client, place: usize) -> Lock {
         let plan = &self.plan;
@@ -103,7 +115,10 @@ impl Client {
             if stage.world.time() > plan.troubled {
                 break;
             }
-            let actor = self.number * plan.workers + worker;
+            let actor = stage.plan.users(self.number).start + worker;
+            if !stage.begins(actor, round) {
+                continue;
+            }
             let cue = plan.scene.map(|scene| scene.cue(actor, round));
             self.once(&stage, cue).await;
             stage.world.done_with_tokens();
@@ -159,6 +174,16 @@ impl Client {
         };
         let reenters = owner.is_some();
         let lock = stage.lock(self, place).wait(wait).owner(owner);
+        stage.says(|| {
+            let long = match wait {
+                None => "wants the lock, and waits as long as it takes".into(),
+                Some(Duration::ZERO) => "wants the lock, now or not at all".into(),
+                Some(wait) => format!("wants the lock, and waits for {wait:?}"),
+            };
+            let which = if plan.locks > 1 { NAMES[place] } else { "" };
+            let again = if reenters { " (may re-enter it)" } else { "" };
+            format!("{long}{again} {which}").trim_end().into()
+        });
         let begun = self.now(stage);
         // Nobody goes on to wait once nothing is to go wrong any more; and some
         // callers change their mind.
@@ -186,6 +211,12 @@ impl Client {
         {
             let c = self.number;
             world.violated(format!("L3 c{c}: {error}, though all nodes answer"));
+        }
+        match &outcome {
+            None => stage.says(|| "changes its mind, and wants the lock no more".into()),
+            Some(Ok(None)) => stage.says(|| "is told: held by another".into()),
+            Some(Err(error)) => stage.says(|| format!("is told: {error}")),
+            Some(Ok(Some(_))) => {}
         }
         let lease = match outcome {
             Some(Ok(Some(lease))) => Arc::new(lease),
@@ -340,7 +371,9 @@ impl Client {
         // Whole milliseconds, as the front door demands.
         let ttl = Duration::from_millis(ttl.as_millis().max(10) as u64);
         let begun = self.now(stage);
+        stage.says(|| format!("extends its lease: for {ttl:?} from now"));
         let outcome = lease.extend(ttl).await;
+        stage.says(|| told("extended", &outcome));
         self.in_time(stage, begun, self.node_timeout(stage), "an extension");
         if outcome.is_ok() {
             stage.world.check_extended(index, begun.1, ttl);
@@ -352,7 +385,9 @@ impl Client {
         let ttl = stage.plan.habit(self.number).ttl;
         let min = ttl.mul_f64(stage.random.aside().share());
         let begun = self.now(stage);
+        stage.says(|| format!("wants {min:?} of its lease ensured"));
         let outcome = lease.ensure(min).await;
+        stage.says(|| told("ensured", &outcome));
         self.in_time(stage, begun, self.node_timeout(stage), "an ensure");
         let left = self.set.clock.now().until(lease.says_until());
         if outcome.is_ok() && left < min {
@@ -375,6 +410,14 @@ impl Client {
             let what = format!("L2 c{c}'s lease outlives its owner");
             stage.world.violated(what);
         }
+    }
+}
+
+/// What a user is told of what it asked for.
+fn told(done: &str, outcome: &Result<(), Error>) -> String {
+    match outcome {
+        Ok(()) => format!("is told: {done}"),
+        Err(error) => format!("is told: not {done}, {error}"),
     }
 }
 

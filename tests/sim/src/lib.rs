@@ -7,6 +7,10 @@
 //! | [`scene`] | several faults in one order, for bugs that need it |
 //! | [`schedule`] | one schedule from its seed to its verdict |
 //! | [`contender`] | what one user of the lock does, and what it must be told |
+//! | [`history`] | what happened, in words and raw |
+//! | [`without`] | the parts of a schedule, which can be taken away |
+//! | [`script`] | who drew what, so that all others go on to draw it |
+//! | [`shrink`] | the search for a shorter schedule that breaks the same promise |
 //! | [`world`] | virtual time, nodes, the network, faults; the oracle over them |
 //!
 //! Faults come as a swarm: each schedule draws which kinds it has, and they
@@ -16,15 +20,20 @@
 //!
 //! What is checked, by the design's names: S1 exclusion, S2 fences, S3 no
 //! theft, S4 honest validity, S5 loss is told and final, L1 no leak, L2 no
-//! deadlock, L5 bounded. The oracle judges what the schedule's faults leave
+//! deadlock, L3 honest errors, L5 bounded. The oracle judges what the schedule's faults leave
 //! promised: see `world::oracle`. L4, no lost wake-up, has a judge of its own,
 //! [`world::line`], for schedules whose contenders wait on the nodes.
 
 pub mod contender;
+pub mod history;
 pub mod mutants;
 pub mod plan;
 pub mod random;
 pub mod scene;
 pub mod schedule;
+pub mod script;
+pub mod shrink;
 mod tail;
+pub mod who;
+pub mod without;
 pub mod world;

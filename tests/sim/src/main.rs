@@ -1,11 +1,14 @@
 //! `quorlock-sim run [--schedules N] [--from SEED] [--threads T]`: runs
 //! schedules and fails at the first violation. `quorlock-sim replay SEED`:
-//! runs one and prints its history. `quorlock-sim mutants NAME[=SEED]...` (a
-//! build with `--cfg mutants`): for each seeded bug, a schedule that catches it:
+//! runs one and prints its history in words; `--without PART,...` without some of
+//! its parts, `--shrink` without all that can go while the same is violated,
+//! `--raw` as it is hashed. `quorlock-sim mutants NAME[=SEED]...` (a build with `--cfg mutants`): for each seeded bug, a schedule that catches it:
 //! that seed, if it still does, or else the first of N. `--mutant NAME` turns a
 //! bug on in the first two. `quorlock-sim digest [--schedules N] [--from SEED]`:
 //! a number for each block of histories, the same where nothing has changed of
 //! what is decided.
+
+mod replay;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::panic::catch_unwind;
@@ -26,13 +29,13 @@ const HOLDS_FLOOR: u64 = 88;
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     match words.first().map(String::as_str) {
-        Some("replay") => replay(&words[1..]),
+        Some("replay") => replay::replay(&words[1..]),
         Some("run") => run(&words[1..]),
         Some("mutants") => each_mutant(&words[1..]),
         Some("digest") => digest(&words[1..]),
         _ => {
             eprintln!("usage: quorlock-sim run [--schedules N] [--from SEED] [--threads T]");
-            eprintln!("       quorlock-sim replay SEED");
+            eprintln!("       {}", replay::USAGE);
             eprintln!("       quorlock-sim mutants [--schedules N] NAME[=SEED]...");
             eprintln!("       quorlock-sim digest [--schedules N] [--from SEED]");
             eprintln!("--mutant NAME: with this seeded bug, in a build with --cfg mutants");
@@ -52,30 +55,6 @@ fn number(words: &[String], name: &str, default: u64) -> u64 {
 
 fn choose(mutant: &str) {
     assert!(mutants::choose(mutant), "no bugs in this build");
-}
-
-fn replay(words: &[String]) -> ExitCode {
-    let Some(seed) = words.first().and_then(|s| s.parse().ok()) else {
-        eprintln!("replay wants a seed, a number");
-        return ExitCode::from(2);
-    };
-    choose(option(words, "--mutant").unwrap_or_default());
-    let outcome = schedule::run(seed, true);
-    print!("{}", outcome.history.unwrap_or_default());
-    println!(
-        "seed {seed}: {} events, {} faults, {} holds",
-        outcome.events, outcome.faults, outcome.holds
-    );
-    match outcome.violation {
-        Some(violation) => {
-            println!("{violation}");
-            ExitCode::FAILURE
-        }
-        None => {
-            println!("no violation");
-            ExitCode::SUCCESS
-        }
-    }
 }
 
 /// What many schedules came to.
@@ -211,7 +190,8 @@ fn each_mutant(words: &[String]) -> ExitCode {
 fn digest_of(seeds: std::ops::Range<u64>) -> u64 {
     let mut hasher = DefaultHasher::new();
     for seed in seeds {
-        schedule::run(seed, true).history.hash(&mut hasher);
+        let history = schedule::run(seed, true).history;
+        history.map(|history| history.raw()).hash(&mut hasher);
     }
     hasher.finish()
 }

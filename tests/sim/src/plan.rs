@@ -2,6 +2,7 @@
 
 mod habit;
 
+use std::ops::Range;
 use std::time::Duration;
 
 use quorlock::sim::Waits;
@@ -102,7 +103,7 @@ impl Swarm {
 }
 
 /// What a seed stands for.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Plan {
     /// Nodes.
     pub nodes: usize,
@@ -261,6 +262,16 @@ impl Plan {
             false if aside.chance(33) => plan.with_habits(&aside),
             false => plan,
         }
+    }
+
+    /// The users of a client, by their numbers among all.
+    pub fn users(&self, client: usize) -> Range<usize> {
+        client * self.workers..(client + 1) * self.workers
+    }
+
+    /// The client in which a user works.
+    pub fn client_of(&self, user: usize) -> usize {
+        user / self.workers
     }
 
     /// The longest that anybody asks for.

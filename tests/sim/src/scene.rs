@@ -200,6 +200,11 @@ impl Scene {
         }
     }
 
+    /// What is played.
+    pub fn title(&self) -> String {
+        format!("the scene {:?} about n{}", self.kind, self.critical)
+    }
+
     /// The node whose clock is hours ahead.
     pub fn ahead(&self) -> Option<usize> {
         matches!(self.kind, Kind::CountersExpire).then_some(self.critical)

@@ -7,9 +7,13 @@ use std::time::Duration;
 use quorlock::sim::{Inbox, Set, Watchdog};
 
 use crate::contender::{Client, Stage};
+use crate::history::{Happened, History};
 use crate::plan::{LONGEST, Plan};
 use crate::random::Random;
 use crate::scene::Scene;
+use crate::script::{Planned, Script, Tapes};
+use crate::who::{Who, turn_to};
+use crate::without::{Part, Without};
 use crate::world::{MS, Time, World};
 
 /// What came of a schedule.
@@ -24,24 +28,66 @@ pub struct Outcome {
     /// Leases won.
     pub holds: u64,
     /// What happened, for a replay.
-    pub history: Option<String>,
+    pub history: Option<History>,
+    /// What it was played from, where there is a history.
+    pub plan: Option<Plan>,
+    /// What was planned to go wrong, where that was recorded.
+    pub planned: Vec<Planned>,
+    /// The rounds that users began, where that was recorded.
+    pub begun: Vec<Part>,
+}
+
+impl Outcome {
+    /// The history, a line for each event; none if it was not recorded.
+    pub fn lines(&self) -> Vec<String> {
+        match (&self.history, &self.plan) {
+            (Some(history), Some(plan)) => history.lines(plan, &self.planned),
+            _ => Vec::new(),
+        }
+    }
 }
 
 /// Runs the schedule of `seed`.
 pub fn run(seed: u64, history: bool) -> Outcome {
+    perform(seed, history, None)
+}
+
+/// Runs the schedule of `seed` as it is. Returns what is needed to run it without
+/// some of its parts, too.
+pub fn record(seed: u64) -> (Outcome, Tapes) {
+    let script = Arc::default();
+    let outcome = perform(seed, true, Some(&script));
+    (outcome, script.recorded())
+}
+
+/// Runs the schedule of `seed` without some of its parts.
+pub fn rerun(seed: u64, tapes: &Tapes, without: Without) -> Outcome {
+    perform(seed, true, Some(&Arc::new(tapes.script(without))))
+}
+
+fn perform(seed: u64, history: bool, script: Option<&Arc<Script>>) -> Outcome {
+    turn_to(Who::World);
+    let without = script.map(|script| script.without().clone());
+    let without = without.unwrap_or_default();
     let random = Random::new(seed);
-    let plan = Scene::plan(seed).unwrap_or_else(|| Plan::draw(&random));
-    let (node_clocks, client_clocks) = plan.clocks(&random);
+    let drawn = Scene::plan(seed).unwrap_or_else(|| Plan::draw(&random));
+    let (mut node_clocks, mut client_clocks) = drawn.clocks(&random);
+    let plan = without.left_of(&drawn);
+    node_clocks.truncate(plan.nodes);
+    if !plan.swarm.rates {
+        let clocks = node_clocks.iter_mut().chain(&mut client_clocks);
+        clocks.for_each(|clock| clock.rate = 1.0);
+    }
     let world = World::new(
-        Random::new(random.bits()),
+        Random::scripted(random.bits(), 0, script),
         plan.network,
         plan.admission(&random),
         &node_clocks,
         &client_clocks,
         history,
     );
-    world.note(|| format!("{plan:?}"));
-    plan.faults(&random, &world);
+    world.note(|| Happened::Begins(format!("{plan:?}")));
+    drawn.faults(&random, &world);
     for client in 0..plan.clients {
         if let Some(order) = plan.habit(client).order {
             world.shuffle(client, &Random::new(order));
@@ -55,7 +101,7 @@ pub fn run(seed: u64, history: bool) -> Outcome {
     }
     let stage = Arc::new(Stage {
         world: world.clone(),
-        random: Random::new(random.bits()),
+        random: Random::scripted(random.bits(), 1, script),
         plan,
         holds: AtomicU64::new(0),
         done: client_clocks.iter().map(|_| AtomicU64::new(0)).collect(),
@@ -77,7 +123,16 @@ pub fn run(seed: u64, history: bool) -> Outcome {
             if !in_line && place > 0 {
                 worker.door = door(&stage, number, &client.set, &inbox, &watchdog);
             }
-            world.spawn(number, worker.contend(stage.clone(), place));
+            let user = stage.plan.users(number).start + place;
+            if without.has(&Part::User(user)) {
+                stage.done[number].fetch_add(1, Ordering::Relaxed);
+                continue;
+            }
+            world.spawn_as(
+                Who::User(user),
+                number,
+                worker.contend(stage.clone(), place),
+            );
         }
     }
     let finish = play(&stage);
@@ -90,6 +145,9 @@ pub fn run(seed: u64, history: bool) -> Outcome {
         faults: world.counts().1,
         holds: stage.holds.load(Ordering::Relaxed),
         history: world.history(),
+        plan: history.then(|| stage.plan.clone()),
+        planned: script.map(|script| script.planned()).unwrap_or_default(),
+        begun: script.map(|script| script.begun()).unwrap_or_default(),
     };
     world.end();
     outcome
@@ -104,7 +162,11 @@ fn client(stage: &Stage, random: &Random, number: usize) -> (Client, Arc<Inbox>,
     let set = Arc::new(Set::new(
         links,
         world.clock(number),
-        Arc::new(Random::new(random.bits())),
+        Arc::new(Random::scripted(
+            random.bits(),
+            2 + number as u32,
+            stage.random.script(),
+        )),
         stage.plan.max_ttl(),
         drift,
         |_| (),

@@ -48,7 +48,11 @@ impl Client {
         while !stage.calm.load(Ordering::Relaxed) {
             clock.sleep_until(clock.now() + plan.ttl / 16).await;
         }
-        for _ in 0..plan.tail {
+        let user = plan.users(self.number).start + worker;
+        for turn in plan.rounds..plan.rounds + plan.tail {
+            if !stage.begins(user, turn) {
+                continue;
+            }
             self.wait_and_hold(stage, worker).await;
             stage.world.done_with_tokens();
         }
@@ -60,6 +64,7 @@ impl Client {
         let ttl = plan.ttl.as_nanos() as u64;
         let lock = stage.lock(self, LOCK).wait(None);
         world.waits(who, LOCK);
+        stage.says(|| "waits for the lock as long as it takes, in the calm at the end".into());
         // Some give up: after a while, or in the moment in which they are called.
         let aside = random.aside();
         let outcome = if aside.chance(5) {
@@ -71,6 +76,7 @@ impl Client {
             Some(lock.acquire().await)
         };
         let Some(Ok(lease)) = outcome else {
+            stage.says(|| "wants the lock no more".into());
             return world.leaves(who, LOCK);
         };
         let lease = Arc::new(lease);

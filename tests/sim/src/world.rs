@@ -22,14 +22,15 @@ mod tasks;
 use std::cell::RefMut;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use quorlock::sim::admission::{Roster, StepWatch, Survey};
 use quorlock::sim::{Clock, Link, Subscriber};
 
+use crate::history::{Happened, History};
 use crate::plan::DRIFT;
 use crate::random::Random;
+use crate::who;
 pub use admission::Terms as Admission;
 pub use clocks::Rate;
 use clocks::{ClientState, SimClock};
@@ -140,7 +141,7 @@ struct Inner {
     random: Random,
     events: u64,
     faults: u64,
-    history: Option<String>,
+    history: Option<History>,
     violation: Option<String>,
     /// The task that is being polled.
     polled: usize,
@@ -239,7 +240,7 @@ impl World {
                 random,
                 events: 0,
                 faults: 0,
-                history: history.then(String::new),
+                history: history.then(History::default),
                 violation: None,
                 polled: 0,
                 mended_at: 0,
@@ -369,6 +370,7 @@ impl World {
                 return state.held_back.push(event);
             }
         }
+        let _acting = who::act(inner.who(&event));
         match event {
             Event::Wake(waker) => {
                 drop(inner);
@@ -517,13 +519,13 @@ impl World {
     }
 
     /// What happened, if it was recorded.
-    pub fn history(&self) -> Option<String> {
+    pub fn history(&self) -> Option<History> {
         self.inner().history.clone()
     }
 
-    /// Adds a line to the history.
-    pub fn note(&self, line: impl FnOnce() -> String) {
-        self.inner().note(line);
+    /// Adds an event to the history.
+    pub fn note<H: Into<Happened>>(&self, what: impl FnOnce() -> H) {
+        self.inner().note(what);
     }
 
     /// Drops all tasks, so that the world can be dropped.
@@ -548,14 +550,9 @@ impl World {
 }
 
 impl Inner {
-    fn note(&mut self, line: impl FnOnce() -> String) {
+    fn note<H: Into<Happened>>(&mut self, what: impl FnOnce() -> H) {
         if let Some(history) = &mut self.history {
-            let _ = writeln!(
-                history,
-                "{:>12.3} ms  {}",
-                self.time as f64 / MS as f64,
-                line()
-            );
+            history.add(self.time, what().into());
         }
     }
 

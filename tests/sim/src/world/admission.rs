@@ -11,6 +11,7 @@ use quorlock::sim::{FaultKind, MemoryNode, Reply, Ticket};
 use super::events::Event;
 use super::network::{Told, fault};
 use super::{Inner, Node, Time};
+use crate::history::Happened;
 use crate::mutants::mutant;
 use crate::plan::DRIFT;
 
@@ -121,7 +122,11 @@ impl Inner {
                     .state
                     .init(old.as_deref(), new.clone(), quarantine, local);
                 let found = node.state.record().cloned();
-                self.note(|| format!("n{at} record {new}: {written}"));
+                self.note(|| Happened::Record {
+                    node: at,
+                    record: new.clone(),
+                    written,
+                });
                 let pledge = Record::parse(&new).is_some_and(|record| record.is_pledge());
                 let stray = self
                     .admission
@@ -293,7 +298,13 @@ impl Inner {
 
     /// The node may not vote.
     fn refused(&mut self, pair: usize, connection: u64, kind: FaultKind, why: &str) -> Vec<Told> {
-        self.note(|| format!("pair {pair} refused: {why}"));
+        let (client, node) = (self.pairs[pair].client, self.pairs[pair].node);
+        self.note(|| Happened::Unfit {
+            client,
+            node,
+            pair,
+            why: why.into(),
+        });
         self.pairs[pair].fault = Some(fault(kind, why));
         self.connecting_in_vain(pair, connection)
     }

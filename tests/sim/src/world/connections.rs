@@ -10,6 +10,7 @@ use super::events::Event;
 use super::messages::Subscription;
 use super::network::{Connection, NOT_SENT, Told, failed};
 use super::{FaultEvent, Inner, Time};
+use crate::history::Happened;
 use crate::mutants::mutant;
 
 impl Inner {
@@ -250,7 +251,12 @@ impl Inner {
     pub(super) fn reset(&mut self, client: usize, node: usize, awaited: bool) -> Vec<Told> {
         let (nodes, now) = (self.nodes.len(), self.time);
         self.faults += 1;
-        self.note(|| format!("reset c{client} n{node}"));
+        let server = self.pairs[client * nodes + node].node;
+        self.note(|| Happened::Reset {
+            client,
+            place: node,
+            node: server,
+        });
         let state = &mut self.clients[client];
         if state.crashed {
             return Vec::new();
@@ -296,7 +302,7 @@ impl Inner {
             self.pairs[pair].open.remove(&message);
             self.pairs[pair].failed_at = self.time;
         }
-        self.note(|| format!("c{client} m{message} timed out"));
+        self.note(|| Happened::TimedOut { client, message });
         Some((sink?, ticket, failed(sent)))
     }
 }

@@ -8,6 +8,7 @@ use quorlock::sim::{Reply, Request};
 use super::admission::Hello;
 use super::network::Pair;
 use super::{FaultEvent, Inner, Time};
+use crate::who::Who;
 
 /// What happens at a moment.
 pub(super) enum Event {
@@ -116,6 +117,27 @@ impl Event {
 }
 
 impl Inner {
+    /// A number for what is between a client and a place of its list, however
+    /// many nodes there are.
+    pub(super) fn wire(&self, pair: usize) -> usize {
+        (self.pairs[pair].client << 8) + pair % self.nodes.len()
+    }
+
+    /// Who acts in what happens.
+    pub(super) fn who(&self, event: &Event) -> Who {
+        match event {
+            Event::Request { pair, .. } => Who::AtNode(self.wire(*pair)),
+            Event::Hello { pair, hello, .. } if hello.at_node() => Who::AtNode(self.wire(*pair)),
+            Event::Hello { pair, .. }
+            | Event::Reply { pair, .. }
+            | Event::Message { pair, .. }
+            | Event::Connecting { pair, .. }
+            | Event::Deadline { pair, .. }
+            | Event::Retry(pair) => Who::AtClient(self.wire(*pair)),
+            _ => Who::World,
+        }
+    }
+
     pub(super) fn push(&mut self, at: Time, event: Event) {
         self.order += 1;
         let order = self.order;

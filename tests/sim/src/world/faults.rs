@@ -10,6 +10,7 @@ use super::events::Event;
 use super::messages::Listener;
 use super::network::Cut;
 use super::{Inner, Time, World};
+use crate::history::Happened;
 
 /// What a node has in memory when it comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +35,7 @@ pub enum Ways {
 }
 
 /// What goes wrong at a moment.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultEvent {
     /// The node takes nothing in for so long.
     PauseNode(usize, Time),
@@ -82,6 +83,26 @@ pub enum FaultEvent {
 }
 
 impl FaultEvent {
+    /// The node that it is about, or its place in a client's list.
+    fn node(self) -> Option<usize> {
+        match self {
+            FaultEvent::PauseNode(node, _)
+            | FaultEvent::SlowNode(node, _)
+            | FaultEvent::CrashNode(node, ..)
+            | FaultEvent::Snapshot(node)
+            | FaultEvent::Flush(node)
+            | FaultEvent::StepNode(node, _)
+            | FaultEvent::SetRight(node, _)
+            | FaultEvent::Cut { node, .. }
+            | FaultEvent::Reset(_, node)
+            | FaultEvent::Astray(_, node, _)
+            | FaultEvent::Forge(_, node) => Some(node),
+            FaultEvent::PauseClient(..)
+            | FaultEvent::SuspendClient(..)
+            | FaultEvent::CrashClient(_) => None,
+        }
+    }
+
     fn long(self) -> Time {
         match self {
             FaultEvent::CrashNode(_, long, _) => long + long / 2,
@@ -186,17 +207,29 @@ impl World {
     /// Lets something go wrong at `at`.
     pub fn plan(&self, at: Time, fault: FaultEvent) {
         let mut inner = self.inner();
+        if !inner.may_go_wrong(at, fault) {
+            return;
+        }
         inner.mended_at = inner.mended_at.max(at + fault.long());
         inner.push(at, Event::Fault(fault));
     }
 
     /// Lets a client stand still for so long once its home votes for it.
     pub fn pause_at_vote(&self, client: usize, long: Time) {
-        self.inner().clients[client].pauses_at_vote = Some(long);
+        let mut inner = self.inner();
+        if inner.may_go_wrong(inner.time, FaultEvent::PauseClient(client, long)) {
+            inner.clients[client].pauses_at_vote = Some(long);
+        }
     }
 }
 
 impl Inner {
+    /// Whether the schedule still has this, and the node that it is about.
+    fn may_go_wrong(&self, at: Time, fault: FaultEvent) -> bool {
+        let script = self.random.script();
+        script.is_none_or(|s| s.plans(at, fault)) && fault.node() < Some(self.nodes.len())
+    }
+
     /// Without a guard nothing stands on a node that has lost its data.
     fn excuse_the_forgetful(&mut self, node: usize) {
         let node = &mut self.nodes[node];
@@ -221,7 +254,7 @@ impl Inner {
 
     pub(super) fn go_wrong(&mut self, fault: FaultEvent) {
         self.faults += 1;
-        self.note(|| format!("{fault:?}"));
+        self.note(|| Happened::Fault(fault));
         let now = self.time;
         match fault {
             FaultEvent::PauseNode(node, long) => {

@@ -9,7 +9,9 @@ use super::events::{Answer, Event};
 use super::messages::Subscription;
 use super::network::{NOT_SENT, Open, failed, not_ready, tell};
 use super::{Inner, World};
+use crate::history::{Asked, Happened};
 use crate::mutants::mutant;
+use crate::who::{Who, act};
 
 /// No client needs to send more requests in one moment.
 const AT_ONCE_BOUND: u32 = 5_000;
@@ -55,7 +57,13 @@ impl World {
         if let Some(time) = answer.time {
             inner.told_time(client, open.ticket, time);
         }
-        inner.note(|| format!("c{client} <- n{node} m{message} {reply:?}"));
+        inner.note(|| Happened::Answered {
+            client,
+            node,
+            message,
+            token: Asked::of(&open.request).token,
+            reply: reply.clone(),
+        });
         if open.request.op == Op::Release {
             inner.under_way(node, &open.request, -1);
             inner.leaves_line(node, &open.request, false);
@@ -105,11 +113,13 @@ impl Link for SimLink {
         }
         let message = inner.messages;
         let node = inner.pairs[pair].node;
-        inner.note(|| {
-            let token =
-                String::from_utf8_lossy(request.value.0.get(..6).unwrap_or_default()).into_owned();
-            format!("c{client} -> n{node} m{message} {:?} {token}", request.op)
+        inner.note(|| Happened::Asks {
+            client,
+            node,
+            message,
+            asked: Asked::of(&request),
         });
+        let _acting = act(Who::AtClient(inner.wire(pair)));
         inner.asked(client, &request);
         if let Some(waiter) = &request.waiter {
             inner.clients[client].waiter = waiter.number;

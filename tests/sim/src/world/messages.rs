@@ -15,6 +15,7 @@ use quorlock::sim::{Message, Request, Subscriber, Waiter};
 use super::events::Event;
 use super::faults::Node;
 use super::{FaultEvent, Inner, Time, World};
+use crate::history::Happened;
 
 /// A node finds out that a connection is dead within so many ttls.
 pub const HALF_OPEN: f64 = 1.0;
@@ -146,7 +147,11 @@ impl World {
         };
         let (subscriber, place) = (subscription.subscriber.clone(), pair % inner.nodes.len());
         let (client, node) = (p.client, p.node);
-        inner.note(|| format!("c{client} <- n{node} waiter {number}"));
+        inner.note(|| Happened::Called {
+            client,
+            node,
+            number,
+        });
         drop(inner);
         subscriber.on_message(place, number);
     }
@@ -293,14 +298,7 @@ impl Inner {
             self.violated(format!("L4 n{node} calls a waiter in its quarantine"));
         }
         for (inbox, number) in messages {
-            self.note(|| {
-                let inbox = String::from_utf8_lossy(&inbox);
-                let client = inbox.rsplit(':').next().unwrap_or_default();
-                format!(
-                    "n{node} tells waiter {number} of c{}",
-                    client.trim_start_matches('0')
-                )
-            });
+            self.note(|| Happened::calls(node, &inbox, number));
             let (mut told, mut lost) = (None, None);
             for place in 0..self.nodes[node].listeners.len() {
                 let listener = &self.nodes[node].listeners[place];
@@ -362,7 +360,7 @@ impl Inner {
     fn carry(&mut self, pair: usize, connection: u64, number: u64) -> bool {
         if self.random.chance(self.network.deaf) {
             // Something between drops it; the connection stands.
-            self.note(|| format!("waiter {number} is not told"));
+            self.note(|| Happened::NotCalled { number });
             return false;
         }
         let copies = 1 + u64::from(self.random.chance(self.network.twice));

@@ -10,6 +10,7 @@ use quorlock::sim::{Fault, FaultKind, Instant, MemoryNode, Op, Reply, Request, S
 use super::events::{Answer, Event};
 use super::messages::Subscription;
 use super::{Inner, MS, Time};
+use crate::history::{Asked, Happened};
 use crate::mutants::mutant;
 
 /// Nothing passes one way before a time.
@@ -327,13 +328,12 @@ impl Inner {
             self.publish(node, &request.keys.lock, messages);
             reply.ok()
         };
-        self.note(|| {
-            let token =
-                String::from_utf8_lossy(request.value.0.get(..6).unwrap_or_default()).into_owned();
-            format!(
-                "n{node} m{message} c{client} {:?} {token} -> {reply:?}",
-                request.op
-            )
+        self.note(|| Happened::CarriedOut {
+            node,
+            message,
+            client,
+            asked: Asked::of(&request),
+            reply: reply.clone(),
         });
         let mine = before.as_ref().is_some_and(|(v, _)| *v == request.value);
         self.check_counter(node, &request, (counted, mine), reply.as_ref(), local);

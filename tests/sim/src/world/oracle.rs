@@ -40,6 +40,7 @@ use quorlock::sim::{Hold, Instant, Op, Reply, Request, Ticket};
 use super::network::Open;
 use super::{Inner, Node, Time, World};
 use crate::contender::KEYS;
+use crate::history::Happened;
 use places::Places;
 
 const MOST_NODES: usize = 7;
@@ -209,7 +210,10 @@ impl World {
         let known = inner.oracle.tokens.get(&name).and_then(|life| life.watch);
         let known = known.filter(|i| inner.oracle.watches[*i].lease == lease.number());
         if let Some(index) = known {
-            inner.note(|| format!("c{client} re-entered {}", &hold.token()[..6]));
+            inner.note(|| Happened::ReEntered {
+                client,
+                token: hold.token()[..6].into(),
+            });
             if now >= lease.says_until() {
                 inner.violated(format!("S5 c{client} re-entered a lease that is over"));
             }
@@ -218,7 +222,12 @@ impl World {
             return index;
         }
         let end = hold.end();
-        inner.note(|| format!("c{client} won {}", &hold.token()[..6]));
+        inner.note(|| Happened::Won {
+            client,
+            token: hold.token()[..6].into(),
+            fence: lease.fence(),
+            left: now.until(end),
+        });
         // The winner runs in the moment of the verdict.
         if now + hold.terms().timing.min_validity > end {
             inner.violated(format!("S4 c{client} won a lease with too little validity"));
@@ -287,7 +296,11 @@ impl World {
             // Nobody's, until that other takes it.
             life.task = usize::MAX;
         }
-        inner.note(|| format!("c{client} released {}", &hold.token()[..6]));
+        inner.note(|| Happened::GaveUp {
+            client,
+            token: hold.token()[..6].into(),
+            over: released,
+        });
         if released && end != Instant::NEVER {
             inner.violated(format!("S5 a released lease of c{client} is valid"));
         } else if !released && ended {
@@ -329,7 +342,7 @@ impl World {
 impl Inner {
     pub(super) fn violated(&mut self, what: String) {
         if self.violation.is_none() {
-            self.note(|| format!("VIOLATION {what}"));
+            self.note(|| Happened::Violation(what.clone()));
             self.violation = Some(what);
         }
     }

@@ -9,12 +9,14 @@ use std::task::{Context, Poll, Wake, Waker};
 use super::World;
 use super::events::Event;
 use super::local::Local;
+use crate::who::{Who, act};
 
 /// No more polls are needed between two events.
 const POLLS_BOUND: u32 = 10_000;
 
 pub(super) struct Task {
     client: usize,
+    who: Who,
     future: Pin<Box<dyn Future<Output = ()> + Send>>,
     waker: Waker,
 }
@@ -36,6 +38,16 @@ impl Wake for TaskWaker {
 impl World {
     /// Starts a task of a client.
     pub fn spawn(&self, client: usize, future: impl Future<Output = ()> + Send + 'static) {
+        self.spawn_as(Who::Client(client), client, future);
+    }
+
+    /// Starts the task of one of a client's users, or another's.
+    pub fn spawn_as(
+        &self,
+        who: Who,
+        client: usize,
+        future: impl Future<Output = ()> + Send + 'static,
+    ) {
         let mut tasks = self.tasks.get();
         let id = tasks.len();
         let waker = Waker::from(Arc::new(TaskWaker {
@@ -44,6 +56,7 @@ impl World {
         }));
         tasks.push(Some(Task {
             client,
+            who,
             future: Box::pin(future),
             waker,
         }));
@@ -82,6 +95,7 @@ impl World {
             }
             let waker = task.waker.clone();
             let mut cx = Context::from_waker(&waker);
+            let _acting = act(task.who);
             if task.future.as_mut().poll(&mut cx) == Poll::Pending {
                 self.tasks.get()[id] = Some(task);
             }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use quorlock::sim::{Hold, Instant, LossReason, MemoryNode, Op, Reply, Request, Value};
 
 use super::{Watch, counted, name_of, place_of, say};
+use crate::history::Happened;
 use crate::plan::DRIFT;
 use crate::world::{Inner, MS, Node, Time, World};
 
@@ -67,7 +68,7 @@ impl World {
         let awake = client.awake_since <= ended;
         let late = awake && time > ended.max(since) + TOLD_WITHIN;
         if let Some(reason) = told {
-            inner.note(|| format!("c{c} lost {reason:?}"));
+            inner.note(|| Happened::Lost { client: c, reason });
         }
         if valid != held {
             inner.violated(format!("S5 c{c}: a lease says it is held: {held}"));

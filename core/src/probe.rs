@@ -2,6 +2,7 @@
 //! the memory node against a real one (tests/model) and for the fuzzer
 //! (tests/fuzz). Each calls what a connection calls.
 
+pub mod link;
 pub mod pushes;
 
 use std::io;
@@ -42,6 +43,11 @@ pub fn scripts() -> [(&'static str, &'static str, &'static str); 3] {
 /// The text of the init script.
 pub fn init_text() -> &'static str {
     script::INIT.text
+}
+
+/// The text of the script that tries permissions.
+pub fn try_text() -> &'static str {
+    script::TRY.text
 }
 
 /// A request as it is sent; `record`: what the node must hold.

@@ -14,6 +14,7 @@ use crate::node::address::{Address, Endpoint};
 use crate::node::admission::{Expected, Gate, Roster, Survey};
 use crate::node::names;
 use crate::node::redis::connect::Target;
+use crate::node::redis::dial::Sockets;
 use crate::node::redis::tls::Tls;
 use crate::node::redis::{declare, subscription};
 use crate::protocol::set::Set;
@@ -116,7 +117,7 @@ pub(super) async fn declare(client: &Inner, force: bool) -> Result<Duration, Err
 pub(super) fn target(address: &Address, node: usize, tls: &Tls, gate: &Arc<Gate>) -> Target {
     Target {
         address: address.clone(),
-        tls: tls.clone(),
+        dial: Arc::new(Sockets(tls.clone())),
         node,
         gate: gate.clone(),
     }

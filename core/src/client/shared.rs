@@ -137,7 +137,9 @@ impl Shared {
                 return Arc::new(MemoryLink::new(name, i, inbox, node.shown.clone(), clock));
             }
             let target = target(node, i, &self.tls, &gate);
-            Arc::new(RedisLink::new(target, clock.clone(), &handle, driver))
+            let (link, task) = RedisLink::new(target, clock.clone(), driver);
+            handle.spawn(task);
+            Arc::new(link)
         };
         let links: Vec<_> = settings.nodes.iter().enumerate().map(link).collect();
         let watchdog = Watchdog::new(clock.clone());

@@ -1,5 +1,7 @@
-//! Streams to nodes: TCP, TLS, and sockets of this machine.
+//! Streams to nodes: TCP, TLS, and sockets of this machine. What [dials](Dial) is a
+//! seam: behind it the simulator has streams of its own.
 
+use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -27,7 +29,7 @@ pub(crate) enum Undialled {
     Other(Fault),
 }
 
-fn unreachable(error: &io::Error) -> Undialled {
+pub(crate) fn unreachable(error: &io::Error) -> Undialled {
     let fault = Fault::new(FaultKind::Unreachable, error.to_string(), false);
     match error.kind() {
         io::ErrorKind::ConnectionRefused => Undialled::Refused(fault),
@@ -41,8 +43,28 @@ fn wrong(error: impl ToString) -> Undialled {
     Undialled::Other(Fault::new(FaultKind::Misconfigured, text, false))
 }
 
-/// A stream to the server at this endpoint.
-pub(crate) async fn dial(endpoint: &Endpoint, tls: &Tls) -> Result<Stream, Undialled> {
+/// A stream that is being made.
+pub(crate) type Dialling<'a> = Pin<Box<dyn Future<Output = Result<Stream, Undialled>> + Send + 'a>>;
+
+/// The seam through which a connection gets its stream. Nothing above it names a
+/// socket, looks a name up, starts a thread or sets a timer, but by the client's
+/// [`Clock`](crate::clock::Clock).
+pub(crate) trait Dial: Send + Sync {
+    /// A stream to the server at this endpoint, or why there is none.
+    fn dial<'a>(&'a self, endpoint: &'a Endpoint) -> Dialling<'a>;
+}
+
+/// Sockets of the system, in a tokio runtime, with these settings where a URL asks
+/// for TLS.
+pub(crate) struct Sockets(pub(crate) Tls);
+
+impl Dial for Sockets {
+    fn dial<'a>(&'a self, endpoint: &'a Endpoint) -> Dialling<'a> {
+        Box::pin(dial(endpoint, &self.0))
+    }
+}
+
+async fn dial(endpoint: &Endpoint, tls: &Tls) -> Result<Stream, Undialled> {
     match endpoint {
         Endpoint::Tcp {
             host,
@@ -118,7 +140,16 @@ pub(crate) enum Stream {
     Tcp(TcpStream),
     Tls(Box<tokio_rustls::client::TlsStream<TcpStream>>),
     Unix(UnixStream),
+    #[cfg(feature = "sim")]
+    Simulated(Box<dyn Bytes>),
 }
+
+/// A stream of the simulator's.
+#[cfg(feature = "sim")]
+pub trait Bytes: AsyncRead + AsyncWrite + Send + Unpin {}
+
+#[cfg(feature = "sim")]
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Bytes for T {}
 
 macro_rules! on_stream {
     ($self:ident, $stream:ident => $call:expr) => {
@@ -126,6 +157,8 @@ macro_rules! on_stream {
             Stream::Tcp($stream) => $call,
             Stream::Tls($stream) => $call,
             Stream::Unix($stream) => $call,
+            #[cfg(feature = "sim")]
+            Stream::Simulated($stream) => $call,
         }
     };
 }

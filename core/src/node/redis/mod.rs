@@ -5,7 +5,7 @@ mod backlog;
 pub(crate) mod connect;
 mod connection;
 pub(crate) mod declare;
-mod dial;
+pub(crate) mod dial;
 mod outbox;
 mod pipe;
 pub(crate) mod pushes;
@@ -17,6 +17,7 @@ pub(crate) mod subscription;
 pub(crate) mod tls;
 pub(crate) mod wire;
 
+use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -47,24 +48,25 @@ pub(crate) struct RedisLink {
 }
 
 impl RedisLink {
-    /// Starts the node's task on `runtime`. Connects to nothing yet.
+    /// A link, and the task of its node, which somebody has to spawn. Connects to
+    /// nothing yet.
     pub(crate) fn new(
         target: Target,
         clock: Arc<dyn Clock>,
-        runtime: &tokio::runtime::Handle,
         driver: Option<&'static Driver>,
-    ) -> RedisLink {
+    ) -> (RedisLink, impl Future<Output = ()> + Send + use<>) {
         let shown = target.address.shown.clone();
         let (node, gate) = (target.node, target.gate.clone());
         let outbox = Arc::new(Outbox::default());
-        runtime.spawn(Connection::new(target, clock, outbox.clone()).run());
-        RedisLink {
+        let task = Connection::new(target, clock, outbox.clone()).run();
+        let link = RedisLink {
             shown,
             node,
             gate,
             outbox,
             driver,
-        }
+        };
+        (link, task)
     }
 }
 

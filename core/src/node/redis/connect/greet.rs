@@ -12,7 +12,7 @@ use crate::hash::fnv1a;
 use crate::node::Fault;
 use crate::node::address::{Address, Origin};
 use crate::node::admission::{Gate, Info, Look, Newness, Record, beginning};
-use crate::node::redis::dial::{Undialled, dial};
+use crate::node::redis::dial::Undialled;
 use crate::node::redis::replies::{self, text};
 use crate::node::redis::server_error;
 use crate::node::redis::wire::Wire;
@@ -51,7 +51,7 @@ pub(super) async fn greet(target: &Target, how: How) -> Result<Greeted, Fault> {
 
 async fn say_hello(target: &Target, how: How) -> Result<Greeted, Fault> {
     let address = &target.address;
-    let stream = match dial(&address.endpoint, &target.tls).await {
+    let stream = match target.dial.dial(&address.endpoint).await {
         Ok(stream) => stream,
         Err(undialled) => return Err(fault_of(undialled, address, how)),
     };

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use crate::node::address::Address;
 use crate::node::admission::Gate;
-use crate::node::redis::tls::Tls;
+use crate::node::redis::dial::Dial;
 
 /// Which node to connect to.
 pub(crate) struct Target {
     pub(crate) address: Address,
-    pub(crate) tls: Tls,
+    pub(crate) dial: Arc<dyn Dial>,
     /// Its place in the set.
     pub(crate) node: usize,
     pub(crate) gate: Arc<Gate>,

@@ -1,0 +1,118 @@
+//! The link to a server over streams that the simulator makes: all of it from its
+//! outbox down to RESP, in virtual time and on the simulator's own executor.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use crate::clock::Clock;
+use crate::hash::fnv1a;
+use crate::node::address::{Address, Endpoint, Origin};
+use crate::node::admission::{Expected, Gate, Roster, Survey};
+use crate::node::redis::RedisLink;
+use crate::node::redis::connect::Target;
+use crate::node::redis::dial::{Dial, Dialling, Stream, unreachable};
+use crate::node::{Link, names};
+use crate::token::Rng;
+
+pub use crate::node::redis::dial::Bytes;
+
+/// A stream, once it is there.
+pub type Dialled = Pin<Box<dyn Future<Output = io::Result<Box<dyn Bytes>>> + Send>>;
+/// The task of a link, which has to be spawned.
+pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// What dials for one link.
+struct Simulated(Box<dyn Fn() -> Dialled + Send + Sync>);
+
+impl Dial for Simulated {
+    fn dial<'a>(&'a self, _: &'a Endpoint) -> Dialling<'a> {
+        let dialled = (self.0)();
+        Box::pin(async move {
+            let stream = dialled.await.map_err(|e| unreachable(&e))?;
+            Ok(Stream::Simulated(stream))
+        })
+    }
+}
+
+/// What the links of one client share: by what rules its nodes are admitted.
+pub struct Door(Arc<Gate>);
+
+impl std::fmt::Debug for Door {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Door")
+    }
+}
+
+impl Door {
+    /// Of a client that expects this of its nodes, takes clocks to differ by `drift`,
+    /// and listens on `inbox`. Logs go nowhere.
+    pub fn new(
+        expected: Expected,
+        namespace: &str,
+        inbox: Arc<[u8]>,
+        drift: f64,
+        clock: Arc<dyn Clock>,
+        rng: Arc<dyn Rng>,
+    ) -> Door {
+        let names = (0..expected.nodes).map(|i| (shown(i), false)).collect();
+        Door(Arc::new(Gate {
+            accept_eviction: false,
+            drift,
+            record_key: names::record_key(namespace).into(),
+            quarantine_key: names::quarantine_key(namespace).into(),
+            scratch_key: format!("{namespace}#try").into_bytes().into(),
+            inbox,
+            told_deaf: AtomicBool::new(false),
+            roster: Roster::new(&expected),
+            survey: Survey::new(expected, names),
+            clock,
+            rng,
+            warn: drop,
+            note: drop,
+        }))
+    }
+
+    /// The link to the node of that place in the client's list, over streams that
+    /// `dial` makes; and the task of that link. `password` and `db`: what its URL
+    /// says.
+    pub fn link(
+        &self,
+        node: usize,
+        password: Option<&str>,
+        db: i64,
+        dial: impl Fn() -> Dialled + Send + Sync + 'static,
+    ) -> (Arc<dyn Link>, Task) {
+        let endpoint = Endpoint::Tcp {
+            host: "simulated".into(),
+            port: 6379,
+            tls: false,
+        };
+        let target = Target {
+            address: Address {
+                endpoint,
+                user: None,
+                password: password.map(str::to_owned),
+                db,
+                origin: Origin::Caller,
+                shown: shown(node),
+            },
+            dial: Arc::new(Simulated(Box::new(dial))),
+            node,
+            gate: self.0.clone(),
+        };
+        let (link, task) = RedisLink::new(target, self.0.clock.clone(), None);
+        (Arc::new(link), Box::pin(task))
+    }
+}
+
+fn shown(node: usize) -> Arc<str> {
+    format!("n{node}").into()
+}
+
+/// The number of a server whose own address is this: [`Ticket::server`](crate::node::Ticket::server).
+pub fn server(address: &str) -> u64 {
+    fnv1a(address.as_bytes())
+}

@@ -67,7 +67,7 @@ class Tables(unittest.TestCase):
 
     def test_all_pains_are_listed_with_a_test_that_exists(self):
         _, *pains = rows(TESTS / "PAINS.md")
-        self.assertEqual([int(number) for number, *_ in pains], list(range(1, max(87, len(pains)) + 1)))
+        self.assertEqual([int(number) for number, *_ in pains], list(range(1, max(88, len(pains)) + 1)))
         everything = "\n".join(TEXT.values())
         for number, pain, tests in pains:
             names = re.findall(r"`([^`]+)`", tests)

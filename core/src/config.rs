@@ -371,14 +371,10 @@ impl Settings {
                 self.set_name.escape_debug()
             )));
         }
-        if fence_ttl < 2 * max_ttl {
-            return Err(Error::invalid(format!(
-                "fence_ttl is {}, below twice max_ttl ({max_ttl:?}): raise it, or lower max_ttl on \
-                 every client of this set",
-                shown(fence_ttl)
-            )));
-        }
-        within("fence_ttl", fence_ttl, MIN_TTL, LONGEST)?;
+        within("fence_ttl", fence_ttl, 2 * max_ttl, LONGEST).map_err(|e| {
+            let least = format!("at least twice max_ttl ({max_ttl:?})");
+            Error::invalid(format!("{}, {least}", e.message()))
+        })?;
         fraction("drift", self.drift, 0.001, 0.5)?;
         fraction("min_validity", self.min_validity, 0.0, 0.9)?;
         self.lock.check(self)

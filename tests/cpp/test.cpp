@@ -191,7 +191,8 @@ void a_lost_mutex() {
     THROWS(quorlock::lock_lost, mutex.lock());
     mutex.unlock();
     mutex.on_lost(nullptr);
-    CHECK(mutex.try_lock());
+    /* The node may hold what was lost for a moment longer than its holder counted on it. */
+    CHECK(mutex.try_lock_for(5s));
 }
 
 void kinds_and_details() {

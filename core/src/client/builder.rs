@@ -12,6 +12,7 @@ use crate::config::{self, LockOptions, RestartGuard, Settings, defaults, lock_op
 use crate::error::Error;
 use crate::node::address::{Address, Origin};
 use crate::node::redis::tls::Tls;
+use crate::runtime::release_at_exit;
 
 /// Options of a [`Client`]; those of locks are the defaults of its locks.
 #[derive(Clone)]
@@ -225,6 +226,7 @@ impl ClientBuilder {
         settings.check()?;
         let tls = Tls::new(self.ca, self.cert, self.key)?;
         let shared = Shared::new(settings, origin, tls, self.labelled);
+        release_at_exit();
         if self.on_current_runtime {
             let handle = Handle::try_current().map_err(|_| {
                 Error::invalid("on_current_runtime: build() was not called within a tokio runtime")

@@ -95,9 +95,6 @@ impl Runtime {
                 .spawn(|| driver.run())
                 .map_err(failed)?;
             *lock(&self.thread) = Some(thread);
-            // SAFETY: the handler is an `extern "C"` function that does not
-            // unwind. If the table is full, leases simply expire.
-            unsafe { libc::atexit(at_exit) };
             Ok(driver)
         });
         driver.copied()
@@ -137,6 +134,19 @@ impl Runtime {
             driver.stop();
             let _ = thread.join();
         }
+    }
+}
+
+/// Has what the process still holds released at its exit. Called when a client is
+/// made, not when it starts: exit handlers run newest first, so whoever registers
+/// one of his own with a client at hand may still release by it.
+pub(crate) fn release_at_exit() {
+    // A forked child inherits the handlers.
+    static REGISTERED: AtomicBool = AtomicBool::new(false);
+    if !REGISTERED.swap(true, Ordering::SeqCst) {
+        // SAFETY: the handler is an `extern "C"` function that does not unwind. If
+        // the table is full, leases simply expire.
+        unsafe { libc::atexit(at_exit) };
     }
 }
 

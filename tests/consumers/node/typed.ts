@@ -23,6 +23,9 @@ import {
 type Same<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
 const same = <_ extends true>() => {};
 
+// The reasons that the core gives, and no other.
+same<Same<LossReason, "expired" | "refused" | "max_hold" | "owner_gone" | "closed">>();
+
 // All there are: neither the type nor the counts themselves have one more.
 const COUNTS: Record<keyof Stats, true> = {
   acquired: true,

@@ -79,7 +79,7 @@ pub(crate) fn fault_of(code: &str, detail: Option<&str>) -> Fault {
     }
     let mut text = format!("{code} {detail}").trim_end().to_owned();
     if code == "WRONGTYPE" {
-        text = "its key holds what this library has not put there, and no text at all: a lock of \
+        text = "its key holds a value of another type than a lock of this library has: a lock of \
                 another library (Redisson keeps a hash), or data; choose another name or namespace"
             .into();
     }

@@ -19,7 +19,7 @@ import quorlock.aio
 import trio
 from IPython.core.interactiveshell import InteractiveShell
 from inside import Inside
-from quorlock import redlock
+from quorlock import _owner, redlock
 from support import LONG, memory
 
 NODES = memory("owners")
@@ -101,6 +101,18 @@ class Contexts(Owners):
             with self.client.lock(f"{self.id()}-{number}") as lease:
                 leases.append(lease)
         self.assertLess(_owner._marks.get()[2], 64)
+
+    def test_holds_of_many_names_do_not_heap_up(self):
+        held = [self.client.lock(f"held-{number}").acquire() for number in range(10)]
+        for number in range(3 * _owner._MANY):
+            with self.client.lock(f"many-{number}"):
+                pass
+        self.assertLessEqual(len(_owner._newest), 2 * _owner._MANY)
+        # Those that live are known yet, to whoever would wait for them.
+        for number, lease in enumerate(held):
+            other = contextvars.Context().run
+            self.assert_at_once(lambda: other(self.client.lock(f"held-{number}").acquire), "another context")  # noqa: B023
+            lease.release()
 
     def test_many_holds_at_once(self):
         leases = [self.client.lock(f"{self.id()}-{number}").acquire() for number in range(500)]

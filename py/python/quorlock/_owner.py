@@ -84,8 +84,34 @@ _FEW: Final = 16
 
 _marks: ContextVar[_Marks | None] = ContextVar("quorlock", default=None)
 
-# The newest hold of every place. No other of its place can be valid.
-_newest: weakref.WeakValueDictionary[Place, "Hold"] = weakref.WeakValueDictionary()
+# The newest hold of every place, as long as it lives; no other of its place can be valid. Whoever re-enters is found by
+# marks: this is for telling who is in the way.
+_newest: dict[Place, "weakref.ref[Hold]"] = {}
+_MANY: Final = 1024
+_sweep_above = _MANY
+
+
+def _remember(hold: "Hold") -> None:
+    """Makes it the newest of its place. What has ended is swept out so rarely that the effort for each is bounded."""
+    global _sweep_above
+    _newest[hold.place] = weakref.ref(hold)
+    if len(_newest) <= _sweep_above:
+        return
+    for place, known in _newest.copy().items():
+        if known() is not None:
+            continue
+        try:
+            # No call between the look and the deed, so no other thread either.
+            if _newest[place] is known:
+                del _newest[place]
+        except KeyError:
+            pass
+    _sweep_above = max(_MANY, 2 * len(_newest))
+
+
+def _newest_of(place: Place) -> "Hold | None":
+    known = _newest.get(place)
+    return None if known is None else known()
 
 
 class Hold:
@@ -105,8 +131,10 @@ class Hold:
 
     def won(self) -> None:
         """Known from now on: to whoever is called from here, and to whoever would wait for it."""
-        _newest[self.place] = self
+        _remember(self)
         below = _marks.get()
+        while below is not None and below[0].hold() is None:
+            below = below[1]
         if below is not None and below[2] >= below[3]:
             below = _living(below)
         mark = _Mark(self)
@@ -115,7 +143,7 @@ class Hold:
 
     def won_by_task(self) -> None:
         """Known to whoever would wait for it. In asyncio's API the task alone is the owner."""
-        _newest[self.place] = self
+        _remember(self)
 
     def lives(self) -> bool:
         """Whether there is a handle that has not been released."""
@@ -177,8 +205,6 @@ def _living(marks: _Marks) -> _Marks | None:
 
 def mine(place: Place, caller: Caller) -> Hold | None:
     """The hold of this place that the caller has, by all four signs."""
-    if place not in _newest:
-        return None
     at = _marks.get()
     while at is not None:
         hold = at[0].hold()
@@ -190,19 +216,19 @@ def mine(place: Place, caller: Caller) -> Hold | None:
 
 def left_by_task(place: Place, caller: Caller) -> Hold | None:
     """The hold of this place that an ended task of the caller's thread has left; a cell of a notebook is a task."""
-    hold = _newest.get(place)
+    hold = _newest_of(place)
     return hold if hold is not None and hold.is_left_by_task(caller) and hold.lives() else None
 
 
 def of_task(lock: _native.Lock, place: Place, owner: _native.Owner, reentrant: bool) -> Hold:
     """The hold of a task that has won by asyncio's API, or once more entered."""
-    known = _newest.get(place)
+    known = _newest_of(place)
     return known if known is not None and known.owner is owner else Hold(lock, place, owner, Caller(), reentrant)
 
 
 def refuse_if_stuck(hold: Hold, caller: Caller, shown: str) -> None:
     """Raises where to wait would be to wait for somebody who waits for us."""
-    other = _newest.get(hold.place)
+    other = _newest_of(hold.place)
     # Where an owner has a name it may be the same.
     if other is None or not other.lock.holds(other.owner) or hold.lives():
         return
@@ -222,7 +248,7 @@ def refuse_if_stuck(hold: Hold, caller: Caller, shown: str) -> None:
 
 def told(error: QuorlockError, hold: Hold) -> None:
     """Adds to an error of a wait where the holder is: perhaps it is the same piece of work."""
-    other = _newest.get(hold.place)
+    other = _newest_of(hold.place)
     if other is not None and other.lock.holds(other.owner):
         error.args = (
             f"{error.args[0]}; its holder is in this process, in another thread or task: give both the same owner= if they "

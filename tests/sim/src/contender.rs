@@ -187,6 +187,7 @@ impl Client {
             let c = self.number;
             world.violated(format!("L3 c{c}: {error}, though all nodes answer"));
         }
+        world.saw(|| format!("c{} asked: {}", self.number, told(&outcome)));
         let lease = match outcome {
             Some(Ok(Some(lease))) => Arc::new(lease),
             Some(Err(error)) if error.kind() == ErrorKind::InvalidArgument => {
@@ -375,6 +376,15 @@ impl Client {
             let what = format!("L2 c{c}'s lease outlives its owner");
             stage.world.violated(what);
         }
+    }
+}
+
+/// What a caller was told, in a word; `None`: it went away.
+fn told(outcome: &Option<Result<Option<Lease>, Error>>) -> String {
+    match outcome {
+        None => "went away".into(),
+        Some(Ok(lease)) => format!("won: {}", lease.is_some()),
+        Some(Err(error)) => format!("{:?}", error.kind()),
     }
 }
 

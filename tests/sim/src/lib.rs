@@ -8,6 +8,12 @@
 //! | [`schedule`] | one schedule from its seed to its verdict |
 //! | [`contender`] | what one user of the lock does, and what it must be told |
 //! | [`world`] | virtual time, nodes, the network, faults; the oracle over them |
+//! | [`server`] | a server as its clients see it: commands and replies as bytes |
+//!
+//! There are two [layers](schedule::Layer). Over *links* requests and replies are whole:
+//! fast, and an imitation of the real link. Over *bytes* (`--bytes`) clients have the
+//! real link, from its outbox down to RESP, and the world makes its streams and the
+//! servers behind them (`world::bytes`). The same seed stands for the same plan on both.
 //!
 //! Faults come as a swarm: each schedule draws which kinds it has, and they
 //! come in episodes that often begin or end where something else is due.
@@ -16,7 +22,7 @@
 //!
 //! What is checked, by the design's names: S1 exclusion, S2 fences, S3 no
 //! theft, S4 honest validity, S5 loss is told and final, L1 no leak, L2 no
-//! deadlock, L5 bounded. The oracle judges what the schedule's faults leave
+//! deadlock, L5 bounded; L6 what a link promises (`world::bytes::judge`). The oracle judges what the schedule's faults leave
 //! promised: see `world::oracle`. L4, no lost wake-up, has a judge of its own,
 //! [`world::line`], for schedules whose contenders wait on the nodes.
 
@@ -26,5 +32,6 @@ pub mod plan;
 pub mod random;
 pub mod scene;
 pub mod schedule;
+pub mod server;
 mod tail;
 pub mod world;

@@ -10,7 +10,17 @@ use crate::contender::{Client, Stage};
 use crate::plan::{LONGEST, Plan};
 use crate::random::Random;
 use crate::scene::Scene;
-use crate::world::{MS, Time, World};
+use crate::world::{Breaks, MS, Time, World};
+
+/// What a client's requests go over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Layer {
+    /// Links of the simulator's, in which requests and replies are whole: fast.
+    #[default]
+    Links,
+    /// The real links, over streams of bytes.
+    Bytes,
+}
 
 /// What came of a schedule.
 #[derive(Debug)]
@@ -27,10 +37,43 @@ pub struct Outcome {
     pub history: Option<String>,
 }
 
-/// Runs the schedule of `seed`.
+/// Runs the schedule of `seed` over links.
 pub fn run(seed: u64, history: bool) -> Outcome {
+    run_on(Layer::Links, seed, history)
+}
+
+/// Runs the schedule of `seed` over a layer. The same seed stands for the same plan
+/// on each; what is drawn while it is played differs.
+pub fn run_on(layer: Layer, seed: u64, history: bool) -> Outcome {
     let random = Random::new(seed);
-    let plan = Scene::plan(seed).unwrap_or_else(|| Plan::draw(&random));
+    let mut plan = Scene::plan(seed).unwrap_or_else(|| Plan::draw(&random));
+    if layer == Layer::Bytes {
+        plan = plan.over_bytes(seed);
+    }
+    play_out(plan, random, history)
+}
+
+/// What users saw in the schedule of `seed` over a layer, without any fault: what
+/// each was told and when, the tokens and the fences.
+pub fn seen(layer: Layer, seed: u64) -> (Vec<String>, Outcome) {
+    let random = Random::new(seed);
+    let plan = Plan::draw(&random).undisturbed();
+    let breaks = (layer == Layer::Bytes).then(Breaks::default);
+    let (outcome, seen) = play_and_keep(Plan { breaks, ..plan }, random, true, Some(seed));
+    (seen, outcome)
+}
+
+fn play_out(plan: Plan, random: Random, history: bool) -> Outcome {
+    play_and_keep(plan, random, history, None).0
+}
+
+/// `seed`: keeps what users see, and draws their aims from there.
+fn play_and_keep(
+    plan: Plan,
+    random: Random,
+    history: bool,
+    seed: Option<u64>,
+) -> (Outcome, Vec<String>) {
     let (node_clocks, client_clocks) = plan.clocks(&random);
     let world = World::new(
         Random::new(random.bits()),
@@ -40,7 +83,15 @@ pub fn run(seed: u64, history: bool) -> Outcome {
         &client_clocks,
         history,
     );
-    world.note(|| format!("{plan:?}"));
+    // Of links nothing is said of streams.
+    world.note(|| {
+        format!("{plan:?}")
+            .replace(", breaks: None", "")
+            .replace(", even: false", "")
+    });
+    if let Some(seed) = seed {
+        world.keep_seen(seed);
+    }
     plan.faults(&random, &world);
     for client in 0..plan.clients {
         if let Some(order) = plan.habit(client).order {
@@ -91,8 +142,9 @@ pub fn run(seed: u64, history: bool) -> Outcome {
         holds: stage.holds.load(Ordering::Relaxed),
         history: world.history(),
     };
+    let seen = world.seen();
     world.end();
-    outcome
+    (outcome, seen)
 }
 
 fn client(stage: &Stage, random: &Random, number: usize) -> (Client, Arc<Inbox>, Arc<Watchdog>) {
@@ -166,7 +218,7 @@ fn play(stage: &Stage) -> Time {
         }
         // Connections that were lost before are given up and made anew.
         let settles = if plan.tail > 0 {
-            plan.network.settles()
+            plan.network.settles() + plan.pauses()
         } else {
             0
         };
@@ -187,7 +239,7 @@ fn play(stage: &Stage) -> Time {
         }
         // No contender begins anything new; the longest holds the lock for
         // two ttls, and is lost for two more.
-        if until > right + 6 * ttl + 2_000 * MS + plan.tail_ends() {
+        if until > right + 6 * ttl + 2_000 * MS + plan.pauses() + plan.tail_ends() {
             world.violated("L5 a call never returns".into());
             return until;
         }
@@ -216,6 +268,7 @@ fn epilogue(stage: &Arc<Stage>, random: &Random, finish: Time) {
         Duration::ZERO
     };
     let most = plan.ttl + quarantine + Duration::from_millis(500);
+    let most = most + Duration::from_nanos(plan.pauses());
     world.spawn(plan.clients, prober.probe(stage.clone(), most));
     let mut until = world.time();
     let end = until + 3 * (most.as_nanos() as Time);
@@ -242,5 +295,6 @@ fn undone_within(stage: &Stage) -> Time {
     // A broken connection is found at the next deadline.
     let found = 2 * stage.plan.node_timeout.as_nanos() as u64;
     // Twice or three times there and back make a connection, once the release.
-    6 * (2 * network.base + slow.max(edge)) + found + 4 * network.reconnect()
+    let trips = 6 * (2 * network.base + slow.max(edge));
+    trips + found + 4 * network.reconnect() + stage.plan.pauses()
 }

@@ -210,6 +210,7 @@ impl World {
         let known = known.filter(|i| inner.oracle.watches[*i].lease == lease.number());
         if let Some(index) = known {
             inner.note(|| format!("c{client} re-entered {}", &hold.token()[..6]));
+            inner.saw(|| format!("c{client} re-entered {}", &hold.token()[..6]));
             if now >= lease.says_until() {
                 inner.violated(format!("S5 c{client} re-entered a lease that is over"));
             }
@@ -219,6 +220,10 @@ impl World {
         }
         let end = hold.end();
         inner.note(|| format!("c{client} won {}", &hold.token()[..6]));
+        inner.saw(|| {
+            let (token, number, fence) = (&hold.token()[..6], lease.number(), lease.fence());
+            format!("c{client} won {token}, lease {number}, fence {fence:?}, until {end:?}")
+        });
         // The winner runs in the moment of the verdict.
         if now + hold.terms().timing.min_validity > end {
             inner.violated(format!("S4 c{client} won a lease with too little validity"));
@@ -288,6 +293,7 @@ impl World {
             life.task = usize::MAX;
         }
         inner.note(|| format!("c{client} released {}", &hold.token()[..6]));
+        inner.saw(|| format!("c{client} released {}", &hold.token()[..6]));
         if released && end != Instant::NEVER {
             inner.violated(format!("S5 a released lease of c{client} is valid"));
         } else if !released && ended {

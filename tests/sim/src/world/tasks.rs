@@ -13,9 +13,13 @@ use super::local::Local;
 /// No more polls are needed between two events.
 const POLLS_BOUND: u32 = 10_000;
 
+type Future_ = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 pub(super) struct Task {
     client: usize,
-    future: Pin<Box<dyn Future<Output = ()> + Send>>,
+    /// The pair whose real link it drives.
+    link: Option<usize>,
+    future: Future_,
     waker: Waker,
 }
 
@@ -36,6 +40,15 @@ impl Wake for TaskWaker {
 impl World {
     /// Starts a task of a client.
     pub fn spawn(&self, client: usize, future: impl Future<Output = ()> + Send + 'static) {
+        self.begin(client, None, Box::pin(future));
+    }
+
+    /// Starts the task of the real link of a pair.
+    pub(super) fn spawn_link(&self, client: usize, pair: usize, future: Future_) {
+        self.begin(client, Some(pair), future);
+    }
+
+    fn begin(&self, client: usize, link: Option<usize>, future: Future_) {
         let mut tasks = self.tasks.get();
         let id = tasks.len();
         let waker = Waker::from(Arc::new(TaskWaker {
@@ -44,7 +57,8 @@ impl World {
         }));
         tasks.push(Some(Task {
             client,
-            future: Box::pin(future),
+            link,
+            future,
             waker,
         }));
         self.ready.get().push_back(id);
@@ -82,7 +96,11 @@ impl World {
             }
             let waker = task.waker.clone();
             let mut cx = Context::from_waker(&waker);
-            if task.future.as_mut().poll(&mut cx) == Poll::Pending {
+            let polled = task.future.as_mut().poll(&mut cx);
+            if let Some(pair) = task.link {
+                self.inner().link_turned(pair);
+            }
+            if polled == Poll::Pending {
                 self.tasks.get()[id] = Some(task);
             }
         }

@@ -68,6 +68,7 @@ impl World {
         let late = awake && time > ended.max(since) + TOLD_WITHIN;
         if let Some(reason) = told {
             inner.note(|| format!("c{c} lost {reason:?}"));
+            inner.saw(|| format!("c{c} lost {reason:?}"));
         }
         if valid != held {
             inner.violated(format!("S5 c{c}: a lease says it is held: {held}"));

@@ -54,7 +54,7 @@ STEPS = [
     Step("doc", ["cargo", "doc", "--workspace", "--no-deps", "--locked"], env={"RUSTDOCFLAGS": "-D warnings"}),
     Step("rust", ["cargo", "test", "--workspace", "--locked", "--no-fail-fast"], floor=50, minutes=15),
     Step("sim", ["target/release/quorlock-sim", "run", "--schedules", "100000"]),
-    Step("sim-bytes", ["target/release/quorlock-sim", "run", "--bytes", "--schedules", "100000"], minutes=5),
+    Step("sim-bytes", ["target/release/quorlock-sim", "run", "--bytes", "--schedules", "60000"], minutes=5),
     Step("mutants", [sys.executable, "tests/sim/mutants.py"], floor=41),
     Step("model", ["target/release/quorlock-model", "run", "--calls", "40000"], minutes=3),
     Step("model-changes", ["target/release/quorlock-model", "changes"], floor=81, minutes=3),

@@ -55,7 +55,9 @@ impl Inner {
     pub(in crate::world::bytes) fn ends_for_client(&mut self, pair: usize, wire: usize) {
         let at = self.time;
         if self.connections[wire].subscribed && self.pairs[pair].current == Some(wire as u64) {
-            self.push(at + PAUSE, Event::Missed { pair, at });
+            // One may be under way that comes to nothing.
+            let vain = (1_000 * MS).max(4 * self.network.patience);
+            self.push(at + vain + PAUSE, Event::Missed { pair, at });
         }
     }
 

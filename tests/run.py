@@ -54,6 +54,7 @@ STEPS = [
     Step("doc", ["cargo", "doc", "--workspace", "--no-deps", "--locked"], env={"RUSTDOCFLAGS": "-D warnings"}),
     Step("rust", ["cargo", "test", "--workspace", "--locked", "--no-fail-fast"], floor=50, minutes=15),
     Step("sim", ["target/release/quorlock-sim", "run", "--schedules", "100000"]),
+    Step("sim-bytes", ["target/release/quorlock-sim", "run", "--bytes", "--schedules", "60000"], minutes=5),
     Step("mutants", [sys.executable, "tests/sim/mutants.py"], floor=41),
     # Behind the step before, which builds what it needs.
     Step("shrink", [sys.executable, "tests/sim/test_shrink.py"], floor=5, minutes=3),

@@ -2,7 +2,8 @@
 """Every seeded bug must be caught: by an invariant of the simulator, or, where that cannot see it, by a unit test.
 
 The bugs are the `mutant!("name", right, wrong)` places of the core and of the simulator's network and clock, which stand
-for the connection and the system's. One build with `--cfg mutants` carries all of them. `caught.txt` remembers for each the
+for the connection and the system's. Those of the real link (`core/src/node/redis`) fall in schedules of bytes, the others in
+schedules of links; `bytes:` stands before the seed of the former. One build with `--cfg mutants` carries all of them. `caught.txt` remembers for each the
 seed that caught it last, and the invariant: that schedule is run first, and the first SCHEDULES where it catches the bug no
 more, for every change shifts what seeds stand for. In place of a seed there may be a unit test of the core, with the word
 `test` behind it: it has to fail with the bug and to pass without. With the word `loom` it is one of tests/loom.py, which sees to
@@ -80,6 +81,12 @@ def names():
     return sorted(found)
 
 
+def of_the_wire():
+    """Those that only the real link has: looked for over bytes."""
+    text = "".join(path.read_text() for path in sorted((ROOT / "core/src/node/redis").rglob("*.rs")))
+    return set(re.findall(r'mutant!\(\s*"([a-z-]+)"', text))
+
+
 def remembered():
     lines = CAUGHT.read_text().splitlines() if CAUGHT.exists() else []
     return {name: (by, what) for name, by, what in (line.split() for line in lines)}
@@ -113,17 +120,26 @@ def main():
         passed, failed = passed + good, failed + (not good)
         print(f"{'ok  ' if good else 'FAIL'} {NUMBERS.get(name, ''):>3} {name:24} {text}", flush=True)
 
-    plain = subprocess.run([binary, "run", "--schedules", "20000"], stdout=subprocess.PIPE, text=True, timeout=900)
-    report("(none)", plain.returncode == 0, "the same build and seeds without a bug violate nothing in 20000 schedules")
+    for layer in ([], ["--bytes"]):
+        plain = subprocess.run([binary, "run", *layer, "--schedules", "20000"], stdout=subprocess.PIPE, text=True, timeout=900)
+        over = " of bytes" if layer else ""
+        report("(none)", plain.returncode == 0, f"the same build and seeds without a bug violate nothing in 20000 schedules{over}")
     judged, known = names(), remembered()
     by_test = {name: test for name, (test, what) in known.items() if what == "test"}
     by_loom = {name for name, (_, what) in known.items() if what == "loom"}
-    by_run = [name for name in judged if name not in by_test and name not in by_loom]
-    bugs = [f"{name}={known[name][0]}" if name in known else name for name in by_run]
-    command = [binary, "mutants", "--schedules", str(schedules), *bugs]
     caught, seen = {}, set(by_test) | by_loom
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as run:
-        for line in run.stdout:
+    bugs = [name for name in judged if name not in by_test and name not in by_loom]
+
+    def verdicts(layer, names):
+        """Runs the bugs of one layer, from the schedules that caught them."""
+        words = [f"{name}={known[name][0].removeprefix('bytes:')}" if name in known else name for name in names]
+        command = [binary, "mutants", *layer, "--schedules", str(schedules), *words]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as run:
+            yield from run.stdout
+
+    wire = of_the_wire()
+    for prefix, layer, over in [("", [], [b for b in bugs if b not in wire]), ("bytes:", ["--bytes"], [b for b in bugs if b in wire])]:
+        for line in verdicts(layer, over):
             name, seed, text = line.strip().split(" ", 2)
             seen.add(name)
             invariant = re.match(r"[SL]\d(?= )", text)
@@ -131,7 +147,7 @@ def main():
             good = invariant is not None and (remember or name in known)
             report(name, good, f"schedule {seed}: {text}" if invariant else text)
             if invariant:
-                caught[name] = (seed, invariant[0])
+                caught[name] = (prefix + seed, invariant[0])
             if invariant and not good:
                 print(f"     {name} is not in {CAUGHT.name}: mutants.py --remember")
     for name in sorted(set(judged) - seen):

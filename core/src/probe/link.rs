@@ -38,7 +38,7 @@ impl Dial for Simulated {
 }
 
 /// What the links of one client share: by what rules its nodes are admitted.
-pub struct Door(Arc<Gate>);
+pub struct Door(Arc<Gate>, Vec<Arc<str>>);
 
 impl std::fmt::Debug for Door {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -47,18 +47,19 @@ impl std::fmt::Debug for Door {
 }
 
 impl Door {
-    /// Of a client that expects this of its nodes, takes clocks to differ by `drift`,
-    /// and listens on `inbox`. Logs go nowhere.
+    /// Of a client that expects this of its nodes, whose names these are, takes clocks
+    /// to differ by `drift`, and listens on `inbox`. Logs go nowhere.
     pub fn new(
         expected: Expected,
+        nodes: Vec<Arc<str>>,
         namespace: &str,
         inbox: Arc<[u8]>,
         drift: f64,
         clock: Arc<dyn Clock>,
         rng: Arc<dyn Rng>,
     ) -> Door {
-        let names = (0..expected.nodes).map(|i| (shown(i), false)).collect();
-        Door(Arc::new(Gate {
+        let names = nodes.iter().map(|name| (name.clone(), false)).collect();
+        let gate = Arc::new(Gate {
             accept_eviction: false,
             drift,
             record_key: names::record_key(namespace).into(),
@@ -72,7 +73,8 @@ impl Door {
             rng,
             warn: drop,
             note: drop,
-        }))
+        });
+        Door(gate, nodes)
     }
 
     /// The link to the node of that place in the client's list, over streams that
@@ -97,7 +99,7 @@ impl Door {
                 password: password.map(str::to_owned),
                 db,
                 origin: Origin::Caller,
-                shown: shown(node),
+                shown: self.1[node].clone(),
             },
             dial: Arc::new(Simulated(Box::new(dial))),
             node,
@@ -106,10 +108,6 @@ impl Door {
         let (link, task) = RedisLink::new(target, self.0.clock.clone(), None);
         (Arc::new(link), Box::pin(task))
     }
-}
-
-fn shown(node: usize) -> Arc<str> {
-    format!("n{node}").into()
 }
 
 /// The number of a server whose own address is this: [`Ticket::server`](crate::node::Ticket::server).

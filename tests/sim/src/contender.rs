@@ -218,6 +218,7 @@ impl Client {
             Some(Err(error)) => stage.says(|| format!("is told: {error}")),
             Some(Ok(Some(_))) => {}
         }
+        world.saw(|| format!("c{} asked: {}", self.number, outcome_in_a_word(&outcome)));
         let lease = match outcome {
             Some(Ok(Some(lease))) => Arc::new(lease),
             Some(Err(error)) if error.kind() == ErrorKind::InvalidArgument => {
@@ -418,6 +419,15 @@ fn told(done: &str, outcome: &Result<(), Error>) -> String {
     match outcome {
         Ok(()) => format!("is told: {done}"),
         Err(error) => format!("is told: not {done}, {error}"),
+    }
+}
+
+/// What a caller was told, in a word; `None`: it went away.
+fn outcome_in_a_word(outcome: &Option<Result<Option<Lease>, Error>>) -> String {
+    match outcome {
+        None => "went away".into(),
+        Some(Ok(lease)) => format!("won: {}", lease.is_some()),
+        Some(Err(error)) => format!("{:?}", error.kind()),
     }
 }
 

@@ -12,6 +12,12 @@
 //! | [`script`] | who drew what, so that all others go on to draw it |
 //! | [`shrink`] | the search for a shorter schedule that breaks the same promise |
 //! | [`world`] | virtual time, nodes, the network, faults; the oracle over them |
+//! | [`server`] | a server as its clients see it: commands and replies as bytes |
+//!
+//! There are two [layers](schedule::Layer). Over *links* requests and replies are whole:
+//! fast, and an imitation of the real link. Over *bytes* (`--bytes`) clients have the
+//! real link, from its outbox down to RESP, and the world makes its streams and the
+//! servers behind them (`world::bytes`). The same seed stands for the same plan on both.
 //!
 //! Faults come as a swarm: each schedule draws which kinds it has, and they
 //! come in episodes that often begin or end where something else is due.
@@ -20,7 +26,7 @@
 //!
 //! What is checked, by the design's names: S1 exclusion, S2 fences, S3 no
 //! theft, S4 honest validity, S5 loss is told and final, L1 no leak, L2 no
-//! deadlock, L3 honest errors, L5 bounded. The oracle judges what the schedule's faults leave
+//! deadlock, L5 bounded; L6 what a link promises (`world::bytes::judge`). The oracle judges what the schedule's faults leave
 //! promised: see `world::oracle`. L4, no lost wake-up, has a judge of its own,
 //! [`world::line`], for schedules whose contenders wait on the nodes.
 
@@ -32,6 +38,7 @@ pub mod random;
 pub mod scene;
 pub mod schedule;
 pub mod script;
+pub mod server;
 pub mod shrink;
 mod tail;
 pub mod who;

@@ -16,7 +16,8 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use quorlock_sim::{mutants, schedule};
+use quorlock_sim::mutants;
+use quorlock_sim::schedule::{self, Layer};
 
 /// A schedule with fewer events proves little; the average must be above.
 const EVENTS_FLOOR: u64 = 100;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
             eprintln!("       {}", replay::USAGE);
             eprintln!("       quorlock-sim mutants [--schedules N] NAME[=SEED]...");
             eprintln!("       quorlock-sim digest [--schedules N] [--from SEED]");
+            eprintln!("--bytes: over the real links");
             eprintln!("--mutant NAME: with this seeded bug, in a build with --cfg mutants");
             ExitCode::from(2)
         }
@@ -47,6 +49,14 @@ fn main() -> ExitCode {
 fn option<'a>(words: &'a [String], name: &str) -> Option<&'a str> {
     let place = words.iter().position(|w| w == name)?;
     words.get(place + 1).map(String::as_str)
+}
+
+/// `--bytes`: over the real links.
+fn layer(words: &[String]) -> Layer {
+    match words.iter().any(|w| w == "--bytes") {
+        true => Layer::Bytes,
+        false => Layer::Links,
+    }
 }
 
 fn number(words: &[String], name: &str, default: u64) -> u64 {
@@ -98,7 +108,7 @@ fn many(words: &[String], schedules: u64, mutant: &str) -> (Sum, Option<u64>) {
                     if seed >= from + schedules || seed > bad.load(Ordering::Relaxed) {
                         return;
                     }
-                    match catch_unwind(|| schedule::run(seed, false)) {
+                    match catch_unwind(|| schedule::run_on(layer(words), seed, false)) {
                         Ok(outcome) => {
                             sum.add(&outcome);
                             if outcome.violation.is_none() {
@@ -117,16 +127,16 @@ fn many(words: &[String], schedules: u64, mutant: &str) -> (Sum, Option<u64>) {
 }
 
 /// What is wrong with a schedule, if anything is.
-fn verdict(seed: u64, mutant: &str) -> Option<String> {
+fn verdict(layer: Layer, seed: u64, mutant: &str) -> Option<String> {
     choose(mutant);
-    let outcome = catch_unwind(|| schedule::run(seed, false));
+    let outcome = catch_unwind(|| schedule::run_on(layer, seed, false));
     choose("");
     outcome.map_or(Some("panicked".into()), |outcome| outcome.violation)
 }
 
 /// The same, of a seed that was seen to violate.
-fn again(seed: u64, mutant: &str) -> String {
-    verdict(seed, mutant).unwrap_or_else(|| "not again".into())
+fn again(layer: Layer, seed: u64, mutant: &str) -> String {
+    verdict(layer, seed, mutant).unwrap_or_else(|| "not again".into())
 }
 
 fn run(words: &[String]) -> ExitCode {
@@ -147,7 +157,7 @@ fn run(words: &[String]) -> ExitCode {
         get(&sum.holds),
     );
     if let Some(bad) = bad {
-        println!("seed {bad}: {}", again(bad, mutant));
+        println!("seed {bad}: {}", again(layer(words), bad, mutant));
         return ExitCode::FAILURE;
     }
     if events < EVENTS_FLOOR || with_a_hold < HOLDS_FLOOR {
@@ -167,16 +177,18 @@ fn each_mutant(words: &[String]) -> ExitCode {
     let mut bugs = words.iter();
     while let Some(bug) = bugs.next() {
         if bug.starts_with("--") {
-            bugs.next();
+            if bug != "--bytes" {
+                bugs.next();
+            }
             continue;
         }
         let (name, known) = bug.split_once('=').unwrap_or((bug, ""));
         let known = known.parse().ok();
-        let still = known.and_then(|seed| Some((seed, verdict(seed, name)?)));
+        let still = known.and_then(|seed| Some((seed, verdict(layer(words), seed, name)?)));
         let search = || {
             many(words, schedules, name)
                 .1
-                .map(|seed| (seed, again(seed, name)))
+                .map(|seed| (seed, again(layer(words), seed, name)))
         };
         match still.or_else(search) {
             Some((seed, what)) => println!("{name} {seed} {what}"),
@@ -187,10 +199,10 @@ fn each_mutant(words: &[String]) -> ExitCode {
 }
 
 /// The hash of the histories of `seeds`.
-fn digest_of(seeds: std::ops::Range<u64>) -> u64 {
+fn digest_of(layer: Layer, seeds: std::ops::Range<u64>) -> u64 {
     let mut hasher = DefaultHasher::new();
     for seed in seeds {
-        let history = schedule::run(seed, true).history;
+        let history = schedule::run_on(layer, seed, true).history;
         history.map(|history| history.raw()).hash(&mut hasher);
     }
     hasher.finish()
@@ -213,7 +225,7 @@ fn digest(words: &[String]) -> ExitCode {
                         return;
                     }
                     let first = from + block * BLOCK;
-                    let hash = digest_of(first..end.min(first + BLOCK));
+                    let hash = digest_of(layer(words), first..end.min(first + BLOCK));
                     lines.lock().expect("no panic")[block as usize] = hash;
                 }
             });

@@ -12,7 +12,7 @@ use crate::mutants::mutant;
 use crate::random::Random;
 use crate::scene::Scene;
 use crate::world::line::{Bounds, POLL_FAR};
-use crate::world::{Admission, FaultEvent, MS, Memory, Network, Rate, Time, Ways, World};
+use crate::world::{Admission, Breaks, FaultEvent, MS, Memory, Network, Rate, Time, Ways, World};
 
 pub use habit::Habit;
 
@@ -153,6 +153,8 @@ pub struct Plan {
     pub swarm: Swarm,
     /// What is played in place of a swarm's episodes.
     pub scene: Option<Scene>,
+    /// How streams misbehave, where clients have the real links.
+    pub breaks: Option<Breaks>,
 }
 
 impl Plan {
@@ -252,10 +254,12 @@ impl Plan {
                 },
                 reach: nanos,
                 patience: node_timeout * MS,
+                even: false,
             },
             troubled: wait + nanos * random.between(2, 3),
             swarm,
             scene: None,
+            breaks: None,
         };
         match plan.tail > 0 && aside.chance(2) {
             true => plan.crowded(),
@@ -282,12 +286,14 @@ impl Plan {
     /// Whether nothing goes wrong, and each node answers long before anybody
     /// gives it up, to the first request of a client too.
     pub fn is_healthy(&self) -> bool {
+        // A real connection takes more of them; and some ask for half of the ttl.
+        let trips = if self.breaks.is_some() { 72 } else { 24 };
         self.swarm == Swarm::default()
             && self.scene.is_none()
             && self.declared
             && self.listed_twice.is_none()
             && self.stray.is_none()
-            && 24 * self.network.base < self.network.patience
+            && trips * self.network.base < self.network.patience
     }
 
     /// What L4 promises of a lock, once the network is calm.
@@ -306,9 +312,58 @@ impl Plan {
         }
     }
 
+    /// The same over streams of bytes; how these misbehave is drawn from the seed.
+    pub fn over_bytes(self, seed: u64) -> Plan {
+        let random = Random::new(seed ^ 0x5eed);
+        let breaks = Breaks::draw(&random);
+        let harmless = self.swarm == Swarm::default();
+        Plan {
+            breaks: Some(if harmless { breaks.calm() } else { breaks }),
+            ..self
+        }
+    }
+
+    /// The same without any fault, in a network whose ways take a time each that is
+    /// always the same, and short enough for every request to be answered in time.
+    pub fn undisturbed(self) -> Plan {
+        let Network {
+            base,
+            reach,
+            patience,
+            ..
+        } = self.network;
+        Plan {
+            declared: true,
+            mute: 0,
+            stray: None,
+            listed_twice: None,
+            network: Network {
+                base: base.min(patience / 100),
+                reach,
+                patience,
+                even: true,
+                ..Network::default()
+            },
+            swarm: Swarm::default(),
+            ..self
+        }
+    }
+
+    /// How long a real link may leave a node alone that has failed, and go on to wait
+    /// for a connection: it knows nothing of the schedule's times.
+    pub fn pauses(&self) -> Time {
+        if self.network.even {
+            return 0;
+        }
+        let connect = (1_000 * MS).max(4 * self.network.patience);
+        let pauses = 2_000 * MS + 2 * connect + 200 * MS;
+        self.breaks.map_or(0, |_| pauses)
+    }
+
     /// On what terms the clients admit nodes.
     pub fn admission(&self, random: &Random) -> Admission {
-        let terms = Admission::new(self.nodes, self.max_ttl(), self.guard, self.declared);
+        let mut terms = Admission::new(self.nodes, self.max_ttl(), self.guard, self.declared);
+        terms.breaks = self.breaks;
         if let Some(scene) = &self.scene {
             return scene.admission(terms, self.max_ttl());
         }
@@ -400,6 +455,17 @@ impl Plan {
                 let client = aside.below(self.clients as u64) as usize;
                 let node = aside.below(self.nodes as u64) as usize;
                 world.plan(aside.below(self.troubled), FaultEvent::Forge(client, node));
+            }
+        }
+        if self.breaks.is_some_and(|breaks| breaks.other > 0) && self.guard {
+            // Within the quarantine of the other.
+            let aside = random.aside().aside();
+            if aside.chance(8) {
+                let client = aside.below(self.clients as u64) as usize;
+                let node = aside.below(self.nodes as u64) as usize;
+                let long = self.ttl.mul_f64(0.1 + 0.8 * aside.share()).as_nanos() as Time;
+                let at = aside.below(self.troubled);
+                world.plan(at, FaultEvent::Astray(client, node, long));
             }
         }
         let kinds = self.kinds();

@@ -4,18 +4,19 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
 use quorlock_sim::history::ORACLES;
-use quorlock_sim::schedule::{self, Outcome};
+use quorlock_sim::schedule::{self, Layer, Outcome};
 use quorlock_sim::shrink::{self, Shrunk};
 use quorlock_sim::without::Without;
 
-use crate::{choose, number, option};
+use crate::{choose, layer, number, option};
 
 /// How it is called.
 pub const USAGE: &str =
-    "quorlock-sim replay SEED [--without PART,...] [--shrink [--seconds N]] [--raw]";
+    "quorlock-sim replay SEED [--bytes] [--without PART,...] [--shrink [--seconds N]] [--raw]";
 
 /// What is to be replayed.
 struct Wanted<'a> {
+    layer: Layer,
     seed: u64,
     without: Without,
     mutant: &'a str,
@@ -37,6 +38,7 @@ pub fn replay(words: &[String]) -> ExitCode {
     };
     let flag = |name: &str| words.iter().any(|word| word == name);
     let wanted = Wanted {
+        layer: layer(words),
         seed,
         without,
         mutant: option(words, "--mutant").unwrap_or_default(),
@@ -47,10 +49,10 @@ pub fn replay(words: &[String]) -> ExitCode {
         let seconds = number(words, "--seconds", shrink::PATIENCE.as_secs());
         return shorter(&wanted, seconds);
     }
-    let (whole, tapes) = schedule::record(seed);
+    let (whole, tapes) = schedule::record(wanted.layer, seed);
     let outcome = match wanted.without.0.is_empty() {
         true => whole,
-        false => schedule::rerun(seed, &tapes, wanted.without.clone()),
+        false => schedule::rerun(wanted.layer, seed, &tapes, wanted.without.clone()),
     };
     tell(&wanted, &wanted.without, &outcome)
 }
@@ -86,6 +88,9 @@ fn tell(wanted: &Wanted, without: &Without, outcome: &Outcome) -> ExitCode {
 
 fn command(wanted: &Wanted, without: &Without) -> String {
     let mut command = format!("make sim SEED={}", wanted.seed);
+    if wanted.layer == Layer::Bytes {
+        command += " BYTES=1";
+    }
     if !without.0.is_empty() {
         command += &format!(" WITHOUT={without}");
     }
@@ -102,7 +107,7 @@ fn shorter(wanted: &Wanted, seconds: u64) -> ExitCode {
     let in_time = || begun.elapsed().as_secs() < seconds;
     // Schedules that panic are no shorter ones, and say nothing.
     std::panic::set_hook(Box::new(|_| ()));
-    let search = || shrink::shrink(wanted.seed, wanted.without.clone(), &in_time);
+    let search = || shrink::shrink(wanted.layer, wanted.seed, wanted.without.clone(), &in_time);
     let shrunk = catch_unwind(AssertUnwindSafe(search));
     let _ = std::panic::take_hook();
     let Ok(shrunk) = shrunk else {

@@ -144,6 +144,7 @@ impl Scene {
             troubled: 4 * ttl * MS,
             swarm: Swarm::default(),
             scene: Some(scene),
+            breaks: None,
         })
     }
 

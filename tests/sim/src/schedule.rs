@@ -14,7 +14,17 @@ use crate::scene::Scene;
 use crate::script::{Planned, Script, Tapes};
 use crate::who::{Who, turn_to};
 use crate::without::{Part, Without};
-use crate::world::{MS, Time, World};
+use crate::world::{Breaks, MS, Time, World};
+
+/// What a client's requests go over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Layer {
+    /// Links of the simulator's, in which requests and replies are whole: fast.
+    #[default]
+    Links,
+    /// The real links, over streams of bytes.
+    Bytes,
+}
 
 /// What came of a schedule.
 #[derive(Debug)]
@@ -47,30 +57,60 @@ impl Outcome {
     }
 }
 
-/// Runs the schedule of `seed`.
+/// Runs the schedule of `seed` over links.
 pub fn run(seed: u64, history: bool) -> Outcome {
-    perform(seed, history, None)
+    run_on(Layer::Links, seed, history)
+}
+
+/// Runs the schedule of `seed` over a layer. The same seed stands for the same plan
+/// on each; what is drawn while it is played differs.
+pub fn run_on(layer: Layer, seed: u64, history: bool) -> Outcome {
+    perform(layer, seed, history, None)
 }
 
 /// Runs the schedule of `seed` as it is. Returns what is needed to run it without
 /// some of its parts, too.
-pub fn record(seed: u64) -> (Outcome, Tapes) {
+pub fn record(layer: Layer, seed: u64) -> (Outcome, Tapes) {
     let script = Arc::default();
-    let outcome = perform(seed, true, Some(&script));
+    let outcome = perform(layer, seed, true, Some(&script));
     (outcome, script.recorded())
 }
 
 /// Runs the schedule of `seed` without some of its parts.
-pub fn rerun(seed: u64, tapes: &Tapes, without: Without) -> Outcome {
-    perform(seed, true, Some(&Arc::new(tapes.script(without))))
+pub fn rerun(layer: Layer, seed: u64, tapes: &Tapes, without: Without) -> Outcome {
+    perform(layer, seed, true, Some(&Arc::new(tapes.script(without))))
 }
 
-fn perform(seed: u64, history: bool, script: Option<&Arc<Script>>) -> Outcome {
+/// What users saw in the schedule of `seed` over a layer, without any fault: what
+/// each was told and when, the tokens and the fences.
+pub fn seen(layer: Layer, seed: u64) -> (Vec<String>, Outcome) {
+    let random = Random::new(seed);
+    let plan = Plan::draw(&random).undisturbed();
+    let breaks = (layer == Layer::Bytes).then(Breaks::default);
+    let (outcome, seen) = play_out(Plan { breaks, ..plan }, random, true, None, Some(seed));
+    (seen, outcome)
+}
+
+fn perform(layer: Layer, seed: u64, history: bool, script: Option<&Arc<Script>>) -> Outcome {
+    let random = Random::new(seed);
+    let mut plan = Scene::plan(seed).unwrap_or_else(|| Plan::draw(&random));
+    if layer == Layer::Bytes {
+        plan = plan.over_bytes(seed);
+    }
+    play_out(plan, random, history, script, None).0
+}
+
+/// `seed`: keeps what users see, and draws their aims from there.
+fn play_out(
+    drawn: Plan,
+    random: Random,
+    history: bool,
+    script: Option<&Arc<Script>>,
+    seed: Option<u64>,
+) -> (Outcome, Vec<String>) {
     turn_to(Who::World);
     let without = script.map(|script| script.without().clone());
     let without = without.unwrap_or_default();
-    let random = Random::new(seed);
-    let drawn = Scene::plan(seed).unwrap_or_else(|| Plan::draw(&random));
     let (mut node_clocks, mut client_clocks) = drawn.clocks(&random);
     let plan = without.left_of(&drawn);
     node_clocks.truncate(plan.nodes);
@@ -86,7 +126,14 @@ fn perform(seed: u64, history: bool, script: Option<&Arc<Script>>) -> Outcome {
         &client_clocks,
         history,
     );
-    world.note(|| Happened::Begins(format!("{plan:?}")));
+    // Of links nothing is said of streams.
+    world.note(|| {
+        let text = format!("{plan:?}").replace(", breaks: None", "");
+        Happened::Begins(text.replace(", even: false", ""))
+    });
+    if let Some(seed) = seed {
+        world.keep_seen(seed);
+    }
     drawn.faults(&random, &world);
     for client in 0..plan.clients {
         if let Some(order) = plan.habit(client).order {
@@ -149,8 +196,9 @@ fn perform(seed: u64, history: bool, script: Option<&Arc<Script>>) -> Outcome {
         planned: script.map(|script| script.planned()).unwrap_or_default(),
         begun: script.map(|script| script.begun()).unwrap_or_default(),
     };
+    let seen = world.seen();
     world.end();
-    outcome
+    (outcome, seen)
 }
 
 fn client(stage: &Stage, random: &Random, number: usize) -> (Client, Arc<Inbox>, Arc<Watchdog>) {
@@ -228,7 +276,7 @@ fn play(stage: &Stage) -> Time {
         }
         // Connections that were lost before are given up and made anew.
         let settles = if plan.tail > 0 {
-            plan.network.settles()
+            plan.network.settles() + plan.pauses()
         } else {
             0
         };
@@ -249,7 +297,7 @@ fn play(stage: &Stage) -> Time {
         }
         // No contender begins anything new; the longest holds the lock for
         // two ttls, and is lost for two more.
-        if until > right + 6 * ttl + 2_000 * MS + plan.tail_ends() {
+        if until > right + 6 * ttl + 2_000 * MS + plan.pauses() + plan.tail_ends() {
             world.violated("L5 a call never returns".into());
             return until;
         }
@@ -278,6 +326,7 @@ fn epilogue(stage: &Arc<Stage>, random: &Random, finish: Time) {
         Duration::ZERO
     };
     let most = plan.ttl + quarantine + Duration::from_millis(500);
+    let most = most + Duration::from_nanos(plan.pauses());
     world.spawn(plan.clients, prober.probe(stage.clone(), most));
     let mut until = world.time();
     let end = until + 3 * (most.as_nanos() as Time);
@@ -304,5 +353,6 @@ fn undone_within(stage: &Stage) -> Time {
     // A broken connection is found at the next deadline.
     let found = 2 * stage.plan.node_timeout.as_nanos() as u64;
     // Twice or three times there and back make a connection, once the release.
-    6 * (2 * network.base + slow.max(edge)) + found + 4 * network.reconnect()
+    let trips = 6 * (2 * network.base + slow.max(edge));
+    trips + found + 4 * network.reconnect() + stage.plan.pauses()
 }

@@ -13,7 +13,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use crate::random::Random;
-use crate::schedule::{self, Outcome};
+use crate::schedule::{self, Layer, Outcome};
 use crate::script::Tapes;
 use crate::without::{Part, Without, parts_of};
 
@@ -52,6 +52,7 @@ struct Found {
 }
 
 struct Search<'a> {
+    layer: Layer,
     seed: u64,
     tapes: Tapes,
     /// What is to be seen again.
@@ -66,14 +67,20 @@ struct Search<'a> {
 
 /// Looks for a shorter schedule than that of `seed` without these parts, while
 /// `in_time` says so. `None` if nothing is violated to begin with.
-pub fn shrink(seed: u64, without: Without, in_time: &dyn Fn() -> bool) -> Option<Shrunk> {
-    let (whole, tapes) = schedule::record(seed);
+pub fn shrink(
+    layer: Layer,
+    seed: u64,
+    without: Without,
+    in_time: &dyn Fn() -> bool,
+) -> Option<Shrunk> {
+    let (whole, tapes) = schedule::record(layer, seed);
     let outcome = match without.0.is_empty() {
         true => whole,
-        false => schedule::rerun(seed, &tapes, without.clone()),
+        false => schedule::rerun(layer, seed, &tapes, without.clone()),
     };
     let lines_before = outcome.lines().len();
     let mut search = Search {
+        layer,
         seed,
         tapes,
         same: kind_of(outcome.violation.as_ref()?),
@@ -254,7 +261,7 @@ impl Search<'_> {
     /// The schedule without these, if it violates the same.
     fn look_at(&mut self, without: Without) -> Option<Found> {
         self.tried += 1;
-        let rerun = || schedule::rerun(self.seed, &self.tapes, without.clone());
+        let rerun = || schedule::rerun(self.layer, self.seed, &self.tapes, without.clone());
         let outcome = catch_unwind(AssertUnwindSafe(rerun)).ok()?;
         let same = outcome.violation.as_deref().map(kind_of) == Some(self.same.clone());
         same.then(|| Found {

@@ -22,6 +22,9 @@ impl Plan {
 
     /// What goes wrong in the tail that begins now.
     pub fn tail_faults(&self, random: &Random, world: &World) {
+        if self.network.even {
+            return;
+        }
         let (now, ttl) = (world.time(), self.ttl.as_nanos() as Time);
         let at = || now + random.below(ttl.min(500 * MS));
         for _ in 0..random.below(4) {
@@ -37,6 +40,9 @@ impl Plan {
     fn reset_one(&self, random: &Random, world: &World, at: Time) {
         let client = random.below(self.clients as u64) as usize;
         let node = random.below(self.nodes as u64) as usize;
+        if self.network.even {
+            return;
+        }
         world.plan(at, FaultEvent::Reset(client, node));
     }
 }
@@ -46,7 +52,8 @@ impl Client {
     pub async fn tail(&self, stage: &Arc<Stage>, worker: usize) {
         let (plan, clock) = (&stage.plan, &*self.set.clock);
         while !stage.calm.load(Ordering::Relaxed) {
-            clock.sleep_until(clock.now() + plan.ttl / 16).await;
+            let pause = plan.ttl / 16 + Duration::from_nanos(plan.pauses() / 64);
+            clock.sleep_until(clock.now() + pause).await;
         }
         let user = plan.users(self.number).start + worker;
         for turn in plan.rounds..plan.rounds + plan.tail {

@@ -6,6 +6,7 @@
 //! delivers says nothing about another.
 
 mod admission;
+mod bytes;
 mod clocks;
 mod connections;
 mod events;
@@ -32,6 +33,8 @@ use crate::plan::DRIFT;
 use crate::random::Random;
 use crate::who;
 pub use admission::Terms as Admission;
+pub use bytes::Breaks;
+use bytes::Bytes;
 pub use clocks::Rate;
 use clocks::{ClientState, SimClock};
 use events::{Event, Queued};
@@ -79,6 +82,8 @@ pub struct Network {
     pub patience: Time,
     /// How far ahead messages and contenders aim at what is due.
     pub reach: Time,
+    /// Every way takes a time of its own, always the same.
+    pub even: bool,
 }
 
 impl Network {
@@ -90,6 +95,7 @@ impl Network {
             tail: self.tail,
             patience: self.patience,
             reach: self.reach,
+            even: self.even,
             ..Network::default()
         }
     }
@@ -154,6 +160,10 @@ struct Inner {
     oracle: Oracle,
     /// For L4, by lock.
     lines: Vec<Line>,
+    /// The streams, in a world of bytes.
+    bytes: Option<Box<Bytes>>,
+    /// What users saw, if that is kept; and what they draw their aims from then.
+    seen: Option<(Vec<String>, Random)>,
 }
 
 /// The simulated world. Single-threaded, whatever the core's traits ask.
@@ -179,6 +189,9 @@ impl World {
         client_clocks: &[Rate],
         history: bool,
     ) -> Arc<World> {
+        let (nodes_of, clients_of) = (node_clocks.len(), client_clocks.len());
+        let bytes = admission.breaks;
+        let bytes = bytes.map(|breaks| Box::new(Bytes::new(breaks, network, nodes_of, clients_of)));
         let declared = |(i, clock): (usize, &Rate)| {
             let server = admission.servers.get(i).copied();
             Node::new(*clock, admission.declared(i), server)
@@ -248,6 +261,8 @@ impl World {
                 edge: 0,
                 oracle: Oracle::default(),
                 lines: Vec::new(),
+                bytes,
+                seen: None,
             }),
             ready: Arc::new(Local::new(VecDeque::new())),
             tasks: Local::new(Vec::new()),
@@ -260,6 +275,9 @@ impl World {
 
     /// The links of one client to all nodes.
     pub fn links(self: &Arc<Self>, client: usize) -> Vec<Arc<dyn Link>> {
+        if self.inner().bytes.is_some() {
+            return self.real_links(client);
+        }
         let nodes = self.inner().nodes.len();
         let listed = self.inner().listed(client).0;
         let inbox = self.inbox(client);
@@ -351,8 +369,10 @@ impl World {
             };
             inner.free.push(next.slot);
             inner.events += u64::from(!inner.is_idle(&event));
-            if inner.events > EVENTS_BOUND {
-                inner.violation = Some(format!("L5 more than {EVENTS_BOUND} events"));
+            // Bytes come in pieces, and real links have longer pauses.
+            let bound = EVENTS_BOUND * if inner.bytes.is_some() { 5 } else { 1 };
+            if inner.events > bound {
+                inner.violation = Some(format!("L5 more than {bound} events"));
                 return;
             }
             self.happen(inner, event);
@@ -454,6 +474,29 @@ impl World {
                 connection,
                 closed,
             } => inner.ended(node, connection, closed),
+            Event::Forth { wire, bytes } => inner.arrive_forth(wire, bytes),
+            Event::Back { wire, bytes, end } => inner.arrive_back(wire, &bytes, end),
+            Event::Overdue {
+                pair,
+                message,
+                asked,
+            } => inner.overdue(pair, message, asked),
+            Event::GivenUp { pair, message } => inner.given_up(pair, message),
+            Event::Postponed { pair, message, at } => inner.sent_again(pair, message, at),
+            Event::Missed { pair, at } => {
+                let subscriber = inner.misses(pair, at);
+                let place = pair % inner.nodes.len();
+                drop(inner);
+                if subscriber.is_some_and(|subscriber| subscriber.is_awaited(place)) {
+                    self.violated(format!("L6 pair {pair} awaits messages and does not dial"));
+                }
+            }
+            Event::Fault(FaultEvent::Reset(client, node)) if inner.bytes.is_some() => {
+                inner.faults += 1;
+                inner.note(|| format!("reset c{client} n{node}"));
+                let pair = client * inner.nodes.len() + node;
+                inner.reset_wire(pair);
+            }
             Event::Fault(FaultEvent::Reset(client, node)) => {
                 let pair = client * inner.nodes.len() + node;
                 let (mut inner, awaited) = self.awaited(inner, pair);
@@ -488,6 +531,9 @@ impl World {
     pub fn calm(&self) {
         let mut inner = self.inner();
         inner.network = inner.network.calm();
+        if let Some(bytes) = &mut inner.bytes {
+            bytes.calm();
+        }
         let clients = inner.clients.iter_mut();
         clients.for_each(|client| client.pauses_at_vote = None);
     }
@@ -523,6 +569,27 @@ impl World {
         self.inner().history.clone()
     }
 
+    /// From here on it is kept what users see; what they draw of the world comes
+    /// from a generator of its own, which the network does not touch.
+    pub fn keep_seen(&self, seed: u64) {
+        self.inner().seen = Some((Vec::new(), Random::new(seed)));
+    }
+
+    /// What users saw, one line each, if that was kept.
+    pub fn seen(&self) -> Vec<String> {
+        let mut inner = self.inner();
+        inner
+            .seen
+            .as_mut()
+            .map(|seen| std::mem::take(&mut seen.0))
+            .unwrap_or_default()
+    }
+
+    /// A user has seen something.
+    pub fn saw(&self, what: impl FnOnce() -> String) {
+        self.inner().saw(what);
+    }
+
     /// Adds an event to the history.
     pub fn note<H: Into<Happened>>(&self, what: impl FnOnce() -> H) {
         self.inner().note(what);
@@ -532,16 +599,22 @@ impl World {
     pub fn end(&self) {
         let subscribers = {
             let mut inner = self.inner();
+            let links = inner.bytes.as_mut().map(|bytes| bytes.end());
             inner.clients.iter_mut().for_each(|c| c.crashed = true);
             inner.oracle = Oracle::default();
             inner.heap.clear();
-            inner.slots.clear();
-            for pair in &mut inner.pairs {
-                std::mem::take(&mut pair.open);
-            }
+            let open = inner
+                .pairs
+                .iter_mut()
+                .map(|pair| std::mem::take(&mut pair.open));
+            let open: Vec<_> = open.collect();
             let pairs = inner.pairs.iter_mut();
             let subscriptions: Vec<_> = pairs.filter_map(|p| p.subscription.take()).collect();
-            (subscriptions, std::mem::take(&mut inner.subscribed))
+            let events = std::mem::take(&mut inner.slots);
+            (
+                (subscriptions, std::mem::take(&mut inner.subscribed)),
+                (links, events, open),
+            )
         };
         drop(subscribers);
         let tasks = std::mem::take(&mut *self.tasks.get());
@@ -556,6 +629,12 @@ impl Inner {
         }
     }
 
+    fn saw(&mut self, what: impl FnOnce() -> String) {
+        if let Some((seen, _)) = &mut self.seen {
+            seen.push(format!("{} {}", self.time, what()));
+        }
+    }
+
     /// Remembers a moment at which something is due.
     fn due(&mut self, at: Time) {
         self.edges[self.edge % EDGES] = at;
@@ -566,14 +645,18 @@ impl Inner {
     /// then, or within a hundredth of a ttl.
     fn aim(&self) -> Option<Time> {
         let reach = self.network.reach;
-        let at = *self.random.pick(&self.edges);
+        let random = match &self.seen {
+            Some((_, random)) => random,
+            None => &self.random,
+        };
+        let at = *random.pick(&self.edges);
         if at <= self.time || at > self.time + reach + reach / 4 {
             return None;
         }
-        let off = match self.random.below(3) {
+        let off = match random.below(3) {
             0 => self.network.base.min(reach / 100) as f64,
             _ => reach as f64 / 100.0,
         };
-        Some(((at as f64 + off * self.random.either_way()) as Time).max(self.time))
+        Some(((at as f64 + off * random.either_way()) as Time).max(self.time))
     }
 }

@@ -7,7 +7,7 @@ use quorlock::sim::{Fault, FaultKind, Op, Repair, Reply};
 use quorlock_sim::history::{Asked, Entry, Happened, History, ORACLES, is_well_formed, legend};
 use quorlock_sim::plan::Plan;
 use quorlock_sim::random::Random;
-use quorlock_sim::schedule;
+use quorlock_sim::schedule::{self, Layer};
 use quorlock_sim::script::Planned;
 use quorlock_sim::shrink::kind_of;
 use quorlock_sim::who::Who;
@@ -245,7 +245,7 @@ fn a_fault_has_its_name_and_its_end() {
 #[test]
 fn histories_have_their_form() {
     for seed in 1..300 {
-        let outcome = schedule::record(seed).0;
+        let outcome = schedule::record(Layer::Links, seed).0;
         let lines = outcome.lines();
         assert!(!lines.is_empty());
         let bad = lines.iter().find(|line| !is_well_formed(line));
@@ -276,9 +276,9 @@ fn every_violation_names_a_promise_that_is_explained() {
 fn recording_and_playing_changes_nothing() {
     for seed in 1..300 {
         let plain = schedule::run(seed, true).history;
-        let (recorded, tapes) = schedule::record(seed);
+        let (recorded, tapes) = schedule::record(Layer::Links, seed);
         assert_eq!(plain, recorded.history, "seed {seed}");
-        let played = schedule::rerun(seed, &tapes, Without::default());
+        let played = schedule::rerun(Layer::Links, seed, &tapes, Without::default());
         assert_eq!(plain, played.history, "seed {seed}");
     }
 }
@@ -302,9 +302,9 @@ fn wishes(history: &History, but: usize) -> Vec<(usize, String)> {
 fn without_a_user_all_others_draw_what_they_drew() {
     let mut compared = 0;
     for seed in 1..300 {
-        let (whole, tapes) = schedule::record(seed);
+        let (whole, tapes) = schedule::record(Layer::Links, seed);
         let without = Without([Part::User(0)].into());
-        let left = schedule::rerun(seed, &tapes, without);
+        let left = schedule::rerun(Layer::Links, seed, &tapes, without);
         let said =
             |outcome: &schedule::Outcome| wishes(outcome.history.as_ref().expect("recorded"), 0);
         let (before, after) = (said(&whole), said(&left));

@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 use super::outbox::Item;
 use crate::clock::Instant;
 use crate::lean::trim;
+use crate::mutants::mutant;
 use crate::node::{Fault, FaultKind, Reply};
 
 /// Releases that wait for a node that is away. Beyond it the oldest are given
@@ -35,7 +36,10 @@ impl Backlog {
 
     /// The next to be written.
     pub(crate) fn next(&mut self) -> Option<Item> {
-        let next = self.kept.pop_front().or_else(|| self.fresh.pop_front());
+        let fresh = |fresh: &mut VecDeque<Item>| {
+            mutant!("last-asked-first", fresh.pop_front(), fresh.pop_back())
+        };
+        let next = self.kept.pop_front().or_else(|| fresh(&mut self.fresh));
         trim(&mut self.fresh);
         next
     }
@@ -178,6 +182,7 @@ mod tests {
             with_text: false,
             readmitted: false,
             on_old: false,
+            written: Instant::NEVER,
         }
     }
 

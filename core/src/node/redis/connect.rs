@@ -12,6 +12,7 @@ use std::time::Duration;
 use super::script::Guard;
 use super::wire::Wire;
 use crate::hash::fnv1a;
+use crate::mutants::mutant;
 use crate::node::Fault;
 use crate::node::admission::Record;
 use admit::admit;
@@ -53,7 +54,8 @@ pub(crate) async fn connect(target: &Target, how: How) -> Result<Connected, Faul
     let gate = &target.gate;
     let subscribed = prepare(target, &mut wire, how.subscribe, resp3).await?;
     let id = Record::parse(&record).map_or(0, |record| fnv1a(record.node().as_bytes()));
-    let guard = gate.expected().guard.then(|| Guard {
+    let guarded = mutant!("unguarded-connection", gate.expected().guard, false);
+    let guard = guarded.then(|| Guard {
         record: record.into(),
         record_key: gate.record_key.clone(),
         quarantine_key: gate.quarantine_key.clone(),

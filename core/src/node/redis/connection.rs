@@ -4,9 +4,10 @@
 //! the runtime leaves in one write, in order. The rules:
 //!
 //! - A request fails at its deadline, whatever it is waiting for.
-//! - A timeout puts the connection in doubt: a new one is made beside it. The
-//!   old one takes releases yet, so that each goes out behind the request it
-//!   undoes, and is closed when nobody waits for its replies any more.
+//! - A timeout puts the connection in doubt, unless its request was written late: a
+//!   new one is made beside it. The old one takes releases yet, so that each goes out
+//!   behind the request it undoes, and is closed when nobody waits for its replies
+//!   any more.
 //! - A release is kept until it is acknowledged, and sent again on each new
 //!   connection.
 //! - A node that fails is left alone for a while, each time longer; requests
@@ -43,6 +44,7 @@ use super::replies::{self, Outcome};
 use super::subscription::Subscription;
 use super::wire::Incoming;
 use crate::clock::{Clock, Instant, Sleep};
+use crate::mutants::mutant;
 use crate::mutex::lock;
 use crate::node::admission::StepWatch;
 use crate::node::{Fault, FaultKind, Reply};
@@ -81,6 +83,8 @@ pub(crate) struct Connection {
     waiting: Backlog,
     /// Releases that the node could not carry out.
     postponed: Vec<Item>,
+    /// The longest that anybody was ready to wait for this node.
+    patience: Duration,
     /// No item is due before this moment.
     due: Instant,
     timer: Option<(Instant, Sleep)>,
@@ -120,6 +124,7 @@ impl Connection {
             last_fault: None,
             waiting: Backlog::default(),
             postponed: Vec::new(),
+            patience: Duration::ZERO,
             due: Instant::FAR,
             timer: None,
             farewell: None,
@@ -180,7 +185,7 @@ impl Connection {
                 }
                 Poll::Ready(Ok(Incoming::Push(push))) => return Poll::Ready(Event::Push(push)),
                 Poll::Ready(Err(_)) => return Poll::Ready(Event::OldBroken),
-                Poll::Pending => {}
+                Poll::Pending => self.close_old(),
             }
         }
         if let Some((_, connecting)) = &mut self.connecting
@@ -217,6 +222,8 @@ impl Connection {
         }
         for item in items {
             self.due = self.due.min(item.due());
+            let patience = item.ticket.sent.until(item.ticket.deadline);
+            self.patience = self.patience.max(patience);
             self.waiting.add(item);
         }
         if self.up.is_none() {
@@ -235,24 +242,9 @@ impl Connection {
         let now = self.clock.now();
         if !self.waiting.is_empty() {
             if self.up.is_some() {
-                self.write();
-            } else if self.connecting.is_some() || now >= self.retry_at {
-                if self.connecting.is_none() {
-                    self.start_connecting(now);
-                }
-                self.write_releases_to_old();
-                if self.silent {
-                    self.waiting.fail_requests(&Fault::new(
-                        FaultKind::Unreachable,
-                        "no answer to earlier requests",
-                        false,
-                    ));
-                }
+                self.write(now);
             } else {
-                let fault = self.last_fault.clone().unwrap_or_else(|| {
-                    Fault::new(FaultKind::Unreachable, "the connection was lost", false)
-                });
-                self.waiting.fail_requests(&fault);
+                self.wait_for_connection(now);
             }
         } else if self.is_missed() && now >= self.retry_at {
             self.start_connecting(now);
@@ -261,22 +253,44 @@ impl Connection {
         self.arm(now);
     }
 
+    /// Does for what waits what can be done without a connection.
+    fn wait_for_connection(&mut self, now: Instant) {
+        if self.connecting.is_none() && now >= self.retry_at {
+            self.start_connecting(now);
+        }
+        // Whether or not there will be another soon: what they undo may be on its way.
+        if mutant!("left-alone-with-releases", true, self.connecting.is_some()) {
+            self.write_releases_to_old();
+        }
+        if self.connecting.is_none() {
+            let fault = self.last_fault.clone().unwrap_or_else(|| {
+                Fault::new(FaultKind::Unreachable, "the connection was lost", false)
+            });
+            self.waiting.fail_requests(&fault);
+        } else if self.silent {
+            let why = "no answer to earlier requests";
+            self.waiting
+                .fail_requests(&Fault::new(FaultKind::Unreachable, why, false));
+        }
+    }
+
     /// Writes everything that waits, in order. A request of a dead token is
     /// left out, unless the release behind it makes it harmless: a cycle costs
     /// each node one acquire and one release, however the threads run.
-    fn write(&mut self) {
+    fn write(&mut self, now: Instant) {
         let Some(up) = &mut self.up else { return };
         while let Some(mut item) = self.waiting.next() {
             let undone =
                 |later: &Item| later.is_release() && later.request.value == item.request.value;
-            if !item.wanted() && !self.waiting.iter().any(undone) {
+            let unwanted = mutant!("unwanted-is-written", !item.wanted(), false);
+            if unwanted && !self.waiting.iter().any(undone) {
                 item.tell(Reply::Failed(Fault::unwanted()), None);
                 continue;
             }
             if let (Some(old), true) = (&mut self.old, item.is_release() && !item.on_old) {
-                old.write_copy(&item);
+                mutant!("no-copy-over-the-old", old.write_copy(&item), ());
             }
-            up.write(item);
+            up.write(item, now);
         }
     }
 
@@ -298,7 +312,7 @@ impl Connection {
         self.failures = 0;
         let Some(mut item) = item else { return };
         match replies::outcome(item.request.op, reply) {
-            Outcome::NoScript if !item.with_text => {
+            Outcome::NoScript if !mutant!("forgotten-script-fails", item.with_text, true) => {
                 item.with_text = true;
                 self.waiting.again(item);
             }
@@ -306,7 +320,7 @@ impl Connection {
             Outcome::OtherRecord if !item.readmitted => {
                 item.readmitted = true;
                 self.waiting.again(item);
-                self.readmit();
+                mutant!("record-met-and-kept", self.readmit(), ());
             }
             Outcome::OtherRecord => {
                 item.fail(FaultKind::NotReady, "its record has changed twice", true);
@@ -332,7 +346,7 @@ impl Connection {
     /// The server could not carry a request out. A release is tried again.
     fn failed(&mut self, mut item: Item, fault: Fault) {
         item.tell(Reply::Failed(fault), None);
-        if item.is_release() {
+        if mutant!("postponed-is-forgotten", item.is_release(), false) {
             self.postponed.push(item);
             self.due = self.due.min(self.clock.now() + POSTPONED);
             self.arm(self.clock.now());
@@ -355,7 +369,7 @@ impl Connection {
         let wait = self.waits_for_others();
         let why = wait.as_deref().unwrap_or("no connection in time");
         self.waiting.expire(now, &mut self.due, why);
-        if doubtful {
+        if mutant!("timeout-without-doubt", doubtful, false) {
             self.note("leaves a request unanswered: it is connected to anew");
             self.doubt();
             self.silent = true;

@@ -86,6 +86,7 @@ impl Link for RedisLink {
             with_text: false,
             readmitted: false,
             on_old: false,
+            written: Instant::NEVER,
         };
         let mut state = lock(&self.outbox.state);
         let refused = if state.ended || (state.closed && !item.is_release()) {

@@ -47,6 +47,8 @@ pub(crate) struct Item {
     pub(crate) readmitted: bool,
     /// A release that already went out over the connection in doubt.
     pub(crate) on_old: bool,
+    /// When it was written last.
+    pub(crate) written: Instant,
 }
 
 impl Item {

@@ -10,6 +10,7 @@ use super::script::{self, Guard};
 use super::wire::{Incoming, Wire};
 use crate::clock::Instant;
 use crate::lean::trim;
+use crate::mutants::mutant;
 use crate::node::FaultKind;
 
 /// See the [module documentation](self). A place in flight is empty where
@@ -45,8 +46,9 @@ impl Pipe {
         self.wire.poll_next(cx)
     }
 
-    /// Writes a request.
-    pub(crate) fn write(&mut self, mut item: Item) {
+    /// Writes a request, now.
+    pub(crate) fn write(&mut self, mut item: Item, now: Instant) {
+        item.written = now;
         if item.request.not_after == 0 && !item.is_release() {
             item.request.not_after = self.not_after(&item);
         }
@@ -63,13 +65,21 @@ impl Pipe {
         oldest
     }
 
+    /// Whether nobody waits for an answer, and all is written: the copy of a release may
+    /// be the last that is left, and must go out behind what it undoes.
+    pub(crate) fn is_idle(&self) -> bool {
+        let written = mutant!("closed-unwritten", self.wire.out.is_empty(), true);
+        written && self.in_flight.iter().all(Option::is_none)
+    }
+
     /// For a request that was made before the node's clock was known: it is,
     /// from the connection's set-up.
     fn not_after(&self, item: &Item) -> u64 {
         let (time, at) = self.time;
         let due =
             at.until(item.ticket.deadline) + item.ticket.sent.until(item.ticket.deadline) / 10;
-        time + u64::try_from(due.as_micros()).unwrap_or(u64::MAX / 2)
+        let due = mutant!("not-after-in-millis", due.as_micros(), due.as_millis());
+        time + u64::try_from(due).unwrap_or(u64::MAX / 2)
     }
 
     /// Writes a request whose answer is awaited on another connection.
@@ -84,20 +94,34 @@ impl Pipe {
     }
 
     /// Fails what is past its deadline; lowers `due` to what comes next.
-    /// Returns whether somebody waited in vain.
+    /// Returns whether somebody waited in vain: for half of the time at least that its
+    /// requester had. One that was written with little of it left, over a connection
+    /// that had yet to be made, says nothing of that connection.
     pub(crate) fn expire(&mut self, now: Instant, due: &mut Instant) -> bool {
         let mut doubtful = false;
         for place in &mut self.in_flight {
             let Some(item) = place else { continue };
             if item.due() <= now {
-                doubtful |= item.sink.is_some();
+                let patience = item.ticket.sent.until(item.ticket.deadline);
+                doubtful |= item.sink.is_some()
+                    && mutant!(
+                        "late-write-doubts",
+                        item.written.until(now) >= patience / 2,
+                        true
+                    );
                 item.fail(FaultKind::Timeout, "no answer in time", true);
             }
-            if item.due() <= now || (item.sink.is_none() && !item.is_release()) {
+            let told = item.sink.is_none();
+            let over = told && mutant!("told-release-is-over", !item.is_release(), true);
+            if item.due() <= now || over {
                 *place = None;
             } else {
-                *due = (*due).min(item.due());
+                let next = mutant!("deadline-not-armed", item.due(), Instant::FAR);
+                *due = (*due).min(next);
             }
+        }
+        if mutant!("place-is-taken-out", false, true) {
+            self.in_flight.retain(Option::is_some);
         }
         doubtful
     }

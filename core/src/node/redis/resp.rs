@@ -7,6 +7,7 @@
 use std::io;
 use std::str::FromStr;
 
+use crate::mutants::mutant;
 use redis::{Value as Resp, parse_redis_value};
 
 /// A server that sends more than this for one reply is none of ours.
@@ -92,7 +93,11 @@ fn line_end(bytes: &[u8]) -> Result<usize, Incomplete> {
         .ok_or(Incomplete::More)?;
     match bytes.get(end + 1) {
         _ if bytes[end] == b'\n' || end == 0 => Err(Incomplete::Never),
-        None => Err(Incomplete::More),
+        None => mutant!(
+            "cut-before-a-newline",
+            Err(Incomplete::More),
+            Err(Incomplete::Never)
+        ),
         Some(b'\n') => Ok(end),
         Some(_) => Err(Incomplete::Never),
     }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use super::pushes::Push;
+use crate::mutants::mutant;
 use crate::node::Subscriber;
 use crate::token::Rng;
 
@@ -75,7 +76,7 @@ impl Subscription {
     /// done before there is another, but what a waiter's timer does.
     pub(crate) fn lost(&mut self) {
         if self.state == State::Stands {
-            self.state = State::Lost;
+            self.state = mutant!("lost-for-good", State::Lost, State::Never);
         }
     }
 

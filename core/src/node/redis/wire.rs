@@ -16,6 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::dial::Stream;
 use super::pushes::{Push, Pushes};
 use super::resp;
+use crate::mutants::mutant;
 
 const CHUNK: usize = 16 * 1024;
 /// So much room for requests is kept when all are written.
@@ -58,7 +59,7 @@ impl Wire {
             let rest = &self.out[self.written..];
             match ready!(Pin::new(&mut self.stream).poll_write(cx, rest))? {
                 0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                n => self.written += n,
+                n => self.written += mutant!("rest-not-written", n, rest.len()),
             }
         }
         if self.written > 0 {
@@ -112,7 +113,8 @@ impl Input {
     }
 
     pub(crate) fn add(&mut self, chunk: &[u8]) {
-        self.bytes.drain(..self.parsed);
+        let done = mutant!("cut-loses-bytes", self.parsed, self.bytes.len());
+        self.bytes.drain(..done);
         self.parsed = 0;
         self.bytes.extend_from_slice(chunk);
     }

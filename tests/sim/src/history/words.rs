@@ -27,6 +27,10 @@ pub const ORACLES: [(&str, &str); 10] = [
     ),
     ("L4", "no lost wake-up: who waits is called in its turn"),
     ("L5", "bounded: every call returns in its time"),
+    (
+        "L6",
+        "what a link promises: order, releases kept, one answer to each request",
+    ),
 ];
 
 /// What is about nobody in particular.

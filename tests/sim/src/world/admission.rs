@@ -8,6 +8,7 @@ use std::time::Duration;
 use quorlock::sim::admission::{Expected, Info, Look, Newness, Next, Record, Refusal, StepWatch};
 use quorlock::sim::{FaultKind, MemoryNode, Reply, Ticket};
 
+use super::bytes::{self, Breaks};
 use super::events::Event;
 use super::network::{Told, fault};
 use super::{Inner, Node, Time};
@@ -16,7 +17,7 @@ use crate::mutants::mutant;
 use crate::plan::DRIFT;
 
 /// The run of a server to which a node's address leads astray.
-const OTHER: u64 = 1_000_000;
+pub(super) const OTHER: u64 = 1_000_000;
 /// Steps after which a node's record has changed too often.
 const WRITES: u32 = 6;
 
@@ -34,6 +35,8 @@ pub struct Terms {
     /// How long the servers of a set that was not declared have run, and whether
     /// each has stored anything.
     pub servers: Vec<(Time, bool)>,
+    /// How streams misbehave, where clients have the real links.
+    pub breaks: Option<Breaks>,
 }
 
 impl Terms {
@@ -46,6 +49,15 @@ impl Terms {
             elsewhere: None,
             declared,
             servers: Vec::new(),
+            breaks: None,
+        }
+    }
+
+    /// A node's identity in its run of that number.
+    pub(super) fn run_id(&self, node: usize, run: u64) -> String {
+        match self.breaks {
+            Some(_) => bytes::run_id(node, run),
+            None => run_id(node, run),
         }
     }
 
@@ -57,7 +69,7 @@ impl Terms {
 
     /// The record that a node of a declared set begins with.
     pub(super) fn declared(&self, node: usize) -> Option<Arc<str>> {
-        let run = run_id(node, 0);
+        let run = self.run_id(node, 0);
         let record = |of| Record::new(of, 1, &format!("n{node}"), Some(&run)).to_string();
         match &self.elsewhere {
             Some((elsewhere, of)) => (*elsewhere == node).then(|| record(of).into()),
@@ -66,8 +78,8 @@ impl Terms {
     }
 }
 
-/// A node's identity in its run of that number.
-pub(super) fn run_id(node: usize, run: u64) -> String {
+/// A node's identity in its run of that number, as links tell it.
+fn run_id(node: usize, run: u64) -> String {
     format!("r{node}.{run}")
 }
 
@@ -114,29 +126,10 @@ impl Inner {
             wire.broken = true;
             return;
         }
-        let local = node.clock.local_ms(now);
         let answer = match *hello {
             Hello::Write(old, new, quarantine, later) => {
-                node.used = true;
-                let written = node
-                    .state
-                    .init(old.as_deref(), new.clone(), quarantine, local);
-                let found = node.state.record().cloned();
-                self.note(|| Happened::Record {
-                    node: at,
-                    record: new.clone(),
-                    written,
-                });
-                let pledge = Record::parse(&new).is_some_and(|record| record.is_pledge());
-                let stray = self
-                    .admission
-                    .strays
-                    .iter()
-                    .any(|s| s.0 == self.pairs[pair].client);
-                if written && pledge && stray {
-                    self.strayed();
-                }
-                self.look_at_lines(at);
+                let written = self.write_record(pair, old.as_deref(), &new, quarantine);
+                let found = self.nodes[at].state.record().cloned();
                 Hello::Written(if written { Ok(new) } else { Err(found) }, later)
             }
             Hello::Subscribe(record) => {
@@ -166,6 +159,34 @@ impl Inner {
                 },
             );
         }
+    }
+
+    /// A client replaces the record of its node, if that is `old`.
+    pub(super) fn write_record(
+        &mut self,
+        pair: usize,
+        old: Option<&str>,
+        new: &Arc<str>,
+        quarantine: Duration,
+    ) -> bool {
+        let at = self.pairs[pair].node;
+        let node = &mut self.nodes[at];
+        let local = node.clock.local_ms(self.time);
+        node.used = true;
+        let written = node.state.init(old, new.clone(), quarantine, local);
+        self.note(|| Happened::Record {
+            node: at,
+            record: new.clone(),
+            written,
+        });
+        let pledge = Record::parse(new).is_some_and(|record| record.is_pledge());
+        let strays = &self.admission.strays;
+        let stray = strays.iter().any(|s| s.0 == self.pairs[pair].client);
+        if written && pledge && stray {
+            self.strayed();
+        }
+        self.look_at_lines(at);
+        written
     }
 
     /// An answer reaches the client. Returns whom to tell that there is no

@@ -8,12 +8,18 @@ use quorlock::sim::{Fault, Op, Reply};
 use super::admission::Hello;
 use super::events::Event;
 use super::messages::Subscription;
-use super::network::{Connection, NOT_SENT, Told, failed};
-use super::{FaultEvent, Inner, Time};
+use super::network::{Connection, NOT_SENT, Open, Told, failed};
+use super::{FaultEvent, Inner, MS, Time};
 use crate::history::Happened;
 use crate::mutants::mutant;
 
 impl Inner {
+    /// How long it may take until a connection that breaks now is there again.
+    pub(super) fn settles(&self) -> Time {
+        let pauses = if self.bytes.is_some() { 250 * MS } else { 0 };
+        self.network.settles() + pauses
+    }
+
     /// A request was not answered in time: its connection is in doubt, and a
     /// new one is made. What was sent may still arrive.
     pub(super) fn replace_connection(&mut self, pair: usize, message: u64) {
@@ -93,7 +99,7 @@ impl Inner {
         let now = self.time;
         self.pairs[pair].replaced_at = now;
         let fresh = self.connections.len() as u64;
-        let start = now + 2 * self.delay(node);
+        let start = now + 2 * self.way(pair);
         let asked = self.clients[self.pairs[pair].client].now(now);
         self.connections.push(Connection {
             asked: Some(asked),
@@ -173,6 +179,18 @@ impl Inner {
         (p.connecting, p.silent, p.fault) = (false, false, None);
         let mut told = Vec::new();
         let mut out = Vec::new();
+        // As the real link does, which schedules with faults have yet to learn: what
+        // its release waits behind is written, though nobody wants it.
+        let waits = |open: &&Open| open.request.op == Op::Release && open.connection == NOT_SENT;
+        let undone: Vec<_> = match self.network.even {
+            true => p
+                .open
+                .values()
+                .filter(waits)
+                .map(|o| o.request.value.clone())
+                .collect(),
+            false => Vec::new(),
+        };
         p.open.retain(|message, open| {
             if open.request.op == Op::Release {
                 let waited = open.connection == NOT_SENT;
@@ -186,7 +204,7 @@ impl Inner {
                 return true;
             }
             match open.sink.take() {
-                Some(sink) if !sink.wanted() => {
+                Some(sink) if !sink.wanted() && !undone.contains(&open.request.value) => {
                     told.push((sink, open.ticket, Reply::Failed(Fault::unwanted())));
                     return false;
                 }
@@ -270,7 +288,7 @@ impl Inner {
         let Some(current) = self.pairs[pair].current else {
             return Vec::new();
         };
-        let settled = now + self.network.settles();
+        let settled = now + self.settles();
         for line in &mut self.lines {
             line.breaks(settled, now);
         }

@@ -6,6 +6,7 @@ use std::task::Waker;
 use quorlock::sim::{Reply, Request};
 
 use super::admission::Hello;
+use super::bytes::End;
 use super::network::Pair;
 use super::{FaultEvent, Inner, Time};
 use crate::who::Who;
@@ -51,6 +52,27 @@ pub(super) enum Event {
         connection: u64,
         closed: bool,
     },
+    /// Bytes of a connection reach their node.
+    Forth { wire: usize, bytes: Vec<u8> },
+    /// Bytes of a connection reach their client, or its end does.
+    Back {
+        wire: usize,
+        bytes: Vec<u8>,
+        end: Option<End>,
+    },
+    /// A request that was asked at a time has to be told by now.
+    Overdue {
+        pair: usize,
+        message: u64,
+        asked: Time,
+    },
+    /// A release is given up.
+    GivenUp { pair: usize, message: u64 },
+    /// A release that a node could not carry out at a time has to be sent again by now.
+    Postponed { pair: usize, message: u64, at: Time },
+    /// A connection that had subscribed was lost at a time: if messages are awaited,
+    /// another has to be dialled by now.
+    Missed { pair: usize, at: Time },
     /// A timer rings that was set at a time.
     Timer {
         client: usize,
@@ -157,6 +179,11 @@ impl Inner {
     /// Whether nothing comes of an event: a timer of a request that has been
     /// answered.
     pub(super) fn is_idle(&self, event: &Event) -> bool {
-        matches!(event, Event::Deadline { pair, message } if !self.pairs[*pair].open.contains_key(message))
+        match event {
+            Event::Deadline { pair, message }
+            | Event::Overdue { pair, message, .. }
+            | Event::GivenUp { pair, message } => !self.pairs[*pair].open.contains_key(message),
+            _ => false,
+        }
     }
 }

@@ -279,10 +279,14 @@ impl Inner {
                     self.haunted(node);
                 }
                 self.excuse_the_forgetful(node);
+                self.node_dies(node);
                 for at in 0..self.pairs.len() {
                     if self.pairs[at].node == node {
                         let p = &self.pairs[at];
                         for connection in p.old.into_iter().chain(p.current) {
+                            if self.bytes.is_some() {
+                                continue;
+                            }
                             let wire = &mut self.connections[connection as usize];
                             (wire.broken, wire.dead) = (true, true);
                         }

@@ -4,7 +4,6 @@
 use quorlock::sim::names::{Naming, companions};
 use quorlock::sim::{Instant, MemoryNode, Request};
 
-use super::admission::run_id;
 use super::faults::Node;
 use super::line::{Bounds, Line, Who};
 use super::messages::HALF_OPEN;
@@ -106,7 +105,7 @@ impl Inner {
         let local = state.clock.local_ms(self.time);
         let admitted = |record: &str| {
             let run = record.rsplit(' ').next();
-            run == Some(run_id(node, state.run).as_str())
+            run == Some(self.admission.run_id(node, state.run).as_str())
         };
         if self.admission.expected.guard && !state.state.record().is_some_and(|r| admitted(r)) {
             // Its quarantine begins when somebody finds out.
@@ -134,7 +133,7 @@ impl Inner {
         self.lost(key, Some(pair));
     }
 
-    fn lost(&mut self, key: Option<&[u8]>, unheard: Option<usize>) {
+    pub(super) fn lost(&mut self, key: Option<&[u8]>, unheard: Option<usize>) {
         for (lock, known) in KEYS.iter().enumerate().take(self.lines.len()) {
             if key.is_none_or(|key| key == *known) {
                 self.line(lock, |line, at| line.in_vain(unheard, at));

@@ -79,6 +79,42 @@ impl World {
     }
 }
 
+impl Inner {
+    /// A client asks a node: enters that into the books. Returns the number of the
+    /// request; `None`: nothing leaves that client any more.
+    pub(super) fn asks(&mut self, pair: usize, request: &Request) -> Option<u64> {
+        let (client, node) = (self.pairs[pair].client, self.pairs[pair].node);
+        // What goes round in circles without a pause stops once that was seen.
+        if self.clients[client].crashed || self.violation.is_some() {
+            return None;
+        }
+        self.messages += 1;
+        self.at_once += 1;
+        if self.at_once > AT_ONCE_BOUND {
+            self.violated(format!("L5 c{client} asks without a pause"));
+        }
+        let message = self.messages;
+        self.note(|| Happened::Asks {
+            client,
+            node,
+            message,
+            asked: Asked::of(request),
+        });
+        self.asked(client, request);
+        if let Some(waiter) = &request.waiter {
+            self.clients[client].waiter = waiter.number;
+            if !self.lines.is_empty() && request.op != Op::Release {
+                self.waits_with(client, waiter.number, request);
+            }
+        }
+        if request.op == Op::Release {
+            self.under_way(node, request, 1);
+            self.leaves_line(node, request, true);
+        }
+        Some(message)
+    }
+}
+
 pub(super) struct SimLink {
     pub(super) world: Arc<World>,
     pub(super) pair: usize,
@@ -102,37 +138,9 @@ impl Link for SimLink {
         let mut inner = self.world.inner();
         let pair = self.pair;
         let client = inner.pairs[pair].client;
-        // What goes round in circles without a pause stops once that was seen.
-        if inner.clients[client].crashed || inner.violation.is_some() {
-            return None;
-        }
-        inner.messages += 1;
-        inner.at_once += 1;
-        if inner.at_once > AT_ONCE_BOUND {
-            inner.violated(format!("L5 c{client} asks without a pause"));
-        }
-        let message = inner.messages;
-        let node = inner.pairs[pair].node;
-        inner.note(|| Happened::Asks {
-            client,
-            node,
-            message,
-            asked: Asked::of(&request),
-        });
+        let message = inner.asks(pair, &request)?;
         let _acting = act(Who::AtClient(inner.wire(pair)));
-        inner.asked(client, &request);
-        if let Some(waiter) = &request.waiter {
-            inner.clients[client].waiter = waiter.number;
-            if !inner.lines.is_empty() && request.op != Op::Release {
-                inner.waits_with(client, waiter.number, &request);
-            }
-        }
         let release = request.op == Op::Release;
-        if release {
-            let server = inner.pairs[pair].node;
-            inner.under_way(server, &request, 1);
-            inner.leaves_line(server, &request, true);
-        }
         let refused = inner.random.chance(inner.network.refuse);
         let node = &inner.nodes[inner.pairs[pair].node];
         let down = node.down_until > inner.time && inner.random.chance(50);

@@ -55,9 +55,9 @@ impl Subscription {
 
 /// A listener: a subscription as its node knows it.
 pub(super) struct Listener {
-    pair: usize,
-    connection: u64,
-    inbox: Arc<[u8]>,
+    pub(super) pair: usize,
+    pub(super) connection: u64,
+    pub(super) inbox: Arc<[u8]>,
 }
 
 impl Node {
@@ -213,14 +213,14 @@ impl Inner {
     }
 
     /// When a node finds out that a connection is dead which dies now.
-    fn found_dead(&self) -> Time {
+    pub(super) fn found_dead(&self) -> Time {
         let share = self.random.over_decades(HALF_OPEN / 1e3, HALF_OPEN);
         self.time + (self.network.reach as f64 * share) as Time
     }
 
     /// A node will see the end of a connection. `closed`: it closes it then,
     /// though the client may think that it stands.
-    fn ends(&mut self, at: Time, node: usize, connection: u64, closed: bool) {
+    pub(super) fn ends(&mut self, at: Time, node: usize, connection: u64, closed: bool) {
         self.push(
             at,
             Event::Ended {
@@ -266,11 +266,15 @@ impl Inner {
         let nodes = self.nodes.len();
         for pair in client * nodes..(client + 1) * nodes {
             let p = &self.pairs[pair];
-            if p.subscription.is_none() {
+            if p.subscription.is_none() && self.bytes.is_none() {
                 continue;
             }
             let node = p.node;
-            for connection in p.current.into_iter().chain(p.old) {
+            let current: Vec<u64> = match &self.bytes {
+                Some(bytes) => bytes.open(pair).collect(),
+                None => p.current.into_iter().chain(p.old).collect(),
+            };
+            for connection in current {
                 let at = self.found_dead();
                 let wire = &mut self.connections[connection as usize];
                 wire.hung_up |= until == Time::MAX;
@@ -304,7 +308,7 @@ impl Inner {
                 let listener = &self.nodes[node].listeners[place];
                 if listener.inbox == inbox {
                     let (pair, connection) = (listener.pair, listener.connection);
-                    match self.carry(pair, connection, number) {
+                    match self.carry(pair, connection, &inbox, number) {
                         true => told = Some(pair),
                         false => lost = Some(pair),
                     }
@@ -357,7 +361,7 @@ impl Inner {
 
     /// Sends a message over one connection, sometimes twice; false if it is
     /// lost.
-    fn carry(&mut self, pair: usize, connection: u64, number: u64) -> bool {
+    fn carry(&mut self, pair: usize, connection: u64, inbox: &[u8], number: u64) -> bool {
         if self.random.chance(self.network.deaf) {
             // Something between drops it; the connection stands.
             self.note(|| Happened::NotCalled { number });
@@ -365,6 +369,13 @@ impl Inner {
         }
         let copies = 1 + u64::from(self.random.chance(self.network.twice));
         for _ in 0..copies {
+            if self.bytes.is_some() {
+                let carried = self.carry_push(connection as usize, inbox, number);
+                if !carried || copies == 1 {
+                    return carried;
+                }
+                continue;
+            }
             let Some(at) = self.back(pair, connection) else {
                 // The node writes to nobody, and will find out.
                 let wire = &mut self.connections[connection as usize];
@@ -391,17 +402,28 @@ impl Inner {
     pub(super) fn forge(&mut self, client: usize, place: usize) {
         let pair = client * self.nodes.len() + place;
         let p = &self.pairs[pair];
+        if let (Some(current), Some(_)) = (p.current, &self.bytes) {
+            let hears = self.connections[current as usize].subscribed;
+            return if hears {
+                self.forge_over(pair, current)
+            };
+        }
         let stands = |subscription: &Subscription| subscription.state == State::Stands;
         let hears = p.subscription.as_ref().is_some_and(stands);
         let (Some(connection), true) = (p.current, hears) else {
             return;
         };
+        self.forge_over(pair, connection);
+    }
+
+    fn forge_over(&mut self, pair: usize, connection: u64) {
+        let client = self.pairs[pair].client;
         let latest = self.clients[client].waiter;
         let number = match self.random.below(3) {
             0 => latest,
             1 => latest.wrapping_sub(1 + self.random.below(3)),
             _ => self.random.bits(),
         };
-        self.carry(pair, connection, number);
+        self.carry(pair, connection, &inbox_of(client), number);
     }
 }

@@ -148,6 +148,14 @@ pub(super) struct Connection {
 }
 
 impl Inner {
+    /// One way between a client and its node.
+    pub(super) fn way(&self, pair: usize) -> Time {
+        match self.network.even {
+            true => self.network.base * (101 + (37 * pair as u64) % 97) / 100,
+            false => self.delay(self.pairs[pair].node),
+        }
+    }
+
     /// One way through the network.
     pub(super) fn delay(&self, node: usize) -> Time {
         let n = self.network;
@@ -163,8 +171,8 @@ impl Inner {
     }
 
     /// When a message that leaves now arrives.
-    fn arrival(&self, node: usize) -> Time {
-        let soon = self.time + self.delay(node);
+    fn arrival(&self, pair: usize) -> Time {
+        let soon = self.time + self.way(pair);
         if self.random.chance(self.network.edge)
             && let Some(at) = self.aim()
         {
@@ -174,13 +182,13 @@ impl Inner {
     }
 
     /// When a message gets through that leaves now; `None` if it is lost.
-    fn through(&mut self, node: usize, cut: Cut) -> Option<Time> {
-        let at = self.arrival(node);
+    fn through(&mut self, pair: usize, cut: Cut) -> Option<Time> {
+        let at = self.arrival(pair);
         if self.random.chance(self.network.cut) || cut.until > self.time && cut.lossy {
             return None;
         }
         Some(if cut.until > self.time {
-            cut.until + self.delay(node)
+            cut.until + self.way(pair)
         } else {
             at
         })
@@ -189,7 +197,7 @@ impl Inner {
     /// When what goes over a connection now reaches the node; `None` if it
     /// does not, nor what comes behind it.
     pub(super) fn forth(&mut self, pair: usize, connection: u64) -> Option<Time> {
-        let at = self.through(self.pairs[pair].node, self.pairs[pair].requests_cut);
+        let at = self.through(pair, self.pairs[pair].requests_cut);
         let wire = &mut self.connections[connection as usize];
         let Some(at) = at else {
             wire.broken = true;
@@ -202,7 +210,7 @@ impl Inner {
 
     /// The way back.
     pub(super) fn back(&mut self, pair: usize, connection: u64) -> Option<Time> {
-        let at = self.through(self.pairs[pair].node, self.pairs[pair].replies_cut);
+        let at = self.through(pair, self.pairs[pair].replies_cut);
         let wire = &mut self.connections[connection as usize];
         let (Some(at), false) = (at, wire.broken) else {
             wire.broken = true;
@@ -277,8 +285,7 @@ impl Inner {
         request: Box<Request>,
         sent: Time,
     ) {
-        let (node, client) = (self.pairs[pair].node, self.pairs[pair].client);
-        let now = self.time;
+        let (node, now) = (self.pairs[pair].node, self.time);
         if self.nodes[node].paused_until > now {
             // Waits in the node's socket.
             let waiting = Event::Request {
@@ -301,18 +308,54 @@ impl Inner {
             }
             return;
         }
+        let record = self.connections[connection as usize].record.clone();
+        let answer = self.carry_out(pair, connection, message, &request, record);
+        let pair_now = &self.pairs[pair];
+        let wire = &self.connections[connection as usize];
+        let given_up = Some(connection) != pair_now.old || wire.broken;
+        let in_doubt = Some(connection) != pair_now.current && given_up;
+        self.look_if_late(pair, connection, message, (&request, sent), in_doubt);
+        if message == 0 {
+            return;
+        }
+        if let Some(at) = self.back(pair, connection) {
+            self.push(
+                at,
+                Event::Reply {
+                    pair,
+                    connection,
+                    message,
+                    answer,
+                },
+            );
+        } else {
+            self.in_vain(&request.keys.lock);
+        }
+    }
+
+    /// A node carries a request out, and all that comes of it is judged. `record`:
+    /// what the node must hold.
+    pub(super) fn carry_out(
+        &mut self,
+        pair: usize,
+        connection: u64,
+        message: u64,
+        request: &Request,
+        record: Option<Arc<str>>,
+    ) -> Answer {
+        let (node, client) = (self.pairs[pair].node, self.pairs[pair].client);
+        let now = self.time;
         let local = self.nodes[node].clock.local_ms(now);
         let before = self.nodes[node]
             .state
             .get(&request.keys.lock, local)
             .map(|(value, end)| (value.clone(), end));
-        let record = self.connections[connection as usize].record.clone();
         // Plain requests and releases are not told it.
         let told =
             request.op != Op::Release && (record.is_some() || request.keys.fence_ttl.is_some());
         let time = told.then(|| MemoryNode::time(self.nodes[node].clock.local(now)));
-        let counted = self.look_at_counter(node, &request, local);
-        let reserved = before.is_none() && self.nodes[node].is_reserved(&request, local);
+        let counted = self.look_at_counter(node, request, local);
+        let reserved = before.is_none() && self.nodes[node].is_reserved(request, local);
         let guarded = record.is_some();
         let quarantined = guarded && self.nodes[node].state.quarantine(local).is_some();
         let loading = self.nodes[node].loading_until > now;
@@ -321,7 +364,7 @@ impl Inner {
         } else {
             self.nodes[node].used = true;
             let state = &mut self.nodes[node].state;
-            let (reply, messages) = state.execute(&request, record.as_deref(), local);
+            let (reply, messages) = state.execute(request, record.as_deref(), local);
             if !self.lines.is_empty() {
                 self.look_at_lines(node);
             }
@@ -336,16 +379,36 @@ impl Inner {
             reply: reply.clone(),
         });
         let mine = before.as_ref().is_some_and(|(v, _)| *v == request.value);
-        self.check_counter(node, &request, (counted, mine), reply.as_ref(), local);
-        self.check_theft(node, &request, before, local);
+        self.check_counter(node, request, (counted, mine), reply.as_ref(), local);
+        self.check_theft(node, request, before, local);
         if guarded {
             let server = self.connections[connection as usize].server;
             let when = (quarantined, local);
-            self.check_repair(node, server, &request, reply.as_ref(), when);
+            self.check_repair(node, server, request, reply.as_ref(), when);
         }
-        let pair_now = &self.pairs[pair];
-        let wire = &self.connections[connection as usize];
-        let given_up = Some(connection) != pair_now.old || wire.broken;
+        if let Some(Reply::Granted { .. }) = reply {
+            if reserved {
+                self.violated(format!("L4 n{node} votes past a reservation"));
+            }
+            self.granted(node, request, local);
+            if matches!(request.op, Op::Acquire { home: true, .. }) {
+                self.voted_at_home(client);
+            }
+        }
+        Answer { reply, time }
+    }
+
+    /// A node has carried a request out that was sent at a time, over a connection
+    /// that is `in_doubt` or is not: notes what that excuses.
+    pub(super) fn look_if_late(
+        &mut self,
+        pair: usize,
+        connection: u64,
+        message: u64,
+        (request, sent): (&Request, Time),
+        in_doubt: bool,
+    ) {
+        let (node, now) = (self.pairs[pair].node, self.time);
         // See the oracle on L1: the node timeout, a tenth of it, and what is
         // not known of the node's clock.
         let in_time = now <= sent + 3 * self.network.patience + MS;
@@ -355,37 +418,12 @@ impl Inner {
         let release = request.op == Op::Release;
         let unbounded = !in_time && request.not_after == 0 && !release;
         // What the node itself holds is not released then.
-        let astray = wire.astray && release;
-        if unbounded || astray || Some(connection) != pair_now.current && given_up && excused {
-            self.came_late(node, &request);
+        let astray = self.connections[connection as usize].astray && release;
+        if unbounded || astray || in_doubt && excused {
+            self.came_late(node, request);
         }
         if !release && !self.pairs[pair].open.contains_key(&message) {
-            self.queued_late(node, &request);
-        }
-        if let Some(Reply::Granted { .. }) = reply {
-            if reserved {
-                self.violated(format!("L4 n{node} votes past a reservation"));
-            }
-            self.granted(node, &request, local);
-            if matches!(request.op, Op::Acquire { home: true, .. }) {
-                self.voted_at_home(client);
-            }
-        }
-        if message == 0 {
-            return;
-        }
-        if let Some(at) = self.back(pair, connection) {
-            self.push(
-                at,
-                Event::Reply {
-                    pair,
-                    connection,
-                    message,
-                    answer: Answer { reply, time },
-                },
-            );
-        } else {
-            self.in_vain(&request.keys.lock);
+            self.queued_late(node, request);
         }
     }
 

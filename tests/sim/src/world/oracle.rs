@@ -214,6 +214,7 @@ impl World {
                 client,
                 token: hold.token()[..6].into(),
             });
+            inner.saw(|| format!("c{client} re-entered {}", &hold.token()[..6]));
             if now >= lease.says_until() {
                 inner.violated(format!("S5 c{client} re-entered a lease that is over"));
             }
@@ -227,6 +228,10 @@ impl World {
             token: hold.token()[..6].into(),
             fence: lease.fence(),
             left: now.until(end),
+        });
+        inner.saw(|| {
+            let (token, number, fence) = (&hold.token()[..6], lease.number(), lease.fence());
+            format!("c{client} won {token}, lease {number}, fence {fence:?}, until {end:?}")
         });
         // The winner runs in the moment of the verdict.
         if now + hold.terms().timing.min_validity > end {
@@ -301,6 +306,7 @@ impl World {
             token: hold.token()[..6].into(),
             over: released,
         });
+        inner.saw(|| format!("c{client} released {}", &hold.token()[..6]));
         if released && end != Instant::NEVER {
             inner.violated(format!("S5 a released lease of c{client} is valid"));
         } else if !released && ended {

@@ -14,10 +14,14 @@ use crate::who::{Who, act};
 /// No more polls are needed between two events.
 const POLLS_BOUND: u32 = 10_000;
 
+type Future_ = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 pub(super) struct Task {
     client: usize,
     who: Who,
-    future: Pin<Box<dyn Future<Output = ()> + Send>>,
+    /// The pair whose real link it drives.
+    link: Option<usize>,
+    future: Future_,
     waker: Waker,
 }
 
@@ -38,7 +42,7 @@ impl Wake for TaskWaker {
 impl World {
     /// Starts a task of a client.
     pub fn spawn(&self, client: usize, future: impl Future<Output = ()> + Send + 'static) {
-        self.spawn_as(Who::Client(client), client, future);
+        self.begin(Who::Client(client), client, None, Box::pin(future));
     }
 
     /// Starts the task of one of a client's users, or another's.
@@ -48,6 +52,15 @@ impl World {
         client: usize,
         future: impl Future<Output = ()> + Send + 'static,
     ) {
+        self.begin(who, client, None, Box::pin(future));
+    }
+
+    /// Starts the task of the real link of a pair.
+    pub(super) fn spawn_link(&self, client: usize, pair: usize, future: Future_) {
+        self.begin(Who::Client(client), client, Some(pair), future);
+    }
+
+    fn begin(&self, who: Who, client: usize, link: Option<usize>, future: Future_) {
         let mut tasks = self.tasks.get();
         let id = tasks.len();
         let waker = Waker::from(Arc::new(TaskWaker {
@@ -57,7 +70,8 @@ impl World {
         tasks.push(Some(Task {
             client,
             who,
-            future: Box::pin(future),
+            link,
+            future,
             waker,
         }));
         self.ready.get().push_back(id);
@@ -96,7 +110,11 @@ impl World {
             let waker = task.waker.clone();
             let mut cx = Context::from_waker(&waker);
             let _acting = act(task.who);
-            if task.future.as_mut().poll(&mut cx) == Poll::Pending {
+            let polled = task.future.as_mut().poll(&mut cx);
+            if let Some(pair) = task.link {
+                self.inner().link_turned(pair);
+            }
+            if polled == Poll::Pending {
                 self.tasks.get()[id] = Some(task);
             }
         }

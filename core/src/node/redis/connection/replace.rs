@@ -6,15 +6,19 @@ use std::time::Duration;
 
 use super::Connection;
 use crate::clock::Instant;
+use crate::mutants::mutant;
 use crate::node::admission::StepWatch;
 use crate::node::redis::connect::{Connected, How, connect};
 use crate::node::redis::outbox::Item;
 use crate::node::redis::pipe::Pipe;
 use crate::node::{Fault, FaultKind, Reply, Ticket};
 
-/// Time for a connection to be made. Longer than a request waits, so that a
-/// slow name server delays the first requests only.
+/// Time for a connection to be made, at the least. Longer than a request waits, so
+/// that a slow name server delays the first requests only.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+/// So many requests' time a connection has: its set-up takes several round trips, where
+/// a request takes one.
+const CONNECT_STEPS: u32 = 4;
 
 impl Connection {
     /// Whether a connection is missed for the sake of messages.
@@ -27,11 +31,16 @@ impl Connection {
         let target = self.target.clone();
         let how = How {
             reached: self.outbox.connects.load(Ordering::Relaxed) != 0,
-            subscribe: self.subscription.is_wanted(),
+            subscribe: mutant!(
+                "subscribes-once",
+                self.subscription.is_wanted(),
+                self.subscription.is_wanted() && self.outbox.connects.load(Ordering::Relaxed) == 0
+            ),
             stepped: self.stepped,
         };
         let connecting = Box::pin(async move { connect(&target, how).await.map(Box::new) });
-        self.connecting = Some((now + CONNECT_TIMEOUT, connecting));
+        let most = CONNECT_TIMEOUT.max(self.patience * CONNECT_STEPS);
+        self.connecting = Some((now + most, connecting));
     }
 
     /// There is a new connection: releases that went out over the one before are
@@ -45,7 +54,8 @@ impl Connection {
         }
         // Releases written to the connection before are sent again on this one.
         for place in self.old.iter_mut().flat_map(|old| &mut old.in_flight) {
-            if place.as_ref().is_some_and(Item::is_release) {
+            let owed = place.as_ref().is_some_and(Item::is_release);
+            if mutant!("release-dropped-in-doubt", owed, false) {
                 self.waiting.extend(place.take());
             }
         }
@@ -165,7 +175,7 @@ impl Connection {
     /// Gives a connection up: its releases are sent again, its requests fail.
     fn abandon(&mut self, connection: Pipe, fault: &Fault) {
         for mut item in connection.in_flight.into_iter().flatten() {
-            if item.is_release() {
+            if mutant!("release-lost-with-connection", item.is_release(), false) {
                 self.waiting.add(item);
             } else {
                 item.tell(Reply::Failed(fault.clone()), None);
@@ -191,8 +201,7 @@ impl Connection {
     /// Closes the connection in doubt once there is another and nobody waits
     /// for its replies.
     pub(super) fn close_old(&mut self) {
-        let idle = |old: &Pipe| old.in_flight.iter().all(Option::is_none);
-        if self.up.is_some() && self.old.as_ref().is_some_and(idle) {
+        if self.up.is_some() && self.old.as_ref().is_some_and(Pipe::is_idle) {
             self.old = None;
         }
     }

@@ -69,6 +69,7 @@ impl World {
         let late = awake && time > ended.max(since) + TOLD_WITHIN;
         if let Some(reason) = told {
             inner.note(|| Happened::Lost { client: c, reason });
+            inner.saw(|| format!("c{c} lost {reason:?}"));
         }
         if valid != held {
             inner.violated(format!("S5 c{c}: a lease says it is held: {held}"));

@@ -1,0 +1,261 @@
+//! Our scripts on the wire: from KEYS and ARGV to the operation that a memory node
+//! carries out, and from what came of it to the reply. What a script means is the
+//! memory node's, which `tests/model` compares with real servers; this is the other
+//! end of `script.rs` and `replies.rs` of the core, written from docs/PROTOCOL.md.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use quorlock::sim::probe;
+use quorlock::sim::{
+    Companions, Keys, Op, OtherRecord, Repair, Reply, Request, Value, Waiter, Waits,
+};
+
+use super::resp::{array, bulk, int, number};
+
+/// "At any time", as the client writes it.
+const ANY_TIME: u64 = (1 << 53) - 1;
+
+/// A script that a server may be asked to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Script {
+    /// Vote for a token.
+    Acquire,
+    /// Keep a vote.
+    Extend,
+    /// Take it back.
+    Release,
+    /// Replace the node's record.
+    Init,
+    /// Try permissions.
+    Try,
+}
+
+impl Script {
+    /// The scripts that are loaded, in the order of [`probe::scripts`].
+    const LOADED: [Script; 3] = [Script::Acquire, Script::Extend, Script::Release];
+
+    /// The script of that text.
+    pub fn of_text(text: &[u8]) -> Option<Script> {
+        let known = probe::scripts().into_iter().zip(Script::LOADED);
+        let mut known = known.map(|((_, known, _), script)| (known, script));
+        let known = known.find(|(known, _)| known.as_bytes() == text);
+        let others = [
+            (probe::init_text(), Script::Init),
+            (probe::try_text(), Script::Try),
+        ];
+        let mut others = others.into_iter();
+        let other = || others.find(|(known, _)| known.as_bytes() == text);
+        known.or_else(other).map(|(_, script)| script)
+    }
+
+    /// The script of that hash, among those that are loaded.
+    pub fn of_sha(sha: &[u8]) -> Option<Script> {
+        let mut known = probe::scripts().into_iter().zip(Script::LOADED);
+        let known = known.find(|((_, _, known), _)| known.as_bytes() == sha);
+        known.map(|(_, script)| script)
+    }
+
+    /// Its bit among those that a server has loaded.
+    pub fn bit(self) -> u8 {
+        1 << self as u8
+    }
+}
+
+/// A request as the server has it.
+#[derive(Debug)]
+pub struct Call {
+    /// What to do.
+    pub request: Request,
+    /// What the node must hold; `None`: any record.
+    pub record: Option<Arc<str>>,
+    /// Whether the reply says the node's `TIME`.
+    pub told: bool,
+    /// Whether it asks for fences.
+    fenced: bool,
+}
+
+/// What a call of a script asks for; `None`: no client of ours writes that.
+pub fn call(script: Script, keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
+    let millis = |place: usize| Some(Duration::from_millis(number(args.get(place)?)?));
+    let (own, waiter, reservation) = match script {
+        Script::Acquire => (4, waiter(args.get(3)?)?, None),
+        Script::Extend => (3, None, Some(Duration::ZERO)),
+        Script::Release => (3, waiter(args.get(1)?)?, Some(millis(2)?)),
+        Script::Init | Script::Try => return None,
+    };
+    let more = args.get(own..)?;
+    let waits = match reservation {
+        Some(reservation) => waits(&[reservation.as_millis() as u64])?,
+        None => {
+            let words = args[2].split(|b| *b == b' ').map(number);
+            waits(&words.collect::<Option<Vec<_>>>()?)?
+        }
+    };
+    let release = script == Script::Release;
+    let fits = match (release, more.len(), keys.len()) {
+        (_, 0, 3) | (true, 1, 5) => true,
+        (false, 4, 4) => more[0].is_empty(),
+        (false, 4, 6) => !more[0].is_empty(),
+        (false, 5, 4 | 6) => script == Script::Acquire,
+        _ => false,
+    };
+    let told = !release && !more.is_empty();
+    let fence = match told && !more[2].is_empty() {
+        true => Some(number(more[2])?),
+        false => None,
+    };
+    let fence_ttl = match fence {
+        Some(_) => Some(Duration::from_millis(number(more[3])?)),
+        None => None,
+    };
+    let not_after = match told {
+        true => number(more[1]).filter(|time| *time <= ANY_TIME)?,
+        false => 0,
+    };
+    let op = match script {
+        Script::Release => Op::Release,
+        Script::Acquire => Op::Acquire {
+            ttl: millis(1)?,
+            candidate: fence.unwrap_or(0),
+            home: waits.most > 0,
+            block: match more.get(4) {
+                Some(block) => number(block)?.try_into().ok()?,
+                None => 1,
+            },
+        },
+        _ => extension(millis(1)?, args[2], fence.unwrap_or(0))?,
+    };
+    // As long as the other two, which have one mark each.
+    let counter = keys.get(3).filter(|_| fence.is_some()).unwrap_or(&keys[1]);
+    let alike = keys[1].len() == keys[2].len() && keys[1].len() == counter.len();
+    (fits && alike).then(|| Call {
+        request: Request {
+            op,
+            keys: Arc::new(Keys {
+                lock: keys[0].into(),
+                companions: Companions::new(&[keys[1], keys[2], counter].concat()),
+                waits,
+                fence_ttl,
+            }),
+            value: Value(args[0].into()),
+            waiter,
+            not_after: if not_after == ANY_TIME { 0 } else { not_after },
+        },
+        record: more
+            .first()
+            .filter(|r| !r.is_empty())
+            .map(|record| text(record).into()),
+        told,
+        fenced: fence.is_some(),
+    })
+}
+
+fn extension(ttl: Duration, mode: &[u8], fence: u64) -> Option<Op> {
+    let repair = match mode {
+        b"0" => Repair::No,
+        b"1" => Repair::Yes,
+        b"2" => Repair::InQuarantine { server: 0 },
+        b"3" => return Some(Op::Confirm { ttl, fence }),
+        _ => return None,
+    };
+    Some(Op::Extend { ttl, repair, fence })
+}
+
+/// `number inbox`, or nothing.
+fn waiter(text: &[u8]) -> Option<Option<Waiter>> {
+    if text.is_empty() {
+        return Some(None);
+    }
+    let blank = text.iter().position(|b| *b == b' ')?;
+    Some(Some(Waiter {
+        number: number(&text[..blank])?,
+        inbox: text[blank + 1..].into(),
+    }))
+}
+
+fn waits(millis: &[u64]) -> Option<Waits> {
+    let (place, most) = match millis {
+        [_] => (0, 0),
+        [_, place, most] => (*place, u32::try_from(*most).ok()?),
+        _ => return None,
+    };
+    Some(Waits {
+        reservation: Duration::from_millis(millis[0]),
+        place: Duration::from_millis(place),
+        most,
+    })
+}
+
+/// A text without anything odd in it.
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Writes what a script answers at `time` of the node, in µs.
+pub fn answer(out: &mut Vec<u8>, call: &Call, answer: &Result<Reply, OtherRecord>, time: u64) {
+    let millis = |d: Duration| d.as_millis() as i64;
+    let fence = |fence: u64| match call.fenced && fence > 0 {
+        true => fence.to_string(),
+        false => String::new(),
+    };
+    let (code, more, own) = match answer {
+        Err(OtherRecord) => (4, Vec::new(), 0),
+        Ok(Reply::Late) => (5, Vec::new(), 0),
+        Ok(Reply::Granted { fence: f }) => (1, bulked(&fence(*f)), 1),
+        Ok(Reply::Extended { repaired }) => {
+            let fence = match call.request.op {
+                Op::Extend { fence: f, .. } => fence(f),
+                _ => String::new(),
+            };
+            (1 + i64::from(*repaired), bulked(&fence), 1)
+        }
+        Ok(Reply::Confirmed) => match call.request.op {
+            Op::Confirm { fence: f, .. } => (1, bulked(&fence(f)), 1),
+            _ => (1, bulked(""), 1),
+        },
+        Ok(Reply::Greater { fence }) => (6, bulked(&fence.to_string()), 1),
+        Ok(Reply::Quarantined { left }) => {
+            let mut own = Vec::new();
+            int(&mut own, millis(*left));
+            (3, own, 1)
+        }
+        Ok(Reply::Refused {
+            left,
+            holder,
+            place,
+            subscribers,
+        }) => {
+            let mut own = Vec::new();
+            int(&mut own, left.map_or(-1, millis));
+            bulk(&mut own, holder.as_deref().unwrap_or_default().as_bytes());
+            int(&mut own, place.map_or(-1, i64::from));
+            int(&mut own, i64::from(*subscribers));
+            (0, own, 4)
+        }
+        Ok(Reply::Released { held }) => return int(out, i64::from(*held)),
+        Ok(Reply::NotMine | Reply::Failed(_)) => (0, Vec::new(), 0),
+    };
+    let refused = matches!(answer, Ok(Reply::Refused { .. }));
+    if !call.told && !refused {
+        return int(out, code);
+    }
+    array(out, b'*', 1 + own + 2 * usize::from(call.told));
+    int(out, code);
+    out.extend_from_slice(&more);
+    if call.told {
+        moment(out, time);
+    }
+}
+
+fn bulked(text: &str) -> Vec<u8> {
+    let mut own = Vec::new();
+    bulk(&mut own, text.as_bytes());
+    own
+}
+
+/// Appends a `TIME` as servers write it: seconds and µs.
+pub fn moment(out: &mut Vec<u8>, time: u64) {
+    bulk(out, (time / 1_000_000).to_string().as_bytes());
+    bulk(out, (time % 1_000_000).to_string().as_bytes());
+}

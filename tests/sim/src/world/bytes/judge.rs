@@ -1,0 +1,328 @@
+//! What a link promises, judged from both of its ends: what it is asked and what it
+//! tells on one, what it writes and what it reads on the other.
+//!
+//! - Each request is told once, and at its deadline at the latest.
+//! - What it is told of a node is what that node answered to this very request.
+//! - What was asked first is written first over a connection, but what was written
+//!   before already.
+//! - No request is written that nobody wants, unless its release is written behind it.
+//! - A release is written behind the request that it undoes, over the same connection,
+//!   while that stands; and over each new connection, until the node has acknowledged
+//!   it over the last one, or it is given up.
+//!   One that the node could not carry out is sent again after a while.
+//! - Over a connection that left a request unanswered nothing is asked any more; and
+//!   none is given up that answers.
+//! - Where messages are awaited a connection that is lost is made again, unasked.
+//! - A node takes no request for late before its deadline.
+//!
+//! All are L6 in a verdict: promises of a link.
+
+mod due;
+
+use std::sync::Arc;
+
+use quorlock::sim::{FaultKind, Link, Op, Reply, Sink, Subscriber, Ticket};
+
+use super::{Answered, Mark, Sent};
+use crate::server::scripts::{self, Script};
+use crate::world::events::Event;
+use crate::world::network::{NOT_SENT, Open};
+use crate::world::{Inner, MS, Time};
+
+/// A release that a node could not carry out is sent again within this time.
+const POSTPONED: Time = 201 * MS;
+/// A request that is written, and who wants it.
+pub(super) type Asker = (u64, Arc<dyn Sink>);
+
+/// What is known of a link.
+#[derive(Default)]
+pub(super) struct Lane {
+    pub(super) link: Option<Arc<dyn Link>>,
+    /// Who is told what comes to the inbox.
+    pub(super) subscriber: Option<Arc<dyn Subscriber>>,
+    /// When it dialled last.
+    dialled: Time,
+    /// How many connections it has made.
+    connects: u64,
+    /// The last of them.
+    ready: Option<usize>,
+    /// Releases that were asked since its task ran.
+    pub(super) fresh: Vec<u64>,
+    /// What it has read and was not told yet.
+    heard: Vec<(Mark, Reply)>,
+    /// Requests that it wrote though nobody wants them: over which connection.
+    unwanted: Vec<(usize, u64)>,
+    /// One of its connections had no room for a while: what it wrote waited there.
+    pub(super) was_full: bool,
+    /// When requests were written last that are not answered.
+    written: Vec<(u64, Time)>,
+    /// Releases that a node could not carry out: sent again after a while.
+    postponed: Vec<(u64, Time)>,
+    /// Releases that a node has acknowledged over a connection that may have been in
+    /// doubt when they were written: as a copy, or not.
+    perhaps: Vec<u64>,
+}
+
+impl Lane {
+    /// Whether a release need not be sent over a new connection.
+    fn excuses(&self, message: &u64) -> bool {
+        self.postponed.iter().any(|(m, _)| m == message) || self.perhaps.contains(message)
+    }
+}
+
+impl Inner {
+    /// Looks at the commands that a client has written over a connection. Returns who
+    /// wants the requests among them.
+    pub(super) fn tap(&mut self, wire: usize) -> Vec<Asker> {
+        let mut tap = std::mem::take(&mut self.open_wire(wire).tap);
+        let mut askers = Vec::new();
+        while let Ok(Some(words)) = tap.command() {
+            let words: Vec<&[u8]> = words.iter().map(|w| tap.word(w)).collect();
+            let script = match words[0] {
+                b"EVALSHA" => Script::of_sha(words[1]),
+                b"EVAL" => Script::of_text(words[1]),
+                b"SCRIPT" => {
+                    self.open_wire(wire).prepared = true;
+                    None
+                }
+                _ => None,
+            };
+            let Some(script) = script else { continue };
+            let count = crate::server::resp::number(words[2]).unwrap_or(0) as usize;
+            let (keys, args) = words[3..].split_at(count.min(words.len() - 3));
+            if let Some(call) = scripts::call(script, keys, args) {
+                let at = self.time;
+                let sent = Sent {
+                    end: tap.passed(),
+                    message: 0,
+                    request: call.request,
+                    at,
+                    copy: false,
+                };
+                askers.extend(self.written(wire, sent));
+            }
+        }
+        self.open_wire(wire).tap = tap;
+        askers
+    }
+
+    /// A request is written.
+    fn written(&mut self, wire: usize, mut sent: Sent) -> Option<Asker> {
+        let pair = self.open_wire(wire).pair;
+        let (client, node) = (self.pairs[pair].client, self.pairs[pair].node);
+        let (mark, release) = (Mark::of(&sent.request), sent.request.op == Op::Release);
+        let alike = |open: &Open| Mark::of(&open.request) == mark;
+        // The first that was not written yet; else one that is written again.
+        let open = &self.pairs[pair].open;
+        let fresh = open
+            .iter()
+            .find(|(_, o)| o.connection == NOT_SENT && alike(o));
+        // Of those that are alike, one that this connection has not had.
+        let new_here = |o: &Open| o.connection < wire as u64 && alike(o);
+        let moved = || open.iter().find(|(_, o)| new_here(o));
+        let again = || moved().or_else(|| open.iter().rev().find(|(_, o)| alike(o)));
+        let first = fresh.is_some();
+        let found = fresh.or_else(again).map(|(message, _)| *message);
+        sent.message = found.unwrap_or(0);
+        let message = sent.message;
+        self.under_way(node, &sent.request, 1);
+        let op = sent.request.op;
+        self.note(|| format!("c{client} writes m{message} for n{node} over {wire}: {op:?}"));
+        let newest = self.pairs[pair].current == Some(wire as u64);
+        let w = self.open_wire(wire);
+        sent.copy = !newest || w.doubted;
+        w.sent.push_back(sent);
+        let (last, full) = (w.last, self.bytes().lanes[pair].was_full);
+        if first && message < last && !full {
+            self.violated(format!(
+                "L6 c{client} writes what was asked first later: m{message}"
+            ));
+        } else if first {
+            self.open_wire(wire).last = message.max(last);
+        }
+        let w = self.open_wire(wire);
+        if w.doubted && !release && !w.was_full {
+            self.violated(format!(
+                "L6 c{client} asks n{node} over a connection in doubt"
+            ));
+        }
+        let at = self.time;
+        let lane = &mut self.bytes().lanes[pair];
+        lane.postponed.retain(|(m, _)| *m != message);
+        // Any of those that are alike, if it is written again.
+        let open = self.pairs[pair].open.iter();
+        let alike = open.filter(|(m, o)| **m == message || !first && alike(o));
+        let alike: Vec<u64> = alike.map(|(message, _)| *message).collect();
+        let lane = &mut self.bytes().lanes[pair];
+        lane.written.retain(|(m, _)| !alike.contains(m));
+        lane.written
+            .extend(alike.iter().map(|message| (*message, at)));
+        let Some(open) = self.pairs[pair].open.get_mut(&message) else {
+            if !release {
+                // It was told already.
+                self.wrote_unwanted(wire, vec![message]);
+            }
+            return None;
+        };
+        open.connection = match open.connection {
+            NOT_SENT => wire as u64,
+            before => before.max(wire as u64),
+        };
+        let sink = open.sink.clone().filter(|_| !release);
+        if sink.is_none() && !release {
+            self.wrote_unwanted(wire, vec![message]);
+        }
+        sink.map(|sink| (message, sink))
+    }
+
+    /// A client has written requests that nobody wants.
+    pub(super) fn wrote_unwanted(&mut self, wire: usize, messages: Vec<u64>) {
+        let w = self.open_wire(wire);
+        if w.was_full {
+            // Nobody can say when.
+            return;
+        }
+        let pair = w.pair;
+        let lane = &mut self.bytes().lanes[pair];
+        lane.unwanted
+            .extend(messages.into_iter().map(|m| (wire, m)));
+    }
+
+    /// A client has read so many more bytes.
+    pub(super) fn has_read(&mut self, wire: usize, bytes: usize) {
+        let w = self.open_wire(wire);
+        w.read += bytes as u64;
+        while let Some(answer) = self.next_read(wire) {
+            self.reads(wire, answer);
+        }
+    }
+
+    fn next_read(&mut self, wire: usize) -> Option<Answered> {
+        let w = self.open_wire(wire);
+        let whole = w.answers.front().is_some_and(|answer| answer.end <= w.read);
+        whole.then(|| w.answers.pop_front()).flatten()
+    }
+
+    /// A client has read an answer.
+    fn reads(&mut self, wire: usize, answer: Answered) {
+        let pair = self.open_wire(wire).pair;
+        let now = self.time;
+        let lane = &mut self.bytes().lanes[pair];
+        let ready = lane.ready;
+        let newer = ready.is_some_and(|ready| wire < ready);
+        let Some(reply) = answer.reply else {
+            if answer.release {
+                lane.postponed.push((answer.message, now));
+            }
+            if answer.release && !answer.copy {
+                let (message, at) = (answer.message, self.time);
+                self.push(at + POSTPONED, Event::Postponed { pair, message, at });
+            }
+            // Whichever it came over, the one in use is given up for it.
+            for wire in ready.into_iter().chain([wire]) {
+                self.open_wire(wire).suspect = true;
+            }
+            return;
+        };
+        lane.heard.push((answer.mark, reply));
+        match answer.release && !newer {
+            true if answer.copy => lane.perhaps.push(answer.message),
+            true => self.acknowledged(pair, answer.message),
+            false => {}
+        }
+    }
+
+    /// A release is acknowledged: nobody owes it any more.
+    fn acknowledged(&mut self, pair: usize, message: u64) {
+        let node = self.pairs[pair].node;
+        let Some(open) = self.pairs[pair].open.get_mut(&message) else {
+            return;
+        };
+        if std::mem::replace(&mut open.readmitted, true) {
+            return;
+        }
+        let (request, told) = (open.request.clone(), open.sink.is_none());
+        if told {
+            self.pairs[pair].open.remove(&message);
+        }
+        self.under_way(node, &request, -1);
+        self.leaves_line(node, &request, false);
+    }
+
+    /// A release is given up.
+    pub(in crate::world) fn given_up(&mut self, pair: usize, message: u64) {
+        let node = self.pairs[pair].node;
+        let Some(open) = self.pairs[pair].open.get_mut(&message) else {
+            return;
+        };
+        let acknowledged = std::mem::replace(&mut open.readmitted, true);
+        let (request, told) = (open.request.clone(), open.sink.is_none());
+        if told {
+            self.pairs[pair].open.remove(&message);
+        }
+        if !acknowledged {
+            self.under_way(node, &request, -1);
+        }
+    }
+
+    /// A link tells what came of a request. Returns that request; `None`: it may not.
+    pub(super) fn told(
+        &mut self,
+        pair: usize,
+        message: u64,
+        ticket: Ticket,
+        reply: &Reply,
+    ) -> Option<Open> {
+        let client = self.pairs[pair].client;
+        let open = self.pairs[pair].open.get_mut(&message);
+        let Some(sink) = open.as_ref().and_then(|open| open.sink.clone()) else {
+            self.violated(format!("L6 c{client} is told twice of m{message}"));
+            return None;
+        };
+        let open = open?;
+        let copy = Open {
+            request: open.request.clone(),
+            ticket,
+            sink: Some(sink),
+            ..*open
+        };
+        open.sink = None;
+        let (release, done) = (ticket.op == Op::Release, open.readmitted);
+        if !release || done {
+            self.pairs[pair].open.remove(&message);
+        }
+        let (now_true, now) = (self.time, self.clients[client].now(self.time));
+        match reply {
+            Reply::Failed(fault) if fault.kind == FaultKind::Timeout && fault.sent => {
+                if now < ticket.deadline {
+                    self.violated(format!("L6 c{client}'s m{message} timed out too early"));
+                }
+                let patience = ticket.sent.until(ticket.deadline).as_nanos() as Time;
+                let late = |at: &Time| now_true - at < patience * 6 / 10;
+                let lane = &self.bytes().lanes[pair];
+                let mut written = lane.written.iter();
+                let at = written.find(|(m, _)| *m == message).map(|(_, at)| at);
+                // Where a write waited, nobody can say which request it was.
+                let says_nothing = lane.was_full || at.is_some_and(late);
+                if copy.connection != NOT_SENT {
+                    let may = at.is_none_or(|at| now_true - at >= patience * 4 / 10);
+                    let wire = self.open_wire(copy.connection as usize);
+                    wire.doubted |= !says_nothing;
+                    wire.suspect |= may;
+                }
+            }
+            Reply::Failed(_) => {}
+            _ => {
+                let mark = Mark::of(&copy.request);
+                let heard = &mut self.bytes().lanes[pair].heard;
+                match heard.iter().position(|(m, r)| *m == mark && r == reply) {
+                    Some(place) => drop(heard.remove(place)),
+                    None => self.violated(format!(
+                        "L6 c{client} is told of m{message} what its node did not answer: {reply:?}"
+                    )),
+                }
+            }
+        }
+        Some(copy)
+    }
+}

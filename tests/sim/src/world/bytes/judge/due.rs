@@ -1,0 +1,214 @@
+//! What is due: what a link has to have done by a time, or by the end of its turn.
+
+use std::sync::Arc;
+
+use quorlock::sim::{Op, Subscriber};
+
+use crate::world::bytes::{Sent, Wire};
+use crate::world::events::Event;
+use crate::world::{Inner, MS, Time};
+
+/// A link leaves its node alone for no longer.
+const PAUSE: Time = 2_001 * MS;
+
+impl Inner {
+    /// A request has to be told by now that was asked at a time, if nothing held its
+    /// client up.
+    pub(in crate::world) fn overdue(&mut self, pair: usize, message: u64, asked: Time) {
+        let client = self.pairs[pair].client;
+        let awake = self.was_awake(client, asked);
+        let open = self.pairs[pair].open.get(&message);
+        if awake && open.is_some_and(|open| open.sink.is_some()) {
+            self.violated(format!(
+                "L6 c{client} is not told of m{message} at its deadline"
+            ));
+        }
+    }
+
+    /// A release that a node could not carry out at a time is sent again by now, if its
+    /// connection stands.
+    pub(in crate::world) fn sent_again(&mut self, pair: usize, message: u64, at: Time) {
+        let (now, client) = (self.time, self.pairs[pair].client);
+        let current = self.pairs[pair].current.map(|wire| wire as usize);
+        let lane = &self.bytes().lanes[pair];
+        let waits = lane.postponed.contains(&(message, at)) && !lane.was_full;
+        let Some(wire) = lane.ready.filter(|ready| waits && current == Some(*ready)) else {
+            return;
+        };
+        let stands = !self.connections[wire].broken && self.open_wire(wire).end.is_none();
+        let open = self.pairs[pair].open.get(&message);
+        let owed = open.is_some_and(|open| !open.readmitted && open.give_up > now);
+        if stands && owed && self.was_awake(client, at) {
+            self.violated(format!(
+                "L6 c{client} does not try the release m{message} again"
+            ));
+        }
+    }
+
+    /// Whether nothing has held a client up since a time.
+    fn was_awake(&self, client: usize, since: Time) -> bool {
+        let state = &self.clients[client];
+        !state.crashed && state.awake_since <= since && state.paused_until <= self.time
+    }
+
+    /// A connection has ended for its client.
+    pub(in crate::world::bytes) fn ends_for_client(&mut self, pair: usize, wire: usize) {
+        let at = self.time;
+        if self.connections[wire].subscribed && self.pairs[pair].current == Some(wire as u64) {
+            // One may be under way that comes to nothing.
+            let vain = (1_000 * MS).max(4 * self.network.patience);
+            self.push(at + vain + PAUSE, Event::Missed { pair, at });
+        }
+    }
+
+    /// A connection was lost at a time, and no other was dialled since: who would be
+    /// told what comes.
+    pub(in crate::world) fn misses(
+        &mut self,
+        pair: usize,
+        at: Time,
+    ) -> Option<Arc<dyn Subscriber>> {
+        let client = self.pairs[pair].client;
+        let lane = &self.bytes().lanes[pair];
+        let (dialled, subscriber) = (lane.dialled, lane.subscriber.clone());
+        subscriber.filter(|_| dialled < at && self.was_awake(client, at))
+    }
+
+    /// A link dials: nothing may speak for the connection that it has.
+    pub(in crate::world::bytes) fn look_at_last(&mut self, pair: usize) {
+        let (now, client) = (self.time, self.pairs[pair].client);
+        let lane = &mut self.bytes().lanes[pair];
+        lane.dialled = now;
+        let Some(last) = lane.ready.filter(|_| !lane.was_full) else {
+            return;
+        };
+        let w = self.open_wire(last);
+        let answers = !(w.closed || w.suspect || w.doubted || w.end.is_some());
+        // A clock that has stepped has its node admitted anew.
+        let sure = !(self.oracle.steps_seen || self.oracle.led_astray);
+        if answers && sure {
+            self.violated(format!(
+                "L6 c{client} gives up connection {last}, which answers"
+            ));
+        }
+    }
+
+    /// The task of a link has run: what it was asked meanwhile is written by now.
+    pub(in crate::world) fn link_turned(&mut self, pair: usize) {
+        if self.violation.is_some() {
+            return;
+        }
+        let (client, current) = (self.pairs[pair].client, self.pairs[pair].current);
+        let lane = &mut self.bytes().lanes[pair];
+        let fresh = std::mem::take(&mut lane.fresh);
+        let unwanted = std::mem::take(&mut lane.unwanted);
+        let connects = lane.link.as_ref().map_or(0, |link| link.connects());
+        let made = std::mem::replace(&mut lane.connects, connects) != connects;
+        for (wire, message) in unwanted {
+            let undone = self
+                .open_wire(wire)
+                .sent
+                .iter()
+                .any(|sent| sent.message == message);
+            if undone && !self.is_undone(wire, message) {
+                let what = format!("L6 c{client} writes m{message}, which nobody wants");
+                self.violated(what);
+            }
+        }
+        for message in fresh {
+            self.look_behind(pair, message);
+        }
+        let Some(wire) = current.map(|wire| wire as usize) else {
+            return;
+        };
+        if made && self.open_wire(wire).prepared {
+            self.pairs[pair].connecting = false;
+            self.bytes().lanes[pair].ready = Some(wire);
+            self.look_at_owed(pair, wire);
+        }
+    }
+
+    /// Whether a release was written behind a request over a connection.
+    fn is_undone(&mut self, wire: usize, message: u64) -> bool {
+        if self.connections[wire].broken || self.open_wire(wire).was_full {
+            // It may have been written, and is lost; or waits for room.
+            return true;
+        }
+        let sent = &self.open_wire(wire).sent;
+        let Some(place) = sent.iter().position(|sent| sent.message == message) else {
+            return true;
+        };
+        let value = &sent[place].request.value;
+        let undoes =
+            |later: &Sent| later.request.op == Op::Release && later.request.value == *value;
+        sent.iter().skip(place).any(undoes)
+    }
+
+    /// A release that was asked a moment ago stands behind what it undoes, over each
+    /// connection on which that is on its way.
+    fn look_behind(&mut self, pair: usize, message: u64) {
+        let Some(open) = self.pairs[pair].open.get(&message) else {
+            return;
+        };
+        let (value, client) = (open.request.value.clone(), self.pairs[pair].client);
+        if value.0.is_empty() {
+            return;
+        }
+        let Some(bytes) = &self.bytes else { return };
+        let stuck = |(number, wire): (usize, &Wire)| {
+            let of = |sent: &Sent| sent.request.value == value;
+            let place = wire.sent.iter().rposition(of);
+            let undone = |place: usize| wire.sent[place].request.op == Op::Release;
+            let broken = self.connections[number].broken || wire.end.is_some();
+            let usable = !(wire.closed || broken || wire.was_full);
+            usable && wire.pair == pair && place.is_some_and(|place| !undone(place))
+        };
+        if let Some(wire) = bytes.wires.iter().enumerate().position(stuck) {
+            self.violated(format!(
+                "L6 c{client}'s release m{message} is not behind what it undoes on connection {wire}"
+            ));
+        }
+    }
+
+    /// A new connection is ready: all releases that are owed go out over it.
+    fn look_at_owed(&mut self, pair: usize, wire: usize) {
+        let (now, client) = (self.time, self.pairs[pair].client);
+        let w = self.open_wire(wire);
+        if w.end.is_some() || w.was_full {
+            return;
+        }
+        let lane = self.bytes.as_ref().map(|bytes| &bytes.lanes[pair]);
+        let excused = |message: &u64| lane.is_some_and(|lane| lane.excuses(message));
+        let owed = self.pairs[pair].open.iter().find(|(message, open)| {
+            let release = open.request.op == Op::Release;
+            let owed = release && !open.readmitted && open.give_up > now && !excused(message);
+            owed && open.connection != wire as u64
+        });
+        if let Some((message, _)) = owed {
+            let what = format!("L6 c{client} does not send the release m{message} again");
+            self.violated(what);
+        }
+    }
+
+    /// Requests that a client has written do not arrive: those that end beyond so
+    /// many bytes, or all that are left.
+    pub(in crate::world::bytes) fn lose_sent(&mut self, wire: usize, beyond: Option<u64>) {
+        let pair = self.open_wire(wire).pair;
+        let node = self.pairs[pair].node;
+        let newest = self.pairs[pair].current == Some(wire as u64);
+        loop {
+            let w = self.open_wire(wire);
+            let lost = |sent: &&Sent| beyond.is_none_or(|beyond| sent.end > beyond);
+            if w.sent.back().filter(lost).is_none() {
+                break;
+            }
+            let Some(sent) = w.sent.pop_back() else { break };
+            self.under_way(node, &sent.request, -1);
+            // The copy of a release behind a late request is lost: see the oracle.
+            if sent.request.op == Op::Release && !newest {
+                self.came_late(node, &sent.request);
+            }
+        }
+        self.lines_in_vain(wire);
+    }
+}

@@ -1,0 +1,215 @@
+//! The layer of bytes: clients have the real links, and a world makes their streams.
+//!
+//! | module | one idea |
+//! |---|---|
+//! | [`stream`] | a client's end of a connection: dials, reads, writes, closes |
+//! | [`serve`] | the node's end: commands out of bytes, carried out in their order |
+//! | [`link`] | the real link between two taps: what it is asked, and what it tells |
+//! | [`judge`] | what a link promises, judged from both of its ends |
+//! | [`breaks`] | how streams come to harm |
+//!
+//! Under it lies the same network as under the layer of links: a connection is a
+//! [`Connection`](super::network::Connection) with bytes on it, delays and losses are
+//! drawn by the same rules, and a node carries requests out by the same path. What is
+//! real here, and imitated there, is everything from the link's outbox down to RESP.
+
+mod breaks;
+mod judge;
+mod link;
+mod serve;
+mod stream;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::task::Waker;
+
+use quorlock::sim::probe;
+use quorlock::sim::{Link, Op, Reply, Request, Subscriber};
+
+use super::{Inner, Network};
+use crate::server::Session;
+use crate::server::resp::Input;
+pub use breaks::Breaks;
+use judge::Lane;
+
+/// What a world has for its streams.
+#[derive(Default)]
+pub(super) struct Bytes {
+    /// How they misbehave.
+    breaks: Breaks,
+    /// They never do worse than to cut what they carry, and carry it swiftly.
+    harmless: bool,
+    /// Every connection that was ever dialled, by its number.
+    wires: Vec<Wire>,
+    /// From each client to each node, as pairs are.
+    lanes: Vec<Lane>,
+    /// Which scripts each node has loaded, and the server to which it leads astray.
+    loaded: Vec<[u8; 2]>,
+    /// What came of the request that a node has just carried out.
+    served: Option<Reply>,
+}
+
+/// What a lane has that refers to the world.
+type Given = (Option<Arc<dyn Link>>, Option<Arc<dyn Subscriber>>);
+
+/// One connection: its bytes on the way, and its two ends.
+struct Wire {
+    pair: usize,
+    /// The node's end: what it knows of the connection, and what it has yet to read.
+    session: Session,
+    /// The node accepts, and never reads.
+    ignored: bool,
+    /// What the client has written, cut into commands.
+    tap: Input,
+    /// Bytes that it has written.
+    written: u64,
+    /// The requests among them that were neither carried out nor lost.
+    sent: VecDeque<Sent>,
+    /// Bytes that the node has written, and those that the client has read of them.
+    answered: u64,
+    read: u64,
+    /// What the node has answered to requests, yet to be read.
+    answers: VecDeque<Answered>,
+    /// What has arrived at the client.
+    incoming: VecDeque<u8>,
+    /// What comes behind that.
+    end: Option<End>,
+    reader: Option<Waker>,
+    /// Writes find no room before this time.
+    full_until: u64,
+    /// They ever did: what was written says little of when.
+    was_full: bool,
+    /// The client has closed it.
+    closed: bool,
+    /// The client has begun to prepare it: its node is admitted.
+    prepared: bool,
+    /// A request over it was not answered in time.
+    doubted: bool,
+    /// Something came over it for which a client may want another.
+    suspect: bool,
+    /// The last request that was written over it for the first time.
+    last: u64,
+}
+
+/// How a connection ends for its client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// The node sends no more.
+    Closed,
+    /// It is reset.
+    Reset,
+}
+
+/// A request on its way.
+struct Sent {
+    /// The connection's bytes up to its last.
+    end: u64,
+    /// Its number among all that clients asked.
+    message: u64,
+    request: Request,
+    /// When it was written.
+    at: u64,
+    /// Over a connection in doubt: its answer tells the link nothing.
+    copy: bool,
+}
+
+/// An answer on its way.
+struct Answered {
+    end: u64,
+    message: u64,
+    mark: Mark,
+    /// `None`: an error, or another record than expected.
+    reply: Option<Reply>,
+    release: bool,
+    copy: bool,
+}
+
+/// What tells requests apart that one client sends to one node: which kind, whose.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Mark {
+    kind: u8,
+    value: Arc<[u8]>,
+    waiter: Option<u64>,
+}
+
+impl Mark {
+    fn of(request: &Request) -> Mark {
+        // Others do not name it.
+        let names = matches!(request.op, Op::Acquire { .. } | Op::Release);
+        let waiter = request.waiter.as_ref().filter(|_| names);
+        Mark {
+            kind: match request.op {
+                Op::Acquire { .. } => 0,
+                Op::Extend { .. } => 1,
+                Op::Confirm { .. } => 2,
+                Op::Release => 3,
+            },
+            value: request.value.0.clone(),
+            waiter: waiter.map(|waiter| waiter.number),
+        }
+    }
+}
+
+impl Bytes {
+    pub(super) fn new(breaks: Breaks, network: Network, nodes: usize, clients: usize) -> Bytes {
+        let slow = network.slow + network.edge + network.cut + network.refuse;
+        Bytes {
+            breaks,
+            harmless: breaks == breaks.calm() && slow == 0,
+            loaded: vec![[0; 2]; nodes],
+            lanes: (0..nodes * clients).map(|_| Lane::default()).collect(),
+            ..Bytes::default()
+        }
+    }
+
+    /// From here on streams do no more than their network.
+    pub(super) fn calm(&mut self) {
+        self.breaks = self.breaks.calm();
+    }
+
+    /// A node has no scripts any more.
+    pub(super) fn unload(&mut self, node: usize) {
+        self.loaded[node][0] = 0;
+    }
+
+    /// The connections of a pair that the client has not closed.
+    pub(super) fn open(&self, pair: usize) -> impl Iterator<Item = u64> {
+        let open = move |(_, w): &(usize, &Wire)| w.pair == pair && !w.closed;
+        let wires = self.wires.iter().enumerate();
+        wires.filter(open).map(|(number, _)| number as u64)
+    }
+
+    /// Gives back what refers to the world.
+    pub(super) fn end(&mut self) -> Vec<Given> {
+        let lanes = self.lanes.iter_mut();
+        lanes
+            .map(|lane| (lane.link.take(), lane.subscriber.take()))
+            .collect()
+    }
+}
+
+/// The address at which a node has its connections; `astray`: the server in its place.
+fn address(node: usize, astray: bool) -> String {
+    format!("10.0.{}.{node}:6379", u8::from(astray))
+}
+
+/// The number by which a client knows the server to which a node's address leads
+/// astray.
+fn other_server(node: usize) -> u64 {
+    probe::link::server(&address(node, true))
+}
+
+/// A node's `run_id` in its run of that number, as far as a record holds it.
+pub(super) fn run_id(node: usize, run: u64) -> String {
+    format!("{node:08x}{run:08x}")
+}
+
+impl Inner {
+    fn open_wire(&mut self, wire: usize) -> &mut Wire {
+        &mut self.bytes().wires[wire]
+    }
+
+    fn bytes(&mut self) -> &mut Bytes {
+        self.bytes.as_mut().expect("a world of bytes")
+    }
+}

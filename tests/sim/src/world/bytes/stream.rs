@@ -1,0 +1,310 @@
+//! The client's end of a connection.
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use quorlock::sim::probe::link::{Bytes, Dialled};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::{End, Wire};
+use crate::server::Session;
+use crate::server::resp::Input;
+use crate::world::events::Event;
+use crate::world::network::Connection;
+use crate::world::{Inner, Time, World};
+
+/// A client's end.
+struct Stream {
+    world: Arc<World>,
+    wire: usize,
+}
+
+/// What comes of a dial, and when.
+enum Outcome {
+    Accepted,
+    Refused,
+    Silence,
+}
+
+/// Dials the node of a pair.
+pub(super) fn dial(world: Arc<World>, pair: usize) -> Dialled {
+    Box::pin(async move {
+        let (wire, at, outcome) = world.inner().dial(pair);
+        // Closed by its drop, whatever comes of it.
+        let stream = Stream {
+            world: world.clone(),
+            wire,
+        };
+        match outcome {
+            Outcome::Silence => std::future::pending().await,
+            _ => until(&world, at).await,
+        }
+        match outcome {
+            Outcome::Refused => Err(io::ErrorKind::ConnectionRefused.into()),
+            _ => Ok(Box::new(stream) as Box<dyn Bytes>),
+        }
+    })
+}
+
+/// Ends at a time.
+fn until(world: &Arc<World>, at: Time) -> impl Future<Output = ()> + Send {
+    let world = world.clone();
+    let mut set = false;
+    poll_fn(move |cx| {
+        let mut inner = world.inner();
+        if inner.time >= at {
+            return Poll::Ready(());
+        }
+        if !std::mem::replace(&mut set, true) {
+            inner.push(at, Event::Wake(cx.waker().clone()));
+        }
+        Poll::Pending
+    })
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let mut inner = self.world.inner();
+        let inner = &mut *inner;
+        let cut = inner.bytes().breaks.cut;
+        let part = inner.random_below(cut);
+        let wire = inner.open_wire(self.wire);
+        if wire.incoming.is_empty() {
+            return match wire.end {
+                Some(End::Closed) => Poll::Ready(Ok(())),
+                Some(End::Reset) => Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())),
+                None => {
+                    wire.reader = Some(cx.waker().clone());
+                    Poll::Pending
+                }
+            };
+        }
+        let most = wire.incoming.len().min(buf.remaining());
+        let taken = part.map_or(most, |part| 1 + part as usize % most);
+        let (first, second) = wire.incoming.as_slices();
+        let first = &first[..first.len().min(taken)];
+        buf.put_slice(first);
+        buf.put_slice(&second[..taken - first.len()]);
+        wire.incoming.drain(..taken);
+        inner.has_read(self.wire, taken);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let (taken, written) = {
+            let mut inner = self.world.inner();
+            let inner = &mut *inner;
+            if inner.open_wire(self.wire).end == Some(End::Reset) {
+                return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+            }
+            if let Some(at) = inner.finds_no_room(self.wire) {
+                inner.push(at, Event::Wake(cx.waker().clone()));
+                return Poll::Pending;
+            }
+            let cut = inner.bytes().breaks.cut;
+            let part = inner.random_below(cut);
+            let taken = part.map_or(buf.len(), |part| 1 + part as usize % buf.len());
+            (taken, inner.write(self.wire, &buf[..taken]))
+        };
+        // Asked with the world unlocked.
+        let unwanted = written.into_iter().filter(|(_, sink)| !sink.wanted());
+        let unwanted: Vec<_> = unwanted.map(|(message, _)| message).collect();
+        if !unwanted.is_empty() {
+            self.world.inner().wrote_unwanted(self.wire, unwanted);
+        }
+        Poll::Ready(Ok(taken))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.world.inner().close(self.wire);
+    }
+}
+
+impl Inner {
+    /// A draw for something that happens in so many percent of the cases.
+    pub(super) fn random_below(&self, percent: u64) -> Option<u64> {
+        (percent > 0 && self.random.chance(percent)).then(|| self.random.bits())
+    }
+
+    /// A client dials its node: the number of the connection, what comes of it, and
+    /// when.
+    fn dial(&mut self, pair: usize) -> (usize, Time, Outcome) {
+        let (node, now) = (self.pairs[pair].node, self.time);
+        let number = self.connections.len();
+        // The layer of links has no more than that before the first question arrives.
+        let back = if self.network.even { 0 } else { self.way(pair) };
+        let accepted = now + self.way(pair) + back;
+        let breaks = self.bytes().breaks;
+        let itself = self.random_below(breaks.other).is_some();
+        let astray = now < self.pairs[pair].astray_until && !itself;
+        let ignored = self.random_below(breaks.ignored).is_some();
+        self.connections.push(Connection {
+            requests_until: accepted,
+            replies_until: accepted,
+            astray,
+            server: if astray { Time::MAX } else { 1 + node as u64 },
+            ..Connection::default()
+        });
+        self.look_at_last(pair);
+        self.bytes().wires.push(Wire::new(pair, ignored));
+        let p = &mut self.pairs[pair];
+        (p.current, p.connecting, p.replaced_at) = (Some(number as u64), true, now);
+        let (forth, back) = (p.requests_cut, p.replies_cut);
+        self.note(|| format!("pair {pair} dials: connection {number}"));
+        self.breaks_line();
+        let down = self.nodes[node].down_until > accepted;
+        let refuse = self.random_below(self.network.refuse).is_some();
+        let lost = |cut: crate::world::network::Cut| cut.until > now;
+        let outcome = if refuse || down && self.random.chance(50) {
+            Outcome::Refused
+        } else if down || lost(forth) || lost(back) {
+            Outcome::Silence
+        } else {
+            Outcome::Accepted
+        };
+        (number, accepted, outcome)
+    }
+
+    /// A client writes: to whom the requests among it are to be answered.
+    fn write(&mut self, wire: usize, bytes: &[u8]) -> Vec<super::judge::Asker> {
+        let w = self.open_wire(wire);
+        w.tap.add(bytes);
+        w.written += bytes.len() as u64;
+        let askers = self.tap(wire);
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let cut = self.bytes().breaks.cut;
+            let part = self.random_below(cut);
+            let length = part.map_or(rest.len(), |part| 1 + part as usize % rest.len());
+            let (piece, more) = rest.split_at(length);
+            self.carry_forth(wire, piece, more.len());
+            rest = more;
+        }
+        askers
+    }
+
+    /// Sends a piece on its way to the node; behind it come so many more bytes.
+    fn carry_forth(&mut self, wire: usize, piece: &[u8], more: usize) {
+        let pair = self.open_wire(wire).pair;
+        let before = self.connections[wire].broken;
+        let (at, piece) = match self.forth(pair, wire as u64) {
+            Some(at) => (at, piece),
+            None if before => return self.lose_sent(wire, None),
+            None => {
+                // A part arrives, and nothing behind it.
+                let part = self.random.below(piece.len() as u64 + 1) as usize;
+                let arrives = self.open_wire(wire).written - (more + piece.len() - part) as u64;
+                self.lose_sent(wire, Some(arrives));
+                let at = self.time + self.way(pair);
+                (
+                    at.max(self.connections[wire].requests_until),
+                    &piece[..part],
+                )
+            }
+        };
+        if !piece.is_empty() {
+            let bytes = piece.to_vec();
+            self.push(at, Event::Forth { wire, bytes });
+        }
+    }
+
+    /// A piece has arrived at its client, or the end of the connection.
+    pub(in crate::world) fn arrive_back(&mut self, wire: usize, bytes: &[u8], end: Option<End>) {
+        let keeps = end != Some(End::Reset) || self.random.chance(50);
+        let w = self.open_wire(wire);
+        if w.closed || w.end.is_some() {
+            return;
+        }
+        w.incoming.extend(bytes);
+        w.end = end;
+        let pair = w.pair;
+        if !keeps {
+            w.incoming.clear();
+        }
+        if let Some(reader) = w.reader.take() {
+            reader.wake();
+        }
+        if end.is_some() {
+            self.ends_for_client(pair, wire);
+        }
+    }
+
+    /// A client closes a connection, or gives up making it.
+    fn close(&mut self, wire: usize) {
+        let pair = self.open_wire(wire).pair;
+        if self.clients[self.pairs[pair].client].crashed {
+            // Whatever is dropped then, no byte leaves any more.
+            return;
+        }
+        let breaks = self.bytes().breaks;
+        self.open_wire(wire).closed = true;
+        self.note(|| format!("connection {wire} is closed by its client"));
+        let p = &mut self.pairs[pair];
+        if p.current == Some(wire as u64) {
+            (p.current, p.connecting) = (None, false);
+        }
+        self.breaks_line();
+        // A close with replies unread is a reset, which overtakes what the node has
+        // yet to read.
+        if self.random_below(breaks.discard).is_some() {
+            self.connections[wire].dead = true;
+            self.lose_sent(wire, None);
+        }
+        let at = match self.connections[wire].broken {
+            true => self.found_dead(),
+            false => (self.time + self.way(pair)).max(self.connections[wire].requests_until),
+        };
+        let node = self.pairs[pair].node;
+        self.connections[wire].hung_up = true;
+        self.ends(at, node, wire as u64, false);
+    }
+}
+
+impl Wire {
+    fn new(pair: usize, ignored: bool) -> Wire {
+        Wire {
+            pair,
+            session: Session::default(),
+            ignored,
+            tap: Input::default(),
+            written: 0,
+            sent: Default::default(),
+            answered: 0,
+            read: 0,
+            answers: Default::default(),
+            incoming: Default::default(),
+            end: None,
+            reader: None,
+            full_until: 0,
+            was_full: false,
+            closed: false,
+            prepared: false,
+            doubted: false,
+            suspect: false,
+            last: 0,
+        }
+    }
+}

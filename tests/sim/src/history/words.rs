@@ -13,7 +13,7 @@ use crate::who::Who;
 use crate::world::{FaultEvent, MS, Time};
 
 /// What the oracles promise, by their names.
-pub const ORACLES: [(&str, &str); 10] = [
+pub const ORACLES: [(&str, &str); 11] = [
     ("S1", "exclusion: no two leases on one lock at a time"),
     ("S2", "fences: who holds a lock later has a larger fence"),
     ("S3", "no theft: nobody touches what is another's on a node"),

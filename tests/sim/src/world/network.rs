@@ -375,7 +375,7 @@ impl Inner {
             node,
             message,
             client,
-            asked: Asked::of(&request),
+            asked: Asked::of(request),
             reply: reply.clone(),
         });
         let mine = before.as_ref().is_some_and(|(v, _)| *v == request.value);

@@ -164,6 +164,7 @@ class Logging(Case):
             lease = client.lock("logged", ttl=1, max_hold=1.5).acquire()
             self.assertTrue(lease.lost.wait(LONG))
             self.assertEqual(heard("logged", "is lost: max_hold"), "INFO")
+            lease.release()
             self.stage.kill(1)
             self.assertEqual(heard(self.nodes[0].removeprefix("redis://"), "has lost its connection"), "INFO")
             self.stage.start(1)

@@ -5,8 +5,11 @@ import unittest
 from support import Case, Child, eventually, keys, memory, servers
 
 FORK = """
-import gc, os, sys, quorlock
+import gc, os, sys, warnings, quorlock
 from quorlock import redlock
+
+# From 3.12 Python warns of every fork beside a thread, and so beside ours.
+warnings.filterwarnings("ignore", "This process", DeprecationWarning)
 
 def in_child(function):
     # What a forked child finds.

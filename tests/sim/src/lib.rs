@@ -26,7 +26,8 @@
 //!
 //! What is checked, by the design's names: S1 exclusion, S2 fences, S3 no
 //! theft, S4 honest validity, S5 loss is told and final, L1 no leak, L2 no
-//! deadlock, L5 bounded; L6 what a link promises (`world::bytes::judge`). The oracle judges what the schedule's faults leave
+//! deadlock, L3 honest errors, L5 bounded; L6 what a link promises
+//! (`world::bytes::judge`). The oracle judges what the faults of a schedule leave
 //! promised: see `world::oracle`. L4, no lost wake-up, has a judge of its own,
 //! [`world::line`], for schedules whose contenders wait on the nodes.
 

@@ -4,9 +4,10 @@
     tests/endurance.py [--leak] [--share PART] [KIND...]
 
 A program of each kind does the cycles in five parts, and is looked at from outside after each: its resident memory, threads
-and file descriptors, the keys and connections of the servers; and what the language itself says is in use. The first part is for warming up; every name has been used
-in it. What the last look has more than the first must keep within the bounds of the kind. With --leak the programs keep
-something of every cycle, and each of them must be found out. Ends with `N passed, M failed`.
+and file descriptors, the keys and connections of the servers; and what the language itself says is in use. The first part
+is for warming up; every name has been used in it. What the last look has more than the first must keep within the bounds of
+the kind. With --leak the programs keep something of every cycle, and each of them must be found out. Ends with `N passed, M
+failed`.
 """
 
 import argparse

@@ -210,4 +210,5 @@ static void shutting_down(void) {
 }
 
 const struct test process_tests[] = {
-    TEST(a_forked_child), TEST(a_forked_child_starts_what_was_not_used), TEST(exiting_releases), TEST(freeing_after_main), TEST(shutting_down), {NULL, NULL}};
+    TEST(a_forked_child), TEST(a_forked_child_starts_what_was_not_used),
+    TEST(exiting_releases), TEST(freeing_after_main), TEST(shutting_down), {NULL, NULL}};

@@ -55,11 +55,13 @@ class redlock(Scoped):  # noqa: N801 - used as a function and as a decorator
       all uses with the same `nodes`, `max_ttl`, `node_timeout`, `drift`, `min_validity`, `namespace`, `label`, `fence_ttl`,
       `set_name`, `restart_guard`, `accept_eviction`, `ca`, `cert` and `cert_key` (the client's `key`, which
       is the lock's name here), made at the first use in each process; `nodes` defaults to `QUORLOCK_NODES`.
-    - `ttl`, `wait`, `renew`, `max_hold`, `raw`, `fencing`, `max_waiters`, `fair`, `owner`, `reentrant`: as of `Client.lock`; times in seconds.
+    - `ttl`, `wait`, `renew`, `max_hold`, `raw`, `fencing`, `max_waiters`, `fair`, `owner`, `reentrant`: as of `Client.lock`;
+      times in seconds.
 
     The object may be used again, and by many threads and tasks at once. Who may re-enter: in `async with` and coroutine
-    functions the task, else whoever is called by the holder, see `Lock`. Entering raises what `Lock.acquire` raises. If the body ends normally after the lock was
-    lost, `LockLostError` is raised; `async with` also cancels its task at the loss. The body's own exception always wins.
+    functions the task, else whoever is called by the holder, see `Lock`. Entering raises what `Lock.acquire` raises. If the
+    body ends normally after the lock was lost, `LockLostError` is raised; `async with` also cancels its task at the loss.
+    The body's own exception always wins.
     """
 
     def __init__(

@@ -44,8 +44,8 @@ class Lease(LeaseBase):
     """A hold on a lock: what `await Lock.acquire()` returns.
 
     It is valid until released or lost. It is renewed in the background, unless its lock says otherwise. One that is
-    collected while it is held is released in the background, with a `ResourceWarning`. `async with lease:` releases at the end, and cancels the task on a loss, which
-    comes out of the scope as `LockLostError`.
+    collected while it is held is released in the background, with a `ResourceWarning`. `async with lease:` releases at the
+    end, and cancels the task on a loss, which comes out of the scope as `LockLostError`.
     """
 
     __slots__ = ("_scope",)

@@ -29,8 +29,8 @@ class Lease(LeaseBase, _native.Scoped):
     """A hold on a lock: what `Lock.acquire` returns.
 
     It is valid until released or lost. It is renewed in the background, unless its lock says otherwise. One that is
-    collected while it is held is released in the background, with a `ResourceWarning`. As a context manager it releases at the end; if the body ends normally after a
-    loss, `LockLostError` is raised.
+    collected while it is held is released in the background, with a `ResourceWarning`. As a context manager it releases at
+    the end; if the body ends normally after a loss, `LockLostError` is raised.
     """
 
     __slots__ = ("_entered",)

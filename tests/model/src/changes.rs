@@ -3,7 +3,22 @@
 use crate::game::Change;
 
 const fn change(script: &'static str, old: &'static str, new: &'static str) -> Change {
-    Change { script, old, new }
+    Change {
+        script,
+        old,
+        new,
+        at_the_end: false,
+    }
+}
+
+/// One that shows only in the millisecond of a key's end.
+const fn at_the_end(script: &'static str, old: &'static str, new: &'static str) -> Change {
+    Change {
+        script,
+        old,
+        new,
+        at_the_end: true,
+    }
 }
 
 pub const ALL: &[Change] = &[
@@ -15,7 +30,7 @@ pub const ALL: &[Change] = &[
         "if not value or value ~= A[1] and string.find(A[3], ' ') then",
         "do",
     ),
-    change(
+    at_the_end(
         "acquire",
         "if m[2] then",
         "if m[2] and call('PTTL', K[6]) > 0 then",
@@ -47,7 +62,7 @@ pub const ALL: &[Change] = &[
     change("extend", "> tonumber(A[5])", ">= tonumber(A[5])"),
     change("extend", "A[4] ~= '' and call", "A[4] == '' and call"),
     change("extend", "A[3] == '0' or A[3] == '3'", "A[3] == '0'"),
-    change("extend", "left ~= -2", "left > 0"),
+    at_the_end("extend", "left ~= -2", "left > 0"),
     change("extend", "A[3] == '1' and A[4]", "A[4]"),
     change(
         "extend",

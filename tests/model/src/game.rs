@@ -28,6 +28,8 @@ pub struct Change {
     pub script: &'static str,
     pub old: &'static str,
     pub new: &'static str,
+    /// It shows only in the millisecond of a key's end.
+    pub at_the_end: bool,
 }
 
 /// Both nodes.
@@ -90,7 +92,7 @@ impl Game {
 
     /// Whether the server may drop a key in the millisecond of its end already, in
     /// the background, in which others and the memory node have it yet: from Redis 8.
-    fn drops_early(&mut self) -> io::Result<bool> {
+    pub fn drops_early(&mut self) -> io::Result<bool> {
         let said = self.server.ask(&[b"INFO", b"server"])?;
         let Plain::Text(Some(info)) = said else {
             return Err(io::Error::other("no INFO"));

@@ -96,20 +96,26 @@ fn replay(seed: u64) -> io::Result<bool> {
 
 fn changes(from: u64) -> io::Result<bool> {
     let (_stage, mut game) = start()?;
-    let mut failed = 0;
+    let (mut looked, mut failed) = (0, 0);
+    let drops_early = game.drops_early()?;
     for change in changes::ALL {
+        if drops_early && change.at_the_end {
+            // A key that this server has dropped in that millisecond would look
+            // like the change.
+            continue;
+        }
+        looked += 1;
         let found = found(&mut game, change, from)?;
         failed += u64::from(found.is_none());
-        let Change { script, old, new } = change;
+        let Change {
+            script, old, new, ..
+        } = change;
         match found {
             Some(calls) => println!("ok   {script}: `{old}` -> `{new}`  after {calls} calls"),
             None => println!("FAIL {script}: `{old}` -> `{new}`  not in {PATIENCE} calls"),
         }
     }
-    println!(
-        "{} passed, {failed} failed",
-        changes::ALL.len() as u64 - failed
-    );
+    println!("{} passed, {failed} failed", looked - failed);
     Ok(failed == 0)
 }
 

@@ -304,6 +304,18 @@ impl Inner {
                 self.nodes[node].used = true;
                 self.nodes[node].forget(now, Memory::Lost);
                 self.excuse_the_forgetful(node);
+                // Its record goes too. Without a guard nobody looks at that over a
+                // connection that stands: clients differ in their homes, and take turns
+                // by chance, which no bound of the line allows for.
+                let unseen = self.bytes.is_some() && !self.admission.expected.guard;
+                if unseen && !self.lines.is_empty() {
+                    let to_it = |pair: &usize| self.pairs[*pair].node == node;
+                    for pair in (0..self.pairs.len()).filter(to_it).collect::<Vec<_>>() {
+                        let client = self.pairs[pair].client;
+                        let reset = FaultEvent::Reset(client, pair % self.nodes.len());
+                        self.push(now, Event::Fault(reset));
+                    }
+                }
             }
             FaultEvent::StepNode(node, by) | FaultEvent::SetRight(node, by) => {
                 let seen = matches!(fault, FaultEvent::SetRight(..));

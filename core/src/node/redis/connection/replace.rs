@@ -39,7 +39,11 @@ impl Connection {
             stepped: self.stepped,
         };
         let connecting = Box::pin(async move { connect(&target, how).await.map(Box::new) });
-        let most = CONNECT_TIMEOUT.max(self.patience * CONNECT_STEPS);
+        let most = mutant!(
+            "dials-for-a-second",
+            CONNECT_TIMEOUT.max(self.patience * CONNECT_STEPS),
+            CONNECT_TIMEOUT
+        );
         self.connecting = Some((now + most, connecting));
     }
 

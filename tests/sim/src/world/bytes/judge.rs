@@ -54,8 +54,9 @@ pub(super) struct Lane {
     unwanted: Vec<(usize, u64)>,
     /// One of its connections had no room for a while: what it wrote waited there.
     pub(super) was_full: bool,
-    /// When requests were written last that are not answered.
-    written: Vec<(u64, Time)>,
+    /// When requests were written last that are not answered; `None`: it may as well have
+    /// been one that is alike.
+    written: Vec<(u64, Option<Time>)>,
     /// Releases that a node could not carry out: sent again after a while.
     postponed: Vec<(u64, Time)>,
     /// Releases that a node has acknowledged over a connection that may have been in
@@ -155,6 +156,7 @@ impl Inner {
         let alike: Vec<u64> = alike.map(|(message, _)| *message).collect();
         let lane = &mut self.bytes().lanes[pair];
         lane.written.retain(|(m, _)| !alike.contains(m));
+        let at = (alike.len() <= 1).then_some(at);
         lane.written
             .extend(alike.iter().map(|message| (*message, at)));
         let Some(open) = self.pairs[pair].open.get_mut(&message) else {
@@ -298,13 +300,14 @@ impl Inner {
                     self.violated(format!("L6 c{client}'s m{message} timed out too early"));
                 }
                 let patience = ticket.sent.until(ticket.deadline).as_nanos() as Time;
-                let late = |at: &Time| now_true - at < patience * 6 / 10;
+                let late = |at: Time| now_true - at < patience * 6 / 10;
                 let lane = &self.bytes().lanes[pair];
                 let mut written = lane.written.iter();
-                let at = written.find(|(m, _)| *m == message).map(|(_, at)| at);
+                let at = written.find(|(m, _)| *m == message).map(|(_, at)| *at);
                 // Where a write waited, nobody can say which request it was.
-                let says_nothing = lane.was_full || at.is_some_and(late);
+                let says_nothing = lane.was_full || at.is_some_and(|at| at.is_none_or(late));
                 if copy.connection != NOT_SENT {
+                    let at = at.flatten();
                     let may = at.is_none_or(|at| now_true - at >= patience * 4 / 10);
                     let wire = self.open_wire(copy.connection as usize);
                     wire.doubted |= !says_nothing;

@@ -57,15 +57,17 @@ impl Connection {
         if std::mem::take(&mut self.told_away) {
             self.note("is reached again");
         }
-        // Releases written to the connection before are sent again on this one.
+        // Releases written to the connection before are sent again on this one, and need
+        // no copy over that.
         for place in self.old.iter_mut().flat_map(|old| &mut old.in_flight) {
             let owed = place.as_ref().is_some_and(Item::is_release);
             if mutant!("release-dropped-in-doubt", owed, false) {
-                self.waiting.extend(place.take());
+                let written = place.take().map(|item| Item {
+                    on_old: true,
+                    ..item
+                });
+                self.waiting.extend(written);
             }
-        }
-        for item in self.waiting.iter_mut() {
-            item.on_old = false;
         }
         let (subscribed, server, told) = (connected.subscribed, connected.server, connected.time);
         let stepped = self.watch.admitted(server, told.asked, told.at, told.time);
@@ -152,6 +154,9 @@ impl Connection {
     pub(super) fn doubt(&mut self) {
         self.lose_old();
         self.old = self.up.take();
+        for item in self.waiting.iter_mut() {
+            item.on_old = false;
+        }
         self.subscription.lost();
     }
 

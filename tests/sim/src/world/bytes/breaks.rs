@@ -1,7 +1,7 @@
 //! How streams come to harm, beyond what the network does to messages of the layer
 //! of links: each drawn from the schedule's seed.
 
-use super::{End, Wire};
+use super::End;
 use crate::random::Random;
 use crate::world::faults::{FaultEvent, Memory};
 use crate::world::{Inner, Time};
@@ -135,16 +135,13 @@ impl Inner {
         full.then_some(until)
     }
 
-    /// Whether what a client writes to a node waits for room, or has had it for no longer
-    /// than it takes to arrive: the copy of a release may be among it.
-    pub(in crate::world) fn finds_no_room_yet(&self, client: usize, node: usize) -> bool {
-        let Some(bytes) = &self.bytes else {
-            return false;
-        };
-        let arrived = self.time.saturating_sub(2 * self.network.base);
+    /// Whether what a client wrote to a node ever waited for room: the copy of a release
+    /// may still, or was lost with its connection, where what it undoes has arrived.
+    pub(in crate::world) fn found_no_room(&self, client: usize, node: usize) -> bool {
         let pair = client * self.nodes.len() + node;
-        let waits = |w: &Wire| w.pair == pair && !w.closed && w.full_until > arrived;
-        bytes.wires.iter().any(waits)
+        self.bytes
+            .as_ref()
+            .is_some_and(|bytes| bytes.lanes[pair].was_full)
     }
 
     /// How a broken way ends where that shows.

@@ -288,7 +288,13 @@ impl Host for Serving<'_> {
         let sent = self.inner.open_wire(wire).sent.front();
         let message = sent.map_or(0, |sent| sent.message);
         let record = call.record.clone();
+        let lost = sent.is_none();
+        let node = self.node();
         let inner = &mut *self.inner;
+        if lost {
+            // Its connection was given up, and what came behind it is lost.
+            inner.came_late(node, &call.request);
+        }
         let answer = inner.carry_out(pair, wire as u64, message, &call.request, record);
         inner.bytes().served = answer.reply.clone();
         answer.reply.ok_or(OtherRecord)

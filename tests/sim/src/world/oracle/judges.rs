@@ -35,7 +35,7 @@ impl World {
                 // An old snapshot brings dead keys back.
                 let lost = node.forgot || inner.clients[life.client].crashed;
                 let excused = lost || life.late[i] || given_up;
-                let under_way = life.under_way[i] != 0 || inner.finds_no_room_yet(life.client, i);
+                let under_way = life.under_way[i] != 0 || inner.found_no_room(life.client, i);
                 if dead && !excused && (at_rest || !under_way) {
                     let token = String::from_utf8_lossy(&value.0[..6]).into_owned();
                     leak = Some(format!("L1 n{i} still holds a key of {token}"));

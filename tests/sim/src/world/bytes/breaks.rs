@@ -1,7 +1,7 @@
 //! How streams come to harm, beyond what the network does to messages of the layer
 //! of links: each drawn from the schedule's seed.
 
-use super::End;
+use super::{End, Wire};
 use crate::random::Random;
 use crate::world::faults::{FaultEvent, Memory};
 use crate::world::{Inner, Time};
@@ -135,13 +135,15 @@ impl Inner {
         full.then_some(until)
     }
 
-    /// Whether what a client wrote to a node ever waited for room: the copy of a release
-    /// may still, or was lost with its connection, where what it undoes has arrived.
+    /// Whether something waited for room on a connection of a client to a node that the
+    /// client has not closed: the copy of a release may still, where what it undoes has
+    /// arrived.
     pub(in crate::world) fn found_no_room(&self, client: usize, node: usize) -> bool {
         let pair = client * self.nodes.len() + node;
+        let waits = |w: &Wire| w.pair == pair && w.was_full && !w.closed;
         self.bytes
             .as_ref()
-            .is_some_and(|bytes| bytes.lanes[pair].was_full)
+            .is_some_and(|bytes| bytes.wires.iter().any(waits))
     }
 
     /// How a broken way ends where that shows.

@@ -292,7 +292,7 @@ impl Host for Serving<'_> {
         let node = self.node();
         let inner = &mut *self.inner;
         if lost {
-            // Its connection was given up, and what came behind it is lost.
+            // It was taken for lost with its connection, and so was what came behind it.
             inner.came_late(node, &call.request);
         }
         let answer = inner.carry_out(pair, wire as u64, message, &call.request, record);

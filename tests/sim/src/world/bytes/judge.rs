@@ -122,7 +122,9 @@ impl Inner {
         let new_here = |o: &Open| o.connection < wire as u64 && alike(o);
         let moved = || open.iter().find(|(_, o)| new_here(o));
         let again = || moved().or_else(|| open.iter().rev().find(|(_, o)| alike(o)));
-        let first = fresh.is_some();
+        // Where one that is alike may be written again, which the link writes before what is
+        // new, nobody can say which of them this is.
+        let first = fresh.is_some() && moved().is_none();
         let found = fresh.or_else(again).map(|(message, _)| *message);
         sent.message = found.unwrap_or(0);
         let message = sent.message;

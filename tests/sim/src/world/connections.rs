@@ -9,15 +9,14 @@ use super::admission::Hello;
 use super::events::Event;
 use super::messages::Subscription;
 use super::network::{Connection, NOT_SENT, Open, Told, failed};
-use super::{FaultEvent, Inner, MS, Time};
+use super::{FaultEvent, Inner, Time};
 use crate::history::Happened;
 use crate::mutants::mutant;
 
 impl Inner {
     /// How long it may take until a connection that breaks now is there again.
-    pub(super) fn settles(&self) -> Time {
-        let pauses = if self.bytes.is_some() { 250 * MS } else { 0 };
-        self.network.settles() + pauses
+    pub(super) fn settles(&self, pair: usize) -> Time {
+        self.network.settles() + self.left_alone(pair)
     }
 
     /// A request was not answered in time: its connection is in doubt, and a
@@ -288,7 +287,7 @@ impl Inner {
         let Some(current) = self.pairs[pair].current else {
             return Vec::new();
         };
-        let settled = now + self.settles();
+        let settled = now + self.settles(pair);
         for line in &mut self.lines {
             line.breaks(settled, now);
         }

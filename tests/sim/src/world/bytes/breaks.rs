@@ -172,7 +172,7 @@ impl Inner {
             let (at, node) = (self.found_dead(), self.pairs[pair].node);
             self.ends(at, node, wire as u64, false);
         }
-        self.breaks_line();
+        self.breaks_line(pair);
     }
 
     /// The connections that lead to a node, which goes down.
@@ -193,8 +193,8 @@ impl Inner {
     }
 
     /// Connections break, or are made: locks may be idle until they are ready.
-    pub(super) fn breaks_line(&mut self) {
-        let settled = self.time + self.settles();
+    pub(super) fn breaks_line(&mut self, pair: usize) {
+        let settled = self.time + self.settles(pair);
         for line in &mut self.lines {
             line.breaks(settled, self.time);
         }

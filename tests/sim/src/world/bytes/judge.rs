@@ -42,6 +42,8 @@ pub(super) struct Lane {
     pub(super) subscriber: Option<Arc<dyn Subscriber>>,
     /// When it dialled last.
     dialled: Time,
+    /// How often it has dialled since its node answered a request.
+    in_vain: u32,
     /// How many connections it has made.
     connects: u64,
     /// The last of them.
@@ -212,6 +214,7 @@ impl Inner {
         let pair = self.open_wire(wire).pair;
         let now = self.time;
         let lane = &mut self.bytes().lanes[pair];
+        lane.in_vain = 0;
         let ready = lane.ready;
         let newer = ready.is_some_and(|ready| wire < ready);
         let Some(reply) = answer.reply else {

@@ -303,7 +303,7 @@ impl Host for Serving<'_> {
     fn init(&mut self, old: &str, new: Arc<str>, quarantine: Duration) -> Result<(), String> {
         let (pair, node) = (self.pair(), self.node());
         let old = Some(old).filter(|old| !old.is_empty());
-        self.inner.breaks_line();
+        self.inner.breaks_line(pair);
         match self.inner.write_record(pair, old, &new, quarantine) {
             true => Ok(()),
             false => {

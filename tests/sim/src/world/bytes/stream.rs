@@ -174,7 +174,7 @@ impl Inner {
         (p.current, p.connecting, p.replaced_at) = (Some(number as u64), true, now);
         let (forth, back) = (p.requests_cut, p.replies_cut);
         self.note(|| format!("pair {pair} dials: connection {number}"));
-        self.breaks_line();
+        self.breaks_line(pair);
         let down = self.nodes[node].down_until > accepted;
         let refuse = self.random_below(self.network.refuse).is_some();
         let lost = |cut: crate::world::network::Cut| cut.until > now;
@@ -266,7 +266,7 @@ impl Inner {
         if p.current == Some(wire as u64) {
             (p.current, p.connecting) = (None, false);
         }
-        self.breaks_line();
+        self.breaks_line(pair);
         // A close with replies unread is a reset, which overtakes what the node has
         // yet to read.
         if self.random_below(breaks.discard).is_some() {

@@ -12,6 +12,16 @@ use crate::world::{Inner, MS, Time};
 const PAUSE: Time = 2_001 * MS;
 
 impl Inner {
+    /// For how long a link may leave its node alone from now on, where links are real:
+    /// for longer after each dial that led to no answer. A set is founded by all its
+    /// nodes together, so one that answers too is left alone while another does not; and
+    /// then for as long as it was in vain before, though nothing goes wrong any more.
+    pub(in crate::world) fn left_alone(&self, pair: usize) -> Time {
+        let Some(bytes) = &self.bytes else { return 0 };
+        let doubled = (50 * MS) << bytes.lanes[pair].in_vain.clamp(1, 7) - 1;
+        doubled.clamp(250 * MS, PAUSE)
+    }
+
     /// A request has to be told by now that was asked at a time, if nothing held its
     /// client up.
     pub(in crate::world) fn overdue(&mut self, pair: usize, message: u64, asked: Time) {
@@ -79,6 +89,7 @@ impl Inner {
         let (now, client) = (self.time, self.pairs[pair].client);
         let lane = &mut self.bytes().lanes[pair];
         lane.dialled = now;
+        lane.in_vain += 1;
         let Some(last) = lane.ready.filter(|_| !lane.was_full) else {
             return;
         };

@@ -7,7 +7,9 @@
 //! - A timeout puts the connection in doubt, unless its request was written late: a
 //!   new one is made beside it. The old one takes releases yet, so that each goes out
 //!   behind the request it undoes, and is closed when nobody waits for its replies
-//!   any more.
+//!   any more. It is closed at once when the next one is in doubt too: a release that
+//!   finds no room in it even then is not written, and the key that it would have
+//!   deleted ends by itself.
 //! - A release is kept until it is acknowledged, and sent again on each new
 //!   connection.
 //! - A node that fails is left alone for a while, each time longer; requests

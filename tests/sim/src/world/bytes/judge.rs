@@ -135,6 +135,10 @@ impl Inner {
         self.note(|| format!("c{client} writes m{message} for n{node} over {wire}: {op:?}"));
         let newest = self.pairs[pair].current == Some(wire as u64);
         let w = self.open_wire(wire);
+        w.not_undone.retain(|(r, _)| r.value != sent.request.value);
+        if !release {
+            w.not_undone.push((sent.request.clone(), false));
+        }
         sent.copy = !newest || w.doubted;
         w.sent.push_back(sent);
         let (last, full) = (w.last, self.bytes().lanes[pair].was_full);

@@ -106,6 +106,7 @@ impl Link for ByteLink {
             if request.op == Op::Release {
                 inner.push(until, Event::GivenUp { pair, message });
                 inner.bytes().lanes[pair].fresh.push(message);
+                inner.is_released(pair, &request.value);
             }
             message
         };

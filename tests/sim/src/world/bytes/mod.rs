@@ -79,6 +79,11 @@ struct Wire {
     full_until: u64,
     /// They ever did: what was written says little of when.
     was_full: bool,
+    /// Something waits for room now.
+    waits: bool,
+    /// Requests that were written over it, and the release of their token was not; and
+    /// whether that was asked meanwhile.
+    not_undone: Vec<(Request, bool)>,
     /// The client has closed it.
     closed: bool,
     /// The client has begun to prepare it: its node is admitted.

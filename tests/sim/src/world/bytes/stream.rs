@@ -110,7 +110,9 @@ impl AsyncWrite for Stream {
             if inner.open_wire(self.wire).end == Some(End::Reset) {
                 return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
             }
-            if let Some(at) = inner.finds_no_room(self.wire) {
+            let no_room = inner.finds_no_room(self.wire);
+            inner.open_wire(self.wire).waits = no_room.is_some();
+            if let Some(at) = no_room {
                 inner.push(at, Event::Wake(cx.waker().clone()));
                 return Poll::Pending;
             }
@@ -260,6 +262,7 @@ impl Inner {
             return;
         }
         let breaks = self.bytes().breaks;
+        self.excuse_waiting(wire);
         self.open_wire(wire).closed = true;
         self.note(|| format!("connection {wire} is closed by its client"));
         let p = &mut self.pairs[pair];
@@ -300,6 +303,8 @@ impl Wire {
             reader: None,
             full_until: 0,
             was_full: false,
+            waits: false,
+            not_undone: Vec::new(),
             closed: false,
             prepared: false,
             doubted: false,

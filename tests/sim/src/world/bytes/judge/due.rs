@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use quorlock::sim::{Op, Subscriber};
+use quorlock::sim::{Op, Subscriber, Value};
 
 use crate::world::bytes::{Sent, Wire};
 use crate::world::events::Event;
@@ -93,14 +93,47 @@ impl Inner {
         let Some(last) = lane.ready.filter(|_| !lane.was_full) else {
             return;
         };
-        let w = self.open_wire(last);
-        let answers = !(w.closed || w.suspect || w.doubted || w.end.is_some());
+        let answers = self.is_sound(last);
         // A clock that has stepped has its node admitted anew.
         let sure = !(self.oracle.steps_seen || self.oracle.led_astray);
         if answers && sure {
             self.violated(format!(
                 "L6 c{client} gives up connection {last}, which answers"
             ));
+        }
+    }
+
+    /// Whether nothing speaks against a connection.
+    fn is_sound(&mut self, wire: usize) -> bool {
+        let w = self.open_wire(wire);
+        !(w.closed || w.suspect || w.doubted || w.end.is_some())
+    }
+
+    /// A release is asked: its copy is due over each connection that has what it undoes.
+    pub(in crate::world::bytes) fn is_released(&mut self, pair: usize, value: &Value) {
+        let wires = self.bytes().wires.iter_mut().filter(|w| w.pair == pair);
+        for (request, released) in wires.flat_map(|w| &mut w.not_undone) {
+            *released |= request.value == *value;
+        }
+    }
+
+    /// A client closes a connection. A link has one in doubt at most: the second that
+    /// comes into doubt has the first closed, though the copy of a release waits for room
+    /// there, behind a request that has arrived, or will. Then nothing deletes that
+    /// request's key until it ends by itself.
+    pub(in crate::world::bytes) fn excuse_waiting(&mut self, wire: usize) {
+        let pair = self.open_wire(wire).pair;
+        let node = self.pairs[pair].node;
+        let next = self.bytes().lanes[pair].ready.filter(|next| *next > wire);
+        let second = next.is_some_and(|next| !self.is_sound(next));
+        let w = self.open_wire(wire);
+        if !(w.waits && second) {
+            return;
+        }
+        for (request, released) in std::mem::take(&mut w.not_undone) {
+            if released {
+                self.came_late(node, &request);
+            }
         }
     }
 

@@ -228,6 +228,7 @@ impl Inner {
             if answer.release && !answer.copy {
                 let (message, at) = (answer.message, self.time);
                 self.push(at + POSTPONED, Event::Postponed { pair, message, at });
+                self.excuse_postponed(pair, message);
             }
             // Whichever it came over, the one in use is given up for it.
             for wire in ready.into_iter().chain([wire]) {
@@ -240,6 +241,17 @@ impl Inner {
             true if answer.copy => lane.perhaps.push(answer.message),
             true => self.acknowledged(pair, answer.message),
             false => {}
+        }
+    }
+
+    /// A release is to be tried again after a while. One that is given up before then
+    /// leaves the key that it was to delete, if what made that came late.
+    fn excuse_postponed(&mut self, pair: usize, message: u64) {
+        let (now, node) = (self.time, self.pairs[pair].node);
+        let open = self.pairs[pair].open.get(&message);
+        let given_up = open.filter(|open| open.give_up <= now + POSTPONED);
+        if let Some(request) = given_up.map(|open| open.request.clone()) {
+            self.came_late(node, &request);
         }
     }
 

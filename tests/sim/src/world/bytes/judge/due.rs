@@ -18,7 +18,7 @@ impl Inner {
     /// then for as long as it was in vain before, though nothing goes wrong any more.
     pub(in crate::world) fn left_alone(&self, pair: usize) -> Time {
         let Some(bytes) = &self.bytes else { return 0 };
-        let doubled = (50 * MS) << bytes.lanes[pair].in_vain.clamp(1, 7) - 1;
+        let doubled = (25 * MS) << bytes.lanes[pair].in_vain.clamp(1, 7);
         doubled.clamp(250 * MS, PAUSE)
     }
 

@@ -47,7 +47,7 @@ pub(super) struct Lane {
     /// How many connections it has made.
     connects: u64,
     /// The last of them.
-    ready: Option<usize>,
+    pub(super) ready: Option<usize>,
     /// Releases that were asked since its task ran.
     pub(super) fresh: Vec<u64>,
     /// What it has read and was not told yet.

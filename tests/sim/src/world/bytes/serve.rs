@@ -117,7 +117,9 @@ impl Inner {
             }
         }
         let newest = self.pairs[pair].current == Some(wire as u64);
-        if served.is_none() && release && sent.copy {
+        // Once there is a newer connection nobody minds what becomes of it over this one.
+        let replaced = self.bytes().lanes[pair].ready > Some(wire);
+        if served.is_none() && release && (sent.copy || replaced) {
             // Refused, though what it was to undo may have been carried out.
             self.came_late(node, &sent.request);
         }

@@ -4,6 +4,7 @@
 use super::{End, Wire};
 use crate::random::Random;
 use crate::world::faults::{FaultEvent, Memory};
+use crate::world::network::Pair;
 use crate::world::{Inner, Time};
 
 /// How streams misbehave: each in percent of the cases.
@@ -139,8 +140,9 @@ impl Inner {
     /// client has not closed: the copy of a release may still, where what it undoes has
     /// arrived.
     pub(in crate::world) fn found_no_room(&self, client: usize, node: usize) -> bool {
-        let pair = client * self.nodes.len() + node;
-        let waits = |w: &Wire| w.pair == pair && w.was_full && !w.closed;
+        // Clients list their nodes in any order.
+        let leads = |p: &Pair| p.client == client && p.node == node;
+        let waits = |w: &Wire| w.was_full && !w.closed && leads(&self.pairs[w.pair]);
         self.bytes
             .as_ref()
             .is_some_and(|bytes| bytes.wires.iter().any(waits))

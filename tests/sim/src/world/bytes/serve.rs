@@ -117,8 +117,9 @@ impl Inner {
             }
         }
         let newest = self.pairs[pair].current == Some(wire as u64);
-        if served.is_none() && release && sent.copy {
-            // Refused, though what it was to undo may have been carried out.
+        if served.is_none() && release && (sent.copy || self.went_ahead(wire, sent.message)) {
+            // Refused, though what it was to undo may have been carried out: its link
+            // reads that no more. The key ends by itself.
             self.came_late(node, &sent.request);
         }
         if served.is_some() {
@@ -132,6 +133,16 @@ impl Inner {
                 !newest && given_up,
             );
         }
+    }
+
+    /// Whether a release that has come over a connection was sent again over another and
+    /// has arrived there: ahead of what it undoes, if that came over this one.
+    fn went_ahead(&mut self, wire: usize, message: u64) -> bool {
+        let pair = self.open_wire(wire).pair;
+        let open = self.pairs[pair].open.get(&message);
+        let moved = open.is_none_or(|open| open.connection != wire as u64);
+        let mut wires = self.bytes().wires.iter().filter(|w| w.pair == pair);
+        moved && !wires.any(|w| w.sent.iter().any(|sent| sent.message == message))
     }
 
     /// Whether nothing ever held up what passes between a client and its node: else

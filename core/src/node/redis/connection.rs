@@ -463,3 +463,6 @@ fn stray() -> Fault {
         true,
     )
 }
+
+#[cfg(test)]
+mod tests;

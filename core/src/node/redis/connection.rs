@@ -9,7 +9,7 @@
 //!   behind the request it undoes, and is closed when nobody waits for its replies
 //!   any more.
 //! - A release is kept until it is acknowledged, and sent again on each new
-//!   connection.
+//!   connection. One is made for its sake alone, where that in doubt owes it.
 //! - A node that fails is left alone for a while, each time longer; requests
 //!   that come meanwhile fail at once, unsent. So do requests to a node that
 //!   did not answer, until it does: a round that cannot be won need not wait

@@ -214,3 +214,36 @@ async fn a_release_has_one_copy_over_the_connection_in_doubt() {
     link.asks(Op::Release);
     assert_eq!(link.written(), [2, 2]);
 }
+
+#[tokio::test]
+async fn a_release_that_is_not_acknowledged_is_worth_a_connection() {
+    let mut link = Link::connected();
+    link.asks(ACQUIRE);
+    link.patience_ends();
+    // Nobody owes that node anything.
+    assert!(link.connection.connecting.is_none());
+    let mut link = Link::connected();
+    link.asks(Op::Release);
+    assert!(link.connection.connecting.is_none());
+    link.patience_ends();
+    assert_eq!(*lock(&link.heard.0), [FaultKind::Timeout]);
+    assert_eq!(link.written(), [1, 0]);
+    assert!(link.connection.connecting.is_some());
+    link.connects();
+    assert_eq!(link.written(), [1, 1]);
+    // One that is not to be had is tried again, after a while.
+    let mut link = Link::connected();
+    link.asks(Op::Release);
+    link.patience_ends();
+    let fault = Fault::new(FaultKind::Unreachable, "refused", false);
+    link.connection.connecting = None;
+    link.connection.connect_failed(fault);
+    link.connection.push_on();
+    assert!(link.connection.connecting.is_none());
+    let due = link.connection.timer.as_ref().map(|(at, _)| *at);
+    assert!(due.is_some_and(|due| due <= link.connection.retry_at));
+    let then = link.connection.retry_at.0;
+    link.clock.0.store(then, Ordering::Relaxed);
+    link.connection.push_on();
+    assert!(link.connection.connecting.is_some());
+}

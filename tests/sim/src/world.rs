@@ -483,6 +483,12 @@ impl World {
             } => inner.overdue(pair, message, asked),
             Event::GivenUp { pair, message } => inner.given_up(pair, message),
             Event::Postponed { pair, message, at } => inner.sent_again(pair, message, at),
+            Event::Owed {
+                pair,
+                message,
+                wire,
+                at,
+            } => inner.redials(pair, message, wire, at),
             Event::Missed { pair, at } => {
                 let subscriber = inner.misses(pair, at);
                 let place = pair % inner.nodes.len();

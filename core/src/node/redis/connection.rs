@@ -11,7 +11,7 @@
 //!   finds no room in it even then is not written, and the key that it would have
 //!   deleted ends by itself.
 //! - A release is kept until it is acknowledged, and sent again on each new
-//!   connection.
+//!   connection. One is made for its sake alone, where that in doubt owes it.
 //! - A node that fails is left alone for a while, each time longer; requests
 //!   that come meanwhile fail at once, unsent. So do requests to a node that
 //!   did not answer, until it does: a round that cannot be won need not wait
@@ -465,3 +465,6 @@ fn stray() -> Fault {
         true,
     )
 }
+
+#[cfg(test)]
+mod tests;

@@ -73,6 +73,14 @@ pub(super) enum Event {
     /// A connection that had subscribed was lost at a time: if messages are awaited,
     /// another has to be dialled by now.
     Missed { pair: usize, at: Time },
+    /// The connection of a release was in doubt at a time: if it is not acknowledged,
+    /// another has to be dialled by now.
+    Owed {
+        pair: usize,
+        message: u64,
+        wire: u64,
+        at: Time,
+    },
     /// A timer rings that was set at a time.
     Timer {
         client: usize,
@@ -182,6 +190,7 @@ impl Inner {
         match event {
             Event::Deadline { pair, message }
             | Event::Overdue { pair, message, .. }
+            | Event::Owed { pair, message, .. }
             | Event::GivenUp { pair, message } => !self.pairs[*pair].open.contains_key(message),
             _ => false,
         }

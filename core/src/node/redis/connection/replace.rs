@@ -21,9 +21,19 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 const CONNECT_STEPS: u32 = 4;
 
 impl Connection {
-    /// Whether a connection is missed for the sake of messages.
+    /// Whether a connection is missed though nothing waits to be written: for the sake of
+    /// messages, or of releases that the one in doubt has not acknowledged. Its node may
+    /// never have had these, and no request may ever follow them.
     pub(super) fn is_missed(&self) -> bool {
-        self.up.is_none() && self.connecting.is_none() && self.subscription.wants_connection()
+        let none = self.up.is_none() && self.connecting.is_none();
+        let owed = || mutant!("owed-in-doubt-waits", self.owes_in_doubt(), false);
+        none && (self.subscription.wants_connection() || owed())
+    }
+
+    /// Whether the connection in doubt has releases to acknowledge.
+    fn owes_in_doubt(&self) -> bool {
+        let mut places = self.old.iter().flat_map(|old| &old.in_flight).flatten();
+        places.any(Item::is_release)
     }
 
     /// Begins to make the next connection.

@@ -11,7 +11,7 @@
 //!   it over the last one, or it is given up.
 //!   One that the node could not carry out is sent again after a while.
 //! - Over a connection that left a request unanswered nothing is asked any more; and
-//!   none is given up that answers.
+//!   none is given up that answers. Another is made for a release that went over it.
 //! - Where messages are awaited a connection that is lost is made again, unasked.
 //! - A node takes no request for late before its deadline.
 //!
@@ -328,6 +328,15 @@ impl Inner {
                 // Where a write waited, nobody can say which request it was.
                 let says_nothing = lane.was_full || at.is_some_and(|at| at.is_none_or(late));
                 if copy.connection != NOT_SENT {
+                    if release && !done && !says_nothing {
+                        let owed = Event::Owed {
+                            pair,
+                            message,
+                            wire: copy.connection,
+                            at: now_true,
+                        };
+                        self.push(now_true + self.vain(), owed);
+                    }
                     let at = at.flatten();
                     let may = at.is_none_or(|at| now_true - at >= patience * 4 / 10);
                     let wire = self.open_wire(copy.connection as usize);

@@ -55,6 +55,28 @@ impl Inner {
         }
     }
 
+    /// A release was not answered in time, and its connection in doubt for it at a
+    /// time: if the node has not acknowledged it, another was dialled by now, whether or
+    /// not anything else is asked for.
+    pub(in crate::world) fn redials(&mut self, pair: usize, message: u64, wire: u64, at: Time) {
+        let (now, client) = (self.time, self.pairs[pair].client);
+        let lane = &self.bytes().lanes[pair];
+        if lane.dialled >= at || lane.was_full || !self.was_awake(client, at) {
+            return;
+        }
+        let open = self.pairs[pair].open.get(&message);
+        let Some(open) = open.filter(|open| !open.readmitted && open.give_up > now) else {
+            return;
+        };
+        // One may have been dialled before for a request beside it, and serves now.
+        let same = open.connection == wire;
+        if same && self.bytes().lanes[pair].ready == Some(wire as usize) {
+            self.violated(format!(
+                "L6 c{client} makes no connection for the release m{message}"
+            ));
+        }
+    }
+
     /// Whether nothing has held a client up since a time.
     fn was_awake(&self, client: usize, since: Time) -> bool {
         let state = &self.clients[client];
@@ -65,10 +87,14 @@ impl Inner {
     pub(in crate::world::bytes) fn ends_for_client(&mut self, pair: usize, wire: usize) {
         let at = self.time;
         if self.connections[wire].subscribed && self.pairs[pair].current == Some(wire as u64) {
-            // One may be under way that comes to nothing.
-            let vain = (1_000 * MS).max(4 * self.network.patience);
-            self.push(at + vain + PAUSE, Event::Missed { pair, at });
+            self.push(at + self.vain(), Event::Missed { pair, at });
         }
+    }
+
+    /// Within what time a link dials where it misses a connection: one may be under way
+    /// that comes to nothing.
+    pub(in crate::world::bytes) fn vain(&self) -> Time {
+        (1_000 * MS).max(4 * self.network.patience) + PAUSE
     }
 
     /// A connection was lost at a time, and no other was dialled since: who would be
@@ -90,10 +116,21 @@ impl Inner {
         let lane = &mut self.bytes().lanes[pair];
         lane.dialled = now;
         lane.in_vain += 1;
+        let Some(lane) = self.bytes.as_ref().map(|bytes| &bytes.lanes[pair]) else {
+            return;
+        };
         let Some(last) = lane.ready.filter(|_| !lane.was_full) else {
             return;
         };
-        let answers = self.is_sound(last);
+        // A release that was sent again over it is answered in time, or it is in doubt.
+        let unanswered = self.pairs[pair].open.iter().any(|(message, open)| {
+            let here = open.connection == last as u64 && !open.readmitted;
+            let patience = open.ticket.sent.until(open.ticket.deadline).as_nanos() as Time;
+            let mut written = lane.written.iter().filter(|(m, _)| m == message);
+            let long = |at: Option<Time>| at.is_none_or(|at| now - at >= patience * 9 / 10);
+            here && open.sink.is_none() && written.any(|(_, at)| long(*at))
+        });
+        let answers = self.is_sound(last) && !unanswered;
         // A clock that has stepped has its node admitted anew.
         let sure = !(self.oracle.steps_seen || self.oracle.led_astray);
         if answers && sure {

@@ -126,3 +126,43 @@ impl Pipe {
         doubtful
     }
 }
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::future::poll_fn;
+    use std::sync::Arc;
+
+    use tokio::io::AsyncReadExt;
+    use tokio::net::UnixStream;
+
+    use super::*;
+    use crate::node::Op;
+    use crate::node::redis::backlog::tests::{Told, item};
+    use crate::node::redis::dial::Stream;
+
+    #[tokio::test]
+    async fn the_copy_of_a_release_goes_out_before_its_connection_is_closed() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let mut pipe = Pipe {
+            wire: Wire::new(Stream::Unix(ours), Arc::from(&b"in"[..])),
+            guard: None,
+            server: 1,
+            time: (0, Instant(1)),
+            in_flight: VecDeque::new(),
+        };
+        assert!(pipe.is_idle());
+        let release = item(0, Op::Release, &Arc::<Told>::default());
+        // Nobody reads, so there is no more room in the end. Nobody waits for an answer
+        // either, and yet the connection must not be closed.
+        while pipe.wire.out.is_empty() {
+            pipe.write_copy(&release);
+            poll_fn(|cx| Poll::Ready(pipe.poll(cx).is_pending())).await;
+        }
+        assert!(!pipe.is_idle());
+        let mut read = vec![0; 1 << 20];
+        while !pipe.is_idle() {
+            assert_ne!(theirs.read(&mut read).await.unwrap(), 0);
+            poll_fn(|cx| Poll::Ready(pipe.poll(cx).is_pending())).await;
+        }
+    }
+}

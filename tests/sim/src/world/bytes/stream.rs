@@ -295,6 +295,7 @@ impl Wire {
             answered: 0,
             read: 0,
             answers: Default::default(),
+            releases: Default::default(),
             incoming: Default::default(),
             end: None,
             reader: None,

@@ -103,23 +103,14 @@ impl Inner {
     /// A link dials: nothing may speak for the connection that it has.
     pub(in crate::world::bytes) fn look_at_last(&mut self, pair: usize) {
         let (now, client) = (self.time, self.pairs[pair].client);
-        self.bytes().lanes[pair].dialled = now;
-        let Some(lane) = self.bytes.as_ref().map(|bytes| &bytes.lanes[pair]) else {
-            return;
-        };
+        let lane = &mut self.bytes().lanes[pair];
+        lane.dialled = now;
         let Some(last) = lane.ready.filter(|_| !lane.was_full) else {
             return;
         };
-        // A release that was sent again over it is answered in time, or it is in doubt.
-        let unanswered = self.pairs[pair].open.iter().any(|(message, open)| {
-            let here = open.connection == last as u64 && !open.readmitted;
-            let patience = open.ticket.sent.until(open.ticket.deadline).as_nanos() as Time;
-            let mut written = lane.written.iter().filter(|(m, _)| m == message);
-            let long = |at: Option<Time>| at.is_none_or(|at| now - at >= patience * 9 / 10);
-            here && open.sink.is_none() && written.any(|(_, at)| long(*at))
-        });
         let w = self.open_wire(last);
-        let answers = !(w.closed || w.suspect || w.doubted || w.end.is_some() || unanswered);
+        w.suspect |= w.releases.front().is_some_and(|due| *due <= now);
+        let answers = !(w.closed || w.suspect || w.doubted || w.end.is_some());
         // A clock that has stepped has its node admitted anew.
         let sure = !(self.oracle.steps_seen || self.oracle.led_astray);
         if answers && sure {

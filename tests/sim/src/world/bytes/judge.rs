@@ -136,12 +136,13 @@ impl Inner {
             let ticket = &open.ticket;
             ticket.sent.until(ticket.deadline).as_nanos() as Time
         });
-        let due = self.time + patience * 9 / 10;
+        let (at, due) = (self.time, self.time + patience * 9 / 10);
         let w = self.open_wire(wire);
+        w.late |= w.releases.front().is_some_and(|due| *due <= at);
         if release {
             w.releases.push_back(due);
         }
-        sent.copy = !newest || w.doubted;
+        sent.copy = !newest || w.doubted || w.late;
         w.sent.push_back(sent);
         let (last, full) = (w.last, self.bytes().lanes[pair].was_full);
         if first && message < last && !full {
@@ -223,7 +224,7 @@ impl Inner {
             // A release that was sent again is answered in time, or its connection is in
             // doubt, though another may be dialled much later.
             let w = self.open_wire(wire);
-            w.suspect |= w.releases.pop_front().is_some_and(|due| due <= now);
+            w.late |= w.releases.pop_front().is_some_and(|due| due <= now);
         }
         let lane = &mut self.bytes().lanes[pair];
         let ready = lane.ready;

@@ -72,6 +72,8 @@ struct Wire {
     answers: VecDeque<Answered>,
     /// When the releases that it has written are due, whose answers it has not read.
     releases: VecDeque<u64>,
+    /// One of them was answered late, or is: it may be in doubt for that.
+    late: bool,
     /// What has arrived at the client.
     incoming: VecDeque<u8>,
     /// What comes behind that.

@@ -296,6 +296,7 @@ impl Wire {
             read: 0,
             answers: Default::default(),
             releases: Default::default(),
+            late: false,
             incoming: Default::default(),
             end: None,
             reader: None,

@@ -109,8 +109,8 @@ impl Inner {
             return;
         };
         let w = self.open_wire(last);
-        w.suspect |= w.releases.front().is_some_and(|due| *due <= now);
-        let answers = !(w.closed || w.suspect || w.doubted || w.end.is_some());
+        w.late |= w.releases.front().is_some_and(|due| *due <= now);
+        let answers = !(w.closed || w.suspect || w.doubted || w.late || w.end.is_some());
         // A clock that has stepped has its node admitted anew.
         let sure = !(self.oracle.steps_seen || self.oracle.led_astray);
         if answers && sure {

@@ -5,7 +5,8 @@
 //!
 //! - A request fails at its deadline, whatever it is waiting for.
 //! - A timeout puts the connection in doubt, unless its request was written late: a
-//!   new one is made beside it. The old one takes releases yet, so that each goes out
+//!   new one is made beside it. So does a release that was sent again, if nothing is
+//!   answered for as long. The old one takes releases yet, so that each goes out
 //!   behind the request it undoes, and is closed when nobody waits for its replies
 //!   any more. It is closed at once when the next one is in doubt too: a release that
 //!   finds no room in it even then is not written, and the key that it would have
@@ -227,8 +228,7 @@ impl Connection {
         }
         for item in items {
             self.due = self.due.min(item.due());
-            let patience = item.ticket.sent.until(item.ticket.deadline);
-            self.patience = self.patience.max(patience);
+            self.patience = self.patience.max(item.patience());
             self.waiting.add(item);
         }
         if self.up.is_none() {
@@ -294,6 +294,9 @@ impl Connection {
             }
             if let (Some(old), true) = (&mut self.old, item.is_release() && !item.on_old) {
                 mutant!("no-copy-over-the-old", old.write_copy(&item), ());
+            }
+            if item.sink.is_none() {
+                self.due = self.due.min(now + item.patience());
             }
             up.write(item, now);
         }

@@ -3,6 +3,7 @@
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use crate::clock::Instant;
 use crate::node::{Fault, FaultKind, Op, Reply, Request, Sink, Subscriber, Ticket};
@@ -73,6 +74,11 @@ impl Item {
     /// token lives.
     pub(crate) fn wanted(&self) -> bool {
         self.is_release() || self.sink.as_ref().is_some_and(|sink| sink.wanted())
+    }
+
+    /// How long its requester waits for an answer.
+    pub(crate) fn patience(&self) -> Duration {
+        self.ticket.sent.until(self.ticket.deadline)
     }
 
     /// When something has to be done about it at the latest.

@@ -23,6 +23,10 @@ pub(crate) struct Pipe {
     /// The node's `TIME` on connect, in µs, and when that was.
     time: (u64, Instant),
     pub(crate) in_flight: VecDeque<Option<Item>>,
+    /// It has answered since somebody [looked](Pipe::expire), and when that was that
+    /// it had.
+    heard: bool,
+    quiet_since: Instant,
 }
 
 impl Pipe {
@@ -33,6 +37,8 @@ impl Pipe {
             server: connected.server,
             time: (connected.time.time, connected.time.at),
             in_flight: VecDeque::new(),
+            heard: false,
+            quiet_since: Instant::NEVER,
         }
     }
 
@@ -60,6 +66,7 @@ impl Pipe {
 
     /// Takes out the oldest request: it is answered.
     pub(crate) fn answered(&mut self) -> Option<Option<Item>> {
+        self.heard = true;
         let oldest = self.in_flight.pop_front();
         trim(&mut self.in_flight);
         oldest
@@ -96,13 +103,19 @@ impl Pipe {
     /// Fails what is past its deadline; lowers `due` to what comes next.
     /// Returns whether somebody waited in vain: for half of the time at least that its
     /// requester had. One that was written with little of it left, over a connection
-    /// that had yet to be made, says nothing of that connection.
+    /// that had yet to be made, says nothing of that connection. Nor does a release that
+    /// was told already, while anything is answered: it may be the last of thousands
+    /// that were kept for a node.
     pub(crate) fn expire(&mut self, now: Instant, due: &mut Instant) -> bool {
         let mut doubtful = false;
+        let heard = std::mem::take(&mut self.heard);
+        if mutant!("told-release-doubts", heard, false) {
+            self.quiet_since = now;
+        }
         for place in &mut self.in_flight {
             let Some(item) = place else { continue };
+            let patience = item.patience();
             if item.due() <= now {
-                let patience = item.ticket.sent.until(item.ticket.deadline);
                 doubtful |= item.sink.is_some()
                     && mutant!(
                         "late-write-doubts",
@@ -116,7 +129,13 @@ impl Pipe {
             if item.due() <= now || over {
                 *place = None;
             } else {
-                let next = mutant!("deadline-not-armed", item.due(), Instant::FAR);
+                let late = self.quiet_since.max(item.written) + patience;
+                let next = match told {
+                    true if late > now => late,
+                    _ => item.due(),
+                };
+                doubtful |= mutant!("told-is-patient", told && late <= now, false);
+                let next = mutant!("deadline-not-armed", next, Instant::FAR);
                 *due = (*due).min(next);
             }
         }

@@ -184,6 +184,16 @@ impl Link {
         self.connection.push_on();
     }
 
+    /// The time has come at which a node is tried again that was left alone.
+    fn pause_ends(&mut self) {
+        let Connection {
+            retry_at, timer, ..
+        } = &self.connection;
+        assert!(timer.as_ref().is_some_and(|(at, _)| at <= retry_at));
+        self.clock.0.store(retry_at.0, Ordering::Relaxed);
+        self.connection.push_on();
+    }
+
     /// What was written and is not answered: over the connection in doubt, and over
     /// the one in use.
     fn written(&self) -> [usize; 2] {
@@ -231,6 +241,11 @@ async fn a_release_that_is_not_acknowledged_is_worth_a_connection() {
     assert!(link.connection.connecting.is_some());
     link.connects();
     assert_eq!(link.written(), [1, 1]);
+    // Told already, and worth one more if that does not answer either.
+    link.patience_ends();
+    assert_eq!(link.written(), [1, 0]);
+    link.pause_ends();
+    assert!(link.connection.connecting.is_some());
     // One that is not to be had is tried again, after a while.
     let mut link = Link::connected();
     link.asks(Op::Release);
@@ -240,10 +255,26 @@ async fn a_release_that_is_not_acknowledged_is_worth_a_connection() {
     link.connection.connect_failed(fault);
     link.connection.push_on();
     assert!(link.connection.connecting.is_none());
-    let due = link.connection.timer.as_ref().map(|(at, _)| *at);
-    assert!(due.is_some_and(|due| due <= link.connection.retry_at));
-    let then = link.connection.retry_at.0;
-    link.clock.0.store(then, Ordering::Relaxed);
-    link.connection.push_on();
+    link.pause_ends();
     assert!(link.connection.connecting.is_some());
+}
+
+#[tokio::test]
+async fn thousands_of_releases_cost_no_connection_that_answers() {
+    let mut link = Link::connected();
+    link.asks(Op::Release);
+    link.asks(Op::Release);
+    link.asks(Op::Release);
+    link.patience_ends();
+    link.connects();
+    assert_eq!(link.written(), [3, 3]);
+    // Nobody waits for them any more. One is answered each time, just before that.
+    for left in [2, 1] {
+        let up = link.connection.up.as_mut().expect("a connection");
+        assert!(up.answered().flatten().is_some());
+        link.patience_ends();
+        assert_eq!(link.written(), [3, left]);
+    }
+    link.patience_ends();
+    assert_eq!(link.written(), [1, 0]);
 }

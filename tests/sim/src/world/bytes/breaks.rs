@@ -140,9 +140,10 @@ impl Inner {
     /// client has not closed: the copy of a release may still, where what it undoes has
     /// arrived.
     pub(in crate::world) fn found_no_room(&self, client: usize, node: usize) -> bool {
-        // Clients list their nodes in any order.
-        let leads = |p: &Pair| p.client == client && p.node == node;
-        let waits = |w: &Wire| w.was_full && !w.closed && leads(&self.pairs[w.pair]);
+        // A client lists the nodes in an order of its own, and perhaps one twice.
+        let leads =
+            |pair: usize| self.pairs[pair].client == client && self.pairs[pair].node == node;
+        let waits = |w: &Wire| leads(w.pair) && w.was_full && !w.closed;
         self.bytes
             .as_ref()
             .is_some_and(|bytes| bytes.wires.iter().any(waits))

@@ -134,12 +134,23 @@ impl Inner {
         let op = sent.request.op;
         self.note(|| format!("c{client} writes m{message} for n{node} over {wire}: {op:?}"));
         let newest = self.pairs[pair].current == Some(wire as u64);
+        // Nobody says how long those wait that were acknowledged over another.
+        let open = self.pairs[pair].open.get(&message);
+        let patience = open.map_or(self.network.patience * 4 / 10, |open| {
+            let ticket = &open.ticket;
+            ticket.sent.until(ticket.deadline).as_nanos() as Time
+        });
+        let (at, due) = (self.time, self.time + patience * 9 / 10);
         let w = self.open_wire(wire);
         w.not_undone.retain(|(r, _)| r.value != sent.request.value);
         if !release {
             w.not_undone.push((sent.request.clone(), false));
         }
-        sent.copy = !newest || w.doubted;
+        w.late |= w.releases.front().is_some_and(|due| *due <= at);
+        if release {
+            w.releases.push_back(due);
+        }
+        sent.copy = !newest || w.doubted || w.late;
         w.sent.push_back(sent);
         let (last, full) = (w.last, self.bytes().lanes[pair].was_full);
         if first && message < last && !full {
@@ -217,6 +228,12 @@ impl Inner {
     fn reads(&mut self, wire: usize, answer: Answered) {
         let pair = self.open_wire(wire).pair;
         let now = self.time;
+        if answer.release {
+            // A release that was sent again is answered in time, or its connection is in
+            // doubt, though another may be dialled much later.
+            let w = self.open_wire(wire);
+            w.late |= w.releases.pop_front().is_some_and(|due| due <= now);
+        }
         let lane = &mut self.bytes().lanes[pair];
         lane.in_vain = 0;
         let ready = lane.ready;

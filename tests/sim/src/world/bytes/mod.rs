@@ -70,6 +70,10 @@ struct Wire {
     read: u64,
     /// What the node has answered to requests, yet to be read.
     answers: VecDeque<Answered>,
+    /// When the releases that it has written are due, whose answers it has not read.
+    releases: VecDeque<u64>,
+    /// One of them was answered late, or is: it may be in doubt for that.
+    late: bool,
     /// What has arrived at the client.
     incoming: VecDeque<u8>,
     /// What comes behind that.

@@ -298,6 +298,8 @@ impl Wire {
             answered: 0,
             read: 0,
             answers: Default::default(),
+            releases: Default::default(),
+            late: false,
             incoming: Default::default(),
             end: None,
             reader: None,

@@ -116,21 +116,13 @@ impl Inner {
         let lane = &mut self.bytes().lanes[pair];
         lane.dialled = now;
         lane.in_vain += 1;
-        let Some(lane) = self.bytes.as_ref().map(|bytes| &bytes.lanes[pair]) else {
-            return;
-        };
         let Some(last) = lane.ready.filter(|_| !lane.was_full) else {
             return;
         };
-        // A release that was sent again over it is answered in time, or it is in doubt.
-        let unanswered = self.pairs[pair].open.iter().any(|(message, open)| {
-            let here = open.connection == last as u64 && !open.readmitted;
-            let patience = open.ticket.sent.until(open.ticket.deadline).as_nanos() as Time;
-            let mut written = lane.written.iter().filter(|(m, _)| m == message);
-            let long = |at: Option<Time>| at.is_none_or(|at| now - at >= patience * 9 / 10);
-            here && open.sink.is_none() && written.any(|(_, at)| long(*at))
-        });
-        let answers = self.is_sound(last) && !unanswered;
+        let w = self.open_wire(last);
+        w.late |= w.releases.front().is_some_and(|due| *due <= now);
+        let late = w.late;
+        let answers = self.is_sound(last) && !late;
         // A clock that has stepped has its node admitted anew.
         let sure = !(self.oracle.steps_seen || self.oracle.led_astray);
         if answers && sure {

@@ -1,0 +1,180 @@
+//! How a plan is drawn from its seed. An order of draws is what a seed stands for: what
+//! is new is drawn [aside](Random::aside).
+
+use std::time::Duration;
+
+use quorlock::sim::Waits;
+
+use super::{LONGEST, Plan, Swarm};
+use crate::random::Random;
+use crate::world::{Breaks, MS, Network, Time};
+
+/// Percent of schedules that end with everybody waiting.
+const WAITING: u64 = 35;
+
+impl Swarm {
+    fn draw(random: &Random, aside: &Random) -> Swarm {
+        if random.chance(12) {
+            return Swarm::default();
+        }
+        let share = *random.pick(&[10, 25, 25, 50]);
+        let on = || random.chance(share);
+        Swarm {
+            loss: on(),
+            slow: on(),
+            edge: random.chance(50),
+            twice: on(),
+            refuse: on(),
+            hang: on(),
+            lag: on(),
+            down: on(),
+            forget: random.chance(20),
+            partition: on(),
+            reset: on(),
+            pause: random.chance(50),
+            suspend: on(),
+            crash: on(),
+            step: random.chance(10),
+            rates: random.chance(60),
+            gone: random.chance(15),
+            deaf: aside.chance(10),
+            forged: aside.chance(10),
+        }
+    }
+}
+
+impl Plan {
+    /// Draws a plan.
+    pub fn draw(random: &Random) -> Plan {
+        let aside = random.aside();
+        let swarm = Swarm::draw(random, &aside);
+        let nodes = *random.pick(&[1, 2, 3, 3, 3, 3, 4, 5, 5, 7]);
+        let ttl = match random.below(20) {
+            0 => 10_000,
+            1 => random.over_decades(400.0, 2_000.0) as u64,
+            _ => random.over_decades(10.0, 400.0) as u64,
+        };
+        let nanos = ttl * MS;
+        // A round trip takes three times the base on average.
+        let base = nanos as f64 / random.over_decades(4.0, 100_000.0) / 3.0;
+        // A quarter of the ttl at most, 250 ms unless messages take longer.
+        let node_timeout = (ttl / 4).clamp(1, 250.max(24 * base as Time / MS));
+        let (clients, workers) = *random.pick(&[
+            (2, 1),
+            (2, 1),
+            (2, 1),
+            (2, 2),
+            (3, 1),
+            (3, 1),
+            (3, 2),
+            (4, 1),
+            (6, 1),
+            (1, 3),
+        ]);
+        let contenders = (clients * workers) as u64;
+        let longest = *random.pick(&[1, 1, LONGEST]);
+        let max_ttl = nanos * u64::from(longest);
+        let place = random.below(nodes as u64) as usize;
+        let other = (place + 1) % nodes;
+        let listed_twice = (place != other && random.chance(2)).then_some((place, other));
+        let guard = random.chance(if nodes > 2 { 90 } else { 20 });
+        let declared = random.chance(95);
+        let wait = if guard && !declared { max_ttl } else { 0 };
+        let plan = Plan {
+            nodes,
+            clients,
+            workers,
+            locks: if random.chance(5) { 2 } else { 1 },
+            rounds: (random.between(3, 5) / contenders).max(1),
+            ttl: Duration::from_millis(ttl),
+            node_timeout: Duration::from_millis(node_timeout),
+            renew: random.chance(60),
+            fence_ttl: match random.below(20) {
+                0 => None,
+                1 | 2 => Some(Duration::from_nanos(2 * max_ttl)),
+                _ => Some(Duration::from_secs(600)),
+            },
+            guard,
+            declared,
+            longest,
+            owned: aside.aside().chance(20),
+            waits: waits(&aside, ttl, node_timeout, ttl * u64::from(longest)),
+            tail: match listed_twice {
+                None if aside.chance(WAITING) => *aside.pick(&[1, 2, 3]),
+                _ => 0,
+            },
+            capped: 20,
+            habits: Vec::new(),
+            mute: match aside.chance(10) {
+                true => aside.between(1, clients as u64) as usize,
+                false => 0,
+            },
+            stray: (clients > 1 && declared && listed_twice.is_none() && aside.chance(5))
+                .then(|| aside.below(clients as u64) as usize),
+            listed_twice,
+            network: Network {
+                base: (base as Time).max(200),
+                slow: if swarm.slow {
+                    *random.pick(&[2, 10, 30])
+                } else {
+                    0
+                },
+                // A slow message may take as long as a ttl.
+                tail: (nanos as f64 * *random.pick(&[0.3, 1.0, 1.2])) as Time,
+                cut: if swarm.loss {
+                    *random.pick(&[1, 1, 5])
+                } else {
+                    0
+                },
+                edge: if swarm.edge {
+                    *random.pick(&[1, 3, 10])
+                } else {
+                    0
+                },
+                twice: if swarm.twice { 5 } else { 0 },
+                refuse: if swarm.refuse { 5 } else { 0 },
+                deaf: if swarm.deaf {
+                    *aside.pick(&[20, 50, 100])
+                } else {
+                    0
+                },
+                reach: nanos,
+                patience: node_timeout * MS,
+                even: false,
+            },
+            troubled: wait + nanos * random.between(2, 3),
+            swarm,
+            scene: None,
+            breaks: None,
+        };
+        match plan.tail > 0 && aside.chance(2) {
+            true => plan.crowded(),
+            false if aside.chance(33) => plan.with_habits(&aside),
+            false => plan,
+        }
+    }
+
+    /// The same over streams of bytes; how these misbehave is drawn from the seed.
+    pub fn over_bytes(self, seed: u64) -> Plan {
+        let random = Random::new(seed ^ 0x5eed);
+        let breaks = Breaks::draw(&random);
+        let harmless = self.swarm == Swarm::default();
+        Plan {
+            breaks: Some(if harmless { breaks.calm() } else { breaks }),
+            ..self
+        }
+    }
+}
+
+/// How nodes keep lines, with ttls in ms. Reservations that outlive the votes
+/// of an attempt show most.
+pub fn waits(random: &Random, ttl: u64, node_timeout: u64, max_ttl: u64) -> Waits {
+    let share = *random.pick(&[0.3, 1.3]);
+    let reservation = ((ttl as f64 * share) as u64).clamp(1, node_timeout.max(200));
+    Waits {
+        reservation: Duration::from_millis(reservation),
+        // Three of the longest polls.
+        place: Duration::from_millis(max_ttl.max(7_200)),
+        most: 10_000,
+    }
+}

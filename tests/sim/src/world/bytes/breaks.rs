@@ -4,7 +4,6 @@
 use super::{End, Wire};
 use crate::random::Random;
 use crate::world::faults::{FaultEvent, Memory};
-use crate::world::network::Pair;
 use crate::world::{Inner, Time};
 
 /// How streams misbehave: each in percent of the cases.

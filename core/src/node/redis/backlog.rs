@@ -130,7 +130,7 @@ impl Extend<Item> for Backlog {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use super::*;
     use crate::node::{Companions, Keys, Op, Request, Sink, Ticket, Value, Waits};
     use std::sync::{Arc, Mutex};
@@ -138,7 +138,7 @@ pub(super) mod tests {
 
     /// What was told of requests, by their numbers.
     #[derive(Default)]
-    pub(in crate::node::redis) struct Told(Mutex<Vec<usize>>);
+    struct Told(Mutex<Vec<usize>>);
 
     impl Sink for Told {
         fn on_reply(&self, ticket: Ticket, _: Reply, _: Option<u64>) {
@@ -150,7 +150,7 @@ pub(super) mod tests {
         }
     }
 
-    pub(in crate::node::redis) fn item(number: usize, op: Op, told: &Arc<Told>) -> Item {
+    fn item(number: usize, op: Op, told: &Arc<Told>) -> Item {
         let key: Arc<[u8]> = b"k"[..].into();
         let keys = Keys {
             companions: Companions::new(b"qrf"),

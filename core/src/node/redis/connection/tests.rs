@@ -4,6 +4,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
+use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 
 use super::*;
@@ -138,6 +139,13 @@ impl Link {
 
     /// A request is asked for, of the one token that there is.
     fn asks(&mut self, op: Op) {
+        let item = self.item(op);
+        lock(&self.connection.outbox.state).items.push(item);
+        self.connection.take_outbox();
+        self.connection.push_on();
+    }
+
+    fn item(&self, op: Op) -> Item {
         let now = self.clock.now();
         let keys = Keys {
             companions: Companions::new(b"qrf"),
@@ -149,7 +157,7 @@ impl Link {
             },
             fence_ttl: None,
         };
-        let item = Item {
+        Item {
             request: Request {
                 op,
                 keys: Arc::new(keys),
@@ -170,10 +178,7 @@ impl Link {
             readmitted: false,
             on_old: false,
             written: Instant::NEVER,
-        };
-        lock(&self.connection.outbox.state).items.push(item);
-        self.connection.take_outbox();
-        self.connection.push_on();
+        }
     }
 
     /// Nothing is answered for as long as requests wait.
@@ -277,4 +282,27 @@ async fn thousands_of_releases_cost_no_connection_that_answers() {
     }
     link.patience_ends();
     assert_eq!(link.written(), [1, 0]);
+}
+
+#[tokio::test]
+async fn the_copy_of_a_release_goes_out_before_its_connection_is_closed() {
+    let mut link = Link::connected();
+    let release = link.item(Op::Release);
+    let mut theirs = link.ends.pop().expect("one connection");
+    let pipe = link.connection.up.as_mut().expect("a connection");
+    assert!(pipe.is_idle());
+    // Nobody reads, so there is no more room in the end. Nobody waits for an answer
+    // either, and yet the connection must not be closed.
+    loop {
+        pipe.write_copy(&release);
+        poll_fn(|cx| Poll::Ready(pipe.poll(cx).is_pending())).await;
+        if !pipe.is_idle() {
+            break;
+        }
+    }
+    let mut read = vec![0; 1 << 20];
+    while !pipe.is_idle() {
+        assert_ne!(theirs.read(&mut read).await.expect("bytes"), 0);
+        poll_fn(|cx| Poll::Ready(pipe.poll(cx).is_pending())).await;
+    }
 }

@@ -51,7 +51,8 @@ impl Inner {
     pub(in crate::world) fn redials(&mut self, pair: usize, message: u64, wire: u64, at: Time) {
         let (now, client) = (self.time, self.pairs[pair].client);
         let lane = &self.bytes().lanes[pair];
-        if lane.dialled >= at || lane.was_full || !self.was_awake(client, at) {
+        let excused = lane.was_full || lane.excuses(&message);
+        if lane.dialled >= at || excused || !self.was_awake(client, at) {
             return;
         }
         let open = self.pairs[pair].open.get(&message);

@@ -45,7 +45,8 @@ impl Inner {
         let Some(wire) = lane.ready.filter(|ready| waits && current == Some(*ready)) else {
             return;
         };
-        let stands = !self.connections[wire].broken && self.open_wire(wire).end.is_none();
+        // One that is in doubt, or may be, is replaced first.
+        let stands = !self.connections[wire].broken && self.is_sound(wire);
         let open = self.pairs[pair].open.get(&message);
         let owed = open.is_some_and(|open| !open.readmitted && open.give_up > now);
         if stands && owed && self.was_awake(client, at) {

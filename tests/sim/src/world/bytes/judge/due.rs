@@ -96,7 +96,9 @@ impl Inner {
     /// Within what time a link dials where it misses a connection: one may be under way
     /// that comes to nothing.
     pub(in crate::world::bytes) fn vain(&self) -> Time {
-        (1_000 * MS).max(4 * self.network.patience) + PAUSE
+        let long = (1_000 * MS).max(4 * self.network.patience) + PAUSE;
+        // By its own clock, which may be slow.
+        long + long / 20
     }
 
     /// A connection was lost at a time, and no other was dialled since: who would be

@@ -358,7 +358,9 @@ impl Inner {
         let reserved = before.is_none() && self.nodes[node].is_reserved(request, local);
         let guarded = record.is_some();
         let quarantined = guarded && self.nodes[node].state.quarantine(local).is_some();
-        let loading = self.nodes[node].loading_until > now;
+        // Another server, to which the address leads, has nothing to load.
+        let astray = self.connections[connection as usize].astray;
+        let loading = !astray && self.nodes[node].loading_until > now;
         let reply = if loading {
             Some(not_ready("LOADING"))
         } else {

@@ -150,7 +150,7 @@ impl Inner {
         if release {
             w.releases.push_back(due);
         }
-        sent.copy = !newest || w.doubted || w.late;
+        sent.copy = !newest || w.doubted || w.late || w.suspect;
         w.sent.push_back(sent);
         let (last, full) = (w.last, self.bytes().lanes[pair].was_full);
         if first && message < last && !full {

@@ -242,7 +242,9 @@ impl Inner {
             if answer.release {
                 lane.postponed.push((answer.message, now));
             }
-            if answer.release && !answer.copy {
+            // What is answered over an earlier connection than the one in use was written
+            // over that too.
+            if answer.release && !answer.copy && !newer {
                 let (message, at) = (answer.message, self.time);
                 self.push(at + POSTPONED, Event::Postponed { pair, message, at });
                 self.excuse_postponed(pair, message);

@@ -690,8 +690,8 @@ int32_t quorlock_lock_options_set_max_hold(struct quorlock_lock_options_t *optio
                                            int64_t max_hold_ms);
 
 /**
- * Whether the key on the nodes is the name itself and its value the bare
- * token, so that other Redlock libraries and Quorlock exclude each other.
+ * Whether the key on the nodes is the name itself, so that other Redlock
+ * libraries and Quorlock exclude each other.
  */
 int32_t quorlock_lock_options_set_raw(struct quorlock_lock_options_t *options, bool raw);
 

@@ -184,9 +184,8 @@ macro_rules! lock_option_setters {
                 self.change(|options| options.times.max_hold = Some(max_hold.into()))
             }
 
-            /// Whether the key on the nodes is the name itself and its value the
-            /// bare token, so that other Redlock libraries and Quorlock exclude each
-            /// other. Off.
+            /// Whether the key on the nodes is the name itself, so that other Redlock
+            /// libraries and Quorlock exclude each other. Off.
             pub fn raw(self, raw: bool) -> $Type {
                 use crate::node::names::Naming::{Raw, Tagged};
                 let naming = if raw { Raw } else { Tagged };

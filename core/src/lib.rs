@@ -96,8 +96,9 @@ pub mod sim {
     #[cfg(mutants)]
     pub use crate::mutants::{choose, number, on};
     pub use crate::node::admission;
-    pub use crate::node::memory::{Line, MemoryNode, Message, OtherRecord, Place};
+    pub use crate::node::memory::{Form, Line, MemoryNode, Message, OtherRecord, Place};
     pub use crate::node::names;
+    pub use crate::node::native;
     pub use crate::node::{
         Companions, Fault, FaultKind, Keys, Link, Op, Repair, Reply, Request, Sink, Subscriber,
         Ticket, Value, Waiter, Waits,

@@ -32,33 +32,37 @@ pub enum Said {
 
 /// The texts of the scripts, with the hash under which a node is asked for
 /// each.
-pub fn scripts() -> [(&'static str, &'static str, &'static str); 3] {
-    [
-        ("acquire", script::ACQUIRE.text, &script::ACQUIRE.sha),
-        ("extend", script::EXTEND.text, &script::EXTEND.sha),
-        ("release", script::RELEASE.text, &script::RELEASE.sha),
-    ]
+pub fn scripts() -> [(&'static str, &'static str, &'static str); 4] {
+    let names = ["acquire", "extend", "release", "lean"];
+    let script = |i: usize| (names[i], &**script::ALL[i].text, &**script::ALL[i].sha);
+    [script(0), script(1), script(2), script(3)]
 }
 
 /// The text of the init script.
 pub fn init_text() -> &'static str {
-    script::INIT.text
+    &script::INIT.text
 }
 
 /// The text of the script that tries permissions.
 pub fn try_text() -> &'static str {
-    script::TRY.text
+    &script::TRY.text
 }
 
-/// A request as it is sent; `record`: what the node must hold.
-pub fn command(request: &Request, namespace: &str, record: Option<Arc<str>>) -> Vec<u8> {
+/// A request as it is sent to a script; `record`: what the node must hold; `cold`:
+/// the counter's life goes along in an acquire.
+pub fn command(
+    request: &Request,
+    namespace: &str,
+    record: Option<Arc<str>>,
+    cold: bool,
+) -> Vec<u8> {
     let guard = record.map(|record| script::Guard {
         record,
         record_key: names::record_key(namespace).into(),
         quarantine_key: names::quarantine_key(namespace).into(),
     });
     let mut out = Vec::new();
-    script::write_command(&mut out, request, guard.as_ref(), false);
+    script::write_command(&mut out, request, guard.as_ref(), false, cold);
     out
 }
 
@@ -82,6 +86,7 @@ pub fn read(op: Op, bytes: &[u8]) -> io::Result<Option<(Said, usize)>> {
         Outcome::Demoted(fault) => Said::Reply(Reply::Failed(fault), None),
         Outcome::NoScript => Said::NoScript,
         Outcome::OtherRecord => Said::OtherRecord,
+        Outcome::AskByScript => unreachable!("a script was asked"),
     };
     Ok(Some((said, end)))
 }

@@ -77,8 +77,8 @@ pub extern "C" fn quorlock_lock_options_set_max_hold(options: *mut quorlock_lock
     set(options, || handle::limit(max_hold_ms, "max_hold"), Lock::max_hold)
 }
 
-/// Whether the key on the nodes is the name itself and its value the bare
-/// token, so that other Redlock libraries and Quorlock exclude each other.
+/// Whether the key on the nodes is the name itself, so that other Redlock
+/// libraries and Quorlock exclude each other.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_lock_options_set_raw(options: *mut quorlock_lock_options_t, raw: bool) -> i32 {
     set(options, || Ok(raw), Lock::raw)

@@ -32,8 +32,8 @@ OWN = dict.fromkeys([*KEEPERS, *(f"{language}-{STRAY}" for language in LANGUAGES
 STALL_SECONDS = 0.05
 # What may stay on a node: its record, and counters.
 MAY_STAY = (b"lock:#node", b"lock:#f:")
-# The keys of queues and reservations, and how long a place in one lasts, in seconds.
-LINE, PLACE = (b"lock:#q:", b"lock:#r:"), 6.0
+# The keys of queues, how the text of a crowded lock begins, and how long both last, in seconds: the life of a place.
+QUEUE, CROWDED, PLACE = b"lock:#q:", (b"=", b"@"), 6.0
 KEEP = os.path.join(ROOT, "target", "faults")
 
 
@@ -59,6 +59,11 @@ def wrong_clocks(folder):
     return found
 
 
+def in_line(stage, number, key):
+    """Whether a key lasts as long as a place: that of a queue, or of a lock that somebody waited for."""
+    return key.startswith(QUEUE) or (stage.redis(number, "GET", key) or b"").startswith(CROWDED)
+
+
 def leftovers(stage, numbers, max_ttl):
     """Keys that are still on a node so long after the end, records and counters excepted. The places of waiters that were
     killed last for three polls at least."""
@@ -66,7 +71,8 @@ def leftovers(stage, numbers, max_ttl):
     while True:
         past = time.monotonic() - begun
         left = [(number, key) for number in numbers for key in stage.keys(number) if not key.startswith(MAY_STAY)]
-        late = [key for _, key in left if past > 1.1 * (max(max_ttl, PLACE) if key.startswith(LINE) else max_ttl)]
+        late = [key for number, key in left
+                if past > 1.1 * max_ttl and (past > 1.1 * max(max_ttl, PLACE) or not in_line(stage, number, key))]
         if not left or late:
             return left
         time.sleep(0.02)

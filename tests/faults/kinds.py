@@ -19,6 +19,12 @@ SERVER, NETWORK, CLOCK, WORKER, SET = "server", "network", "clock", "worker", "s
 KINDS = {}
 # Nobody listens there.
 NO_PORT = 1
+# No client of ours uses it.
+SPARE_DATABASE = 1
+# The keys of counters, as a pattern.
+COUNTERS = "lock:#f:*"
+# The commands that delete a key by its value, of Valkey 9.0 and Redis 8.4.
+BY_VALUE = ("delifeq", "delex")
 
 
 @dataclass(frozen=True)
@@ -112,6 +118,14 @@ def cut_at_byte(world, links, _seconds):
     proxied(world, links, "heal")
 
 
+# What came as one, the vote without its trailer or a fence without its life, is carried out in part, or answered in part.
+@kind(NETWORK, seconds=(0.05, 0.3))
+def cut_between_commands(world, links, _seconds):
+    proxied(world, links, "split", world.random.choice(["requests", "replies"]))
+    yield
+    proxied(world, links, "heal")
+
+
 # Shorter than the quarantine of the empty server behind it: one that votes, and is then left, has lost its data unseen.
 @kind(NETWORK, nodes=(1, 1), seconds=(0.05, 0.35), guard=True)
 def backend(world, links, _seconds):
@@ -159,6 +173,25 @@ def all_at_once(world, nodes, _seconds):
 def flushall(world, nodes, _seconds):
     for node in nodes:
         world.stage.redis(node, "FLUSHALL")
+    yield
+
+
+# An empty database takes the place of the one with the votes. It stays: whoever swaps the old one in again brings back a
+# record that nobody can tell from one that was there all the time.
+@kind(SERVER, seconds=(0, 0), guard=True, loses=True)
+def swapdb(world, nodes, _seconds):
+    for node in nodes:
+        world.stage.redis(node, "FLUSHDB", db=SPARE_DATABASE)
+        world.stage.redis(node, "SWAPDB", 0, SPARE_DATABASE)
+    yield
+
+
+# Of one node: where a majority has lost its counters the order rests on the clocks.
+@kind(SERVER, nodes=(1, 1), seconds=(0, 0))
+def counter_deleted(world, nodes, _seconds):
+    counters = world.stage.keys(nodes[0], COUNTERS)
+    if counters:
+        world.stage.redis(nodes[0], "DEL", *counters)
     yield
 
 
@@ -256,6 +289,17 @@ def acl(world, nodes, _seconds):
     yield
     for node in nodes:
         world.stage.redis(node, "ACL", "SETUSER", "default", *given)
+
+
+# Where the server has a command that deletes by value it is that alone which is refused, and scripts have to do.
+@kind(SERVER)
+def deletes_refused(world, nodes, _seconds):
+    known = [word for word in BY_VALUE if world.stage.redis(nodes[0], "COMMAND", "INFO", word) != [None]] or ["del"]
+    for node in nodes:
+        world.stage.redis(node, "ACL", "SETUSER", "default", *(f"-{word}" for word in known))
+    yield
+    for node in nodes:
+        world.stage.redis(node, "ACL", "SETUSER", "default", *(f"+{word}" for word in known))
 
 
 # A replica whose master does not answer: it refuses writes, or everything.

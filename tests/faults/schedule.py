@@ -1,8 +1,10 @@
 """What a fault can touch, and which fault is next."""
 
 import itertools
+import re
 import time
 
+from history import NEVER
 from kinds import CLOCK, NETWORK, SERVER, WORKER, Links
 
 # Most of the time no more nodes are out of order than the set stands.
@@ -12,6 +14,8 @@ MAX_GAP_SECONDS = 0.7
 # These workers have a lock for themselves that is held nearly always, so that whatever happens meets a holder.
 KEEPERS = ("rust-3", "c-2", "asyncio-2")
 LONG_LOCK = "long"
+# What stands under the key of a lock that is held: by nobody waited for, or until `end` in µs.
+HELD = re.compile(rb"(=(?P<end>\d+) )?(?P<value>[0-9a-f]{40}\..*)")
 
 
 class World:
@@ -42,9 +46,16 @@ class World:
             return []
         locks = [*self.terms.locks, LONG_LOCK]
         keys = [f"lock:{{{lock}}}" for lock in locks]
-        columns = zip(*(self.stage.redis(node, "MGET", *keys) for node in self.numbers))
+        columns = zip(*(self._held(node, keys) for node in self.numbers))
         return [f"{lock}/{votes[0].decode().partition('.')[2]}" for lock, votes in zip(locks, columns)
                 if votes[0] and len(set(votes)) == 1]
+
+    def _held(self, node, keys):
+        """The value that holds each of these on a node, whether or not somebody waits for it there; `None` for none."""
+        texts = self.stage.redis(node, "MGET", *keys)
+        seconds, micros = map(int, self.stage.redis(node, "TIME"))
+        forms = [HELD.fullmatch(text or b"") for text in texts]
+        return [form and int(form["end"] or NEVER) >= seconds * 1_000_000 + micros and form["value"] or None for form in forms]
 
 
 class Episode:

@@ -183,7 +183,7 @@ class Plan(Case):
             kinds, without_guard, nodes = "", True, 5
 
         left = {kind.name for kind in chosen_kinds(Asked)}
-        self.assertEqual(set(KINDS) - left, {"kill-empty", "kill-old-dump", "all-at-once", "flushall", "backend",
+        self.assertEqual(set(KINDS) - left, {"kill-empty", "kill-old-dump", "all-at-once", "flushall", "swapdb", "backend",
                                              "stray-beside-loss", "stray-beside-outage"})
 
     def test_of_two_nodes_no_clock_is_wrong_and_no_list(self):

@@ -3,6 +3,7 @@
 import itertools
 import os
 import signal
+import socket
 import sys
 import time
 import unittest
@@ -154,6 +155,22 @@ class Kinds(unittest.TestCase):
     def test_cut_at_byte(self):
         self.run_kind("cut-at-byte", lambda: self.gone("x" * 1000))
 
+    def test_cut_between_commands(self):
+        raw, count = socket.create_connection(("127.0.0.1", self.proxy.ports[0]), LONG), b"*2\r\n$4\r\nINCR\r\n$5\r\nsplit\r\n"
+        self.addCleanup(raw.close)
+        raw.sendall(count)
+        self.assertEqual(raw.recv(99), b":1\r\n")
+
+        def look():
+            # Alone it is let through.
+            raw.sendall(count)
+            self.assertEqual(raw.recv(99), b":2\r\n")
+            raw.sendall(count + count)
+            self.assertIn(raw.recv(99), (b"", b":3\r\n"))
+            self.assertEqual(self.stage.redis(1, "GET", "split"), b"3")
+
+        self.run_kind("cut-between-commands", look)
+
     def test_backend(self):
         def run_id():
             return self.connect().call("INFO", "server").partition(b"run_id:")[2][:40]
@@ -180,6 +197,17 @@ class Kinds(unittest.TestCase):
 
     def test_flushall(self):
         self.run_kind("flushall", lambda: self.assertEqual(self.stage.keys(1), []))
+
+    def test_swapdb(self):
+        for _ in range(2):
+            self.stage.redis(1, "SET", "before", "v")
+            self.run_kind("swapdb", lambda: self.assertEqual(self.stage.keys(1), []))
+
+    def test_counter_deleted(self):
+        for key in ("lock:#f:{a}", "lock:#f:{b}"):
+            self.stage.redis(1, "ZADD", key, 7, "f")
+        self.run_kind("counter-deleted", lambda: self.assertEqual(self.stage.keys(1, "lock:#f:*"), []))
+        self.assertIn(b"before", self.stage.keys(1))
 
     def test_client_pause(self):
         self.run_kind("client-pause", self.silent)
@@ -223,6 +251,20 @@ class Kinds(unittest.TestCase):
     def test_acl(self):
         self.run_kind("acl", self.refused("NOPERM"))
 
+    def test_deletes_refused(self):
+        by_value = [words for words in (("DELIFEQ", "before", "x"), ("DELEX", "before", "IFEQ", "x"))
+                    if self.stage.redis(1, "COMMAND", "INFO", words[0]) != [None]]
+
+        def look():
+            for words in by_value or [("DEL", "other")]:
+                with self.assertRaisesRegex(RespError, "NOPERM"):
+                    self.connection.call(*words)
+            if by_value:
+                self.connection.call("DEL", "other")
+
+        self.run_kind("deletes-refused", look)
+        self.connection.call(*(by_value or [("DEL", "other")])[0])
+
     def test_read_only(self):
         self.run_kind("read-only", self.refused("READONLY"))
 
@@ -246,9 +288,14 @@ class Kinds(unittest.TestCase):
 
     def test_a_step_forward_tells_which_votes_are_on_all_nodes(self):
         for number in range(1, NODES + 1):
-            self.stage.redis(number, "MSET", "lock:{a}", "token.rust-1", "lock:{b}", f"token{number}.c-1")
+            token, far = "ab" * 20, 10**18
+            self.stage.redis(number, "MSET", "lock:{a}", f"{token}.rust-1", "lock:{b}", f"{str(number) * 40}.c-1",
+                             # At one node somebody waits for it.
+                             "lock:{c}", f"={far} {token}.c-1" if number == 2 else f"{token}.c-1",
+                             "lock:{d}", f"=1 {token}.c-1" if number == 2 else f"{token}.c-1",
+                             "lock:{e}", f"@{far} 7 lock:#in:x" if number == 2 else f"{token}.c-1")
         self.run_kind("clock-forward", lambda: None)
-        self.assertEqual(self.world.history.steps[0][4], "a/rust-1")
+        self.assertEqual(self.world.history.steps[0][4], "a/rust-1,c/c-1")
 
     def test_clock_rate(self):
         self.run_kind("clock-rate", lambda: self.assertNotEqual(self.stage.clock(1).offset(), self.stage.clock(1).offset()))

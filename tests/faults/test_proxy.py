@@ -67,6 +67,18 @@ class Case(unittest.TestCase):
         self.assertEqual(self.ask(client, b"a"), mark + b"a")
         return client
 
+    def connected_to_commands(self):
+        """Connected, with nothing said that is no RESP."""
+        client = self.connect()
+        self.assertEqual(self.ask(client, b"*0\r\n"), b"1*0\r\n")
+        return client
+
+    def until_end(self, client):
+        got = b""
+        while data := client.recv(99):
+            got += data
+        return got
+
     def assert_silent(self, client):
         client.settimeout(SHORT)
         with self.assertRaises(TimeoutError):
@@ -159,10 +171,30 @@ class Case(unittest.TestCase):
             client = self.connected()
             self.proxy.tell(1, "cut", "replies", count)
             client.sendall(b"bcd")
-            got = b""
-            while data := client.recv(99):
-                got += data
-            self.assertEqual(got, b"1bcd"[:count])
+            self.assertEqual(self.until_end(client), b"1bcd"[:count])
+
+    def test_split_between_two_requests(self):
+        client, command = self.connected_to_commands(), b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n"
+        self.proxy.tell(1, "split", "requests")
+        # What comes alone is let through, and so is a half.
+        for part in (command, command[:9], command[9:]):
+            self.assertEqual(self.ask(client, part), b"1" + part)
+        self.echo.received = b""
+        client.sendall(3 * command)
+        self.assertIn(self.until_end(client), (b"", b"1" + command, b"1" + 2 * command))
+        self.assertIn(self.echo.received, (command, 2 * command))
+
+    def test_split_between_two_replies(self):
+        client = self.connected_to_commands()
+        self.proxy.tell(1, "split", "replies")
+        client.sendall(b"+a\r\n+b\r\n")
+        self.assertEqual(self.until_end(client), b"1+a\r\n")
+
+    def test_split_is_over_when_it_is_healed(self):
+        client = self.connected_to_commands()
+        self.proxy.tell(1, "split", "requests")
+        self.proxy.tell(1, "heal")
+        self.assertEqual(self.ask(client, 2 * b"*0\r\n"), b"1" + 2 * b"*0\r\n")
 
     def test_backend_of_new_connections(self):
         client = self.connected()
@@ -189,7 +221,7 @@ class Case(unittest.TestCase):
             self.connect().recv(1)
 
     def test_nonsense_is_refused(self):
-        for line in ("jump", "hold", "hold up", "cut requests", "delay x 1 1", "backend 99999"):
+        for line in ("jump", "hold", "hold up", "split", "cut requests", "delay x 1 1", "backend 99999"):
             with self.assertRaisesRegex(RuntimeError, "error"):
                 self.proxy.tell(1, line)
         with self.assertRaisesRegex(RuntimeError, "no node"):

@@ -130,7 +130,7 @@ test("redlock takes the options of sets, and makes a client for each choice of t
   await redlock("scoped", options, async (lease) => {
     assert.ok(lease.fence > 0);
     await servers.tell("expect", "all", "has:%20ours%20", "GET", "lock:%23node");
-    await servers.tell("expect-ttl", "1", "lock:%23f:{scoped}", "120000", "200000");
+    await servers.tell("expect-ttl", "1", "lock:%23f:{scoped}", "210000", "250000");
     // Another name is another set, and another client that finds it out.
     const other = { ...options, setName: "theirs" };
     const error = await redlock("other", other, async () => {}).then(assert.fail, (error) => error);

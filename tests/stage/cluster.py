@@ -36,7 +36,7 @@ def _secret():
 
 
 class Stage:
-    def __init__(self, n, *, tls=False, client_certs=False, auth=False, unix=False, options=(), clocks=False,
+    def __init__(self, n, *, tls=False, client_certs=False, auth=False, permit="", unix=False, options=(), clocks=False,
                  folder=None, cert_folder=None, declare=True):
         ensure_server()
         self._own_folder = folder is None
@@ -55,8 +55,8 @@ class Stage:
         try:
             for number in range(1, n + 1):
                 self._nodes.append(Node(number, os.path.join(self.folder, f"node{number}"), tls=self.certs,
-                                        client_certs=client_certs, secrets=self.secrets, unix=unix, options=options,
-                                        clock=library))
+                                        client_certs=client_certs, secrets=self.secrets, permit=permit, unix=unix,
+                                        options=options, clock=library))
             self._begin(self._nodes, fresh=True)
             if declare:
                 self.declare()

@@ -17,7 +17,7 @@ SAVED = "saved.rdb"
 # What the user of the tests may do, wherever a stage has `auth`: the line of docs/PROTOCOL.md ("Permissions"). That it
 # is enough and no more than that is tested (tests/rust/tests/permissions.rs), and that it is the same (test_tables.py).
 ACL = ("~lock:* resetchannels &lock:* -@all +select +info +client|info +script|load +eval +evalsha +time +get +mget +set +del "
-       "+pttl +pexpire +zadd +zrem +zcard +zrank +zscore +zrange +publish +subscribe +pubsub|numsub")
+       "+pttl +pexpire +zadd +zincrby +zrem +zcard +zrank +zscore +zrange +publish +subscribe +pubsub|numsub")
 
 
 class Port:
@@ -42,11 +42,13 @@ class Port:
 
 
 class Node:
-    def __init__(self, number, folder, *, tls=None, client_certs=False, secrets=None, unix=False, options=(), clock=None):
+    def __init__(self, number, folder, *, tls=None, client_certs=False, secrets=None, permit="", unix=False, options=(),
+                 clock=None):
         self.number = number
         self.folder = folder
         self.state = DEAD
         self._tls, self._client_certs, self._secrets, self._options = tls, client_certs, secrets, options
+        self._permit = permit
         self.unix = os.path.join(folder, "redis.sock") if unix else None
         self._clustered = "cluster-enabled yes" in options
         self._process = None
@@ -76,7 +78,7 @@ class Node:
                       "tls-auth-clients " + ("yes" if self._client_certs else "no")]
         if self._secrets:
             lines += [f"user default on >{self._secrets['default']} ~* &* +@all",
-                      f"user quorlock on >{self._secrets['quorlock']} {ACL}"]
+                      f"user quorlock on >{self._secrets['quorlock']} {ACL} {self._permit}"]
         return "\n".join([*lines, *self._bus, *self._options, ""])
 
     def launch(self, saved=False):

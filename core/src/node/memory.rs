@@ -1,11 +1,17 @@
-//! A node in memory: what it stores, on a map, and for how long. What each script
-//! does there is in [`scripts`].
+//! A node in memory: what it stores, on a map, and for how long. What each request
+//! does there is in the files of its name.
 //!
 //! `memory://NAME` serves a user's own tests; the simulator drives the same
 //! [`MemoryNode`] in virtual time.
 
+mod acquire;
+mod counter;
+mod extend;
+mod form;
 mod line;
 mod link;
+mod native;
+mod release;
 mod scripts;
 #[cfg(test)]
 mod tests;
@@ -14,25 +20,25 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Reply, Value};
+use super::Reply;
 use crate::clock::Instant;
 #[cfg(any(test, feature = "sim"))]
 use crate::mutants::mutant;
 use line::Listeners;
 
-pub use line::Line;
+pub use form::Form;
 #[cfg(feature = "sim")]
-pub use line::{Message, Place};
+pub use line::{Line, Message, Place};
 pub(crate) use link::{MemoryLink, forget};
 
 /// The state of one node. Time is an argument, as everything else.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryNode {
-    keys: BTreeMap<Arc<[u8]>, (Value, Instant)>,
+    keys: BTreeMap<Arc<[u8]>, (Form, Instant)>,
     /// Counters of fences, and the ends of their lives.
     counters: BTreeMap<Arc<[u8]>, (u64, Instant)>,
     /// Who waits, by the keys of their queues.
-    lines: BTreeMap<Arc<[u8]>, Line>,
+    lines: BTreeMap<Arc<[u8]>, line::Line>,
     listeners: Listeners,
     /// The node's record.
     record: Option<Arc<str>>,
@@ -51,41 +57,9 @@ pub type Answer = Result<Reply, OtherRecord>;
 pub struct OtherRecord;
 
 impl MemoryNode {
-    /// The value under `key` and the moment its life ends, if it lives at
-    /// `now`. A key lives up to and including its last millisecond, as on
-    /// Redis.
-    pub fn get(&self, key: &[u8], now: Instant) -> Option<(&Value, Instant)> {
-        let (value, end) = self.keys.get(key)?;
-        (tick(now) <= *end).then_some((value, *end))
-    }
-
-    /// Every living key with its value.
-    #[cfg(feature = "sim")]
-    pub fn keys(&self, now: Instant) -> impl Iterator<Item = (&[u8], &Value)> {
-        self.keys
-            .iter()
-            .filter(move |(_, (_, end))| tick(now) <= *end)
-            .map(|(key, (value, _))| (&**key, value))
-    }
-
-    /// Every living counter with its fence and the moment its life ends.
-    #[cfg(feature = "sim")]
-    pub fn counters(&self, now: Instant) -> impl Iterator<Item = (&[u8], u64, Instant)> {
-        self.counters
-            .iter()
-            .filter(move |(_, (_, end))| tick(now) <= *end)
-            .map(|(key, (fence, end))| (&**key, *fence, *end))
-    }
-
     /// The node's `TIME` in µs when its own clock shows `now`.
     pub fn time(now: Instant) -> u64 {
         now.0 / 1000
-    }
-
-    /// The last fence counted under `key`, if the counter lives at `now`.
-    pub fn fence(&self, key: &[u8], now: Instant) -> Option<u64> {
-        let (fence, end) = self.counters.get(key)?;
-        (tick(now) <= *end).then_some(*fence)
     }
 
     /// The node's record.
@@ -138,12 +112,6 @@ impl MemoryNode {
         self.listeners.forbidden = !permitted;
     }
 
-    /// The line with that queue, if it lives at `now`.
-    #[cfg(feature = "sim")]
-    pub fn line(&self, queue: &[u8], now: Instant) -> Option<&Line> {
-        self.lines.get(queue).filter(|line| tick(now) <= line.end)
-    }
-
     /// Drops what is dead at `now`, as a server does at any time after: from
     /// then on it does not live again where the clock is set back.
     pub fn expire(&mut self, now: Instant) {
@@ -170,4 +138,9 @@ fn tick(now: Instant) -> Instant {
 /// A length of time as it goes over the wire: in milliseconds.
 fn whole(length: Duration) -> Duration {
     Duration::from_millis(u64::try_from(length.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// A length as it goes over the wire, in µs.
+fn micros(length: Duration) -> u64 {
+    u64::try_from(whole(length).as_micros()).unwrap_or(u64::MAX / 2)
 }

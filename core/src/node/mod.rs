@@ -4,11 +4,12 @@ pub(crate) mod address;
 pub mod admission;
 pub mod memory;
 pub mod names;
+pub mod native;
 mod nodes;
 pub(crate) mod redis;
 pub mod time;
+mod value;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,12 +18,19 @@ use crate::hash::fnv1a;
 use crate::mutants::mutant;
 use crate::wakers::Wakers;
 pub use nodes::Nodes;
+pub use value::Value;
 
-/// A request to one node: one script call.
+/// A request to one node: one script call, or where it is [native](Request::native)
+/// a few plain commands.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// What to do.
     pub op: Op,
+    /// An [`Op::Acquire`] that is asked with `SET … NX`, or an [`Op::Release`] that
+    /// deletes by value: cheaper for the node than a script, for a lock that nobody
+    /// waits for. It is never sent twice: what has to be asked again is asked by
+    /// script.
+    pub native: bool,
     /// For which lock.
     pub keys: Arc<Keys>,
     /// The value that marks our vote: the token, and the label if there is
@@ -30,7 +38,9 @@ pub struct Request {
     pub value: Value,
     /// Who asks, if it waits: see [`Op::Acquire`] and [`Op::Release`].
     pub waiter: Option<Waiter>,
-    /// The node's `TIME` in µs after which it does nothing; 0: at any time.
+    /// The node's `TIME` in µs after which it does nothing; 0: at any time. Of a native
+    /// acquire: when its key ends, in µs that are whole milliseconds; 0: its ttl
+    /// after it has come there.
     pub not_after: u64,
 }
 
@@ -62,31 +72,21 @@ impl Keys {
 pub struct Companions(Arc<[u8]>);
 
 impl Companions {
-    /// Of the keys of the queue, the reservation and the counter, which are of
-    /// one length, one behind the other.
+    /// Of the keys of the queue and the counter, which are of one length, one behind
+    /// the other.
     pub fn new(keys: &[u8]) -> Companions {
-        debug_assert!(keys.len().is_multiple_of(3));
+        debug_assert!(keys.len().is_multiple_of(2));
         Companions(keys.into())
     }
 
     /// Where the waiters stand in their order.
     pub fn queue(&self) -> &[u8] {
-        self.third(0)
-    }
-
-    /// For whom the lock is reserved; there as long as anybody is queued.
-    pub fn reservation(&self) -> &[u8] {
-        self.third(1)
+        &self.0[..self.0.len() / 2]
     }
 
     /// Where fences are counted.
     pub fn counter(&self) -> &[u8] {
-        self.third(2)
-    }
-
-    fn third(&self, place: usize) -> &[u8] {
-        let length = self.0.len() / 3;
-        &self.0[place * length..][..length]
+        &self.0[self.0.len() / 2..]
     }
 }
 
@@ -122,23 +122,13 @@ impl Waiter {
     }
 }
 
-/// The value under a lock's key. `Debug` hides it, for it holds a token.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Value(pub Arc<[u8]>);
-
-impl fmt::Debug for Value {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Value(..)")
-    }
-}
-
 /// The scripts of docs/PROTOCOL.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     /// Store the value for `ttl` if the key is free and it is the waiter's turn:
     /// the lock is reserved for it, or for nobody and no other is before it in
-    /// the queue. For a key that holds the value already: lengthen its life to
-    /// `ttl` and answer as the first time.
+    /// the queue. For a key that holds the value already, outside of a quarantine:
+    /// lengthen its life to `ttl` and count a new fence.
     Acquire {
         /// Auto-release time.
         ttl: Duration,
@@ -161,13 +151,16 @@ pub enum Op {
         /// The lease's fence: the counter is raised to it.
         fence: u64,
     },
-    /// Store this fence, if the key holds our value and no larger one is
-    /// stored; lengthens the key as [`Extend`](Op::Extend) does.
+    /// Store this fence, the last of its block, if the key holds our value and all of
+    /// the block is beyond what is stored; lengthens the key as
+    /// [`Extend`](Op::Extend) does.
     Confirm {
         /// Auto-release time.
         ttl: Duration,
-        /// The fence.
+        /// The last fence of the block.
         fence: u64,
+        /// How many fences are taken at once, at least 1.
+        block: u32,
     },
     /// Delete the key if it holds our value; take the waiter out of the queue,
     /// and end a reservation for it. If the lock is free then, it is reserved
@@ -220,7 +213,13 @@ pub enum Reply {
         /// The fence that is stored on the node: the last of the block, or, where
         /// none was proposed, what others have left there. 0 for none.
         fence: u64,
+        /// For how long it stands there, counted from any moment before the request was
+        /// sent, where that may be less than the ttl.
+        lasts: Option<Duration>,
     },
+    /// Native acquire: something stands under the key. Who holds the lock, and for how
+    /// long, is not told.
+    Taken,
     /// Acquire: another's value stands there, or the lock is reserved for
     /// another.
     Refused {
@@ -243,13 +242,13 @@ pub enum Reply {
     },
     /// Confirm: done.
     Confirmed,
-    /// Confirm: a larger fence is stored.
+    /// Confirm: a fence is stored that is not below all of the block.
     Greater {
         /// That fence.
         fence: u64,
     },
-    /// Acquire, or extend of a vote that is gone: the node is in quarantine,
-    /// gives no new vote, and is no home.
+    /// Acquire, or extend: the node is in quarantine, gives no new vote, confirms none
+    /// but to whom counts it, and is no home.
     Quarantined {
         /// How long yet.
         left: Duration,
@@ -387,6 +386,11 @@ pub trait Link: Send + Sync + 'static {
     /// is known; before, of its name.
     fn id(&self) -> u64 {
         fnv1a(self.shown().as_bytes())
+    }
+
+    /// Whether that is the number of its id: it was connected to.
+    fn is_met(&self) -> bool {
+        true
     }
 
     /// Whether the node has shown the record of this client's set, or needs none.

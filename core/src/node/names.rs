@@ -67,15 +67,15 @@ pub fn lock_key(namespace: &str, name: &[u8], naming: Naming) -> Result<Vec<u8>,
 }
 
 /// The other keys of the lock that `key` belongs to, each with a mark of its own:
-/// `q` the queue, `r` the reservation, `f` the counter of fences. Raw names get a `#` in
-/// front, with which no other name's begins.
+/// `q` the queue, `f` the counter of fences. Raw names get a `#` in front, with which no
+/// other name's begins.
 pub fn companions(namespace: &str, key: &[u8], naming: Naming) -> Companions {
     let tail: [&[u8]; 2] = match naming {
         Naming::Tagged => [b"", &key[namespace.len()..]],
         Naming::Raw => [b"#", key],
     };
-    let mut keys = Vec::with_capacity(3 * (namespace.len() + 4 + key.len()));
-    for mark in [b"#q:", b"#r:", b"#f:"] {
+    let mut keys = Vec::with_capacity(2 * (namespace.len() + 4 + key.len()));
+    for mark in [b"#q:", b"#f:"] {
         for part in [namespace.as_bytes(), mark, tail[0], tail[1]] {
             keys.extend_from_slice(part);
         }
@@ -166,7 +166,7 @@ mod tests {
             let keys = |n: &[u8], naming| {
                 let key = lock_key("lock:", n, naming).ok()?;
                 let all = companions("lock:", &key, naming);
-                let others = [all.queue(), all.reservation(), all.counter()];
+                let others = [all.queue(), all.counter()];
                 Some((key, others.map(<[u8]>::to_vec)))
             };
             if let (Some(x), Some(y)) = (keys(&a, naming(raw.0)), keys(&b, naming(raw.1))) {
@@ -182,8 +182,8 @@ mod tests {
 
         #[test]
         fn a_lock_key_is_no_companion_key(a in name()) {
-            // Companions of any name are `lock:#f:…`, `lock:#q:…`, `lock:#r:…`,
-            // `lock:#node`, `lock:#quarantine`: no lock key begins so.
+            // Companions of any name are `lock:#f:…`, `lock:#q:…`, `lock:#node`,
+            // `lock:#quarantine`: no lock key begins so.
             if let Ok(key) = lock_key("lock:", &a, Naming::Tagged) {
                 prop_assert!(!key.starts_with(b"lock:#"));
                 prop_assert!(hash_tag(&key).is_some());

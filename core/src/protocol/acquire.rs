@@ -92,10 +92,21 @@ async fn once<T>(
 ) -> Result<Acquired<T>, Error> {
     let registration = inbox.register(&terms.keys.lock);
     let mut attempt = Attempt(Some(Hold::begin(set, terms, 1)));
+    let mut timer = None;
     let ended = poll_fn(|cx| {
         let hold = attempt.0.as_ref().expect("taken below only");
         if let Poll::Ready(verdict) = hold.poll_verdict(cx) {
             return Poll::Ready(Ok(verdict));
+        }
+        if let Some(due) = hold.home_is_due() {
+            let waits = timer.get_or_insert_with(|| set.clock.sleep_until(due));
+            if waits.as_mut().poll(cx).is_ready() {
+                timer = None;
+                hold.look_for_home(due.max(set.clock.now()));
+                if let Poll::Ready(verdict) = hold.poll_verdict(cx) {
+                    return Poll::Ready(Ok(verdict));
+                }
+            }
         }
         // Nobody can call one that is in no queue: this client alone has notices.
         while registration.poll_notice(cx).is_ready() {
@@ -109,12 +120,7 @@ async fn once<T>(
         Err(entered) => Ok(Acquired::Reentered(entered)),
         Ok(Ok(())) => Ok(Acquired::Hold(attempt.0.take().expect("taken here only"))),
         Ok(Err(lost)) if lost.misconfigured => Err(lost.set_up_wrong(set, name)),
-        Ok(Err(lost)) => {
-            if lost.kind() == Kind::Held {
-                inbox.note_contention(&terms.keys.lock, set.clock.now());
-            }
-            Err(lost.refused(set, name))
-        }
+        Ok(Err(lost)) => Err(lost.refused(set, name)),
     }
 }
 

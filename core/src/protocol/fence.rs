@@ -36,6 +36,11 @@ pub struct Mark {
 }
 
 impl Mark {
+    /// The largest that the node has, or will have, for all that is known.
+    fn known(&self) -> u64 {
+        self.stored.max(self.found).max(self.asked)
+    }
+
     /// Of a node that is asked now, perhaps not for the first time. It stays blind:
     /// an answer that was lost may have been a vote, which stands.
     pub fn asked(self, candidate: u64) -> Mark {
@@ -82,13 +87,30 @@ pub fn verdict(votes: &[Vote], marks: &[Mark], needed: Instant, block: u32, medi
         0 => 0,
         _ => mutant!("found-is-enough", found + u64::from(block), found),
     };
-    let largest = good().map(|m| m.stored.max(beyond(m.found))).max();
-    let mut largest = largest.unwrap_or(0);
+    // What is under way is not raised by answers that come meanwhile: else each round of
+    // them would begin another.
+    let asked = |m: &Mark| {
+        mutant!(
+            "write-back-overtakes-itself",
+            if m.failed { 0 } else { m.asked },
+            0
+        )
+    };
+    let largest = good().map(|m| m.stored.max(beyond(m.found)).max(asked(m)));
+    let mut largest = largest.max().unwrap_or(0);
     if good().any(|m| m.stored == 0) {
         if median == 0 {
             return Fence::Lost;
         }
         largest = largest.max(mutant!("without-the-median", median, block.into()));
+    }
+    // A node stores what is written back only if all of the block is beyond what it has.
+    let takes = |m: &Mark| {
+        let settled = m.stored == largest || m.asked == largest || m.failed;
+        settled || beyond(m.known()) <= largest
+    };
+    if mutant!("write-back-that-nobody-takes", !good().all(takes), false) {
+        largest = beyond(good().map(Mark::known).max().unwrap_or(0));
     }
     if mutant!("fence-without-write-back", false, true) {
         return Fence::Agreed(largest);
@@ -150,6 +172,28 @@ mod tests {
     }
 
     #[test]
+    fn what_is_written_back_is_not_raised_by_a_late_vote() {
+        let mark = |stored, asked| Mark {
+            stored,
+            asked,
+            ..Mark::default()
+        };
+        // The third was asked for a fence that the second may take; the fourth voted late.
+        let marks = [mark(30, 47), mark(15, 47), mark(7, 47), mark(9, 0)];
+        let verdict = |marks: &[Mark]| super::verdict(&[GOOD; 4], marks, NEEDED, 17, 100);
+        assert_eq!(verdict(&marks), Fence::WriteBack(47));
+        // One of them has more by now: all are asked for what is beyond that.
+        let more = Mark {
+            found: 50,
+            ..mark(15, 0)
+        };
+        assert_eq!(
+            verdict(&[marks[0], more, marks[2], marks[3]]),
+            Fence::WriteBack(67)
+        );
+    }
+
+    #[test]
     fn votes_without_a_mark_agree_on_nothing() {
         // Found, or nothing stored at all: the median, or beyond what was found.
         for (marks, block, written) in [
@@ -185,6 +229,13 @@ mod tests {
         let mut marks = marks(&[7, 9, 8]);
         marks[0].found = 11;
         assert_eq!(verdict(&[GOOD; 3], &marks), Fence::WriteBack(12));
+        // What is under way counts too, and a block has to be beyond all of it.
+        marks[0].asked = 12;
+        assert_eq!(verdict(&[GOOD; 3], &marks), Fence::WriteBack(12));
+        marks[1].asked = 14;
+        assert_eq!(verdict(&[GOOD; 3], &marks), Fence::WriteBack(14));
+        let in_blocks = super::verdict(&[GOOD; 3], &super::tests::marks(&[7, 9, 8]), NEEDED, 17, 0);
+        assert_eq!(in_blocks, Fence::WriteBack(26));
         marks[1].failed = true;
         marks[2].failed = true;
         assert_eq!(verdict(&[GOOD; 3], &marks), Fence::Lost);

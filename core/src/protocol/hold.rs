@@ -7,6 +7,7 @@
 //! arrive and wakes its waiter once.
 
 mod ask;
+mod at_home;
 mod extension;
 mod keep;
 mod loss;
@@ -29,17 +30,18 @@ use crate::mutex::lock;
 use crate::node::{FaultKind, Keys, Reply, Sink, Ticket, Value, Waiter};
 use crate::protocol::counters::count;
 use crate::protocol::fence::{self, Fence};
+use crate::protocol::home::Word;
 use crate::protocol::quorum::{self, Kind, Verdict, Vote};
 use crate::protocol::set::Set;
 use crate::protocol::timing::Timing;
 use crate::token::Token;
 use crate::wakers::{Wakers, Watchers};
 
+pub(crate) use ask::Means;
 pub use extension::Extended;
 pub use loss::{LossReason, Watch};
 pub use no_quorum::NoQuorum;
 pub(crate) use pass::IN_A_ROW;
-pub(crate) use progress::Heard;
 
 use votes::{Phase, Rules, Votes};
 
@@ -106,6 +108,12 @@ struct Round {
     progress: u64,
     /// See [`propose`](Hold::propose).
     candidate: u64,
+    /// A quorum has voted, and the home is waited for until then.
+    home_due: Option<Instant>,
+    /// That alone keeps the round from being won.
+    awaits_home: bool,
+    /// The home that has refused plain commands, and is asked again by script.
+    taken: Option<usize>,
     /// Who waits for the verdict.
     wakers: Wakers,
 }
@@ -185,6 +193,9 @@ impl Hold {
             self.set.observe(ticket, now, time);
         }
         self.note_health(ticket.node, reply);
+        if matches!(reply, Reply::Refused { .. } | Reply::Taken) {
+            self.set.contention.note(&self.terms.keys.lock, now);
+        }
         let mut state = self.state();
         let before = self.end();
         self.settle_steps(&mut state);
@@ -230,7 +241,28 @@ impl Hold {
             }
         }
         match phase {
-            Phase::Asking => self.decide(state, now, reply, ticket.node),
+            Phase::Asking => {
+                if *reply == Reply::Taken {
+                    drop(state);
+                    if self.asks_home_again(reply, ticket.node) {
+                        return;
+                    }
+                    state = self.state();
+                    if state.phase != Phase::Asking {
+                        return;
+                    }
+                }
+                if mutant!(
+                    "refusal-is-forgotten",
+                    matches!(reply, Reply::Failed(_) | Reply::Late),
+                    false
+                ) {
+                    state.refusal_stands(ticket.node);
+                }
+                self.note_awaited_timeout(&state, now, reply, ticket.node);
+                let told = state.count_progress(reply);
+                self.decide(state, now, told);
+            }
             Phase::Held => self.measure(state, now, before),
             Phase::Dead => {
                 let wakers = state.round.wakers.take();
@@ -246,7 +278,7 @@ impl Hold {
         match reply {
             Reply::Quarantined { .. } => self.set.shut(node, pause),
             // A node in quarantine refuses too.
-            Reply::Refused { place: None, .. } => self.set.answered(node, false),
+            Reply::Refused { place: None, .. } | Reply::Taken => self.set.answered(node, false),
             Reply::Failed(fault) => match fault.kind {
                 FaultKind::Refused => {}
                 FaultKind::Timeout | FaultKind::Unreachable => self.set.silent(node, pause),
@@ -275,21 +307,36 @@ impl Hold {
         }
     }
 
-    /// The verdict of the round, after one more reply.
-    fn decide(&self, mut state: MutexGuard<'_, State>, now: Instant, reply: &Reply, node: usize) {
-        let least = self.terms.timing.min_validity;
-        let needed = now + mutant!("no-min-validity", least, Duration::ZERO);
-        let verdict = quorum::verdict(&state.votes.cast, needed);
+    /// Counts a timeout without which the round would be open yet.
+    fn note_awaited_timeout(&self, state: &State, now: Instant, reply: &Reply, node: usize) {
         if matches!(reply, Reply::Failed(f) if f.kind == FaultKind::Timeout) {
+            let needed = now + self.terms.timing.min_validity;
             let mut before = state.votes.cast.clone();
             before[node] = Vote::Awaited;
-            if verdict == Verdict::Lost && quorum::verdict(&before, needed) != verdict {
+            if quorum::verdict(&state.votes.cast, needed) == Verdict::Lost
+                && quorum::verdict(&before, needed) != Verdict::Lost
+            {
                 count(&self.set.counters.timeouts_awaited);
             }
         }
+    }
+
+    /// The verdict of the round, after one more reply, or when the home has been waited
+    /// for long enough. `told`: whoever waits is to know, if it is still open.
+    fn decide(&self, mut state: MutexGuard<'_, State>, now: Instant, told: bool) {
+        let least = self.terms.timing.min_validity;
+        let needed = now + mutant!("no-min-validity", least, Duration::ZERO);
+        let verdict = quorum::verdict(&state.votes.cast, needed);
+        state.round.awaits_home = false;
+        let home = match verdict {
+            Verdict::Won => self.word_of_home(&mut state, now),
+            Verdict::Open | Verdict::Lost => Word::Yes,
+        };
         let fence = match verdict {
             Verdict::Open if self.waiter.is_none() => return,
             Verdict::Open | Verdict::Lost => None,
+            // A queue may stand there.
+            Verdict::Won if home == Word::No => None,
             // Votes of a request sent late outlast what `max_hold` leaves.
             Verdict::Won if mutant!("won-beyond-cap", needed > self.last_end(), false) => None,
             Verdict::Won if self.terms.keys.fence_ttl.is_none() => Some(0),
@@ -308,10 +355,19 @@ impl Hold {
             }
         };
         match fence {
+            // Whoever waits sets a timer.
+            Some(_) if home == Word::Awaited => {
+                state.round.awaits_home = true;
+                state.round.progress += 1;
+                let wakers = state.round.wakers.take();
+                drop(state);
+                wakers.wake();
+                return;
+            }
             Some(fence) => self.win(&mut state, fence),
             // Whoever waits decides how it goes on.
             None if self.waiter.is_some() => {
-                if state.count_progress(reply) {
+                if told {
                     let wakers = state.round.wakers.take();
                     drop(state);
                     wakers.wake();

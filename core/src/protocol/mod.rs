@@ -4,9 +4,11 @@
 //! of it.
 
 pub mod acquire;
+pub(crate) mod contention;
 pub(crate) mod counters;
 pub(crate) mod fence;
 pub mod hold;
+pub(crate) mod home;
 pub(crate) mod quorum;
 pub(crate) mod reentry;
 pub(crate) mod renewal;

@@ -9,6 +9,7 @@ use crate::mutants::mutant;
 use crate::mutex::lock;
 use crate::node::time::NodeTimes;
 use crate::node::{Link, Request, Sink, Ticket};
+use crate::protocol::contention::Contention;
 use crate::protocol::counters::{Counters, count};
 use crate::protocol::fence;
 use crate::token::Rng;
@@ -37,6 +38,10 @@ pub struct Set {
     /// What to add to an error about the nodes: who has named them, if it was not
     /// the caller.
     pub origin: String,
+    /// Which locks others were seen to want.
+    pub(crate) contention: Contention,
+    /// The last fence that was proposed.
+    proposed: AtomicU64,
     clocks: Vec<NodeClock>,
     on_step: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
@@ -96,6 +101,8 @@ impl Set {
             max_ttl,
             drift,
             counters: Counters::default(),
+            contention: Contention::default(),
+            proposed: AtomicU64::new(0),
             warn,
             note: drop,
             origin: String::new(),
@@ -215,13 +222,30 @@ impl Set {
         Some((times.present().bounds(now, self.drift)?, times.server()))
     }
 
-    /// The fence to propose at `now`: see [`fence::candidate`].
+    /// What the node's `TIME` is at `now` by the best guess, in µs.
+    pub(crate) fn guess(&self, node: usize, now: Instant) -> Option<u64> {
+        lock(&self.clocks[node].times).present().estimate(now)
+    }
+
+    /// The fence to propose at `now`: see [`fence::candidate`]. Larger than any before,
+    /// so that two holds of this client within one microsecond do not propose the same
+    /// and have to write a larger one back.
     pub(crate) fn candidate(&self, now: Instant) -> u64 {
         let known = self.clocks.iter();
         let mut known: Vec<u64> = known
             .filter_map(|clock| lock(&clock.times).present().estimate(now))
             .collect();
-        fence::candidate(&mut known, self.links.len())
+        let median = fence::candidate(&mut known, self.links.len());
+        if median == 0 {
+            return 0;
+        }
+        let next = |last: u64| median.max(last + 1);
+        let last = self
+            .proposed
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| {
+                Some(next(last))
+            });
+        last.map_or(median, next)
     }
 }
 
@@ -291,7 +315,7 @@ mod tests {
     fn release(node: usize) -> Outgoing {
         let keys = Keys {
             lock: b"k"[..].into(),
-            companions: Companions::new(b"qrf"),
+            companions: Companions::new(b"qf"),
             waits: Waits {
                 reservation: Duration::ZERO,
                 place: Duration::ZERO,
@@ -305,6 +329,7 @@ mod tests {
                 keys: Arc::new(keys),
                 value: Value(Arc::default()),
                 waiter: None,
+                native: false,
                 not_after: 0,
             },
             ticket: Ticket {

@@ -16,14 +16,14 @@ const NAMESPACE: &str = "lock:";
 
 struct Keys {
     lock: Vec<u8>,
-    /// The counter's and those of the line.
-    others: [Vec<u8>; 3],
+    /// The counter's and the queue's.
+    others: [Vec<u8>; 2],
 }
 
 fn keys(name: &[u8], naming: Naming) -> Option<Keys> {
     let lock = lock_key(NAMESPACE, name, naming).ok()?;
     let all = companions(NAMESPACE, &lock, naming);
-    let others = [all.counter(), all.queue(), all.reservation()].map(<[u8]>::to_vec);
+    let others = [all.counter(), all.queue()].map(<[u8]>::to_vec);
     Some(Keys { lock, others })
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn run(data: &[u8]) {
                 continue;
             };
             assert!(!name.is_empty() && name.len() <= 1024);
-            for (other, mark) in keys.others.iter().zip(["lock:#f:", "lock:#q:", "lock:#r:"]) {
+            for (other, mark) in keys.others.iter().zip(["lock:#f:", "lock:#q:"]) {
                 assert!(other.starts_with(mark.as_bytes()));
             }
             if naming == Naming::Tagged {

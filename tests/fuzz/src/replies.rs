@@ -41,7 +41,11 @@ pub(crate) fn run(data: &[u8]) {
             repair: Repair::Yes,
             fence: 7,
         },
-        2 => Op::Confirm { ttl: TTL, fence: 7 },
+        2 => Op::Confirm {
+            ttl: TTL,
+            fence: 7,
+            block: 1,
+        },
         _ => Op::Release,
     };
     // As many replies as there are.
@@ -65,7 +69,8 @@ fn fits(op: Op, reply: &Reply) -> bool {
         (_, Reply::Failed(_)) => true,
         (Op::Release, reply) => matches!(reply, Reply::Released { .. }),
         (_, Reply::Late) => true,
-        (Op::Acquire { .. }, Reply::Granted { fence }) => *fence < BEYOND,
+        // How long a script's vote lasts is for its ttl to say.
+        (Op::Acquire { .. }, Reply::Granted { fence, lasts }) => *fence < BEYOND && lasts.is_none(),
         (Op::Acquire { .. }, Reply::Refused { .. } | Reply::Quarantined { .. }) => true,
         (Op::Extend { .. }, Reply::Extended { .. } | Reply::Quarantined { .. }) => true,
         (Op::Extend { .. } | Op::Confirm { .. }, Reply::NotMine) => true,

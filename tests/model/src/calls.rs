@@ -7,20 +7,29 @@ use std::time::Duration;
 
 use quorlock::sim::names::{Naming, companions, lock_key};
 use quorlock::sim::{
-    self, Companions, Instant, MemoryNode, Op, Repair, Request, Value, Waiter, Waits,
+    self, Companions, Form, Instant, MemoryNode, Op, Repair, Request, Value, Waiter, Waits,
 };
 use quorlock_sim::random::Random;
 
 pub const NAMESPACE: &str = "lock:";
-/// Votes with a label, bare, with a label of any bytes, empty of it, and what
-/// other programs may store.
-const VALUES: [&[u8]; 6] = [
-    b"aaaa.host:1",
-    b"bbbb",
-    b"cccc.a.b\r\n\0\xff",
-    b"dddd.",
-    b"no token.x",
+/// Votes with a label, with one of any bytes, with one that looks like something else, and
+/// without.
+const VALUES: [&[u8]; 4] = [
+    b"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa.host:1",
+    b"0123456789abcdef0123456789abcdef01234567.a.b\r\n\0\xff",
+    b"cccccccccccccccccccccccccccccccccccccccc.=17 x",
+    b"dddddddddddddddddddddddddddddddddddddddd.",
+];
+/// What other programs store: tokens of 40 digits too, but without a dot, and others that
+/// are nearly ours.
+const FOREIGN: [&[u8]; 7] = [
+    b"",
     b".",
+    b"no token.x",
+    b"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+    b"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa.x",
+    b"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA.x",
+    b"&1800000000123456 s",
 ];
 const RECORDS: [&str; 3] = [
     "1 s 1 3 60000 n1 r1",
@@ -42,6 +51,8 @@ pub enum Call {
     /// A new record over the one that was read (empty: none), and for how long
     /// a quarantine.
     Init(String, &'static str, Duration),
+    /// Another program stores a value under a lock's key, with an end or without.
+    Meddle(Arc<[u8]>, Value, Option<Duration>),
     /// The clock is set, in µs.
     Clock(u64),
     /// A client listens on an inbox, or does no more.
@@ -56,10 +67,17 @@ impl fmt::Display for Call {
             Call::Clock(micros) => write!(f, "clock {micros}"),
             Call::Listen(inbox, on) => write!(f, "listen {inbox} {on}"),
             Call::Permit(messages) => write!(f, "permit messages {messages}"),
+            Call::Meddle(key, value, life) => write!(
+                f,
+                "another program stores {} {} for {life:?}",
+                key.escape_ascii(),
+                value.0.escape_ascii()
+            ),
             Call::Init(old, new, quarantine) => write!(f, "init {old:?} {new:?} {quarantine:?}"),
             Call::Ask(request, record) => write!(
                 f,
-                "{:?} {} {:?} for {:?}, {:?}, counter {:?} not_after {} record {record:?}",
+                "{}{:?} {} {:?} for {:?}, {:?}, counter {:?} not_after {} record {record:?}",
+                if request.native { "native " } else { "" },
                 request.op,
                 request.keys.lock.escape_ascii(),
                 request.value.0.escape_ascii().to_string(),
@@ -127,6 +145,7 @@ impl Calls {
                 self.random.chance(75),
             ),
             32 => Call::Permit(self.random.chance(75)),
+            33 => self.meddle(),
             _ => self.ask(node, now),
         }
     }
@@ -137,16 +156,22 @@ impl Calls {
         let at = Instant(now * 1000);
         let mut ends: Vec<u64> = node.counters(at).map(|(_, _, end)| end.0 / 1000).collect();
         ends.extend(node.quarantine(at).map(|left| now + micros(left)));
-        // Reservations and places end with a µs.
+        // Crowded holds, reservations and places end with a µs.
         let mut claims: Vec<u64> = Vec::new();
         for keys in &self.keys {
-            ends.extend(node.get(&keys.lock, at).map(|(_, end)| end.0 / 1000));
-            let Some(line) = node.line(keys.companions.queue(), at) else {
-                continue;
-            };
-            ends.extend([line.end, line.queue_end].map(|end| end.0 / 1000));
-            claims.extend(line.reserved.iter().map(|(until, _)| *until));
-            claims.extend(line.queue.iter().map(|place| place.end));
+            if let Some((form, end)) = node.form(&keys.lock, at) {
+                ends.extend((end != Instant::FAR).then_some(end.0 / 1000));
+                match form {
+                    Form::Held { until, .. } | Form::Free { until, .. } if *until != 0 => {
+                        claims.push(*until);
+                    }
+                    _ => {}
+                }
+            }
+            if let Some(line) = node.line(keys.companions.queue(), at) {
+                ends.push(line.end.0 / 1000);
+                claims.extend(line.queue.iter().map(|place| place.end));
+            }
         }
         match random.below(if self.contended { 14 } else { 10 }) {
             0..5 if !ends.is_empty() => {
@@ -161,6 +186,16 @@ impl Calls {
             9 => now - random.below(FAR),
             _ => now + random.below(3_000),
         }
+    }
+
+    fn meddle(&self) -> Call {
+        let values = match self.random.chance(70) {
+            true => &FOREIGN[..],
+            false => &VALUES[..],
+        };
+        let value = Value(self.random.pick(values).to_vec().into());
+        let life = self.random.chance(60).then(|| self.whole(500_000));
+        Call::Meddle(self.random.pick(&self.keys).lock.clone(), value, life)
     }
 
     fn init(&self, node: &MemoryNode) -> Call {
@@ -180,10 +215,11 @@ impl Calls {
 
     fn ask(&self, node: &MemoryNode, now: u64) -> Call {
         let random = &self.random;
+        let keys = random.pick(&self.keys);
         let Keys {
             lock: key,
             companions,
-        } = random.pick(&self.keys);
+        } = keys;
         let at = Instant(now * 1000);
         let record = match (random.below(5), node.record()) {
             (0..3, Some(stored)) if self.contended => Some(stored.clone()),
@@ -197,9 +233,14 @@ impl Calls {
         });
         let stored = fence_ttl.and_then(|_| node.fence(companions.counter(), at));
         let op = self.op(now, stored);
+        let native =
+            random.chance(15) && (op == Op::Release || matches!(op, Op::Acquire { block: 1, .. }));
         // Without record and counter it is not sent (docs/PROTOCOL.md).
         let not_after = match random.below(8) {
             _ if record.is_none() && fence_ttl.is_none() => 0,
+            // The end of the key. Whether one is made that ends in this very millisecond
+            // differs from server to server; no such vote is counted.
+            _ if native => (now + 1_000 + random.below(1_000_000)) / 1000 * 1000,
             0..5 if self.contended => 0,
             0 => now - 1,
             1 => now,
@@ -210,6 +251,7 @@ impl Calls {
         };
         let request = Request {
             op,
+            native,
             value: self.value(op, node, key, at),
             keys: Arc::new(sim::Keys {
                 lock: key.clone(),
@@ -221,7 +263,7 @@ impl Calls {
                 },
                 fence_ttl,
             }),
-            waiter: self.waiter(op, node, companions.queue(), at),
+            waiter: self.waiter(op, node, keys, at),
             not_after,
         };
         Call::Ask(request, record)
@@ -260,6 +302,7 @@ impl Calls {
             _ => Op::Confirm {
                 ttl,
                 fence: self.fence(now, stored),
+                block: *random.pick(&[1, 1, 2, 17]),
             },
         }
     }
@@ -268,41 +311,42 @@ impl Calls {
     /// refused.
     fn value(&self, op: Op, node: &MemoryNode, key: &[u8], at: Instant) -> Value {
         let random = &self.random;
-        let stored = node.get(key, at).map(|(value, _)| value);
+        let stored = node.form(key, at).and_then(|(form, _)| form.value());
         let own = match op {
             Op::Acquire { .. } if self.contended => 15,
             _ => 55,
         };
-        // A waiter that leaves may have no vote to take back. Nobody's value is
-        // empty, but another program may store such a one.
-        let empty = match op {
-            Op::Release => random.chance(25),
-            Op::Acquire { .. } => stored.is_none() && random.chance(5),
-            _ => false,
-        };
+        // A waiter that leaves may have no vote to take back.
+        let empty = op == Op::Release && random.chance(25);
         match stored {
             _ if empty => Value([].into()),
-            Some(value) if random.chance(own) && !value.0.is_empty() => value.clone(),
+            Some(value) if random.chance(own) && value.is_ours() => value.clone(),
             _ => Value(random.pick(&VALUES).to_vec().into()),
         }
     }
 
     /// Who asks: nobody who waits, any waiter, or one that is queued or has the
     /// reservation.
-    fn waiter(&self, op: Op, node: &MemoryNode, queue: &[u8], at: Instant) -> Option<Waiter> {
+    fn waiter(&self, op: Op, node: &MemoryNode, keys: &Keys, at: Instant) -> Option<Waiter> {
         let random = &self.random;
-        let known = node.line(queue, at).map(|line| {
-            let mut known: Vec<&Waiter> = line.queue.iter().map(|place| &place.waiter).collect();
-            known.extend(line.reserved.iter().map(|(_, waiter)| waiter));
-            known
-        });
+        let line = node.line(keys.companions.queue(), at);
+        let queued = line.iter().flat_map(|line| &line.queue);
+        let mut known: Vec<&Waiter> = queued.map(|place| &place.waiter).collect();
+        if let Some((
+            Form::Free {
+                waiter: Some(waiter),
+                ..
+            },
+            _,
+        )) = node.form(&keys.lock, at)
+        {
+            known.push(waiter);
+        }
         let nobody = if op == Op::Release { 60 } else { 15 };
-        match known {
-            _ if random.chance(nobody) => None,
-            Some(known) if !known.is_empty() && random.chance(40) => {
-                Some((*random.pick(&known)).clone())
-            }
-            _ => Some(Waiter {
+        match () {
+            () if random.chance(nobody) => None,
+            () if !known.is_empty() && random.chance(40) => Some((*random.pick(&known)).clone()),
+            () => Some(Waiter {
                 number: random.below(WAITERS) * u64::from(u32::MAX) + 1,
                 inbox: (*random.pick(&INBOXES)).into(),
             }),
@@ -336,6 +380,11 @@ impl Calls {
     fn often_long(&self, longest: u64) -> Duration {
         let soon = self.random.chance(if self.contended { 10 } else { 35 });
         self.length(if soon { 10_000 } else { longest })
+    }
+
+    /// A length of whole milliseconds.
+    fn whole(&self, longest: u64) -> Duration {
+        Duration::from_millis(1 + self.random.below(longest) / 1_000)
     }
 
     /// A length of at least 1 ms, seldom of whole ones.

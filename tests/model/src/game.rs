@@ -6,17 +6,18 @@ use std::io;
 
 use quorlock::sim::names::{quarantine_key, record_key};
 use quorlock::sim::probe::{self, Said};
-use quorlock::sim::{Instant, Line, MemoryNode, Op, OtherRecord, Reply, Request};
+use quorlock::sim::{Form, Instant, Line, MemoryNode, Op, OtherRecord, Reply, Request, native};
 
-use crate::calls::{Call, Calls, INBOXES, NAMESPACE, keys};
+use crate::calls::{Call, Calls, INBOXES, Keys, NAMESPACE, keys};
 use crate::clock::Clock;
 use crate::listener::Listener;
+use crate::native::commands;
 use crate::server::{Plain, Server, command};
 
 /// How many calls a sequence has.
 pub const LENGTH: u64 = 200;
 /// Where the clock stands first, in µs since 1970: in 2027.
-const START: u64 = 1_800_000_000_123_456;
+pub const START: u64 = 1_800_000_000_123_456;
 
 /// What is on a node: under each key its value, and how many ms are left. Of a
 /// queue, its members and their scores.
@@ -35,9 +36,9 @@ pub struct Change {
 /// Both nodes.
 #[derive(Debug)]
 pub struct Game {
-    server: Server,
-    listener: Listener,
-    clock: Clock,
+    pub server: Server,
+    pub listener: Listener,
+    pub clock: Clock,
     /// Pieces of commands, and what takes their place.
     replaced: Vec<(Vec<u8>, Vec<u8>)>,
     /// How often each kind of answer came.
@@ -80,7 +81,23 @@ impl Game {
         Ok(())
     }
 
-    fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+    /// The hash of a script as it is loaded, with its change.
+    pub fn sha(&self, name: &str) -> Vec<u8> {
+        let known = probe::scripts().into_iter().zip(&self.replaced);
+        let mut shas = known.filter(|(script, _)| script.0 == name);
+        shas.next().expect("a script").1.1.clone()
+    }
+
+    /// Both nodes empty, nobody listening, everything permitted, at the first moment.
+    pub fn clear(&mut self) -> io::Result<()> {
+        self.server.ask(&[b"FLUSHALL"])?;
+        self.listener.clear()?;
+        permit_messages(&mut self.server, true)?;
+        self.clock.stand(START)
+    }
+
+    /// Sends a command, which is of scripts as they were loaded.
+    pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         let mut bytes = bytes.to_vec();
         for (old, new) in &self.replaced {
             if let Some(at) = bytes.windows(old.len()).position(|part| part == old) {
@@ -112,10 +129,7 @@ impl Game {
         let mut node = MemoryNode::default();
         let mut now = START;
         let drops_early = self.drops_early()?;
-        self.server.ask(&[b"FLUSHALL"])?;
-        self.listener.clear()?;
-        self.permit_messages(true)?;
-        self.clock.stand(now)?;
+        self.clear()?;
         let mut history = Vec::new();
         for number in 1..=LENGTH {
             let mut call = calls.next(&node, now);
@@ -165,7 +179,7 @@ impl Game {
                 node.expire(at);
                 let mut words = vec![b"EXISTS".to_vec()];
                 words.extend(texts());
-                words.extend(queues());
+                words.extend(sets());
                 let words: Vec<&[u8]> = words.iter().map(|word| &word[..]).collect();
                 self.server.ask(&words)?;
                 Ok(Default::default())
@@ -180,8 +194,21 @@ impl Game {
                 Ok(Default::default())
             }
             Call::Permit(messages) => {
-                self.permit_messages(*messages)?;
+                permit_messages(&mut self.server, *messages)?;
                 node.permit_messages(*messages);
+                Ok(Default::default())
+            }
+            Call::Meddle(key, value, life) => {
+                let ms = life.map(|life| life.as_millis().to_string());
+                let mut words: Vec<&[u8]> = vec![b"SET", key, &value.0];
+                if let Some(ms) = &ms {
+                    words.extend([b"PX", ms.as_bytes()]);
+                }
+                self.server.ask(&words)?;
+                // From the beginning of a millisecond, as keys live.
+                let from = Instant(at.0 - at.0 % 1_000_000);
+                let end = life.map_or(Instant::FAR, |life| from + life);
+                node.meddle(key, Some((Form::Quiet(value.clone()), end)));
                 Ok(Default::default())
             }
             Call::Init(old, new, quarantine) => {
@@ -195,14 +222,22 @@ impl Game {
                 Ok((format!("{ours:?}"), format!("{theirs:?}")))
             }
             Call::Ask(request, record) => {
-                self.send(&probe::command(request, NAMESPACE, record.clone()))?;
+                if request.native {
+                    return self.natively(request, record.as_deref(), node, now);
+                }
+                // As memory nodes have it: a counter's life always goes along.
+                let cold = true;
+                self.send(&probe::command(request, NAMESPACE, record.clone(), cold))?;
                 let theirs = self.server.said(request.op)?;
-                // TIME is told where it is asked for.
-                let told = request.op != Op::Release
-                    && (record.is_some() || request.keys.fence_ttl.is_some());
+                let plain = record.is_none() && request.keys.fence_ttl.is_none();
                 let (answer, messages) = node.execute(request, record.as_deref(), at);
                 let ours = match answer {
-                    Ok(reply) => Said::Reply(reply, told.then_some(now)),
+                    Ok(reply) => {
+                        // TIME is told where it is minded, and with each refusal.
+                        let refused = matches!(reply, Reply::Refused { .. });
+                        let told = refused || !plain && request.op != Op::Release;
+                        Said::Reply(reply, told.then_some(now))
+                    }
                     Err(OtherRecord) => Said::OtherRecord,
                 };
                 self.count(&kind(request, &ours, !messages.is_empty()));
@@ -214,15 +249,51 @@ impl Game {
         }
     }
 
-    /// Whether clients may publish messages and ask who listens.
-    fn permit_messages(&mut self, permitted: bool) -> io::Result<()> {
-        let rules: [&[u8]; 2] = match permitted {
-            true => [b"+publish", b"+pubsub"],
-            false => [b"-publish", b"-pubsub"],
+    /// A request by plain commands, and the trailer behind them.
+    fn natively(
+        &mut self,
+        request: &Request,
+        record: Option<&str>,
+        node: &mut MemoryNode,
+        now: u64,
+    ) -> io::Result<(String, String)> {
+        let at = Instant(now * 1000);
+        if request.op == Op::Release {
+            let (sha, key) = (self.sha("lean"), &request.keys.lock);
+            let words: [&[u8]; 5] = [b"EVALSHA", &sha, b"1", key, &request.value.0];
+            let theirs = self.server.ask(&words)? == Plain::Number(1);
+            let ours = node.delete(request, at);
+            self.count(&format!("native release {ours}"));
+            return Ok((ours.to_string(), theirs.to_string()));
+        }
+        let voted = node.vote(request, at);
+        let trailer = node.trailer(record, at);
+        self.server.send(&commands(request))?;
+        let stored = self.server.plain()? == Plain::Status("OK".to_owned());
+        let fences = crate::native::fence(request).is_some();
+        let counted = fences && self.server.plain()? == Plain::Number(1);
+        if fences {
+            self.server.plain()?;
+        }
+        let (found, time) = (self.server.row()?, self.server.row()?);
+        let text = |plain: &Plain| match plain {
+            Plain::Text(Some(text)) => Some(text.clone()),
+            _ => None,
         };
-        self.server
-            .ask(&[b"ACL", b"SETUSER", b"default", rules[0], rules[1]])?;
-        Ok(())
+        let time = time.iter().filter_map(text);
+        let time = time.map(|digits| String::from_utf8_lossy(&digits).parse::<u64>());
+        let time: Vec<u64> = time.collect::<Result<_, _>>().map_err(io::Error::other)?;
+        let theirs = (
+            native::Voted { stored, counted },
+            native::Trailer {
+                admitted: record.is_none()
+                    || text(&found[0]).as_deref() == record.map(str::as_bytes),
+                quarantined: record.is_some() && text(&found[1]).is_some(),
+                time: time[0] * 1_000_000 + time[1],
+            },
+        );
+        self.count(&format!("native acquire {stored} {counted}"));
+        Ok((format!("{:?}", (voted, trailer)), format!("{theirs:?}")))
     }
 
     fn count(&mut self, answer: &str) {
@@ -231,13 +302,13 @@ impl Game {
 
     /// What is on the server.
     fn contents(&mut self) -> io::Result<Contents> {
-        let (texts, queues) = (texts(), queues());
+        let (texts, sets) = (texts(), sets());
         let mut commands = command(&[b"DBSIZE"]);
         for key in &texts {
             commands.extend(command(&[b"GET", key]));
             commands.extend(command(&[b"PTTL", key]));
         }
-        for key in &queues {
+        for key in &sets {
             commands.extend(command(&[b"ZRANGE", key, b"0", b"-1", b"WITHSCORES"]));
             commands.extend(command(&[b"PTTL", key]));
         }
@@ -250,7 +321,7 @@ impl Game {
                 found.insert(key, (value, u64::try_from(left).ok()));
             }
         }
-        for key in queues {
+        for key in sets {
             let (members, left) = (self.server.row()?, self.server.plain()?);
             if let (false, Plain::Number(left)) = (members.is_empty(), left) {
                 found.insert(key, (scores(members)?, u64::try_from(left).ok()));
@@ -263,25 +334,30 @@ impl Game {
     }
 }
 
+/// Whether clients may publish messages and ask who listens.
+pub fn permit_messages(server: &mut Server, permitted: bool) -> io::Result<()> {
+    let rules: [&[u8]; 2] = match permitted {
+        true => [b"+publish", b"+pubsub"],
+        false => [b"-publish", b"-pubsub"],
+    };
+    server.ask(&[b"ACL", b"SETUSER", b"default", rules[0], rules[1]])?;
+    Ok(())
+}
+
 /// Every key of a text that may be on a node.
 fn texts() -> Vec<Vec<u8>> {
     let mut all = vec![record_key(NAMESPACE), quarantine_key(NAMESPACE)];
-    for keys in keys() {
-        let others = keys.companions;
-        all.extend([&keys.lock, others.counter(), others.reservation()].map(<[u8]>::to_vec));
-    }
+    all.extend(keys().iter().map(|keys| keys.lock.to_vec()));
     all
 }
 
-/// Those of queues.
-fn queues() -> Vec<Vec<u8>> {
-    keys()
-        .iter()
-        .map(|keys| keys.companions.queue().to_vec())
-        .collect()
+/// Those of sorted sets: queues and counters.
+fn sets() -> Vec<Vec<u8>> {
+    let of = |keys: &Keys| [keys.companions.queue(), keys.companions.counter()].map(<[u8]>::to_vec);
+    keys().iter().flat_map(of).collect()
 }
 
-/// The members of a queue on the server and their scores, as one text.
+/// The members of a sorted set on the server and their scores, as one text.
 fn scores(members: Vec<Plain>) -> io::Result<Vec<u8>> {
     let mut pairs = Vec::new();
     for pair in members.chunks(2) {
@@ -334,29 +410,20 @@ fn last_millisecond(node: &MemoryNode, now: u64) -> bool {
 fn contents(node: &MemoryNode, now: u64) -> Contents {
     let at = Instant(now * 1000);
     // As PTTL says it: the server counts in whole ms.
-    let left = |end: Instant| Some(end.0 / 1_000_000 - now / 1000);
+    let left = |end: Instant| (end != Instant::FAR).then(|| end.0 / 1_000_000 - now / 1000);
     let mut found = Contents::new();
-    for (key, value) in node.keys(at) {
-        let (_, end) = node.get(key, at).expect("it lives");
-        found.insert(key.to_vec(), (value.0.to_vec(), left(end)));
+    for (key, form, end) in node.keys(at) {
+        found.insert(key.to_vec(), (stored(form), left(end)));
     }
     for (key, fence, end) in node.counters(at) {
-        found.insert(key.to_vec(), (fence.to_string().into_bytes(), left(end)));
+        let member = vec![(fence as i64, b"f".to_vec())];
+        found.insert(key.to_vec(), (listed(member), left(end)));
     }
     for keys in keys() {
-        let Some(line) = node.line(keys.companions.queue(), at) else {
-            continue;
-        };
-        if !line.queue.is_empty() {
-            let queue = (places(line), left(line.queue_end));
+        if let Some(line) = node.line(keys.companions.queue(), at) {
+            let queue = (places(line), left(line.end));
             found.insert(keys.companions.queue().to_vec(), queue);
         }
-        let reserved = line
-            .reserved
-            .as_ref()
-            .map(|(until, waiter)| [format!("{until} ").as_bytes(), &waiter.text()].concat());
-        let reserved = (reserved.unwrap_or_default(), left(line.end));
-        found.insert(keys.companions.reservation().to_vec(), reserved);
     }
     if let Some(record) = node.record() {
         let record = record.as_bytes().to_vec();
@@ -367,6 +434,18 @@ fn contents(node: &MemoryNode, now: u64) -> Contents {
         found.insert(quarantine_key(NAMESPACE), (b"1".to_vec(), rest));
     }
     found
+}
+
+/// What a server has under a lock's key for this.
+pub fn stored(form: &Form) -> Vec<u8> {
+    match form {
+        Form::Quiet(value) => value.0.to_vec(),
+        Form::Held { until, value } => [format!("={until} ").as_bytes(), &value.0].concat(),
+        Form::Free { until, waiter } => {
+            let whose = waiter.as_ref().map(|waiter| waiter.text());
+            [format!("@{until} ").as_bytes(), &whose.unwrap_or_default()].concat()
+        }
+    }
 }
 
 /// Contents as text: a line for each key.

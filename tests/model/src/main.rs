@@ -2,14 +2,18 @@
 //! node and on a real server, the clock of both set between them; both must
 //! answer alike and hold the same. `quorlock-model replay SEED`: one sequence,
 //! and its history. `quorlock-model changes`: one thing in a script changed at
-//! a time, each of which must be found.
+//! a time, each of which must be found. `quorlock-model directed`: calls whose effects
+//! are written down by hand.
 
 mod calls;
 mod changes;
 mod clock;
+mod directed;
 mod game;
 mod listener;
+mod native;
 mod server;
+mod texts;
 
 use std::io;
 use std::process::ExitCode;
@@ -24,7 +28,7 @@ use crate::server::Server;
 /// Every answer that a script can give must come so often in 10,000 calls.
 const OF_EACH_ANSWER: u64 = 3;
 /// Kinds of answers, of all requests.
-const KINDS: usize = 32;
+const KINDS: usize = 39;
 /// Calls until a change must be found.
 const PATIENCE: u64 = 100_000;
 
@@ -39,9 +43,10 @@ fn main() -> ExitCode {
         Some("run") => run(number("--calls", 40_000), number("--from", 1)),
         Some("replay") => replay(number("replay", 1)),
         Some("changes") => changes(number("--from", 1)),
+        Some("directed") => directed(),
         _ => {
             eprintln!(
-                "usage: quorlock-model run [--calls N] [--from SEED] | replay SEED | changes"
+                "usage: quorlock-model run [--calls N] [--from SEED] | replay SEED | changes | directed"
             );
             return ExitCode::from(2);
         }
@@ -94,6 +99,16 @@ fn replay(seed: u64) -> io::Result<bool> {
     Ok(played.is_ok())
 }
 
+fn directed() -> io::Result<bool> {
+    let (_stage, mut game) = start()?;
+    game.load(None)?;
+    let failed = directed::play(&mut game)?;
+    failed.iter().for_each(|case| println!("FAIL {case}"));
+    let count = failed.len();
+    println!("{} passed, {count} failed", directed::cases() - count);
+    Ok(failed.is_empty())
+}
+
 fn changes(from: u64) -> io::Result<bool> {
     let (_stage, mut game) = start()?;
     let (mut looked, mut failed) = (0, 0);
@@ -107,16 +122,40 @@ fn changes(from: u64) -> io::Result<bool> {
         looked += 1;
         let found = found(&mut game, change, from)?;
         failed += u64::from(found.is_none());
-        let Change {
-            script, old, new, ..
-        } = change;
-        match found {
-            Some(calls) => println!("ok   {script}: `{old}` -> `{new}`  after {calls} calls"),
-            None => println!("FAIL {script}: `{old}` -> `{new}`  not in {PATIENCE} calls"),
-        }
+        let why = format!("not in {PATIENCE} calls");
+        told(
+            change,
+            found.map(|calls| format!("after {calls} calls")),
+            &why,
+        );
+    }
+    for change in changes::DIRECTED {
+        looked += 1;
+        game.load(Some(change))?;
+        let by = directed::play(&mut game)?;
+        failed += u64::from(by.is_empty());
+        let title = by.first().and_then(|case| case.lines().next());
+        told(
+            change,
+            title.map(|case| format!("by: {case}")),
+            "by no case",
+        );
     }
     println!("{} passed, {failed} failed", looked - failed);
     Ok(failed == 0)
+}
+
+/// Tells of a change by what it was found, or that it was not.
+fn told(change: &Change, found: Option<String>, why: &str) {
+    let Change {
+        script, old, new, ..
+    } = change;
+    let in_one_line = |text: &str| text.replace('\n', "\\n");
+    let (old, new) = (in_one_line(old), in_one_line(new));
+    match found {
+        Some(how) => println!("ok   {script}: `{old}` -> `{new}`  {how}"),
+        None => println!("FAIL {script}: `{old}` -> `{new}`  {why}"),
+    }
 }
 
 /// How many calls it took at most to find a change.

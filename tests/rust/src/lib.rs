@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+pub mod boundaries;
 pub mod muted;
 pub mod queue;
 pub mod relay;

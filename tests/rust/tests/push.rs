@@ -351,7 +351,7 @@ fn listening_costs_a_cycle_nothing() {
     for _ in 0..100 {
         cycle(&client);
     }
-    stage.tell("expect-calls evalsha 200 200 5000");
+    stage.tell("expect-calls evalsha 100 100 5000");
     for command in ["publish", "subscribe", "hello", "ping"] {
         stage.tell(&format!("expect-calls {command} 0 0 0"));
     }

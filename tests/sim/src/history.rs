@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock::LossReason;
+use quorlock::sim::native::{Outcome, Voted};
 use quorlock::sim::{Op, Reply, Request};
 
 use crate::contender::KEYS;
@@ -32,6 +33,8 @@ pub struct Asked {
     pub token: String,
     /// Which of the locks it is about.
     pub lock: usize,
+    /// It is asked by plain commands.
+    pub native: bool,
 }
 
 impl Asked {
@@ -42,6 +45,7 @@ impl Asked {
             op: request.op,
             token: String::from_utf8_lossy(token).into_owned(),
             lock: usize::from(*request.keys.lock == *KEYS[1]),
+            native: request.native,
         }
     }
 }
@@ -66,6 +70,22 @@ pub enum Happened {
         client: usize,
         asked: Asked,
         reply: Option<Reply>,
+    },
+    /// A node carries out the commands of a native acquire.
+    Voted {
+        node: usize,
+        message: u64,
+        client: usize,
+        asked: Asked,
+        voted: Voted,
+    },
+    /// The end of its write shows what that vote is worth.
+    Counted {
+        node: usize,
+        message: u64,
+        client: usize,
+        asked: Asked,
+        outcome: Outcome,
     },
     /// The answer has reached its client.
     Answered {
@@ -164,8 +184,13 @@ impl Happened {
                 client,
                 node,
                 message,
-                asked: Asked { op, token, .. },
-            } => format!("c{client} -> n{node} m{message} {op:?} {token}"),
+                asked: Asked {
+                    op, token, native, ..
+                },
+            } => {
+                let how = if *native { " natively" } else { "" };
+                format!("c{client} -> n{node} m{message} {op:?}{how} {token}")
+            }
             Happened::CarriedOut {
                 node,
                 message,
@@ -173,6 +198,20 @@ impl Happened {
                 asked: Asked { op, token, .. },
                 reply,
             } => format!("n{node} m{message} c{client} {op:?} {token} -> {reply:?}"),
+            Happened::Voted {
+                node,
+                message,
+                client,
+                asked: Asked { op, token, .. },
+                voted,
+            } => format!("n{node} m{message} c{client} {op:?} {token} -> {voted:?}"),
+            Happened::Counted {
+                node,
+                message,
+                client,
+                asked: Asked { token, .. },
+                outcome,
+            } => format!("n{node} m{message} c{client} {token} -> {outcome:?}"),
             Happened::Answered {
                 client,
                 node,

@@ -29,7 +29,8 @@
 //! deadlock, L3 honest errors, L5 bounded; L6 what a link promises
 //! (`world::bytes::judge`). The oracle judges what the faults of a schedule leave
 //! promised: see `world::oracle`. L4, no lost wake-up, has a judge of its own,
-//! [`world::line`], for schedules whose contenders wait on the nodes.
+//! [`world::line`], for schedules whose contenders wait on the nodes; L7, that no
+//! newcomer passes a live queue, is judged at each vote and win (`world::oracle::order`).
 
 pub mod contender;
 pub mod history;

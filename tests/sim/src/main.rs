@@ -75,6 +75,8 @@ struct Sum {
     faults: AtomicU64,
     holds: AtomicU64,
     with_a_hold: AtomicU64,
+    natives: AtomicU64,
+    natives_in_line: AtomicU64,
 }
 
 impl Sum {
@@ -84,6 +86,8 @@ impl Sum {
         add(&self.events, outcome.events);
         add(&self.faults, outcome.faults);
         add(&self.holds, outcome.holds);
+        add(&self.natives, outcome.natives.tries);
+        add(&self.natives_in_line, outcome.natives.in_line);
         add(&self.with_a_hold, u64::from(outcome.holds > 0));
     }
 }
@@ -155,6 +159,11 @@ fn run(words: &[String]) -> ExitCode {
         done as f64 / seconds * 60.0,
         get(&sum.faults),
         get(&sum.holds),
+    );
+    println!(
+        "{} native tries, {} of them where somebody stood in the queue",
+        get(&sum.natives),
+        get(&sum.natives_in_line),
     );
     if let Some(bad) = bad {
         println!("seed {bad}: {}", again(layer(words), bad, mutant));

@@ -14,7 +14,7 @@ use crate::scene::Scene;
 use crate::script::{Planned, Script, Tapes};
 use crate::who::{Who, turn_to};
 use crate::without::{Part, Without};
-use crate::world::{Breaks, MS, Time, World};
+use crate::world::{Breaks, MS, Natives, Time, World};
 
 /// What a client's requests go over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,6 +37,8 @@ pub struct Outcome {
     pub faults: u64,
     /// Leases won.
     pub holds: u64,
+    /// Native requests for a vote.
+    pub natives: Natives,
     /// What happened, for a replay.
     pub history: Option<History>,
     /// What it was played from, where there is a history.
@@ -191,6 +193,7 @@ fn play_out(
         events: world.counts().0,
         faults: world.counts().1,
         holds: stage.holds.load(Ordering::Relaxed),
+        natives: world.natives(),
         history: world.history(),
         plan: history.then(|| stage.plan.clone()),
         planned: script.map(|script| script.planned()).unwrap_or_default(),

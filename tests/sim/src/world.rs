@@ -17,6 +17,7 @@ mod lines;
 mod link;
 mod local;
 mod messages;
+mod natives;
 mod network;
 mod oracle;
 mod surface;
@@ -47,6 +48,7 @@ use line::Line;
 use local::Local;
 pub use messages::HALF_OPEN;
 use network::{Connection, Pair};
+pub use oracle::Natives;
 use oracle::Oracle;
 use tasks::Task;
 
@@ -281,6 +283,15 @@ impl World {
             } => {
                 inner.at_server(pair, connection, |inner| {
                     inner.arrive(pair, connection, message, request, sent);
+                });
+            }
+            Event::Trailer {
+                pair,
+                connection,
+                message,
+            } => {
+                inner.at_server(pair, connection, |inner| {
+                    inner.arrive_trailer(pair, connection, message);
                 });
             }
             Event::Timer {

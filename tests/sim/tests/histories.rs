@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use quorlock::LossReason;
+use quorlock::sim::native::{Outcome, Voted};
 use quorlock::sim::{Fault, FaultKind, Op, Repair, Reply};
 use quorlock_sim::history::{Asked, Entry, Happened, History, ORACLES, is_well_formed, legend};
 use quorlock_sim::plan::Plan;
@@ -63,8 +64,15 @@ fn replies() -> Vec<Reply> {
         })
     };
     vec![
-        Reply::Granted { fence: 0 },
-        Reply::Granted { fence: 7 },
+        Reply::Granted {
+            fence: 0,
+            lasts: None,
+        },
+        Reply::Granted {
+            fence: 7,
+            lasts: Some(TTL),
+        },
+        Reply::Taken,
         refused(None, None),
         refused(Some(TTL), Some(2)),
         Reply::Extended { repaired: false },
@@ -95,15 +103,26 @@ fn requests() -> Vec<Asked> {
         home,
         block: 1,
     });
-    let confirm = Op::Confirm { ttl: TTL, fence: 7 };
+    let confirm = Op::Confirm {
+        ttl: TTL,
+        fence: 7,
+        block: 1,
+    };
     let ops = extends.into_iter().chain(acquires);
     let asked = |op, token: &str| Asked {
         op,
         token: token.into(),
         lock: 0,
+        native: false,
     };
     let ops = ops.chain([confirm, Op::Release]);
     let mut all: Vec<Asked> = ops.map(|op| asked(op, "abc123")).collect();
+    let natives = all.clone().into_iter();
+    let natives = natives.filter(|asked| matches!(asked.op, Op::Acquire { .. } | Op::Release));
+    all.extend(natives.map(|asked| Asked {
+        native: true,
+        ..asked
+    }));
     all.push(asked(Op::Release, ""));
     all
 }
@@ -142,6 +161,28 @@ fn events() -> Vec<Happened> {
         client,
         reason: *reason,
     }));
+    for stored in [true, false] {
+        all.push(Happened::Voted {
+            node,
+            message: 9,
+            client,
+            asked: requests().remove(3),
+            voted: Voted {
+                stored,
+                counted: stored,
+            },
+        });
+    }
+    let outcomes = replies().into_iter().map(Outcome::Reply);
+    for outcome in outcomes.chain([Outcome::OtherRecord, Outcome::Quarantined]) {
+        all.push(Happened::Counted {
+            node,
+            message: 9,
+            client,
+            asked: requests().remove(3),
+            outcome,
+        });
+    }
     all.extend([
         Happened::CarriedOut {
             node,

@@ -104,7 +104,10 @@ mod tests {
     #[test]
     fn a_new_vote_that_comes_with_a_step_is_none() {
         let new = [
-            Reply::Granted { fence: 7 },
+            Reply::Granted {
+                fence: 7,
+                lasts: None,
+            },
             Reply::Extended { repaired: true },
         ];
         for reply in new {

@@ -1,29 +1,24 @@
-//! The line of one lock on a node in memory: who waits there, and for whom the
-//! lock is reserved. What the scripts keep in two keys.
+//! The line of one lock on a node in memory: who waits there, in their order. For whom
+//! the lock is reserved stands under the [lock's own key](super::Form).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{tick, whole};
+use super::{Form, MemoryNode, micros, tick, whole};
 use crate::clock::Instant;
 use crate::mutants::mutant;
-use crate::node::{Waiter, Waits};
+use crate::node::{Request, Waiter, Waits};
 
 /// A message that a node has published: the inbox, and the waiter's number.
 pub type Message = (Arc<[u8]>, u64);
 
-/// One lock's line. It exists as long as its reservation's key, which is there
-/// as long as anybody is queued.
+/// One lock's queue. It exists as long as anybody stands in it.
 #[derive(Clone, Debug)]
 pub struct Line {
     /// Who waits, by their tickets.
     pub queue: VecDeque<Place>,
     /// The last moment of the queue's key.
-    pub queue_end: Instant,
-    /// For whom the lock is reserved, until the node's `TIME` shows so many µs.
-    pub reserved: Option<(u64, Waiter)>,
-    /// The last moment of the reservation's key.
     pub end: Instant,
 }
 
@@ -36,6 +31,20 @@ pub struct Place {
     pub ticket: u64,
     /// It ends when the node's `TIME` shows so many µs.
     pub end: u64,
+}
+
+/// Whose turn it is to have a lock that is free and reserved for nobody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// Nobody waits.
+    Nobodys,
+    /// It is the asker's own: the first of the queue.
+    Mine,
+    /// Another's, for whom it is reserved now, and who was told.
+    Anothers,
+    /// Nobody may be told, so that the dead cannot be told from the living: the
+    /// queue stays, and whoever asks first is served.
+    Untold,
 }
 
 /// Who listens to the messages that a node publishes.
@@ -71,74 +80,28 @@ impl Listeners {
 }
 
 impl Line {
-    /// A line in which nobody stands, with keys that have yet to begin.
-    pub(super) fn new() -> Line {
+    /// A line in which nobody stands, with a key that has yet to begin.
+    fn new() -> Line {
         Line {
             queue: VecDeque::new(),
-            queue_end: Instant::NEVER,
-            reserved: None,
             end: Instant::NEVER,
         }
     }
 
-    /// For whom the lock is reserved at `time` of the node, and how many µs yet.
-    pub(super) fn standing(&self, time: u64) -> Option<(&Waiter, u64)> {
-        let (until, waiter) = self.reserved.as_ref()?;
-        let stands = mutant!("reservation-never-ends", time < *until, true);
-        stands.then(|| (waiter, until.saturating_sub(time)))
-    }
-
-    /// Whether the lock, free and not reserved, is for `me`. If not it is
-    /// reserved for whose turn it is, who is told.
-    pub(super) fn turn(
-        &mut self,
-        me: Option<&Waiter>,
-        time: u64,
-        length: Duration,
-        listeners: &Listeners,
-        messages: &mut Vec<Message>,
-    ) -> bool {
-        while let Some(first) = self.queue.front() {
-            if Some(&first.waiter) == me {
-                return true;
-            }
-            if time < first.end {
-                if listeners.forbidden {
-                    return true;
-                }
-                let Waiter { number, inbox } = &first.waiter;
-                let alive = listeners.of(inbox) > 0;
-                if alive {
-                    messages.push((inbox.clone(), *number));
-                }
-                if mutant!("dead-waiter-not-skipped", alive, true) {
-                    let until = time + micros(length);
-                    self.reserved = self.queue.pop_front().map(|first| (until, first.waiter));
-                    return false;
-                }
-            }
-            self.queue.pop_front();
-        }
-        true
-    }
-
     /// Takes a waiter's place away.
-    pub(super) fn leave(&mut self, waiter: &Waiter) {
+    fn leave(&mut self, waiter: &Waiter) {
         self.queue.retain(|place| place.waiter != *waiter);
     }
 
     /// Queues a waiter, or lengthens its place. Returns how many are before it;
     /// `None` if the queue is full.
-    pub(super) fn join(&mut self, waiter: &Waiter, now: Instant, waits: Waits) -> Option<u32> {
+    fn join(&mut self, waiter: &Waiter, now: Instant, waits: Waits) -> Option<u32> {
         let place = self.queue.iter().position(|p| p.waiter == *waiter);
         if place.is_none() && self.queue.len() >= waits.most as usize {
             return None;
         }
-        let end = super::MemoryNode::time(now) + micros(waits.place);
+        let end = MemoryNode::time(now) + micros(waits.place);
         let place = place.unwrap_or_else(|| {
-            if self.queue.is_empty() {
-                self.queue_end = Instant::NEVER;
-            }
             self.queue.push_back(Place {
                 waiter: waiter.clone(),
                 ticket: self.queue.back().map_or(0, |last| last.ticket) + 1,
@@ -147,22 +110,130 @@ impl Line {
             self.queue.len() - 1
         });
         self.queue[place].end = end;
-        let last = tick(now) + whole(waits.place);
-        self.queue_end = self.queue_end.max(last);
-        self.end = self.end.max(last);
+        self.end = self.end.max(tick(now) + whole(waits.place));
         u32::try_from(place).ok()
     }
 
-    /// Drops what is dead at `now`; returns whether anything is left.
-    pub(super) fn lives(&mut self, now: Instant) -> bool {
-        if tick(now) > self.queue_end {
-            self.queue.clear();
-        }
-        tick(now) <= self.end
+    /// Whether anybody stands there at `now`.
+    pub(super) fn lives(&self, now: Instant) -> bool {
+        !self.queue.is_empty() && tick(now) <= self.end
     }
 }
 
-/// A length as it goes over the wire, in µs.
-pub(super) fn micros(length: Duration) -> u64 {
-    u64::try_from(whole(length).as_micros()).unwrap_or(u64::MAX / 2)
+impl MemoryNode {
+    /// The line with that queue, if it lives at `now`.
+    #[cfg(feature = "sim")]
+    pub fn line(&self, queue: &[u8], now: Instant) -> Option<&Line> {
+        self.lines.get(queue).filter(|line| line.lives(now))
+    }
+
+    /// Whether anybody is queued for the request's lock.
+    pub(super) fn is_queued(&self, request: &Request, now: Instant) -> bool {
+        let line = self.lines.get(request.keys.companions.queue());
+        line.is_some_and(|line| line.lives(now))
+    }
+
+    /// How many listen on that inbox.
+    pub fn listeners(&self, waiter: &Waiter) -> u32 {
+        self.listeners.of(&waiter.inbox)
+    }
+
+    /// Queues a waiter for the request's lock, or lengthens its place: see
+    /// [`Line::join`].
+    pub(super) fn join(&mut self, request: &Request, waiter: &Waiter, now: Instant) -> Option<u32> {
+        let queue = request.keys.companions.queue();
+        let mut fresh = Line::new();
+        match self.lines.get_mut(queue).filter(|line| line.lives(now)) {
+            Some(line) => line.join(waiter, now, request.keys.waits),
+            None => {
+                let place = fresh.join(waiter, now, request.keys.waits);
+                if place.is_some() {
+                    self.lines.insert(queue.into(), fresh);
+                }
+                place
+            }
+        }
+    }
+
+    /// The request's waiter, if it has one, leaves the queue.
+    pub(super) fn leave(&mut self, request: &Request, now: Instant) {
+        let queue = request.keys.companions.queue();
+        if let (Some(waiter), Some(line)) = (&request.waiter, self.lines.get_mut(queue)) {
+            line.leave(waiter);
+            if !line.lives(now) {
+                self.lines.remove(queue);
+            }
+        }
+    }
+
+    /// Whose turn it is, where the request's lock is free and reserved for nobody. If it
+    /// is another's than `me`, it is reserved for that one, who is told.
+    pub(super) fn turn(
+        &mut self,
+        request: &Request,
+        me: Option<&Waiter>,
+        now: Instant,
+        messages: &mut Vec<Message>,
+    ) -> Turn {
+        let queue = request.keys.companions.queue();
+        let time = MemoryNode::time(now);
+        let Some(line) = self.lines.get_mut(queue).filter(|line| line.lives(now)) else {
+            return Turn::Nobodys;
+        };
+        let mut turn = Turn::Nobodys;
+        while let Some(first) = line.queue.front() {
+            if Some(&first.waiter) == me {
+                turn = Turn::Mine;
+                break;
+            }
+            if time < first.end {
+                if self.listeners.forbidden {
+                    turn = Turn::Untold;
+                    break;
+                }
+                let Waiter { number, inbox } = &first.waiter;
+                let alive = self.listeners.of(inbox) > 0;
+                if alive {
+                    messages.push((inbox.clone(), *number));
+                }
+                if mutant!("dead-waiter-not-skipped", alive, true) {
+                    turn = Turn::Anothers;
+                    break;
+                }
+            }
+            line.queue.pop_front();
+        }
+        let first = match turn {
+            Turn::Anothers => line.queue.pop_front(),
+            _ => None,
+        };
+        if !line.lives(now) {
+            self.lines.remove(queue);
+        }
+        if let Some(first) = first {
+            let Waits {
+                reservation, place, ..
+            } = request.keys.waits;
+            let free = Form::Free {
+                until: time + micros(reservation),
+                waiter: Some(first.waiter),
+            };
+            self.put(request, free, life(now, reservation.max(place)));
+        }
+        turn
+    }
+
+    /// Free, and crowded: reserved for nobody, but natives do not bite.
+    pub(super) fn close_out(&mut self, request: &Request, now: Instant) {
+        let free = Form::Free {
+            until: 0,
+            waiter: None,
+        };
+        self.put(request, free, life(now, request.keys.waits.place));
+    }
+}
+
+/// The end of a key that is given so long a life at `now`.
+pub(super) fn life(now: Instant, length: Duration) -> Instant {
+    tick(now) + whole(length)
 }

@@ -9,7 +9,8 @@ use super::MemoryNode;
 use crate::clock::{Clock, Instant};
 use crate::mutants::mutant;
 use crate::mutex::lock;
-use crate::node::{Fault, Link, Reply, Request, Sink, Subscriber, Ticket};
+use crate::node::native::{Outcome, key_end, outcome};
+use crate::node::{Fault, Link, Op, Reply, Request, Sink, Subscriber, Ticket};
 use crate::wakers::Wakers;
 
 /// A node that several clients of this process may share.
@@ -71,7 +72,7 @@ impl MemoryLink {
 impl Link for MemoryLink {
     fn send(
         &self,
-        request: Request,
+        mut request: Request,
         ticket: Ticket,
         sink: Arc<dyn Sink>,
         _give_up: Instant,
@@ -89,7 +90,13 @@ impl Link for MemoryLink {
             }
             let now = self.clock.now();
             shared.node.sweep(now);
-            let (reply, messages) = shared.node.execute(&request, None, now);
+            let (reply, messages) = match natively(&mut shared.node, &mut request, now) {
+                Some(reply) => (reply, Vec::new()),
+                None => {
+                    let (answer, messages) = shared.node.execute(&request, None, now);
+                    (answer.expect("no record was asked for"), messages)
+                }
+            };
             let told: Vec<_> = messages
                 .into_iter()
                 .filter_map(|(inbox, number)| {
@@ -98,7 +105,6 @@ impl Link for MemoryLink {
                 .collect();
             (reply, MemoryNode::time(now), told)
         };
-        let reply = reply.expect("no record was asked for");
         sink.on_reply(ticket, reply, Some(time));
         for (Subscription { node, subscriber }, number) in told {
             subscriber.on_message(node, number);
@@ -136,6 +142,31 @@ impl Link for MemoryLink {
         // Not before the node is free again: it may be the last that holds
         // other links.
         drop(subscription);
+    }
+}
+
+/// Carries a native request out; `None`: it is for the script, at once or as what was
+/// asked natively is not to be had so.
+fn natively(node: &mut MemoryNode, request: &mut Request, now: Instant) -> Option<Reply> {
+    if !request.native {
+        return None;
+    }
+    let Op::Acquire { ttl, .. } = request.op else {
+        let deleted = node.delete(request, now);
+        return deleted.then_some(Reply::Released { held: true });
+    };
+    let fenced = request.keys.fence_ttl.is_some();
+    request.not_after = match request.not_after {
+        // Whoever asks does not know the node's clock yet.
+        0 if fenced => key_end(MemoryNode::time(now), ttl),
+        end if fenced => end,
+        _ => 0,
+    };
+    let voted = node.vote(request, now);
+    let trailer = fenced.then(|| node.trailer(None, now));
+    match outcome(request, voted, trailer) {
+        Outcome::Reply(reply) => Some(reply),
+        Outcome::OtherRecord | Outcome::Quarantined => None,
     }
 }
 
@@ -191,31 +222,43 @@ mod tests {
         }
     }
 
-    fn link(node: usize, inbox: &str) -> (MemoryLink, Arc<Heard>) {
+    /// To a node that no other test has.
+    fn link(name: &str, node: usize, inbox: &str) -> (MemoryLink, Arc<Heard>) {
         let inbox = inbox.as_bytes().into();
-        let link = MemoryLink::new("told", node, inbox, "told".into(), Arc::new(Still));
+        let link = MemoryLink::new(name, node, inbox, name.into(), Arc::new(Still));
         let heard = Arc::new(Heard::default());
         link.subscribe(heard.clone());
         (link, heard)
     }
 
     fn ask(link: &MemoryLink, op: Op, value: &str, waiter: Option<u64>) -> Reply {
+        ask_as(link, (op, false), value, waiter)
+    }
+
+    fn ask_as(link: &MemoryLink, op: (Op, bool), value: &str, waiter: Option<u64>) -> Reply {
         let last = Arc::new(Last::default());
         send(link, op, value, waiter, last.clone());
         let reply = lock(&last.0).take();
         reply.expect("answered within the call")
     }
 
-    fn send(link: &MemoryLink, op: Op, value: &str, waiter: Option<u64>, sink: Arc<dyn Sink>) {
+    fn send(
+        link: &MemoryLink,
+        (op, native): (Op, bool),
+        value: &str,
+        waiter: Option<u64>,
+        sink: Arc<dyn Sink>,
+    ) {
         let waiter = waiter.map(|number| Waiter {
             number,
             inbox: link.inbox.clone(),
         });
         let request = Request {
             op,
+            native,
             keys: Arc::new(Keys {
                 lock: b"k"[..].into(),
-                companions: Companions::new(b"qrf"),
+                companions: Companions::new(b"qf"),
                 waits: Waits {
                     reservation: Duration::from_millis(200),
                     place: Duration::from_secs(6),
@@ -257,8 +300,8 @@ mod tests {
 
     #[test]
     fn no_release_comes_between_the_question_and_the_deed() {
-        let (ours, _) = link(0, "in:o");
-        let (theirs, _) = link(0, "in:t");
+        let (ours, _) = link("asked", 0, "in:o");
+        let (theirs, _) = link("asked", 0, "in:t");
         let extend = Op::Extend {
             ttl: Duration::from_secs(1),
             repair: Repair::Yes,
@@ -274,7 +317,7 @@ mod tests {
             });
             let released = Mutex::new(released);
             let sink = Arc::new(Overtaken { go, released });
-            send(&ours, extend, "dead", None, sink);
+            send(&ours, (extend, false), "dead", None, sink);
         });
         let left = ask(&ours, Op::Release, "dead", None);
         assert_eq!(left, Reply::Released { held: false }, "a key was left");
@@ -288,8 +331,9 @@ mod tests {
             home: true,
             block: 1,
         };
-        let (holder, _) = link(0, "in:h");
-        let ((first, heard), (second, silence)) = (link(3, "in:1"), link(4, "in:2"));
+        let (holder, _) = link("told", 0, "in:h");
+        let ((first, heard), (second, silence)) =
+            (link("told", 3, "in:1"), link("told", 4, "in:2"));
         assert_eq!(*lock(&heard.0), [(3, None)]);
         ask(&holder, ACQUIRE, "a", None);
         let refused = ask(&second, ACQUIRE, "c", Some(7));
@@ -309,5 +353,34 @@ mod tests {
         ask(&holder, Op::Release, "a", None);
         assert_eq!(*lock(&heard.0), [(3, None), (3, Some(8))]);
         assert_eq!(*lock(&silence.0), [(4, None)]);
+    }
+
+    #[test]
+    fn what_natives_cannot_give_back_the_script_does() {
+        const ACQUIRE: Op = Op::Acquire {
+            ttl: Duration::from_secs(1),
+            candidate: 0,
+            home: true,
+            block: 1,
+        };
+        let name = |digit: &str| digit.repeat(40) + ".";
+        let (a, b) = (name("a"), name("b"));
+        let (holder, _) = link("native", 0, "in:h");
+        let (first, heard) = link("native", 0, "in:1");
+        let held = |held| Reply::Released { held };
+        for _ in 0..2 {
+            let vote = ask_as(&holder, (ACQUIRE, true), &a, None);
+            assert!(matches!(vote, Reply::Granted { .. }), "{vote:?}");
+            assert_eq!(ask_as(&first, (ACQUIRE, true), &b, None), Reply::Taken);
+            assert_eq!(ask_as(&holder, (Op::Release, true), &a, None), held(true));
+        }
+        // Somebody waits: it is told, which is for the script.
+        ask_as(&holder, (ACQUIRE, true), &a, None);
+        ask(&first, ACQUIRE, &b, Some(7));
+        assert_eq!(ask_as(&first, (Op::Release, true), &b, None), held(false));
+        assert_eq!(lock(&heard.0)[1..], []);
+        assert_eq!(ask_as(&holder, (Op::Release, true), &a, None), held(true));
+        assert_eq!(lock(&heard.0)[1..], [(0, Some(7))]);
+        assert_eq!(ask_as(&holder, (ACQUIRE, true), &a, None), Reply::Taken);
     }
 }

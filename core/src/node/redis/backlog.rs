@@ -65,11 +65,11 @@ impl Backlog {
     /// Puts one in front that was written in vain. What was behind it comes
     /// behind it again: replies come in order, and these are written before
     /// anything new.
-    pub(crate) fn again(&mut self, item: Item) {
+    pub(crate) fn again(&mut self, mut item: Item) {
+        item.again = true;
         let mut all = std::mem::take(&mut self.kept);
         all.append(&mut self.fresh);
-        let again = |i: &&Item| i.with_text || i.readmitted;
-        let place = all.iter().take_while(again).count();
+        let place = all.iter().take_while(|i| i.again).count();
         all.insert(place, item);
         self.fresh = all;
     }
@@ -153,7 +153,7 @@ mod tests {
     fn item(number: usize, op: Op, told: &Arc<Told>) -> Item {
         let key: Arc<[u8]> = b"k"[..].into();
         let keys = Keys {
-            companions: Companions::new(b"qrf"),
+            companions: Companions::new(b"qf"),
             lock: key,
             waits: Waits {
                 reservation: Duration::ZERO,
@@ -168,6 +168,7 @@ mod tests {
                 keys: Arc::new(keys),
                 value: Value(b"v"[..].into()),
                 waiter: None,
+                native: false,
                 not_after: 0,
             },
             ticket: Ticket {
@@ -181,7 +182,10 @@ mod tests {
             give_up: Instant(9),
             with_text: false,
             readmitted: false,
+            void: false,
+            again: false,
             on_old: false,
+            cold: false,
             written: Instant::NEVER,
         }
     }
@@ -189,6 +193,7 @@ mod tests {
     const REQUEST: Op = Op::Confirm {
         ttl: Duration::ZERO,
         fence: 0,
+        block: 1,
     };
 
     fn numbers(backlog: &Backlog) -> Vec<usize> {
@@ -212,9 +217,7 @@ mod tests {
         let next = backlog.next().map(|item| item.ticket.node);
         assert_eq!(next, Some(2));
         // What was written in vain comes first, and fails like any other.
-        let mut again = item(6, REQUEST, &told);
-        again.with_text = true;
-        backlog.again(again);
+        backlog.again(item(6, REQUEST, &told));
         assert_eq!(numbers(&backlog), [6, 4, 5]);
         backlog.fail_requests(&fault);
         assert_eq!(*told.0.lock().unwrap(), [1, 3, 6, 5]);

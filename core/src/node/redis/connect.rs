@@ -9,6 +9,7 @@ mod target;
 
 use std::time::Duration;
 
+use super::native::Delete;
 use super::script::Guard;
 use super::wire::Wire;
 use crate::hash::fnv1a;
@@ -28,6 +29,8 @@ pub(crate) struct Connected {
     pub(crate) wire: Wire,
     /// What goes with each request that gives a vote, if restarts are guarded.
     pub(crate) guard: Option<Guard>,
+    /// How votes are deleted by their value there.
+    pub(crate) delete: Delete,
     /// The hash of the node's id.
     pub(crate) id: u64,
     /// See [`Ticket::server`](crate::node::Ticket::server).
@@ -52,7 +55,7 @@ pub(crate) async fn connect(target: &Target, how: How) -> Result<Connected, Faul
         ..
     } = greeted;
     let gate = &target.gate;
-    let subscribed = prepare(target, &mut wire, how.subscribe, resp3).await?;
+    let prepared = prepare(target, &mut wire, how.subscribe, resp3).await?;
     let id = Record::parse(&record).map_or(0, |record| fnv1a(record.node().as_bytes()));
     let guarded = mutant!("unguarded-connection", gate.expected().guard, false);
     let guard = guarded.then(|| Guard {
@@ -63,11 +66,12 @@ pub(crate) async fn connect(target: &Target, how: How) -> Result<Connected, Faul
     Ok(Connected {
         wire,
         guard,
+        delete: prepared.delete,
         id,
         server,
         time,
         stepped: how.stepped,
-        subscribed,
+        subscribed: prepared.subscribed,
     })
 }
 

@@ -28,6 +28,7 @@
 
 mod replace;
 
+use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::Pin;
@@ -43,7 +44,7 @@ use super::connect::{Connected, Target, broken};
 use super::outbox::{Item, Outbox};
 use super::pipe::Pipe;
 use super::pushes::Push;
-use super::replies::{self, Outcome};
+use super::replies::Outcome;
 use super::subscription::Subscription;
 use super::wire::Incoming;
 use crate::clock::{Clock, Instant, Sleep};
@@ -88,6 +89,8 @@ pub(crate) struct Connection {
     waiting: Backlog,
     /// Releases that the node could not carry out.
     postponed: Vec<Item>,
+    /// What the reply that came last has told, and is yet to be looked at.
+    done: VecDeque<(Item, Outcome)>,
     /// The longest that anybody was ready to wait for this node.
     patience: Duration,
     /// No item is due before this moment.
@@ -130,6 +133,7 @@ impl Connection {
             told_away: false,
             waiting: Backlog::default(),
             postponed: Vec::new(),
+            done: VecDeque::new(),
             patience: Duration::ZERO,
             due: Instant::FAR,
             timer: None,
@@ -143,18 +147,24 @@ impl Connection {
                 // The common case: nothing else has changed, unless the reply
                 // has cost the connection.
                 Event::Reply(reply) => {
-                    match self.up.as_mut().and_then(Pipe::answered) {
-                        Some(item) => self.take_reply(item, &reply),
-                        None => self.lose_connection(&stray()),
+                    let up = self.up.as_mut();
+                    if up.is_some_and(|up| up.take_reply(reply, &mut self.done)) {
+                        self.take_outcomes();
+                    } else {
+                        self.lose_connection(&stray());
                     }
                     if self.farewell.is_none() && self.up.is_some() {
                         continue;
                     }
                 }
-                Event::OldReply(reply) => match self.old.as_mut().and_then(Pipe::answered) {
-                    Some(item) => self.take_reply(item, &reply),
-                    None => self.lose_old(),
-                },
+                Event::OldReply(reply) => {
+                    let old = self.old.as_mut();
+                    if old.is_some_and(|old| old.take_reply(reply, &mut self.done)) {
+                        self.take_outcomes();
+                    } else {
+                        self.lose_old();
+                    }
+                }
                 Event::Push(push) => {
                     if !self.subscription.take(push) {
                         self.outbox.stray.fetch_add(1, Ordering::Relaxed);
@@ -300,6 +310,7 @@ impl Connection {
             }
             up.write(item, now);
         }
+        up.end_write();
     }
 
     /// While there is only the connection in doubt, releases go out over it at
@@ -315,11 +326,20 @@ impl Connection {
         }
     }
 
-    /// The answer to the oldest request of a connection.
-    fn take_reply(&mut self, item: Option<Item>, reply: &Resp) {
+    /// What a reply has told, of whomever.
+    fn take_outcomes(&mut self) {
         self.failures = 0;
-        let Some(mut item) = item else { return };
-        match replies::outcome(item.request.op, reply) {
+        while let Some((item, outcome)) = self.done.pop_front() {
+            self.take_outcome(item, outcome);
+        }
+    }
+
+    fn take_outcome(&mut self, mut item: Item, outcome: Outcome) {
+        match outcome {
+            Outcome::AskByScript => {
+                item.by_script();
+                self.waiting.again(item);
+            }
             Outcome::NoScript if !mutant!("forgotten-script-fails", item.with_text, true) => {
                 item.with_text = true;
                 self.waiting.again(item);
@@ -327,6 +347,7 @@ impl Connection {
             Outcome::NoScript => item.fail(FaultKind::NotReady, "NOSCRIPT twice", true),
             Outcome::OtherRecord if !item.readmitted => {
                 item.readmitted = true;
+                item.by_script();
                 self.waiting.again(item);
                 mutant!("record-met-and-kept", self.readmit(), ());
             }
@@ -420,7 +441,7 @@ impl Connection {
 
     fn in_flight(&mut self) -> impl Iterator<Item = &mut Option<Item>> {
         let connections = self.up.iter_mut().chain(&mut self.old);
-        connections.flat_map(|connection| &mut connection.in_flight)
+        connections.flat_map(Pipe::items_mut)
     }
 
     fn fail_all_but_releases(&mut self, why: &str) {

@@ -6,6 +6,7 @@ pub(crate) mod connect;
 mod connection;
 pub(crate) mod declare;
 pub(crate) mod dial;
+pub(crate) mod native;
 mod outbox;
 mod pipe;
 pub(crate) mod pushes;
@@ -85,7 +86,10 @@ impl Link for RedisLink {
             give_up,
             with_text: false,
             readmitted: false,
+            void: false,
+            again: false,
             on_old: false,
+            cold: false,
             written: Instant::NEVER,
         };
         let mut state = lock(&self.outbox.state);
@@ -121,6 +125,10 @@ impl Link for RedisLink {
             0 => fnv1a(self.shown.as_bytes()),
             id => id,
         }
+    }
+
+    fn is_met(&self) -> bool {
+        self.outbox.id.load(Ordering::Relaxed) != 0
     }
 
     fn is_ours(&self) -> bool {

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::clock::Instant;
+use crate::mutants::mutant;
 use crate::node::{Fault, FaultKind, Op, Reply, Request, Sink, Subscriber, Ticket};
 use crate::wakers::Wakers;
 
@@ -46,8 +47,14 @@ pub(crate) struct Item {
     pub(crate) with_text: bool,
     /// It met a record other than the one on connect, once.
     pub(crate) readmitted: bool,
+    /// Plain commands of it were carried out, to no effect that counts.
+    pub(crate) void: bool,
+    /// It was written in vain, and is to be written before anything new.
+    pub(crate) again: bool,
     /// A release that already went out over the connection in doubt.
     pub(crate) on_old: bool,
+    /// It was written with the life of its counter.
+    pub(crate) cold: bool,
     /// When it was written last.
     pub(crate) written: Instant,
 }
@@ -57,9 +64,27 @@ impl Item {
         self.request.op == Op::Release
     }
 
+    /// Has it asked by script, if it was not: plain commands are never sent twice.
+    pub(crate) fn by_script(&mut self) {
+        if mutant!("void-asked-natively", false, !self.is_release()) {
+            return;
+        }
+        if std::mem::take(&mut self.request.native) && !self.is_release() {
+            self.void = true;
+            self.request.not_after = 0;
+        }
+    }
+
     /// Tells the requester, once.
     pub(crate) fn tell(&mut self, reply: Reply, time: Option<u64>) {
         if let Some(sink) = self.sink.take() {
+            let reply = match reply {
+                Reply::Failed(fault) if self.void => Reply::Failed(Fault {
+                    sent: true,
+                    ..fault
+                }),
+                reply => reply,
+            };
             sink.on_reply(self.ticket, reply, time);
         }
     }

@@ -1,32 +1,63 @@
 //! A stream to a node, and what was written to it and is not answered yet.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::task::{Context, Poll};
+use std::time::Duration;
+
+use redis::Value as Resp;
 
 use super::connect::Connected;
+use super::native::{self, Ballot, Delete, Reading};
 use super::outbox::Item;
+use super::replies::{self, Outcome};
 use super::script::{self, Guard};
 use super::wire::{Incoming, Wire};
 use crate::clock::Instant;
+use crate::hash::fnv1a;
 use crate::lean::trim;
 use crate::mutants::mutant;
-use crate::node::FaultKind;
+use crate::node::native::{key_end_of, outcome};
+use crate::node::{FaultKind, Op, Reply};
 
-/// See the [module documentation](self). A place in flight is empty where
-/// nobody cares for the answer any more.
+/// So many counters are remembered whose life was told; beyond it all are forgotten.
+const REMEMBERED: usize = 1024;
+
+/// See the [module documentation](self).
 pub(crate) struct Pipe {
     wire: Wire,
     guard: Option<Guard>,
+    delete: Delete,
+    /// The node has forgotten the lean script: send its text.
+    lean_text: bool,
     /// See [`Ticket::server`](crate::node::Ticket::server).
     server: u64,
     /// The node's `TIME` on connect, in µs, and when that was.
     time: (u64, Instant),
-    pub(crate) in_flight: VecDeque<Option<Item>>,
+    /// Until when a counter's life need not be told again, by the hash of its key.
+    pub(super) warm: HashMap<u64, Instant>,
+    /// Votes were asked for in this write that need its trailer.
+    owes_trailer: bool,
+    places: VecDeque<Place>,
+    /// Votes that were given, in front of their trailer's reply.
+    voted: VecDeque<(Option<Item>, Ballot)>,
     /// It has answered since somebody [looked](Pipe::expire), and when that was that
     /// it had.
     heard: bool,
     quiet_since: Instant,
+}
+
+/// What replies are awaited for. An item is gone where nobody cares for the answer any
+/// more.
+enum Place {
+    /// A script's reply.
+    Script(Option<Item>),
+    /// So many replies to the commands of a native acquire.
+    Acquire(Option<Item>, u8, Ballot),
+    /// The reply to a native release.
+    Delete(Option<Item>),
+    /// The replies to the trailer of a write.
+    Trailer(Reading),
 }
 
 impl Pipe {
@@ -34,9 +65,14 @@ impl Pipe {
         Pipe {
             wire: connected.wire,
             guard: connected.guard,
+            delete: connected.delete,
+            lean_text: false,
             server: connected.server,
             time: (connected.time.time, connected.time.at),
-            in_flight: VecDeque::new(),
+            warm: HashMap::new(),
+            owes_trailer: false,
+            places: VecDeque::new(),
+            voted: VecDeque::new(),
             heard: false,
             quiet_since: Instant::NEVER,
         }
@@ -55,49 +91,176 @@ impl Pipe {
     /// Writes a request, now.
     pub(crate) fn write(&mut self, mut item: Item, now: Instant) {
         item.written = now;
-        if item.request.not_after == 0 && !item.is_release() {
-            item.request.not_after = self.not_after(&item);
-        }
         item.request.op = item.request.op.on(self.server);
         item.ticket.server = self.server;
-        self.put(&item);
-        self.in_flight.push_back(Some(item));
+        item.cold = self.is_cold(&item, now);
+        let (out, guard) = (&mut self.wire.out, self.guard.as_ref());
+        let place = match (item.request.native, item.request.op) {
+            (true, Op::Acquire { ttl, .. }) => {
+                if native::needs_trailer(&item.request, guard) {
+                    self.owes_trailer = true;
+                    if item.request.not_after == 0 {
+                        let asked = mutant!("ends-from-the-write", item.ticket.sent, now);
+                        item.request.not_after = key_end_of(asked, self.time, ttl);
+                    }
+                }
+                let replies = native::write_acquire(out, &item.request, guard, item.cold);
+                Place::Acquire(Some(item), replies, Ballot::default())
+            }
+            (true, Op::Release) => {
+                let with_text = std::mem::take(&mut self.lean_text);
+                native::write_delete(out, &item.request, self.delete, with_text);
+                Place::Delete(Some(item))
+            }
+            _ => {
+                if item.request.not_after == 0 && !item.is_release() {
+                    item.request.not_after = not_after(self.time, &item);
+                }
+                script::write_command(out, &item.request, guard, item.with_text, item.cold);
+                Place::Script(Some(item))
+            }
+        };
+        self.places.push_back(place);
     }
 
-    /// Takes out the oldest request: it is answered.
-    pub(crate) fn answered(&mut self) -> Option<Option<Item>> {
+    /// Whether the life of the counter that an acquire counts on has to be told with it.
+    fn is_cold(&self, item: &Item, now: Instant) -> bool {
+        let until = counted_on(item).and_then(|(counter, _)| self.warm.get(&fnv1a(counter)));
+        let warm = until.is_some_and(|until| now < *until);
+        mutant!("cold-without-life", !warm, false)
+    }
+
+    /// Writes the trailer behind the votes of this write, if there are any.
+    pub(crate) fn end_write(&mut self) {
+        if std::mem::take(&mut self.owes_trailer) {
+            let replies = native::write_trailer(&mut self.wire.out, self.guard.as_ref());
+            let reading = Reading::new(replies);
+            self.places.push_back(Place::Trailer(reading));
+        }
+    }
+
+    /// Takes a reply, the oldest request's; appends to `done` what it tells of whom.
+    /// Returns false if nobody has asked.
+    pub(crate) fn take_reply(&mut self, reply: Resp, done: &mut VecDeque<(Item, Outcome)>) -> bool {
         self.heard = true;
-        let oldest = self.in_flight.pop_front();
-        trim(&mut self.in_flight);
-        oldest
+        let Some(place) = self.places.front_mut() else {
+            return false;
+        };
+        match place {
+            Place::Script(item) => {
+                if let Some(item) = item.take() {
+                    let said = replies::outcome(item.request.op, &reply);
+                    let granted = matches!(said, Outcome::Reply(Reply::Granted { .. }, _));
+                    if mutant!("warm-though-refused", granted, true) {
+                        warm_up(&mut self.warm, &item);
+                    }
+                    done.push_back((item, said));
+                }
+            }
+            Place::Delete(item) => {
+                self.lean_text |= replies::is_forgotten(&reply);
+                if let Some(item) = item.take() {
+                    let said = match reply {
+                        Resp::Int(1) => Outcome::Reply(Reply::Released { held: true }, None),
+                        _ => mutant!(
+                            "zero-is-done",
+                            Outcome::AskByScript,
+                            Outcome::Reply(Reply::Released { held: false }, None)
+                        ),
+                    };
+                    done.push_back((item, said));
+                }
+            }
+            Place::Acquire(item, left, ballot) => {
+                ballot.take(reply);
+                *left -= 1;
+                if *left > 0 {
+                    return true;
+                }
+                let (item, ballot) = (item.take(), std::mem::take(ballot));
+                if let Some(item) = item.as_ref().filter(|_| ballot.told) {
+                    warm_up(&mut self.warm, item);
+                }
+                if let Some(failed) = &ballot.failed {
+                    done.extend(item.map(|item| {
+                        let said = replies::outcome(item.request.op, failed);
+                        (item, said)
+                    }));
+                } else if ballot.voted.stored
+                    && item
+                        .as_ref()
+                        .is_none_or(|i| native::needs_trailer(&i.request, self.guard.as_ref()))
+                {
+                    self.voted.push_back((item, ballot));
+                } else {
+                    done.extend(item.map(|item| {
+                        let said = outcome(&item.request, ballot.voted, None);
+                        (item, replies::of_native(said, None))
+                    }));
+                }
+            }
+            Place::Trailer(reading) => {
+                reading.take(&reply, self.guard.as_ref());
+                if reading.left > 0 {
+                    return true;
+                }
+                for (item, ballot) in self.voted.drain(..) {
+                    let Some(item) = item else { continue };
+                    let said = match &reading.failed {
+                        Some(fault) => Outcome::Reply(Reply::Failed(fault.clone()), None),
+                        None => {
+                            let said = outcome(&item.request, ballot.voted, Some(reading.trailer));
+                            replies::of_native(said, Some(reading.trailer.time))
+                        }
+                    };
+                    done.push_back((item, said));
+                }
+                trim(&mut self.voted);
+            }
+        }
+        self.places.pop_front();
+        trim(&mut self.places);
+        true
+    }
+
+    /// The requests that are not answered yet.
+    pub(crate) fn items_mut(&mut self) -> impl Iterator<Item = &mut Option<Item>> {
+        let voted = self.voted.iter_mut().map(|(item, _)| item);
+        let asked = self.places.iter_mut().filter_map(|place| match place {
+            Place::Script(item) | Place::Delete(item) | Place::Acquire(item, ..) => Some(item),
+            Place::Trailer(_) => None,
+        });
+        voted.chain(asked)
+    }
+
+    /// The same, to be looked at.
+    pub(crate) fn items(&self) -> impl Iterator<Item = &Item> {
+        let voted = self.voted.iter().filter_map(|(item, _)| item.as_ref());
+        let asked = self.places.iter().filter_map(|place| match place {
+            Place::Script(item) | Place::Delete(item) | Place::Acquire(item, ..) => item.as_ref(),
+            Place::Trailer(_) => None,
+        });
+        voted.chain(asked)
+    }
+
+    /// How many replies are awaited, that of a trailer counted as one.
+    #[cfg(test)]
+    pub(crate) fn awaits(&self) -> usize {
+        self.places.len()
     }
 
     /// Whether nobody waits for an answer, and all is written: the copy of a release may
     /// be the last that is left, and must go out behind what it undoes.
     pub(crate) fn is_idle(&self) -> bool {
         let written = mutant!("closed-unwritten", self.wire.out.is_empty(), true);
-        written && self.in_flight.iter().all(Option::is_none)
-    }
-
-    /// For a request that was made before the node's clock was known: it is,
-    /// from the connection's set-up.
-    fn not_after(&self, item: &Item) -> u64 {
-        let (time, at) = self.time;
-        let due =
-            at.until(item.ticket.deadline) + item.ticket.sent.until(item.ticket.deadline) / 10;
-        let due = mutant!("not-after-in-millis", due.as_micros(), due.as_millis());
-        time + u64::try_from(due).unwrap_or(u64::MAX / 2)
+        written && self.items().next().is_none()
     }
 
     /// Writes a request whose answer is awaited on another connection.
     pub(crate) fn write_copy(&mut self, item: &Item) {
-        self.put(item);
-        self.in_flight.push_back(None);
-    }
-
-    fn put(&mut self, item: &Item) {
-        let guard = self.guard.as_ref();
-        script::write_command(&mut self.wire.out, &item.request, guard, item.with_text);
+        let (out, guard) = (&mut self.wire.out, self.guard.as_ref());
+        script::write_command(out, &item.request, guard, item.with_text, true);
+        self.places.push_back(Place::Script(None));
     }
 
     /// Fails what is past its deadline; lowers `due` to what comes next.
@@ -112,7 +275,8 @@ impl Pipe {
         if mutant!("told-release-doubts", heard, false) {
             self.quiet_since = now;
         }
-        for place in &mut self.in_flight {
+        let quiet_since = self.quiet_since;
+        for place in self.items_mut() {
             let Some(item) = place else { continue };
             let patience = item.patience();
             if item.due() <= now {
@@ -129,7 +293,7 @@ impl Pipe {
             if item.due() <= now || over {
                 *place = None;
             } else {
-                let late = self.quiet_since.max(item.written) + patience;
+                let late = quiet_since.max(item.written) + patience;
                 let next = match told {
                     true if late > now => late,
                     _ => item.due(),
@@ -140,8 +304,34 @@ impl Pipe {
             }
         }
         if mutant!("place-is-taken-out", false, true) {
-            self.in_flight.retain(Option::is_some);
+            self.places
+                .retain(|place| !matches!(place, Place::Script(None)));
         }
         doubtful
     }
+}
+
+/// For a request that was made before the node's clock was known: it is, from the
+/// connection's set-up.
+fn not_after((time, at): (u64, Instant), item: &Item) -> u64 {
+    let due = at.until(item.ticket.deadline) + item.ticket.sent.until(item.ticket.deadline) / 10;
+    let due = mutant!("not-after-in-millis", due.as_micros(), due.as_millis());
+    time + u64::try_from(due).unwrap_or(u64::MAX / 2)
+}
+
+/// The counter that an acquire counts on, if it proposes a fence, and how long it lives.
+fn counted_on(item: &Item) -> Option<(&[u8], Duration)> {
+    let counts = matches!(item.request.op, Op::Acquire { candidate: 1.., .. });
+    item.request.keys.counter().filter(|_| counts)
+}
+
+/// Remembers that the life of the counter was told with `item`, where it was.
+fn warm_up(warm: &mut HashMap<u64, Instant>, item: &Item) {
+    let Some((counter, life)) = counted_on(item).filter(|_| item.cold) else {
+        return;
+    };
+    if warm.len() >= REMEMBERED {
+        warm.clear();
+    }
+    warm.insert(fnv1a(counter), item.written + life / 4);
 }

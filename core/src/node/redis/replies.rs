@@ -9,7 +9,7 @@ use redis::Value as Resp;
 
 use super::resp::number;
 use super::server_error::{demoted, fault_of};
-use crate::node::{Fault, FaultKind, Op, Reply};
+use crate::node::{Fault, FaultKind, Op, Reply, native};
 
 /// The largest fence: beyond it Lua's numbers are not exact.
 const LARGEST: u64 = (1 << 53) - 1;
@@ -26,6 +26,8 @@ pub(crate) enum Outcome {
     /// The node holds another record than the one it was admitted with: it may
     /// have lost its memory.
     OtherRecord,
+    /// Plain commands have not decided it.
+    AskByScript,
 }
 
 /// Reads a reply. Anything unexpected is a fault, never a vote.
@@ -47,10 +49,8 @@ pub(crate) fn outcome(op: Op, value: &Resp) -> Outcome {
         _ => (-1, &[][..]),
     };
     let (reply, rest) = match (op, code, more) {
-        (Op::Acquire { .. }, 1, []) => (Some(Reply::Granted { fence: 0 }), more),
-        (Op::Acquire { .. }, 1, [f, rest @ ..]) => {
-            (fence(f).map(|fence| Reply::Granted { fence }), rest)
-        }
+        (Op::Acquire { .. }, 1, []) => (Some(granted(0)), more),
+        (Op::Acquire { .. }, 1, [f, rest @ ..]) => (fence(f).map(granted), rest),
         (Op::Acquire { .. }, 0, [left, holder, place, subscribers, rest @ ..]) => {
             (refused([left, holder, place, subscribers]), rest)
         }
@@ -79,6 +79,30 @@ pub(crate) fn outcome(op: Op, value: &Resp) -> Outcome {
         Some(reply) => Outcome::Reply(reply, time(rest)),
         None => Outcome::Reply(Reply::Failed(unexpected()), None),
     }
+}
+
+/// The script's vote lasts for its ttl.
+fn granted(fence: u64) -> Reply {
+    Reply::Granted { fence, lasts: None }
+}
+
+/// What a native acquire has come to, at a node whose `TIME` was that.
+pub(crate) fn of_native(outcome: native::Outcome, time: Option<u64>) -> Outcome {
+    match outcome {
+        native::Outcome::Reply(reply) => Outcome::Reply(reply, time),
+        native::Outcome::OtherRecord => Outcome::OtherRecord,
+        native::Outcome::Quarantined => Outcome::AskByScript,
+    }
+}
+
+/// Whether the node does not know a script that was called.
+pub(crate) fn is_forgotten(reply: &Resp) -> bool {
+    matches!(reply, Resp::ServerError(error) if error.code() == "NOSCRIPT")
+}
+
+/// What an error of the server means.
+pub(crate) fn fault(error: &redis::ServerError) -> Fault {
+    fault_of(error.code(), error.details())
 }
 
 /// Another holds the lock, or it is reserved for another.
@@ -165,7 +189,11 @@ mod tests {
         repair: Repair::Yes,
         fence: 0,
     };
-    const CONFIRM: Op = Op::Confirm { ttl: TTL, fence: 7 };
+    const CONFIRM: Op = Op::Confirm {
+        ttl: TTL,
+        fence: 7,
+        block: 1,
+    };
 
     fn reply(op: Op, wire: &str) -> (Reply, Option<u64>) {
         match outcome(op, &parse_redis_value(wire.as_bytes()).unwrap()) {
@@ -184,17 +212,9 @@ mod tests {
         };
         const TIME: &str = "$2\r\n12\r\n$1\r\n7\r\n";
         for (op, wire, expected) in [
-            (ACQUIRE, ":1\r\n", Reply::Granted { fence: 0 }),
-            (
-                ACQUIRE,
-                "*2\r\n:1\r\n$1\r\n5\r\n",
-                Reply::Granted { fence: 5 },
-            ),
-            (
-                ACQUIRE,
-                "*2\r\n:1\r\n$0\r\n\r\n",
-                Reply::Granted { fence: 0 },
-            ),
+            (ACQUIRE, ":1\r\n", granted(0)),
+            (ACQUIRE, "*2\r\n:1\r\n$1\r\n5\r\n", granted(5)),
+            (ACQUIRE, "*2\r\n:1\r\n$0\r\n\r\n", granted(0)),
             (
                 ACQUIRE,
                 "*5\r\n:0\r\n:1500\r\n$3\r\nh:1\r\n:-1\r\n:1\r\n",

@@ -1,7 +1,7 @@
 //! RESP, the protocol of Redis and Valkey, as bytes: writing commands, finding
 //! where a reply ends, and reading it.
 //!
-//! Replies are read by redis-rs, but for what our own scripts answer. Pushes are
+//! Replies are read by redis-rs, but for what requests are answered. Pushes are
 //! read [as they arrive](super::pushes), and are no replies.
 
 use std::io;
@@ -23,9 +23,9 @@ pub(crate) fn reply(bytes: &[u8]) -> io::Result<Option<(Resp, usize)>> {
     }
 }
 
-/// A whole reply. What our scripts answer, numbers and texts in a row, is read
-/// here: redis-rs's parser clears a buffer at every call, which would cost more
-/// than all the rest.
+/// A whole reply. What requests are answered, `OK`, nothing, numbers and texts in a
+/// row, is read here: redis-rs's parser clears a buffer at every call, which would cost
+/// more than all the rest.
 fn parsed(reply: &[u8]) -> io::Result<Resp> {
     let mut rest = reply;
     if let Some(reply) = simple(&mut rest).filter(|_| rest.is_empty()) {
@@ -35,9 +35,20 @@ fn parsed(reply: &[u8]) -> io::Result<Resp> {
         .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, format!("not a reply: {e}")))
 }
 
-/// A number, a text, or a row of them at the start of `bytes`, which loses it;
-/// `None` for anything else.
+/// `OK`, nothing, a number, a text, or a row of them at the start of `bytes`, which
+/// loses it; `None` for anything else.
 fn simple(bytes: &mut &[u8]) -> Option<Resp> {
+    const WORDS: [(&[u8], Resp); 3] = [
+        (b"+OK\r\n", Resp::Okay),
+        (b"$-1\r\n", Resp::Nil),
+        (b"_\r\n", Resp::Nil),
+    ];
+    for (word, reply) in WORDS {
+        if let Some(rest) = bytes.strip_prefix(word) {
+            *bytes = rest;
+            return Some(reply);
+        }
+    }
     let (kind, rest) = bytes.split_first()?;
     let line = rest.iter().position(|b| *b == b'\r')?;
     let number: i64 = number(&rest[..line])?;

@@ -16,32 +16,41 @@ use crate::node::{Op, Repair, Request, Waiter};
 
 /// A script: its text, and the hash by which the node knows it.
 pub(crate) struct Script {
-    pub(crate) text: &'static str,
+    pub(crate) text: Lazy<String>,
     pub(crate) sha: Lazy<String>,
 }
 
 macro_rules! script {
-    ($($file:literal),+) => {
+    ($file:literal) => {
         Script {
-            text: concat!($(include_str!(concat!("lua/", $file))),+),
-            sha: Lazy::new(|| sha1_hex(concat!($(include_str!(concat!("lua/", $file))),+))),
+            text: Lazy::new(|| whole(include_str!(concat!("lua/", $file)))),
+            sha: Lazy::new(|| sha1_hex(&whole(include_str!(concat!("lua/", $file))))),
         }
     };
 }
 
+/// A script with the line's part where it says so: what stands in the middle of two of
+/// them is defined there only, for defining it costs about as much as a call.
+fn whole(text: &str) -> String {
+    text.replace("--- line.lua\n", include_str!("lua/line.lua"))
+}
+
 /// Vote for a token, and fence it; queue its waiter.
-pub(crate) static ACQUIRE: Script = script!("line.lua", "acquire.lua");
+pub(crate) static ACQUIRE: Script = script!("acquire.lua");
 /// Keep a vote; repair it; store a fence.
 pub(crate) static EXTEND: Script = script!("extend.lua");
 /// Take a vote back; reserve for the next in line.
-pub(crate) static RELEASE: Script = script!("line.lua", "release.lua");
+pub(crate) static RELEASE: Script = script!("release.lua");
+/// Delete a lock that holds a value, and nothing else: a native release, for a server
+/// that has no command for it.
+pub(crate) static LEAN: Script = script!("lean.lua");
 /// Replace a node's record, if it is still the one that was read.
 pub(crate) static INIT: Script = script!("init.lua");
 /// Find out which command is not permitted.
 pub(crate) static TRY: Script = script!("try.lua");
 
 /// The scripts of normal work, to be loaded on connect.
-pub(crate) static ALL: [&Script; 3] = [&ACQUIRE, &EXTEND, &RELEASE];
+pub(crate) static ALL: [&Script; 4] = [&ACQUIRE, &EXTEND, &RELEASE, &LEAN];
 
 /// Stands for "at any time" where a script compares the node's `TIME`.
 const ANY_TIME: u64 = (1 << 53) - 1;
@@ -57,34 +66,81 @@ pub(crate) struct Guard {
     pub(crate) quarantine_key: Arc<[u8]>,
 }
 
-/// Appends the command for a request to `out`: `EVALSHA`, or `EVAL` with the
-/// script's text for a node that has forgotten it. What neither guard nor
-/// fences need is left out from the end.
+/// Appends the script call for a request to `out`: `EVALSHA`, or `EVAL` with the
+/// script's text for a node that has forgotten it. What neither guard nor fences need
+/// is left out from the end. `cold`: an acquire is to lengthen the counter's life too.
 pub(crate) fn write_command(
     out: &mut Vec<u8>,
     request: &Request,
     guard: Option<&Guard>,
     with_text: bool,
+    cold: bool,
 ) {
-    let (script, own, fence) = match request.op {
-        Op::Acquire { candidate, .. } => (&ACQUIRE, 4, candidate),
-        Op::Extend { fence, .. } | Op::Confirm { fence, .. } => (&EXTEND, 3, fence),
-        Op::Release => (&RELEASE, 3, 0),
+    let script = match request.op {
+        Op::Acquire { .. } => &ACQUIRE,
+        Op::Extend { .. } | Op::Confirm { .. } => &EXTEND,
+        Op::Release => &RELEASE,
     };
-    let release = request.op == Op::Release;
-    let counter = request.keys.counter().filter(|_| !release);
-    let plain = guard.is_none() && counter.is_none();
+    let (keys, arguments) = lengths(request, guard);
+    resp::write_array(out, 3 + keys + arguments);
+    write_script(out, script, with_text);
+    resp::write_number(out, keys as u64);
+    write_keys(out, request, guard);
+    resp::write_text(out, &request.value.0);
+    write_own(out, request);
+    if request.op == Op::Release {
+        if let Some(guard) = guard {
+            resp::write_text(out, guard.record.as_bytes());
+        }
+    } else if !is_plain(request, guard) {
+        write_checks(out, request, guard, cold);
+    }
+}
+
+/// Whether nothing but the lock's own life is minded: neither guard nor fences.
+fn is_plain(request: &Request, guard: Option<&Guard>) -> bool {
+    guard.is_none() && request.keys.counter().is_none()
+}
+
+/// How many fences are taken at once, where that is more than one.
+fn block(request: &Request) -> Option<u32> {
     let block = match request.op {
-        Op::Acquire { block, .. } if block > 1 && counter.is_some() => Some(block),
-        _ => None,
+        Op::Acquire { block, .. } | Op::Confirm { block, .. } => block,
+        Op::Extend { .. } | Op::Release => 1,
     };
-    // A release minds the record only, and no counter.
-    let (keys, more) = match (plain, release) {
-        (true, _) => (3, 0),
-        (false, true) => (5, 1),
-        (false, false) => (4 + 2 * usize::from(guard.is_some()), 4),
-    };
-    resp::write_array(out, 3 + keys + own + more + usize::from(block.is_some()));
+    (block > 1 && request.keys.counter().is_some()).then_some(block)
+}
+
+/// How many keys a request has, and how many arguments.
+fn lengths(request: &Request, guard: Option<&Guard>) -> (usize, usize) {
+    let guarded = usize::from(guard.is_some());
+    let voted = usize::from(!is_plain(request, guard));
+    let more = 4 * voted + usize::from(block(request).is_some());
+    match request.op {
+        Op::Acquire { .. } => (2 + voted + 2 * guarded, 4 + more),
+        Op::Extend { .. } | Op::Confirm { .. } => (1 + voted + 2 * guarded, 3 + more),
+        Op::Release => (2 + 2 * guarded, 3 + guarded),
+    }
+}
+
+fn write_keys(out: &mut Vec<u8>, request: &Request, guard: Option<&Guard>) {
+    resp::write_text(out, &request.keys.lock);
+    if matches!(request.op, Op::Acquire { .. } | Op::Release) {
+        resp::write_text(out, request.keys.companions.queue());
+    }
+    if request.op != Op::Release && !is_plain(request, guard) {
+        // Without fences the place is kept by a key of the same lock.
+        let counter = request.keys.counter();
+        resp::write_text(out, counter.map_or(&request.keys.lock, |(key, _)| key));
+    }
+    if let Some(guard) = guard {
+        resp::write_text(out, &guard.record_key);
+        resp::write_text(out, &guard.quarantine_key);
+    }
+}
+
+/// Appends the first two words of a script's call.
+pub(crate) fn write_script(out: &mut Vec<u8>, script: &Script, with_text: bool) {
     if with_text {
         resp::write_text(out, b"EVAL");
         resp::write_text(out, script.text.as_bytes());
@@ -92,63 +148,14 @@ pub(crate) fn write_command(
         resp::write_text(out, b"EVALSHA");
         resp::write_text(out, script.sha.as_bytes());
     }
-    resp::write_number(out, keys as u64);
-    resp::write_text(out, &request.keys.lock);
-    resp::write_text(out, request.keys.companions.queue());
-    resp::write_text(out, request.keys.companions.reservation());
-    if !plain && !release {
-        // Without fences the place is kept by a key of the same lock.
-        resp::write_text(out, counter.map_or(&request.keys.lock, |(key, _)| key));
-    }
-    if let Some(guard) = guard {
-        resp::write_text(out, &guard.record_key);
-        resp::write_text(out, &guard.quarantine_key);
-    }
-    resp::write_text(out, &request.value.0);
-    write_own(out, request);
-    if plain {
-        return;
-    }
-    resp::write_text(out, guard.map_or(b"", |g| g.record.as_bytes()));
-    if release {
-        return;
-    }
-    resp::write_number(
-        out,
-        match request.not_after {
-            0 => ANY_TIME,
-            time => time.min(ANY_TIME),
-        },
-    );
-    match counter {
-        Some((_, ttl)) => {
-            resp::write_number(out, fence);
-            resp::write_number(out, millis(ttl));
-        }
-        None => {
-            resp::write_text(out, b"");
-            resp::write_text(out, b"");
-        }
-    }
-    if let Some(block) = block {
-        resp::write_number(out, block.into());
-    }
 }
 
 /// The arguments of each script behind the value and before what all share.
 fn write_own(out: &mut Vec<u8>, request: &Request) {
-    let waits = request.keys.waits;
-    let reservation = millis(waits.reservation);
     match request.op {
         Op::Acquire { ttl, home, .. } => {
             resp::write_number(out, millis(ttl));
-            if home && request.waiter.is_some() {
-                let texts = [reservation, millis(waits.place), waits.most as u64].map(Decimal::of);
-                let [reservation, place, most] = texts.each_ref().map(Decimal::text);
-                resp::write_parts(out, &[reservation, b" ", place, b" ", most]);
-            } else {
-                resp::write_number(out, reservation);
-            }
+            write_waits(out, request, home && request.waiter.is_some());
             write_waiter(out, request.waiter.as_ref());
         }
         Op::Extend { ttl, repair, .. } => {
@@ -166,8 +173,52 @@ fn write_own(out: &mut Vec<u8>, request: &Request) {
         }
         Op::Release => {
             write_waiter(out, request.waiter.as_ref());
-            resp::write_number(out, reservation);
+            write_waits(out, request, false);
         }
+    }
+}
+
+/// The reservation, the life of a place, and where a waiter `joins` how many may be
+/// queued.
+fn write_waits(out: &mut Vec<u8>, request: &Request, joins: bool) {
+    let waits = request.keys.waits;
+    let numbers = [
+        millis(waits.reservation),
+        millis(waits.place),
+        waits.most.into(),
+    ];
+    let texts = numbers.map(Decimal::of);
+    let [reservation, place, most] = texts.each_ref().map(Decimal::text);
+    let parts = [reservation, b" ", place, b" ", most];
+    resp::write_parts(out, if joins { &parts } else { &parts[..3] });
+}
+
+/// The record, until when, and what of fences: what a vote is checked by.
+fn write_checks(out: &mut Vec<u8>, request: &Request, guard: Option<&Guard>, cold: bool) {
+    resp::write_text(out, guard.map_or(b"", |g| g.record.as_bytes()));
+    let not_after = match request.not_after {
+        0 => ANY_TIME,
+        time => time.min(ANY_TIME),
+    };
+    resp::write_number(out, not_after);
+    let Some((_, ttl)) = request.keys.counter() else {
+        resp::write_text(out, b"");
+        resp::write_text(out, b"");
+        return;
+    };
+    let (fence, lengthens) = match request.op {
+        Op::Acquire { candidate, .. } => (candidate, cold),
+        Op::Extend { fence, .. } | Op::Confirm { fence, .. } => (fence, true),
+        Op::Release => (0, false),
+    };
+    resp::write_number(out, fence);
+    if lengthens {
+        resp::write_number(out, millis(ttl + ttl / 4));
+    } else {
+        resp::write_text(out, b"");
+    }
+    if let Some(block) = block(request) {
+        resp::write_number(out, block.into());
     }
 }
 
@@ -182,7 +233,7 @@ fn write_waiter(out: &mut Vec<u8>, waiter: Option<&Waiter>) {
     }
 }
 
-fn millis(d: Duration) -> u64 {
+pub(crate) fn millis(d: Duration) -> u64 {
     u64::try_from(d.as_millis()).unwrap_or(u64::MAX)
 }
 
@@ -195,7 +246,7 @@ pub(crate) fn init_command(
     quarantine: Duration,
 ) -> redis::Cmd {
     redis::cmd("EVAL")
-        .arg(INIT.text)
+        .arg(INIT.text.as_str())
         .arg(2)
         .arg(keys[0])
         .arg(keys[1])

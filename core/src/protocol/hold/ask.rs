@@ -8,7 +8,7 @@ use super::votes::{Phase, Votes};
 use super::{Fences, Hold, LeaseState, Round, State, Terms, Told};
 use crate::clock::{self, Instant};
 use crate::mutants::mutant;
-use crate::node::{Nodes, Op, Repair, Request, Sink, Ticket, Value, Waiter};
+use crate::node::{Nodes, Op, Repair, Request, Sink, Ticket, Value, Waiter, native};
 use crate::protocol::set::{Outgoing, Set};
 use crate::token::Token;
 use crate::wakers::Watchers;
@@ -19,7 +19,9 @@ impl Hold {
     /// for each lease that may follow on the same token.
     pub fn begin(set: &Arc<Set>, terms: &Terms, block: u32) -> Arc<Hold> {
         let hold = Hold::new(set, terms, block, None, None);
-        hold.open(Nodes::all(set.links.len()), Nodes::NONE);
+        let now = set.clock.now();
+        let means = hold.cheapest_means(now);
+        hold.open(Nodes::all(set.links.len()), Nodes::NONE, means, now);
         hold
     }
 
@@ -35,11 +37,8 @@ impl Hold {
         queued: Option<usize>,
     ) -> Arc<Hold> {
         let (token, jitter) = Token::with_jitter(&*set.rng);
-        let label = terms.label.as_bytes();
-        let value: Arc<[u8]> = match label {
-            [] => token.as_str().as_bytes().into(),
-            _ => [token.as_str().as_bytes(), b".", label].concat().into(),
-        };
+        // The dot tells our tokens from those of others, which may be of as many digits.
+        let value = [token.as_str().as_bytes(), b".", terms.label.as_bytes()].concat();
         // Up to a fifth of jitter keeps leases that were won together apart.
         let renew_every = terms.timing.ttl.mul_f64(0.3 + 0.06 * jitter);
         let stepped = (0..set.links.len()).map(|node| set.stepped(node));
@@ -49,7 +48,7 @@ impl Hold {
             set: set.clone(),
             terms: terms.clone(),
             id: IDS.fetch_add(1, Ordering::Relaxed),
-            value: Value(value),
+            value: Value(value.into()),
             waiter,
             begun: AtomicU64::new(Instant::NEVER.0),
             renew_every,
@@ -76,20 +75,35 @@ impl Hold {
         })
     }
 
-    /// Begins the attempt, and asks as [`ask`](Hold::ask) does: from here on
-    /// `max_hold` counts, and the time until it [ends](Hold::attempt_ends).
-    pub(crate) fn open(&self, nodes: Nodes, homes: Nodes) {
-        let now = self.set.clock.now();
+    /// Begins the attempt, and asks by these means as [`ask`](Hold::ask) does: from
+    /// here on `max_hold` counts, and the time until it [ends](Hold::attempt_ends).
+    pub(crate) fn open(&self, nodes: Nodes, homes: Nodes, means: Means, now: Instant) {
         self.begun.store(now.0, Ordering::Release);
-        self.state().round.candidate = 0;
-        self.ask(nodes, homes);
+        let mut state = self.state();
+        state.round.candidate = 0;
+        state.round.home_due = None;
+        drop(state);
+        self.ask_by(means, nodes, homes, now);
+    }
+
+    /// By which means a lock is asked for that was not waited for yet. Plain commands
+    /// know of no line, and take one fence at once.
+    pub(crate) fn cheapest_means(&self, now: Instant) -> Means {
+        let contended = || self.set.contention.is_seen(&self.terms.keys.lock, now);
+        match self.fences.block == 1 && !contended() {
+            true => Means::Native,
+            false => Means::Script,
+        }
     }
 
     /// Asks nodes for their votes, those that refused once more; none that
     /// has yet to answer, and none that has granted. `homes`: those that queue
     /// the waiter if they refuse.
     pub(crate) fn ask(&self, nodes: Nodes, homes: Nodes) {
-        let now = self.set.clock.now();
+        self.ask_by(Means::Script, nodes, homes, self.set.clock.now());
+    }
+
+    fn ask_by(&self, means: Means, nodes: Nodes, homes: Nodes, now: Instant) {
         let mut state = self.state();
         if state.phase != Phase::Asking {
             return;
@@ -104,23 +118,47 @@ impl Hold {
             voted.max(proposed),
             if voted > 0 { voted } else { proposed }
         );
+        // A node that may be in quarantine is asked so that it says so.
+        let native = |i: usize| means == Means::Native && !self.set.is_out(i);
+        let native: Nodes = nodes.iter().filter(|i| native(*i)).collect();
         for i in nodes.iter() {
-            let queues = self.waiter.is_some() && homes.contains(i);
+            let queues = self.waiter.is_some() && homes.contains(i) && !native.contains(i);
             let renew_at = now + self.renew_every;
-            state.votes.ask(i, candidate, queues, renew_at);
+            let node = state.votes.ask(i, candidate, queues, renew_at);
+            node.scripted |= !native.contains(i);
         }
         drop(state);
         let Some(hold) = self.me.upgrade() else {
             return;
         };
         let sink: Arc<dyn Sink> = hold;
-        let ask = |node| Op::Acquire {
-            ttl: self.terms.timing.ttl,
-            candidate,
-            home: homes.contains(node),
-            block: self.fences.block,
+        let ask = |node| {
+            let op = Op::Acquire {
+                ttl: self.terms.timing.ttl,
+                candidate,
+                home: homes.contains(node) && !native.contains(node),
+                block: self.fences.block,
+            };
+            match native.contains(node) {
+                true => self.native_question(node, op, now),
+                false => self.question(node, op, now),
+            }
         };
-        self.send(nodes.iter().map(|node| (node, ask(node))), now, &sink);
+        self.set.send(nodes.iter().map(ask), &sink);
+    }
+
+    /// An acquire by plain commands. Its key ends at a `TIME` of its own by the best
+    /// guess, whenever it is carried out: so that one which is stuck in a dead
+    /// connection takes no lock that nobody wants.
+    fn native_question(&self, node: usize, op: Op, now: Instant) -> Outgoing {
+        let deadline = now + self.terms.timing.node_timeout;
+        let ends = |time| native::key_end(time, self.terms.timing.ttl);
+        let request = Request {
+            native: true,
+            not_after: self.set.guess(node, now).map_or(0, ends),
+            ..self.request(op)
+        };
+        self.outgoing(node, request, now, deadline, deadline)
     }
 
     /// The fence to propose, once it can be told: 0 before, and without fences.
@@ -152,6 +190,7 @@ impl Hold {
         let deadline = match op {
             // A round is over after twice the time of one request.
             Op::Confirm { .. } => deadline.min(self.attempt_ends()),
+            Op::Acquire { .. } if self.waiter.is_none() => deadline.min(self.attempt_ends()),
             _ => deadline,
         };
         let (op, not_after) = self.bounded(node, op, now);
@@ -164,7 +203,14 @@ impl Hold {
 
     /// The release that takes the vote back, if the token may stand on the node,
     /// and takes the waiter out of its queue, if it may stand there.
-    pub(super) fn release_of(&self, node: usize, traces: Traces, now: Instant) -> Outgoing {
+    /// `lined`: a line may stand there, which a script alone serves.
+    pub(super) fn release_of(
+        &self,
+        node: usize,
+        traces: Traces,
+        lined: bool,
+        now: Instant,
+    ) -> Outgoing {
         let mut request = self.request(Op::Release);
         if !traces.token {
             request.value = Value(Arc::default());
@@ -172,6 +218,7 @@ impl Hold {
         if !traces.waiter {
             request.waiter = None;
         }
+        request.native = traces.token && !traces.scripted && !traces.waiter && !lined;
         let deadline = now + self.terms.timing.node_timeout;
         self.outgoing(node, request, now, deadline, now + self.longest_life())
     }
@@ -179,6 +226,7 @@ impl Hold {
     fn request(&self, op: Op) -> Request {
         Request {
             op,
+            native: false,
             keys: self.terms.keys.clone(),
             value: self.value.clone(),
             waiter: self.waiter.clone(),
@@ -214,6 +262,7 @@ impl Hold {
         let drift = clock::drift_allowance(max_ttl, self.terms.drift);
         // It may be carried out late: see `bounded`.
         let late = 2 * self.terms.timing.node_timeout;
+        let late = late + native::LONGER;
         max_ttl + drift + mutant!("given-up-early", late, Duration::ZERO)
     }
 
@@ -288,6 +337,18 @@ pub(super) struct Traces {
     pub(super) token: bool,
     /// The waiter, in the queue.
     pub(super) waiter: bool,
+    /// The node was asked for the token by script, or it is not known what it made of
+    /// plain commands.
+    pub(super) scripted: bool,
+}
+
+/// By which means nodes are asked for their votes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Means {
+    /// Plain commands, by whoever knows of no other who wants the lock.
+    Native,
+    /// The script.
+    Script,
 }
 
 impl Traces {

@@ -26,7 +26,8 @@ impl Hold {
         });
         let sink: Arc<dyn Sink> = round.clone();
         for node in &mut self.state().votes.nodes {
-            node.requests.reached += mutant!("extension-reaches-nobody", 1, 0);
+            node.requests.sent();
+            node.requests.reached -= mutant!("extension-reaches-nobody", 0, 1);
         }
         let op = self.renewal(ttl);
         let all = 0..self.set.links.len();

@@ -29,6 +29,7 @@ impl fmt::Display for Said {
                     None => Ok(()),
                 }
             }
+            Said::Taken => f.write_str("held by another"),
             Said::Quarantined { left } => write!(
                 f,
                 "in quarantine for another {left:?}: it is new, or may have lost its memory"
@@ -165,7 +166,7 @@ impl NoQuorum {
     fn quarantine(&self, quorum: usize) -> Option<Duration> {
         let left = |said: &Said| match said {
             Said::Quarantined { left } => Some(*left),
-            Said::Granted | Said::Refused { .. } => Some(Duration::ZERO),
+            Said::Granted | Said::Refused { .. } | Said::Taken => Some(Duration::ZERO),
             _ => None,
         };
         let mut left: Vec<_> = self.said.iter().filter_map(left).collect();

@@ -2,33 +2,12 @@
 //! whoever decides how it goes on.
 
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use super::votes::{Node, Phase, Said};
 use super::{Hold, State};
-use crate::node::{Line, Reply};
+use crate::node::Reply;
+use crate::protocol::home::Heard;
 use crate::protocol::quorum::Vote;
-
-/// A node's last word to the present token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Heard {
-    /// It was not asked.
-    Unasked,
-    /// It has yet to answer.
-    Awaited,
-    /// It has voted for the token.
-    Granted,
-    /// The lock is another's there, or reserved for another, for so long unless
-    /// that is renewed.
-    Refused {
-        /// `None`: it has no end.
-        left: Option<Duration>,
-        /// What it said of the line; `None` if the vote was lost later.
-        line: Option<Line>,
-    },
-    /// It did not answer, or cannot vote.
-    Out,
-}
 
 impl Hold {
     /// Ready when there is more to know than `seen` counts: the attempt is
@@ -63,7 +42,11 @@ impl Hold {
     /// Each node's last word. One that failed to vote lately, and does not queue
     /// us, is as good as out.
     pub(crate) fn heard(&self) -> Vec<Heard> {
-        let state = self.state();
+        self.heard_in(&self.state())
+    }
+
+    /// As [`heard`](Hold::heard), with the state locked.
+    pub(super) fn heard_in(&self, state: &State) -> Vec<Heard> {
         let queued = |node: &Node| node.line.is_some_and(|line| line.place.is_some());
         let heard = |i: usize| match (state.votes.cast[i], &state.votes.nodes[i]) {
             (Vote::Unasked, _) => Heard::Unasked,

@@ -131,7 +131,7 @@ impl Hold {
         if mutant!("cancel-leaks", false, was == Phase::Asking) {
             return (false, Release::new(&self.set, 0));
         }
-        let release = self.undo(&traces);
+        let release = self.undo_at(&traces, now);
         if was == Phase::Held {
             self.tell_over();
         }
@@ -140,6 +140,10 @@ impl Hold {
 
     /// Sends the release to the nodes on which something may be left.
     pub(super) fn undo(&self, traces: &[Traces]) -> Arc<Release> {
+        self.undo_at(traces, self.set.clock.now())
+    }
+
+    fn undo_at(&self, traces: &[Traces], now: Instant) -> Arc<Release> {
         let most = mutant!("undo-at-a-quorum", traces.len(), traces.len() / 2 + 1);
         let targets = || {
             let left = traces.iter().enumerate().filter(|(_, traces)| traces.any());
@@ -147,8 +151,8 @@ impl Hold {
         };
         let release = Release::new(&self.set, targets().count());
         let sink: Arc<dyn Sink> = release.clone();
-        let now = self.set.clock.now();
-        let releases = targets().map(|(node, traces)| self.release_of(node, *traces, now));
+        let lined = self.set.contention.is_seen(&self.terms.keys.lock, now);
+        let releases = targets().map(|(node, traces)| self.release_of(node, *traces, lined, now));
         self.set.send(releases, &sink);
         release
     }
@@ -168,9 +172,15 @@ impl Votes {
                 matches!(self.cast[i], Vote::Granted(_))
             )
         };
+        // What is under way may be carried out behind it, over another connection.
+        let unknown = |i: usize| {
+            let node = &self.nodes[i];
+            node.scripted || node.requests.open > 0
+        };
         let traces = |i: usize| Traces {
             token: token(i),
             waiter: self.nodes[i].queued && stay != Some(i),
+            scripted: mutant!("undo-natively", unknown(i), false),
         };
         (0..self.nodes.len()).map(traces).collect()
     }

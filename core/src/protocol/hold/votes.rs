@@ -67,6 +67,8 @@ pub enum Said {
         left: Option<Duration>,
         holder: Option<Box<str>>,
     },
+    /// It holds another's token; whose, or until when, it has not said.
+    Taken,
     /// It gives no new vote for so long.
     Quarantined {
         left: Duration,
@@ -85,6 +87,9 @@ pub(super) struct Node {
     pub(super) line: Option<Line>,
     /// The waiter stands in its queue, or may.
     pub(super) queued: bool,
+    /// It was asked for the token by script, or it is not known what it made of plain
+    /// commands.
+    pub(super) scripted: bool,
     /// It was asked once more, after its clock had been misjudged.
     pub(super) asked_again: bool,
     pub(super) requests: Requests,
@@ -98,12 +103,22 @@ pub(super) struct Node {
 pub(super) struct Requests {
     /// How many may have reached it: it may know the token.
     pub(super) reached: u32,
+    /// How many of them, that may store the token, are not answered.
+    pub(super) open: u32,
     /// How many failed, since it answered last.
     pub(super) failures: u32,
     /// A renewal is under way and will be answered by then.
     pub(super) renewing: Option<Instant>,
     /// When to renew its vote.
     pub(super) renew_at: Instant,
+}
+
+impl Requests {
+    /// One more is sent that may store the token.
+    pub(super) fn sent(&mut self) {
+        self.reached += 1;
+        self.open += 1;
+    }
 }
 
 /// The last vote of one node that is certain, whatever it said since.
@@ -123,9 +138,11 @@ impl Votes {
             said: Said::NotAsked,
             line: None,
             queued: queued == Some(i),
+            scripted: false,
             asked_again: false,
             requests: Requests {
                 reached: 0,
+                open: 0,
                 failures: 0,
                 renewing: None,
                 renew_at: Instant::NEVER,
@@ -147,16 +164,23 @@ impl Votes {
 
     /// Notes that a node is asked for its vote, with that candidate for the fence;
     /// `queues`: and to queue the waiter if it refuses.
-    pub(super) fn ask(&mut self, i: usize, candidate: u64, queues: bool, renew_at: Instant) {
+    pub(super) fn ask(
+        &mut self,
+        i: usize,
+        candidate: u64,
+        queues: bool,
+        renew_at: Instant,
+    ) -> &mut Node {
         self.cast[i] = Vote::Awaited;
         self.marks[i] = self.marks[i].asked(candidate);
         let node = &mut self.nodes[i];
         node.said = Said::Nothing;
         node.line = None;
-        node.requests.reached += 1;
+        node.requests.sent();
         node.requests.renew_at = renew_at;
         node.asked_again = false;
         node.queued |= queues;
+        node
     }
 
     /// Whether the reply to this request is the node's answer to the round.
@@ -205,6 +229,16 @@ impl Votes {
         if matches!(ticket.op, Op::Extend { .. }) {
             self.nodes[i].requests.renewing = None;
         }
+        if matches!(ticket.op, Op::Acquire { .. } | Op::Extend { .. }) {
+            let open = &mut self.nodes[i].requests.open;
+            *open = open.saturating_sub(1);
+        }
+        if matches!(
+            reply,
+            Reply::Failed(_) | Reply::Late | Reply::Quarantined { .. }
+        ) {
+            self.nodes[i].scripted = true;
+        }
         match reply {
             Reply::Granted { .. } | Reply::Extended { .. } | Reply::Confirmed => {
                 let sent = mutant!("end-from-reply", ticket.sent, now);
@@ -214,7 +248,9 @@ impl Votes {
                 // Not while our token stands there: nothing else raises it then.
                 let mark = &mut self.marks[i];
                 mark.found = mark.found.max(*fence);
-                mark.asked = 0;
+                if mark.asked == written_back(ticket.op) {
+                    mark.asked = 0;
+                }
             }
             Reply::Refused {
                 left,
@@ -233,6 +269,15 @@ impl Votes {
                     holder: holder.clone(),
                 };
             }
+            Reply::Taken => {
+                self.ends[i] = Instant::NEVER;
+                self.cast[i] = Vote::Refused;
+                let node = &mut self.nodes[i];
+                node.line = None;
+                node.said = Said::Taken;
+                // Nothing of ours is there.
+                node.requests.reached = node.requests.reached.saturating_sub(1);
+            }
             Reply::NotMine => {
                 self.ends[i] = mutant!("denied-vote-counts", Instant::NEVER, self.ends[i]);
                 self.cast[i] = Vote::Refused;
@@ -250,6 +295,8 @@ impl Votes {
                     && now < ticket.deadline =>
             {
                 self.nodes[i].asked_again = true;
+                // Plain commands may have left a value there that does not count.
+                self.nodes[i].requests.sent();
                 return true;
             }
             Reply::Late => self.late(&ticket, now, rules),
@@ -259,11 +306,16 @@ impl Votes {
         false
     }
 
-    /// A vote: our token stands there for its ttl, counted from before the request
-    /// was `sent`.
+    /// A vote: our token stands there for its ttl, or for as long as the node says,
+    /// counted from before the request was `sent`.
     fn confirm(&mut self, ticket: &Ticket, reply: &Reply, sent: Instant, rules: &Rules) {
         let i = ticket.node;
-        let ttl = mutant!("counted-at-own-ttl", ttl_of(ticket.op), rules.timing.ttl);
+        let ttl = match reply {
+            Reply::Granted {
+                lasts: Some(lasts), ..
+            } => *lasts,
+            _ => mutant!("counted-at-own-ttl", ttl_of(ticket.op), rules.timing.ttl),
+        };
         let drift = mutant!("everybodys-drift", rules.drift, 0.01);
         let less = clock::drift_allowance(ttl, drift);
         let counted = mutant!("drift-added", ttl.saturating_sub(less), ttl + less);
@@ -282,7 +334,7 @@ impl Votes {
         node.requests.failures = 0;
         node.requests.renew_at = rules.coarse(ticket.sent + rules.renew_every);
         match reply {
-            Reply::Granted { fence } => {
+            Reply::Granted { fence, .. } => {
                 match mutant!("no-mark-agrees", mark.blind, false) {
                     true => mark.found = *fence,
                     false => mark.stored = *fence,

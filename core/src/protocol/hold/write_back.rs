@@ -31,10 +31,10 @@ impl Hold {
             return;
         };
         let sink: Arc<dyn Sink> = hold;
-        let ttl = self.terms.timing.ttl;
+        let (ttl, block) = (self.terms.timing.ttl, self.fences.block);
         let confirm = |node| {
             count(&self.set.counters.write_backs);
-            (node, Op::Confirm { ttl, fence })
+            (node, Op::Confirm { ttl, fence, block })
         };
         self.send(less.into_iter().map(confirm), now, &sink);
     }

@@ -10,22 +10,14 @@
 //!
 //! [subscription]: crate::node::redis::subscription
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
-use crate::clock::Instant;
 use crate::mutants::mutant;
 use crate::mutex::lock;
 use crate::node::{Link, Nodes, Subscriber, Waiter};
-
-/// For how long a lock counts as contended after it was seen to be.
-const CONTENDED: Duration = Duration::from_secs(1);
-/// Contended locks that are remembered; beyond it those are forgotten that
-/// were not seen to be contended for long enough.
-const REMEMBERED: usize = 1024;
 
 /// See the [module documentation](self).
 #[derive(Debug)]
@@ -42,8 +34,6 @@ struct Table {
     registered: BTreeMap<u64, Registered>,
     /// Whoever comes now is to look at once.
     closed: bool,
-    /// When each lock was seen to be contended last.
-    contended: HashMap<Arc<[u8]>, Instant>,
 }
 
 /// What is known of one waiter, by its number.
@@ -112,31 +102,6 @@ impl Inbox {
         let wakers: Vec<_> = told.filter_map(|waiter| waiter.tell(&what)).collect();
         drop(table);
         wakers.into_iter().for_each(Waker::wake);
-    }
-
-    /// Notes that others want the lock of that key too.
-    pub(crate) fn note_contention(&self, key: &Arc<[u8]>, now: Instant) {
-        let mut table = lock(&self.table);
-        if table.contended.len() >= REMEMBERED && !table.contended.contains_key(key) {
-            table.contended.retain(|_, at| now < *at + CONTENDED);
-            if table.contended.len() >= REMEMBERED {
-                return;
-            }
-        }
-        table.contended.insert(key.clone(), now);
-    }
-
-    /// Whether others were seen lately to want it.
-    pub(crate) fn is_contended(&self, key: &[u8], now: Instant) -> bool {
-        let mut table = lock(&self.table);
-        match table.contended.get(key) {
-            None => false,
-            Some(at) if now < *at + CONTENDED => true,
-            Some(_) => {
-                table.contended.remove(key);
-                false
-            }
-        }
     }
 
     /// How many messages named nobody who waits.

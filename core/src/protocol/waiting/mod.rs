@@ -2,7 +2,6 @@
 //! is first there, in the [queue] of a node, which the clients
 //! share.
 
-mod home;
 pub(crate) mod inbox;
 mod line;
 mod queue;

@@ -1,5 +1,5 @@
 //! One caller's way to the lock past those of other clients: it asks, queues at
-//! the lock's [home](super::home), is called, and asks again.
+//! the lock's [home](crate::protocol::home), is called, and asks again.
 //!
 //! Uncontended, all nodes are asked at once, and that is all. A caller that the
 //! home refuses is queued there by the same request; a release reserves the
@@ -20,13 +20,13 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 
-use super::home;
 use super::line::Place;
 use crate::clock::{Instant, Sleep};
 use crate::mutants::mutant;
 use crate::node::Nodes;
 use crate::protocol::counters::count;
-use crate::protocol::hold::{Hold, IN_A_ROW, NoQuorum, Terms};
+use crate::protocol::hold::{Hold, IN_A_ROW, Means, NoQuorum, Terms};
+use crate::protocol::home;
 use crate::protocol::quorum::{Kind, quorum};
 use crate::protocol::set::Set;
 use crate::protocol::waiting::inbox::{Inbox, Notice, Registration};
@@ -36,7 +36,6 @@ use stages::Stage;
 /// queues are left.
 pub(crate) struct Quest<'a> {
     set: &'a Arc<Set>,
-    inbox: &'a Inbox,
     terms: &'a Terms,
     /// Our place in the line of this client.
     place: &'a Place,
@@ -94,7 +93,6 @@ impl<'a> Quest<'a> {
     ) -> Quest<'a> {
         Quest {
             set,
-            inbox,
             terms,
             place,
             order: Vec::new(),
@@ -127,12 +125,12 @@ impl<'a> Quest<'a> {
     ) -> Ended<T> {
         let deadline = mutant!("attempt-past-deadline", deadline, Instant::FAR);
         let now = self.set.clock.now();
-        if self.inbox.is_contended(&self.terms.keys.lock, now) {
+        if self.set.contention.is_seen(&self.terms.keys.lock, now) {
             self.draw(self.most());
             self.poll();
         } else {
             self.draw(self.most().min(self.place.block()));
-            self.ask_all();
+            self.ask_all(self.hold().cheapest_means(now));
         }
         let latest = deadline + self.terms.timing.node_timeout;
         loop {
@@ -193,6 +191,7 @@ impl<'a> Quest<'a> {
                 again: Some(again), ..
             } => again.min(self.hold().attempt_ends()),
             Stage::Asking { tries, .. } if tries > 0 => self.hold().attempt_ends(),
+            Stage::Asking { .. } if let Some(due) = self.hold().home_is_due() => due,
             // All that was asked is answered by then: with a deadline behind
             // it, an uncontended acquire needs no timer.
             Stage::Polling | Stage::Asking { .. } => {
@@ -225,10 +224,13 @@ impl<'a> Quest<'a> {
             if let Poll::Ready(notice) = self.registration.poll_notice(cx) {
                 return Poll::Ready(Event::Notice(notice));
             }
-            match &mut self.timer {
-                Some((_, timer)) => timer.as_mut().poll(cx).map(|()| Event::Timer),
-                None => Poll::Pending,
+            if let Some((_, timer)) = &mut self.timer
+                && timer.as_mut().poll(cx).is_ready()
+            {
+                self.timer = None;
+                return Poll::Ready(Event::Timer);
             }
+            Poll::Pending
         })
         .await
     }
@@ -257,11 +259,16 @@ impl<'a> Quest<'a> {
         self.stage = Stage::Polling;
         self.called = false;
         self.asked = self.set.clock.now();
-        self.hold().open(Nodes::one(home), Nodes::one(home));
+        self.hold().open(
+            Nodes::one(home),
+            Nodes::one(home),
+            Means::Script,
+            self.asked,
+        );
     }
 
     /// Asks all nodes.
-    fn ask_all(&mut self) {
+    fn ask_all(&mut self, means: Means) {
         self.look_up_order();
         let there = |node: &&usize| !self.set.is_out(**node);
         let first = || self.order.iter().find(there).copied();
@@ -275,7 +282,7 @@ impl<'a> Quest<'a> {
         self.called = false;
         let all = Nodes::all(self.order.len());
         self.asked = self.set.clock.now();
-        self.hold().open(all, Nodes::one(home));
+        self.hold().open(all, Nodes::one(home), means, self.asked);
     }
 
     /// A node's id is known once it was connected to; it gets another when it

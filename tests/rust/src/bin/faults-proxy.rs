@@ -12,6 +12,7 @@
 //! | `NODE reset` | every connection is reset, on both sides |
 //! | `NODE half-open` | connections are silent for good; new ones, until `heal`, are never answered |
 //! | `NODE cut WAY BYTES` | each connection is closed after so many further bytes |
+//! | `NODE split WAY` | each connection is closed within the next chunk of several commands (replies), between two of them |
 //! | `NODE backend PORT [move]` | new connections go there; with `move` quiet ones too, and others are reset |
 //! | `NODE heal` | all of this is over, the backend excepted |
 //! | `NODE show` | answers `ok CONNECTIONS` |
@@ -30,6 +31,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::LocalSet;
 use tokio::time::{Instant, sleep_until};
+
+use quorlock_tests::boundaries::Boundaries;
 
 const REQUESTS: usize = 0;
 const REPLIES: usize = 1;
@@ -72,6 +75,8 @@ struct Connection {
     changed: Notify,
     /// How many bytes may still pass.
     budgets: [Cell<Option<usize>>; 2],
+    /// Whether to close it between two commands that came as one.
+    split: [Cell<bool>; 2],
     lost_bytes: Cell<bool>,
     last: Cell<(usize, Instant)>,
 }
@@ -153,6 +158,13 @@ impl Node {
                     }
                 }
             }
+            "split" => {
+                for way in ways(words)? {
+                    for connection in self.connections.borrow().iter() {
+                        connection.split[*way].set(true);
+                    }
+                }
+            }
             "backend" => {
                 let port = number(1)?.try_into().map_err(|_| "no such port")?;
                 self.backend.set(port);
@@ -170,6 +182,7 @@ impl Node {
                 self.half_open.set(false);
                 for connection in self.connections.borrow().iter() {
                     connection.budgets.iter().for_each(|b| b.set(None));
+                    connection.split.iter().for_each(|split| split.set(false));
                 }
                 self.order(|connection| match connection.lost_bytes.get() {
                     true => Order::Reset,
@@ -199,6 +212,7 @@ impl Connection {
             order: Cell::new(order),
             changed: Notify::new(),
             budgets: Default::default(),
+            split: Default::default(),
             lost_bytes: Cell::new(false),
             last: Cell::new((REQUESTS, Instant::now())),
         }
@@ -249,7 +263,9 @@ impl Connection {
         mut from: mpsc::Receiver<(Instant, Vec<u8>)>,
         mut to: WriteHalf<'_>,
     ) -> Order {
+        let mut boundaries = Boundaries::default();
         while let Some((due, mut bytes)) = from.recv().await {
+            let mut ends = boundaries.read(&bytes);
             sleep_until(due).await;
             loop {
                 let changed = self.changed.notified();
@@ -261,6 +277,11 @@ impl Connection {
             if node.ways[way].get().drop {
                 self.lost_bytes.set(true);
                 continue;
+            }
+            ends.retain(|end| *end < bytes.len());
+            if self.split[way].get() && !ends.is_empty() {
+                let among = node.random() as usize % ends.len();
+                self.budgets[way].set(Some(ends[among]));
             }
             let budget = self.budgets[way].get();
             let spent = budget.is_some_and(|budget| budget <= bytes.len());

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use quorlock::sim::native::Outcome;
 use quorlock::sim::{Op, Repair, Reply};
 
 use super::faults::{begin_of, end_of};
@@ -13,7 +14,7 @@ use crate::who::Who;
 use crate::world::{FaultEvent, MS, Time};
 
 /// What the oracles promise, by their names.
-pub const ORACLES: [(&str, &str); 11] = [
+pub const ORACLES: [(&str, &str); 12] = [
     ("S1", "exclusion: no two leases on one lock at a time"),
     ("S2", "fences: who holds a lock later has a larger fence"),
     ("S3", "no theft: nobody touches what is another's on a node"),
@@ -31,6 +32,7 @@ pub const ORACLES: [(&str, &str); 11] = [
         "L6",
         "what a link promises: order, releases kept, one answer to each request",
     ),
+    ("L7", "order: no newcomer passes a live queue"),
 ];
 
 /// What is about nobody in particular.
@@ -274,6 +276,47 @@ impl<'a> Teller<'a> {
                 let what = format!("takes in {copy}the {verb} of {whom}: {said}  {about}");
                 (node(n), what)
             }
+            Happened::Voted {
+                node: n,
+                message,
+                client,
+                asked,
+                voted,
+            } => {
+                let whom = self.whose(*client, &asked.token, Who::World);
+                let copy = if *message == 0 { "a copy of " } else { "" };
+                let stored = match voted.stored {
+                    true => "its value is stored",
+                    false => "another's value stands there",
+                };
+                let counted = match voted.counted {
+                    true => ", its fence is counted",
+                    false => "",
+                };
+                let about = about(&asked.token, *message);
+                let what = format!(
+                    "takes in {copy}the native request of {whom}: {stored}{counted}  ({about})"
+                );
+                (node(n), what)
+            }
+            Happened::Counted {
+                node: n,
+                message,
+                client,
+                asked,
+                outcome,
+            } => {
+                let whom = self.whose(*client, &asked.token, Who::World);
+                let worth = match outcome {
+                    Outcome::Reply(reply) => said(reply),
+                    Outcome::OtherRecord => "void, for the node holds another record".into(),
+                    Outcome::Quarantined => "void, for the node is in quarantine".into(),
+                };
+                let about = about(&asked.token, *message);
+                let what =
+                    format!("shows what the native vote for {whom} is worth: {worth}  ({about})");
+                (node(n), what)
+            }
             Happened::Answered {
                 client,
                 node,
@@ -412,7 +455,11 @@ impl<'a> Teller<'a> {
                     0 => String::new(),
                     fence => format!(", proposes the fence {fence}"),
                 };
-                format!("asks {node} for {lock} for {}{home}{fence}", brief(ttl))
+                let how = if asked.native { ", natively" } else { "" };
+                format!(
+                    "asks {node} for {lock} for {}{home}{fence}{how}",
+                    brief(ttl)
+                )
             }
             Op::Extend { ttl, repair, .. } => {
                 let repair = match repair {
@@ -427,6 +474,7 @@ impl<'a> Teller<'a> {
             }
             Op::Confirm { fence, .. } => format!("asks {node} to store the fence {fence}"),
             Op::Release if asked.token.is_empty() => format!("leaves the queue of {node}"),
+            Op::Release if asked.native => format!("tells {node} to delete its vote, natively"),
             Op::Release => format!("tells {node} to delete its vote"),
         }
     }
@@ -435,6 +483,7 @@ impl<'a> Teller<'a> {
 /// What a request is called.
 fn verb(asked: &Asked) -> &'static str {
     match asked.op {
+        Op::Acquire { .. } if asked.native => "native request",
         Op::Acquire { .. } => "request",
         Op::Extend { .. } => "extension",
         Op::Confirm { .. } => "fence",
@@ -454,8 +503,15 @@ fn answer(asked: &Asked, reply: &Reply) -> String {
 /// What a node answers.
 fn said(reply: &Reply) -> String {
     match reply {
-        Reply::Granted { fence: 0 } => "GRANTED".into(),
-        Reply::Granted { fence } => format!("GRANTED, the fence there is {fence}"),
+        Reply::Granted { fence, lasts } => {
+            let fence = match fence {
+                0 => String::new(),
+                fence => format!(", the fence there is {fence}"),
+            };
+            let lasts = lasts.map_or_else(String::new, |lasts| format!(", for {}", brief(lasts)));
+            format!("GRANTED{lasts}{fence}")
+        }
+        Reply::Taken => "refused, another's value stands there".into(),
         Reply::Refused {
             left,
             holder,

@@ -53,12 +53,45 @@ pub trait Host {
     fn load(&mut self, script: Script);
     /// Whether it has it.
     fn knows(&mut self, script: Script) -> bool;
+    /// The command for deleting by value that it knows, if it knows one.
+    fn deletes_by(&self) -> Option<&'static str>;
+    /// Stores a value where nothing stands, for as long; whether it did.
+    fn set_new(&mut self, key: &[u8], value: &[u8], life: Life) -> bool;
+    /// Raises a counter to a fence; whether that is beyond what was counted.
+    fn propose(&mut self, counter: &[u8], fence: u64) -> bool;
+    /// The counter lives for so long.
+    fn keep_counter(&mut self, counter: &[u8], life: Duration);
+    /// Deletes what is exactly this value; whether it was.
+    fn delete(&mut self, key: &[u8], value: &[u8]) -> bool;
+    /// A client reads the end of a write: what stands at its record's and quarantine's
+    /// keys, or the time.
+    fn told(&mut self, told: Told<'_>);
     /// Carries a request out.
     fn carry_out(&mut self, call: &Call) -> Result<Reply, OtherRecord>;
     /// Replaces the record, if it is `old`; else what it is.
     fn init(&mut self, old: &str, new: Arc<str>, quarantine: Duration) -> Result<(), String>;
     /// This connection listens on a channel. Returns on how many.
     fn subscribe(&mut self, channel: &[u8]) -> usize;
+}
+
+/// How long a value stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Life {
+    /// Until `TIME` is beyond so many ms.
+    Until(u64),
+    /// For so long.
+    For(Duration),
+}
+
+/// What a client has read of its node.
+#[derive(Clone, Copy, Debug)]
+pub enum Told<'a> {
+    /// Its record, and whether it is in quarantine.
+    Record(Option<&'a str>, bool),
+    /// Its `TIME`, in µs.
+    Time(u64),
+    /// Its record, in the connection's set-up.
+    Known(Option<&'a str>),
 }
 
 /// Carries out one command, and writes the reply.
@@ -111,8 +144,47 @@ pub fn serve(session: &mut Session, words: &Words, host: &mut dyn Host, out: &mu
             int(out, 3);
         }
         ("time", []) => {
+            let time = host.time();
+            host.told(Told::Time(time));
             array(out, b'*', 2);
-            scripts::moment(out, host.time());
+            scripts::moment(out, time);
+        }
+        ("set", [key, value, b"NX", unit @ (b"PX" | b"PXAT"), life]) => {
+            let Some(life) = number(life).filter(|life| *life > 0) else {
+                return error(out, "ERR invalid expire time in 'set' command");
+            };
+            let life = match *unit {
+                b"PX" => Life::For(Duration::from_millis(life)),
+                _ => Life::Until(life),
+            };
+            match host.set_new(key, value, life) {
+                true => line(out, b'+', "OK"),
+                false => nil(session, out),
+            }
+        }
+        ("zadd", [counter, b"GT", b"CH", fence, b"f"]) => match number(fence) {
+            Some(fence) => int(out, i64::from(host.propose(counter, fence))),
+            None => error(out, "ERR value is not a valid float"),
+        },
+        ("pexpire", [counter, life]) => {
+            host.keep_counter(counter, Duration::from_millis(number(life).unwrap_or(0)));
+            int(out, 1);
+        }
+        ("mget", [record, quarantine]) => {
+            let (record, quarantine) = (host.get(record), host.pttl(quarantine).is_some());
+            host.told(Told::Record(record.as_deref(), quarantine));
+            array(out, b'*', 2);
+            for text in [record, quarantine.then(|| "1".into())] {
+                match text {
+                    Some(text) => bulk(out, text.as_bytes()),
+                    None => nil(session, out),
+                }
+            }
+        }
+        ("delifeq", [key, value]) | ("delex", [key, b"IFEQ", value])
+            if host.deletes_by() == Some(&*name) =>
+        {
+            int(out, i64::from(host.delete(key, value)));
         }
         ("info", args) => {
             let section = args.first().map(|section| text(section));
@@ -132,11 +204,14 @@ pub fn serve(session: &mut Session, words: &Words, host: &mut dyn Host, out: &mu
             bulk(out, info.as_bytes());
         }
         ("client|setinfo", [_, _, _]) => line(out, b'+', "OK"),
-        ("get", [key]) => match host.get(key) {
-            Some(value) => bulk(out, value.as_bytes()),
-            None if session.resp3 => line(out, b'_', ""),
-            None => line(out, b'$', "-1"),
-        },
+        ("get", [key]) => {
+            let value = host.get(key);
+            host.told(Told::Known(value.as_deref()));
+            match value {
+                Some(value) => bulk(out, value.as_bytes()),
+                None => nil(session, out),
+            }
+        }
         ("pttl", [key]) => {
             let left = host.pttl(key);
             int(out, left.map_or(-2, |left| left.as_millis() as i64));
@@ -144,8 +219,7 @@ pub fn serve(session: &mut Session, words: &Words, host: &mut dyn Host, out: &mu
         ("script|load", [_, body]) => match Script::of_text(body) {
             Some(script) => {
                 host.load(script);
-                let sha = quorlock::sim::probe::scripts()[script as usize % 3].2;
-                bulk(out, sha.as_bytes());
+                bulk(out, script.sha().as_bytes());
             }
             None => error(out, "ERR Error compiling script (new function): unknown"),
         },
@@ -179,6 +253,14 @@ pub fn serve(session: &mut Session, words: &Words, host: &mut dyn Host, out: &mu
     }
 }
 
+/// Nothing, as the session's protocol says it.
+fn nil(session: &Session, out: &mut Vec<u8>) {
+    match session.resp3 {
+        true => line(out, b'_', ""),
+        false => line(out, b'$', "-1"),
+    }
+}
+
 /// The version that it is.
 const VERSION: &str = "7.0.15";
 
@@ -201,9 +283,15 @@ fn run(
     match (script, keys, args) {
         (None, ..) => line(out, b'-', "NOSCRIPT No matching script. Please use EVAL."),
         (Some(Script::Try), ..) => bulk(out, b""),
+        (Some(Script::Lean), [key], [value]) => {
+            host.load(Script::Lean);
+            int(out, i64::from(host.delete(key, value)));
+        }
         (Some(Script::Init), [_, _], [old, new, quarantine]) => {
             let quarantine = Duration::from_millis(number(quarantine).unwrap_or(0));
             let written = host.init(&text(old), text(new).into(), quarantine);
+            let holds = written.as_ref().err().cloned();
+            host.told(Told::Known(Some(&holds.unwrap_or_else(|| text(new)))));
             array(out, b'*', 2);
             int(out, i64::from(written.is_ok()));
             bulk(

@@ -25,6 +25,8 @@ pub enum Script {
     Extend,
     /// Take it back.
     Release,
+    /// Take it back where nobody waits.
+    Lean,
     /// Replace the node's record.
     Init,
     /// Try permissions.
@@ -33,7 +35,12 @@ pub enum Script {
 
 impl Script {
     /// The scripts that are loaded, in the order of [`probe::scripts`].
-    const LOADED: [Script; 3] = [Script::Acquire, Script::Extend, Script::Release];
+    const LOADED: [Script; 4] = [
+        Script::Acquire,
+        Script::Extend,
+        Script::Release,
+        Script::Lean,
+    ];
 
     /// The script of that text.
     pub fn of_text(text: &[u8]) -> Option<Script> {
@@ -54,6 +61,13 @@ impl Script {
         let mut known = probe::scripts().into_iter().zip(Script::LOADED);
         let known = known.find(|((_, _, known), _)| known.as_bytes() == sha);
         known.map(|(_, script)| script)
+    }
+
+    /// The hash under which it is asked for; none of one that is not loaded.
+    pub fn sha(self) -> &'static str {
+        let known = probe::scripts().into_iter().zip(Script::LOADED);
+        let mut known = known.filter(|(_, script)| *script == self);
+        known.next().map_or("", |((_, _, sha), _)| sha)
     }
 
     /// Its bit among those that a server has loaded.
@@ -78,26 +92,19 @@ pub struct Call {
 /// What a call of a script asks for; `None`: no client of ours writes that.
 pub fn call(script: Script, keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
     let millis = |place: usize| Some(Duration::from_millis(number(args.get(place)?)?));
-    let (own, waiter, reservation) = match script {
-        Script::Acquire => (4, waiter(args.get(3)?)?, None),
-        Script::Extend => (3, None, Some(Duration::ZERO)),
-        Script::Release => (3, waiter(args.get(1)?)?, Some(millis(2)?)),
-        Script::Init | Script::Try => return None,
+    // How many arguments and keys are its own, and where its waits stand.
+    let (own, queue, waiter, waits) = match script {
+        Script::Acquire => (4, 1, waiter(args.get(3)?)?, waits(args[2])?),
+        Script::Extend => (3, 0, None, NO_WAITS),
+        Script::Release => (3, 1, waiter(args.get(1)?)?, waits(args.get(2)?)?),
+        Script::Lean | Script::Init | Script::Try => return None,
     };
     let more = args.get(own..)?;
-    let waits = match reservation {
-        Some(reservation) => waits(&[reservation.as_millis() as u64])?,
-        None => {
-            let words = args[2].split(|b| *b == b' ').map(number);
-            waits(&words.collect::<Option<Vec<_>>>()?)?
-        }
-    };
     let release = script == Script::Release;
-    let fits = match (release, more.len(), keys.len()) {
-        (_, 0, 3) | (true, 1, 5) => true,
-        (false, 4, 4) => more[0].is_empty(),
-        (false, 4, 6) => !more[0].is_empty(),
-        (false, 5, 4 | 6) => script == Script::Acquire,
+    let fits = match (release, more.len(), keys.len().checked_sub(1 + queue)?) {
+        (_, 0, 0) | (true, 1, 2) => true,
+        (false, 4 | 5, 1) => more[0].is_empty(),
+        (false, 4 | 5, 3) => !more[0].is_empty(),
         _ => false,
     };
     let told = !release && !more.is_empty();
@@ -105,9 +112,16 @@ pub fn call(script: Script, keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
         true => Some(number(more[2])?),
         false => None,
     };
+    // The life of a counter is told by a quarter longer than is promised; where it is
+    // not told, it was lately.
     let fence_ttl = match fence {
-        Some(_) => Some(Duration::from_millis(number(more[3])?)),
+        Some(_) if more[3].is_empty() => Some(Duration::ZERO),
+        Some(_) => Some(Duration::from_millis(number(more[3])?) * 4 / 5),
         None => None,
+    };
+    let block = match more.get(4) {
+        Some(block) => number(block)?.try_into().ok()?,
+        None => 1,
     };
     let not_after = match told {
         true => number(more[1]).filter(|time| *time <= ANY_TIME)?,
@@ -119,22 +133,21 @@ pub fn call(script: Script, keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
             ttl: millis(1)?,
             candidate: fence.unwrap_or(0),
             home: waits.most > 0,
-            block: match more.get(4) {
-                Some(block) => number(block)?.try_into().ok()?,
-                None => 1,
-            },
+            block,
         },
-        _ => extension(millis(1)?, args[2], fence.unwrap_or(0))?,
+        _ => extension(millis(1)?, args[2], fence.unwrap_or(0), block)?,
     };
-    // As long as the other two, which have one mark each.
-    let counter = keys.get(3).filter(|_| fence.is_some()).unwrap_or(&keys[1]);
-    let alike = keys[1].len() == keys[2].len() && keys[1].len() == counter.len();
-    (fits && alike).then(|| Call {
+    // The one that is missing is as long as the other; without both nobody asks for them.
+    let counter = keys.get(1 + queue).filter(|_| fence.is_some());
+    let first = if queue == 1 { keys.get(1) } else { None };
+    let [queue, counter] = [first.or(counter), counter.or(first)].map(|k| *k.unwrap_or(&keys[0]));
+    (fits && queue.len() == counter.len()).then(|| Call {
         request: Request {
             op,
+            native: false,
             keys: Arc::new(Keys {
                 lock: keys[0].into(),
-                companions: Companions::new(&[keys[1], keys[2], counter].concat()),
+                companions: Companions::new(&[queue, counter].concat()),
                 waits,
                 fence_ttl,
             }),
@@ -151,12 +164,12 @@ pub fn call(script: Script, keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
     })
 }
 
-fn extension(ttl: Duration, mode: &[u8], fence: u64) -> Option<Op> {
+fn extension(ttl: Duration, mode: &[u8], fence: u64, block: u32) -> Option<Op> {
     let repair = match mode {
         b"0" => Repair::No,
         b"1" => Repair::Yes,
         b"2" => Repair::InQuarantine { server: 0 },
-        b"3" => return Some(Op::Confirm { ttl, fence }),
+        b"3" => return Some(Op::Confirm { ttl, fence, block }),
         _ => return None,
     };
     Some(Op::Extend { ttl, repair, fence })
@@ -174,10 +187,20 @@ fn waiter(text: &[u8]) -> Option<Option<Waiter>> {
     }))
 }
 
-fn waits(millis: &[u64]) -> Option<Waits> {
-    let (place, most) = match millis {
-        [_] => (0, 0),
-        [_, place, most] => (*place, u32::try_from(*most).ok()?),
+/// Of requests that know of no line.
+const NO_WAITS: Waits = Waits {
+    reservation: Duration::ZERO,
+    place: Duration::ZERO,
+    most: 0,
+};
+
+/// The reservation, the life of a place, and how many may be queued.
+fn waits(text: &[u8]) -> Option<Waits> {
+    let millis = text.split(|b| *b == b' ').map(number);
+    let millis = millis.collect::<Option<Vec<_>>>()?;
+    let (place, most) = match millis[1..] {
+        [place] => (place, 0),
+        [place, most] => (place, u32::try_from(most).ok()?),
         _ => return None,
     };
     Some(Waits {
@@ -202,7 +225,7 @@ pub fn answer(out: &mut Vec<u8>, call: &Call, answer: &Result<Reply, OtherRecord
     let (code, more, own) = match answer {
         Err(OtherRecord) => (4, Vec::new(), 0),
         Ok(Reply::Late) => (5, Vec::new(), 0),
-        Ok(Reply::Granted { fence: f }) => (1, bulked(&fence(*f)), 1),
+        Ok(Reply::Granted { fence: f, .. }) => (1, bulked(&fence(*f)), 1),
         Ok(Reply::Extended { repaired }) => {
             let fence = match call.request.op {
                 Op::Extend { fence: f, .. } => fence(f),
@@ -234,7 +257,8 @@ pub fn answer(out: &mut Vec<u8>, call: &Call, answer: &Result<Reply, OtherRecord
             (0, own, 4)
         }
         Ok(Reply::Released { held }) => return int(out, i64::from(*held)),
-        Ok(Reply::NotMine | Reply::Failed(_)) => (0, Vec::new(), 0),
+        // No script says that another's value stands there and nothing else.
+        Ok(Reply::NotMine | Reply::Taken | Reply::Failed(_)) => (0, Vec::new(), 0),
     };
     let refused = matches!(answer, Ok(Reply::Refused { .. }));
     if !call.told && !refused {

@@ -194,6 +194,9 @@ impl Inner {
             if open.request.op == Op::Release {
                 let waited = open.connection == NOT_SENT;
                 open.connection = connection;
+                if !waited {
+                    open.by_script();
+                }
                 if waited || mutant!("releases-once", true, false) {
                     out.push((*message, open.request.clone()));
                 }
@@ -204,7 +207,8 @@ impl Inner {
             }
             match open.sink.take() {
                 Some(sink) if !sink.wanted() && !undone.contains(&open.request.value) => {
-                    told.push((sink, open.ticket, Reply::Failed(Fault::unwanted())));
+                    let reply = open.fails(Reply::Failed(Fault::unwanted()));
+                    told.push((sink, open.ticket, reply));
                     return false;
                 }
                 sink => open.sink = sink,
@@ -253,7 +257,7 @@ impl Inner {
             let fails = !release && (open.connection != NOT_SENT) == sent;
             if fails && let Some(sink) = open.sink.take() {
                 let reply = why.clone().map_or_else(|| failed(sent), Reply::Failed);
-                told.push((sink, open.ticket, reply));
+                told.push((sink, open.ticket, open.fails(reply)));
             }
             !fails
         });
@@ -315,11 +319,12 @@ impl Inner {
         let (sink, ticket) = (open.sink.take(), open.ticket);
         let release = open.request.op == Op::Release;
         let sent = release || open.connection != NOT_SENT;
+        let reply = open.fails(failed(sent));
         if !release {
             self.pairs[pair].open.remove(&message);
             self.pairs[pair].failed_at = self.time;
         }
         self.note(|| Happened::TimedOut { client, message });
-        Some((sink?, ticket, failed(sent)))
+        Some((sink?, ticket, reply))
     }
 }

@@ -21,6 +21,12 @@ pub(super) enum Event {
         request: Box<Request>,
         sent: Time,
     },
+    /// The end of a write with a native acquire reaches its node.
+    Trailer {
+        pair: usize,
+        connection: u64,
+        message: u64,
+    },
     /// A reply reaches its client.
     Reply {
         pair: usize,
@@ -97,10 +103,21 @@ pub(super) enum Event {
     ResumeNode(usize),
 }
 
-/// What a node says to a request: `None` if it holds another record.
+/// What comes back to a request.
+#[derive(Debug)]
+pub(super) enum Said {
+    /// Its requester is told this.
+    Reply(Reply),
+    /// The node holds another record than its connection was admitted with.
+    OtherRecord,
+    /// Plain commands have not decided it.
+    AskByScript,
+}
+
+/// What a node says to a request.
 #[derive(Debug)]
 pub(super) struct Answer {
-    pub(super) reply: Option<Reply>,
+    pub(super) said: Said,
     /// The node's `TIME`, in µs, where it tells.
     pub(super) time: Option<u64>,
 }
@@ -156,7 +173,9 @@ impl Inner {
     /// Who acts in what happens.
     pub(super) fn who(&self, event: &Event) -> Who {
         match event {
-            Event::Request { pair, .. } => Who::AtNode(self.wire(*pair)),
+            Event::Request { pair, .. } | Event::Trailer { pair, .. } => {
+                Who::AtNode(self.wire(*pair))
+            }
             Event::Hello { pair, hello, .. } if hello.at_node() => Who::AtNode(self.wire(*pair)),
             Event::Hello { pair, .. }
             | Event::Reply { pair, .. }

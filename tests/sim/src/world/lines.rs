@@ -2,11 +2,11 @@
 //! in schedules whose contenders wait on the nodes.
 
 use quorlock::sim::names::{Naming, companions};
-use quorlock::sim::{Instant, MemoryNode, Request};
+use quorlock::sim::{Form, MemoryNode};
 
-use super::faults::Node;
 use super::line::{Bounds, Line, Who};
 use super::messages::HALF_OPEN;
+use super::oracle::holds_until;
 use super::{Inner, MS, Time, World};
 use crate::contender::KEYS;
 use crate::plan::DRIFT;
@@ -73,17 +73,6 @@ impl World {
     }
 }
 
-impl Node {
-    /// Whether the lock is kept for another waiter than asks.
-    pub(super) fn is_reserved(&self, request: &Request, local: Instant) -> bool {
-        let line = self.state.line(request.keys.companions.queue(), local);
-        let reserved = line.and_then(|line| line.reserved.as_ref());
-        reserved.is_some_and(|(until, whose)| {
-            MemoryNode::time(local) < *until && Some(whose) != request.waiter.as_ref()
-        })
-    }
-}
-
 impl Inner {
     fn line(&mut self, lock: usize, tell: impl FnOnce(&mut Line, Time)) {
         if let Some(line) = self.lines.get_mut(lock) {
@@ -102,7 +91,7 @@ impl Inner {
     /// From when a node votes for whoever asks for that lock.
     fn votes_from(&self, node: usize, key: &[u8]) -> Time {
         let state = &self.nodes[node];
-        let local = state.clock.local_ms(self.time);
+        let local = state.clock.local(self.time);
         let admitted = |record: &str| {
             let run = record.rsplit(' ').next();
             run == Some(self.admission.run_id(node, state.run).as_str())
@@ -113,7 +102,10 @@ impl Inner {
         }
         // Keys live up to and including their last millisecond.
         let end = |at| state.clock.time(at) + MS;
-        let key = state.state.get(key, local).map(|(_, last)| end(last));
+        // For whom it is reserved, it votes.
+        let held = |form: &Form| form.holder(MemoryNode::time(local)).is_some();
+        let form = state.state.form(key, local).filter(|(form, _)| held(form));
+        let key = form.map(|(form, last)| end(holds_until(form, last)));
         let quarantine = state.state.quarantine(local);
         let quarantine = quarantine.map(|left| end(local + left));
         let up = state.down_until.max(state.loading_until);
@@ -163,11 +155,15 @@ impl Inner {
         let local = state.clock.local_ms(at);
         for (line, key) in self.lines.iter_mut().zip(KEYS) {
             let keys = companions("lock:", key, Naming::Tagged);
-            let Some(old) = state.state.line(keys.queue(), local) else {
-                continue;
-            };
-            let waiters = old.queue.len() + usize::from(old.reserved.is_some());
-            line.haunted(waiters as u32, state.clock.time(old.end) + MS, at);
+            let old = state.state.line(keys.queue(), local);
+            let form = state.state.form(key, local);
+            let reserved =
+                form.filter(|(form, _)| form.reserved(MemoryNode::time(local)).is_some());
+            let waiters = old.map_or(0, |old| old.queue.len()) + usize::from(reserved.is_some());
+            let ends = [old.map(|old| old.end), reserved.map(|(_, end)| end)];
+            if let Some(end) = ends.into_iter().flatten().max() {
+                line.haunted(waiters as u32, state.clock.time(end) + MS, at);
+            }
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use quorlock::sim::{Fault, Instant, Link, Op, Reply, Request, Sink, Subscriber, Ticket, Wakers};
 
-use super::events::{Answer, Event};
+use super::events::{Answer, Event, Said};
 use super::messages::Subscription;
 use super::network::{NOT_SENT, Open, failed, not_ready, tell};
 use super::{Inner, World};
@@ -35,23 +35,42 @@ impl World {
         let Some(waiting) = open.get_mut(&message).filter(|open| counts(open)) else {
             return;
         };
-        if answer.reply.is_none() && !waiting.readmitted {
-            // It is sent once more, behind what admits the node anew.
-            waiting.readmitted = true;
-            waiting.connection = NOT_SENT;
-            return inner.readmit(pair);
+        match answer.said {
+            Said::OtherRecord if !waiting.readmitted => {
+                // It is sent once more, behind what admits the node anew.
+                waiting.readmitted = true;
+                waiting.connection = NOT_SENT;
+                waiting.by_script();
+                if mutant!("void-is-released", false, waiting.void) {
+                    inner.release_void(pair, message);
+                }
+                return inner.readmit(pair);
+            }
+            // Unless its token is dead by now: its release has gone ahead of it.
+            Said::AskByScript if waiting.request.native && waiting.is_wanted() => {
+                waiting.by_script();
+                return inner.ask_again(pair, message);
+            }
+            _ => {}
         }
         let Some(mut open) = open.remove(&message) else {
             return;
         };
-        let twice = || not_ready("its record has changed twice");
-        let reply = answer.reply.unwrap_or_else(twice);
+        let reply = match answer.said {
+            Said::Reply(reply) => reply,
+            Said::AskByScript if open.request.native => {
+                open.by_script();
+                open.fails(Reply::Failed(Fault::unwanted()))
+            }
+            Said::OtherRecord => not_ready("its record has changed twice"),
+            Said::AskByScript => not_ready("asked by script already"),
+        };
         let reply = match answer.time {
             Some(time) => inner.watch_clock(pair, open.ticket, time, reply),
             None => reply,
         };
         if matches!(reply, Reply::Quarantined { .. } | Reply::Failed(_)) {
-            inner.pairs[pair].failed_at = inner.time;
+            inner.pairs[pair].failed_at = inner.time.max(1);
         }
         let node = inner.pairs[pair].node;
         if let Some(time) = answer.time {
@@ -80,6 +99,31 @@ impl World {
 }
 
 impl Inner {
+    /// A seeded bug: releases a vote that was void, while its token lives.
+    fn release_void(&mut self, pair: usize, message: u64) {
+        let Some(open) = self.pairs[pair].open.get(&message) else {
+            return;
+        };
+        let request = Request {
+            op: Op::Release,
+            waiter: None,
+            ..open.request.clone()
+        };
+        let release = Open {
+            ticket: Ticket {
+                op: Op::Release,
+                ..open.ticket
+            },
+            request,
+            sink: None,
+            give_up: self.time + 10 * self.network.reach,
+            ..*open
+        };
+        self.messages += 1;
+        self.under_way(self.pairs[pair].node, &release.request, 1);
+        self.pairs[pair].open.insert(self.messages, release);
+    }
+
     /// A client asks a node: enters that into the books. Returns the number of the
     /// request; `None`: nothing leaves that client any more.
     pub(super) fn asks(&mut self, pair: usize, request: &Request) -> Option<u64> {
@@ -101,6 +145,7 @@ impl Inner {
             asked: Asked::of(request),
         });
         self.asked(client, request);
+        self.asks_for_word(pair, request);
         if let Some(waiter) = &request.waiter {
             self.clients[client].waiter = waiter.number;
             if !self.lines.is_empty() && request.op != Op::Release {
@@ -150,7 +195,7 @@ impl Link for SimLink {
         let alone = p.current.is_none() && p.replaced_at > 0 && inner.time < p.replaced_at + pause;
         if !release && (down || refused || alone || p.connecting && p.silent) {
             // There is no connection, and the client knows.
-            inner.pairs[pair].failed_at = inner.time;
+            inner.pairs[pair].failed_at = inner.time.max(1);
             let why = inner.pairs[pair].fault.clone().filter(|_| alone);
             drop(inner);
             let reply = why.map_or_else(|| failed(false), Reply::Failed);
@@ -172,13 +217,16 @@ impl Link for SimLink {
             sent: inner.clients[client].now(inner.time),
             connection: up.unwrap_or(NOT_SENT),
             readmitted: false,
+            void: false,
         };
         inner.pairs[pair].open.insert(message, open);
         let deadline = clock.time(ticket.deadline);
         inner.due(deadline);
         inner.push(deadline, Event::Deadline { pair, message });
         if let (true, Some(old)) = (mutant!("release-skips-old", release, false), old) {
-            inner.put(pair, old, message, request.clone());
+            let mut copy = request.clone();
+            copy.native = false;
+            inner.put(pair, old, message, copy);
         }
         if let Some(up) = up {
             inner.put(pair, up, message, request);

@@ -323,7 +323,8 @@ impl Inner {
                             "L4 n{node} calls waiter {number} of c{client}, which won and stayed"
                         ));
                     }
-                    if won || !self.may_win(client) {
+                    let gone = self.is_excused_in_line(node, number, &inbox);
+                    if won || gone || !self.may_win(client) {
                         self.in_vain(key);
                     }
                 }

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use quorlock::sim::admission::{Look, StepWatch};
 use quorlock::sim::{Fault, FaultKind, Instant, MemoryNode, Op, Reply, Request, Sink, Ticket};
 
-use super::events::{Answer, Event};
+use super::events::{Answer, Event, Said};
 use super::messages::Subscription;
+use super::natives::{Ballot, by_script, needs_trailer};
 use super::{Inner, MS, Time};
 use crate::history::{Asked, Happened};
 use crate::mutants::mutant;
@@ -114,6 +114,32 @@ pub(super) struct Open {
     pub(super) connection: u64,
     /// It met another record than that of its connection, once.
     pub(super) readmitted: bool,
+    /// A native acquire of it was carried out, to no effect that counts.
+    pub(super) void: bool,
+}
+
+impl Open {
+    /// Whether it may be written: a release always, anything else while its token lives.
+    pub(super) fn is_wanted(&self) -> bool {
+        let wanted = |sink: &Arc<dyn Sink>| sink.wanted();
+        self.request.op == Op::Release || self.sink.as_ref().is_some_and(wanted)
+    }
+
+    /// Has it asked by script from here on.
+    pub(super) fn by_script(&mut self) {
+        self.void |= by_script(&mut self.request);
+    }
+
+    /// What becomes of it without an answer: something of it may stand all the same.
+    pub(super) fn fails(&self, reply: Reply) -> Reply {
+        match reply {
+            Reply::Failed(fault) if self.void => Reply::Failed(Fault {
+                sent: true,
+                ..fault
+            }),
+            reply => reply,
+        }
+    }
 }
 
 #[derive(Default)]
@@ -145,6 +171,8 @@ pub(super) struct Connection {
     pub(super) record: Option<Arc<str>>,
     /// Which server it leads to.
     pub(super) server: u64,
+    /// Native votes whose trailers have yet to come, by message.
+    pub(super) ballots: BTreeMap<u64, Ballot>,
 }
 
 impl Inner {
@@ -226,29 +254,34 @@ impl Inner {
         let server = self.connections[connection as usize].server;
         request.op = request.op.on(server);
         let open = self.pairs[pair].open.get_mut(&message);
-        let patience = open.map_or((Instant::NEVER, Duration::ZERO), |open| {
+        let (asked, deadline) = open.map_or((Instant::NEVER, Instant::NEVER), |open| {
             let ticket = &mut open.ticket;
             ticket.server = server;
-            (ticket.deadline, ticket.sent.until(ticket.deadline))
+            (ticket.sent, ticket.deadline)
         });
         let Some(at) = self.forth(pair, connection) else {
             return self.in_vain(&request.keys.lock);
         };
         let wire = &self.connections[connection as usize];
         let plain = wire.record.is_none() && request.keys.fence_ttl.is_none();
+        let trailer = needs_trailer(&request, wire.record.is_some());
         if plain {
             request.not_after = 0;
+        } else if trailer {
+            request.not_after = self.key_ends(connection, asked, &request);
         } else if request.not_after == 0 && request.op != Op::Release {
             // As the real link does: from the connection's set-up.
             let known = wire.told.map_or(0, |(time, then)| {
-                let due = then.until(patience.0) + patience.1 / 10;
+                let due = then.until(deadline) + asked.until(deadline) / 10;
                 time + due.as_micros() as u64
             });
             request.not_after = known;
         }
         let sent = self.time;
         let node = self.pairs[pair].node;
-        if self.random.chance(self.network.twice) {
+        // Plain commands are never written twice.
+        let twice = mutant!("native-sent-twice", !request.native, true);
+        if self.random.chance(self.network.twice) && twice {
             self.under_way(node, &request, 1);
             let request = Box::new(request.clone());
             self.push(
@@ -274,6 +307,25 @@ impl Inner {
                 sent,
             },
         );
+        if trailer {
+            self.put_trailer(pair, connection, message);
+        }
+    }
+
+    /// Asks by script at once what plain commands have not decided.
+    pub(super) fn ask_again(&mut self, pair: usize, message: u64) {
+        let p = &mut self.pairs[pair];
+        let up = p.current.filter(|_| !p.connecting);
+        let Some(open) = p.open.get_mut(&message) else {
+            return;
+        };
+        open.connection = up.unwrap_or(NOT_SENT);
+        let request = open.request.clone();
+        match up {
+            Some(up) => self.put(pair, up, message, request),
+            None if request.op == Op::Release => self.retry_later(pair),
+            None => {}
+        }
     }
 
     /// A request reaches its node.
@@ -309,15 +361,29 @@ impl Inner {
             return;
         }
         let record = self.connections[connection as usize].record.clone();
-        let answer = self.carry_out(pair, connection, message, &request, record);
+        let answer = match request.native {
+            true => self.carry_out_native(pair, connection, message, &request),
+            false => Some(self.carry_out(pair, connection, message, &request, record)),
+        };
         let pair_now = &self.pairs[pair];
         let wire = &self.connections[connection as usize];
         let given_up = Some(connection) != pair_now.old || wire.broken;
         let in_doubt = Some(connection) != pair_now.current && given_up;
         self.look_if_late(pair, connection, message, (&request, sent), in_doubt);
-        if message == 0 {
-            return;
+        if let Some(answer) = answer.filter(|_| message != 0) {
+            self.reply(pair, connection, message, answer, &request);
         }
+    }
+
+    /// A node's answer to a request is on its way.
+    pub(super) fn reply(
+        &mut self,
+        pair: usize,
+        connection: u64,
+        message: u64,
+        answer: Answer,
+        request: &Request,
+    ) {
         if let Some(at) = self.back(pair, connection) {
             self.push(
                 at,
@@ -345,19 +411,11 @@ impl Inner {
     ) -> Answer {
         let (node, client) = (self.pairs[pair].node, self.pairs[pair].client);
         let now = self.time;
-        let local = self.nodes[node].clock.local_ms(now);
-        let before = self.nodes[node]
-            .state
-            .get(&request.keys.lock, local)
-            .map(|(value, end)| (value.clone(), end));
         // Plain requests and releases are not told it.
         let told =
             request.op != Op::Release && (record.is_some() || request.keys.fence_ttl.is_some());
         let time = told.then(|| MemoryNode::time(self.nodes[node].clock.local(now)));
-        let counted = self.look_at_counter(node, request, local);
-        let reserved = before.is_none() && self.nodes[node].is_reserved(request, local);
-        let guarded = record.is_some();
-        let quarantined = guarded && self.nodes[node].state.quarantine(local).is_some();
+        let seen = self.look_before(node, request, record.is_some());
         // Another server, to which the address leads, has nothing to load.
         let astray = self.connections[connection as usize].astray;
         let loading = !astray && self.nodes[node].loading_until > now;
@@ -366,7 +424,7 @@ impl Inner {
         } else {
             self.nodes[node].used = true;
             let state = &mut self.nodes[node].state;
-            let (reply, messages) = state.execute(request, record.as_deref(), local);
+            let (reply, messages) = state.execute(request, record.as_deref(), seen.local);
             if !self.lines.is_empty() {
                 self.look_at_lines(node);
             }
@@ -380,24 +438,16 @@ impl Inner {
             asked: Asked::of(request),
             reply: reply.clone(),
         });
-        let mine = before.as_ref().is_some_and(|(v, _)| *v == request.value);
-        self.check_counter(node, request, (counted, mine), reply.as_ref(), local);
-        self.check_theft(node, request, before, local);
-        if guarded {
-            let server = self.connections[connection as usize].server;
-            let when = (quarantined, local);
-            self.check_repair(node, server, request, reply.as_ref(), when);
-        }
+        let server = self.connections[connection as usize].server;
+        self.judge_after(node, server, request, &seen, reply.as_ref());
         if let Some(Reply::Granted { .. }) = reply {
-            if reserved {
-                self.violated(format!("L4 n{node} votes past a reservation"));
-            }
-            self.granted(node, request, local);
+            self.granted(node, request, seen.local, now);
             if matches!(request.op, Op::Acquire { home: true, .. }) {
                 self.voted_at_home(client);
             }
         }
-        Answer { reply, time }
+        let said = reply.map_or(Said::OtherRecord, Said::Reply);
+        Answer { said, time }
     }
 
     /// A node has carried a request out that was sent at a time, over a connection
@@ -418,7 +468,9 @@ impl Inner {
         // behind by as much.
         let awake_since = self.clients[self.pairs[pair].client].awake_since;
         let misread = self.bytes.is_some() && sent < awake_since + 20 * self.network.patience;
-        let unknown = request.not_after == 0 || self.oracle.stepped_back > 0;
+        // What a native acquire makes ends by itself, whenever it is carried out.
+        let native = request.native && request.op != Op::Release;
+        let unknown = request.not_after == 0 || native || self.oracle.stepped_back > 0;
         let excused = in_time || misread && awake_since > 0 || unknown;
         // Without fences and guard nothing bounds when it is carried out: its
         // release may have been given up by then, and its key ends by itself.

@@ -28,6 +28,7 @@
 //! it: one that nobody looks at stays as it is.
 
 mod judges;
+mod order;
 mod places;
 
 use std::collections::BTreeMap;
@@ -35,12 +36,14 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use quorlock::Lease;
-use quorlock::sim::{Hold, Instant, Op, Reply, Request, Ticket};
+use quorlock::sim::{Form, Hold, Instant, MemoryNode, Op, Reply, Request, Ticket, Value};
 
 use super::network::Open;
 use super::{Inner, Node, Time, World};
 use crate::contender::KEYS;
 use crate::history::Happened;
+pub use order::Natives;
+use order::Words;
 use places::Places;
 
 const MOST_NODES: usize = 7;
@@ -69,6 +72,7 @@ pub(super) struct Oracle {
     active: Vec<usize>,
     /// Who stands in queues without need.
     places: Places,
+    natives: Natives,
     /// How far node clocks stepped back in all: keys live longer by it.
     pub(super) stepped_back: Time,
 }
@@ -90,6 +94,8 @@ struct Life {
     ends: [Instant; MOST_NODES],
     /// The lease that was won with it last.
     watch: Option<usize>,
+    /// What the nodes have said to it.
+    words: Words,
     /// Its home has voted for it, and it has not been given up.
     at_home: bool,
     /// Requests on their way to each node, and releases that wait for their
@@ -145,6 +151,31 @@ impl Watch {
         } else {
             Instant::NEVER
         }
+    }
+}
+
+/// What stands on a node before it carries a request out.
+pub(super) struct Seen {
+    /// Under the lock's key, and the key's end.
+    form: Option<(Form, Instant)>,
+    /// What is counted.
+    counted: u64,
+    /// It is in quarantine, and that is minded.
+    quarantined: bool,
+    /// Whoever asks minds the node's record.
+    guarded: bool,
+    /// A live place stands before whoever asks.
+    others_before: bool,
+    /// When, by its own clock.
+    pub(super) local: Instant,
+}
+
+/// Until when what stands under a key holds the lock, or keeps it for a waiter: of a key
+/// with that end.
+pub(super) fn holds_until(form: &Form, end: Instant) -> Instant {
+    match form {
+        Form::Quiet(_) => end,
+        Form::Held { until, .. } | Form::Free { until, .. } => end.min(Instant(until * 1000)),
     }
 }
 
@@ -264,6 +295,9 @@ impl World {
         }
         inner.due(inner.clients[client].clock.time(end));
         inner.check_honest(index);
+        if lease.number() == 0 {
+            inner.check_home(client, hold);
+        }
         inner.check_fence(index);
         inner.check_holds();
         index
@@ -337,10 +371,21 @@ impl World {
         self.inner().oracle.stepped_back
     }
 
-    /// How many keys live on all nodes.
+    /// The native requests for a vote that nodes carried out.
+    pub fn natives(&self) -> Natives {
+        self.inner().oracle.natives
+    }
+
+    /// How many keys on all nodes hold a lock.
     pub fn all_keys(&self) -> usize {
         let inner = self.inner();
-        let living = |node: &Node| node.state.keys(node.clock.local_ms(inner.time)).count();
+        let living = |node: &Node| {
+            let (local, keys) = (node.clock.local(inner.time), &node.state);
+            let time = MemoryNode::time(local);
+            let held = keys.keys(local);
+            held.filter(|(_, form, _)| form.holder(time).is_some())
+                .count()
+        };
         inner.nodes.iter().map(living).sum()
     }
 }
@@ -386,6 +431,7 @@ impl Inner {
                     denied: false,
                     ends: [Instant::NEVER; MOST_NODES],
                     watch: None,
+                    words: Words::default(),
                     at_home: false,
                     under_way: [0; MOST_NODES],
                     late: [false; MOST_NODES],
@@ -435,6 +481,12 @@ impl Inner {
         }
     }
 
+    /// Whether a token has been given up, or its lease is over.
+    pub(super) fn is_dead(&self, value: &Value) -> bool {
+        let life = self.oracle.tokens.get(&name_of(&value.0));
+        life.is_some_and(|life| life.dead_since.is_some())
+    }
+
     /// A node carried out a request that came over a connection given up, or
     /// the release behind it was lost with that connection.
     pub(super) fn came_late(&mut self, node: usize, request: &Request) {
@@ -444,18 +496,38 @@ impl Inner {
         self.queued_late(node, request);
     }
 
-    /// A request is about to be carried out: notes if the lock's counter of
-    /// fences is gone.
-    pub(super) fn look_at_counter(
+    /// A request is about to be carried out: what stands there before, for the judges.
+    pub(super) fn look_before(&mut self, node: usize, request: &Request, guarded: bool) -> Seen {
+        let local = self.nodes[node].clock.local(self.time);
+        let counted = self.look_at_counter(node, request, local);
+        let state = &self.nodes[node].state;
+        let form = state.form(&request.keys.lock, local);
+        Seen {
+            form: form.map(|(form, end)| (form.clone(), end)),
+            counted,
+            quarantined: guarded && state.quarantine(local).is_some(),
+            guarded,
+            others_before: self.has_others_before(node, request, local),
+            local,
+        }
+    }
+
+    /// A request is about to be carried out: what its lock's counter of fences shows.
+    fn look_at_counter(&mut self, node: usize, request: &Request, local: Instant) -> u64 {
+        let lock = place_of(&request.keys.lock);
+        let counter = request.keys.counter();
+        counter.map_or(0, |(counter, _)| self.look_at(node, lock, counter, local))
+    }
+
+    /// What a lock's counter shows; notes if it is gone.
+    pub(super) fn look_at(
         &mut self,
         node: usize,
-        request: &Request,
+        lock: usize,
+        counter: &[u8],
         local: Instant,
     ) -> u64 {
-        let Some((counter, _)) = request.keys.counter() else {
-            return 0;
-        };
-        let (now, lock) = (self.time, place_of(&request.keys.lock));
+        let now = self.time;
         let node = &mut self.nodes[node];
         let counted = node.state.fence(counter, local);
         if node.counts[lock] && counted.is_none() {
@@ -495,23 +567,23 @@ impl Inner {
         }
     }
 
-    /// A node has voted, at a moment of its clock.
-    pub(super) fn granted(&mut self, node: usize, request: &Request, local: Instant) {
-        let time = self.time;
+    /// A node has voted, at a moment of its clock, by what it did at a time.
+    pub(super) fn granted(&mut self, node: usize, request: &Request, local: Instant, time: Time) {
         self.nodes[node].counts[place_of(&request.keys.lock)] = true;
         if let Some(life) = self.oracle.tokens.get_mut(&name_of(&request.value.0)) {
             life.first_vote = life.first_vote.min(time);
             life.at_home |= matches!(request.op, Op::Acquire { home: true, .. });
         }
         // The key's end is a moment to aim at.
-        if let Some((_, end)) = self.nodes[node].state.get(&request.keys.lock, local) {
-            let at = self.nodes[node].clock.time(end);
+        if let Some((form, end)) = self.nodes[node].state.form(&request.keys.lock, local) {
+            let at = self.nodes[node].clock.time(holds_until(form, end));
             self.due(at);
         }
     }
 
     /// A reply has reached its client: enters it into the books.
     pub(super) fn confirm(&mut self, open: &Open, reply: &Reply) {
+        self.hears_word(open.ticket.node, &open.request, reply);
         let Some(life) = self.oracle.tokens.get_mut(&name_of(&open.request.value.0)) else {
             return;
         };
@@ -520,12 +592,15 @@ impl Inner {
         life.denied |= confirm && *reply == Reply::NotMine;
         let end = &mut life.ends[open.ticket.node];
         match (open.request.op, reply) {
-            (Op::Acquire { ttl, .. }, Reply::Granted { .. })
-            | (Op::Extend { ttl, .. }, Reply::Extended { .. })
+            (Op::Acquire { ttl, .. }, Reply::Granted { lasts, .. }) => {
+                let ttl = lasts.unwrap_or(ttl);
+                *end = (*end).max(open.sent + counted(ttl, drift));
+            }
+            (Op::Extend { ttl, .. }, Reply::Extended { .. })
             | (Op::Confirm { ttl, .. }, Reply::Confirmed) => {
                 *end = (*end).max(open.sent + counted(ttl, drift));
             }
-            (_, Reply::NotMine | Reply::Refused { .. }) => *end = Instant::NEVER,
+            (_, Reply::NotMine | Reply::Refused { .. } | Reply::Taken) => *end = Instant::NEVER,
             // Nobody else is given that vote meanwhile.
             (_, Reply::Quarantined { left }) => {
                 *end = (*end).min(open.sent + counted(*left, drift))

@@ -84,6 +84,7 @@ impl Party {
         let now = self.clock.now();
         let deadline = now + Duration::from_millis(50);
         let request = Request {
+            native: false,
             op,
             keys: keys_of(KEY, WAITS, None),
             value: Value(format!("{token:016x}{:024x}", 0).into_bytes().into()),

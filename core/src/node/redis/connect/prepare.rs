@@ -9,24 +9,37 @@ use super::talk::{good, next, receive, refused, send};
 use super::target::Target;
 use crate::node::Fault;
 use crate::node::admission::Gate;
+use crate::node::redis::native::Delete;
 use crate::node::redis::pushes::Push;
 use crate::node::redis::replies::{self, text};
 use crate::node::redis::wire::{Incoming, Wire};
 use crate::node::redis::{script, server_error};
 
+/// What came of it.
+pub(super) struct Prepared {
+    /// The inbox is subscribed.
+    pub(super) subscribed: bool,
+    /// How votes are deleted by their value.
+    pub(super) delete: Delete,
+}
+
 /// Loads the scripts and tries what they do, so that a permission that lacks
-/// is found now and by name, not in the middle of a script. Returns whether the
-/// inbox is subscribed.
+/// is found now and by name, not in the middle of a script.
 pub(super) async fn prepare(
     target: &Target,
     wire: &mut Wire,
     subscribe: bool,
     resp3: bool,
-) -> Result<bool, Fault> {
+) -> Result<Prepared, Fault> {
     let gate = &target.gate;
     let mut commands = Vec::new();
     for script in script::ALL {
-        commands.push(redis::cmd("SCRIPT").arg("LOAD").arg(script.text).take());
+        commands.push(
+            redis::cmd("SCRIPT")
+                .arg("LOAD")
+                .arg(script.text.as_str())
+                .take(),
+        );
     }
     // A key like those of our own, and one like those of locks, which no name
     // has: it begins with braces that are no tag.
@@ -34,7 +47,7 @@ pub(super) async fn prepare(
     // As a text, so that the first acquire of a client is the first EVALSHA on
     // its nodes; whether that is permitted shows then.
     let attempt = redis::cmd("EVAL")
-        .arg(script::TRY.text)
+        .arg(script::TRY.text.as_str())
         .arg(2)
         .arg(&*gate.scratch_key)
         .arg(like_a_lock)
@@ -49,6 +62,10 @@ pub(super) async fn prepare(
         let mut command = redis::cmd("CLIENT");
         commands.push(command.arg("SETINFO").arg(name).arg(value).take());
     }
+    // Of these a server knows one at most; its user need not be permitted it.
+    let scratch = &*gate.scratch_key;
+    commands.push(redis::cmd("DELIFEQ").arg(scratch).arg("").take());
+    commands.push(redis::cmd("DELEX").arg(scratch).arg("IFEQ").arg("").take());
     if subscribe {
         // What the scripts do for others that wait, here for nobody.
         let nobody = [namespace(gate), b"#in:try"].concat();
@@ -62,6 +79,13 @@ pub(super) async fn prepare(
     send(wire, &commands).await?;
     let mut replies = receive(wire, answered).await?;
     let published = if subscribe { replies.pop() } else { None };
+    let known = |reply: Option<Resp>| matches!(reply, Some(Resp::Int(_)));
+    let (del_ex, del_if_eq) = (known(replies.pop()), known(replies.pop()));
+    let delete = match (del_if_eq, del_ex) {
+        (true, _) => Delete::DelIfEq,
+        (false, true) => Delete::DelEx,
+        (false, false) => Delete::Lean,
+    };
     replies.truncate(needed);
     let tried = replies.pop();
     for reply in replies {
@@ -73,10 +97,11 @@ pub(super) async fn prepare(
         key if key.starts_with('~') => return Err(no_keys(gate)),
         command => return Err(no_command(&command)),
     }
-    match published {
-        Some(published) => subscribed(target, wire, published, resp3).await,
-        None => Ok(false),
-    }
+    let subscribed = match published {
+        Some(published) => subscribed(target, wire, published, resp3).await?,
+        None => false,
+    };
+    Ok(Prepared { subscribed, delete })
 }
 
 /// Whether the inbox is subscribed. Where messages do not get through, waiting

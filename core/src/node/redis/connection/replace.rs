@@ -32,8 +32,8 @@ impl Connection {
 
     /// Whether the connection in doubt has releases to acknowledge.
     fn owes_in_doubt(&self) -> bool {
-        let mut places = self.old.iter().flat_map(|old| &old.in_flight).flatten();
-        places.any(Item::is_release)
+        let mut items = self.old.iter().flat_map(Pipe::items);
+        items.any(Item::is_release)
     }
 
     /// Begins to make the next connection.
@@ -69,12 +69,13 @@ impl Connection {
         }
         // Releases written to the connection before are sent again on this one, and need
         // no copy over that.
-        for place in self.old.iter_mut().flat_map(|old| &mut old.in_flight) {
+        for place in self.old.iter_mut().flat_map(Pipe::items_mut) {
             let owed = place.as_ref().is_some_and(Item::is_release);
             if mutant!("release-dropped-in-doubt", owed, false) {
-                let written = place.take().map(|item| Item {
-                    on_old: true,
-                    ..item
+                let written = place.take().map(|mut item| {
+                    item.on_old = true;
+                    item.by_script();
+                    item
                 });
                 self.waiting.extend(written);
             }
@@ -85,6 +86,11 @@ impl Connection {
         let missed = self.stepped && !connected.stepped;
         self.stepped = self.guarded() && (stepped || missed);
         self.up = Some(Pipe::new(*connected));
+        if mutant!("warm-after-reconnect", false, true)
+            && let (Some(up), Some(old)) = (&mut self.up, &mut self.old)
+        {
+            up.warm = std::mem::take(&mut old.warm);
+        }
         self.subscription.connected(subscribed);
         if self.stepped {
             self.readmit();
@@ -196,9 +202,10 @@ impl Connection {
     }
 
     /// Gives a connection up: its releases are sent again, its requests fail.
-    fn abandon(&mut self, connection: Pipe, fault: &Fault) {
-        for mut item in connection.in_flight.into_iter().flatten() {
+    fn abandon(&mut self, mut connection: Pipe, fault: &Fault) {
+        for mut item in connection.items_mut().filter_map(Option::take) {
             if mutant!("release-lost-with-connection", item.is_release(), false) {
+                item.by_script();
                 self.waiting.add(item);
             } else {
                 item.tell(Reply::Failed(fault.clone()), None);

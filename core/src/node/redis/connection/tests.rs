@@ -13,6 +13,8 @@ use crate::node::address::{Address, Endpoint, Origin};
 use crate::node::admission::{Expected, Gate, Roster, Survey};
 use crate::node::redis::connect::Told;
 use crate::node::redis::dial::{Dial, Dialling, Stream};
+use crate::node::redis::native::Delete;
+use crate::node::redis::script::Guard;
 use crate::node::redis::wire::Wire;
 use crate::node::{Companions, Keys, Op, Request, Sink, Ticket, Value, Waits};
 use crate::token::SystemRng;
@@ -50,12 +52,13 @@ impl Dial for Silence {
 
 /// The kinds of faults that were told.
 #[derive(Default)]
-struct Heard(Mutex<Vec<FaultKind>>);
+struct Heard(Mutex<Vec<FaultKind>>, Mutex<Vec<Reply>>);
 
 impl Sink for Heard {
     fn on_reply(&self, _: Ticket, reply: Reply, _: Option<u64>) {
-        if let Reply::Failed(fault) = reply {
-            lock(&self.0).push(fault.kind);
+        match reply {
+            Reply::Failed(fault) => lock(&self.0).push(fault.kind),
+            reply => lock(&self.1).push(reply),
         }
     }
 
@@ -70,6 +73,7 @@ struct Link {
     connection: Connection,
     heard: Arc<Heard>,
     ends: Vec<UnixStream>,
+    fence_ttl: Option<Duration>,
 }
 
 impl Link {
@@ -111,6 +115,7 @@ impl Link {
             clock,
             heard: Arc::default(),
             ends: Vec::new(),
+            fence_ttl: None,
         };
         link.connects();
         link
@@ -124,7 +129,12 @@ impl Link {
         self.connection.connecting = None;
         self.connection.take_connection(Box::new(Connected {
             wire: Wire::new(Stream::Unix(near), Arc::from(&b"in"[..])),
-            guard: None,
+            guard: Some(Guard {
+                record: "r".into(),
+                record_key: b"#node"[..].into(),
+                quarantine_key: b"#quarantine"[..].into(),
+            }),
+            delete: Delete::Lean,
             id: 1,
             server: 1,
             time: Told {
@@ -138,25 +148,31 @@ impl Link {
         self.connection.push_on();
     }
 
-    /// A request is asked for, of the one token that there is.
+    /// A request is asked for by script, of the one token that there is.
     fn asks(&mut self, op: Op) {
-        let item = self.item(op);
-        lock(&self.connection.outbox.state).items.push(item);
+        self.asks_all(&[op], false);
+    }
+
+    /// These are asked for at once.
+    fn asks_all(&mut self, ops: &[Op], native: bool) {
+        let items = ops.iter().map(|op| self.item(*op, native));
+        let items: Vec<Item> = items.collect();
+        lock(&self.connection.outbox.state).items.extend(items);
         self.connection.take_outbox();
         self.connection.push_on();
     }
 
-    fn item(&self, op: Op) -> Item {
+    fn item(&self, op: Op, native: bool) -> Item {
         let now = self.clock.now();
         let keys = Keys {
-            companions: Companions::new(b"qrf"),
+            companions: Companions::new(b"qf"),
             lock: b"k"[..].into(),
             waits: Waits {
                 reservation: Duration::ZERO,
                 place: Duration::ZERO,
                 most: 0,
             },
-            fence_ttl: None,
+            fence_ttl: self.fence_ttl,
         };
         Item {
             request: Request {
@@ -164,6 +180,7 @@ impl Link {
                 keys: Arc::new(keys),
                 value: Value(b"v"[..].into()),
                 waiter: None,
+                native,
                 not_after: 0,
             },
             ticket: Ticket {
@@ -177,9 +194,37 @@ impl Link {
             give_up: Instant::FAR,
             with_text: false,
             readmitted: false,
+            void: false,
+            again: false,
             on_old: false,
+            cold: false,
             written: Instant::NEVER,
         }
+    }
+
+    /// The connection in use is answered this.
+    fn answered(&mut self, replies: &[&str]) {
+        for reply in replies {
+            let reply = redis::parse_redis_value(reply.as_bytes()).expect("RESP");
+            let Connection { up, done, .. } = &mut self.connection;
+            let up = up.as_mut().expect("a connection");
+            assert!(up.take_reply(reply, done), "nobody has asked");
+            self.connection.take_outcomes();
+        }
+        self.connection.push_on();
+    }
+
+    /// Whether each request that is written over the connection in use, and is not
+    /// answered, is native.
+    fn natives(&self) -> Vec<bool> {
+        let up = self.connection.up.iter();
+        up.flat_map(Pipe::items).map(|i| i.request.native).collect()
+    }
+
+    /// Whether each request that is written and not answered tells the counter's life.
+    fn colds(&self) -> Vec<bool> {
+        let up = self.connection.up.iter();
+        up.flat_map(Pipe::items).map(|i| i.cold).collect()
     }
 
     /// Nothing is answered for as long as requests wait.
@@ -204,7 +249,7 @@ impl Link {
     /// the one in use.
     fn written(&self) -> [usize; 2] {
         let Connection { old, up, .. } = &self.connection;
-        [old, up].map(|pipe| pipe.as_ref().map_or(0, |pipe| pipe.in_flight.len()))
+        [old, up].map(|pipe| pipe.as_ref().map_or(0, |pipe| pipe.awaits()))
     }
 }
 
@@ -265,6 +310,116 @@ async fn a_release_that_is_not_acknowledged_is_worth_a_connection() {
     assert!(link.connection.connecting.is_some());
 }
 
+const OK: &str = "+OK\r\n";
+const NIL: &str = "$-1\r\n";
+const TIME: &str = "*2\r\n$1\r\n0\r\n$1\r\n9\r\n";
+const OURS: &str = "*2\r\n$1\r\nr\r\n$-1\r\n";
+const QUARANTINED: &str = "*2\r\n$1\r\nr\r\n$1\r\n1\r\n";
+const ANOTHERS: &str = "*2\r\n$1\r\nx\r\n$-1\r\n";
+
+#[tokio::test]
+async fn votes_of_one_write_are_told_behind_one_trailer() {
+    let mut link = Link::connected();
+    link.asks_all(&[ACQUIRE, ACQUIRE, ACQUIRE], true);
+    assert_eq!(link.written(), [0, 4]);
+    // What is taken needs no trailer.
+    link.answered(&[OK, NIL, OK]);
+    assert_eq!(*lock(&link.heard.1), [Reply::Taken]);
+    link.answered(&[OURS]);
+    assert_eq!(lock(&link.heard.1).len(), 1);
+    link.answered(&[TIME]);
+    let told = lock(&link.heard.1).clone();
+    assert!(matches!(
+        told[1..],
+        [Reply::Granted { .. }, Reply::Granted { .. }]
+    ));
+    assert_eq!(link.written(), [0, 0]);
+}
+
+#[tokio::test]
+async fn a_vote_without_its_trailer_is_none() {
+    let mut link = Link::connected();
+    link.asks_all(&[ACQUIRE], true);
+    link.answered(&[OK]);
+    link.patience_ends();
+    assert_eq!(*lock(&link.heard.0), [FaultKind::Timeout]);
+    assert_eq!(*lock(&link.heard.1), []);
+}
+
+#[tokio::test]
+async fn what_plain_commands_do_not_decide_is_asked_by_script() {
+    // In quarantine, over the same connection; at another's, once admitted anew.
+    let mut link = Link::connected();
+    link.asks_all(&[ACQUIRE], true);
+    link.answered(&[OK, QUARANTINED, TIME]);
+    assert_eq!(link.natives(), [false]);
+    let mut link = Link::connected();
+    link.asks_all(&[ACQUIRE], true);
+    link.answered(&[OK, ANOTHERS, TIME]);
+    assert_eq!(link.written(), [0, 0]);
+    link.connects();
+    assert_eq!(link.natives(), [false]);
+    // One that finds no vote of ours: somebody may wait there.
+    let mut link = Link::connected();
+    link.asks_all(&[Op::Release], true);
+    link.answered(&[":0\r\n"]);
+    assert_eq!(link.natives(), [false]);
+    assert_eq!(*lock(&link.heard.1), []);
+    link.answered(&[":1\r\n"]);
+    assert_eq!(*lock(&link.heard.1), [Reply::Released { held: true }]);
+}
+
+#[tokio::test]
+async fn the_life_of_a_counter_is_told_until_a_reply_says_that_it_was() {
+    let mut link = Link::connected();
+    link.fence_ttl = Some(4 * PATIENCE);
+    let counts = Op::Acquire {
+        ttl: Duration::from_secs(1),
+        candidate: 7,
+        home: false,
+        block: 1,
+    };
+    // A script that is unknown, or that refuses, has told nothing;
+    link.asks(counts);
+    link.answered(&["-NOSCRIPT x\r\n"]);
+    assert_eq!(link.colds(), [true]);
+    link.answered(&["*7\r\n:0\r\n:9\r\n$0\r\n\r\n:-1\r\n:1\r\n:0\r\n:9\r\n"]);
+    // nor have plain commands of which the last failed.
+    link.asks_all(&[counts], true);
+    assert_eq!(link.colds(), [true]);
+    link.answered(&[NIL, ":0\r\n", "-OOM x\r\n", OURS, TIME]);
+    link.asks_all(&[counts], true);
+    assert_eq!(link.colds(), [true]);
+    link.answered(&[NIL, ":1\r\n", ":1\r\n", OURS, TIME]);
+    link.asks_all(&[counts], true);
+    assert_eq!(link.colds(), [false]);
+    link.answered(&[NIL, ":1\r\n", OURS, TIME]);
+    // It is told again once a quarter of it has gone by.
+    link.patience_ends();
+    link.asks(counts);
+    assert_eq!(link.colds(), [true]);
+    link.answered(&["*4\r\n:1\r\n$1\r\n7\r\n:0\r\n:9\r\n"]);
+    link.asks(counts);
+    assert_eq!(link.colds(), [false]);
+}
+
+#[tokio::test]
+async fn nothing_native_is_sent_twice() {
+    let mut link = Link::connected();
+    link.asks_all(&[Op::Release], true);
+    assert_eq!(link.natives(), [true]);
+    link.patience_ends();
+    link.connects();
+    assert_eq!(link.natives(), [false]);
+    let mut link = Link::connected();
+    link.asks_all(&[Op::Release], true);
+    let fault = Fault::new(FaultKind::Unreachable, "lost", true);
+    link.connection.lose_connection(&fault);
+    link.connection.push_on();
+    link.connects();
+    assert_eq!(link.natives(), [false]);
+}
+
 #[tokio::test]
 async fn thousands_of_releases_cost_no_connection_that_answers() {
     let mut link = Link::connected();
@@ -277,7 +432,7 @@ async fn thousands_of_releases_cost_no_connection_that_answers() {
     // Nobody waits for them any more. One is answered each time, just before that.
     for left in [2, 1] {
         let up = link.connection.up.as_mut().expect("a connection");
-        assert!(up.answered().flatten().is_some());
+        assert!(up.take_reply(redis::Value::Int(1), &mut VecDeque::new()));
         link.patience_ends();
         assert_eq!(link.written(), [3, left]);
     }
@@ -288,7 +443,7 @@ async fn thousands_of_releases_cost_no_connection_that_answers() {
 #[tokio::test]
 async fn the_copy_of_a_release_goes_out_before_its_connection_is_closed() {
     let mut link = Link::connected();
-    let release = link.item(Op::Release);
+    let release = link.item(Op::Release, false);
     let mut theirs = link.ends.pop().expect("one connection");
     let pipe = link.connection.up.as_mut().expect("a connection");
     assert!(pipe.is_idle());

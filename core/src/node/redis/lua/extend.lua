@@ -1,38 +1,47 @@
--- KEYS lock, queue, reservation [, counter [, record, quarantine]];
--- ARGV value, ttl, mode [, record, not_after, fence, fence ttl].
--- Modes: 0 extend; 1 and repair; 2 and repair even in quarantine; 3 store the fence.
+-- KEYS lock [, counter [, record, quarantine]].
+-- ARGV value, ttl, mode [, record, not_after, fence, life of the counter [, block]].
+-- Modes: 0 extend; 1 and repair; 2 and repair even in quarantine; 3 store the fence, which is the last of its block.
 local call, K, A = redis.call, KEYS, ARGV
-local time = {}
-if A[4] then
-  time = call('TIME')
-  if A[4] ~= '' and call('GET', K[5]) ~= A[4] then return {4, time[1], time[2]} end
-  if time[1] * 1000000 + time[2] > tonumber(A[5]) then return {5, time[1], time[2]} end
+local time = call('TIME')
+local now = time[1] * 1000000 + time[2]
+local value, quarantine
+if A[4] and A[4] ~= '' then
+  local m = call('MGET', K[1], K[3], K[4])
+  if m[2] ~= A[4] then return {4, time[1], time[2]} end
+  value, quarantine = m[1], m[3]
 end
-local value = call('GET', K[1])
-local mine = value == A[1]
-if not mine then
-  if value or A[3] == '0' or A[3] == '3' then return A[4] and {0, time[1], time[2]} or 0 end
-  if A[3] == '1' and A[4] and A[4] ~= '' then
-    local left = call('PTTL', K[6])
-    if left ~= -2 then return {3, left, time[1], time[2]} end
-  end
+if A[4] and now > tonumber(A[5]) then return {5, time[1], time[2]} end
+if not value then
+  value = redis.pcall('GET', K[1])
+  -- Of another type, which MGET does not show: held, by somebody who is none of us.
+  if type(value) == 'table' then value = '' end
 end
-local fence = ''
+local form, till, whose
+if value then form, till, whose = string.match(value, '^([-=@])(%d+) (.*)$') end
+local stands = form and now <= tonumber(till)
+local own = value == A[1] or form == '=' and stands and whose == A[1]
+local gone = not value or form == '@' or form and not stands
+if not own and (not gone or A[3] == '0' or A[3] == '3') then return A[4] and {0, time[1], time[2]} or 0 end
+-- What stands in quarantine may be a vote that was never counted. Modes 2 and 3 are of one that is.
+if quarantine and (A[3] == '0' or A[3] == '1') then return {3, call('PTTL', K[4]), time[1], time[2]} end
 if A[6] and A[6] ~= '' then
-  fence = A[6]
-  local last = call('GET', K[4])
-  if last and tonumber(last) > tonumber(fence) then
-    if A[3] == '3' then return {6, last, time[1], time[2]} end
-    fence = last
+  if A[3] == '3' then
+    local last = call('ZSCORE', K[2], 'f')
+    if last and tonumber(last) > A[6] - (A[8] or 1) then return {6, string.format('%.0f', last), time[1], time[2]} end
   end
+  call('ZADD', K[2], 'GT', A[6], 'f')
+  call('PEXPIRE', K[2], A[7])
 end
-if mine then
-  if call('PTTL', K[1]) < tonumber(A[2]) then call('PEXPIRE', K[1], A[2]) end
-else
+local rest = tonumber(A[2])
+if form then
+  -- It stays crowded. A vote ends a reservation, whoever it is for.
+  local full = now + rest * 1000
+  if own then full = math.max(full, till) end
+  call('SET', K[1], string.format('=%.0f ', full) .. A[1], 'KEEPTTL')
+  rest = math.ceil((full - now) / 1000)
+elseif gone then
   call('SET', K[1], A[1], 'PX', A[2])
-  -- A vote ends a reservation, whoever it is for.
-  if (call('MGET', K[3])[1] or '') ~= '' then call('SET', K[3], '', 'KEEPTTL') end
 end
-if fence ~= '' then call('SET', K[4], fence, 'PX', A[7]) end
-local code = mine and 1 or 2
-return A[4] and {code, fence, time[1], time[2]} or code
+if value and call('PTTL', K[1]) < rest then call('PEXPIRE', K[1], rest) end
+local code = own and 1 or 2
+return A[4] and {code, A[6], time[1], time[2]} or code

@@ -1,22 +1,36 @@
--- KEYS lock, queue, reservation [, record, quarantine]; ARGV value, waiter, reservation in ms [, record]. Behind line.lua.
+-- KEYS lock, queue [, record, quarantine]; ARGV value, waiter, waits [, record].
+-- Waits: the reservation and the life of a place, in ms.
 local call, K, A = redis.call, KEYS, ARGV
-local m = call('MGET', K[1], K[3])
-local held = A[1] ~= '' and m[1] == A[1]
-if held then call('DEL', K[1]) end
-if m[2] then
+local time = call('TIME')
+local now = time[1] * 1000000 + time[2]
+local value
+-- To reserve is to promise a vote: only where one may be given.
+local votes = true
+if A[4] then
+  local m = call('MGET', K[1], K[3], K[4])
+  value, votes = m[1], m[2] == A[4] and not m[3]
+end
+if not value then
+  value = redis.pcall('GET', K[1])
+  -- Of another type, which MGET does not show: held, by somebody who is none of us.
+  if type(value) == 'table' then value = '' end
+end
+local form, till, whose
+if value then form, till, whose = string.match(value, '^([-=@])(%d+) (.*)$') end
+local held = A[1] ~= '' and (value == A[1] or form == '=' and whose == A[1])
+if A[2] ~= '' then redis.pcall('ZREM', K[2], A[2], '!' .. A[2]) end
+if not value or held or form and (now > tonumber(till) or form == '@' and whose == A[2]) then
   -- What is released is released, whatever becomes of the line.
-  pcall(function()
-    local now = micros()
-    local till, whose = string.match(m[2], '^(%d+) (.*)$')
-    if A[2] ~= '' then call('ZREM', K[2], A[2], '!' .. A[2]) end
-    if till and tonumber(till) > now and whose ~= A[2] then return end
-    -- To reserve is to promise a vote: only where one may be given.
-    local free = call('PTTL', K[1]) == -2
-    if free and A[4] then
-      local n = call('MGET', K[4], K[5])
-      free = n[1] == A[4] and not n[2]
+  local ok, kept = pcall(function()
+    local reservation, life = string.match(A[3], '^(%d+) (%d+)$')
+    if not votes then
+      if call('ZCARD', K[2]) == 0 then return false end
+      call('SET', K[1], '@0 ', 'PX', life)
+      return true
     end
-    if not free or turn(nil, now, A[3]) then unreserve() end
+    --- line.lua
+    return turn(nil) == 2
   end)
+  if value and not (ok and kept) then call('DEL', K[1]) end
 end
 return held and 1 or 0

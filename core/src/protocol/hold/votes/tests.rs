@@ -22,7 +22,12 @@ const EXTEND: Op = Op::Extend {
 const CONFIRM: Op = Op::Confirm {
     ttl: TTL,
     fence: 44,
+    block: 1,
 };
+
+fn granted(fence: u64) -> Reply {
+    Reply::Granted { fence, lasts: None }
+}
 
 fn rules() -> Rules {
     Rules {
@@ -84,7 +89,7 @@ fn what_a_reply_makes_of_a_vote() {
         subscribers: 0,
     };
     let extended = Reply::Extended { repaired: false };
-    let (granted, greater) = (Reply::Granted { fence: 41 }, Reply::Greater { fence: 9 });
+    let (granted, greater) = (granted(41), Reply::Greater { fence: 9 });
     let timeout = failed(FaultKind::Timeout, true);
     let unsent = failed(FaultKind::Unreachable, false);
     let not_ready = failed(FaultKind::NotReady, true);
@@ -153,7 +158,7 @@ fn a_fence_stands_where_it_was_stored() {
         let _ = votes.apply(ticket(op), &reply, NOW, Phase::Asking, &rules());
         votes.marks[0]
     };
-    let mark = apply(&mut votes, ACQUIRE, Reply::Granted { fence: 41 });
+    let mark = apply(&mut votes, ACQUIRE, granted(41));
     assert_eq!((mark.stored, mark.found), (41, 0));
     votes.marks[0].asked = 44;
     let mark = apply(&mut votes, CONFIRM, Reply::Greater { fence: 50 });
@@ -164,8 +169,8 @@ fn a_fence_stands_where_it_was_stored() {
     assert_eq!((mark.stored, mark.failed), (44, true));
     // One that was asked without a candidate tells what others have stored.
     let mut blind = asked();
-    blind.ask(0, 0, false, NOW);
-    let mark = apply(&mut blind, ACQUIRE, Reply::Granted { fence: 41 });
+    let _ = blind.ask(0, 0, false, NOW);
+    let mark = apply(&mut blind, ACQUIRE, granted(41));
     assert_eq!((mark.stored, mark.found), (0, 41));
 }
 
@@ -228,7 +233,7 @@ fn a_place_in_the_queue_ends_with_the_vote_alone() {
     };
     for (reply, queued, place) in [
         (refused, true, Some(2)),
-        (Reply::Granted { fence: 0 }, false, None),
+        (granted(0), false, None),
         (failed(FaultKind::Timeout, true), true, None),
         (quarantined(9), true, None),
     ] {
@@ -303,4 +308,50 @@ fn a_step_of_the_clock_shortens_what_was_promised_by_it() {
     let end = SENT + millis(200);
     assert_eq!((votes.ends[0], votes.cast[0]), (end, Vote::Granted(end)));
     assert_eq!(votes.nodes[0].had.until, end);
+}
+
+/// A node that was asked by plain commands, and has answered so.
+fn answered(reply: &Reply) -> Votes {
+    let mut votes = asked();
+    let _ = votes.apply(ticket(ACQUIRE), reply, NOW, Phase::Asking, &rules());
+    votes
+}
+
+#[test]
+fn a_vote_that_ends_by_the_nodes_clock_counts_no_longer() {
+    let short = Reply::Granted {
+        fence: 3,
+        lasts: Some(millis(400)),
+    };
+    let drift = clock::drift_allowance(millis(400), rules().drift);
+    assert_eq!(answered(&short).ends[0], SENT + (millis(400) - drift));
+}
+
+#[test]
+fn who_is_told_that_it_is_taken_has_left_nothing_there() {
+    let votes = answered(&Reply::Taken);
+    assert_eq!(votes.cast[0], Vote::Refused);
+    assert!(!votes.traces(None)[0].token);
+}
+
+#[test]
+fn plain_commands_undo_what_is_known_alone() {
+    for (reply, scripted) in [
+        (granted(3), false),
+        (failed(FaultKind::Timeout, true), true),
+        (Reply::Late, true),
+        (quarantined(9), true),
+    ] {
+        let mut votes = answered(&reply);
+        if matches!(reply, Reply::Late) {
+            // Asked once more, as late.
+            let _ = votes.apply(ticket(ACQUIRE), &reply, NOW, Phase::Asking, &rules());
+        }
+        let traces = votes.traces(None)[0];
+        assert_eq!(
+            (traces.token, traces.scripted),
+            (true, scripted),
+            "{reply:?}"
+        );
+    }
 }

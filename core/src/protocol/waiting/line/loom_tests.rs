@@ -42,7 +42,14 @@ impl Link for Willing {
         _: Instant,
     ) -> Option<Wakers> {
         if let Op::Acquire { .. } = request.op {
-            sink.on_reply(ticket, Reply::Granted { fence: 0 }, None);
+            sink.on_reply(
+                ticket,
+                Reply::Granted {
+                    fence: 0,
+                    lasts: None,
+                },
+                None,
+            );
         }
         None
     }

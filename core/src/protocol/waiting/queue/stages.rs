@@ -8,9 +8,9 @@ use super::Quest;
 use crate::clock::Instant;
 use crate::mutants::mutant;
 use crate::node::{Line, Nodes};
-use crate::protocol::hold::Heard;
+use crate::protocol::hold::Means;
+use crate::protocol::home::{self, Heard, Next};
 use crate::protocol::retry;
-use crate::protocol::waiting::home::{self, Next};
 use crate::protocol::waiting::inbox::Notice;
 
 /// What we are about.
@@ -35,7 +35,7 @@ impl Quest<'_> {
             Stage::Waiting { until } if until <= now => self.poll(),
             Stage::Pausing { until } if until <= now => match self.is_any_there() {
                 true => self.poll(),
-                false => self.ask_all(),
+                false => self.ask_all(Means::Script),
             },
             Stage::Waiting { .. } | Stage::Pausing { .. } => {}
         }
@@ -61,7 +61,6 @@ impl Quest<'_> {
                 }
             }
             Heard::Refused { left, line } => {
-                self.inbox.note_contention(&self.terms.keys.lock, now);
                 self.wait_at(home, left, line, now);
                 self.answer_call();
             }
@@ -79,7 +78,7 @@ impl Quest<'_> {
     fn answer_call(&mut self) {
         let called = mutant!("early-call-unanswered", self.called, false);
         if called && self.is_quorum_there() {
-            self.ask_all();
+            self.ask_all(Means::Script);
         }
     }
 
@@ -97,6 +96,10 @@ impl Quest<'_> {
 
     /// The nodes', to an attempt.
     fn look_at_votes(&mut self, tries: u32, again: Option<Instant>, now: Instant) {
+        self.hold().look_for_home(now);
+        if self.hold().is_won() {
+            return;
+        }
         self.look_up_order();
         let heard = self.hold().heard();
         let over = now >= self.hold().attempt_ends();
@@ -105,7 +108,6 @@ impl Quest<'_> {
         }
         match home::next(&self.order, &heard) {
             Next::Yield(home) => {
-                self.inbox.note_contention(&self.terms.keys.lock, now);
                 let Heard::Refused { left, line } = heard[home] else {
                     // A seeded bug alone gives way with the home's vote.
                     return self.pause_for_nodes(now);
@@ -160,7 +162,9 @@ impl Quest<'_> {
     /// What follows from what the waiter was told.
     pub(super) fn take_notice(&mut self, notice: Notice, now: Instant) {
         match self.stage {
-            Stage::Waiting { .. } if notice.called && self.is_quorum_there() => self.ask_all(),
+            Stage::Waiting { .. } if notice.called && self.is_quorum_there() => {
+                self.ask_all(Means::Script)
+            }
             // Without a quorum the attempt would fail. We are called once, so
             // we ask again when nodes may be back.
             Stage::Waiting { until } if notice.called => {

@@ -104,7 +104,7 @@ fn a_call_that_overtakes_the_refusal_is_answered() {
     let inbox = Inbox::new(channel, &links);
     let set = Arc::new(Set::new(links, clock, rng, ttl, 0.01, |_| ()));
     // So that the home alone is asked first.
-    inbox.note_contention(&terms.keys.lock, set.clock.now());
+    set.contention.note(&terms.keys.lock, set.clock.now());
     let wait = Wait {
         limit: None,
         lines: &Arc::default(),

@@ -21,9 +21,9 @@ mod due;
 
 use std::sync::Arc;
 
-use quorlock::sim::{FaultKind, Link, Op, Reply, Sink, Subscriber, Ticket};
+use quorlock::sim::{FaultKind, Link, Op, Reply, Request, Sink, Subscriber, Ticket};
 
-use super::{Answered, Mark, Sent};
+use super::{Answered, Mark, Sent, natives};
 use crate::server::scripts::{self, Script};
 use crate::world::events::Event;
 use crate::world::network::{NOT_SENT, Open};
@@ -81,6 +81,7 @@ impl Inner {
         let mut askers = Vec::new();
         while let Ok(Some(words)) = tap.command() {
             let words: Vec<&[u8]> = words.iter().map(|w| tap.word(w)).collect();
+            let words = &words[..];
             let script = match words[0] {
                 b"EVALSHA" => Script::of_sha(words[1]),
                 b"EVAL" => Script::of_text(words[1]),
@@ -90,15 +91,23 @@ impl Inner {
                 }
                 _ => None,
             };
-            let Some(script) = script else { continue };
-            let count = crate::server::resp::number(words[2]).unwrap_or(0) as usize;
-            let (keys, args) = words[3..].split_at(count.min(words.len() - 3));
-            if let Some(call) = scripts::call(script, keys, args) {
+            let request = match (script, words) {
+                (Some(Script::Lean), [_, _, _, key, value]) => {
+                    natives::begun(&[b"DELIFEQ", key, value])
+                }
+                (Some(script), _) => {
+                    let count = crate::server::resp::number(words[2]).unwrap_or(0) as usize;
+                    let (keys, args) = words[3..].split_at(count.min(words.len() - 3));
+                    scripts::call(script, keys, args).map(|call| call.request)
+                }
+                (None, words) => natives::begun(words),
+            };
+            if let Some(request) = request {
                 let at = self.time;
                 let sent = Sent {
                     end: tap.passed(),
                     message: 0,
-                    request: call.request,
+                    request,
                     at,
                     copy: false,
                 };
@@ -130,6 +139,16 @@ impl Inner {
         let found = fresh.or_else(again).map(|(message, _)| *message);
         sent.message = found.unwrap_or(0);
         let message = sent.message;
+        if let Some(open) = self.pairs[pair].open.get(&message)
+            && sent.request.native
+        {
+            // All that plain commands do not say.
+            sent.request = Request {
+                native: true,
+                not_after: sent.request.not_after,
+                ..open.request.clone()
+            };
+        }
         self.under_way(node, &sent.request, 1);
         let op = sent.request.op;
         self.note(|| format!("c{client} writes m{message} for n{node} over {wire}: {op:?}"));
@@ -141,10 +160,12 @@ impl Inner {
             ticket.sent.until(ticket.deadline).as_nanos() as Time
         });
         let (at, due) = (self.time, self.time + patience * 9 / 10);
+        // It may have waited for room until its release was asked.
+        let released = self.is_dead(&sent.request.value);
         let w = self.open_wire(wire);
         w.not_undone.retain(|(r, _)| r.value != sent.request.value);
         if !release {
-            w.not_undone.push((sent.request.clone(), false));
+            w.not_undone.push((sent.request.clone(), released));
         }
         w.late |= w.releases.front().is_some_and(|due| *due <= at);
         if release {

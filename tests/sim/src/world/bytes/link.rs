@@ -93,6 +93,7 @@ impl Link for ByteLink {
                 sent: inner.clients[client].now(now),
                 connection: NOT_SENT,
                 readmitted: false,
+                void: false,
             };
             inner.pairs[pair].open.insert(message, open);
             let deadline = clock.time(ticket.deadline);
@@ -182,7 +183,7 @@ impl Sink for Tap {
                 inner.told_time(client, ticket, time);
             }
             if matches!(reply, Reply::Quarantined { .. } | Reply::Failed(_)) {
-                inner.pairs[pair].failed_at = inner.time;
+                inner.pairs[pair].failed_at = inner.time.max(1);
             }
             inner.note(|| format!("c{client} <- n{node} m{message} {reply:?}"));
             inner.confirm(&open, &reply);

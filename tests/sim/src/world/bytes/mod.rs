@@ -16,9 +16,11 @@
 mod breaks;
 mod judge;
 mod link;
+mod natives;
 mod serve;
 mod stream;
 
+use natives::{Ballot, Reading};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::Waker;
@@ -47,6 +49,10 @@ pub(super) struct Bytes {
     loaded: Vec<[u8; 2]>,
     /// What came of the request that a node has just carried out.
     served: Option<Reply>,
+    /// What was carried out last is not answered yet, or to no effect.
+    deferred: bool,
+    /// Votes that were settled by what was carried out last.
+    settled: Vec<Answered>,
 }
 
 /// What a lane has that refers to the world.
@@ -96,8 +102,13 @@ struct Wire {
     doubted: bool,
     /// Something came over it for which a client may want another.
     suspect: bool,
+    /// What it was told of the lives of counters.
+    lives: natives::Lives,
     /// The last request that was written over it for the first time.
     last: u64,
+    /// Native votes whose trailer has yet to come, and what is known of that.
+    ballots: Vec<Ballot>,
+    trailer: Reading,
 }
 
 /// How a connection ends for its client.
@@ -134,11 +145,20 @@ struct Answered {
 }
 
 /// What tells requests apart that one client sends to one node: which kind, whose.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 struct Mark {
     kind: u8,
     value: Arc<[u8]>,
     waiter: Option<u64>,
+}
+
+impl PartialEq for Mark {
+    fn eq(&self, other: &Mark) -> bool {
+        // Plain commands do not name the waiter.
+        let (own, its) = (self.waiter, other.waiter);
+        let unnamed = !self.value.is_empty() && (own.is_none() || its.is_none());
+        (self.kind, &self.value) == (other.kind, &other.value) && (own == its || unnamed)
+    }
 }
 
 impl Mark {

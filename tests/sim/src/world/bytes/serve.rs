@@ -8,9 +8,9 @@ use quorlock::sim::{MemoryNode, OtherRecord, Reply};
 
 use super::{Answered, End, Mark, address, run_id};
 use crate::server::scripts::{Call, Script};
-use crate::server::{self, Host, resp};
+use crate::server::{self, Host, Life, Told, resp};
 use crate::world::admission::OTHER;
-use crate::world::events::Event;
+use crate::world::events::{Event, Said};
 use crate::world::messages::Listener;
 use crate::world::{Inner, Time};
 
@@ -84,7 +84,15 @@ impl Inner {
     /// answer ends at so many bytes behind what the node wrote before.
     fn has_served(&mut self, wire: usize, end: u64, length: usize) {
         let served = self.bytes().served.take();
+        let deferred = std::mem::take(&mut self.bytes().deferred);
+        let settled = std::mem::take(&mut self.bytes().settled);
         let w = self.open_wire(wire);
+        let at = w.answered + length as u64;
+        w.answers.extend(
+            settled
+                .into_iter()
+                .map(|answer| Answered { end: at, ..answer }),
+        );
         if w.sent.front().is_none_or(|sent| sent.end != end) {
             return;
         }
@@ -92,14 +100,16 @@ impl Inner {
             return;
         };
         let release = sent.request.op == quorlock::sim::Op::Release;
-        w.answers.push_back(Answered {
-            end: w.answered + length as u64,
-            message: sent.message,
-            mark: Mark::of(&sent.request),
-            reply: served.clone(),
-            release,
-            copy: sent.copy,
-        });
+        if !deferred {
+            w.answers.push_back(Answered {
+                end: at,
+                message: sent.message,
+                mark: Mark::of(&sent.request),
+                reply: served.clone(),
+                release,
+                copy: sent.copy,
+            });
+        }
         let pair = w.pair;
         let node = self.pairs[pair].node;
         self.under_way(node, &sent.request, -1);
@@ -119,12 +129,12 @@ impl Inner {
         let newest = self.pairs[pair].current == Some(wire as u64);
         // Once there is a newer connection nobody minds what becomes of it over this one.
         let replaced = self.bytes().lanes[pair].ready > Some(wire);
-        if served.is_none() && release && (sent.copy || replaced) {
+        if served.is_none() && !deferred && release && (sent.copy || replaced) {
             // Refused, though what it was to undo may have been carried out.
             self.came_late(node, &sent.request);
         }
-        if served.is_some() {
-            let given_up = self.open_wire(wire).closed || self.connections[wire].broken;
+        if served.is_some() || deferred {
+            let given_up = self.is_given_up(wire);
             let sent_at = (&sent.request, sent.at);
             self.look_if_late(
                 pair,
@@ -134,6 +144,11 @@ impl Inner {
                 !newest && given_up,
             );
         }
+    }
+
+    /// Whether a connection has ended for its client.
+    pub(super) fn is_given_up(&mut self, wire: usize) -> bool {
+        self.open_wire(wire).closed || self.connections[wire].broken
     }
 
     /// Whether nothing ever held up what passes between a client and its node: else
@@ -203,18 +218,18 @@ impl Inner {
 }
 
 /// A node that carries out what came over a connection.
-struct Serving<'a> {
-    inner: &'a mut Inner,
-    wire: usize,
+pub(super) struct Serving<'a> {
+    pub(super) inner: &'a mut Inner,
+    pub(super) wire: usize,
 }
 
 impl Serving<'_> {
-    fn pair(&self) -> usize {
+    pub(super) fn pair(&self) -> usize {
         let bytes = self.inner.bytes.as_ref();
         bytes.map_or(0, |bytes| bytes.wires[self.wire].pair)
     }
 
-    fn node(&self) -> usize {
+    pub(super) fn node(&self) -> usize {
         self.inner.pairs[self.pair()].node
     }
 
@@ -236,7 +251,11 @@ impl Host for Serving<'_> {
     }
 
     fn refusal(&mut self, command: &str) -> Option<String> {
-        self.inner.refusal(self.wire, command)
+        let refusal = self.inner.refusal(self.wire, command);
+        if refusal.is_some() {
+            self.inner.open_wire(self.wire).lives.refuses();
+        }
+        refusal
     }
 
     fn time(&self) -> u64 {
@@ -282,7 +301,41 @@ impl Host for Serving<'_> {
     }
 
     fn knows(&mut self, script: Script) -> bool {
-        *self.loaded() & script.bit() != 0
+        let knows = *self.loaded() & script.bit() != 0;
+        if !knows {
+            self.inner.open_wire(self.wire).lives.refuses();
+        }
+        knows
+    }
+
+    fn deletes_by(&self) -> Option<&'static str> {
+        // As servers of different makes and ages do.
+        [Some("delifeq"), None, Some("delex")][self.node() % 3]
+    }
+
+    fn set_new(&mut self, key: &[u8], value: &[u8], life: Life) -> bool {
+        self.vote(key, value, life)
+    }
+
+    fn propose(&mut self, counter: &[u8], fence: u64) -> bool {
+        let (node, now) = (self.node(), self.inner.time);
+        self.count(node, now, counter, fence)
+    }
+
+    fn keep_counter(&mut self, counter: &[u8], life: Duration) {
+        let (node, now) = (self.node(), self.inner.time);
+        self.inner.open_wire(self.wire).lives.lasts(counter);
+        let node = &mut self.inner.nodes[node];
+        let local = node.clock.local(now);
+        node.state.keep_counter(counter, life, local);
+    }
+
+    fn delete(&mut self, key: &[u8], value: &[u8]) -> bool {
+        self.delete_natively(key, value)
+    }
+
+    fn told(&mut self, told: Told<'_>) {
+        self.inner.reads_trailer(self.wire, told);
     }
 
     fn carry_out(&mut self, call: &Call) -> Result<Reply, OtherRecord> {
@@ -293,13 +346,22 @@ impl Host for Serving<'_> {
         let lost = sent.is_none();
         let node = self.node();
         let inner = &mut *self.inner;
+        if let Some((counter, life)) = call.request.keys.counter()
+            && !life.is_zero()
+        {
+            inner.open_wire(wire).lives.lasts(counter);
+        }
         if lost {
             // It was taken for lost with its connection, and so was what came behind it.
             inner.came_late(node, &call.request);
         }
         let answer = inner.carry_out(pair, wire as u64, message, &call.request, record);
-        inner.bytes().served = answer.reply.clone();
-        answer.reply.ok_or(OtherRecord)
+        let reply = match answer.said {
+            Said::Reply(reply) => Some(reply),
+            Said::OtherRecord | Said::AskByScript => None,
+        };
+        inner.bytes().served = reply.clone();
+        reply.ok_or(OtherRecord)
     }
 
     fn init(&mut self, old: &str, new: Arc<str>, quarantine: Duration) -> Result<(), String> {

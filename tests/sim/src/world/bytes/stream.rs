@@ -311,7 +311,10 @@ impl Wire {
             prepared: false,
             doubted: false,
             suspect: false,
+            lives: Default::default(),
             last: 0,
+            ballots: Vec::new(),
+            trailer: Default::default(),
         }
     }
 }

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use quorlock::sim::{Hold, Instant, LossReason, MemoryNode, Op, Reply, Request, Value};
+use quorlock::sim::native::Voted;
+use quorlock::sim::{Form, Hold, Instant, LossReason, MemoryNode, Op, Reply, Request};
 
-use super::{Watch, counted, name_of, place_of, say};
+use super::{Seen, Watch, counted, holds_until, name_of, place_of, say};
 use crate::history::Happened;
 use crate::plan::DRIFT;
 use crate::world::{Inner, MS, Node, Time, World};
@@ -24,8 +25,11 @@ impl World {
         let longest = expected.max_ttl * MS + 2 * inner.network.patience;
         let stepped_back = inner.oracle.stepped_back > 0 && !at_rest;
         for (i, node) in inner.nodes.iter().enumerate() {
-            let now = node.clock.local_ms(inner.time);
-            for (_, value) in node.state.keys(now) {
+            let now = node.clock.local(inner.time);
+            let time = MemoryNode::time(now);
+            // A crowded key outlives the hold.
+            let held = node.state.keys(now);
+            for value in held.filter_map(|(_, form, _)| form.holder(time)) {
                 let Some(life) = inner.oracle.tokens.get(&name_of(&value.0)) else {
                     continue;
                 };
@@ -296,27 +300,86 @@ impl Inner {
     fn votes(&self, hold: &Hold) -> usize {
         let token = hold.token().as_bytes();
         let holds = |node: &&Node| {
-            let now = node.clock.local_ms(self.time);
-            let value = node.state.get(&hold.terms().keys.lock, now);
-            !(node.excused || node.forgot)
-                && value.is_some_and(|(value, _)| value.0.starts_with(token))
+            let now = node.clock.local(self.time);
+            let form = node.state.form(&hold.terms().keys.lock, now);
+            let value = form.and_then(|(form, _)| form.holder(MemoryNode::time(now)));
+            !(node.excused || node.forgot) && value.is_some_and(|value| value.0.starts_with(token))
         };
         self.nodes.iter().filter(holds).count()
     }
 
-    /// S2, on one node: its counter never goes back, a vote that stands is not
-    /// counted again, and what it says of a fence is so.
-    pub(in crate::world) fn check_counter(
+    /// A node has carried out what one request asks: S2, S3, L4 by what has changed on it.
+    pub(in crate::world) fn judge_after(
+        &mut self,
+        node: usize,
+        server: u64,
+        request: &Request,
+        seen: &Seen,
+        reply: Option<&Reply>,
+    ) {
+        self.check_counter(node, request, seen, reply);
+        self.check_theft(node, request, seen);
+        self.check_quarantined(node, server, request, seen, reply);
+        let granted = matches!(reply, Some(Reply::Granted { .. }));
+        if granted {
+            self.check_order(node, request, seen);
+            self.check_mark(node, request, seen);
+        }
+        if granted && let Some((Form::Free { until, waiter }, _)) = &seen.form {
+            let another = waiter.is_some() && *waiter != request.waiter;
+            if another && MemoryNode::time(seen.local) <= *until {
+                self.violated(format!("L4 n{node} votes past a reservation"));
+            }
+        }
+    }
+
+    /// A node has carried out the commands of a native acquire. `counts`: they propose a
+    /// fence.
+    pub(in crate::world) fn judge_vote(
         &mut self,
         node: usize,
         request: &Request,
-        (before, mine): (u64, bool),
+        seen: &Seen,
+        voted: Voted,
+        counts: bool,
+    ) {
+        self.count_native(seen);
+        if voted.stored {
+            self.check_order(node, request, seen);
+        }
+        if voted.stored && seen.form.is_some() {
+            self.violated(format!("S3 n{node} votes natively over what stands there"));
+        }
+        self.check_theft(node, request, seen);
+        let Op::Acquire { candidate, .. } = request.op else {
+            return;
+        };
+        let Some((counter, _)) = request.keys.counter().filter(|_| counts) else {
+            return;
+        };
+        let (before, state) = (seen.counted, &self.nodes[node].state);
+        let after = state.fence(counter, seen.local).unwrap_or(0);
+        if after != before.max(candidate) || voted.counted && candidate <= before {
+            self.violated(format!(
+                "S2 n{node}'s counter went from {before} to {after} for {candidate}"
+            ));
+        }
+    }
+
+    /// S2, on one node: its counter never goes back, a vote is counted by what is proposed
+    /// alone, a fence is written back beyond all that is stored, and what it says of a
+    /// fence is so.
+    fn check_counter(
+        &mut self,
+        node: usize,
+        request: &Request,
+        seen: &Seen,
         reply: Option<&Reply>,
-        local: Instant,
     ) {
         let Some((counter, _)) = request.keys.counter() else {
             return;
         };
+        let (before, local) = (seen.counted, seen.local);
         let after = self.nodes[node].state.fence(counter, local);
         let after = after.unwrap_or(0);
         // The clock alone counts nothing: it bounds what is proposed.
@@ -326,16 +389,17 @@ impl Inner {
                 Op::Acquire {
                     candidate, block, ..
                 },
-                Some(Reply::Granted { fence }),
+                Some(Reply::Granted { fence, .. }),
             ) => {
                 let counted = match candidate {
-                    _ if mine => before,
                     0 => before,
                     _ => candidate.min(bound).max(before + u64::from(block)),
                 };
                 after != counted || *fence != counted
             }
-            (Op::Confirm { fence, .. }, Some(Reply::Confirmed)) => after != fence,
+            (Op::Confirm { fence, block, .. }, Some(Reply::Confirmed)) => {
+                after != fence || before > fence.saturating_sub(block.into())
+            }
             (Op::Extend { fence, .. }, Some(Reply::Extended { .. })) => after < fence,
             _ => false,
         };
@@ -347,20 +411,26 @@ impl Inner {
         }
     }
 
-    /// S3: only the token that owns a key extends or deletes it.
-    pub(in crate::world) fn check_theft(
-        &mut self,
-        node: usize,
-        request: &Request,
-        before: Option<(Value, Instant)>,
-        local: Instant,
-    ) {
-        let Some((value, end)) = before else { return };
-        if value == request.value {
+    /// S3: only the token that holds the lock lengthens its hold, or ends it. To make it
+    /// crowded changes no more than what is rounded.
+    fn check_theft(&mut self, node: usize, request: &Request, seen: &Seen) {
+        let time = MemoryNode::time(seen.local);
+        let Some((form, end)) = &seen.form else {
             return;
-        }
-        let after = self.nodes[node].state.get(&request.keys.lock, local);
-        let same = after.is_some_and(|(v, e)| *v == value && e == end);
+        };
+        let Some(holder) = form.holder(time).filter(|holder| **holder != request.value) else {
+            return;
+        };
+        let until = holds_until(form, *end);
+        let after = self.nodes[node].state.form(&request.keys.lock, seen.local);
+        let same = after.is_some_and(|(after, end)| {
+            let kept = match holder.is_ours() {
+                true => after.holder(time) == Some(holder),
+                false => after == form,
+            };
+            let now = holds_until(after, end);
+            kept && until <= now && now <= until + 2 * ROUNDED
+        });
         if !same {
             self.violated(format!(
                 "S3 a stranger's {:?} changed a key on n{node}",
@@ -369,35 +439,59 @@ impl Inner {
         }
     }
 
-    /// S3, rule R11: in quarantine a vote that is gone is stored anew only on a
+    /// S3, rules R11 and Q: in quarantine a vote is stored anew, or confirmed, only on a
     /// server that gave it, while its end is still ahead by that server's clock.
     /// A client does not know of a step of that clock before it is told.
-    pub(in crate::world) fn check_repair(
+    fn check_quarantined(
         &mut self,
         node: usize,
         server: u64,
         request: &Request,
+        seen: &Seen,
         reply: Option<&Reply>,
-        (quarantined, local): (bool, Instant),
     ) {
         let vote = (server, name_of(&request.value.0));
-        let repaired = matches!(reply, Some(Reply::Extended { repaired: true }));
-        if repaired && quarantined && !self.oracle.steps_seen {
+        let promises = match reply {
+            Some(Reply::Granted { .. } | Reply::Confirmed) => "confirms a vote",
+            Some(Reply::Extended { repaired: false }) => "keeps a vote",
+            Some(Reply::Extended { repaired: true }) => "takes a vote back",
+            _ => return,
+        };
+        if seen.quarantined && !self.oracle.steps_seen {
             let end = self.oracle.votes.get(&vote);
-            if end.is_none_or(|end| *end < local) {
+            if end.is_none_or(|end| *end < seen.local) {
                 let what = match end {
                     Some(_) => "that has ended",
                     None => "that it never gave",
                 };
-                self.violated(format!("S3 n{node} takes a vote back {what}"));
+                self.violated(format!("S3 n{node} {promises} {what}"));
             }
         }
-        let state = &self.nodes[node].state;
-        if let Some((value, end)) = state.get(&request.keys.lock, local)
-            && *value == request.value
+        if seen.guarded {
+            self.promised(node, server, request, seen.local);
+        }
+    }
+
+    /// A server has promised to keep what stands there for the request's token.
+    pub(in crate::world) fn promised(
+        &mut self,
+        node: usize,
+        server: u64,
+        request: &Request,
+        local: Instant,
+    ) {
+        let vote = (server, name_of(&request.value.0));
+        let form = self.nodes[node].state.form(&request.keys.lock, local);
+        if let Some((form, end)) = form
+            && form.holder(MemoryNode::time(local)) == Some(&request.value)
         {
+            // Servers count whole milliseconds.
+            let end = holds_until(form, end) + ROUNDED;
             let kept = self.oracle.votes.entry(vote).or_insert(end);
             *kept = end.max(*kept);
         }
     }
 }
+
+/// What times may be rounded by on a node.
+const ROUNDED: Duration = Duration::from_millis(1);

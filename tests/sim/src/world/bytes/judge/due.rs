@@ -159,8 +159,11 @@ impl Inner {
         let node = self.pairs[pair].node;
         let next = self.bytes().lanes[pair].ready.filter(|next| *next > wire);
         let second = next.is_some_and(|next| !self.is_sound(next));
+        // One that is lost to its client takes what waits with it, too.
+        let lost = self.connections[wire].broken;
         let w = self.open_wire(wire);
-        if !(w.waits && second) {
+        let lost = lost || w.end.is_some();
+        if !(w.waits && (second || lost)) {
             return;
         }
         for (request, released) in std::mem::take(&mut w.not_undone) {

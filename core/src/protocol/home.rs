@@ -7,10 +7,11 @@
 //! once, and waits in the home's queue. So contenders do not split the votes,
 //! and there is one line for all. Nothing here carries safety: votes do.
 
+use std::time::Duration;
+
 use crate::hash::fnv1a;
 use crate::mutants::mutant;
-use crate::node::Nodes;
-use crate::protocol::hold::Heard;
+use crate::node::{Line, Nodes};
 
 /// The nodes of a set in the order in which they are home of the lock with this
 /// key: by rendezvous hashing (Thaler and Ravishankar, "Using name-based
@@ -28,6 +29,27 @@ fn mix(n: u64) -> u64 {
     let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     n ^ (n >> 31)
+}
+
+/// A node's last word to the present token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// It was not asked.
+    Unasked,
+    /// It has yet to answer.
+    Awaited,
+    /// It has voted for the token.
+    Granted,
+    /// The lock is another's there, or reserved for another, for so long unless
+    /// that is renewed.
+    Refused {
+        /// `None`: it has no end.
+        left: Option<Duration>,
+        /// What it said of the line; `None` if the vote was lost later.
+        line: Option<Line>,
+    },
+    /// It did not answer, or cannot vote.
+    Out,
 }
 
 /// How an attempt that is not won goes on, once all nodes were asked.
@@ -66,6 +88,30 @@ pub(crate) fn next(order: &[usize], heard: &[Heard]) -> Next {
             .filter(|node| heard[*node] != Heard::Granted)
             .collect(),
     )
+}
+
+/// What the home says to an attempt for which a quorum has voted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Word {
+    /// It has voted too; or there is none that is worth waiting for.
+    Yes,
+    /// It has refused.
+    No,
+    /// It has yet to answer.
+    Awaited,
+}
+
+/// The word of the home, which is the first node that is not out; yes if all are.
+/// One that `is_out` is not waited for.
+pub(crate) fn word(order: &[usize], heard: &[Heard], is_out: impl Fn(usize) -> bool) -> Word {
+    let word = |node: &usize| match heard[*node] {
+        Heard::Out => None,
+        Heard::Granted => Some(Word::Yes),
+        Heard::Refused { .. } => Some(Word::No),
+        Heard::Awaited | Heard::Unasked if is_out(*node) => None,
+        Heard::Awaited | Heard::Unasked => Some(Word::Awaited),
+    };
+    order.iter().find_map(word).unwrap_or(Word::Yes)
 }
 
 #[cfg(test)]
@@ -130,6 +176,24 @@ mod tests {
                 order(b"lock:{k}", ids.iter().copied()).iter().map(|node| ids[*node]).collect()
             };
             prop_assert_eq!(named(&ids), named(&turned));
+        }
+    }
+
+    #[test]
+    fn the_first_that_is_there_has_the_word() {
+        let (yes, asked, out) = (Heard::Granted, Heard::Awaited, Heard::Out);
+        for (heard, lame, expected) in [
+            ([yes, REFUSED, yes], None, Word::Yes),
+            ([REFUSED, yes, yes], None, Word::No),
+            ([asked, yes, yes], None, Word::Awaited),
+            // One that is out, or known to be, is not the home.
+            ([out, yes, REFUSED], None, Word::Yes),
+            ([asked, REFUSED, yes], Some(0), Word::No),
+            ([asked, yes, yes], Some(1), Word::Awaited),
+            ([out; 3], None, Word::Yes),
+        ] {
+            let word = word(&[0, 1, 2], &heard, |node| lame == Some(node));
+            assert_eq!(word, expected, "{heard:?}");
         }
     }
 

@@ -1,0 +1,174 @@
+//! The script `acquire` on a node in memory: a vote, or a place in the queue.
+
+use std::time::Duration;
+
+use super::line::{Message, Turn, life};
+use super::scripts::Found;
+use super::{Form, MemoryNode, micros, tick};
+use crate::clock::Instant;
+use crate::mutants::mutant;
+use crate::node::{Op, Reply, Request, Value};
+
+/// How long, the fence that is proposed, and how many at once.
+type Asked = (Duration, u64, u32);
+
+impl MemoryNode {
+    pub(super) fn acquire(
+        &mut self,
+        request: &Request,
+        found: &Found,
+        asked: Asked,
+        messages: &mut Vec<Message>,
+    ) -> Reply {
+        let me = request.waiter.as_ref();
+        let reserved = found
+            .form
+            .as_ref()
+            .and_then(|form| form.reserved(found.time));
+        let mine = reserved.is_some_and(|(whose, _)| Some(whose) == me);
+        if mine && found.quarantine.is_none() {
+            return self.grant(request, found, asked, true);
+        }
+        if found.own {
+            return self.confirm_own(request, found, asked);
+        }
+        let free = mutant!(
+            "taken-over-before-end",
+            found.free,
+            found.free || found.is_crowded()
+        );
+        if let Some(left) = found.quarantine
+            && (free || joins(request))
+        {
+            return Reply::Quarantined { left };
+        }
+        if !mutant!("acquire-overwrites", free, true) {
+            return match mutant!("refusal-says-granted", false, true) {
+                false => self.refuse(request, found, found.left()),
+                true => Reply::Granted {
+                    fence: 0,
+                    lasts: None,
+                },
+            };
+        }
+        if mutant!("newcomer-barges", reserved.is_some(), false) {
+            return self.refuse(request, found, found.left());
+        }
+        let turn = match mutant!("newcomer-ignores-the-queue", true, me.is_some()) {
+            true => self.turn(request, me, found.now, messages),
+            false => Turn::Nobodys,
+        };
+        match turn {
+            Turn::Anothers => {
+                let length = request.keys.waits.reservation;
+                self.refuse(request, found, Some(super::whole(length)))
+            }
+            Turn::Mine | Turn::Untold => {
+                self.leave(request, found.now);
+                let crowded = turn == Turn::Mine;
+                let crowded = mutant!("quiet-with-a-queue", crowded, false);
+                self.grant(request, found, asked, crowded)
+            }
+            Turn::Nobodys => self.grant(request, found, asked, false),
+        }
+    }
+
+    /// Gives the vote: crowded where others may wait behind it.
+    fn grant(
+        &mut self,
+        request: &Request,
+        found: &Found,
+        (ttl, candidate, block): Asked,
+        crowded: bool,
+    ) -> Reply {
+        let now = found.now;
+        if crowded {
+            let least = life(now, request.keys.waits.place);
+            self.hold_crowded(request, found.time + micros(ttl), least, now);
+        } else {
+            let end = mutant!("vote-without-ttl", life(now, ttl), Instant::FAR);
+            self.put(request, Form::Quiet(request.value.clone()), end);
+        }
+        Reply::Granted {
+            fence: self.count(request, candidate, block, now),
+            lasts: None,
+        }
+    }
+
+    /// Its own value stands there. In quarantine that may be no vote: one that was void
+    /// is there too (rule Q). Others may have counted on since, so it counts anew.
+    fn confirm_own(
+        &mut self,
+        request: &Request,
+        found: &Found,
+        (ttl, candidate, block): Asked,
+    ) -> Reply {
+        let shut = mutant!("own-confirmed-in-quarantine", found.quarantine, None);
+        if let Some(left) = shut {
+            return Reply::Quarantined { left };
+        }
+        if mutant!("own-token-not-lengthened", true, false) {
+            self.lengthen_own(request, found, ttl);
+        }
+        let fence = mutant!(
+            "own-token-reads-counter",
+            self.count(request, candidate, block, found.now),
+            self.counted(request, found.now).unwrap_or(0)
+        );
+        Reply::Granted { fence, lasts: None }
+    }
+
+    /// Refuses a vote for so long; at its home the waiter is queued, and the lock
+    /// crowded from then on.
+    fn refuse(&mut self, request: &Request, found: &Found, left: Option<Duration>) -> Reply {
+        let holder = found.form.as_ref().and_then(|form| form.holder(found.time));
+        let holder = holder.and_then(shown);
+        let waiter = request.waiter.as_ref().filter(|_| joins(request));
+        let place = waiter.and_then(|waiter| self.join(request, waiter, found.now));
+        if place.is_some() && mutant!("join-without-mark", true, false) {
+            self.mark(request, found.now);
+        }
+        let waiter = waiter.filter(|_| place.is_some());
+        let listeners = waiter.map_or(1, |waiter| self.listeners(waiter));
+        Reply::Refused {
+            left,
+            holder,
+            place,
+            subscribers: mutant!("dead-subscription-not-reported", listeners, 1),
+        }
+    }
+
+    /// Somebody waits for the lock: what holds it is crowded from here on, and its key
+    /// outlives the place. A foreign value is let alone, for its owner compares it; so
+    /// is one without an end.
+    fn mark(&mut self, request: &Request, now: Instant) {
+        let least = life(now, request.keys.waits.place);
+        let Some((form, end)) = self.form(&request.keys.lock, now) else {
+            return;
+        };
+        match form {
+            Form::Quiet(value) => {
+                let ours = value.is_ours() && end != Instant::FAR;
+                if mutant!("foreign-marked", ours, end != Instant::FAR) {
+                    let left = micros(tick(now).until(end));
+                    let left = mutant!("end-too-early", left + 1_000, left / 100 * 97);
+                    let until = MemoryNode::time(now) + left;
+                    let value = value.clone();
+                    self.put(request, Form::Held { until, value }, end.max(least));
+                }
+            }
+            Form::Held { .. } | Form::Free { .. } => self.lengthen(request, least),
+        }
+    }
+}
+
+/// Whether a refusal queues the waiter.
+fn joins(request: &Request) -> bool {
+    matches!(request.op, Op::Acquire { home: true, .. }) && request.waiter.is_some()
+}
+
+/// The label of a value, as errors show it.
+fn shown(value: &Value) -> Option<Box<str>> {
+    let label = value.label().filter(|label| !label.is_empty())?;
+    Some(label.escape_ascii().to_string().into())
+}

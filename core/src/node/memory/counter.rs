@@ -1,0 +1,81 @@
+//! The counter of fences: a sorted set with one member, whose score only grows.
+
+use super::{MemoryNode, tick, whole};
+use crate::clock::Instant;
+use crate::mutants::mutant;
+use crate::node::Request;
+use crate::node::native::FURTHEST;
+
+impl MemoryNode {
+    /// The last fence counted under `key`, if the counter lives at `now`.
+    pub fn fence(&self, key: &[u8], now: Instant) -> Option<u64> {
+        let (fence, end) = self.counters.get(key)?;
+        (tick(now) <= *end).then_some(*fence)
+    }
+
+    /// Every living counter with its fence and the moment its life ends.
+    #[cfg(feature = "sim")]
+    pub fn counters(&self, now: Instant) -> impl Iterator<Item = (&[u8], u64, Instant)> {
+        self.counters
+            .iter()
+            .filter(move |(_, (_, end))| tick(now) <= *end)
+            .map(|(key, (fence, end))| (&**key, *fence, *end))
+    }
+
+    /// What is counted for the request's lock; `None` without a counter.
+    pub(super) fn counted(&self, request: &Request, now: Instant) -> Option<u64> {
+        let (counter, _) = request.keys.counter()?;
+        self.fence(counter, now)
+    }
+
+    /// Counts a vote as `block` fences; returns the last of them. Where none
+    /// is proposed it counts nothing, and returns what is stored: no clock of
+    /// this node alone makes a fence.
+    pub(super) fn count(
+        &mut self,
+        request: &Request,
+        candidate: u64,
+        block: u32,
+        now: Instant,
+    ) -> u64 {
+        let (time, last) = (MemoryNode::time(now), self.counted(request, now));
+        if candidate == 0 || request.keys.fence_ttl.is_none() {
+            return last.unwrap_or(0);
+        }
+        let candidate = mutant!("one-clock-makes-a-fence", candidate, candidate.max(time));
+        let candidate = mutant!("no-clamp", candidate.min(time + FURTHEST), candidate);
+        let next = last.map_or(0, |last| last + u64::from(block));
+        let fence = mutant!("counter-goes-back", candidate.max(next), candidate);
+        let fence = mutant!("pure-counters", fence, last.unwrap_or(0) + 1);
+        let fence = mutant!("counter-counts-on", fence, last.map_or(fence, |_| next));
+        self.set_counter(request, fence, now);
+        fence
+    }
+
+    /// Raises the counter to `fence`, if that is beyond what is stored, and lengthens
+    /// its life. Returns whether it was.
+    pub(super) fn raise(&mut self, request: &Request, fence: u64, now: Instant) -> bool {
+        let last = self.counted(request, now);
+        let beyond = last.is_none_or(|last| last < fence);
+        let stored = fence.max(last.unwrap_or(0));
+        self.set_counter(request, mutant!("raise-lowers", stored, fence), now);
+        beyond
+    }
+
+    /// Stores a fence. The counter lives a quarter longer than is promised, so that a
+    /// client need not say so with each request: one that does not, says zero.
+    pub(super) fn set_counter(&mut self, request: &Request, fence: u64, now: Instant) {
+        let Some((counter, ttl)) = request.keys.counter() else {
+            return;
+        };
+        let end = match ttl.is_zero() {
+            true => self
+                .counters
+                .get(counter)
+                .filter(|(_, end)| tick(now) <= *end),
+            false => Some(&(0, tick(now) + whole(ttl + ttl / 4))),
+        };
+        let end = end.map_or(Instant::FAR, |(_, end)| *end);
+        self.counters.insert(counter.into(), (fence, end));
+    }
+}

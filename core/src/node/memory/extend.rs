@@ -1,0 +1,102 @@
+//! The script `extend` on a node in memory: lengthens a vote, stores one anew that is
+//! gone, and writes fences back.
+
+use std::time::Duration;
+
+use super::line::life;
+use super::scripts::Found;
+use super::{Form, MemoryNode, micros};
+use crate::clock::Instant;
+use crate::mutants::mutant;
+use crate::node::{Repair, Reply, Request};
+
+impl MemoryNode {
+    pub(super) fn extend(
+        &mut self,
+        request: &Request,
+        found: &Found,
+        ttl: Duration,
+        repair: Repair,
+        fence: u64,
+    ) -> Reply {
+        let now = found.now;
+        let shut = found.quarantine.filter(|_| match repair {
+            Repair::No => true,
+            Repair::Yes => mutant!("repairs-in-quarantine", true, false),
+            Repair::InQuarantine { .. } => false,
+        });
+        if mutant!("extend-unowned", found.own, !found.free) {
+            // What stands there may be no vote, but to whom still counts it (rule Q).
+            if let Some(left) = mutant!("extends-in-quarantine", shut, None) {
+                return Reply::Quarantined { left };
+            }
+            self.lengthen_own(request, found, ttl);
+            self.raise(request, fence, now);
+            return Reply::Extended { repaired: false };
+        }
+        if repair != Repair::No && mutant!("repair-over-a-stranger", found.free, true) {
+            if let Some(left) = shut {
+                return Reply::Quarantined { left };
+            }
+            if found.is_crowded() {
+                self.hold_crowded(request, found.time + micros(ttl), found.end, now);
+            } else {
+                self.put(request, Form::Quiet(request.value.clone()), life(now, ttl));
+            }
+            self.raise(request, mutant!("repair-without-fence", fence, 0), now);
+            return Reply::Extended { repaired: true };
+        }
+        mutant!(
+            "extends-without-key",
+            Reply::NotMine,
+            Reply::Extended { repaired: false }
+        )
+    }
+
+    /// Strict: what is written is then this node's own mark, as if it had counted it.
+    pub(super) fn confirm(
+        &mut self,
+        request: &Request,
+        found: &Found,
+        ttl: Duration,
+        fence: u64,
+        block: u32,
+    ) -> Reply {
+        if !mutant!("confirm-unowned", found.own, true) {
+            return Reply::NotMine;
+        }
+        if let Some(stored) = self.counted(request, found.now) {
+            let below = fence.checked_sub(block.into());
+            let strict = below.is_none_or(|below| stored > below);
+            let greater = mutant!("write-back-not-strict", strict, stored > fence);
+            if mutant!("confirm-lowers", greater, false) {
+                return Reply::Greater { fence: stored };
+            }
+        }
+        self.lengthen_own(request, found, ttl);
+        self.set_counter(request, fence, found.now);
+        Reply::Confirmed
+    }
+
+    /// The own value, which stands there, holds the lock for `ttl` from now on at least.
+    pub(super) fn lengthen_own(&mut self, request: &Request, found: &Found, ttl: Duration) {
+        let (now, full) = (found.now, life(found.now, ttl));
+        match &found.form {
+            Some(Form::Held { until, .. }) => {
+                let full = found.time + micros(ttl);
+                let longer = mutant!("crowded-renewal-shortens", full.max(*until), full);
+                let until = mutant!("extend-lengthens-px-alone", longer, *until);
+                self.hold_crowded(request, until, found.end, now);
+                self.lengthen(request, life(now, ttl));
+            }
+            _ => {
+                // One without an end gets one again, so that it goes with its holder.
+                let end = match mutant!("renewal-shortens", found.end, full) {
+                    Instant::FAR => full,
+                    end => end.max(full),
+                };
+                self.put(request, Form::Quiet(request.value.clone()), end);
+            }
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! What stands under a lock's key, and how long. A lock that nobody waits for is *quiet*:
+//! a plain value, on which native requests bite. Whoever joins its queue makes it
+//! *crowded*: then the end of the hold, or for whom the lock is reserved, stands in the
+//! value, the key outlives that, and nothing but scripts changes it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{MemoryNode, tick};
+use crate::clock::Instant;
+use crate::mutants::mutant;
+use crate::node::{Request, Value, Waiter};
+
+/// What stands under a lock's key, by form.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// A value alone, which holds the lock as long as the key is there: ours, or a
+    /// foreign one, which is never changed.
+    Quiet(Value),
+    /// Crowded, held: by this value until the node's `TIME` shows more than so many µs.
+    Held {
+        /// See [`Form::Held`].
+        until: u64,
+        /// Of whom.
+        value: Value,
+    },
+    /// Crowded, free: reserved until then for the waiter; for nobody without one.
+    Free {
+        /// As in [`Form::Held`].
+        until: u64,
+        /// For whom.
+        waiter: Option<Waiter>,
+    },
+}
+
+impl Form {
+    /// Whose value stands there, whether it still holds the lock or not.
+    pub fn value(&self) -> Option<&Value> {
+        match self {
+            Form::Quiet(value) | Form::Held { value, .. } => Some(value),
+            Form::Free { .. } => None,
+        }
+    }
+
+    /// Whose value holds the lock at `time` of the node, in µs.
+    pub fn holder(&self, time: u64) -> Option<&Value> {
+        match self {
+            Form::Quiet(value) => Some(value),
+            Form::Held { until, value } if time <= *until => Some(value),
+            Form::Held { .. } | Form::Free { .. } => None,
+        }
+    }
+
+    /// For whom the lock is reserved at `time` of the node, and how many µs yet.
+    pub fn reserved(&self, time: u64) -> Option<(&Waiter, u64)> {
+        let Form::Free {
+            until,
+            waiter: Some(waiter),
+        } = self
+        else {
+            return None;
+        };
+        let stands = mutant!("reservation-never-ends", time <= *until, true);
+        stands.then(|| (waiter, until.saturating_sub(time)))
+    }
+}
+
+impl MemoryNode {
+    /// What stands under `key` and the moment the key's life ends, if it lives at
+    /// `now`. A key lives up to and including its last millisecond, as on
+    /// Redis; one without an end until [`Instant::FAR`].
+    pub fn form(&self, key: &[u8], now: Instant) -> Option<(&Form, Instant)> {
+        let (form, end) = self.keys.get(key)?;
+        (tick(now) <= *end).then_some((form, *end))
+    }
+
+    /// Every living key of a lock, with what stands there and the moment its life ends.
+    #[cfg(feature = "sim")]
+    pub fn keys(&self, now: Instant) -> impl Iterator<Item = (&[u8], &Form, Instant)> {
+        self.keys
+            .iter()
+            .filter(move |(_, (_, end))| tick(now) <= *end)
+            .map(|(key, (form, end))| (&**key, form, *end))
+    }
+
+    /// What others than our clients do to a lock's key: store a value there, with or
+    /// without an end, or drop it.
+    #[cfg(any(test, feature = "sim"))]
+    pub fn meddle(&mut self, key: &[u8], what: Option<(Form, Instant)>) {
+        match what {
+            Some(what) => drop(self.keys.insert(key.into(), what)),
+            None => drop(self.keys.remove(key)),
+        }
+    }
+
+    /// Puts this under the request's lock, until then.
+    pub(super) fn put(&mut self, request: &Request, form: Form, end: Instant) {
+        let key: Arc<[u8]> = request.keys.lock.clone();
+        self.keys.insert(key, (form, end));
+    }
+
+    /// Crowded, held by the request's value for `ttl`; `end` is what the key had.
+    pub(super) fn hold_crowded(
+        &mut self,
+        request: &Request,
+        until: u64,
+        end: Instant,
+        now: Instant,
+    ) {
+        let value = request.value.clone();
+        let end = end.max(outlives(until, now));
+        self.put(request, Form::Held { until, value }, end);
+    }
+
+    /// The end of the lock's key is `end` at the earliest.
+    pub(super) fn lengthen(&mut self, request: &Request, least: Instant) {
+        if let Some((_, end)) = self.keys.get_mut(&request.keys.lock) {
+            *end = least.max(*end);
+        }
+    }
+}
+
+/// The end of a key that is to stand at least until `TIME` shows `until`.
+fn outlives(until: u64, now: Instant) -> Instant {
+    let left = until.saturating_sub(MemoryNode::time(now));
+    tick(now) + Duration::from_millis(left.div_ceil(1000))
+}

@@ -1,0 +1,51 @@
+//! The script `release` on a node in memory: gives the lock back, and calls the next.
+
+use super::line::{Message, Turn};
+use super::scripts::Found;
+use super::{Form, MemoryNode};
+use crate::mutants::mutant;
+use crate::node::{Reply, Request};
+
+impl MemoryNode {
+    /// Gives the vote back, and takes the waiter out of the queue. Where the lock is free
+    /// then, it is reserved for the first who waits, if the node may promise that.
+    pub(super) fn release(
+        &mut self,
+        request: &Request,
+        found: &Found,
+        admitted: bool,
+        messages: &mut Vec<Message>,
+    ) -> Reply {
+        let now = found.now;
+        // Also one that is over: nobody has taken the lock since.
+        let value = found.form.as_ref().and_then(Form::value);
+        let held = !request.value.0.is_empty() && value == Some(&request.value);
+        let answer = Reply::Released { held };
+        if mutant!("cancelled-waiter-stays-queued", true, false) {
+            self.leave(request, now);
+        }
+        let claimed = found
+            .form
+            .as_ref()
+            .and_then(|form| form.reserved(found.time));
+        let anothers = claimed.is_some_and(|(whose, _)| Some(whose) != request.waiter.as_ref());
+        let gives = mutant!("release-unowned", held, !found.free)
+            && mutant!("release-keeps-key", true, false);
+        let free = gives || found.free && !anothers;
+        if !mutant!("reservation-over-live-key", free, !anothers) {
+            return answer;
+        }
+        // To reserve is to promise a vote.
+        let may_vote = admitted && found.quarantine.is_none();
+        let may_vote = mutant!("reservation-in-quarantine", may_vote, true);
+        if !may_vote && self.is_queued(request, now) {
+            self.close_out(request, now);
+            return answer;
+        }
+        let serves = may_vote && mutant!("release-serves-nobody", true, false);
+        if !serves || self.turn(request, None, now, messages) != Turn::Anothers {
+            self.keys.remove(&request.keys.lock);
+        }
+        answer
+    }
+}

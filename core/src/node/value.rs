@@ -1,0 +1,62 @@
+//! The value by which a lock is held, and what its text says.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// How many digits a token has.
+const DIGITS: usize = 40;
+
+/// The value by which a lock is held: the token, a dot, and the label. `Debug` hides
+/// it, for it holds a token.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Value(pub Arc<[u8]>);
+
+impl Value {
+    /// Whether a client of ours has made it: 40 lower-case hex digits and a dot. Other
+    /// Redlock clients store 40 such digits too, but no dot behind them.
+    pub fn is_ours(&self) -> bool {
+        self.label().is_some()
+    }
+
+    /// What stands behind the token and the dot, maybe nothing; `None` where the value
+    /// is not ours.
+    pub fn label(&self) -> Option<&[u8]> {
+        let (token, rest) = self.0.split_at_checked(DIGITS)?;
+        let digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        token.iter().all(digit).then(|| rest.strip_prefix(b"."))?
+    }
+}
+
+impl fmt::Debug for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Value(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_dot_behind_forty_digits_is_what_makes_a_value_ours() {
+        let label = |text: &str| {
+            let value = Value(text.as_bytes().into());
+            assert_eq!(value.is_ours(), value.label().is_some());
+            value.label().map(<[u8]>::to_vec)
+        };
+        let token = "0123456789abcdef".repeat(3)[..40].to_owned();
+        assert_eq!(label(&format!("{token}.")), Some(vec![]));
+        assert_eq!(label(&format!("{token}.a.b")), Some(b"a.b".to_vec()));
+        let upper = token.to_uppercase();
+        for foreign in [
+            token.clone(),
+            format!("{token}0."),
+            format!("{}.", &token[1..]),
+            format!("{upper}."),
+            format!("{token}:x"),
+            String::new(),
+        ] {
+            assert_eq!(label(&foreign), None, "{foreign}");
+        }
+    }
+}

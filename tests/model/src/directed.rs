@@ -1,0 +1,303 @@
+//! Calls whose answers and effects are written down by hand, on a real server: the
+//! table of `directed.txt`. The comparison with the memory node finds where the two
+//! differ; this finds where both are wrong.
+//!
+//! Times are in ms from where the clock stood at the beginning of a case, fences in µs
+//! from there. Values are the letters A to F, tokens of 40 such digits with the letter as
+//! label; waiters are the numbers 1 to 3, each with an inbox of its own.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use quorlock::sim::names::record_key;
+use quorlock::sim::probe::{self, Said};
+use quorlock::sim::{self, Op, Repair, Reply, Request, Value, Waiter, Waits};
+
+use crate::calls::{INBOXES, Keys, NAMESPACE, keys};
+use crate::game::{Game, START, permit_messages};
+use crate::server::{Plain, Server};
+use crate::texts::{fence, form, micros, said, value, waiter, written};
+
+const TABLE: &str = include_str!("directed.txt");
+const RECORD: &str = "1 s 1 3 60000 n1 r1";
+
+/// One line of the table, as it is carried out.
+struct Case<'a> {
+    game: &'a mut Game,
+    keys: Keys,
+    /// What has been published since the last line.
+    now: u64,
+}
+
+/// The cases: titles with their lines.
+fn table() -> impl Iterator<Item = &'static str> {
+    TABLE.split("\ncase ").skip(1)
+}
+
+/// How many there are.
+pub fn cases() -> usize {
+    table().count()
+}
+
+/// Carries out the whole table; returns which cases failed, and why.
+pub fn play(game: &mut Game) -> io::Result<Vec<String>> {
+    let mut failed = Vec::new();
+    for text in table() {
+        let mut lines = text.lines();
+        let title = lines.next().unwrap_or_default();
+        if let Some(why) = one(game, lines)? {
+            failed.push(format!("{title}\n{why}"));
+        }
+    }
+    Ok(failed)
+}
+
+/// `None` if all of its lines hold; else the first that does not.
+fn one<'a>(game: &mut Game, lines: impl Iterator<Item = &'a str>) -> io::Result<Option<String>> {
+    game.clear()?;
+    let keys = keys().swap_remove(0);
+    let mut case = Case {
+        game,
+        keys,
+        now: START,
+    };
+    case.ask(&["SET", &text(&record_key(NAMESPACE)), RECORD])?;
+    for line in lines.map(str::trim) {
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let (done, expected) = line.split_once(" -> ").unwrap_or((line, ""));
+        let words: Vec<&str> = done.split_whitespace().collect();
+        let found = case.line(&words)?;
+        if found != expected {
+            return Ok(Some(format!("     {line}\n     found: {found}")));
+        }
+    }
+    Ok(None)
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// What stands behind `name=` among the words.
+fn option<'a>(words: &[&'a str], name: &str) -> Option<&'a str> {
+    let mut found = words.iter().filter_map(|word| word.split_once('='));
+    found.find(|(key, _)| *key == name).map(|(_, value)| value)
+}
+
+fn millis(words: &[&str], name: &str, default: u64) -> Duration {
+    let millis = option(words, name).map_or(default, |word| word.parse().expect("ms"));
+    Duration::from_millis(millis)
+}
+
+impl Case<'_> {
+    fn server(&mut self) -> &mut Server {
+        &mut self.game.server
+    }
+
+    fn ask(&mut self, words: &[&str]) -> io::Result<Plain> {
+        let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+        self.server().ask(&words)
+    }
+
+    /// Carries out what stands before the arrow; returns what belongs behind it.
+    fn line(&mut self, words: &[&str]) -> io::Result<String> {
+        let lock = text(&self.keys.lock);
+        match *words {
+            ["at", ms] => {
+                self.now = micros(ms);
+                self.game.clock.stand(self.now)?;
+                Ok(String::new())
+            }
+            ["listen", number] => {
+                self.game.listener.set(index(number), true)?;
+                Ok(String::new())
+            }
+            ["deaf", number] => {
+                self.game.listener.set(index(number), false)?;
+                Ok(String::new())
+            }
+            ["messages", allowed] => {
+                permit_messages(self.server(), allowed == "on")?;
+                Ok(String::new())
+            }
+            ["quarantine", ms] => {
+                let key = text(&quorlock::sim::names::quarantine_key(NAMESPACE));
+                self.ask(&["SET", &key, "1", "PX", ms])?;
+                Ok(String::new())
+            }
+            ["record", other] => {
+                self.ask(&["SET", &text(&record_key(NAMESPACE)), other])?;
+                Ok(String::new())
+            }
+            ["put", "none"] => self.ask(&["DEL", &lock]).map(|_| String::new()),
+            ["put", "hash"] => {
+                let (field, value): (&[u8], &[u8]) = (b"field", b"1");
+                let key = self.keys.lock.clone();
+                self.server().ask(&[b"HSET", &key, field, value])?;
+                Ok(String::new())
+            }
+            ["put", stored, ref life @ ..] => {
+                let stored = form(stored);
+                let key = self.keys.lock.clone();
+                let mut command: Vec<&[u8]> = vec![b"SET", &key, &stored];
+                if let [ms] = life {
+                    command.extend([b"PX", ms.as_bytes()]);
+                }
+                self.server().ask(&command)?;
+                Ok(String::new())
+            }
+            ["put-queue", stored] => {
+                let key = text(self.keys.companions.queue());
+                self.ask(&["SET", &key, stored]).map(|_| String::new())
+            }
+            ["put-counter", stored] => {
+                let key = text(self.keys.companions.counter());
+                let stored = fence(stored).to_string();
+                self.ask(&["ZADD", &key, &stored, "f"])?;
+                Ok(String::new())
+            }
+            ["lock"] => self.lock(),
+            ["queue"] => self.queue(),
+            ["counter"] => self.counter(),
+            ["lean", of] => {
+                let sha = self.game.sha("lean");
+                let (key, of) = (self.keys.lock.clone(), value(of));
+                let said = self.server().ask(&[b"EVALSHA", &sha, b"1", &key, &of])?;
+                Ok(match said {
+                    Plain::Number(n) => n.to_string(),
+                    other => format!("{other:?}"),
+                })
+            }
+            _ => self.request(words),
+        }
+    }
+
+    /// Asks for what the words say; returns the answer, and who was told.
+    fn request(&mut self, words: &[&str]) -> io::Result<String> {
+        let has = |word: &str| words.contains(&word);
+        let (plain, ttl) = (has("plain"), millis(words, "ttl", 100));
+        let fence = |name| option(words, name).map_or(0, fence);
+        let block = option(words, "block").map_or(1, |n| n.parse().expect("a number"));
+        let op = match words[0] {
+            "acquire" => Op::Acquire {
+                ttl,
+                candidate: fence("candidate"),
+                home: has("home"),
+                block,
+            },
+            "extend" => Op::Extend {
+                ttl,
+                repair: match option(words, "mode") {
+                    Some("1") => Repair::Yes,
+                    Some("2") => Repair::InQuarantine { server: 0 },
+                    _ => Repair::No,
+                },
+                fence: fence("fence"),
+            },
+            "confirm" => Op::Confirm {
+                ttl,
+                fence: fence("fence"),
+                block,
+            },
+            "release" => Op::Release,
+            other => panic!("{other} is no word of the table"),
+        };
+        let request = Request {
+            op,
+            native: false,
+            value: Value(value(words[1]).into()),
+            keys: Arc::new(sim::Keys {
+                lock: self.keys.lock.clone(),
+                companions: self.keys.companions.clone(),
+                waits: Waits {
+                    reservation: Duration::from_millis(20),
+                    place: millis(words, "life", 1000),
+                    most: 2,
+                },
+                fence_ttl: (!plain && !has("unfenced")).then(|| Duration::from_secs(8)),
+            }),
+            waiter: option(words, "for").map(|number| Waiter {
+                number: number.parse().expect("a number"),
+                inbox: INBOXES[index(number)].into(),
+            }),
+            not_after: if has("late") { self.now - 1 } else { 0 },
+        };
+        let record = (!plain && !has("unguarded")).then(|| RECORD.into());
+        let command = probe::command(&request, NAMESPACE, record, !has("warm"));
+        self.game.send(&command)?;
+        let answer = self.server().said(op)?;
+        if let Said::Reply(Reply::Failed(fault), _) = &answer {
+            return Ok(format!("fault {:?}", fault.kind));
+        }
+        let heard = self.game.listener.heard()?;
+        let told = heard
+            .into_iter()
+            .map(|(_, number)| format!(" told {}", String::from_utf8_lossy(&number)));
+        Ok(said(&answer) + &told.collect::<String>())
+    }
+
+    fn left(&mut self, key: &[u8]) -> io::Result<String> {
+        Ok(match self.server().ask(&[b"PTTL", key])? {
+            Plain::Number(-1) => "for ever".to_owned(),
+            Plain::Number(ms) => format!("for {ms}"),
+            other => format!("{other:?}"),
+        })
+    }
+
+    /// What stands under the lock's key, and for how long.
+    fn lock(&mut self) -> io::Result<String> {
+        let key = self.keys.lock.clone();
+        let kind = match self.server().ask(&[b"TYPE", &key])? {
+            Plain::Status(kind) => kind,
+            other => format!("{other:?}"),
+        };
+        let stored = match &*kind {
+            "none" => return Ok("none".to_owned()),
+            "string" => match self.server().ask(&[b"GET", &key])? {
+                Plain::Text(Some(stored)) => written(&stored),
+                other => format!("{other:?}"),
+            },
+            _ => kind,
+        };
+        Ok(format!("{stored} {}", self.left(&key)?))
+    }
+
+    /// Who stands in the queue, in their order.
+    fn queue(&mut self) -> io::Result<String> {
+        let key = self.keys.companions.queue().to_vec();
+        let range: [&[u8]; 7] = [b"ZRANGE", &key, b"1", b"+inf", b"BYSCORE", b"LIMIT", b"0"];
+        let words = [&range[..], &[b"-1"]].concat();
+        self.server().send(&crate::server::command(&words))?;
+        let members = self.server().row()?;
+        if members.is_empty() {
+            return Ok("none".to_owned());
+        }
+        let mut shown = String::new();
+        for member in members {
+            if let Plain::Text(Some(member)) = member {
+                shown += &waiter(&member);
+                shown.push(' ');
+            }
+        }
+        Ok(shown + &self.left(&key)?)
+    }
+
+    fn counter(&mut self) -> io::Result<String> {
+        let key = self.keys.companions.counter().to_vec();
+        let score = match self.server().ask(&[b"ZSCORE", &key, b"f"])? {
+            Plain::Text(Some(score)) => score,
+            _ => return Ok("none".to_owned()),
+        };
+        let score: f64 = text(&score).parse().map_err(io::Error::other)?;
+        let shown = crate::texts::fence_shown(score as u64);
+        Ok(format!("{shown} {}", self.left(&key)?))
+    }
+}
+
+/// Where a waiter's inbox stands.
+fn index(number: &str) -> usize {
+    number.parse::<usize>().expect("a number") - 1
+}

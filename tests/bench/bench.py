@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Measures Quorlock in all its languages beside its peers. README.md says what and how.
 
-    bench.py                      everything; writes RESULTS.md
+    bench.py                      everything; writes RESULTS.md here and docs/RESULTS.md
     bench.py --only W1,W2         some workloads; RESULTS.md keeps the others' last figures
     bench.py --quick              one short repetition of each run, to see that all of it works
     bench.py --peers 'js:*'       some peers (patterns, with commas)
+    bench.py --servers own        on the redis-server of the PATH alone
     bench.py --report             RESULTS.md again from the figures that are kept
 
-The figures of every run are kept in target/bench/runs; --quick and --peers keep theirs apart and leave RESULTS.md alone.
+The figures of every run are kept in target/bench/runs; --quick, --peers and --servers keep theirs apart and leave RESULTS.md alone.
 """
 
 import argparse
@@ -22,13 +23,16 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
 import contest  # noqa: E402
+import newer  # noqa: E402
+import page  # noqa: E402
 import report  # noqa: E402
 from prepare import OUT, prepare  # noqa: E402
 from runs import pinned, run, tell  # noqa: E402
 from stage import Stage  # noqa: E402
-from table import PEERS, WORKLOADS  # noqa: E402
+from table import OWN, PEERS, SERVERS, WORKLOADS  # noqa: E402
 
 QUICK_SECONDS = 0.3
+OURS = {peer.name for peer in PEERS if peer.ours}
 QUICK_LOCKS_SECONDS = 3
 
 
@@ -37,6 +41,7 @@ def arguments():
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--only", default=",".join(WORKLOADS), metavar="WORKLOADS")
     parser.add_argument("--peers", default="*", metavar="PATTERNS")
+    parser.add_argument("--servers", default=",".join(SERVERS), metavar="SERVERS")
     parser.add_argument("--repetitions", type=int, help="instead of each workload's own")
     parser.add_argument("--no-build", action="store_true", help="take the drivers as they are")
     parser.add_argument("--report", action="store_true")
@@ -60,21 +65,24 @@ def seconds(workload, given):
     return QUICK_LOCKS_SECONDS if "--hold" in workload.flags else QUICK_SECONDS
 
 
-def measure(workload, nodes, peers, given, keep):
+def measure(workload, nodes, server, peers, given, keep):
     """Peers take turns, so that what changes in the machine changes for all of them."""
-    with pinned(workload.pinned):
+    with pinned(workload.pinned), newer.serving(server):
         stage = Stage(nodes)
-    with stage:
+    # The server is wanted until the end: a stage starts nodes again.
+    with newer.serving(server), stage:
         for repetition in range(max(repetitions(workload, peer, given) for peer in peers)):
             for state in workload.states:
                 for peer in peers:
-                    if not peer.takes(workload, state) or repetition >= repetitions(workload, peer, given):
+                    if not peer.takes(workload, state, server, nodes) or repetition >= repetitions(workload, peer, given):
                         continue
                     figures = (contest.run if workload.contended else run)(stage, workload, peer, state, seconds(workload, given))
                     figures.setdefault("seconds", seconds(workload, given))
-                    figures.update(workload=workload.name, nodes=nodes, state=state, peer=peer.name, repetition=repetition)
+                    figures.update(workload=workload.name, nodes=nodes, server=server, state=state, peer=peer.name,
+                                   repetition=repetition)
                     keep(figures)
-                    where = f"{workload.name} {nodes}" + (f" {state}" if len(workload.states) > 1 else "")
+                    where = f"{workload.name} {nodes}" + (f" {state}" if len(workload.states) > 1 else "") + (
+                        f" {server}" if server != OWN else "")
                     print(f"{where} #{repetition + 1} {peer.name}: {tell(figures)}", flush=True)
 
 
@@ -82,12 +90,14 @@ def main():
     given = arguments()
     runs = OUT / "runs"
     if given.report:
-        report.write(report.load(runs))
+        if not runs.exists():
+            sys.exit(f"there are no figures in {runs}: run without --report first")
+        report.write(*report.load(runs))
         return 0
     begun = time.monotonic()
     workloads = [WORKLOADS[name] for name in given.only.split(",")]
     patterns = given.peers.split(",")
-    partial = given.quick or given.peers != "*"
+    partial = given.quick or given.peers != "*" or given.servers != ",".join(SERVERS)
     if partial:
         runs = OUT / "runs-partial"
         shutil.rmtree(runs, ignore_errors=True)
@@ -97,23 +107,33 @@ def main():
     wrong = {} if given.no_build else prepare(languages)
     for language, reason in wrong.items():
         print(f"without {language}: {reason}", flush=True)
+    servers = given.servers.split(",")
+    lacking = newer.prepare(servers)
+    for server, reason in lacking.items():
+        print(f"without {server}: {reason}", flush=True)
+    servers = [server for server in servers if server not in lacking]
+    report.note(runs)
     failed = bool(wrong)
     for workload in workloads:
         with open(runs / f"{workload.name}.jsonl", "w") as file:
             def keep(figures):
                 nonlocal failed
-                failed = failed or ("error" in figures and ":quorlock" in figures["peer"])
+                failed = failed or ("error" in figures and figures["peer"] in OURS)
                 print(json.dumps(figures), file=file, flush=True)
 
             for nodes in workload.nodes:
-                peers = [peer for peer in wanted(workload, patterns) if nodes in peer.nodes and not wrong.keys() & peer.languages]
-                if peers:
-                    measure(workload, nodes, peers, given, keep)
-    figures = report.load(runs)
+                for server in servers:
+                    peers = [peer for peer in wanted(workload, patterns) if not wrong.keys() & peer.languages
+                             and any(peer.takes(workload, state, server, nodes) for state in workload.states)]
+                    if peers:
+                        measure(workload, nodes, server, peers, given, keep)
+    found = report.load(runs)
     if partial:
-        print(report.text(figures))
+        print(report.text(*found))
+        print(f"the page for readers: {runs / 'page'}")
+        page.write(*found, runs / "page")
     else:
-        report.write(figures)
+        report.write(*found)
     print(f"{time.monotonic() - begun:.0f} s")
     return 1 if failed else 0
 

@@ -1,5 +1,5 @@
-/* The floor of a binding with an event loop: the wire's floor (raw-scripts of rust/src/raw.rs), on an I/O thread as
- * Quorlock's own. It writes and reads and decides nothing: what it takes is what our scripts and two hops between
+/* The floor of a binding with an event loop: the wire's floor (raw-native of rust/src/raw.rs), on an I/O thread as
+ * Quorlock's own. It writes and reads and decides nothing: what it takes is what our requests and two hops between
  * threads take. Built twice, with NODE as an addon of Node; asyncio calls it by ctypes, and in a cycle not at all.
  */
 #define _GNU_SOURCE
@@ -19,10 +19,13 @@
 
 #define MAX_NODES 5
 #define MAX_WORKERS 64
+#define TRAILER (-1)
+#define FENCE_DIGITS 16
 /* Steps that a node may owe: those of nodes behind the quorum, and one of each worker. A power of two. */
 #define OWED (1 << 16)
-#define TOKEN "0123456789abcdef0123456789abcdef01234567"
-#define WAITER "1 lock:#in:0123456789abcdef0123456789abcdef"
+/* A token, and behind the dot no label. */
+#define VALUE "0123456789abcdef0123456789abcdef01234567."
+#define DELETE "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"
 #define RECORD "1 0123456789abcdef0123456789abcdef 30000"
 #define RECORD_KEY "lock:#raw:record"
 #define QUARANTINE_KEY "lock:#raw:quarantine"
@@ -31,8 +34,12 @@ struct node {
   int fd;
   /* Values that the reply under way lacks, and whether the next line is the text of one. */
   int lacks, text;
-  struct { int worker; unsigned step; } owed[OWED];
+  /* What the node owes: so many replies to a step of a worker, or with TRAILER those that end a write. */
+  struct { int worker, replies; unsigned step; } owed[OWED];
   unsigned first, end;
+  /* Votes that wait for their trailer, and whether what is to be written asks for some. */
+  struct { int worker; unsigned step; } votes[MAX_WORKERS];
+  int vote_count, asks;
   char *out;
   size_t length, room;
 };
@@ -40,6 +47,9 @@ struct node {
 struct worker {
   char *requests[2];
   size_t lengths[2];
+  int replies[2];
+  /* Where the next fence stands in the request: a number of so many digits. */
+  char *fence;
   unsigned step;
   int answers;
 };
@@ -47,6 +57,9 @@ struct worker {
 static struct node nodes[MAX_NODES];
 static struct worker workers[MAX_WORKERS];
 static int node_count, wake, bell;
+/* Of our defaults a write that asks for votes ends with a look at the record. */
+static char trailer[512];
+static size_t trailer_length;
 /* The only worker's next step is wanted whenever `wake` is written to, and `bell` tells that it is over. */
 static int alone;
 /* With an answer from so many a step is over. */
@@ -80,93 +93,107 @@ static void ask(int fd, const char *const *words, int count, char *reply, size_t
   free(text);
 }
 
-static char *script(const char *folder, const char *name) {
-  char *text = NULL, path[4096];
-  size_t length = 0;
-  FILE *all = open_memstream(&text, &length);
-  const char *parts[] = {"line", name};
-  for (int i = 0; i < 2; i++) {
-    snprintf(path, sizeof path, "%s/%s.lua", folder, parts[i]);
-    FILE *part = fopen(path, "r");
-    if (!part) die(path);
-    for (int c; (c = fgetc(part)) != EOF;) fputc(c, all);
-    fclose(part);
-  }
-  fclose(all);
-  return text;
-}
-
-static void reach(struct node *node, int port, const char *folder, char hashes[2][64]) {
+static void reach(struct node *node, int port, char hash[64]) {
   struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-  const char *names[] = {"acquire", "release"};
   char reply[256];
   int yes = 1;
   node->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (connect(node->fd, (struct sockaddr *)&address, sizeof address)) die("connect");
   setsockopt(node->fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-  for (int i = 0; i < 2; i++) {
-    char *text = script(folder, names[i]);
-    ask(node->fd, (const char *[]){"SCRIPT", "LOAD", text}, 3, reply, sizeof reply);
-    sscanf(reply, "$40\r\n%40s", hashes[i]);
-    free(text);
-  }
+  ask(node->fd, (const char *[]){"SCRIPT", "LOAD", DELETE}, 3, reply, sizeof reply);
+  sscanf(reply, "$40\r\n%40s", hash);
   ask(node->fd, (const char *[]){"SET", RECORD_KEY, RECORD}, 3, reply, sizeof reply);
   node->lacks = 1;
 }
 
-/* The same bytes for each cycle: servers and client have one clock, so a time that is far enough serves them all. */
-static void prepare(struct worker *worker, int number, int plain, char hashes[2][64]) {
-  char key[64], queue[64], reservation[64], counter[64], late[32], fence[32], text[2048];
+/* The same bytes for each cycle, but for the fence: servers and client have one clock, so an end that is far enough
+ * serves them all. */
+static void prepare(struct worker *worker, int number, int plain, const char *hash) {
+  char key[64], counter[64], end[32], fence[32], text[2048];
   struct timeval now;
   gettimeofday(&now, NULL);
-  snprintf(late, sizeof late, "%lld", (now.tv_sec + 3600) * 1000000LL);
-  snprintf(fence, sizeof fence, "%lld", now.tv_sec * 1000000LL);
+  snprintf(end, sizeof end, "%lld", (now.tv_sec + 3600) * 1000LL);
+  snprintf(fence, sizeof fence, "%0*lld", FENCE_DIGITS, now.tv_sec * 1000000LL);
   snprintf(key, sizeof key, "lock:{bench-%d}", number);
-  snprintf(queue, sizeof queue, "lock:#q:{bench-%d}", number);
-  snprintf(reservation, sizeof reservation, "lock:#r:{bench-%d}", number);
   snprintf(counter, sizeof counter, "lock:#f:{bench-%d}", number);
-  const char *plain_acquire[] = {"EVALSHA", hashes[0], "3", key, queue, reservation, TOKEN, "30000", "200 7200 10000", WAITER};
-  const char *plain_release[] = {"EVALSHA", hashes[1], "3", key, queue, reservation, TOKEN, "", "200"};
-  const char *acquire[] = {"EVALSHA", hashes[0], "6", key, queue, reservation, counter, RECORD_KEY, QUARANTINE_KEY,
-                           TOKEN, "30000", "200 7200 10000", WAITER, RECORD, late, fence, "600000"};
-  const char *release[] = {"EVALSHA", hashes[1], "5", key, queue, reservation, RECORD_KEY, QUARANTINE_KEY,
-                           TOKEN, "", "200", RECORD};
+  const char *set_plain[] = {"SET", key, VALUE, "NX", "PX", "30000"};
+  const char *set[] = {"SET", key, VALUE, "NX", "PXAT", end};
+  const char *mark[] = {"ZADD", counter, "GT", "CH", fence, "f"};
+  const char *release[] = {"EVALSHA", hash, "1", key, VALUE};
 #define WORDS(words) (words), (int)(sizeof(words) / sizeof *(words))
+  size_t length = plain ? command(text, WORDS(set_plain)) : command(text, WORDS(set));
+  size_t before = length;
+  if (!plain) length += command(text + length, WORDS(mark));
   for (int i = 0; i < 2; i++) {
-    worker->lengths[i] = i == 0 ? (plain ? command(text, WORDS(plain_acquire)) : command(text, WORDS(acquire)))
-                                : (plain ? command(text, WORDS(plain_release)) : command(text, WORDS(release)));
-    worker->requests[i] = malloc(worker->lengths[i]);
-    memcpy(worker->requests[i], text, worker->lengths[i]);
+    if (i == 1) length = command(text, WORDS(release));
+    worker->lengths[i] = length;
+    worker->replies[i] = i == 0 && !plain ? 2 : 1;
+    worker->requests[i] = malloc(length + 1);
+    memcpy(worker->requests[i], text, length);
+    worker->requests[i][length] = 0;
   }
+  if (!plain) worker->fence = strstr(worker->requests[0] + before, fence);
+}
+
+/* Each fence is larger than the one before. */
+static void count_on(char *fence) {
+  int at = FENCE_DIGITS - 1;
+  while (fence[at] == '9') fence[at--] = '0';
+  fence[at]++;
+}
+
+static void append(struct node *node, const char *text, size_t length, int worker, int count, unsigned step) {
+  if (node->length + length > node->room) node->out = realloc(node->out, node->room = 2 * (node->room + length));
+  memcpy(node->out + node->length, text, length);
+  node->length += length;
+  node->owed[node->end % OWED].worker = worker;
+  node->owed[node->end % OWED].replies = count;
+  node->owed[node->end++ % OWED].step = step;
+  if (node->end - node->first == OWED) die("a node owes too much");
 }
 
 static void begin(int number) {
   struct worker *worker = &workers[number];
   int which = worker->step++ % 2;
   worker->answers = 0;
+  if (which == 0 && worker->fence) count_on(worker->fence);
   for (struct node *node = nodes; node < nodes + node_count; node++) {
-    if (node->length + worker->lengths[which] > node->room)
-      node->out = realloc(node->out, node->room = 2 * (node->room + worker->lengths[which]));
-    memcpy(node->out + node->length, worker->requests[which], worker->lengths[which]);
-    node->length += worker->lengths[which];
-    node->owed[node->end % OWED].worker = number;
-    node->owed[node->end++ % OWED].step = worker->step;
-    if (node->end - node->first == OWED) die("a node owes too much");
+    append(node, worker->requests[which], worker->lengths[which], number, worker->replies[which], worker->step);
+    node->asks |= which == 0 && worker->fence != NULL;
   }
 }
 
 static void flush(void) {
   for (struct node *node = nodes; node < nodes + node_count; node++) {
+    if (node->asks) append(node, trailer, trailer_length, TRAILER, 2, 0);
+    node->asks = 0;
     if (node->length && send(node->fd, node->out, node->length, MSG_NOSIGNAL) != (ssize_t)node->length) die("send");
     node->length = 0;
   }
 }
 
-/* A node has answered what it owed longest; whether a step is over with it. */
-static int answered(struct node *node, int *number) {
-  unsigned step = node->owed[node->first % OWED].step;
-  *number = node->owed[node->first++ % OWED].worker;
-  return workers[*number].step == step && ++workers[*number].answers == quorum;
+/* Counts an answer to a step of a worker; whether the step is over with it. */
+static int counts(int number, unsigned step) {
+  return workers[number].step == step && ++workers[number].answers == quorum;
+}
+
+/* A node has sent a reply; which steps are over with it. A vote counts from its trailer on. */
+static int answered(struct node *node, int *done) {
+  unsigned at = node->first % OWED, step = node->owed[at].step;
+  int worker = node->owed[at].worker, count = 0;
+  if (--node->owed[at].replies) return 0;
+  node->first++;
+  if (worker != TRAILER && trailer_length && step % 2) {
+    node->votes[node->vote_count].worker = worker;
+    node->votes[node->vote_count++].step = step;
+  } else if (worker != TRAILER) {
+    if (counts(worker, step)) done[count++] = worker;
+  } else {
+    for (int i = 0; i < node->vote_count; i++)
+      if (counts(node->votes[i].worker, node->votes[i].step)) done[count++] = node->votes[i].worker;
+    node->vote_count = 0;
+  }
+  return count;
 }
 
 /* Reads what there is. Replies are lines: `*` announces more values, `$` a line with the text of one. */
@@ -180,12 +207,13 @@ static int replies(struct node *node, int *done) {
     if (!line_end) die("half a line");
     if (node->text) node->text = 0, node->lacks--;
     else if (*at == '*') node->lacks += atoi(at + 1) - 1;
+    else if (*at == '$' && at[1] == '-') node->lacks--;
     else if (*at == '$') node->text = 1;
     else if (*at == '-') die("an error for a reply");
     else node->lacks--;
     if (node->lacks == 0) {
       node->lacks = 1;
-      count += answered(node, &done[count]);
+      count += answered(node, done + count);
     }
     at = line_end + 1;
   }
@@ -227,13 +255,18 @@ __attribute__((noreturn)) static void *drive(void *unused) {
   }
 }
 
-static void start(const char *urls, const char *folder, int worker_count, int plain) {
-  char hashes[2][64];
+static void start(const char *urls, int worker_count, int plain) {
+  const char *look[] = {"MGET", RECORD_KEY, QUARANTINE_KEY}, *time[] = {"TIME"};
+  char hash[64];
   pthread_t thread;
   for (const char *at = urls; (at = strstr(at, "127.0.0.1:")); node_count++)
-    reach(&nodes[node_count], atoi(at += strlen("127.0.0.1:")), folder, hashes);
+    reach(&nodes[node_count], atoi(at += strlen("127.0.0.1:")), hash);
   quorum = node_count / 2 + 1;
-  for (int i = 0; i < worker_count; i++) prepare(&workers[i], i, plain, hashes);
+  for (int i = 0; i < worker_count; i++) prepare(&workers[i], i, plain, hash);
+  if (!plain) {
+    trailer_length = command(trailer, look, 3);
+    trailer_length += command(trailer + trailer_length, time, 1);
+  }
   wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (pthread_create(&thread, NULL, drive, NULL)) die("pthread_create");
@@ -245,10 +278,10 @@ static void ring_eventfd(void) {
   if (eventfd_write(bell, 1)) die("eventfd_write");
 }
 
-void hop_open(const char *urls, const char *folder, int plain) {
+void hop_open(const char *urls, int plain) {
   alone = 1;
   ring = ring_eventfd;
-  start(urls, folder, 1, plain);
+  start(urls, 1, plain);
 }
 
 int hop_wake(void) { return wake; }
@@ -262,22 +295,21 @@ static napi_threadsafe_function function;
 
 static void ring_node(void) { napi_call_threadsafe_function(function, NULL, napi_tsfn_nonblocking); }
 
-/* open(urls, folder, workers, plain, ring) */
+/* open(urls, workers, plain, ring) */
 static napi_value open_nodes(napi_env env, napi_callback_info info) {
-  napi_value given[5], name;
-  size_t count = 5;
-  char urls[1024], folder[1024];
+  napi_value given[4], name;
+  size_t count = 4;
+  char urls[1024];
   int32_t worker_count;
   bool plain;
   napi_get_cb_info(env, info, &count, given, NULL, NULL);
   napi_get_value_string_utf8(env, given[0], urls, sizeof urls, NULL);
-  napi_get_value_string_utf8(env, given[1], folder, sizeof folder, NULL);
-  napi_get_value_int32(env, given[2], &worker_count);
-  napi_get_value_bool(env, given[3], &plain);
+  napi_get_value_int32(env, given[1], &worker_count);
+  napi_get_value_bool(env, given[2], &plain);
   napi_create_string_utf8(env, "hop", NAPI_AUTO_LENGTH, &name);
-  napi_create_threadsafe_function(env, given[4], NULL, name, 0, 1, NULL, NULL, NULL, NULL, &function);
+  napi_create_threadsafe_function(env, given[3], NULL, name, 0, 1, NULL, NULL, NULL, NULL, &function);
   ring = ring_node;
-  start(urls, folder, worker_count, plain);
+  start(urls, worker_count, plain);
   return NULL;
 }
 

@@ -72,11 +72,11 @@ const PEERS = {
       return [() => lock.acquire(), (lease) => lease.release()];
     };
   },
-  "raw-scripts"({ nodes, settings, workers }) {
+  "raw-native"({ nodes, settings, workers }) {
     const hop = require(join(ROOT, "target", "bench", "hop.node"));
     const waiting = [];
     let wanted = [];
-    hop.open(nodes.join(), join(ROOT, "core", "src", "node", "lua"), workers, settings.includes("plain"), () => {
+    hop.open(nodes.join(), workers, settings.includes("plain"), () => {
       for (const number of hop.take()) waiting[number](true);
     });
     const submit = () => {

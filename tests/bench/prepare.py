@@ -14,6 +14,10 @@ OUT = TARGET / "bench"
 RELEASE = TARGET / "release"
 PYTHON = OUT / "venv" / "bin" / "python"
 
+# Quorlock as it was before it spoke in native commands: what is asked to cost no more than then runs beside it.
+BEFORE_COMMIT = "1c181aa"
+BEFORE = OUT / "before"
+
 # By the language of a peer's name.
 COMMANDS = {
     "rust": lambda: [str(RELEASE / "quorlock-bench")],
@@ -21,6 +25,7 @@ COMMANDS = {
     "py": lambda: [str(PYTHON), str(HERE / "py_peers.py")],
     "aio": lambda: [str(PYTHON), str(HERE / "py_peers.py")],
     "js": lambda: ["node", str(HERE / "node_peers.cjs")],
+    "before": lambda: [str(BEFORE / "target" / "release" / "quorlock-bench")],
 }
 
 
@@ -90,10 +95,23 @@ def node():
     if (headers / "node_api.h").exists():
         hop("hop.node", "-DNODE", f"-I{headers}")
     else:
-        print("without js:raw-scripts: Node came without its headers", flush=True)
+        print("without js:raw-native: Node came without its headers", flush=True)
 
 
-STEPS = {"rust": rust, "c": c, "py": python, "aio": python, "js": node}
+def before():
+    """The Rust driver of then, built from then's sources in a folder of its own."""
+    stamp = BEFORE / "commit.txt"
+    if not stamp.exists() or stamp.read_text() != BEFORE_COMMIT:
+        shutil.rmtree(BEFORE, ignore_errors=True)
+        BEFORE.mkdir(parents=True)
+        call("git", "archive", "--output", BEFORE / "sources.tar", BEFORE_COMMIT)
+        call("tar", "-xf", "sources.tar", cwd=BEFORE)
+        call(os.environ.get("CARGO", "cargo"), "build", "--release", "--quiet", "--locked", "-p", "quorlock-bench",
+             "--target-dir", BEFORE / "target", cwd=BEFORE)
+        stamp.write_text(BEFORE_COMMIT)
+
+
+STEPS = {"rust": rust, "c": c, "py": python, "aio": python, "js": node, "before": before}
 
 
 def prepare(languages):

@@ -86,12 +86,11 @@ def aioredlock(words):
     return lambda name: (lambda: manager.lock(name, timeout), manager.unlock)
 
 
-def raw_scripts(words):
+def raw_native(words):
     """For one worker: a cycle writes to one descriptor and waits for another, twice."""
     bench = pathlib.Path(__file__).resolve().parent
     hop = ctypes.CDLL(str(bench.parents[1] / "target" / "bench" / "libhop.so"))
-    lua = bench.parents[1] / "core" / "src" / "node" / "lua"
-    hop.hop_open(",".join(words.nodes).encode(), str(lua).encode(), "plain" in words.settings)
+    hop.hop_open(",".join(words.nodes).encode(), "plain" in words.settings)
     wake, bell = hop.hop_wake(), hop.hop_bell()
     loop, over = asyncio.get_running_loop(), None
 
@@ -109,7 +108,7 @@ def raw_scripts(words):
     return lambda name: (step, step)
 
 
-PEERS = {"quorlock": quorlock, "raw-scripts": raw_scripts, "redis-py": redis_py, "hand": hand, "pottery": pottery,
+PEERS = {"quorlock": quorlock, "raw-native": raw_native, "redis-py": redis_py, "hand": hand, "pottery": pottery,
          "aioredlock": aioredlock}
 
 

@@ -1,4 +1,4 @@
-"""Figures to text: RESULTS.md, of which only the part between the markers is made here."""
+"""Figures to text: the long tables of RESULTS.md, of which only the part between the markers is made here, and docs/RESULTS.md."""
 
 import json
 import os
@@ -7,12 +7,17 @@ import platform
 import subprocess
 from statistics import median
 
+import newer
+import page
+from asked import answers
 from runs import measured
-from table import PEERS, WORKLOADS
+from table import OWN, PEERS, SERVERS, WORKLOADS
 from targets import Figures, lines
 
 RESULTS = pathlib.Path(__file__).resolve().parent / "RESULTS.md"
 BEGIN, END = "<!-- made by bench.py: begin -->", "<!-- made by bench.py: end -->"
+# Beside the runs: on what they were made.
+ABOUT = "about.json"
 EMPTY = f"# Results\n\n{BEGIN}\n{END}\n"
 
 # Heading, field, how to write it.
@@ -34,16 +39,27 @@ SUMMED = ("violations", "failures")
 
 
 def load(folder):
-    """All runs that are kept, with the figures that follow from others."""
+    """All runs that are kept, with the figures that follow from others, and what they were made on."""
     runs = []
     for name in WORKLOADS:
         path = folder / f"{name}.jsonl"
         if path.exists():
             runs += [derived(json.loads(line)) for line in path.read_text().splitlines()]
-    return runs
+    if not (folder / ABOUT).exists():
+        note(folder)
+    about = json.loads((folder / ABOUT).read_text())
+    return Figures(runs, about["servers"]), about["machine"]
+
+
+def note(folder):
+    """Writes what runs that begin now are made on."""
+    servers = {name: newer.version(name) for name in SERVERS}
+    servers = {name: version for name, version in servers.items() if version}
+    (folder / ABOUT).write_text(json.dumps({"machine": machine(servers), "servers": servers}) + "\n")
 
 
 def derived(run):
+    run.setdefault("server", OWN)
     if run.get("cycles"):
         cycles = run["cycles"]
         run["server_us"] = run["server_cpu_ns"] / 1e3 / cycles
@@ -64,7 +80,7 @@ def derived(run):
     return run
 
 
-def machine():
+def machine(servers):
     try:
         with open("/proc/cpuinfo") as file:
             model = next(line.split(":", 1)[1].strip() for line in file if line.startswith("model name"))
@@ -77,16 +93,16 @@ def machine():
         except (OSError, IndexError):
             return "unknown"
 
-    server = version("redis-server", "--version").partition("v=")[2].split(" ")[0]
     commit = version("git", "-C", str(RESULTS.parent), "describe", "--always")
     # What is written into RESULTS.md is no change of what was measured.
-    changed = subprocess.run(["git", "-C", RESULTS.parent, "diff", "--quiet", "HEAD", "--", ":/", ":(top,exclude)tests/bench/RESULTS.md"],
-                             capture_output=True)
+    changed = subprocess.run(["git", "-C", RESULTS.parent, "diff", "--quiet", "HEAD", "--", ":/", ":(top,exclude)tests/bench/RESULTS.md",
+                              ":(top,exclude)docs/RESULTS.md", ":(top,exclude)docs/results"], capture_output=True)
     if changed.returncode:
         commit += "-dirty"
     kernel = ".".join(platform.release().split(".")[:2])
-    return (f"{os.cpu_count()} cores ({model}), {platform.system()} {kernel}, Redis {server}, Python {platform.python_version()}, "
-            f"Node {version('node', '--version')}, Quorlock at {commit}")
+    return (f"{os.cpu_count()} cores ({model}), {platform.system()} {kernel}, {', '.join(servers.values())}, "
+            f"Python {platform.python_version()}, "
+            f"Node {version('node', '--version')}, Quorlock at {commit}.")
 
 
 def row(*cells):
@@ -97,10 +113,10 @@ def head(*cells):
     return [row(*cells), row(*("---" for _ in cells))]
 
 
-def table(figures, workload, nodes, state, columns):
+def table(figures, workload, nodes, state, server, columns):
     found = []
     for peer in PEERS:
-        runs = figures.of(workload, nodes, peer.name, state)
+        runs = figures.of(workload, nodes, peer.name, state, server)
         if not runs:
             continue
         good = [run for run in runs if measured(run)]
@@ -125,8 +141,8 @@ def columns(workload):
     return HELD if "--hold" in workload.flags else FAULTED if workload.name == "W4" else CYCLES
 
 
-def target_part(runs):
-    found = lines(runs)
+def target_part(figures):
+    found = lines(figures)
     reached = sum(line.value is not None and line.reached() for line in found)
     measured = sum(line.value is not None for line in found)
     yield f"{reached} of {measured} parts reached; {len(found) - measured} not measured."
@@ -138,38 +154,59 @@ def target_part(runs):
         yield row(name, f"{sum(line.reached() for line in own)} of {len(own)}",
                   f"{worst.asked}: {worst.verdict()}" if worst and not worst.reached() else "–" if own else "not measured")
     yield ""
-    yield from head("target", "what", "asked", "got", "lowest to highest; a raw client in our place, with `SET` as peers and with our scripts", "verdict")
+    yield from head("target", "what", "asked", "got", "lowest to highest; a raw client in our place, with `SET` as peers and with our wire",
+                    "verdict")
     for line in found:
         got = "–" if line.value is None else f"{line.value:.2f}" if isinstance(line.value, float) else str(line.value)
         yield row(line.name, line.asked, f"{line.sign} {line.bound}", got, line.note or "–", line.verdict())
     yield ""
 
 
-def parts(runs):
-    figures = Figures(runs)
-    yield machine() + "."
+def asked_part(figures):
+    """Each row is of two clients that took turns; a row that the floor misses nobody can reach so."""
+    rows = []
+    for answer in answers(figures):
+        asked = answer.row
+        got = f"{answer.value:.2f} ({min(answer.found):.2f} to {max(answer.found):.2f})" if answer.found else "–"
+        rows.append([asked.title, figures.server(answer.server), str(asked.nodes), f"{asked.sign} {asked.bound}", asked.before, got,
+                     f"{median(answer.floor):.2f}" if answer.floor else "–", answer.verdict()])
+    yield from head("what", "server", "nodes", "asked", "before", "got", "floor", "verdict")
+    yield from (row(*cells) for cells in rows)
     yield ""
+
+
+def parts(figures, about):
+    yield about
+    yield ""
+    yield "## Asked of a cycle in native commands"
+    yield ""
+    yield "Ratios of two clients that took turns on the same server: the median, the lowest and the highest. *Before* is the core that"
+    yield "sent scripts alone: its figure of then, or 1 where it runs beside. The *floor* is a client that sends what we send, by hand,"
+    yield "in our place."
+    yield ""
+    yield from asked_part(figures)
     yield "## Targets (plain: fences and restart guard off, the work that peers do)"
     yield ""
-    yield from target_part(runs)
+    yield from target_part(figures)
     for workload in WORKLOADS.values():
         for nodes in workload.nodes:
-            for state in workload.states:
-                found = table(figures, workload.name, nodes, state, columns(workload))
-                if found:
-                    yield f"## {workload.name}: {workload.title}; {nodes} node{'s' * (nodes > 1)}" + (
-                        f"; {state}" if len(workload.states) > 1 else "")
-                    yield ""
-                    yield from found
+            for server in SERVERS:
+                for state in workload.states:
+                    found = table(figures, workload.name, nodes, state, server, columns(workload))
+                    if found:
+                        yield "## " + page.heading(workload, nodes, state, figures.server(server) if server != OWN else "")
+                        yield ""
+                        yield from found
 
 
-def text(runs):
-    return "\n".join(parts(runs))
+def text(figures, about):
+    return "\n".join(parts(figures, about))
 
 
-def write(runs):
+def write(figures, about):
     old = RESULTS.read_text() if RESULTS.exists() else EMPTY
     before, _, rest = old.partition(BEGIN)
     after = rest.partition(END)[2]
-    RESULTS.write_text(f"{before}{BEGIN}\n{text(runs)}\n{END}{after}")
-    print(f"written: {RESULTS.name}")
+    RESULTS.write_text(f"{before}{BEGIN}\n{text(figures, about)}\n{END}{after}")
+    page.write(figures, about)
+    print("written: tests/bench/RESULTS.md, docs/RESULTS.md and its plots")

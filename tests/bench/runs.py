@@ -77,7 +77,10 @@ class Fault:
 
 class Driver:
     def __init__(self, nodes, peer, workers, seconds, flags=(), pinned=False):
-        command = COMMANDS[peer.partition(":")[0]]()
+        language, _, name = peer.partition(":")
+        command = COMMANDS[language]()
+        # The driver of then knows its peers by the same names.
+        peer = f"rust:{name}" if language == "before" else peer
         if pinned:
             command = ["taskset", "-c", str(CORE), *command]
         command += ["--gate", *flags, peer, str(workers), str(seconds)]

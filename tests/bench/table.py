@@ -3,6 +3,11 @@
 from dataclasses import dataclass
 
 
+# The redis-server on the PATH, and newer ones that delete by value in one command (newer.py).
+OWN, VALKEY, REDIS8 = "own", "valkey-9.1", "redis-8.6"
+SERVERS = {OWN: "Redis", VALKEY: "Valkey 9.1", REDIS8: "Redis 8.6"}
+
+
 @dataclass(frozen=True)
 class Workload:
     name: str
@@ -18,6 +23,8 @@ class Workload:
     # Names of what is done to the nodes between warm-up and measuring, see runs.py; of a contended one the shapes.
     states: tuple = ("up",)
     contended: bool = False
+    # Those of its states that are run on the newer servers too.
+    newer_states: tuple = ()
 
 
 @dataclass(frozen=True)
@@ -28,13 +35,15 @@ class Shape:
     stay_ms: int
 
 
-W1 = Workload("W1", "uncontended latency: one worker, client and servers on core 0", 0.8, 5, 5, pinned=True)
-W2 = Workload("W2", "throughput: 64 threads, tasks or calls in flight, each on a lock of its own", 1.0, 5, 5, workers=64)
+W1 = Workload("W1", "uncontended latency: one worker, client and servers on core 0", 0.8, 5, 5, pinned=True,
+              newer_states=("up",))
+W2 = Workload("W2", "throughput: 64 threads, tasks or calls in flight, each on a lock of its own", 1.0, 5, 5, workers=64,
+              newer_states=("up",))
 ONE, MANY, PROCESSES, BESIDE = "8 in one process", "32 in one process", "8 processes", "8 in one process, 1 beside"
 SHAPES = {f"{who}, {stay} ms": Shape(processes, stay) for who, processes, stays in (
     (ONE, (8,), (0, 5)), (MANY, (32,), (0, 5)), (PROCESSES, (1,) * 8, (0, 5)), (BESIDE, (8, 1), (5,))) for stay in stays}
 W3 = Workload("W3", "contention: one lock, and who has released it asks again at once", 3.0, 3, 1, states=tuple(SHAPES),
-              contended=True)
+              contended=True, newer_states=(f"{PROCESSES}, 0 ms",))
 # Of peers only an order of magnitude is wanted here: their latency is a timeout, or for ever.
 W4 = Workload("W4", "faults: five nodes, one worker, connected before the fault", 1.0, 5, 1, nodes=(5,),
               states=("up", "killed", "hung", "slow", "two hung"))
@@ -56,7 +65,8 @@ class Peer:
     """`name` is the driver's word for it, its language before the colon, its settings after a plus.
 
     Quorlock runs on its defaults; `+plain` is without fences and restart guard, the work that peers do, `+fence` and
-    `+guard` are one of the two alone.
+    `+guard` are one of the two alone, and for each cycle `+cold` takes a name that
+    its client has not used lately.
     """
 
     name: str
@@ -66,6 +76,8 @@ class Peer:
     shapes: tuple = ()
     # A target compares ours with it: measured as often as ours.
     compared: bool = False
+    # On the newer servers too: nodes of each workload.
+    newer: tuple = ()
 
     @property
     def language(self):
@@ -78,7 +90,12 @@ class Peer:
 
     @property
     def ours(self):
-        return ":quorlock" in self.name
+        return ":quorlock" in self.name and not self.before
+
+    @property
+    def before(self):
+        """Quorlock as it was, for what is asked to cost no more than then."""
+        return self.language == "before"
 
     @property
     def raw(self):
@@ -98,7 +115,11 @@ class Peer:
         """The name by which its process of this number knows it."""
         return self.languages[number % len(self.languages)] + self.name.removeprefix(self.language)
 
-    def takes(self, workload, state):
+    def takes(self, workload, state, server=OWN, nodes=None):
+        if server != OWN and (state not in workload.newer_states or nodes not in (None, *self.newer)):
+            return False
+        if nodes is not None and nodes not in self.nodes:
+            return False
         return state in self.shapes if workload.contended else workload.name in self.workloads
 
 
@@ -110,16 +131,20 @@ EVERY = tuple(SHAPES)
 WIDE, NARROW = shapes(ONE, MANY, PROCESSES), shapes(ONE, PROCESSES)
 
 PEERS = [
-    Peer("rust:raw", CYCLES),
-    # A hand-written client of Quorlock's scripts.
-    Peer("rust:raw-scripts", ("W1", "W2", "W4"), compared=True),
-    Peer("rust:raw-scripts+plain", CYCLES),
-    # And one of the queue that Quorlock's waiters stand in.
-    Peer("rust:raw-queue", (), (1,), shapes(PROCESSES), compared=True),
-    Peer("rust:rslock", ("W1", "W2", "W4", "W5"), shapes=NARROW),
+    Peer("rust:raw", CYCLES, newer=(1, 5)),
+    # A hand-written client of what Quorlock sends while nobody contends.
+    Peer("rust:raw-native", ("W1", "W2", "W4"), compared=True, newer=(1, 5)),
+    Peer("rust:raw-native+plain", CYCLES, newer=(1, 5)),
+    Peer("rust:raw-native+cold", ("W2",), (1,), newer=(1,)),
+    # And one of a queue that waiters stand in.
+    Peer("rust:raw-queue", (), (1,), shapes(PROCESSES), compared=True, newer=(1,)),
+    Peer("before:quorlock", ("W4",), shapes=shapes(PROCESSES), compared=True, newer=(1,)),
+    Peer("before:quorlock-thread", ("W5",), (1,), compared=True),
+    Peer("rust:rslock", ("W1", "W2", "W4", "W5"), shapes=NARROW, newer=(1, 5)),
     Peer("rust:rslock+fast", (), shapes=WIDE),
-    Peer("rust:quorlock", ("W1", "W2", "W4", "shared"), shapes=EVERY),
-    Peer("rust:quorlock+plain", CYCLES),
+    Peer("rust:quorlock", ("W1", "W2", "W4", "shared"), shapes=EVERY, newer=(1, 5)),
+    Peer("rust:quorlock+plain", CYCLES, newer=(1, 5)),
+    Peer("rust:quorlock+cold", ("W2",), (1,), newer=(1,)),
     Peer("rust:quorlock+fence", CYCLES),
     Peer("rust:quorlock+guard", CYCLES),
     Peer("rust:quorlock-thread", ALL),
@@ -142,8 +167,8 @@ PEERS = [
     Peer("aio:quorlock", ALL, shapes=WIDE),
     Peer("aio:quorlock+plain", CYCLES),
     # The same behind the two hops that an event loop needs.
-    Peer("aio:raw-scripts", ("W1",)),
-    Peer("aio:raw-scripts+plain", ("W1",)),
+    Peer("aio:raw-native", ("W1",)),
+    Peer("aio:raw-native+plain", ("W1",)),
     Peer("aio:redis-py", CYCLES, (1,)),
     Peer("aio:redis-py+fast", ("W1",), (1,)),
     Peer("aio:hand", CYCLES),
@@ -153,8 +178,8 @@ PEERS = [
     Peer("aio:aioredlock+fast", CYCLES),
     Peer("js:quorlock", ALL, shapes=WIDE),
     Peer("js:quorlock+plain", CYCLES),
-    Peer("js:raw-scripts", CYCLES),
-    Peer("js:raw-scripts+plain", CYCLES),
+    Peer("js:raw-native", CYCLES),
+    Peer("js:raw-native+plain", CYCLES),
     Peer("js:redlock5", ("W1", "W2", "W4", "W5"), shapes=NARROW),
     Peer("js:redlock5+fast", ("W2",), shapes=NARROW),
     Peer("js:redlock4", (), shapes=NARROW),

@@ -2,8 +2,9 @@
 
 from statistics import median
 
-from table import BESIDE, MANY, ONE, PEERS, PROCESSES, SHAPES, shapes
+from table import BESIDE, MANY, ONE, OWN, PEERS, PROCESSES, SERVERS, SHAPES, shapes
 
+OURS = {peer.name for peer in PEERS if peer.ours}
 LANGUAGES = {"rust:quorlock": "Rust, caller's runtime", "rust:quorlock-thread": "Rust, internal thread", "c:quorlock": "C",
              "py:quorlock": "Python blocking", "aio:quorlock": "Python asyncio", "js:quorlock": "Node"}
 FAULTS = ("killed", "hung", "slow", "two hung")
@@ -84,32 +85,39 @@ WORST = ("longest_ms", "longest_last_ms", "without")
 
 
 class Figures:
-    """The runs of all workloads, by peer."""
+    """The runs of all workloads, by peer; on the server of the PATH, unless another is named."""
 
-    def __init__(self, runs):
+    def __init__(self, runs, versions=None):
         self.runs = runs
+        # Of each server that was there, its own word for itself: `Redis 7.0.15`.
+        self.versions = versions or {}
 
-    def of(self, workload, nodes, peer, state="up"):
-        found = [run for run in self.runs if (run["workload"], run["nodes"], run["peer"], run["state"])
-                 == (workload, nodes, peer, state)]
+    def server(self, name):
+        """A server's name for readers."""
+        return ".".join(self.versions.get(name, SERVERS[name]).split(".")[:2])
+
+    def of(self, workload, nodes, peer, state="up", server=OWN):
+        found = [run for run in self.runs if (run["workload"], run["nodes"], run["peer"], run["state"], run["server"])
+                 == (workload, nodes, peer, state, server)]
         return sorted(found, key=lambda run: run["repetition"])
 
-    def values(self, workload, nodes, peer, field, state="up"):
+    def values(self, workload, nodes, peer, field, state="up", server=OWN):
         """The figure by repetition, of the runs that have one."""
-        return {run["repetition"]: run[field] for run in self.of(workload, nodes, peer, state) if run.get(field) is not None}
+        return {run["repetition"]: run[field] for run in self.of(workload, nodes, peer, state, server)
+                if run.get(field) is not None}
 
-    def median(self, workload, nodes, peer, field, state="up"):
-        values = self.values(workload, nodes, peer, field, state)
+    def median(self, workload, nodes, peer, field, state="up", server=OWN):
+        values = self.values(workload, nodes, peer, field, state, server)
         return median(values.values()) if values else None
 
-    def ratios(self, workload, nodes, ours, theirs, field, state="up"):
+    def ratios(self, workload, nodes, ours, theirs, field, state="up", server=OWN):
         """Ours to theirs in each repetition, in which they took turns."""
-        ours, theirs = (self.values(workload, nodes, peer, field, state) for peer in (ours, theirs))
+        ours, theirs = (self.values(workload, nodes, peer, field, state, server) for peer in (ours, theirs))
         return [ours[number] / theirs[number] for number in ours if theirs.get(number)]
 
     def best(self, workload, nodes, language, tuned):
         """The fastest peer of a language; with `tuned` those with their best settings are among them."""
-        peers = [peer.name for peer in PEERS if peer.language == language and not peer.ours and not peer.raw
+        peers = [peer.name for peer in PEERS if peer.language == language and not peer.ours and not peer.raw and not peer.before
                  and (tuned or not peer.tuned)]
         speeds = {peer: self.median(workload, nodes, peer, "cycles_per_s") or 0 for peer in peers}
         name = max(speeds, key=speeds.get)
@@ -117,7 +125,8 @@ class Figures:
 
     def best_fair(self, nodes, state, tuned):
         """The peer with most hand-offs, of those that are fair if there are any."""
-        peers = [peer.name for peer in PEERS if not peer.ours and (tuned or not peer.tuned) and state in peer.shapes]
+        peers = [peer.name for peer in PEERS if not peer.ours and not peer.before and (tuned or not peer.tuned)
+                 and state in peer.shapes]
         speeds = {peer: self.median("W3", nodes, peer, "handoffs_per_s", state) or 0 for peer in peers}
         fair = [peer for peer in peers if (self.median("W3", nodes, peer, "share", state) or 0) >= FAIR_SHARE]
         name = max(fair or peers, key=speeds.get)
@@ -156,9 +165,9 @@ def ratio_lines(figures):
             note = f"{min(found):.2f} to {max(found):.2f}" if found else ""
             # What a client is measured at that does nothing but write and read, what peers do and what we do, and behind an
             # event loop's hops: nobody can be better.
-            scripts = ":raw-scripts" + ("+plain" if ours.endswith("+plain") else "")
+            wire = ":raw-native" + ("+plain" if ours.endswith("+plain") else "")
             language = ours.partition(":")[0]
-            for raw, word in (("rust:raw", "raw"), ("rust" + scripts, "our scripts"), (language + scripts, "behind the hops")):
+            for raw, word in (("rust:raw", "raw"), ("rust" + wire, "our wire"), (language + wire, "behind the hops")):
                 if word == "behind the hops" and language not in ("aio", "js"):
                     continue
                 least = figures.ratios(workload, nodes, raw, peer, field) if peer and ":quorlock" not in peer else []
@@ -184,8 +193,8 @@ def fault_lines(figures):
                 found = slowdown(figures, ours, field, state)
                 note = f"{min(found):.2f} to {max(found):.2f}" if found else ""
                 # What the stage itself does to a client that only writes and reads.
-                if least := slowdown(figures, "rust:raw-scripts", field, state):
-                    note += f"; our scripts {median(least):.2f} ({min(least):.2f} to {max(least):.2f})"
+                if least := slowdown(figures, "rust:raw-native", field, state):
+                    note += f"; our wire {median(least):.2f} ({min(least):.2f} to {max(least):.2f})"
                 yield Line("T16", f"W4 {state}: {name} of `{ours}` to all up", median(found) if found else None, "≤", 1.2, note)
             runs = figures.of("W4", 5, ours, state)
             cycles = sum(run.get("cycles", 0) for run in runs)
@@ -273,7 +282,7 @@ def hold_lines(figures):
 
 
 def clean_lines(figures):
-    ours = [run for run in figures.runs if ":quorlock" in run["peer"]]
+    ours = [run for run in figures.runs if run["peer"] in OURS]
     counted = [run for run in ours if "keys_left" in run]
     shared = [run for run in ours if run["workload"] in ("shared", "W3") and "violations" in run]
     yield Line("T19", f"keys left, summed over {len(counted)} runs of Quorlock", sum(run["keys_left"] for run in counted)
@@ -284,6 +293,5 @@ def clean_lines(figures):
     yield Line("T19", f"runs of Quorlock, of {len(ours)}, that got stuck or had a failure", len(odd) if ours else None, "≤", 0)
 
 
-def lines(runs):
-    figures = Figures(runs)
+def lines(figures):
     return [*ratio_lines(figures), *contended_lines(figures), *fault_lines(figures), *hold_lines(figures), *clean_lines(figures)]

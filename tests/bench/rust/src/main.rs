@@ -29,7 +29,7 @@ fn main() {
         ("quorlock", true) => on_current_thread(hold::quorlock(&words, true)),
         ("quorlock-thread", true) => on_current_thread(hold::quorlock(&words, false)),
         ("rslock", true) => on_current_thread(hold::rslock(&words)),
-        ("raw" | "raw-scripts", false) => raw::run(&words),
+        ("raw" | "raw-native", false) => raw::run(&words),
         ("rslock", false) => on_current_thread(peers::rslock(&words)),
         ("quorlock", false) => on_current_thread(peers::quorlock(&words, true)),
         ("quorlock-thread", false) if words.workers == 1 => peers::quorlock_blocking(&words),

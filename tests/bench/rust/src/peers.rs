@@ -9,10 +9,12 @@ use std::time::Duration;
 use quorlock::{Lock, blocking};
 
 use crate::measure::{Meter, monotonic};
-use crate::words::Words;
+use crate::words::{COLD_NAMES, Words, cold_name};
 
 const TTL: Duration = Duration::from_secs(30);
 const WARM_CYCLES: usize = 200;
+/// Enough that each is used up before the run is over.
+const COLD_CLIENTS: usize = 160;
 /// In shared mode a holder stays inside for so long: without it two holders
 /// could hardly meet.
 const INSIDE: Duration = Duration::from_millis(1);
@@ -39,16 +41,37 @@ impl Inside {
 }
 
 pub(crate) async fn quorlock(words: &Words, on_caller: bool) {
-    let mut builder = words.client().ttl(TTL);
-    if on_caller {
-        builder = builder.on_current_runtime();
+    let open = || {
+        let mut builder = words.client().ttl(TTL);
+        if on_caller {
+            builder = builder.on_current_runtime();
+        }
+        builder.build().expect("settings")
+    };
+    // Few names, each taken by many clients in turn, once by each: to the server they are
+    // as near as one client's, and no client has used its name lately.
+    let cold = words.settings == "cold";
+    let clients: Vec<_> = (0..if cold { COLD_CLIENTS } else { 1 })
+        .map(|_| open())
+        .collect();
+    for client in clients.iter().filter(|_| cold) {
+        let lease = client.lock("warm").acquire().await;
+        lease.expect("the lock is free").release().await.ok();
     }
-    let client = builder.build().expect("settings");
     let (inside, shared) = (Inside::default(), Rc::new(words.clone()));
     run(words, inside.clone(), |i| {
-        let (lock, words) = (client.lock(words.lock_name(i)), shared.clone());
-        let inside = inside.clone();
-        move || cycle(lock.clone(), words.clone(), inside.clone())
+        let (lock, words) = (clients[0].lock(words.lock_name(i)), shared.clone());
+        let (clients, inside, count) = (clients.clone(), inside.clone(), Cell::new(0));
+        move || {
+            let lock = if cold {
+                let number: usize = count.replace(count.get() + 1);
+                let client = &clients[number / COLD_NAMES % COLD_CLIENTS];
+                client.lock(cold_name(i, number))
+            } else {
+                lock.clone()
+            };
+            cycle(lock, words.clone(), inside.clone())
+        }
     })
     .await;
 }

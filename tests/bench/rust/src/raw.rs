@@ -1,72 +1,111 @@
-//! The wire's floor: a hand-written client with `SET NX PX` and a
-//! compare-and-delete script, nothing else; or with Quorlock's own scripts
-//! (`raw-scripts`), which is the floor of what Quorlock promises. It writes to all
-//! nodes, then waits with `poll` until a quorum has answered; later answers are
-//! read when they come. With several workers it pipelines them over the same
-//! connections. A node that breaks its connection is left out.
+//! The wire's floor: a hand-written client that writes, reads and decides nothing.
+//! As `raw` it does what peers do, `SET NX PX` and a compare-and-delete script. As
+//! `raw-native` it sends what Quorlock sends while nobody contends: the floor of what
+//! Quorlock promises. It writes to all nodes, then waits with `poll` until a quorum has
+//! answered; later answers are read when they come. With several workers it pipelines
+//! them over the same connections. A node that breaks its connection is left out.
 
+use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::AsRawFd;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::measure::{Meter, monotonic};
-use crate::words::Words;
+use crate::words::{Words, cold_name};
 
 const DELETE: &str =
     "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
-pub(crate) const ACQUIRE: &str = concat!(
-    include_str!("../../../../core/src/node/redis/lua/line.lua"),
-    include_str!("../../../../core/src/node/redis/lua/acquire.lua")
-);
-pub(crate) const RELEASE: &str = concat!(
-    include_str!("../../../../core/src/node/redis/lua/line.lua"),
-    include_str!("../../../../core/src/node/redis/lua/release.lua")
-);
 const TOKEN: &str = "0123456789abcdef0123456789abcdef01234567";
-const WAITER: &str = "1 lock:#in:0123456789abcdef0123456789abcdef";
+/// The token, and behind the dot no label.
+const VALUE: &str = "0123456789abcdef0123456789abcdef01234567.";
 const RECORD: &str = "1 0123456789abcdef0123456789abcdef 30000";
 const RECORD_KEY: &str = "lock:#raw:record";
 const QUARANTINE_KEY: &str = "lock:#raw:quarantine";
+const SCRATCH_KEY: &str = "lock:#raw:scratch";
+/// 1.25 times the life of a counter on defaults, in ms.
+const COUNTER_LIFE: &str = "750000";
 
-/// How a worker asks for its lock, and gives it back.
+/// What a cycle sends.
 #[derive(Clone, Copy, PartialEq)]
 enum Protocol {
-    /// What peers do.
+    /// What peers send.
     Bare,
-    /// Quorlock's scripts without fences and guard.
+    /// Quorlock's commands without fences and guard.
     Plain,
-    /// Quorlock's scripts as on its defaults.
+    /// Quorlock's commands on its defaults.
     Default,
 }
 
-/// What is sent for a cycle.
-struct Cycle {
+/// How a worker asks for its lock, and gives it back.
+#[derive(Clone, Copy)]
+struct Way {
     protocol: Protocol,
-    acquire: String,
-    release: String,
+    /// The name was not used lately: its counter's life is set anew, each time.
+    cold: bool,
+}
+
+impl Way {
+    fn of(words: &Words) -> Way {
+        let protocol = match (&*words.peer, &*words.settings) {
+            ("raw", _) => Protocol::Bare,
+            (_, "plain") => Protocol::Plain,
+            _ => Protocol::Default,
+        };
+        let cold = words.settings == "cold";
+        Way { protocol, cold }
+    }
+}
+
+/// How a node deletes by value.
+#[derive(Clone)]
+enum Delete {
+    /// `DELIFEQ`, of Valkey 9.
+    IfEqual,
+    /// `DELEX … IFEQ`, of Redis 8.4.
+    Ex,
+    /// By the script of this hash.
+    Script(String),
+}
+
+/// Replies that a node owes.
+struct Owed {
+    replies: usize,
+    /// The worker and which step of it they answer; of the trailer of a write none.
+    step: Option<(usize, u64)>,
+    /// They count from the trailer on.
+    votes: bool,
 }
 
 struct Node {
     stream: TcpStream,
     buffer: Vec<u8>,
     out: Vec<u8>,
-    /// For each request under way: its worker, and which step of the worker's.
-    asked: std::collections::VecDeque<(usize, u64)>,
+    delete: Delete,
+    owed: VecDeque<Owed>,
+    /// Votes that wait for their trailer.
+    votes: Vec<(usize, u64)>,
+    /// What is to be written asks for votes.
+    asks: bool,
     /// The connection is broken: it is asked no more.
     gone: bool,
 }
 
 struct Worker {
     key: String,
-    queue: String,
-    reservation: String,
     counter: String,
     releasing: bool,
     /// Counts requests and releases. Answers to an earlier one count for nothing.
     step: u64,
     answers: usize,
     begun: u64,
+}
+
+impl Worker {
+    fn name(&mut self, name: &str) {
+        self.key = format!("lock:{{{name}}}");
+        self.counter = format!("lock:#f:{{{name}}}");
+    }
 }
 
 /// Appends a command.
@@ -78,39 +117,27 @@ pub(crate) fn command(out: &mut Vec<u8>, words: &[&str]) {
 }
 
 pub(crate) fn run(words: &Words) {
-    let protocol = match (&*words.peer, &*words.settings) {
-        ("raw", _) => Protocol::Bare,
-        (_, "plain") => Protocol::Plain,
-        _ => Protocol::Default,
-    };
+    let way = Way::of(words);
     let mut nodes: Vec<Node> = words.nodes.iter().map(|url| connect(url)).collect();
-    let scripts = match protocol {
-        Protocol::Bare => [DELETE, DELETE],
-        _ => [ACQUIRE, RELEASE],
-    };
-    let mut cycle = Cycle {
-        protocol,
-        acquire: String::new(),
-        release: String::new(),
-    };
     for node in &mut nodes {
-        let [acquire, release] = scripts.map(|text| load(node, text));
-        (cycle.acquire, cycle.release) = (acquire, release);
+        node.delete = delete(node, way.protocol);
         ask(node, &["SET", RECORD_KEY, RECORD]);
         let free = node.stream.set_nonblocking(true);
         free.expect("an option of the socket");
     }
     let quorum = nodes.len() / 2 + 1;
     let mut list: Vec<Worker> = (0..words.workers)
-        .map(|i| Worker {
-            key: format!("lock:{{bench-{i}}}"),
-            queue: format!("lock:#q:{{bench-{i}}}"),
-            reservation: format!("lock:#r:{{bench-{i}}}"),
-            counter: format!("lock:#f:{{bench-{i}}}"),
-            releasing: false,
-            step: 0,
-            answers: 0,
-            begun: 0,
+        .map(|i| {
+            let mut worker = Worker {
+                key: String::new(),
+                counter: String::new(),
+                releasing: false,
+                step: 0,
+                answers: 0,
+                begun: 0,
+            };
+            worker.name(&format!("bench-{i}"));
+            worker
         })
         .collect();
     let mut meter = Meter::default();
@@ -125,7 +152,7 @@ pub(crate) fn run(words: &Words) {
             } else {
                 (words.seconds * 1e9) as u64
             };
-        let times = cycles(&mut nodes, &mut list, &cycle, quorum, end);
+        let times = cycles(&mut nodes, &mut list, way, quorum, end);
         if warm {
             drain(&mut nodes);
         } else {
@@ -139,7 +166,7 @@ pub(crate) fn run(words: &Words) {
 fn cycles(
     nodes: &mut [Node],
     workers: &mut [Worker],
-    cycle: &Cycle,
+    way: Way,
     quorum: usize,
     end: u64,
 ) -> Vec<u64> {
@@ -147,7 +174,7 @@ fn cycles(
     let mut busy = 0;
     for (index, worker) in workers.iter_mut().enumerate() {
         worker.begun = monotonic();
-        step(nodes, worker, index, cycle);
+        step(nodes, worker, index, way);
         busy += 1;
     }
     flush(nodes);
@@ -189,7 +216,7 @@ fn cycles(
                     }
                 }
                 worker.releasing = !worker.releasing;
-                step(nodes, worker, index, cycle);
+                step(nodes, worker, index, way);
             }
         }
         flush(nodes);
@@ -198,55 +225,77 @@ fn cycles(
 }
 
 /// Begins a worker's next step.
-fn step(nodes: &mut [Node], worker: &mut Worker, index: usize, cycle: &Cycle) {
+fn step(nodes: &mut [Node], worker: &mut Worker, index: usize, way: Way) {
     worker.answers = 0;
     worker.step += 1;
+    if way.cold && !worker.releasing {
+        // Each step but one is a cycle's other half.
+        worker.name(&cold_name(index, worker.step as usize / 2));
+    }
+    let now = micros();
     for node in nodes.iter_mut().filter(|node| !node.gone) {
-        cycle.write(&mut node.out, worker);
-        node.asked.push_back((index, worker.step));
+        let replies = if worker.releasing {
+            release(node, worker, way.protocol);
+            1
+        } else {
+            acquire(&mut node.out, worker, way, now)
+        };
+        let votes = !worker.releasing && way.protocol == Protocol::Default;
+        node.asks |= votes;
+        node.owed.push_back(Owed {
+            replies,
+            step: Some((index, worker.step)),
+            votes,
+        });
     }
 }
 
-impl Cycle {
-    fn write(&self, out: &mut Vec<u8>, worker: &Worker) {
-        let (protocol, lock) = (self.protocol, &*worker.key);
-        let (queue, reservation) = (&*worker.queue, &*worker.reservation);
-        if worker.releasing {
-            let keys: &[&str] = &[lock, queue, reservation, RECORD_KEY, QUARANTINE_KEY];
-            let own: &[&str] = &[TOKEN, "", "200", RECORD];
-            let (keys, own) = match protocol {
-                Protocol::Bare => (&keys[..1], &own[..1]),
-                Protocol::Plain => (&keys[..3], &own[..3]),
-                Protocol::Default => (keys, own),
-            };
-            return script(out, &self.release, keys, own);
-        }
-        let waiting = [TOKEN, "30000", "200 7200 10000", WAITER];
-        match protocol {
-            Protocol::Bare => command(out, &["SET", lock, TOKEN, "NX", "PX", "30000"]),
-            Protocol::Plain => script(out, &self.acquire, &[lock, queue, reservation], &waiting),
-            Protocol::Default => {
-                let now = micros();
-                let (late, fence) = ((now + 1_000_000).to_string(), now.to_string());
-                let counter = &*worker.counter;
-                let keys = [
-                    lock,
-                    queue,
-                    reservation,
-                    counter,
-                    RECORD_KEY,
-                    QUARANTINE_KEY,
-                ];
-                let own = [&waiting[..], &[RECORD, &late, &fence, "600000"]].concat();
-                script(out, &self.acquire, &keys, &own);
+/// Asks for the lock; how many replies that has.
+fn acquire(out: &mut Vec<u8>, worker: &Worker, way: Way, now: u64) -> usize {
+    let (lock, counter) = (&*worker.key, &*worker.counter);
+    match way.protocol {
+        Protocol::Bare => command(out, &["SET", lock, TOKEN, "NX", "PX", "30000"]),
+        Protocol::Plain => command(out, &["SET", lock, VALUE, "NX", "PX", "30000"]),
+        Protocol::Default => {
+            let (end, fence) = ((now / 1000 + 30_005).to_string(), now.to_string());
+            command(out, &["SET", lock, VALUE, "NX", "PXAT", &end]);
+            command(out, &["ZADD", counter, "GT", "CH", &fence, "f"]);
+            if way.cold {
+                command(out, &["PEXPIRE", counter, COUNTER_LIFE]);
+                return 3;
             }
+            return 2;
         }
+    }
+    1
+}
+
+fn release(node: &mut Node, worker: &Worker, protocol: Protocol) {
+    let lock = &*worker.key;
+    let value = if protocol == Protocol::Bare {
+        TOKEN
+    } else {
+        VALUE
+    };
+    match &node.delete {
+        Delete::IfEqual => command(&mut node.out, &["DELIFEQ", lock, value]),
+        Delete::Ex => command(&mut node.out, &["DELEX", lock, "IFEQ", value]),
+        Delete::Script(hash) => command(&mut node.out, &["EVALSHA", hash, "1", lock, value]),
     }
 }
 
-fn script(out: &mut Vec<u8>, sha: &str, keys: &[&str], own: &[&str]) {
-    let count = keys.len().to_string();
-    command(out, &[&["EVALSHA", sha, &count], keys, own].concat());
+/// How this node deletes by value: Quorlock takes the command where there is one.
+fn delete(node: &mut Node, protocol: Protocol) -> Delete {
+    if protocol != Protocol::Bare {
+        if ask(node, &["DELIFEQ", SCRATCH_KEY, "-"]).starts_with(':') {
+            return Delete::IfEqual;
+        }
+        if ask(node, &["DELEX", SCRATCH_KEY, "IFEQ", "-"]).starts_with(':') {
+            return Delete::Ex;
+        }
+    }
+    let reply = ask(node, &["SCRIPT", "LOAD", DELETE]);
+    Delete::Script(reply.split("\r\n").nth(1).expect("a hash").to_owned())
 }
 
 /// The servers are on this machine: their clock is ours.
@@ -256,9 +305,19 @@ fn micros() -> u64 {
     now.expect("after 1970").as_micros() as u64
 }
 
-/// Writes what a node takes; one that hangs takes no more after a while.
+/// Writes what a node takes; one that hangs takes no more after a while. Behind votes
+/// comes once the trailer that makes them count.
 fn flush(nodes: &mut [Node]) {
     for node in nodes {
+        if std::mem::take(&mut node.asks) {
+            command(&mut node.out, &["MGET", RECORD_KEY, QUARANTINE_KEY]);
+            command(&mut node.out, &["TIME"]);
+            node.owed.push_back(Owed {
+                replies: 2,
+                step: None,
+                votes: false,
+            });
+        }
         while !node.out.is_empty() {
             match node.stream.write(&node.out) {
                 Ok(written) => drop(node.out.drain(..written)),
@@ -272,7 +331,7 @@ fn flush(nodes: &mut [Node]) {
     }
 }
 
-/// Reads what is there; whose replies are complete.
+/// Reads what is there; which steps are answered by it.
 fn replies(node: &mut Node) -> Vec<(usize, u64)> {
     let mut chunk = [0; 16 * 1024];
     match node.stream.read(&mut chunk) {
@@ -283,8 +342,21 @@ fn replies(node: &mut Node) -> Vec<(usize, u64)> {
     let mut done = Vec::new();
     let mut from = 0;
     while let Some(length) = reply(&node.buffer[from..]) {
+        // Only `SET NX` answers with nothing.
+        let free = !node.buffer[from..].starts_with(b"$-1");
+        assert!(free, "a lock that nobody else asks for is taken");
         from += length;
-        done.push(node.asked.pop_front().expect("a request for each reply"));
+        let first = node.owed.front_mut().expect("a request for each reply");
+        first.replies -= 1;
+        if first.replies > 0 {
+            continue;
+        }
+        match (first.step, first.votes) {
+            (Some(step), true) => node.votes.push(step),
+            (Some(step), false) => done.push(step),
+            (None, _) => done.append(&mut node.votes),
+        }
+        node.owed.pop_front();
     }
     node.buffer.drain(..from);
     done
@@ -297,6 +369,7 @@ fn reply(bytes: &[u8]) -> Option<usize> {
     let count = || text().parse::<usize>().expect("a length");
     let head = line + 2;
     match bytes[0] {
+        b'$' if bytes[1] == b'-' => Some(head),
         b'-' => panic!("{}", text()),
         b'$' => Some(head + count() + 2).filter(|end| *end <= bytes.len()),
         b'*' => (0..count()).try_fold(head, |end, _| Some(end + reply(&bytes[end..])?)),
@@ -307,7 +380,7 @@ fn reply(bytes: &[u8]) -> Option<usize> {
 /// Reads what the nodes still owe; all of them are well.
 fn drain(nodes: &mut [Node]) {
     for node in nodes {
-        while !node.asked.is_empty() && !node.gone {
+        while !node.owed.is_empty() && !node.gone {
             replies(node);
             std::thread::yield_now();
         }
@@ -322,14 +395,12 @@ fn connect(url: &str) -> Node {
         stream,
         buffer: Vec::new(),
         out: Vec::new(),
-        asked: std::collections::VecDeque::new(),
+        delete: Delete::IfEqual,
+        owed: VecDeque::new(),
+        votes: Vec::new(),
+        asks: false,
         gone: false,
     }
-}
-
-fn load(node: &mut Node, script: &str) -> String {
-    let reply = ask(node, &["SCRIPT", "LOAD", script]);
-    reply.split("\r\n").nth(1).expect("a hash").to_owned()
 }
 
 fn ask(node: &mut Node, words: &[&str]) -> String {

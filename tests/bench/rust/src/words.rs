@@ -7,16 +7,24 @@ use quorlock::{Client, ClientBuilder, RestartGuard};
 
 pub(crate) const USAGE: &str =
     "usage: quorlock-bench [--gate] [--shared] [--hold] [--contend=FILE --stay=MS] PEER WORKERS SECONDS
-  PEER      raw, raw-scripts, raw-queue (contended only), rslock, quorlock (on the caller's runtime), quorlock-thread (the library's own)
+  PEER      raw, raw-native, raw-queue (contended only), rslock, quorlock (on the caller's runtime), quorlock-thread (the library's own)
   --gate    print `ready`, wait for a line, and at the end for another
   --shared  all workers on one lock, holders counted
   --hold    hold WORKERS locks for SECONDS instead of cycles
   --contend all workers at one lock; their holds, of MS each, are written to FILE";
 
+/// With `cold`, how many names each worker goes round.
+pub(crate) const COLD_NAMES: usize = 20;
+
+/// With `cold`, the name of a worker's cycle of this number.
+pub(crate) fn cold_name(worker: usize, number: usize) -> String {
+    format!("bench-{worker}-{}", number % COLD_NAMES)
+}
+
 #[derive(Clone)]
 pub(crate) struct Words {
     pub(crate) peer: String,
-    /// After a plus: `plain`, `fence`, `guard`, `fast`; empty for the defaults.
+    /// After a plus: `plain`, `fence`, `guard`, `cold`, `fast`; empty for the defaults.
     pub(crate) settings: String,
     pub(crate) workers: usize,
     pub(crate) seconds: f64,

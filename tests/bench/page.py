@@ -1,0 +1,222 @@
+"""docs/RESULTS.md, the page for a reader: the template page.md with tables and plots made from the runs that are kept."""
+
+import pathlib
+import re
+from statistics import median
+
+import plot
+from plot import Bar, Column, Plot
+from table import OWN, PROCESSES, SERVERS, WORKLOADS
+from targets import FAULTS, LANGUAGES, slowdown
+
+HERE = pathlib.Path(__file__).resolve().parent
+TEMPLATE = HERE / "page.md"
+DOCS = HERE.parents[1] / "docs"
+STATES = {"killed": "one killed", "hung": "one hung", "slow": "one slow by 200 ms", "two hung": "two hung"}
+
+# Of each language what stands in the plots: label, kind, peer.
+SPEED = (
+    ("Rust", (("Quorlock, plain", "ours", "rust:quorlock+plain"), ("Quorlock, defaults", "ours", "rust:quorlock"),
+              ("rslock", "other", "rust:rslock"), ("by hand", "floor", "rust:raw"))),
+    ("C", (("Quorlock, defaults", "ours", "c:quorlock"),)),
+    ("Python", (("Quorlock, defaults", "ours", "py:quorlock"), ("redis-py", "other", "py:redis-py"),
+                ("redlock-py", "other", "py:redlock-py"), ("pottery", "other", "py:pottery"))),
+    ("asyncio", (("Quorlock, defaults", "ours", "aio:quorlock"), ("redis-py", "other", "aio:redis-py"),
+                 ("aioredlock", "other", "aio:aioredlock"))),
+    ("Node", (("Quorlock, defaults", "ours", "js:quorlock"), ("redlock 5", "other", "js:redlock5"),
+              ("redis-semaphore", "other", "js:redis-semaphore"), ("redis-semaphore, best", "other", "js:redis-semaphore+fast"))),
+)
+FAULTED = (
+    ("Rust", (("Quorlock", "ours", "rust:quorlock"), ("rslock", "other", "rust:rslock"))),
+    ("Python", (("Quorlock", "ours", "py:quorlock"), ("redlock-py", "other", "py:redlock-py"),
+                ("redlock-py, best", "other", "py:redlock-py+safe"), ("pottery, best", "other", "py:pottery+safe"))),
+    ("asyncio", (("Quorlock", "ours", "aio:quorlock"), ("aioredlock", "other", "aio:aioredlock"))),
+    ("Node", (("Quorlock", "ours", "js:quorlock"), ("redlock 5", "other", "js:redlock5"),
+              ("redis-semaphore, best", "other", "js:redis-semaphore+safe"))),
+)
+FAIR = (
+    ("Rust", (("Quorlock", "ours", "rust:quorlock"), ("rslock", "other", "rust:rslock"))),
+    ("Python", (("Quorlock", "ours", "py:quorlock"), ("redis-py", "other", "py:redis-py"),
+                ("python-redis-lock", "other", "py:python-redis-lock"), ("pottery", "other", "py:pottery"))),
+    ("asyncio", (("Quorlock", "ours", "aio:quorlock"),)),
+    ("Node", (("Quorlock", "ours", "js:quorlock"), ("redlock 5", "other", "js:redlock5"),
+              ("redis-semaphore", "other", "js:redis-semaphore"))),
+)
+
+
+def bars(groups, value, *columns):
+    """Groups of bars, without the peers that have no figure in any column."""
+    found = []
+    for heading, peers in groups:
+        rows = [Bar(label, kind, tuple(value(peer, column) for column in columns)) for label, kind, peer in peers]
+        rows = [row for row in rows if any(figure is not None for figure in row.values)]
+        if rows:
+            found.append((heading, tuple(rows)))
+    return tuple(found)
+
+
+def plots(figures):
+    def at(workload, field):
+        return lambda peer, nodes: figures.median(workload, nodes, peer, field)
+
+    nodes = ("one node", "five nodes")
+    yield Plot("latency", "One cycle, one at a time: shorter is better",
+               "Time of an acquire and a release by language and library, on one node and on five.",
+               tuple(Column(word, "{:.0f} µs") for word in nodes), bars(SPEED, at("W1", "p50_us"), 1, 5))
+    yield Plot("throughput", "Cycles in a second, 64 in flight: longer is better",
+               "How many locks are acquired and released in a second by language and library, on one node and on five.",
+               tuple(Column(word, "{:,.0f}") for word in nodes), bars(SPEED, at("W2", "cycles_per_s"), 1, 5))
+    costs = (("", (("Quorlock, plain", "ours", "rust:quorlock+plain"), ("Quorlock, defaults", "ours", "rust:quorlock"),
+                   ("the same, other names", "ours", "rust:quorlock+cold"), ("rslock", "other", "rust:rslock"),
+                   ("by hand", "floor", "rust:raw"))),)
+
+    def spent(peer, server):
+        return figures.median("W2", 1, peer, "server_us", server=server)
+
+    spending = bars(costs, spent, *SERVERS)
+    most = max((value for _, rows in spending for row in rows for value in row.values if value is not None), default=0)
+    yield Plot("server", "The server's CPU time for one cycle, 64 in flight, one node: shorter is better",
+               "CPU time of the server by library and by kind of server.",
+               tuple(Column(figures.server(server), "{:.1f} µs", whole=most) for server in SERVERS), spending)
+
+    def late(peer, state):
+        runs = [run for run in figures.of("W4", 5, peer, state) if run.get("success")]
+        return median(run["p99_ms"] for run in runs) if runs else None
+
+    states = ("up", "killed", "hung", "slow")
+    headings = ("all up", *(STATES[state] for state in states[1:]))
+    yield Plot("faults", "The slowest of a hundred cycles, five nodes: further left is better",
+               "With all nodes up, and with one of them killed, hung or slow, on a scale of powers of ten.",
+               tuple(Column(heading, "{:,.0f} ms", small="{:.1f} ms") for heading in headings), bars(FAULTED, late, *states), log=True)
+
+    def turns(peer, column):
+        nodes, field = column
+        return figures.median("W3", nodes, peer, field, f"{PROCESSES}, 5 ms")
+
+    yield Plot("fairness", "Eight processes, one lock, holds of 5 ms",
+               "The holds of the process that had fewest to those of the one that had most, and the longest wait of any, on one node and on "
+               "five.",
+               tuple(column for word in ("1 node", "5 nodes") for column in (
+                   Column(f"{word}: fewest to most", "{:.2f}", whole=1), Column(f"{word}: longest wait", "{:,.0f} ms"))),
+               bars(FAIR, turns, (1, "share"), (1, "longest_ms"), (5, "share"), (5, "longest_ms")))
+
+
+def table(head, rows):
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in (head, ["---"] * len(head), *rows))
+
+
+def number(value, form="{:.2f}"):
+    return "–" if value is None else form.format(value)
+
+
+def short(figures):
+    """What is asked first. Rows that were not measured are left out."""
+    found = []
+
+    def compare(what, whom, ratios):
+        if ratios:
+            found.append([what, whom, f"{median(ratios):.2f}"])
+
+    for nodes, language, ours, whom, theirs in ((1, "Python", "py:quorlock", "redis-py's `Lock`", "py:redis-py"),
+                                                (5, "Python", "py:quorlock", "redlock-py", "py:redlock-py"),
+                                                (5, "asyncio", "aio:quorlock", "aioredlock", "aio:aioredlock"),
+                                                (5, "Node", "js:quorlock", "redlock 5", "js:redlock5"),
+                                                (5, "Rust", "rust:quorlock", "rslock", "rust:rslock")):
+        compare(f"time of a cycle, {language}, {'one node' if nodes == 1 else 'five nodes'}", whom,
+                figures.ratios("W1", nodes, ours, theirs, "p50_us"))
+    for server in SERVERS:
+        compare(f"the server's CPU for a cycle, {figures.server(server)}", "`SET` and a script, by hand",
+                figures.ratios("W2", 1, "rust:quorlock", "rust:raw", "server_us", server=server))
+    for state in ("killed", "hung"):
+        compare(f"time of a cycle, Rust, five nodes, {STATES[state]}", "all five up", slowdown(figures, "rust:quorlock", "p50_us", state))
+    compare("turns of the one that got fewest, of eight processes at one lock", "the one that got most",
+            list(figures.values("W3", 5, "rust:quorlock", "share", f"{PROCESSES}, 5 ms").values()))
+    return table(["In short: Quorlock on its defaults", "compared with", "ratio"], found)
+
+
+def held(figures):
+    rows = []
+    for peer, language in LANGUAGES.items():
+        middle = {field: figures.median("W5", 1, peer, field) for field in ("megabytes", "cpu_percent", "server_percent", "threads")}
+        if middle["cpu_percent"] is not None:
+            rows.append([language, number(middle["megabytes"], "{:.0f} MB"), number(middle["cpu_percent"], "{:.1f} %"),
+                         number(middle["server_percent"], "{:.1f} %"), number(middle["threads"], "{:.0f}")])
+    return table(["10,000 leases held by", "memory, beyond the empty process", "CPU of the client", "CPU of the server", "threads"], rows)
+
+
+def faults(figures):
+    rows = []
+    for peer, language in LANGUAGES.items():
+        cells = []
+        for state in FAULTS:
+            ratios = slowdown(figures, peer, "p50_us", state)
+            runs = figures.of("W4", 5, peer, state)
+            cycles, failed = (sum(run.get(field, 0) for run in runs) for field in ("cycles", "failures"))
+            cells.append(f"{median(ratios):.2f}; {failed} of {cycles:,}" if ratios else "–")
+        if any(cell != "–" for cell in cells):
+            rows.append([language, *cells])
+    return table(["Quorlock in", *(STATES[state] for state in FAULTS)], rows)
+
+
+def handoffs(figures):
+    state, rows = f"{PROCESSES}, 0 ms", []
+    columns = (("handoffs_per_s", "{:,.0f}"), ("gap_p50_us", "{:,.0f} µs"), ("server_us_per_handoff", "{:,.0f} µs"))
+    for heading, peers in FAIR:
+        for label, _, peer in peers:
+            if figures.median("W3", 1, peer, "handoffs_per_s", state) is None:
+                continue
+            cells = []
+            for field, form in columns:
+                # Of none at all there is nothing to tell.
+                pair = [figures.median("W3", nodes, peer, field, state) if figures.median("W3", nodes, peer, "handoffs_per_s", state)
+                        else None for nodes in (1, 5)]
+                cells.append(" / ".join(number(value, form) for value in pair))
+            rows.append([f"{label} ({heading})", *cells])
+    return table(["Eight processes, one node / five nodes", "hand-offs a second", "gap (median)", "server CPU a hand-off"], rows)
+
+
+def heading(workload, nodes, state, server=""):
+    """Of a long table; `server` where it is not the one of the PATH."""
+    return (f"{workload.name}: {workload.title}; {nodes} node{'s' * (nodes > 1)}" + (f"; {state}" if len(workload.states) > 1 else "") +
+            (f"; {server}" if server else ""))
+
+
+def link(workload):
+    """Its first long table, as GitHub makes addresses of headings."""
+    words = heading(workload, workload.nodes[0], workload.states[0])
+    return re.sub(r"[^\w\- ]", "", words.lower()).replace(" ", "-")
+
+
+def picture(drawn):
+    return (f'<picture>\n<source media="(prefers-color-scheme: dark)" srcset="results/{drawn.name}-dark.svg">\n'
+            f'<img alt="{drawn.title}. {drawn.description}" src="results/{drawn.name}-light.svg">\n</picture>')
+
+
+def missing(figures):
+    absent = [figures.server(server) for server in SERVERS if not any(run["server"] == server for run in figures.runs)]
+    return f"Not measured this time: {' and '.join(absent)}." if absent else ""
+
+
+def text(figures, about):
+    """The page, and its plots by the names of their files."""
+    drawn = {one.name: one for one in plots(figures)}
+    words = {"machine": about, "missing": missing(figures), "short": short(figures), "held": held(figures), "faults": faults(figures),
+             "handoffs": handoffs(figures),
+             "held_seconds": str(WORKLOADS["W5"].seconds), "contended_seconds": f"{WORKLOADS['W3'].seconds:.0f}"}
+
+    def fill(found):
+        kind, _, name = found[1].partition(":")
+        return picture(drawn[name]) if kind == "plot" else link(WORKLOADS[name]) if kind == "link" else words[kind]
+
+    page = re.sub(r"\{\{([\w:]+)\}\}", fill, TEMPLATE.read_text())
+    page = re.sub(r" +$", "", page, flags=re.MULTILINE)
+    note = "<!-- Made by tests/bench/bench.py from tests/bench/page.md and the figures that it keeps; do not edit. -->\n"
+    return note + page, {f"{name}-{scheme}.svg": plot.svg(one, scheme) for name, one in drawn.items() for scheme in plot.SCHEMES}
+
+
+def write(figures, about, folder=DOCS):
+    page, drawn = text(figures, about)
+    (folder / "results").mkdir(parents=True, exist_ok=True)
+    for name, content in drawn.items():
+        (folder / "results" / name).write_text(content)
+    (folder / "RESULTS.md").write_text(page)

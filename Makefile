@@ -80,7 +80,7 @@ restarts: build ## 1,000 restarts without data, 100 of all nodes, 200 clock step
 	$(VENV)/bin/python tests/faults/restarts.py all-at-once $(OPTIONS)
 	$(VENV)/bin/python tests/faults/restarts.py clock $(OPTIONS)
 
-bench: build ## peers beside us, on a quiet machine, 50 min; writes tests/bench/RESULTS.md
+bench: build ## peers beside us, on a quiet machine, 1 h; writes docs/RESULTS.md and its plots
 	$(PYTHON) tests/bench/bench.py
 
 clean: ## remove what was built

@@ -14,6 +14,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
 import endurance  # noqa: E402
+import run  # noqa: E402
 from stage import Stage  # noqa: E402
 
 OUT = ROOT / "target" / "full"
@@ -30,6 +31,8 @@ BYTES, BYTES_PACE = 2_000_000, 40_000
 FUZZ_SECONDS = 600
 # On the memory node and on a real server.
 CALLS = 2_000_000
+# Of each of two runners, on 1, 3 and 5 nodes, beside a queue.
+TRIES = 2_000
 
 passed = failed = 0
 
@@ -100,6 +103,14 @@ def model():
     report("memory node against the server", done.returncode == 0, " ".join(done.stdout.splitlines()[-2:]))
 
 
+def newcomers():
+    for name, runner in run.RUNNERS.items():
+        words = [run.PYTHON, "tests/scenarios/newcomers.py", "--tries", str(TRIES), *runner]
+        done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+        (OUT / f"newcomers-{name}.txt").write_text(done.stdout + done.stderr)
+        report(f"newcomers beside a queue, {name}", done.returncode == 0, " ".join((done.stdout + done.stderr).split()))
+
+
 def peers():
     done = subprocess.run([sys.executable, ROOT / "tests" / "peers" / "run.py"], capture_output=True, text=True)
     (OUT / "peers.txt").write_text(done.stdout + done.stderr)
@@ -116,6 +127,7 @@ def main():
         many_leases(nodes)
     cycles()
     model()
+    newcomers()
     peers()
     fuzz()
     fuzz_of_the_c_abi()

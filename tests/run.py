@@ -48,6 +48,23 @@ def as_documented_user(*command):
     return replace(step, name="auth")
 
 
+# The runner of the scenario files of each language, in each of its flavours.
+RUNNERS = {
+    "rust": ["target/release/scenario"],
+    "blocking": [PYTHON, "tests/python/scenario.py", "blocking"],
+    "asyncio": [PYTHON, "tests/python/scenario.py", "asyncio"],
+    "node-esm": ["node", "tests/node/scenario.mjs"],
+    "node-cjs": ["node", "tests/node/scenario.cjs"],
+    "c": ["target/c/bin/scenario-c"],
+    "cpp": ["target/c/bin/scenario-cpp"],
+}
+
+
+def newcomers(name):
+    command = [PYTHON, "tests/scenarios/newcomers.py", "--tries", "100", *RUNNERS[name]]
+    return Step(f"newcomers-{name}", command, floor=600, minutes=3)
+
+
 STEPS = [
     Step("fmt", ["cargo", "fmt", "--all", "--check"]),
     Step("clippy", ["cargo", "clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]),
@@ -61,28 +78,27 @@ STEPS = [
     # Of what threads share: every order of their steps, and bugs that are seen in some.
     Step("loom", [sys.executable, "tests/loom.py"], floor=12, minutes=4),
     Step("model", ["target/release/quorlock-model", "run", "--calls", "40000"], minutes=3),
-    Step("model-changes", ["target/release/quorlock-model", "changes"], floor=81, minutes=3),
+    Step("model-changes", ["target/release/quorlock-model", "changes"], floor=140, minutes=3),
+    Step("model-directed", ["target/release/quorlock-model", "directed"], floor=57),
     Step("fuzz", [sys.executable, "tests/fuzz/fuzz.py", "--seconds", "10"], floor=5, minutes=20),
     Step("stage", [sys.executable, "tests/stage/test_stage.py"], floor=23),
     Step("format", [sys.executable, "tests/scenarios/test_format.py"], floor=9),
     Step("run", [sys.executable, "tests/run.py", "--self-check"], floor=10),
     Step("setup", [sys.executable, "tests/test_setup.py"], floor=7),
-    scenarios("rust", "target/release/scenario"),
+    *(scenarios(name, *command) for name, command in RUNNERS.items()),
     # The same files as a user who may do what the documented line permits, and nothing else.
-    as_documented_user("target/release/scenario"),
-    scenarios("blocking", PYTHON, "tests/python/scenario.py", "blocking"),
-    scenarios("asyncio", PYTHON, "tests/python/scenario.py", "asyncio"),
-    scenarios("node-esm", "node", "tests/node/scenario.mjs"),
-    scenarios("node-cjs", "node", "tests/node/scenario.cjs"),
-    scenarios("c", "target/c/bin/scenario-c"),
-    scenarios("cpp", "target/c/bin/scenario-cpp"),
-    # Redis 6.2 and 8, Valkey: all files but those about TLS, on each.
-    Step("servers", [PYTHON, "tests/scenarios/servers.py", "target/release/scenario"], floor=400),
+    as_documented_user(*RUNNERS["rust"]),
+    # Tries beside a queue, of each language.
+    *(newcomers(name) for name in RUNNERS if name != "node-cjs"),
+    # Redis 6.2 and 8, Valkey: all files but those about TLS, on each; with and without the right to delete by value.
+    Step("servers", [PYTHON, "tests/scenarios/servers.py", *RUNNERS["rust"]], floor=560, minutes=15),
     Step("node", ["node", "tests/node/run.mjs"], floor=85),
     Step("header", ["ffi-c/header.sh", "--verify"]),
     Step("c", [sys.executable, "tests/c/run.py"], floor=26, minutes=12),
     Step("tables", [sys.executable, "tests/test_tables.py"], floor=4),
     Step("python", [PYTHON, "-m", "unittest", "discover", "-v", "-s", "tests/python", "-t", "tests/python"], floor=220),
+    # A client written from docs/PROTOCOL.md alone, beside Quorlock.
+    Step("protocol", [PYTHON, "tests/protocol/test_protocol.py", "-v"], floor=32),
     Step("mypy", [PYTHON, "-m", "mypy", "--config-file", "py/pyproject.toml", "py/python/quorlock"]),
     Step("pyright", [PYTHON, "-m", "pyright", "-p", "py"]),
     # The stub of the compiled module says what is in it, and no more.
@@ -92,9 +108,9 @@ STEPS = [
     Step("first-lock", [PYTHON, "tests/consumers/test_first_lock.py", "-v"], floor=3),
     Step("registries", [PYTHON, "tests/consumers/test_registries.py", "-v"], floor=3),
     Step("ledger", [sys.executable, "tests/demo/test_ledger.py"], floor=5),
-    Step("bench-tools", [sys.executable, "tests/bench/test_handoffs.py"], floor=18),
+    Step("bench-tools", [sys.executable, "-m", "unittest", "discover", "-v", "-s", "tests/bench", "-t", "tests/bench"], floor=43),
     Step("peers-tools", [sys.executable, "tests/peers/test_run.py"], floor=8),
-    Step("faults-tools", [PYTHON, "-m", "unittest", "discover", "-v", "-s", "tests/faults", "-t", "tests/faults"], floor=62),
+    Step("faults-tools", [PYTHON, "-m", "unittest", "discover", "-v", "-s", "tests/faults", "-t", "tests/faults"], floor=69),
     # A short run with small floors, on a machine that may be busy; `make faults MINUTES=30` is the long one.
     Step("faults", [PYTHON, "tests/faults/faults.py", "--minutes", "0.9", "--holds", "15", "--each", "1", "--late", "1000"], minutes=4),
     Step("faults-fences-ignored", [PYTHON, "tests/faults/faults.py", "--minutes", "0.3", "--kinds", "worker-pause", "--hold",

@@ -146,7 +146,7 @@ impl Plan {
     /// gives it up, to the first request of a client too.
     pub fn is_healthy(&self) -> bool {
         // A real connection takes more of them; and some ask for half of the ttl.
-        let trips = if self.breaks.is_some() { 72 } else { 24 };
+        let trips = if self.breaks.is_some() { 72 } else { 32 };
         self.swarm == Swarm::default()
             && self.scene.is_none()
             && self.declared

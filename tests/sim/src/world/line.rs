@@ -242,7 +242,13 @@ impl Line {
             reservation, trip, ..
         } = self.bounds;
         let share = (reservation as f64 * GAP_SHARE) as Time;
-        let ghosts = self.ghosts.iter().filter(|(until, _)| *until > since);
+        // Where the lock was free by then, it may have been called, and is kept the lock
+        // for as long as anybody.
+        let gone = |until: Time| match self.left <= until {
+            true => until + reservation <= since,
+            false => until <= since,
+        };
+        let ghosts = self.ghosts.iter().filter(|(until, _)| !gone(*until));
         let lasts = reservation + POLL_FAR;
         let vain = self.vain.iter().filter(|vain| since < vain.at + lasts);
         let vain = vain.count() as u32 + ghosts.map(|(_, ghosts)| ghosts).sum::<u32>();

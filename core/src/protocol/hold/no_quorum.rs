@@ -92,7 +92,11 @@ impl NoQuorum {
     pub(crate) fn in_the_end(mut self) -> NoQuorum {
         for (answer, said) in self.answers.iter_mut().zip(&self.said) {
             *answer = match (*answer, said) {
-                (Vote::Awaited, Said::Granted) => Vote::Granted(Instant::NEVER),
+                (Vote::Awaited, Said::Granted)
+                    if mutant!("unmarked-did-not-answer", true, false) =>
+                {
+                    Vote::Granted(Instant::NEVER)
+                }
                 (Vote::Awaited, _) => Vote::Failed,
                 (answer, _) => answer,
             };

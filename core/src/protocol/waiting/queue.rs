@@ -152,7 +152,7 @@ impl<'a> Quest<'a> {
                 self.overtime =
                     mutant!("no-overtime", now < latest, false) && lost.kind() == Kind::Undecided;
                 if !self.overtime {
-                    let lost = mutant!("unmarked-did-not-answer", lost.in_the_end(), lost);
+                    let lost = lost.in_the_end();
                     return match lost.misconfigured {
                         true => Ended::Misconfigured(lost),
                         false => Ended::Deadline(lost),

@@ -82,7 +82,11 @@ def run(nodes, tries, command):
             before = line.turns()
             runners = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
                        for _ in range(RUNNERS)]
-            said = [(runner.communicate(timeout=600)[0].strip(), runner.returncode) for runner in runners]
+            try:
+                said = [(runner.communicate(timeout=600)[0].strip(), runner.returncode) for runner in runners]
+            finally:
+                for runner in runners:
+                    runner.kill()
             moved = line.turns() - before
     print(f"{nodes} nodes: {RUNNERS * tries} tries, while the lock was passed on {moved} times")
     failed = 0

@@ -39,8 +39,9 @@ pub struct Request {
     /// Who asks, if it waits: see [`Op::Acquire`] and [`Op::Release`].
     pub waiter: Option<Waiter>,
     /// The node's `TIME` in µs after which it does nothing; 0: at any time. Of a native
-    /// acquire: when its key ends, in µs that are whole milliseconds; 0: its ttl
-    /// after it has come there.
+    /// acquire: when its key ends, in µs that are whole milliseconds; 0: the link tells
+    /// when, by the `TIME` that it read on connect, or for a plain lock the node does, its
+    /// ttl after the request has come there.
     pub not_after: u64,
 }
 

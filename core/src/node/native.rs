@@ -96,8 +96,7 @@ pub fn outcome(request: &Request, voted: Voted, trailer: Option<Trailer>) -> Out
     let left = Duration::from_micros(left);
     // The guess of the node's clock was wrong by more than a vote can bear. By now it is
     // known better, and a script makes the key last.
-    let short = left < mutant!("short-votes-count", ttl / 2, Duration::from_micros(1));
-    if short {
+    if left < mutant!("short-votes-count", ttl / 2, Duration::from_micros(1)) {
         return Outcome::Reply(Reply::Late);
     }
     let counted = mutant!("counts-though-not-counted", voted.counted, true)

@@ -3,8 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// How many digits a token has.
-const DIGITS: usize = 40;
+use crate::token::Token;
 
 /// The value by which a lock is held: the token, a dot, and the label. `Debug` hides
 /// it, for it holds a token.
@@ -21,7 +20,7 @@ impl Value {
     /// What stands behind the token and the dot, maybe nothing; `None` where the value
     /// is not ours.
     pub fn label(&self) -> Option<&[u8]> {
-        let (token, rest) = self.0.split_at_checked(DIGITS)?;
+        let (token, rest) = self.0.split_at_checked(Token::LEN)?;
         let digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
         token.iter().all(digit).then(|| rest.strip_prefix(b"."))?
     }

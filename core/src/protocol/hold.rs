@@ -244,7 +244,7 @@ impl Hold {
             Phase::Asking => {
                 if *reply == Reply::Taken {
                     drop(state);
-                    if self.asks_home_again(reply, ticket.node) {
+                    if self.asks_home_again(ticket.node) {
                         return;
                     }
                     state = self.state();

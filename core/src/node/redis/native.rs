@@ -25,7 +25,7 @@ pub(crate) enum Delete {
 /// Whether a vote counts only by what the trailer says: there is a record to be minded,
 /// or a `TIME` by which fences are counted.
 pub(crate) fn needs_trailer(request: &Request, guard: Option<&Guard>) -> bool {
-    guard.is_some() || request.keys.fence_ttl.is_some()
+    !script::is_plain(request, guard)
 }
 
 /// Appends the commands of a native acquire; returns how many replies they have.

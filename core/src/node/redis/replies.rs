@@ -38,7 +38,7 @@ pub(crate) fn outcome(op: Op, value: &Resp) -> Outcome {
             Some((Resp::Int(code), more)) => (*code, more),
             _ => (-1, &[][..]),
         },
-        Resp::ServerError(error) if error.code() == "NOSCRIPT" => return Outcome::NoScript,
+        _ if is_forgotten(value) => return Outcome::NoScript,
         Resp::ServerError(error) => {
             let fault = fault_of(error.code(), error.details());
             if demoted(error) {

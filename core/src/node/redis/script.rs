@@ -98,7 +98,7 @@ pub(crate) fn write_command(
 }
 
 /// Whether nothing but the lock's own life is minded: neither guard nor fences.
-fn is_plain(request: &Request, guard: Option<&Guard>) -> bool {
+pub(crate) fn is_plain(request: &Request, guard: Option<&Guard>) -> bool {
     guard.is_none() && request.keys.counter().is_none()
 }
 

@@ -261,8 +261,7 @@ impl Hold {
         let max_ttl = self.set.max_ttl;
         let drift = clock::drift_allowance(max_ttl, self.terms.drift);
         // It may be carried out late: see `bounded`.
-        let late = 2 * self.terms.timing.node_timeout;
-        let late = late + native::LONGER;
+        let late = 2 * self.terms.timing.node_timeout + native::LONGER;
         max_ttl + drift + mutant!("given-up-early", late, Duration::ZERO)
     }
 

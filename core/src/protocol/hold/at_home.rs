@@ -11,7 +11,7 @@ use super::votes::Phase;
 use super::{Hold, State};
 use crate::clock::Instant;
 use crate::mutants::mutant;
-use crate::node::{Nodes, Reply};
+use crate::node::Nodes;
 use crate::protocol::home::{self, Word};
 use crate::protocol::quorum::Vote;
 
@@ -22,9 +22,9 @@ impl Hold {
         if mutant!("home-is-not-asked", false, true) || state.votes.cast.iter().all(granted) {
             return Word::Yes;
         }
-        let word = match self.may_be_home(state) {
-            Some(_) => Word::Awaited,
-            None => home::word(&self.order(), &self.heard_in(state), |i| self.set.is_out(i)),
+        let word = match self.awaits_unmet(state) {
+            true => Word::Awaited,
+            false => home::word(&self.order(), &self.heard_in(state), |i| self.set.is_out(i)),
         };
         if word != Word::Awaited {
             return word;
@@ -44,12 +44,12 @@ impl Hold {
         }
     }
 
-    /// A node that has yet to answer, and was not connected to before: then nobody can
+    /// Whether a node has yet to answer that was not connected to before: then nobody can
     /// say which is the home, for that follows from the nodes' ids.
-    fn may_be_home(&self, state: &State) -> Option<usize> {
-        let awaited = |i: &usize| state.votes.cast[*i] == Vote::Awaited;
-        let mut awaited = (0..self.set.links.len()).filter(awaited);
-        awaited.find(|i| !self.set.links[*i].is_met() && !self.set.is_out(*i))
+    fn awaits_unmet(&self, state: &State) -> bool {
+        let unmet = |i: usize| !self.set.links[i].is_met() && !self.set.is_out(i);
+        let mut nodes = 0..self.set.links.len();
+        nodes.any(|i| state.votes.cast[i] == Vote::Awaited && unmet(i))
     }
 
     /// The nodes in the order in which they are home.
@@ -58,15 +58,15 @@ impl Hold {
         home::order(&self.terms.keys.lock, ids)
     }
 
-    /// Asks the home by script, if plain commands were refused there and nobody will ask
-    /// again: what stands there may be a crowd that nobody holds the lock of any more,
+    /// Asks the home by script, where `node` has refused plain commands, is the home, and
+    /// nobody will ask again: what stands there may be a crowd that nobody holds the lock of any more,
     /// and the script says who does. Returns whether it asks.
-    pub(super) fn asks_home_again(&self, reply: &Reply, node: usize) -> bool {
+    pub(super) fn asks_home_again(&self, node: usize) -> bool {
         let home = || {
             let order = self.order();
             order.into_iter().find(|i| !self.set.is_out(*i))
         };
-        let again = *reply == Reply::Taken && self.waiter.is_none() && home() == Some(node);
+        let again = self.waiter.is_none() && home() == Some(node);
         if mutant!("taken-is-held", again, false) {
             self.state().round.taken = Some(node);
             self.ask(Nodes::one(node), Nodes::NONE);

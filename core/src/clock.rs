@@ -131,7 +131,9 @@ pub(crate) fn system_now() -> Instant {
 pub fn drift_allowance(ttl: Duration, drift: f64) -> Duration {
     mutant!(
         "no-drift",
-        ttl.mul_f64(drift) + mutant!("no-tick", Duration::from_millis(2), Duration::ZERO),
+        // Quicker than `mul_f64`, for each vote is counted with it.
+        Duration::from_nanos((nanos(ttl) as f64 * drift) as u64)
+            + mutant!("no-tick", Duration::from_millis(2), Duration::ZERO),
         Duration::ZERO
     )
 }

@@ -236,6 +236,40 @@ fn a_try_gets_what_a_crowd_has_left() {
     with_and_without("taken-is-held", a_crowd_is_gone);
 }
 
+/// The home has refused plain commands, for somebody waits there, and its connection breaks
+/// before it says more to the script. The others are free: whoever is to have the lock next
+/// does not hear that it is called. Its refusal stands.
+fn a_home_refuses_and_is_gone() -> Result<(), String> {
+    let stage = Stage::new(3);
+    let first = stage.tries(0);
+    stage.pass(20 * MS);
+    let first = first.take().expect("free");
+    let second = stage.waits(1, Duration::from_secs(10));
+    stage.pass(50 * MS);
+    for node in 0..3 {
+        stage.cut(1, node, 900 * MS, false);
+    }
+    first.release();
+    stage.pass(20 * MS);
+    // Home is node 2. By then the script is on its way there.
+    let reset = FaultEvent::Reset(2, 2);
+    stage.world.plan(stage.world.time() + MS / 4, reset);
+    let third = stage.tries(2);
+    stage.pass(700 * MS);
+    let passed = third.take().is_some();
+    stage.pass(1_000 * MS);
+    let called = second.take().is_some();
+    match (passed, called, stage.end()) {
+        (false, true, None) => Ok(()),
+        other => Err(format!("passed, called, wrong: {other:?}")),
+    }
+}
+
+#[test]
+fn what_the_home_has_refused_stays_refused() {
+    with_and_without("refusal-is-forgotten", a_home_refuses_and_is_gone);
+}
+
 /// Three attempts cross. The third proposes the largest fence `c` to nodes 0 and 1, and
 /// is given up. The first comes to nodes 2 and 0, finds `c` on the latter, and wins with
 /// `c + 1`. The second comes to nodes 2 and 1 once that is over, finds `c` on node 1, and

@@ -21,8 +21,8 @@ const CLEAN_UP_BOUND: usize = 10_000;
 #[derive(Default)]
 pub(crate) struct Backlog {
     /// Releases for the next connection, before all else.
-    kept: VecDeque<Item>,
-    fresh: VecDeque<Item>,
+    kept: VecDeque<Box<Item>>,
+    fresh: VecDeque<Box<Item>>,
 }
 
 impl Backlog {
@@ -30,13 +30,13 @@ impl Backlog {
         self.kept.is_empty() && self.fresh.is_empty()
     }
 
-    pub(crate) fn add(&mut self, item: Item) {
+    pub(crate) fn add(&mut self, item: Box<Item>) {
         self.fresh.push_back(item);
     }
 
     /// The next to be written.
-    pub(crate) fn next(&mut self) -> Option<Item> {
-        let fresh = |fresh: &mut VecDeque<Item>| {
+    pub(crate) fn next(&mut self) -> Option<Box<Item>> {
+        let fresh = |fresh: &mut VecDeque<Box<Item>>| {
             mutant!("last-asked-first", fresh.pop_front(), fresh.pop_back())
         };
         let next = self.kept.pop_front().or_else(|| fresh(&mut self.fresh));
@@ -44,28 +44,28 @@ impl Backlog {
         next
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Item> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Box<Item>> {
         self.kept.iter().chain(&self.fresh)
     }
 
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Item> {
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Box<Item>> {
         self.kept.iter_mut().chain(&mut self.fresh)
     }
 
     /// What has come since requests were [failed](Backlog::fail_requests).
-    pub(crate) fn fresh_mut(&mut self) -> impl Iterator<Item = &mut Item> {
+    pub(crate) fn fresh_mut(&mut self) -> impl Iterator<Item = &mut Box<Item>> {
         self.fresh.iter_mut()
     }
 
     /// Everything, to be failed.
-    pub(crate) fn drain(&mut self) -> impl Iterator<Item = Item> {
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = Box<Item>> {
         self.kept.drain(..).chain(self.fresh.drain(..))
     }
 
     /// Puts one in front that was written in vain. What was behind it comes
     /// behind it again: replies come in order, and these are written before
     /// anything new.
-    pub(crate) fn again(&mut self, mut item: Item) {
+    pub(crate) fn again(&mut self, mut item: Box<Item>) {
         item.again = true;
         let mut all = std::mem::take(&mut self.kept);
         all.append(&mut self.fresh);
@@ -90,14 +90,14 @@ impl Backlog {
         let held = self.kept.len() + self.fresh.len();
         let over = held.saturating_sub(CLEAN_UP_BOUND);
         let mut dropped = 0;
-        let mut drop = |mut item: Item| {
+        let mut drop = |mut item: Box<Item>| {
             item.fail(FaultKind::Refused, "too many releases wait for it", true);
             dropped += 1;
         };
         let kept = over.min(self.kept.len());
         self.kept.drain(..kept).for_each(&mut drop);
         for _ in kept..over {
-            match self.fresh.iter().position(Item::is_release) {
+            match self.fresh.iter().position(|item| item.is_release()) {
                 Some(place) => self.fresh.remove(place).into_iter().for_each(&mut drop),
                 None => break,
             }
@@ -108,7 +108,7 @@ impl Backlog {
     /// Fails what is past its deadline, and says `why`; lowers `due` to what comes
     /// next.
     pub(crate) fn expire(&mut self, now: Instant, due: &mut Instant, why: &str) {
-        let mut keep = |item: &mut Item| {
+        let mut keep = |item: &mut Box<Item>| {
             if item.due() <= now {
                 item.fail(FaultKind::Timeout, why, item.is_release());
             }
@@ -123,8 +123,8 @@ impl Backlog {
     }
 }
 
-impl Extend<Item> for Backlog {
-    fn extend<T: IntoIterator<Item = Item>>(&mut self, items: T) {
+impl Extend<Box<Item>> for Backlog {
+    fn extend<T: IntoIterator<Item = Box<Item>>>(&mut self, items: T) {
         self.fresh.extend(items);
     }
 }
@@ -150,7 +150,7 @@ mod tests {
         }
     }
 
-    fn item(number: usize, op: Op, told: &Arc<Told>) -> Item {
+    fn item(number: usize, op: Op, told: &Arc<Told>) -> Box<Item> {
         let key: Arc<[u8]> = b"k"[..].into();
         let keys = Keys {
             companions: Companions::new(b"qf"),
@@ -162,7 +162,7 @@ mod tests {
             },
             fence_ttl: None,
         };
-        Item {
+        Box::new(Item {
             request: Request {
                 op,
                 keys: Arc::new(keys),
@@ -187,7 +187,7 @@ mod tests {
             on_old: false,
             cold: false,
             written: Instant::NEVER,
-        }
+        })
     }
 
     const REQUEST: Op = Op::Confirm {

@@ -55,6 +55,9 @@ use crate::node::{Fault, FaultKind, Reply};
 
 /// Pause before a release is sent again that the node could not carry out.
 const POSTPONED: Duration = Duration::from_millis(200);
+/// A node that is the only one is written to again after it has told so many. Of several,
+/// one works while another's answers are told.
+const TURN: usize = 16;
 /// How long a closed link goes on sending releases.
 const FAREWELL: Duration = Duration::from_secs(1);
 
@@ -88,9 +91,9 @@ pub(crate) struct Connection {
     /// Requests to be written.
     waiting: Backlog,
     /// Releases that the node could not carry out.
-    postponed: Vec<Item>,
+    postponed: VecDeque<Box<Item>>,
     /// What the reply that came last has told, and is yet to be looked at.
-    done: VecDeque<(Item, Outcome)>,
+    done: VecDeque<(Box<Item>, Outcome)>,
     /// The longest that anybody was ready to wait for this node.
     patience: Duration,
     /// No item is due before this moment.
@@ -98,6 +101,9 @@ pub(crate) struct Connection {
     timer: Option<(Instant, Sleep)>,
     /// The client is closed; the task ends now at the latest.
     farewell: Option<Instant>,
+    /// How many were told in this turn of the runtime, and how many may be.
+    told: usize,
+    turn: usize,
 }
 
 enum Event {
@@ -115,7 +121,13 @@ enum Event {
 
 impl Connection {
     pub(crate) fn new(target: Target, clock: Arc<dyn Clock>, outbox: Arc<Outbox>) -> Connection {
-        let quarantine = target.gate.expected().quarantine;
+        let expected = target.gate.expected();
+        let quarantine = expected.quarantine;
+        let turn = if expected.nodes == 1 {
+            TURN
+        } else {
+            usize::MAX
+        };
         Connection {
             subscription: Subscription::new(target.node),
             watch: StepWatch::new(quarantine, target.gate.drift),
@@ -132,12 +144,14 @@ impl Connection {
             last_fault: None,
             told_away: false,
             waiting: Backlog::default(),
-            postponed: Vec::new(),
+            postponed: VecDeque::new(),
             done: VecDeque::new(),
             patience: Duration::ZERO,
             due: Instant::FAR,
             timer: None,
             farewell: None,
+            told: 0,
+            turn,
         }
     }
 
@@ -149,11 +163,18 @@ impl Connection {
                 Event::Reply(reply) => {
                     let up = self.up.as_mut();
                     if up.is_some_and(|up| up.take_reply(reply, &mut self.done)) {
+                        self.told += self.done.len();
                         self.take_outcomes();
                     } else {
                         self.lose_connection(&stray());
                     }
-                    if self.farewell.is_none() && self.up.is_some() {
+                    if self.told >= self.turn {
+                        // Those that were told go on, and what they ask is carried out
+                        // while the rest is told.
+                        self.told = 0;
+                        tokio::task::yield_now().await;
+                        self.take_outbox();
+                    } else if self.farewell.is_none() && self.up.is_some() {
                         continue;
                     }
                 }
@@ -191,7 +212,7 @@ impl Connection {
                 Poll::Ready(Ok(Incoming::Reply(reply))) => return Poll::Ready(Event::Reply(reply)),
                 Poll::Ready(Ok(Incoming::Push(push))) => return Poll::Ready(Event::Push(push)),
                 Poll::Ready(Err(error)) => return Poll::Ready(Event::Broken(error)),
-                Poll::Pending => {}
+                Poll::Pending => self.told = 0,
             }
         }
         if let Some(old) = &mut self.old {
@@ -298,7 +319,7 @@ impl Connection {
             let undone =
                 |later: &Item| later.is_release() && later.request.value == item.request.value;
             let unwanted = mutant!("unwanted-is-written", !item.wanted(), false);
-            if unwanted && !self.waiting.iter().any(undone) {
+            if unwanted && !self.waiting.iter().any(|later| undone(later)) {
                 item.tell(Reply::Failed(Fault::unwanted()), None);
                 continue;
             }
@@ -334,7 +355,7 @@ impl Connection {
         }
     }
 
-    fn take_outcome(&mut self, mut item: Item, outcome: Outcome) {
+    fn take_outcome(&mut self, mut item: Box<Item>, outcome: Outcome) {
         match outcome {
             Outcome::AskByScript => {
                 item.by_script();
@@ -373,10 +394,10 @@ impl Connection {
     }
 
     /// The server could not carry a request out. A release is tried again.
-    fn failed(&mut self, mut item: Item, fault: Fault) {
+    fn failed(&mut self, mut item: Box<Item>, fault: Fault) {
         item.tell(Reply::Failed(fault), None);
         if mutant!("postponed-is-forgotten", item.is_release(), false) {
-            self.postponed.push(item);
+            self.postponed.push_back(item);
             self.due = self.due.min(self.clock.now() + POSTPONED);
             self.arm(self.clock.now());
         }
@@ -439,13 +460,13 @@ impl Connection {
         }
     }
 
-    fn in_flight(&mut self) -> impl Iterator<Item = &mut Option<Item>> {
+    fn in_flight(&mut self) -> impl Iterator<Item = &mut Option<Box<Item>>> {
         let connections = self.up.iter_mut().chain(&mut self.old);
         connections.flat_map(Pipe::items_mut)
     }
 
     fn fail_all_but_releases(&mut self, why: &str) {
-        let open = |place: &&mut Option<Item>| place.as_ref().is_some_and(|i| !i.is_release());
+        let open = |place: &&mut Option<Box<Item>>| place.as_ref().is_some_and(|i| !i.is_release());
         for mut item in self.in_flight().filter(open).filter_map(Option::take) {
             item.fail(FaultKind::Refused, why, true);
         }
@@ -473,7 +494,7 @@ impl Connection {
             outbox.subscriber = None;
             std::mem::take(&mut outbox.items)
         };
-        let mut left: Vec<Item> = self.in_flight().filter_map(Option::take).collect();
+        let mut left: Vec<Box<Item>> = self.in_flight().filter_map(Option::take).collect();
         left.extend(self.waiting.drain());
         left.extend(items);
         for mut item in left {

@@ -79,7 +79,7 @@ impl Link for RedisLink {
         sink: Arc<dyn Sink>,
         give_up: Instant,
     ) -> Option<Wakers> {
-        let mut item = Item {
+        let mut item = Box::new(Item {
             request,
             ticket,
             sink: Some(sink),
@@ -91,7 +91,7 @@ impl Link for RedisLink {
             on_old: false,
             cold: false,
             written: Instant::NEVER,
-        };
+        });
         let mut state = lock(&self.outbox.state);
         let refused = if state.ended || (state.closed && !item.is_release()) {
             Some("the client is closed")
@@ -105,7 +105,7 @@ impl Link for RedisLink {
             item.fail(FaultKind::Refused, why, false);
             return None;
         }
-        state.items.push(item);
+        state.items.push_back(item);
         Some(state.task.take())
     }
 

@@ -39,27 +39,24 @@ pub(crate) fn write_acquire(
     let Op::Acquire { ttl, candidate, .. } = request.op else {
         unreachable!("no other op asks for a vote");
     };
-    resp::write_array(out, 6);
-    resp::write_text(out, b"SET");
+    out.extend_from_slice(b"*6\r\n$3\r\nSET\r\n");
     resp::write_text(out, &request.keys.lock);
     resp::write_text(out, &request.value.0);
-    resp::write_text(out, b"NX");
     if needs_trailer(request, guard) {
-        resp::write_text(out, b"PXAT");
+        out.extend_from_slice(b"$2\r\nNX\r\n$4\r\nPXAT\r\n");
         resp::write_number(out, request.not_after / 1000);
     } else {
-        resp::write_text(out, b"PX");
+        out.extend_from_slice(b"$2\r\nNX\r\n$2\r\nPX\r\n");
         resp::write_number(out, millis(ttl));
     }
     let Some((counter, life)) = request.keys.counter().filter(|_| candidate != 0) else {
         return 1;
     };
-    resp::write_array(out, 6);
-    for word in [&b"ZADD"[..], counter, b"GT", b"CH"] {
-        resp::write_text(out, word);
-    }
+    out.extend_from_slice(b"*6\r\n$4\r\nZADD\r\n");
+    resp::write_text(out, counter);
+    out.extend_from_slice(b"$2\r\nGT\r\n$2\r\nCH\r\n");
     resp::write_number(out, candidate);
-    resp::write_text(out, b"f");
+    out.extend_from_slice(b"$1\r\nf\r\n");
     if !cold {
         return 2;
     }
@@ -90,15 +87,13 @@ pub(crate) fn write_delete(out: &mut Vec<u8>, request: &Request, how: Delete, wi
     let (lock, value) = (&request.keys.lock, &request.value.0);
     match how {
         Delete::DelIfEq => {
-            resp::write_array(out, 3);
-            resp::write_text(out, b"DELIFEQ");
+            out.extend_from_slice(b"*3\r\n$7\r\nDELIFEQ\r\n");
             resp::write_text(out, lock);
         }
         Delete::DelEx => {
-            resp::write_array(out, 4);
-            resp::write_text(out, b"DELEX");
+            out.extend_from_slice(b"*4\r\n$5\r\nDELEX\r\n");
             resp::write_text(out, lock);
-            resp::write_text(out, b"IFEQ");
+            out.extend_from_slice(b"$4\r\nIFEQ\r\n");
         }
         Delete::Lean => {
             resp::write_array(out, 5);

@@ -1,6 +1,7 @@
 //! What callers share with the task of one node's connection: the requests that
 //! it is to write, and what it tells of the node.
 
+use std::collections::VecDeque;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -25,7 +26,7 @@ pub(crate) struct Outbox {
 
 #[derive(Default)]
 pub(crate) struct OutboxState {
-    pub(crate) items: Vec<Item>,
+    pub(crate) items: VecDeque<Box<Item>>,
     /// Who is told what nodes publish, until the task has taken it.
     pub(crate) subscriber: Option<Arc<dyn Subscriber>>,
     /// The task that owns the connection.
@@ -35,7 +36,7 @@ pub(crate) struct OutboxState {
     pub(crate) ended: bool,
 }
 
-/// A request on its way.
+/// A request on its way. It is boxed, for it goes through several queues.
 pub(crate) struct Item {
     pub(crate) request: Request,
     pub(crate) ticket: Ticket,

@@ -40,7 +40,7 @@ pub(crate) struct Pipe {
     owes_trailer: bool,
     places: VecDeque<Place>,
     /// Votes that were given, in front of their trailer's reply.
-    voted: VecDeque<(Option<Item>, Ballot)>,
+    voted: VecDeque<(Option<Box<Item>>, Ballot)>,
     /// It has answered since somebody [looked](Pipe::expire), and when that was that
     /// it had.
     heard: bool,
@@ -51,11 +51,11 @@ pub(crate) struct Pipe {
 /// more.
 enum Place {
     /// A script's reply.
-    Script(Option<Item>),
+    Script(Option<Box<Item>>),
     /// So many replies to the commands of a native acquire.
-    Acquire(Option<Item>, u8, Ballot),
+    Acquire(Option<Box<Item>>, u8, Ballot),
     /// The reply to a native release.
-    Delete(Option<Item>),
+    Delete(Option<Box<Item>>),
     /// The replies to the trailer of a write.
     Trailer(Reading),
 }
@@ -89,7 +89,7 @@ impl Pipe {
     }
 
     /// Writes a request, now.
-    pub(crate) fn write(&mut self, mut item: Item, now: Instant) {
+    pub(crate) fn write(&mut self, mut item: Box<Item>, now: Instant) {
         item.written = now;
         item.request.op = item.request.op.on(self.server);
         item.ticket.server = self.server;
@@ -141,7 +141,11 @@ impl Pipe {
 
     /// Takes a reply, the oldest request's; appends to `done` what it tells of whom.
     /// Returns false if nobody has asked.
-    pub(crate) fn take_reply(&mut self, reply: Resp, done: &mut VecDeque<(Item, Outcome)>) -> bool {
+    pub(crate) fn take_reply(
+        &mut self,
+        reply: Resp,
+        done: &mut VecDeque<(Box<Item>, Outcome)>,
+    ) -> bool {
         self.heard = true;
         let Some(place) = self.places.front_mut() else {
             return false;
@@ -224,7 +228,7 @@ impl Pipe {
     }
 
     /// The requests that are not answered yet.
-    pub(crate) fn items_mut(&mut self) -> impl Iterator<Item = &mut Option<Item>> {
+    pub(crate) fn items_mut(&mut self) -> impl Iterator<Item = &mut Option<Box<Item>>> {
         let voted = self.voted.iter_mut().map(|(item, _)| item);
         let asked = self.places.iter_mut().filter_map(|place| match place {
             Place::Script(item) | Place::Delete(item) | Place::Acquire(item, ..) => Some(item),
@@ -235,9 +239,9 @@ impl Pipe {
 
     /// The same, to be looked at.
     pub(crate) fn items(&self) -> impl Iterator<Item = &Item> {
-        let voted = self.voted.iter().filter_map(|(item, _)| item.as_ref());
+        let voted = self.voted.iter().filter_map(|(item, _)| item.as_deref());
         let asked = self.places.iter().filter_map(|place| match place {
-            Place::Script(item) | Place::Delete(item) | Place::Acquire(item, ..) => item.as_ref(),
+            Place::Script(item) | Place::Delete(item) | Place::Acquire(item, ..) => item.as_deref(),
             Place::Trailer(_) => None,
         });
         voted.chain(asked)
@@ -261,6 +265,23 @@ impl Pipe {
         let (out, guard) = (&mut self.wire.out, self.guard.as_ref());
         script::write_command(out, &item.request, guard, item.with_text, true);
         self.places.push_back(Place::Script(None));
+    }
+
+    /// Writes again by script what is to be deleted natively, and may stand behind a vote
+    /// that is yet to be given: in between a waiter may come, whom that does not mind,
+    /// and the same over the next connection may have come before it.
+    pub(crate) fn copy_deletes(&mut self) {
+        let deletes = self.places.iter().filter_map(|place| match place {
+            Place::Delete(item) => item.as_deref(),
+            _ => None,
+        });
+        let (out, guard) = (&mut self.wire.out, self.guard.as_ref());
+        let mut copies = 0;
+        for item in deletes {
+            script::write_command(out, &item.request, guard, item.with_text, true);
+            copies += 1;
+        }
+        self.places.extend((0..copies).map(|_| Place::Script(None)));
     }
 
     /// Fails what is past its deadline; lowers `due` to what comes next.

@@ -16,27 +16,27 @@ pub(crate) const LONGEST_REPLY: usize = 64 * 1024;
 /// The reply at the start of `bytes`, and its length; `None` if not all of it
 /// has arrived.
 pub(crate) fn reply(bytes: &[u8]) -> io::Result<Option<(Resp, usize)>> {
+    let mut rest = bytes;
+    if let Some(reply) = simple(&mut rest) {
+        return Ok(Some((reply, bytes.len() - rest.len())));
+    }
     match reply_end(bytes, 0) {
-        Ok(end) => Ok(Some((parsed(&bytes[..end])?, end))),
+        Ok(end) => match parse_redis_value(&bytes[..end]) {
+            Ok(reply) => Ok(Some((reply, end))),
+            Err(e) => Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("not a reply: {e}"),
+            )),
+        },
         Err(Incomplete::More) if bytes.len() <= LONGEST_REPLY => Ok(None),
         Err(_) => Err(io::ErrorKind::InvalidData.into()),
     }
 }
 
-/// A whole reply. What requests are answered, `OK`, nothing, numbers and texts in a
-/// row, is read here: redis-rs's parser clears a buffer at every call, which would cost
-/// more than all the rest.
-fn parsed(reply: &[u8]) -> io::Result<Resp> {
-    let mut rest = reply;
-    if let Some(reply) = simple(&mut rest).filter(|_| rest.is_empty()) {
-        return Ok(reply);
-    }
-    parse_redis_value(reply)
-        .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, format!("not a reply: {e}")))
-}
-
 /// `OK`, nothing, a number, a text, or a row of them at the start of `bytes`, which
-/// loses it; `None` for anything else.
+/// loses it; `None` for anything else, and for what has not arrived as a whole. That is
+/// what requests are answered: redis-rs's parser clears a buffer at every call, which
+/// would cost more than all the rest.
 fn simple(bytes: &mut &[u8]) -> Option<Resp> {
     const WORDS: [(&[u8], Resp); 3] = [
         (b"+OK\r\n", Resp::Okay),
@@ -53,16 +53,17 @@ fn simple(bytes: &mut &[u8]) -> Option<Resp> {
     let line = rest.iter().position(|b| *b == b'\r')?;
     let number: i64 = number(&rest[..line])?;
     *bytes = rest[line..].strip_prefix(b"\r\n")?;
+    let length = |n: i64| usize::try_from(n).ok().filter(|n| *n <= LONGEST_REPLY);
     match kind {
         b':' => Some(Resp::Int(number)),
         b'$' => {
-            let length = usize::try_from(number).ok()?;
+            let length = length(number)?;
             let text = bytes.get(..length)?.to_vec();
             *bytes = bytes[length..].strip_prefix(b"\r\n")?;
             Some(Resp::BulkString(text))
         }
         b'*' => {
-            let row = (0..usize::try_from(number).ok()?).map(|_| match bytes.first()? {
+            let row = (0..length(number)?).map(|_| match bytes.first()? {
                 b'*' => None,
                 _ => simple(bytes),
             });
@@ -270,6 +271,7 @@ mod tests {
             b"*1\r\n>1\r\n:1\r\n",
         ] {
             assert_eq!(reply_end(bytes, 0), Err(Incomplete::Never));
+            assert!(super::reply(bytes).is_err());
         }
     }
 
@@ -278,17 +280,18 @@ mod tests {
         fn a_reply_ends_where_it_ends(reply in reply(), behind in proptest::collection::vec(any::<u8>(), 0..5)) {
             let stream = [&reply[..], &behind].concat();
             prop_assert_eq!(reply_end(&stream, 0), Ok(reply.len()));
-            prop_assert_eq!(parsed(&reply).unwrap(), parse_redis_value(&reply).unwrap());
+            let theirs = parse_redis_value(&reply).unwrap();
+            prop_assert_eq!(super::reply(&stream).unwrap(), Some((theirs, reply.len())));
             for cut in 0..reply.len() {
                 prop_assert_eq!(reply_end(&reply[..cut], 0), Err(Incomplete::More), "cut at {}", cut);
+                prop_assert_eq!(super::reply(&reply[..cut]).unwrap(), None);
             }
         }
 
         #[test]
         fn no_bytes_are_read_beyond_their_end(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
-            if let Ok(end) = reply_end(&bytes, 0) {
+            if let Ok(Some((_, end))) = super::reply(&bytes) {
                 prop_assert!(end <= bytes.len());
-                let _ = parse_redis_value(&bytes[..end]);
             }
         }
     }

@@ -26,7 +26,7 @@ impl Hold {
         });
         let sink: Arc<dyn Sink> = round.clone();
         for node in &mut self.state().votes.nodes {
-            node.requests.sent();
+            node.requests.reached += 1;
             node.requests.reached -= mutant!("extension-reaches-nobody", 0, 1);
         }
         let op = self.renewal(ttl);

@@ -189,7 +189,7 @@ impl Hold {
                 let busy = requests.renewing.is_some_and(|deadline| now < deadline);
                 if !busy && requests.renew_at <= now {
                     requests.renewing = Some(now + self.terms.timing.node_timeout);
-                    requests.sent();
+                    requests.reached += 1;
                     requests.reached -= mutant!("renewal-reaches-nobody", 0, 1);
                     due.push(i);
                 }

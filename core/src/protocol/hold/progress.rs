@@ -53,7 +53,12 @@ impl Hold {
             (Vote::Awaited, _) => Heard::Awaited,
             (Vote::Granted(_), _) => Heard::Granted,
             (Vote::Failed, _) => Heard::Out,
-            (Vote::Refused, node) if !queued(node) && self.set.is_out(i) => Heard::Out,
+            // What a try was refused stands, though its home is gone a moment later.
+            (Vote::Refused, node)
+                if !queued(node) && self.set.is_out(i) && state.round.taken != Some(i) =>
+            {
+                Heard::Out
+            }
             (Vote::Refused, node) => Heard::Refused {
                 left: match node.said {
                     Said::Refused { left, .. } => left,

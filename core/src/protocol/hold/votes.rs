@@ -103,22 +103,12 @@ pub(super) struct Node {
 pub(super) struct Requests {
     /// How many may have reached it: it may know the token.
     pub(super) reached: u32,
-    /// How many of them, that may store the token, are not answered.
-    pub(super) open: u32,
     /// How many failed, since it answered last.
     pub(super) failures: u32,
     /// A renewal is under way and will be answered by then.
     pub(super) renewing: Option<Instant>,
     /// When to renew its vote.
     pub(super) renew_at: Instant,
-}
-
-impl Requests {
-    /// One more is sent that may store the token.
-    pub(super) fn sent(&mut self) {
-        self.reached += 1;
-        self.open += 1;
-    }
 }
 
 /// The last vote of one node that is certain, whatever it said since.
@@ -142,7 +132,6 @@ impl Votes {
             asked_again: false,
             requests: Requests {
                 reached: 0,
-                open: 0,
                 failures: 0,
                 renewing: None,
                 renew_at: Instant::NEVER,
@@ -176,7 +165,7 @@ impl Votes {
         let node = &mut self.nodes[i];
         node.said = Said::Nothing;
         node.line = None;
-        node.requests.sent();
+        node.requests.reached += 1;
         node.requests.renew_at = renew_at;
         node.asked_again = false;
         node.queued |= queues;
@@ -228,10 +217,6 @@ impl Votes {
         let i = ticket.node;
         if matches!(ticket.op, Op::Extend { .. }) {
             self.nodes[i].requests.renewing = None;
-        }
-        if matches!(ticket.op, Op::Acquire { .. } | Op::Extend { .. }) {
-            let open = &mut self.nodes[i].requests.open;
-            *open = open.saturating_sub(1);
         }
         if matches!(
             reply,
@@ -296,7 +281,7 @@ impl Votes {
             {
                 self.nodes[i].asked_again = true;
                 // Plain commands may have left a value there that does not count.
-                self.nodes[i].requests.sent();
+                self.nodes[i].requests.reached += 1;
                 return true;
             }
             Reply::Late => self.late(&ticket, now, rules),

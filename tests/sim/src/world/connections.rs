@@ -140,8 +140,23 @@ impl Inner {
         let (Some(before), false) = (p.current, p.connecting) else {
             return;
         };
+        let deletes: Vec<_> = p
+            .open
+            .iter()
+            .filter(|(_, o)| o.request.op == Op::Release && o.request.native)
+            .filter(|(_, o)| o.connection == before)
+            .map(|(message, o)| (*message, o.request.clone()))
+            .collect();
         if let Some(old) = p.old.replace(before) {
             self.hang_up(pair, old);
+        }
+        for (message, mut copy) in deletes {
+            copy.native = false;
+            mutant!(
+                "deletes-doubted-natively",
+                self.put(pair, before, message, copy),
+                ()
+            );
         }
         self.hears(pair, false);
     }

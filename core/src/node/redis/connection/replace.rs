@@ -70,7 +70,7 @@ impl Connection {
         // Releases written to the connection before are sent again on this one, and need
         // no copy over that.
         for place in self.old.iter_mut().flat_map(Pipe::items_mut) {
-            let owed = place.as_ref().is_some_and(Item::is_release);
+            let owed = place.as_ref().is_some_and(|item| item.is_release());
             if mutant!("release-dropped-in-doubt", owed, false) {
                 let written = place.take().map(|mut item| {
                     item.on_old = true;
@@ -170,6 +170,9 @@ impl Connection {
     pub(super) fn doubt(&mut self) {
         self.lose_old();
         self.old = self.up.take();
+        if let Some(old) = &mut self.old {
+            mutant!("deletes-uncopied-in-doubt", old.copy_deletes(), ());
+        }
         for item in self.waiting.iter_mut() {
             item.on_old = false;
         }

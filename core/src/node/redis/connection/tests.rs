@@ -156,13 +156,13 @@ impl Link {
     /// These are asked for at once.
     fn asks_all(&mut self, ops: &[Op], native: bool) {
         let items = ops.iter().map(|op| self.item(*op, native));
-        let items: Vec<Item> = items.collect();
+        let items: Vec<Box<Item>> = items.collect();
         lock(&self.connection.outbox.state).items.extend(items);
         self.connection.take_outbox();
         self.connection.push_on();
     }
 
-    fn item(&self, op: Op, native: bool) -> Item {
+    fn item(&self, op: Op, native: bool) -> Box<Item> {
         let now = self.clock.now();
         let keys = Keys {
             companions: Companions::new(b"qf"),
@@ -174,7 +174,7 @@ impl Link {
             },
             fence_ttl: self.fence_ttl,
         };
-        Item {
+        Box::new(Item {
             request: Request {
                 op,
                 keys: Arc::new(keys),
@@ -199,7 +199,7 @@ impl Link {
             on_old: false,
             cold: false,
             written: Instant::NEVER,
-        }
+        })
     }
 
     /// The connection in use is answered this.
@@ -466,4 +466,41 @@ async fn the_copy_of_a_release_goes_out_before_its_connection_is_closed() {
         }
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_delete_in_doubt_is_followed_by_the_script() {
+    let mut link = Link::connected();
+    // The vote, its trailer, and what takes it back, none of it answered. Before that is
+    // deleted a waiter may come, whom the script alone tells.
+    link.asks_all(&[ACQUIRE], true);
+    link.asks_all(&[Op::Release], true);
+    assert_eq!(link.written(), [0, 3]);
+    link.patience_ends();
+    assert_eq!(link.written(), [4, 0]);
+    // What went by script in the first place needs none.
+    let mut link = Link::connected();
+    link.asks(ACQUIRE);
+    link.asks(Op::Release);
+    link.patience_ends();
+    assert_eq!(link.written(), [2, 0]);
+}
+
+#[tokio::test]
+async fn a_native_vote_ends_as_if_it_was_written_when_it_was_asked_for() {
+    let mut link = Link::connected();
+    let mut asked = link.item(ACQUIRE, true);
+    asked.request.not_after = 0;
+    // It waits for that long before it is written.
+    link.clock.0.fetch_add(10_000_000, Ordering::Relaxed);
+    lock(&link.connection.outbox.state).items.push_back(asked);
+    link.connection.take_outbox();
+    link.connection.push_on();
+    let up = link.connection.up.iter();
+    let ends: Vec<u64> = up
+        .flat_map(Pipe::items)
+        .map(|i| i.request.not_after)
+        .collect();
+    let (asked, second) = (0, 1_000_000);
+    assert_eq!(ends, [asked + second + 5_000]);
 }

@@ -189,7 +189,10 @@ impl Inner {
         }
         let at = self.time;
         let lane = &mut self.bytes().lanes[pair];
-        lane.postponed.retain(|(m, _)| *m != message);
+        if newest {
+            // Over one in doubt it may have waited for room since.
+            lane.postponed.retain(|(m, _)| *m != message);
+        }
         // Any of those that are alike, if it is written again.
         let open = self.pairs[pair].open.iter();
         let alike = open.filter(|(m, o)| **m == message || !first && alike(o));

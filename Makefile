@@ -34,12 +34,12 @@ python: $(VENV)/.tools ## the wheel, and a Python environment with it
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps target/wheels/quorlock-*.whl
 
 node: ## the Node package, in place
-	npm ci --silent --prefix node
+	npm ci --loglevel error --prefix node
 	npm run --silent build --prefix node
 
 # The frameworks that the tests of the Node package run it under.
 tests/node/node_modules/.package-lock.json: tests/node/package-lock.json
-	npm ci --silent --ignore-scripts --prefix tests/node
+	npm ci --loglevel error --ignore-scripts --prefix tests/node
 	touch $@
 
 c: ## the C library and header, in target/c/prefix, and the programs of its tests

@@ -60,8 +60,12 @@ def wrong_clocks(folder):
 
 
 def in_line(stage, number, key):
-    """Whether a key lasts as long as a place: that of a queue, or of a lock that somebody waited for."""
-    return key.startswith(QUEUE) or (stage.redis(number, "GET", key) or b"").startswith(CROWDED)
+    """Whether a key lasts as long as a place: that of a queue, or of a lock that somebody waited for. One that has ended
+    since it was listed does not last too long, either."""
+    if key.startswith(QUEUE):
+        return True
+    value = stage.redis(number, "GET", key)
+    return value is None or value.startswith(CROWDED)
 
 
 def leftovers(stage, numbers, max_ttl):

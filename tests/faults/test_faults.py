@@ -16,7 +16,7 @@ sys.path[:0] = [HERE, os.path.dirname(HERE)]
 import check  # noqa: E402
 import check2  # noqa: E402
 from crew import Terms  # noqa: E402
-from faults import chosen_kinds  # noqa: E402
+from faults import chosen_kinds, in_line  # noqa: E402
 from history import NEVER, Writer, read  # noqa: E402
 from kinds import KINDS, NETWORK, SERVER, WORKER  # noqa: E402
 from protected import Resource  # noqa: E402
@@ -165,6 +165,20 @@ class Fence(Case):
             command = [sys.executable, os.path.join(HERE, "protected.py"), os.path.join(folder, "s"), "honour"]
             done = subprocess.run(command, input="", capture_output=True, text=True, timeout=20)
         self.assertEqual(json.loads(done.stdout.splitlines()[1])["writes"], 0)
+
+
+class Leftovers(Case):
+    def test_what_lasts_as_long_as_a_place(self):
+        class OneValue:
+            def __init__(self, value):
+                self.value = value
+
+            def redis(self, number, *words):
+                return self.value
+
+        for value, lasts in ((b"=1 token", True), (b"@1 ", True), (b"-1 token", False), (b"token", False), (None, True)):
+            self.assertEqual(in_line(OneValue(value), 1, b"lock:{a}"), lasts, value)
+        self.assertTrue(in_line(OneValue(b"token"), 1, b"lock:#q:{a}"))
 
 
 class Plan(Case):

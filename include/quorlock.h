@@ -202,6 +202,33 @@
 #define QUORLOCK_LEASE_NONE -2
 
 /**
+ * A quorum has the vote of one holder.
+ */
+#define QUORLOCK_VERDICT_HELD 1
+
+/**
+ * A quorum keeps it taken for one that has released it: see
+ * quorlock_lock_options_set_keep().
+ */
+#define QUORLOCK_VERDICT_KEPT 2
+
+/**
+ * A quorum has no vote for anybody.
+ */
+#define QUORLOCK_VERDICT_FREE 3
+
+/**
+ * A quorum has answered and does not agree: somebody is about to win it, or to give
+ * it up, or has lost nodes.
+ */
+#define QUORLOCK_VERDICT_SPLIT 4
+
+/**
+ * Fewer than a quorum have answered, but for nodes that may have lost what they had.
+ */
+#define QUORLOCK_VERDICT_UNKNOWN 5
+
+/**
  * Something is wrong that the library can bear: look at it.
  */
 #define QUORLOCK_LOG_WARN 2
@@ -240,6 +267,14 @@ typedef struct quorlock_client_t quorlock_client_t;
  * and no tokens, and live as long as it does.
  */
 typedef struct quorlock_error_t quorlock_error_t;
+
+/**
+ * What the nodes have of a lock, and what follows from that. It tells how it was:
+ * whoever wants to act on a lock has to acquire it. Free it with
+ * quorlock_inspection_free(). Its texts are UTF-8, end with NUL, and live as long
+ * as it does.
+ */
+typedef struct quorlock_inspection_t quorlock_inspection_t;
 
 /**
  * A hold on a lock. Valid until released or lost; renewed in the background,
@@ -353,6 +388,71 @@ typedef struct quorlock_stats_t {
 typedef void (*quorlock_lost_callback_t)(void *userdata, int32_t state);
 
 /**
+ * Who holds a lock, or keeps it.
+ */
+typedef struct quorlock_holder_t {
+  /**
+   * The label of its client. NULL where it has none, or is a client of another
+   * library.
+   */
+  const char *label;
+  /**
+   * How many nodes have its vote; 0: nobody holds it.
+   */
+  uint64_t votes;
+  /**
+   * For how many milliseconds a quorum of these votes lasts yet, unless they are
+   * renewed; -1: they have no end.
+   */
+  int64_t left_ms;
+  /**
+   * When it asked for the lock, by the nodes' clocks, in milliseconds since the
+   * epoch; 0 where that is not known.
+   */
+  int64_t since_ms;
+} quorlock_holder_t;
+
+/**
+ * What one node has of a lock.
+ */
+typedef struct quorlock_node_view_t {
+  /**
+   * The node, as in errors.
+   */
+  const char *node;
+  /**
+   * What stands there, as a word: "held", "kept", "free", "reserved" (free, and
+   * kept for a waiter that was called), "foreign" (of another library, or nobody),
+   * "unknown".
+   */
+  const char *state;
+  /**
+   * The label of who has the vote. NULL for none.
+   */
+  const char *label;
+  /**
+   * Why it did not say. NULL where it did.
+   */
+  const char *error;
+  /**
+   * For how many milliseconds that lasts yet; -1: without an end, or not known.
+   */
+  int64_t left_ms;
+  /**
+   * The last fence that the node has counted, for whoever asked last; 0 for none.
+   */
+  uint64_t fence;
+  /**
+   * How many wait in its queue.
+   */
+  uint64_t queued;
+  /**
+   * For how many milliseconds it gives no vote yet, for it may have lost its memory.
+   */
+  int64_t quarantine_ms;
+} quorlock_node_view_t;
+
+/**
  * Called with each line of the log, on a thread of Quorlock's own for such
  * calls. `message` ends with NUL and is gone when the callback returns. It
  * holds no passwords and no tokens. It must not throw.
@@ -414,6 +514,19 @@ const char *quorlock_error_node_address(const struct quorlock_error_t *error, si
  * beyond the last.
  */
 const char *quorlock_error_node_message(const struct quorlock_error_t *error, size_t index);
+
+/**
+ * The name of the lock that it is about: `len` bytes, without a NUL behind them. NULL,
+ * and 0 bytes, where it is about none.
+ */
+const char *quorlock_error_lock_name(const struct quorlock_error_t *error, size_t *len);
+
+/**
+ * The label of who held the lock, where a node has told it; NULL else. A wait that ends
+ * (#QUORLOCK_TIMEOUT) nearly always has it; a try (#QUORLOCK_CONTENDED) is mostly refused by
+ * a command that does not tell: ask quorlock_lock_inspect().
+ */
+const char *quorlock_error_holder(const struct quorlock_error_t *error);
 
 /**
  * Frees an error. NULL is allowed.
@@ -488,6 +601,12 @@ int32_t quorlock_client_options_set_max_waiters(struct quorlock_client_options_t
  * See quorlock_lock_options_set_fair(). False.
  */
 int32_t quorlock_client_options_set_fair(struct quorlock_client_options_t *options, bool fair);
+
+/**
+ * See quorlock_lock_options_set_keep(). 0.
+ */
+int32_t quorlock_client_options_set_keep(struct quorlock_client_options_t *options,
+                                         int64_t keep_ms);
 
 /**
  * See quorlock_lock_options_set_reentrant(). True.
@@ -716,6 +835,15 @@ int32_t quorlock_lock_options_set_max_waiters(struct quorlock_lock_options_t *op
 int32_t quorlock_lock_options_set_fair(struct quorlock_lock_options_t *options, bool fair);
 
 /**
+ * For how long the lock stays taken after it was won, also when it is released
+ * before: so that a job which every host starts at about the same time runs once.
+ * At most max_ttl. Counted on this client's clock, and kept by the nodes that the
+ * release reaches; a lease that is lost, or whose process dies, leaves the lock to
+ * its ttl.
+ */
+int32_t quorlock_lock_options_set_keep(struct quorlock_lock_options_t *options, int64_t keep_ms);
+
+/**
  * Whether an owner that holds the lock enters it again, at once. Without, it waits
  * as any other does: for itself, too, and so in vain, as with a plain mutex.
  */
@@ -896,6 +1024,82 @@ int32_t quorlock_lease_set_lost_callback(const struct quorlock_lease_t *lease,
                                          void *userdata,
                                          quorlock_lost_callback_t callback,
                                          struct quorlock_error_t **error);
+
+/**
+ * Looks who holds a lock, without asking for it: one request to each node, at most
+ * the node timeout. That nodes do not answer is no error, but part of the result.
+ *
+ * Fails with #QUORLOCK_CLOSED, #QUORLOCK_FORKED, #QUORLOCK_INVALID_ARGUMENT.
+ */
+QUORLOCK_MUST_USE
+int32_t quorlock_lock_inspect(const struct quorlock_lock_t *lock,
+                              struct quorlock_inspection_t **inspection,
+                              struct quorlock_error_t **error);
+
+/**
+ * Whether somebody holds the lock, or keeps it, or is about to; not whether this
+ * process does.
+ *
+ * Fails as quorlock_lock_inspect(), and with #QUORLOCK_QUORUM_UNAVAILABLE where too
+ * few nodes answered.
+ */
+QUORLOCK_MUST_USE
+int32_t quorlock_lock_is_locked(const struct quorlock_lock_t *lock,
+                                bool *locked,
+                                struct quorlock_error_t **error);
+
+/**
+ * What follows from the answers: #QUORLOCK_VERDICT_HELD and so on. 0 for NULL.
+ */
+int32_t quorlock_inspection_verdict(const struct quorlock_inspection_t *inspection);
+
+/**
+ * A verdict as a word, such as "held". NULL for any other number. The text lives as
+ * long as the library.
+ */
+const char *quorlock_verdict_name(int32_t verdict);
+
+/**
+ * Who holds the lock, or keeps it. `size` is sizeof(quorlock_holder_t): a later
+ * version has more at the end, and fills in as much as there is room for.
+ */
+int32_t quorlock_inspection_holder(const struct quorlock_inspection_t *inspection,
+                                   struct quorlock_holder_t *holder,
+                                   size_t size,
+                                   struct quorlock_error_t **error);
+
+/**
+ * The largest fence that a node has counted: the holder's, unless somebody has asked
+ * for the lock since. 0 for none.
+ */
+uint64_t quorlock_inspection_fence(const struct quorlock_inspection_t *inspection);
+
+/**
+ * How many wait in the queue of the lock: one for each client that waits.
+ */
+uint32_t quorlock_inspection_queued(const struct quorlock_inspection_t *inspection);
+
+/**
+ * How many nodes the client has.
+ */
+size_t quorlock_inspection_node_count(const struct quorlock_inspection_t *inspection);
+
+/**
+ * What one node has, `index` counting from 0 in the order of the node list. `size` is
+ * sizeof(quorlock_node_view_t), as above.
+ *
+ * Fails with #QUORLOCK_INVALID_ARGUMENT for an index beyond the last.
+ */
+int32_t quorlock_inspection_node(const struct quorlock_inspection_t *inspection,
+                                 size_t index,
+                                 struct quorlock_node_view_t *view,
+                                 size_t size,
+                                 struct quorlock_error_t **error);
+
+/**
+ * Frees an inspection. NULL is allowed.
+ */
+void quorlock_inspection_free(struct quorlock_inspection_t *inspection);
 
 /**
  * Sends the log of the whole process to `callback`; NULL for nowhere, as at

@@ -56,8 +56,10 @@ struct node_error {
 /** Base of all that is thrown. what() is the message and what each node answered. */
 class error : public std::exception {
 public:
-    error(std::int32_t kind, std::string message, std::string text, std::vector<node_error> nodes)
-        : told_(std::make_shared<const told>(told{kind, std::move(message), std::move(text), std::move(nodes)})) {}
+    error(std::int32_t kind, std::string message, std::string text, std::vector<node_error> nodes, std::string lock_name = {},
+          std::string holder = {})
+        : told_(std::make_shared<const told>(told{kind, std::move(message), std::move(text), std::move(nodes),
+                                                  std::move(lock_name), std::move(holder)})) {}
 
     const char *what() const noexcept override { return told_->text.c_str(); }
 
@@ -76,11 +78,19 @@ public:
     /** What each node answered, in the order of the node list; empty where they played no part. */
     const std::vector<node_error> &nodes() const noexcept { return told_->nodes; }
 
+    /** The name of the lock that it is about; empty where it is about none. */
+    const std::string &lock_name() const noexcept { return told_->lock_name; }
+
+    /** The label of who held the lock, where a node has told it; empty else. A wait that ends (lock_timeout) nearly always
+     * has it; a try (lock_contended) is mostly refused by a command that does not tell: ask lock::holder(). */
+    const std::string &holder() const noexcept { return told_->holder; }
+
 private:
     struct told {
         std::int32_t kind;
         std::string message, text;
         std::vector<node_error> nodes;
+        std::string lock_name, holder;
     };
     /* Shared, so that copying an exception cannot throw. */
     std::shared_ptr<const told> told_;
@@ -114,6 +124,7 @@ struct freed {
     void operator()(quorlock_cancel_t *handle) const noexcept { quorlock_cancel_free(handle); }
     void operator()(quorlock_client_t *handle) const noexcept { quorlock_client_free(handle); }
     void operator()(quorlock_client_options_t *handle) const noexcept { quorlock_client_options_free(handle); }
+    void operator()(quorlock_inspection_t *handle) const noexcept { quorlock_inspection_free(handle); }
     void operator()(quorlock_lock_t *handle) const noexcept { quorlock_lock_free(handle); }
     void operator()(quorlock_lock_options_t *handle) const noexcept { quorlock_lock_options_free(handle); }
     void operator()(quorlock_lease_t *handle) const noexcept { quorlock_lease_free(handle); }
@@ -129,9 +140,12 @@ using owned = std::unique_ptr<Handle, freed>;
     std::vector<node_error> nodes;
     for (std::size_t at = 0; at < quorlock_error_node_count(raw); ++at)
         nodes.push_back({text(quorlock_error_node_address(raw, at)), text(quorlock_error_node_message(raw, at))});
+    std::size_t len = 0;
+    const char *name = quorlock_error_lock_name(raw, &len);
+    const std::string lock_name(name ? name : "", len);
     const auto with = [&](auto kind) {
         return error_of<decltype(kind)::value>(code, text(quorlock_error_message(raw)), text(quorlock_error_text(raw)),
-                                               std::move(nodes));
+                                               std::move(nodes), lock_name, text(quorlock_error_holder(raw)));
     };
 #define QUORLOCK_RAISE(kind) \
     case kind: throw with(std::integral_constant<std::int32_t, kind>())
@@ -233,6 +247,9 @@ struct lock_options {
     std::optional<bool> fair;
     /** Whether an owner that holds the lock enters it again, at once. Without, it waits as any other does. */
     std::optional<bool> reentrant;
+    /** For how long the lock stays taken after it was won, also when it is released before: so that a job which every host
+     * starts at about the same time runs once. At most max_ttl. */
+    std::optional<milliseconds> keep;
 };
 
 /** Options of a client; those that locks have too are the defaults of its locks. See quorlock.h for the values
@@ -274,6 +291,8 @@ struct client_options {
     std::optional<bool> fair;
     /** Whether an owner that holds a lock enters it again: see lock_options. */
     std::optional<bool> reentrant;
+    /** For how long a lock stays taken after it was won: see lock_options. */
+    std::optional<milliseconds> keep;
 };
 
 /* ---- handles ---- */
@@ -378,6 +397,71 @@ private:
     detail::owned<quorlock_lease_t> handle_;
 };
 
+/** What follows from the nodes' answers: who holds a lock. */
+enum class verdict : std::int32_t {
+    /** A quorum has the vote of one holder. */
+    held = QUORLOCK_VERDICT_HELD,
+    /** A quorum keeps it taken for one that has released it: see lock_options::keep. */
+    kept = QUORLOCK_VERDICT_KEPT,
+    /** A quorum has no vote for anybody. */
+    free = QUORLOCK_VERDICT_FREE,
+    /** A quorum has answered and does not agree. */
+    split = QUORLOCK_VERDICT_SPLIT,
+    /** Fewer than a quorum have answered. */
+    unknown = QUORLOCK_VERDICT_UNKNOWN,
+};
+
+/** The verdict as a word, such as "held". */
+inline const char *to_string(verdict found) noexcept {
+    const char *name = quorlock_verdict_name(static_cast<std::int32_t>(found));
+    return name ? name : "unknown";
+}
+
+/** Who holds a lock, or keeps it. */
+struct holder {
+    /** The label of its client; empty where it has none, or is a client of another library. */
+    std::string label;
+    /** How many nodes have its vote. */
+    std::uint64_t votes = 0;
+    /** How long a quorum of these votes lasts yet, unless they are renewed. Nothing: they have no end. */
+    std::optional<milliseconds> left;
+    /** When it asked for the lock, by the nodes' clocks. */
+    std::optional<std::chrono::system_clock::time_point> since;
+};
+
+/** What one node has of a lock. */
+struct node_view {
+    /** The node, as in errors. */
+    std::string node;
+    /** What stands there: "held", "kept", "free", "reserved" (free, and kept for a waiter that was called), "foreign" (of
+     * another library, or nobody), "unknown". */
+    std::string state;
+    /** The label of who has the vote. */
+    std::string label;
+    /** Why it did not say; empty where it did. */
+    std::string error;
+    /** How long that lasts yet. */
+    std::optional<milliseconds> left;
+    /** The last fence that the node has counted, for whoever asked last; 0 for none. */
+    std::uint64_t fence = 0;
+    /** How many wait in its queue. */
+    std::uint64_t queued = 0;
+    /** How long it gives no vote yet, for it may have lost its memory. */
+    milliseconds quarantine{0};
+};
+
+/** What the nodes have of a lock. It tells how it was: whoever wants to act on a lock has to acquire it. */
+struct inspection {
+    quorlock::verdict verdict = quorlock::verdict::unknown;
+    std::optional<quorlock::holder> holder;
+    /** The largest fence that a node has counted: the holder's, unless somebody has asked for the lock since. 0 for none. */
+    std::uint64_t fence = 0;
+    /** How many wait in the queue of the lock: one for each client that waits. */
+    std::uint32_t queued = 0;
+    /** What each node has, in the order of the node list. */
+    std::vector<node_view> nodes;
+};
+
 /** A name with options; holds nothing. */
 class lock {
 public:
@@ -410,6 +494,41 @@ public:
         bool held = false;
         detail::checked([&](auto error) { return quorlock_lock_release(get(), &held, error); });
         return held;
+    }
+
+    /** Whether somebody holds the lock, or keeps it, or is about to: by one request to each node. Throws quorum_unavailable
+     * if too few nodes answered. */
+    [[nodiscard]] bool is_locked() const {
+        bool locked = false;
+        detail::checked([&](auto error) { return quorlock_lock_is_locked(get(), &locked, error); });
+        return locked;
+    }
+
+    /** Looks who holds the lock, without asking for it. That nodes do not answer is no error, but part of the result. */
+    [[nodiscard]] inspection inspect() const {
+        quorlock_inspection_t *handle = nullptr;
+        detail::checked([&](auto error) { return quorlock_lock_inspect(get(), &handle, error); });
+        const detail::owned<quorlock_inspection_t> owned(handle);
+        const auto text = [](const char *given) { return given ? std::string(given) : std::string(); };
+        const auto time = [](std::int64_t ms) { return ms < 0 ? std::nullopt : std::optional(milliseconds(ms)); };
+        inspection found;
+        found.verdict = static_cast<quorlock::verdict>(quorlock_inspection_verdict(handle));
+        found.fence = quorlock_inspection_fence(handle);
+        found.queued = quorlock_inspection_queued(handle);
+        quorlock_holder_t who = {};
+        detail::checked([&](auto error) { return quorlock_inspection_holder(handle, &who, sizeof who, error); });
+        if (who.votes != 0) {
+            holder made{text(who.label), who.votes, time(who.left_ms), std::nullopt};
+            if (who.since_ms != 0) made.since = std::chrono::system_clock::time_point(milliseconds(who.since_ms));
+            found.holder = std::move(made);
+        }
+        for (std::size_t i = 0; i < quorlock_inspection_node_count(handle); ++i) {
+            quorlock_node_view_t view = {};
+            detail::checked([&](auto error) { return quorlock_inspection_node(handle, i, &view, sizeof view, error); });
+            found.nodes.push_back({text(view.node), text(view.state), text(view.label), text(view.error), time(view.left_ms),
+                                   view.fence, view.queued, milliseconds(view.quarantine_ms)});
+        }
+        return found;
     }
 
     const quorlock_lock_t *get() const noexcept { return handle_.get(); }
@@ -460,6 +579,7 @@ public:
         if (options.accept_eviction) quorlock_client_options_set_accept_eviction(o, *options.accept_eviction);
         if (options.max_waiters) quorlock_client_options_set_max_waiters(o, *options.max_waiters);
         if (options.fair) quorlock_client_options_set_fair(o, *options.fair);
+        if (options.keep) quorlock_client_options_set_keep(o, detail::ms(*options.keep));
         if (options.reentrant) quorlock_client_options_set_reentrant(o, *options.reentrant);
         quorlock_client_t *handle = nullptr;
         detail::checked([&](auto error) { return quorlock_client_new(o, &handle, error); });
@@ -482,6 +602,7 @@ public:
         if (options.fencing) quorlock_lock_options_set_fencing(o, *options.fencing);
         if (options.max_waiters) quorlock_lock_options_set_max_waiters(o, *options.max_waiters);
         if (options.fair) quorlock_lock_options_set_fair(o, *options.fair);
+        if (options.keep) quorlock_lock_options_set_keep(o, detail::ms(*options.keep));
         if (options.reentrant) quorlock_lock_options_set_reentrant(o, *options.reentrant);
         quorlock_lock_t *handle = nullptr;
         detail::checked(

@@ -79,7 +79,7 @@ STEPS = [
     Step("loom", [sys.executable, "tests/loom.py"], floor=12, minutes=4),
     Step("model", ["target/release/quorlock-model", "run", "--calls", "40000"], minutes=3),
     Step("model-changes", ["target/release/quorlock-model", "changes"], floor=140, minutes=3),
-    Step("model-directed", ["target/release/quorlock-model", "directed"], floor=57),
+    Step("model-directed", ["target/release/quorlock-model", "directed"], floor=64),
     Step("fuzz", [sys.executable, "tests/fuzz/fuzz.py", "--seconds", "10"], floor=5, minutes=20),
     Step("stage", [sys.executable, "tests/stage/test_stage.py"], floor=23),
     Step("format", [sys.executable, "tests/scenarios/test_format.py"], floor=9),
@@ -92,11 +92,11 @@ STEPS = [
     *(newcomers(name) for name in RUNNERS if name != "node-cjs"),
     # Redis 6.2 and 8, Valkey: all files but those about TLS, on each; with and without the right to delete by value.
     Step("servers", [PYTHON, "tests/scenarios/servers.py", *RUNNERS["rust"]], floor=560, minutes=15),
-    Step("node", ["node", "tests/node/run.mjs"], floor=85),
+    Step("node", ["node", "tests/node/run.mjs"], floor=92),
     Step("header", ["ffi-c/header.sh", "--verify"]),
     Step("c", [sys.executable, "tests/c/run.py"], floor=26, minutes=12),
     Step("tables", [sys.executable, "tests/test_tables.py"], floor=4),
-    Step("python", [PYTHON, "-m", "unittest", "discover", "-v", "-s", "tests/python", "-t", "tests/python"], floor=220),
+    Step("python", [PYTHON, "-m", "unittest", "discover", "-v", "-s", "tests/python", "-t", "tests/python"], floor=229),
     # A client written from docs/PROTOCOL.md alone, beside Quorlock.
     Step("protocol", [PYTHON, "tests/protocol/test_protocol.py", "-v"], floor=32),
     Step("mypy", [PYTHON, "-m", "mypy", "--config-file", "py/pyproject.toml", "py/python/quorlock"]),
@@ -106,6 +106,8 @@ STEPS = [
     Step("readme", [PYTHON, "tests/consumers/test_readme.py", "-v"], floor=6),
     # What README has first, typed as it stands: three old servers, three new ones, none.
     Step("first-lock", [PYTHON, "tests/consumers/test_first_lock.py", "-v"], floor=3),
+    # The programs of docs/JOBS.md, as two hosts at once.
+    Step("jobs-page", [PYTHON, "tests/consumers/test_jobs.py", "-v"], floor=6, minutes=4),
     Step("registries", [PYTHON, "tests/consumers/test_registries.py", "-v"], floor=3),
     Step("ledger", [sys.executable, "tests/demo/test_ledger.py"], floor=5),
     Step("bench-tools", [sys.executable, "-m", "unittest", "discover", "-v", "-s", "tests/bench", "-t", "tests/bench"], floor=43),
@@ -120,6 +122,10 @@ STEPS = [
          minutes=3, must_say=r"S1: [1-9]\d* double holds"),
     Step("restarts", [PYTHON, "tests/faults/restarts.py", "all-at-once", "--count", "12"], minutes=3),
     Step("restarts-clock", [PYTHON, "tests/faults/restarts.py", "clock", "--count", "12"], minutes=3),
+    # A job that five hosts start by clocks that differ; and one whose `keep` is too short for them.
+    Step("jobs", [PYTHON, "tests/jobs/jobs.py", "--ticks", "8"], floor=160, minutes=3),
+    Step("jobs-too-short", [PYTHON, "tests/jobs/jobs.py", "--ticks", "8", "--every", "0.4"], minutes=3,
+         must_say=r"[1-9]\d* ticks did not run once"),
     Step("demo", [PYTHON, "tests/demo/demo.py", "--lock", "on"], minutes=3),
     Step("demo-lock-off", [PYTHON, "tests/demo/demo.py", "--lock", "off", "--seconds", "3"], minutes=3,
          must_say=r"[1-9]\d* lost updates"),

@@ -15,6 +15,7 @@ use std::time::Duration;
 use shared::Shared;
 
 use crate::error::{Error, ErrorKind};
+use crate::inspect::Inspection;
 use crate::lock::Lock;
 
 pub use builder::ClientBuilder;
@@ -49,6 +50,21 @@ impl Client {
     /// [`Lock::check`].
     pub fn lock(&self, name: impl Into<Vec<u8>>) -> Lock {
         Lock::new(self.shared.clone(), name.into())
+    }
+
+    /// Looks who holds a lock, without asking for it: see [`Inspection`]. For a lock with
+    /// [`raw`](Lock::raw) see [`Lock::inspect`].
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` for a name that is not valid, `Closed`, `Forked`. That nodes do not
+    /// answer is no error, but part of the result.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: nothing is changed.
+    pub async fn inspect(&self, name: impl Into<Vec<u8>>) -> Result<Inspection, Error> {
+        self.lock(name).inspect().await
     }
 
     /// For bindings: the nodes as messages name them, never with credentials.

@@ -46,6 +46,8 @@ pub mod defaults {
     /// Whether a lease that is released always goes over the nodes, past who
     /// waits in this process.
     pub const FAIR: bool = false;
+    /// For how long a lock stays taken after it was won, released or not.
+    pub const KEEP: Duration = Duration::ZERO;
     /// Whether the owner of a lease enters it again.
     pub const REENTRANT: bool = true;
     /// Whether leases have fences.
@@ -60,7 +62,7 @@ pub mod defaults {
 }
 
 /// Shortest ttl. Below it the drift allowance and a round trip leave nothing.
-const MIN_TTL: Duration = Duration::from_millis(10);
+pub(crate) const MIN_TTL: Duration = Duration::from_millis(10);
 /// A bound on every duration, so that no sum of them overflows.
 const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 const LONGEST_TTL: Duration = Duration::from_secs(24 * 3600);
@@ -132,6 +134,7 @@ pub(crate) struct LockOptions {
     pub(crate) fencing: bool,
     pub(crate) max_waiters: usize,
     pub(crate) fair: bool,
+    pub(crate) keep: Duration,
     pub(crate) reentrant: bool,
     pub(crate) owner: Option<Owner>,
 }
@@ -146,6 +149,7 @@ impl Default for LockOptions {
             fencing: defaults::FENCING,
             max_waiters: defaults::MAX_WAITERS,
             fair: defaults::FAIR,
+            keep: defaults::KEEP,
             reentrant: defaults::REENTRANT,
             owner: None,
         }
@@ -211,6 +215,15 @@ macro_rules! lock_option_setters {
                 self.change(|options| options.fair = fair)
             }
 
+            /// For how long the lock stays taken after it was won, also when it is
+            /// released before: so that a job which every host starts at about the same
+            /// time runs once. At most `max_ttl`. Counted on this client's clock, and
+            /// kept by the nodes that the release reaches; a lease that is lost, or whose
+            /// process dies, leaves the lock to its ttl. Zero.
+            pub fn keep(self, keep: Duration) -> $Type {
+                self.change(|options| options.keep = keep)
+            }
+
             /// Whether an acquire by the [owner](crate::Lock::owner) of a lease enters
             /// that lease again, at once. Without, it waits as any other does: for its own
             /// owner, too, and so in vain if that waits here. On.
@@ -264,6 +277,13 @@ impl LockOptions {
         }
         if let Some(wait) = self.wait {
             within("wait", wait, Duration::ZERO, LONGEST)?;
+        }
+        if self.keep > max_ttl {
+            return Err(Error::invalid(format!(
+                "keep is {:?}, above max_ttl ({max_ttl:?}): lower it, or raise max_ttl on every \
+                 client of this set",
+                self.keep
+            )));
         }
         let Some(max_hold) = max_hold else {
             return Ok(());

@@ -114,6 +114,10 @@ struct Inner {
     kind: ErrorKind,
     message: String,
     nodes: Vec<NodeError>,
+    /// Of the lock that it is about.
+    name: Option<Box<[u8]>>,
+    /// The label of who holds that.
+    holder: Option<Box<str>>,
 }
 
 impl Error {
@@ -132,7 +136,19 @@ impl Error {
             kind,
             message: message.into(),
             nodes,
+            name: None,
+            holder: None,
         }))
+    }
+
+    /// The same, about the lock of that name, which may be held by whoever has that label.
+    #[cold]
+    pub(crate) fn about(mut self, name: &[u8], holder: Option<&str>) -> Error {
+        if let Some(inner) = Arc::get_mut(&mut self.0) {
+            inner.name = Some(name.into());
+            inner.holder = holder.map(Into::into);
+        }
+        self
     }
 
     #[cold]
@@ -162,6 +178,18 @@ impl Error {
     /// the nodes played no part.
     pub fn nodes(&self) -> &[NodeError] {
         &self.0.nodes
+    }
+
+    /// The name of the lock that it is about, as given; `None` where it is about none.
+    pub fn name(&self) -> Option<&[u8]> {
+        self.0.name.as_deref()
+    }
+
+    /// The label of who held the lock, where the holder has one and a node has told it. After a
+    /// wait (`Timeout`) one nearly always has. A try (`Contended`) is mostly refused by a bare
+    /// `SET`, which does not tell: ask [`Lock::holder`](crate::Lock::holder).
+    pub fn holder(&self) -> Option<&str> {
+        self.0.holder.as_deref()
     }
 
     /// The message without the nodes' answers.

@@ -120,6 +120,7 @@ impl Lease {
             Extended::Unanswered(lost) => Err(lost.error(
                 &self.client.set,
                 ErrorKind::QuorumUnavailable,
+                &self.name,
                 format!(
                     "too few nodes answered to extend the lock {}; it is held for another {:?}",
                     shown(&self.name),
@@ -162,7 +163,8 @@ impl Lease {
                     shown(&self.name),
                     self.remaining()
                 ),
-            ));
+            )
+            .about(&self.name, None));
         }
         Ok(())
     }
@@ -242,6 +244,18 @@ impl Lease {
             ErrorKind::NotOwner,
             format!("the lease of {} has been released", shown(&self.name)),
         )
+        .about(&self.name, None)
+    }
+
+    /// It is its caller's from now on.
+    pub(crate) fn hand_over(&self) {
+        self.share.held.hold.hand_over();
+    }
+
+    /// The same, once it is.
+    pub(crate) fn handed_over(self) -> Lease {
+        self.hand_over();
+        self
     }
 
     /// For bindings: the lease as it reaches its caller, if it is still held
@@ -250,8 +264,26 @@ impl Lease {
     #[doc(hidden)]
     pub fn delivered(self) -> Result<Lease, Error> {
         match self.is_held() {
-            true => Ok(self),
+            true => Ok(self.handed_over()),
             false => Err(self.lost_error()),
+        }
+    }
+
+    /// For bindings: gives a handle back in the background that was delivered to nobody,
+    /// after all. It keeps nothing.
+    #[doc(hidden)]
+    pub fn take_back(&self) {
+        if self.client.check_process().is_err() {
+            return;
+        }
+        if let Left::Last(watched) = self.client.owners.leave(&self.share) {
+            let hold = &self.share.held.hold;
+            if self.share.is_first() {
+                hold.take_back();
+            }
+            if let Passed::Not(_) = self.client.lines.pass(hold, watched) {
+                hold.release();
+            }
         }
     }
 
@@ -266,6 +298,7 @@ impl Lease {
                 shown(&self.name)
             ),
         )
+        .about(&self.name, None)
     }
 }
 

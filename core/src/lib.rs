@@ -62,6 +62,7 @@ mod clock;
 mod config;
 mod error;
 mod hash;
+mod inspect;
 mod lean;
 mod lease;
 mod lock;
@@ -81,6 +82,7 @@ mod wakers;
 pub use client::{Client, ClientBuilder, Stats};
 pub use config::{RestartGuard, defaults};
 pub use error::{Error, ErrorKind, NodeError};
+pub use inspect::{Holder, Inspection, NodeView, Verdict};
 pub use lease::{Lease, Lost};
 pub use lock::Lock;
 pub use owner::Owner;
@@ -100,8 +102,8 @@ pub mod sim {
     pub use crate::node::names;
     pub use crate::node::native;
     pub use crate::node::{
-        Companions, Fault, FaultKind, Keys, Link, Op, Repair, Reply, Request, Sink, Subscriber,
-        Ticket, Value, Waiter, Waits,
+        Companions, Fault, FaultKind, Keys, Leaving, Link, Op, Repair, Reply, Request, Seen, Sink,
+        Standing, Subscriber, Ticket, Value, Waiter, Waits,
     };
     pub use crate::probe;
     pub use crate::protocol::acquire::{Acquired, Wait, acquire};

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use crate::client::inner::Inner;
 use crate::client::shared::Shared;
-use crate::config::{LockOptions, lock_option_setters};
+use crate::config::{LockOptions, MIN_TTL, lock_option_setters};
 use crate::error::{Error, ErrorKind, shown};
+use crate::inspect::{Holder, Inspection, Verdict};
 use crate::lease::{self, Lease};
 use crate::mutants::mutant;
 use crate::node::Keys;
@@ -16,6 +17,7 @@ use crate::node::names::{self, Naming};
 use crate::owner::Owner;
 use crate::protocol::acquire::{self, Acquired, Wait};
 use crate::protocol::hold::Terms;
+use crate::protocol::inspect::inspect;
 use crate::protocol::reentry::{Held, Share};
 
 /// A name with options; made by [`Client::lock`](crate::Client::lock). Cheap
@@ -46,6 +48,11 @@ lock_option_setters!(Lock);
 impl Lock {
     pub(crate) fn new(client: Arc<Shared>, name: Vec<u8>) -> Lock {
         let options = client.settings.lock.clone();
+        Lock::with(client, name, options)
+    }
+
+    /// A lock with these options.
+    pub(crate) fn with(client: Arc<Shared>, name: Vec<u8>, options: LockOptions) -> Lock {
         Lock {
             keys: keys(&client, &name, &options),
             client,
@@ -69,6 +76,24 @@ impl Lock {
     pub fn owner(mut self, owner: impl Into<Option<Owner>>) -> Lock {
         self.options.owner = owner.into();
         self
+    }
+
+    /// For a job that every host starts by its own clock, once in each `every`, and that is to
+    /// run once: tries once, [keeps](Lock::keep) the lock for half of `every`, at most
+    /// `max_ttl`, and has a ttl as long, so that a host which dies at its work does not
+    /// leave it to one that comes a moment later. Options that are given behind it win.
+    ///
+    /// Hosts whose clocks differ by more than `keep` may each run the job. `every` is 20 ms
+    /// at least.
+    pub fn once(mut self, every: Duration) -> Lock {
+        let keep = (every / 2).min(self.client.settings.max_ttl());
+        if keep < MIN_TTL {
+            self.keys = Err(Error::invalid(format!(
+                "every is {every:?}: give {:?} at least",
+                2 * MIN_TTL
+            )));
+        }
+        self.wait(Duration::ZERO).keep(keep).ttl(keep)
     }
 
     /// For bindings: gives the lock an owner, unless it has one.
@@ -153,6 +178,13 @@ impl Lock {
     /// # Ok(()) }
     /// ```
     pub async fn acquire(&self) -> Result<Lease, Error> {
+        Ok(self.win().await?.handed_over())
+    }
+
+    /// For bindings: as [`acquire`](Lock::acquire), but the lease is nobody's before it is
+    /// [delivered](Lease::delivered).
+    #[doc(hidden)]
+    pub async fn win(&self) -> Result<Lease, Error> {
         // Counted first: then this sees the client closed, or its `close` waits
         // for us.
         let client = self.client.running()?;
@@ -172,6 +204,7 @@ impl Lock {
             drift: client.settings.drift,
             renew: self.options.renew,
             fair: self.options.fair,
+            keep: self.options.keep,
             max_hold: times.max_hold,
             gone: owner.and_then(Owner::gone),
         };
@@ -260,6 +293,7 @@ impl Lock {
         let fair = given.fair != usual.fair && given.fair != has.fair;
         let fences = has.keys.fence_ttl.is_some();
         let fencing = given.fencing != usual.fencing && given.fencing != fences;
+        let keep = given.keep != usual.keep && given.keep != has.keep;
         let limit = |time: Option<Duration>| time.map_or("none".into(), |time| format!("{time:?}"));
         let differ = [
             ttl.then(|| format!("ttl ({:?}, not {:?})", has.timing.ttl, times.ttl)),
@@ -273,6 +307,7 @@ impl Lock {
             renew.then(|| format!("renew ({}, not {})", has.renew, given.renew)),
             fair.then(|| format!("fair ({}, not {})", has.fair, given.fair)),
             fencing.then(|| format!("fencing ({fences}, not {})", given.fencing)),
+            keep.then(|| format!("keep ({:?}, not {:?})", has.keep, given.keep)),
         ];
         let differ: Vec<_> = differ.into_iter().flatten().collect();
         if differ.is_empty() || held.overruled.swap(true, Ordering::Relaxed) {
@@ -299,10 +334,65 @@ impl Lock {
     ///
     /// As [`acquire`](Lock::acquire).
     pub async fn try_acquire(&self) -> Result<Option<Lease>, Error> {
-        match self.clone().wait(Duration::ZERO).acquire().await {
+        Ok(self.try_win().await?.map(Lease::handed_over))
+    }
+
+    /// For bindings: as [`try_acquire`](Lock::try_acquire), but the lease is nobody's before
+    /// it is [delivered](Lease::delivered).
+    #[doc(hidden)]
+    pub async fn try_win(&self) -> Result<Option<Lease>, Error> {
+        match self.clone().wait(Duration::ZERO).win().await {
             Ok(lease) => Ok(Some(lease)),
             Err(error) if error.kind() == ErrorKind::Contended => Ok(None),
             Err(error) => Err(error),
+        }
+    }
+
+    /// Looks who holds the lock, without asking for it: one request to each node, at most
+    /// `node_timeout`.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument`, `Closed`, `Forked`. That nodes do not answer is no error, but part
+    /// of the result.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: nothing is changed.
+    pub async fn inspect(&self) -> Result<Inspection, Error> {
+        let client = self.client.running()?;
+        let _call = client.set.counters.call();
+        client.check()?;
+        let keys = self.keys.clone()?;
+        let said = inspect(&client.set, &keys, client.settings.node_timeout).await;
+        Ok(Inspection::of(&client.set, &self.name, &said))
+    }
+
+    /// Whether somebody holds the lock, or keeps it, or is about to; not whether this
+    /// process does. One request to each node, as of [`inspect`](Lock::inspect).
+    ///
+    /// # Errors
+    ///
+    /// As [`inspect`](Lock::inspect), and `QuorumUnavailable` where too few nodes answered.
+    pub async fn is_locked(&self) -> Result<bool, Error> {
+        let found = self.decided().await?;
+        Ok(found.verdict() != Verdict::Free)
+    }
+
+    /// Who holds the lock, or keeps it; `None` where a quorum agrees on nobody.
+    ///
+    /// # Errors
+    ///
+    /// As [`is_locked`](Lock::is_locked).
+    pub async fn holder(&self) -> Result<Option<Holder>, Error> {
+        Ok(self.decided().await?.holder().cloned())
+    }
+
+    async fn decided(&self) -> Result<Inspection, Error> {
+        let found = self.inspect().await?;
+        match found.verdict() {
+            Verdict::Unknown => Err(found.unknown()),
+            _ => Ok(found),
         }
     }
 
@@ -334,7 +424,7 @@ impl Lock {
                     format!("the lock {name} has no owner to release it for: release its lease")
                 }
             };
-            return Err(Error::new(ErrorKind::NotOwner, message));
+            return Err(Error::new(ErrorKind::NotOwner, message).about(&self.name, None));
         };
         Ok(lease::release(client, &share).await)
     }

@@ -32,10 +32,15 @@ pub enum Said {
 
 /// The texts of the scripts, with the hash under which a node is asked for
 /// each.
-pub fn scripts() -> [(&'static str, &'static str, &'static str); 4] {
-    let names = ["acquire", "extend", "release", "lean"];
-    let script = |i: usize| (names[i], &**script::ALL[i].text, &**script::ALL[i].sha);
-    [script(0), script(1), script(2), script(3)]
+pub fn scripts() -> [(&'static str, &'static str, &'static str); 5] {
+    let named = |name, script: &'static script::Script| (name, &**script.text, &**script.sha);
+    [
+        named("acquire", &script::ACQUIRE),
+        named("extend", &script::EXTEND),
+        named("release", &script::RELEASE),
+        named("lean", &script::LEAN),
+        named("inspect", &script::INSPECT),
+    ]
 }
 
 /// The text of the init script.

@@ -38,22 +38,41 @@ impl Rng for SystemRng {
     }
 }
 
-/// 20 random bytes in hex. Names one attempt, and the lease it becomes; it is
-/// made for each attempt and never used again.
+/// 20 bytes in hex: 13 random ones, and the time. Names one attempt, and the lease it
+/// becomes; it is made for each attempt and never used again.
+///
+/// The time is the nodes' `TIME` in µs as its client knew it, 0 where it did not: for those
+/// who look who has a lock since when. Nothing rests on it.
 ///
 /// Whoever knows a token can release its lock, so `Debug` hides it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Token([u8; Token::LEN]);
 
+/// The years 2020 and 2100, in µs: no token is drawn outside of them.
+const EARLIEST: u64 = 1_577_836_800_000_000;
+const LATEST: u64 = 4_102_444_800_000_000;
+
+/// How many bytes of a token are random: enough for no two to meet.
+const RANDOM: usize = 13;
+
 impl Token {
     /// Length of the text form.
     pub const LEN: usize = 40;
 
-    /// Draws a new token, and with it a number in `0.0..1.0`: one call of the
-    /// system for both.
-    pub(crate) fn with_jitter(rng: &dyn Rng) -> (Token, f64) {
+    /// The `TIME` at which a token of that text was drawn, in µs; `None` where its client
+    /// did not know it. Others may have drawn all of it: then the time makes no sense.
+    pub(crate) fn time_of(text: &[u8]) -> Option<u64> {
+        let digits = std::str::from_utf8(text.get(2 * RANDOM..Token::LEN)?).ok()?;
+        let time = u64::from_str_radix(digits, 16).ok()?;
+        (EARLIEST..LATEST).contains(&time).then_some(time)
+    }
+
+    /// Draws a new token at this `TIME`, and with it a number in `0.0..1.0`: one call of
+    /// the system for both.
+    pub(crate) fn with_jitter(rng: &dyn Rng, time: u64) -> (Token, f64) {
         let mut bytes = [0; Token::LEN / 2 + 4];
         rng.fill(&mut bytes);
+        bytes[RANDOM..Token::LEN / 2].copy_from_slice(&time.to_be_bytes()[1..]);
         if mutant!("token-per-client", false, true) {
             bytes[8..20].fill(0);
             bytes[..8].copy_from_slice(&std::ptr::from_ref(rng).addr().to_le_bytes());
@@ -92,7 +111,7 @@ mod tests {
     #[test]
     fn tokens_are_hex_and_differ() {
         let tokens: HashSet<String> = (0..10_000)
-            .map(|_| Token::with_jitter(&SystemRng).0.as_str().to_owned())
+            .map(|_| Token::with_jitter(&SystemRng, 0).0.as_str().to_owned())
             .collect();
         assert_eq!(tokens.len(), 10_000);
         assert!(
@@ -104,8 +123,23 @@ mod tests {
 
     #[test]
     fn debug_hides_the_token() {
-        let token = Token::with_jitter(&SystemRng).0;
+        let token = Token::with_jitter(&SystemRng, 0).0;
         assert!(!format!("{token:?}").contains(token.as_str()));
+    }
+
+    #[test]
+    fn a_token_says_when_it_was_drawn() {
+        for (time, said) in [
+            (1_800_000_000_123_456, Some(1_800_000_000_123_456)),
+            (0, None),
+            (u64::MAX >> 8, None),
+        ] {
+            let token = Token::with_jitter(&SystemRng, time).0;
+            assert_eq!(Token::time_of(token.as_str().as_bytes()), said);
+        }
+        for other in ["", "0123", &"f".repeat(40), &"x".repeat(40)] {
+            assert_eq!(Token::time_of(other.as_bytes()), None);
+        }
     }
 
     #[test]

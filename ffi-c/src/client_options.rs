@@ -137,6 +137,12 @@ pub extern "C" fn quorlock_client_options_set_fair(options: *mut quorlock_client
     set(options, || Ok(fair), ClientBuilder::fair)
 }
 
+/// See quorlock_lock_options_set_keep(). 0.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_client_options_set_keep(options: *mut quorlock_client_options_t, keep_ms: i64) -> i32 {
+    set(options, || handle::millis(keep_ms, "keep"), ClientBuilder::keep)
+}
+
 /// See quorlock_lock_options_set_reentrant(). True.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_client_options_set_reentrant(

@@ -16,6 +16,8 @@ pub struct quorlock_error_t {
     message: CString,
     text: CString,
     nodes: Vec<(CString, CString)>,
+    name: Option<Vec<u8>>,
+    holder: Option<CString>,
 }
 
 impl Handle for quorlock_error_t {
@@ -43,6 +45,8 @@ impl quorlock_error_t {
             message: c_text(error.message()),
             text: c_text(&error.to_string()),
             nodes: error.nodes().iter().map(node).collect(),
+            name: error.name().map(<[u8]>::to_vec),
+            holder: error.holder().map(c_text),
         }
     }
 }
@@ -88,6 +92,27 @@ pub extern "C" fn quorlock_error_node_address(error: *const quorlock_error_t, in
 pub extern "C" fn quorlock_error_node_message(error: *const quorlock_error_t, index: usize) -> *const c_char {
     boundary!(or ptr::null(), {
         Ok(handle::borrow(error, "error")?.nodes.get(index).map_or(ptr::null(), |(_, message)| message.as_ptr()))
+    })
+}
+
+/// The name of the lock that it is about: `len` bytes, without a NUL behind them. NULL,
+/// and 0 bytes, where it is about none.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_error_lock_name(error: *const quorlock_error_t, len: *mut usize) -> *const c_char {
+    boundary!(or ptr::null(), {
+        let name = handle::borrow(error, "error")?.name.as_deref();
+        handle::put(len, "len", name.map_or(0, <[u8]>::len))?;
+        Ok(name.map_or(ptr::null(), |name| name.as_ptr().cast()))
+    })
+}
+
+/// The label of who held the lock, where a node has told it; NULL else. A wait that ends
+/// (#QUORLOCK_TIMEOUT) nearly always has it; a try (#QUORLOCK_CONTENDED) is mostly refused by
+/// a command that does not tell: ask quorlock_lock_inspect().
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_error_holder(error: *const quorlock_error_t) -> *const c_char {
+    boundary!(or ptr::null(), {
+        Ok(handle::borrow(error, "error")?.holder.as_ref().map_or(ptr::null(), |holder| holder.as_ptr()))
     })
 }
 

@@ -95,6 +95,16 @@ pub(crate) fn put<T>(out: *mut T, what: &str, value: T) -> Result<(), Error> {
     Ok(())
 }
 
+/// Copies a struct to where C wants it, as far as there is room: that of an older header
+/// is shorter.
+pub(crate) fn fill<T: Copy>(out: *mut T, what: &str, room: usize, value: &T) -> Result<(), Error> {
+    wanted(out, what)?;
+    let size = room.min(size_of::<T>());
+    // SAFETY: by the header's contract there is room for so many bytes.
+    unsafe { std::ptr::copy_nonoverlapping(std::ptr::from_ref(value).cast::<u8>(), out.cast(), size) };
+    Ok(())
+}
+
 /// Frees a handle, unless it is NULL or the parent's.
 pub(crate) fn free<T: Handle>(pointer: *mut T) -> Result<(), Error> {
     let pointer = pointer.cast::<Owned<T>>();

@@ -39,4 +39,6 @@ pub mod lock;
 
 pub mod lease;
 
+pub mod inspection;
+
 pub mod process;

@@ -17,7 +17,7 @@ use crate::time::QUORLOCK_DEFAULT;
 
 /// A name with options; holds nothing. May be used by all threads at once: each
 /// is an owner of its own, unless the options name one.
-pub struct quorlock_lock_t(Lock);
+pub struct quorlock_lock_t(pub(crate) Lock);
 
 impl Handle for quorlock_lock_t {
     fn starts_anew(&self) -> bool {
@@ -82,7 +82,7 @@ pub extern "C" fn quorlock_lock(
         if wait_ms != QUORLOCK_DEFAULT {
             asked = asked.wait(handle::limit(wait_ms, "wait")?);
         }
-        let won = wait(unless_used(handle::maybe(cancel, "cancel")?, asked.acquire()))?.delivered()?;
+        let won = wait(unless_used(handle::maybe(cancel, "cancel")?, asked.win()))?.delivered()?;
         handle::give(lease, "lease", quorlock_lease_t { lease: won, lost: Arc::default() })
     })
 }

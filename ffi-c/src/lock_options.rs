@@ -108,6 +108,16 @@ pub extern "C" fn quorlock_lock_options_set_fair(options: *mut quorlock_lock_opt
     set(options, || Ok(fair), Lock::fair)
 }
 
+/// For how long the lock stays taken after it was won, also when it is released
+/// before: so that a job which every host starts at about the same time runs once.
+/// At most max_ttl. Counted on this client's clock, and kept by the nodes that the
+/// release reaches; a lease that is lost, or whose process dies, leaves the lock to
+/// its ttl.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_lock_options_set_keep(options: *mut quorlock_lock_options_t, keep_ms: i64) -> i32 {
+    set(options, || handle::millis(keep_ms, "keep"), Lock::keep)
+}
+
 /// Whether an owner that holds the lock enters it again, at once. Without, it waits
 /// as any other does: for itself, too, and so in vain, as with a plain mutex.
 #[unsafe(no_mangle)]

@@ -19,6 +19,10 @@ pub struct Failure {
     pub number: i32,
     pub message: String,
     pub nodes: Vec<NodeAnswer>,
+    /// The lock that it is about.
+    pub lock: Option<String>,
+    /// The label of who holds that.
+    pub holder: Option<String>,
 }
 
 impl From<Error> for Failure {
@@ -31,6 +35,10 @@ impl From<Error> for Failure {
             number: error.kind().number(),
             message: error.to_string(),
             nodes: error.nodes().iter().map(answer).collect(),
+            lock: error
+                .name()
+                .map(|name| String::from_utf8_lossy(name).into_owned()),
+            holder: error.holder().map(Into::into),
         }
     }
 }

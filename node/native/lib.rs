@@ -13,6 +13,7 @@
 pub mod client;
 mod events;
 mod failure;
+mod inspection;
 mod lease;
 mod lock;
 mod log;

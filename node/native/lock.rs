@@ -71,7 +71,7 @@ impl Client {
             })
         });
         port.begin(number, true, asked, |lock| async move {
-            let lease = lock.acquire().await?;
+            let lease = lock.win().await?;
             Ok(Value::Lease(Some(lease)))
         })
     }
@@ -86,7 +86,50 @@ impl Client {
         options: Option<LockOptions>,
     ) -> Option<Failure> {
         port.begin(number, true, self.lock(name, options), |lock| async move {
-            lock.try_acquire().await.map(Value::Lease)
+            lock.try_win().await.map(Value::Lease)
+        })
+    }
+
+    /// Looks what the nodes have of it.
+    #[napi(catch_unwind)]
+    pub fn inspect(
+        &self,
+        port: &Port,
+        number: i64,
+        name: Name,
+        options: Option<LockOptions>,
+    ) -> Option<Failure> {
+        port.begin(number, false, self.lock(name, options), |lock| async move {
+            let found = lock.inspect().await?;
+            Ok(Value::Inspection(Box::new(found)))
+        })
+    }
+
+    /// Whether somebody holds it.
+    #[napi(catch_unwind)]
+    pub fn is_locked(
+        &self,
+        port: &Port,
+        number: i64,
+        name: Name,
+        options: Option<LockOptions>,
+    ) -> Option<Failure> {
+        port.begin(number, false, self.lock(name, options), |lock| async move {
+            lock.is_locked().await.map(Value::Flag)
+        })
+    }
+
+    /// Who does.
+    #[napi(catch_unwind)]
+    pub fn holder(
+        &self,
+        port: &Port,
+        number: i64,
+        name: Name,
+        options: Option<LockOptions>,
+    ) -> Option<Failure> {
+        port.begin(number, false, self.lock(name, options), |lock| async move {
+            lock.holder().await.map(Value::Holder)
         })
     }
 

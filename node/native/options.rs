@@ -13,6 +13,8 @@ use crate::failure::invalid;
 /// milliseconds, infinity is no limit.
 #[napi(object, object_to_js = false)]
 pub struct LockOptions {
+    /// Of a job that is to run once in each such time. Before the others, which win.
+    pub every: Option<f64>,
     pub ttl: Option<f64>,
     pub wait: Option<f64>,
     pub renew: Option<bool>,
@@ -21,6 +23,7 @@ pub struct LockOptions {
     pub fencing: Option<bool>,
     pub max_waiters: Option<u32>,
     pub fair: Option<bool>,
+    pub keep: Option<f64>,
     pub owner: Option<Uint8Array>,
 }
 
@@ -81,6 +84,7 @@ macro_rules! set_lock {
             fencing = |given| given,
             max_waiters = |given| given as usize,
             fair = |given| given,
+            keep = |given| time("keep", given)?,
         }
     };
 }
@@ -114,6 +118,9 @@ impl LockOptions {
     }
 
     pub(crate) fn apply(self, mut to: Lock) -> Result<Lock, Error> {
+        if let Some(every) = self.every {
+            to = to.once(time("every", every)?);
+        }
         set_lock! { self, to }
         if let Some(name) = self.owner {
             to = to.owner(Owner::named(name.to_vec()));

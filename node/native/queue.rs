@@ -15,6 +15,8 @@ pub(crate) enum Value {
     /// In milliseconds.
     Time(f64),
     Lease(Option<quorlock::Lease>),
+    Inspection(Box<quorlock::Inspection>),
+    Holder(Option<quorlock::Holder>),
 }
 
 pub(crate) enum Event {

@@ -7,6 +7,8 @@ export interface Failure {
   readonly number: number;
   readonly message: string;
   readonly nodes: { readonly node: string; readonly message: string }[];
+  readonly lock?: string | undefined;
+  readonly holder?: string | undefined;
 }
 
 export interface NativePort {
@@ -57,6 +59,9 @@ export interface NativeClient {
     options: NativeLockOptions | undefined,
   ): Failure | null;
   release(port: NativePort, number: number, name: NativeName, options: NativeLockOptions | undefined): Failure | null;
+  inspect(port: NativePort, number: number, name: NativeName, options: NativeLockOptions | undefined): Failure | null;
+  isLocked(port: NativePort, number: number, name: NativeName, options: NativeLockOptions | undefined): Failure | null;
+  holder(port: NativePort, number: number, name: NativeName, options: NativeLockOptions | undefined): Failure | null;
 
   /** Counts, by the names that the core gives them. */
   stats(): Record<string, number> | Failure;
@@ -67,6 +72,7 @@ export interface NativeClient {
 
 /** Times in milliseconds; infinity is no limit. */
 export interface NativeLockOptions {
+  every?: number;
   ttl?: number;
   wait?: number;
   renew?: boolean;
@@ -75,6 +81,7 @@ export interface NativeLockOptions {
   fencing?: boolean;
   maxWaiters?: number;
   fair?: boolean;
+  keep?: number;
   owner?: Uint8Array;
 }
 

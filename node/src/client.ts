@@ -6,6 +6,7 @@ import { native, type NativeClient } from "./binding.js";
 import { asyncDispose } from "./dispose.js";
 import { checked, look } from "./errors.js";
 import { Events, tellLog } from "./events.js";
+import type { Inspection } from "./inspection.js";
 import { newLock, type Lock } from "./lock.js";
 import {
   clientOptions,
@@ -95,6 +96,14 @@ export class Client extends Events {
     const own = options === undefined ? undefined : look(this.lock, () => lockOptions(options));
     checked(this.#core.check(key, own), this.lock);
     return newLock(this.#core, key, own, this);
+  }
+
+  /**
+   * Looks who holds a lock, without asking for it: what each node has of it, and what follows from that. That nodes do not
+   * answer is no error, but part of the result.
+   */
+  async inspect(name: Name): Promise<Inspection> {
+    return await this.lock(name).inspect();
   }
 
   /** What has happened so far. */

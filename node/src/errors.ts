@@ -19,14 +19,27 @@ export class QuorlockError extends Error {
   readonly number: number;
   /** What each node answered, in the order of the node list. Empty where they played no part. */
   readonly nodes: readonly NodeAnswer[];
+  /** The name of the lock that it is about. Bytes that are no text appear as replacement characters. */
+  readonly lockName: string | undefined;
+  /**
+   * The label of who held the lock, where a node has told it. A wait that ends (`LockTimeoutError`) nearly always has it; a
+   * try (`LockContendedError`) is mostly refused by a command that does not tell: ask `lock.holder()`.
+   */
+  readonly holder: string | undefined;
 
-  constructor(message = "", nodes: readonly NodeAnswer[] = []) {
+  constructor(
+    message = "",
+    nodes: readonly NodeAnswer[] = [],
+    about: { readonly lock?: string | undefined; readonly holder?: string | undefined } = {},
+  ) {
     super(message);
     const [number, kind, code] = meaning(new.target);
     this.number = number;
     this.kind = kind;
     this.code = `ERR_QUORLOCK_${code}`;
     this.nodes = nodes;
+    this.lockName = about.lock;
+    this.holder = about.holder;
   }
 
   /** For `JSON.stringify`, which leaves out the message of an error that does not say this. */
@@ -65,7 +78,11 @@ export class ClientClosedError extends QuorlockError {}
 /** A bug in Quorlock, or a panic caught at its boundary. Report it. */
 export class InternalError extends QuorlockError {}
 
-type ErrorClass = new (message?: string, nodes?: readonly NodeAnswer[]) => QuorlockError;
+type ErrorClass = new (
+  message?: string,
+  nodes?: readonly NodeAnswer[],
+  about?: Pick<Failure, "lock" | "holder">,
+) => QuorlockError;
 
 const MEANINGS: readonly (readonly [ErrorClass, number, string, string])[] = [
   [InvalidArgumentError, 1, "InvalidArgument", "INVALID_ARGUMENT"],
@@ -110,7 +127,7 @@ export function toError(failure: Failure, from?: Function): Error {
   if (number === CANCELLED) return new DOMException(message, "AbortError");
   const row = MEANINGS.find((row) => row[1] === (number === FORKED ? 12 : number));
   const errorClass: ErrorClass = row === undefined ? InternalError : row[0];
-  const error = new errorClass(message, nodes);
+  const error = new errorClass(message, nodes, failure);
   if (from !== undefined) Error.captureStackTrace(error, from);
   return error;
 }

@@ -8,7 +8,7 @@
  * A lock is won by the votes of a majority of the nodes, renewed while it is held, and lost loudly. The nodes are those
  * of `nodes` or of the environment variable `QUORLOCK_NODES`. All times are in milliseconds.
  *
- * `redlock` holds a lock while a function runs. `Client`, `Lock` and `Lease` are the same by hand. Errors are
+ * `redlock` holds a lock while a function runs, and `once` has one host of many run a job. `Client`, `Lock` and `Lease` are the same by hand. Errors are
  * subclasses of `QuorlockError`; wherever a lease may have been lost, `lease.isHeld()` tells the truth at every call.
  */
 
@@ -28,7 +28,9 @@ export {
   type NodeAnswer,
 } from "./errors.js";
 export type { ClientEvents, Events, LogLine } from "./events.js";
+export type { Holder, Inspection, NodeView } from "./inspection.js";
 export { Lease, type Loss, type LossReason } from "./lease.js";
 export { Lock } from "./lock.js";
 export type { AcquireOptions, ClientOptions, InitOptions, LockOptions, Name } from "./options.js";
+export { once, type OnceOptions } from "./once.js";
 export { redlock, type Body, type RedlockOptions } from "./redlock.js";

@@ -4,6 +4,7 @@ import { inspect } from "node:util";
 
 import type { NativeClient, NativeLockOptions, NativeOwner, NativePort } from "./binding.js";
 import { look, toError } from "./errors.js";
+import { holderOf, type Holder, type Inspection, type NativeHolder } from "./inspection.js";
 import { endIfReleased, keptBy, newLease, type Keeper, type Lease } from "./lease.js";
 import { acquireOptions, type AcquireOptions, type Acquiring, type Name } from "./options.js";
 import { begin, beginUntil, valueOf } from "./port.js";
@@ -91,6 +92,44 @@ export class Lock {
     if ("failure" in outcome) throw toError(outcome.failure, this.tryAcquire);
     if (!outcome.value) return null;
     return newLease(outcome.number, this.#keeper);
+  }
+
+  /**
+   * Whether somebody holds the lock, or keeps it, or is about to: by one request to each node. Rejects with
+   * `QuorumUnavailableError` if too few nodes answered.
+   */
+  async isLocked(): Promise<boolean> {
+    return await this.#isLocked();
+  }
+
+  async #isLocked(): Promise<boolean> {
+    const start = (port: NativePort, number: number) => this.#core.isLocked(port, number, this.#key, this.#options);
+    return valueOf(await begin<boolean>(start), this.isLocked);
+  }
+
+  /** Who holds the lock, or keeps it; `null` where a quorum agrees on nobody. Rejects as `isLocked`. */
+  async holder(): Promise<Holder | null> {
+    return await this.#holder();
+  }
+
+  async #holder(): Promise<Holder | null> {
+    const start = (port: NativePort, number: number) => this.#core.holder(port, number, this.#key, this.#options);
+    return holderOf(valueOf(await begin<NativeHolder | null>(start), this.holder));
+  }
+
+  /**
+   * What each node has of the lock, and what follows from that. Changes nothing. That nodes do not answer is no error, but
+   * part of the result.
+   */
+  async inspect(): Promise<Inspection> {
+    return await this.#inspect();
+  }
+
+  async #inspect(): Promise<Inspection> {
+    const start = (port: NativePort, number: number) => this.#core.inspect(port, number, this.#key, this.#options);
+    type Native = Omit<Inspection, "name" | "holder"> & { readonly holder: NativeHolder | null };
+    const found = valueOf(await begin<Native>(start), this.inspect);
+    return { name: this.name, ...found, holder: holderOf(found.holder) };
   }
 
   /**

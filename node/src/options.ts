@@ -32,6 +32,11 @@ export interface LockOptions {
    * to the next in line of this client, up to 16 times in a row. False.
    */
   fair?: boolean | undefined;
+  /**
+   * For how long the lock stays taken after it was won, also when it is released before: so that a job which every host
+   * starts at about the same time runs once. At most `maxTtl`. 0.
+   */
+  keep?: number | undefined;
   /** Who may re-enter, by a name that is valid within the client. */
   owner?: Name | undefined;
 }
@@ -168,6 +173,7 @@ const OF_LOCK: Record<string, Convert> = {
   fencing: flag,
   maxWaiters: count,
   fair: flag,
+  keep: milliseconds,
 };
 
 const OF_CLIENT: Record<string, Convert> = {
@@ -202,7 +208,8 @@ function converted(what: string, given: unknown, ...tables: Record<string, Conve
 }
 
 export function lockOptions(given: unknown): NativeLockOptions {
-  return converted("options", given, { ...OF_LOCK, owner: octets })[0] as NativeLockOptions;
+  // The period of `once` comes here with what that was given.
+  return converted("options", given, { every: milliseconds, ...OF_LOCK, owner: octets })[0] as NativeLockOptions;
 }
 
 export function clientOptions(given: unknown): [NativeClientOptions, NativeLockOptions] {
@@ -217,6 +224,14 @@ export function scopeOptions(given: unknown): [NativeLockOptions, NativeClientOp
     signal: own,
     reentrant: flag,
   }) as unknown as [NativeLockOptions, NativeClientOptions, Record<string, unknown>];
+}
+
+/** Options of `once`: its period is an option of its lock. */
+export function onceOptions(given: unknown): [NativeLockOptions, NativeClientOptions, Record<string, unknown>] {
+  const { every, ...rest } = (typeof given === "object" && given !== null ? given : {}) as Record<string, unknown>;
+  if (every === undefined) throw invalid("once was not told how often the job runs: give every, in milliseconds");
+  const [ofLock, ofClient, own] = scopeOptions(rest);
+  return [{ every: milliseconds("every", every) as number, ...ofLock }, ofClient, own];
 }
 
 export interface InitOptions {

@@ -48,11 +48,16 @@ export async function redlock<T>(name: Name, ...rest: [Body<T>] | [RedlockOption
   // Read here, where the caller's context is sure to be there.
   const own = reentrant ? invocation() : undefined;
   const lease = await acquireFor(lock, { signal }, own?.owner, redlock);
+  return await holding(lease, (held) => (own === undefined ? body(held) : within(own, body, held)), redlock);
+}
+
+/** Runs the body under its lease, and releases that. Not part of the API. */
+export async function holding<T>(lease: Lease, body: Body<T>, from: Function): Promise<T> {
   let result: T;
   try {
     // A busy event loop may see a lease only when it is lost already: no work must begin under it.
-    throwIfLost(lease, redlock);
-    result = await (own === undefined ? body(lease) : within(own, body, lease));
+    throwIfLost(lease, from);
+    result = await body(lease);
   } catch (error) {
     try {
       await lease.release();
@@ -62,16 +67,19 @@ export async function redlock<T>(name: Name, ...rest: [Body<T>] | [RedlockOption
     throw error;
   }
   await lease.release();
-  throwIfLost(lease, redlock);
+  throwIfLost(lease, from);
   return result;
 }
 
 /** Emits `lost` for the leases of all calls without `client`, and `log` for what is worth knowing in this process. */
 redlock.events = events;
 
-function prepared(name: Name, given: RedlockOptions, body: unknown) {
+const prepared = (name: Name, given: RedlockOptions, body: unknown) => scoped(name, scopeOptions(given), body);
+
+/** The lock for a body, of options that were looked at. Not part of the API. */
+export function scoped(name: Name, options: ReturnType<typeof scopeOptions>, body: unknown) {
   if (typeof body !== "function") throw invalid("the last argument is the work to do: give a function");
-  const [ofLock, ofClient, { client, signal, reentrant = true }] = scopeOptions(given);
+  const [ofLock, ofClient, { client, signal, reentrant = true }] = options;
   if (client !== undefined) {
     if (!(client instanceof Client)) throw invalid("client is no Client of this package");
     const own = Object.keys(ofClient);

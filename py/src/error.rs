@@ -2,6 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
+use pyo3::types::PyBytes;
 use quorlock::binding::caught;
 use quorlock::{Error, ErrorKind};
 
@@ -11,9 +12,17 @@ pub(crate) fn raised(py: Python<'_>, error: &Error) -> PyErr {
     static MAKE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let nodes = error.nodes().iter().map(|n| (n.node(), n.message()));
     let nodes = nodes.collect::<Vec<_>>();
+    let name = error.name().map(|name| PyBytes::new(py, name));
+    let parts = (
+        error.kind().number(),
+        error.to_string(),
+        nodes,
+        name,
+        error.holder(),
+    );
     let made = MAKE
         .import(py, "quorlock.errors", "make")
-        .and_then(|make| make.call1((error.kind().number(), error.to_string(), nodes)));
+        .and_then(|make| make.call1(parts));
     match made {
         Ok(exception) => PyErr::from_value(exception),
         // The interpreter is out of memory or on its way out.

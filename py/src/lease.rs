@@ -34,6 +34,15 @@ impl Lease {
     pub(crate) fn is_lost(&self) -> bool {
         self.core.loss().is_some()
     }
+
+    /// Releases in the background.
+    pub(crate) fn let_go(&self, py: Python<'_>) -> PyResult<()> {
+        entry(py, || {
+            // Once polled, a release is on its way.
+            let _ = pin!(self.core.release()).poll_unpin(&mut Context::from_waker(Waker::noop()));
+            Ok(())
+        })
+    }
 }
 
 /// As a file or socket that nobody has closed. Not written in Python: there Ctrl-C
@@ -131,11 +140,10 @@ impl Lease {
         Call::new(false, async move { core.release().await })
     }
 
-    /// Releases in the background: for a lease that its acquirer gave up.
-    pub(crate) fn discard(&self, py: Python<'_>) -> PyResult<()> {
+    /// Releases in the background: for a lease that its acquirer gave up before it had it.
+    fn discard(&self, py: Python<'_>) -> PyResult<()> {
         entry(py, || {
-            // Once polled, a release is on its way.
-            let _ = pin!(self.core.release()).poll_unpin(&mut Context::from_waker(Waker::noop()));
+            self.core.take_back();
             Ok(())
         })
     }

@@ -7,6 +7,7 @@ mod call;
 mod client;
 mod ending;
 mod error;
+mod inspection;
 mod lease;
 mod lock;
 mod options;

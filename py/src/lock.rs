@@ -65,14 +65,29 @@ impl Lock {
     fn acquire(&self, py: Python<'_>, owner: &Owner, options: &Options<'_>) -> PyResult<Call> {
         entry(py, || {
             let core = options::of_lock(self.of(owner), options)?;
-            let lease = async move { core.acquire().await.map(Some) };
+            let lease = async move { core.win().await.map(Some) };
             Ok(Call::new(true, lease))
         })
     }
 
     fn try_acquire(&self, owner: &Owner) -> Call {
         let core = self.of(owner);
-        Call::new(true, async move { core.try_acquire().await })
+        Call::new(true, async move { core.try_win().await })
+    }
+
+    fn inspect(&self) -> Call {
+        let core = self.core.clone();
+        Call::new(false, async move { core.inspect().await })
+    }
+
+    fn is_locked(&self) -> Call {
+        let core = self.core.clone();
+        Call::new(false, async move { core.is_locked().await })
+    }
+
+    fn holder(&self) -> Call {
+        let core = self.core.clone();
+        Call::new(false, async move { core.holder().await })
     }
 
     fn release(&self, owner: &Owner) -> Call {

@@ -93,6 +93,7 @@ macro_rules! lock_option {
             "fencing" => $to.fencing(flag($name, &$value)?),
             "max_waiters" => $to.max_waiters(count($name, &$value)?),
             "fair" => $to.fair(flag($name, &$value)?),
+            "keep" => $to.keep(seconds($name, &$value)?),
             _ => {
                 return Err(PyTypeError::new_err(format!(
                     "there is no option {}",
@@ -135,6 +136,7 @@ pub(crate) fn of_lock(mut to: Lock, options: &Options<'_>) -> PyResult<Lock> {
     for (name, value) in options {
         let name: &str = name.extract()?;
         to = match name {
+            "every" => to.once(seconds(name, &value)?),
             "owner" => to.owner(Owner::named(value.extract::<Vec<u8>>()?)),
             _ => lock_option!(to, name, value),
         };

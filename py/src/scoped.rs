@@ -53,7 +53,7 @@ impl Scoped {
         };
         let left = this.call_method1("_leave", (&lease, error));
         // Interrupted or not, it has been given back now.
-        left.and(core(&lease)?.get().discard(this.py()))
+        left.and(core(&lease)?.get().let_go(this.py()))
     }
 }
 

@@ -109,7 +109,7 @@ static const struct { const char *name; int words; bool by_actor; } verbs[] = {
     {"unlock", 1, true}, {"drop", 1, true}, {"extend", 1, true}, {"ensure", 2, true}, {"held", 1, true},
     {"remaining", 1, true}, {"fence", 1, false}, {"newer", 2, false}, {"init", 1, false}, {"lost", 2, false},
     {"stats", 3, false}, {"close", 1, false}, {"message", 2, false},
-    {"causes", 0, false}, {"finish", 2, false}, {"cancel", 1, false}, {"stage", 0, false}};
+    {"inspect", 2, false}, {"error", 1, false}, {"causes", 0, false}, {"finish", 2, false}, {"cancel", 1, false}, {"stage", 0, false}};
 
 static void run_by_actor(struct line *line) {
     const char *verb = line->words[0], *handle = line->words[1];
@@ -140,6 +140,31 @@ static void run_by_actor(struct line *line) {
     if (!strcmp(verb, "drop")) keep(&leases, handle, NULL);
 }
 
+/* What the nodes have of a lock: one thing of it. */
+static struct answer inspect(struct lock *lock, const char *what) {
+    quorlock_error_t *error = NULL;
+    if (!strcmp(what, "locked")) {
+        bool locked = false;
+        int32_t code = quorlock_lock_is_locked(lock->lock, &locked, &error);
+        return result(code, error, locked ? "true" : "false");
+    }
+    quorlock_inspection_t *found = NULL;
+    int32_t code = quorlock_lock_inspect(lock->lock, &found, &error);
+    if (code != QUORLOCK_OK) return result(code, error, "ok");
+    quorlock_holder_t holder = {0};
+    struct answer told;
+    if (!strcmp(what, "queued")) {
+        told = said_number((long long)quorlock_inspection_queued(found));
+    } else if (!strcmp(what, "verdict")) {
+        told = said(quorlock_verdict_name(quorlock_inspection_verdict(found)));
+    } else {
+        code = quorlock_inspection_holder(found, &holder, sizeof holder, &error);
+        told = result(code, error, holder.label ? holder.label : "none");
+    }
+    quorlock_inspection_free(found);
+    return told;
+}
+
 static void run(struct line *line) {
     const char *verb = line->words[0];
     if (!strcmp(verb, "client")) {
@@ -165,6 +190,15 @@ static void run(struct line *line) {
         judge(result(code, error, "ok"), line->expected);
     } else if (!strcmp(verb, "message")) {
         check_message(line);
+    } else if (!strcmp(verb, "inspect")) {
+        judge(inspect(get(&locks, line->words[1]), line->words[2]), line->expected);
+    } else if (!strcmp(verb, "error")) {
+        size_t len = 0;
+        const char *name = quorlock_error_lock_name(last_error, &len), *holder = quorlock_error_holder(last_error);
+        char text[1025];
+        snprintf(text, sizeof text, "%.*s", (int)len, name ? name : "");
+        const char *told = strcmp(line->words[1], "name") ? holder : name ? text : NULL;
+        judge(said(told ? told : "none"), line->expected);
     } else if (!strcmp(verb, "causes")) {
         judge(said_number((long long)quorlock_error_node_count(last_error)), line->expected);
     } else if (!strcmp(verb, "finish")) {

@@ -133,6 +133,7 @@ void common(Options &made, options &given) {
     take(given, "fencing", [&](auto &v) { made.fencing = on(v); });
     take(given, "max_waiters", [&](auto &v) { made.max_waiters = count(v); });
     take(given, "fair", [&](auto &v) { made.fair = on(v); });
+    take(given, "keep", [&](auto &v) { made.keep = millis(v); });
 }
 
 // ---- actors: threads that carry out one job after the other ----
@@ -240,7 +241,11 @@ public:
         else if (verb == "close") {
             judge(answer_of([&] { return known(clients_, line).close(), answer{"ok", {}}; }), line);
         } else if (verb == "message") message(line);
-        else if (verb == "causes") judge({std::to_string(last_error().nodes().size()), {}}, line);
+        else if (verb == "inspect") judge(inspect(line), line);
+        else if (verb == "error") {
+            const std::string &told = line.said[1] == "name" ? last_error().lock_name() : last_error().holder();
+            judge({told.empty() ? "none" : told, {}}, line);
+        } else if (verb == "causes") judge({std::to_string(last_error().nodes().size()), {}}, line);
         else if (verb == "finish") judge(of(line.said[1]).finish(millis(line.said[2])), line);
         else if (verb == "cancel") of(line.said[1]).cancel->cancel();
         else if (verb == "stage") stage(line);
@@ -248,13 +253,28 @@ public:
     }
 
 private:
+    /// What the nodes have of a lock: one thing of it.
+    answer inspect(const line &line) {
+        const std::string &what = line.said[2];
+        return answer_of([&] {
+            return known(locks_, line)->use([&](const quorlock::lock &lock) {
+                if (what == "locked") return said(lock.is_locked());
+                const quorlock::inspection found = lock.inspect();
+                if (what == "queued") return answer{std::to_string(found.queued), {}};
+                if (what == "verdict") return answer{to_string(found.verdict), {}};
+                const bool named = found.holder && !found.holder->label.empty();
+                return answer{named ? found.holder->label : "none", {}};
+            });
+        });
+    }
+
     static line parsed(const std::string &text) {
         // Verbs and the number of their words.
         static const std::map<std::string, std::size_t> verbs = {
             {"client", 1}, {"lock", 3},  {"acquire", 2}, {"try", 2},     {"release", 1}, {"unlock", 1}, {"drop", 1},
             {"extend", 1}, {"ensure", 2}, {"held", 1},   {"remaining", 1}, {"lost", 2},  {"stats", 3},  {"close", 1},
             {"message", 2}, {"causes", 0}, {"finish", 2}, {"cancel", 1}, {"stage", 0},   {"fence", 1},  {"newer", 2},
-            {"init", 1}};
+            {"init", 1},    {"inspect", 2}, {"error", 1}};
         line found;
         std::istringstream stream(text);
         for (std::string word; stream >> word;) found.said.push_back(word);

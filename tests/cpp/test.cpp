@@ -523,8 +523,9 @@ void all_options() {
     options.max_waiters = 7;
     options.fair = true;
     options.reentrant = false;
+    options.keep = 10ms;
     const quorlock::client client(options);
-    quorlock::lock_options of_lock = {1s, 0ms, true, 10s, true, "me", false, 7, true, false};
+    quorlock::lock_options of_lock = {1s, 0ms, true, 10s, true, "me", false, 7, true, false, 20ms};
     CHECK(client.lock(std::string_view("\xff\0", 2), of_lock).acquire().remaining() < 1s);
     options.min_validity = 2;
     THROWS(quorlock::invalid_argument, quorlock::client{options});

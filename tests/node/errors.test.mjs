@@ -150,9 +150,10 @@ test("require and import have the same classes", () => {
 test("JSON.stringify keeps what an error says", async () => {
   const none = new Client("redis://127.0.0.1:1", { wait: 0 });
   const error = await none.lock("json").acquire().then(assert.fail, (error) => error);
-  const { name, message, code, kind, number, nodes } = error;
+  const { name, message, code, kind, number, nodes, lockName } = error;
   assert.equal(nodes.length, 1);
-  assert.deepEqual(JSON.parse(JSON.stringify({ error })), { error: { name, message, code, kind, number, nodes } });
+  const told = { name, message, code, kind, number, nodes, lockName };
+  assert.deepEqual(JSON.parse(JSON.stringify({ error })), { error: told });
   // What a user adds is kept, too; the stack, which names the files of a machine, is not.
   assert.deepEqual(JSON.parse(JSON.stringify(Object.assign(error, { order: 42 }))).order, 42);
 });

@@ -14,12 +14,14 @@ REASONS = {"expired", "refused", "max_hold", "owner_gone", "closed", "none"}
 DATABASES = 16
 # In the first line: the driver does not declare the set.
 NEW = "new"
-LOCK_OPTIONS = {"ttl", "wait", "renew", "max_hold", "raw", "fencing", "max_waiters", "fair", "owner"}
+LOCK_OPTIONS = {"ttl", "wait", "renew", "max_hold", "raw", "fencing", "max_waiters", "fair", "keep", "owner"}
 CLIENT_OPTIONS = {"nodes", "ttl", "wait", "renew", "max_hold", "max_ttl", "node_timeout", "drift", "min_validity",
-                  "namespace", "label", "raw", "fencing", "fence_ttl", "max_waiters", "fair", "set_name", "restart_guard",
-                  "accept_eviction", "ca", "cert", "key"}
+                  "namespace", "label", "raw", "fencing", "fence_ttl", "max_waiters", "fair", "keep", "set_name",
+                  "restart_guard", "accept_eviction", "ca", "cert", "key"}
 DRIVER_OPTIONS = {"via", "db", "user", "password"}
-# verb: (words, options, what it may answer besides an error kind)
+# What a label, a name or a count is written with.
+A_WORD = re.compile(r"[\w.:-]+")
+# verb: (words, options, what it may answer besides an error kind; None is a number)
 VERBS = {
     "client": (1, CLIENT_OPTIONS, {"ok"}),
     "lock": (3, LOCK_OPTIONS, {"ok"}),
@@ -40,6 +42,8 @@ VERBS = {
     "close": (1, set(), {"ok"}),
     "message": (2, set(), {"ok"}),
     "causes": (0, set(), None),
+    "inspect": (2, set(), A_WORD),
+    "error": (1, set(), A_WORD),
     "finish": (2, set(), {"ok", "pending"}),
     "cancel": (1, set(), {"ok"}),
     "stage": (None, set(), {"ok"}),
@@ -177,6 +181,9 @@ def _check(step, made, busy):
     if answers is None:
         if not COMPARED.match(step.expected):
             raise FormatError(f"{verb} answers with a number")
+    elif answers is A_WORD:
+        if not A_WORD.fullmatch(step.expected):
+            raise FormatError(f"{verb} answers with a word")
     elif step.expected not in answers | KINDS and not step.started:
         raise FormatError(f"{verb} does not answer {step.expected}")
     if not HANDLE.match(step.actor):
@@ -210,7 +217,7 @@ def _check(step, made, busy):
 
 def _check_options(options):
     for name, value in options.items():
-        if name in ("ttl", "wait", "max_hold", "max_ttl", "fence_ttl", "node_timeout") and not (
+        if name in ("ttl", "wait", "keep", "max_hold", "max_ttl", "fence_ttl", "node_timeout") and not (
                 value.isdigit() or value == "none" and name in ("wait", "max_hold")):
             raise FormatError(f"{name} is whole milliseconds")
         if name in ("renew", "raw", "fencing", "fair", "accept_eviction") and value not in ("on", "off"):
@@ -232,8 +239,9 @@ def _check_handles(step, made):
         # Only a line that succeeds makes a handle; what an actor starts is made when it is finished.
         if step.expected == "ok" and not step.started:
             made.add(f"{kind} {words[0]}")
-    needed = {"lock": ("client", 1), "acquire": ("lock", 1), "try": ("lock", 1), "unlock": ("lock", 0),
-              "stats": ("client", 0), "close": ("client", 0), "init": ("client", 0), "fence": ("lease", 0), "release": ("lease", 0), "drop": ("lease", 0),
+    needed = {"lock": ("client", 1), "acquire": ("lock", 1), "try": ("lock", 1), "unlock": ("lock", 0), "inspect": ("lock", 0),
+              "stats": ("client", 0), "close": ("client", 0), "init": ("client", 0), "fence": ("lease", 0),
+              "release": ("lease", 0), "drop": ("lease", 0),
               "extend": ("lease", 0), "ensure": ("lease", 0), "held": ("lease", 0), "remaining": ("lease", 0),
               "lost": ("lease", 0)}.get(verb)
     if needed and f"{needed[0]} {words[needed[1]]}" not in made:

@@ -28,7 +28,8 @@ NODES is one number, several with commas, or `all`. KEY and other words may hold
   await-no-locks MS                no lock is held: what is left are records and counters
   declare                          write the record of a new set to all nodes
   expect-votes KEY COUNT MS        KEY is on exactly COUNT running nodes
-  expect-ttl NODES KEY LOW HIGH    PTTL of KEY is from LOW to HIGH
+  expect-ttl NODES KEY LOW HIGH    PTTL of KEY is from LOW to HIGH, as soon as KEY is there, within 2 s: a lease is won
+                                   before every node has carried everything out
   reset-counters                   the running nodes count their commands from zero
   expect-calls COMMAND LOW HIGH MS together the running nodes ran COMMAND from LOW to HIGH times
   counters                         print the commands that each running node ran
@@ -134,9 +135,18 @@ class Words:
 
     def do_expect_ttl(self, db, nodes, key, low, high):
         for number in self._numbers(nodes):
-            left = self._stage.redis(number, "PTTL", unquote_to_bytes(key), db=db)
+            left = self._pttl(number, key, db)
             if not int(low) <= left <= int(high):
                 raise StageError(f"expected a PTTL of {key} from {low} to {high}, got {left} on node {number}")
+
+    def _pttl(self, number, key, db):
+        """The PTTL of a key, which may be under way to the node."""
+        end = time.monotonic() + 2
+        while True:
+            left = self._stage.redis(number, "PTTL", unquote_to_bytes(key), db=db)
+            if left != -2 or time.monotonic() >= end:
+                return left
+            time.sleep(POLL_SECONDS)
 
     def do_reset_counters(self, db):
         self._stage.reset_counters()

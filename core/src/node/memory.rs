@@ -8,6 +8,7 @@ mod acquire;
 mod counter;
 mod extend;
 mod form;
+mod inspect;
 mod line;
 mod link;
 mod native;

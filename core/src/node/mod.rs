@@ -38,6 +38,8 @@ pub struct Request {
     pub value: Value,
     /// Who asks, if it waits: see [`Op::Acquire`] and [`Op::Release`].
     pub waiter: Option<Waiter>,
+    /// How an [`Op::Release`] leaves the lock.
+    pub leaving: Leaving,
     /// The node's `TIME` in µs after which it does nothing; 0: at any time. Of a native
     /// acquire: when its key ends, in µs that are whole milliseconds; 0: the link tells
     /// when, by the `TIME` that it read on connect, or for a plain lock the node does, its
@@ -165,8 +167,42 @@ pub enum Op {
     },
     /// Delete the key if it holds our value; take the waiter out of the queue,
     /// and end a reservation for it. If the lock is free then, it is reserved
-    /// for the first who waits, who is told.
+    /// for the first who waits, who is told. Where the lock is to stay taken
+    /// (see [`Leaving`]) our value stays, dead: nothing but its end takes it away, and
+    /// nobody is told.
     Release,
+    /// Look, and change nothing.
+    Inspect,
+}
+
+/// How a release leaves the lock on the node, where that still holds our value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Leaving {
+    /// Free.
+    #[default]
+    Free,
+    /// Taken, until this moment of the client's clock: whoever writes the request says how
+    /// long that is yet.
+    TakenUntil(Instant),
+    /// Taken for so long from when the node carries it out, as it goes over the wire.
+    TakenFor(Duration),
+}
+
+impl Leaving {
+    /// As it goes over the wire at `now`: to the end of the last millisecond that has begun.
+    pub fn at(self, now: Instant) -> Leaving {
+        match self {
+            Leaving::TakenUntil(end) if end <= now => Leaving::Free,
+            Leaving::TakenUntil(end) => Leaving::TakenFor(whole_millis(now.until(end))),
+            other => other,
+        }
+    }
+}
+
+/// Rounded up to whole milliseconds.
+fn whole_millis(length: Duration) -> Duration {
+    let millis = length.as_nanos().div_ceil(1_000_000);
+    Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX))
 }
 
 /// Whether an extension stores a vote anew that is gone.
@@ -263,8 +299,43 @@ pub enum Reply {
         /// Whether the key still held our value.
         held: bool,
     },
+    /// Inspect: what is there.
+    Seen(Box<Seen>),
     /// No answer, or an answer that is no vote.
     Failed(Fault),
+}
+
+/// What a node has of a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// What stands under the lock's key.
+    pub standing: Standing,
+    /// How long that will last unless it is renewed; `None`: it has no end. Zero where
+    /// nothing stands.
+    pub left: Option<Duration>,
+    /// By whose value the lock is held or kept. Of a foreign one of another type it is empty.
+    pub value: Option<Value>,
+    /// The last fence that was counted; 0 for none.
+    pub fence: u64,
+    /// How many wait in the queue.
+    pub queued: u32,
+    /// How long the node is in quarantine yet.
+    pub quarantine: Duration,
+}
+
+/// What stands under a lock's key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Nothing that counts.
+    Free,
+    /// A vote of ours.
+    Held,
+    /// A vote that was given back, with `keep`.
+    Kept,
+    /// It is free, and reserved for a waiter.
+    Reserved,
+    /// What no client of ours has put there.
+    Foreign,
 }
 
 /// What a node says of a lock's line when it refuses.

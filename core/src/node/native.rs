@@ -114,7 +114,7 @@ pub fn outcome(request: &Request, voted: Voted, trailer: Option<Trailer>) -> Out
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::{Companions, Keys, Value, Waits};
+    use crate::node::{Companions, Keys, Leaving, Value, Waits};
     use std::sync::Arc;
 
     const TTL: Duration = Duration::from_millis(1_000);
@@ -141,6 +141,7 @@ mod tests {
             }),
             value: Value(b"v"[..].into()),
             waiter: None,
+            leaving: Leaving::Free,
             not_after: key_end(TIME, TTL),
         }
     }

@@ -26,6 +26,13 @@ impl Value {
     }
 }
 
+impl Value {
+    /// The `TIME` in µs at which its token was drawn, if it is ours and its client knew it.
+    pub fn since(&self) -> Option<u64> {
+        self.is_ours().then(|| Token::time_of(&self.0))?
+    }
+}
+
 impl fmt::Debug for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Value(..)")

@@ -194,7 +194,7 @@ fn timed_out_in_line(set: &Set, name: &[u8], wait: Option<Duration>, place: &Pla
         "the lock {} was not free{after}: it is held, or asked for, by another owner of this client",
         shown(name)
     );
-    Error::new(ErrorKind::Timeout, message)
+    Error::new(ErrorKind::Timeout, message).about(name, None)
 }
 
 fn too_many(name: &[u8], max_waiters: usize) -> Error {
@@ -203,5 +203,5 @@ fn too_many(name: &[u8], max_waiters: usize) -> Error {
          allows: shed load, or raise it",
         shown(name)
     );
-    Error::new(ErrorKind::TooManyWaiters, message)
+    Error::new(ErrorKind::TooManyWaiters, message).about(name, None)
 }

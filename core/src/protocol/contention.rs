@@ -2,11 +2,11 @@
 //! at their home first, and released by script. A hint; all else is asked for with
 //! plain commands, which cost the nodes less and know of no line.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::clock::Instant;
+use crate::hash::HashMap;
 use crate::mutex::lock;
 
 /// For how long a lock counts as contended after it was seen to be.

@@ -62,6 +62,8 @@ pub struct Terms {
     pub max_hold: Option<Duration>,
     /// Whether the lease is not passed on.
     pub fair: bool,
+    /// For how long after it was won the lock stays taken, released or not.
+    pub keep: Duration,
     /// Set when the owner of the lease has ended.
     pub gone: Option<Arc<AtomicBool>>,
 }
@@ -78,9 +80,13 @@ pub struct Hold {
     value: Value,
     /// Who waits, if the attempt may.
     waiter: Option<Waiter>,
+    /// When the token was drawn, and the [median](Set::median) then.
+    drawn: (Instant, u64),
     /// The first request of the attempt was sent after this moment.
     begun: AtomicU64,
     renew_every: Duration,
+    /// When the present lease was handed to its user; `NEVER` before.
+    handed_over: AtomicU64,
     /// The lease's end while it is valid; `NEVER` before and after. Written
     /// under `state`, read without it.
     end: AtomicU64,
@@ -197,6 +203,7 @@ impl Hold {
             self.set.contention.note(&self.terms.keys.lock, now);
         }
         let mut state = self.state();
+        self.note_promptness(&state, ticket, reply, now);
         let before = self.end();
         self.settle_steps(&mut state);
         // A lease that has ended stays ended, even if this reply would have
@@ -356,7 +363,7 @@ impl Hold {
         };
         match fence {
             // Whoever waits sets a timer.
-            Some(_) if home == Word::Awaited => {
+            Some(_) if matches!(home, Word::Awaited(_)) => {
                 state.round.awaits_home = true;
                 state.round.progress += 1;
                 let wakers = state.round.wakers.take();

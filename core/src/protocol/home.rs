@@ -18,10 +18,15 @@ use crate::node::{Line, Nodes};
 /// mappings to increase hit rates"), so that each node is home of about as many
 /// locks as any other. `ids` are the hashes by which the nodes are known.
 pub(crate) fn order(key: &[u8], ids: impl Iterator<Item = u64>) -> Vec<usize> {
-    let key = fnv1a(key);
-    let mut order: Vec<(u64, usize)> = ids.map(|id| mix(key ^ id)).zip(0..).collect();
+    let mut order: Vec<(u64, usize)> = weights(key, ids).collect();
     order.sort_unstable_by(|a, b| b.cmp(a));
     order.into_iter().map(|(_, node)| node).collect()
+}
+
+/// Each node with its weight for this key: the largest comes first.
+fn weights(key: &[u8], ids: impl Iterator<Item = u64>) -> impl Iterator<Item = (u64, usize)> {
+    let key = fnv1a(key);
+    ids.map(move |id| mix(key ^ id)).zip(0..)
 }
 
 /// Spreads a number over all bits (the finisher of SplitMix64).
@@ -97,21 +102,28 @@ pub(crate) enum Word {
     Yes,
     /// It has refused.
     No,
-    /// It has yet to answer.
-    Awaited,
+    /// This node, the home, has yet to answer.
+    Awaited(usize),
 }
 
-/// The word of the home, which is the first node that is not out; yes if all are.
-/// One that `is_out` is not waited for.
-pub(crate) fn word(order: &[usize], heard: &[Heard], is_out: impl Fn(usize) -> bool) -> Word {
-    let word = |node: &usize| match heard[*node] {
+/// The word of the home, which is the first node, in the [`order`] for `key`, that is not
+/// out; yes if all are. One that `is_out` is not waited for.
+pub(crate) fn word(
+    key: &[u8],
+    ids: impl Iterator<Item = u64>,
+    heard: impl Fn(usize) -> Heard,
+    is_out: impl Fn(usize) -> bool,
+) -> Word {
+    let word = |node: usize| match heard(node) {
         Heard::Out => None,
         Heard::Granted => Some(Word::Yes),
         Heard::Refused { .. } => Some(Word::No),
-        Heard::Awaited | Heard::Unasked if is_out(*node) => None,
-        Heard::Awaited | Heard::Unasked => Some(Word::Awaited),
+        Heard::Awaited | Heard::Unasked if is_out(node) => None,
+        Heard::Awaited | Heard::Unasked => Some(Word::Awaited(node)),
     };
-    order.iter().find_map(word).unwrap_or(Word::Yes)
+    let words = weights(key, ids).filter_map(|(weight, node)| Some((weight, node, word(node)?)));
+    let home = words.max_by_key(|(weight, node, _)| (*weight, *node));
+    home.map_or(Word::Yes, |(_, _, word)| word)
 }
 
 #[cfg(test)]
@@ -182,17 +194,21 @@ mod tests {
     #[test]
     fn the_first_that_is_there_has_the_word() {
         let (yes, asked, out) = (Heard::Granted, Heard::Awaited, Heard::Out);
+        let order = order(b"lock:{k}", 0..3);
         for (heard, lame, expected) in [
             ([yes, REFUSED, yes], None, Word::Yes),
             ([REFUSED, yes, yes], None, Word::No),
-            ([asked, yes, yes], None, Word::Awaited),
+            ([asked, yes, yes], None, Word::Awaited(order[0])),
             // One that is out, or known to be, is not the home.
             ([out, yes, REFUSED], None, Word::Yes),
             ([asked, REFUSED, yes], Some(0), Word::No),
-            ([asked, yes, yes], Some(1), Word::Awaited),
+            ([asked, yes, yes], Some(1), Word::Awaited(order[0])),
             ([out; 3], None, Word::Yes),
         ] {
-            let word = word(&[0, 1, 2], &heard, |node| lame == Some(node));
+            // In the order in which they are home.
+            let place = |node| order.iter().position(|i| *i == node).unwrap();
+            let lame = |node| lame == Some(place(node));
+            let word = word(b"lock:{k}", 0..3, |node| heard[place(node)], lame);
             assert_eq!(word, expected, "{heard:?}");
         }
     }

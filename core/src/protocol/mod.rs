@@ -9,6 +9,7 @@ pub(crate) mod counters;
 pub(crate) mod fence;
 pub mod hold;
 pub(crate) mod home;
+pub(crate) mod inspect;
 pub(crate) mod quorum;
 pub(crate) mod reentry;
 pub(crate) mod renewal;

@@ -3,10 +3,10 @@
 //! Counts live here, in the client; nodes know tokens only. So re-entry costs
 //! no request and cannot diverge between nodes.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+use crate::hash::HashMap;
 use crate::lean::push_lean;
 use crate::mutants::mutant;
 use crate::mutex::lock;
@@ -42,15 +42,18 @@ pub(crate) struct Held {
 pub(crate) struct Share {
     pub(crate) held: Arc<Held>,
     released: Arc<AtomicBool>,
+    /// The lease was won for it.
+    first: bool,
 }
 
 impl Held {
-    fn share(self: &Arc<Held>) -> Share {
+    fn share(self: &Arc<Held>, first: bool) -> Share {
         let released = Arc::new(AtomicBool::new(false));
         push_lean(&mut lock(&self.handles), released.clone());
         Share {
             held: self.clone(),
             released,
+            first,
         }
     }
 }
@@ -69,10 +72,10 @@ impl Owners {
             overruled: AtomicBool::new(false),
         });
         let Some(place) = place else {
-            return held.share();
+            return held.share(true);
         };
         let mut table = lock(&self.held);
-        let share = held.share();
+        let share = held.share(true);
         table.insert(place, held);
         share
     }
@@ -80,7 +83,7 @@ impl Owners {
     /// Another handle on the lease that `owner` holds, valid or lost.
     pub(crate) fn reenter(&self, key: &Arc<[u8]>, owner: &Owner) -> Option<Share> {
         let table = lock(&self.held);
-        Some(table.get(&(key.clone(), owner.id()))?.share())
+        Some(table.get(&(key.clone(), owner.id()))?.share(false))
     }
 
     /// The newest handle of the lease that `owner` holds: for a release by
@@ -89,7 +92,11 @@ impl Owners {
         let table = lock(&self.held);
         let held = table.get(&(key.clone(), owner.id()))?.clone();
         let released = lock(&held.handles).last()?.clone();
-        Some(Share { held, released })
+        Some(Share {
+            held,
+            released,
+            first: false,
+        })
     }
 
     /// Gives a handle back.
@@ -132,6 +139,11 @@ pub(crate) enum Left {
 }
 
 impl Share {
+    /// Whether the lease was won for it, and not entered once more.
+    pub(crate) fn is_first(&self) -> bool {
+        self.first
+    }
+
     pub(crate) fn is_released(&self) -> bool {
         self.released.load(Ordering::Acquire)
     }

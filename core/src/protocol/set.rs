@@ -1,6 +1,6 @@
 //! The set of nodes that vote together, and the seams to them.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -81,6 +81,8 @@ struct NodeClock {
     silent_until: AtomicU64,
     /// It could not vote lately: out until this moment.
     shut_until: AtomicU64,
+    /// It was waited for in vain as a home, and has not answered sooner since.
+    late: AtomicBool,
 }
 
 impl Set {
@@ -204,6 +206,25 @@ impl Set {
         self.out_until(node) != 0
     }
 
+    /// The home of an attempt did not answer while the attempt waited for it: until it
+    /// [was prompt](Set::was_prompt) it is [late](Set::is_late).
+    pub(crate) fn waited_in_vain(&self, node: usize) {
+        self.clocks[node].late.store(true, Ordering::Relaxed);
+    }
+
+    /// A node was asked for its vote, and answered while it would have been waited for.
+    pub(crate) fn was_prompt(&self, node: usize) {
+        let late = &self.clocks[node].late;
+        if late.load(Ordering::Relaxed) {
+            late.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether it is in vain to wait for the node as a home, as far as is known.
+    pub(crate) fn is_late(&self, node: usize) -> bool {
+        self.clocks[node].late.load(Ordering::Relaxed)
+    }
+
     fn out_until(&self, node: usize) -> u64 {
         let clock = &self.clocks[node];
         let silent = clock.silent_until.load(Ordering::Relaxed);
@@ -227,15 +248,20 @@ impl Set {
         lock(&self.clocks[node].times).present().estimate(now)
     }
 
-    /// The fence to propose at `now`: see [`fence::candidate`]. Larger than any before,
-    /// so that two holds of this client within one microsecond do not propose the same
-    /// and have to write a larger one back.
-    pub(crate) fn candidate(&self, now: Instant) -> u64 {
+    /// What `TIME` it is at `now` by the median of the nodes' clocks, in µs; 0 where too
+    /// few are known. See [`fence::candidate`].
+    pub(crate) fn median(&self, now: Instant) -> u64 {
         let known = self.clocks.iter();
         let mut known: Vec<u64> = known
             .filter_map(|clock| lock(&clock.times).present().estimate(now))
             .collect();
-        let median = fence::candidate(&mut known, self.links.len());
+        fence::candidate(&mut known, self.links.len())
+    }
+
+    /// The fence to propose at that [median](Set::median). Larger than any before,
+    /// so that two holds of this client within one microsecond do not propose the same
+    /// and have to write a larger one back.
+    pub(crate) fn candidate(&self, median: u64) -> u64 {
         if median == 0 {
             return 0;
         }
@@ -262,7 +288,7 @@ mod tests {
 
     use super::*;
     use crate::clock::Sleep;
-    use crate::node::{Companions, Keys, Op, Reply, Value, Waits};
+    use crate::node::{Companions, Keys, Leaving, Op, Reply, Value, Waits};
     use crate::token::SystemRng;
 
     /// A node whose task has yet to be woken, if `owing`, for each request.
@@ -329,6 +355,7 @@ mod tests {
                 keys: Arc::new(keys),
                 value: Value(Arc::default()),
                 waiter: None,
+                leaving: Leaving::Free,
                 native: false,
                 not_after: 0,
             },

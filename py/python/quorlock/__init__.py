@@ -8,7 +8,8 @@
 A lock is won by the votes of a majority of the nodes, renewed while it is held, and lost loudly. The nodes are those of
 `nodes=` or of the environment variable `QUORLOCK_NODES`. All times are in seconds.
 
-`redlock` holds a lock for a scope, blocking or in asyncio, or for the run of a function. `Client`, `Lock` and `Lease` are
+`redlock` holds a lock for a scope, blocking or in asyncio, or for the run of a function; `once` has one host of many run a
+function that all of them call. `Client`, `Lock` and `Lease` are
 the blocking API by hand; `quorlock.aio` has the same for asyncio. Errors are subclasses of `QuorlockError`; wherever a
 lease may have been lost, `lease.is_held()` tells the truth at every call. `lease.fence` is a number that grows with every
 hold of a lock: a resource that refuses smaller ones is safe from holders that are late.
@@ -24,10 +25,11 @@ A client that was not used before starts in the child, so a module may make one 
 import atexit
 from typing import TYPE_CHECKING
 
+from ._inspection import Holder, Inspection, NodeView
 from ._lease import Lost
 from ._logging import log
 from ._native import __version__, _close_all, _log_to
-from ._redlock import redlock
+from ._redlock import once, redlock
 from .errors import (
     ClientClosedError,
     ForkedProcessError,
@@ -53,6 +55,8 @@ __all__ = [
     "Client",
     "ClientClosedError",
     "ForkedProcessError",
+    "Holder",
+    "Inspection",
     "InternalError",
     "InvalidArgumentError",
     "Lease",
@@ -62,11 +66,13 @@ __all__ = [
     "LockTimeoutError",
     "Lost",
     "MisconfiguredError",
+    "NodeView",
     "NotOwnerError",
     "QuorlockError",
     "QuorumUnavailableError",
     "TooManyWaitersError",
     "__version__",
+    "once",
     "redlock",
 ]
 

@@ -31,7 +31,7 @@ from .sync import Scoped
 if TYPE_CHECKING:
     from . import _scope, aio
 
-__all__ = ["redlock"]
+__all__ = ["once", "redlock"]
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -55,7 +55,7 @@ class redlock(Scoped):  # noqa: N801 - used as a function and as a decorator
       all uses with the same `nodes`, `max_ttl`, `node_timeout`, `drift`, `min_validity`, `namespace`, `label`, `fence_ttl`,
       `set_name`, `restart_guard`, `accept_eviction`, `ca`, `cert` and `cert_key` (the client's `key`, which
       is the lock's name here), made at the first use in each process; `nodes` defaults to `QUORLOCK_NODES`.
-    - `ttl`, `wait`, `renew`, `max_hold`, `raw`, `fencing`, `max_waiters`, `fair`, `owner`, `reentrant`: as of `Client.lock`;
+    - `ttl`, `wait`, `renew`, `max_hold`, `raw`, `fencing`, `max_waiters`, `fair`, `keep`, `owner`, `reentrant`: as of `Client.lock`;
       times in seconds.
 
     The object may be used again, and by many threads and tasks at once. Who may re-enter: in `async with` and coroutine
@@ -79,6 +79,7 @@ class redlock(Scoped):  # noqa: N801 - used as a function and as a decorator
         fencing: bool | Unset = UNSET,
         max_waiters: int | Unset = UNSET,
         fair: bool | Unset = UNSET,
+        keep: Seconds | Unset = UNSET,
         owner: Name | None = None,
         reentrant: bool = True,
         max_ttl: Seconds | Unset = UNSET,
@@ -117,6 +118,7 @@ class redlock(Scoped):  # noqa: N801 - used as a function and as a decorator
             fencing=fencing,
             max_waiters=max_waiters,
             fair=fair,
+            keep=keep,
         )
         self._client = client
         self._nodes = nodes if nodes is None or isinstance(nodes, str) else tuple(nodes)
@@ -170,6 +172,13 @@ class redlock(Scoped):  # noqa: N801 - used as a function and as a decorator
 
         return aio.Lock(self._lock(name), text(name), self._named, self._reentrant)
 
+    def _of_thread(self, name: bytes) -> sync.Lock | sync.Lease | None:
+        """What a decorated function runs in; `None` where it is left out."""
+        return self._sync(name)
+
+    async def _of_task(self, name: bytes) -> "aio.Lock | aio.Lease | None":
+        return self._aio(name)
+
     def _enter(self) -> sync.Lease:
         return self._sync(self._name())._enter()
 
@@ -218,14 +227,20 @@ class redlock(Scoped):  # noqa: N801 - used as a function and as a decorator
 
             @functools.wraps(function)
             async def held_by_task(*arguments: _P.args, **keywords: _P.kwargs) -> Any:
-                async with self._aio(self._name_for(arguments, keywords)):
+                scope = await self._of_task(self._name_for(arguments, keywords))
+                if scope is None:
+                    return None
+                async with scope:
                     return await cast("Awaitable[Any]", function(*arguments, **keywords))
 
             return cast(Callable[_P, _R], held_by_task)
 
         @functools.wraps(function)
         def held_by_thread(*arguments: _P.args, **keywords: _P.kwargs) -> _R:
-            with self._sync(self._name_for(arguments, keywords)):
+            scope = self._of_thread(self._name_for(arguments, keywords))
+            if scope is None:
+                return cast(_R, None)
+            with scope:
                 result = function(*arguments, **keywords)
                 if _is_begun(result):
                     raise _goes_on(function, result)
@@ -235,6 +250,48 @@ class redlock(Scoped):  # noqa: N801 - used as a function and as a decorator
 
     def __repr__(self) -> str:
         return f"<quorlock.redlock {self._key if self._octets is None else shown(text(self._octets))}>"
+
+
+class once(redlock):  # noqa: N801 - used as a decorator
+    """Runs a job that every host starts at about the same time on one of them.
+
+        @once("nightly-report", every=86_400)
+        def report(): ...
+
+    A call runs the function where nobody else runs it, or has begun it within `keep`; elsewhere it is left out and gives
+    `None`. The lock is held while the job runs, so a run that takes longer than `every` is not joined by another. For
+    coroutine functions too.
+
+    - `every`: how often the job runs, in seconds; 0.02 at least.
+    - `keep`: for how many seconds no other host runs the job after one has begun, however soon it is done: longer than the
+      hosts' clocks differ by, and shorter than `every`. Half of `every`, at most the client's `max_ttl`.
+    - `ttl`: how long the lock outlives a host that dies at the work. By default the same.
+    - Others as of `redlock`; `wait`, `owner` and `reentrant` are not among them.
+
+    Raises as `redlock`, but not where another holds the lock.
+    """
+
+    def __init__(
+        self, name: Name | None = None, *, every: Seconds, ttl: Seconds | Unset = UNSET, keep: Seconds | Unset = UNSET, **options: Any
+    ) -> None:
+        for refused in ("wait", "owner", "reentrant"):
+            if refused in options:
+                raise TypeError(f"once() got an unexpected keyword argument {refused!r}: it tries once, and never enters again")
+        super().__init__(name, reentrant=False, **options)
+        # The core says what follows from it; what is given behind it wins.
+        self._options = lock_options(None, every=every, **self._options, **given(ttl=ttl, keep=keep))
+
+    def _of_thread(self, name: bytes) -> sync.Lock | sync.Lease | None:
+        return self._sync(name).try_acquire()
+
+    async def _of_task(self, name: bytes) -> "aio.Lock | aio.Lease | None":
+        return await self._aio(name).try_acquire()
+
+    def _enter(self) -> sync.Lease:
+        raise TypeError("once is for functions: a `with` cannot leave its body out. Decorate one with it")
+
+    def __aenter__(self) -> "Coroutine[Any, Any, aio.Lease]":
+        raise TypeError("once is for functions: an `async with` cannot leave its body out. Decorate one with it")
 
 
 def _called(function: object) -> str:

@@ -20,6 +20,7 @@ from typing import Any, Literal, Self, overload
 from . import _native
 from ._channel import completed
 from ._client import ClientBase
+from ._inspection import Holder, Inspection
 from ._lease import Kept, LeaseBase, NotPickled, shown
 from ._options import (
     UNSET,
@@ -187,6 +188,22 @@ class Lock(NotPickled):
                 lease._forgotten()
         return held
 
+    async def locked(self) -> bool:
+        """Whether somebody holds the lock, or keeps it, or is about to: by one request to each node.
+
+        Raises `QuorumUnavailableError` if too few nodes answered.
+        """
+        found: bool = await completed(self._core.is_locked().start)
+        return found
+
+    async def holder(self) -> Holder | None:
+        """Who holds the lock, or keeps it; `None` where a quorum agrees on nobody. Raises as `locked`."""
+        return Holder._of(await completed(self._core.holder().start))
+
+    async def inspect(self) -> Inspection:
+        """What each node has of the lock, and what follows from that. Changes nothing."""
+        return Inspection._of(await completed(self._core.inspect().start))
+
     async def _acquired(self, options: dict[str, object]) -> Lease:
         owner = self._owner()
         return self._won(_delivered(await completed(self._core.acquire(owner, options).start)), owner)
@@ -251,6 +268,7 @@ class Client(ClientBase):
         fencing: bool | Unset = UNSET,
         max_waiters: int | Unset = UNSET,
         fair: bool | Unset = UNSET,
+        keep: Seconds | Unset = UNSET,
         owner: Name | None = None,
         reentrant: bool = True,
     ) -> Lock:
@@ -270,8 +288,16 @@ class Client(ClientBase):
             fencing=fencing,
             max_waiters=max_waiters,
             fair=fair,
+            keep=keep,
         )
         return Lock(self._core.lock(octet_name, options), text(octet_name), owner is not None, reentrant)
+
+    async def inspect(self, name: Name) -> Inspection:
+        """Looks who holds a lock, without asking for it: what each node has of it, and what follows from that.
+
+        That nodes do not answer is no error, but part of the result.
+        """
+        return await self.lock(name).inspect()
 
     async def init_set(self, *, force: bool = False) -> Seconds:
         """Declares the set; returns for how many seconds it gives no vote yet, 0.0 if it votes.

@@ -31,6 +31,11 @@ class QuorlockError(Exception):
     """The kind's number."""
     nodes: list[tuple[str, str]]
     """What each node answered, as (node, answer), in the order of the node list. Empty where they played no part."""
+    name: str | None = None
+    """The name of the lock that it is about."""
+    holder: str | None = None
+    """The label of who held the lock, where a node has told it. A wait that ends (`LockTimeoutError`) nearly always has it; a
+    try (`LockContendedError`) is mostly refused by a command that does not tell: ask `Lock.holder`."""
 
     def __init__(self, message: str = "", nodes: Iterable[tuple[str, str]] = ()) -> None:
         super().__init__(message)
@@ -133,9 +138,16 @@ _CLASSES: dict[int, type[QuorlockError]] = {
 _CANCELLED = 9
 
 
-def make(number: int, message: str, nodes: list[tuple[str, str]]) -> BaseException:
+def make(
+    number: int, message: str, nodes: list[tuple[str, str]], name: bytes | None, holder: str | None
+) -> BaseException:
     """The exception for a kind's number; the native module calls it."""
     if number == _CANCELLED:
         # A cancelled call is told in the language's own way. Where asyncio is not in use that is Ctrl-C.
         return KeyboardInterrupt(message)
-    return _CLASSES[number](message, nodes)
+    error = _CLASSES[number](message, nodes)
+    # Attributes, for what users derive takes message and nodes.
+    if name is not None:
+        error.name = name.decode(errors="surrogateescape")
+    error.holder = holder
+    return error

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal, Self, overload
 from . import _native, _owner
 from ._client import ClientBase
 from ._green import waited
+from ._inspection import Holder, Inspection
 from ._lease import Kept, LeaseBase, NotPickled, shown
 from ._options import (
     UNSET,
@@ -205,6 +206,22 @@ class Lock(Scoped):
         self._sweep()
         return held
 
+    def locked(self) -> bool:
+        """Whether somebody holds the lock, or keeps it, or is about to: by one request to each node.
+
+        Raises `QuorumUnavailableError` if too few nodes answered.
+        """
+        found: bool = waited(self._core.is_locked())
+        return found
+
+    def holder(self) -> Holder | None:
+        """Who holds the lock, or keeps it; `None` where a quorum agrees on nobody. Raises as `locked`."""
+        return Holder._of(waited(self._core.holder()))
+
+    def inspect(self) -> Inspection:
+        """What each node has of the lock, and what follows from that. Changes nothing."""
+        return Inspection._of(waited(self._core.inspect()))
+
     def _hold(self, caller: Caller, by_hand: bool) -> Hold:
         """The hold that the caller re-enters, or one to be won."""
         known = _owner.mine(self._place, caller) if self._reentrant and not self._named else None
@@ -268,7 +285,7 @@ class Client(ClientBase):
     - `nodes`: URLs, as a list or in one text: `redis://[user:password@]host[:port][/db]`, `rediss://…`,
       `redis+unix:///path`, or `memory://name` for a node in this process. Default: the environment variable
       `QUORLOCK_NODES`, else `redis://127.0.0.1:6379`.
-    - `ttl`, `wait`, `renew`, `max_hold`, `raw`, `fencing`, `max_waiters`, `fair`: defaults for its locks, see `lock`.
+    - `ttl`, `wait`, `renew`, `max_hold`, `raw`, `fencing`, `max_waiters`, `fair`, `keep`: defaults for its locks, see `lock`.
     - `max_ttl`: the longest ttl of any lock of the set, in seconds, and so how long a node that may have lost its memory
       gives no vote; the same for all clients of a set (60).
     - `node_timeout`: seconds for one request to one node, at most a quarter of the ttl (0.25).
@@ -305,6 +322,7 @@ class Client(ClientBase):
         fencing: bool | Unset = UNSET,
         max_waiters: int | Unset = UNSET,
         fair: bool | Unset = UNSET,
+        keep: Seconds | Unset = UNSET,
         owner: Name | None = None,
         reentrant: bool = True,
     ) -> Lock:
@@ -320,6 +338,8 @@ class Client(ClientBase):
           or holds it (10,000); one more raises `TooManyWaitersError` at once. 0: nobody waits behind another.
         - `fair`: whether every release goes over the nodes, where the waiters of other clients queue (false). Without, a lease
           may be passed on to the next in line of this client, up to 16 times in a row.
+        - `keep`: for how many seconds the lock stays taken after it was won, also when it is released before (0): so that a
+          job which every host starts at about the same time runs once. At most the client's `max_ttl`.
         - `owner`: who may re-enter, by a name that is valid within this client; by default whoever calls, see `Lock`.
         - `reentrant`: whether the owner may enter again while it holds the lock (true).
 
@@ -337,8 +357,16 @@ class Client(ClientBase):
             fencing=fencing,
             max_waiters=max_waiters,
             fair=fair,
+            keep=keep,
         )
         return Lock(self._core.lock(octet_name, options), text(octet_name), owner is not None, reentrant)
+
+    def inspect(self, name: Name) -> Inspection:
+        """Looks who holds a lock, without asking for it: what each node has of it, and what follows from that.
+
+        That nodes do not answer is no error, but part of the result.
+        """
+        return self.lock(name).inspect()
 
     def init_set(self, *, force: bool = False) -> Seconds:
         """Declares the set: founds it, where no node has a record, by writing its record to all nodes.

@@ -40,6 +40,8 @@ struct answer make_client(struct line *line) {
             quorlock_client_options_set_max_waiters(options, count_of(value));
         } else if (!strcmp(name, "fair")) {
             quorlock_client_options_set_fair(options, on(value));
+        } else if (!strcmp(name, "keep")) {
+            quorlock_client_options_set_keep(options, millis(value));
         } else if (!strcmp(name, "restart_guard")) {
             quorlock_client_options_set_restart_guard(options, guard(value));
         } else if (!strcmp(name, "accept_eviction")) {
@@ -79,6 +81,7 @@ void make_lock(struct line *line) {
         else if (!strcmp(name, "fencing")) quorlock_lock_options_set_fencing(lock->options, on(value));
         else if (!strcmp(name, "max_waiters")) quorlock_lock_options_set_max_waiters(lock->options, count_of(value));
         else if (!strcmp(name, "fair")) quorlock_lock_options_set_fair(lock->options, on(value));
+        else if (!strcmp(name, "keep")) quorlock_lock_options_set_keep(lock->options, millis(value));
         else if (!strcmp(name, "owner")) quorlock_lock_options_set_owner(lock->options, value, unescape(value));
         else fail("expected no option %s", name);
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use quorlock::sim::names::{Naming, companions, lock_key};
 use quorlock::sim::{
-    self, Companions, Form, Instant, MemoryNode, Op, Repair, Request, Value, Waiter, Waits,
+    self, Companions, Form, Instant, Leaving, MemoryNode, Op, Repair, Request, Value, Waiter, Waits,
 };
 use quorlock_sim::random::Random;
 
@@ -162,7 +162,11 @@ impl Calls {
             if let Some((form, end)) = node.form(&keys.lock, at) {
                 ends.extend((end != Instant::FAR).then_some(end.0 / 1000));
                 match form {
-                    Form::Held { until, .. } | Form::Free { until, .. } if *until != 0 => {
+                    Form::Held { until, .. }
+                    | Form::Kept { until, .. }
+                    | Form::Free { until, .. }
+                        if *until != 0 =>
+                    {
                         claims.push(*until);
                     }
                     _ => {}
@@ -235,6 +239,10 @@ impl Calls {
         let op = self.op(now, stored);
         let native =
             random.chance(15) && (op == Op::Release || matches!(op, Op::Acquire { block: 1, .. }));
+        let leaving = match op == Op::Release && !native && random.chance(25) {
+            true => Leaving::TakenFor(self.often_long(3_000_000)),
+            false => Leaving::Free,
+        };
         // Without record and counter it is not sent (docs/PROTOCOL.md).
         let not_after = match random.below(8) {
             _ if record.is_none() && fence_ttl.is_none() => 0,
@@ -264,6 +272,7 @@ impl Calls {
                 fence_ttl,
             }),
             waiter: self.waiter(op, node, keys, at),
+            leaving,
             not_after,
         };
         Call::Ask(request, record)
@@ -284,6 +293,7 @@ impl Calls {
                 block: *random.pick(&[1, 1, 2, 17]),
             },
             7..10 => Op::Release,
+            10 if random.chance(20) => Op::Inspect,
             _ if self.contended && random.chance(60) => Op::Acquire {
                 ttl,
                 candidate: 0,

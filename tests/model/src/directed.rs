@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use quorlock::sim::names::record_key;
 use quorlock::sim::probe::{self, Said};
-use quorlock::sim::{self, Op, Repair, Reply, Request, Value, Waiter, Waits};
+use quorlock::sim::{self, Leaving, Op, Repair, Reply, Request, Value, Waiter, Waits};
 
 use crate::calls::{INBOXES, Keys, NAMESPACE, keys};
 use crate::game::{Game, START, permit_messages};
@@ -203,6 +203,7 @@ impl Case<'_> {
                 block,
             },
             "release" => Op::Release,
+            "inspect" => Op::Inspect,
             other => panic!("{other} is no word of the table"),
         };
         let request = Request {
@@ -223,6 +224,10 @@ impl Case<'_> {
                 number: number.parse().expect("a number"),
                 inbox: INBOXES[index(number)].into(),
             }),
+            leaving: match option(words, "keep") {
+                Some(_) => Leaving::TakenFor(millis(words, "keep", 0)),
+                None => Leaving::Free,
+            },
             not_after: if has("late") { self.now - 1 } else { 0 },
         };
         let record = (!plain && !has("unguarded")).then(|| RECORD.into());

@@ -235,7 +235,8 @@ impl Game {
                     Ok(reply) => {
                         // TIME is told where it is minded, and with each refusal.
                         let refused = matches!(reply, Reply::Refused { .. });
-                        let told = refused || !plain && request.op != Op::Release;
+                        let always = refused || request.op == Op::Inspect;
+                        let told = always || !plain && request.op != Op::Release;
                         Said::Reply(reply, told.then_some(now))
                     }
                     Err(OtherRecord) => Said::OtherRecord,
@@ -441,6 +442,7 @@ pub fn stored(form: &Form) -> Vec<u8> {
     match form {
         Form::Quiet(value) => value.0.to_vec(),
         Form::Held { until, value } => [format!("={until} ").as_bytes(), &value.0].concat(),
+        Form::Kept { until, value } => [format!("-{until} ").as_bytes(), &value.0].concat(),
         Form::Free { until, waiter } => {
             let whose = waiter.as_ref().map(|waiter| waiter.text());
             [format!("@{until} ").as_bytes(), &whose.unwrap_or_default()].concat()

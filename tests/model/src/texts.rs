@@ -140,6 +140,29 @@ pub fn said(answer: &Said) -> String {
         Reply::Extended { repaired: false } => "extended".to_owned(),
         Reply::Released { held: true } => "released".to_owned(),
         Reply::Released { held: false } => "not held".to_owned(),
+        Reply::Seen(seen) => {
+            let left = seen
+                .left
+                .map_or("ever".to_owned(), |left| left.as_millis().to_string());
+            let whose = seen
+                .value
+                .as_ref()
+                .filter(|value| !value.0.is_empty())
+                .map_or(String::new(), |value| format!(" {}", written(&value.0)));
+            let fence = match seen.fence {
+                0 => String::new(),
+                fence => format!(" fence {}", fence_shown(fence)),
+            };
+            let shut = match seen.quarantine.as_millis() {
+                0 => String::new(),
+                left => format!(" quarantined {left}"),
+            };
+            let standing = format!("{:?}", seen.standing).to_lowercase();
+            format!(
+                "{standing}{whose} for {left}{fence} queued {}{shut}",
+                seen.queued
+            )
+        }
         reply => format!("{reply:?}"),
     }
 }

@@ -22,6 +22,8 @@ const VERB_WORDS = {
   close: 1,
   message: 2,
   causes: 0,
+  inspect: 2,
+  error: 1,
   finish: 2,
   cancel: 1,
 };

@@ -29,6 +29,7 @@ const CONVERTED = {
   ttl: milliseconds,
   wait: milliseconds,
   max_hold: milliseconds,
+  keep: milliseconds,
   max_ttl: milliseconds,
   fence_ttl: milliseconds,
   node_timeout: milliseconds,
@@ -184,6 +185,17 @@ class Verbs {
 
   causes() {
     return this.#error?.nodes.length ?? 0;
+  }
+
+  async inspect(step, _signal, lock, what) {
+    const made = this.#lock(step, lock);
+    if (what === "locked") return await made.isLocked();
+    if (what === "holder") return (await made.holder())?.label ?? "none";
+    return (await made.inspect())[what];
+  }
+
+  error(_step, _signal, what) {
+    return this.#error?.[what === "name" ? "lockName" : what] ?? "none";
   }
 
   stage(_step, _signal, ...words) {

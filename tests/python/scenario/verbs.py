@@ -45,7 +45,7 @@ CONVERTED = {
     "max_waiters": int,
     "drift": float,
     "min_validity": float,
-    **dict.fromkeys(("ttl", "wait", "max_hold", "max_ttl", "node_timeout", "fence_ttl"), _seconds),
+    **dict.fromkeys(("ttl", "wait", "keep", "max_hold", "max_ttl", "node_timeout", "fence_ttl"), _seconds),
 }
 
 
@@ -152,6 +152,19 @@ class Verbs:
 
     async def do_causes(self, step):
         return len(self.error.nodes)
+
+    async def do_inspect(self, step, lock, what):
+        if what == "locked":
+            return await now(self._lock(lock).locked())
+        found = await now(self._lock(lock).inspect())
+        if what == "holder":
+            # Asked for by itself where that is answered.
+            holder = await now(self._lock(lock).holder())
+            return holder.label or "none" if holder else "none"
+        return getattr(found, what)
+
+    async def do_error(self, step, what):
+        return getattr(self.error, what) or "none"
 
     async def do_stage(self, step, *words):
         command = os.environ["QUORLOCK_STAGE"] + " " + " ".join(words)

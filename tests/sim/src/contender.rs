@@ -174,6 +174,11 @@ impl Client {
         };
         let reenters = owner.is_some();
         let lock = stage.lock(self, place).wait(wait).owner(owner);
+        let keeps = Random::new(random.aside().bits());
+        let lock = match keeps.chance(40) {
+            true => lock.keep(plan.keep),
+            false => lock,
+        };
         stage.says(|| {
             let long = match wait {
                 None => "wants the lock, and waits as long as it takes".into(),

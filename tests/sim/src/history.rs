@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use quorlock::LossReason;
 use quorlock::sim::native::{Outcome, Voted};
-use quorlock::sim::{Op, Reply, Request};
+use quorlock::sim::{Leaving, Op, Reply, Request};
 
 use crate::contender::KEYS;
 use crate::plan::Plan;
@@ -35,6 +35,8 @@ pub struct Asked {
     pub lock: usize,
     /// It is asked by plain commands.
     pub native: bool,
+    /// How a release leaves the lock.
+    pub leaving: Leaving,
 }
 
 impl Asked {
@@ -46,6 +48,7 @@ impl Asked {
             token: String::from_utf8_lossy(token).into_owned(),
             lock: usize::from(*request.keys.lock == *KEYS[1]),
             native: request.native,
+            leaving: request.leaving,
         }
     }
 }

@@ -100,6 +100,8 @@ pub struct Plan {
     pub longest: u32,
     /// Whether workers of one client are one owner, who re-enters.
     pub owned: bool,
+    /// For how long some holds keep their lock, released or not; zero: none does.
+    pub keep: Duration,
     /// How nodes keep lines.
     pub waits: Waits,
     /// What the clients' users have chosen, where they differ.

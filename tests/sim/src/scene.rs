@@ -128,6 +128,7 @@ impl Scene {
             declared: true,
             longest: 1,
             owned: false,
+            keep: Duration::ZERO,
             waits: waits(&random, ttl, node_timeout, ttl),
             tail: 0,
             capped: 20,

@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use crate::plan::Plan;
 use crate::world::Network;
@@ -50,7 +51,7 @@ const NETS: [Net; 6] = [
 /// Settings: whether a plan has it, and the plan without.
 type Setting = (&'static str, fn(&Plan) -> bool, fn(&mut Plan));
 
-const SETTINGS: [Setting; 11] = [
+const SETTINGS: [Setting; 12] = [
     ("habits", |p| !p.habits.is_empty(), |p| p.habits.clear()),
     ("mute", |p| p.mute > 0, |p| p.mute = 0),
     ("stray", |p| p.stray.is_some(), |p| p.stray = None),
@@ -60,6 +61,7 @@ const SETTINGS: [Setting; 11] = [
         |p| p.listed_twice = None,
     ),
     ("owned", |p| p.owned, |p| p.owned = false),
+    ("keep", |p| !p.keep.is_zero(), |p| p.keep = Duration::ZERO),
     ("capped", |p| p.capped > 0, |p| p.capped = 0),
     ("locks", |p| p.locks > 1, |p| p.locks = 1),
     ("gone", |p| p.swarm.gone, |p| p.swarm.gone = false),

@@ -151,6 +151,7 @@ impl World {
                     connecting: false,
                     silent: false,
                     failed_at: 0,
+                    late_from: None,
                     old: None,
                     open: BTreeMap::new(),
                     requests_cut: Default::default(),

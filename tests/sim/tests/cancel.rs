@@ -68,6 +68,7 @@ fn terms() -> Terms {
         renew: false,
         max_hold: None,
         fair: false,
+        keep: Duration::ZERO,
         gone: None,
     }
 }

@@ -31,6 +31,7 @@ fn terms() -> Terms {
         renew: false,
         max_hold: None,
         fair: false,
+        keep: Duration::ZERO,
         gone: None,
     }
 }
@@ -268,6 +269,43 @@ fn a_home_refuses_and_is_gone() -> Result<(), String> {
 #[test]
 fn what_the_home_has_refused_stays_refused() {
     with_and_without("refusal-is-forgotten", a_home_refuses_and_is_gone);
+}
+
+/// The home of a lock answers one client 60 ms late, which is more than a tenth of the time
+/// that a node has. It is waited for once; then the others' votes are enough, until it
+/// answers sooner. It is waited for again then.
+fn a_home_is_late() -> Result<(), String> {
+    let stage = Stage::new(3);
+    // Home is node 2.
+    let (base, late) = (2 * MS, 60 * MS);
+    let mut took = Vec::new();
+    for slow in [true, true, true, false, true] {
+        if slow {
+            stage.cut(0, 2, late, false);
+        }
+        let (begun, attempt) = (stage.world.time(), stage.tries(0));
+        let hold = loop {
+            stage.pass(base);
+            if let Some(hold) = attempt.take() {
+                break hold;
+            }
+            assert!(stage.world.time() < begun + 200 * MS, "it is free");
+        };
+        took.push(stage.world.time() - begun > 40 * MS);
+        stage.pass(2 * late);
+        hold.release();
+        stage.pass(2 * late);
+    }
+    let wrong = stage.end();
+    match wrong.is_none() && took == [true, false, false, false, true] {
+        true => Ok(()),
+        false => Err(format!("waited {took:?}, wrong: {wrong:?}")),
+    }
+}
+
+#[test]
+fn a_home_that_is_late_is_waited_for_once() {
+    with_and_without("late-home-is-waited-for", a_home_is_late);
 }
 
 /// Three attempts cross. The third proposes the largest fence `c` to nodes 0 and 1, and

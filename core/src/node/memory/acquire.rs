@@ -157,7 +157,7 @@ impl MemoryNode {
                     self.put(request, Form::Held { until, value }, end.max(least));
                 }
             }
-            Form::Held { .. } | Form::Free { .. } => self.lengthen(request, least),
+            _ => self.lengthen(request, least),
         }
     }
 }

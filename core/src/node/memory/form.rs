@@ -24,6 +24,14 @@ pub enum Form {
         /// Of whom.
         value: Value,
     },
+    /// Taken until then, by a value that was released and is to keep the lock: crowded as
+    /// well, so that nothing but its end takes it away.
+    Kept {
+        /// As in [`Form::Held`].
+        until: u64,
+        /// By which value it was held.
+        value: Value,
+    },
     /// Crowded, free: reserved until then for the waiter; for nobody without one.
     Free {
         /// As in [`Form::Held`].
@@ -37,18 +45,35 @@ impl Form {
     /// Whose value stands there, whether it still holds the lock or not.
     pub fn value(&self) -> Option<&Value> {
         match self {
-            Form::Quiet(value) | Form::Held { value, .. } => Some(value),
+            Form::Quiet(value) | Form::Held { value, .. } | Form::Kept { value, .. } => Some(value),
             Form::Free { .. } => None,
         }
     }
 
-    /// Whose value holds the lock at `time` of the node, in µs.
+    /// Whose value holds or keeps the lock at `time` of the node, in µs.
     pub fn holder(&self, time: u64) -> Option<&Value> {
         match self {
             Form::Quiet(value) => Some(value),
-            Form::Held { until, value } if time <= *until => Some(value),
-            Form::Held { .. } | Form::Free { .. } => None,
+            Form::Held { until, value } | Form::Kept { until, value } if time <= *until => {
+                Some(value)
+            }
+            Form::Held { .. } | Form::Kept { .. } | Form::Free { .. } => None,
         }
+    }
+
+    /// Whether a crowded form stands yet at `time` of the node.
+    pub(super) fn stands(&self, time: u64) -> bool {
+        match self {
+            Form::Quiet(_) => true,
+            Form::Held { until, .. } | Form::Kept { until, .. } | Form::Free { until, .. } => {
+                time <= *until
+            }
+        }
+    }
+
+    /// Whether it is taken by a value that was released, or was until it ended.
+    pub fn is_kept(&self) -> bool {
+        matches!(self, Form::Kept { .. })
     }
 
     /// For whom the lock is reserved at `time` of the node, and how many µs yet.

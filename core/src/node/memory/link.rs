@@ -90,6 +90,7 @@ impl Link for MemoryLink {
             }
             let now = self.clock.now();
             shared.node.sweep(now);
+            request.leaving = request.leaving.at(now);
             let (reply, messages) = match natively(&mut shared.node, &mut request, now) {
                 Some(reply) => (reply, Vec::new()),
                 None => {
@@ -180,7 +181,7 @@ impl Drop for MemoryLink {
 mod tests {
     use super::*;
     use crate::clock::Sleep;
-    use crate::node::{Companions, Keys, Op, Repair, Value, Waiter, Waits};
+    use crate::node::{Companions, Keys, Leaving, Op, Repair, Value, Waiter, Waits};
     use std::sync::mpsc;
     use std::time::Duration;
 
@@ -268,6 +269,7 @@ mod tests {
             }),
             value: Value(value.as_bytes().into()),
             waiter,
+            leaving: Leaving::Free,
             not_after: 0,
         };
         let ticket = Ticket {

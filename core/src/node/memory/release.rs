@@ -1,10 +1,10 @@
 //! The script `release` on a node in memory: gives the lock back, and calls the next.
 
-use super::line::{Message, Turn};
+use super::line::{Message, Turn, life};
 use super::scripts::Found;
-use super::{Form, MemoryNode};
+use super::{Form, MemoryNode, micros};
 use crate::mutants::mutant;
-use crate::node::{Reply, Request};
+use crate::node::{Leaving, Reply, Request};
 
 impl MemoryNode {
     /// Gives the vote back, and takes the waiter out of the queue. Where the lock is free
@@ -23,6 +23,12 @@ impl MemoryNode {
         let answer = Reply::Released { held };
         if mutant!("cancelled-waiter-stays-queued", true, false) {
             self.leave(request, now);
+        }
+        if held
+            && let Some(form) = &found.form
+            && self.keep(request, form, found)
+        {
+            return answer;
         }
         let claimed = found
             .form
@@ -47,5 +53,26 @@ impl MemoryNode {
             self.keys.remove(&request.keys.lock);
         }
         answer
+    }
+
+    /// Leaves the lock taken by the value that is released, where that is asked for, or it
+    /// is kept already. A crowded key outlives the places of those who wait.
+    fn keep(&mut self, request: &Request, form: &Form, found: &Found) -> bool {
+        if form.is_kept() {
+            let stands = form.holder(found.time).is_some();
+            return stands && mutant!("keep-close-deletes", true, false);
+        }
+        let Leaving::TakenFor(long) = request.leaving else {
+            return false;
+        };
+        let least = match found.is_crowded() {
+            true => life(found.now, request.keys.waits.place),
+            false => found.now,
+        };
+        let until = found.time + micros(long);
+        let value = request.value.clone();
+        let end = life(found.now, long).max(least);
+        self.put(request, Form::Kept { until, value }, end);
+        true
     }
 }

@@ -28,14 +28,19 @@ pub(super) struct Found {
 impl Found {
     /// Crowded: scripts alone change it.
     pub(super) fn is_crowded(&self) -> bool {
-        matches!(self.form, Some(Form::Held { .. } | Form::Free { .. }))
+        matches!(
+            self.form,
+            Some(Form::Held { .. } | Form::Kept { .. } | Form::Free { .. })
+        )
     }
 
     /// How long yet, in whole milliseconds: what stands there, or its hold or
     /// reservation. `None`: without end.
     pub(super) fn left(&self) -> Option<Duration> {
         match self.form {
-            Some(Form::Held { until, .. } | Form::Free { until, .. }) => {
+            Some(
+                Form::Held { until, .. } | Form::Kept { until, .. } | Form::Free { until, .. },
+            ) => {
                 let left = until.saturating_sub(self.time);
                 Some(Duration::from_millis(left.div_ceil(1000)))
             }
@@ -78,7 +83,9 @@ impl MemoryNode {
             if mutant!("record-ignored", !admitted, false) {
                 return Err(OtherRecord);
             }
-            let late = request.not_after != 0 && MemoryNode::time(now) > request.not_after;
+            // What changes nothing is never too late.
+            let timed = request.not_after != 0 && request.op != Op::Inspect;
+            let late = timed && MemoryNode::time(now) > request.not_after;
             if mutant!("no-not-after", late, false) {
                 return Ok(Reply::Late);
             }
@@ -94,6 +101,7 @@ impl MemoryNode {
             Op::Extend { ttl, repair, fence } => self.extend(request, &found, ttl, repair, fence),
             Op::Confirm { ttl, fence, block } => self.confirm(request, &found, ttl, fence, block),
             Op::Release => self.release(request, &found, admitted, messages),
+            Op::Inspect => self.inspect(request, &found),
         })
     }
 
@@ -104,10 +112,13 @@ impl MemoryNode {
         };
         let time = MemoryNode::time(now);
         let holder = form.as_ref().and_then(|form| form.holder(time));
+        // By a dead token.
+        let kept = form.as_ref().is_some_and(Form::is_kept);
+        let kept = mutant!("kept-is-own", kept, false);
         // Without a guard nobody minds it.
         let quarantine = self.quarantine(now).filter(|_| record.is_some());
         Found {
-            own: !request.value.0.is_empty() && holder == Some(&request.value),
+            own: !kept && !request.value.0.is_empty() && holder == Some(&request.value),
             free: holder.is_none(),
             form,
             end,

@@ -2,11 +2,12 @@
 
 mod crowded;
 mod fences;
+mod kept;
 mod line;
 mod native;
 
 use super::*;
-use crate::node::{Companions, Keys, Waits};
+use crate::node::{Companions, Keys, Leaving, Waits};
 use crate::node::{Op, Repair, Request, Value, Waiter};
 
 const TTL: Duration = Duration::from_millis(100);
@@ -64,6 +65,7 @@ fn request(op: Op, name: &str) -> Request {
         }),
         value: value(name),
         waiter: None,
+        leaving: Leaving::Free,
         not_after: 0,
     }
 }

@@ -132,7 +132,7 @@ impl Extend<Box<Item>> for Backlog {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::{Companions, Keys, Op, Request, Sink, Ticket, Value, Waits};
+    use crate::node::{Companions, Keys, Leaving, Op, Request, Sink, Ticket, Value, Waits};
     use std::sync::{Arc, Mutex};
     use std::time::Duration;
 
@@ -168,6 +168,7 @@ mod tests {
                 keys: Arc::new(keys),
                 value: Value(b"v"[..].into()),
                 waiter: None,
+                leaving: Leaving::Free,
                 native: false,
                 not_after: 0,
             },

@@ -296,7 +296,7 @@ impl Connection {
         }
         // Whether or not there will be another soon: what they undo may be on its way.
         if mutant!("left-alone-with-releases", true, self.connecting.is_some()) {
-            self.write_releases_to_old();
+            self.write_releases_to_old(now);
         }
         if self.connecting.is_none() {
             let fault = self.last_fault.clone().unwrap_or_else(|| {
@@ -324,7 +324,7 @@ impl Connection {
                 continue;
             }
             if let (Some(old), true) = (&mut self.old, item.is_release() && !item.on_old) {
-                mutant!("no-copy-over-the-old", old.write_copy(&item), ());
+                mutant!("no-copy-over-the-old", old.write_copy(&item, now), ());
             }
             if item.sink.is_none() {
                 self.due = self.due.min(now + item.patience());
@@ -337,12 +337,12 @@ impl Connection {
     /// While there is only the connection in doubt, releases go out over it at
     /// once, behind the requests that they undo. They stay queued for the next
     /// one.
-    fn write_releases_to_old(&mut self) {
+    fn write_releases_to_old(&mut self, now: Instant) {
         let Some(old) = &mut self.old else { return };
         for item in self.waiting.fresh_mut() {
             if item.is_release() && !item.on_old {
                 item.on_old = true;
-                old.write_copy(item);
+                old.write_copy(item, now);
             }
         }
     }

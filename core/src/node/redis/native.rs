@@ -182,7 +182,7 @@ impl Reading {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::{Companions, Keys, Value, Waits};
+    use crate::node::{Companions, Keys, Leaving, Value, Waits};
     use redis::parse_redis_value;
     use std::sync::Arc;
     use std::time::Duration;
@@ -209,6 +209,7 @@ mod tests {
             }),
             value: Value(b"t.l"[..].into()),
             waiter: None,
+            leaving: Leaving::Free,
             not_after: 9_000,
         }
     }

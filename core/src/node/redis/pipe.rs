@@ -1,6 +1,6 @@
 //! A stream to a node, and what was written to it and is not answered yet.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::io;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -14,11 +14,11 @@ use super::replies::{self, Outcome};
 use super::script::{self, Guard};
 use super::wire::{Incoming, Wire};
 use crate::clock::Instant;
-use crate::hash::fnv1a;
+use crate::hash::{HashMap, fnv1a};
 use crate::lean::trim;
 use crate::mutants::mutant;
 use crate::node::native::{key_end_of, outcome};
-use crate::node::{FaultKind, Op, Reply};
+use crate::node::{FaultKind, Op, Reply, Request};
 
 /// So many counters are remembered whose life was told; beyond it all are forgotten.
 const REMEMBERED: usize = 1024;
@@ -69,7 +69,7 @@ impl Pipe {
             lean_text: false,
             server: connected.server,
             time: (connected.time.time, connected.time.at),
-            warm: HashMap::new(),
+            warm: HashMap::default(),
             owes_trailer: false,
             places: VecDeque::new(),
             voted: VecDeque::new(),
@@ -116,7 +116,7 @@ impl Pipe {
                 if item.request.not_after == 0 && !item.is_release() {
                     item.request.not_after = not_after(self.time, &item);
                 }
-                script::write_command(out, &item.request, guard, item.with_text, item.cold);
+                write_script(out, &item, guard, item.cold, now);
                 Place::Script(Some(item))
             }
         };
@@ -261,9 +261,9 @@ impl Pipe {
     }
 
     /// Writes a request whose answer is awaited on another connection.
-    pub(crate) fn write_copy(&mut self, item: &Item) {
+    pub(crate) fn write_copy(&mut self, item: &Item, now: Instant) {
         let (out, guard) = (&mut self.wire.out, self.guard.as_ref());
-        script::write_command(out, &item.request, guard, item.with_text, true);
+        write_script(out, item, guard, true, now);
         self.places.push_back(Place::Script(None));
     }
 
@@ -330,6 +330,20 @@ impl Pipe {
         }
         doubtful
     }
+}
+
+/// Writes a request's script. What is left of its time is told as of now, however often
+/// it is written.
+fn write_script(out: &mut Vec<u8>, item: &Item, guard: Option<&Guard>, cold: bool, now: Instant) {
+    let leaving = item.request.leaving.at(now);
+    if leaving == item.request.leaving {
+        return script::write_command(out, &item.request, guard, item.with_text, cold);
+    }
+    let request = Request {
+        leaving,
+        ..item.request.clone()
+    };
+    script::write_command(out, &request, guard, item.with_text, cold);
 }
 
 /// For a request that was made before the node's clock was known: it is, from the

@@ -9,7 +9,7 @@ use redis::Value as Resp;
 
 use super::resp::number;
 use super::server_error::{demoted, fault_of};
-use crate::node::{Fault, FaultKind, Op, Reply, native};
+use crate::node::{Fault, FaultKind, Op, Reply, Seen, Standing, Value, native};
 
 /// The largest fence: beyond it Lua's numbers are not exact.
 const LARGEST: u64 = (1 << 53) - 1;
@@ -71,6 +71,9 @@ pub(crate) fn outcome(op: Op, value: &Resp) -> Outcome {
             (Some(Reply::Quarantined { left }), rest)
         }
         (Op::Release, 0 | 1, _) => (Some(Reply::Released { held: code == 1 }), more),
+        (Op::Inspect, 8, [stands, left, value, fence, queued, quarantine, rest @ ..]) => {
+            (seen([stands, left, value, fence, queued, quarantine]), rest)
+        }
         (_, 4, _) if op != Op::Release => return Outcome::OtherRecord,
         (_, 5, _) if op != Op::Release => (Some(Reply::Late), more),
         _ => (None, more),
@@ -122,6 +125,42 @@ fn refused(parts: [&Resp; 4]) -> Option<Reply> {
         place: u32::try_from(*place).ok(),
         subscribers: u32::try_from(*subscribers).ok()?,
     })
+}
+
+/// What a node has of a lock.
+fn seen(parts: [&Resp; 6]) -> Option<Reply> {
+    let [
+        Resp::BulkString(stands),
+        Resp::Int(left),
+        Resp::BulkString(value),
+        counted,
+        Resp::Int(queued),
+        Resp::Int(quarantine),
+    ] = parts
+    else {
+        return None;
+    };
+    let left = u64::try_from(*left).ok().map(Duration::from_millis);
+    let value = Value(value[..].into());
+    let standing = match &stands[..] {
+        b"" => Standing::Free,
+        b"=" => Standing::Held,
+        b"-" => Standing::Kept,
+        b"@" => Standing::Reserved,
+        // Ours has an end, and is not marked but by us.
+        b"." if value.is_ours() && left.is_some() => Standing::Held,
+        b"." => Standing::Foreign,
+        _ => return None,
+    };
+    let held = !matches!(standing, Standing::Free | Standing::Reserved);
+    Some(Reply::Seen(Box::new(Seen {
+        standing,
+        left,
+        value: held.then_some(value),
+        fence: fence(counted)?,
+        queued: u32::try_from(*queued).ok()?,
+        quarantine: Duration::from_millis(u64::try_from(*quarantine).unwrap_or(0)),
+    })))
 }
 
 /// What the init script answers: nothing if the record was replaced, else what it

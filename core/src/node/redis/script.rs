@@ -12,7 +12,7 @@ use std::time::Duration;
 use once_cell::sync::Lazy;
 
 use super::resp::{self, Decimal};
-use crate::node::{Op, Repair, Request, Waiter};
+use crate::node::{Leaving, Op, Repair, Request, Waiter};
 
 /// A script: its text, and the hash by which the node knows it.
 pub(crate) struct Script {
@@ -44,6 +44,8 @@ pub(crate) static RELEASE: Script = script!("release.lua");
 /// Delete a lock that holds a value, and nothing else: a native release, for a server
 /// that has no command for it.
 pub(crate) static LEAN: Script = script!("lean.lua");
+/// Look what is there. Seldom asked for: a node is given its text then.
+pub(crate) static INSPECT: Script = script!("inspect.lua");
 /// Replace a node's record, if it is still the one that was read.
 pub(crate) static INIT: Script = script!("init.lua");
 /// Find out which command is not permitted.
@@ -80,17 +82,25 @@ pub(crate) fn write_command(
         Op::Acquire { .. } => &ACQUIRE,
         Op::Extend { .. } | Op::Confirm { .. } => &EXTEND,
         Op::Release => &RELEASE,
+        Op::Inspect => &INSPECT,
     };
     let (keys, arguments) = lengths(request, guard);
     resp::write_array(out, 3 + keys + arguments);
     write_script(out, script, with_text);
     resp::write_number(out, keys as u64);
     write_keys(out, request, guard);
+    if request.op == Op::Inspect {
+        return resp::write_text(out, guard.map_or(b"", |guard| guard.record.as_bytes()));
+    }
     resp::write_text(out, &request.value.0);
     write_own(out, request);
     if request.op == Op::Release {
-        if let Some(guard) = guard {
-            resp::write_text(out, guard.record.as_bytes());
+        let keep = keep(request);
+        if guard.is_some() || keep.is_some() {
+            resp::write_text(out, guard.map_or(b"", |guard| guard.record.as_bytes()));
+        }
+        if let Some(keep) = keep {
+            resp::write_number(out, keep);
         }
     } else if !is_plain(request, guard) {
         write_checks(out, request, guard, cold);
@@ -106,9 +116,18 @@ pub(crate) fn is_plain(request: &Request, guard: Option<&Guard>) -> bool {
 fn block(request: &Request) -> Option<u32> {
     let block = match request.op {
         Op::Acquire { block, .. } | Op::Confirm { block, .. } => block,
-        Op::Extend { .. } | Op::Release => 1,
+        Op::Extend { .. } | Op::Release | Op::Inspect => 1,
     };
     (block > 1 && request.keys.counter().is_some()).then_some(block)
+}
+
+/// For how many milliseconds a release leaves the lock taken.
+fn keep(request: &Request) -> Option<u64> {
+    match request.leaving {
+        Leaving::TakenFor(long) => Some(millis(long)),
+        // Whoever writes it has made the other of it by now.
+        Leaving::Free | Leaving::TakenUntil(_) => None,
+    }
 }
 
 /// How many keys a request has, and how many arguments.
@@ -119,16 +138,25 @@ fn lengths(request: &Request, guard: Option<&Guard>) -> (usize, usize) {
     match request.op {
         Op::Acquire { .. } => (2 + voted + 2 * guarded, 4 + more),
         Op::Extend { .. } | Op::Confirm { .. } => (1 + voted + 2 * guarded, 3 + more),
-        Op::Release => (2 + 2 * guarded, 3 + guarded),
+        Op::Release => {
+            let more = match keep(request) {
+                Some(_) => 2,
+                None => guarded,
+            };
+            (2 + 2 * guarded, 3 + more)
+        }
+        Op::Inspect => (3 + 2 * guarded, 1),
     }
 }
 
 fn write_keys(out: &mut Vec<u8>, request: &Request, guard: Option<&Guard>) {
     resp::write_text(out, &request.keys.lock);
-    if matches!(request.op, Op::Acquire { .. } | Op::Release) {
+    if matches!(request.op, Op::Acquire { .. } | Op::Release | Op::Inspect) {
         resp::write_text(out, request.keys.companions.queue());
     }
-    if request.op != Op::Release && !is_plain(request, guard) {
+    if request.op == Op::Inspect {
+        resp::write_text(out, request.keys.companions.counter());
+    } else if request.op != Op::Release && !is_plain(request, guard) {
         // Without fences the place is kept by a key of the same lock.
         let counter = request.keys.counter();
         resp::write_text(out, counter.map_or(&request.keys.lock, |(key, _)| key));
@@ -175,6 +203,7 @@ fn write_own(out: &mut Vec<u8>, request: &Request) {
             write_waiter(out, request.waiter.as_ref());
             write_waits(out, request, false);
         }
+        Op::Inspect => {}
     }
 }
 
@@ -209,7 +238,7 @@ fn write_checks(out: &mut Vec<u8>, request: &Request, guard: Option<&Guard>, col
     let (fence, lengthens) = match request.op {
         Op::Acquire { candidate, .. } => (candidate, cold),
         Op::Extend { fence, .. } | Op::Confirm { fence, .. } => (fence, true),
-        Op::Release => (0, false),
+        Op::Release | Op::Inspect => (0, false),
     };
     resp::write_number(out, fence);
     if lengthens {

@@ -8,7 +8,7 @@ use super::votes::{Phase, Votes};
 use super::{Fences, Hold, LeaseState, Round, State, Terms, Told};
 use crate::clock::{self, Instant};
 use crate::mutants::mutant;
-use crate::node::{Nodes, Op, Repair, Request, Sink, Ticket, Value, Waiter, native};
+use crate::node::{Leaving, Nodes, Op, Repair, Request, Sink, Ticket, Value, Waiter, native};
 use crate::protocol::set::{Outgoing, Set};
 use crate::token::Token;
 use crate::wakers::Watchers;
@@ -18,8 +18,8 @@ impl Hold {
     /// this is decides. `block`: how many fences are asked for; one, and one
     /// for each lease that may follow on the same token.
     pub fn begin(set: &Arc<Set>, terms: &Terms, block: u32) -> Arc<Hold> {
-        let hold = Hold::new(set, terms, block, None, None);
         let now = set.clock.now();
+        let hold = Hold::new(set, terms, block, None, None, now);
         let means = hold.cheapest_means(now);
         hold.open(Nodes::all(set.links.len()), Nodes::NONE, means, now);
         hold
@@ -35,8 +35,11 @@ impl Hold {
         block: u32,
         waiter: Option<Waiter>,
         queued: Option<usize>,
+        now: Instant,
     ) -> Arc<Hold> {
-        let (token, jitter) = Token::with_jitter(&*set.rng);
+        let counts = terms.keys.fence_ttl.is_some();
+        let median = if counts { set.median(now) } else { 0 };
+        let (token, jitter) = Token::with_jitter(&*set.rng, median);
         // The dot tells our tokens from those of others, which may be of as many digits.
         let value = [token.as_str().as_bytes(), b".", terms.label.as_bytes()].concat();
         // Up to a fifth of jitter keeps leases that were won together apart.
@@ -50,8 +53,10 @@ impl Hold {
             id: IDS.fetch_add(1, Ordering::Relaxed),
             value: Value(value.into()),
             waiter,
+            drawn: (now, median),
             begun: AtomicU64::new(Instant::NEVER.0),
             renew_every,
+            handed_over: AtomicU64::new(Instant::NEVER.0),
             end: AtomicU64::new(Instant::NEVER.0),
             fences: Fences {
                 block,
@@ -167,7 +172,12 @@ impl Hold {
     pub(super) fn propose(&self, state: &mut State, now: Instant) -> u64 {
         let round = &mut state.round;
         if round.candidate == 0 && self.terms.keys.fence_ttl.is_some() {
-            round.candidate = self.set.candidate(now);
+            // As the clocks are now: after a wait they tell another time.
+            let median = match self.drawn {
+                (then, median) if then == now => median,
+                _ => self.set.median(now),
+            };
+            round.candidate = self.set.candidate(median);
         }
         round.candidate
     }
@@ -218,7 +228,9 @@ impl Hold {
         if !traces.waiter {
             request.waiter = None;
         }
-        request.native = traces.token && !traces.scripted && !traces.waiter && !lined;
+        request.leaving = self.leaving(now);
+        let keeps = request.leaving != Leaving::Free;
+        request.native = traces.token && !traces.scripted && !traces.waiter && !lined && !keeps;
         let deadline = now + self.terms.timing.node_timeout;
         self.outgoing(node, request, now, deadline, now + self.longest_life())
     }
@@ -230,6 +242,7 @@ impl Hold {
             keys: self.terms.keys.clone(),
             value: self.value.clone(),
             waiter: self.waiter.clone(),
+            leaving: Leaving::Free,
             not_after: 0,
         }
     }

@@ -4,14 +4,15 @@
 //! moment of a release a newcomer may have their votes before it hears that the home
 //! has refused. Its refusal decides; and where it has not answered yet it is waited
 //! for: as long again as the quorum took, at least for a tenth of `node_timeout`, and
-//! no longer. So a home that hangs costs an attempt little, and one that is known to be
-//! out costs nothing.
+//! no longer. One that was waited for in vain is *late*, and not waited for again until
+//! it has answered sooner. So a home that hangs or is slow costs a client one such wait,
+//! and one that is known to be out costs nothing.
 
 use super::votes::Phase;
 use super::{Hold, State};
 use crate::clock::Instant;
 use crate::mutants::mutant;
-use crate::node::Nodes;
+use crate::node::{Nodes, Op, Reply, Ticket};
 use crate::protocol::home::{self, Word};
 use crate::protocol::quorum::Vote;
 
@@ -22,18 +23,22 @@ impl Hold {
         if mutant!("home-is-not-asked", false, true) || state.votes.cast.iter().all(granted) {
             return Word::Yes;
         }
-        let word = match self.awaits_unmet(state) {
-            true => Word::Awaited,
-            false => home::word(&self.order(), &self.heard_in(state), |i| self.set.is_out(i)),
+        let word = match self.awaited_unmet(state) {
+            Some(node) => Word::Awaited(node),
+            None => {
+                let heard = |i| self.heard_of(state, i);
+                home::word(self.key(), self.ids(), heard, |i| self.set.is_out(i))
+            }
         };
-        if word != Word::Awaited {
+        let Word::Awaited(node) = word else {
             return word;
-        }
+        };
         let least = self.terms.timing.node_timeout / 10;
         let due = &mut state.round.home_due;
         let due = *due.get_or_insert_with(|| now + self.begun().until(now).max(least));
-        if mutant!("home-is-not-waited-for", now < due, false) {
-            return Word::Awaited;
+        let late = mutant!("late-home-is-waited-for", self.set.is_late(node), false);
+        if mutant!("home-is-not-waited-for", now < due && !late, false) {
+            return word;
         }
         match state.round.taken {
             Some(home) if state.votes.cast[home] == Vote::Awaited => {
@@ -44,18 +49,20 @@ impl Hold {
         }
     }
 
-    /// Whether a node has yet to answer that was not connected to before: then nobody can
+    /// A node that has yet to answer and was not connected to before: then nobody can
     /// say which is the home, for that follows from the nodes' ids.
-    fn awaits_unmet(&self, state: &State) -> bool {
+    fn awaited_unmet(&self, state: &State) -> Option<usize> {
         let unmet = |i: usize| !self.set.links[i].is_met() && !self.set.is_out(i);
         let mut nodes = 0..self.set.links.len();
-        nodes.any(|i| state.votes.cast[i] == Vote::Awaited && unmet(i))
+        nodes.find(|i| state.votes.cast[*i] == Vote::Awaited && unmet(*i))
     }
 
-    /// The nodes in the order in which they are home.
-    fn order(&self) -> Vec<usize> {
-        let ids = self.set.links.iter().map(|link| link.id());
-        home::order(&self.terms.keys.lock, ids)
+    fn key(&self) -> &[u8] {
+        &self.terms.keys.lock
+    }
+
+    fn ids(&self) -> impl Iterator<Item = u64> {
+        self.set.links.iter().map(|link| link.id())
     }
 
     /// Asks the home by script, where `node` has refused plain commands, is the home, and
@@ -63,7 +70,7 @@ impl Hold {
     /// and the script says who does. Returns whether it asks.
     pub(super) fn asks_home_again(&self, node: usize) -> bool {
         let home = || {
-            let order = self.order();
+            let order = home::order(self.key(), self.ids());
             order.into_iter().find(|i| !self.set.is_out(*i))
         };
         let again = self.waiter.is_none() && home() == Some(node);
@@ -89,7 +96,29 @@ impl Hold {
         let state = self.state();
         let due = state.round.home_due.is_some_and(|due| due <= now);
         if state.phase == Phase::Asking && state.round.awaits_home && due {
+            let heard = |i| self.heard_of(&state, i);
+            let word = home::word(self.key(), self.ids(), heard, |i| self.set.is_out(i));
+            // Which one is the home is not known while others were never met.
+            if let (Word::Awaited(home), None) = (word, self.awaited_unmet(&state)) {
+                self.set.waited_in_vain(home);
+            }
             self.decide(state, now, false);
+        }
+    }
+
+    /// Notes whether a node that was asked for its vote has answered while it would be
+    /// waited for as a home.
+    pub(super) fn note_promptness(
+        &self,
+        state: &State,
+        ticket: Ticket,
+        reply: &Reply,
+        now: Instant,
+    ) {
+        let asked = matches!(ticket.op, Op::Acquire { .. });
+        let answered = !matches!(reply, Reply::Failed(_) | Reply::Late);
+        if asked && answered && state.round.home_due.is_none_or(|due| now <= due) {
+            self.set.was_prompt(ticket.node);
         }
     }
 }

@@ -40,6 +40,16 @@ impl fmt::Display for Said {
     }
 }
 
+impl Said {
+    /// The label of who holds the lock there.
+    fn holder(&self) -> Option<&str> {
+        match self {
+            Said::Refused { holder, .. } => holder.as_deref(),
+            _ => None,
+        }
+    }
+}
+
 /// How a round that was not won ended.
 #[derive(Debug)]
 pub struct NoQuorum {
@@ -119,7 +129,7 @@ impl NoQuorum {
     pub(crate) fn refused(&self, set: &Set, name: &[u8]) -> Error {
         if self.kind() == Kind::Held {
             let message = format!("the lock {} is held by another", shown(name));
-            self.error(set, ErrorKind::Contended, message)
+            self.error(set, ErrorKind::Contended, name, message)
         } else {
             self.unavailable(set, name, "")
         }
@@ -134,7 +144,7 @@ impl NoQuorum {
             Kind::Unanswered | Kind::Undecided => return self.unavailable(set, name, &after),
         };
         let message = format!("the lock {} {outcome}{after}: {why}", shown(name));
-        self.error(set, ErrorKind::Timeout, message)
+        self.error(set, ErrorKind::Timeout, name, message)
     }
 
     /// The error where wrong settings alone prevent a quorum.
@@ -144,7 +154,7 @@ impl NoQuorum {
             shown(name),
             set.origin
         );
-        self.error(set, ErrorKind::Misconfigured, message)
+        self.error(set, ErrorKind::Misconfigured, name, message)
     }
 
     fn unavailable(&self, set: &Set, name: &[u8], after: &str) -> Error {
@@ -162,7 +172,7 @@ impl NoQuorum {
             shown(name),
             set.origin
         );
-        self.error(set, ErrorKind::QuorumUnavailable, message)
+        self.error(set, ErrorKind::QuorumUnavailable, name, message)
     }
 
     /// How long it takes until a quorum may vote, if all that it lacks are nodes in
@@ -178,15 +188,17 @@ impl NoQuorum {
         left.get(quorum - 1).copied().filter(|left| !left.is_zero())
     }
 
-    /// An error with what each node said.
-    pub(crate) fn error(&self, set: &Set, kind: ErrorKind, message: String) -> Error {
+    /// An error about the lock of that name, with what each node said.
+    pub(crate) fn error(&self, set: &Set, kind: ErrorKind, name: &[u8], message: String) -> Error {
         let nodes = set
             .links
             .iter()
             .zip(&self.said)
             .map(|(link, said)| NodeError::new(link.shown(), said.to_string()))
             .collect();
-        Error::with_nodes(kind, message, nodes)
+        let held = matches!(kind, ErrorKind::Contended | ErrorKind::Timeout);
+        let holder = || self.said.iter().find_map(Said::holder);
+        Error::with_nodes(kind, message, nodes).about(name, held.then(holder).flatten())
     }
 }
 

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::votes::Phase;
 use super::{Hold, Terms};
+use crate::clock::Instant;
 use crate::mutants::mutant;
 use crate::protocol::counters::count;
 
@@ -30,6 +31,7 @@ impl Terms {
             && other.renew
             && !self.fair
             && !other.fair
+            && self.keep == other.keep
             && self.max_hold == other.max_hold
     }
 }
@@ -37,8 +39,8 @@ impl Terms {
 impl Hold {
     /// Ends the lease and begins another, for someone who asks for `terms`.
     /// False, and nothing has changed, unless the lease is valid, will be for
-    /// half of its ttl and for most of `max_hold`, has a fence left, and has
-    /// not been passed on too often.
+    /// half of its ttl and for most of `max_hold`, has a fence left, is not kept, and
+    /// has not been passed on too often.
     pub(crate) fn pass_on(&self, terms: &Terms) -> bool {
         let now = self.set.clock.now();
         let mut state = self.state();
@@ -52,6 +54,7 @@ impl Hold {
         if state.phase != Phase::Held
             || mutant!("passed-on-when-over", self.end() < ample, false)
             || !young
+            || mutant!("passed-on-while-kept", self.is_kept(now), false)
             || !mutant!("passed-on-beyond-the-block", fenced, true)
             || mutant!("passed-on-for-ever", state.lease.passed >= IN_A_ROW, false)
             || !self.terms.serves(terms)
@@ -63,6 +66,7 @@ impl Hold {
             let next = mutant!("passed-on-with-the-same-fence", fence + 1, fence);
             self.fences.present.store(next, Ordering::Release);
         }
+        self.handed_over.store(Instant::NEVER.0, Ordering::Release);
         state.lease.gone = terms.gone.clone();
         // Whoever watched the lease that was has released it.
         let watchers = state.lease.watchers.take();

@@ -42,13 +42,16 @@ impl Hold {
     /// Each node's last word. One that failed to vote lately, and does not queue
     /// us, is as good as out.
     pub(crate) fn heard(&self) -> Vec<Heard> {
-        self.heard_in(&self.state())
+        let state = &self.state();
+        (0..state.votes.cast.len())
+            .map(|i| self.heard_of(state, i))
+            .collect()
     }
 
-    /// As [`heard`](Hold::heard), with the state locked.
-    pub(super) fn heard_in(&self, state: &State) -> Vec<Heard> {
+    /// One node's last word, with the state locked.
+    pub(super) fn heard_of(&self, state: &State, i: usize) -> Heard {
         let queued = |node: &Node| node.line.is_some_and(|line| line.place.is_some());
-        let heard = |i: usize| match (state.votes.cast[i], &state.votes.nodes[i]) {
+        match (state.votes.cast[i], &state.votes.nodes[i]) {
             (Vote::Unasked, _) => Heard::Unasked,
             (Vote::Awaited, _) => Heard::Awaited,
             (Vote::Granted(_), _) => Heard::Granted,
@@ -66,8 +69,7 @@ impl Hold {
                 },
                 line: node.line,
             },
-        };
-        (0..state.votes.cast.len()).map(heard).collect()
+        }
     }
 }
 

@@ -9,10 +9,10 @@ use std::task::Poll;
 use super::Hold;
 use super::ask::Traces;
 use super::votes::{Phase, Votes};
-use crate::clock::Instant;
+use crate::clock::{self, Instant};
 use crate::mutants::mutant;
 use crate::mutex::lock;
-use crate::node::{Reply, Sink, Ticket};
+use crate::node::{Leaving, Reply, Sink, Ticket};
 use crate::protocol::counters::count;
 use crate::protocol::quorum::{self, Vote};
 use crate::protocol::set::Set;
@@ -141,6 +141,54 @@ impl Hold {
     /// Sends the release to the nodes on which something may be left.
     pub(super) fn undo(&self, traces: &[Traces]) -> Arc<Release> {
         self.undo_at(traces, self.set.clock.now())
+    }
+
+    /// The lease is its user's from now on: what is kept is kept from here. One that nobody
+    /// has got is taken back without a trace.
+    pub(crate) fn hand_over(&self) {
+        if self.terms.keep.is_zero() {
+            return;
+        }
+        let (never, now) = (Instant::NEVER.0, self.set.clock.now().0);
+        // Another handle on it changes nothing.
+        let _ = self
+            .handed_over
+            .compare_exchange(never, now, Ordering::AcqRel, Ordering::Relaxed);
+    }
+
+    /// It was its user's for nothing.
+    pub(crate) fn take_back(&self) {
+        self.handed_over.store(Instant::NEVER.0, Ordering::Release);
+    }
+
+    /// How the release of this token leaves the lock: taken to the end of its
+    /// [`keep`](super::Terms::keep), at whatever rate the nodes' clocks go.
+    pub(super) fn leaving(&self, now: Instant) -> Leaving {
+        let keep = self.terms.keep;
+        let Some(won) = self.won() else {
+            return Leaving::Free;
+        };
+        if mutant!("keep-deletes", keep.is_zero(), true) {
+            return Leaving::Free;
+        }
+        let from = mutant!("keep-from-release", won, now);
+        let full = keep + clock::drift_allowance(keep, self.terms.drift);
+        let end = from + mutant!("keep-without-drift", full, keep);
+        match now < end {
+            true => Leaving::TakenUntil(end),
+            false => Leaving::Free,
+        }
+    }
+
+    /// Whether the lock stays taken though the present lease is given up at `now`.
+    pub(super) fn is_kept(&self, now: Instant) -> bool {
+        self.won().is_some_and(|won| now < won + self.terms.keep)
+    }
+
+    /// When the present lease became its user's.
+    fn won(&self) -> Option<Instant> {
+        let at = Instant(self.handed_over.load(Ordering::Acquire));
+        (at != Instant::NEVER).then_some(at)
     }
 
     fn undo_at(&self, traces: &[Traces], now: Instant) -> Arc<Release> {

@@ -286,7 +286,7 @@ impl Votes {
             }
             Reply::Late => self.late(&ticket, now, rules),
             Reply::Failed(fault) => self.fail(&ticket, fault, now, phase, rules),
-            Reply::Released { .. } => {}
+            Reply::Released { .. } | Reply::Seen(_) => {}
         }
         false
     }
@@ -414,7 +414,7 @@ impl Votes {
 fn ttl_of(op: Op) -> Duration {
     match op {
         Op::Acquire { ttl, .. } | Op::Extend { ttl, .. } | Op::Confirm { ttl, .. } => ttl,
-        Op::Release => Duration::ZERO,
+        Op::Release | Op::Inspect => Duration::ZERO,
     }
 }
 

@@ -8,10 +8,11 @@
 //! clients may be queued, before the next here asks.
 
 use std::collections::VecDeque;
-use std::collections::hash_map::{Entry, HashMap};
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use crate::hash::HashMap;
 use crate::mutants::mutant;
 use crate::protocol::hold::{Hold, IN_A_ROW, NoQuorum, Terms};
 use crate::protocol::renewal::Watched;
@@ -363,6 +364,7 @@ mod tests {
             renew: true,
             max_hold: None,
             fair: false,
+            keep: Duration::ZERO,
             gone: None,
         }
     }

@@ -345,8 +345,10 @@ impl<'a> Quest<'a> {
     }
 
     fn draw(&mut self, block: u32) {
-        let waiter = Some(self.registration.waiter());
-        self.hold = Some(Hold::new(self.set, self.terms, block, waiter, self.home));
+        let (waiter, now) = (Some(self.registration.waiter()), self.set.clock.now());
+        self.hold = Some(Hold::new(
+            self.set, self.terms, block, waiter, self.home, now,
+        ));
         self.seen = 0;
     }
 }

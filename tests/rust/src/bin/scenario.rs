@@ -251,6 +251,18 @@ impl Runner {
                 let error = self.last_error.as_ref().ok_or("no error yet")?;
                 Ok(error.nodes().len().to_string())
             }
+            "inspect" => {
+                let lock = &self.locks.get(line.word(1)?).ok_or("no such lock")?.lock;
+                inspect(lock, line.word(2)?)
+            }
+            "error" => {
+                let error = self.last_error.as_ref().ok_or("no error yet")?;
+                Ok(match line.word(1)? {
+                    "name" => error.name().map(string_of),
+                    _ => error.holder().map(str::to_owned),
+                }
+                .unwrap_or_else(|| "none".to_owned()))
+            }
             "stage" => Ok(stage(&line.words[1..])),
             other => return Err(format!("expected a verb, got {other}")),
         };
@@ -307,6 +319,7 @@ impl Runner {
             "fence_ttl",
             "max_waiters",
             "fair",
+            "keep",
             "set_name",
             "restart_guard",
             "accept_eviction",
@@ -325,6 +338,7 @@ impl Runner {
                 "fence_ttl" => b.fence_ttl(millis(value)?),
                 "max_waiters" => b.max_waiters(number(value)?),
                 "fair" => b.fair(switch(value)?),
+                "keep" => b.keep(millis(value)?),
                 "set_name" => b.set_name(string(value)),
                 "accept_eviction" => b.accept_eviction(switch(value)?),
                 "nodes" => b.nodes(value.split(',').filter(|url| !url.is_empty())),
@@ -361,6 +375,7 @@ impl Runner {
             "fencing",
             "max_waiters",
             "fair",
+            "keep",
             "owner",
         ])?;
         let client = self.clients.get(line.word(2)?).ok_or("no such client")?;
@@ -375,6 +390,7 @@ impl Runner {
                 "fencing" => lock.fencing(switch(value)?),
                 "max_waiters" => lock.max_waiters(number(value)?),
                 "fair" => lock.fair(switch(value)?),
+                "keep" => lock.keep(millis(value)?),
                 _ => lock.owner(Owner::named(bytes(value))),
             };
         }
@@ -554,4 +570,25 @@ fn stage(words: &[&str]) -> String {
     }
     let text = [output.stdout, output.stderr].concat();
     String::from_utf8_lossy(&text).trim().to_owned()
+}
+
+/// What the nodes have of a lock: one thing of it.
+fn inspect(lock: &quorlock::Lock, what: &str) -> Result<String, Error> {
+    Ok(match what {
+        "locked" => blocking::wait(lock.is_locked())?.to_string(),
+        "holder" => {
+            let holder = blocking::wait(lock.holder())?;
+            let label = holder.as_ref().and_then(|holder| holder.label());
+            label.unwrap_or("none").to_owned()
+        }
+        "queued" => blocking::wait(lock.inspect())?.queued().to_string(),
+        _ => blocking::wait(lock.inspect())?
+            .verdict()
+            .as_str()
+            .to_owned(),
+    })
+}
+
+fn string_of(name: &[u8]) -> String {
+    String::from_utf8_lossy(name).into_owned()
 }

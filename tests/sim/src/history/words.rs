@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use quorlock::sim::native::Outcome;
-use quorlock::sim::{Op, Repair, Reply};
+use quorlock::sim::{Leaving, Op, Repair, Reply};
 
 use super::faults::{begin_of, end_of};
 use super::{Asked, Happened, History};
@@ -475,7 +475,11 @@ impl<'a> Teller<'a> {
             Op::Confirm { fence, .. } => format!("asks {node} to store the fence {fence}"),
             Op::Release if asked.token.is_empty() => format!("leaves the queue of {node}"),
             Op::Release if asked.native => format!("tells {node} to delete its vote, natively"),
+            Op::Release if asked.leaving != Leaving::Free => {
+                format!("gives its vote up, and has {node} keep the lock taken")
+            }
             Op::Release => format!("tells {node} to delete its vote"),
+            Op::Inspect => format!("looks who has the lock on {node}"),
         }
     }
 }
@@ -489,6 +493,7 @@ fn verb(asked: &Asked) -> &'static str {
         Op::Confirm { .. } => "fence",
         Op::Release if asked.token.is_empty() => "leaving",
         Op::Release => "release",
+        Op::Inspect => "look",
     }
 }
 
@@ -541,6 +546,7 @@ fn said(reply: &Reply) -> String {
         Reply::Late => "nothing is done, for it comes too late".into(),
         Reply::NotMine => "there is no vote of its own".into(),
         Reply::Released { held: true } => "its vote is deleted".into(),
+        Reply::Seen(seen) => format!("{:?}", seen.standing).to_lowercase(),
         Reply::Released { held: false } => "there was no vote of its own to delete".into(),
         Reply::Failed(fault) => {
             let sent = if fault.sent {

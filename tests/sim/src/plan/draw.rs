@@ -79,6 +79,7 @@ impl Plan {
         let listed_twice = (place != other && random.chance(2)).then_some((place, other));
         let guard = random.chance(if nodes > 2 { 90 } else { 20 });
         let declared = random.chance(95);
+        let keeps = Random::new(aside.aside().bits());
         let wait = if guard && !declared { max_ttl } else { 0 };
         let plan = Plan {
             nodes,
@@ -98,6 +99,10 @@ impl Plan {
             declared,
             longest,
             owned: aside.aside().chance(20),
+            keep: match keeps.chance(15) {
+                true => Duration::from_nanos(max_ttl).mul_f64(keeps.share()),
+                false => Duration::ZERO,
+            },
             waits: waits(&aside, ttl, node_timeout, ttl * u64::from(longest)),
             tail: match listed_twice {
                 None if aside.chance(WAITING) => *aside.pick(&[1, 2, 3]),

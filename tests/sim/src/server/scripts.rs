@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use quorlock::sim::probe;
 use quorlock::sim::{
-    Companions, Keys, Op, OtherRecord, Repair, Reply, Request, Value, Waiter, Waits,
+    Companions, Keys, Leaving, Op, OtherRecord, Repair, Reply, Request, Standing, Value, Waiter,
+    Waits,
 };
 
 use super::resp::{array, bulk, int, number};
@@ -27,6 +28,8 @@ pub enum Script {
     Release,
     /// Take it back where nobody waits.
     Lean,
+    /// Look what is there.
+    Inspect,
     /// Replace the node's record.
     Init,
     /// Try permissions.
@@ -34,12 +37,13 @@ pub enum Script {
 }
 
 impl Script {
-    /// The scripts that are loaded, in the order of [`probe::scripts`].
-    const LOADED: [Script; 4] = [
+    /// The scripts that may be called by their hash, in the order of [`probe::scripts`].
+    const LOADED: [Script; 5] = [
         Script::Acquire,
         Script::Extend,
         Script::Release,
         Script::Lean,
+        Script::Inspect,
     ];
 
     /// The script of that text.
@@ -89,23 +93,62 @@ pub struct Call {
     fenced: bool,
 }
 
+/// What a call of `inspect` asks for.
+fn look(keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
+    let (lock, queue, counter) = match *keys {
+        [lock, queue, counter] | [lock, queue, counter, _, _] => (lock, queue, counter),
+        _ => return None,
+    };
+    let [record] = args else { return None };
+    let fits = record.is_empty() == (keys.len() == 3) && queue.len() == counter.len();
+    fits.then(|| Call {
+        request: Request {
+            op: Op::Inspect,
+            native: false,
+            keys: Arc::new(Keys {
+                lock: lock.into(),
+                companions: Companions::new(&[queue, counter].concat()),
+                waits: NO_WAITS,
+                fence_ttl: None,
+            }),
+            value: Value([].into()),
+            waiter: None,
+            leaving: Leaving::Free,
+            not_after: 0,
+        },
+        record: (!record.is_empty()).then(|| text(record).into()),
+        told: true,
+        fenced: true,
+    })
+}
+
 /// What a call of a script asks for; `None`: no client of ours writes that.
 pub fn call(script: Script, keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
+    if script == Script::Inspect {
+        return look(keys, args);
+    }
     let millis = |place: usize| Some(Duration::from_millis(number(args.get(place)?)?));
     // How many arguments and keys are its own, and where its waits stand.
     let (own, queue, waiter, waits) = match script {
         Script::Acquire => (4, 1, waiter(args.get(3)?)?, waits(args[2])?),
         Script::Extend => (3, 0, None, NO_WAITS),
         Script::Release => (3, 1, waiter(args.get(1)?)?, waits(args.get(2)?)?),
-        Script::Lean | Script::Init | Script::Try => return None,
+        Script::Lean | Script::Inspect | Script::Init | Script::Try => return None,
     };
     let more = args.get(own..)?;
     let release = script == Script::Release;
     let fits = match (release, more.len(), keys.len().checked_sub(1 + queue)?) {
-        (_, 0, 0) | (true, 1, 2) => true,
+        (_, 0, 0) => true,
+        // With what is kept, or without.
+        (true, 1 | 2, 2) => !more[0].is_empty(),
+        (true, 2, 0) => more[0].is_empty(),
         (false, 4 | 5, 1) => more[0].is_empty(),
         (false, 4 | 5, 3) => !more[0].is_empty(),
         _ => false,
+    };
+    let leaving = match more.get(1).filter(|_| release) {
+        Some(long) => Leaving::TakenFor(Duration::from_millis(number(long)?)),
+        None => Leaving::Free,
     };
     let told = !release && !more.is_empty();
     let fence = match told && !more[2].is_empty() {
@@ -153,6 +196,7 @@ pub fn call(script: Script, keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
             }),
             value: Value(args[0].into()),
             waiter,
+            leaving,
             not_after: if not_after == ANY_TIME { 0 } else { not_after },
         },
         record: more
@@ -255,6 +299,26 @@ pub fn answer(out: &mut Vec<u8>, call: &Call, answer: &Result<Reply, OtherRecord
             int(&mut own, place.map_or(-1, i64::from));
             int(&mut own, i64::from(*subscribers));
             (0, own, 4)
+        }
+        Ok(Reply::Seen(seen)) => {
+            let mut own = Vec::new();
+            bulk(
+                &mut own,
+                match seen.standing {
+                    Standing::Free => b"",
+                    Standing::Held => b"=",
+                    Standing::Kept => b"-",
+                    Standing::Reserved => b"@",
+                    Standing::Foreign => b".",
+                },
+            );
+            int(&mut own, seen.left.map_or(-1, millis));
+            let value = seen.value.as_ref().map_or(&[][..], |value| &value.0);
+            bulk(&mut own, value);
+            bulk(&mut own, fence(seen.fence).as_bytes());
+            int(&mut own, i64::from(seen.queued));
+            int(&mut own, millis(seen.quarantine));
+            (8, own, 6)
         }
         Ok(Reply::Released { held }) => return int(out, i64::from(*held)),
         // No script says that another's value stands there and nothing else.

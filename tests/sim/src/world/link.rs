@@ -3,7 +3,9 @@
 use std::cell::RefMut;
 use std::sync::Arc;
 
-use quorlock::sim::{Fault, Instant, Link, Op, Reply, Request, Sink, Subscriber, Ticket, Wakers};
+use quorlock::sim::{
+    Fault, Instant, Leaving, Link, Op, Reply, Request, Sink, Subscriber, Ticket, Wakers,
+};
 
 use super::events::{Answer, Event, Said};
 use super::messages::Subscription;
@@ -107,6 +109,7 @@ impl Inner {
         let request = Request {
             op: Op::Release,
             waiter: None,
+            leaving: Leaving::Free,
             ..open.request.clone()
         };
         let release = Open {

@@ -87,6 +87,9 @@ pub(super) struct Pair {
     /// When a request failed last, for want of an answer or a connection, or as
     /// the node cannot vote.
     pub(super) failed_at: Time,
+    /// From when on its client may hold it for late: it had not answered by then an attempt
+    /// that a quorum had voted for, and has not answered sooner since.
+    pub(super) late_from: Option<Instant>,
     /// It will be looked at again.
     pub(super) retries: bool,
     /// New connections lead to another server until then.
@@ -253,6 +256,8 @@ impl Inner {
     pub(super) fn put(&mut self, pair: usize, connection: u64, message: u64, mut request: Request) {
         let server = self.connections[connection as usize].server;
         request.op = request.op.on(server);
+        let client = &self.clients[self.pairs[pair].client];
+        request.leaving = request.leaving.at(client.now(self.time));
         let open = self.pairs[pair].open.get_mut(&message);
         let (asked, deadline) = open.map_or((Instant::NEVER, Instant::NEVER), |open| {
             let ticket = &mut open.ticket;

@@ -28,6 +28,7 @@
 //! it: one that nobody looks at stays as it is.
 
 mod judges;
+mod kept;
 mod order;
 mod places;
 
@@ -42,6 +43,7 @@ use super::network::Open;
 use super::{Inner, Node, Time, World};
 use crate::contender::KEYS;
 use crate::history::Happened;
+use kept::Kept;
 pub use order::Natives;
 use order::Words;
 use places::Places;
@@ -72,6 +74,8 @@ pub(super) struct Oracle {
     active: Vec<usize>,
     /// Who stands in queues without need.
     places: Places,
+    /// Holds that are to keep their locks.
+    kept: Vec<Kept>,
     natives: Natives,
     /// How far node clocks stepped back in all: keys live longer by it.
     pub(super) stepped_back: Time,
@@ -175,7 +179,9 @@ pub(super) struct Seen {
 pub(super) fn holds_until(form: &Form, end: Instant) -> Instant {
     match form {
         Form::Quiet(_) => end,
-        Form::Held { until, .. } | Form::Free { until, .. } => end.min(Instant(until * 1000)),
+        Form::Held { until, .. } | Form::Kept { until, .. } | Form::Free { until, .. } => {
+            end.min(Instant(until * 1000))
+        }
     }
 }
 
@@ -299,6 +305,7 @@ impl World {
             inner.check_home(client, hold);
         }
         inner.check_fence(index);
+        inner.check_kept(client, lease);
         inner.check_holds();
         index
     }
@@ -450,13 +457,14 @@ impl Inner {
                 }
             }
             Op::Release => {
+                self.check_keeping(client, request);
                 let life = self.oracle.tokens.get_mut(&name);
                 let lost = life.filter(|life| life.watch.is_none());
                 if lost.is_some_and(|life| std::mem::take(&mut life.at_home)) {
                     self.backs_off(&request.keys.lock);
                 }
             }
-            Op::Confirm { .. } => {}
+            Op::Confirm { .. } | Op::Inspect => {}
         }
     }
 
@@ -583,7 +591,13 @@ impl Inner {
 
     /// A reply has reached its client: enters it into the books.
     pub(super) fn confirm(&mut self, open: &Open, reply: &Reply) {
-        self.hears_word(open.ticket.node, &open.request, reply);
+        let Ticket {
+            node,
+            sent,
+            deadline,
+            ..
+        } = open.ticket;
+        self.hears_word(node, &open.request, reply, sent.until(deadline));
         let Some(life) = self.oracle.tokens.get_mut(&name_of(&open.request.value.0)) else {
             return;
         };

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use quorlock::sim::{
-    Clock, Link, Op, Reply, Request, Sink, Subscriber, Ticket, Value, Waiter, Waits,
+    Clock, Leaving, Link, Op, Reply, Request, Sink, Subscriber, Ticket, Value, Waiter, Waits,
 };
 use quorlock_sim::contender::keys_of;
 use quorlock_sim::plan::DRIFT;
@@ -89,6 +89,7 @@ impl Party {
             keys: keys_of(KEY, WAITS, None),
             value: Value(format!("{token:016x}{:024x}", 0).into_bytes().into()),
             waiter,
+            leaving: Leaving::Free,
             not_after: 0,
         };
         let ticket = Ticket {

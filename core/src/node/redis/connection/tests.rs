@@ -16,7 +16,7 @@ use crate::node::redis::dial::{Dial, Dialling, Stream};
 use crate::node::redis::native::Delete;
 use crate::node::redis::script::Guard;
 use crate::node::redis::wire::Wire;
-use crate::node::{Companions, Keys, Op, Request, Sink, Ticket, Value, Waits};
+use crate::node::{Companions, Keys, Leaving, Op, Request, Sink, Ticket, Value, Waits};
 use crate::token::SystemRng;
 
 /// How long each request may take.
@@ -180,6 +180,7 @@ impl Link {
                 keys: Arc::new(keys),
                 value: Value(b"v"[..].into()),
                 waiter: None,
+                leaving: Leaving::Free,
                 native,
                 not_after: 0,
             },
@@ -450,7 +451,7 @@ async fn the_copy_of_a_release_goes_out_before_its_connection_is_closed() {
     // Nobody reads, and this is more than there is room for. Nobody waits for an answer
     // either, and yet the connection must not be closed.
     for _ in 0..20_000 {
-        pipe.write_copy(&release);
+        pipe.write_copy(&release, Instant(1));
     }
     poll_fn(|cx| Poll::Ready(pipe.poll(cx).is_pending())).await;
     assert!(!pipe.is_idle());

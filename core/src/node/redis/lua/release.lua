@@ -1,12 +1,12 @@
--- KEYS lock, queue [, record, quarantine]; ARGV value, waiter, waits [, record].
--- Waits: the reservation and the life of a place, in ms.
+-- KEYS lock, queue [, record, quarantine]; ARGV value, waiter, waits [, record or '' [, keep]].
+-- Waits: the reservation and the life of a place, in ms. Keep: for how long the lock stays taken, in ms.
 local call, K, A = redis.call, KEYS, ARGV
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
 local value
 -- To reserve is to promise a vote: only where one may be given.
 local votes = true
-if A[4] then
+if A[4] and A[4] ~= '' then
   local m = call('MGET', K[1], K[3], K[4])
   value, votes = m[1], m[2] == A[4] and not m[3]
 end
@@ -17,8 +17,15 @@ if not value then
 end
 local form, till, whose
 if value then form, till, whose = string.match(value, '^([-=@])(%d+) (.*)$') end
-local held = A[1] ~= '' and (value == A[1] or form == '=' and whose == A[1])
+local held = A[1] ~= '' and (value == A[1] or (form == '=' or form == '-') and whose == A[1])
 if A[2] ~= '' then redis.pcall('ZREM', K[2], A[2], '!' .. A[2]) end
+if held and form == '-' and now <= tonumber(till) then return 1 end
+if held and A[5] and form ~= '-' then
+  -- A crowded key outlives the places of those who wait.
+  local life = form and tonumber(string.match(A[3], ' (%d+)$')) or 0
+  call('SET', K[1], string.format('-%.0f ', now + A[5] * 1000) .. A[1], 'PX', math.max(A[5], life))
+  return 1
+end
 if not value or held or form and (now > tonumber(till) or form == '@' and whose == A[2]) then
   -- What is released is released, whatever becomes of the line.
   local ok, kept = pcall(function()

@@ -91,6 +91,7 @@ fn terms() -> Terms {
         renew: true,
         max_hold: None,
         fair: false,
+        keep: Duration::ZERO,
         gone: None,
     }
 }

@@ -172,6 +172,7 @@ impl Mark {
                 Op::Extend { .. } => 1,
                 Op::Confirm { .. } => 2,
                 Op::Release => 3,
+                Op::Inspect => 4,
             },
             value: request.value.0.clone(),
             waiter: waiter.map(|waiter| waiter.number),

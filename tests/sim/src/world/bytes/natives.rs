@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use quorlock::sim::names::{Naming, companions};
 use quorlock::sim::native::{Outcome, Trailer, Voted, outcome};
-use quorlock::sim::{Keys, Op, Reply, Request, Value, Waits};
+use quorlock::sim::{Keys, Leaving, Op, Reply, Request, Value, Waits};
 
 use super::serve::Serving;
 use super::{Answered, Mark};
@@ -282,6 +282,7 @@ fn native(key: &[u8], value: &[u8], op: Op) -> Request {
         }),
         value: Value(value.into()),
         waiter: None,
+        leaving: Leaving::Free,
         not_after: 0,
     }
 }

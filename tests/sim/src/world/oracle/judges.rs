@@ -28,7 +28,7 @@ impl World {
             let now = node.clock.local(inner.time);
             let time = MemoryNode::time(now);
             // A crowded key outlives the hold.
-            let held = node.state.keys(now);
+            let held = node.state.keys(now).filter(|(_, form, _)| !form.is_kept());
             for value in held.filter_map(|(_, form, _)| form.holder(time)) {
                 let Some(life) = inner.oracle.tokens.get(&name_of(&value.0)) else {
                     continue;
@@ -320,6 +320,7 @@ impl Inner {
         self.check_counter(node, request, seen, reply);
         self.check_theft(node, request, seen);
         self.check_quarantined(node, server, request, seen, reply);
+        self.note_kept(node, request, reply);
         let granted = matches!(reply, Some(Reply::Granted { .. }));
         if granted {
             self.check_order(node, request, seen);

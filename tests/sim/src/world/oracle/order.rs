@@ -9,7 +9,10 @@
 //!
 //! Other nodes than the home of a lock know of no queue. So nobody wins past a home that
 //! has refused, or has yet to answer and was not waited for. A home that failed lately is
-//! none, and the client alone knows for how long: then it may be either.
+//! none, and the client alone knows for how long: then it may be either. One that a client
+//! has waited for in vain it need not wait for until it has answered sooner.
+
+use std::time::Duration;
 
 use quorlock::sim::{Form, Hold, Instant, MemoryNode, Op, Reply, Request, Waiter};
 
@@ -30,7 +33,7 @@ pub(super) enum Word {
 }
 
 /// What an attempt has heard of the nodes.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Words {
     said: [Word; MOST_NODES],
     /// It has refused plain commands, and has not voted since.
@@ -39,6 +42,8 @@ pub(super) struct Words {
     asked: [Time; MOST_NODES],
     /// When a quorum had first voted for it.
     quorum_at: Option<Instant>,
+    /// Until when a home that has not answered by then is waited for at least.
+    due: Option<Instant>,
 }
 
 /// Native requests for a vote.
@@ -127,11 +132,19 @@ impl Inner {
         ) {
             life.words.said[place] = Word::Awaited;
             life.words.asked[place] = now;
+            let from = self.pairs[pair].late_from;
+            self.pairs[pair].late_from = from.into_iter().chain(life.words.due).min();
         }
     }
 
-    /// It has answered.
-    pub(super) fn hears_word(&mut self, place: usize, request: &Request, reply: &Reply) {
+    /// It has answered, within the time that a node has.
+    pub(super) fn hears_word(
+        &mut self,
+        place: usize,
+        request: &Request,
+        reply: &Reply,
+        node_timeout: Duration,
+    ) {
         let Some(life) = self.oracle.tokens.get_mut(&name_of(&request.value.0)) else {
             return;
         };
@@ -150,9 +163,24 @@ impl Inner {
         }
         let client = life.client;
         let votes = life.words.said.iter().filter(|word| **word == Word::Yes);
+        let now = self.clients[client].now(self.time);
         if votes.count() > self.surveys[client].expected().nodes / 2 {
-            let now = self.clients[client].now(self.time);
             life.words.quorum_at.get_or_insert(now);
+            life.words.due.get_or_insert(now + node_timeout / 10);
+        }
+        let Words { said, due, .. } = life.words;
+        let first = client * self.nodes.len();
+        let own = &mut self.pairs[first..][..self.nodes.len()];
+        if said[place] != Word::Out && due.is_none_or(|due| now <= due) {
+            let lives = self.oracle.tokens.values();
+            let ours = lives.filter(|life| life.client == client);
+            let wait = ours.filter(|life| life.words.said[place] == Word::Awaited);
+            own[place].late_from = wait.filter_map(|life| life.words.due).min();
+        }
+        // Those that have yet to answer are late once they are due.
+        let awaited = own.iter_mut().zip(said);
+        for (own, _) in awaited.filter(|(_, said)| *said == Word::Awaited) {
+            own.late_from = own.late_from.into_iter().chain(due).min();
         }
     }
 
@@ -183,6 +211,7 @@ impl Inner {
         let now = self.clients[client].now(self.time);
         let least = hold.terms().timing.node_timeout / 10;
         let waited = life.words.quorum_at.is_none_or(|at| now >= at + least);
+        let late = |place: usize| own[place].late_from.is_some_and(|from| now >= from);
         for place in order {
             let node = own[place].node;
             // What it was asked again, in vain, changes nothing.
@@ -192,7 +221,7 @@ impl Inner {
             };
             let wrong = match said {
                 Word::Yes => return,
-                Word::Awaited | Word::None if waited => return,
+                Word::Awaited | Word::None if waited || late(place) => return,
                 Word::Out => continue,
                 _ if doubtful(place) => continue,
                 Word::No => format!("L7 c{client} wins past n{node}, its home, which refused"),

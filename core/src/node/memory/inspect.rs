@@ -1,0 +1,40 @@
+//! The script `inspect` on a node in memory: what is there.
+
+use std::time::Duration;
+
+use super::scripts::Found;
+use super::{Form, MemoryNode};
+use crate::clock::Instant;
+use crate::node::{Reply, Request, Seen, Standing};
+
+impl MemoryNode {
+    pub(super) fn inspect(&self, request: &Request, found: &Found) -> Reply {
+        let (form, time) = (found.form.as_ref(), found.time);
+        let standing = match form {
+            Some(form @ Form::Free { .. }) if form.stands(time) => Standing::Reserved,
+            None | Some(Form::Free { .. }) => Standing::Free,
+            Some(form) if form.holder(time).is_none() => Standing::Free,
+            Some(Form::Kept { .. }) => Standing::Kept,
+            Some(Form::Quiet(value)) if !value.is_ours() || found.end == Instant::FAR => {
+                Standing::Foreign
+            }
+            Some(_) => Standing::Held,
+        };
+        let value = form.and_then(|form| form.holder(time)).cloned();
+        let line = self.lines.get(request.keys.companions.queue());
+        let line = line.filter(|line| line.lives(found.now));
+        let queued = line.map_or(0, |line| line.queue.len());
+        let counter = request.keys.companions.counter();
+        Reply::Seen(Box::new(Seen {
+            standing,
+            left: match standing {
+                Standing::Free => Some(Duration::ZERO),
+                _ => found.left(),
+            },
+            value,
+            fence: self.fence(counter, found.now).unwrap_or(0),
+            queued: u32::try_from(queued).unwrap_or(u32::MAX),
+            quarantine: found.quarantine.unwrap_or_default(),
+        }))
+    }
+}

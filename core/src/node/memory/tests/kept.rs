@@ -1,0 +1,64 @@
+//! A lock that stays taken behind its release.
+
+use super::*;
+
+/// Gives it back, and has it stay taken for so many ms.
+fn keep(node: &mut MemoryNode, name: &str, ms: u64, long: u64) -> (Reply, usize) {
+    let release = Request {
+        leaving: Leaving::TakenFor(Duration::from_millis(long)),
+        ..request(Op::Release, name)
+    };
+    let (answer, messages) = node.execute(&release, None, at(ms));
+    (answer.unwrap(), messages.len())
+}
+
+fn kept(name: &str, ms: u64) -> Form {
+    Form::Kept {
+        until: START + ms * 1000,
+        value: value(name),
+    }
+}
+
+#[test]
+fn what_is_kept_stays_whatever_is_released() {
+    let mut node = MemoryNode::default();
+    ask(&mut node, ACQUIRE, "a", 0);
+    assert_eq!(
+        keep(&mut node, "a", 1, 300).0,
+        Reply::Released { held: true }
+    );
+    assert_eq!(stands(&node, 1), Some((kept("a", 301), 300)));
+    // A second release of the same token, with keep or without, and somebody else's.
+    for release in [("a", true), ("b", false)] {
+        let reply = ask(&mut node, Op::Release, release.0, 2);
+        assert_eq!(reply, Reply::Released { held: release.1 });
+        keep(&mut node, release.0, 3, 900);
+        assert!(!node.delete(&request(Op::Release, release.0), at(3)));
+        assert_eq!(stands(&node, 3), Some((kept("a", 301), 298)));
+    }
+    assert!(granted(&ask(&mut node, ACQUIRE, "b", 302)));
+}
+
+#[test]
+fn the_token_behind_it_is_dead() {
+    let mut node = MemoryNode::default();
+    ask(&mut node, ACQUIRE, "a", 0);
+    keep(&mut node, "a", 0, 300);
+    assert_eq!(refused(ask(&mut node, ACQUIRE, "a", 1)), (299, None));
+    for repair in [Repair::No, Repair::Yes, Repair::InQuarantine { server: 0 }] {
+        assert_eq!(ask(&mut node, extend(repair), "a", 1), Reply::NotMine);
+    }
+    assert_eq!(stands(&node, 1), Some((kept("a", 300), 299)));
+}
+
+#[test]
+fn nobody_is_told_before_it_is_over() {
+    let mut node = with_queue(2);
+    assert_eq!(keep(&mut node, "a", 10, 300).1, 0);
+    assert_eq!(stands(&node, 10), Some((kept("a", 310), 500)));
+    let (reply, told) = ask_for(&mut node, 2, JOIN, "b", 300);
+    assert_eq!((refused(reply), told), ((10, Some(1)), vec![]));
+    // Behind it the line is served by whoever asks.
+    let (reply, told) = ask_for(&mut node, 2, JOIN, "b", 311);
+    assert_eq!((refused(reply), told), ((20, Some(0)), vec![1]));
+}

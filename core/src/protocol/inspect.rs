@@ -1,0 +1,205 @@
+//! Who holds a lock: what each node has of it, and what follows from that. Nothing is
+//! changed, and nothing is promised: it may be otherwise by the time that it is read.
+
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
+
+use crate::mutex::lock;
+use crate::node::{
+    Fault, FaultKind, Keys, Leaving, Op, Reply, Request, Seen, Sink, Standing, Ticket, Value,
+};
+use crate::protocol::quorum::quorum;
+use crate::protocol::set::{Outgoing, Set};
+use crate::wakers::Wakers;
+
+/// What a node said: what it has, or why it did not say.
+pub(crate) type Said = Result<Seen, Fault>;
+
+/// What follows from all that the nodes have said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Finding {
+    /// A quorum has this vote, of so many nodes.
+    Held(Value, usize),
+    /// A quorum keeps the lock for this token, which was released.
+    Kept(Value, usize),
+    /// A quorum has none.
+    Free,
+    /// A quorum has answered, and does not agree.
+    Split,
+    /// Fewer than a quorum have answered, or those that did may have lost something.
+    Unknown,
+}
+
+/// What these nodes have come to. One that is in quarantine and has nothing may have had
+/// something.
+pub(crate) fn finding(said: &[Said]) -> Finding {
+    let quorum = quorum(said.len());
+    let seen = || said.iter().flatten();
+    let votes = |standing: Standing, value: &Value| {
+        let same = |seen: &&Seen| seen.standing == standing && seen.value.as_ref() == Some(value);
+        seen().filter(same).count()
+    };
+    for seen in seen() {
+        let Some(value) = &seen.value else { continue };
+        let votes = votes(seen.standing, value);
+        if votes >= quorum {
+            return match seen.standing {
+                Standing::Kept => Finding::Kept(value.clone(), votes),
+                _ => Finding::Held(value.clone(), votes),
+            };
+        }
+    }
+    let is_free = |seen: &&Seen| matches!(seen.standing, Standing::Free | Standing::Reserved);
+    let sure = |seen: &&Seen| seen.quarantine.is_zero();
+    let unsure = |seen: &&Seen| is_free(seen) && !sure(seen);
+    if seen().filter(is_free).filter(sure).count() >= quorum {
+        return Finding::Free;
+    }
+    match seen().count() - seen().filter(unsure).count() >= quorum {
+        true => Finding::Split,
+        false => Finding::Unknown,
+    }
+}
+
+/// The answers on their way.
+struct Answers(Mutex<State>);
+
+struct State {
+    said: Vec<Option<Said>>,
+    wakers: Wakers,
+}
+
+impl Sink for Answers {
+    fn on_reply(&self, ticket: Ticket, reply: Reply, _: Option<u64>) {
+        let said = match reply {
+            Reply::Seen(seen) => Ok(*seen),
+            Reply::Failed(fault) => Err(fault),
+            _ => Err(Fault::new(
+                FaultKind::Misconfigured,
+                "an answer that makes no sense",
+                true,
+            )),
+        };
+        let mut state = lock(&self.0);
+        state.said[ticket.node] = Some(said);
+        let wakers = match state.said.iter().all(Option::is_some) {
+            true => state.wakers.take(),
+            false => Wakers::default(),
+        };
+        drop(state);
+        wakers.wake();
+    }
+
+    fn wanted(&self) -> bool {
+        true
+    }
+}
+
+/// Asks all nodes what they have of a lock: at most `node_timeout`, and until all have
+/// answered.
+///
+/// # Cancel safety
+///
+/// Nothing is changed by it, so nothing is left behind.
+pub(crate) async fn inspect(
+    set: &Arc<Set>,
+    keys: &Arc<Keys>,
+    node_timeout: std::time::Duration,
+) -> Vec<Said> {
+    let now = set.clock.now();
+    let deadline = now + node_timeout;
+    let state = State {
+        said: set.links.iter().map(|_| None).collect(),
+        wakers: Wakers::default(),
+    };
+    let answers = Arc::new(Answers(Mutex::new(state)));
+    let sink: Arc<dyn Sink> = answers.clone();
+    let ask = |node| Outgoing {
+        request: Request {
+            op: Op::Inspect,
+            native: false,
+            keys: keys.clone(),
+            value: Value(Arc::default()),
+            waiter: None,
+            leaving: Leaving::Free,
+            not_after: 0,
+        },
+        ticket: Ticket {
+            node,
+            sent: now,
+            deadline,
+            op: Op::Inspect,
+            server: 0,
+        },
+        give_up: deadline,
+    };
+    set.send((0..set.links.len()).map(ask), &sink);
+    poll_fn(|cx| {
+        let mut state = lock(&answers.0);
+        match state.said.iter().all(Option::is_some) {
+            true => Poll::Ready(state.said.drain(..).flatten().collect()),
+            false => state.wakers.park(cx),
+        }
+    })
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Of nodes that have A's or B's vote, keep the lock for A (`a`), have nothing (`-`), have
+    /// nothing and are in quarantine (`q`), reserve it (`@`), or did not answer (`?`).
+    fn said(nodes: &str) -> Vec<Said> {
+        let seen = |standing, value: Option<&str>, quarantine| {
+            Ok(Seen {
+                standing,
+                left: Some(Duration::from_secs(1)),
+                value: value.map(|value| Value(value.as_bytes().into())),
+                fence: 0,
+                queued: 0,
+                quarantine: Duration::from_secs(quarantine),
+            })
+        };
+        let one = |node| match node {
+            'A' => seen(Standing::Held, Some("A"), 0),
+            'B' => seen(Standing::Held, Some("B"), 0),
+            'a' => seen(Standing::Kept, Some("A"), 0),
+            'f' => seen(Standing::Foreign, Some("other"), 0),
+            '-' => seen(Standing::Free, None, 0),
+            'q' => seen(Standing::Free, None, 9),
+            '@' => seen(Standing::Reserved, None, 0),
+            _ => Err(Fault::new(FaultKind::Timeout, "no answer in time", true)),
+        };
+        nodes.chars().map(one).collect()
+    }
+
+    #[test]
+    fn what_a_quorum_says_is_so() {
+        let value = |name: &str| Value(name.as_bytes().into());
+        for (nodes, expected) in [
+            ("A", Finding::Held(value("A"), 1)),
+            ("AAA", Finding::Held(value("A"), 3)),
+            ("A?A", Finding::Held(value("A"), 2)),
+            ("BAB", Finding::Held(value("B"), 2)),
+            ("ffA", Finding::Held(value("other"), 2)),
+            ("aaA", Finding::Kept(value("A"), 2)),
+            ("--A", Finding::Free),
+            ("-@?", Finding::Free),
+            ("AB-", Finding::Split),
+            ("A-?", Finding::Split),
+            ("aA-", Finding::Split),
+            ("ABq", Finding::Split),
+            ("A??", Finding::Unknown),
+            ("qq-", Finding::Unknown),
+            ("q-?", Finding::Unknown),
+            ("Aq?", Finding::Unknown),
+            ("???", Finding::Unknown),
+        ] {
+            assert_eq!(finding(&said(nodes)), expected, "{nodes}");
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! Who holds a lock, as the nodes have it.
+
+use std::ffi::{CString, c_char};
+use std::ptr;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use quorlock_core::binding::wait;
+use quorlock_core::{Holder, Inspection, NodeView, Verdict};
+
+use crate::error::{Names, c_text, name_in, quorlock_error_t};
+use crate::handle::{self, Handle};
+use crate::lock::quorlock_lock_t;
+
+/// A quorum has the vote of one holder.
+pub const QUORLOCK_VERDICT_HELD: i32 = 1;
+/// A quorum keeps it taken for one that has released it: see
+/// quorlock_lock_options_set_keep().
+pub const QUORLOCK_VERDICT_KEPT: i32 = 2;
+/// A quorum has no vote for anybody.
+pub const QUORLOCK_VERDICT_FREE: i32 = 3;
+/// A quorum has answered and does not agree: somebody is about to win it, or to give
+/// it up, or has lost nodes.
+pub const QUORLOCK_VERDICT_SPLIT: i32 = 4;
+/// Fewer than a quorum have answered, but for nodes that may have lost what they had.
+pub const QUORLOCK_VERDICT_UNKNOWN: i32 = 5;
+
+/// What the nodes have of a lock, and what follows from that. It tells how it was:
+/// whoever wants to act on a lock has to acquire it. Free it with
+/// quorlock_inspection_free(). Its texts are UTF-8, end with NUL, and live as long
+/// as it does.
+pub struct quorlock_inspection_t {
+    verdict: i32,
+    holder: Whose,
+    fence: u64,
+    queued: u32,
+    nodes: Vec<View>,
+}
+
+impl Handle for quorlock_inspection_t {
+    const PLAIN: bool = true;
+}
+
+/// Who holds a lock, or keeps it.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct quorlock_holder_t {
+    /// The label of its client. NULL where it has none, or is a client of another
+    /// library.
+    pub label: *const c_char,
+    /// How many nodes have its vote; 0: nobody holds it.
+    pub votes: u64,
+    /// For how many milliseconds a quorum of these votes lasts yet, unless they are
+    /// renewed; -1: they have no end.
+    pub left_ms: i64,
+    /// When it asked for the lock, by the nodes' clocks, in milliseconds since the
+    /// epoch; 0 where that is not known.
+    pub since_ms: i64,
+}
+
+/// What one node has of a lock.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct quorlock_node_view_t {
+    /// The node, as in errors.
+    pub node: *const c_char,
+    /// What stands there, as a word: "held", "kept", "free", "reserved" (free, and
+    /// kept for a waiter that was called), "foreign" (of another library, or nobody),
+    /// "unknown".
+    pub state: *const c_char,
+    /// The label of who has the vote. NULL for none.
+    pub label: *const c_char,
+    /// Why it did not say. NULL where it did.
+    pub error: *const c_char,
+    /// For how many milliseconds that lasts yet; -1: without an end, or not known.
+    pub left_ms: i64,
+    /// The last fence that the node has counted, for whoever asked last; 0 for none.
+    pub fence: u64,
+    /// How many wait in its queue.
+    pub queued: u64,
+    /// For how many milliseconds it gives no vote yet, for it may have lost its memory.
+    pub quarantine_ms: i64,
+}
+
+/// The text of a holder, and its numbers.
+struct Whose {
+    label: Option<CString>,
+    votes: u64,
+    left_ms: i64,
+    since_ms: i64,
+}
+
+/// The texts of a node, and its numbers.
+struct View {
+    node: CString,
+    state: CString,
+    label: Option<CString>,
+    error: Option<CString>,
+    left_ms: i64,
+    fence: u64,
+    queued: u64,
+    quarantine_ms: i64,
+}
+
+fn millis(time: Duration) -> i64 {
+    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
+}
+
+fn epoch(time: SystemTime) -> i64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, millis)
+}
+
+fn text(text: &Option<CString>) -> *const c_char {
+    text.as_ref().map_or(ptr::null(), |text| text.as_ptr())
+}
+
+impl View {
+    fn of(view: &NodeView) -> View {
+        View {
+            node: c_text(view.node()),
+            state: c_text(view.state()),
+            label: view.label().map(c_text),
+            error: view.error().map(c_text),
+            left_ms: view.left().map_or(-1, millis),
+            fence: view.fence().unwrap_or(0),
+            queued: view.queued().into(),
+            quarantine_ms: millis(view.quarantine()),
+        }
+    }
+}
+
+impl Whose {
+    fn of(holder: Option<&Holder>) -> Whose {
+        Whose {
+            label: holder.and_then(Holder::label).map(c_text),
+            votes: holder.map_or(0, |holder| holder.votes() as u64),
+            left_ms: holder.map_or(0, |holder| holder.left().map_or(-1, millis)),
+            since_ms: holder.and_then(Holder::since).map_or(0, epoch),
+        }
+    }
+}
+
+impl quorlock_inspection_t {
+    fn of(found: &Inspection) -> quorlock_inspection_t {
+        quorlock_inspection_t {
+            verdict: found.verdict().number(),
+            holder: Whose::of(found.holder()),
+            fence: found.fence().unwrap_or(0),
+            queued: found.queued(),
+            nodes: found.nodes().iter().map(View::of).collect(),
+        }
+    }
+}
+
+/// Looks who holds a lock, without asking for it: one request to each node, at most
+/// the node timeout. That nodes do not answer is no error, but part of the result.
+///
+/// Fails with #QUORLOCK_CLOSED, #QUORLOCK_FORKED, #QUORLOCK_INVALID_ARGUMENT.
+#[must_use]
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_lock_inspect(
+    lock: *const quorlock_lock_t, inspection: *mut *mut quorlock_inspection_t, error: *mut *mut quorlock_error_t,
+) -> i32 {
+    boundary!(error, {
+        handle::wanted(inspection, "inspection")?;
+        let found = wait(handle::borrow(lock, "lock")?.0.inspect())?;
+        handle::give(inspection, "inspection", quorlock_inspection_t::of(&found))
+    })
+}
+
+/// Whether somebody holds the lock, or keeps it, or is about to; not whether this
+/// process does.
+///
+/// Fails as quorlock_lock_inspect(), and with #QUORLOCK_QUORUM_UNAVAILABLE where too
+/// few nodes answered.
+#[must_use]
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_lock_is_locked(
+    lock: *const quorlock_lock_t, locked: *mut bool, error: *mut *mut quorlock_error_t,
+) -> i32 {
+    boundary!(error, {
+        handle::wanted(locked, "locked")?;
+        let held = wait(handle::borrow(lock, "lock")?.0.is_locked())?;
+        handle::put(locked, "locked", held)
+    })
+}
+
+/// What follows from the answers: #QUORLOCK_VERDICT_HELD and so on. 0 for NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_inspection_verdict(inspection: *const quorlock_inspection_t) -> i32 {
+    boundary!(or 0, { Ok(handle::borrow(inspection, "inspection")?.verdict) })
+}
+
+/// A verdict as a word, such as "held". NULL for any other number. The text lives as
+/// long as the library.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_verdict_name(verdict: i32) -> *const c_char {
+    static NAMES: std::sync::OnceLock<Names> = std::sync::OnceLock::new();
+    let names = || Verdict::ALL.iter().map(|v| (v.number(), c_text(v.as_str()))).collect();
+    boundary!(or ptr::null(), { Ok(name_in(NAMES.get_or_init(names), verdict)) })
+}
+
+/// Who holds the lock, or keeps it. `size` is sizeof(quorlock_holder_t): a later
+/// version has more at the end, and fills in as much as there is room for.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_inspection_holder(
+    inspection: *const quorlock_inspection_t, holder: *mut quorlock_holder_t, size: usize,
+    error: *mut *mut quorlock_error_t,
+) -> i32 {
+    boundary!(error, {
+        let found = handle::borrow(inspection, "inspection")?;
+        let known = quorlock_holder_t {
+            label: text(&found.holder.label),
+            votes: found.holder.votes,
+            left_ms: found.holder.left_ms,
+            since_ms: found.holder.since_ms,
+        };
+        handle::fill(holder, "holder", size, &known)
+    })
+}
+
+/// The largest fence that a node has counted: the holder's, unless somebody has asked
+/// for the lock since. 0 for none.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_inspection_fence(inspection: *const quorlock_inspection_t) -> u64 {
+    boundary!(or 0, { Ok(handle::borrow(inspection, "inspection")?.fence) })
+}
+
+/// How many wait in the queue of the lock: one for each client that waits.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_inspection_queued(inspection: *const quorlock_inspection_t) -> u32 {
+    boundary!(or 0, { Ok(handle::borrow(inspection, "inspection")?.queued) })
+}
+
+/// How many nodes the client has.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_inspection_node_count(inspection: *const quorlock_inspection_t) -> usize {
+    boundary!(or 0, { Ok(handle::borrow(inspection, "inspection")?.nodes.len()) })
+}
+
+/// What one node has, `index` counting from 0 in the order of the node list. `size` is
+/// sizeof(quorlock_node_view_t), as above.
+///
+/// Fails with #QUORLOCK_INVALID_ARGUMENT for an index beyond the last.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_inspection_node(
+    inspection: *const quorlock_inspection_t, index: usize, view: *mut quorlock_node_view_t, size: usize,
+    error: *mut *mut quorlock_error_t,
+) -> i32 {
+    boundary!(error, {
+        let nodes = &handle::borrow(inspection, "inspection")?.nodes;
+        let Some(found) = nodes.get(index) else {
+            return Err(handle::invalid(format!("index is {index}: there are {} nodes", nodes.len())));
+        };
+        let known = quorlock_node_view_t {
+            node: found.node.as_ptr(),
+            state: found.state.as_ptr(),
+            label: text(&found.label),
+            error: text(&found.error),
+            left_ms: found.left_ms,
+            fence: found.fence,
+            queued: found.queued,
+            quarantine_ms: found.quarantine_ms,
+        };
+        handle::fill(view, "view", size, &known)
+    })
+}
+
+/// Frees an inspection. NULL is allowed.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_inspection_free(inspection: *mut quorlock_inspection_t) {
+    boundary!({ handle::free(inspection) });
+}

@@ -1,0 +1,67 @@
+/** Who holds a lock, as the nodes have it. */
+
+import type { Name } from "./options.js";
+
+/** Who holds a lock, or keeps it. */
+export interface Holder {
+  /** The label of its client; `null` where it has none, or is a client of another library. */
+  readonly label: string | null;
+  /** How many nodes have its vote. */
+  readonly votes: number;
+  /** For how many milliseconds a quorum of these votes lasts yet, unless they are renewed; `null`: they have no end. */
+  readonly left: number | null;
+  /** When it asked for the lock, by the nodes' clocks; `null` where that is not known. */
+  readonly since: Date | null;
+}
+
+/** What one node has of a lock. */
+export interface NodeView {
+  /** The node, as in errors. */
+  readonly node: string;
+  /**
+   * What stands there. `reserved`: free, and kept for a waiter that was called. `foreign`: of another library, or nobody.
+   */
+  readonly state: "held" | "kept" | "free" | "reserved" | "foreign" | "unknown";
+  /** The label of who has the vote. */
+  readonly label: string | null;
+  /** For how many milliseconds that lasts yet. */
+  readonly left: number | null;
+  /** The last fence that the node has counted, for whoever asked last. */
+  readonly fence: number | null;
+  /** How many wait in its queue. */
+  readonly queued: number;
+  /** For how many milliseconds it gives no vote yet, for it may have lost its memory. */
+  readonly quarantine: number;
+  /** Why it did not say. */
+  readonly error: string | null;
+}
+
+/**
+ * What the nodes have of a lock, and what follows from that. It tells how it was: whoever wants to act on a lock has to
+ * acquire it, for between the look and the act it may have been released and won again.
+ */
+export interface Inspection {
+  /** The lock's name, as given. */
+  readonly name: Name;
+  /**
+   * `held` or `kept`: a quorum has the vote of one holder, or keeps the lock for one that has released it. `free`: a quorum
+   * has no vote. `split`: a quorum has answered and does not agree. `unknown`: too few have answered.
+   */
+  readonly verdict: "held" | "kept" | "free" | "split" | "unknown";
+  /** Who holds it, or keeps it. */
+  readonly holder: Holder | null;
+  /** The largest fence that a node has counted: the holder's, unless somebody has asked for the lock since. */
+  readonly fence: number | null;
+  /** How many wait in the queue of the lock: one for each client that waits. */
+  readonly queued: number;
+  /** What each node has, in the order of the node list. */
+  readonly nodes: readonly NodeView[];
+}
+
+/** As the native part has it: a moment in milliseconds since the epoch. */
+export type NativeHolder = Omit<Holder, "since"> & { readonly since: number | null };
+
+/** Not part of the API. */
+export function holderOf(native: NativeHolder | null): Holder | null {
+  return native === null ? null : { ...native, since: native.since === null ? null : new Date(native.since) };
+}

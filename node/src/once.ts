@@ -1,0 +1,36 @@
+/** `once(…)`: a job that every host starts, and one runs. */
+
+import type { Client } from "./client.js";
+import { look } from "./errors.js";
+import { onceOptions, type Name } from "./options.js";
+import { holding, scoped, type Body, type RedlockOptions } from "./redlock.js";
+
+/** Options of `once`. */
+export interface OnceOptions extends Omit<RedlockOptions, "wait" | "owner" | "reentrant"> {
+  /** How often the job runs, in milliseconds: 20 at least. */
+  every: number;
+  /**
+   * For how long no other host runs the job after one has begun, however soon it is done: longer than the hosts' clocks
+   * differ by, and shorter than `every`. Half of `every`, at most the client's `maxTtl`.
+   */
+  keep?: number | undefined;
+  /** Whose nodes to use, as of `redlock`. */
+  client?: Client | undefined;
+}
+
+/**
+ * Runs a job that every host starts at about the same time on one of them: `job` runs where nobody else runs it, or has
+ * begun it within `keep`. Resolves to what it returns, and to `undefined` where it was left out.
+ *
+ *     cron.schedule("0 * * * *", () => once("report", { every: 3_600_000 }, sendReport));
+ *
+ * The lock is held while the job runs, so a run that takes longer than `every` is not joined by another. If the process
+ * dies at its work nobody takes that over before the lock's ttl is over, which is `keep` where none is given.
+ *
+ * Rejects as `redlock`, but not where another holds the lock.
+ */
+export async function once<T>(name: Name, options: OnceOptions, job: Body<T>): Promise<T | undefined> {
+  const { lock, signal } = look(once, () => scoped(name, onceOptions(options), job));
+  const lease = await lock.tryAcquire({ signal });
+  return lease === null ? undefined : await holding(lease, job, once);
+}

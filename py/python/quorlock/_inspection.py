@@ -1,0 +1,82 @@
+"""Who holds a lock, as the nodes have it."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal, Self
+
+from ._options import Seconds, text
+
+__all__ = ["Holder", "Inspection", "NodeView", "Verdict"]
+
+Verdict = Literal["held", "kept", "free", "split", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who holds a lock, or keeps it."""
+
+    label: str | None
+    """The label of its client; `None` where it has none, or is a client of another library."""
+    votes: int
+    """How many nodes have its vote."""
+    left: Seconds | None
+    """For how many seconds a quorum of these votes lasts yet, unless they are renewed; `None`: they have no end."""
+    since: datetime | None
+    """When it asked for the lock, by the nodes' clocks; `None` where that is not known."""
+
+    @classmethod
+    def _of(cls, parts: tuple[Any, ...] | None) -> Self | None:
+        if parts is None:
+            return None
+        label, votes, left, since = parts
+        return cls(label, votes, left, None if since is None else datetime.fromtimestamp(since, UTC))
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """What one node has of a lock."""
+
+    node: str
+    """The node, as in errors."""
+    state: Literal["held", "kept", "free", "reserved", "foreign", "unknown"]
+    """What stands there. `reserved`: free, and kept for a waiter that was called. `foreign`: of another library, or nobody."""
+    label: str | None
+    """The label of who has the vote."""
+    left: Seconds | None
+    """For how many seconds that lasts yet."""
+    fence: int | None
+    """The last fence that the node has counted, for whoever asked last."""
+    queued: int
+    """How many wait in its queue."""
+    quarantine: Seconds
+    """For how many seconds it gives no vote yet, for it may have lost its memory."""
+    error: str | None
+    """Why it did not say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """What the nodes have of a lock, and what follows from that.
+
+    It tells how it was. Whoever wants to act on a lock has to acquire it: between the look and the act it may have been
+    released and won again.
+    """
+
+    name: str
+    """The lock's name."""
+    verdict: Verdict
+    """`held` or `kept`: a quorum has the vote of one holder, or keeps the lock for one that has released it. `free`: a quorum
+    has no vote. `split`: a quorum has answered and does not agree. `unknown`: too few have answered."""
+    holder: Holder | None
+    """Who holds it, or keeps it."""
+    fence: int | None
+    """The largest fence that a node has counted: the holder's, unless somebody has asked for the lock since."""
+    queued: int
+    """How many wait in the queue of the lock: one for each client that waits."""
+    nodes: tuple[NodeView, ...]
+    """What each node has, in the order of the node list."""
+
+    @classmethod
+    def _of(cls, parts: tuple[Any, ...]) -> Self:
+        name, verdict, holder, fence, queued, nodes = parts
+        return cls(text(name), verdict, Holder._of(holder), fence, queued, tuple(NodeView(*node) for node in nodes))

@@ -1,0 +1,80 @@
+/* Tests of looking at a lock: who holds it, as the nodes say. */
+
+#include "test.h"
+
+static quorlock_inspection_t *look(const quorlock_lock_t *lock) {
+    quorlock_inspection_t *found = NULL;
+    WORKS(quorlock_lock_inspect(lock, &found, &error));
+    return found;
+}
+
+static void a_holder_and_what_each_node_has(void) {
+    quorlock_client_t *client = some_client();
+    quorlock_lock_t *lock = NULL;
+    quorlock_lease_t *lease = NULL;
+    bool locked = true;
+    WORKS(quorlock_lock_new(client, "looked\0at", 9, NULL, &lock, &error));
+    WORKS(quorlock_lock_is_locked(lock, &locked, &error));
+    CHECK(!locked);
+    quorlock_inspection_t *found = look(lock);
+    quorlock_holder_t holder;
+    CHECK(quorlock_inspection_verdict(found) == QUORLOCK_VERDICT_FREE && quorlock_inspection_fence(found) == 0);
+    WORKS(quorlock_inspection_holder(found, &holder, sizeof holder, &error));
+    CHECK(holder.votes == 0 && !holder.label);
+    quorlock_inspection_free(found);
+
+    WORKS(quorlock_lock(lock, 0, NULL, &lease, &error));
+    WORKS(quorlock_lock_is_locked(lock, &locked, &error));
+    CHECK(locked);
+    found = look(lock);
+    CHECK(quorlock_inspection_verdict(found) == QUORLOCK_VERDICT_HELD);
+    CHECK(same(quorlock_verdict_name(quorlock_inspection_verdict(found)), "held"));
+    CHECK(quorlock_inspection_fence(found) == quorlock_lease_fence(lease) && quorlock_inspection_queued(found) == 0);
+    WORKS(quorlock_inspection_holder(found, &holder, sizeof holder, &error));
+    CHECK(holder.votes == 1 && has(holder.label, ":") && holder.left_ms > 5000 && holder.left_ms < 10100);
+    CHECK(quorlock_inspection_node_count(found) == 1);
+    quorlock_node_view_t view;
+    WORKS(quorlock_inspection_node(found, 0, &view, sizeof view, &error));
+    CHECK(same(view.state, "held") && same(view.label, holder.label) && has(view.node, "memory://") && !view.error);
+    CHECK(view.fence == quorlock_lease_fence(lease) && view.queued == 0 && view.quarantine_ms == 0);
+    /* Of a caller that knows less of it: no more is written than there is room for. */
+    struct { const char *label; uint64_t behind; } small = {NULL, 77};
+    WORKS(quorlock_inspection_holder(found, (quorlock_holder_t *)&small, sizeof small.label, &error));
+    CHECK(same(small.label, holder.label) && small.behind == 77);
+    FAILS(QUORLOCK_INVALID_ARGUMENT, quorlock_inspection_node(found, 1, &view, sizeof view, &error));
+    FAILS(QUORLOCK_INVALID_ARGUMENT, quorlock_inspection_node(found, 0, NULL, sizeof view, &error));
+    FAILS(QUORLOCK_INVALID_ARGUMENT, quorlock_inspection_holder(found, NULL, sizeof holder, &error));
+    FAILS(QUORLOCK_INVALID_ARGUMENT, quorlock_lock_inspect(lock, NULL, &error));
+    FAILS(QUORLOCK_INVALID_ARGUMENT, quorlock_lock_is_locked(lock, NULL, &error));
+    quorlock_inspection_free(found);
+    WORKS(quorlock_unlock(lease, NULL, &error));
+    quorlock_lease_free(lease);
+    quorlock_lock_free(lock);
+    quorlock_client_free(client);
+}
+
+static void an_error_names_the_lock_and_its_holder(void) {
+    quorlock_client_t *client = some_client();
+    quorlock_lock_t *lock = NULL;
+    quorlock_lease_t *lease = NULL, *none = NULL;
+    WORKS(quorlock_lock_new(client, "looked\0at", 9, NULL, &lock, &error));
+    WORKS(quorlock_lock(lock, 0, NULL, &lease, &error));
+    quorlock_lock_options_t *options = quorlock_lock_options_new();
+    CHECK(quorlock_lock_options_set_owner(options, "another", 7) == QUORLOCK_OK);
+    quorlock_lock_t *other = NULL;
+    WORKS(quorlock_lock_new(client, "looked\0at", 9, options, &other, &error));
+    CHECK(quorlock_lock(other, 20, NULL, &none, &error) == QUORLOCK_TIMEOUT);
+    size_t len = 0;
+    const char *name = quorlock_error_lock_name(error, &len);
+    CHECK(len == 9 && name && !memcmp(name, "looked\0at", 9));
+    CHECK(!quorlock_error_lock_name(error, NULL));
+    FAILS(QUORLOCK_TIMEOUT, QUORLOCK_TIMEOUT);
+    quorlock_lock_options_free(options);
+    quorlock_lock_free(other);
+    quorlock_lease_free(lease);
+    quorlock_lock_free(lock);
+    quorlock_client_free(client);
+}
+
+const struct test inspection_tests[] = {
+    TEST(a_holder_and_what_each_node_has), TEST(an_error_names_the_lock_and_its_holder), {NULL, NULL}};

@@ -1,0 +1,105 @@
+//! K1: no hold of a lock begins within `keep` of a win whose release a quorum has carried
+//! out, by the clock of the client that won it. Nor is a lock kept for longer than that, but
+//! for the drift that is allowed for.
+
+use std::time::Duration;
+
+use quorlock::Lease;
+use quorlock::sim::{Instant, Leaving, Op, Reply, Request};
+
+use super::{Inner, MOST_NODES, name_of, place_of};
+use crate::world::{MS, Time};
+
+/// A hold that is to keep its lock.
+pub(super) struct Kept {
+    place: usize,
+    token: u64,
+    /// Which of the token's leases.
+    lease: u32,
+    /// By its client's clock.
+    won: Instant,
+    keep: Duration,
+    /// How much longer it may be kept: the drift that its client allows for.
+    slack: Duration,
+    until: Time,
+    /// Where the release that keeps it was carried out.
+    on: [bool; MOST_NODES],
+}
+
+impl Inner {
+    /// A user has this lease from now on: another hold of its lock may keep that still, or
+    /// this one will.
+    pub(super) fn check_kept(&mut self, client: usize, lease: &Lease) {
+        let hold = lease.hold();
+        let (place, token) = (
+            place_of(&hold.terms().keys.lock),
+            name_of(hold.token().as_bytes()),
+        );
+        let (time, clock) = (self.time, &self.clients[client]);
+        let won = clock.now(time);
+        let (keep, quorum) = (hold.terms().keep, self.listed(client).1);
+        let until = clock.clock.time(won + keep);
+        let stands = |kept: &&Kept| {
+            let on = (0..self.nodes.len()).filter(|i| kept.on[*i] && !self.nodes[*i].excused);
+            time < kept.until && on.count() >= quorum
+        };
+        let others = |kept: &&Kept| kept.place == place && kept.token != token;
+        let mut before = self.oracle.kept.iter().filter(others);
+        let broken = !self.listed_twice && before.any(|kept| stands(&kept));
+        if broken {
+            self.violated(format!("K1 c{client} has a lock that is kept"));
+        }
+        // A lease of the same token was passed on, which no node hears of.
+        let passed = |kept: &Kept| (kept.token, kept.place) == (token, place);
+        let passed =
+            |kept: &Kept| passed(kept) && kept.lease != lease.number() && time < kept.until;
+        if self.oracle.kept.iter().any(passed) {
+            self.violated(format!("K1 c{client} passes a lock on that is kept"));
+        }
+        // Of the token's leases the last one counts.
+        let over = |kept: &Kept| kept.until < time || kept.token == token;
+        self.oracle.kept.retain(|kept| !over(kept));
+        if !keep.is_zero() {
+            self.oracle.kept.push(Kept {
+                place,
+                token,
+                lease: lease.number(),
+                won,
+                keep,
+                slack: keep.mul_f64(hold.terms().drift) + Duration::from_millis(3),
+                until,
+                on: [false; MOST_NODES],
+            });
+        }
+    }
+
+    /// A client sends a release: what it keeps, and for how long, was won.
+    pub(super) fn check_keeping(&mut self, client: usize, request: &Request) {
+        let (Op::Release, Leaving::TakenUntil(end)) = (request.op, request.leaving) else {
+            return;
+        };
+        let token = name_of(&request.value.0);
+        let kept = self.oracle.kept.iter().find(|kept| kept.token == token);
+        // One that is over already may be out of the books.
+        let Some(kept) = kept else { return };
+        let (low, most) = (kept.won + kept.keep, kept.won + kept.keep + kept.slack);
+        if end < low || end > most {
+            let off = (low.until(end), end.until(low));
+            self.violated(format!(
+                "K1 c{client} keeps a lock for {off:?} more or less"
+            ));
+        }
+    }
+
+    /// A node has carried a request out.
+    pub(super) fn note_kept(&mut self, node: usize, request: &Request, reply: Option<&Reply>) {
+        if let (Op::Release, Some(Reply::Released { held: true })) = (request.op, reply) {
+            let token = name_of(&request.value.0);
+            let (time, kept) = (self.time, self.oracle.kept.iter_mut());
+            for kept in kept.filter(|kept| kept.token == token) {
+                // What comes at its end may find it over.
+                kept.on[node] |= time + MS < kept.until;
+            }
+        }
+    }
+}

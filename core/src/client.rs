@@ -17,6 +17,7 @@ use shared::Shared;
 use crate::error::{Error, ErrorKind};
 use crate::inspect::Inspection;
 use crate::lock::Lock;
+use crate::locks::Locks;
 
 pub use builder::ClientBuilder;
 pub use stats::Stats;
@@ -50,6 +51,15 @@ impl Client {
     /// [`Lock::check`].
     pub fn lock(&self, name: impl Into<Vec<u8>>) -> Lock {
         Lock::new(self.shared.clone(), name.into())
+    }
+
+    /// Several locks by their names, to be held together: all of them, or none. 1 to 16 that
+    /// differ, in any order; one that is given twice is held once.
+    ///
+    /// Names and options are checked when it is used, or by [`Locks::check`].
+    pub fn lock_all<N: AsRef<[u8]>>(&self, names: impl IntoIterator<Item = N>) -> Locks {
+        let names = names.into_iter();
+        Locks::new(names.map(|name| self.lock(name.as_ref())).collect())
     }
 
     /// Looks who holds a lock, without asking for it: see [`Inspection`]. For a lock with

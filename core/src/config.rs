@@ -173,7 +173,8 @@ macro_rules! lock_option_setters {
             /// `None` waits for ever. At the end answers that are under way are
             /// awaited where they decide, at most for another `node_timeout`. 10 s.
             pub fn wait(self, wait: impl Into<Option<Duration>>) -> $Type {
-                self.change(|options| options.wait = wait.into())
+                let wait = wait.into();
+                self.change(|options| options.wait = wait)
             }
 
             /// Whether the lease is renewed until released. Without, it ends after
@@ -185,7 +186,8 @@ macro_rules! lock_option_setters {
             /// The longest life of a lease, renewed or not; `None` for no cap. One
             /// hour, or the ttl where that is longer.
             pub fn max_hold(self, max_hold: impl Into<Option<Duration>>) -> $Type {
-                self.change(|options| options.times.max_hold = Some(max_hold.into()))
+                let max_hold = max_hold.into();
+                self.change(|options| options.times.max_hold = Some(max_hold))
             }
 
             /// Whether the key on the nodes is the name itself, so that other Redlock

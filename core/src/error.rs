@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What went wrong, and so what the caller should do about it.
 ///
@@ -147,6 +148,15 @@ impl Error {
         if let Some(inner) = Arc::get_mut(&mut self.0) {
             inner.name = Some(name.into());
             inner.holder = holder.map(Into::into);
+        }
+        self
+    }
+
+    /// The same of a wait that was a part of this one.
+    #[cold]
+    pub(crate) fn after(mut self, wait: Option<Duration>) -> Error {
+        if let (Some(inner), Some(wait)) = (Arc::get_mut(&mut self.0), wait) {
+            inner.message = format!("{} (the last part of a wait of {wait:?})", inner.message);
         }
         self
     }

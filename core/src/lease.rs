@@ -49,6 +49,11 @@ impl Lease {
         &self.name
     }
 
+    /// The key that the lock has on the nodes.
+    pub(crate) fn key(&self) -> &Arc<[u8]> {
+        &self.share.held.hold.terms.keys.lock
+    }
+
     /// The token: 40 hex digits that name this hold. Keep it secret: whoever
     /// knows it can release the lock.
     pub fn token(&self) -> &str {

@@ -61,7 +61,7 @@ impl Lock {
         }
     }
 
-    fn change(mut self, change: impl FnOnce(&mut LockOptions)) -> Lock {
+    pub(crate) fn change(mut self, change: impl FnOnce(&mut LockOptions)) -> Lock {
         let keyed = |options: &LockOptions| (options.naming, options.fencing);
         let before = keyed(&self.options);
         change(&mut self.options);
@@ -109,6 +109,32 @@ impl Lock {
     pub fn place(&self) -> Result<(usize, Vec<u8>), Error> {
         let keys = self.keys.clone()?;
         Ok((Arc::as_ptr(&self.client) as usize, keys.lock.to_vec()))
+    }
+
+    /// The key that it has on the nodes.
+    pub(crate) fn key(&self) -> Result<Arc<[u8]>, Error> {
+        Ok(self.keys.as_ref().map_err(Error::clone)?.lock.clone())
+    }
+
+    /// What runs for its client, started if need be.
+    pub(crate) fn running(&self) -> Result<&Arc<Inner>, Error> {
+        self.client.running()
+    }
+
+    /// How long an acquire waits.
+    pub(crate) fn waits(&self) -> Option<Duration> {
+        self.options.wait
+    }
+
+    /// Whether its leases are renewed.
+    pub(crate) fn is_renewed(&self) -> bool {
+        self.options.renew
+    }
+
+    /// How much of its ttl has to be left when a lease is won.
+    pub(crate) fn min_validity(&self) -> Duration {
+        let ttl = self.options.times.settled().ttl;
+        self.client.settings.timing(ttl).min_validity
     }
 
     /// For bindings: whether this process may use it, as its client.
@@ -234,13 +260,23 @@ impl Lock {
     ) -> Result<(Lease, bool), Error> {
         let keys = &terms.keys;
         let owner = self.options.owner.as_ref();
-        let mut first = true;
+        let mut looks = 0_u32;
         let reenter = || -> Option<Result<Share, Error>> {
+            looks = looks.saturating_add(1);
             // Looked at above the first time.
-            if !std::mem::take(&mut first)
+            if looks > 1
                 && let Err(closed) = client.check()
             {
                 return Some(Err(closed));
+            }
+            // Who looks again waits.
+            if looks == 2
+                && wait != Some(Duration::ZERO)
+                && let Some(owner) = owner
+            {
+                for held in client.owners.held_by(owner) {
+                    client.tell_order(&held, &keys.lock);
+                }
             }
             let owner = owner.filter(|_| self.options.reentrant)?;
             client.owners.reenter(&keys.lock, owner).map(Ok)

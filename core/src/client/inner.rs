@@ -8,9 +8,11 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 
 use crate::config::{Given, LockOptions, Settings};
+use crate::error::shown;
 use crate::error::{Error, ErrorKind};
 use crate::node::redis::tls::Tls;
 use crate::protocol::hold::LossReason;
+use crate::protocol::order::Order;
 use crate::protocol::reentry::Owners;
 use crate::protocol::renewal::Watchdog;
 use crate::protocol::set::Set;
@@ -23,6 +25,8 @@ pub(crate) struct Inner {
     pub(crate) set: Arc<Set>,
     pub(crate) settings: Settings,
     pub(crate) owners: Owners,
+    /// In which order they take locks.
+    pub(crate) order: Order,
     pub(crate) lines: Arc<Lines>,
     /// Where the nodes call its waiters.
     pub(crate) inbox: Arc<Inbox>,
@@ -54,6 +58,20 @@ impl Inner {
             return Err(Error::closed());
         }
         Ok(())
+    }
+
+    /// Somebody holds the lock with the first key, and waits for the other: warns where
+    /// the same was done the other way round.
+    pub(crate) fn tell_order(&self, held: &Arc<[u8]>, awaited: &Arc<[u8]>) {
+        if self.order.waits(held, awaited) {
+            (self.set.warn)(format!(
+                "the lock on the key {} is waited for while that on {} is held, and elsewhere it \
+                 is the other way round: two who do so at once wait for each other until their \
+                 wait is over. Take both together, or always in the same order",
+                shown(awaited),
+                shown(held)
+            ));
+        }
     }
 
     /// See [`Client::is_closed`](crate::Client::is_closed).

@@ -22,6 +22,7 @@ use crate::node::memory::MemoryLink;
 use crate::node::redis::RedisLink;
 use crate::node::redis::tls::Tls;
 use crate::node::{Link, Waits};
+use crate::protocol::order::Order;
 use crate::protocol::reentry::Owners;
 use crate::protocol::renewal::Watchdog;
 use crate::protocol::set::Set;
@@ -154,6 +155,7 @@ impl Shared {
             set: Arc::new(set),
             settings,
             owners: Owners::default(),
+            order: Order::default(),
             lines: Arc::default(),
             inbox,
             watchdog,

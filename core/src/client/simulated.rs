@@ -10,6 +10,7 @@ use super::shared::Shared;
 use super::{Client, ClientBuilder};
 use crate::node::Waits;
 use crate::node::redis::tls::Tls;
+use crate::protocol::order::Order;
 use crate::protocol::reentry::Owners;
 use crate::protocol::renewal::Watchdog;
 use crate::protocol::set::Set;
@@ -39,6 +40,7 @@ impl ClientBuilder {
             set,
             settings: self.settings,
             owners: Owners::default(),
+            order: Order::default(),
             lines: Arc::default(),
             inbox,
             watchdog,

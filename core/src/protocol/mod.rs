@@ -10,6 +10,7 @@ pub(crate) mod fence;
 pub mod hold;
 pub(crate) mod home;
 pub(crate) mod inspect;
+pub(crate) mod order;
 pub(crate) mod quorum;
 pub(crate) mod reentry;
 pub(crate) mod renewal;

@@ -80,6 +80,14 @@ impl Owners {
         share
     }
 
+    /// The keys of the locks that an owner holds, for who waits for one more: looks at all
+    /// leases that have owners.
+    pub(crate) fn held_by(&self, owner: &Owner) -> Vec<Arc<[u8]>> {
+        let (table, id) = (lock(&self.held), owner.id());
+        let held = table.keys().filter(|(_, owner)| *owner == id);
+        held.map(|(key, _)| key.clone()).collect()
+    }
+
     /// Another handle on the lease that `owner` holds, valid or lost.
     pub(crate) fn reenter(&self, key: &Arc<[u8]>, owner: &Owner) -> Option<Share> {
         let table = lock(&self.held);

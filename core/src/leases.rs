@@ -1,0 +1,209 @@
+//! Leases that were won together.
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::lease::{Lease, Lost};
+use crate::mutants::mutant;
+use crate::protocol::hold::LossReason;
+
+/// Holds on several locks that were acquired together: what
+/// [`Locks::acquire`](crate::Locks::acquire) returns.
+///
+/// They are held while each of them is. The loss of one is the loss of all: the work that
+/// needs them has to stop. Those that are not lost stay held until they are released, so
+/// that nobody else comes in while it stops. Dropping releases them all, in the background.
+#[must_use = "leases that are dropped release their locks at once: bind them to a name, not to `_`"]
+pub struct Leases(Vec<Arc<Lease>>);
+
+impl Leases {
+    pub(crate) fn new(leases: Vec<Arc<Lease>>) -> Leases {
+        Leases(leases)
+    }
+
+    /// Each lease, in the order of the locks' keys; each name once.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Lease> {
+        self.0.iter().map(|lease| &**lease)
+    }
+
+    /// The lease on the lock of that name, as it was given.
+    pub fn get(&self, name: impl AsRef<[u8]>) -> Option<&Lease> {
+        self.iter().find(|lease| lease.name() == name.as_ref())
+    }
+
+    /// For bindings: the same, to be kept by themselves.
+    #[doc(hidden)]
+    pub fn into_parts(self) -> Vec<Arc<Lease>> {
+        self.0
+    }
+
+    /// Whether all of them are valid now: see [`Lease::is_held`].
+    pub fn is_held(&self) -> bool {
+        let mut held = self.iter().map(Lease::is_held);
+        mutant!("one-of-all-is-enough", held.all(|held| held), {
+            held.any(|held| held)
+        })
+    }
+
+    /// The least that any of them has left: see [`Lease::remaining`].
+    pub fn remaining(&self) -> Duration {
+        let left = self.iter().map(Lease::remaining);
+        left.min().unwrap_or_default()
+    }
+
+    /// Lengthens all of them, at the same time: see [`Lease::extend`].
+    ///
+    /// # Errors
+    ///
+    /// That of the first lock whose lease could not be lengthened; the others may have been.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Lease::extend`].
+    pub async fn extend(&self, ttl: impl Into<Option<Duration>>) -> Result<(), Error> {
+        let ttl = ttl.into();
+        let all = together(self.iter().map(|lease| lease.extend(ttl))).await;
+        all.into_iter().collect()
+    }
+
+    /// Makes sure that each has at least `min` of validity left: see [`Lease::ensure`].
+    ///
+    /// # Errors
+    ///
+    /// As [`extend`](Leases::extend) and [`Lease::ensure`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Lease::extend`].
+    pub async fn ensure(&self, min: Duration) -> Result<(), Error> {
+        let all = together(self.iter().map(|lease| lease.ensure(min))).await;
+        all.into_iter().collect()
+    }
+
+    /// Releases all of them, at the same time. Returns whether every one was still held. A
+    /// second call returns false.
+    ///
+    /// # Errors
+    ///
+    /// `Forked` in a forked child. Never for a loss.
+    ///
+    /// # Cancel safety
+    ///
+    /// Once polled the releases are on their way; dropping the future only stops the wait
+    /// for them.
+    pub async fn release(&self) -> Result<bool, Error> {
+        let most = mutant!("undo-forgets-last", self.0.len(), self.0.len().max(2) - 1);
+        let all = together(self.iter().take(most).map(Lease::release)).await;
+        let all: Vec<bool> = all.into_iter().collect::<Result<_, _>>()?;
+        Ok(all.into_iter().all(|held| held))
+    }
+
+    /// Waits for the first loss among them: of which lock, and why. Stays pending if they
+    /// are released.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
+    pub fn lost(&self) -> LostOne<'_> {
+        LostOne(
+            self.iter()
+                .map(|lease| (lease.name(), lease.lost()))
+                .collect(),
+        )
+    }
+
+    /// The first lock whose lease was lost, and why; `None` while all are held and after a
+    /// release.
+    pub fn loss(&self) -> Option<(&[u8], LossReason)> {
+        let mut losses = self.iter().map(|lease| Some((lease.name(), lease.loss()?)));
+        losses.find_map(|loss| loss)
+    }
+
+    /// Calls `callback` once when the first of them is lost, as [`Lease::on_lost`].
+    pub fn on_lost(&self, callback: impl Fn(&[u8], LossReason) + Send + Sync + 'static) {
+        let (told, callback) = (Arc::new(AtomicBool::new(false)), Arc::new(callback));
+        for lease in self.iter() {
+            let (told, callback) = (told.clone(), callback.clone());
+            let name: Arc<[u8]> = lease.name().into();
+            lease.on_lost(move |reason| {
+                if !told.swap(true, Ordering::AcqRel) {
+                    callback(&name, reason);
+                }
+            });
+        }
+    }
+
+    /// They are their caller's from now on.
+    pub(crate) fn handed_over(self) -> Leases {
+        self.iter().for_each(Lease::hand_over);
+        self
+    }
+
+    /// For bindings: the leases as they reach their caller, if all are still held then:
+    /// see [`Lease::delivered`].
+    #[doc(hidden)]
+    pub fn delivered(self) -> Result<Leases, Error> {
+        let lost = self.iter().find(|lease| !lease.is_held());
+        match lost.map(Lease::lost_error) {
+            None => Ok(self.handed_over()),
+            Some(error) => Err(error),
+        }
+    }
+
+    /// For bindings: what a scoped form raises when its body ends after a loss; `None`
+    /// where there was none.
+    #[doc(hidden)]
+    pub fn lost_error(&self) -> Option<Error> {
+        let lost = self.iter().find(|lease| lease.loss().is_some())?;
+        Some(lost.lost_error())
+    }
+}
+
+impl fmt::Debug for Leases {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+/// The first loss among several leases, to wait for. See [`Leases::lost`].
+#[derive(Debug)]
+#[must_use = "it does nothing unless polled"]
+pub struct LostOne<'a>(Vec<(&'a [u8], Lost)>);
+
+impl<'a> Future for LostOne<'a> {
+    type Output = (&'a [u8], LossReason);
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        for (name, lost) in &mut self.0 {
+            if let Poll::Ready(reason) = Pin::new(lost).poll(cx) {
+                return Poll::Ready((name, reason));
+            }
+        }
+        Poll::Pending
+    }
+}
+
+/// Carries all out at the same time: what they send in one turn leaves in one write to each
+/// node.
+pub(crate) async fn together<F: Future>(all: impl Iterator<Item = F>) -> Vec<F::Output> {
+    let mut all: Vec<_> = all.map(|one| (Box::pin(one), None)).collect();
+    poll_fn(|cx| {
+        for (one, done) in all.iter_mut().filter(|(_, done)| done.is_none()) {
+            if let Poll::Ready(output) = one.as_mut().poll(cx) {
+                *done = Some(output);
+            }
+        }
+        match all.iter().all(|(_, done)| done.is_some()) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
+    })
+    .await;
+    all.into_iter().filter_map(|(_, done)| done).collect()
+}

@@ -1,0 +1,316 @@
+//! Several locks at once: all of them, or none.
+//!
+//! There is no request of its own for it. Each name is an ordinary lock, and the names
+//! are taken in the order of their keys, which is the same for every client in every
+//! language:
+//!
+//! 1. Every lock that is missing is asked for at once, each as a try.
+//! 2. Of those that are won, all before the first one that is missing are kept, and those
+//!    behind it are given back.
+//! 3. That first one is waited for, in its line. Then it goes on with 1.
+//!
+//! So whoever waits holds only locks that come before the one it waits for. In a ring of
+//! callers that wait for each other, the lock that comes first of those waited for would
+//! have to be held by somebody who waits for one that comes before it: there is no such
+//! ring. Uncontended, all of it takes one round trip.
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use crate::client::inner::Inner;
+use crate::clock::Instant;
+use crate::config::{LockOptions, lock_option_setters};
+use crate::error::{Error, ErrorKind, shown};
+use crate::lease::{Lease, Lost};
+use crate::leases::{Leases, together};
+use crate::lock::Lock;
+use crate::mutants::mutant;
+use crate::owner::Owner;
+
+/// How many locks may be asked for at once.
+const MOST: usize = 16;
+
+/// Several names with the same options; made by
+/// [`Client::lock_all`](crate::Client::lock_all). Cheap to clone.
+///
+/// ```no_run
+/// # async fn f(client: quorlock::Client) -> Result<(), quorlock::Error> {
+/// let leases = client.lock_all(["account:1", "account:2"]).acquire().await?;
+/// // … the work that needs both …
+/// leases.release().await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+#[must_use = "it holds nothing until it is acquired"]
+pub struct Locks(Vec<Lock>);
+
+lock_option_setters!(Locks);
+
+impl Locks {
+    pub(crate) fn new(locks: Vec<Lock>) -> Locks {
+        Locks(locks)
+    }
+
+    fn change(self, change: impl Fn(&mut LockOptions)) -> Locks {
+        let locks = self.0.into_iter();
+        Locks(locks.map(|lock| lock.change(&change)).collect())
+    }
+
+    /// Who may enter again: as [`Lock::owner`], of each name by itself.
+    pub fn owner(self, owner: impl Into<Option<Owner>>) -> Locks {
+        let owner = owner.into();
+        let locks = self.0.into_iter();
+        Locks(locks.map(|lock| lock.owner(owner.clone())).collect())
+    }
+
+    /// For bindings: gives the locks an owner, unless they have one.
+    #[doc(hidden)]
+    pub fn owner_or(self, owner: impl Fn() -> Owner) -> Locks {
+        let locks = self.0.into_iter();
+        Locks(locks.map(|lock| lock.owner_or(&owner)).collect())
+    }
+
+    /// For bindings: whether this process may use it, as its client.
+    #[doc(hidden)]
+    pub fn is_ours(&self) -> bool {
+        self.0.iter().all(Lock::is_ours)
+    }
+
+    /// Checks names and options without acquiring.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument`, naming the value and what to give instead: also for no name, and
+    /// for more than 16 that differ.
+    pub fn check(&self) -> Result<(), Error> {
+        self.in_order().map(drop)
+    }
+
+    /// The locks in the order in which they are taken, each name once.
+    fn in_order(&self) -> Result<Vec<Lock>, Error> {
+        let mut keyed = Vec::with_capacity(self.0.len());
+        for lock in &self.0 {
+            lock.check()?;
+            keyed.push((lock.key()?, lock));
+        }
+        if mutant!("locks-unsorted", true, false) {
+            keyed.sort_by(|a, b| a.0.cmp(&b.0));
+        }
+        keyed.dedup_by(|a, b| a.0 == b.0);
+        match keyed.len() {
+            0 => Err(Error::invalid(
+                "no name was given: give the names of the locks to be held together",
+            )),
+            1..=MOST => Ok(keyed.into_iter().map(|(_, lock)| lock.clone()).collect()),
+            many => Err(Error::invalid(format!(
+                "{many} locks were asked for at once: give {MOST} at most, or use one lock for \
+                 all of what they protect"
+            ))),
+        }
+    }
+
+    /// Acquires all of the locks, waiting as long as [`wait`](Locks::wait) says for all of
+    /// them together. Calls that ask for the same names in any order, in whatever language,
+    /// do not wait for each other in a ring.
+    ///
+    /// A name that is given twice is held once. While it waits it holds those that come
+    /// before the one it waits for, and the others can be had by anybody.
+    ///
+    /// An owner who holds one of them already enters it again. One who holds a lock of
+    /// another call, and waits here, can be in a ring with who does the same the other way
+    /// round: that ends with `wait`, and a warning in the log names both.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::acquire`], of the first lock that could not be had; nothing is held then.
+    /// `InvalidArgument` for no name, or for more than 16 that differ.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future gives back what was won and undoes what is under way: no key
+    /// stays behind.
+    pub async fn acquire(&self) -> Result<Leases, Error> {
+        Ok(self.win().await?.handed_over())
+    }
+
+    /// For bindings: as [`acquire`](Locks::acquire), but the leases are nobody's before they
+    /// are [delivered](Leases::delivered).
+    #[doc(hidden)]
+    pub async fn win(&self) -> Result<Leases, Error> {
+        let locks = self.in_order()?;
+        let client = locks[0].running()?.clone();
+        let wait = locks[0].waits();
+        let deadline = wait.map(|wait| client.set.clock.now() + wait);
+        let mut gathering = Gathering {
+            won: locks.iter().map(|_| None).collect(),
+            refused: locks.iter().map(|_| None).collect(),
+            has_waited: false,
+            locks,
+            wait,
+            client,
+        };
+        loop {
+            gathering.try_missing().await?;
+            gathering.refresh().await;
+            let Some(first) = gathering.first_missing() else {
+                let won = gathering.won.into_iter().flatten();
+                return Ok(Leases::new(won.map(Arc::new).collect()));
+            };
+            gathering.wait_for(first, deadline).await?;
+        }
+    }
+
+    /// As [`acquire`](Locks::acquire) with a wait of zero, and `None` where one of them is
+    /// held by another.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Locks::acquire), but never `Contended`.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`acquire`](Locks::acquire).
+    pub async fn try_acquire(&self) -> Result<Option<Leases>, Error> {
+        match self.clone().wait(Duration::ZERO).acquire().await {
+            Ok(leases) => Ok(Some(leases)),
+            Err(error) if error.kind() == ErrorKind::Contended => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl fmt::Debug for Locks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.0).finish()
+    }
+}
+
+/// A call on its way. Dropped, what was won is given back.
+struct Gathering {
+    client: Arc<Inner>,
+    /// In their order.
+    locks: Vec<Lock>,
+    won: Vec<Option<Lease>>,
+    /// What the last try of each said that did not win.
+    refused: Vec<Option<Error>>,
+    wait: Option<Duration>,
+    /// Some were won before others were waited for.
+    has_waited: bool,
+}
+
+impl Gathering {
+    fn missing(&self) -> Vec<usize> {
+        let missing = |i: &usize| self.won[*i].is_none();
+        (0..self.locks.len()).filter(missing).collect()
+    }
+
+    fn first_missing(&self) -> Option<usize> {
+        self.won.iter().position(Option::is_none)
+    }
+
+    /// Asks for all that are missing, each once.
+    async fn try_missing(&mut self) -> Result<(), Error> {
+        let missing = self.missing();
+        let tries = missing.iter().map(|i| {
+            let once = self.locks[*i].clone().wait(Duration::ZERO);
+            async move { once.win().await }
+        });
+        for (i, outcome) in missing.iter().zip(together(tries).await) {
+            match outcome {
+                Ok(lease) => self.won[*i] = Some(lease),
+                Err(error) if may_pass(&error) => self.refused[*i] = Some(error),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// What was won before a wait and is not renewed is lengthened; what was lost meanwhile,
+    /// or will be too soon, is missing.
+    async fn refresh(&mut self) {
+        let renewed = self.locks[0].is_renewed();
+        if self.has_waited && !renewed {
+            let held = self.won.iter().flatten();
+            // One that could not be lengthened is held for as long as it was.
+            drop(together(held.map(|lease| lease.extend(None))).await);
+        }
+        let least = self.locks[0].min_validity();
+        let lasts = |lease: &Lease| lease.is_held() && (renewed || lease.remaining() >= least);
+        for won in &mut self.won {
+            won.take_if(|lease| !mutant!("loss-of-one-ignored", lasts(lease), true));
+        }
+    }
+
+    /// Gives back what is behind the first that is missing, and waits for that. Ends
+    /// without it where one that is held is lost.
+    async fn wait_for(&mut self, first: usize, deadline: Option<Instant>) -> Result<(), Error> {
+        for won in &mut self.won[first + 1..] {
+            mutant!("keeps-later-names", drop(won.take()), ());
+        }
+        let refused = self.refused[first].take();
+        let lock = &self.locks[first];
+        if self.wait == Some(Duration::ZERO) {
+            return Err(refused.unwrap_or_else(|| lock.not_had(None)));
+        }
+        let left = deadline.map(|deadline| self.client.set.clock.now().until(deadline));
+        if left == Some(Duration::ZERO) {
+            return Err(lock.not_had(self.wait));
+        }
+        let held = self.won[..first].iter().flatten();
+        let mut losses: Vec<Lost> = held.clone().map(Lease::lost).collect();
+        for lease in held {
+            self.client.tell_order(lease.key(), &lock.key()?);
+        }
+        let patient = lock.clone().wait(left);
+        let mut winning = pin!(patient.win());
+        let won = poll_fn(|cx| {
+            if let Poll::Ready(won) = winning.as_mut().poll(cx) {
+                return Poll::Ready(Some(won));
+            }
+            let lost = |lost: &mut Lost| Pin::new(lost).poll(cx).is_ready();
+            match losses.iter_mut().any(lost) {
+                true => Poll::Ready(None),
+                false => Poll::Pending,
+            }
+        });
+        self.has_waited = true;
+        match won.await {
+            Some(Ok(lease)) => self.won[first] = Some(lease),
+            // It says how long it was waited for at the end.
+            Some(Err(error)) if error.kind() == ErrorKind::Timeout && left != self.wait => {
+                return Err(error.after(self.wait));
+            }
+            Some(Err(error)) => return Err(error),
+            None => {}
+        }
+        Ok(())
+    }
+}
+
+/// Whether a lock may be had later that could not be had now.
+fn may_pass(error: &Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::Contended | ErrorKind::QuorumUnavailable
+    )
+}
+
+impl Lock {
+    /// The error of who could not have it: at once, or within a wait.
+    fn not_had(&self, wait: Option<Duration>) -> Error {
+        let (kind, within) = match wait {
+            None => (ErrorKind::Contended, String::new()),
+            Some(wait) => (ErrorKind::Timeout, format!(" within {wait:?}")),
+        };
+        let message = format!(
+            "the lock {} was not to be had together with the others{within}: it is held, or asked \
+             for, by another",
+            shown(self.name())
+        );
+        Error::new(kind, message).about(self.name(), None)
+    }
+}

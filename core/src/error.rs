@@ -152,11 +152,14 @@ impl Error {
         self
     }
 
-    /// The same of a wait that was a part of this one.
+    /// The same at the end of a wait, of which what it tells was the last part.
     #[cold]
-    pub(crate) fn after(mut self, wait: Option<Duration>) -> Error {
-        if let (Some(inner), Some(wait)) = (Arc::get_mut(&mut self.0), wait) {
-            inner.message = format!("{} (the last part of a wait of {wait:?})", inner.message);
+    pub(crate) fn timed_out(mut self, wait: Duration) -> Error {
+        if let Some(inner) = Arc::get_mut(&mut self.0) {
+            if inner.kind == ErrorKind::Contended {
+                inner.kind = ErrorKind::Timeout;
+            }
+            inner.message = format!("{} (at the end of a wait of {wait:?})", inner.message);
         }
         self
     }

@@ -43,6 +43,13 @@ impl Leases {
         self.0
     }
 
+    /// For the simulator, which looks at each from outside.
+    #[cfg(feature = "sim")]
+    #[doc(hidden)]
+    pub fn parts(&self) -> &[Arc<Lease>] {
+        &self.0
+    }
+
     /// Whether all of them are valid now: see [`Lease::is_held`].
     pub fn is_held(&self) -> bool {
         let mut held = self.iter().map(Lease::is_held);

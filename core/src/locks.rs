@@ -232,14 +232,13 @@ impl Gathering {
     /// What was won before a wait and is not renewed is lengthened; what was lost meanwhile,
     /// or will be too soon, is missing.
     async fn refresh(&mut self) {
-        let renewed = self.locks[0].is_renewed();
-        if self.has_waited && !renewed {
+        if self.has_waited && !self.locks[0].is_renewed() {
             let held = self.won.iter().flatten();
             // One that could not be lengthened is held for as long as it was.
             drop(together(held.map(|lease| lease.extend(None))).await);
         }
         let least = self.locks[0].min_validity();
-        let lasts = |lease: &Lease| lease.is_held() && (renewed || lease.remaining() >= least);
+        let lasts = |lease: &Lease| lease.is_held() && lease.remaining() >= least;
         for won in &mut self.won {
             won.take_if(|lease| !mutant!("loss-of-one-ignored", lasts(lease), true));
         }
@@ -253,12 +252,14 @@ impl Gathering {
         }
         let refused = self.refused[first].take();
         let lock = &self.locks[first];
-        if self.wait == Some(Duration::ZERO) {
-            return Err(refused.unwrap_or_else(|| lock.not_had(None)));
-        }
         let left = deadline.map(|deadline| self.client.set.clock.now().until(deadline));
         if left == Some(Duration::ZERO) {
-            return Err(lock.not_had(self.wait));
+            // Without a word of the nodes it was won, and lost again.
+            let refused = refused.unwrap_or_else(|| lock.lost_again());
+            return Err(match self.wait {
+                Some(wait) if !wait.is_zero() => refused.timed_out(wait),
+                _ => refused,
+            });
         }
         let held = self.won[..first].iter().flatten();
         let mut losses: Vec<Lost> = held.clone().map(Lease::lost).collect();
@@ -280,11 +281,14 @@ impl Gathering {
         self.has_waited = true;
         match won.await {
             Some(Ok(lease)) => self.won[first] = Some(lease),
-            // It says how long it was waited for at the end.
-            Some(Err(error)) if error.kind() == ErrorKind::Timeout && left != self.wait => {
-                return Err(error.after(self.wait));
+            Some(Err(error)) => {
+                // It says how long it was waited for at the end.
+                let whole = self.wait.filter(|_| left != self.wait);
+                return Err(match whole {
+                    Some(wait) => error.timed_out(wait),
+                    None => error,
+                });
             }
-            Some(Err(error)) => return Err(error),
             None => {}
         }
         Ok(())
@@ -300,17 +304,12 @@ fn may_pass(error: &Error) -> bool {
 }
 
 impl Lock {
-    /// The error of who could not have it: at once, or within a wait.
-    fn not_had(&self, wait: Option<Duration>) -> Error {
-        let (kind, within) = match wait {
-            None => (ErrorKind::Contended, String::new()),
-            Some(wait) => (ErrorKind::Timeout, format!(" within {wait:?}")),
-        };
+    fn lost_again(&self) -> Error {
         let message = format!(
-            "the lock {} was not to be had together with the others{within}: it is held, or asked \
-             for, by another",
+            "the lock {} was won and lost again, for others were waited for: raise the ttl, or \
+             have it renewed",
             shown(self.name())
         );
-        Error::new(kind, message).about(self.name(), None)
+        Error::new(ErrorKind::LockLost, message).about(self.name(), None)
     }
 }

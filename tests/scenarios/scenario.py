@@ -25,6 +25,7 @@ A_WORD = re.compile(r"[\w.:-]+")
 VERBS = {
     "client": (1, CLIENT_OPTIONS, {"ok"}),
     "lock": (3, LOCK_OPTIONS, {"ok"}),
+    "locks": (3, LOCK_OPTIONS, {"ok"}),
     "acquire": (2, {"wait"}, {"ok"}),
     "try": (2, set(), {"ok", "none"}),
     "release": (1, set(), BOOLEAN),
@@ -35,6 +36,8 @@ VERBS = {
     "held": (1, set(), BOOLEAN),
     "remaining": (1, set(), None),
     "fence": (1, set(), None),
+    "fence-of": (2, set(), None),
+    "lost-name": (1, set(), A_WORD),
     "newer": (2, set(), BOOLEAN),
     "init": (1, set(), {"ok"}),
     "lost": (2, set(), REASONS),
@@ -230,7 +233,7 @@ def _check_options(options):
 
 def _check_handles(step, made):
     verb, words = step.verb, step.words
-    kind = {"client": "client", "lock": "lock", "acquire": "lease", "try": "lease"}.get(verb)
+    kind = {"client": "client", "lock": "lock", "locks": "lock", "acquire": "lease", "try": "lease"}.get(verb)
     if kind:
         if not HANDLE.match(words[0]):
             raise FormatError("a handle is letters, digits and _")
@@ -239,8 +242,9 @@ def _check_handles(step, made):
         # Only a line that succeeds makes a handle; what an actor starts is made when it is finished.
         if step.expected == "ok" and not step.started:
             made.add(f"{kind} {words[0]}")
-    needed = {"lock": ("client", 1), "acquire": ("lock", 1), "try": ("lock", 1), "unlock": ("lock", 0), "inspect": ("lock", 0),
+    needed = {"lock": ("client", 1), "locks": ("client", 1), "acquire": ("lock", 1), "try": ("lock", 1), "unlock": ("lock", 0), "inspect": ("lock", 0),
               "stats": ("client", 0), "close": ("client", 0), "init": ("client", 0), "fence": ("lease", 0),
+              "fence-of": ("lease", 0), "lost-name": ("lease", 0),
               "release": ("lease", 0), "drop": ("lease", 0),
               "extend": ("lease", 0), "ensure": ("lease", 0), "held": ("lease", 0), "remaining": ("lease", 0),
               "lost": ("lease", 0)}.get(verb)

@@ -21,9 +21,14 @@ use crate::world::World;
 /// A call may take this much longer than its bound (L5).
 const SLACK: Duration = Duration::from_millis(2);
 /// The locks.
-const NAMES: [&str; 2] = ["k", "l"];
+pub const NAMES: [&str; 3] = ["k", "l", "m"];
 /// Their keys.
-pub const KEYS: [&[u8]; 2] = [b"lock:{k}", b"lock:{l}"];
+pub const KEYS: [&[u8]; 3] = [b"lock:{k}", b"lock:{l}", b"lock:{m}"];
+
+/// Which of the locks a key is.
+pub fn place_of(key: &[u8]) -> usize {
+    KEYS.iter().position(|other| *other == key).unwrap_or(0)
+}
 
 /// What all requests for the lock with that key have in common.
 pub fn keys_of(lock: &[u8], waits: Waits, fence_ttl: Option<Duration>) -> Arc<Keys> {
@@ -93,7 +98,7 @@ impl Stage {
 impl Client {
     /// L5: what began at `begun` has taken no longer than `most`; judged
     /// where nothing held the client up.
-    fn in_time(&self, stage: &Stage, begun: (u64, Instant), most: Duration, what: &str) {
+    pub fn in_time(&self, stage: &Stage, begun: (u64, Instant), most: Duration, what: &str) {
         let now = self.set.clock.now();
         if now > begun.1 + most + SLACK && stage.world.awake_since(self.number, begun.0) {
             let c = self.number;
@@ -104,7 +109,8 @@ impl Client {
         }
     }
 
-    fn now(&self, stage: &Stage) -> (u64, Instant) {
+    /// True time, and the client's own.
+    pub fn now(&self, stage: &Stage) -> (u64, Instant) {
         (stage.world.time(), self.set.clock.now())
     }
 
@@ -120,11 +126,18 @@ impl Client {
                 continue;
             }
             let cue = plan.scene.map(|scene| scene.cue(actor, round));
-            self.once(&stage, cue).await;
+            match plan.several && stage.random.aside().chance(60) {
+                true => self.several(&stage, false).await,
+                false => self.once(&stage, cue).await,
+            }
             stage.world.done_with_tokens();
         }
         if plan.tail > 0 {
             self.tail(&stage, worker).await;
+        } else if plan.several {
+            self.calm(&stage).await;
+            self.several(&stage, true).await;
+            stage.world.done_with_tokens();
         }
         stage.done[self.number].fetch_add(1, Ordering::Relaxed);
     }
@@ -262,7 +275,8 @@ impl Client {
         }
     }
 
-    fn node_timeout(&self, stage: &Stage) -> Duration {
+    /// Time for one request of this client to one node.
+    pub fn node_timeout(&self, stage: &Stage) -> Duration {
         let ttl = stage.plan.habit(self.number).ttl;
         stage.plan.node_timeout.min(ttl / 4)
     }

@@ -7,6 +7,7 @@
 //! | [`scene`] | several faults in one order, for bugs that need it |
 //! | [`schedule`] | one schedule from its seed to its verdict |
 //! | [`contender`] | what one user of the lock does, and what it must be told |
+//! | `several` | what a user does who wants several locks at once |
 //! | [`history`] | what happened, in words and raw |
 //! | [`without`] | the parts of a schedule, which can be taken away |
 //! | [`script`] | who drew what, so that all others go on to draw it |
@@ -41,6 +42,7 @@ pub mod scene;
 pub mod schedule;
 pub mod script;
 pub mod server;
+mod several;
 pub mod shrink;
 mod tail;
 pub mod who;

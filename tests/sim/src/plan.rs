@@ -82,6 +82,8 @@ pub struct Plan {
     pub workers: usize,
     /// Locks; nearly always one.
     pub locks: usize,
+    /// Whether users ask for several at once.
+    pub several: bool,
     /// How often a contender tries.
     pub rounds: u64,
     /// Auto-release time.
@@ -235,8 +237,8 @@ impl Plan {
 
     /// Clients that expect another longest ttl, or no guard where there is one.
     fn strays(&self, expected: &Expected, random: &Random) -> Vec<(usize, Expected)> {
-        // One that is refused would end the calm tail's waiting.
-        if self.stray.is_none() || self.tail > 0 || self.clients < 2 {
+        // One that is refused would end the waiting of the calm at the end.
+        if self.stray.is_none() || self.tail > 0 || self.several || self.clients < 2 {
             return Vec::new();
         }
         let mut stray = expected.clone();

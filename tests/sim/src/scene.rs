@@ -129,6 +129,7 @@ impl Scene {
             longest: 1,
             owned: false,
             keep: Duration::ZERO,
+            several: false,
             waits: waits(&random, ttl, node_timeout, ttl),
             tail: 0,
             capped: 20,

@@ -160,6 +160,9 @@ fn play_out(
     if stage.plan.tail > 0 {
         world.judge_lines(stage.plan.bounds());
     }
+    if stage.plan.several && stage.plan.workers > 1 {
+        world.passes_unseen();
+    }
     for number in 0..stage.plan.clients {
         let (client, inbox, watchdog) = client(&stage, &random, number);
         if number < stage.plan.mute {
@@ -296,6 +299,7 @@ fn play(stage: &Stage) -> Time {
             done == plan.workers || world.is_crashed(c)
         };
         if calm && (0..plan.clients).all(done) {
+            world.all_done();
             return until;
         }
         // No contender begins anything new; the longest holds the lock for

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::contender::{Client, Stage, or_until, polled};
+use crate::contender::{Client, KEYS, Stage, or_until, polled};
 use crate::plan::Plan;
 use crate::random::Random;
 use crate::world::{FaultEvent, MS, Time, World};
@@ -17,7 +17,9 @@ const LOCK: usize = 0;
 impl Plan {
     /// How long the tail may last.
     pub fn tail_ends(&self) -> Time {
-        self.tail * self.bounds().longest
+        // Who wants several waits for each of them.
+        let several = if self.several { KEYS.len() as u64 } else { 0 };
+        (self.tail + several) * self.bounds().longest
     }
 
     /// What goes wrong in the tail that begins now.
@@ -48,13 +50,19 @@ impl Plan {
 }
 
 impl Client {
-    /// Waits until all is calm, and for the lock as often as the plan says.
-    pub async fn tail(&self, stage: &Arc<Stage>, worker: usize) {
+    /// Waits until all is calm.
+    pub async fn calm(&self, stage: &Stage) {
         let (plan, clock) = (&stage.plan, &*self.set.clock);
         while !stage.calm.load(Ordering::Relaxed) {
             let pause = plan.ttl / 16 + Duration::from_nanos(plan.pauses() / 64);
             clock.sleep_until(clock.now() + pause).await;
         }
+    }
+
+    /// Waits until all is calm, and for the lock as often as the plan says.
+    pub async fn tail(&self, stage: &Arc<Stage>, worker: usize) {
+        let plan = &stage.plan;
+        self.calm(stage).await;
         let user = plan.users(self.number).start + worker;
         for turn in plan.rounds..plan.rounds + plan.tail {
             if !stage.begins(user, turn) {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use quorlock::{Client, Error, Lease, Lock, Owner, blocking};
+use quorlock::{Client, Error, Lease, Leases, Lock, Locks, LossReason, Owner, blocking};
 use tokio::sync::Notify;
 
 fn main() -> ExitCode {
@@ -150,23 +150,66 @@ impl Actor {
     }
 }
 
+/// A lock, or several that are taken together.
+#[derive(Clone)]
+enum Asked {
+    One(Lock),
+    All(Locks),
+}
+
+impl Asked {
+    async fn acquire(&self) -> Result<Held, Error> {
+        match self {
+            Asked::One(lock) => lock.acquire().await.map(Held::One),
+            Asked::All(locks) => locks.acquire().await.map(Held::All),
+        }
+    }
+
+    async fn try_acquire(&self) -> Result<Option<Held>, Error> {
+        Ok(match self {
+            Asked::One(lock) => lock.try_acquire().await?.map(Held::One),
+            Asked::All(locks) => locks.try_acquire().await?.map(Held::All),
+        })
+    }
+}
+
+/// What is done to either kind, which has the same methods.
+macro_rules! either {
+    ($one:expr, $Kind:ident, $name:ident => $done:expr) => {
+        match $one {
+            $Kind::One($name) => $done,
+            $Kind::All($name) => $done,
+        }
+    };
+}
+
 /// A lock of the acting thread, unless its owner has a name.
 #[derive(Clone)]
 struct Owned {
-    lock: Lock,
+    lock: Asked,
     named: bool,
 }
 
 impl Owned {
-    fn here(self) -> Lock {
-        match self.named {
-            true => self.lock,
-            false => self.lock.owner(Owner::current_thread()),
+    fn here(self) -> Asked {
+        if self.named {
+            return self.lock;
+        }
+        let me = Owner::current_thread();
+        match self.lock {
+            Asked::One(lock) => Asked::One(lock.owner(me)),
+            Asked::All(locks) => Asked::All(locks.owner(me)),
         }
     }
 }
 
-type Leases = Arc<Mutex<HashMap<String, Lease>>>;
+/// A lease, or leases that were won together.
+enum Held {
+    One(Lease),
+    All(Leases),
+}
+
+type Handles = Arc<Mutex<HashMap<String, Held>>>;
 
 #[derive(Default)]
 struct Runner {
@@ -174,7 +217,7 @@ struct Runner {
     clients: HashMap<String, Client>,
     order: Vec<Client>,
     locks: HashMap<String, Owned>,
-    leases: Leases,
+    leases: Handles,
     last_error: Option<Error>,
 }
 
@@ -230,13 +273,15 @@ impl Runner {
         }
         let answer = match line.words[0] {
             "client" => self.client(&line)?,
-            "lock" => self.lock(&line)?,
+            "lock" | "locks" => self.lock(&line)?,
             "close" => {
                 blocking::wait(self.clients[line.word(1)?].close());
                 Ok("ok".to_owned())
             }
             "lost" => Ok(self.lost(&line)?),
             "fence" => Ok(self.fence(line.word(1)?)?.to_string()),
+            "fence-of" => Ok(self.fence_of(line.word(1)?, line.word(2)?)?.to_string()),
+            "lost-name" => Ok(self.lost_name(line.word(1)?)?),
             "newer" => {
                 let newer = self.fence(line.word(1)?)? > self.fence(line.word(2)?)?;
                 Ok(newer.to_string())
@@ -252,7 +297,10 @@ impl Runner {
                 Ok(error.nodes().len().to_string())
             }
             "inspect" => {
-                let lock = &self.locks.get(line.word(1)?).ok_or("no such lock")?.lock;
+                let Asked::One(lock) = &self.locks.get(line.word(1)?).ok_or("no such lock")?.lock
+                else {
+                    return Err("expected one lock".to_owned());
+                };
                 inspect(lock, line.word(2)?)
             }
             "error" => {
@@ -379,21 +427,14 @@ impl Runner {
             "owner",
         ])?;
         let client = self.clients.get(line.word(2)?).ok_or("no such client")?;
-        let mut lock = client.lock(bytes(line.word(3)?));
-        for (name, value) in &line.options {
-            lock = match *name {
-                "ttl" => lock.ttl(millis(value)?),
-                "wait" => lock.wait(limit(value)?),
-                "renew" => lock.renew(switch(value)?),
-                "max_hold" => lock.max_hold(limit(value)?),
-                "raw" => lock.raw(switch(value)?),
-                "fencing" => lock.fencing(switch(value)?),
-                "max_waiters" => lock.max_waiters(number(value)?),
-                "fair" => lock.fair(switch(value)?),
-                "keep" => lock.keep(millis(value)?),
-                _ => lock.owner(Owner::named(bytes(value))),
-            };
-        }
+        let names = line.word(3)?;
+        let lock = match line.words[0] {
+            "lock" => Asked::One(with_options(client.lock(bytes(names)), line)?),
+            _ => {
+                let names = names.split(',').map(bytes);
+                Asked::All(with_options(client.lock_all(names), line)?)
+            }
+        };
         let named = line.option("owner").is_some();
         self.locks
             .insert(line.word(1)?.to_owned(), Owned { lock, named });
@@ -410,7 +451,11 @@ impl Runner {
                 let name = line.word(1)?.to_owned();
                 let mut lock = self.locks.get(line.word(2)?).ok_or("no such lock")?.clone();
                 if let Some(wait) = line.option("wait") {
-                    lock.lock = lock.lock.wait(limit(wait)?);
+                    let wait = limit(wait)?;
+                    lock.lock = match lock.lock {
+                        Asked::One(lock) => Asked::One(lock.wait(wait)),
+                        Asked::All(locks) => Asked::All(locks.wait(wait)),
+                    };
                 }
                 let cancel = self.actor(actor).cancel.clone();
                 Ok(Box::new(move || {
@@ -438,7 +483,10 @@ impl Runner {
             "unlock" => {
                 let lock = self.locks.get(line.word(1)?).ok_or("no such lock")?.clone();
                 Ok(Box::new(move || {
-                    blocking::wait(lock.here().release()).map(|held| held.to_string())
+                    let Asked::One(lock) = lock.here() else {
+                        unreachable!("the format has no unlock of several")
+                    };
+                    blocking::wait(lock.release()).map(|held| held.to_string())
                 }))
             }
             _ => {
@@ -459,14 +507,14 @@ impl Runner {
                     }
                     let leases = leases.lock().unwrap();
                     let lease = &leases[&name];
-                    match verb.as_str() {
+                    either!(lease, Held, lease => match verb.as_str() {
                         "release" => blocking::wait(lease.release()).map(|held| held.to_string()),
                         "extend" => blocking::wait(lease.extend(ttl)).map(|()| "ok".to_owned()),
                         "ensure" => blocking::wait(lease.ensure(min.unwrap_or_default()))
                             .map(|()| "ok".to_owned()),
                         "held" => Ok(lease.is_held().to_string()),
                         _ => Ok(lease.remaining().as_millis().to_string()),
-                    }
+                    })
                 }))
             }
         }
@@ -474,19 +522,43 @@ impl Runner {
 
     fn lost(&self, line: &Line<'_>) -> Result<String, String> {
         let most = line.millis(2)?;
-        let lost = {
-            let leases = self.leases.lock().unwrap();
-            leases.get(line.word(1)?).ok_or("no such lease")?.lost()
-        };
+        let leases = self.leases.lock().unwrap();
+        let lease = leases.get(line.word(1)?).ok_or("no such lease")?;
         // The first time it is asked after `most`, it is over.
-        let reason = blocking::wait_or(lost, most, || true);
-        Ok(reason.map_or("none".to_owned(), |r| r.as_str().to_owned()))
+        let reason = match lease {
+            Held::One(lease) => blocking::wait_or(lease.lost(), most, || true),
+            Held::All(leases) => {
+                blocking::wait_or(leases.lost(), most, || true).map(|(_, reason)| reason)
+            }
+        };
+        Ok(reason.map_or("none", LossReason::as_str).to_owned())
     }
 
     fn fence(&self, lease: &str) -> Result<u64, String> {
-        let leases = self.leases.lock().unwrap();
-        let lease = leases.get(lease).ok_or("no such lease")?;
-        Ok(lease.fence().unwrap_or(0))
+        match self.leases.lock().unwrap().get(lease) {
+            Some(Held::One(lease)) => Ok(lease.fence().unwrap_or(0)),
+            _ => Err("no such lease".to_owned()),
+        }
+    }
+
+    fn fence_of(&self, leases: &str, name: &str) -> Result<u64, String> {
+        match self.leases.lock().unwrap().get(leases) {
+            Some(Held::All(leases)) => {
+                let lease = leases.get(bytes(name)).ok_or("no such name")?;
+                Ok(lease.fence().unwrap_or(0))
+            }
+            _ => Err("no such leases".to_owned()),
+        }
+    }
+
+    fn lost_name(&self, leases: &str) -> Result<String, String> {
+        match self.leases.lock().unwrap().get(leases) {
+            Some(Held::All(leases)) => {
+                let lost = leases.loss().map(|(name, _)| string_of(name));
+                Ok(lost.unwrap_or_else(|| "none".to_owned()))
+            }
+            _ => Err("no such leases".to_owned()),
+        }
     }
 
     fn stats(&self, line: &Line<'_>, verdict: &str) -> Result<(), String> {
@@ -542,6 +614,41 @@ impl Runner {
         })
     }
 }
+
+/// One or several locks with the options of their line.
+fn with_options<L: Options>(mut lock: L, line: &Line<'_>) -> Result<L, String> {
+    for (name, value) in &line.options {
+        lock = lock.with(name, value)?;
+    }
+    Ok(lock)
+}
+
+trait Options: Sized {
+    fn with(self, name: &str, value: &str) -> Result<Self, String>;
+}
+
+macro_rules! options {
+    ($Type:ident) => {
+        impl Options for $Type {
+            fn with(self, name: &str, value: &str) -> Result<$Type, String> {
+                Ok(match name {
+                    "ttl" => self.ttl(millis(value)?),
+                    "wait" => self.wait(limit(value)?),
+                    "renew" => self.renew(switch(value)?),
+                    "max_hold" => self.max_hold(limit(value)?),
+                    "raw" => self.raw(switch(value)?),
+                    "fencing" => self.fencing(switch(value)?),
+                    "max_waiters" => self.max_waiters(number(value)?),
+                    "fair" => self.fair(switch(value)?),
+                    "keep" => self.keep(millis(value)?),
+                    _ => self.owner(Owner::named(bytes(value))),
+                })
+            }
+        }
+    };
+}
+options!(Lock);
+options!(Locks);
 
 fn holds(answer: &str, verdict: &str) -> bool {
     let number = |text: &str| text.parse::<u64>().ok();

@@ -239,7 +239,8 @@ impl<'a> Teller<'a> {
         match (self.plan.locks, asked.lock) {
             (1, _) => "the lock",
             (_, 0) => "the first lock",
-            _ => "the second lock",
+            (_, 1) => "the second lock",
+            _ => "the third lock",
         }
     }
 

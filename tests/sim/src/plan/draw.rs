@@ -6,11 +6,14 @@ use std::time::Duration;
 use quorlock::sim::Waits;
 
 use super::{LONGEST, Plan, Swarm};
+use crate::contender::NAMES;
 use crate::random::Random;
 use crate::world::{Breaks, MS, Network, Time};
 
 /// Percent of schedules that end with everybody waiting.
 const WAITING: u64 = 35;
+/// Percent of schedules in which users ask for several locks at once.
+const SEVERAL: u64 = 8;
 
 impl Swarm {
     fn draw(random: &Random, aside: &Random) -> Swarm {
@@ -80,12 +83,18 @@ impl Plan {
         let guard = random.chance(if nodes > 2 { 90 } else { 20 });
         let declared = random.chance(95);
         let keeps = Random::new(aside.aside().bits());
+        let several = Random::new(!aside.aside().bits()).chance(SEVERAL) && listed_twice.is_none();
         let wait = if guard && !declared { max_ttl } else { 0 };
         let plan = Plan {
             nodes,
             clients,
             workers,
-            locks: if random.chance(5) { 2 } else { 1 },
+            locks: match random.chance(5) {
+                _ if several => NAMES.len(),
+                true => 2,
+                false => 1,
+            },
+            several,
             rounds: (random.between(3, 5) / contenders).max(1),
             ttl: Duration::from_millis(ttl),
             node_timeout: Duration::from_millis(node_timeout),
@@ -105,7 +114,7 @@ impl Plan {
             },
             waits: waits(&aside, ttl, node_timeout, ttl * u64::from(longest)),
             tail: match listed_twice {
-                None if aside.chance(WAITING) => *aside.pick(&[1, 2, 3]),
+                None if aside.chance(WAITING) && !several => *aside.pick(&[1, 2, 3]),
                 _ => 0,
             },
             capped: 20,

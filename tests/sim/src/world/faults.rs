@@ -10,6 +10,7 @@ use super::events::Event;
 use super::messages::Listener;
 use super::network::Cut;
 use super::{Inner, Time, World};
+use crate::contender::KEYS;
 use crate::history::Happened;
 
 /// What a node has in memory when it comes back.
@@ -156,8 +157,8 @@ pub(super) struct Node {
     pub(super) used: bool,
     /// When each lock's counter of fences was lost last, and whether there is
     /// one to lose.
-    pub(super) lost_at: [Time; 2],
-    pub(super) counts: [bool; 2],
+    pub(super) lost_at: [Time; KEYS.len()],
+    pub(super) counts: [bool; KEYS.len()],
 }
 
 impl Node {
@@ -184,8 +185,8 @@ impl Node {
             forgot: false,
             started: Instant(clock.offset.saturating_sub(uptime)),
             used,
-            lost_at: [0; 2],
-            counts: [false; 2],
+            lost_at: [0; KEYS.len()],
+            counts: [false; KEYS.len()],
         }
     }
 
@@ -198,8 +199,8 @@ impl Node {
         };
         self.keep_listeners();
         self.forgot = true;
-        self.lost_at = [now; 2];
-        self.counts = [false; 2];
+        self.lost_at = [now; KEYS.len()];
+        self.counts = [false; KEYS.len()];
     }
 }
 

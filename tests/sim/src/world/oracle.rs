@@ -41,7 +41,7 @@ use quorlock::sim::{Form, Hold, Instant, MemoryNode, Op, Reply, Request, Ticket,
 
 use super::network::Open;
 use super::{Inner, Node, Time, World};
-use crate::contender::KEYS;
+use crate::contender::place_of;
 use crate::history::Happened;
 use kept::Kept;
 pub use order::Natives;
@@ -77,6 +77,8 @@ pub(super) struct Oracle {
     /// Holds that are to keep their locks.
     kept: Vec<Kept>,
     natives: Natives,
+    /// Leases may go from one user to another without either saying so.
+    passes_unseen: bool,
     /// How far node clocks stepped back in all: keys live longer by it.
     pub(super) stepped_back: Time,
 }
@@ -109,6 +111,15 @@ struct Life {
     /// the release behind it was lost with that connection; within the
     /// request's `not_after`.
     late: [bool; MOST_NODES],
+}
+
+impl Life {
+    /// Until when a quorum has confirmed to hold it, by the books.
+    fn until(&self, quorum: usize) -> Instant {
+        let mut ends = self.ends;
+        ends.sort_unstable_by(|a, b| b.cmp(a));
+        ends[quorum - 1]
+    }
 }
 
 /// A lease that some contender holds or held.
@@ -204,11 +215,6 @@ fn name_of(token: &[u8]) -> u64 {
     token.iter().take(16).fold(0, digit)
 }
 
-/// Which of the locks a key is.
-fn place_of(key: &[u8]) -> usize {
-    usize::from(key == KEYS[1])
-}
-
 /// S4: how long a confirmed request counts, written out independently.
 fn counted(ttl: Duration, drift: f64) -> Duration {
     ttl.saturating_sub(ttl.mul_f64(drift) + Duration::from_millis(2))
@@ -218,14 +224,36 @@ impl World {
     /// The polled task has no use any more for its tokens, but for those of which
     /// somebody has a handle.
     pub fn done_with_tokens(&self) {
+        let task = self.inner().polled;
+        self.end_tokens(|life| life.task == task);
+    }
+
+    /// From here on users wait for several locks, and give back unseen what they have won.
+    /// It may be passed on to another of their client, who has it unseen too.
+    pub fn passes_unseen(&self) {
+        self.inner().oracle.passes_unseen = true;
+    }
+
+    /// Nobody asks for anything any more.
+    pub fn all_done(&self) {
+        self.inner().oracle.passes_unseen = false;
+        self.end_tokens(|_| true);
+    }
+
+    fn end_tokens(&self, of: impl Fn(&Life) -> bool) {
         let mut inner = self.inner();
-        let (now, task) = (inner.time, inner.polled);
+        let now = inner.time;
         let Oracle {
-            tokens, watches, ..
+            tokens,
+            watches,
+            passes_unseen,
+            ..
         } = &mut inner.oracle;
         for life in tokens.values_mut() {
             let kept = || life.watch.is_some_and(|i| !watches[i].handles.is_empty());
-            if life.task == task && life.dead_since.is_none() && !kept() {
+            let voted = || life.ends.iter().any(|end| *end != Instant::NEVER);
+            let passed = || *passes_unseen && life.watch.is_none() && voted();
+            if of(life) && life.dead_since.is_none() && !kept() && !passed() {
                 life.dead_since = Some(now);
             }
         }
@@ -239,6 +267,16 @@ impl World {
     /// A contender got this lease, in this moment; or another handle on one that
     /// stands. Returns its place.
     pub fn won(&self, client: usize, lease: &Arc<Lease>) -> usize {
+        self.handed(client, lease, true)
+    }
+
+    /// The same, of a lease that may have been won a while before, by who waited for others:
+    /// what the nodes said since is no matter of its order.
+    pub fn won_with_others(&self, client: usize, lease: &Arc<Lease>) -> usize {
+        self.handed(client, lease, false)
+    }
+
+    fn handed(&self, client: usize, lease: &Arc<Lease>, now_won: bool) -> usize {
         let mut inner = self.inner();
         let inner = &mut *inner;
         let hold = lease.hold();
@@ -301,7 +339,7 @@ impl World {
         }
         inner.due(inner.clients[client].clock.time(end));
         inner.check_honest(index);
-        if lease.number() == 0 {
+        if lease.number() == 0 && now_won {
             inner.check_home(client, hold);
         }
         inner.check_fence(index);
@@ -448,10 +486,17 @@ impl Inner {
             Op::Extend { .. } => {
                 let life = self.oracle.tokens.get(&name);
                 let watch = life.and_then(|life| life.watch);
-                let valid = watch.is_some_and(|i| {
-                    let w = &self.oracle.watches[i];
-                    now < w.hold.end() && (w.passed || !w.released)
-                });
+                let valid = match (watch, life) {
+                    (Some(i), _) => {
+                        let w = &self.oracle.watches[i];
+                        now < w.hold.end() && (w.passed || !w.released)
+                    }
+                    // Won, and nobody's yet: others are waited for.
+                    (None, Some(life)) if life.dead_since.is_none() => {
+                        now < life.until(self.listed(client).1)
+                    }
+                    _ => false,
+                };
                 if !valid {
                     self.violated("S3 a vote was renewed for a lease that is not valid".into());
                 }

@@ -192,6 +192,11 @@
 #define QUORLOCK_LEASE_CLOSED 5
 
 /**
+ * Lost: somebody took the lock away by force.
+ */
+#define QUORLOCK_LEASE_FORCED 6
+
+/**
  * It was released.
  */
 #define QUORLOCK_LEASE_RELEASED -1
@@ -382,7 +387,7 @@ typedef struct quorlock_stats_t {
 /**
  * Called once when a lease is lost, on a thread of Quorlock's own for such
  * calls, where it may block without holding up any renewal. `state` is one of
- * #QUORLOCK_LEASE_EXPIRED to #QUORLOCK_LEASE_CLOSED. It must not throw. It may
+ * #QUORLOCK_LEASE_EXPIRED to #QUORLOCK_LEASE_FORCED. It must not throw. It may
  * free the lease.
  */
 typedef void (*quorlock_lost_callback_t)(void *userdata, int32_t state);

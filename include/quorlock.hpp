@@ -305,6 +305,7 @@ enum class lease_state : std::int32_t {
     max_hold = QUORLOCK_LEASE_MAX_HOLD,
     owner_gone = QUORLOCK_LEASE_OWNER_GONE,
     closed = QUORLOCK_LEASE_CLOSED,
+    forced = QUORLOCK_LEASE_FORCED,
     released = QUORLOCK_LEASE_RELEASED,
     none = QUORLOCK_LEASE_NONE,
 };

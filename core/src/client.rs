@@ -15,6 +15,7 @@ use std::time::Duration;
 use shared::Shared;
 
 use crate::error::{Error, ErrorKind};
+use crate::force::Forced;
 use crate::inspect::Inspection;
 use crate::lock::Lock;
 use crate::locks::Locks;
@@ -75,6 +76,42 @@ impl Client {
     /// Cancel safe: nothing is changed.
     pub async fn inspect(&self, name: impl Into<Vec<u8>>) -> Result<Inspection, Error> {
         self.lock(name).inspect().await
+    }
+
+    /// Takes a lock away from whoever holds it, or keeps it, for an operator: deletes its vote
+    /// on all nodes, whatever client or library put it there, and calls who waits next. Two
+    /// requests to each node, each at most `node_timeout`. That nobody holds it is no error.
+    /// For a lock with [`raw`](Lock::raw) see [`Lock::force_release`].
+    ///
+    /// The holder learns it at its next renewal, at most about a third of its ttl later, or
+    /// when it extends: its lease is lost, [`Forced`](crate::LossReason::Forced), or
+    /// [`Refused`](crate::LossReason::Refused) where another has taken the lock meanwhile. A
+    /// lease that is not renewed learns nothing before its end. Until then two may work, and
+    /// their fences tell them apart.
+    ///
+    /// `fence`: only if it is the last that was counted for the lock, so that whoever has got
+    /// the lock since is never hit. Give that of the lease that is to go, or what
+    /// [`inspect`](Client::inspect) tells. Since a node counts a fence also for some who ask
+    /// in vain, and several at once for a client in which many wait, the call may be refused
+    /// though the holder is still the same.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` for a name or a fence that is not valid; `Contended` if the lock is
+    /// held, and not by `fence` for certain, and nothing is changed; `QuorumUnavailable` if
+    /// too few nodes answer: some may have done it then. `Misconfigured` where the lock's key
+    /// is no string. `Closed`, `Forked`.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves what has been sent to be carried out: the lock may be
+    /// taken away on all nodes, on some, or on none. Calling again completes it.
+    pub async fn force_release(
+        &self,
+        name: impl Into<Vec<u8>>,
+        fence: Option<u64>,
+    ) -> Result<Forced, Error> {
+        self.lock(name).force_release(fence).await
     }
 
     /// For bindings: the nodes as messages name them, never with credentials.

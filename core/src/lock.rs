@@ -9,6 +9,7 @@ use crate::client::inner::Inner;
 use crate::client::shared::Shared;
 use crate::config::{LockOptions, MIN_TTL, lock_option_setters};
 use crate::error::{Error, ErrorKind, shown};
+use crate::force::{Forced, force_release};
 use crate::inspect::{Holder, Inspection, Verdict};
 use crate::lease::{self, Lease};
 use crate::mutants::mutant;
@@ -402,6 +403,21 @@ impl Lock {
         let keys = self.keys.clone()?;
         let said = inspect(&client.set, &keys, client.settings.node_timeout).await;
         Ok(Inspection::of(&client.set, &self.name, &said))
+    }
+
+    /// Takes the lock away from whoever holds it: see
+    /// [`Client::force_release`](crate::Client::force_release), also for errors and cancel
+    /// safety.
+    ///
+    /// # Errors
+    ///
+    /// As that.
+    pub async fn force_release(&self, fence: Option<u64>) -> Result<Forced, Error> {
+        let client = self.client.running()?;
+        let _call = client.set.counters.call();
+        client.check()?;
+        let keys = self.keys.clone()?;
+        force_release(client, &keys, &self.name, fence).await
     }
 
     /// Whether somebody holds the lock, or keeps it, or is about to; not whether this

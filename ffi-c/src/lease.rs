@@ -25,6 +25,8 @@ pub const QUORLOCK_LEASE_MAX_HOLD: i32 = 3;
 pub const QUORLOCK_LEASE_OWNER_GONE: i32 = 4;
 /// Lost: its client was closed.
 pub const QUORLOCK_LEASE_CLOSED: i32 = 5;
+/// Lost: somebody took the lock away by force.
+pub const QUORLOCK_LEASE_FORCED: i32 = 6;
 /// It was released.
 pub const QUORLOCK_LEASE_RELEASED: i32 = -1;
 /// There is none: NULL, or a lease of the process that this one was forked from.
@@ -32,7 +34,7 @@ pub const QUORLOCK_LEASE_NONE: i32 = -2;
 
 /// Called once when a lease is lost, on a thread of Quorlock's own for such
 /// calls, where it may block without holding up any renewal. `state` is one of
-/// #QUORLOCK_LEASE_EXPIRED to #QUORLOCK_LEASE_CLOSED. It must not throw. It may
+/// #QUORLOCK_LEASE_EXPIRED to #QUORLOCK_LEASE_FORCED. It must not throw. It may
 /// free the lease.
 pub type quorlock_lost_callback_t = Option<unsafe extern "C" fn(userdata: *mut c_void, state: i32)>;
 

@@ -9,7 +9,7 @@ import type { Name } from "./options.js";
 import { begin, port, tell, told, valueOf } from "./port.js";
 
 /** Why a lease was lost. */
-export type LossReason = "expired" | "refused" | "max_hold" | "owner_gone" | "closed";
+export type LossReason = "expired" | "refused" | "max_hold" | "owner_gone" | "closed" | "forced";
 
 /** What `lost` of a client tells. */
 export interface Loss {

@@ -28,7 +28,8 @@ static void names_of_kinds(void) {
     static const struct { int32_t number; const char *name; } states[] = {
         {QUORLOCK_LEASE_NONE, "none"}, {QUORLOCK_LEASE_RELEASED, "released"}, {QUORLOCK_LEASE_HELD, "held"},
         {QUORLOCK_LEASE_EXPIRED, "expired"}, {QUORLOCK_LEASE_REFUSED, "refused"}, {QUORLOCK_LEASE_MAX_HOLD, "max_hold"},
-        {QUORLOCK_LEASE_OWNER_GONE, "owner_gone"}, {QUORLOCK_LEASE_CLOSED, "closed"}};
+        {QUORLOCK_LEASE_OWNER_GONE, "owner_gone"}, {QUORLOCK_LEASE_CLOSED, "closed"},
+        {QUORLOCK_LEASE_FORCED, "forced"}};
     count = sizeof states / sizeof *states;
     for (int32_t at = 0; at < count; at++) {
         CHECK(states[at].number == at - 2);

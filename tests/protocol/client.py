@@ -92,7 +92,7 @@ class Attempt:
 
     def __init__(self, client, name, ttl, waiter=""):
         tag = name if re.search(r"\{[^}]+\}", name) else "{" + name + "}"
-        self.lock, self.queue, self.counter = (f"lock:{mark}{tag}" for mark in ("", "#q:", "#f:"))
+        self.lock, self.queue, self.counter, self.bans = (f"lock:{mark}{tag}" for mark in ("", "#q:", "#f:", "#x:"))
         self.client, self.nodes, self.ttl, self.waiter = client, client.nodes, ttl, waiter
         assert ttl <= min(n.max_ttl for n in self.nodes), "no ttl is longer than the set's"
         self.value = f"{secrets.token_hex(20)}.{client.label}"
@@ -141,7 +141,7 @@ class Attempt:
                 return True
             for n in [n for n in good if good[n] != self.fence]:
                 sent = time.monotonic()
-                reply = n.script("extend", [self.lock, self.counter, RECORD, QUARANTINE], self.value, self.ttl, 3, n.record,
+                reply = n.script("extend", [self.lock, self.bans, self.counter, RECORD, QUARANTINE], self.value, self.ttl, 3, n.record,
                                  not_after(n), self.fence, COUNTER_LIFE)
                 if reply[0] == 1:
                     self.count(n, sent, self.ttl / 1000, self.fence)

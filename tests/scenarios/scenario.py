@@ -9,7 +9,7 @@ SUFFIX = ".scenario"
 KINDS = {"InvalidArgument", "Contended", "Timeout", "QuorumUnavailable", "LockLost", "NotOwner", "TooManyWaiters",
          "Misconfigured", "Cancelled", "Closed", "Forked", "Internal"}
 BOOLEAN = {"true", "false"}
-REASONS = {"expired", "refused", "max_hold", "owner_gone", "closed", "none"}
+REASONS = {"expired", "refused", "max_hold", "owner_gone", "closed", "forced", "none"}
 # As the stage's servers have.
 DATABASES = 16
 # In the first line: the driver does not declare the set.

@@ -5,6 +5,7 @@
 //! [`MemoryNode`] in virtual time.
 
 mod acquire;
+mod bans;
 mod counter;
 mod extend;
 mod form;
@@ -40,6 +41,8 @@ pub struct MemoryNode {
     counters: BTreeMap<Arc<[u8]>, (u64, Instant)>,
     /// Who waits, by the keys of their queues.
     lines: BTreeMap<Arc<[u8]>, line::Line>,
+    /// Which values were forced out.
+    bans: bans::Bans,
     listeners: Listeners,
     /// The node's record.
     record: Option<Arc<str>>,
@@ -120,10 +123,11 @@ impl MemoryNode {
         self.counters.retain(|_, (_, end)| tick(now) <= *end);
         self.quarantine = self.quarantine.filter(|end| tick(now) <= *end);
         self.lines.retain(|_, line| line.lives(now));
+        self.bans.expire(MemoryNode::time(now));
     }
 
     fn sweep(&mut self, now: Instant) {
-        let held = self.keys.len() + self.lines.len();
+        let held = self.keys.len() + self.lines.len() + self.bans.len();
         if held >= self.sweep_at {
             self.expire(now);
             self.sweep_at = 64.max(2 * held);

@@ -91,6 +91,18 @@ impl Companions {
     pub fn counter(&self) -> &[u8] {
         &self.0[self.0.len() / 2..]
     }
+
+    /// Which values were forced out: named as the others are, by a mark of its own. Seldom
+    /// asked for, so it is made then, and no lock has it.
+    pub fn bans(&self) -> Vec<u8> {
+        let (queue, counter) = (self.queue(), self.counter());
+        let mut key = queue.to_vec();
+        // All that the two differ in is their mark.
+        if let Some(mark) = queue.iter().zip(counter).position(|(q, f)| q != f) {
+            key[mark] = b'x';
+        }
+        key
+    }
 }
 
 /// How a node keeps a line, in whole milliseconds. It has no settings of its
@@ -186,6 +198,9 @@ pub enum Leaving {
     TakenUntil(Instant),
     /// Taken for so long from when the node carries it out, as it goes over the wire.
     TakenFor(Duration),
+    /// Free, though it was to stay taken, and whoever's value it is. That is banned for so
+    /// long: an [`Op::Extend`] does not store it anew. Also where it does not stand.
+    Forced(Duration),
 }
 
 impl Leaving {
@@ -294,6 +309,9 @@ pub enum Reply {
     Late,
     /// Extend: the key does not hold our value.
     NotMine,
+    /// Extend: neither, and our value is [banned](Leaving::Forced), so it was not stored
+    /// anew.
+    Banned,
     /// Release: done.
     Released {
         /// Whether the key still held our value.

@@ -67,7 +67,7 @@ pub fn lock_key(namespace: &str, name: &[u8], naming: Naming) -> Result<Vec<u8>,
 }
 
 /// The other keys of the lock that `key` belongs to, each with a mark of its own:
-/// `q` the queue, `f` the counter of fences. Raw names get a `#` in front, with which no
+/// `q` the queue, `f` the counter of fences, `x` the [bans](Companions::bans). Raw names get a `#` in front, with which no
 /// other name's begins.
 pub fn companions(namespace: &str, key: &[u8], naming: Naming) -> Companions {
     let tail: [&[u8]; 2] = match naming {
@@ -166,8 +166,7 @@ mod tests {
             let keys = |n: &[u8], naming| {
                 let key = lock_key("lock:", n, naming).ok()?;
                 let all = companions("lock:", &key, naming);
-                let others = [all.queue(), all.counter()];
-                Some((key, others.map(<[u8]>::to_vec)))
+                Some((key, [all.queue().to_vec(), all.counter().to_vec(), all.bans()]))
             };
             if let (Some(x), Some(y)) = (keys(&a, naming(raw.0)), keys(&b, naming(raw.1))) {
                 let same = raw.0 == raw.1 && x.0 == y.0;
@@ -182,7 +181,7 @@ mod tests {
 
         #[test]
         fn a_lock_key_is_no_companion_key(a in name()) {
-            // Companions of any name are `lock:#f:…`, `lock:#q:…`, `lock:#node`,
+            // Companions of any name are `lock:#f:…`, `lock:#q:…`, `lock:#x:…`, `lock:#node`,
             // `lock:#quarantine`: no lock key begins so.
             if let Ok(key) = lock_key("lock:", &a, Naming::Tagged) {
                 prop_assert!(!key.starts_with(b"lock:#"));

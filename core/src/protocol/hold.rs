@@ -104,6 +104,8 @@ struct State {
     loss: Option<LossReason>,
     /// It was told that `max_hold` is near.
     warned: bool,
+    /// A node has said that the token was forced out.
+    banned: bool,
     lease: LeaseState,
 }
 
@@ -241,6 +243,7 @@ impl Hold {
             }
             return;
         }
+        state.banned |= *reply == Reply::Banned;
         if let Reply::Extended { repaired } = reply {
             count(&self.set.counters.renewals);
             if *repaired {
@@ -303,7 +306,11 @@ impl Hold {
         let end = self.end_of(&state);
         self.end.store(end.0, Ordering::Release);
         if now >= end {
-            self.lose(&mut state, LossReason::Refused);
+            let reason = match state.banned {
+                true => LossReason::Forced,
+                false => LossReason::Refused,
+            };
+            self.lose(&mut state, reason);
             return self.publish(state);
         }
         let traces = state.votes.left_behind();

@@ -1,17 +1,13 @@
 //! Who holds a lock: what each node has of it, and what follows from that. Nothing is
 //! changed, and nothing is promised: it may be otherwise by the time that it is read.
 
-use std::future::poll_fn;
-use std::sync::{Arc, Mutex};
-use std::task::Poll;
+use std::sync::Arc;
+use std::time::Duration;
 
-use crate::mutex::lock;
-use crate::node::{
-    Fault, FaultKind, Keys, Leaving, Op, Reply, Request, Seen, Sink, Standing, Ticket, Value,
-};
+use crate::node::{Fault, Keys, Leaving, Op, Reply, Request, Seen, Standing, Value};
+use crate::protocol::ask_all::{ask_all, no_answer};
 use crate::protocol::quorum::quorum;
-use crate::protocol::set::{Outgoing, Set};
-use crate::wakers::Wakers;
+use crate::protocol::set::Set;
 
 /// What a node said: what it has, or why it did not say.
 pub(crate) type Said = Result<Seen, Fault>;
@@ -62,87 +58,28 @@ pub(crate) fn finding(said: &[Said]) -> Finding {
     }
 }
 
-/// The answers on their way.
-struct Answers(Mutex<State>);
-
-struct State {
-    said: Vec<Option<Said>>,
-    wakers: Wakers,
-}
-
-impl Sink for Answers {
-    fn on_reply(&self, ticket: Ticket, reply: Reply, _: Option<u64>) {
-        let said = match reply {
-            Reply::Seen(seen) => Ok(*seen),
-            Reply::Failed(fault) => Err(fault),
-            _ => Err(Fault::new(
-                FaultKind::Misconfigured,
-                "an answer that makes no sense",
-                true,
-            )),
-        };
-        let mut state = lock(&self.0);
-        state.said[ticket.node] = Some(said);
-        let wakers = match state.said.iter().all(Option::is_some) {
-            true => state.wakers.take(),
-            false => Wakers::default(),
-        };
-        drop(state);
-        wakers.wake();
-    }
-
-    fn wanted(&self) -> bool {
-        true
-    }
-}
-
 /// Asks all nodes what they have of a lock: at most `node_timeout`, and until all have
 /// answered.
 ///
 /// # Cancel safety
 ///
 /// Nothing is changed by it, so nothing is left behind.
-pub(crate) async fn inspect(
-    set: &Arc<Set>,
-    keys: &Arc<Keys>,
-    node_timeout: std::time::Duration,
-) -> Vec<Said> {
-    let now = set.clock.now();
-    let deadline = now + node_timeout;
-    let state = State {
-        said: set.links.iter().map(|_| None).collect(),
-        wakers: Wakers::default(),
+pub(crate) async fn inspect(set: &Arc<Set>, keys: &Arc<Keys>, node_timeout: Duration) -> Vec<Said> {
+    let request = Request {
+        op: Op::Inspect,
+        native: false,
+        keys: keys.clone(),
+        value: Value(Arc::default()),
+        waiter: None,
+        leaving: Leaving::Free,
+        not_after: 0,
     };
-    let answers = Arc::new(Answers(Mutex::new(state)));
-    let sink: Arc<dyn Sink> = answers.clone();
-    let ask = |node| Outgoing {
-        request: Request {
-            op: Op::Inspect,
-            native: false,
-            keys: keys.clone(),
-            value: Value(Arc::default()),
-            waiter: None,
-            leaving: Leaving::Free,
-            not_after: 0,
-        },
-        ticket: Ticket {
-            node,
-            sent: now,
-            deadline,
-            op: Op::Inspect,
-            server: 0,
-        },
-        give_up: deadline,
+    let said = |reply| match reply {
+        Reply::Seen(seen) => Ok(*seen),
+        other => Err(no_answer(other)),
     };
-    set.send((0..set.links.len()).map(ask), &sink);
-    poll_fn(|cx| {
-        let mut state = lock(&answers.0);
-        match state.said.iter().all(Option::is_some) {
-            true => Poll::Ready(state.said.drain(..).flatten().collect()),
-            false => state.wakers.park(cx),
-        }
-    })
-    .await
+    let replies = ask_all(set, &request, node_timeout).await;
+    replies.into_iter().map(said).collect()
 }
 
 #[cfg(test)]
@@ -150,6 +87,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::node::FaultKind;
 
     /// Of nodes that have A's or B's vote, keep the lock for A (`a`), have nothing (`-`), have
     /// nothing and are in quarantine (`q`), reserve it (`@`), or did not answer (`?`).

@@ -4,9 +4,11 @@
 //! of it.
 
 pub mod acquire;
+pub(crate) mod ask_all;
 pub(crate) mod contention;
 pub(crate) mod counters;
 pub(crate) mod fence;
+pub(crate) mod force;
 pub mod hold;
 pub(crate) mod home;
 pub(crate) mod inspect;

@@ -48,7 +48,7 @@ class Lost:
 
     @property
     def reason(self) -> str | None:
-        """Why it was lost: `"expired"`, `"refused"`, `"max_hold"`, `"owner_gone"` or `"closed"`; `None` if it is not."""
+        """Why it was lost: `"expired"`, `"refused"`, `"max_hold"`, `"owner_gone"`, `"closed"` or `"forced"`; `None` if it is not."""
         return self._core.reason
 
     def wait(self, timeout: Seconds | None = None) -> bool:

@@ -24,7 +24,7 @@ type Same<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 
 const same = <_ extends true>() => {};
 
 // The reasons that the core gives, and no other.
-same<Same<LossReason, "expired" | "refused" | "max_hold" | "owner_gone" | "closed">>();
+same<Same<LossReason, "expired" | "refused" | "max_hold" | "owner_gone" | "closed" | "forced">>();
 
 // All there are: neither the type nor the counts themselves have one more.
 const COUNTS: Record<keyof Stats, true> = {

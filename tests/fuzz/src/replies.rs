@@ -74,6 +74,7 @@ fn fits(op: Op, reply: &Reply) -> bool {
         (Op::Acquire { .. }, Reply::Refused { .. } | Reply::Quarantined { .. }) => true,
         (Op::Extend { .. }, Reply::Extended { .. } | Reply::Quarantined { .. }) => true,
         (Op::Extend { .. } | Op::Confirm { .. }, Reply::NotMine) => true,
+        (Op::Extend { .. }, Reply::Banned) => true,
         (Op::Confirm { .. }, Reply::Confirmed) => true,
         (Op::Confirm { .. }, Reply::Greater { fence }) => *fence < BEYOND,
         _ => false,

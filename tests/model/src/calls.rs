@@ -240,6 +240,7 @@ impl Calls {
         let native =
             random.chance(15) && (op == Op::Release || matches!(op, Op::Acquire { block: 1, .. }));
         let leaving = match op == Op::Release && !native && random.chance(25) {
+            true if random.chance(50) => Leaving::Forced(self.often_long(3_000_000)),
             true => Leaving::TakenFor(self.often_long(3_000_000)),
             false => Leaving::Free,
         };

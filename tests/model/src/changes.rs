@@ -72,7 +72,7 @@ pub const ALL: &[Change] = &[
     at_the_end(
         "extend",
         "if quarantine and (",
-        "if quarantine and call('PTTL', K[4]) > 0 and (",
+        "if quarantine and call('PTTL', K[5]) > 0 and (",
     ),
     change("release", "m[2] == A[4] and not m[3]", "m[2] == A[4]"),
     change("release", "m[2] == A[4] and not m[3]", "not m[3]"),
@@ -143,9 +143,34 @@ pub const ALL: &[Change] = &[
     change("release", "form == '=' or form == '-'", "form == '-'"),
     change(
         "release",
-        "if held and form == '-' and now <= tonumber(till) then return 1 end",
-        "",
+        "elseif held and form == '-' and now <= tonumber(till) then",
+        "elseif false then",
     ),
+    // Force.
+    change("release", "if ban then", "if false then"),
+    change(
+        "release",
+        "'GT', string.format('%.0f', now + ban",
+        "string.format('%.0f', now + ban",
+    ),
+    change("release", "now + ban * 1000", "now + ban * 1001"),
+    change("release", "< tonumber(ban) then", "< 0 then"),
+    change(
+        "extend",
+        "not own and call('ZSCORE'",
+        "false and call('ZSCORE'",
+    ),
+    change(
+        "extend",
+        "if banned and now <= tonumber(banned)",
+        "if banned",
+    ),
+    change(
+        "extend",
+        "now <= tonumber(banned)",
+        "now < tonumber(banned)",
+    ),
+    change("extend", "time[2], 1}", "time[2]}"),
     change(
         "release",
         "form == '-' and now <= tonumber(till)",
@@ -202,7 +227,7 @@ pub const ALL: &[Change] = &[
     change("extend", "(A[8] or 1)", "1"),
     change("extend", "if A[3] == '3' then", "do"),
     change("extend", "'GT', A[6]", "A[6]"),
-    change("extend", "  call('PEXPIRE', K[2], A[7])\n", ""),
+    change("extend", "  call('PEXPIRE', K[3], A[7])\n", ""),
     // Whose turn it is.
     change("acquire", "turn(A[4])", "turn(nil)"),
     change(

@@ -162,6 +162,7 @@ impl Case<'_> {
             ["lock"] => self.lock(),
             ["queue"] => self.queue(),
             ["counter"] => self.counter(),
+            ["bans"] => self.bans(),
             ["lean", of] => {
                 let sha = self.game.sha("lean");
                 let (key, of) = (self.keys.lock.clone(), value(of));
@@ -224,9 +225,10 @@ impl Case<'_> {
                 number: number.parse().expect("a number"),
                 inbox: INBOXES[index(number)].into(),
             }),
-            leaving: match option(words, "keep") {
-                Some(_) => Leaving::TakenFor(millis(words, "keep", 0)),
-                None => Leaving::Free,
+            leaving: match (option(words, "keep"), option(words, "force")) {
+                (Some(_), _) => Leaving::TakenFor(millis(words, "keep", 0)),
+                (None, Some(_)) => Leaving::Forced(millis(words, "force", 0)),
+                (None, None) => Leaving::Free,
             },
             not_after: if has("late") { self.now - 1 } else { 0 },
         };
@@ -286,6 +288,28 @@ impl Case<'_> {
                 shown += &waiter(&member);
                 shown.push(' ');
             }
+        }
+        Ok(shown + &self.left(&key)?)
+    }
+
+    /// Which values are banned until when, in the order of these ends.
+    fn bans(&mut self) -> io::Result<String> {
+        let key = self.keys.companions.bans();
+        let range: [&[u8]; 5] = [b"ZRANGE", &key, b"0", b"-1", b"WITHSCORES"];
+        self.server().send(&crate::server::command(&range))?;
+        let mut shown = String::new();
+        for (i, part) in self.server().row()?.into_iter().enumerate() {
+            let Plain::Text(Some(part)) = part else {
+                continue;
+            };
+            shown += &match i % 2 {
+                0 => written(&part),
+                _ => {
+                    let score: f64 = text(&part).parse().map_err(io::Error::other)?;
+                    crate::texts::millis_shown(score as u64)
+                }
+            };
+            shown.push(' ');
         }
         Ok(shown + &self.left(&key)?)
     }

@@ -235,7 +235,7 @@ impl Game {
                     Ok(reply) => {
                         // TIME is told where it is minded, and with each refusal.
                         let refused = matches!(reply, Reply::Refused { .. });
-                        let always = refused || request.op == Op::Inspect;
+                        let always = refused || reply == Reply::Banned || request.op == Op::Inspect;
                         let told = always || !plain && request.op != Op::Release;
                         Said::Reply(reply, told.then_some(now))
                     }

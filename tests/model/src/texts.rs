@@ -12,7 +12,7 @@ pub fn micros(ms: &str) -> u64 {
     START.saturating_add_signed((ms * 1000.0).round() as i64)
 }
 
-fn millis_shown(micros: u64) -> String {
+pub fn millis_shown(micros: u64) -> String {
     let offset = micros as i64 - START as i64;
     format!("{}", offset as f64 / 1000.0)
 }
@@ -135,6 +135,7 @@ pub fn said(answer: &Said) -> String {
             format!("refused for {left}{holder}{place}{deaf}")
         }
         Reply::Quarantined { left } => format!("quarantined {}", left.as_millis()),
+        Reply::Banned => "banned".to_owned(),
         Reply::Greater { fence } => format!("greater {}", fence_shown(*fence)),
         Reply::Extended { repaired: true } => "repaired".to_owned(),
         Reply::Extended { repaired: false } => "extended".to_owned(),

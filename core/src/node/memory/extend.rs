@@ -35,6 +35,10 @@ impl MemoryNode {
             return Reply::Extended { repaired: false };
         }
         if repair != Repair::No && mutant!("repair-over-a-stranger", found.free, true) {
+            let banned = self.bans.has(request, found.time);
+            if mutant!("forced-vote-repaired", banned, false) {
+                return Reply::Banned;
+            }
             if let Some(left) = shut {
                 return Reply::Quarantined { left };
             }

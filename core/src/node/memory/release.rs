@@ -24,7 +24,15 @@ impl MemoryNode {
         if mutant!("cancelled-waiter-stays-queued", true, false) {
             self.leave(request, now);
         }
+        let forced = match request.leaving {
+            Leaving::Forced(long) => {
+                self.bans.add(request, found.time, long);
+                true
+            }
+            _ => false,
+        };
         if held
+            && !forced
             && let Some(form) = &found.form
             && self.keep(request, form, found)
         {

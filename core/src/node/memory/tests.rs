@@ -2,6 +2,7 @@
 
 mod crowded;
 mod fences;
+mod forced;
 mod kept;
 mod line;
 mod native;

@@ -65,6 +65,7 @@ pub(crate) fn outcome(op: Op, value: &Resp) -> Outcome {
         (Op::Confirm { .. }, 6, [f, rest @ ..]) => {
             (fence(f).map(|fence| Reply::Greater { fence }), rest)
         }
+        (Op::Extend { .. }, 0, [_, _, Resp::Int(1), ..]) => (Some(Reply::Banned), more),
         (Op::Extend { .. } | Op::Confirm { .. }, 0, _) => (Some(Reply::NotMine), more),
         (Op::Acquire { .. } | Op::Extend { .. }, 3, [Resp::Int(left), rest @ ..]) => {
             let left = Duration::from_millis(u64::try_from(*left).unwrap_or(0));
@@ -296,10 +297,13 @@ mod tests {
             (ACQUIRE, format!("*4\r\n:3\r\n:9\r\n{TIME}")),
             (EXTEND, format!("*4\r\n:1\r\n$1\r\n5\r\n{TIME}")),
             (EXTEND, format!("*3\r\n:0\r\n{TIME}")),
+            (EXTEND, format!("*4\r\n:0\r\n{TIME}:1\r\n")),
             (CONFIRM, format!("*4\r\n:6\r\n$1\r\n9\r\n{TIME}")),
         ] {
             assert_eq!(reply(op, &wire).1, Some(12_000_007), "{wire:?}");
         }
+        let banned = format!("*4\r\n:0\r\n{TIME}:1\r\n");
+        assert_eq!(reply(EXTEND, &banned).0, Reply::Banned);
         let other = parse_redis_value(b"*3\r\n:4\r\n$1\r\n1\r\n$1\r\n1\r\n").unwrap();
         assert_eq!(outcome(ACQUIRE, &other), Outcome::OtherRecord);
     }

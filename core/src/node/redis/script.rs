@@ -99,8 +99,10 @@ pub(crate) fn write_command(
         if guard.is_some() || keep.is_some() {
             resp::write_text(out, guard.map_or(b"", |guard| guard.record.as_bytes()));
         }
-        if let Some(keep) = keep {
-            resp::write_number(out, keep);
+        match keep {
+            Some(Keep::For(long)) => resp::write_number(out, long),
+            Some(Keep::Ban(long)) => resp::write_parts(out, &[b"-", Decimal::of(long).text()]),
+            None => {}
         }
     } else if !is_plain(request, guard) {
         write_checks(out, request, guard, cold);
@@ -121,10 +123,19 @@ fn block(request: &Request) -> Option<u32> {
     (block > 1 && request.keys.counter().is_some()).then_some(block)
 }
 
-/// For how many milliseconds a release leaves the lock taken.
-fn keep(request: &Request) -> Option<u64> {
+/// What a release says of the time to come, in milliseconds.
+#[derive(Clone, Copy)]
+enum Keep {
+    /// The lock stays taken for so long.
+    For(u64),
+    /// The value is banned for so long.
+    Ban(u64),
+}
+
+fn keep(request: &Request) -> Option<Keep> {
     match request.leaving {
-        Leaving::TakenFor(long) => Some(millis(long)),
+        Leaving::TakenFor(long) => Some(Keep::For(millis(long))),
+        Leaving::Forced(long) => Some(Keep::Ban(millis(long))),
         // Whoever writes it has made the other of it by now.
         Leaving::Free | Leaving::TakenUntil(_) => None,
     }
@@ -137,13 +148,14 @@ fn lengths(request: &Request, guard: Option<&Guard>) -> (usize, usize) {
     let more = 4 * voted + usize::from(block(request).is_some());
     match request.op {
         Op::Acquire { .. } => (2 + voted + 2 * guarded, 4 + more),
-        Op::Extend { .. } | Op::Confirm { .. } => (1 + voted + 2 * guarded, 3 + more),
+        Op::Extend { .. } | Op::Confirm { .. } => (2 + voted + 2 * guarded, 3 + more),
         Op::Release => {
-            let more = match keep(request) {
-                Some(_) => 2,
-                None => guarded,
+            let (keys, more) = match keep(request) {
+                Some(Keep::Ban(_)) => (1, 2),
+                Some(Keep::For(_)) => (0, 2),
+                None => (0, guarded),
             };
-            (2 + 2 * guarded, 3 + more)
+            (2 + 2 * guarded + keys, 3 + more)
         }
         Op::Inspect => (3 + 2 * guarded, 1),
     }
@@ -153,6 +165,9 @@ fn write_keys(out: &mut Vec<u8>, request: &Request, guard: Option<&Guard>) {
     resp::write_text(out, &request.keys.lock);
     if matches!(request.op, Op::Acquire { .. } | Op::Release | Op::Inspect) {
         resp::write_text(out, request.keys.companions.queue());
+    }
+    if matches!(request.op, Op::Extend { .. } | Op::Confirm { .. }) {
+        resp::write_text(out, &request.keys.companions.bans());
     }
     if request.op == Op::Inspect {
         resp::write_text(out, request.keys.companions.counter());
@@ -164,6 +179,9 @@ fn write_keys(out: &mut Vec<u8>, request: &Request, guard: Option<&Guard>) {
     if let Some(guard) = guard {
         resp::write_text(out, &guard.record_key);
         resp::write_text(out, &guard.quarantine_key);
+    }
+    if request.op == Op::Release && matches!(request.leaving, Leaving::Forced(_)) {
+        resp::write_text(out, &request.keys.companions.bans());
     }
 }
 

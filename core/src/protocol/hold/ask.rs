@@ -70,6 +70,7 @@ impl Hold {
                 round: Round::default(),
                 loss: None,
                 warned: false,
+                banned: false,
                 lease: LeaseState {
                     passed: 0,
                     gone: terms.gone.clone(),

@@ -84,7 +84,7 @@ impl Sink for Extension {
         let mut state = lock(&self.state);
         state.0[ticket.node] = match reply {
             Reply::Extended { .. } => Vote::Granted(Instant::FAR),
-            Reply::NotMine => Vote::Refused,
+            Reply::NotMine | Reply::Banned => Vote::Refused,
             _ => Vote::Failed,
         };
         let wakers = state.1.take();

@@ -22,6 +22,8 @@ pub enum LossReason {
     OwnerGone,
     /// Its client was closed.
     Closed,
+    /// Somebody took the lock away by [force](crate::Client::force_release).
+    Forced,
 }
 
 impl LossReason {
@@ -32,6 +34,7 @@ impl LossReason {
         LossReason::MaxHold,
         LossReason::OwnerGone,
         LossReason::Closed,
+        LossReason::Forced,
     ];
 
     /// The reason's number, the same for ever.
@@ -42,11 +45,12 @@ impl LossReason {
             LossReason::MaxHold => 3,
             LossReason::OwnerGone => 4,
             LossReason::Closed => 5,
+            LossReason::Forced => 6,
         }
     }
 
     /// The reason as a word: `expired`, `refused`, `max_hold`, `owner_gone`,
-    /// `closed`.
+    /// `closed`, `forced`.
     pub const fn as_str(self) -> &'static str {
         match self {
             LossReason::Expired => "expired",
@@ -54,6 +58,7 @@ impl LossReason {
             LossReason::MaxHold => "max_hold",
             LossReason::OwnerGone => "owner_gone",
             LossReason::Closed => "closed",
+            LossReason::Forced => "forced",
         }
     }
 }

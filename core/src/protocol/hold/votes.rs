@@ -263,7 +263,7 @@ impl Votes {
                 // Nothing of ours is there.
                 node.requests.reached = node.requests.reached.saturating_sub(1);
             }
-            Reply::NotMine => {
+            Reply::NotMine | Reply::Banned => {
                 self.ends[i] = mutant!("denied-vote-counts", Instant::NEVER, self.ends[i]);
                 self.cast[i] = Vote::Refused;
                 self.nodes[i].said = Said::Refused {

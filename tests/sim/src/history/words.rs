@@ -476,6 +476,9 @@ impl<'a> Teller<'a> {
             Op::Confirm { fence, .. } => format!("asks {node} to store the fence {fence}"),
             Op::Release if asked.token.is_empty() => format!("leaves the queue of {node}"),
             Op::Release if asked.native => format!("tells {node} to delete its vote, natively"),
+            Op::Release if matches!(asked.leaving, Leaving::Forced(_)) => {
+                format!("has {node} take that vote away by force")
+            }
             Op::Release if asked.leaving != Leaving::Free => {
                 format!("gives its vote up, and has {node} keep the lock taken")
             }
@@ -546,6 +549,7 @@ fn said(reply: &Reply) -> String {
         }
         Reply::Late => "nothing is done, for it comes too late".into(),
         Reply::NotMine => "there is no vote of its own".into(),
+        Reply::Banned => "its vote was taken away by force".into(),
         Reply::Released { held: true } => "its vote is deleted".into(),
         Reply::Seen(seen) => format!("{:?}", seen.standing).to_lowercase(),
         Reply::Released { held: false } => "there was no vote of its own to delete".into(),

@@ -100,14 +100,15 @@ fn look(keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
         _ => return None,
     };
     let [record] = args else { return None };
-    let fits = record.is_empty() == (keys.len() == 3) && queue.len() == counter.len();
+    let companions = companions(queue)?;
+    let fits = record.is_empty() == (keys.len() == 3) && counter == companions.counter();
     fits.then(|| Call {
         request: Request {
             op: Op::Inspect,
             native: false,
             keys: Arc::new(Keys {
                 lock: lock.into(),
-                companions: Companions::new(&[queue, counter].concat()),
+                companions,
                 waits: NO_WAITS,
                 fence_ttl: None,
             }),
@@ -122,22 +123,38 @@ fn look(keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
     })
 }
 
+/// The keys that go with a lock's own, of which this is one.
+fn companions(one: &[u8]) -> Option<Companions> {
+    let mark = one.windows(3).position(|w| w[0] == b'#' && w[2] == b':')? + 1;
+    let named = |letter| {
+        let mut key = one.to_vec();
+        key[mark] = letter;
+        key
+    };
+    Some(Companions::new(&[named(b'q'), named(b'f')].concat()))
+}
+
 /// What a call of a script asks for; `None`: no client of ours writes that.
 pub fn call(script: Script, keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
     if script == Script::Inspect {
         return look(keys, args);
     }
     let millis = |place: usize| Some(Duration::from_millis(number(args.get(place)?)?));
-    // How many arguments and keys are its own, and where its waits stand.
-    let (own, queue, waiter, waits) = match script {
-        Script::Acquire => (4, 1, waiter(args.get(3)?)?, waits(args[2])?),
-        Script::Extend => (3, 0, None, NO_WAITS),
-        Script::Release => (3, 1, waiter(args.get(1)?)?, waits(args.get(2)?)?),
+    // How many arguments are its own, and its waits. Two keys are: the second tells the rest.
+    let (own, waiter, waits) = match script {
+        Script::Acquire => (4, waiter(args.get(3)?)?, waits(args[2])?),
+        Script::Extend => (3, None, NO_WAITS),
+        Script::Release => (3, waiter(args.get(1)?)?, waits(args.get(2)?)?),
         Script::Lean | Script::Inspect | Script::Init | Script::Try => return None,
     };
     let more = args.get(own..)?;
     let release = script == Script::Release;
-    let fits = match (release, more.len(), keys.len().checked_sub(1 + queue)?) {
+    let companions = companions(keys.get(1)?)?;
+    let said = more.get(1).filter(|_| release);
+    let ban = said.and_then(|said| said.strip_prefix(b"-"));
+    let bans = usize::from(ban.is_some());
+    let bans_fit = bans == 0 || *keys.last()? == companions.bans();
+    let fits = match (release, more.len(), keys.len().checked_sub(2 + bans)?) {
         (_, 0, 0) => true,
         // With what is kept, or without.
         (true, 1 | 2, 2) => !more[0].is_empty(),
@@ -146,9 +163,10 @@ pub fn call(script: Script, keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
         (false, 4 | 5, 3) => !more[0].is_empty(),
         _ => false,
     };
-    let leaving = match more.get(1).filter(|_| release) {
-        Some(long) => Leaving::TakenFor(Duration::from_millis(number(long)?)),
-        None => Leaving::Free,
+    let leaving = match (ban, said) {
+        (Some(long), _) => Leaving::Forced(Duration::from_millis(number(long)?)),
+        (None, Some(long)) => Leaving::TakenFor(Duration::from_millis(number(long)?)),
+        (None, None) => Leaving::Free,
     };
     let told = !release && !more.is_empty();
     let fence = match told && !more[2].is_empty() {
@@ -180,17 +198,18 @@ pub fn call(script: Script, keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
         },
         _ => extension(millis(1)?, args[2], fence.unwrap_or(0), block)?,
     };
-    // The one that is missing is as long as the other; without both nobody asks for them.
-    let counter = keys.get(1 + queue).filter(|_| fence.is_some());
-    let first = if queue == 1 { keys.get(1) } else { None };
-    let [queue, counter] = [first.or(counter), counter.or(first)].map(|k| *k.unwrap_or(&keys[0]));
-    (fits && queue.len() == counter.len()).then(|| Call {
+    let second = match script {
+        Script::Extend => companions.bans() == keys[1],
+        _ => companions.queue() == keys[1],
+    };
+    let counter = fence.is_none() || keys.get(2) == Some(&companions.counter());
+    (fits && bans_fit && second && counter).then(|| Call {
         request: Request {
             op,
             native: false,
             keys: Arc::new(Keys {
                 lock: keys[0].into(),
-                companions: Companions::new(&[queue, counter].concat()),
+                companions,
                 waits,
                 fence_ttl,
             }),
@@ -321,6 +340,12 @@ pub fn answer(out: &mut Vec<u8>, call: &Call, answer: &Result<Reply, OtherRecord
             (8, own, 6)
         }
         Ok(Reply::Released { held }) => return int(out, i64::from(*held)),
+        Ok(Reply::Banned) => {
+            array(out, b'*', 4);
+            int(out, 0);
+            moment(out, time);
+            return int(out, 1);
+        }
         // No script says that another's value stands there and nothing else.
         Ok(Reply::NotMine | Reply::Taken | Reply::Failed(_)) => (0, Vec::new(), 0),
     };

@@ -1,5 +1,6 @@
--- KEYS lock, queue [, record, quarantine]; ARGV value, waiter, waits [, record or '' [, keep]].
--- Waits: the reservation and the life of a place, in ms. Keep: for how long the lock stays taken, in ms.
+-- KEYS lock, queue [, record, quarantine] [, bans]; ARGV value, waiter, waits [, record or '' [, keep]].
+-- Waits: the reservation and the life of a place, in ms. Keep: for how long the lock stays taken, in ms;
+-- behind `-`: for how long the value is banned, which is forced out. Then the last key is that of the bans.
 local call, K, A = redis.call, KEYS, ARGV
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -17,10 +18,19 @@ if not value then
 end
 local form, till, whose
 if value then form, till, whose = string.match(value, '^([-=@])(%d+) (.*)$') end
+local ban = A[5] and string.match(A[5], '^%-(%d+)$')
 local held = A[1] ~= '' and (value == A[1] or (form == '=' or form == '-') and whose == A[1])
 if A[2] ~= '' then redis.pcall('ZREM', K[2], A[2], '!' .. A[2]) end
-if held and form == '-' and now <= tonumber(till) then return 1 end
-if held and A[5] and form ~= '-' then
+if ban then
+  -- Also where it has no vote, for there its holder would store it anew.
+  for _, over in ipairs(call('ZRANGE', K[#K], '-inf', string.format('(%.0f', now), 'BYSCORE')) do
+    call('ZREM', K[#K], over)
+  end
+  call('ZADD', K[#K], 'GT', string.format('%.0f', now + ban * 1000), A[1])
+  if call('PTTL', K[#K]) < tonumber(ban) then call('PEXPIRE', K[#K], ban) end
+elseif held and form == '-' and now <= tonumber(till) then
+  return 1
+elseif held and A[5] and form ~= '-' then
   -- A crowded key outlives the places of those who wait.
   local life = form and tonumber(string.match(A[3], ' (%d+)$')) or 0
   call('SET', K[1], string.format('-%.0f ', now + A[5] * 1000) .. A[1], 'PX', math.max(A[5], life))

@@ -1,0 +1,145 @@
+//! Taking a lock away from whoever holds it: for operators.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::client::inner::Inner;
+use crate::error::{Error, ErrorKind, NodeError, shown};
+use crate::inspect::{Holder, Inspection, Verdict};
+use crate::node::{Keys, Standing};
+use crate::protocol::force::{Freed, ban, force_out, targets};
+use crate::protocol::inspect::{Said, inspect};
+use crate::protocol::quorum::quorum;
+
+/// What a forced release has met and done: see
+/// [`Client::force_release`](crate::Client::force_release). A quorum of nodes is free of
+/// whoever held the lock before.
+#[derive(Clone, Debug)]
+pub struct Forced {
+    found: Inspection,
+    freed: usize,
+}
+
+impl Forced {
+    /// How the lock stood before.
+    pub fn found(&self) -> &Inspection {
+        &self.found
+    }
+
+    /// Who held it, or kept it; `None` where a quorum agreed on nobody.
+    pub fn holder(&self) -> Option<&Holder> {
+        self.found.holder()
+    }
+
+    /// How many votes were taken away; 0 where nothing was there any more.
+    pub fn freed(&self) -> usize {
+        self.freed
+    }
+}
+
+/// One line for a person.
+impl fmt::Display for Forced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} votes were taken away", self.found, self.freed)
+    }
+}
+
+/// The largest fence: beyond it Lua's numbers are not exact.
+const LARGEST: u64 = (1 << 53) - 1;
+
+/// See [`Client::force_release`](crate::Client::force_release).
+pub(crate) async fn force_release(
+    client: &Inner,
+    keys: &Arc<Keys>,
+    name: &[u8],
+    fence: Option<u64>,
+) -> Result<Forced, Error> {
+    if let Some(fence) = fence.filter(|fence| !(1..=LARGEST).contains(fence)) {
+        let message = format!("fence is {fence}: give one that a lease had, 1 to 2^53 - 1");
+        return Err(Error::invalid(message).about(name, None));
+    }
+    let (set, node_timeout) = (&client.set, client.settings.node_timeout);
+    let said = inspect(set, keys, node_timeout).await;
+    let found = Inspection::of(set, name, &said);
+    let values = targets(&said);
+    let answered = said.iter().flatten().count();
+    let unknown = values.is_empty() && found.verdict() == Verdict::Unknown;
+    if unknown || answered < quorum(said.len()) {
+        return Err(found.unknown());
+    }
+    if let Some(fence) = fence.filter(|_| !values.is_empty()) {
+        check(&found, fence)?;
+    }
+    let mut freed = 0;
+    for value in values {
+        // A lock of another type than a string.
+        if value.0.is_empty() {
+            return Err(no_string(&said, &found, name));
+        }
+        let long = ban(&said, &value, client.settings.max_ttl(), 2 * node_timeout);
+        let done = force_out(set, keys, value, long, node_timeout).await;
+        if done.iter().flatten().count() < quorum(done.len()) {
+            return Err(half_done(&done, &found, name));
+        }
+        freed += done.iter().flatten().filter(|held| **held).count();
+    }
+    Ok(Forced { found, freed })
+}
+
+/// Whether the lock is held by this fence for certain. Each hold that was won since has a
+/// larger one, which a quorum has counted, so of any quorum one node tells it; but so does a
+/// node that somebody has asked in vain.
+fn check(found: &Inspection, fence: u64) -> Result<(), Error> {
+    let name = shown(found.name());
+    let message = match found.fence() {
+        Some(last) if last == fence => return Ok(()),
+        Some(last) if last > fence => format!(
+            "the lock {name} is not held by the fence {fence} for certain: {last} was counted \
+             since, by another that got the lock, or that asked in vain; look who holds it, and \
+             if it is to go all the same give that fence, or none"
+        ),
+        Some(last) => format!(
+            "the lock {name} is not held by the fence {fence}: the last that was counted for it \
+             is {last}; was it another lock's?"
+        ),
+        None => format!(
+            "the lock {name} is not known to be held by the fence {fence}: no fence is counted \
+             for it; give none to take it away from whoever holds it"
+        ),
+    };
+    let holder = found.holder().and_then(Holder::label);
+    Err(Error::new(ErrorKind::Contended, message).about(found.name(), holder))
+}
+
+fn no_string(said: &[Said], found: &Inspection, name: &[u8]) -> Error {
+    let odd = said.iter().map(|said| {
+        matches!(said, Ok(seen) if seen.standing == Standing::Foreign
+            && seen.value.as_ref().is_some_and(|value| value.0.is_empty()))
+    });
+    let nodes = found.nodes().iter().zip(odd).filter(|(_, odd)| *odd);
+    let nodes = nodes.map(|(view, _)| NodeError::new(view.node().into(), "no string".into()));
+    let message = format!(
+        "the key of the lock {} is of another type than a string, so it is no lock: delete it by \
+         hand, or use another name",
+        shown(name)
+    );
+    Error::with_nodes(ErrorKind::Misconfigured, message, nodes.collect()).about(name, None)
+}
+
+fn half_done(done: &Freed, found: &Inspection, name: &[u8]) -> Error {
+    let nodes = found.nodes().iter().zip(done).map(|(view, done)| {
+        let said = match done {
+            Ok(true) => "its vote was taken away".to_owned(),
+            Ok(false) => "it had no vote".to_owned(),
+            Err(fault) => fault.text.to_string(),
+        };
+        NodeError::new(view.node().into(), said)
+    });
+    let message = format!(
+        "too few nodes answered to free the lock {}, some may have: look at the nodes, and do it \
+         again",
+        shown(name)
+    );
+    let holder = found.holder().and_then(Holder::label);
+    Error::with_nodes(ErrorKind::QuorumUnavailable, message, nodes.collect()).about(name, holder)
+}

@@ -1,0 +1,81 @@
+//! A value that is forced out of the lock, and does not come back.
+
+use super::*;
+
+/// Forces it out, banned for so many ms; returns the reply and who was told.
+fn force(node: &mut MemoryNode, name: &str, ms: u64, long: u64) -> (Reply, usize) {
+    let release = Request {
+        leaving: Leaving::Forced(Duration::from_millis(long)),
+        ..request(Op::Release, name)
+    };
+    let (answer, messages) = node.execute(&release, None, at(ms));
+    (answer.unwrap(), messages.len())
+}
+
+const HELD: Reply = Reply::Released { held: true };
+const NOT_HELD: Reply = Reply::Released { held: false };
+const IN_QUARANTINE: Repair = Repair::InQuarantine { server: 0 };
+
+#[test]
+fn a_forced_vote_is_not_repaired() {
+    let mut node = MemoryNode::default();
+    ask(&mut node, ACQUIRE, "a", 0);
+    assert_eq!(force(&mut node, "a", 10, 50).0, HELD);
+    assert_eq!(stands(&node, 10), None);
+    assert_eq!(ask(&mut node, extend(Repair::No), "a", 11), Reply::NotMine);
+    for repair in [Repair::Yes, IN_QUARANTINE] {
+        assert_eq!(ask(&mut node, extend(repair), "a", 60), Reply::Banned);
+    }
+    // It is that value alone, and for so long.
+    let repaired = Reply::Extended { repaired: true };
+    assert_eq!(ask(&mut node, extend(Repair::Yes), "b", 60), repaired);
+    assert_eq!(ask(&mut node, extend(Repair::Yes), "a", 60), Reply::NotMine);
+    ask(&mut node, Op::Release, "b", 60);
+    assert_eq!(ask(&mut node, extend(Repair::Yes), "a", 61), repaired);
+}
+
+#[test]
+fn it_is_banned_where_it_has_no_vote_too() {
+    let mut node = MemoryNode::default();
+    assert_eq!(force(&mut node, "a", 0, 50).0, NOT_HELD);
+    assert_eq!(force(&mut node, "b", 0, 20).0, NOT_HELD);
+    // No later force makes it shorter.
+    assert_eq!(force(&mut node, "a", 10, 5).0, NOT_HELD);
+    for name in ["a", "b"] {
+        assert_eq!(ask(&mut node, extend(Repair::Yes), name, 20), Reply::Banned);
+    }
+    node.expire(at(21));
+    assert_eq!(ask(&mut node, extend(Repair::Yes), "a", 50), Reply::Banned);
+    assert_eq!(
+        ask(&mut node, extend(Repair::Yes), "b", 50),
+        Reply::Extended { repaired: true }
+    );
+}
+
+#[test]
+fn whoever_waits_is_called() {
+    let mut node = with_queue(1);
+    assert_eq!(force(&mut node, "a", 10, 50), (HELD, 1));
+    let (reply, _) = ask_for(&mut node, 1, JOIN, "b", 11);
+    assert!(granted(&reply));
+    // Another's now: it is refused as ever.
+    assert_eq!(ask(&mut node, extend(Repair::Yes), "a", 12), Reply::NotMine);
+}
+
+#[test]
+fn what_is_kept_or_foreign_goes_too() {
+    let mut node = MemoryNode::default();
+    ask(&mut node, ACQUIRE, "a", 0);
+    let keep = Request {
+        leaving: Leaving::TakenFor(Duration::from_millis(300)),
+        ..request(Op::Release, "a")
+    };
+    node.execute(&keep, None, at(0)).0.unwrap();
+    assert_eq!(force(&mut node, "b", 1, 50).0, NOT_HELD);
+    assert!(stands(&node, 1).is_some());
+    assert_eq!(force(&mut node, "a", 1, 50).0, HELD);
+    assert_eq!(stands(&node, 1), None);
+    node.meddle(b"k", Some((Form::Quiet(value("!theirs")), Instant::FAR)));
+    assert_eq!(force(&mut node, "!theirs", 2, 50).0, HELD);
+    assert_eq!(stands(&node, 2), None);
+}

@@ -1,0 +1,89 @@
+//! One request that all nodes are asked, for what no lease depends on.
+
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
+use std::time::Duration;
+
+use crate::mutex::lock;
+use crate::node::{Fault, FaultKind, Reply, Request, Sink, Ticket};
+use crate::protocol::set::{Outgoing, Set};
+use crate::wakers::Wakers;
+
+/// The answers on their way.
+struct Answers(Mutex<State>);
+
+struct State {
+    said: Vec<Option<Reply>>,
+    wakers: Wakers,
+}
+
+impl Sink for Answers {
+    fn on_reply(&self, ticket: Ticket, reply: Reply, _: Option<u64>) {
+        let mut state = lock(&self.0);
+        state.said[ticket.node] = Some(reply);
+        let wakers = match state.said.iter().all(Option::is_some) {
+            true => state.wakers.take(),
+            false => Wakers::default(),
+        };
+        drop(state);
+        wakers.wake();
+    }
+
+    fn wanted(&self) -> bool {
+        true
+    }
+}
+
+/// Asks all nodes the same, and waits until each has answered or `node_timeout` is over. What
+/// they said, in the order of the node list. After that time nothing is sent any more.
+///
+/// # Cancel safety
+///
+/// What was asked is carried out all the same.
+pub(crate) async fn ask_all(
+    set: &Arc<Set>,
+    request: &Request,
+    node_timeout: Duration,
+) -> Vec<Reply> {
+    let now = set.clock.now();
+    let deadline = now + node_timeout;
+    let state = State {
+        said: set.links.iter().map(|_| None).collect(),
+        wakers: Wakers::default(),
+    };
+    let answers = Arc::new(Answers(Mutex::new(state)));
+    let sink: Arc<dyn Sink> = answers.clone();
+    let ask = |node| Outgoing {
+        request: request.clone(),
+        ticket: Ticket {
+            node,
+            sent: now,
+            deadline,
+            op: request.op,
+            server: 0,
+        },
+        give_up: deadline,
+    };
+    set.send((0..set.links.len()).map(ask), &sink);
+    poll_fn(|cx| {
+        let mut state = lock(&answers.0);
+        match state.said.iter().all(Option::is_some) {
+            true => Poll::Ready(state.said.drain(..).flatten().collect()),
+            false => state.wakers.park(cx),
+        }
+    })
+    .await
+}
+
+/// Why a reply is none of those that the request can have.
+pub(crate) fn no_answer(reply: Reply) -> Fault {
+    match reply {
+        Reply::Failed(fault) => fault,
+        _ => Fault::new(
+            FaultKind::Misconfigured,
+            "an answer that makes no sense",
+            true,
+        ),
+    }
+}

@@ -123,7 +123,7 @@ impl MemoryNode {
         self.counters.retain(|_, (_, end)| tick(now) <= *end);
         self.quarantine = self.quarantine.filter(|end| tick(now) <= *end);
         self.lines.retain(|_, line| line.lives(now));
-        self.bans.expire(MemoryNode::time(now));
+        self.bans.expire(now);
     }
 
     fn sweep(&mut self, now: Instant) {

@@ -354,7 +354,11 @@ fn texts() -> Vec<Vec<u8>> {
 
 /// Those of sorted sets: queues and counters.
 fn sets() -> Vec<Vec<u8>> {
-    let of = |keys: &Keys| [keys.companions.queue(), keys.companions.counter()].map(<[u8]>::to_vec);
+    let of = |keys: &Keys| {
+        let companions = &keys.companions;
+        let (queue, counter) = (companions.queue(), companions.counter());
+        [queue.to_vec(), counter.to_vec(), companions.bans()]
+    };
     keys().iter().flat_map(of).collect()
 }
 
@@ -419,6 +423,10 @@ fn contents(node: &MemoryNode, now: u64) -> Contents {
     for (key, fence, end) in node.counters(at) {
         let member = vec![(fence as i64, b"f".to_vec())];
         found.insert(key.to_vec(), (listed(member), left(end)));
+    }
+    for (key, values, end) in node.bans(at) {
+        let values = values.map(|(value, until)| (until as i64, value.to_vec()));
+        found.insert(key.to_vec(), (listed(values.collect()), left(end)));
     }
     for keys in keys() {
         if let Some(line) = node.line(keys.companions.queue(), at) {

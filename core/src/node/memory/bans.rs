@@ -5,36 +5,84 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::micros;
+use super::line::life;
+use super::{MemoryNode, micros, tick};
+use crate::clock::Instant;
 use crate::node::Request;
 
-/// By the key of the bans and the value: until the node's `TIME` shows more than so many µs.
+/// By the keys of the bans.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Bans(BTreeMap<(Vec<u8>, Arc<[u8]>), u64>);
+pub(super) struct Bans(BTreeMap<Vec<u8>, Banned>);
+
+/// Of one lock: the values, each until the node's `TIME` shows more than so many µs; and the
+/// end of the key's life.
+#[derive(Clone, Debug)]
+struct Banned {
+    values: BTreeMap<Arc<[u8]>, u64>,
+    end: Instant,
+}
+
+impl Banned {
+    fn lives(&self, now: Instant) -> bool {
+        tick(now) <= self.end
+    }
+}
 
 impl Bans {
-    /// The request's value is banned for so long from `time` on, or longer if it is already.
-    pub(super) fn add(&mut self, request: &Request, time: u64, long: Duration) {
-        let until = self.0.entry(Bans::key(request)).or_default();
+    /// The request's value is banned for so long, or longer if it is already.
+    pub(super) fn add(&mut self, request: &Request, now: Instant, long: Duration) {
+        let (time, end) = (MemoryNode::time(now), life(now, long));
+        let key = request.keys.companions.bans();
+        let known = self.0.remove(&key).filter(|known| known.lives(now));
+        let mut banned = known.unwrap_or(Banned {
+            values: BTreeMap::new(),
+            end,
+        });
+        banned.values.retain(|_, until| time <= *until);
+        let until = banned.values.entry(request.value.0.clone()).or_default();
         *until = (*until).max(time + micros(long));
+        banned.end = banned.end.max(end);
+        self.0.insert(key, banned);
     }
 
     /// Whether the request's value is banned.
-    pub(super) fn has(&self, request: &Request, time: u64) -> bool {
+    pub(super) fn has(&self, request: &Request, now: Instant) -> bool {
         // A node seldom has any.
-        !self.0.is_empty() && (self.0.get(&Bans::key(request))).is_some_and(|until| time <= *until)
+        if self.0.is_empty() {
+            return false;
+        }
+        let banned = self.0.get(&request.keys.companions.bans());
+        let banned = banned.filter(|banned| banned.lives(now));
+        let until = banned.and_then(|banned| banned.values.get(&request.value.0));
+        until.is_some_and(|until| MemoryNode::time(now) <= *until)
     }
 
-    /// Drops what is over.
-    pub(super) fn expire(&mut self, time: u64) {
-        self.0.retain(|_, until| time <= *until);
+    /// Drops what is dead.
+    pub(super) fn expire(&mut self, now: Instant) {
+        self.0.retain(|_, banned| banned.lives(now));
     }
 
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
+}
 
-    fn key(request: &Request) -> (Vec<u8>, Arc<[u8]>) {
-        (request.keys.companions.bans(), request.value.0.clone())
+#[cfg(feature = "sim")]
+impl MemoryNode {
+    /// Of every living key of bans the values with their ends, and the moment the key's life
+    /// ends.
+    pub fn bans(
+        &self,
+        now: Instant,
+    ) -> impl Iterator<Item = (&[u8], impl Iterator<Item = (&[u8], u64)>, Instant)> {
+        let living = self.bans.0.iter().filter(move |(_, b)| b.lives(now));
+        living.map(|(key, banned)| {
+            let values = banned.values.iter();
+            (
+                &**key,
+                values.map(|(value, end)| (&**value, *end)),
+                banned.end,
+            )
+        })
     }
 }

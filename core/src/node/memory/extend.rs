@@ -35,7 +35,7 @@ impl MemoryNode {
             return Reply::Extended { repaired: false };
         }
         if repair != Repair::No && mutant!("repair-over-a-stranger", found.free, true) {
-            let banned = self.bans.has(request, found.time);
+            let banned = self.bans.has(request, found.now);
             if mutant!("forced-vote-repaired", banned, false) {
                 return Reply::Banned;
             }

@@ -26,7 +26,7 @@ impl MemoryNode {
         }
         let forced = match request.leaving {
             Leaving::Forced(long) => {
-                self.bans.add(request, found.time, long);
+                self.bans.add(request, found.now, long);
                 true
             }
             _ => false,

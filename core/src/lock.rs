@@ -371,16 +371,47 @@ impl Lock {
     ///
     /// As [`acquire`](Lock::acquire).
     pub async fn try_acquire(&self) -> Result<Option<Lease>, Error> {
-        Ok(self.try_win().await?.map(Lease::handed_over))
+        self.try_acquire_for(Duration::ZERO).await
     }
 
-    /// For bindings: as [`try_acquire`](Lock::try_acquire), but the lease is nobody's before
-    /// it is [delivered](Lease::delivered).
+    /// As [`acquire`](Lock::acquire) with this wait, and `None` where the lock is held by
+    /// others all the time: for work that is left out then. `None` for a wait without end.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # async fn f(client: quorlock::Client) -> Result<(), quorlock::Error> {
+    /// if let Some(lease) = client.lock("report").try_acquire_for(Duration::from_secs(3)).await? {
+    ///     // held to the end of the block
+    /// #   drop(lease);
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Lock::acquire), but neither `Contended` nor `Timeout`.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`acquire`](Lock::acquire).
+    pub async fn try_acquire_for(
+        &self,
+        wait: impl Into<Option<Duration>>,
+    ) -> Result<Option<Lease>, Error> {
+        let lock = self.clone().wait(wait);
+        Ok(lock.try_win().await?.map(Lease::handed_over))
+    }
+
+    /// For bindings: as [`try_acquire_for`](Lock::try_acquire_for) the lock's own
+    /// [`wait`](Lock::wait), but the lease is nobody's before it is
+    /// [delivered](Lease::delivered).
     #[doc(hidden)]
     pub async fn try_win(&self) -> Result<Option<Lease>, Error> {
-        match self.clone().wait(Duration::ZERO).win().await {
+        match self.win().await {
             Ok(lease) => Ok(Some(lease)),
-            Err(error) if error.kind() == ErrorKind::Contended => Ok(None),
+            Err(error) if matches!(error.kind(), ErrorKind::Contended | ErrorKind::Timeout) => {
+                Ok(None)
+            }
             Err(error) => Err(error),
         }
     }

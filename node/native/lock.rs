@@ -40,6 +40,24 @@ impl Client {
             None => Ok(lock),
         }
     }
+
+    /// A lock as one call asks for it.
+    fn asked(
+        &self,
+        name: Name,
+        options: Option<LockOptions>,
+        owner: Option<&Owner>,
+        wait: Option<f64>,
+    ) -> Result<Lock, Error> {
+        let mut lock = self.lock(name, options)?;
+        if let Some(Owner(owner)) = owner {
+            lock = lock.owner_or(|| owner.clone());
+        }
+        Ok(match wait {
+            Some(wait) => lock.wait(limit("wait", wait)?),
+            None => lock,
+        })
+    }
 }
 
 #[napi]
@@ -61,22 +79,14 @@ impl Client {
         owner: Option<&Owner>,
         wait: Option<f64>,
     ) -> Option<Failure> {
-        let asked = self.lock(name, options).and_then(|mut lock| {
-            if let Some(Owner(owner)) = owner {
-                lock = lock.owner_or(|| owner.clone());
-            }
-            Ok(match wait {
-                Some(wait) => lock.wait(limit("wait", wait)?),
-                None => lock,
-            })
-        });
+        let asked = self.asked(name, options, owner, wait);
         port.begin(number, true, asked, |lock| async move {
             let lease = lock.win().await?;
             Ok(Value::Lease(Some(lease)))
         })
     }
 
-    /// Tries once.
+    /// The same; no lease where others hold the lock all the time.
     #[napi(catch_unwind)]
     pub fn try_acquire(
         &self,
@@ -84,8 +94,11 @@ impl Client {
         number: i64,
         name: Name,
         options: Option<LockOptions>,
+        owner: Option<&Owner>,
+        wait: Option<f64>,
     ) -> Option<Failure> {
-        port.begin(number, true, self.lock(name, options), |lock| async move {
+        let asked = self.asked(name, options, owner, wait);
+        port.begin(number, true, asked, |lock| async move {
             lock.try_win().await.map(Value::Lease)
         })
     }

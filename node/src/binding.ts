@@ -57,6 +57,8 @@ export interface NativeClient {
     number: number,
     name: NativeName,
     options: NativeLockOptions | undefined,
+    owner: NativeOwner | undefined,
+    wait: number | undefined,
   ): Failure | null;
   release(port: NativePort, number: number, name: NativeName, options: NativeLockOptions | undefined): Failure | null;
   inspect(port: NativePort, number: number, name: NativeName, options: NativeLockOptions | undefined): Failure | null;

@@ -23,6 +23,13 @@ export let acquireFor: (
   owner: NativeOwner | undefined,
   from: Function,
 ) => Promise<Lease>;
+/** The same; `null` where others hold the lock all the time. Not part of the API. */
+export let tryAcquireFor: (
+  lock: Lock,
+  options: Acquiring,
+  owner: NativeOwner | undefined,
+  from: Function,
+) => Promise<Lease | null>;
 
 /**
  * A name with options; made by `client.lock(name)`. It holds nothing by itself.
@@ -51,6 +58,7 @@ export class Lock {
   static {
     newLock = (core, key, options, client) => new Lock(core, key, options, client);
     acquireFor = (lock, options, owner, from) => lock.#acquire(options, owner, from);
+    tryAcquireFor = (lock, options, owner, from) => lock.#tryAcquire(options, owner, from);
   }
 
   /**
@@ -82,14 +90,15 @@ export class Lock {
   /** Tries once. `null` where another holds the lock. Rejects as `acquire` otherwise. */
   async tryAcquire(options: Pick<AcquireOptions, "signal"> = {}): Promise<Lease | null> {
     const looked = look(this.tryAcquire, () => acquireOptions(options));
-    return await this.#tryAcquire(looked.signal);
+    return await this.#tryAcquire({ ...looked, wait: 0 }, undefined, this.tryAcquire);
   }
 
-  async #tryAcquire(signal: AbortSignal | undefined): Promise<Lease | null> {
-    const start = (port: NativePort, number: number) => 
-      this.#core.tryAcquire(port, number, this.#key, this.#options);
+  async #tryAcquire(options: Acquiring, owner: NativeOwner | undefined, from: Function): Promise<Lease | null> {
+    const { wait, signal } = options;
+    const start = (port: NativePort, number: number) =>
+      this.#core.tryAcquire(port, number, this.#key, this.#options, owner, wait);
     const outcome = await (signal === undefined ? begin<boolean>(start) : beginUntil<boolean>(signal, start));
-    if ("failure" in outcome) throw toError(outcome.failure, this.tryAcquire);
+    if ("failure" in outcome) throw toError(outcome.failure, from);
     if (!outcome.value) return null;
     return newLease(outcome.number, this.#keeper);
   }

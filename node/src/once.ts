@@ -3,7 +3,7 @@
 import type { Client } from "./client.js";
 import { look } from "./errors.js";
 import { onceOptions, type Name } from "./options.js";
-import { holding, scoped, type Body, type RedlockOptions } from "./redlock.js";
+import { attempted, scoped, type Body, type RedlockOptions } from "./redlock.js";
 
 /** Options of `once`. */
 export interface OnceOptions extends Omit<RedlockOptions, "wait" | "owner" | "reentrant"> {
@@ -31,6 +31,5 @@ export interface OnceOptions extends Omit<RedlockOptions, "wait" | "owner" | "re
  */
 export async function once<T>(name: Name, options: OnceOptions, job: Body<T>): Promise<T | undefined> {
   const { lock, signal } = look(once, () => scoped(name, onceOptions(options), job));
-  const lease = await lock.tryAcquire({ signal });
-  return lease === null ? undefined : await holding(lease, job, once);
+  return await attempted(lock, signal, undefined, job, once);
 }

@@ -231,7 +231,8 @@ export function onceOptions(given: unknown): [NativeLockOptions, NativeClientOpt
   const { every, ...rest } = (typeof given === "object" && given !== null ? given : {}) as Record<string, unknown>;
   if (every === undefined) throw invalid("once was not told how often the job runs: give every, in milliseconds");
   const [ofLock, ofClient, own] = scopeOptions(rest);
-  return [{ every: milliseconds("every", every) as number, ...ofLock }, ofClient, own];
+  // It tries once.
+  return [{ every: milliseconds("every", every) as number, ...ofLock, wait: 0 }, ofClient, own];
 }
 
 export interface InitOptions {

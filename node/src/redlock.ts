@@ -4,9 +4,9 @@ import { Client } from "./client.js";
 import { defaultClient, events } from "./default.js";
 import { invalid, look } from "./errors.js";
 import { throwIfLost, type Lease } from "./lease.js";
-import { acquireFor } from "./lock.js";
+import { acquireFor, tryAcquireFor, type Lock } from "./lock.js";
 import { abortSignal, scopeOptions, type ClientOptions, type LockOptions, type Name } from "./options.js";
-import { invocation, within } from "./owner.js";
+import { invocation, within, type Invocation } from "./owner.js";
 
 /** Options of `redlock`. */
 export interface RedlockOptions extends LockOptions, Omit<ClientOptions, keyof LockOptions> {
@@ -48,8 +48,46 @@ export async function redlock<T>(name: Name, ...rest: [Body<T>] | [RedlockOption
   // Read here, where the caller's context is sure to be there.
   const own = reentrant ? invocation() : undefined;
   const lease = await acquireFor(lock, { signal }, own?.owner, redlock);
-  return await holding(lease, (held) => (own === undefined ? body(held) : within(own, body, held)), redlock);
+  return await holding(lease, inside(own, body), redlock);
 }
+
+/**
+ * The same for work that is left out where others hold the lock: `body` is not called there, and the result is `undefined`.
+ *
+ *     await redlock.attempt("report", async (lease) => { … });
+ *
+ * By default it tries once; with `wait` for so long. Rejects as `redlock`, but never because others hold the lock.
+ */
+async function attempt<T>(name: Name, body: Body<T>): Promise<T | undefined>;
+async function attempt<T>(name: Name, options: RedlockOptions, body: Body<T>): Promise<T | undefined>;
+async function attempt<T>(name: Name, ...rest: [Body<T>] | [RedlockOptions, Body<T>]): Promise<T | undefined> {
+  const [given, body] = rest.length === 1 ? [{}, rest[0]] : rest;
+  const { lock, signal, reentrant } = look(attempt, () => {
+    const [ofLock, ...others] = scopeOptions(given);
+    return scoped(name, [{ wait: 0, ...ofLock }, ...others], body);
+  });
+  return await attempted(lock, signal, reentrant ? invocation() : undefined, body, attempt);
+}
+
+redlock.attempt = attempt;
+
+/** Runs the body where the lock is had in time; `undefined` where others hold it. Not part of the API. */
+export async function attempted<T>(
+  lock: Lock,
+  signal: AbortSignal | undefined,
+  own: Invocation | undefined,
+  body: Body<T>,
+  from: Function,
+): Promise<T | undefined> {
+  const lease = await tryAcquireFor(lock, { signal }, own?.owner, from);
+  return lease === null ? undefined : await holding(lease, inside(own, body), from);
+}
+
+/** A body that runs as this invocation. */
+const inside =
+  <T>(own: Invocation | undefined, body: Body<T>): Body<T> =>
+  (lease) =>
+    own === undefined ? body(lease) : within(own, body, lease);
 
 /** Runs the body under its lease, and releases that. Not part of the API. */
 export async function holding<T>(lease: Lease, body: Body<T>, from: Function): Promise<T> {

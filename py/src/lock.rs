@@ -70,9 +70,12 @@ impl Lock {
         })
     }
 
-    fn try_acquire(&self, owner: &Owner) -> Call {
-        let core = self.of(owner);
-        Call::new(true, async move { core.try_win().await })
+    /// As `acquire`; `None` where others hold the lock all the time.
+    fn try_acquire(&self, py: Python<'_>, owner: &Owner, options: &Options<'_>) -> PyResult<Call> {
+        entry(py, || {
+            let core = options::of_lock(self.of(owner), options)?;
+            Ok(Call::new(true, async move { core.try_win().await }))
+        })
     }
 
     fn inspect(&self) -> Call {

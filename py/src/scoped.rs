@@ -12,8 +12,9 @@ use crate::_thread;
 use crate::lease::Lease;
 
 /// A base for what can be entered. It has `_entered`, a list of the scopes that
-/// are open; `_enter()`, which gives the lease of a new one; and `_leave(lease
-/// or None, error)`, which releases it.
+/// are open; `_enter()`, which gives the lease of a new one, or `None` where the scope
+/// goes on without; and `_leave(lease or None, error)`, which releases it, and is told
+/// `None` where no scope is open.
 #[pyclass(frozen, subclass, module = "quorlock._native")]
 pub(crate) struct Scoped;
 
@@ -51,6 +52,9 @@ impl Scoped {
         let Some(lease) = left(&entered(this)?)? else {
             return this.call_method1("_leave", (None::<()>, error)).map(|_| ());
         };
+        if lease.is_none() {
+            return Ok(());
+        }
         let left = this.call_method1("_leave", (&lease, error));
         // Interrupted or not, it has been given back now.
         left.and(core(&lease)?.get().let_go(this.py()))
@@ -78,7 +82,8 @@ fn left<'py>(entered: &Bound<'py, PyList>) -> PyResult<Option<Bound<'py, PyAny>>
             best = Some(((true, true), at, lease));
             break;
         }
-        let fits = (place.1 == thread, core(&lease)?.get().is_lost());
+        let lost = !lease.is_none() && core(&lease)?.get().is_lost();
+        let fits = (place.1 == thread, lost);
         if best.as_ref().is_none_or(|(best, ..)| *best < fits) {
             best = Some((fits, at, lease));
         }

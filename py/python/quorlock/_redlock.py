@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
 
 from . import _default, _native
 from . import sync
@@ -37,7 +37,29 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
-class redlock(Scoped):  # noqa: N801 - used as a function and as a decorator
+class _ForBoth(Scoped):
+    """What can be entered by `with` and by `async with`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        # Made when first needed: asyncio is not imported for those who do not use it.
+        self._task_scopes: _scope.Scopes | None = None
+
+    def _of_tasks(self) -> "_scope.Scopes":
+        if self._task_scopes is None:
+            from . import _scope
+
+            self._task_scopes = _scope.Scopes()
+        return self._task_scopes
+
+    # A plain function, which is called by the very frame that does the `async with`, and so are those that enter.
+    def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> Coroutine[Any, Any, None]:
+        return self._of_tasks().leave(id(sys._getframe(1)), error)
+
+
+class redlock(_ForBoth):  # noqa: N801 - used as a function and as a decorator
     """Holds a lock for a scope or for the run of a function.
 
         with redlock("orders:42", ttl=10, wait=10) as lease: ...
@@ -142,8 +164,6 @@ class redlock(Scoped):  # noqa: N801 - used as a function and as a decorator
             names = ["cert_key" if name == "key" else name for name in self._of_client]
             told = ", ".join([*names, *(["nodes"] if nodes is not None else [])])
             raise InvalidArgumentError(f"a client has its own {told}: give them to the client")
-        # Made when first needed: asyncio is not imported for those who do not use it.
-        self._task_scopes: _scope.Scopes | None = None
 
     def _name(self) -> bytes:
         """The name for a scope, which has no arguments to ask for it."""
@@ -172,34 +192,41 @@ class redlock(Scoped):  # noqa: N801 - used as a function and as a decorator
 
         return aio.Lock(self._lock(name), text(name), self._named, self._reentrant)
 
-    def _of_thread(self, name: bytes) -> sync.Lock | sync.Lease | None:
-        """What a decorated function runs in; `None` where it is left out."""
+    def _of_thread(self, name: bytes) -> sync.Lock | sync.Attempt:
+        """What a decorated function runs in; where that gives no lease it is left out."""
         return self._sync(name)
 
-    async def _of_task(self, name: bytes) -> "aio.Lock | aio.Lease | None":
+    def _of_task(self, name: bytes) -> "aio.Lock | aio.Attempt":
         return self._aio(name)
+
+    def attempt(self, wait: Limit = 0) -> "Attempt":
+        """The same for work that is left out where others hold the lock.
+
+            with redlock("orders:42").attempt() as lease:
+                if lease:
+                    ...
+
+            @redlock("nightly").attempt(wait=3)
+            def job(): ...
+
+        A scope is entered with `None` in place of a lease there, for a `with` cannot leave its body out; a decorated function
+        is not called, and gives `None`. `wait`, in seconds, takes the place of the one given to `redlock`: 0 tries once. Raises
+        as `redlock` otherwise.
+        """
+        return Attempt(self, wait)
 
     def _enter(self) -> sync.Lease:
         return self._sync(self._name())._enter()
 
-    def _of_tasks(self) -> "_scope.Scopes":
-        if self._task_scopes is None:
-            from . import _scope
+    if TYPE_CHECKING:
 
-            self._task_scopes = _scope.Scopes()
-        return self._task_scopes
+        def __enter__(self) -> sync.Lease: ...
 
-    # Plain functions, which are called by the very frame that does the `async with`.
     def __aenter__(self) -> "Coroutine[Any, Any, aio.Lease]":
         return self._aenter(id(sys._getframe(1)))
 
     async def _aenter(self, frame: int) -> "aio.Lease":
         return self._of_tasks().enter(frame, await self._aio(self._name())._acquired({}))
-
-    def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> Coroutine[Any, Any, None]:
-        return self._of_tasks().leave(id(sys._getframe(1)), error)
 
     def _name_for(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> bytes:
         return self._name() if self._key is None else octets("the key", self._key(*arguments, **keywords))
@@ -214,10 +241,19 @@ class redlock(Scoped):  # noqa: N801 - used as a function and as a decorator
         A generator is refused, and so is a plain function when it returns a generator or something to be awaited, for that
         would go on without the lock. Such a coroutine is closed and such a task cancelled: nothing of it has run.
         """
+        return self._decorated(function, self._of_thread, self._of_task)
+
+    def _decorated(
+        self,
+        function: Callable[_P, _R],
+        of_thread: Callable[[bytes], sync.Lock | sync.Attempt],
+        of_task: "Callable[[bytes], aio.Lock | aio.Attempt]",
+    ) -> Callable[_P, _R]:
+        """The function, run in what `of_thread` or `of_task` gives for the lock's name."""
         method: Any = function
         if isinstance(method, staticmethod | classmethod):
             inner: Any = cast(Any, method).__func__
-            return cast(Callable[_P, _R], type(cast(Any, method))(self(inner)))
+            return cast(Callable[_P, _R], type(cast(Any, method))(self._decorated(inner, of_thread, of_task)))
         if not callable(function):
             raise TypeError(f"redlock holds a lock for the run of a function, and {function!r} is none")
         self._check()
@@ -227,20 +263,18 @@ class redlock(Scoped):  # noqa: N801 - used as a function and as a decorator
 
             @functools.wraps(function)
             async def held_by_task(*arguments: _P.args, **keywords: _P.kwargs) -> Any:
-                scope = await self._of_task(self._name_for(arguments, keywords))
-                if scope is None:
-                    return None
-                async with scope:
+                async with of_task(self._name_for(arguments, keywords)) as lease:
+                    if lease is None:
+                        return None
                     return await cast("Awaitable[Any]", function(*arguments, **keywords))
 
             return cast(Callable[_P, _R], held_by_task)
 
         @functools.wraps(function)
         def held_by_thread(*arguments: _P.args, **keywords: _P.kwargs) -> _R:
-            scope = self._of_thread(self._name_for(arguments, keywords))
-            if scope is None:
-                return cast(_R, None)
-            with scope:
+            with of_thread(self._name_for(arguments, keywords)) as lease:
+                if lease is None:
+                    return cast(_R, None)
                 result = function(*arguments, **keywords)
                 if _is_begun(result):
                     raise _goes_on(function, result)
@@ -250,6 +284,47 @@ class redlock(Scoped):  # noqa: N801 - used as a function and as a decorator
 
     def __repr__(self) -> str:
         return f"<quorlock.redlock {self._key if self._octets is None else shown(text(self._octets))}>"
+
+
+class Attempt(_ForBoth):
+    """What `redlock(...).attempt()` gives: for `with`, `async with` and functions, as `redlock` itself."""
+
+    def __init__(self, of: redlock, wait: Limit) -> None:
+        super().__init__()
+        self._of = of
+        self._wait = wait
+
+    def _of_thread(self, name: bytes) -> sync.Attempt:
+        return self._of._sync(name).attempt(self._wait)
+
+    def _of_task(self, name: bytes) -> "aio.Attempt":
+        return self._of._aio(name).attempt(self._wait)
+
+    def _enter(self) -> sync.Lease | None:
+        return self._of_thread(self._of._name())._enter()
+
+    if TYPE_CHECKING:
+
+        def __enter__(self) -> sync.Lease | None: ...
+
+    def __aenter__(self) -> "Coroutine[Any, Any, aio.Lease | None]":
+        return self._aenter(id(sys._getframe(1)))
+
+    async def _aenter(self, frame: int) -> "aio.Lease | None":
+        return self._of_tasks().enter(frame, await self._of._aio(self._of._name())._tried(self._wait))
+
+    @overload
+    def __call__(self, function: Callable[_P, Coroutine[Any, Any, _R]]) -> Callable[_P, Coroutine[Any, Any, _R | None]]: ...
+
+    @overload
+    def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R | None]: ...
+
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Decorates a function or coroutine function, as `redlock` does: where others hold the lock it gives `None`."""
+        return self._of._decorated(function, self._of_thread, self._of_task)
+
+    def __repr__(self) -> str:
+        return f"<quorlock.Attempt of {self._of!r}>"
 
 
 class once(redlock):  # noqa: N801 - used as a decorator
@@ -281,11 +356,14 @@ class once(redlock):  # noqa: N801 - used as a decorator
         # The core says what follows from it; what is given behind it wins.
         self._options = lock_options(None, every=every, **self._options, **given(ttl=ttl, keep=keep))
 
-    def _of_thread(self, name: bytes) -> sync.Lock | sync.Lease | None:
-        return self._sync(name).try_acquire()
+    def _of_thread(self, name: bytes) -> sync.Attempt:
+        return self._sync(name).attempt()
 
-    async def _of_task(self, name: bytes) -> "aio.Lock | aio.Lease | None":
-        return await self._aio(name).try_acquire()
+    def _of_task(self, name: bytes) -> "aio.Attempt":
+        return self._aio(name).attempt()
+
+    def attempt(self, wait: Limit = 0) -> "Attempt":
+        raise TypeError("once tries once, and leaves its function out by itself: decorate the function with it")
 
     def _enter(self) -> sync.Lease:
         raise TypeError("once is for functions: a `with` cannot leave its body out. Decorate one with it")

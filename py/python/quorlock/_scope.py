@@ -1,13 +1,15 @@
 """`async with` over a lease: the task is cancelled when the lease is lost."""
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ._channel import Awaited
 from .errors import NotOwnerError, QuorlockError
 
 if TYPE_CHECKING:
     from .aio import Lease
+
+_L = TypeVar("_L", bound="Lease | None")
 
 
 class Scope:
@@ -26,6 +28,10 @@ class Scope:
     def is_of(self, task: "asyncio.Task[object] | None") -> bool:
         """Whether this task has entered it."""
         return self._task is task
+
+    def is_lost(self) -> bool:
+        """Whether its lease is lost."""
+        return self.lease._core.reason is not None
 
     def _on_lost(self, loss: "asyncio.Future[Any]") -> None:
         if self._task is not None and not loss.cancelled():
@@ -57,18 +63,36 @@ class Scope:
                 raise lost from error
 
 
+class Skipped:
+    """An entry into a scope without a lease: there is nothing to watch, and nothing to release."""
+
+    def __init__(self) -> None:
+        self._task = asyncio.current_task()
+
+    def is_of(self, task: "asyncio.Task[object] | None") -> bool:
+        """As of `Scope`."""
+        return self._task is task
+
+    def is_lost(self) -> bool:
+        """What was not had is not lost."""
+        return False
+
+    async def leave(self, error: BaseException | None) -> None:
+        """There is nothing to do."""
+
+
 class Scopes:
     """The scopes that are open of one object, newest last."""
 
     def __init__(self) -> None:
-        self._open: list[tuple[int, Scope]] = []
+        self._open: list[tuple[int, Scope | Skipped]] = []
 
-    def enter(self, frame: int, lease: "Lease") -> "Lease":
-        """Enters a scope; returns its lease. `frame` is the one that does the `async with`."""
-        self._open.append((frame, Scope(lease)))
+    def enter(self, frame: int, lease: _L) -> _L:
+        """Enters a scope, with a lease or without; returns that. `frame` is the one that does the `async with`."""
+        self._open.append((frame, Skipped() if lease is None else Scope(lease)))
         return lease
 
-    def _left(self, frame: int) -> Scope | None:
+    def _left(self, frame: int) -> Scope | Skipped | None:
         """Takes the scope that is left here: the newest that this frame has entered, whatever task it goes on in.
 
         What opens scopes for others, as an `AsyncExitStack`, leaves them in another frame: then the newest of this task, else
@@ -78,8 +102,7 @@ class Scopes:
 
         def fits(at: int) -> tuple[bool, bool, bool, int]:
             entered, scope = self._open[at]
-            lost = scope.lease._core.reason is not None
-            return (entered == frame, scope.is_of(task), lost, at)
+            return (entered == frame, scope.is_of(task), scope.is_lost(), at)
 
         return self._open.pop(max(range(len(self._open)), key=fits))[1] if self._open else None
 

@@ -29,6 +29,7 @@ from ._options import (
     Seconds,
     Unset,
     check_reentrant,
+    given,
     lock_options,
     octets,
     text,
@@ -38,7 +39,7 @@ from ._scope import Scope, Scopes
 from ._owner import Hold, Place, of_task
 from ._tasks import owner as this_task
 
-__all__ = ["Client", "Lease", "Lock"]
+__all__ = ["Attempt", "Client", "Lease", "Lock"]
 
 
 class Lease(LeaseBase):
@@ -168,9 +169,17 @@ class Lock(NotPickled):
 
     async def try_acquire(self) -> Lease | None:
         """Tries once. `None` where another holds the lock. Raises as `acquire` otherwise."""
-        owner = self._owner()
-        core: _native.Lease | None = await completed(self._core.try_acquire(owner).start)
-        return None if core is None else self._keep(self._won(_delivered(core), owner))
+        lease = await self._tried(0)
+        return None if lease is None else self._keep(lease)
+
+    def attempt(self, wait: Limit = 0) -> "Attempt":
+        """A scope for work that is left out where others hold the lock, as `quorlock.Lock.attempt`.
+
+            async with lock.attempt() as lease:
+                if lease:
+                    ...
+        """
+        return Attempt(self, wait)
 
     async def release(self) -> bool:
         """Gives back the newest handle of the lease that the owner (this task) holds.
@@ -208,6 +217,12 @@ class Lock(NotPickled):
         owner = self._owner()
         return self._won(_delivered(await completed(self._core.acquire(owner, options).start)), owner)
 
+    async def _tried(self, wait: Limit) -> Lease | None:
+        """As `_acquired`; `None` where others hold the lock all the time."""
+        owner = self._owner()
+        core: _native.Lease | None = await completed(self._core.try_acquire(owner, given(wait=wait)).start)
+        return None if core is None else self._won(_delivered(core), owner)
+
     def _owner(self) -> _native.Owner:
         return this_task() if self._reentrant else _native.Owner(False)
 
@@ -244,6 +259,35 @@ class Lock(NotPickled):
 
     def __repr__(self) -> str:
         return f"<quorlock.aio.Lock {shown(self._name)}>"
+
+
+class Attempt(NotPickled):
+    """A scope that is entered without a lease where others hold the lock: what `Lock.attempt` returns.
+
+    It may be used again, and by many tasks at once.
+    """
+
+    __slots__ = ("_lock", "_scopes", "_wait")
+
+    def __init__(self, lock: Lock, wait: Limit) -> None:
+        self._lock = lock
+        self._wait = wait
+        self._scopes = Scopes()
+
+    # As of `Lock`.
+    def __aenter__(self) -> Coroutine[Any, Any, Lease | None]:
+        return self._enter(id(sys._getframe(1)))
+
+    async def _enter(self, frame: int) -> Lease | None:
+        return self._scopes.enter(frame, await self._lock._tried(self._wait))
+
+    def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> Coroutine[Any, Any, None]:
+        return self._scopes.leave(id(sys._getframe(1)), error)
+
+    def __repr__(self) -> str:
+        return f"<quorlock.aio.Attempt {shown(self._lock.name)}>"
 
 
 class Client(ClientBase):

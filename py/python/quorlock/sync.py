@@ -15,6 +15,7 @@ from ._options import (
     Seconds,
     Unset,
     check_reentrant,
+    given,
     lock_options,
     octets,
     text,
@@ -23,7 +24,7 @@ from ._options import (
 from ._owner import Caller, Hold
 from .errors import LockContendedError, LockTimeoutError, NotOwnerError, QuorlockError
 
-__all__ = ["Client", "Lease", "Lock"]
+__all__ = ["Attempt", "Client", "Lease", "Lock"]
 
 
 class Lease(LeaseBase, _native.Scoped):
@@ -99,7 +100,7 @@ class Scoped(NotPickled, _native.Scoped):
     def __init__(self) -> None:
         self._entered: list[object] = []
 
-    def _enter(self) -> Lease:
+    def _enter(self) -> Lease | None:
         raise NotImplementedError
 
     def _leave(self, lease: Lease | None, error: BaseException | None) -> None:
@@ -107,10 +108,6 @@ class Scoped(NotPickled, _native.Scoped):
             leave(lease, error)
         elif error is None:
             raise NotOwnerError("no scope of this lock is open: it was not entered, or has been left before")
-
-    if TYPE_CHECKING:
-
-        def __enter__(self) -> Lease: ...
 
 
 class Lock(Scoped):
@@ -180,9 +177,20 @@ class Lock(Scoped):
 
     def try_acquire(self) -> Lease | None:
         """Tries once. `None` where another holds the lock. Raises as `acquire` otherwise."""
-        hold = self._hold(Caller(), by_hand=True)
-        core: _native.Lease | None = waited(self._core.try_acquire(hold.owner))
-        return None if core is None else self._keep(self._won(core, hold))
+        lease = self._tried(0, by_hand=True)
+        return None if lease is None else self._keep(lease)
+
+    def attempt(self, wait: Limit = 0) -> "Attempt":
+        """A scope for work that is left out where others hold the lock.
+
+            with lock.attempt() as lease:
+                if lease:
+                    ...
+
+        Entering it tries for `wait` seconds, once with 0, and gives `None` where others hold the lock all the time. Raises
+        as `acquire` otherwise.
+        """
+        return Attempt(self, wait)
 
     def release(self) -> bool:
         """Gives back the newest handle of the lease that the owner (see above) holds.
@@ -243,6 +251,18 @@ class Lock(Scoped):
             raise
         return self._won(core, hold)
 
+    def _tried(self, wait: Limit, by_hand: bool) -> Lease | None:
+        """As `_acquired`; `None` where others hold the lock all the time."""
+        caller = Caller()
+        hold = self._hold(caller, by_hand)
+        if wait != 0:
+            try:
+                _owner.refuse_if_stuck(hold, caller, shown(self._name))
+            except LockContendedError:
+                return None
+        core: _native.Lease | None = waited(self._core.try_acquire(hold.owner, given(wait=wait)))
+        return None if core is None else self._won(core, hold)
+
     def _won(self, core: _native.Lease, hold: Hold) -> Lease:
         try:
             hold.won()
@@ -273,8 +293,36 @@ class Lock(Scoped):
     def _enter(self) -> Lease:
         return self._acquired({}, by_hand=False)
 
+    if TYPE_CHECKING:
+
+        def __enter__(self) -> Lease: ...
+
     def __repr__(self) -> str:
         return f"<quorlock.Lock {shown(self._name)}>"
+
+
+class Attempt(Scoped):
+    """A scope that is entered without a lease where others hold the lock: what `Lock.attempt` returns.
+
+    It may be used again, and by many threads at once.
+    """
+
+    __slots__ = ("_lock", "_wait")
+
+    def __init__(self, lock: Lock, wait: Limit) -> None:
+        super().__init__()
+        self._lock = lock
+        self._wait = wait
+
+    def _enter(self) -> Lease | None:
+        return self._lock._tried(self._wait, by_hand=False)
+
+    if TYPE_CHECKING:
+
+        def __enter__(self) -> Lease | None: ...
+
+    def __repr__(self) -> str:
+        return f"<quorlock.Attempt {shown(self._lock.name)}>"
 
 
 class Client(ClientBase):

@@ -90,6 +90,9 @@ async function main(): Promise<void> {
   const text = await redlock("typed", scope, async (lease) => `${lease.isHeld()}`);
   const number = await redlock("typed", { client }, () => 5);
   same<Same<typeof text, string>>();
+  const attempted = await redlock.attempt("typed", { client, wait: 100 }, () => 5);
+  same<Same<typeof attempted, number | undefined>>();
+  if (attempted !== 5) throw new Error("left out");
   same<Same<typeof number, number>>();
   // @ts-expect-error: the body is missing.
   await redlock("typed", scope).catch((error: unknown) => {
@@ -113,7 +116,7 @@ async function main(): Promise<void> {
   const stats: Stats = client.stats();
   const counts = Object.keys(stats).sort().join();
   if (counts !== Object.keys(COUNTS).sort().join()) throw new Error(`counts: ${counts}`);
-  if (stats.acquired !== 4) throw new Error(`${stats.acquired} acquired`);
+  if (stats.acquired !== 5) throw new Error(`${stats.acquired} acquired`);
 }
 
 main().then(

@@ -46,6 +46,26 @@ fn an_owner_enters_again_unless_that_is_off() {
 }
 
 #[test]
+fn a_lock_that_others_hold_is_left_out() {
+    let client = Client::new(["memory://left-out"]).unwrap();
+    let lock = client.lock("a");
+    let tried = |wait: Option<Duration>| blocking::wait(lock.try_acquire_for(wait)).unwrap();
+    let held = blocking::wait(lock.acquire()).unwrap();
+    for wait in [Duration::ZERO, Duration::from_millis(20)] {
+        assert!(tried(Some(wait)).is_none());
+    }
+    let waits = std::thread::spawn({
+        let lock = lock.clone();
+        move || blocking::wait(lock.try_acquire_for(Duration::from_secs(20)))
+    });
+    drop(held);
+    drop(waits.join().unwrap().unwrap().expect("it comes free"));
+    drop(tried(None).expect("it is free"));
+    let wrong = blocking::wait(client.lock("").try_acquire_for(None)).unwrap_err();
+    assert_eq!(wrong.kind(), ErrorKind::InvalidArgument);
+}
+
+#[test]
 fn what_is_printed_can_be_read_and_holds_no_secret() {
     let node = "redis://u:hunter2@127.0.0.1:1";
     let builder = Client::builder().nodes([node]).key("hunter2");

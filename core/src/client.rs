@@ -2,7 +2,9 @@
 
 mod admission;
 mod builder;
+mod findings;
 pub(crate) mod inner;
+mod probe;
 pub(crate) mod shared;
 #[cfg(feature = "sim")]
 mod simulated;
@@ -19,6 +21,7 @@ use crate::force::Forced;
 use crate::inspect::Inspection;
 use crate::lock::Lock;
 use crate::locks::Locks;
+use crate::report::Probe;
 
 pub use builder::ClientBuilder;
 pub use stats::Stats;
@@ -112,6 +115,28 @@ impl Client {
         fence: Option<u64>,
     ) -> Result<Forced, Error> {
         self.lock(name).force_release(fence).await
+    }
+
+    /// Looks how it stands with the set: which nodes answer, which would vote, and what is to
+    /// be mended, each with an id, what is wrong, and what to do. Made for monitors and for
+    /// people; `docs/PROBE.md` lists what may be found.
+    ///
+    /// Over a connection of its own to each node it asks what a client asks when it connects,
+    /// and for the time. Nothing is admitted, founded or locked by it, and a server that is
+    /// new is still new afterwards. It takes at most eight times `node_timeout`.
+    ///
+    /// # Errors
+    ///
+    /// `Closed`, `Forked`. That nodes do not answer, or cannot be used, is no error, but part
+    /// of the result.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: nothing is changed.
+    pub async fn probe(&self) -> Result<Probe, Error> {
+        let inner = self.shared.running()?.clone();
+        inner.check()?;
+        probe::probe(&inner).await
     }
 
     /// For bindings: the nodes as messages name them, never with credentials.

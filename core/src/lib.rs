@@ -77,6 +77,7 @@ mod owner;
 #[doc(hidden)]
 pub mod probe;
 mod protocol;
+mod report;
 mod runtime;
 mod sync;
 mod token;
@@ -93,6 +94,7 @@ pub use lock::Lock;
 pub use locks::Locks;
 pub use owner::Owner;
 pub use protocol::hold::LossReason;
+pub use report::{ClockOffset, Finding, Health, NodeReport, Probe, Severity};
 pub use runtime::dispatch::{Level, set_log_sink};
 
 /// The protocol modules, for the simulator. Not part of the API: anything here

@@ -35,6 +35,16 @@ impl Client {
         entry(|| Ok(counts.map(|(name, n)| (name, n as i64)).into()))
     }
 
+    /// Looks how it stands with its set.
+    #[napi(catch_unwind)]
+    pub fn probe(&self, port: &Port, number: i64) -> Option<Failure> {
+        let core = self.core.clone();
+        port.start(number, false, async move {
+            let found = core.probe().await?;
+            Ok(Value::Probe(Box::new(found)))
+        })
+    }
+
     /// Declares its set; for how long that gives no vote yet.
     #[napi(catch_unwind)]
     pub fn init_set(&self, port: &Port, number: i64, force: bool) -> Option<Failure> {

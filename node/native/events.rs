@@ -5,6 +5,7 @@ use napi::bindgen_prelude::{Array, Null};
 
 use crate::failure::Failure;
 use crate::inspection::{Holder, Inspection};
+use crate::probe::Probe;
 use crate::queue::{Event, Value};
 
 // What an event is. `port.ts` has the same.
@@ -27,6 +28,7 @@ pub(crate) fn array(env: &Env, events: Vec<Event>) -> napi::Result<Array<'_>> {
                     Value::Flag(flag) => all.set(at + 2, flag)?,
                     Value::Time(time) => all.set(at + 2, time)?,
                     Value::Inspection(found) => all.set(at + 2, Inspection::from(&*found))?,
+                    Value::Probe(found) => all.set(at + 2, Probe::from(&*found))?,
                     Value::Holder(holder) => all.set(at + 2, holder.as_ref().map(Holder::from))?,
                     // A lease stays with its port.
                     Value::Nothing | Value::Lease(_) => all.set(at + 2, Null)?,

@@ -20,6 +20,7 @@ mod log;
 
 mod options;
 mod port;
+mod probe;
 mod queue;
 
 use napi::Either;

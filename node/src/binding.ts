@@ -67,6 +67,7 @@ export interface NativeClient {
 
   /** Counts, by the names that the core gives them. */
   stats(): Record<string, number> | Failure;
+  probe(port: NativePort, number: number): Failure | null;
   initSet(port: NativePort, number: number, force: boolean): Failure | null;
   close(port: NativePort, number: number): Failure | null;
   describe(): string;

@@ -19,6 +19,7 @@ import {
   type Name,
 } from "./options.js";
 import { begin, valueOf } from "./port.js";
+import type { Probe } from "./probe.js";
 
 /** Counts of a client since it was made. */
 export interface Stats {
@@ -104,6 +105,19 @@ export class Client extends Events {
    */
   async inspect(name: Name): Promise<Inspection> {
     return await this.lock(name).inspect();
+  }
+
+  /**
+   * Looks how it stands with the set: which nodes answer, which would vote, and what is to be mended. Nothing is admitted,
+   * founded or locked by it. It takes at most eight times `nodeTimeout`. That nodes do not answer, or cannot be used, is no
+   * error, but part of the result: `docs/PROBE.md` lists what may be found.
+   */
+  async probe(): Promise<Probe> {
+    return await this.#probe();
+  }
+
+  async #probe(): Promise<Probe> {
+    return valueOf(await begin<Probe>((port, number) => this.#core.probe(port, number)), this.probe);
   }
 
   /** What has happened so far. */

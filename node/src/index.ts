@@ -33,4 +33,5 @@ export { Lease, type Loss, type LossReason } from "./lease.js";
 export { Lock } from "./lock.js";
 export type { AcquireOptions, ClientOptions, InitOptions, LockOptions, Name } from "./options.js";
 export { once, type OnceOptions } from "./once.js";
+export type { Finding, NodeReport, Probe } from "./probe.js";
 export { redlock, type Body, type RedlockOptions } from "./redlock.js";

@@ -39,6 +39,11 @@ impl Client {
         self.core.stats().named().into()
     }
 
+    fn probe(&self) -> Call {
+        let core = self.core.clone();
+        Call::new(false, async move { core.probe().await })
+    }
+
     fn init_set(&self, force: bool) -> Call {
         let core = self.core.clone();
         Call::new(false, async move {

@@ -12,6 +12,7 @@ mod lease;
 mod lock;
 mod options;
 mod port;
+mod probe;
 mod scoped;
 mod wait;
 

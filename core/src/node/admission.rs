@@ -14,6 +14,7 @@
 //! | [`founding`] | what all nodes have shown, and what follows: founding a set, giving a record, refusing |
 //! | [`survey`] | that, shared by the connections of a client, which wait for each other |
 //! | [`info`] | what a server says of itself: whether it may serve, and whether it is new |
+//! | [`server`] | the same for people: what it is, and how it stands |
 //! | [`roster`] | no server votes in two places |
 //! | [`steps`] | a clock that steps forward ends no quarantine |
 
@@ -21,6 +22,7 @@ pub mod founding;
 pub mod info;
 pub mod record;
 pub mod roster;
+pub(crate) mod server;
 pub mod steps;
 pub mod survey;
 
@@ -33,10 +35,12 @@ use crate::mutants::mutant;
 use crate::token::Rng;
 
 pub use founding::{Look, Next, Refusal};
+pub(crate) use info::Unfit;
 pub use info::{Info, Newness};
 pub use record::Record;
 pub(crate) use record::beginning;
 pub use roster::Roster;
+pub(crate) use server::Server;
 pub use steps::StepWatch;
 pub use survey::Survey;
 

@@ -29,6 +29,7 @@ from ._inspection import Holder, Inspection, NodeView
 from ._lease import Lost
 from ._logging import log
 from ._native import __version__, _close_all, _log_to
+from ._probe import Finding, NodeReport, Probe
 from ._redlock import once, redlock
 from .errors import (
     ClientClosedError,
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Client",
     "ClientClosedError",
+    "Finding",
     "ForkedProcessError",
     "Holder",
     "Inspection",
@@ -66,8 +68,10 @@ __all__ = [
     "LockTimeoutError",
     "Lost",
     "MisconfiguredError",
+    "NodeReport",
     "NodeView",
     "NotOwnerError",
+    "Probe",
     "QuorlockError",
     "QuorumUnavailableError",
     "TooManyWaitersError",

@@ -21,6 +21,7 @@ from . import _native
 from ._channel import completed
 from ._client import ClientBase
 from ._inspection import Holder, Inspection
+from ._probe import Probe
 from ._lease import Kept, LeaseBase, NotPickled, shown
 from ._options import (
     UNSET,
@@ -342,6 +343,14 @@ class Client(ClientBase):
         That nodes do not answer is no error, but part of the result.
         """
         return await self.lock(name).inspect()
+
+    async def probe(self) -> Probe:
+        """Looks how it stands with the set: which nodes answer, which would vote, and what is to be mended.
+
+        Nothing is admitted, founded or locked by it. It takes at most eight times `node_timeout`. That nodes do not answer, or
+        cannot be used, is no error, but part of the result: `docs/PROBE.md` lists what may be found.
+        """
+        return Probe._of(await completed(self._core.probe().start))
 
     async def init_set(self, *, force: bool = False) -> Seconds:
         """Declares the set; returns for how many seconds it gives no vote yet, 0.0 if it votes.

@@ -7,6 +7,7 @@ from . import _native, _owner
 from ._client import ClientBase
 from ._green import waited
 from ._inspection import Holder, Inspection
+from ._probe import Probe
 from ._lease import Kept, LeaseBase, NotPickled, shown
 from ._options import (
     UNSET,
@@ -415,6 +416,14 @@ class Client(ClientBase):
         That nodes do not answer is no error, but part of the result.
         """
         return self.lock(name).inspect()
+
+    def probe(self) -> Probe:
+        """Looks how it stands with the set: which nodes answer, which would vote, and what is to be mended.
+
+        Nothing is admitted, founded or locked by it. It takes at most eight times `node_timeout`. That nodes do not answer, or
+        cannot be used, is no error, but part of the result: `docs/PROBE.md` lists what may be found.
+        """
+        return Probe._of(waited(self._core.probe()))
 
     def init_set(self, *, force: bool = False) -> Seconds:
         """Declares the set: founds it, where no node has a record, by writing its record to all nodes.

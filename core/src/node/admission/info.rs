@@ -22,6 +22,19 @@ pub enum Newness {
     Used,
 }
 
+/// Why a server cannot be a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unfit {
+    /// It is of a version before the first that will do.
+    Old,
+    /// It is a part of a Redis Cluster.
+    Clustered,
+    /// It is a replica.
+    Replica,
+    /// It drops keys when it is full.
+    Evicts,
+}
+
 /// What is added to the life of a vote before a server counts as old enough:
 /// its uptime is the difference of two moments cut to seconds, by a clock that
 /// is read ten times a second.
@@ -126,27 +139,32 @@ impl Info {
 
     /// Why a server like this cannot be a node.
     pub fn unfit(&self, accept_eviction: bool) -> Option<String> {
+        self.unfit_as(accept_eviction).map(|(_, why)| why)
+    }
+
+    /// The same, with what kind of reason it is.
+    pub(crate) fn unfit_as(&self, accept_eviction: bool) -> Option<(Unfit, String)> {
         let mut version = self.version.split('.').map_while(|n| n.parse::<u32>().ok());
         let (major, minor) = (version.next(), version.next().unwrap_or(0));
         if major.is_some_and(|major| (major, minor) < (6, 2)) {
-            return Some(format!(
-                "it is Redis {}; 6.2 or later is needed",
-                self.version
-            ));
+            let why = format!("it is Redis {}; 6.2 or later is needed", self.version);
+            return Some((Unfit::Old, why));
         }
         if self.clustered {
-            return Some(CLUSTERED.into());
+            return Some((Unfit::Clustered, CLUSTERED.into()));
         }
         if let Some(master) = &self.master {
-            return Some(format!(
-                "it is a replica of {master}: only masters may vote"
-            ));
+            let why = format!("it is a replica of {master}: only masters may vote");
+            return Some((Unfit::Replica, why));
         }
         match &self.eviction {
-            Some(policy) if !accept_eviction => Some(format!(
-                "its maxmemory_policy is {policy}, which may drop locks: set it to noeviction, or \
-                 accept it with accept_eviction"
-            )),
+            Some(policy) if !accept_eviction => {
+                let why = format!(
+                    "its maxmemory_policy is {policy}, which may drop locks: set it to noeviction, \
+                     or accept it with accept_eviction"
+                );
+                Some((Unfit::Evicts, why))
+            }
             _ => None,
         }
     }

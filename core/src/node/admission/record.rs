@@ -106,7 +106,7 @@ impl Record {
         &self.node
     }
 
-    pub(super) fn epoch(&self) -> u64 {
+    pub(crate) fn epoch(&self) -> u64 {
         self.epoch
     }
 
@@ -118,28 +118,30 @@ impl Record {
     /// Whether the node may have lost votes since the record was written: it
     /// runs anew, or nothing was guarded then. A server that does not tell its
     /// run is known by its record alone.
-    pub(super) fn is_of_before(&self, run: Option<&str>) -> bool {
+    pub(crate) fn is_of_before(&self, run: Option<&str>) -> bool {
         let same = run.is_none_or(|run| run == self.run);
         !mutant!("runs-not-compared", same, true) || !self.guard
     }
 
-    /// Why the record is not of the expected set. `epoch` is that of the set's
-    /// other nodes, as far as it is known.
-    fn differs(&self, expected: &Expected, epoch: Option<u64>) -> Option<String> {
+    /// What of the record is not as the expected set has it, field by field; nothing
+    /// where it is of that set. `epoch` is that of the set's other nodes, as far as it
+    /// is known.
+    pub(crate) fn differences(&self, expected: &Expected, epoch: Option<u64>) -> Vec<String> {
+        let mut found = Vec::new();
         if self.set_name != expected.set_name {
-            return Some(format!(
+            found.push(format!(
                 "it belongs to the set `{}`, this client's is `{}`",
                 self.set_name, expected.set_name
             ));
         }
         if self.nodes != expected.nodes {
-            return Some(format!(
+            found.push(format!(
                 "it belongs to a set of {} nodes, this client lists {}",
                 self.nodes, expected.nodes
             ));
         }
         if let Some(epoch) = epoch.filter(|epoch| *epoch != self.epoch && !self.is_pledge()) {
-            return Some(format!(
+            found.push(format!(
                 "its record is of epoch {}, those of other nodes of epoch {epoch}",
                 self.epoch
             ));
@@ -149,7 +151,7 @@ impl Record {
             self.max_ttl != expected.max_ttl,
             false
         ) {
-            return Some(format!(
+            found.push(format!(
                 "its set has a max_ttl of {} ms, this client's is {} ms: give every client of the \
                  set the same",
                 self.max_ttl, expected.max_ttl
@@ -157,13 +159,13 @@ impl Record {
         }
         // The other way round the client raises the guard.
         if mutant!("guard-not-compared", self.guard && !expected.guard, false) {
-            return Some(
+            found.push(
                 "its set has the restart guard on, this client has it off: give every client of \
                  the set the same restart_guard"
                     .into(),
             );
         }
-        None
+        found
     }
 }
 
@@ -181,7 +183,7 @@ pub(super) fn of_set(
 ) -> Result<Record, String> {
     let record = Record::parse(text);
     let why = match &record {
-        Some(record) => record.differs(expected, epoch),
+        Some(record) => record.differences(expected, epoch).into_iter().next(),
         None => Some(format!(
             "it is not one of protocol {PROTOCOL}, which this client speaks"
         )),

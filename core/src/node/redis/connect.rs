@@ -3,6 +3,7 @@
 
 mod admit;
 mod greet;
+mod look;
 mod prepare;
 mod talk;
 mod target;
@@ -19,6 +20,7 @@ use crate::node::admission::Record;
 use admit::admit;
 pub(crate) use greet::Told;
 use greet::{Greeted, greet, quarantine_left};
+pub(crate) use look::{Looked, Stopped, look};
 use prepare::prepare;
 pub(crate) use talk::broken;
 use talk::{exchange, good};

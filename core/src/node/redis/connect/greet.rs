@@ -109,7 +109,7 @@ async fn say_hello(target: &Target, how: How) -> Result<Greeted, Fault> {
 /// Why there is no stream. Where nobody has named a node, and none listens at the
 /// default one, waiting helps nobody: a server is still to be started, or named. One
 /// that was there before is only restarting.
-fn fault_of(undialled: Undialled, address: &Address, how: How) -> Fault {
+pub(super) fn fault_of(undialled: Undialled, address: &Address, how: How) -> Fault {
     match (undialled, address.origin) {
         (Undialled::Refused(_), Origin::Nobody(variable)) if !how.reached => refused(format!(
             "the connection was refused: no server listens at the default node. Start one (`redis-server`, or `docker run -p 6379:6379 \
@@ -120,7 +120,7 @@ fn fault_of(undialled: Undialled, address: &Address, how: How) -> Fault {
 }
 
 /// What a server is asked before anything is done there.
-fn greeting(target: &Target, how: How) -> Vec<redis::Cmd> {
+pub(super) fn greeting(target: &Target, how: How) -> Vec<redis::Cmd> {
     let address = &target.address;
     let mut commands = Vec::new();
     if let Some(password) = &address.password {

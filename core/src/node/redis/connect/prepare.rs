@@ -19,6 +19,8 @@ use crate::node::redis::{script, server_error};
 pub(super) struct Prepared {
     /// The inbox is subscribed.
     pub(super) subscribed: bool,
+    /// Messages get through, both ways.
+    pub(super) heard: bool,
     /// How votes are deleted by their value.
     pub(super) delete: Delete,
 }
@@ -97,21 +99,25 @@ pub(super) async fn prepare(
         key if key.starts_with('~') => return Err(no_keys(gate)),
         command => return Err(no_command(&command)),
     }
-    let subscribed = match published {
+    let (subscribed, heard) = match published {
         Some(published) => subscribed(target, wire, published, resp3).await?,
-        None => false,
+        None => (false, false),
     };
-    Ok(Prepared { subscribed, delete })
+    Ok(Prepared {
+        subscribed,
+        heard,
+        delete,
+    })
 }
 
-/// Whether the inbox is subscribed. Where messages do not get through, waiting
-/// is by timers alone: no reason to do without the node, but for one warning.
+/// Whether the inbox is subscribed, and whether messages get through both ways. Where they do
+/// not, waiting is by timers alone: no reason to do without the node, but for one warning.
 async fn subscribed(
     target: &Target,
     wire: &mut Wire,
     published: Resp,
     resp3: bool,
-) -> Result<bool, Fault> {
+) -> Result<(bool, bool), Fault> {
     let gate = &target.gate;
     let mut lacking = Vec::new();
     if let Err(fault) = permitted(gate, "publish", published) {
@@ -136,7 +142,7 @@ async fn subscribed(
             lacking.join("; ")
         ));
     }
-    Ok(subscribed)
+    Ok((subscribed, lacking.is_empty()))
 }
 
 /// What answers a subscription: nothing if it stands, for then a push tells

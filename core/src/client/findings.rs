@@ -1,0 +1,321 @@
+//! From what was seen of the nodes to what is to be said of them. Pure. Each finding has
+//! its row in docs/PROBE.md.
+
+use std::time::Duration;
+
+use crate::clock::Instant;
+use crate::node::admission::{Expected, Newness, Record, Unfit, beginning};
+use crate::node::redis::connect::{Looked, Stopped};
+use crate::node::redis::native::Delete;
+use crate::report::{ClockOffset, Finding, NodeReport, Severity};
+
+/// A clock that is off by more than this is worth a note, for fences are made of it.
+const CLOCK_NOTE: u64 = 1_000_000;
+/// One that is off by more than this costs what fences promise where counters are lost.
+const CLOCK_ERROR: u64 = 10_000_000;
+
+/// By what a node is judged.
+pub(super) struct Terms<'a> {
+    pub(super) expected: &'a Expected,
+    pub(super) node_timeout: Duration,
+    pub(super) drift: f64,
+    /// The epoch of the set, by the first node that tells one.
+    pub(super) epoch: Option<u64>,
+    /// No node has a record, and all were seen: the first client founds the set.
+    pub(super) unfounded: bool,
+}
+
+fn found(severity: Severity, id: &'static str, what: String, remedy: &str) -> Finding {
+    Finding {
+        id,
+        severity,
+        what,
+        remedy: remedy.to_owned(),
+    }
+}
+
+/// What is said of the node of that name.
+pub(super) fn report(name: &str, looked: &Looked, terms: &Terms<'_>) -> NodeReport {
+    let server = &looked.server;
+    let mut report = NodeReport {
+        node: name.to_owned(),
+        answers: !looked.round_trips.is_empty(),
+        round_trip: round_trip(&looked.round_trips),
+        server: server.kind,
+        version: server.version.clone(),
+        role: server.role,
+        uptime: server.uptime,
+        eviction: server.eviction.clone(),
+        memory_used: server.memory_used,
+        memory_limit: server.memory_limit,
+        record: "unknown",
+        quarantine: looked.quarantine,
+        release: looked.delete.map(|delete| match delete {
+            Delete::DelIfEq => "delifeq",
+            Delete::DelEx => "delex",
+            Delete::Lean => "script",
+        }),
+        ..NodeReport::default()
+    };
+    let findings = &mut report.findings;
+    findings.extend(looked.stopped.as_ref().map(of_stop));
+    if looked.info_lacks {
+        findings.push(found(
+            Severity::Warning,
+            "QD03",
+            "its user lacks the permission to run `info`: a restart shows by its record alone, a \
+             replica and an eviction policy not at all"
+                .into(),
+            "add `+info` to its ACL",
+        ));
+    }
+    let evicts = server.eviction.as_deref().filter(|p| *p != "noeviction");
+    if let (Some(policy), Some(_), None) = (evicts, server.memory_limit, &looked.stopped) {
+        findings.push(found(
+            Severity::Warning,
+            "QD07",
+            format!(
+                "its maxmemory_policy is {policy}, which may drop locks, and this client accepts it"
+            ),
+            "set it to noeviction, or give the locks a server of their own",
+        ));
+    }
+    let record = looked
+        .record
+        .as_ref()
+        .map(|text| text.as_deref().map(|text| (text, Record::parse(text))));
+    let mut may_vote = looked.stopped.is_none();
+    match record {
+        None => {}
+        Some(None) => {
+            report.record = "none";
+            let votes = !terms.expected.guard
+                || terms.unfounded
+                    && terms.expected.declares
+                    && looked.newness == Some(Newness::New);
+            may_vote &= votes;
+            if looked.stopped.is_none() {
+                findings.push(no_record(terms, votes));
+            }
+        }
+        Some(Some((text, record))) => {
+            let differences = match &record {
+                Some(record) => record.differences(terms.expected, terms.epoch),
+                None => vec![format!(
+                    "it is not one of the protocol that this client speaks: `{}`",
+                    text.chars().take(120).collect::<String>().escape_debug()
+                )],
+            };
+            report.record = if differences.is_empty() {
+                "expected"
+            } else {
+                "other"
+            };
+            if !differences.is_empty() {
+                may_vote = false;
+                findings.push(found(
+                    Severity::Error,
+                    "QD08",
+                    format!("its record is of another set: {}", differences.join("; ")),
+                    "name the nodes of one set and give all of its clients the same settings; to \
+                     change a set see docs/SETS.md, \"Any other change\"",
+                ));
+            }
+            report.differences = differences;
+            let run = looked.run.as_deref().map(beginning);
+            let restarted = terms.expected.guard
+                && report.differences.is_empty()
+                && record.is_some_and(|record| record.is_of_before(run));
+            if restarted || !looked.quarantine.is_zero() {
+                may_vote = false;
+                findings.push(quarantine(looked.quarantine, restarted));
+            }
+        }
+    }
+    report.votes = may_vote;
+    if let Some((_, middle)) = report.round_trip
+        && middle * 2 > terms.node_timeout
+    {
+        report.findings.push(found(
+            Severity::Warning,
+            "QD13",
+            format!(
+                "a round trip takes {middle:?}, and node_timeout is {:?}",
+                terms.node_timeout
+            ),
+            "raise node_timeout, and the ttl with it, or bring the node nearer",
+        ));
+    }
+    if looked.heard == Some(false) {
+        report.findings.push(found(
+            Severity::Warning,
+            "QD14",
+            "it cannot tell those who wait for a lock that it is their turn, so they ask again and \
+             again"
+                .into(),
+            "let its user publish and subscribe on the channels of the namespace \
+             (docs/PROTOCOL.md, \"Permissions\"), and let it speak RESP3",
+        ));
+    }
+    report
+}
+
+/// A look that came to its end before all was seen.
+fn of_stop(stopped: &Stopped) -> Finding {
+    let (id, why, remedy) = match stopped {
+        Stopped::Unreached(fault) => (
+            "QD01",
+            &*fault.text,
+            "start the server, or look at its address and at the network between",
+        ),
+        Stopped::Tls(fault) => (
+            "QD16",
+            &*fault.text,
+            "look at the node's certificate and at `ca`, `cert` and `key`; redis:// is for a port \
+             without TLS",
+        ),
+        Stopped::Refused(fault) => (
+            "QD02",
+            &*fault.text,
+            "give the user and the password that the server knows in the node's URL",
+        ),
+        Stopped::Lacks(fault) => (
+            "QD03",
+            &*fault.text,
+            "give its user the permissions of docs/PROTOCOL.md, \"Permissions\"",
+        ),
+        Stopped::Unfit(unfit, why) => match unfit {
+            Unfit::Old => ("QD04", &**why, "install Redis 6.2 or later, or Valkey"),
+            Unfit::Clustered => ("QD05", &**why, "list servers that stand alone"),
+            Unfit::Replica => ("QD06", &**why, "list the master in its place"),
+            Unfit::Evicts => (
+                "QD07",
+                &**why,
+                "CONFIG SET maxmemory-policy noeviction, or a server of its own",
+            ),
+        },
+    };
+    found(Severity::Error, id, why.to_owned(), remedy)
+}
+
+fn no_record(terms: &Terms<'_>, votes: bool) -> Finding {
+    let (severity, what) = match (votes, terms.unfounded) {
+        (true, _) => (
+            Severity::Note,
+            "it has no record yet: the first client that uses it writes one",
+        ),
+        (false, true) => (
+            Severity::Warning,
+            "it has no record, and may have lost votes: the set is still to be founded, and this \
+             node gives no vote for max_ttl then",
+        ),
+        (false, false) => (
+            Severity::Warning,
+            "it has lost its record, or is new: it is given one with a quarantine when a client \
+             meets it, if no node belongs to another set",
+        ),
+    };
+    found(
+        severity,
+        "QD09",
+        what.to_owned(),
+        "declare the set (`init_set`) ahead of its clients, and wait",
+    )
+}
+
+fn quarantine(left: Duration, restarted: bool) -> Finding {
+    let what = match restarted {
+        true => "it has restarted: it gives no vote for max_ttl from when a client meets it".into(),
+        false => format!(
+            "it is in quarantine for another {left:?}: it is new, has restarted, or its clock has \
+             stepped, so it may have lost votes"
+        ),
+    };
+    found(
+        Severity::Warning,
+        "QD10",
+        what,
+        "wait; restart one node at a time, with more than max_ttl between",
+    )
+}
+
+/// The node that has its seat twice.
+pub(super) fn seated_twice(report: &mut NodeReport, why: String) {
+    report.votes = false;
+    let remedy = "list each server once";
+    report
+        .findings
+        .push(found(Severity::Error, "QD12", why, remedy));
+}
+
+/// Notes how the clocks of the nodes stand against the one in the middle.
+pub(super) fn clocks(
+    reports: &mut [NodeReport],
+    looked: &[Option<Looked>],
+    now: Instant,
+    drift: f64,
+) {
+    let bounds: Vec<_> = looked
+        .iter()
+        .map(|looked| looked.as_ref()?.time.bounds(now, drift))
+        .collect();
+    let middle_of = |(low, high): (u64, u64)| low.midpoint(high);
+    let mut known: Vec<u64> = bounds.iter().flatten().map(|b| middle_of(*b)).collect();
+    known.sort_unstable();
+    if known.is_empty() {
+        return;
+    }
+    let middle = known[(known.len() - 1) / 2];
+    for (report, bounds) in reports.iter_mut().zip(bounds) {
+        let Some((low, high)) = bounds else { continue };
+        let at = middle_of((low, high));
+        let micros = (at as i64).saturating_sub(middle as i64);
+        let error_micros = (high - low) / 2;
+        report.clock = Some(ClockOffset {
+            micros,
+            error_micros,
+        });
+        let sure = micros.unsigned_abs().saturating_sub(error_micros);
+        if sure <= CLOCK_NOTE {
+            continue;
+        }
+        let grave = sure > CLOCK_ERROR;
+        let off = Duration::from_micros(micros.unsigned_abs());
+        let way = if micros > 0 { "ahead" } else { "behind" };
+        report.findings.push(found(
+            if grave {
+                Severity::Error
+            } else {
+                Severity::Note
+            },
+            "QD11",
+            format!("its clock is {off:.1?} {way} of the one in the middle of the set"),
+            "let all nodes keep their time by NTP, and let that slew the clock, not step it",
+        ));
+    }
+}
+
+/// What is to be said of the set as a whole.
+pub(super) fn of_set(nodes: usize) -> Vec<Finding> {
+    if nodes < 2 || nodes % 2 == 1 {
+        return Vec::new();
+    }
+    vec![found(
+        Severity::Note,
+        "QD15",
+        format!(
+            "the set has {nodes} nodes: it bears the loss of {}, as one of {} does",
+            (nodes - 1) / 2,
+            nodes - 1
+        ),
+        "take an odd number: 3 or 5 are usual",
+    )]
+}
+
+/// The shortest, and the one in the middle.
+fn round_trip(measured: &[Duration]) -> Option<(Duration, Duration)> {
+    let mut sorted = measured.to_vec();
+    sorted.sort_unstable();
+    let middle = *sorted.get((sorted.len().max(1) - 1) / 2)?;
+    Some((sorted[0], middle))
+}

@@ -1,0 +1,77 @@
+//! What a server's `INFO` says for people to read. Pure; what the protocol goes by
+//! is [`Info`](super::Info).
+
+use std::time::Duration;
+
+/// What a server says of itself; `None` where it does not tell.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Server {
+    /// `redis` or `valkey`.
+    pub(crate) kind: Option<&'static str>,
+    /// The version of that.
+    pub(crate) version: Option<String>,
+    /// `master` or `replica`.
+    pub(crate) role: Option<&'static str>,
+    pub(crate) uptime: Option<Duration>,
+    /// Its `maxmemory_policy`.
+    pub(crate) eviction: Option<String>,
+    /// In bytes.
+    pub(crate) memory_used: Option<u64>,
+    /// In bytes; `None`: it has no limit.
+    pub(crate) memory_limit: Option<u64>,
+}
+
+impl Server {
+    /// Reads the text of `INFO`.
+    pub(crate) fn parse(text: &str) -> Server {
+        let lines = || {
+            text.lines()
+                .filter_map(|line| line.trim_end().split_once(':'))
+        };
+        let get = |name: &str| {
+            lines()
+                .find(|(key, _)| *key == name)
+                .map(|(_, value)| value)
+        };
+        let number = |name: &str| get(name).and_then(|value| value.parse::<u64>().ok());
+        // Valkey says that it is Redis 7.2.4, too, for old clients.
+        let valkey = get("valkey_version");
+        let version = valkey.or_else(|| get("redis_version"));
+        Server {
+            kind: version.map(|_| valkey.map_or("redis", |_| "valkey")),
+            version: version.map(str::to_owned),
+            role: get("role").map(|role| match role {
+                "master" => "master",
+                _ => "replica",
+            }),
+            uptime: number("uptime_in_seconds").map(Duration::from_secs),
+            eviction: get("maxmemory_policy").map(str::to_owned),
+            memory_used: number("used_memory"),
+            memory_limit: number("maxmemory").filter(|limit| *limit != 0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_say_what_they_are() {
+        let redis = Server::parse(
+            "# Server\r\nredis_version:7.0.15\r\nuptime_in_seconds:61\r\nrole:slave\r\n\
+             used_memory:9\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n",
+        );
+        assert_eq!((redis.kind, redis.role), (Some("redis"), Some("replica")));
+        assert_eq!(redis.version.as_deref(), Some("7.0.15"));
+        assert_eq!(redis.uptime, Some(Duration::from_secs(61)));
+        assert_eq!((redis.memory_used, redis.memory_limit), (Some(9), None));
+        let valkey = Server::parse("redis_version:7.2.4\r\nvalkey_version:9.1.0\r\nmaxmemory:5");
+        assert_eq!(
+            (valkey.kind, valkey.memory_limit),
+            (Some("valkey"), Some(5))
+        );
+        assert_eq!(valkey.version.as_deref(), Some("9.1.0"));
+        assert_eq!(Server::parse(""), Server::default());
+    }
+}

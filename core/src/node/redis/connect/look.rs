@@ -1,0 +1,205 @@
+//! A look at a node that admits and founds nothing: what it says of itself, and why
+//! it cannot be used, for people to read.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use redis::Value as Resp;
+
+use super::greet::{fault_of, greeting, quarantine_left};
+use super::prepare::{permitted, prepare};
+use super::talk::exchange;
+use super::target::{How, Target};
+use crate::node::admission::{Info, Newness, Record, Server, Unfit};
+use crate::node::redis::native::Delete;
+use crate::node::redis::replies::{self, text};
+use crate::node::redis::server_error;
+use crate::node::redis::wire::Wire;
+use crate::node::time::NodeTime;
+use crate::node::{Fault, FaultKind};
+
+/// So many round trips are measured.
+const ROUND_TRIPS: usize = 5;
+
+/// Where a look came to its end, and why.
+#[derive(Debug)]
+pub(crate) enum Stopped {
+    /// There is no stream to it, or it does not answer.
+    Unreached(Fault),
+    /// TLS is not as it should be.
+    Tls(Fault),
+    /// It does not take the user or the password.
+    Refused(Fault),
+    /// Something else is not permitted, or not to be had.
+    Lacks(Fault),
+    /// It is no server that may vote.
+    Unfit(Unfit, String),
+}
+
+/// What a look has seen so far.
+#[derive(Debug, Default)]
+pub(crate) struct Looked {
+    pub(crate) stopped: Option<Stopped>,
+    pub(crate) server: Server,
+    /// It does not answer `INFO`.
+    pub(crate) info_lacks: bool,
+    /// Its random name of this run.
+    pub(crate) run: Option<String>,
+    /// Its clock.
+    pub(crate) time: NodeTime,
+    pub(crate) round_trips: Vec<Duration>,
+    /// Its record was read; `Some(None)`: it has none.
+    pub(crate) record: Option<Option<String>>,
+    /// What one without a record may have lost.
+    pub(crate) newness: Option<Newness>,
+    pub(crate) quarantine: Duration,
+    /// How votes are deleted by their value.
+    pub(crate) delete: Option<Delete>,
+    /// Messages to waiters get through; `None`: that was not tried.
+    pub(crate) heard: Option<bool>,
+}
+
+/// Looks at a node for at most this long. What was seen until then is told.
+pub(crate) async fn look(target: &Target, most: Duration) -> Looked {
+    let clock = &target.gate.clock;
+    let mut timer = clock.sleep_until(clock.now() + most);
+    let mut looked = Looked::default();
+    let stopped = {
+        let mut work = pin!(see(target, &mut looked));
+        poll_fn(|cx| match work.as_mut().poll(cx) {
+            Poll::Pending => timer.as_mut().poll(cx).map(|()| {
+                let why = format!("it did not answer all that it was asked within {most:?}");
+                Err(Stopped::Unreached(Fault::new(
+                    FaultKind::Timeout,
+                    why,
+                    true,
+                )))
+            }),
+            done => done,
+        })
+        .await
+    };
+    looked.stopped = stopped.err();
+    looked
+}
+
+async fn see(target: &Target, looked: &mut Looked) -> Result<(), Stopped> {
+    let (gate, address) = (&target.gate, &target.address);
+    let how = How {
+        subscribe: true,
+        ..How::default()
+    };
+    let stream = target.dial.dial(&address.endpoint).await;
+    let stream = stream.map_err(|undialled| match fault_of(undialled, address, how) {
+        fault if fault.text.starts_with("TLS: ") => Stopped::Tls(fault),
+        fault => Stopped::Unreached(fault),
+    })?;
+    let mut wire = Wire::new(stream, gate.inbox.clone());
+    let mut answers =
+        exchange(&mut wire, &greeting(target, how))
+            .await
+            .map_err(|fault| match fault.kind {
+                FaultKind::Misconfigured => Stopped::Tls(fault),
+                _ => Stopped::Unreached(fault),
+            })?;
+    let resp3 = matches!(answers.pop(), Some(Resp::Map(_)));
+    // The address that it has by its own account: for connections alone.
+    answers.pop();
+    let (time, record, info) = (answers.pop(), answers.pop(), answers.pop());
+    let mut greeted = answers.into_iter();
+    if address.password.is_some()
+        && let Some(reply) = greeted.next()
+    {
+        permitted(gate, "auth", reply).map_err(Stopped::Refused)?;
+    }
+    for reply in greeted {
+        permitted(gate, "select", reply).map_err(refused_or_lacks)?;
+    }
+    let info = match info {
+        Some(Resp::ServerError(error)) if server_error::forbidden(&error) => {
+            looked.info_lacks = true;
+            Info::default()
+        }
+        Some(reply) => {
+            let said = permitted(gate, "info", reply).map_err(refused_or_lacks)?;
+            let said = text(&said);
+            looked.server = Server::parse(&said);
+            Info::parse(&said)
+        }
+        None => Info::default(),
+    };
+    looked.run = info.run_id.clone();
+    let unfit = info.unfit_as(gate.accept_eviction);
+    // It answers nothing but this.
+    if let Some((Unfit::Clustered, why)) = unfit {
+        return Err(Stopped::Unfit(Unfit::Clustered, why));
+    }
+    let asked = |command: &str, reply: Option<Resp>| {
+        let reply = reply.ok_or_else(|| Stopped::Lacks(replies::unexpected()))?;
+        permitted(gate, command, reply).map_err(refused_or_lacks)
+    };
+    let record = asked("get", record)?;
+    let record = Some(&record).filter(|r| **r != Resp::Nil).map(text);
+    looked.record = Some(record.clone());
+    asked("time", time)?;
+    for _ in 0..ROUND_TRIPS {
+        time_of(target, &mut wire, looked).await?;
+    }
+    if let Some((unfit, why)) = unfit {
+        return Err(Stopped::Unfit(unfit, why));
+    }
+    let ours = |record: &Record| record.differences(gate.expected(), None).is_empty();
+    match record.as_deref().map(Record::parse) {
+        // Nothing but harmless commands, or it would not be new any more.
+        None => {
+            let ask = redis::cmd("INFO").arg("commandstats").take();
+            let stats = exchange(&mut wire, &[ask]).await;
+            let stats = stats.map_err(Stopped::Unreached)?.pop();
+            let stats = stats.map(|reply| text(&reply)).unwrap_or_default();
+            looked.newness = Some(info.newness(&stats, gate.expected().quarantine));
+            Ok(())
+        }
+        Some(Some(record)) if ours(&record) => {
+            if !record.is_pledge() {
+                let left = quarantine_left(gate, &mut wire).await;
+                looked.quarantine = left.map_err(Stopped::Lacks)?;
+            }
+            let prepared = prepare(target, &mut wire, true, resp3).await;
+            let prepared = prepared.map_err(Stopped::Lacks)?;
+            looked.delete = Some(prepared.delete);
+            looked.heard = Some(prepared.heard);
+            Ok(())
+        }
+        // What another set may do there is not ours to try.
+        Some(_) => Ok(()),
+    }
+}
+
+/// Asks for its `TIME` once, and measures that.
+async fn time_of(target: &Target, wire: &mut Wire, looked: &mut Looked) -> Result<(), Stopped> {
+    let clock = &target.gate.clock;
+    let sent = clock.now();
+    let reply = exchange(wire, &[redis::cmd("TIME")]).await;
+    let reply = reply.map_err(Stopped::Unreached)?.pop();
+    let received = clock.now();
+    looked.round_trips.push(sent.until(received));
+    let time = match &reply {
+        Some(Resp::Array(parts)) => replies::time(parts),
+        _ => None,
+    };
+    if let Some(time) = time {
+        looked.time.observe(sent, received, time, target.gate.drift);
+    }
+    Ok(())
+}
+
+/// A server that wants a password, and was given none, says so at whatever it is
+/// asked.
+fn refused_or_lacks(fault: Fault) -> Stopped {
+    match fault.text.starts_with("NOAUTH") {
+        true => Stopped::Refused(fault),
+        false => Stopped::Lacks(fault),
+    }
+}

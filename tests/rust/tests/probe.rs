@@ -1,0 +1,306 @@
+//! What a probe finds: each finding of docs/PROBE.md, on real servers.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::thread;
+use std::time::Duration;
+
+use quorlock::{
+    Client, ClientBuilder, ErrorKind, Finding, Health, NodeReport, Probe, RestartGuard, Severity,
+    blocking,
+};
+use quorlock_tests::queue::until;
+use quorlock_tests::{Stage, documented_permissions, nap};
+
+fn probe(builder: ClientBuilder) -> Probe {
+    let client = builder.build().unwrap();
+    let probe = blocking::wait(client.probe()).unwrap();
+    blocking::wait(client.close());
+    probe
+}
+
+fn of(nodes: &[String]) -> ClientBuilder {
+    Client::builder().nodes(nodes)
+}
+
+fn ids(node: &NodeReport) -> Vec<&str> {
+    node.findings.iter().map(|found| found.id).collect()
+}
+
+/// The one finding of a node, which costs it its vote.
+fn sole<'a>(probe: &'a Probe, node: usize, id: &str) -> &'a Finding {
+    let report = &probe.nodes[node];
+    assert_eq!(ids(report), [id], "{report:?}");
+    assert!(!report.votes, "{report:?}");
+    let found = &report.findings[0];
+    assert!(!found.what.is_empty() && !found.remedy.is_empty());
+    found
+}
+
+/// An address that leads to a node, after a while, by what `change` makes of the answers.
+fn between(node: &str, delay: Duration, change: fn(&mut [u8])) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("redis://{}", listener.local_addr().expect("bound"));
+    let to = node.strip_prefix("redis://").expect("TCP").to_owned();
+    thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            let server = TcpStream::connect(&to).expect("the node");
+            let ways = [
+                (client.try_clone(), server.try_clone(), false),
+                (Ok(server), Ok(client), true),
+            ];
+            for (from, into, back) in ways {
+                let (mut from, mut into) = (from.expect("cloned"), into.expect("cloned"));
+                thread::spawn(move || {
+                    let mut bytes = [0; 1 << 16];
+                    while let Ok(length @ 1..) = from.read(&mut bytes) {
+                        if back {
+                            nap(delay);
+                            change(&mut bytes[..length]);
+                        }
+                        if into.write_all(&bytes[..length]).is_err() {
+                            return;
+                        }
+                    }
+                });
+            }
+        }
+    });
+    url
+}
+
+#[test]
+fn a_set_that_works_has_no_findings() {
+    let stage = Stage::new(3);
+    let probe = probe(of(&stage.nodes));
+    assert_eq!(probe.health, Health::Works, "{probe:?}");
+    assert_eq!((probe.votes, probe.quorum, probe.guard), (3, 2, true));
+    assert_eq!(probe.set_name, "default");
+    assert_eq!(probe.max_ttl, Duration::from_secs(60));
+    assert_eq!(probe.all().count(), 0);
+    for node in &probe.nodes {
+        assert!(node.answers && node.votes, "{node:?}");
+        assert_eq!((node.record, node.role), ("expected", Some("master")));
+        assert!(matches!(node.server, Some("redis" | "valkey")), "{node:?}");
+        assert!(node.version.is_some() && node.uptime.is_some());
+        assert!(node.memory_used > Some(0) && node.memory_limit.is_none());
+        assert!(node.release.is_some() && node.eviction.is_some());
+        let (least, middle) = node.round_trip.unwrap();
+        assert!(Duration::ZERO < least && least <= middle);
+        let clock = node.clock.unwrap();
+        // One machine, one clock.
+        assert!(clock.micros.unsigned_abs() <= 2 * clock.error_micros + 10_000);
+    }
+    assert!(probe.to_string().contains("3 of 3 nodes vote"), "{probe}");
+}
+
+#[test]
+fn nodes_that_do_not_answer_are_reported() {
+    let stage = Stage::new(3);
+    stage.tell("kill 1");
+    stage.tell("stop 2");
+    let brief = of(&stage.nodes).node_timeout(Duration::from_millis(50));
+    let probe = probe(brief);
+    stage.tell("cont 2");
+    assert_eq!((probe.health, probe.votes), (Health::Cannot, 1));
+    for node in [0, 1] {
+        assert_eq!(sole(&probe, node, "QD01").severity, Severity::Error);
+        assert_eq!(probe.nodes[node].record, "unknown");
+        assert!(!probe.nodes[node].answers);
+    }
+    assert!(probe.nodes[1].findings[0].what.contains("400ms"));
+    assert_eq!(probe.nodes[2].record, "expected");
+}
+
+#[test]
+fn passwords_and_permissions() {
+    let stage = Stage::like(1, &["auth"]);
+    let line = documented_permissions();
+    let without = |word: &str| {
+        stage.permit(
+            line.iter()
+                .map(String::as_str)
+                .filter(|other| *other != word),
+        );
+    };
+    without("");
+    let (head, host) = stage.nodes[0].rsplit_once('@').unwrap();
+    let password = head.rsplit_once(':').unwrap().1;
+    let good = probe(of(&stage.nodes));
+    assert_eq!(good.nodes[0].findings, [], "{good:?}");
+    assert!(!format!("{good:?}").contains(password));
+    for url in [
+        format!("redis://quorlock:hunter2@{host}"),
+        format!("redis://{host}"),
+    ] {
+        let probe = probe(of(&[url]));
+        sole(&probe, 0, "QD02");
+        assert!(!format!("{probe:?}").contains("hunter2"), "{probe:?}");
+    }
+    for word in ["+zadd", "+eval", "+get", "+time", "~lock:*"] {
+        without(word);
+        let probe = probe(of(&stage.nodes));
+        let what = &sole(&probe, 0, "QD03").what;
+        assert!(what.contains(&format!("`{word}`")), "{word}: {what}");
+    }
+    without("+info");
+    let some = probe(of(&stage.nodes));
+    assert_eq!(ids(&some.nodes[0]), ["QD03"], "{some:?}");
+    assert!(some.nodes[0].votes && some.health == Health::WorksBut);
+    without("+publish");
+    let deaf = probe(of(&stage.nodes));
+    assert_eq!(ids(&deaf.nodes[0]), ["QD14"], "{deaf:?}");
+    assert!(deaf.nodes[0].votes && deaf.health == Health::WorksBut);
+}
+
+#[test]
+fn servers_that_cannot_be_nodes() {
+    let stage = Stage::new(2);
+    let old = between(&stage.nodes[0], Duration::ZERO, |bytes| {
+        let is_version = |at: &usize| bytes[*at..].starts_with(b"redis_version:");
+        if let Some(at) = (0..bytes.len()).find(is_version) {
+            bytes[at + 14..at + 18].copy_from_slice(b"5.0.");
+        }
+    });
+    sole(&probe(of(&[old, stage.nodes[1].clone()])), 0, "QD04");
+    let address = stage.nodes[0].replace("redis://", "").replace(':', " ");
+    stage.tell(&format!("redis 2 REPLICAOF {address}"));
+    let replica = probe(of(&stage.nodes));
+    sole(&replica, 1, "QD06");
+    assert_eq!(replica.nodes[1].role, Some("replica"));
+    stage.tell("redis 2 REPLICAOF NO ONE");
+    stage.tell("redis 1 CONFIG SET maxmemory 100mb maxmemory-policy allkeys-lru");
+    let full = probe(of(&stage.nodes));
+    assert_eq!(sole(&full, 0, "QD07").severity, Severity::Error);
+    assert_eq!(full.nodes[0].memory_limit, Some(100 << 20));
+    let accepted = probe(of(&stage.nodes).accept_eviction(true));
+    let node = &accepted.nodes[0];
+    assert_eq!((ids(node), node.votes), (vec!["QD07"], true));
+    assert_eq!(node.findings[0].severity, Severity::Warning);
+    let plain = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("rediss://{}", plain.local_addr().expect("bound"));
+    thread::spawn(move || {
+        for mut client in plain.incoming().flatten() {
+            let _ = client.write_all(b"-ERR this is no TLS\r\n");
+        }
+    });
+    let tls = probe(of(&[url]));
+    sole(&tls, 0, "QD16");
+    let clustered = Stage::like(1, &["cluster"]);
+    sole(&probe(of(&clustered.nodes)), 0, "QD05");
+}
+
+#[test]
+fn records_of_others_and_none() {
+    let stage = Stage::new(3);
+    let with = |builder: ClientBuilder| {
+        let probe = probe(builder);
+        assert_eq!(probe.health, Health::Cannot);
+        let what = sole(&probe, 0, "QD08").what.clone();
+        assert_eq!(probe.nodes[0].record, "other");
+        (what, probe.nodes[0].differences.clone())
+    };
+    let (what, fields) = with(of(&stage.nodes).max_ttl(Duration::from_secs(30)));
+    assert!(
+        what.contains("60000 ms") && what.contains("30000 ms"),
+        "{what}"
+    );
+    assert_eq!(fields.len(), 1);
+    let guard = of(&stage.nodes).restart_guard(RestartGuard::Off);
+    let (_, fields) = with(guard.set_name("another"));
+    assert_eq!(fields.len(), 2, "{fields:?}");
+    stage.tell("redis 1 SET lock:#node what%20is%20this");
+    sole(&probe(of(&stage.nodes)), 0, "QD08");
+    stage.tell("redis 1 DEL lock:#node");
+    let lost = probe(of(&stage.nodes));
+    assert_eq!(sole(&lost, 0, "QD09").severity, Severity::Warning);
+    assert_eq!((lost.votes, lost.health), (2, Health::WorksBut));
+}
+
+#[test]
+fn a_node_that_lost_its_memory_is_in_quarantine() {
+    let stage = Stage::new(3);
+    stage.tell("kill 1");
+    stage.tell("start 1");
+    let client = Client::new(&stage.nodes).unwrap();
+    until("it is given its record", || {
+        drop(blocking::wait(client.lock("a").acquire()).unwrap());
+        let probe = blocking::wait(client.probe()).unwrap();
+        probe.nodes[0].record == "expected"
+    });
+    let probe = blocking::wait(client.probe()).unwrap();
+    assert_eq!(sole(&probe, 0, "QD10").severity, Severity::Warning);
+    let left = probe.nodes[0].quarantine;
+    assert!(left > Duration::from_secs(30) && left < Duration::from_secs(62));
+    assert_eq!((probe.votes, probe.health), (2, Health::WorksBut));
+    // Its record says that it was another run.
+    stage.tell("redis 2 SET lock:#node 1%20default%201%203%2060000%20n%20another%20on");
+    let restarted = blocking::wait(client.probe()).unwrap();
+    assert!(sole(&restarted, 1, "QD10").what.contains("has restarted"));
+    assert_eq!(restarted.health, Health::Cannot);
+}
+
+#[test]
+fn clocks_and_distance() {
+    let stage = Stage::like(3, &["clocks"]);
+    stage.set_clock(1, 5);
+    let noted = probe(of(&stage.nodes));
+    let node = &noted.nodes[0];
+    assert_eq!((ids(node), node.votes), (vec!["QD11"], true), "{node:?}");
+    assert_eq!(node.findings[0].severity, Severity::Note);
+    let off = node.clock.unwrap();
+    assert!((off.micros - 5_000_000).unsigned_abs() < 500_000, "{off:?}");
+    assert_eq!(noted.health, Health::Works);
+    stage.set_clock(1, -60);
+    let grave = probe(of(&stage.nodes));
+    assert_eq!(ids(&grave.nodes[0]), ["QD11"]);
+    assert_eq!(grave.nodes[0].findings[0].severity, Severity::Error);
+    assert!(grave.nodes[0].findings[0].what.contains("behind"));
+    stage.set_clock(1, 0);
+    let mut nodes = stage.nodes.clone();
+    nodes[2] = between(&nodes[2], Duration::from_millis(60), |_| ());
+    let far = probe(of(&nodes).node_timeout(Duration::from_millis(100)));
+    assert_eq!(ids(&far.nodes[2]), ["QD13"], "{far:?}");
+    assert!(far.nodes[2].round_trip.unwrap().0 >= Duration::from_millis(60));
+    assert_eq!((far.votes, far.health), (3, Health::WorksBut));
+}
+
+#[test]
+fn one_server_in_two_places_and_an_even_number() {
+    let stage = Stage::like(1, &["new"]);
+    let same = stage.nodes[0].replace("127.0.0.1", "localhost");
+    let probe = probe(of(&[stage.nodes[0].clone(), same]));
+    assert!(ids(&probe.nodes[1]).contains(&"QD12"), "{probe:?}");
+    let set: Vec<_> = probe.findings.iter().map(|found| found.id).collect();
+    assert_eq!((set, probe.health), (vec!["QD15"], Health::Cannot));
+}
+
+/// Else a look would cost it `max_ttl`.
+#[test]
+fn a_server_that_is_new_is_new_afterwards() {
+    let stage = Stage::like(3, &["new"]);
+    let max_ttl = Duration::from_millis(100);
+    let builder = || of(&stage.nodes).max_ttl(max_ttl);
+    let votes = || probe(builder()).votes;
+    until("the servers are old enough", || votes() == 3);
+    let noted = probe(builder());
+    assert_eq!(ids(&noted.nodes[0]), ["QD09"]);
+    assert_eq!(noted.health, Health::Works, "{noted:?}");
+    assert_eq!(noted.nodes[0].record, "none");
+    let client = builder().build().unwrap();
+    let left = blocking::wait(client.init_set()).unwrap();
+    assert_eq!(left, Duration::ZERO);
+    stage.tell("expect all 0 EXISTS lock:#quarantine");
+}
+
+#[test]
+fn memory_nodes_and_closed_clients() {
+    let client = Client::new(["memory://probe"]).unwrap();
+    let probe = blocking::wait(client.probe()).unwrap();
+    assert_eq!((probe.health, probe.votes), (Health::Works, 1));
+    let node = &probe.nodes[0];
+    assert_eq!((node.server, node.record), (Some("memory"), "expected"));
+    blocking::wait(client.close());
+    let error = blocking::wait(client.probe()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Closed);
+}

@@ -301,6 +301,14 @@ typedef struct quorlock_lock_options_t quorlock_lock_options_t;
 typedef struct quorlock_lock_t quorlock_lock_t;
 
 /**
+ * Where an event loop hears what has come of calls that were started: a descriptor that
+ * can be read while something is there, for poll, epoll, libuv or any other, and
+ * quorlock_queue_dispatch(), which then runs the callbacks. May be used by all threads at
+ * once. Free it with quorlock_queue_free().
+ */
+typedef struct quorlock_queue_t quorlock_queue_t;
+
+/**
  * Counts of a client since it was made.
  */
 typedef struct quorlock_stats_t {
@@ -391,6 +399,22 @@ typedef struct quorlock_stats_t {
  * free the lease.
  */
 typedef void (*quorlock_lost_callback_t)(void *userdata, int32_t state);
+
+/**
+ * Called once with what has come of quorlock_lock_start(): either `lease`, or `error` for
+ * why there is none; the other is NULL. Both are the caller's, to free. It must not throw.
+ */
+typedef void (*quorlock_locked_callback_t)(void *userdata,
+                                           struct quorlock_lease_t *lease,
+                                           struct quorlock_error_t *error);
+
+/**
+ * Called once with what has come of quorlock_unlock_start(): whether the lock was still
+ * held; and NULL, or an error, which is the caller's to free. It must not throw.
+ */
+typedef void (*quorlock_unlocked_callback_t)(void *userdata,
+                                             bool was_held,
+                                             struct quorlock_error_t *error);
 
 /**
  * Who holds a lock, or keeps it.
@@ -1029,6 +1053,93 @@ int32_t quorlock_lease_set_lost_callback(const struct quorlock_lease_t *lease,
                                          void *userdata,
                                          quorlock_lost_callback_t callback,
                                          struct quorlock_error_t **error);
+
+/**
+ * As quorlock_lease_set_lost_callback(), but the callback is called by
+ * quorlock_queue_dispatch() of `queue`; NULL for the library's own thread. It is over, and
+ * comes no more, when the queue or the lease is freed, also where the loss is in the queue
+ * already.
+ */
+int32_t quorlock_lease_set_lost_callback_on(const struct quorlock_lease_t *lease,
+                                            const struct quorlock_queue_t *queue,
+                                            void *userdata,
+                                            quorlock_lost_callback_t callback,
+                                            struct quorlock_error_t **error);
+
+/**
+ * Makes a queue. Fails with #QUORLOCK_INTERNAL if the process may open no more descriptors.
+ */
+QUORLOCK_MUST_USE
+int32_t quorlock_queue_new(struct quorlock_queue_t **queue,
+                           struct quorlock_error_t **error);
+
+/**
+ * The descriptor to watch: it can be read while there is something to dispatch. Do not
+ * read it, write it or close it; take it out of the loop before the queue is freed. -1
+ * for NULL, and in a forked child.
+ */
+int32_t quorlock_queue_fd(const struct quorlock_queue_t *queue);
+
+/**
+ * Runs the callbacks of all that is done, on the calling thread, and returns how many they
+ * were: 0 if there was nothing, for NULL, and in a forked child. Never waits. A callback
+ * may call anything of this header, also this, and may free the queue.
+ */
+size_t quorlock_queue_dispatch(const struct quorlock_queue_t *queue);
+
+/**
+ * Frees a queue. NULL is allowed. Each call that was started with it and has not been
+ * told of is now: its callback is called on this thread, before this returns, with
+ * #QUORLOCK_CANCELLED. An acquire among them is undone, or its lease given back; a release
+ * goes on. Losses that were to come by it are told no more. Locks, leases and clients may
+ * be freed before or after.
+ */
+void quorlock_queue_free(struct quorlock_queue_t *queue);
+
+/**
+ * Starts to acquire the lock and returns at once; `wait_ms` and `cancel` as of
+ * quorlock_lock(). No thread waits meanwhile, however many calls are under way.
+ *
+ * When #QUORLOCK_OK was returned, `callback` is called exactly once: by
+ * quorlock_queue_dispatch() or quorlock_queue_free() of `queue`; with NULL for `queue` on
+ * the thread that losses are told on, where it may block without holding up any renewal,
+ * but holds up other callbacks. On another code it is never called. Its error is of one of
+ * the kinds of quorlock_lock(); closing the client ends it with #QUORLOCK_CLOSED, a token
+ * that is used before the lock was won with #QUORLOCK_CANCELLED. A lease that was lost
+ * before its callback came is #QUORLOCK_LOCK_LOST, and not given.
+ *
+ * The lease has no owner, unless the options of the lock name one: the lock is not entered
+ * again, and quorlock_lock_release() does not find the lease. Release it by
+ * quorlock_unlock_start(), quorlock_unlock() or quorlock_lease_free(), on any thread. Lock,
+ * client and token may be freed at once. quorlock_shutdown() is for when no such call is
+ * under way.
+ *
+ * Fails with #QUORLOCK_INVALID_ARGUMENT, #QUORLOCK_FORKED.
+ */
+QUORLOCK_MUST_USE
+int32_t quorlock_lock_start(const struct quorlock_lock_t *lock,
+                            int64_t wait_ms,
+                            const struct quorlock_cancel_t *cancel,
+                            const struct quorlock_queue_t *queue,
+                            void *userdata,
+                            quorlock_locked_callback_t callback,
+                            struct quorlock_error_t **error);
+
+/**
+ * Starts to release a lease and returns at once; do nothing more that the lock protects.
+ * Frees no memory; the lease may be freed at once. `callback` and `queue` as of
+ * quorlock_lock_start(): the callback comes when a quorum of nodes has carried the release
+ * out, at the latest after the node timeout. It cannot be cancelled, and never fails for a
+ * loss.
+ *
+ * Fails with #QUORLOCK_INVALID_ARGUMENT, #QUORLOCK_FORKED.
+ */
+QUORLOCK_MUST_USE
+int32_t quorlock_unlock_start(const struct quorlock_lease_t *lease,
+                              const struct quorlock_queue_t *queue,
+                              void *userdata,
+                              quorlock_unlocked_callback_t callback,
+                              struct quorlock_error_t **error);
 
 /**
  * Looks who holds a lock, without asking for it: one request to each node, at most

@@ -16,9 +16,9 @@ pub struct quorlock_cancel_t(watch::Sender<bool>);
 impl Handle for quorlock_cancel_t {}
 
 /// Does `work` unless the token is used. What was begun is undone by dropping it.
-pub(crate) fn unless_used<T>(
-    token: Option<&quorlock_cancel_t>, work: impl Future<Output = Result<T, Error>>,
-) -> impl Future<Output = Result<T, Error>> {
+pub(crate) fn unless_used<T, F: Future<Output = Result<T, Error>>>(
+    token: Option<&quorlock_cancel_t>, work: F,
+) -> impl Future<Output = Result<T, Error>> + use<T, F> {
     // Now: the token may be freed meanwhile, and is then not used any more.
     let used = token.map(|token| token.0.subscribe());
     async move {

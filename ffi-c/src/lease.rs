@@ -3,14 +3,15 @@
 use std::ffi::{c_char, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Mutex};
 
-use quorlock_core::binding::wait;
+use quorlock_core::binding::{lock, wait};
 use quorlock_core::{Error, Lease, LossReason};
 
 use crate::callback::{Callback, Slot};
 use crate::error::{Names, c_text, name_in, quorlock_error_t};
 use crate::handle::{self, Handle};
+use crate::queue::{News, Queue, quorlock_queue_t, shared};
 use crate::time::QUORLOCK_DEFAULT;
 
 /// It is valid.
@@ -43,8 +44,15 @@ type Function = unsafe extern "C" fn(*mut c_void, i32);
 /// A hold on a lock. Valid until released or lost; renewed in the background,
 /// unless its lock says otherwise. May be used by all threads at once.
 pub struct quorlock_lease_t {
-    pub(crate) lease: Lease,
-    pub(crate) lost: Arc<Lost>,
+    /// Shared with a release that was started, which may outlive the handle.
+    pub(crate) lease: Arc<Lease>,
+    lost: Arc<Lost>,
+}
+
+impl quorlock_lease_t {
+    pub(crate) fn new(lease: Lease) -> quorlock_lease_t {
+        quorlock_lease_t { lease: Arc::new(lease), lost: Arc::default() }
+    }
 }
 
 /// Where the loss of one lease arrives.
@@ -53,6 +61,33 @@ pub(crate) struct Lost {
     slot: Slot<Callback<Function>>,
     /// Whether the core will tell us.
     awaited: AtomicBool,
+    /// The queue by which it comes; none for the library's own thread.
+    queue: Mutex<Option<Arc<Queue>>>,
+}
+
+impl Lost {
+    /// Calls the callback, if there is one still. Returns whether it was called.
+    pub(crate) fn tell(&self, state: i32) -> bool {
+        let mut called = false;
+        self.slot.run(true, |told| {
+            called = true;
+            // SAFETY: by the header's contract the callback can be called
+            // with its userdata until it is taken back.
+            unsafe { (told.function)(told.userdata, state) };
+        });
+        called
+    }
+
+    /// Where the core has found the loss out: on the library's own thread.
+    fn arrive(self: Arc<Lost>, state: i32) {
+        // First, so that a callback set from here on asks again.
+        self.awaited.store(false, Ordering::Release);
+        let queue = lock(&self.queue).clone();
+        match queue {
+            Some(queue) => queue.news.push(News::Lost(self, state)),
+            None => drop(self.tell(state)),
+        }
+    }
 }
 
 impl Handle for quorlock_lease_t {}
@@ -183,18 +218,28 @@ pub extern "C" fn quorlock_lease_set_lost_callback(
     lease: *const quorlock_lease_t, userdata: *mut c_void, callback: quorlock_lost_callback_t,
     error: *mut *mut quorlock_error_t,
 ) -> i32 {
+    quorlock_lease_set_lost_callback_on(lease, ptr::null(), userdata, callback, error)
+}
+
+/// As quorlock_lease_set_lost_callback(), but the callback is called by
+/// quorlock_queue_dispatch() of `queue`; NULL for the library's own thread. It is over, and
+/// comes no more, when the queue or the lease is freed, also where the loss is in the queue
+/// already.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_lease_set_lost_callback_on(
+    lease: *const quorlock_lease_t, queue: *const quorlock_queue_t, userdata: *mut c_void,
+    callback: quorlock_lost_callback_t, error: *mut *mut quorlock_error_t,
+) -> i32 {
     boundary!(error, {
         let lease = handle::borrow(lease, "lease")?;
+        let queue = shared(queue)?;
+        // None in between, so that no callback is called where another was to be.
+        lease.lost.slot.set(None);
+        *lock(&lease.lost.queue) = queue;
         lease.lost.slot.set(callback.map(|function| Callback { function, userdata }));
         if callback.is_some() && !lease.lost.awaited.swap(true, Ordering::AcqRel) {
             let lost = lease.lost.clone();
-            lease.lease.on_lost(move |reason| {
-                // First, so that a callback set from here on asks again.
-                lost.awaited.store(false, Ordering::Release);
-                // SAFETY: by the header's contract the callback can be called
-                // with its userdata until it is taken back.
-                lost.slot.run(true, |told| unsafe { (told.function)(told.userdata, reason.number()) });
-            });
+            lease.lease.on_lost(move |reason| lost.arrive(reason.number()));
         }
         Ok(())
     })

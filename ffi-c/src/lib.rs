@@ -39,6 +39,10 @@ pub mod lock;
 
 pub mod lease;
 
+pub mod queue;
+
+pub mod start;
+
 pub mod inspection;
 
 pub mod process;

@@ -2,7 +2,6 @@
 
 use std::ffi::c_char;
 use std::ptr;
-use std::sync::Arc;
 
 use quorlock_core::binding::wait;
 use quorlock_core::{Lock, Owner};
@@ -83,7 +82,7 @@ pub extern "C" fn quorlock_lock(
             asked = asked.wait(handle::limit(wait_ms, "wait")?);
         }
         let won = wait(unless_used(handle::maybe(cancel, "cancel")?, asked.win()))?.delivered()?;
-        handle::give(lease, "lease", quorlock_lease_t { lease: won, lost: Arc::default() })
+        handle::give(lease, "lease", quorlock_lease_t::new(won))
     })
 }
 

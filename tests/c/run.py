@@ -224,7 +224,7 @@ def discarded_results_are_warned_of():
 
 @check
 def test_c():
-    return counted(on_stage(compiled("test-c")), 34)
+    return counted(on_stage(compiled("test-c")), 41)
 
 
 @check
@@ -239,7 +239,7 @@ def test_cpp_clang():
 
 @check
 def sanitizers_c():
-    return counted(on_stage(sanitized("test-c")), 34)
+    return counted(on_stage(sanitized("test-c")), 41)
 
 
 @check
@@ -249,7 +249,7 @@ def sanitizers_cpp():
 
 @check
 def valgrind_c():
-    return counted(on_stage(*VALGRIND, compiled("test-c")), 34)
+    return counted(on_stage(*VALGRIND, compiled("test-c")), 41)
 
 
 @check
@@ -310,7 +310,7 @@ def instrumented(name):
 
 
 def instrumented_c():
-    return counted(on_stage(instrumented("test-c")), 34)
+    return counted(on_stage(instrumented("test-c")), 41)
 
 
 def instrumented_cpp():

@@ -61,6 +61,10 @@ static void null_everywhere(void) {
     FAILS(1, quorlock_lease_extend(NULL, 0, &error));
     FAILS(1, quorlock_lease_ensure(NULL, 0, &error));
     FAILS(1, quorlock_lease_set_lost_callback(NULL, NULL, NULL, &error));
+    FAILS(1, quorlock_lease_set_lost_callback_on(NULL, NULL, NULL, NULL, &error));
+    FAILS(1, quorlock_queue_new(NULL, &error));
+    FAILS(1, quorlock_lock_start(NULL, 0, NULL, NULL, NULL, NULL, &error));
+    FAILS(1, quorlock_unlock_start(NULL, NULL, NULL, NULL, &error));
     FAILS(QUORLOCK_INTERNAL, quorlock_test_panic(&error));
     /* And where no error object is wanted. */
     CHECK(quorlock_client_new(NULL, NULL, NULL) == 1 && quorlock_client_close(NULL, NULL) == 1);
@@ -106,6 +110,8 @@ static void null_everywhere(void) {
     CHECK(quorlock_lock_options_set_fair(NULL, true) == 1);
     CHECK(quorlock_client_options_set_reentrant(NULL, true) == 1);
     CHECK(quorlock_lock_options_set_reentrant(NULL, true) == 1);
+    CHECK(quorlock_queue_fd(NULL) == -1 && quorlock_queue_dispatch(NULL) == 0 && quorlock_queue_new(NULL, NULL) == 1);
+    quorlock_queue_free(NULL);
     quorlock_error_free(NULL);
     quorlock_inspection_free(NULL);
     quorlock_client_options_free(NULL);
@@ -125,6 +131,7 @@ static void null_everywhere(void) {
     FAILS(1, quorlock_lock_new(client, NULL, 0, NULL, &unnamed, &error));
     FAILS(1, quorlock_lock_new(client, "a", SIZE_MAX, NULL, &unnamed, &error));
     FAILS(1, quorlock_lock(lock, 0, NULL, NULL, &error));
+    FAILS(1, quorlock_lock_start(lock, 0, NULL, NULL, NULL, NULL, &error));
     FAILS(1, quorlock_client_stats(client, NULL, 8, &error));
     CHECK(!unnamed && !lease);
     quorlock_lock_free(lock);

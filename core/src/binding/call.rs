@@ -139,7 +139,11 @@ impl fmt::Debug for Turn {
 }
 
 /// Starts calls on the I/O thread, each to go on to its end by itself.
-fn start(mut calls: Vec<Work>) -> Result<(), Error> {
+///
+/// # Errors
+///
+/// `Internal` if the I/O thread cannot be started.
+pub fn start(mut calls: Vec<Work>) -> Result<(), Error> {
     if calls.len() <= 1 {
         return calls
             .pop()

@@ -13,10 +13,10 @@ use once_cell::race::OnceBox;
 
 use crate::blocking;
 
-pub use crate::binding::call::{Revocation, Turn, Work, call, caught};
+pub use crate::binding::call::{Revocation, Turn, Work, call, caught, start};
 pub use crate::binding::mailbox::Mailbox;
 pub use crate::binding::owned::Owned;
-pub use crate::binding::spawn::{Task, shutdown, spawn};
+pub use crate::binding::spawn::{Task, dispatch, shutdown, spawn};
 pub use crate::error::shown;
 pub use crate::mutex::lock;
 pub use crate::runtime::close_all;

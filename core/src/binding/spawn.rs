@@ -22,6 +22,11 @@ where
     Ok(Task(Some(task)))
 }
 
+/// Runs a callback on the dispatcher, after those before it. None is ever dropped there.
+pub fn dispatch(callback: impl FnOnce() + Send + 'static) {
+    Runtime::get().dispatcher().call(Box::new(callback));
+}
+
 /// A future that runs on the I/O thread. Dropped, it ends there soon.
 pub struct Task<T>(Option<tokio::task::JoinHandle<T>>);
 

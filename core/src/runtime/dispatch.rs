@@ -156,7 +156,7 @@ fn run((queue, filled): &(Mutex<Queue>, Condvar)) {
         if let Some(call) = calls
             && catch_unwind(AssertUnwindSafe(call)).is_err()
         {
-            emit(&sink, Level::Warn, "a loss callback panicked");
+            emit(&sink, Level::Warn, "a callback panicked");
         }
     }
 }

@@ -1,0 +1,192 @@
+//! The queue: how what was started reaches an event loop, on a thread of its own.
+//!
+//! Whoever drives the I/O puts what is done into a mailbox and writes one byte, if that
+//! was empty; the loop's thread then takes all there is and runs the callbacks.
+
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::mem;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::ptr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use quorlock_core::binding::{Mailbox, Revocation, lock};
+use quorlock_core::{Error, ErrorKind};
+
+use crate::error::quorlock_error_t;
+use crate::handle::{self, Handle};
+use crate::lease::Lost;
+use crate::start::{Outcome, Told};
+
+/// Where an event loop hears what has come of calls that were started: a descriptor that
+/// can be read while something is there, for poll, epoll, libuv or any other, and
+/// quorlock_queue_dispatch(), which then runs the callbacks. May be used by all threads at
+/// once. Free it with quorlock_queue_free().
+pub struct quorlock_queue_t(pub(crate) Arc<Queue>);
+
+impl Handle for quorlock_queue_t {}
+
+/// What one loop is to be told, and what it waits for.
+pub(crate) struct Queue {
+    pub(crate) news: Arc<Mailbox<News>>,
+    bell: Arc<Bell>,
+    /// The calls under way, by number: each is taken out once, by whoever tells of it.
+    awaited: Mutex<Awaited>,
+    numbers: AtomicU64,
+}
+
+#[derive(Default)]
+struct Awaited {
+    calls: HashMap<u64, (Told, Option<Revocation>)>,
+    closed: bool,
+}
+
+/// Something for the loop's thread.
+pub(crate) enum News {
+    /// The call of that number is over.
+    Done(u64, Outcome),
+    /// A lease is lost.
+    Lost(Arc<Lost>, i32),
+}
+
+/// Both ends live as long as either is used: a byte that is written for nobody raises no
+/// signal.
+struct Bell {
+    reader: UnixStream,
+    writer: UnixStream,
+}
+
+impl Queue {
+    fn new() -> std::io::Result<Queue> {
+        let (reader, writer) = UnixStream::pair()?;
+        reader.set_nonblocking(true)?;
+        writer.set_nonblocking(true)?;
+        let bell = Arc::new(Bell { reader, writer });
+        let ring = bell.clone();
+        Ok(Queue {
+            // A full buffer has woken the loop already.
+            news: Arc::new(Mailbox::new(move || drop((&ring.writer).write(&[0])))),
+            bell,
+            awaited: Mutex::default(),
+            numbers: AtomicU64::new(0),
+        })
+    }
+
+    pub(crate) fn number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Keeps whom to tell of a call, before it can be over.
+    pub(crate) fn expect(&self, number: u64, told: Told, revocation: Option<Revocation>) -> Result<(), Error> {
+        let mut awaited = lock(&self.awaited);
+        if awaited.closed {
+            return Err(Error::from_binding(ErrorKind::Closed, "the queue has been freed"));
+        }
+        awaited.calls.insert(number, (told, revocation));
+        Ok(())
+    }
+
+    /// Nobody is to be told of that call, which could not be started.
+    pub(crate) fn forget(&self, number: u64) {
+        let call = lock(&self.awaited).calls.remove(&number);
+        drop(call);
+    }
+
+    /// Tells all there is. Returns how many callbacks were called.
+    fn dispatch(&self) -> usize {
+        let mut bytes = [0; 64];
+        while matches!((&self.bell.reader).read(&mut bytes), Ok(64)) {}
+        let mut told = 0;
+        for news in self.news.take() {
+            match news {
+                News::Done(number, outcome) => {
+                    // Not within the lock of the table: a callback may start the next call.
+                    let call = lock(&self.awaited).calls.remove(&number);
+                    if let Some((whom, _)) = call {
+                        whom.tell(outcome);
+                        told += 1;
+                    }
+                }
+                News::Lost(lost, state) => told += usize::from(lost.tell(state)),
+            }
+        }
+        told
+    }
+
+    /// Ends what is under way, and tells so.
+    fn close(&self) {
+        let calls = {
+            let mut awaited = lock(&self.awaited);
+            awaited.closed = true;
+            mem::take(&mut awaited.calls)
+        };
+        // What was won and not told of is given back here.
+        self.news.close();
+        for (whom, revocation) in calls.into_values() {
+            drop(revocation);
+            whom.give_up();
+        }
+    }
+}
+
+impl Drop for quorlock_queue_t {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+/// Makes a queue. Fails with #QUORLOCK_INTERNAL if the process may open no more descriptors.
+#[must_use]
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_queue_new(queue: *mut *mut quorlock_queue_t, error: *mut *mut quorlock_error_t) -> i32 {
+    boundary!(error, {
+        handle::wanted(queue, "queue")?;
+        let made = Queue::new().map_err(|why| {
+            let message = format!("a queue needs two descriptors: {why}: raise the limit of the process");
+            Error::from_binding(ErrorKind::Internal, message)
+        })?;
+        handle::give(queue, "queue", quorlock_queue_t(Arc::new(made)))
+    })
+}
+
+/// The descriptor to watch: it can be read while there is something to dispatch. Do not
+/// read it, write it or close it; take it out of the loop before the queue is freed. -1
+/// for NULL, and in a forked child.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_queue_fd(queue: *const quorlock_queue_t) -> i32 {
+    boundary!(or - 1, { Ok(handle::borrow(queue, "queue")?.0.bell.reader.as_raw_fd()) })
+}
+
+/// Runs the callbacks of all that is done, on the calling thread, and returns how many they
+/// were: 0 if there was nothing, for NULL, and in a forked child. Never waits. A callback
+/// may call anything of this header, also this, and may free the queue.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_queue_dispatch(queue: *const quorlock_queue_t) -> usize {
+    boundary!(or 0, {
+        // A share of its own, for a callback may free the handle.
+        let queue = handle::borrow(queue, "queue")?.0.clone();
+        Ok(queue.dispatch())
+    })
+}
+
+/// Frees a queue. NULL is allowed. Each call that was started with it and has not been
+/// told of is now: its callback is called on this thread, before this returns, with
+/// #QUORLOCK_CANCELLED. An acquire among them is undone, or its lease given back; a release
+/// goes on. Losses that were to come by it are told no more. Locks, leases and clients may
+/// be freed before or after.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_queue_free(queue: *mut quorlock_queue_t) {
+    boundary!({ handle::free(queue) });
+}
+
+/// A queue that C lends, or NULL for the library's own thread.
+pub(crate) fn shared(queue: *const quorlock_queue_t) -> Result<Option<Arc<Queue>>, Error> {
+    Ok(handle::maybe(queue, "queue")?.map(|queue| queue.0.clone()))
+}
+
+/// NULL, for a result that there is not.
+pub(crate) fn none<T>() -> *mut T {
+    ptr::null_mut()
+}

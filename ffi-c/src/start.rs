@@ -1,0 +1,159 @@
+//! Calls that are started and return at once, whose end a callback tells.
+
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use quorlock_core::binding::{call, dispatch, start};
+use quorlock_core::{Error, ErrorKind, Lease};
+
+use crate::callback::Callback;
+use crate::cancel::{quorlock_cancel_t, unless_used};
+use crate::error::quorlock_error_t;
+use crate::handle;
+use crate::lease::quorlock_lease_t;
+use crate::lock::quorlock_lock_t;
+use crate::queue::{News, none, quorlock_queue_t, shared};
+use crate::time::QUORLOCK_DEFAULT;
+
+/// Called once with what has come of quorlock_lock_start(): either `lease`, or `error` for
+/// why there is none; the other is NULL. Both are the caller's, to free. It must not throw.
+pub type quorlock_locked_callback_t =
+    Option<unsafe extern "C" fn(userdata: *mut c_void, lease: *mut quorlock_lease_t, error: *mut quorlock_error_t)>;
+
+/// Called once with what has come of quorlock_unlock_start(): whether the lock was still
+/// held; and NULL, or an error, which is the caller's to free. It must not throw.
+pub type quorlock_unlocked_callback_t =
+    Option<unsafe extern "C" fn(userdata: *mut c_void, was_held: bool, error: *mut quorlock_error_t)>;
+
+type Locked = unsafe extern "C" fn(*mut c_void, *mut quorlock_lease_t, *mut quorlock_error_t);
+type Unlocked = unsafe extern "C" fn(*mut c_void, bool, *mut quorlock_error_t);
+
+/// Whom to tell that a call is over.
+#[derive(Clone, Copy)]
+pub(crate) enum Told {
+    Locked(Callback<Locked>),
+    Unlocked(Callback<Unlocked>),
+}
+
+/// What a call has come to. Dropped untold, a lease is given back.
+pub(crate) enum Outcome {
+    Lease(Result<Lease, Error>),
+    WasHeld(Result<bool, Error>),
+}
+
+impl Told {
+    /// Calls the callback, on the thread that it is meant for.
+    pub(crate) fn tell(self, outcome: Outcome) {
+        match (self, outcome) {
+            (Told::Locked(told), Outcome::Lease(won)) => {
+                // Now it is the caller's, unless it has been lost meanwhile.
+                let (lease, error) = match won.and_then(Lease::delivered) {
+                    Ok(lease) => (handle::boxed(quorlock_lease_t::new(lease)), none()),
+                    Err(error) => (none(), object(&error)),
+                };
+                // SAFETY: by the header's contract the callback can be called once with
+                // its userdata.
+                unsafe { (told.function)(told.userdata, lease, error) };
+            }
+            (Told::Unlocked(told), Outcome::WasHeld(held)) => {
+                let (held, error) = match held {
+                    Ok(held) => (held, none()),
+                    Err(error) => (false, object(&error)),
+                };
+                // SAFETY: as above.
+                unsafe { (told.function)(told.userdata, held, error) };
+            }
+            // Each call has an outcome of its own kind.
+            _ => {}
+        }
+    }
+
+    /// Tells that nobody awaits the call any more.
+    pub(crate) fn give_up(self) {
+        let why = Error::from_binding(ErrorKind::Cancelled, "the queue of the call was freed");
+        self.tell(match self {
+            Told::Locked(_) => Outcome::Lease(Err(why)),
+            Told::Unlocked(_) => Outcome::WasHeld(Err(why)),
+        });
+    }
+}
+
+fn object(error: &Error) -> *mut quorlock_error_t {
+    handle::boxed(quorlock_error_t::new(error))
+}
+
+fn wanted<F>(callback: Option<F>) -> Result<F, Error> {
+    callback.ok_or_else(|| handle::invalid("callback is NULL"))
+}
+
+/// Starts a call. Its callback is called on the queue's thread, or on the library's own.
+fn begin<T: Send + 'static>(
+    queue: *const quorlock_queue_t, told: Told, revocable: bool,
+    work: impl Future<Output = Result<T, Error>> + Send + 'static, outcome: fn(Result<T, Error>) -> Outcome,
+) -> Result<(), Error> {
+    let Some(queue) = shared(queue)? else {
+        let (work, _) = call(work, false, move |done| dispatch(move || told.tell(outcome(done))));
+        return start(vec![work]);
+    };
+    let (number, news) = (queue.number(), queue.news.clone());
+    let (work, revocation) = call(work, revocable, move |done| news.push(News::Done(number, outcome(done))));
+    queue.expect(number, told, revocation)?;
+    start(vec![work]).inspect_err(|_| queue.forget(number))
+}
+
+/// Starts to acquire the lock and returns at once; `wait_ms` and `cancel` as of
+/// quorlock_lock(). No thread waits meanwhile, however many calls are under way.
+///
+/// When #QUORLOCK_OK was returned, `callback` is called exactly once: by
+/// quorlock_queue_dispatch() or quorlock_queue_free() of `queue`; with NULL for `queue` on
+/// the thread that losses are told on, where it may block without holding up any renewal,
+/// but holds up other callbacks. On another code it is never called. Its error is of one of
+/// the kinds of quorlock_lock(); closing the client ends it with #QUORLOCK_CLOSED, a token
+/// that is used before the lock was won with #QUORLOCK_CANCELLED. A lease that was lost
+/// before its callback came is #QUORLOCK_LOCK_LOST, and not given.
+///
+/// The lease has no owner, unless the options of the lock name one: the lock is not entered
+/// again, and quorlock_lock_release() does not find the lease. Release it by
+/// quorlock_unlock_start(), quorlock_unlock() or quorlock_lease_free(), on any thread. Lock,
+/// client and token may be freed at once. quorlock_shutdown() is for when no such call is
+/// under way.
+///
+/// Fails with #QUORLOCK_INVALID_ARGUMENT, #QUORLOCK_FORKED.
+#[must_use]
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_lock_start(
+    lock: *const quorlock_lock_t, wait_ms: i64, cancel: *const quorlock_cancel_t, queue: *const quorlock_queue_t,
+    userdata: *mut c_void, callback: quorlock_locked_callback_t, error: *mut *mut quorlock_error_t,
+) -> i32 {
+    boundary!(error, {
+        let told = Told::Locked(Callback { function: wanted(callback)?, userdata });
+        let mut asked = handle::borrow(lock, "lock")?.0.clone();
+        if wait_ms != QUORLOCK_DEFAULT {
+            asked = asked.wait(handle::limit(wait_ms, "wait")?);
+        }
+        let win = async move { asked.win().await };
+        let work = unless_used(handle::maybe(cancel, "cancel")?, win);
+        begin(queue, told, true, work, Outcome::Lease)
+    })
+}
+
+/// Starts to release a lease and returns at once; do nothing more that the lock protects.
+/// Frees no memory; the lease may be freed at once. `callback` and `queue` as of
+/// quorlock_lock_start(): the callback comes when a quorum of nodes has carried the release
+/// out, at the latest after the node timeout. It cannot be cancelled, and never fails for a
+/// loss.
+///
+/// Fails with #QUORLOCK_INVALID_ARGUMENT, #QUORLOCK_FORKED.
+#[must_use]
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_unlock_start(
+    lease: *const quorlock_lease_t, queue: *const quorlock_queue_t, userdata: *mut c_void,
+    callback: quorlock_unlocked_callback_t, error: *mut *mut quorlock_error_t,
+) -> i32 {
+    boundary!(error, {
+        let told = Told::Unlocked(Callback { function: wanted(callback)?, userdata });
+        let lease = Arc::clone(&handle::borrow(lease, "lease")?.lease);
+        let work = async move { lease.release().await };
+        begin(queue, told, false, work, Outcome::WasHeld)
+    })
+}

@@ -1,0 +1,242 @@
+/* Tests of calls that are started, and of the queue that tells an event loop of their end. */
+
+#include "test.h"
+
+#include <dirent.h>
+#include <poll.h>
+
+/* What has come of one call. */
+struct came {
+    sem_t over;
+    int calls;
+    int32_t code;
+    bool was_held;
+    quorlock_lease_t *lease;
+    pthread_t thread;
+    quorlock_queue_t *free; /* what the callback is to free */
+};
+
+static void came_init(struct came *came) {
+    memset(came, 0, sizeof *came);
+    sem_init(&came->over, 0, 0);
+}
+
+static void on_locked(void *userdata, quorlock_lease_t *lease, quorlock_error_t *failure) {
+    struct came *came = userdata;
+    CHECK(!lease != !failure);
+    came->calls++;
+    came->lease = lease;
+    came->code = quorlock_error_kind(failure);
+    came->thread = pthread_self();
+    quorlock_error_free(failure);
+    quorlock_queue_free(came->free);
+    sem_post(&came->over);
+}
+
+static void on_unlocked(void *userdata, bool was_held, quorlock_error_t *failure) {
+    struct came *came = userdata;
+    came->calls++;
+    came->was_held = was_held;
+    came->code = quorlock_error_kind(failure);
+    came->thread = pthread_self();
+    quorlock_error_free(failure);
+    sem_post(&came->over);
+}
+
+static quorlock_queue_t *some_queue(void) {
+    quorlock_queue_t *queue = NULL;
+    WORKS(quorlock_queue_new(&queue, &error));
+    return queue;
+}
+
+static bool readable(const quorlock_queue_t *queue, int ms) {
+    struct pollfd watched = {quorlock_queue_fd(queue), POLLIN, 0};
+    return poll(&watched, 1, ms) == 1;
+}
+
+/* Dispatches until so many callbacks have been called, but not for ever. */
+static bool dispatches(const quorlock_queue_t *queue, size_t count) {
+    while (count) {
+        if (!readable(queue, 30000)) return false;
+        size_t told = quorlock_queue_dispatch(queue);
+        if (told > count) return false;
+        count -= told;
+    }
+    return true;
+}
+
+static void started_on(const quorlock_lock_t *lock, int64_t wait_ms, const quorlock_queue_t *queue, struct came *came) {
+    came_init(came);
+    WORKS(quorlock_lock_start(lock, wait_ms, NULL, queue, came, on_locked, &error));
+}
+
+static void a_loop_hears_by_its_queue(void) {
+    quorlock_client_t *client = some_client();
+    quorlock_lock_t *lock = lock_of(client, NULL);
+    quorlock_queue_t *queue = some_queue();
+    struct came first, second, released;
+    CHECK(!readable(queue, 0) && quorlock_queue_dispatch(queue) == 0);
+    started_on(lock, QUORLOCK_DEFAULT, queue, &first);
+    CHECK(readable(queue, 30000));
+    /* Nothing is called before it is dispatched. */
+    CHECK(first.calls == 0);
+    CHECK(dispatches(queue, 1) && first.calls == 1 && first.code == QUORLOCK_OK);
+    CHECK(pthread_equal(first.thread, pthread_self()) && quorlock_lease_is_held(first.lease));
+    CHECK(!readable(queue, 0));
+    /* Nobody owns it: not entered again, nor released by the lock. */
+    started_on(lock, 0, queue, &second);
+    CHECK(dispatches(queue, 1) && second.calls == 1 && second.code == QUORLOCK_CONTENDED && !second.lease);
+    FAILS(QUORLOCK_NOT_OWNER, quorlock_lock_release(lock, NULL, &error));
+    came_init(&released);
+    WORKS(quorlock_unlock_start(first.lease, queue, &released, on_unlocked, &error));
+    /* Freed at once: the release goes on. */
+    quorlock_lease_free(first.lease);
+    CHECK(dispatches(queue, 1) && released.calls == 1 && released.was_held && released.code == QUORLOCK_OK);
+    quorlock_lease_free(held(lock));
+    quorlock_queue_free(queue);
+    quorlock_lock_free(lock);
+    quorlock_client_free(client);
+}
+
+static void a_callback_without_a_queue(void) {
+    quorlock_client_t *client = some_client();
+    quorlock_lock_t *lock = lock_of(client, NULL);
+    struct came locked, released;
+    started_on(lock, QUORLOCK_DEFAULT, NULL, &locked);
+    /* Freed at once: the call goes on. */
+    quorlock_lock_free(lock);
+    CHECK(comes(&locked.over) && locked.calls == 1 && locked.lease);
+    CHECK(!pthread_equal(locked.thread, pthread_self()));
+    came_init(&released);
+    WORKS(quorlock_unlock_start(locked.lease, NULL, &released, on_unlocked, &error));
+    CHECK(comes(&released.over) && released.was_held && released.calls == 1);
+    came_init(&released);
+    WORKS(quorlock_unlock_start(locked.lease, NULL, &released, on_unlocked, &error));
+    CHECK(comes(&released.over) && !released.was_held && released.code == QUORLOCK_OK);
+    quorlock_lease_free(locked.lease);
+    quorlock_client_free(client);
+}
+
+static int threads(void) {
+    int count = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    for (struct dirent *task; tasks && (task = readdir(tasks));) count += task->d_name[0] != '.';
+    closedir(tasks);
+    return count;
+}
+
+static void a_thousand_wait_without_a_thread(void) {
+    enum { MANY = 1000 };
+    static struct came each[MANY];
+    quorlock_client_t *client = some_client();
+    quorlock_lock_t *lock = lock_of(client, NULL);
+    quorlock_queue_t *queue = some_queue();
+    quorlock_lease_t *lease = held(lock);
+    struct came told;
+    /* So that the library's own threads run. */
+    started_on(lock, 0, NULL, &told);
+    CHECK(comes(&told.over));
+    int before = threads();
+    for (int at = 0; at < MANY; at++) started_on(lock, QUORLOCK_FOREVER, queue, &each[at]);
+    CHECK(comes_to_wait(client, MANY));
+    CHECK(threads() == before);
+    quorlock_lease_free(lease);
+    /* Each in its turn, given up by the one before it. */
+    for (int at = 0; at < MANY && !broken; at++) {
+        CHECK(dispatches(queue, 1) && each[at].calls == 1 && quorlock_lease_is_held(each[at].lease));
+        quorlock_lease_free(each[at].lease);
+    }
+    CHECK(threads() == before);
+    quorlock_queue_free(queue);
+    quorlock_lock_free(lock);
+    quorlock_client_free(client);
+}
+
+static void cancelled_or_closed_each_ends_once(void) {
+    quorlock_client_t *client = some_client();
+    quorlock_lock_t *lock = lock_of(client, NULL);
+    quorlock_queue_t *queue = some_queue();
+    quorlock_lease_t *lease = held(lock);
+    quorlock_cancel_t *cancel = quorlock_cancel_new();
+    struct came cancelled, closed, alone;
+    came_init(&cancelled);
+    WORKS(quorlock_lock_start(lock, QUORLOCK_FOREVER, cancel, queue, &cancelled, on_locked, &error));
+    started_on(lock, QUORLOCK_FOREVER, queue, &closed);
+    started_on(lock, QUORLOCK_FOREVER, NULL, &alone);
+    CHECK(comes_to_wait(client, 3));
+    quorlock_cancel(cancel);
+    CHECK(dispatches(queue, 1) && cancelled.code == QUORLOCK_CANCELLED && closed.calls == 0);
+    WORKS(quorlock_client_close(client, &error));
+    CHECK(dispatches(queue, 1) && closed.code == QUORLOCK_CLOSED);
+    CHECK(comes(&alone.over) && alone.code == QUORLOCK_CLOSED);
+    quorlock_queue_free(queue);
+    CHECK(cancelled.calls == 1 && closed.calls == 1 && alone.calls == 1);
+    quorlock_cancel_free(cancel);
+    quorlock_lease_free(lease);
+    quorlock_lock_free(lock);
+    quorlock_client_free(client);
+}
+
+static void what_nobody_takes_is_given_back(void) {
+    quorlock_client_t *client = some_client();
+    quorlock_lock_t *lock = lock_of(client, NULL);
+    quorlock_queue_t *queue = some_queue();
+    struct came won, waits;
+    started_on(lock, QUORLOCK_DEFAULT, queue, &won);
+    CHECK(readable(queue, 30000));
+    started_on(lock, QUORLOCK_FOREVER, queue, &waits);
+    quorlock_queue_free(queue);
+    CHECK(won.calls == 1 && won.code == QUORLOCK_CANCELLED && !won.lease);
+    CHECK(waits.calls == 1 && waits.code == QUORLOCK_CANCELLED && !waits.lease);
+    CHECK(pthread_equal(won.thread, pthread_self()));
+    /* Free again. */
+    quorlock_lease_free(held(lock));
+    /* A callback frees the queue that it came by. */
+    queue = some_queue();
+    started_on(lock, QUORLOCK_DEFAULT, queue, &won);
+    won.free = queue;
+    CHECK(dispatches(queue, 1) && won.calls == 1 && won.lease);
+    quorlock_lease_free(won.lease);
+    quorlock_lock_free(lock);
+    quorlock_client_free(client);
+}
+
+static void a_lease_that_is_lost_before_it_is_taken(void) {
+    quorlock_client_t *client = some_client();
+    quorlock_lock_t *lock = lock_with_ttl(client, 100, false);
+    quorlock_queue_t *queue = some_queue();
+    struct came late;
+    started_on(lock, QUORLOCK_DEFAULT, queue, &late);
+    CHECK(readable(queue, 30000));
+    /* The loop is busy for longer than the ttl. */
+    nap(150);
+    CHECK(dispatches(queue, 1) && late.code == QUORLOCK_LOCK_LOST && !late.lease);
+    quorlock_queue_free(queue);
+    quorlock_lock_free(lock);
+    quorlock_client_free(client);
+}
+
+static void losses_come_by_the_queue(void) {
+    quorlock_client_t *client = some_client();
+    quorlock_lock_t *lock = lock_with_ttl(client, 200, false);
+    quorlock_queue_t *queue = some_queue();
+    quorlock_lease_t *lease = held(lock);
+    struct seen seen;
+    seen_init(&seen);
+    WORKS(quorlock_lease_set_lost_callback_on(lease, queue, &seen, on_lost, &error));
+    CHECK(dispatches(queue, 1) && seen.calls == 1 && seen.state == QUORLOCK_LEASE_EXPIRED);
+    CHECK(pthread_equal(seen.thread, pthread_self()));
+    /* Freed with its loss in the queue: never told. */
+    WORKS(quorlock_lease_set_lost_callback_on(lease, queue, &seen, on_lost, &error));
+    CHECK(readable(queue, 30000));
+    quorlock_lease_free(lease);
+    CHECK(quorlock_queue_dispatch(queue) == 0 && seen.calls == 1);
+    quorlock_queue_free(queue);
+    quorlock_lock_free(lock);
+    quorlock_client_free(client);
+}
+
+const struct test async_tests[] = {
+    TEST(a_loop_hears_by_its_queue), TEST(a_callback_without_a_queue), TEST(a_thousand_wait_without_a_thread),
+    TEST(cancelled_or_closed_each_ends_once), TEST(what_nobody_takes_is_given_back),
+    TEST(a_lease_that_is_lost_before_it_is_taken), TEST(losses_come_by_the_queue), {NULL, NULL}};

@@ -321,6 +321,18 @@ def instrumented_fuzz():
     return fuzzed(instrumented("fuzz"))
 
 
+# ---- the examples ----
+
+@check
+def example_epoll():
+    program = os.path.join(BIN, "example-epoll")
+    run("gcc", "-std=c11", *WARNINGS, f"-I{PREFIX}/include", os.path.join(ROOT, "ffi-c", "examples", "epoll.c"), "-o", program,
+        f"-L{PREFIX}/lib", f"-Wl,-rpath,{PREFIX}/lib", "-lquorlock")
+    text = on_stage(program, "orders:1", "orders:2")
+    if text.count(": held, fence ") != 2 or text.count(": released") != 2:
+        raise Failure(text)
+
+
 # ---- consumers outside the tree ----
 
 def consumer(folder, name):

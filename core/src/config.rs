@@ -135,6 +135,8 @@ pub(crate) struct LockOptions {
     pub(crate) max_waiters: usize,
     pub(crate) fair: bool,
     pub(crate) keep: Duration,
+    /// Who tries in the same moment as others tries again, until one of them has it.
+    pub(crate) once: bool,
     pub(crate) reentrant: bool,
     pub(crate) owner: Option<Owner>,
 }
@@ -150,6 +152,7 @@ impl Default for LockOptions {
             max_waiters: defaults::MAX_WAITERS,
             fair: defaults::FAIR,
             keep: defaults::KEEP,
+            once: false,
             reentrant: defaults::REENTRANT,
             owner: None,
         }

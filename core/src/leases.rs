@@ -2,10 +2,10 @@
 
 use std::fmt;
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use crate::error::Error;
@@ -43,8 +43,7 @@ impl Leases {
         self.0
     }
 
-    /// For the simulator, which looks at each from outside.
-    #[cfg(feature = "sim")]
+    /// For bindings, and the simulator: each of them, to be kept by itself as well.
     #[doc(hidden)]
     pub fn parts(&self) -> &[Arc<Lease>] {
         &self.0
@@ -161,6 +160,32 @@ impl Leases {
             None => Ok(self.handed_over()),
             Some(error) => Err(error),
         }
+    }
+
+    /// For bindings: calls `ring` at each loss, where that is found out, as long as the
+    /// result lives; now, if one has come.
+    #[doc(hidden)]
+    pub fn bell(&self, ring: impl Fn() + Send + Sync + 'static) -> Vec<Lost> {
+        let ring = Arc::new(ring);
+        let bell = |lease: &Lease| {
+            let ring = ring.clone();
+            lease.bell(move || ring())
+        };
+        self.iter().map(bell).collect()
+    }
+
+    /// For bindings: releases in the background.
+    #[doc(hidden)]
+    pub fn let_go(&self) {
+        // Once polled, a release is on its way.
+        let _ = pin!(self.release()).poll(&mut Context::from_waker(Waker::noop()));
+    }
+
+    /// For bindings: gives them back in the background that were delivered to nobody, after
+    /// all. They keep nothing.
+    #[doc(hidden)]
+    pub fn take_back(&self) {
+        self.iter().for_each(Lease::take_back);
     }
 
     /// For bindings: what a scoped form raises when its body ends after a loss; `None`

@@ -80,9 +80,13 @@ impl Lock {
     }
 
     /// For a job that every host starts by its own clock, once in each `every`, and that is to
-    /// run once: tries once, [keeps](Lock::keep) the lock for half of `every`, at most
+    /// run once: does not wait, [keeps](Lock::keep) the lock for half of `every`, at most
     /// `max_ttl`, and has a ttl as long, so that a host which dies at its work does not
     /// leave it to one that comes a moment later. Options that are given behind it win.
+    ///
+    /// Of those who try in the same moment each may get some of the votes, and none a quorum.
+    /// They try again, at most for twice `node_timeout` and half of `keep`, until the nodes
+    /// say that one of them has it.
     ///
     /// Hosts whose clocks differ by more than `keep` may each run the job. `every` is 20 ms
     /// at least.
@@ -94,6 +98,7 @@ impl Lock {
                 2 * MIN_TTL
             )));
         }
+        self.options.once = true;
         self.wait(Duration::ZERO).keep(keep).ttl(keep)
     }
 
@@ -212,6 +217,38 @@ impl Lock {
     /// [delivered](Lease::delivered).
     #[doc(hidden)]
     pub async fn win(&self) -> Result<Lease, Error> {
+        match self.win_or_wait().await {
+            Err(refused) if refused.kind() == ErrorKind::Contended && self.options.once => {
+                self.settle(refused).await
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Tries again as long as nobody has the lock: see [`once`](Lock::once).
+    async fn settle(&self, mut refused: Error) -> Result<Lease, Error> {
+        let set = &self.client.running()?.set;
+        let (node, keep) = (self.client.settings.node_timeout, self.options.keep);
+        let end = set.clock.now() + (2 * node).min(keep / 2);
+        loop {
+            if self.inspect().await?.is_locked() {
+                return Err(refused);
+            }
+            // Short beside `keep`, so that nobody misses one who has had it meanwhile.
+            let pause = set.rng.between(Duration::ZERO, (node / 8).min(keep / 8));
+            let at = set.clock.now() + pause;
+            if at >= end {
+                return Err(refused);
+            }
+            set.clock.sleep_until(at).await;
+            match self.win_or_wait().await {
+                Err(again) if again.kind() == ErrorKind::Contended => refused = again,
+                outcome => return outcome,
+            }
+        }
+    }
+
+    async fn win_or_wait(&self) -> Result<Lease, Error> {
         // Counted first: then this sees the client closed, or its `close` waits
         // for us.
         let client = self.client.running()?;
@@ -407,13 +444,7 @@ impl Lock {
     /// [delivered](Lease::delivered).
     #[doc(hidden)]
     pub async fn try_win(&self) -> Result<Option<Lease>, Error> {
-        match self.win().await {
-            Ok(lease) => Ok(Some(lease)),
-            Err(error) if matches!(error.kind(), ErrorKind::Contended | ErrorKind::Timeout) => {
-                Ok(None)
-            }
-            Err(error) => Err(error),
-        }
+        self.win().await.map(Some).or_else(unless_others)
     }
 
     /// Looks who holds the lock, without asking for it: one request to each node, at most
@@ -519,6 +550,14 @@ impl Lock {
             self.name.clone(),
             self.options.times.settled().ttl,
         )
+    }
+}
+
+/// Nothing, where an error says that others hold the lock.
+pub(crate) fn unless_others<T>(error: Error) -> Result<Option<T>, Error> {
+    match error.kind() {
+        ErrorKind::Contended | ErrorKind::Timeout => Ok(None),
+        _ => Err(error),
     }
 }
 

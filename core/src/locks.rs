@@ -27,7 +27,7 @@ use crate::config::{LockOptions, lock_option_setters};
 use crate::error::{Error, ErrorKind, shown};
 use crate::lease::{Lease, Lost};
 use crate::leases::{Leases, together};
-use crate::lock::Lock;
+use crate::lock::{Lock, unless_others};
 use crate::mutants::mutant;
 use crate::owner::Owner;
 
@@ -52,6 +52,13 @@ lock_option_setters!(Locks);
 
 impl Locks {
     pub(crate) fn new(locks: Vec<Lock>) -> Locks {
+        Locks(locks)
+    }
+
+    /// For bindings: locks of one client with the same options, each of which may have an
+    /// owner of its own.
+    #[doc(hidden)]
+    pub fn of(locks: Vec<Lock>) -> Locks {
         Locks(locks)
     }
 
@@ -175,11 +182,32 @@ impl Locks {
     ///
     /// As [`acquire`](Locks::acquire).
     pub async fn try_acquire(&self) -> Result<Option<Leases>, Error> {
-        match self.clone().wait(Duration::ZERO).acquire().await {
-            Ok(leases) => Ok(Some(leases)),
-            Err(error) if error.kind() == ErrorKind::Contended => Ok(None),
-            Err(error) => Err(error),
-        }
+        self.try_acquire_for(Duration::ZERO).await
+    }
+
+    /// The same after a wait: as [`acquire`](Locks::acquire), and `None` where others hold
+    /// one of them all the time.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Locks::acquire), but never `Contended` or `Timeout`.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`acquire`](Locks::acquire).
+    pub async fn try_acquire_for(
+        &self,
+        wait: impl Into<Option<Duration>>,
+    ) -> Result<Option<Leases>, Error> {
+        let leases = self.clone().wait(wait).try_win().await?;
+        Ok(leases.map(Leases::handed_over))
+    }
+
+    /// For bindings: as [`try_acquire_for`](Locks::try_acquire_for) with the wait of its
+    /// own, but the leases are nobody's before they are [delivered](Leases::delivered).
+    #[doc(hidden)]
+    pub async fn try_win(&self) -> Result<Option<Leases>, Error> {
+        self.win().await.map(Some).or_else(unless_others)
     }
 }
 

@@ -26,8 +26,13 @@ pub(crate) struct Lease {
 
 impl Lease {
     fn new(core: Core) -> Lease {
+        Lease::shared(Arc::new(core))
+    }
+
+    /// One that others keep as well.
+    pub(crate) fn shared(core: Arc<Core>) -> Lease {
         Lease {
-            core: Owned::new(Arc::new(core)),
+            core: Owned::new(core),
         }
     }
 
@@ -49,28 +54,33 @@ impl Lease {
 /// would strike in the middle and be lost.
 impl Drop for Lease {
     fn drop(&mut self) {
-        // One that is lost has been told of, and a forked child holds nothing.
-        if !self.core.is_ours() || !self.core.is_held() {
-            return;
+        // One that is lost has been told of, a forked child holds nothing, and one of
+        // several is kept with the others.
+        if self.core.is_ours() && self.core.is_held() && Arc::strong_count(&self.core) == 1 {
+            unkept(self.core.name());
         }
-        let told = format!(
-            "the lock {} is released because nobody keeps its lease: keep the lease and \
-             release it, or hold the lock by `with`",
-            shown(self.core.name())
-        );
-        Python::try_attach(|py| {
-            // That of whoever is going on while this is collected.
-            let other = PyErr::take(py);
-            let told = CString::new(told).unwrap_or_default();
-            let category = py.get_type::<PyResourceWarning>();
-            if let Err(error) = PyErr::warn(py, &category, &told, 1) {
-                error.write_unraisable(py, None);
-            }
-            if let Some(other) = other {
-                other.restore(py);
-            }
-        });
     }
+}
+
+/// Warns that a lease is collected while it is held.
+pub(crate) fn unkept(name: &[u8]) {
+    let told = format!(
+        "the lock {} is released because nobody keeps its lease: keep the lease and \
+         release it, or hold the lock by `with`",
+        shown(name)
+    );
+    Python::try_attach(|py| {
+        // That of whoever is going on while this is collected.
+        let other = PyErr::take(py);
+        let told = CString::new(told).unwrap_or_default();
+        let category = py.get_type::<PyResourceWarning>();
+        if let Err(error) = PyErr::warn(py, &category, &told, 1) {
+            error.write_unraisable(py, None);
+        }
+        if let Some(other) = other {
+            other.restore(py);
+        }
+    });
 }
 
 impl Answer for Option<Core> {
@@ -158,7 +168,7 @@ impl Lease {
 
     /// Gives `None` to `future` at the loss.
     fn watch_lost(&self, py: Python<'_>, port: &Port, future: Py<PyAny>) -> PyResult<u64> {
-        entry(py, || Ok(port.watch(future, &self.core)))
+        entry(py, || Ok(port.watch(future, |ring| self.core.bell(ring))))
     }
 
     /// Calls `callback(reason)` at the loss, on the dispatcher thread.

@@ -14,6 +14,7 @@ mod options;
 mod port;
 mod probe;
 mod scoped;
+mod several;
 mod wait;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -88,8 +89,12 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<lock::Lock>()?;
     module.add_class::<lock::Owner>()?;
     module.add_class::<lease::Lease>()?;
+    module.add_class::<several::Leases>()?;
     module.add_class::<port::Port>()?;
     module.add_class::<scoped::Scoped>()?;
+    module.add_function(wrap_pyfunction!(several::check_all, module)?)?;
+    module.add_function(wrap_pyfunction!(several::acquire_all, module)?)?;
+    module.add_function(wrap_pyfunction!(several::try_all, module)?)?;
     module.add_function(wrap_pyfunction!(_thread, module)?)?;
     module.add_function(wrap_pyfunction!(_close_all, module)?)?;
     module.add_function(wrap_pyfunction!(_log_to, module)?)?;

@@ -40,8 +40,13 @@ impl Lock {
         })
     }
 
+    /// As it was made.
+    pub(crate) fn plain(&self) -> CoreLock {
+        self.core.clone()
+    }
+
     /// The lock of this owner, unless it was given one by name.
-    fn of(&self, owner: &Owner) -> CoreLock {
+    pub(crate) fn of(&self, owner: &Owner) -> CoreLock {
         self.core.clone().owner_or(|| owner.0.clone())
     }
 }

@@ -138,10 +138,15 @@ impl Port {
         lock(&self.pending).insert(number, (future, work));
     }
 
-    /// Gives `None` to `future` when the lease is lost.
-    pub(crate) fn watch(&self, future: Py<PyAny>, lease: &quorlock::Lease) -> u64 {
+    /// Gives `None` to `future` when the bell rings that `hang` hangs up.
+    pub(crate) fn watch<B: Send + 'static>(
+        &self,
+        future: Py<PyAny>,
+        hang: impl FnOnce(Box<dyn Fn() + Send + Sync>) -> B,
+    ) -> u64 {
         let (number, queue) = self.number();
-        let lost = lease.bell(move || queue.push((number, Box::new(|py| Ok(py.None())))));
+        let ring = move || queue.push((number, Box::new(|py| Ok(py.None()))));
+        let lost = hang(Box::new(ring));
         self.expect(number, future, Box::new(lost));
         number
     }

@@ -10,6 +10,7 @@ use pyo3::types::{PyList, PyTuple};
 
 use crate::_thread;
 use crate::lease::Lease;
+use crate::several::Leases;
 
 /// A base for what can be entered. It has `_entered`, a list of the scopes that
 /// are open; `_enter()`, which gives the lease of a new one, or `None` where the scope
@@ -57,7 +58,7 @@ impl Scoped {
         }
         let left = this.call_method1("_leave", (&lease, error));
         // Interrupted or not, it has been given back now.
-        left.and(core(&lease)?.get().let_go(this.py()))
+        left.and(core(&lease)?.let_go(this.py()))
     }
 }
 
@@ -66,8 +67,34 @@ fn entered<'py>(this: &Bound<'py, Scoped>) -> PyResult<Bound<'py, PyList>> {
     Ok(this.getattr("_entered")?.cast_into()?)
 }
 
-fn core<'py>(lease: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Lease>> {
-    Ok(lease.getattr("_core")?.cast_into()?)
+/// What a scope holds.
+enum Core<'py> {
+    One(Bound<'py, Lease>),
+    All(Bound<'py, Leases>),
+}
+
+impl Core<'_> {
+    fn is_lost(&self) -> bool {
+        match self {
+            Core::One(lease) => lease.get().is_lost(),
+            Core::All(leases) => leases.get().is_lost(),
+        }
+    }
+
+    fn let_go(&self, py: Python<'_>) -> PyResult<()> {
+        match self {
+            Core::One(lease) => lease.get().let_go(py),
+            Core::All(leases) => leases.get().let_go(py),
+        }
+    }
+}
+
+fn core<'py>(lease: &Bound<'py, PyAny>) -> PyResult<Core<'py>> {
+    let core = lease.getattr("_core")?;
+    match core.cast_into() {
+        Ok(lease) => Ok(Core::One(lease)),
+        Err(other) => Ok(Core::All(other.into_inner().cast_into()?)),
+    }
 }
 
 /// Takes the lease of the scope that is left here: the newest that this frame has
@@ -82,7 +109,7 @@ fn left<'py>(entered: &Bound<'py, PyList>) -> PyResult<Option<Bound<'py, PyAny>>
             best = Some(((true, true), at, lease));
             break;
         }
-        let lost = !lease.is_none() && core(&lease)?.get().is_lost();
+        let lost = !lease.is_none() && core(&lease)?.is_lost();
         let fits = (place.1 == thread, lost);
         if best.as_ref().is_none_or(|(best, ..)| *best < fits) {
             best = Some((fits, at, lease));

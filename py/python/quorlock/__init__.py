@@ -46,6 +46,7 @@ from .errors import (
     TooManyWaitersError,
 )
 from .sync import Client, Lease, Lock
+from ._several import Leases, Locks
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -62,7 +63,9 @@ __all__ = [
     "InternalError",
     "InvalidArgumentError",
     "Lease",
+    "Leases",
     "Lock",
+    "Locks",
     "LockContendedError",
     "LockLostError",
     "LockTimeoutError",

@@ -190,7 +190,7 @@ def waited(call: _native.Call) -> Any:
     return call.wait() if here is None else here.completed(call.start)
 
 
-def waited_for_loss(lease: _native.Lease, timeout: float | None) -> bool:
+def waited_for_loss(lease: _native.Lease | _native.Leases, timeout: float | None) -> bool:
     """Waits for the loss of a lease; false when `timeout` has passed."""
     here = station()
     if here is None:

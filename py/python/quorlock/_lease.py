@@ -39,7 +39,7 @@ class Lost:
 
     __slots__ = ("_core",)
 
-    def __init__(self, core: _native.Lease) -> None:
+    def __init__(self, core: "_native.Lease | _native.Leases") -> None:
         self._core = core
 
     def is_set(self) -> bool:

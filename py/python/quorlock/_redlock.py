@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, cast, overload
 
 from . import _default, _native
 from . import sync
@@ -30,8 +30,13 @@ from .sync import Scoped
 
 if TYPE_CHECKING:
     from . import _scope, aio
+    from ._aio_several import Leases as AioLeases
+    from ._several import Leases
 
 __all__ = ["once", "redlock"]
+
+_Octets: TypeAlias = bytes | tuple[bytes, ...]
+"""One name, or several."""
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -59,40 +64,16 @@ class _ForBoth(Scoped):
         return self._of_tasks().leave(id(sys._getframe(1)), error)
 
 
-class redlock(_ForBoth):  # noqa: N801 - used as a function and as a decorator
-    """Holds a lock for a scope or for the run of a function.
-
-        with redlock("orders:42", ttl=10, wait=10) as lease: ...
-        async with redlock("orders:42") as lease: ...
-
-        @redlock("nightly")
-        def job(): ...
-
-        @redlock(key=lambda order: f"orders:{order.id}")
-        async def handle(order): ...
-
-    - `name`: the lock's name. `key` is another word for it; for a decorator it may be a function that gives the name and
-      is called with the arguments of the decorated one.
-    - `client`: whose nodes to use, a `quorlock.Client` or a `quorlock.aio.Client`. Without it there is one client for
-      all uses with the same `nodes`, `max_ttl`, `node_timeout`, `drift`, `min_validity`, `namespace`, `label`, `fence_ttl`,
-      `set_name`, `restart_guard`, `accept_eviction`, `ca`, `cert` and `cert_key` (the client's `key`, which
-      is the lock's name here), made at the first use in each process; `nodes` defaults to `QUORLOCK_NODES`.
-    - `ttl`, `wait`, `renew`, `max_hold`, `raw`, `fencing`, `max_waiters`, `fair`, `keep`, `owner`, `reentrant`: as of `Client.lock`;
-      times in seconds.
-
-    The object may be used again, and by many threads and tasks at once. Who may re-enter: in `async with` and coroutine
-    functions the task, else whoever is called by the holder, see `Lock`. Entering raises what `Lock.acquire` raises. If the
-    body ends normally after the lock was lost, `LockLostError` is raised; `async with` also cancels its task at the loss.
-    The body's own exception always wins.
-    """
+class _Redlock(_ForBoth):
+    """What `redlock` does; of the latter are the types that follow from a name or several."""
 
     def __init__(
         self,
-        name: Name | None = None,
+        name: Name | Iterable[Name] | None = None,
         *,
         client: "sync.Client | aio.Client | None" = None,
         nodes: str | Iterable[str] | None = None,
-        key: Name | Callable[..., Name] | None = None,
+        key: Name | Iterable[Name] | Callable[..., Name | Iterable[Name]] | None = None,
         ttl: Seconds | Unset = UNSET,
         wait: Limit = UNSET,
         renew: bool | Unset = UNSET,
@@ -123,10 +104,11 @@ class redlock(_ForBoth):  # noqa: N801 - used as a function and as a decorator
             raise InvalidArgumentError("give the lock's name, as name or as key")
         if callable(name):
             raise TypeError(f'redlock was given {_called(name)} in place of a name: write @redlock("a name") above the function')
-        self._key: Callable[..., Name] | None = key if callable(key) else None
-        self._octets: bytes | None = None
+        self._key: Callable[..., Name | Iterable[Name]] | None = key if callable(key) else None
+        self._octets: _Octets | None = None
         if not callable(key):
-            self._octets = octets("key", key) if key is not None else octets("name", cast(Name, name))
+            given_name = cast("Name | Iterable[Name]", name)
+            self._octets = _octets("key", key) if key is not None else _octets("name", given_name)
         check_reentrant(reentrant, owner)
         self._named = owner is not None
         self._reentrant = reentrant
@@ -165,7 +147,7 @@ class redlock(_ForBoth):  # noqa: N801 - used as a function and as a decorator
             told = ", ".join([*names, *(["nodes"] if nodes is not None else [])])
             raise InvalidArgumentError(f"a client has its own {told}: give them to the client")
 
-    def _name(self) -> bytes:
+    def _name(self) -> "_Octets":
         """The name for a scope, which has no arguments to ask for it."""
         if self._octets is None:
             raise InvalidArgumentError("a key that is a function works for a decorator only: give a name")
@@ -178,25 +160,36 @@ class redlock(_ForBoth):  # noqa: N801 - used as a function and as a decorator
     def _check(self) -> None:
         """Refuses names and options that are not valid, before anything is locked. Starts nothing and keeps nothing."""
         client = self._client._core if self._client is not None else self._throwaway()
-        client.lock(b"any" if self._octets is None else self._octets, self._options)
+        name = b"any" if self._octets is None else self._octets
+        names = (name,) if isinstance(name, bytes) else name
+        _native.check_all([client.lock(name, self._options) for name in names])
 
     def _throwaway(self) -> _native.Client:
         # Which nodes the environment names is known when the function is called.
         return _native.Client(client_options(self._nodes or "memory://none", **self._of_client))
 
-    def _sync(self, name: bytes) -> sync.Lock:
+    # Of one name a lock, of several locks: these have the same methods.
+    def _sync(self, name: "_Octets") -> Any:
+        if isinstance(name, tuple):
+            from ._several import Locks
+
+            return Locks([self._sync(one) for one in name])
         return sync.Lock(self._lock(name), text(name), self._named, self._reentrant)
 
-    def _aio(self, name: bytes) -> "aio.Lock":
+    def _aio(self, name: "_Octets") -> Any:
+        if isinstance(name, tuple):
+            from ._aio_several import Locks
+
+            return Locks([self._aio(one) for one in name])
         from . import aio
 
         return aio.Lock(self._lock(name), text(name), self._named, self._reentrant)
 
-    def _of_thread(self, name: bytes) -> sync.Lock | sync.Attempt:
+    def _of_thread(self, name: "_Octets") -> Any:
         """What a decorated function runs in; where that gives no lease it is left out."""
         return self._sync(name)
 
-    def _of_task(self, name: bytes) -> "aio.Lock | aio.Attempt":
+    def _of_task(self, name: "_Octets") -> Any:
         return self._aio(name)
 
     def attempt(self, wait: Limit = 0) -> "Attempt":
@@ -215,21 +208,17 @@ class redlock(_ForBoth):  # noqa: N801 - used as a function and as a decorator
         """
         return Attempt(self, wait)
 
-    def _enter(self) -> sync.Lease:
+    def _enter(self) -> Any:
         return self._sync(self._name())._enter()
 
-    if TYPE_CHECKING:
-
-        def __enter__(self) -> sync.Lease: ...
-
-    def __aenter__(self) -> "Coroutine[Any, Any, aio.Lease]":
+    def __aenter__(self) -> "Coroutine[Any, Any, Any]":
         return self._aenter(id(sys._getframe(1)))
 
-    async def _aenter(self, frame: int) -> "aio.Lease":
+    async def _aenter(self, frame: int) -> Any:
         return self._of_tasks().enter(frame, await self._aio(self._name())._acquired({}))
 
-    def _name_for(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> bytes:
-        return self._name() if self._key is None else octets("the key", self._key(*arguments, **keywords))
+    def _name_for(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> "_Octets":
+        return self._name() if self._key is None else _octets("the key", self._key(*arguments, **keywords))
 
     def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
         """Decorates a function or coroutine function: each call holds the lock.
@@ -246,8 +235,8 @@ class redlock(_ForBoth):  # noqa: N801 - used as a function and as a decorator
     def _decorated(
         self,
         function: Callable[_P, _R],
-        of_thread: Callable[[bytes], sync.Lock | sync.Attempt],
-        of_task: "Callable[[bytes], aio.Lock | aio.Attempt]",
+        of_thread: "Callable[[_Octets], Any]",
+        of_task: "Callable[[_Octets], Any]",
     ) -> Callable[_P, _R]:
         """The function, run in what `of_thread` or `of_task` gives for the lock's name."""
         method: Any = function
@@ -283,24 +272,81 @@ class redlock(_ForBoth):  # noqa: N801 - used as a function and as a decorator
         return held_by_thread
 
     def __repr__(self) -> str:
-        return f"<quorlock.redlock {self._key if self._octets is None else shown(text(self._octets))}>"
+        if self._octets is None:
+            return f"<quorlock.redlock {self._key}>"
+        names = self._octets if isinstance(self._octets, tuple) else (self._octets,)
+        return f"<quorlock.redlock {', '.join(shown(text(name)) for name in names)}>"
+
+
+class redlock(_Redlock):  # noqa: N801 - used as a function and as a decorator
+    """Holds a lock for a scope or for the run of a function.
+
+        with redlock("orders:42", ttl=10, wait=10) as lease: ...
+        async with redlock("orders:42") as lease: ...
+
+        @redlock("nightly")
+        def job(): ...
+
+        @redlock(key=lambda order: f"orders:{order.id}")
+        async def handle(order): ...
+
+        with redlock(["account:1", "account:2"]) as leases: ...
+
+    - `name`: the lock's name, or several to be held together, all or none: see `Client.lock_all`. `key` is another word for it; for a decorator it may be a function that gives the name and
+      is called with the arguments of the decorated one.
+    - `client`: whose nodes to use, a `quorlock.Client` or a `quorlock.aio.Client`. Without it there is one client for
+      all uses with the same `nodes`, `max_ttl`, `node_timeout`, `drift`, `min_validity`, `namespace`, `label`, `fence_ttl`,
+      `set_name`, `restart_guard`, `accept_eviction`, `ca`, `cert` and `cert_key` (the client's `key`, which
+      is the lock's name here), made at the first use in each process; `nodes` defaults to `QUORLOCK_NODES`.
+    - `ttl`, `wait`, `renew`, `max_hold`, `raw`, `fencing`, `max_waiters`, `fair`, `keep`, `owner`, `reentrant`: as of `Client.lock`;
+      times in seconds.
+
+    The object may be used again, and by many threads and tasks at once. Who may re-enter: in `async with` and coroutine
+    functions the task, else whoever is called by the holder, see `Lock`. Entering raises what `Lock.acquire` raises. If the
+    body ends normally after the lock was lost, `LockLostError` is raised; `async with` also cancels its task at the loss.
+    The body's own exception always wins.
+    """
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __new__(cls, name: Name | None = None, **options: Any) -> "redlock": ...
+
+        @overload
+        def __new__(cls, name: Iterable[Name], **options: Any) -> "_All": ...
+
+        def __new__(cls, name: Any = None, **options: Any) -> Any: ...
+
+        def __enter__(self) -> sync.Lease: ...
+
+        def __aenter__(self) -> "Coroutine[Any, Any, aio.Lease]": ...
+
+
+if TYPE_CHECKING:
+
+    class _All(redlock):
+        """`redlock` of several names."""
+
+        def __enter__(self) -> "Leases": ...  # type: ignore[override]
+
+        def __aenter__(self) -> "Coroutine[Any, Any, AioLeases]": ...  # type: ignore[override]
 
 
 class Attempt(_ForBoth):
     """What `redlock(...).attempt()` gives: for `with`, `async with` and functions, as `redlock` itself."""
 
-    def __init__(self, of: redlock, wait: Limit) -> None:
+    def __init__(self, of: _Redlock, wait: Limit) -> None:
         super().__init__()
         self._of = of
         self._wait = wait
 
-    def _of_thread(self, name: bytes) -> sync.Attempt:
+    def _of_thread(self, name: "_Octets") -> Any:
         return self._of._sync(name).attempt(self._wait)
 
-    def _of_task(self, name: bytes) -> "aio.Attempt":
+    def _of_task(self, name: "_Octets") -> Any:
         return self._of._aio(name).attempt(self._wait)
 
-    def _enter(self) -> sync.Lease | None:
+    def _enter(self) -> Any:
         return self._of_thread(self._of._name())._enter()
 
     if TYPE_CHECKING:
@@ -356,10 +402,10 @@ class once(redlock):  # noqa: N801 - used as a decorator
         # The core says what follows from it; what is given behind it wins.
         self._options = lock_options(None, every=every, **self._options, **given(ttl=ttl, keep=keep))
 
-    def _of_thread(self, name: bytes) -> sync.Attempt:
+    def _of_thread(self, name: "_Octets") -> Any:
         return self._sync(name).attempt()
 
-    def _of_task(self, name: bytes) -> "aio.Attempt":
+    def _of_task(self, name: "_Octets") -> Any:
         return self._aio(name).attempt()
 
     def attempt(self, wait: Limit = 0) -> "Attempt":
@@ -370,6 +416,13 @@ class once(redlock):  # noqa: N801 - used as a decorator
 
     def __aenter__(self) -> "Coroutine[Any, Any, aio.Lease]":
         raise TypeError("once is for functions: an `async with` cannot leave its body out. Decorate one with it")
+
+
+def _octets(what: str, name: "Name | Iterable[Name]") -> _Octets:
+    """A name as bytes, or several."""
+    if isinstance(name, str | bytes) or not isinstance(name, Iterable):
+        return octets(what, name)
+    return tuple(octets(what, one) for one in name)
 
 
 def _called(function: object) -> str:

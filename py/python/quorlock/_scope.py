@@ -7,15 +7,16 @@ from ._channel import Awaited
 from .errors import NotOwnerError, QuorlockError
 
 if TYPE_CHECKING:
+    from ._aio_several import Leases
     from .aio import Lease
 
-_L = TypeVar("_L", bound="Lease | None")
+_L = TypeVar("_L", bound="Lease | Leases | None")
 
 
 class Scope:
     """One entry into a scope, from `__aenter__` to `__aexit__`. Works as `asyncio.timeout` does."""
 
-    def __init__(self, lease: "Lease") -> None:
+    def __init__(self, lease: "Lease | Leases") -> None:
         self.lease = lease
         self._task = asyncio.current_task()
         self._cancelled = False

@@ -13,9 +13,9 @@ cancelled leaves no key behind, a release that is cancelled is carried out all t
 import asyncio
 import sys
 import weakref
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from types import TracebackType
-from typing import Any, Literal, Self, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 from . import _native
 from ._channel import completed
@@ -39,6 +39,9 @@ from ._options import (
 from ._scope import Scope, Scopes
 from ._owner import Hold, Place, of_task
 from ._tasks import owner as this_task
+
+if TYPE_CHECKING:
+    from ._aio_several import Locks
 
 __all__ = ["Attempt", "Client", "Lease", "Lock"]
 
@@ -336,6 +339,14 @@ class Client(ClientBase):
             keep=keep,
         )
         return Lock(self._core.lock(octet_name, options), text(octet_name), owner is not None, reentrant)
+
+    def lock_all(self, names: Iterable[Name], **options: Any) -> "Locks":
+        """Several locks by their names, to be held together: all of them, or none; as `quorlock.Client.lock_all`."""
+        from ._aio_several import Locks
+
+        if isinstance(names, str | bytes):
+            raise TypeError(f"names is {names!r}: give a list of names, or one name to lock()")
+        return Locks([self.lock(name, **options) for name in names])
 
     async def inspect(self, name: Name) -> Inspection:
         """Looks who holds a lock, without asking for it: what each node has of it, and what follows from that.

@@ -1,7 +1,8 @@
 """The blocking API. Everything here is exported by `quorlock`."""
 
+from collections.abc import Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Self, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 from . import _native, _owner
 from ._client import ClientBase
@@ -24,6 +25,9 @@ from ._options import (
 )
 from ._owner import Caller, Hold
 from .errors import LockContendedError, LockTimeoutError, NotOwnerError, QuorlockError
+
+if TYPE_CHECKING:
+    from ._several import Leases, Locks
 
 __all__ = ["Attempt", "Client", "Lease", "Lock"]
 
@@ -76,7 +80,7 @@ class Lease(LeaseBase, _native.Scoped):
         def __enter__(self) -> Self: ...
 
 
-def leave(lease: Lease, error: BaseException | None) -> None:
+def leave(lease: "Lease | Leases", error: BaseException | None) -> None:
     """Ends a scope: releases, and raises `LockLostError` after a loss unless the body failed by itself."""
     try:
         lease.release()
@@ -101,10 +105,10 @@ class Scoped(NotPickled, _native.Scoped):
     def __init__(self) -> None:
         self._entered: list[object] = []
 
-    def _enter(self) -> Lease | None:
+    def _enter(self) -> "Lease | Leases | None":
         raise NotImplementedError
 
-    def _leave(self, lease: Lease | None, error: BaseException | None) -> None:
+    def _leave(self, lease: "Lease | Leases | None", error: BaseException | None) -> None:
         if lease is not None:
             leave(lease, error)
         elif error is None:
@@ -409,6 +413,17 @@ class Client(ClientBase):
             keep=keep,
         )
         return Lock(self._core.lock(octet_name, options), text(octet_name), owner is not None, reentrant)
+
+    def lock_all(self, names: Iterable[Name], **options: Any) -> "Locks":
+        """Several locks by their names, to be held together: all of them, or none; options as of `lock`.
+
+        1 to 16 names that differ, in any order; one that is given twice is held once.
+        """
+        from ._several import Locks
+
+        if isinstance(names, str | bytes):
+            raise TypeError(f"names is {names!r}: give a list of names, or one name to lock()")
+        return Locks([self.lock(name, **options) for name in names])
 
     def inspect(self, name: Name) -> Inspection:
         """Looks who holds a lock, without asking for it: what each node has of it, and what follows from that.

@@ -1,0 +1,171 @@
+"""Several locks at once, for blocking code: all of them, or none."""
+
+from typing import TYPE_CHECKING, Literal, Self, overload
+
+from . import _native, _owner
+from ._green import waited
+from ._lease import shown
+from ._leases import LeasesBase
+from ._options import UNSET, Limit, Seconds, given, text, wait_options
+from ._owner import Caller, Hold
+from .errors import LockContendedError, LockTimeoutError
+from .sync import Lease, Lock, Scoped, leave
+
+__all__ = ["Leases", "Locks"]
+
+
+class Leases(LeasesBase[Lease], _native.Scoped):
+    """Holds on several locks that were acquired together: what `Locks.acquire` returns.
+
+    They are held while each of them is. The loss of one is the loss of all: the work that needs them has to stop. Those that
+    are not lost stay held until they are released, so that nobody else comes in while it stops. Iterating gives each
+    `Lease`, and `leases[name]` the one of that lock. As a context manager it releases them at the end; if the body ends
+    normally after a loss, `LockLostError` is raised.
+    """
+
+    __slots__ = ("_entered",)
+
+    def extend(self, ttl: Seconds | None = None) -> None:
+        """Lengthens all of them at the same time, as `Lease.extend`. Raises what the first raises that could not be."""
+        waited(self._core.extend(ttl))
+
+    def ensure(self, min_remaining: Seconds) -> None:
+        """Makes sure that each has at least so many seconds of validity left, as `Lease.ensure`."""
+        waited(self._core.ensure(min_remaining))
+
+    def release(self) -> bool:
+        """Releases all of them at the same time. Returns whether each was still held; as `Lease.release`."""
+        self._callbacks = None
+        held: bool = waited(self._core.release())
+        return held
+
+    def _enter(self) -> Self:
+        self._entered: list[object] = []
+        return self
+
+    def _leave(self, leases: object, error: BaseException | None) -> None:
+        leave(self, error)
+
+    if TYPE_CHECKING:
+
+        def __enter__(self) -> Self: ...
+
+
+class Locks(Scoped):
+    """Several names with the same options; made by `Client.lock_all`. It holds nothing by itself.
+
+    Each name is a lock like any other, with the owner of the call as `Lock` has it. They are taken in one order that is the
+    same in all programs, whatever order they are given in, so that callers who ask for several do not wait for each other in
+    a ring. `with locks as leases:` holds them all for a scope.
+    """
+
+    __slots__ = ("_locks",)
+
+    def __init__(self, locks: list[Lock]) -> None:
+        super().__init__()
+        # Each once: an owner enters a lock that it has just won no second time.
+        self._locks = tuple({lock._place: lock for lock in locks}.values())
+        _native.check_all([lock._core for lock in self._locks])
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The locks' names, each once."""
+        return tuple(lock.name for lock in self._locks)
+
+    @overload
+    def acquire(self, blocking: Literal[True] = True, timeout: Limit = UNSET, *, wait: Limit = UNSET) -> Leases: ...
+
+    @overload
+    def acquire(
+        self, blocking: bool, timeout: Limit = UNSET, *, wait: Limit = UNSET
+    ) -> Leases | Literal[False]: ...
+
+    def acquire(
+        self, blocking: bool = True, timeout: Limit = UNSET, *, wait: Limit = UNSET
+    ) -> Leases | Literal[False]:
+        """Acquires all of the locks, waiting as long as their `wait` says for all of them together; as `Lock.acquire`.
+
+        Raises what `Lock.acquire` raises, for the first lock that could not be had; then none is held. Keep what it
+        returns: leases that nobody keeps are released.
+        """
+        options = wait_options(blocking, timeout, wait)
+        if not blocking:
+            return self.try_acquire() or False
+        return self._acquired(options, by_hand=True)
+
+    def try_acquire(self) -> Leases | None:
+        """Tries once. `None` where another holds one of them. Raises as `acquire` otherwise."""
+        return self._tried(0, by_hand=True)
+
+    def attempt(self, wait: Limit = 0) -> "AttemptAll":
+        """A scope for work that is left out where others hold one of the locks, as `Lock.attempt`."""
+        return AttemptAll(self, wait)
+
+    def _holds(self, by_hand: bool, waits: bool) -> list[Hold]:
+        caller = Caller()
+        holds = [lock._hold(caller, by_hand) for lock in self._locks]
+        if waits:
+            for lock, hold in zip(self._locks, holds, strict=True):
+                _owner.refuse_if_stuck(hold, caller, shown(lock.name))
+        return holds
+
+    def _acquired(self, options: dict[str, object], by_hand: bool) -> Leases:
+        holds = self._holds(by_hand, options.get("wait", UNSET) != 0)
+        cores, owners = [lock._core for lock in self._locks], [hold.owner for hold in holds]
+        try:
+            core: _native.Leases = waited(_native.acquire_all(cores, owners, options))
+        except (LockContendedError, LockTimeoutError) as error:
+            for lock, hold in zip(self._locks, holds, strict=True):
+                if not lock._named and lock.name == error.name:
+                    _owner.told(error, hold)
+            raise
+        return self._won(core, holds)
+
+    def _tried(self, wait: Limit, by_hand: bool) -> Leases | None:
+        """As `_acquired`; `None` where others hold one of them all the time."""
+        try:
+            holds = self._holds(by_hand, wait != 0)
+        except LockContendedError:
+            return None
+        cores, owners = [lock._core for lock in self._locks], [hold.owner for hold in holds]
+        core: _native.Leases | None = waited(_native.try_all(cores, owners, given(wait=wait)))
+        return None if core is None else self._won(core, holds)
+
+    def _won(self, core: _native.Leases, holds: list[Hold]) -> Leases:
+        try:
+            for hold in holds:
+                hold.won()
+            named = {lock.name: hold for lock, hold in zip(self._locks, holds, strict=True)}
+            return Leases(core, tuple(Lease(part, named[text(part.name)]) for part in core.parts()))
+        except BaseException:
+            # Ctrl-C before the caller has it.
+            core.discard()
+            raise
+
+    def _enter(self) -> Leases | None:
+        return self._acquired({}, by_hand=False)
+
+    if TYPE_CHECKING:
+
+        def __enter__(self) -> Leases: ...
+
+    def __repr__(self) -> str:
+        return f"<quorlock.Locks {', '.join(shown(name) for name in self.names)}>"
+
+
+class AttemptAll(Scoped):
+    """What `Locks.attempt` gives."""
+
+    __slots__ = ("_of", "_wait")
+
+    def __init__(self, of: Locks, wait: Limit) -> None:
+        super().__init__()
+        self._of = of
+        self._wait = wait
+
+    def _enter(self) -> Leases | None:
+        return self._of._tried(self._wait, by_hand=False)
+
+    if TYPE_CHECKING:
+
+        def __enter__(self) -> Leases | None: ...

@@ -1,0 +1,189 @@
+//! Several locks at once.
+
+use std::sync::Arc;
+
+use pyo3::IntoPyObjectExt;
+use pyo3::prelude::*;
+use quorlock::binding::Owned;
+use quorlock::{Leases as Core, Locks, LossReason};
+
+use crate::call::{Answer, Call};
+use crate::ending;
+use crate::error::{checked, entry, raised};
+use crate::lease::{Lease, unkept};
+use crate::lock::{Lock, Owner};
+use crate::options::{self, Options, limit, seconds};
+use crate::port::Port;
+use crate::wait::wait;
+
+/// Those that were given, each for the owner beside it.
+fn asked(
+    locks: &[PyRef<'_, Lock>],
+    owners: &[PyRef<'_, Owner>],
+    options: &Options<'_>,
+) -> PyResult<Locks> {
+    let of = |(lock, owner): (&PyRef<'_, Lock>, &PyRef<'_, Owner>)| {
+        options::of_lock(lock.of(owner), options)
+    };
+    let locks = locks.iter().zip(owners).map(of).collect::<PyResult<_>>()?;
+    Ok(Locks::of(locks))
+}
+
+/// Refuses what cannot be held together.
+#[pyfunction]
+pub(crate) fn check_all(py: Python<'_>, locks: Vec<PyRef<'_, Lock>>) -> PyResult<()> {
+    entry(py, || {
+        let locks = locks.iter().map(|lock| lock.plain()).collect();
+        checked(py, Locks::of(locks).check())
+    })
+}
+
+/// Acquires all of them. `options`: those that hold for this call alone.
+#[pyfunction]
+pub(crate) fn acquire_all(
+    py: Python<'_>,
+    locks: Vec<PyRef<'_, Lock>>,
+    owners: Vec<PyRef<'_, Owner>>,
+    options: &Options<'_>,
+) -> PyResult<Call> {
+    entry(py, || {
+        let locks = asked(&locks, &owners, options)?;
+        Ok(Call::new(true, async move { locks.win().await.map(Some) }))
+    })
+}
+
+/// As `acquire_all`; `None` where others hold one of them all the time.
+#[pyfunction]
+pub(crate) fn try_all(
+    py: Python<'_>,
+    locks: Vec<PyRef<'_, Lock>>,
+    owners: Vec<PyRef<'_, Owner>>,
+    options: &Options<'_>,
+) -> PyResult<Call> {
+    entry(py, || {
+        let locks = asked(&locks, &owners, options)?;
+        Ok(Call::new(true, async move { locks.try_win().await }))
+    })
+}
+
+/// Leases that were won together: to be asked as one is.
+#[pyclass(frozen, module = "quorlock._native")]
+pub(crate) struct Leases {
+    core: Owned<Arc<Core>>,
+}
+
+impl Leases {
+    pub(crate) fn is_lost(&self) -> bool {
+        self.core.loss().is_some()
+    }
+
+    /// Releases in the background.
+    pub(crate) fn let_go(&self, py: Python<'_>) -> PyResult<()> {
+        entry(py, || {
+            self.core.let_go();
+            Ok(())
+        })
+    }
+}
+
+impl Drop for Leases {
+    fn drop(&mut self) {
+        if self.core.is_ours() && self.core.is_held() {
+            let names: Vec<&[u8]> = self.core.iter().map(quorlock::Lease::name).collect();
+            unkept(&names.join(&b", "[..]));
+        }
+    }
+}
+
+impl Answer for Option<Core> {
+    fn into_python(self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        // Here, where its caller goes on: the interpreter may have been busy for long.
+        let leases = checked(py, self.map(Core::delivered).transpose())?;
+        let leases = leases.map(|leases| Leases {
+            core: Owned::new(Arc::new(leases)),
+        });
+        leases.into_py_any(py)
+    }
+}
+
+#[pymethods]
+impl Leases {
+    /// Each lease, in the order of the locks' keys.
+    fn parts(&self) -> Vec<Lease> {
+        let parts = self.core.parts().iter();
+        parts.map(|lease| Lease::shared(lease.clone())).collect()
+    }
+
+    /// Why the first of them was lost.
+    #[getter]
+    fn reason(&self) -> Option<&'static str> {
+        self.core.loss().map(|(_, reason)| reason.as_str())
+    }
+
+    /// The lock whose lease was lost.
+    #[getter]
+    fn lost_name(&self) -> Option<&[u8]> {
+        self.core.loss().map(|(name, _)| name)
+    }
+
+    fn is_held(&self) -> bool {
+        self.core.is_held()
+    }
+
+    fn remaining(&self) -> f64 {
+        self.core.remaining().as_secs_f64()
+    }
+
+    /// The error of a scope that ends after the loss; `None` where there was none.
+    fn lost_error(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        let error = self.core.lost_error()?;
+        Some(raised(py, &error).into_value(py).into())
+    }
+
+    fn extend(&self, py: Python<'_>, ttl: &Bound<'_, PyAny>) -> PyResult<Call> {
+        entry(py, || {
+            let (core, ttl) = (Arc::clone(&self.core), limit("ttl", ttl)?);
+            Ok(Call::new(false, async move { core.extend(ttl).await }))
+        })
+    }
+
+    fn ensure(&self, py: Python<'_>, min: &Bound<'_, PyAny>) -> PyResult<Call> {
+        entry(py, || {
+            let (core, min) = (Arc::clone(&self.core), seconds("min_remaining", min)?);
+            Ok(Call::new(false, async move { core.ensure(min).await }))
+        })
+    }
+
+    fn release(&self) -> Call {
+        let core = Arc::clone(&self.core);
+        Call::new(false, async move { core.release().await })
+    }
+
+    /// Releases in the background: for leases that their acquirer gave up before it had them.
+    fn discard(&self, py: Python<'_>) -> PyResult<()> {
+        entry(py, || {
+            self.core.take_back();
+            Ok(())
+        })
+    }
+
+    /// Waits for the first loss on the calling thread; false when `timeout` has passed.
+    fn wait_lost(&self, py: Python<'_>, timeout: &Bound<'_, PyAny>) -> PyResult<bool> {
+        entry(py, || {
+            let (core, limit) = (Arc::clone(&self.core), limit("timeout", timeout)?);
+            let lost = Box::pin(async move { core.lost().await.1 });
+            wait(py, lost, limit).map(|lost| lost.is_some())
+        })
+    }
+
+    /// Gives `None` to `future` at the first loss.
+    fn watch_lost(&self, py: Python<'_>, port: &Port, future: Py<PyAny>) -> PyResult<u64> {
+        entry(py, || Ok(port.watch(future, |ring| self.core.bell(ring))))
+    }
+
+    /// Calls `callback(reason)` at the first loss, on the dispatcher thread.
+    fn on_lost(&self, callback: Py<PyAny>) {
+        let told = move |_: &[u8], reason: LossReason| ending::call(&callback, [reason.as_str()]);
+        self.core.on_lost(told);
+    }
+}

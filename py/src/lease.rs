@@ -22,17 +22,23 @@ use crate::wait::wait;
 #[pyclass(frozen, module = "quorlock._native")]
 pub(crate) struct Lease {
     core: Owned<Arc<Core>>,
+    /// Others keep it as well: leases that were won together.
+    shared: bool,
 }
 
 impl Lease {
     fn new(core: Core) -> Lease {
-        Lease::shared(Arc::new(core))
+        Lease {
+            core: Owned::new(Arc::new(core)),
+            shared: false,
+        }
     }
 
-    /// One that others keep as well.
+    /// One of several that were won together, which tell of themselves.
     pub(crate) fn shared(core: Arc<Core>) -> Lease {
         Lease {
             core: Owned::new(core),
+            shared: true,
         }
     }
 
@@ -54,9 +60,8 @@ impl Lease {
 /// would strike in the middle and be lost.
 impl Drop for Lease {
     fn drop(&mut self) {
-        // One that is lost has been told of, a forked child holds nothing, and one of
-        // several is kept with the others.
-        if self.core.is_ours() && self.core.is_held() && Arc::strong_count(&self.core) == 1 {
+        // One that is lost has been told of, and a forked child holds nothing.
+        if !self.shared && self.core.is_ours() && self.core.is_held() {
             unkept(self.core.name());
         }
     }

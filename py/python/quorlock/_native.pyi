@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Self, final
 
-__all__ = ["Call", "Client", "Lease", "Lock", "Owner", "Port", "Scoped", "__version__", "_close_all", "_kinds", "_log_to", "_panic",
-           "_thread"]
+__all__ = ["Call", "Client", "Lease", "Leases", "Lock", "Owner", "Port", "Scoped", "__version__", "_close_all", "_kinds", "_log_to",
+           "_panic", "_thread", "acquire_all", "check_all", "try_all"]
 
 __version__: str
 

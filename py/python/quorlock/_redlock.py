@@ -315,7 +315,7 @@ class redlock(_Redlock):  # noqa: N801 - used as a function and as a decorator
         @overload
         def __new__(cls, name: Iterable[Name], **options: Any) -> "_All": ...
 
-        def __new__(cls, name: Any = None, **options: Any) -> Any: ...
+        def __new__(cls, name: Any = None, **options: Any) -> Any: ...  # pyright: ignore[reportInconsistentConstructor]
 
         def __enter__(self) -> sync.Lease: ...
 
@@ -356,7 +356,7 @@ class Attempt(_ForBoth):
     def __aenter__(self) -> "Coroutine[Any, Any, aio.Lease | None]":
         return self._aenter(id(sys._getframe(1)))
 
-    async def _aenter(self, frame: int) -> "aio.Lease | None":
+    async def _aenter(self, frame: int) -> Any:
         return self._of_tasks().enter(frame, await self._of._aio(self._of._name())._tried(self._wait))
 
     @overload
@@ -420,7 +420,7 @@ class once(redlock):  # noqa: N801 - used as a decorator
 
 def _octets(what: str, name: "Name | Iterable[Name]") -> _Octets:
     """A name as bytes, or several."""
-    if isinstance(name, str | bytes) or not isinstance(name, Iterable):
+    if isinstance(name, str | bytes) or not isinstance(name, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
         return octets(what, name)
     return tuple(octets(what, one) for one in name)
 

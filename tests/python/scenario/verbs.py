@@ -64,7 +64,7 @@ class Verbs:
     async def answer(self, step):
         """Does one line; returns its answer in words. What is no error of Quorlock goes through."""
         try:
-            result = await getattr(self, "do_" + step.verb)(step, *step.words, **arguments(step.options))
+            result = await getattr(self, "do_" + step.verb.replace("-", "_"))(step, *step.words, **arguments(step.options))
         except QuorlockError as error:
             self.error = error
             return error.kind
@@ -84,6 +84,10 @@ class Verbs:
     async def do_lock(self, step, name, client, lock_name, **options):
         # Some languages check here and some at acquire: the scenario sees it at acquire.
         self.locks[name] = functools.partial(self.clients[client].lock, scenario.text(lock_name), **options)
+
+    async def do_locks(self, step, name, client, names, **options):
+        names = [scenario.text(word) for word in names.split(",")]
+        self.locks[name] = functools.partial(self.clients[client].lock_all, names, **options)
 
     def _lock(self, name):
         # A new object each time: a Lock keeps the leases acquired through it, so `drop` would let go of nothing.
@@ -121,6 +125,12 @@ class Verbs:
 
     async def do_fence(self, step, name):
         return self.leases[name].fence or 0
+
+    async def do_fence_of(self, step, name, lock_name):
+        return self.leases[name][scenario.text(lock_name)].fence or 0
+
+    async def do_lost_name(self, step, name):
+        return self.leases[name].lost.name or "none"
 
     async def do_newer(self, step, one, other):
         return self.leases[one].fence > self.leases[other].fence

@@ -30,7 +30,9 @@ impl Inner {
             return self.nodes[node].held_back.push(waiting);
         }
         if self.nodes[node].down_until > now || self.connections[wire].dead {
-            self.connections[wire].broken = true;
+            // What is lost of a stream ends it: no later piece may pass for its beginning.
+            let connection = &mut self.connections[wire];
+            (connection.broken, connection.dead) = (true, true);
             self.lose_sent(wire, None);
             // A host that is up knows nothing of the connection, and says so.
             if self.nodes[node].down_until <= now || self.random.chance(50) {

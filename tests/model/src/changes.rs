@@ -160,16 +160,6 @@ pub const ALL: &[Change] = &[
         "not own and call('ZSCORE'",
         "false and call('ZSCORE'",
     ),
-    change(
-        "extend",
-        "if banned and now <= tonumber(banned)",
-        "if banned",
-    ),
-    change(
-        "extend",
-        "now <= tonumber(banned)",
-        "now < tonumber(banned)",
-    ),
     change("extend", "time[2], 1}", "time[2]}"),
     change(
         "release",
@@ -334,9 +324,19 @@ pub const ALL: &[Change] = &[
     change("acquire", "[2] or 1", "[1] or 1"),
 ];
 
-/// Those that need what no memory node has: values of a later version, and keys of another
-/// type. The directed table must find them.
+/// Those that need what no memory node has (values of a later version, and keys of another
+/// type), or the very end of a ban. The directed table must find them.
 pub const DIRECTED: &[Change] = &[
+    change(
+        "extend",
+        "if banned and now <= tonumber(banned)",
+        "if banned",
+    ),
+    change(
+        "extend",
+        "now <= tonumber(banned)",
+        "now < tonumber(banned)",
+    ),
     change("acquire", "([-=@])", "([=@])"),
     change("extend", "([-=@])", "([=@])"),
     change(

@@ -329,6 +329,17 @@ impl Calls {
         };
         // A waiter that leaves may have no vote to take back.
         let empty = op == Op::Release && random.chance(25);
+        // One that was forced out comes back, with or without its vote.
+        let repairs = matches!(op, Op::Extend { repair, .. } if repair != Repair::No);
+        if repairs
+            && random.chance(75)
+            && let Some((value, _)) = node
+                .bans(at)
+                .flat_map(|(_, values, _)| values)
+                .find(|(value, _)| !value.is_empty())
+        {
+            return Value(value.to_vec().into());
+        }
         match stored {
             _ if empty => Value([].into()),
             Some(value) if random.chance(own) && value.is_ours() => value.clone(),

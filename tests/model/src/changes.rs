@@ -166,7 +166,6 @@ pub const ALL: &[Change] = &[
         "form == '-' and now <= tonumber(till)",
         "form == '-'",
     ),
-    change("release", "held and A[5] and form ~= '-'", "held and A[5]"),
     change("release", "held and A[5] and form", "A[5] and form"),
     change("release", "now + A[5] * 1000", "now + A[5] * 1001"),
     change("release", "math.max(A[5], life)", "A[5]"),
@@ -325,8 +324,9 @@ pub const ALL: &[Change] = &[
 ];
 
 /// Those that need what no memory node has (values of a later version, and keys of another
-/// type), or the very end of a ban. The directed table must find them.
+/// type), or the very end of a ban or of what is kept. The directed table must find them.
 pub const DIRECTED: &[Change] = &[
+    change("release", "held and A[5] and form ~= '-'", "held and A[5]"),
     change(
         "extend",
         "if banned and now <= tonumber(banned)",

@@ -30,7 +30,7 @@ const OF_EACH_ANSWER: u64 = 3;
 /// Kinds of answers, of all requests.
 const KINDS: usize = 41;
 /// Calls until a change must be found.
-const PATIENCE: u64 = 100_000;
+const PATIENCE: u64 = 400_000;
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();

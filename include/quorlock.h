@@ -34,8 +34,9 @@
  * - A NULL where none is allowed is #QUORLOCK_INVALID_ARGUMENT, not a crash.
  * - Times are whole milliseconds. #QUORLOCK_FOREVER is a time without end,
  *   #QUORLOCK_DEFAULT what the options say.
- * - Callbacks get their userdata first. They run on one thread of the library's own,
- *   never on a caller's; there they may call anything of this header.
+ * - Callbacks get their userdata first, and may call anything of this header. They run
+ *   on one thread of the library's own; those of what was started with a
+ *   quorlock_queue_t run on the thread that dispatches or frees that queue.
  * - In a forked child, what the parent has used fails with #QUORLOCK_FORKED; its `_free`
  *   does nothing, and the child holds no lease. Make a new client there, or use one
  *   that nobody had used before the fork.

@@ -43,6 +43,11 @@ def scenarios(name, *command):
     return Step(f"scenarios-{name}", [sys.executable, "tests/scenarios/drive.py", "-j", "2", *command], floor=floor)
 
 
+def several(name, *command):
+    words = [sys.executable, "tests/scenarios/drive.py", "-j", "2", "--folder", "several", *command]
+    return Step(f"several-{name}", words, floor=6)
+
+
 def as_documented_user(*command):
     step = scenarios("auth", "--auth", *command)
     return replace(step, name="auth")
@@ -86,6 +91,8 @@ STEPS = [
     Step("run", [sys.executable, "tests/run.py", "--self-check"], floor=10),
     Step("setup", [sys.executable, "tests/test_setup.py"], floor=7),
     *(scenarios(name, *command) for name, command in RUNNERS.items()),
+    # Several locks at once, which Node, C and C++ have yet to get.
+    *(several(name, *RUNNERS[name]) for name in ("rust", "blocking", "asyncio")),
     # The same files as a user who may do what the documented line permits, and nothing else.
     as_documented_user(*RUNNERS["rust"]),
     # Tries beside a queue, of each language.

@@ -10,7 +10,7 @@ sys.path[:0] = [os.path.dirname(HERE), HERE]
 
 import scenario  # noqa: E402
 
-FILES = sorted(glob.glob(os.path.join(glob.escape(HERE), "*" + scenario.SUFFIX)))
+FILES = sorted(glob.glob(os.path.join(glob.escape(HERE), "**", "*" + scenario.SUFFIX), recursive=True))
 ELSEWHERE = {"Forked", "Internal"}
 
 

@@ -82,7 +82,7 @@ fn who_waits_holds_what_comes_before_and_nothing_behind() -> Result<(), Error> {
     let (ours, theirs) = (Client::new(&stage.nodes)?, Client::new(&stage.nodes)?);
     let middle = blocking::wait(theirs.lock("b").acquire())?;
     let all = ours.lock_all(["c", "b", "a"]).wait(None);
-    let waits = std::thread::spawn(move || blocking::wait(all.acquire()).map(|all| drop(all)));
+    let waits = std::thread::spawn(move || blocking::wait(all.acquire()).map(drop));
     until("it waits", || ours.stats().queued == 1);
     let holder = |name: &str| -> Result<bool, Error> {
         Ok(blocking::wait(theirs.lock(name).try_acquire())?.is_none())

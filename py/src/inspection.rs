@@ -1,11 +1,11 @@
-//! What the nodes have of a lock, as tuples. What they mean stands in `_inspection.py`.
+//! What the nodes have of a lock, or had before it was taken away, as tuples. What they mean stands in `_inspection.py`.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use quorlock::{Holder, Inspection};
+use quorlock::{Forced, Holder, Inspection};
 
 use crate::call::Answer;
 
@@ -52,6 +52,13 @@ impl Answer for Inspection {
             nodes,
         )
             .into_py_any(py)
+    }
+}
+
+impl Answer for Forced {
+    fn into_python(self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let freed = self.freed();
+        (self.found().clone().into_python(py)?, freed).into_py_any(py)
     }
 }
 

@@ -88,6 +88,17 @@ impl Lock {
         Call::new(false, async move { core.inspect().await })
     }
 
+    fn force_release(&self, py: Python<'_>, fence: Option<&Bound<'_, PyAny>>) -> PyResult<Call> {
+        entry(py, || {
+            let fence = fence.map(options::fence).transpose()?;
+            let core = self.core.clone();
+            Ok(Call::new(
+                false,
+                async move { core.force_release(fence).await },
+            ))
+        })
+    }
+
     fn is_locked(&self) -> Call {
         let core = self.core.clone();
         Call::new(false, async move { core.is_locked().await })

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyInt};
 use quorlock::{ClientBuilder, ErrorKind, Lock, Owner};
 
 use crate::error::{checked, refused};
@@ -37,6 +37,18 @@ where
 
 fn number(name: &str, value: &Bound<'_, PyAny>, give: &str) -> PyResult<f64> {
     typed(name, value, give)
+}
+
+/// A fence. The core says which there may be; what it cannot be given is refused here.
+pub(crate) fn fence(value: &Bound<'_, PyAny>) -> PyResult<u64> {
+    let whole: Bound<'_, PyInt> = typed("fence", value, "an integer")?;
+    whole.extract().map_err(|_| {
+        refused(
+            value.py(),
+            ErrorKind::InvalidArgument,
+            format!("fence is {whole}: give one that a lease had, 1 to 2^53 - 1"),
+        )
+    })
 }
 
 fn flag(name: &str, value: &Bound<'_, PyAny>) -> PyResult<bool> {

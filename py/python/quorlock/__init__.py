@@ -25,7 +25,7 @@ A client that was not used before starts in the child, so a module may make one 
 import atexit
 from typing import TYPE_CHECKING
 
-from ._inspection import Holder, Inspection, NodeView
+from ._inspection import Forced, Holder, Inspection, NodeView
 from ._lease import Lost
 from ._logging import log
 from ._native import __version__, _close_all, _log_to
@@ -58,6 +58,7 @@ __all__ = [
     "ClientClosedError",
     "Finding",
     "ForkedProcessError",
+    "Forced",
     "Holder",
     "Inspection",
     "InternalError",

@@ -6,7 +6,7 @@ from typing import Any, Literal, Self
 
 from ._options import Seconds, text
 
-__all__ = ["Holder", "Inspection", "NodeView", "Verdict"]
+__all__ = ["Forced", "Holder", "Inspection", "NodeView", "Verdict"]
 
 Verdict = Literal["held", "kept", "free", "split", "unknown"]
 
@@ -80,3 +80,23 @@ class Inspection:
     def _of(cls, parts: tuple[Any, ...]) -> Self:
         name, verdict, holder, fence, queued, nodes = parts
         return cls(text(name), verdict, Holder._of(holder), fence, queued, tuple(NodeView(*node) for node in nodes))
+
+
+@dataclass(frozen=True, slots=True)
+class Forced:
+    """What a forced release has met and done: a quorum of nodes is free of whoever held the lock before."""
+
+    found: Inspection
+    """How the lock stood before."""
+    freed: int
+    """How many votes were taken away; 0 where nothing was there any more."""
+
+    @property
+    def holder(self) -> Holder | None:
+        """Who held it, or kept it; `None` where a quorum agreed on nobody."""
+        return self.found.holder
+
+    @classmethod
+    def _of(cls, parts: tuple[Any, ...]) -> Self:
+        found, freed = parts
+        return cls(Inspection._of(found), freed)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, overload
 from . import _native, _owner
 from ._client import ClientBase
 from ._green import waited
-from ._inspection import Holder, Inspection
+from ._inspection import Forced, Holder, Inspection
 from ._probe import Probe
 from ._lease import Kept, LeaseBase, NotPickled, shown
 from ._options import (
@@ -235,6 +235,10 @@ class Lock(Scoped):
         """What each node has of the lock, and what follows from that. Changes nothing."""
         return Inspection._of(waited(self._core.inspect()))
 
+    def force_release(self, fence: int | None = None) -> Forced:
+        """Takes the lock away from whoever holds it, or keeps it: see `Client.force_release`."""
+        return Forced._of(waited(self._core.force_release(fence)))
+
     def _hold(self, caller: Caller, by_hand: bool) -> Hold:
         """The hold that the caller re-enters, or one to be won."""
         known = _owner.mine(self._place, caller) if self._reentrant and not self._named else None
@@ -431,6 +435,23 @@ class Client(ClientBase):
         That nodes do not answer is no error, but part of the result.
         """
         return self.lock(name).inspect()
+
+    def force_release(self, name: Name, fence: int | None = None) -> Forced:
+        """Takes a lock away from whoever holds it, or keeps it, for an operator: deletes its vote on all nodes, whatever client
+        or library put it there, and calls who waits next. That nobody holds it is no error.
+
+        The holder learns it at its next renewal, at most about a third of its ttl later, or when it extends: its lease is
+        lost, `"forced"`, or `"refused"` where another has taken the lock meanwhile. A lease that is not renewed learns nothing
+        before its end. Until then two may work, and their fences tell them apart.
+
+        `fence`: only if it is the last that was counted for the lock, so that whoever has got the lock since is never hit.
+        Give that of the lease that is to go, or what `inspect` tells.
+
+        Raises `InvalidArgumentError` for a name or a fence that is not valid; `LockContendedError` if the lock is held, and
+        not by `fence` for certain, and nothing is changed; `QuorumUnavailableError` if too few nodes answer: some may have
+        done it then, and calling again completes it. `MisconfiguredError` where the lock's key is no string.
+        """
+        return self.lock(name).force_release(fence)
 
     def probe(self) -> Probe:
         """Looks how it stands with the set: which nodes answer, which would vote, and what is to be mended.

@@ -4,7 +4,7 @@ use napi::Env;
 use napi::bindgen_prelude::{Array, Null};
 
 use crate::failure::Failure;
-use crate::inspection::{Holder, Inspection};
+use crate::inspection::{Forced, Holder, Inspection};
 use crate::probe::Probe;
 use crate::queue::{Event, Value};
 
@@ -28,6 +28,7 @@ pub(crate) fn array(env: &Env, events: Vec<Event>) -> napi::Result<Array<'_>> {
                     Value::Flag(flag) => all.set(at + 2, flag)?,
                     Value::Time(time) => all.set(at + 2, time)?,
                     Value::Inspection(found) => all.set(at + 2, Inspection::from(&*found))?,
+                    Value::Forced(forced) => all.set(at + 2, Forced::from(&*forced))?,
                     Value::Probe(found) => all.set(at + 2, Probe::from(&*found))?,
                     Value::Holder(holder) => all.set(at + 2, holder.as_ref().map(Holder::from))?,
                     // A lease stays with its port.

@@ -45,6 +45,22 @@ pub struct Inspection {
     pub nodes: Vec<NodeView>,
 }
 
+/// What a forced release has met and done.
+#[napi(object, object_from_js = false)]
+pub struct Forced {
+    pub found: Inspection,
+    pub freed: u32,
+}
+
+impl From<&quorlock::Forced> for Forced {
+    fn from(forced: &quorlock::Forced) -> Forced {
+        Forced {
+            found: Inspection::from(forced.found()),
+            freed: forced.freed() as u32,
+        }
+    }
+}
+
 impl From<&quorlock::Holder> for Holder {
     fn from(holder: &quorlock::Holder) -> Holder {
         Holder {

@@ -118,6 +118,29 @@ impl Client {
         })
     }
 
+    /// Takes it away from whoever holds it; `fence`: only from that one.
+    #[napi(catch_unwind)]
+    pub fn force_release(
+        &self,
+        port: &Port,
+        number: i64,
+        name: Name,
+        options: Option<LockOptions>,
+        fence: Option<i64>,
+    ) -> Option<Failure> {
+        // No fence is negative, and the core refuses 0.
+        let fence = fence.map(|fence| u64::try_from(fence).unwrap_or(0));
+        port.begin(
+            number,
+            false,
+            self.lock(name, options),
+            move |lock| async move {
+                let forced = lock.force_release(fence).await?;
+                Ok(Value::Forced(Box::new(forced)))
+            },
+        )
+    }
+
     /// Whether somebody holds it.
     #[napi(catch_unwind)]
     pub fn is_locked(

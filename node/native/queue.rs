@@ -16,6 +16,7 @@ pub(crate) enum Value {
     Time(f64),
     Lease(Option<quorlock::Lease>),
     Inspection(Box<quorlock::Inspection>),
+    Forced(Box<quorlock::Forced>),
     Probe(Box<quorlock::Probe>),
     Holder(Option<quorlock::Holder>),
 }

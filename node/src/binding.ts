@@ -62,6 +62,13 @@ export interface NativeClient {
   ): Failure | null;
   release(port: NativePort, number: number, name: NativeName, options: NativeLockOptions | undefined): Failure | null;
   inspect(port: NativePort, number: number, name: NativeName, options: NativeLockOptions | undefined): Failure | null;
+  forceRelease(
+    port: NativePort,
+    number: number,
+    name: NativeName,
+    options: NativeLockOptions | undefined,
+    fence: number | undefined,
+  ): Failure | null;
   isLocked(port: NativePort, number: number, name: NativeName, options: NativeLockOptions | undefined): Failure | null;
   holder(port: NativePort, number: number, name: NativeName, options: NativeLockOptions | undefined): Failure | null;
 

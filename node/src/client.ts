@@ -6,7 +6,7 @@ import { native, type NativeClient } from "./binding.js";
 import { asyncDispose } from "./dispose.js";
 import { checked, look } from "./errors.js";
 import { Events, tellLog } from "./events.js";
-import type { Inspection } from "./inspection.js";
+import type { Forced, Inspection } from "./inspection.js";
 import { newLock, type Lock } from "./lock.js";
 import {
   clientOptions,
@@ -14,6 +14,7 @@ import {
   lockOptions,
   nameOf,
   type ClientOptions,
+  type ForceOptions,
   type InitOptions,
   type LockOptions,
   type Name,
@@ -105,6 +106,22 @@ export class Client extends Events {
    */
   async inspect(name: Name): Promise<Inspection> {
     return await this.lock(name).inspect();
+  }
+
+  /**
+   * Takes a lock away from whoever holds it, or keeps it, for an operator: deletes its vote on all nodes, whatever client or
+   * library put it there, and calls who waits next. That nobody holds it is no error.
+   *
+   * The holder learns it at its next renewal, at most about a third of its ttl later, or when it extends: its lease is lost,
+   * `forced`, or `refused` where another has taken the lock meanwhile. A lease that is not renewed learns nothing before its
+   * end. Until then two may work, and their fences tell them apart.
+   *
+   * Rejects with `InvalidArgumentError` for a name or a fence that is not valid; with `LockContendedError` if the lock is
+   * held, and not by `fence` for certain, and nothing is changed; with `QuorumUnavailableError` if too few nodes answer:
+   * some may have done it then, and calling again completes it; with `MisconfiguredError` where the lock's key is no string.
+   */
+  async forceRelease(name: Name, options?: ForceOptions): Promise<Forced> {
+    return await this.lock(name).forceRelease(options);
   }
 
   /**

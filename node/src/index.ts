@@ -28,10 +28,10 @@ export {
   type NodeAnswer,
 } from "./errors.js";
 export type { ClientEvents, Events, LogLine } from "./events.js";
-export type { Holder, Inspection, NodeView } from "./inspection.js";
+export type { Forced, Holder, Inspection, NodeView } from "./inspection.js";
 export { Lease, type Loss, type LossReason } from "./lease.js";
 export { Lock } from "./lock.js";
-export type { AcquireOptions, ClientOptions, InitOptions, LockOptions, Name } from "./options.js";
+export type { AcquireOptions, ClientOptions, ForceOptions, InitOptions, LockOptions, Name } from "./options.js";
 export { once, type OnceOptions } from "./once.js";
 export type { Finding, NodeReport, Probe } from "./probe.js";
 export { redlock, type Body, type RedlockOptions } from "./redlock.js";

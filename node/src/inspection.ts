@@ -58,10 +58,26 @@ export interface Inspection {
   readonly nodes: readonly NodeView[];
 }
 
+/** What a forced release has met and done: a quorum of nodes is free of whoever held the lock before. */
+export interface Forced {
+  /** How the lock stood before: who held it is its `holder`. */
+  readonly found: Inspection;
+  /** How many votes were taken away; 0 where nothing was there any more. */
+  readonly freed: number;
+}
+
 /** As the native part has it: a moment in milliseconds since the epoch. */
 export type NativeHolder = Omit<Holder, "since"> & { readonly since: number | null };
 
 /** Not part of the API. */
 export function holderOf(native: NativeHolder | null): Holder | null {
   return native === null ? null : { ...native, since: native.since === null ? null : new Date(native.since) };
+}
+
+/** As the native part has it: without the name. */
+export type NativeInspection = Omit<Inspection, "name" | "holder"> & { readonly holder: NativeHolder | null };
+
+/** Not part of the API. */
+export function inspectionOf(name: Name, native: NativeInspection): Inspection {
+  return { name, ...native, holder: holderOf(native.holder) };
 }

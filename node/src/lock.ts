@@ -4,9 +4,17 @@ import { inspect } from "node:util";
 
 import type { NativeClient, NativeLockOptions, NativeOwner, NativePort } from "./binding.js";
 import { look, toError } from "./errors.js";
-import { holderOf, type Holder, type Inspection, type NativeHolder } from "./inspection.js";
+import {
+  holderOf,
+  inspectionOf,
+  type Forced,
+  type Holder,
+  type Inspection,
+  type NativeHolder,
+  type NativeInspection,
+} from "./inspection.js";
 import { endIfReleased, keptBy, newLease, type Keeper, type Lease } from "./lease.js";
-import { acquireOptions, type AcquireOptions, type Acquiring, type Name } from "./options.js";
+import { acquireOptions, forceOptions, type AcquireOptions, type Acquiring, type ForceOptions, type Name } from "./options.js";
 import { begin, beginUntil, valueOf } from "./port.js";
 
 /** Makes a lock. Not part of the API. */
@@ -136,9 +144,21 @@ export class Lock {
 
   async #inspect(): Promise<Inspection> {
     const start = (port: NativePort, number: number) => this.#core.inspect(port, number, this.#key, this.#options);
-    type Native = Omit<Inspection, "name" | "holder"> & { readonly holder: NativeHolder | null };
-    const found = valueOf(await begin<Native>(start), this.inspect);
-    return { name: this.name, ...found, holder: holderOf(found.holder) };
+    return inspectionOf(this.name, valueOf(await begin<NativeInspection>(start), this.inspect));
+  }
+
+  /** Takes the lock away from whoever holds it, or keeps it: see `Client.forceRelease`. */
+  async forceRelease(options?: ForceOptions): Promise<Forced> {
+    return await this.#forceRelease(options);
+  }
+
+  async #forceRelease(options: ForceOptions | undefined): Promise<Forced> {
+    const fence = options === undefined ? undefined : look(this.forceRelease, () => forceOptions(options));
+    const start = (port: NativePort, number: number) =>
+      this.#core.forceRelease(port, number, this.#key, this.#options, fence);
+    type Native = { readonly found: NativeInspection; readonly freed: number };
+    const { found, freed } = valueOf(await begin<Native>(start), this.forceRelease);
+    return { found: inspectionOf(this.name, found), freed };
   }
 
   /**

@@ -94,6 +94,15 @@ export interface ClientOptions extends Omit<LockOptions, "owner"> {
   key?: string | Uint8Array | undefined;
 }
 
+/** What a forced release is told. */
+export interface ForceOptions {
+  /**
+   * Only if it is the last that was counted for the lock, so that whoever has got the lock since is never hit. That of the
+   * lease that is to go, or what `inspect` tells.
+   */
+  fence?: number | undefined;
+}
+
 type Convert = (name: string, value: unknown) => unknown;
 
 function wrong(name: string, value: unknown, want: string): Error {
@@ -118,6 +127,12 @@ const count: Convert = (name, value) => {
   if (!Number.isInteger(value) || (value as number) < 0 || (value as number) > most) {
     throw wrong(name, value, `an integer, 0 to ${most}`);
   }
+  return value;
+};
+
+/** A fence: which of them there may be, the core knows. */
+const fence: Convert = (name, value) => {
+  if (!Number.isSafeInteger(value) || (value as number) < 0) throw wrong(name, value, "one that a lease had, 1 to 2^53 - 1");
   return value;
 };
 
@@ -214,6 +229,10 @@ export function lockOptions(given: unknown): NativeLockOptions {
 
 export function clientOptions(given: unknown): [NativeClientOptions, NativeLockOptions] {
   return converted("options", given, OF_CLIENT, OF_LOCK) as unknown as [NativeClientOptions, NativeLockOptions];
+}
+
+export function forceOptions(given: unknown): number | undefined {
+  return (converted("options", given, { fence })[0] as ForceOptions).fence;
 }
 
 /** Options of `redlock`: of its lock, of its client, and its own. */

@@ -63,7 +63,7 @@ impl Client {
     /// Names and options are checked when it is used, or by [`Locks::check`].
     pub fn lock_all<N: AsRef<[u8]>>(&self, names: impl IntoIterator<Item = N>) -> Locks {
         let names = names.into_iter();
-        Locks::new(names.map(|name| self.lock(name.as_ref())).collect())
+        Locks::of(names.map(|name| self.lock(name.as_ref())).collect())
     }
 
     /// Looks who holds a lock, without asking for it: see [`Inspection`]. For a lock with

@@ -37,12 +37,6 @@ impl Leases {
         self.iter().find(|lease| lease.name() == name.as_ref())
     }
 
-    /// For bindings: the same, to be kept by themselves.
-    #[doc(hidden)]
-    pub fn into_parts(self) -> Vec<Arc<Lease>> {
-        self.0
-    }
-
     /// For bindings, and the simulator: each of them, to be kept by itself as well.
     #[doc(hidden)]
     pub fn parts(&self) -> &[Arc<Lease>] {

@@ -51,10 +51,6 @@ pub struct Locks(Vec<Lock>);
 lock_option_setters!(Locks);
 
 impl Locks {
-    pub(crate) fn new(locks: Vec<Lock>) -> Locks {
-        Locks(locks)
-    }
-
     /// For bindings: locks of one client with the same options, each of which may have an
     /// owner of its own.
     #[doc(hidden)]
@@ -72,19 +68,6 @@ impl Locks {
         let owner = owner.into();
         let locks = self.0.into_iter();
         Locks(locks.map(|lock| lock.owner(owner.clone())).collect())
-    }
-
-    /// For bindings: gives the locks an owner, unless they have one.
-    #[doc(hidden)]
-    pub fn owner_or(self, owner: impl Fn() -> Owner) -> Locks {
-        let locks = self.0.into_iter();
-        Locks(locks.map(|lock| lock.owner_or(&owner)).collect())
-    }
-
-    /// For bindings: whether this process may use it, as its client.
-    #[doc(hidden)]
-    pub fn is_ours(&self) -> bool {
-        self.0.iter().all(Lock::is_ours)
     }
 
     /// Checks names and options without acquiring.

@@ -1,7 +1,7 @@
 """The history of a fault run: one file to which every process appends whole lines. All times are CLOCK_MONOTONIC, ns.
 
     take WORKER LOCK INVOKED ACQUIRED UNTIL FENCE    acquire has returned; UNTIL: end of validity as then known
-    give WORKER LOCK AT UNTIL held|lost              release is called at AT; UNTIL: the latest end ever seen
+    give WORKER LOCK AT UNTIL                        release is called after AT; UNTIL: the latest end ever seen
     fail WORKER LOCK INVOKED RETURNED WAIT-MS KIND   acquire has failed
     dead WORKER AT                                   the worker was killed
     begin NUMBER FAULT AT WHOM                       a fault begins; WHOM: nodes or a worker
@@ -83,7 +83,7 @@ class History:
         self.holds.append(hold)
         self.locks[lock].append(hold)
 
-    def give(self, worker, lock, at, until, _outcome):
+    def give(self, worker, lock, at, until):
         hold = self._open.pop(worker)
         if hold.lock != lock:
             raise ValueError(f"{worker} gives {lock} and has {hold.lock}")

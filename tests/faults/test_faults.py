@@ -61,13 +61,13 @@ class Judges(Case):
         self.assertNotIn("checkers", said)
 
     def test_a_hold_may_begin_when_another_ends(self):
-        self.assertEqual(self.counts("take x a 1 10 90 1\ngive x a 50 90 held\n"
-                                     "take y a 2 50 150 2\ngive y a 60 150 held\n"), (2, 0, 0, 0))
+        self.assertEqual(self.counts("take x a 1 10 90 1\ngive x a 50 90\n"
+                                     "take y a 2 50 150 2\ngive y a 60 150\n"), (2, 0, 0, 0))
         # It ends with its validity too.
-        self.assertEqual(self.counts("take x a 1 10 90 1\ngive x a 500 90 lost\n"
-                                     "take y a 2 90 150 2\ngive y a 99 150 held\n"), (2, 0, 0, 0))
-        self.assertEqual(self.counts("take x a 1 10 90 1\ngive x a 500 91 lost\n"
-                                     "take y a 2 90 150 2\ngive y a 99 150 held\n"), (2, 1, 0, 0))
+        self.assertEqual(self.counts("take x a 1 10 90 1\ngive x a 500 90\n"
+                                     "take y a 2 90 150 2\ngive y a 99 150\n"), (2, 0, 0, 0))
+        self.assertEqual(self.counts("take x a 1 10 90 1\ngive x a 500 91\n"
+                                     "take y a 2 90 150 2\ngive y a 99 150\n"), (2, 1, 0, 0))
 
     def test_locks_are_separate_and_the_dead_hold_nothing(self):
         self.assertEqual(self.counts("take x a 1 10 90 1\ntake y b 1 10 90 1\ndead x 20\ntake z a 15 20 90 2\n"),
@@ -75,7 +75,7 @@ class Judges(Case):
         self.assertEqual(self.counts("take x a 1 10 90 1\ndead x 21\ntake z a 15 20 90 2\n"), (2, 1, 0, 0))
 
     def test_order_of_fences_counts_where_holds_follow_each_other_alone(self):
-        both = "take x a {} 10 20 2\ngive x a 20 20 held\ntake y a {} 30 40 1\ngive y a 40 40 held\n"
+        both = "take x a {} 10 20 2\ngive x a 20 20\ntake y a {} 30 40 1\ngive y a 40 40\n"
         self.assertEqual(self.counts(both.format(1, 11)), (2, 0, 1, 0))
         self.assertEqual(self.counts(both.format(1, 10)), (2, 0, 0, 0))
 
@@ -88,7 +88,7 @@ class Judges(Case):
                 acquired = invoked + rng.randint(0, 9)
                 hold = (invoked, acquired, acquired + rng.randint(-2, 9), rng.randint(0, 15))
                 holds.append(hold)
-                lines += [f"take {worker} a {hold[0]} {hold[1]} 99 {hold[3]}", f"give {worker} a {hold[2]} 99 held"]
+                lines += [f"take {worker} a {hold[0]} {hold[1]} 99 {hold[3]}", f"give {worker} a {hold[2]} 99"]
             pairs = [(one, other) for i, one in enumerate(holds) for other in holds[:i]]
             plain = sum(max(one[1], other[1]) < min(one[2], other[2]) for one, other in pairs
                         if one[1] < one[2] and other[1] < other[2])
@@ -136,7 +136,7 @@ class Judges(Case):
         self.assertFalse(writer.told(since, "take x "))
 
     def test_nonsense_is_refused(self):
-        for line in ("jump x", "give x a 1 2 held", "take x a 1", "end 7 1"):
+        for line in ("jump x", "give x a 1 2", "take x a 1", "end 7 1"):
             with self.assertRaises(ValueError, msg=line):
                 read(self.history(line + "\n"))
 

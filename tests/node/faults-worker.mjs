@@ -50,8 +50,9 @@ async function hold(lock, lease, invoked) {
   }
   // Held or not: a pause may come after any look, so it is the resource that must refuse.
   if (value !== "stale") await ask("write", lock, fence, BigInt(value) + 1n);
-  const at = now();
-  write("give", lock, at, until, (await lease.release()) ? "held" : "lost");
+  // Written before: a worker that is killed while nodes have yet to answer has given the lock back.
+  write("give", lock, now(), until);
+  await lease.release();
 }
 
 const client = new Client({

@@ -62,8 +62,8 @@ class Hold:
         if left > 0:
             self.until = max(self.until, now + int(left * 1e9))
 
-    def give(self, at, held):
-        write("give", NAME, self.lock, at, self.until, "held" if held else "lost")
+    def give(self):
+        write("give", NAME, self.lock, time.monotonic_ns(), self.until)
 
 
 class Blocking:
@@ -140,8 +140,9 @@ async def hold(world, lock, lease, invoked):
     # Held or not: a pause may come after any look, so it is the resource that must refuse.
     if value != "stale":
         await world.ask("write", lock, held.fence, int(value) + 1)
-    at = time.monotonic_ns()
-    held.give(at, await world.done(lease.release()))
+    # Written before: a worker that is killed while nodes have yet to answer has given the lock back.
+    held.give()
+    await world.done(lease.release())
 
 
 if __name__ == "__main__":

@@ -89,10 +89,11 @@ impl World {
             let value: u64 = value.parse()?;
             self.ask(format!("write {name} {fence} {}\n", value + 1))?;
         }
-        let at = monotonic();
-        let held = blocking::wait(lease.release())?;
-        let how = if held { "held" } else { "lost" };
-        self.write("give", format!("{name} {at} {until} {how}"))
+        // Written before: a worker that is killed while nodes have yet to answer has
+        // given the lock back.
+        self.write("give", format!("{name} {} {until}", monotonic()))?;
+        blocking::wait(lease.release())?;
+        Ok(())
     }
 }
 

@@ -136,7 +136,9 @@ impl Inner {
             self.came_late(node, &sent.request);
         }
         if served.is_some() || deferred {
-            let given_up = self.is_given_up(wire);
+            // One that found no room may have been closed with the copy of a release
+            // unwritten: for the client that is given up all the same.
+            let given_up = self.is_given_up(wire) || self.open_wire(wire).was_full;
             let sent_at = (&sent.request, sent.at);
             self.look_if_late(
                 pair,

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use shared::Shared;
 
+use crate::election::Election;
 use crate::error::{Error, ErrorKind};
 use crate::force::Forced;
 use crate::inspect::Inspection;
@@ -64,6 +65,11 @@ impl Client {
     pub fn lock_all<N: AsRef<[u8]>>(&self, names: impl IntoIterator<Item = N>) -> Locks {
         let names = names.into_iter();
         Locks::of(names.map(|name| self.lock(name.as_ref())).collect())
+    }
+
+    /// A candidate of the election of that name: see [`Election`].
+    pub fn election(&self, name: impl Into<Vec<u8>>) -> Election {
+        Election::of(self.lock(name).for_election())
     }
 
     /// Looks who holds a lock, without asking for it: see [`Inspection`]. For a lock with

@@ -22,6 +22,8 @@ pub struct Inspection {
     fence: Option<u64>,
     queued: u32,
     nodes: Vec<NodeView>,
+    /// The holder's vote: the token, which is not to be shown.
+    vote: Option<Value>,
 }
 
 /// What follows from the answers of the nodes.
@@ -81,6 +83,7 @@ pub struct Holder {
     votes: usize,
     left: Option<Duration>,
     since: Option<SystemTime>,
+    fence: Option<u64>,
 }
 
 impl Holder {
@@ -103,6 +106,12 @@ impl Holder {
     /// When it asked for the lock, by the nodes' clocks; `None` where that is not known.
     pub fn since(&self) -> Option<SystemTime> {
         self.since
+    }
+
+    /// The largest fence that a node has counted for the lock: the holder's, unless somebody
+    /// has asked for the lock since. Never less than the holder's.
+    pub fn fence(&self) -> Option<u64> {
+        self.fence
     }
 }
 
@@ -173,7 +182,8 @@ impl Inspection {
             Finding::Unknown => (Verdict::Unknown, None),
         };
         let seen = || said.iter().flatten();
-        let fence = seen().map(|seen| seen.fence).max().unwrap_or(0);
+        let fence = seen().map(|seen| seen.fence).max();
+        let fence = fence.filter(|fence| *fence != 0);
         Inspection {
             name: name.to_vec(),
             verdict,
@@ -184,8 +194,9 @@ impl Inspection {
                 since: value
                     .since()
                     .map(|micros| UNIX_EPOCH + Duration::from_micros(micros)),
+                fence,
             }),
-            fence: Some(fence).filter(|fence| *fence != 0),
+            fence,
             queued: seen().map(|seen| seen.queued).max().unwrap_or(0),
             nodes: set
                 .links
@@ -193,7 +204,13 @@ impl Inspection {
                 .zip(said)
                 .map(|(link, said)| view(&link.shown(), said))
                 .collect(),
+            vote: holder.map(|(value, _)| value.clone()),
         }
+    }
+
+    /// Whether the same holder has it, in the same hold, or nobody in both.
+    pub(crate) fn is_like(&self, other: &Inspection) -> bool {
+        self.verdict == other.verdict && self.vote == other.vote
     }
 
     /// The lock's name, as given.

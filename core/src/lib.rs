@@ -60,6 +60,7 @@ pub mod blocking;
 mod client;
 mod clock;
 mod config;
+mod election;
 mod error;
 mod force;
 mod hash;
@@ -85,6 +86,7 @@ mod wakers;
 
 pub use client::{Client, ClientBuilder, Stats};
 pub use config::{RestartGuard, defaults};
+pub use election::{Election, Leadership, Observer};
 pub use error::{Error, ErrorKind, NodeError};
 pub use force::Forced;
 pub use inspect::{Holder, Inspection, NodeView, Verdict};

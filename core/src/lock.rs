@@ -102,6 +102,14 @@ impl Lock {
         self.wait(Duration::ZERO).keep(keep).ttl(keep)
     }
 
+    /// For bindings: what the lock of an [election](crate::Election) is asked for with:
+    /// without end, in the line on the nodes, for as long as it lasts. Options that are given
+    /// behind it win.
+    #[doc(hidden)]
+    pub fn for_election(self) -> Lock {
+        self.wait(None).max_hold(None).fair(true).renew(true)
+    }
+
     /// For bindings: gives the lock an owner, unless it has one.
     #[doc(hidden)]
     pub fn owner_or(mut self, owner: impl FnOnce() -> Owner) -> Lock {

@@ -16,7 +16,7 @@ pub(crate) mod order;
 pub(crate) mod quorum;
 pub(crate) mod reentry;
 pub(crate) mod renewal;
-mod retry;
+pub(crate) mod retry;
 pub(crate) mod set;
 pub(crate) mod timing;
 pub(crate) mod waiting;

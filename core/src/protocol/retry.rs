@@ -47,6 +47,15 @@ pub(crate) fn back_off(attempts: u32) -> (Duration, Duration) {
     (pause / 2, pause)
 }
 
+/// Bounds of the random pause before a candidate of an election campaigns again, after the
+/// work of so many terms in a row had failed before this one's: 0.5 to 1 s, doubling to 15
+/// to 30 s.
+pub(crate) fn campaign_pause(failures: u32) -> (Duration, Duration) {
+    let high = Duration::from_secs(mutant!("campaigns-at-once", 1, 0) << failures.min(5));
+    let high = high.min(Duration::from_secs(30));
+    (high / 2, high)
+}
+
 /// Pause before asking a node again to renew one vote, after `failures` in a
 /// row: 20 ms doubling, and at least twelve tries in a ttl.
 pub(crate) fn renewal_pause(failures: u32, ttl: Duration) -> Duration {

@@ -1,0 +1,460 @@
+//! Leader election: one of several processes does the work, and another takes over when it
+//! no longer can.
+//!
+//! There is no protocol of its own for it. A candidate waits for an ordinary lock for as
+//! long as it takes, in the line of that lock, and leads as long as it holds it. What is
+//! hard is what goes around that, and is here once for all languages: who leads is asked
+//! before each step of the work, the work has ended before the next term is asked for, and
+//! work that fails at once is not begun again at once.
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, Weak};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use crate::config::{LockOptions, lock_option_setters};
+use crate::error::Error;
+use crate::inspect::{Holder, Inspection, Verdict};
+use crate::lease::{Lease, Lost};
+use crate::lock::Lock;
+use crate::mutants::mutant;
+use crate::mutex::lock;
+use crate::protocol::hold::LossReason;
+use crate::protocol::retry::campaign_pause;
+use crate::token::{Rng, SystemRng};
+
+/// How often [`Election::observe`] looks, unless it is told.
+const LOOKS: Duration = Duration::from_secs(1);
+
+/// One candidate of an election; made by [`Client::election`](crate::Client::election).
+/// Cheap to clone; clones are the same candidate.
+///
+/// The election of a name is the lock of that name: who holds it leads. It is waited for
+/// without end, each release goes over the nodes where all candidates queue, and a term
+/// lasts until it is given up or lost. The fence of a term grows from term to term.
+///
+/// ```no_run
+/// # async fn schedule_jobs() -> Result<(), std::io::Error> { Ok(()) }
+/// # async fn f(client: quorlock::Client) -> Result<(), quorlock::Error> {
+/// let election = client.election("scheduler");
+/// // Leads again and again, until `schedule_jobs` is done.
+/// election.run(|term| async move {
+///     println!("leads with term {:?}", term.fence());
+///     schedule_jobs().await
+/// }).await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+#[must_use = "a candidate leads nothing until it campaigns"]
+pub struct Election {
+    lock: Lock,
+    again: bool,
+    on_lost: Option<Arc<dyn Fn(LossReason) + Send + Sync>>,
+    on_stopped: Option<Arc<dyn Fn() + Send + Sync>>,
+    seat: Arc<Mutex<Option<Seated>>>,
+}
+
+/// The term that a candidate has.
+struct Seated {
+    term: Weak<Lease>,
+    /// Who ends the work of the term before it is given up.
+    run: Option<oneshot::Sender<Resigned>>,
+}
+
+/// Where goes whether the term was still held when it was given up.
+type Resigned = oneshot::Sender<bool>;
+
+lock_option_setters!(Election);
+
+impl Election {
+    /// For bindings: over a lock [for an election](Lock::for_election), with its options.
+    #[doc(hidden)]
+    pub fn of(lock: Lock) -> Election {
+        Election {
+            lock,
+            again: false,
+            on_lost: None,
+            on_stopped: None,
+            seat: Arc::default(),
+        }
+    }
+
+    fn change(mut self, change: impl FnOnce(&mut LockOptions)) -> Election {
+        self.lock = self.lock.change(change);
+        self
+    }
+
+    /// Whether [`run`](Election::run) campaigns again after work that ended well. Off.
+    pub fn again(mut self, again: bool) -> Election {
+        self.again = again;
+        self
+    }
+
+    /// What [`run`](Election::run) calls when a term was lost, after it has dropped the work
+    /// and before it calls what [`on_stopped`](Election::on_stopped) was given.
+    pub fn on_lost(mut self, told: impl Fn(LossReason) + Send + Sync + 'static) -> Election {
+        self.on_lost = Some(Arc::new(told));
+        self
+    }
+
+    /// What [`run`](Election::run) calls when the work of a term has ended, whatever ended
+    /// it: from here on this candidate does nothing of it any more.
+    pub fn on_stopped(mut self, told: impl Fn() + Send + Sync + 'static) -> Election {
+        self.on_stopped = Some(Arc::new(told));
+        self
+    }
+
+    /// The election's name, as given.
+    pub fn name(&self) -> &[u8] {
+        self.lock.name()
+    }
+
+    /// Checks name and options without campaigning.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::check`].
+    pub fn check(&self) -> Result<(), Error> {
+        self.lock.check()
+    }
+
+    /// Waits until this candidate leads, and returns its term: for those who loop by
+    /// themselves. The term is a lease like any other: release it to resign, and stop at
+    /// [`lost`](Lease::lost).
+    ///
+    /// A candidate that leads already and campaigns once more waits for its own term to end.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::acquire`]; `Timeout` only where [`wait`](Election::wait) was given.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Lock::acquire`]: the candidate leaves the line.
+    pub async fn campaign(&self) -> Result<Arc<Lease>, Error> {
+        let term = Arc::new(self.lock.acquire().await?);
+        self.take_seat(&term, None);
+        Ok(term)
+    }
+
+    /// Campaigns, and does `work` while it leads; again and again.
+    ///
+    /// - `work` is given its term, and is polled only while that is held: before each step
+    ///   of it this asks the clock. Where the term is over, `work` is dropped without another
+    ///   instruction of it: so a process that was stopped for a while and goes on does not go
+    ///   on with the work of a leader. What it has spawned or handed to threads is not
+    ///   dropped: that has to look at the term, or to give its fence to what it writes to.
+    /// - After a loss it campaigns again. `work` has been dropped before.
+    /// - After `Ok` it resigns and returns that; with [`again`](Election::again) it campaigns
+    ///   again.
+    /// - After `Err` it resigns, tells the log, pauses and campaigns again: at first for 0.5
+    ///   to 1 s, so that another candidate may do better, and for twice as long each time up
+    ///   to 30 s. A term of more than 30 s makes the next pause short again.
+    ///
+    /// The [`wait`](Election::wait) of the election does not count here.
+    ///
+    /// # Errors
+    ///
+    /// What ends it for good: `Misconfigured`, `InvalidArgument`, `TooManyWaiters`, `Closed`,
+    /// `Forked`.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops `work`, and resigns in the background.
+    pub async fn run<T, E, W>(&self, mut work: impl FnMut(Arc<Lease>) -> W) -> Result<T, Error>
+    where
+        W: Future<Output = Result<T, E>>,
+        E: fmt::Display,
+    {
+        let patient = self.lock.clone().wait(None);
+        let set = self.lock.running()?.set.clone();
+        let mut failures = Failures::default();
+        loop {
+            let term = Arc::new(patient.acquire().await?);
+            let (resign, asked) = oneshot::channel();
+            self.take_seat(&term, Some(resign));
+            // Gives it up, too, where this future is dropped.
+            let seat = Seat(&term);
+            let begun = set.clock.now();
+            let ended = lead(&term, work(term.clone()), asked).await;
+            let loss = term.loss();
+            if let (Some(reason), Some(told)) = (loss, &self.on_lost) {
+                told(reason);
+            }
+            if let Some(told) = &self.on_stopped {
+                told();
+            }
+            let led = begun.until(set.clock.now());
+            let held = term.release().await?;
+            drop(seat);
+            match ended {
+                Ended::Lost => {}
+                Ended::Asked(answer) => drop(answer.send(held)),
+                Ended::Done(Ok(done)) if !self.again => return Ok(done),
+                Ended::Done(Ok(_)) => failures = Failures::default(),
+                // It could do no better.
+                Ended::Done(Err(_)) if loss.is_some() => {}
+                Ended::Done(Err(error)) => {
+                    let pause = failures.pause(led, &*set.rng);
+                    (set.warn)(format!(
+                        "the work of the leader of {} failed, which campaigns again in {pause:?}: \
+                         {error}",
+                        crate::error::shown(self.name())
+                    ));
+                    set.clock.sleep_until(set.clock.now() + pause).await;
+                }
+            }
+        }
+    }
+
+    fn take_seat(&self, term: &Arc<Lease>, run: Option<oneshot::Sender<Resigned>>) {
+        let term = Arc::downgrade(term);
+        *lock(&self.seat) = Some(Seated { term, run });
+    }
+
+    /// Whether this candidate leads now. Exact at every call, as [`Lease::is_held`].
+    pub fn is_leader(&self) -> bool {
+        let seat = lock(&self.seat);
+        let term = seat.as_ref().and_then(|seated| seated.term.upgrade());
+        drop(seat);
+        term.is_some_and(|term| term.is_held())
+    }
+
+    /// Gives up the term that this candidate has, so that the next one is called; it may
+    /// campaign again. Where [`run`](Election::run) has that term, the work is dropped first,
+    /// and it campaigns again behind the others. Returns whether it still led; false where it
+    /// has no term.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lease::release`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Once polled the term is given up; dropping the future only stops the wait for it.
+    pub async fn resign(&self) -> Result<bool, Error> {
+        let Some(seated) = lock(&self.seat).take() else {
+            return Ok(false);
+        };
+        let term = seated.term.upgrade();
+        if let Some(run) = seated.run {
+            let (answer, answered) = oneshot::channel();
+            if run.send(answer).is_ok()
+                && let Ok(held) = answered.await
+            {
+                return Ok(held);
+            }
+        }
+        match term {
+            Some(term) => term.release().await,
+            None => Ok(false),
+        }
+    }
+
+    /// Who leads, as a quorum of the nodes has it; `None` where it agrees on nobody. One
+    /// request to each node, as of [`Lock::inspect`].
+    ///
+    /// It tells how it was: it may have lost the term since.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::holder`]: `QuorumUnavailable` where too few nodes answered to know.
+    pub async fn leader(&self) -> Result<Option<Holder>, Error> {
+        let found = self.lock.inspect().await?;
+        match leadership(&found) {
+            Leadership::Unknown => Err(found.unknown()),
+            Leadership::Vacant => Ok(None),
+            Leadership::Led(leader) => Ok(Some(leader)),
+        }
+    }
+
+    /// Follows who leads: [`next`](Observer::next) returns how it is, and then each change.
+    /// It looks every second, or as often as `every` says.
+    pub fn observe(&self, every: impl Into<Option<Duration>>) -> Observer {
+        Observer {
+            lock: self.lock.clone(),
+            every: every.into().unwrap_or(LOOKS),
+            last: None,
+        }
+    }
+}
+
+impl fmt::Debug for Election {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Election")
+            .field("lock", &self.lock)
+            .field("is_leader", &self.is_leader())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A term that is given up where it is left.
+struct Seat<'a>(&'a Lease);
+
+impl Drop for Seat<'_> {
+    fn drop(&mut self) {
+        // Once polled, a release is on its way.
+        let _ = pin!(self.0.release()).poll(&mut Context::from_waker(Waker::noop()));
+    }
+}
+
+/// What ended the work of a term.
+enum Ended<T> {
+    /// The term was lost.
+    Lost,
+    /// Somebody wants it given up.
+    Asked(Resigned),
+    Done(T),
+}
+
+/// Does the work while the term is held and nobody asks for it to be given up. The work is
+/// dropped when this returns.
+async fn lead<W: Future>(
+    term: &Lease,
+    work: W,
+    mut asked: oneshot::Receiver<Resigned>,
+) -> Ended<W::Output> {
+    let mut work = pin!(work);
+    let mut lost: Lost = term.lost();
+    poll_fn(|cx| {
+        let told = Pin::new(&mut lost).poll(cx).is_ready();
+        // The loss may be told to nobody yet: the clock is asked.
+        if mutant!("leads-unasked", told || !term.is_held(), told) {
+            return Poll::Ready(Ended::Lost);
+        }
+        if let Poll::Ready(Ok(answer)) = Pin::new(&mut asked).poll(cx) {
+            return Poll::Ready(Ended::Asked(answer));
+        }
+        work.as_mut().poll(cx).map(Ended::Done)
+    })
+    .await
+}
+
+/// Terms in a row whose work failed.
+#[derive(Debug, Default)]
+pub struct Failures(u32);
+
+impl Failures {
+    /// For bindings: how long to pause after another term, which lasted for `led`, before
+    /// the next is asked for.
+    pub fn pause_after(&mut self, led: Duration) -> Duration {
+        self.pause(led, &SystemRng)
+    }
+
+    /// See [`Election::run`].
+    pub(crate) fn pause(&mut self, led: Duration, rng: &dyn Rng) -> Duration {
+        let (_, longest) = campaign_pause(u32::MAX);
+        if led > longest {
+            self.0 = 0;
+        }
+        let (low, high) = campaign_pause(self.0);
+        self.0 = self.0.saturating_add(1);
+        rng.between(low, high)
+    }
+}
+
+/// Who leads, as far as the nodes say: see [`Election::observe`].
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Leadership {
+    /// A quorum has the votes of this leader.
+    Led(Holder),
+    /// A quorum has answered, and agrees on nobody.
+    Vacant,
+    /// Too few nodes answered to know.
+    Unknown,
+}
+
+impl Leadership {
+    /// Who leads; `None` where nobody does, or it is not known.
+    pub fn leader(&self) -> Option<&Holder> {
+        match self {
+            Leadership::Led(leader) => Some(leader),
+            _ => None,
+        }
+    }
+
+    /// Whether the nodes said it: not [`Unknown`](Leadership::Unknown).
+    pub fn is_known(&self) -> bool {
+        *self != Leadership::Unknown
+    }
+}
+
+fn leadership(found: &Inspection) -> Leadership {
+    match (found.verdict(), found.holder()) {
+        (Verdict::Unknown, _) => Leadership::Unknown,
+        (Verdict::Held, Some(holder)) => Leadership::Led(holder.clone()),
+        _ => Leadership::Vacant,
+    }
+}
+
+/// Follows who leads: see [`Election::observe`].
+#[derive(Debug)]
+pub struct Observer {
+    lock: Lock,
+    every: Duration,
+    last: Option<Inspection>,
+}
+
+impl Observer {
+    /// How it is, at the first call; after that the next change, whenever that comes. A term
+    /// that was shorter than the time between two looks may be left out. Where too few nodes
+    /// answer it says so, and never names who led before.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument`, `Closed`, `Forked`. That nodes do not answer is no error, but
+    /// [`Unknown`](Leadership::Unknown).
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a change that was not returned is returned by the next call.
+    pub async fn next(&mut self) -> Result<Leadership, Error> {
+        if self.every.is_zero() {
+            return Err(Error::invalid(
+                "every is 0: give the time between two looks, such as 1 s",
+            ));
+        }
+        let set = self.lock.running()?.set.clone();
+        loop {
+            let looked = set.clock.now();
+            let found = self.lock.inspect().await?;
+            let now = leadership(&found);
+            // Split and free are both nobody's.
+            let same = |last: &Inspection| match (leadership(last), &now) {
+                (Leadership::Led(_), Leadership::Led(_)) => last.is_like(&found),
+                (last, now) => last == *now,
+            };
+            if !self.last.as_ref().is_some_and(same) {
+                self.last = Some(found);
+                return Ok(now);
+            }
+            set.clock.sleep_until(looked + self.every).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_that_fails_at_once_is_begun_again_ever_later() {
+        let mut failures = Failures::default();
+        let mut pause = |led| {
+            failures
+                .pause(Duration::from_secs(led), &SystemRng)
+                .as_millis()
+        };
+        for low in [500, 1_000, 2_000, 4_000, 8_000, 15_000, 15_000] {
+            let pause = pause(0);
+            assert!((low..=2 * low).contains(&pause), "{pause} of {low}");
+        }
+        assert!(pause(30) >= 15_000);
+        assert!(pause(31) <= 1_000);
+    }
+}

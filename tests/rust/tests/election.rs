@@ -1,0 +1,176 @@
+//! Leader election on real nodes.
+
+use std::future::pending;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use quorlock::{Client, Error, ErrorKind, Leadership, Lease, LossReason, blocking};
+use quorlock_tests::Stage;
+use quorlock_tests::queue::until;
+
+type Nothing = Result<(), std::convert::Infallible>;
+
+fn client(stage: &Stage, label: &str) -> Client {
+    let builder = Client::builder().nodes(&stage.nodes).label(label);
+    // So that a renewal comes soon.
+    builder.ttl(Duration::from_secs(3)).build().unwrap()
+}
+
+/// A candidate on a thread of its own, which sends each of its terms and leads until those
+/// are lost or given up.
+fn candidate(client: &Client) -> (quorlock::Election, mpsc::Receiver<Arc<Lease>>) {
+    let (sender, terms) = mpsc::channel();
+    let election = client.election("e");
+    let runs = election.clone();
+    thread::spawn(move || {
+        let work = |term| {
+            let sent = sender.send(term).is_ok();
+            async move {
+                if sent {
+                    pending::<()>().await;
+                }
+                Nothing::Ok(())
+            }
+        };
+        blocking::wait(runs.run(work))
+    });
+    (election, terms)
+}
+
+#[test]
+fn the_next_candidate_leads_when_one_resigns() -> Result<(), Error> {
+    let stage = Stage::new(3);
+    let (one, other) = (client(&stage, "one"), client(&stage, "other"));
+    let watcher = client(&stage, "watcher");
+    let (first, terms) = candidate(&one);
+    let term = terms.recv().unwrap();
+    assert!(first.is_leader() && term.is_held());
+    let (second, later) = candidate(&other);
+    let seen = watcher.election("e");
+    until("the other waits", || {
+        blocking::wait(watcher.inspect("e")).unwrap().queued() == 1
+    });
+    let leader = blocking::wait(seen.leader())?.unwrap();
+    assert_eq!(leader.label(), Some("one"));
+    assert!(leader.fence() >= term.fence());
+    assert!(!second.is_leader());
+    // It goes behind the other, and leads again after that.
+    assert!(blocking::wait(first.resign())?);
+    assert!(!first.is_leader() && !term.is_held());
+    assert_eq!(term.loss(), None);
+    let next = later.recv().unwrap();
+    assert!(next.fence() > term.fence());
+    assert!(blocking::wait(second.resign())?);
+    assert!(terms.recv().unwrap().fence() > next.fence());
+    assert!(!blocking::wait(second.resign())?);
+    assert!(!blocking::wait(seen.resign())?);
+    Ok(())
+}
+
+#[test]
+fn work_that_is_done_ends_it_and_work_that_fails_does_not() -> Result<(), Error> {
+    let stage = Stage::new(3);
+    let client = client(&stage, "one");
+    let stopped = Arc::new(AtomicUsize::new(0));
+    let counted = stopped.clone();
+    let election = client.election("e").on_stopped(move || {
+        counted.fetch_add(1, Ordering::SeqCst);
+    });
+    let mut fences = Vec::new();
+    let done = blocking::wait(election.run(|term| {
+        assert!(term.is_held());
+        fences.push(term.fence());
+        let tries = fences.len();
+        async move {
+            match tries {
+                1 => Err("not today"),
+                _ => Ok(tries),
+            }
+        }
+    }))?;
+    assert_eq!(done, 2);
+    assert!(fences[0] < fences[1], "{fences:?}");
+    assert_eq!(stopped.load(Ordering::SeqCst), 2);
+    assert_eq!(blocking::wait(election.leader())?, None);
+    // Again and again.
+    let mut terms = 0;
+    let work = election.clone().again(true);
+    let work = work.run(|_| {
+        terms += 1;
+        async move {
+            if terms == 3 {
+                pending::<()>().await;
+            }
+            Nothing::Ok(())
+        }
+    });
+    let ended = blocking::wait_or(work, Duration::from_millis(1), || {
+        stopped.load(Ordering::SeqCst) == 4 && election.is_leader()
+    });
+    assert!(ended.is_none());
+    assert_eq!(terms, 3);
+    // It was dropped, and so resigned.
+    until("nobody leads", || {
+        blocking::wait(election.leader()).unwrap().is_none()
+    });
+    Ok(())
+}
+
+#[test]
+fn a_loss_drops_the_work_and_campaigns_again() -> Result<(), Error> {
+    let stage = Stage::new(3);
+    let one = client(&stage, "one");
+    let (sender, told) = mpsc::channel();
+    let stopped = sender.clone();
+    let election = one
+        .election("e")
+        .on_lost(move |reason| sender.send(Some(reason)).unwrap())
+        .on_stopped(move || stopped.send(None).unwrap());
+    let (leads, terms) = mpsc::channel();
+    let runs = election.clone();
+    thread::spawn(move || {
+        let work = |term| {
+            leads.send(term).unwrap();
+            pending::<Nothing>()
+        };
+        blocking::wait(runs.run(work))
+    });
+    let first = terms.recv().unwrap();
+    blocking::wait(client(&stage, "operator").force_release("e", None))?;
+    assert_eq!(told.recv().unwrap(), Some(LossReason::Forced));
+    assert_eq!(told.recv().unwrap(), None);
+    assert!(terms.recv().unwrap().fence() > first.fence());
+    Ok(())
+}
+
+#[test]
+fn observers_see_each_leader_and_never_an_old_one() -> Result<(), Error> {
+    let stage = Stage::new(3);
+    let (one, watcher) = (client(&stage, "one"), client(&stage, "watcher"));
+    let mut seen = watcher.election("e").observe(Duration::from_millis(20));
+    assert_eq!(blocking::wait(seen.next())?, Leadership::Vacant);
+    let term = blocking::wait(one.election("e").campaign())?;
+    let led = blocking::wait(seen.next())?;
+    assert_eq!(led.leader().and_then(|leader| leader.label()), Some("one"));
+    // The same leader in another term is a change.
+    blocking::wait(term.release())?;
+    let again = blocking::wait(one.election("e").campaign())?;
+    let mut next = blocking::wait(seen.next())?;
+    if next == Leadership::Vacant {
+        next = blocking::wait(seen.next())?;
+    }
+    assert!(next.leader().unwrap().fence() >= again.fence());
+    stage.tell("kill 1");
+    stage.tell("kill 2");
+    let unknown = blocking::wait(seen.next())?;
+    assert_eq!(unknown, Leadership::Unknown);
+    assert!(!unknown.is_known() && unknown.leader().is_none());
+    let error = blocking::wait(watcher.election("e").leader()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::QuorumUnavailable);
+    let mut never = watcher.election("e").observe(Duration::ZERO);
+    let error = blocking::wait(never.next()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    Ok(())
+}

@@ -126,9 +126,11 @@ impl Client {
                 continue;
             }
             let cue = plan.scene.map(|scene| scene.cue(actor, round));
-            match plan.several && stage.random.aside().chance(60) {
-                true => self.several(&stage, false).await,
-                false => self.once(&stage, cue).await,
+            let special = || stage.random.aside().chance(60);
+            match plan.several || plan.elects {
+                true if plan.several && special() => self.several(&stage, false).await,
+                true if plan.elects && special() => self.campaign(&stage).await,
+                _ => self.once(&stage, cue).await,
             }
             stage.world.done_with_tokens();
         }

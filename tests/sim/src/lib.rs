@@ -7,6 +7,7 @@
 //! | [`scene`] | several faults in one order, for bugs that need it |
 //! | [`schedule`] | one schedule from its seed to its verdict |
 //! | [`contender`] | what one user of the lock does, and what it must be told |
+//! | `candidate` | what a candidate of an election does, and the work of a leader |
 //! | `several` | what a user does who wants several locks at once |
 //! | [`history`] | what happened, in words and raw |
 //! | [`without`] | the parts of a schedule, which can be taken away |
@@ -33,6 +34,7 @@
 //! [`world::line`], for schedules whose contenders wait on the nodes; L7, that no
 //! newcomer passes a live queue, is judged at each vote and win (`world::oracle::order`).
 
+mod candidate;
 pub mod contender;
 pub mod history;
 pub mod mutants;

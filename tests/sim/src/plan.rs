@@ -84,6 +84,8 @@ pub struct Plan {
     pub locks: usize,
     /// Whether users ask for several at once.
     pub several: bool,
+    /// Whether users are candidates of elections.
+    pub elects: bool,
     /// How often a contender tries.
     pub rounds: u64,
     /// Auto-release time.

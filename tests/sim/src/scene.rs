@@ -130,6 +130,7 @@ impl Scene {
             owned: false,
             keep: Duration::ZERO,
             several: false,
+            elects: false,
             waits: waits(&random, ttl, node_timeout, ttl),
             tail: 0,
             capped: 20,

@@ -51,7 +51,7 @@ const NETS: [Net; 6] = [
 /// Settings: whether a plan has it, and the plan without.
 type Setting = (&'static str, fn(&Plan) -> bool, fn(&mut Plan));
 
-const SETTINGS: [Setting; 13] = [
+const SETTINGS: [Setting; 14] = [
     ("habits", |p| !p.habits.is_empty(), |p| p.habits.clear()),
     ("mute", |p| p.mute > 0, |p| p.mute = 0),
     ("stray", |p| p.stray.is_some(), |p| p.stray = None),
@@ -63,6 +63,7 @@ const SETTINGS: [Setting; 13] = [
     ("owned", |p| p.owned, |p| p.owned = false),
     ("keep", |p| !p.keep.is_zero(), |p| p.keep = Duration::ZERO),
     ("capped", |p| p.capped > 0, |p| p.capped = 0),
+    ("elects", |p| p.elects, |p| p.elects = false),
     ("several", |p| p.several, |p| p.several = false),
     ("locks", |p| p.locks > 1, |p| p.locks = 1),
     ("gone", |p| p.swarm.gone, |p| p.swarm.gone = false),

@@ -14,6 +14,8 @@ use crate::world::{Breaks, MS, Network, Time};
 const WAITING: u64 = 35;
 /// Percent of schedules in which users ask for several locks at once.
 const SEVERAL: u64 = 8;
+/// Percent of schedules in which users are candidates of elections.
+const ELECTS: u64 = 6;
 
 impl Swarm {
     fn draw(random: &Random, aside: &Random) -> Swarm {
@@ -95,6 +97,9 @@ impl Plan {
                 false => 1,
             },
             several,
+            elects: Random::new(aside.aside().bits().rotate_left(7)).chance(ELECTS)
+                && listed_twice.is_none()
+                && !several,
             rounds: (random.between(3, 5) / contenders).max(1),
             ttl: Duration::from_millis(ttl),
             node_timeout: Duration::from_millis(node_timeout),

@@ -31,8 +31,14 @@ pub(crate) fn array(env: &Env, events: Vec<Event>) -> napi::Result<Array<'_>> {
                     Value::Forced(forced) => all.set(at + 2, Forced::from(&*forced))?,
                     Value::Probe(found) => all.set(at + 2, Probe::from(&*found))?,
                     Value::Holder(holder) => all.set(at + 2, holder.as_ref().map(Holder::from))?,
+                    Value::Kept(leases, places) => {
+                        let mut kept = env.create_array(2)?;
+                        kept.set(0, leases)?;
+                        kept.set(1, places)?;
+                        all.set(at + 2, kept)?;
+                    }
                     // A lease stays with its port.
-                    Value::Nothing | Value::Lease(_) => all.set(at + 2, Null)?,
+                    Value::Nothing | Value::Lease(_) | Value::Leases(_) => all.set(at + 2, Null)?,
                 }
             }
             Event::Done(number, Err(error)) => {

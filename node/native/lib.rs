@@ -17,11 +17,11 @@ mod inspection;
 mod lease;
 mod lock;
 mod log;
-
 mod options;
 mod port;
 mod probe;
 mod queue;
+mod several;
 
 use napi::Either;
 use napi_derive::napi;

@@ -13,7 +13,15 @@ use crate::port::Port;
 use crate::queue::Value;
 
 /// Text as UTF-8, or bytes.
-type Name = Either<String, Uint8Array>;
+pub(crate) type Name = Either<String, Uint8Array>;
+
+/// Its bytes.
+pub(crate) fn octets(name: &Name) -> Vec<u8> {
+    match name {
+        Either::A(text) => text.as_bytes().to_vec(),
+        Either::B(bytes) => bytes.to_vec(),
+    }
+}
 
 /// An invocation as an owner.
 #[napi]
@@ -30,11 +38,8 @@ impl Owner {
 }
 
 impl Client {
-    fn lock(&self, name: Name, options: Option<LockOptions>) -> Result<Lock, Error> {
-        let lock = match name {
-            Either::A(text) => self.core.lock(text),
-            Either::B(bytes) => self.core.lock(bytes.to_vec()),
-        };
+    fn lock(&self, name: &Name, options: Option<&LockOptions>) -> Result<Lock, Error> {
+        let lock = self.core.lock(octets(name));
         match options {
             Some(options) => options.apply(lock),
             None => Ok(lock),
@@ -42,10 +47,10 @@ impl Client {
     }
 
     /// A lock as one call asks for it.
-    fn asked(
+    pub(crate) fn asked(
         &self,
-        name: Name,
-        options: Option<LockOptions>,
+        name: &Name,
+        options: Option<&LockOptions>,
         owner: Option<&Owner>,
         wait: Option<f64>,
     ) -> Result<Lock, Error> {
@@ -65,7 +70,7 @@ impl Client {
     /// Checks the name and the options of a lock.
     #[napi(catch_unwind)]
     pub fn check(&self, name: Name, options: Option<LockOptions>) -> Option<Failure> {
-        checked(|| self.lock(name, options)?.check())
+        checked(|| self.lock(&name, options.as_ref())?.check())
     }
 
     /// Acquires; `wait` is for this call alone.
@@ -79,7 +84,7 @@ impl Client {
         owner: Option<&Owner>,
         wait: Option<f64>,
     ) -> Option<Failure> {
-        let asked = self.asked(name, options, owner, wait);
+        let asked = self.asked(&name, options.as_ref(), owner, wait);
         port.begin(number, true, asked, |lock| async move {
             let lease = lock.win().await?;
             Ok(Value::Lease(Some(lease)))
@@ -97,7 +102,7 @@ impl Client {
         owner: Option<&Owner>,
         wait: Option<f64>,
     ) -> Option<Failure> {
-        let asked = self.asked(name, options, owner, wait);
+        let asked = self.asked(&name, options.as_ref(), owner, wait);
         port.begin(number, true, asked, |lock| async move {
             lock.try_win().await.map(Value::Lease)
         })
@@ -112,10 +117,15 @@ impl Client {
         name: Name,
         options: Option<LockOptions>,
     ) -> Option<Failure> {
-        port.begin(number, false, self.lock(name, options), |lock| async move {
-            let found = lock.inspect().await?;
-            Ok(Value::Inspection(Box::new(found)))
-        })
+        port.begin(
+            number,
+            false,
+            self.lock(&name, options.as_ref()),
+            |lock| async move {
+                let found = lock.inspect().await?;
+                Ok(Value::Inspection(Box::new(found)))
+            },
+        )
     }
 
     /// Takes it away from whoever holds it; `fence`: only from that one.
@@ -133,7 +143,7 @@ impl Client {
         port.begin(
             number,
             false,
-            self.lock(name, options),
+            self.lock(&name, options.as_ref()),
             move |lock| async move {
                 let forced = lock.force_release(fence).await?;
                 Ok(Value::Forced(Box::new(forced)))
@@ -150,9 +160,12 @@ impl Client {
         name: Name,
         options: Option<LockOptions>,
     ) -> Option<Failure> {
-        port.begin(number, false, self.lock(name, options), |lock| async move {
-            lock.is_locked().await.map(Value::Flag)
-        })
+        port.begin(
+            number,
+            false,
+            self.lock(&name, options.as_ref()),
+            |lock| async move { lock.is_locked().await.map(Value::Flag) },
+        )
     }
 
     /// Who does.
@@ -164,9 +177,12 @@ impl Client {
         name: Name,
         options: Option<LockOptions>,
     ) -> Option<Failure> {
-        port.begin(number, false, self.lock(name, options), |lock| async move {
-            lock.holder().await.map(Value::Holder)
-        })
+        port.begin(
+            number,
+            false,
+            self.lock(&name, options.as_ref()),
+            |lock| async move { lock.holder().await.map(Value::Holder) },
+        )
     }
 
     /// Releases what the owner among the options holds.
@@ -178,8 +194,11 @@ impl Client {
         name: Name,
         options: Option<LockOptions>,
     ) -> Option<Failure> {
-        port.begin(number, false, self.lock(name, options), |lock| async move {
-            lock.release().await.map(Value::Flag)
-        })
+        port.begin(
+            number,
+            false,
+            self.lock(&name, options.as_ref()),
+            |lock| async move { lock.release().await.map(Value::Flag) },
+        )
     }
 }

@@ -117,12 +117,12 @@ impl LockOptions {
         Ok(to)
     }
 
-    pub(crate) fn apply(self, mut to: Lock) -> Result<Lock, Error> {
+    pub(crate) fn apply(&self, mut to: Lock) -> Result<Lock, Error> {
         if let Some(every) = self.every {
             to = to.once(time("every", every)?);
         }
         set_lock! { self, to }
-        if let Some(name) = self.owner {
+        if let Some(name) = &self.owner {
             to = to.owner(Owner::named(name.to_vec()));
         }
         Ok(to)

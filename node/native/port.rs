@@ -18,10 +18,12 @@ use quorlock::binding::{Revocation, Turn, call, lock};
 use quorlock::{Error, Lease, Lost};
 
 use crate::failure::{Failure, checked, entry};
-use crate::queue::{Bell, Event, Queue, Value};
+use crate::queue::{Bell, Event, Queue, Value, Won};
+use crate::several::Leases;
 use crate::{events, log};
 
-/// A lease that JavaScript holds. Dropped, it is released in the background.
+/// A lease that JavaScript holds. Dropped, it is released in the background; one of
+/// several when those are dropped, too.
 pub(crate) struct Held {
     pub(crate) core: Arc<Lease>,
     /// Rings at the loss, as long as it lives.
@@ -74,9 +76,18 @@ impl Port {
                 // Without a number it was given up, and a lease it has won is
                 // dropped here.
                 let awaited = lock(&self.running).remove(number).is_some();
-                if awaited && let Ok(Value::Lease(lease)) = done {
-                    let lease = lease.take();
-                    *done = self.won(*number, lease).map(Value::Flag);
+                if awaited {
+                    match done {
+                        Ok(Value::Lease(lease)) => {
+                            let lease = lease.take();
+                            *done = self.won(*number, lease).map(Value::Flag);
+                        }
+                        Ok(Value::Leases(won)) => {
+                            let won = won.take();
+                            *done = self.won_all(*number, won);
+                        }
+                        _ => {}
+                    }
                 }
                 awaited
             }
@@ -140,15 +151,30 @@ impl Port {
         let Some(lease) = lease else {
             return Ok(false);
         };
-        let core = lease.delivered()?;
+        self.hold(number, Arc::new(lease.delivered()?));
+        Ok(true)
+    }
+
+    /// The same for leases that were won together.
+    fn won_all(&self, number: i64, won: Option<Won>) -> Result<Value, Error> {
+        let Some(Won { leases, names }) = won else {
+            return Ok(Value::Nothing);
+        };
+        let leases = leases.delivered()?;
+        let place = |lease: &Arc<Lease>| names.iter().position(|name| name == lease.name());
+        // Each is of one of them.
+        let places: Vec<usize> = leases.parts().iter().filter_map(place).collect();
+        for (lease, place) in leases.parts().iter().zip(&places) {
+            self.hold(number + *place as i64, lease.clone());
+        }
+        let places = places.into_iter().map(|place| place as u32).collect();
+        Ok(Value::Kept(Leases::new(leases), places))
+    }
+
+    fn hold(&self, number: i64, core: Arc<Lease>) {
         let queue = self.queue.clone();
         let lost = core.bell(move || queue.push(Event::Lost(number, false)));
-        let held = Held {
-            core: Arc::new(core),
-            _lost: lost,
-        };
-        self.leases().insert(number, held);
-        Ok(true)
+        self.leases().insert(number, Held { core, _lost: lost });
     }
 
     pub(crate) fn leases(&self) -> MutexGuard<'_, HashMap<i64, Held>> {

@@ -5,6 +5,8 @@ use napi::threadsafe_function::ThreadsafeFunction;
 use quorlock::Error;
 use quorlock::binding::Mailbox;
 
+use crate::several::Leases;
+
 /// Calls JavaScript from any thread; does not keep its event loop alive.
 pub(crate) type Bell = ThreadsafeFunction<(), (), (), Status, false, true>;
 
@@ -15,10 +17,20 @@ pub(crate) enum Value {
     /// In milliseconds.
     Time(f64),
     Lease(Option<quorlock::Lease>),
+    Leases(Option<Won>),
+    /// The same, when they are kept for JavaScript: and the place of each among the names
+    /// of the call.
+    Kept(Leases, Vec<u32>),
     Inspection(Box<quorlock::Inspection>),
     Forced(Box<quorlock::Forced>),
     Probe(Box<quorlock::Probe>),
     Holder(Option<quorlock::Holder>),
+}
+
+/// Leases that were won together, and the names of the call that asked for them.
+pub(crate) struct Won {
+    pub(crate) leases: quorlock::Leases,
+    pub(crate) names: Vec<Vec<u8>>,
 }
 
 pub(crate) enum Event {

@@ -37,6 +37,26 @@ export interface NativePort {
   forget(lease: number): boolean | Failure;
 }
 
+/** The first lease that was lost among several. */
+export interface NativeLoss {
+  /** Which one, in the order of the locks' keys. */
+  readonly at: number;
+  readonly reason: string;
+  readonly error: Failure;
+}
+
+/** Leases that were won together. Each has a number too, for what is asked of it alone. */
+export interface NativeLeases {
+  isHeld(): boolean | Failure;
+  remaining(): number | Failure;
+  loss(): NativeLoss | null | Failure;
+  extend(port: NativePort, number: number, ttl: number | undefined): Failure | null;
+  ensure(port: NativePort, number: number, min: number): Failure | null;
+  release(port: NativePort, number: number): Failure | null;
+  /** Forgets them; what is left is the loss. */
+  end(): NativeLoss | null | Failure;
+}
+
 export type NativeOwner = object;
 
 export type NativeName = string | Uint8Array;
@@ -56,6 +76,24 @@ export interface NativeClient {
     port: NativePort,
     number: number,
     name: NativeName,
+    options: NativeLockOptions | undefined,
+    owner: NativeOwner | undefined,
+    wait: number | undefined,
+  ): Failure | null;
+  // Several at once. Each lease that is won has the number of the operation and the place of its name, from 0 on.
+  checkAll(names: readonly NativeName[], options: NativeLockOptions | undefined): Failure | null;
+  acquireAll(
+    port: NativePort,
+    number: number,
+    names: readonly NativeName[],
+    options: NativeLockOptions | undefined,
+    owner: NativeOwner | undefined,
+    wait: number | undefined,
+  ): Failure | null;
+  tryAcquireAll(
+    port: NativePort,
+    number: number,
+    names: readonly NativeName[],
     options: NativeLockOptions | undefined,
     owner: NativeOwner | undefined,
     wait: number | undefined,

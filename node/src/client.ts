@@ -8,11 +8,13 @@ import { checked, look } from "./errors.js";
 import { Events, tellLog } from "./events.js";
 import type { Forced, Inspection } from "./inspection.js";
 import { newLock, type Lock } from "./lock.js";
+import { newLocks, type Locks } from "./locks.js";
 import {
   clientOptions,
   initOptions,
   lockOptions,
   nameOf,
+  namesOf,
   type ClientOptions,
   type ForceOptions,
   type InitOptions,
@@ -98,6 +100,18 @@ export class Client extends Events {
     const own = options === undefined ? undefined : look(this.lock, () => lockOptions(options));
     checked(this.#core.check(key, own), this.lock);
     return newLock(this.#core, key, own, this);
+  }
+
+  /**
+   * Several locks by their names, to be held together: all of them, or none; options as of `lock`. 1 to 16 names that
+   * differ, in any order; one that is given twice is held once. Throws `InvalidArgumentError` for names or an option that
+   * are not valid.
+   */
+  lockAll(names: readonly Name[], options?: LockOptions): Locks {
+    const keys = look(this.lockAll, () => namesOf("names", names));
+    const own = options === undefined ? undefined : look(this.lockAll, () => lockOptions(options));
+    checked(this.#core.checkAll(keys, own), this.lockAll);
+    return newLocks(this.#core, keys, own, this);
   }
 
   /**

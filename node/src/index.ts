@@ -8,8 +8,8 @@
  * A lock is won by the votes of a majority of the nodes, renewed while it is held, and lost loudly. The nodes are those
  * of `nodes` or of the environment variable `QUORLOCK_NODES`. All times are in milliseconds.
  *
- * `redlock` holds a lock while a function runs, and `once` has one host of many run a job. `Client`, `Lock` and `Lease` are the same by hand. Errors are
- * subclasses of `QuorlockError`; wherever a lease may have been lost, `lease.isHeld()` tells the truth at every call.
+ * `redlock` holds a lock, or several, while a function runs, and `once` has one host of many run a job. `Client`, `Lock` and
+ * `Lease` are the same by hand, and `Locks` and `Leases` for several. Errors are subclasses of `QuorlockError`; wherever a lease may have been lost, `lease.isHeld()` tells the truth at every call.
  */
 
 export { Client, type Stats } from "./client.js";
@@ -30,8 +30,10 @@ export {
 export type { ClientEvents, Events, LogLine } from "./events.js";
 export type { Forced, Holder, Inspection, NodeView } from "./inspection.js";
 export { Lease, type Loss, type LossReason } from "./lease.js";
+export { Leases } from "./leases.js";
 export { Lock } from "./lock.js";
+export { Locks } from "./locks.js";
 export type { AcquireOptions, ClientOptions, ForceOptions, InitOptions, LockOptions, Name } from "./options.js";
 export { once, type OnceOptions } from "./once.js";
 export type { Finding, NodeReport, Probe } from "./probe.js";
-export { redlock, type Body, type RedlockOptions } from "./redlock.js";
+export { redlock, type Body, type BodyOfAll, type RedlockOptions } from "./redlock.js";

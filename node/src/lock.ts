@@ -14,7 +14,7 @@ import {
   type NativeInspection,
 } from "./inspection.js";
 import { endIfReleased, keptBy, newLease, type Keeper, type Lease } from "./lease.js";
-import { acquireOptions, forceOptions, type AcquireOptions, type Acquiring, type ForceOptions, type Name } from "./options.js";
+import { acquireOptions, forceOptions, ownCopy, type AcquireOptions, type Acquiring, type ForceOptions, type Name } from "./options.js";
 import { begin, beginUntil, valueOf } from "./port.js";
 
 /** Makes a lock. Not part of the API. */
@@ -56,7 +56,7 @@ export class Lock {
   readonly #keeper: Keeper;
 
   private constructor(core: NativeClient, key: Name, options: NativeLockOptions | undefined, client: Keeper["client"]) {
-    this.name = typeof key === "string" ? key : Uint8Array.from(key);
+    this.name = ownCopy(key);
     this.#core = core;
     this.#key = key;
     this.#options = options;

@@ -2,8 +2,8 @@
 
 import type { Client } from "./client.js";
 import { look } from "./errors.js";
-import { onceOptions, type Name } from "./options.js";
-import { attempted, scoped, type Body, type RedlockOptions } from "./redlock.js";
+import { nameOf, onceOptions, type Name } from "./options.js";
+import { attempted, scoped, type AnyBody, type Body, type RedlockOptions } from "./redlock.js";
 
 /** Options of `once`. */
 export interface OnceOptions extends Omit<RedlockOptions, "wait" | "owner" | "reentrant"> {
@@ -30,6 +30,6 @@ export interface OnceOptions extends Omit<RedlockOptions, "wait" | "owner" | "re
  * Rejects as `redlock`, but not where another holds the lock.
  */
 export async function once<T>(name: Name, options: OnceOptions, job: Body<T>): Promise<T | undefined> {
-  const { lock, signal } = look(once, () => scoped(name, onceOptions(options), job));
-  return await attempted(lock, signal, undefined, job, once);
+  const { lock, signal } = look(once, () => scoped(nameOf("name", name), onceOptions(options), job));
+  return await attempted(lock, signal, undefined, job as AnyBody<T>, once);
 }

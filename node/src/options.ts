@@ -174,10 +174,18 @@ export const nameOf = (name: string, value: unknown): Name => {
   return value;
 };
 
-const octets: Convert = (name, value) => {
-  const given = nameOf(name, value);
-  return typeof given === "string" ? Buffer.from(given) : given;
-};
+/** Names, one or more. Which may go together, the core knows. */
+export function namesOf(name: string, value: unknown): Name[] {
+  if (!Array.isArray(value)) throw wrong(name, value, "an array of names");
+  return value.map((one) => nameOf("a name", one));
+}
+
+/** The name again: whoever changes its bytes does not change those of the other. */
+export const ownCopy = (name: Name): Name => (typeof name === "string" ? name : Uint8Array.from(name));
+
+export const bytesOf = (name: Name): Uint8Array => (typeof name === "string" ? Buffer.from(name) : name);
+
+const octets: Convert = (name, value) => bytesOf(nameOf(name, value));
 
 const OF_LOCK: Record<string, Convert> = {
   ttl: milliseconds,

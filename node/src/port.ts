@@ -90,10 +90,20 @@ function forget(number: number): void {
 /** What an operation came to. Never a rejection, so that the error is made where it has the caller's stack. */
 export type Outcome<T> = { value: T; number: number } | { failure: Failure };
 
-/** Starts an operation, under a number of its own. */
-export function begin<T>(start: (port: NativePort, number: number) => Failure | null): Promise<Outcome<T>> {
+/** Numbers that nobody else gets; the first of them. */
+function reserve(numbers: number): number {
+  const first = lastNumber + 1;
+  lastNumber += numbers;
+  return first;
+}
+
+/** Starts an operation, under a number of its own, or the first of several. */
+export function begin<T>(
+  start: (port: NativePort, number: number) => Failure | null,
+  numbers = 1,
+): Promise<Outcome<T>> {
   return new Promise((resolve) => {
-    const number = ++lastNumber;
+    const number = reserve(numbers);
     const failure = start(port, number);
     if (failure !== null) {
       resolve({ failure });
@@ -112,13 +122,14 @@ export function begin<T>(start: (port: NativePort, number: number) => Failure | 
 export function beginUntil<T>(
   signal: AbortSignal,
   start: (port: NativePort, number: number) => Failure | null,
+  numbers = 1,
 ): Promise<Outcome<T>> {
   return new Promise((resolve, reject) => {
     if (signal.aborted) {
       reject(signal.reason);
       return;
     }
-    const number = ++lastNumber;
+    const number = reserve(numbers);
     const failure = start(port, number);
     if (failure !== null) {
       resolve({ failure });

@@ -4,7 +4,9 @@ import { Client } from "./client.js";
 import { defaultClient, events } from "./default.js";
 import { invalid, look } from "./errors.js";
 import { throwIfLost, type Lease } from "./lease.js";
+import { Leases, throwIfOneLost } from "./leases.js";
 import { acquireFor, tryAcquireFor, type Lock } from "./lock.js";
+import { acquireAllFor, Locks, tryAcquireAllFor } from "./locks.js";
 import { abortSignal, scopeOptions, type ClientOptions, type LockOptions, type Name } from "./options.js";
 import { invocation, within, type Invocation } from "./owner.js";
 
@@ -24,6 +26,16 @@ export interface RedlockOptions extends LockOptions, Omit<ClientOptions, keyof L
 /** The work that a lock protects. */
 export type Body<T> = (lease: Lease) => T | PromiseLike<T>;
 
+/** The work that several locks protect. */
+export type BodyOfAll<T> = (leases: Leases) => T | PromiseLike<T>;
+
+/** What is acquired, and under what its work runs. */
+type Asked = Lock | Locks;
+type Held = Lease | Leases;
+/** Not part of the API. */
+export type AnyBody<T> = (held: Held) => T | PromiseLike<T>;
+type Rest<B> = [B] | [RedlockOptions, B];
+
 /**
  * Holds a lock while `body` runs, and resolves to what it returns.
  *
@@ -38,17 +50,23 @@ export type Body<T> = (lease: Lease) => T | PromiseLike<T>;
  * Rejects as `lock.acquire`. If the body ends normally after the lock was lost, rejects with `LockLostError`; the body's
  * own error always wins.
  *
+ * With an array of names it holds all of these locks, or none, as `client.lockAll`; `body` gets `Leases`.
+ *
  * `redlock.events` emits `lost` for the leases of all calls without `client`, and `log`.
  */
 export async function redlock<T>(name: Name, body: Body<T>): Promise<T>;
 export async function redlock<T>(name: Name, options: RedlockOptions, body: Body<T>): Promise<T>;
-export async function redlock<T>(name: Name, ...rest: [Body<T>] | [RedlockOptions, Body<T>]): Promise<T> {
-  const [given, body] = rest.length === 1 ? [{}, rest[0]] : rest;
+export async function redlock<T>(names: readonly Name[], body: BodyOfAll<T>): Promise<T>;
+export async function redlock<T>(names: readonly Name[], options: RedlockOptions, body: BodyOfAll<T>): Promise<T>;
+export async function redlock<T>(name: Name | readonly Name[], ...rest: Rest<Body<T>> | Rest<BodyOfAll<T>>): Promise<T> {
+  const [given, body] = (rest.length === 1 ? [{}, rest[0]] : rest) as [RedlockOptions, AnyBody<T>];
   const { lock, signal, reentrant } = look(redlock, () => prepared(name, given, body));
   // Read here, where the caller's context is sure to be there.
   const own = reentrant ? invocation() : undefined;
-  const lease = await acquireFor(lock, { signal }, own?.owner, redlock);
-  return await holding(lease, inside(own, body), redlock);
+  const held = await (lock instanceof Locks
+    ? acquireAllFor(lock, { signal }, own?.owner, redlock)
+    : acquireFor(lock, { signal }, own?.owner, redlock));
+  return await holding(held, inside(own, body), redlock);
 }
 
 /**
@@ -60,8 +78,13 @@ export async function redlock<T>(name: Name, ...rest: [Body<T>] | [RedlockOption
  */
 async function attempt<T>(name: Name, body: Body<T>): Promise<T | undefined>;
 async function attempt<T>(name: Name, options: RedlockOptions, body: Body<T>): Promise<T | undefined>;
-async function attempt<T>(name: Name, ...rest: [Body<T>] | [RedlockOptions, Body<T>]): Promise<T | undefined> {
-  const [given, body] = rest.length === 1 ? [{}, rest[0]] : rest;
+async function attempt<T>(names: readonly Name[], body: BodyOfAll<T>): Promise<T | undefined>;
+async function attempt<T>(names: readonly Name[], options: RedlockOptions, body: BodyOfAll<T>): Promise<T | undefined>;
+async function attempt<T>(
+  name: Name | readonly Name[],
+  ...rest: Rest<Body<T>> | Rest<BodyOfAll<T>>
+): Promise<T | undefined> {
+  const [given, body] = (rest.length === 1 ? [{}, rest[0]] : rest) as [RedlockOptions, AnyBody<T>];
   const { lock, signal, reentrant } = look(attempt, () => {
     const [ofLock, ...others] = scopeOptions(given);
     return scoped(name, [{ wait: 0, ...ofLock }, ...others], body);
@@ -73,49 +96,55 @@ redlock.attempt = attempt;
 
 /** Runs the body where the lock is had in time; `undefined` where others hold it. Not part of the API. */
 export async function attempted<T>(
-  lock: Lock,
+  lock: Asked,
   signal: AbortSignal | undefined,
   own: Invocation | undefined,
-  body: Body<T>,
+  body: AnyBody<T>,
   from: Function,
 ): Promise<T | undefined> {
-  const lease = await tryAcquireFor(lock, { signal }, own?.owner, from);
-  return lease === null ? undefined : await holding(lease, inside(own, body), from);
+  const held = await (lock instanceof Locks
+    ? tryAcquireAllFor(lock, { signal }, own?.owner, from)
+    : tryAcquireFor(lock, { signal }, own?.owner, from));
+  return held === null ? undefined : await holding(held, inside(own, body), from);
 }
 
 /** A body that runs as this invocation. */
 const inside =
-  <T>(own: Invocation | undefined, body: Body<T>): Body<T> =>
-  (lease) =>
-    own === undefined ? body(lease) : within(own, body, lease);
+  <T>(own: Invocation | undefined, body: AnyBody<T>): AnyBody<T> =>
+  (held) =>
+    own === undefined ? body(held) : within(own, body, held);
 
-/** Runs the body under its lease, and releases that. Not part of the API. */
-export async function holding<T>(lease: Lease, body: Body<T>, from: Function): Promise<T> {
+const throwIfEnded = (held: Held, from: Function) =>
+  held instanceof Leases ? throwIfOneLost(held, from) : throwIfLost(held, from);
+
+/** Runs the body under what it holds, and releases that. */
+async function holding<T>(held: Held, body: AnyBody<T>, from: Function): Promise<T> {
   let result: T;
   try {
     // A busy event loop may see a lease only when it is lost already: no work must begin under it.
-    throwIfLost(lease, from);
-    result = await body(lease);
+    throwIfEnded(held, from);
+    result = await body(held);
   } catch (error) {
     try {
-      await lease.release();
+      await held.release();
     } catch {
       // The body's own error wins.
     }
     throw error;
   }
-  await lease.release();
-  throwIfLost(lease, from);
+  await held.release();
+  throwIfEnded(held, from);
   return result;
 }
 
 /** Emits `lost` for the leases of all calls without `client`, and `log` for what is worth knowing in this process. */
 redlock.events = events;
 
-const prepared = (name: Name, given: RedlockOptions, body: unknown) => scoped(name, scopeOptions(given), body);
+const prepared = (name: Name | readonly Name[], given: RedlockOptions, body: unknown) =>
+  scoped(name, scopeOptions(given), body);
 
-/** The lock for a body, of options that were looked at. Not part of the API. */
-export function scoped(name: Name, options: ReturnType<typeof scopeOptions>, body: unknown) {
+/** The lock for a body, or several, of options that were looked at. Not part of the API. */
+export function scoped(name: Name | readonly Name[], options: ReturnType<typeof scopeOptions>, body: unknown) {
   if (typeof body !== "function") throw invalid("the last argument is the work to do: give a function");
   const [ofLock, ofClient, { client, signal, reentrant = true }] = options;
   if (client !== undefined) {
@@ -123,8 +152,9 @@ export function scoped(name: Name, options: ReturnType<typeof scopeOptions>, bod
     const own = Object.keys(ofClient);
     if (own.length > 0) throw invalid(`a client has its own ${own.join(", ")}: give them to the client`);
   }
+  const of = client ?? defaultClient(ofClient);
   return {
-    lock: (client ?? defaultClient(ofClient)).lock(name, ofLock),
+    lock: Array.isArray(name) ? of.lockAll(name, ofLock) : of.lock(name as Name, ofLock),
     signal: signal === undefined ? undefined : abortSignal(signal),
     reentrant,
   };

@@ -1,0 +1,178 @@
+/** Leases that were won together. */
+
+import { inspect } from "node:util";
+
+import type { NativeLeases, NativeLoss } from "./binding.js";
+import { asyncDispose } from "./dispose.js";
+import { checked, invalid, toError } from "./errors.js";
+import { endIfReleased, type Lease, type LossReason } from "./lease.js";
+import { bytesOf, nameOf, type Name } from "./options.js";
+import { begin, valueOf } from "./port.js";
+
+const NOT_OWNER = 6;
+
+/** Whoever has the signal of leases relies on them. */
+const signalled = new WeakMap<AbortSignal, Leases>();
+
+/** Makes leases. Not part of the API. */
+export let newLeases: (core: NativeLeases, parts: readonly Lease[]) => Leases;
+/** Throws if one was lost, for a scope whose body ended normally. Not part of the API. */
+export let throwIfOneLost: (leases: Leases, from: Function) => void;
+
+/**
+ * Holds on several locks that were acquired together: what `locks.acquire()` resolves to.
+ *
+ * They are held while each of them is. The loss of one is the loss of all: the work that needs them has to stop. Those that
+ * are not lost stay held until they are released, so that nobody else comes in while it stops. Iterating gives each `Lease`,
+ * in the order in which the locks are taken.
+ */
+export class Leases implements Iterable<Lease> {
+  readonly #core: NativeLeases;
+  readonly #parts: readonly Lease[];
+  #controller: AbortController | undefined;
+  /** What is left of them after their release: the core has forgotten them then. */
+  #over: { loss: NativeLoss | null } | undefined;
+
+  private constructor(core: NativeLeases, parts: readonly Lease[]) {
+    this.#core = core;
+    this.#parts = parts;
+  }
+
+  static {
+    newLeases = (core, parts) => new Leases(core, parts);
+    throwIfOneLost = (leases, from) => {
+      const loss = leases.#loss();
+      if (loss !== null) throw toError(loss.error, from);
+    };
+  }
+
+  /** How many there are: each name once. */
+  get size(): number {
+    return this.#parts.length;
+  }
+
+  [Symbol.iterator](): IterableIterator<Lease> {
+    return this.#parts.values();
+  }
+
+  /** The lease on the lock of that name; `undefined` if that is none of them. */
+  get(name: Name): Lease | undefined {
+    const wanted = bytesOf(nameOf("name", name));
+    return this.#parts.find((part) => Buffer.compare(bytesOf(part.name), wanted) === 0);
+  }
+
+  /** The fencing token of each lease, by the name of its lock: see `Lease.fence`. */
+  get fences(): Map<Name, number | null> {
+    return new Map(this.#parts.map((part) => [part.name, part.fence]));
+  }
+
+  /** Whether all of them are valid now. Exact at every call; false after release. */
+  isHeld(): boolean {
+    return this.#over === undefined && checked(this.#core.isHeld(), this.isHeld);
+  }
+
+  /** The least validity that any of them has left before its next renewal, in milliseconds; 0 when one is over. */
+  remaining(): number {
+    return this.#over === undefined ? checked(this.#core.remaining(), this.remaining) : 0;
+  }
+
+  #loss(): NativeLoss | null {
+    return this.#over === undefined ? checked(this.#core.loss()) : this.#over.loss;
+  }
+
+  /** The name of the lock whose lease was lost; `null` while all are held and after a release. */
+  get lostName(): Name | null {
+    const loss = this.#loss();
+    return loss === null ? null : this.#parts[loss.at]!.name;
+  }
+
+  /** Why that was lost; `null` while all are held and after a release. */
+  get lossReason(): LossReason | null {
+    return (this.#loss()?.reason ?? null) as LossReason | null;
+  }
+
+  /** Aborts when the first of them is lost, with a `LockLostError` as its reason. Not when they are released. */
+  get signal(): AbortSignal {
+    if (this.#controller === undefined) {
+      const controller = (this.#controller = new AbortController());
+      signalled.set(controller.signal, this);
+      for (const { signal } of this.#parts) {
+        if (signal.aborted) controller.abort(signal.reason);
+        else signal.addEventListener("abort", () => controller.abort(signal.reason), { once: true });
+      }
+    }
+    return this.#controller.signal;
+  }
+
+  /**
+   * Lengthens all of them at the same time, as `Lease.extend`. Rejects with what the first rejects with that could not be
+   * lengthened; the others may have been.
+   */
+  async extend(ttl?: number): Promise<void> {
+    if (ttl !== undefined && typeof ttl !== "number") {
+      throw invalid(`ttl is a ${typeof ttl}: give milliseconds`, this.extend);
+    }
+    await this.#extend(ttl);
+  }
+
+  async #extend(ttl: number | undefined): Promise<void> {
+    this.#throwIfOver(this.extend);
+    valueOf(await begin((port, number) => this.#core.extend(port, number, ttl)), this.extend);
+  }
+
+  /** Makes sure that each has at least so many milliseconds of validity left, as `Lease.ensure`. */
+  async ensure(minRemaining: number): Promise<void> {
+    if (typeof minRemaining !== "number") {
+      throw invalid(`minRemaining is a ${typeof minRemaining}: give milliseconds`, this.ensure);
+    }
+    await this.#ensure(minRemaining);
+  }
+
+  async #ensure(min: number): Promise<void> {
+    this.#throwIfOver(this.ensure);
+    valueOf(await begin((port, number) => this.#core.ensure(port, number, min)), this.ensure);
+  }
+
+  /**
+   * Releases all of them at the same time. Resolves to whether each was still held; a second call does nothing and resolves
+   * to false. Never rejects for a loss. The leases end before the nodes are told.
+   */
+  async release(): Promise<boolean> {
+    return await this.#release();
+  }
+
+  async #release(): Promise<boolean> {
+    if (this.#over !== undefined) return false;
+    const held = valueOf(await begin<boolean>((port, number) => this.#core.release(port, number)), this.release);
+    this.#end();
+    return held;
+  }
+
+  /** Gives back what they take up: that is not left to the collector, to which they look small. */
+  #end(): void {
+    if (this.#over !== undefined) return;
+    this.#over = { loss: checked(this.#core.end()) };
+    for (const part of this.#parts) endIfReleased(part);
+  }
+
+  #throwIfOver(from: Function): void {
+    if (this.#over === undefined) return;
+    const message = `the leases of ${this.#names()} have been released`;
+    throw toError({ number: NOT_OWNER, message, nodes: [] }, from);
+  }
+
+  /** For `await using`: releases. It does not reject for a loss, so the body's own error is never hidden. */
+  async [asyncDispose](): Promise<void> {
+    await this.#release();
+  }
+
+  #names(): string {
+    return this.#parts.map((part) => inspect(part.name)).join(", ");
+  }
+
+  [inspect.custom](): string {
+    const lost = () => (this.lostName === null ? "released" : `lost: ${inspect(this.lostName)}, ${this.lossReason}`);
+    const state = this.isHeld() ? `held, ${this.remaining().toFixed(0)} ms left` : lost();
+    return `Leases { ${this.#names()}, ${state} }`;
+  }
+}

@@ -91,8 +91,8 @@ STEPS = [
     Step("run", [sys.executable, "tests/run.py", "--self-check"], floor=10),
     Step("setup", [sys.executable, "tests/test_setup.py"], floor=7),
     *(scenarios(name, *command) for name, command in RUNNERS.items()),
-    # Several locks at once, which Node, C and C++ have yet to get.
-    *(several(name, *RUNNERS[name]) for name in ("rust", "blocking", "asyncio")),
+    # Several locks at once, which C and C++ have yet to get.
+    *(several(name, *RUNNERS[name]) for name in ("rust", "blocking", "asyncio", "node-esm", "node-cjs")),
     # The same files as a user who may do what the documented line permits, and nothing else.
     as_documented_user(*RUNNERS["rust"]),
     # Tries beside a queue, of each language.

@@ -5,6 +5,7 @@
 const VERB_WORDS = {
   client: 1,
   lock: 3,
+  locks: 3,
   acquire: 2,
   try: 2,
   release: 1,
@@ -15,6 +16,8 @@ const VERB_WORDS = {
   held: 1,
   remaining: 1,
   fence: 1,
+  "fence-of": 2,
+  "lost-name": 1,
   newer: 2,
   init: 1,
   lost: 2,

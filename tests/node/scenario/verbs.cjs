@@ -12,7 +12,7 @@ const { Failure, holds, text } = require("./steps.cjs");
 v8.setFlagsFromString("--expose-gc");
 const collect = vm.runInNewContext("gc");
 
-const camel = (name) => name.replace(/_(.)/g, (_, letter) => letter.toUpperCase());
+const camel = (name) => name.replace(/[_-](.)/g, (_, letter) => letter.toUpperCase());
 const milliseconds = (word) => (word === "none" ? null : Number(word));
 const onOff = (word) => word === "on";
 
@@ -42,6 +42,12 @@ function options(step) {
   );
 }
 
+/** Those of a lock, for an actor. Node has no implicit owner: one is named after the actor. */
+function owned(step) {
+  const made = options(step);
+  return (actor) => ({ ...made, owner: made.owner ?? `actor:${actor}` });
+}
+
 class Verbs {
   #quorlock;
   #clients = new Map();
@@ -56,7 +62,7 @@ class Verbs {
   /** Does one line; resolves to its answer in words. What is no error of Quorlock goes through. */
   async answer(step, signal) {
     try {
-      const result = await this[step.verb](step, signal, ...step.words);
+      const result = await this[camel(step.verb)](step, signal, ...step.words);
       return result === undefined ? "ok" : String(result);
     } catch (error) {
       if (signal.aborted && error === signal.reason) return "Cancelled";
@@ -77,11 +83,16 @@ class Verbs {
   }
 
   lock(step, _signal, name, client, lockName) {
-    const made = options(step);
-    // Node has no implicit owner: one is named after the actor.
-    const of = (actor) => ({ ...made, owner: made.owner ?? `actor:${actor}` });
+    const of = owned(step);
     const owner = this.#found(this.#clients, client);
     this.#locks.set(name, (actor) => owner.lock(text(lockName), of(actor)));
+  }
+
+  locks(step, _signal, name, client, lockNames) {
+    const of = owned(step);
+    const names = lockNames.split(",").map(text);
+    const owner = this.#found(this.#clients, client);
+    this.#locks.set(name, (actor) => owner.lockAll(names, of(actor)));
   }
 
   #found(map, name) {
@@ -141,6 +152,14 @@ class Verbs {
 
   fence(_step, _signal, name) {
     return this.#found(this.#leases, name).fence ?? 0;
+  }
+
+  fenceOf(_step, _signal, name, lockName) {
+    return this.#found(this.#leases, name).get(text(lockName)).fence ?? 0;
+  }
+
+  lostName(_step, _signal, name) {
+    return this.#found(this.#leases, name).lostName ?? "none";
   }
 
   newer(_step, _signal, name, other) {

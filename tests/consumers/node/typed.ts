@@ -4,7 +4,9 @@ import {
   Client,
   InvalidArgumentError,
   Lease,
+  Leases,
   Lock,
+  Locks,
   LockLostError,
   QuorlockError,
   redlock,
@@ -16,6 +18,7 @@ import {
   type LogLine,
   type Loss,
   type LossReason,
+  type Name,
   type RedlockOptions,
   type Stats,
 } from "quorlock";
@@ -98,6 +101,26 @@ async function main(): Promise<void> {
   await redlock("typed", scope).catch((error: unknown) => {
     if (!(error instanceof InvalidArgumentError)) throw error;
   });
+
+  const locks: Locks = twin.lockAll(["typed", new Uint8Array([0xff])], { ttl: 2000 });
+  {
+    await using leases = await locks.acquire({ wait: 100 });
+    const first: Lease | undefined = leases.get("typed");
+    const fences: Map<Name, number | null> = leases.fences;
+    const lost: [Name | null, LossReason | null, AbortSignal] = [leases.lostName, leases.lossReason, leases.signal];
+    if (first?.fence !== fences.get("typed") || lost[0] !== null || [...leases].length !== 2) throw new Error("not both");
+  }
+  const several: Leases | null = await locks.tryAcquire();
+  if ((await several?.release()) !== true) throw new Error("not acquired");
+  const ofAll = await redlock(["typed", "other"], { client: twin }, (leases) => leases.size);
+  same<Same<typeof ofAll, number>>();
+  const attemptedAll = await redlock.attempt(["typed", "other"], { client: twin }, (leases) => leases.isHeld());
+  same<Same<typeof attemptedAll, boolean | undefined>>();
+  if (ofAll !== 2 || attemptedAll !== true) throw new Error("not all");
+  // @ts-expect-error: one name has one lease.
+  void (() => redlock("typed", { client: twin }, (leases: Leases) => leases.size));
+  // @ts-expect-error: several have several.
+  void (() => redlock(["typed"], { client: twin }, (lease: Lease) => lease.fence));
 
   try {
     client.lock("");

@@ -43,9 +43,11 @@ def scenarios(name, *command):
     return Step(f"scenarios-{name}", [sys.executable, "tests/scenarios/drive.py", "-j", "2", *command], floor=floor)
 
 
-def several(name, *command):
-    words = [sys.executable, "tests/scenarios/drive.py", "-j", "2", "--folder", "several", *command]
-    return Step(f"several-{name}", words, floor=6)
+def of_folder(folder, name):
+    # Files that not every language has yet.
+    floor = len(glob.glob(os.path.join(ROOT, "tests", "scenarios", folder, "*.scenario")))
+    words = [sys.executable, "tests/scenarios/drive.py", "-j", "2", "--folder", folder, *RUNNERS[name]]
+    return Step(f"{folder}-{name}", words, floor=floor)
 
 
 def as_documented_user(*command):
@@ -91,8 +93,8 @@ STEPS = [
     Step("run", [sys.executable, "tests/run.py", "--self-check"], floor=10),
     Step("setup", [sys.executable, "tests/test_setup.py"], floor=7),
     *(scenarios(name, *command) for name, command in RUNNERS.items()),
-    # Several locks at once, which C and C++ have yet to get.
-    *(several(name, *RUNNERS[name]) for name in ("rust", "blocking", "asyncio", "node-esm", "node-cjs")),
+    # Several locks at once, and taking one away by force, which C and C++ have yet to get.
+    *(of_folder(folder, name) for folder in ("several", "force") for name in RUNNERS if name not in ("c", "cpp")),
     # The same files as a user who may do what the documented line permits, and nothing else.
     as_documented_user(*RUNNERS["rust"]),
     # Tries beside a queue, of each language.

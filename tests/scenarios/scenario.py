@@ -21,6 +21,7 @@ CLIENT_OPTIONS = {"nodes", "ttl", "wait", "renew", "max_hold", "max_ttl", "node_
 DRIVER_OPTIONS = {"via", "db", "user", "password"}
 # What a label, a name or a count is written with.
 A_WORD = re.compile(r"[\w.:-]+")
+A_COUNT = re.compile(r"(>=|<=)?\d+|" + "|".join(sorted(KINDS)))
 # verb: (words, options, what it may answer besides an error kind; None is a number)
 VERBS = {
     "client": (1, CLIENT_OPTIONS, {"ok"}),
@@ -39,6 +40,7 @@ VERBS = {
     "fence-of": (2, set(), None),
     "lost-name": (1, set(), A_WORD),
     "newer": (2, set(), BOOLEAN),
+    "force": (2, {"fence"}, A_COUNT),
     "init": (1, set(), {"ok"}),
     "lost": (2, set(), REASONS),
     "stats": (3, set(), None),
@@ -184,6 +186,9 @@ def _check(step, made, busy):
     if answers is None:
         if not COMPARED.match(step.expected):
             raise FormatError(f"{verb} answers with a number")
+    elif answers is A_COUNT:
+        if not A_COUNT.fullmatch(step.expected):
+            raise FormatError(f"{verb} answers with a number, or an error")
     elif answers is A_WORD:
         if not A_WORD.fullmatch(step.expected):
             raise FormatError(f"{verb} answers with a word")
@@ -243,17 +248,17 @@ def _check_handles(step, made):
         if step.expected == "ok" and not step.started:
             made.add(f"{kind} {words[0]}")
     needed = {"lock": ("client", 1), "locks": ("client", 1), "acquire": ("lock", 1), "try": ("lock", 1), "unlock": ("lock", 0), "inspect": ("lock", 0),
-              "stats": ("client", 0), "close": ("client", 0), "init": ("client", 0), "fence": ("lease", 0),
+              "stats": ("client", 0), "force": ("client", 0), "close": ("client", 0), "init": ("client", 0), "fence": ("lease", 0),
               "fence-of": ("lease", 0), "lost-name": ("lease", 0),
               "release": ("lease", 0), "drop": ("lease", 0),
               "extend": ("lease", 0), "ensure": ("lease", 0), "held": ("lease", 0), "remaining": ("lease", 0),
               "lost": ("lease", 0)}.get(verb)
     if needed and f"{needed[0]} {words[needed[1]]}" not in made:
         raise FormatError(f"there is no {needed[0]} {words[needed[1]]}")
-    if verb == "newer":
-        for word in words:
-            if f"lease {word}" not in made:
-                raise FormatError(f"there is no lease {word}")
+    leases = words if verb == "newer" else [step.options["fence"]] if "fence" in step.options else []
+    for word in leases:
+        if f"lease {word}" not in made and not (verb == "force" and word.isdigit()):
+            raise FormatError(f"there is no lease {word}")
 
 
 def sets(lines, all_nodes):

@@ -69,12 +69,14 @@ class Parsing(unittest.TestCase):
     def test_mistakes_are_found(self):
         good = ["client c", "lock l c a", "acquire x l", "held x -> true"]
         scenario.check(steps_of(*good))
+        scenario.check(steps_of(*good, "force c a fence=x -> >=2", "force c a fence=5 -> Contended"))
         for bad in ("jump", "client c", "client d ttl=x", "client d ttl=none", "client d colour=red", "client d renew=1",
                     "client d max_waiters=-1", "lock m c b max_waiters=none", "client d fair=1",
                     "lock m d a", "lock m c", "acquire x l", "acquire y m", "held y -> true", "held x", "held x -> ok",
                     "remaining x -> true", "lost x -> none", "lost x soon -> none", "lost x 5 -> gone", "finish t 5",
                     "start t acquire y l", "start t release x", "start main acquire y l", "in t stage show", "cancel t",
-                    "stage redis 1 SET k a;b", "stage redis 1 SET k *", "message says a", "acquire y l -> Confused"):
+                    "stage redis 1 SET k a;b", "stage redis 1 SET k *", "message says a", "acquire y l -> Confused",
+                    "force d a -> 0", "force c a", "force c a -> ok", "force c a fence=y -> 0", "force c a ttl=5 -> 0"):
             with self.subTest(bad):
                 self.refused(*good, bad)
         self.refused("client c", "lock l c a")

@@ -19,6 +19,7 @@ const VERB_WORDS = {
   "fence-of": 2,
   "lost-name": 1,
   newer: 2,
+  force: 2,
   init: 1,
   lost: 2,
   stats: 3,

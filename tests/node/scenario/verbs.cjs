@@ -166,6 +166,13 @@ class Verbs {
     return this.fence(null, null, name) > this.fence(null, null, other);
   }
 
+  async force(step, _signal, client, name) {
+    const { fence: word } = step.options;
+    const fence = /^\d+$/.test(word) ? Number(word) : this.#leases.get(word)?.fence;
+    const forced = await this.#found(this.#clients, client).forceRelease(text(name), { fence });
+    return forced.freed;
+  }
+
   async init(_step, _signal, name) {
     await this.#found(this.#clients, name).initSet();
   }

@@ -135,6 +135,12 @@ class Verbs:
     async def do_newer(self, step, one, other):
         return self.leases[one].fence > self.leases[other].fence
 
+    async def do_force(self, step, client, name, fence=None):
+        if fence is not None:
+            fence = int(fence) if fence.isdigit() else self.leases[fence].fence
+        forced = await now(self.clients[client].force_release(scenario.text(name), fence))
+        return forced.freed
+
     async def do_init(self, step, client):
         await now(self.clients[client].init_set())
 

@@ -286,6 +286,7 @@ impl Runner {
                 let newer = self.fence(line.word(1)?)? > self.fence(line.word(2)?)?;
                 Ok(newer.to_string())
             }
+            "force" => self.force(&line)?,
             "init" => {
                 let client = self.clients.get(line.word(1)?).ok_or("no such client")?;
                 blocking::wait(client.init_set()).map(|_| "ok".to_owned())
@@ -539,6 +540,17 @@ impl Runner {
             Some(Held::One(lease)) => Ok(lease.fence().unwrap_or(0)),
             _ => Err("no such lease".to_owned()),
         }
+    }
+
+    fn force(&self, line: &Line<'_>) -> Result<Result<String, Error>, String> {
+        line.only(&["fence"])?;
+        let client = self.clients.get(line.word(1)?).ok_or("no such client")?;
+        let fence = line.option("fence").map(|word| match word.parse() {
+            Ok(fence) => Ok(fence),
+            Err(_) => self.fence(word),
+        });
+        let forced = client.force_release(bytes(line.word(2)?), fence.transpose()?);
+        Ok(blocking::wait(forced).map(|forced| forced.freed().to_string()))
     }
 
     fn fence_of(&self, leases: &str, name: &str) -> Result<u64, String> {

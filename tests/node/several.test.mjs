@@ -149,10 +149,11 @@ test("the loss of one of several is the loss of all", async () => {
   const lost = redlock(["a", "b"], { client, ttl: 1500 }, async (leases) => {
     kept = leases;
     const { signal } = leases;
-    await steal("b");
     let heard = 0;
     signal.addEventListener("abort", () => heard++);
+    await steal("b");
     await support.until(() => heard > 0);
+    assert.equal(heard, 1);
     assert.ok(signal.reason instanceof LockLostError);
     assert.equal(signal.reason.lockName, "b");
     assert.deepEqual([leases.lostName, leases.lossReason], ["b", "refused"]);

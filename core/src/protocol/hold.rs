@@ -243,7 +243,7 @@ impl Hold {
             }
             return;
         }
-        state.banned |= *reply == Reply::Banned;
+        state.banned |= mutant!("ban-is-a-refusal", *reply == Reply::Banned, false);
         if let Reply::Extended { repaired } = reply {
             count(&self.set.counters.renewals);
             if *repaired {

@@ -5,8 +5,11 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use quorlock::sim::{Acquired, Hold, Inbox, Lines, Set, Terms, Timing, Wait, Waits, acquire};
-use quorlock_sim::contender::{KEYS, keys_of};
+use quorlock::Client;
+use quorlock::sim::{
+    Acquired, Hold, Inbox, Lines, LossReason, Set, Terms, Timing, Wait, Waits, Watchdog, acquire,
+};
+use quorlock_sim::contender::{KEYS, NAMES, keys_of};
 use quorlock_sim::mutants::choose;
 use quorlock_sim::random::Random;
 use quorlock_sim::world::{Admission, FaultEvent, MS, Network, Rate, Time, Ways, World};
@@ -91,6 +94,10 @@ impl Stage {
 
     /// A client waits for the lock, for so long.
     fn waits(&self, client: usize, long: Duration) -> Attempt {
+        self.wants(client, long, terms())
+    }
+
+    fn wants(&self, client: usize, long: Duration, terms: Terms) -> Attempt {
         let won = Arc::new(Mutex::new(None));
         let (set, result) = (self.sets[client].clone(), won.clone());
         let inbox = Inbox::new(self.world.inbox(client), &set.links);
@@ -102,13 +109,28 @@ impl Stage {
                 inbox: &inbox,
                 max_waiters: 1,
             };
-            let terms = terms();
             let ended = acquire(&set, &terms, b"k", wait, || None::<()>).await;
             if let Ok(Acquired::Hold(hold)) = ended {
                 *result.lock().unwrap() = Some(hold);
             }
         });
         Attempt(won)
+    }
+
+    /// An operator takes the lock away, from this client; of how many nodes a vote went.
+    fn forces(&self, client: usize) -> Arc<Mutex<Option<usize>>> {
+        let set = self.sets[client].clone();
+        let inbox = Inbox::new(self.world.inbox(client), &set.links);
+        let watchdog = Watchdog::new(set.clock.clone());
+        let door = Client::builder().max_ttl(TTL);
+        let door = door.simulated(set, inbox, watchdog, WAITS);
+        let freed = Arc::new(Mutex::new(None));
+        let result = freed.clone();
+        self.world.spawn(client, async move {
+            let forced = door.force_release(NAMES[0], None).await;
+            *result.lock().unwrap() = forced.ok().map(|forced| forced.freed());
+        });
+        freed
     }
 
     /// What a client asks of a node arrives so much later; or is lost.
@@ -348,4 +370,44 @@ fn three_cross() -> Result<(), String> {
 #[test]
 fn a_fence_is_written_back_beyond_all_that_is_stored() {
     with_and_without("write-back-not-strict", three_cross);
+}
+
+/// A lock is taken away by force, and nobody waits for it: its key is gone. The renewal of
+/// who held it comes next, and would store it anew.
+fn a_holder_is_forced_out() -> Result<(), String> {
+    let stage = Stage::new(3);
+    let renewed = Terms {
+        renew: true,
+        ..terms()
+    };
+    let first = stage.wants(0, Duration::ZERO, renewed);
+    stage.pass(20 * MS);
+    let first = first.take().expect("free");
+    let freed = stage.forces(1);
+    stage.pass(20 * MS);
+    assert_eq!(*freed.lock().unwrap(), Some(3));
+    assert!(first.is_held(), "it cannot know yet");
+    // Its renewals come, and its end is far yet.
+    while first.is_held() && stage.world.time() < 1_800 * MS {
+        first.tend();
+        stage.pass(10 * MS);
+    }
+    let told = first.loss(0);
+    let second = stage.tries(2);
+    stage.pass(20 * MS);
+    let free = second.take().is_some();
+    match (told, free, stage.end()) {
+        (Some(LossReason::Forced), true, None) => Ok(()),
+        other => Err(format!("told, free, wrong: {other:?}")),
+    }
+}
+
+#[test]
+fn who_was_forced_out_does_not_come_back() {
+    with_and_without("forced-vote-repaired", a_holder_is_forced_out);
+}
+
+#[test]
+fn who_was_forced_out_learns_that_it_was() {
+    with_and_without("ban-is-a-refusal", a_holder_is_forced_out);
 }

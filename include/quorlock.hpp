@@ -463,6 +463,43 @@ struct inspection {
     std::vector<node_view> nodes;
 };
 
+namespace detail {
+
+/** Copies what C tells of a lock. */
+inline inspection inspection_of(const owned<quorlock_inspection_t> &owned) {
+    const quorlock_inspection_t *handle = owned.get();
+    const auto text = [](const char *given) { return given ? std::string(given) : std::string(); };
+    const auto time = [](std::int64_t ms) { return ms < 0 ? std::nullopt : std::optional(milliseconds(ms)); };
+    inspection found;
+    found.verdict = static_cast<quorlock::verdict>(quorlock_inspection_verdict(handle));
+    found.fence = quorlock_inspection_fence(handle);
+    found.queued = quorlock_inspection_queued(handle);
+    quorlock_holder_t who = {};
+    checked([&](auto error) { return quorlock_inspection_holder(handle, &who, sizeof who, error); });
+    if (who.votes != 0) {
+        holder made{text(who.label), who.votes, time(who.left_ms), std::nullopt};
+        if (who.since_ms != 0) made.since = std::chrono::system_clock::time_point(milliseconds(who.since_ms));
+        found.holder = std::move(made);
+    }
+    for (std::size_t i = 0; i < quorlock_inspection_node_count(handle); ++i) {
+        quorlock_node_view_t view = {};
+        checked([&](auto error) { return quorlock_inspection_node(handle, i, &view, sizeof view, error); });
+        found.nodes.push_back({text(view.node), text(view.state), text(view.label), text(view.error), time(view.left_ms),
+                               view.fence, view.queued, milliseconds(view.quarantine_ms)});
+    }
+    return found;
+}
+
+}  // namespace detail
+
+/** What a forced release has met and done: see lock::force_release(). */
+struct forced {
+    /** How the lock stood before. */
+    inspection found;
+    /** How many votes were taken away; 0 where nothing was there any more. */
+    std::uint64_t freed = 0;
+};
+
 /** A name with options; holds nothing. */
 class lock {
 public:
@@ -509,27 +546,29 @@ public:
     [[nodiscard]] inspection inspect() const {
         quorlock_inspection_t *handle = nullptr;
         detail::checked([&](auto error) { return quorlock_lock_inspect(get(), &handle, error); });
-        const detail::owned<quorlock_inspection_t> owned(handle);
-        const auto text = [](const char *given) { return given ? std::string(given) : std::string(); };
-        const auto time = [](std::int64_t ms) { return ms < 0 ? std::nullopt : std::optional(milliseconds(ms)); };
-        inspection found;
-        found.verdict = static_cast<quorlock::verdict>(quorlock_inspection_verdict(handle));
-        found.fence = quorlock_inspection_fence(handle);
-        found.queued = quorlock_inspection_queued(handle);
-        quorlock_holder_t who = {};
-        detail::checked([&](auto error) { return quorlock_inspection_holder(handle, &who, sizeof who, error); });
-        if (who.votes != 0) {
-            holder made{text(who.label), who.votes, time(who.left_ms), std::nullopt};
-            if (who.since_ms != 0) made.since = std::chrono::system_clock::time_point(milliseconds(who.since_ms));
-            found.holder = std::move(made);
-        }
-        for (std::size_t i = 0; i < quorlock_inspection_node_count(handle); ++i) {
-            quorlock_node_view_t view = {};
-            detail::checked([&](auto error) { return quorlock_inspection_node(handle, i, &view, sizeof view, error); });
-            found.nodes.push_back({text(view.node), text(view.state), text(view.label), text(view.error), time(view.left_ms),
-                                   view.fence, view.queued, milliseconds(view.quarantine_ms)});
-        }
-        return found;
+        return detail::inspection_of(detail::owned<quorlock_inspection_t>(handle));
+    }
+
+    /** Takes the lock away from whoever holds it, or keeps it, for an operator: deletes its vote on all nodes, whatever client
+     * or library put it there, and calls who waits next. That nobody holds it is no error.
+     *
+     * The holder learns it at its next renewal, at most about a third of its ttl later, or when it extends: its lease is lost,
+     * lease_state::forced, or lease_state::refused where another has taken the lock meanwhile. A lease that is not renewed
+     * learns nothing before its end. Until then two may work, and their fences tell them apart.
+     *
+     * `fence` is 0 for any holder, else that of the lease that is to go, or what inspect() tells: then only if it is the last
+     * that was counted for the lock, so that whoever has got the lock since is never hit.
+     *
+     * Throws lock_contended if the lock is held, and not by `fence` for certain, and nothing is changed; quorum_unavailable if
+     * too few nodes answer: some may have done it then, and calling again completes it; misconfigured where the lock's key is
+     * no string. */
+    forced force_release(std::uint64_t fence = 0) const {
+        quorlock_inspection_t *handle = nullptr;
+        forced done;
+        detail::checked(
+            [&](auto error) { return quorlock_lock_force_release(get(), fence, &done.freed, &handle, error); });
+        done.found = detail::inspection_of(detail::owned<quorlock_inspection_t>(handle));
+        return done;
     }
 
     const quorlock_lock_t *get() const noexcept { return handle_.get(); }

@@ -1,4 +1,4 @@
-//! Who holds a lock, as the nodes have it.
+//! Who holds a lock, as the nodes have it; and taking it away from them.
 
 use std::ffi::{CString, c_char};
 use std::ptr;
@@ -181,6 +181,49 @@ pub extern "C" fn quorlock_lock_is_locked(
         handle::wanted(locked, "locked")?;
         let held = wait(handle::borrow(lock, "lock")?.0.is_locked())?;
         handle::put(locked, "locked", held)
+    })
+}
+
+/// Takes the lock away from whoever holds it, or keeps it, for an operator: deletes its
+/// vote on all nodes, whatever client or library put it there, and calls who waits next.
+/// Two requests to each node, each at most the node timeout. That nobody holds it is no
+/// error. `freed`, if not NULL, receives how many votes were taken away, 0 where nothing
+/// was there any more; `found`, if not NULL, how the lock stood before, to be freed with
+/// quorlock_inspection_free().
+///
+/// The holder learns it at its next renewal, at most about a third of its ttl later, or
+/// when it extends: its lease is lost, #QUORLOCK_LEASE_FORCED, or
+/// #QUORLOCK_LEASE_REFUSED where another has taken the lock meanwhile. A lease that is not
+/// renewed learns nothing before its end. Until then two may work, and their fences tell
+/// them apart.
+///
+/// `fence` is 0 for any holder, else that of the lease that is to go, or what
+/// quorlock_inspection_fence() tells: then only if it is the last that was counted for the
+/// lock, so that whoever has got the lock since is never hit. Since a node counts a fence
+/// also for some who ask in vain, and several at once for a client in which many wait, the
+/// call may be refused though the holder is still the same. A lease without fences has 0:
+/// look that it is not that which you give.
+///
+/// Fails with #QUORLOCK_CONTENDED if the lock is held, and not by `fence` for certain, and
+/// nothing is changed; #QUORLOCK_QUORUM_UNAVAILABLE if too few nodes answer: some may have
+/// done it then, and calling again completes it; #QUORLOCK_MISCONFIGURED where the lock's
+/// key is no string; #QUORLOCK_CLOSED, #QUORLOCK_FORKED, #QUORLOCK_INVALID_ARGUMENT.
+#[must_use]
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_lock_force_release(
+    lock: *const quorlock_lock_t, fence: u64, freed: *mut u64, found: *mut *mut quorlock_inspection_t,
+    error: *mut *mut quorlock_error_t,
+) -> i32 {
+    boundary!(error, {
+        let fence = (fence != 0).then_some(fence);
+        let forced = wait(handle::borrow(lock, "lock")?.0.force_release(fence))?;
+        if !freed.is_null() {
+            handle::put(freed, "freed", forced.freed() as u64)?;
+        }
+        match found.is_null() {
+            true => Ok(()),
+            false => handle::give(found, "found", quorlock_inspection_t::of(forced.found())),
+        }
     })
 }
 

@@ -187,13 +187,26 @@ static void making_call(struct fuzz *f) {
     }
 }
 
+static void force_call(struct fuzz *f, const quorlock_lock_t *lock) {
+    quorlock_inspection_t *found = NULL, **wanted = draw(f, 2) ? &found : NULL;
+    uint64_t freed, *count = draw(f, 2) ? &freed : NULL;
+    uint64_t fence = draw(f, 2) ? 0 : draw(f, 2) ? quorlock_lease_fence(SOME(leases)) : (uint64_t)some_ms(f);
+    CODE(quorlock_lock_force_release(lock, fence, count, wanted, error));
+    if ((f->last == QUORLOCK_OK && wanted) != (found != NULL)) broken(f, "an inspection");
+    if (found && !quorlock_verdict_name(quorlock_inspection_verdict(found))) broken(f, "no such verdict");
+    quorlock_inspection_free(found);
+}
+
 static void lock_call(struct fuzz *f) {
     const quorlock_lock_t *lock = draw(f, 3) ? SOME(locks) : shared_locks[draw(f, SHARED)];
     const quorlock_cancel_t *cancel = draw(f, 2) ? NULL : draw(f, 8) ? SOME(cancels) : shared_cancel;
     quorlock_lease_t **lease = SLOT(leases), *won = NULL;
     bool held, *was_held = draw(f, 2) ? &held : NULL;
-    switch (draw(f, 4)) {
+    switch (draw(f, 5)) {
     case 0: CODE(quorlock_try_lock(lock, &won, error)); break;
+    case 4:
+        if (!draw(f, 4)) force_call(f, lock);
+        return;
     case 1: CODE(quorlock_lock_release(lock, was_held, error)); return;
     default: CODE(quorlock_lock(lock, some_wait(f), cancel, &won, error)); break;
     }

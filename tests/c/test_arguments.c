@@ -55,6 +55,7 @@ static void null_everywhere(void) {
     FAILS(1, quorlock_lock_is_locked(NULL, NULL, &error));
     FAILS(1, quorlock_lock_is_locked(NULL, &locked, &error));
     FAILS(1, quorlock_lock_inspect(NULL, NULL, &error));
+    FAILS(1, quorlock_lock_force_release(NULL, 0, NULL, NULL, &error));
     FAILS(1, quorlock_inspection_holder(NULL, NULL, 0, &error));
     FAILS(1, quorlock_inspection_node(NULL, 0, NULL, 0, &error));
     FAILS(1, quorlock_unlock(NULL, NULL, &error));
@@ -73,6 +74,7 @@ static void null_everywhere(void) {
     CHECK(quorlock_lock_release(NULL, NULL, NULL) == 1 && quorlock_unlock(NULL, NULL, NULL) == 1);
     CHECK(quorlock_lock_is_locked(NULL, NULL, NULL) == 1 && quorlock_lock_inspect(NULL, NULL, NULL) == 1);
     CHECK(quorlock_inspection_holder(NULL, NULL, 0, NULL) == 1 && quorlock_inspection_node(NULL, 0, NULL, 0, NULL) == 1);
+    CHECK(quorlock_lock_force_release(NULL, 0, NULL, NULL, NULL) == 1);
     CHECK(quorlock_inspection_verdict(NULL) == 0 && quorlock_inspection_fence(NULL) == 0);
     CHECK(quorlock_inspection_queued(NULL) == 0 && quorlock_inspection_node_count(NULL) == 0);
     CHECK(!quorlock_verdict_name(0) && !quorlock_verdict_name(QUORLOCK_VERDICT_UNKNOWN + 1));

@@ -1,4 +1,4 @@
-/* Tests of looking at a lock: who holds it, as the nodes say. */
+/* Tests of looking at a lock: who holds it, as the nodes say; and of taking it away. */
 
 #include "test.h"
 
@@ -76,5 +76,81 @@ static void an_error_names_the_lock_and_its_holder(void) {
     quorlock_client_free(client);
 }
 
+static void a_lock_that_is_taken_away(void) {
+    quorlock_client_t *ours = client_of("memory://c-forced"), *theirs = client_of("memory://c-forced");
+    /* So that a renewal comes soon. */
+    quorlock_lock_t *lock = lock_with_ttl(ours, 600, true), *operators = lock_of(theirs, NULL);
+    uint64_t freed = 77;
+    quorlock_inspection_t *found = NULL;
+    WORKS(quorlock_lock_force_release(operators, 0, &freed, &found, &error));
+    CHECK(freed == 0 && quorlock_inspection_verdict(found) == QUORLOCK_VERDICT_FREE);
+    quorlock_inspection_free(found);
+
+    quorlock_lease_t *lease = held(lock);
+    struct seen seen;
+    seen_init(&seen);
+    WORKS(quorlock_lease_set_lost_callback(lease, &seen, on_lost, &error));
+    WORKS(quorlock_lock_force_release(operators, quorlock_lease_fence(lease), &freed, &found, &error));
+    quorlock_holder_t holder;
+    WORKS(quorlock_inspection_holder(found, &holder, sizeof holder, &error));
+    CHECK(freed == 1 && quorlock_inspection_verdict(found) == QUORLOCK_VERDICT_HELD && has(holder.label, ":"));
+    quorlock_inspection_free(found);
+    CHECK(comes(&seen.over) && seen.state == QUORLOCK_LEASE_FORCED);
+    CHECK(quorlock_lease_state(lease) == QUORLOCK_LEASE_FORCED && !quorlock_lease_is_held(lease));
+    FAILS(QUORLOCK_LOCK_LOST, quorlock_lease_extend(lease, QUORLOCK_DEFAULT, &error));
+    quorlock_lease_free(lease);
+    quorlock_lease_free(held(operators));
+    quorlock_lock_free(lock);
+    quorlock_lock_free(operators);
+    quorlock_client_free(ours);
+    quorlock_client_free(theirs);
+}
+
+/* Waits until somebody stands in the queue of the lock, but not for ever. */
+static bool comes_to_queue(const quorlock_lock_t *lock) {
+    for (int left = 6000; left; left--) {
+        quorlock_inspection_t *found = look(lock);
+        uint32_t queued = quorlock_inspection_queued(found);
+        quorlock_inspection_free(found);
+        if (queued == 1) return true;
+        nap(5);
+    }
+    return false;
+}
+
+static void only_a_fence_is_taken_away(void) {
+    quorlock_client_t *ours = client_of("memory://c-fence-forced"), *theirs = client_of("memory://c-fence-forced");
+    quorlock_lock_t *lock = lock_of(ours, NULL), *operators = lock_of(theirs, NULL);
+    quorlock_lease_t *first = held(lock);
+    uint64_t old = quorlock_lease_fence(first), freed = 77;
+    WORKS(quorlock_unlock(first, NULL, &error));
+    quorlock_lease_free(first);
+    quorlock_lease_t *lease = held(lock);
+    const uint64_t others[] = {old, quorlock_lease_fence(lease) + 1};
+    for (size_t at = 0; at < 2; at++) {
+        quorlock_inspection_t *found = NULL;
+        CHECK(quorlock_lock_force_release(operators, others[at], &freed, &found, &error) == QUORLOCK_CONTENDED);
+        CHECK(freed == 77 && !found && has(quorlock_error_holder(error), ":"));
+        FAILS(QUORLOCK_CONTENDED, QUORLOCK_CONTENDED);
+    }
+    FAILS(QUORLOCK_INVALID_ARGUMENT, quorlock_lock_force_release(operators, UINT64_C(1) << 53, &freed, NULL, &error));
+    WORKS(quorlock_lease_extend(lease, QUORLOCK_DEFAULT, &error));
+    /* Who waits gets it. */
+    struct other waiter = {.lock = operators, .wait_ms = QUORLOCK_FOREVER};
+    start_other(&waiter);
+    CHECK(comes_to_queue(lock));
+    WORKS(quorlock_lock_force_release(lock, 0, NULL, NULL, &error));
+    CHECK(finish_other(&waiter) == QUORLOCK_OK && quorlock_lease_fence(waiter.lease) > quorlock_lease_fence(lease));
+    FAILS(QUORLOCK_LOCK_LOST, quorlock_lease_extend(lease, QUORLOCK_DEFAULT, &error));
+    CHECK(quorlock_lease_is_held(waiter.lease));
+    quorlock_lease_free(waiter.lease);
+    quorlock_lease_free(lease);
+    quorlock_lock_free(lock);
+    quorlock_lock_free(operators);
+    quorlock_client_free(ours);
+    quorlock_client_free(theirs);
+}
+
 const struct test inspection_tests[] = {
-    TEST(a_holder_and_what_each_node_has), TEST(an_error_names_the_lock_and_its_holder), {NULL, NULL}};
+    TEST(a_holder_and_what_each_node_has), TEST(an_error_names_the_lock_and_its_holder), TEST(a_lock_that_is_taken_away),
+    TEST(only_a_fence_is_taken_away), {NULL, NULL}};

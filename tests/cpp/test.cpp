@@ -314,6 +314,28 @@ quorlock::client client_of_new_set(const char *name, std::optional<quorlock::res
     return quorlock::client(options);
 }
 
+void a_lock_that_is_taken_away() {
+    const std::string at = node();
+    const quorlock::client ours({at}), theirs({at});
+    quorlock::lock_options brief;
+    brief.ttl = 600ms;
+    const quorlock::lock lock = ours.lock("a", brief), operators = theirs.lock("a");
+    const quorlock::forced nobody = operators.force_release();
+    CHECK(nobody.freed == 0 && nobody.found.verdict == quorlock::verdict::free && !nobody.found.holder);
+    quorlock::lease lease = lock.acquire();
+    std::promise<lease_state> told;
+    lease.on_lost([&](lease_state state) { told.set_value(state); });
+    THROWS(quorlock::lock_contended, operators.force_release(lease.fence() + 1));
+    THROWS(quorlock::invalid_argument, operators.force_release(std::uint64_t{1} << 53));
+    CHECK(lease.is_held());
+    const quorlock::forced done = operators.force_release(lease.fence());
+    CHECK(done.freed == 1 && done.found.verdict == quorlock::verdict::held && done.found.holder);
+    CHECK(done.found.nodes.size() == 1 && done.found.nodes[0].state == "held");
+    CHECK(told.get_future().get() == lease_state::forced && lease.state() == lease_state::forced);
+    CHECK(operators.inspect().verdict == quorlock::verdict::free);
+    CHECK(operators.try_acquire());
+}
+
 void a_set_is_declared() {
     const quorlock::client client = client_of_new_set("set", {});
     client.init_set();
@@ -580,7 +602,7 @@ const std::pair<const char *, void (*)()> tests[] = {
     TEST(waits_have_an_end),
     TEST(only_contention_is_false), TEST(a_lost_mutex), TEST(kinds_and_details),
     TEST(what_each_node_said), TEST(a_panic_is_an_error), TEST(a_lease_by_hand), TEST(losses_are_told),
-    TEST(fences_grow), TEST(a_set_is_declared), TEST(the_guard_of_restarts), TEST(mistakes_in_options),
+    TEST(fences_grow), TEST(a_lock_that_is_taken_away), TEST(a_set_is_declared), TEST(the_guard_of_restarts), TEST(mistakes_in_options),
     TEST(a_callback_that_blocks_loses_no_lease), TEST(cancelling), TEST(a_line_of_threads), TEST(the_log), TEST(all_options),
     TEST(exiting_releases), TEST(destructors_after_main)};
 

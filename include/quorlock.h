@@ -235,6 +235,21 @@
 #define QUORLOCK_VERDICT_UNKNOWN 5
 
 /**
+ * A quorum votes, and there is nothing to mend.
+ */
+#define QUORLOCK_HEALTH_WORKS 1
+
+/**
+ * A quorum votes, but something is to be mended or waited for.
+ */
+#define QUORLOCK_HEALTH_WORKS_BUT 2
+
+/**
+ * Fewer nodes than a quorum would vote: no lock can be won now.
+ */
+#define QUORLOCK_HEALTH_CANNOT 3
+
+/**
  * Something is wrong that the library can bear: look at it.
  */
 #define QUORLOCK_LOG_WARN 2
@@ -300,6 +315,12 @@ typedef struct quorlock_lock_options_t quorlock_lock_options_t;
  * is an owner of its own, unless the options name one.
  */
 typedef struct quorlock_lock_t quorlock_lock_t;
+
+/**
+ * How it stands with a set. It tells how it was. Free it with quorlock_probe_free().
+ * Its texts are UTF-8, end with NUL, have no secrets, and live as long as it does.
+ */
+typedef struct quorlock_probe_t quorlock_probe_t;
 
 /**
  * Where an event loop hears what has come of calls that were started: a descriptor that
@@ -481,6 +502,146 @@ typedef struct quorlock_node_view_t {
    */
   int64_t quarantine_ms;
 } quorlock_node_view_t;
+
+/**
+ * What a set is, as this client has it, and how many of its nodes would vote.
+ */
+typedef struct quorlock_set_report_t {
+  /**
+   * Its name.
+   */
+  const char *set_name;
+  /**
+   * How many nodes must vote for a lock.
+   */
+  uint64_t quorum;
+  /**
+   * How many nodes would give a vote now.
+   */
+  uint64_t votes;
+  /**
+   * The longest ttl of its locks.
+   */
+  int64_t max_ttl_ms;
+  /**
+   * Whether this client guards restarts.
+   */
+  bool guard;
+} quorlock_set_report_t;
+
+/**
+ * How it stands with one node. What is not known of one that cannot be used is NULL, or
+ * -1 where no other meaning is named.
+ */
+typedef struct quorlock_node_report_t {
+  /**
+   * The node, as in errors; never with credentials.
+   */
+  const char *node;
+  /**
+   * What it is: "redis", "valkey", or "memory" for a node within the process.
+   */
+  const char *server;
+  /**
+   * The version of that.
+   */
+  const char *version;
+  /**
+   * "master" or "replica".
+   */
+  const char *role;
+  /**
+   * Its eviction policy.
+   */
+  const char *eviction;
+  /**
+   * Its record: "expected", "none", "other", or "unknown" where it was not read. A node
+   * within the process needs none: "expected".
+   */
+  const char *record;
+  /**
+   * How votes are given back there: "delifeq", "delex", or "script". NULL where that was
+   * not tried.
+   */
+  const char *release;
+  /**
+   * The shortest of a few round trips, in microseconds.
+   */
+  int64_t round_trip_least_us;
+  /**
+   * The one in the middle of them.
+   */
+  int64_t round_trip_middle_us;
+  /**
+   * For how long it has run.
+   */
+  int64_t uptime_ms;
+  /**
+   * By how many microseconds its clock is ahead of the one in the middle of the set's;
+   * negative: it is behind. 0 where clock_error_us is -1.
+   */
+  int64_t clock_us;
+  /**
+   * By how many microseconds that may be wrong; -1: it is not known.
+   */
+  int64_t clock_error_us;
+  /**
+   * How much memory it uses, in bytes.
+   */
+  int64_t memory_used;
+  /**
+   * How much it may use, in bytes; -1 also where it has no limit.
+   */
+  int64_t memory_limit;
+  /**
+   * For how many milliseconds it gives no vote yet, for it may have lost its memory.
+   */
+  int64_t quarantine_ms;
+  /**
+   * How many fields of its record are not as this client expects them: see
+   * quorlock_probe_difference().
+   */
+  uint64_t difference_count;
+  /**
+   * Whether it has answered.
+   */
+  bool answers;
+  /**
+   * Whether it would give a vote now.
+   */
+  bool votes;
+} quorlock_node_report_t;
+
+/**
+ * One thing that a probe has found. `docs/PROBE.md` lists all that there are.
+ */
+typedef struct quorlock_finding_t {
+  /**
+   * Which one it is, such as "QD01": the same for ever.
+   */
+  const char *id;
+  /**
+   * "error": it costs a vote, or breaks what is promised. "warning": to be mended, or
+   * waited for. "note": worth knowing.
+   */
+  const char *severity;
+  /**
+   * What is wrong, in words.
+   */
+  const char *what;
+  /**
+   * What to do about it.
+   */
+  const char *remedy;
+  /**
+   * The node that it is about. NULL: the set as a whole.
+   */
+  const char *node;
+  /**
+   * The place of that node in the node list, from 0. -1: the set as a whole.
+   */
+  int64_t node_index;
+} quorlock_finding_t;
 
 /**
  * Called with each line of the log, on a thread of Quorlock's own for such
@@ -1250,6 +1411,91 @@ int32_t quorlock_inspection_node(const struct quorlock_inspection_t *inspection,
  * Frees an inspection. NULL is allowed.
  */
 void quorlock_inspection_free(struct quorlock_inspection_t *inspection);
+
+/**
+ * Looks how it stands with the set: which nodes answer, which would vote, and what is to
+ * be mended, each with an id, what is wrong, and what to do. Made for monitors and for
+ * people; `docs/PROBE.md` lists what may be found.
+ *
+ * Over a connection of its own to each node it asks what a client asks when it connects,
+ * and for the time. Nothing is admitted, founded or locked by it, and a server that is
+ * new is still new afterwards. It takes at most eight times the node timeout. That nodes
+ * do not answer, or cannot be used, is no error, but part of the result.
+ *
+ * Fails with #QUORLOCK_CLOSED, #QUORLOCK_FORKED, #QUORLOCK_INVALID_ARGUMENT.
+ */
+QUORLOCK_MUST_USE
+int32_t quorlock_client_probe(const struct quorlock_client_t *client,
+                              struct quorlock_probe_t **probe,
+                              struct quorlock_error_t **error);
+
+/**
+ * Whether locks can be won: #QUORLOCK_HEALTH_WORKS and so on. 0 for NULL.
+ */
+int32_t quorlock_probe_health(const struct quorlock_probe_t *probe);
+
+/**
+ * A health as a word: "works", "works_but", "cannot". NULL for any other number. The text
+ * lives as long as the library.
+ */
+const char *quorlock_health_name(int32_t health);
+
+/**
+ * What the set is, and how many of its nodes would vote. `size` is
+ * sizeof(quorlock_set_report_t): a later version has more at the end, and fills in as much
+ * as there is room for.
+ */
+int32_t quorlock_probe_set(const struct quorlock_probe_t *probe,
+                           struct quorlock_set_report_t *set,
+                           size_t size,
+                           struct quorlock_error_t **error);
+
+/**
+ * How many nodes the client has.
+ */
+size_t quorlock_probe_node_count(const struct quorlock_probe_t *probe);
+
+/**
+ * How it stands with one node, `index` counting from 0 in the order of the node list.
+ * `size` is sizeof(quorlock_node_report_t), as above.
+ *
+ * Fails with #QUORLOCK_INVALID_ARGUMENT for an index beyond the last.
+ */
+int32_t quorlock_probe_node(const struct quorlock_probe_t *probe,
+                            size_t index,
+                            struct quorlock_node_report_t *report,
+                            size_t size,
+                            struct quorlock_error_t **error);
+
+/**
+ * What of a node's record is not as this client expects it: one field, `index` counting
+ * from 0. NULL for an index beyond the last, of nodes or of fields.
+ */
+const char *quorlock_probe_difference(const struct quorlock_probe_t *probe,
+                                      size_t node,
+                                      size_t index);
+
+/**
+ * How many findings there are, of the set and of all nodes.
+ */
+size_t quorlock_probe_finding_count(const struct quorlock_probe_t *probe);
+
+/**
+ * One finding, `index` counting from 0: those of the set first, then those of each node,
+ * the gravest of it first. `size` is sizeof(quorlock_finding_t), as above.
+ *
+ * Fails with #QUORLOCK_INVALID_ARGUMENT for an index beyond the last.
+ */
+int32_t quorlock_probe_finding(const struct quorlock_probe_t *probe,
+                               size_t index,
+                               struct quorlock_finding_t *finding,
+                               size_t size,
+                               struct quorlock_error_t **error);
+
+/**
+ * Frees a probe. NULL is allowed.
+ */
+void quorlock_probe_free(struct quorlock_probe_t *probe);
 
 /**
  * Sends the log of the whole process to `callback`; NULL for nowhere, as at

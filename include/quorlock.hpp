@@ -125,6 +125,7 @@ struct freed {
     void operator()(quorlock_client_t *handle) const noexcept { quorlock_client_free(handle); }
     void operator()(quorlock_client_options_t *handle) const noexcept { quorlock_client_options_free(handle); }
     void operator()(quorlock_inspection_t *handle) const noexcept { quorlock_inspection_free(handle); }
+    void operator()(quorlock_probe_t *handle) const noexcept { quorlock_probe_free(handle); }
     void operator()(quorlock_lock_t *handle) const noexcept { quorlock_lock_free(handle); }
     void operator()(quorlock_lock_options_t *handle) const noexcept { quorlock_lock_options_free(handle); }
     void operator()(quorlock_lease_t *handle) const noexcept { quorlock_lease_free(handle); }
@@ -583,6 +584,147 @@ private:
     detail::owned<quorlock_lock_t> handle_;
 };
 
+/** Whether locks can be won. */
+enum class health : std::int32_t {
+    /** A quorum votes, and there is nothing to mend. */
+    works = QUORLOCK_HEALTH_WORKS,
+    /** A quorum votes, but something is to be mended or waited for. */
+    works_but = QUORLOCK_HEALTH_WORKS_BUT,
+    /** Fewer nodes than a quorum would vote: no lock can be won now. */
+    cannot = QUORLOCK_HEALTH_CANNOT,
+};
+
+/** The health as a word, such as "works_but". */
+inline const char *to_string(health found) noexcept {
+    const char *name = quorlock_health_name(static_cast<std::int32_t>(found));
+    return name ? name : "unknown";
+}
+
+/** One thing that a probe has found. `docs/PROBE.md` lists all that there are. */
+struct finding {
+    /** Which one it is, such as "QD01": the same for ever. */
+    std::string id;
+    /** "error": it costs a vote, or breaks what is promised. "warning": to be mended, or waited for. "note": worth knowing. */
+    std::string severity;
+    /** What is wrong, without secrets. */
+    std::string what;
+    /** What to do about it. */
+    std::string remedy;
+};
+
+/** How it stands with one node. What is not known of one that cannot be used is empty, or nothing. */
+struct node_report {
+    using microseconds = std::chrono::microseconds;
+    /** The node, as in errors; never with credentials. */
+    std::string node;
+    /** Whether it has answered. */
+    bool answers = false;
+    /** Whether it would give a vote now. */
+    bool votes = false;
+    /** The shortest of a few round trips, and the one in the middle of them. */
+    std::optional<std::pair<microseconds, microseconds>> round_trip;
+    /** What it is: "redis", "valkey", or "memory" for a node within the process; and the version of that. */
+    std::string server, version;
+    /** "master" or "replica". */
+    std::string role;
+    /** How long it has run. */
+    std::optional<milliseconds> uptime;
+    /** How far its clock is ahead of the one in the middle of the set's, negative where it is behind; and by how much that may
+     * be wrong. */
+    std::optional<microseconds> clock, clock_error;
+    /** Its eviction policy. */
+    std::string eviction;
+    /** How much memory it uses, and how much it may use, in bytes; nothing also where it has no limit. */
+    std::optional<std::int64_t> memory_used, memory_limit;
+    /** Its record: "expected", "none", "other", or "unknown" where it was not read. A node within the process needs none:
+     * "expected". */
+    std::string record;
+    /** What of its record is not as this client expects it, field by field. */
+    std::vector<std::string> differences;
+    /** How long it gives no vote yet, for it may have lost its memory. */
+    milliseconds quarantine{0};
+    /** How votes are given back there: "delifeq", "delex", or "script"; empty where that was not tried. */
+    std::string release;
+    /** What is to be said of it, the gravest first. */
+    std::vector<finding> findings;
+};
+
+/** How it stands with the set of a client. */
+struct probe {
+    /** The name of the set. */
+    std::string set_name;
+    /** How many nodes must vote for a lock. */
+    std::uint64_t quorum = 0;
+    /** The longest ttl of its locks, as this client has it. */
+    milliseconds max_ttl{0};
+    /** Whether this client guards restarts. */
+    bool guard = false;
+    /** How many nodes would give a vote now. */
+    std::uint64_t votes = 0;
+    /** What follows from all of that. */
+    quorlock::health health = quorlock::health::cannot;
+    /** What is to be said of the set as a whole. */
+    std::vector<finding> findings;
+    /** The nodes, in the order of the node list. */
+    std::vector<node_report> nodes;
+};
+
+namespace detail {
+
+/** Copies what C tells of a set. */
+inline probe probe_of(const owned<quorlock_probe_t> &owned) {
+    using std::chrono::microseconds;
+    const quorlock_probe_t *handle = owned.get();
+    const auto text = [](const char *given) { return given ? std::string(given) : std::string(); };
+    const auto bytes = [](std::int64_t given) { return given < 0 ? std::nullopt : std::optional(given); };
+    quorlock_set_report_t set = {};
+    checked([&](auto error) { return quorlock_probe_set(handle, &set, sizeof set, error); });
+    probe found;
+    found.set_name = text(set.set_name);
+    found.quorum = set.quorum;
+    found.max_ttl = milliseconds(set.max_ttl_ms);
+    found.guard = set.guard;
+    found.votes = set.votes;
+    found.health = static_cast<quorlock::health>(quorlock_probe_health(handle));
+    for (std::size_t i = 0; i < quorlock_probe_node_count(handle); ++i) {
+        quorlock_node_report_t report = {};
+        checked([&](auto error) { return quorlock_probe_node(handle, i, &report, sizeof report, error); });
+        node_report node;
+        node.node = text(report.node);
+        node.answers = report.answers;
+        node.votes = report.votes;
+        if (report.round_trip_least_us >= 0)
+            node.round_trip.emplace(microseconds(report.round_trip_least_us), microseconds(report.round_trip_middle_us));
+        node.server = text(report.server);
+        node.version = text(report.version);
+        node.role = text(report.role);
+        if (report.uptime_ms >= 0) node.uptime = milliseconds(report.uptime_ms);
+        if (report.clock_error_us >= 0) {
+            node.clock = microseconds(report.clock_us);
+            node.clock_error = microseconds(report.clock_error_us);
+        }
+        node.eviction = text(report.eviction);
+        node.memory_used = bytes(report.memory_used);
+        node.memory_limit = bytes(report.memory_limit);
+        node.record = text(report.record);
+        for (std::size_t at = 0; at < report.difference_count; ++at)
+            node.differences.push_back(text(quorlock_probe_difference(handle, i, at)));
+        node.quarantine = milliseconds(report.quarantine_ms);
+        node.release = text(report.release);
+        found.nodes.push_back(std::move(node));
+    }
+    for (std::size_t i = 0; i < quorlock_probe_finding_count(handle); ++i) {
+        quorlock_finding_t one = {};
+        checked([&](auto error) { return quorlock_probe_finding(handle, i, &one, sizeof one, error); });
+        std::vector<finding> &of =
+            one.node_index < 0 ? found.findings : found.nodes.at(static_cast<std::size_t>(one.node_index)).findings;
+        of.push_back({text(one.id), text(one.severity), text(one.what), text(one.remedy)});
+    }
+    return found;
+}
+
+}  // namespace detail
+
 /** A set of nodes, and what runs for it. Locks and leases may outlive it. */
 class client {
 public:
@@ -665,6 +807,15 @@ public:
      * that was held within the last max_ttl. Only where you know that no lock is held. */
     void init_set_forced() const {
         detail::checked([&](auto error) { return quorlock_client_init_set_forced(get(), error); });
+    }
+
+    /** Looks how it stands with the set: which nodes answer, which would vote, and what is to be mended, each with an id, what
+     * is wrong, and what to do. Nothing is admitted, founded or locked by it. It takes at most eight times node_timeout. That
+     * nodes do not answer, or cannot be used, is no error, but part of the result: `docs/PROBE.md` lists what may be found. */
+    [[nodiscard]] quorlock::probe probe() const {
+        quorlock_probe_t *handle = nullptr;
+        detail::checked([&](auto error) { return quorlock_client_probe(get(), &handle, error); });
+        return detail::probe_of(detail::owned<quorlock_probe_t>(handle));
     }
 
     /** Counts since it was made. */

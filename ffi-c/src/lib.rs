@@ -45,4 +45,6 @@ pub mod start;
 
 pub mod inspection;
 
+pub mod probe;
+
 pub mod process;

@@ -242,12 +242,34 @@ static void lease_call(struct fuzz *f) {
     }
 }
 
+static void probe_call(struct fuzz *f) {
+    quorlock_probe_t *probe = NULL;
+    CODE(quorlock_client_probe(SOME(clients), &probe, error));
+    if ((f->last == QUORLOCK_OK) != (probe != NULL)) broken(f, "a probe");
+    if (!probe) return;
+    if (!quorlock_health_name(quorlock_probe_health(probe))) broken(f, "no such health");
+    size_t nodes = quorlock_probe_node_count(probe), findings = quorlock_probe_finding_count(probe);
+    size_t at = draw(f, nodes + 2);
+    quorlock_node_report_t node;
+    CODE(quorlock_probe_node(probe, at, &node, draw(f, sizeof node + 1), error));
+    if ((f->last == QUORLOCK_OK) != (at < nodes)) broken(f, "a node of a probe");
+    quorlock_probe_difference(probe, at, draw(f, 2));
+    at = draw(f, findings + 2);
+    quorlock_finding_t finding;
+    CODE(quorlock_probe_finding(probe, at, &finding, draw(f, sizeof finding + 1), error));
+    if ((f->last == QUORLOCK_OK) != (at < findings)) broken(f, "a finding");
+    quorlock_set_report_t set;
+    CODE(quorlock_probe_set(probe, &set, draw(f, sizeof set + 1), error));
+    quorlock_probe_free(probe);
+}
+
 static void other_call(struct fuzz *f) {
     quorlock_cancel_t **cancel = SLOT(cancels);
     quorlock_client_t **client = SLOT(clients);
     quorlock_lock_t **lock = SLOT(locks);
     quorlock_stats_t stats;
-    switch (draw(f, 9)) {
+    switch (draw(f, 10)) {
+    case 8: probe_call(f); break;
     case 0:
         quorlock_cancel_free(*cancel);
         *cancel = quorlock_cancel_new();

@@ -60,6 +60,26 @@ quorlock_client_t *patient_client(void) {
     return client;
 }
 
+quorlock_client_t *client_of_new_set(const char *name, const char *set_name, int32_t guard) {
+    char nodes[1024], name_space[64];
+    const char *urls[8], *given = getenv("QUORLOCK_NODES");
+    size_t count = 0;
+    snprintf(nodes, sizeof nodes, "%s", given ? given : "");
+    for (char *url = strtok(nodes, ","); url && count < 8; url = strtok(NULL, ",")) urls[count++] = url;
+    int len = snprintf(name_space, sizeof name_space, "c-%s-%d:", name, (int)getpid());
+    quorlock_client_options_t *options = quorlock_client_options_new();
+    quorlock_client_options_set_nodes(options, urls, count);
+    quorlock_client_options_set_namespace(options, name_space, (size_t)len);
+    CHECK(quorlock_client_options_set_set_name(options, set_name, strlen(set_name)) == QUORLOCK_OK);
+    /* Under valgrind we are slow, and not the nodes. */
+    quorlock_client_options_set_node_timeout(options, 2500);
+    CHECK(quorlock_client_options_set_restart_guard(options, guard) == QUORLOCK_OK);
+    quorlock_client_t *client = NULL;
+    WORKS(quorlock_client_new(options, &client, &error));
+    quorlock_client_options_free(options);
+    return client;
+}
+
 quorlock_lock_t *lock_of(quorlock_client_t *client, const quorlock_lock_options_t *options) {
     quorlock_lock_t *lock = NULL;
     WORKS(quorlock_lock_new(client, "orders:42", 9, options, &lock, &error));
@@ -140,7 +160,8 @@ int main(int argc, char **argv) {
     if (argc == 2 && !strcmp(argv[1], "role:exits")) return role_exits();
     if (argc == 2 && !strcmp(argv[1], "role:frees-late")) return role_frees_late();
     /* The last one ends the library, and starts it again. */
-    const struct test *const files[] = {arguments_tests, leases_tests, line_tests, inspection_tests, callbacks_tests, async_tests, process_tests};
+    const struct test *const files[] = {arguments_tests, leases_tests, line_tests, inspection_tests, probe_tests,
+                                         callbacks_tests, async_tests, process_tests};
     int passed = 0, failed = 0;
     for (size_t file = 0; file < sizeof files / sizeof *files; file++) {
         for (const struct test *test = files[file]; test->name; test++) {

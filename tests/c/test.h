@@ -22,7 +22,8 @@ struct test {
     void (*run)(void);
 };
 #define TEST(name) {#name, name}
-extern const struct test arguments_tests[], leases_tests[], line_tests[], inspection_tests[], callbacks_tests[], async_tests[], process_tests[];
+extern const struct test arguments_tests[], leases_tests[], line_tests[], inspection_tests[], probe_tests[],
+    callbacks_tests[], async_tests[], process_tests[];
 
 extern const char *self; /* path of this program */
 extern int broken;       /* checks that did not hold in the test that runs */
@@ -48,6 +49,8 @@ quorlock_client_t *client_of(const char *node);
 quorlock_client_t *some_client(void);
 /* A client of QUORLOCK_NODES that doubts no node because the machine, or a checker of memory, is slow. */
 quorlock_client_t *patient_client(void);
+/* A client of QUORLOCK_NODES with a namespace of its own, for which they are new. */
+quorlock_client_t *client_of_new_set(const char *name, const char *set_name, int32_t guard);
 quorlock_lock_t *lock_of(quorlock_client_t *client, const quorlock_lock_options_t *options);
 quorlock_lock_t *lock_with_ttl(quorlock_client_t *client, int64_t ttl_ms, bool renew);
 quorlock_lease_t *held(const quorlock_lock_t *lock);

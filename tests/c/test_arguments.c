@@ -57,6 +57,10 @@ static void null_everywhere(void) {
     FAILS(1, quorlock_lock_inspect(NULL, NULL, &error));
     FAILS(1, quorlock_lock_force_release(NULL, 0, NULL, NULL, &error));
     FAILS(1, quorlock_inspection_holder(NULL, NULL, 0, &error));
+    FAILS(1, quorlock_client_probe(NULL, NULL, &error));
+    FAILS(1, quorlock_probe_set(NULL, NULL, 0, &error));
+    FAILS(1, quorlock_probe_node(NULL, 0, NULL, 0, &error));
+    FAILS(1, quorlock_probe_finding(NULL, 0, NULL, 0, &error));
     FAILS(1, quorlock_inspection_node(NULL, 0, NULL, 0, &error));
     FAILS(1, quorlock_unlock(NULL, NULL, &error));
     FAILS(1, quorlock_lease_extend(NULL, 0, &error));
@@ -75,6 +79,10 @@ static void null_everywhere(void) {
     CHECK(quorlock_lock_is_locked(NULL, NULL, NULL) == 1 && quorlock_lock_inspect(NULL, NULL, NULL) == 1);
     CHECK(quorlock_inspection_holder(NULL, NULL, 0, NULL) == 1 && quorlock_inspection_node(NULL, 0, NULL, 0, NULL) == 1);
     CHECK(quorlock_lock_force_release(NULL, 0, NULL, NULL, NULL) == 1);
+    CHECK(quorlock_client_probe(NULL, NULL, NULL) == 1 && quorlock_probe_set(NULL, NULL, 0, NULL) == 1);
+    CHECK(quorlock_probe_node(NULL, 0, NULL, 0, NULL) == 1 && quorlock_probe_finding(NULL, 0, NULL, 0, NULL) == 1);
+    CHECK(quorlock_probe_health(NULL) == 0 && !quorlock_health_name(0) && !quorlock_probe_difference(NULL, 0, 0));
+    CHECK(quorlock_probe_node_count(NULL) == 0 && quorlock_probe_finding_count(NULL) == 0);
     CHECK(quorlock_inspection_verdict(NULL) == 0 && quorlock_inspection_fence(NULL) == 0);
     CHECK(quorlock_inspection_queued(NULL) == 0 && quorlock_inspection_node_count(NULL) == 0);
     CHECK(!quorlock_verdict_name(0) && !quorlock_verdict_name(QUORLOCK_VERDICT_UNKNOWN + 1));
@@ -116,6 +124,7 @@ static void null_everywhere(void) {
     quorlock_queue_free(NULL);
     quorlock_error_free(NULL);
     quorlock_inspection_free(NULL);
+    quorlock_probe_free(NULL);
     quorlock_client_options_free(NULL);
     quorlock_client_free(NULL);
     quorlock_lock_options_free(NULL);
@@ -278,27 +287,6 @@ static void a_wrong_password(void) {
     FAILS(QUORLOCK_MISCONFIGURED, QUORLOCK_MISCONFIGURED);
     quorlock_lock_free(lock);
     quorlock_client_free(client);
-}
-
-/* A client of the stage's nodes with a namespace of its own, for which they are new. */
-static quorlock_client_t *client_of_new_set(const char *name, const char *set_name, int32_t guard) {
-    char nodes[1024], name_space[64];
-    const char *urls[8], *given = getenv("QUORLOCK_NODES");
-    size_t count = 0;
-    snprintf(nodes, sizeof nodes, "%s", given ? given : "");
-    for (char *url = strtok(nodes, ","); url && count < 8; url = strtok(NULL, ",")) urls[count++] = url;
-    int len = snprintf(name_space, sizeof name_space, "c-%s-%d:", name, (int)getpid());
-    quorlock_client_options_t *options = quorlock_client_options_new();
-    quorlock_client_options_set_nodes(options, urls, count);
-    quorlock_client_options_set_namespace(options, name_space, (size_t)len);
-    CHECK(quorlock_client_options_set_set_name(options, set_name, strlen(set_name)) == QUORLOCK_OK);
-    /* Under valgrind we are slow, and not the nodes. */
-    quorlock_client_options_set_node_timeout(options, 2500);
-    CHECK(quorlock_client_options_set_restart_guard(options, guard) == QUORLOCK_OK);
-    quorlock_client_t *client = NULL;
-    WORKS(quorlock_client_new(options, &client, &error));
-    quorlock_client_options_free(options);
-    return client;
 }
 
 static int32_t try_and_release(quorlock_client_t *client) {

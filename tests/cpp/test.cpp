@@ -336,6 +336,30 @@ void a_lock_that_is_taken_away() {
     CHECK(operators.try_acquire());
 }
 
+void a_set_is_probed() {
+    const quorlock::client client({node(), "redis://127.0.0.1:1", node(), node()});
+    const quorlock::probe found = client.probe();
+    CHECK(found.health == quorlock::health::works_but && quorlock::to_string(found.health) == std::string("works_but"));
+    CHECK(found.votes == 3 && found.quorum == 3 && found.set_name == "default" && found.max_ttl == 60s);
+    CHECK(found.findings.size() == 1 && found.findings[0].id == "QD15" && found.findings[0].severity == "note");
+    CHECK(found.nodes.size() == 4 && found.nodes[0].votes && found.nodes[0].server == "memory");
+    CHECK(found.nodes[0].findings.empty() && !found.nodes[0].clock && !found.nodes[0].round_trip);
+    const quorlock::node_report &dead = found.nodes[1];
+    CHECK(!dead.answers && !dead.votes && dead.node == "127.0.0.1:1" && dead.server.empty() && dead.record == "unknown");
+    CHECK(dead.findings.size() == 1 && dead.findings[0].id == "QD01" && dead.findings[0].severity == "error");
+    CHECK(!dead.findings[0].what.empty() && !dead.findings[0].remedy.empty());
+    // On servers there is more to tell.
+    const quorlock::probe servers = quorlock::client().probe();
+    CHECK(servers.nodes.size() == 3 && servers.findings.empty());
+    for (const quorlock::node_report &one : servers.nodes) {
+        CHECK(one.answers && one.role == "master" && !one.version.empty() && one.uptime && one.clock_error);
+        CHECK(one.round_trip && one.round_trip->first > 0us && one.round_trip->first <= one.round_trip->second);
+        CHECK(one.memory_used && *one.memory_used > 0 && !one.memory_limit && one.eviction == "noeviction");
+    }
+    client.close();
+    THROWS(quorlock::client_closed, client.probe());
+}
+
 void a_set_is_declared() {
     const quorlock::client client = client_of_new_set("set", {});
     client.init_set();
@@ -602,7 +626,8 @@ const std::pair<const char *, void (*)()> tests[] = {
     TEST(waits_have_an_end),
     TEST(only_contention_is_false), TEST(a_lost_mutex), TEST(kinds_and_details),
     TEST(what_each_node_said), TEST(a_panic_is_an_error), TEST(a_lease_by_hand), TEST(losses_are_told),
-    TEST(fences_grow), TEST(a_lock_that_is_taken_away), TEST(a_set_is_declared), TEST(the_guard_of_restarts), TEST(mistakes_in_options),
+    TEST(fences_grow), TEST(a_lock_that_is_taken_away),
+    TEST(a_set_is_probed), TEST(a_set_is_declared), TEST(the_guard_of_restarts), TEST(mistakes_in_options),
     TEST(a_callback_that_blocks_loses_no_lease), TEST(cancelling), TEST(a_line_of_threads), TEST(the_log), TEST(all_options),
     TEST(exiting_releases), TEST(destructors_after_main)};
 

@@ -304,6 +304,14 @@ typedef struct quorlock_inspection_t quorlock_inspection_t;
 typedef struct quorlock_lease_t quorlock_lease_t;
 
 /**
+ * Holds on several locks that were acquired together. They are held while each of them
+ * is. The loss of one is the loss of all: the work that needs them has to stop. Those that
+ * are not lost stay held until they are released, so that nobody else comes in while it
+ * stops. May be used by all threads at once.
+ */
+typedef struct quorlock_leases_t quorlock_leases_t;
+
+/**
  * Options of a lock. What is not set is as its client has it. For one thread
  * at a time; mistakes are reported as those of quorlock_client_options_t, by
  * quorlock_lock_new().
@@ -315,6 +323,12 @@ typedef struct quorlock_lock_options_t quorlock_lock_options_t;
  * is an owner of its own, unless the options name one.
  */
 typedef struct quorlock_lock_t quorlock_lock_t;
+
+/**
+ * Several names with the same options, to be held together; holds nothing. May be used by
+ * all threads at once, as quorlock_lock_t.
+ */
+typedef struct quorlock_locks_t quorlock_locks_t;
 
 /**
  * How it stands with a set. It tells how it was. Free it with quorlock_probe_free().
@@ -1302,6 +1316,161 @@ int32_t quorlock_unlock_start(const struct quorlock_lease_t *lease,
                               void *userdata,
                               quorlock_unlocked_callback_t callback,
                               struct quorlock_error_t **error);
+
+/**
+ * Makes several locks, for quorlock_lock_all(): `count` names, each as of
+ * quorlock_lock_new(), with `lens[i]` bytes at `names[i]`. In any order: they are taken in
+ * one that is the same in all programs. 1 to 16 that differ; one that is given twice is
+ * held once. `options` may be NULL for the client's, and freed afterwards.
+ *
+ * Fails with #QUORLOCK_INVALID_ARGUMENT, naming the value and what to give.
+ */
+QUORLOCK_MUST_USE
+int32_t quorlock_locks_new(const struct quorlock_client_t *client,
+                           const char *const *names,
+                           const size_t *lens,
+                           size_t count,
+                           const struct quorlock_lock_options_t *options,
+                           struct quorlock_locks_t **locks,
+                           struct quorlock_error_t **error);
+
+/**
+ * Frees locks. NULL is allowed. Their leases stay.
+ */
+void quorlock_locks_free(struct quorlock_locks_t *locks);
+
+/**
+ * Acquires all of the locks, or none, waiting at most `wait_ms` for all of them together;
+ * `wait_ms` and `cancel` as of quorlock_lock(). Calls that ask for the same names in any
+ * order, in whatever language, do not wait for each other in a ring. While it waits it
+ * holds those that come before the one it waits for, and the others can be had by anybody.
+ *
+ * A lock that the owner holds already is entered again. One who holds a lock of another
+ * call, and waits here, can be in a ring with who does the same the other way round: that
+ * ends with the wait, and a warning in the log names both.
+ *
+ * Fails as quorlock_lock(), of the first lock that could not be had, which the error
+ * names: see quorlock_error_lock_name(). Nothing is held then, and no key stays behind.
+ */
+QUORLOCK_MUST_USE
+int32_t quorlock_lock_all(const struct quorlock_locks_t *locks,
+                          int64_t wait_ms,
+                          const struct quorlock_cancel_t *cancel,
+                          struct quorlock_leases_t **leases,
+                          struct quorlock_error_t **error);
+
+/**
+ * Acquires all of the locks if they are free: quorlock_lock_all() with a wait of 0.
+ * #QUORLOCK_CONTENDED says that another holds one of them, and nothing else.
+ */
+QUORLOCK_MUST_USE
+int32_t quorlock_try_lock_all(const struct quorlock_locks_t *locks,
+                              struct quorlock_leases_t **leases,
+                              struct quorlock_error_t **error);
+
+/**
+ * Releases all of the leases, at the same time; as quorlock_unlock(). `was_held` may be
+ * NULL and tells whether every one was still held; a second call says false.
+ */
+int32_t quorlock_unlock_all(const struct quorlock_leases_t *leases,
+                            bool *was_held,
+                            struct quorlock_error_t **error);
+
+/**
+ * Frees leases, and releases them in the background if that was not done. NULL is
+ * allowed; as quorlock_lease_free().
+ */
+void quorlock_leases_free(struct quorlock_leases_t *leases);
+
+/**
+ * How it stands with the leases: #QUORLOCK_LEASE_HELD if all are, why the first of them
+ * that was lost was lost, or #QUORLOCK_LEASE_RELEASED, #QUORLOCK_LEASE_NONE.
+ */
+int32_t quorlock_leases_state(const struct quorlock_leases_t *leases);
+
+/**
+ * The name of the lock whose lease was lost, the first of them in their order: `len`
+ * bytes, without a NUL behind them. They live as long as the leases. NULL, and 0 bytes,
+ * where none was lost.
+ */
+const char *quorlock_leases_lost_name(const struct quorlock_leases_t *leases, size_t *len);
+
+/**
+ * Whether all of the leases are valid now. Exact at every call. False for NULL.
+ */
+bool quorlock_leases_is_held(const struct quorlock_leases_t *leases);
+
+/**
+ * The least validity that any of them has left before the next renewal, rounded down; 0
+ * when one of them is over.
+ */
+int64_t quorlock_leases_remaining_ms(const struct quorlock_leases_t *leases);
+
+/**
+ * How many they are: one for each name. 0 for NULL.
+ */
+size_t quorlock_leases_count(const struct quorlock_leases_t *leases);
+
+/**
+ * The name of a lock that is held, `index` counting from 0 in the order in which they were
+ * taken: `len` bytes, as of quorlock_leases_lost_name(). NULL, and 0 bytes, for an index
+ * beyond the last.
+ */
+const char *quorlock_leases_name(const struct quorlock_leases_t *leases, size_t index, size_t *len);
+
+/**
+ * The fencing token of that lease: as quorlock_lease_fence(). Each lock has its own; 0
+ * also for an index beyond the last.
+ */
+uint64_t quorlock_leases_fence(const struct quorlock_leases_t *leases, size_t index);
+
+/**
+ * The fencing token of the lease on the lock of that name, as it was given: as
+ * quorlock_lease_fence(). 0 also where no such lock is among them.
+ */
+uint64_t quorlock_leases_fence_of(const struct quorlock_leases_t *leases,
+                                  const char *name,
+                                  size_t name_len);
+
+/**
+ * Lengthens all of the leases, at the same time: as quorlock_lease_extend().
+ *
+ * Fails with what the first lock fails whose lease could not be lengthened; the others may
+ * have been.
+ */
+QUORLOCK_MUST_USE
+int32_t quorlock_leases_extend(const struct quorlock_leases_t *leases,
+                               int64_t ttl_ms,
+                               struct quorlock_error_t **error);
+
+/**
+ * Makes sure that each of the leases has at least `min_ms` of validity left: as
+ * quorlock_lease_ensure(). Fails as quorlock_leases_extend().
+ */
+QUORLOCK_MUST_USE
+int32_t quorlock_leases_ensure(const struct quorlock_leases_t *leases,
+                               int64_t min_ms,
+                               struct quorlock_error_t **error);
+
+/**
+ * Has `callback` called once, when the first of the leases is lost, or soon if one was
+ * lost before: as quorlock_lease_set_lost_callback(). quorlock_leases_lost_name() tells
+ * which lock's it is.
+ */
+int32_t quorlock_leases_set_lost_callback(const struct quorlock_leases_t *leases,
+                                          void *userdata,
+                                          quorlock_lost_callback_t callback,
+                                          struct quorlock_error_t **error);
+
+/**
+ * As quorlock_leases_set_lost_callback(), but the callback is called by
+ * quorlock_queue_dispatch() of `queue`: as quorlock_lease_set_lost_callback_on().
+ */
+int32_t quorlock_leases_set_lost_callback_on(const struct quorlock_leases_t *leases,
+                                             const struct quorlock_queue_t *queue,
+                                             void *userdata,
+                                             quorlock_lost_callback_t callback,
+                                             struct quorlock_error_t **error);
 
 /**
  * Looks who holds a lock, without asking for it: one request to each node, at most

@@ -129,6 +129,8 @@ struct freed {
     void operator()(quorlock_lock_t *handle) const noexcept { quorlock_lock_free(handle); }
     void operator()(quorlock_lock_options_t *handle) const noexcept { quorlock_lock_options_free(handle); }
     void operator()(quorlock_lease_t *handle) const noexcept { quorlock_lease_free(handle); }
+    void operator()(quorlock_locks_t *handle) const noexcept { quorlock_locks_free(handle); }
+    void operator()(quorlock_leases_t *handle) const noexcept { quorlock_leases_free(handle); }
 };
 
 template <typename Handle>
@@ -296,6 +298,28 @@ struct client_options {
     std::optional<milliseconds> keep;
 };
 
+namespace detail {
+
+/** The options of a lock for C. */
+inline owned<quorlock_lock_options_t> made(const lock_options &options) {
+    owned<quorlock_lock_options_t> made(quorlock_lock_options_new());
+    quorlock_lock_options_t *o = made.get();
+    if (options.ttl) quorlock_lock_options_set_ttl(o, ms(*options.ttl));
+    if (options.wait) quorlock_lock_options_set_wait(o, ms(*options.wait));
+    if (options.renew) quorlock_lock_options_set_renew(o, *options.renew);
+    if (options.max_hold) quorlock_lock_options_set_max_hold(o, ms(*options.max_hold));
+    if (options.raw) quorlock_lock_options_set_raw(o, *options.raw);
+    if (options.owner) quorlock_lock_options_set_owner(o, options.owner->data(), options.owner->size());
+    if (options.fencing) quorlock_lock_options_set_fencing(o, *options.fencing);
+    if (options.max_waiters) quorlock_lock_options_set_max_waiters(o, *options.max_waiters);
+    if (options.fair) quorlock_lock_options_set_fair(o, *options.fair);
+    if (options.keep) quorlock_lock_options_set_keep(o, ms(*options.keep));
+    if (options.reentrant) quorlock_lock_options_set_reentrant(o, *options.reentrant);
+    return made;
+}
+
+}  // namespace detail
+
 /* ---- handles ---- */
 
 /** How it stands with a lease. Above 0: why it was lost. */
@@ -316,6 +340,17 @@ inline const char *to_string(lease_state state) noexcept {
     const char *name = quorlock_state_name(static_cast<std::int32_t>(state));
     return name ? name : "unknown";
 }
+
+namespace detail {
+
+/** A function of a user's as C calls it; none for an empty one. */
+inline std::shared_ptr<loss_callback> loss_callback_of(std::function<void(lease_state)> function) {
+    if (!function) return nullptr;
+    return std::make_shared<loss_callback>(
+        [told = std::move(function)](std::int32_t state) { told(static_cast<lease_state>(state)); });
+}
+
+}  // namespace detail
 
 /** Ends waits from another thread. */
 class cancel_token {
@@ -381,10 +416,7 @@ public:
     /** Has `function` called when it is lost, or soon if it was lost before; an empty one is for none. When this
      * returns, a function set before is over. It may destroy the lease. */
     void on_lost(std::function<void(lease_state)> function) {
-        std::shared_ptr<detail::loss_callback> made;
-        if (function)
-            made = std::make_shared<detail::loss_callback>(
-                [told = std::move(function)](std::int32_t state) { told(static_cast<lease_state>(state)); });
+        std::shared_ptr<detail::loss_callback> made = detail::loss_callback_of(std::move(function));
         detail::checked([&](auto error) {
             return quorlock_lease_set_lost_callback(get(), made.get(), made ? detail::on_lost : nullptr, error);
         });
@@ -397,6 +429,94 @@ private:
     /* In this order: the handle goes first. */
     std::shared_ptr<detail::loss_callback> lost_;
     detail::owned<quorlock_lease_t> handle_;
+};
+
+/** Holds on several locks that were acquired together. They are held while each of them is: the loss of one is the loss of
+ * all, and the work that needs them has to stop. Those that are not lost stay held until they are released. Destroyed, they are
+ * released in the background. */
+class [[nodiscard]] leases {
+public:
+    explicit leases(quorlock_leases_t *handle) noexcept : handle_(handle) {}
+    leases(leases &&) noexcept = default;
+    leases &operator=(leases &&other) noexcept {
+        /* The old leases first: then their callback is over and may go. */
+        handle_ = std::move(other.handle_);
+        lost_ = std::move(other.lost_);
+        return *this;
+    }
+    ~leases() = default;
+
+    /** Releases all, and returns whether every one was still held; false at the second call. Never throws for a loss. */
+    bool release() const {
+        bool held = false;
+        detail::checked([&](auto error) { return quorlock_unlock_all(get(), &held, error); });
+        return held;
+    }
+
+    /** `held` if all are; why the first of them that was lost was lost. */
+    lease_state state() const noexcept { return static_cast<lease_state>(quorlock_leases_state(get())); }
+
+    /** The lock whose lease was lost, the first of them in their order; nothing where none was. */
+    std::optional<std::string> lost_name() const {
+        std::size_t len = 0;
+        const char *name = quorlock_leases_lost_name(get(), &len);
+        return name ? std::optional<std::string>(std::in_place, name, len) : std::nullopt;
+    }
+
+    /** Whether all are valid now. Exact at every call. */
+    bool is_held() const noexcept { return quorlock_leases_is_held(get()); }
+
+    /** The least validity that any has left before the next renewal; zero when one is over. */
+    milliseconds remaining() const noexcept { return milliseconds(quorlock_leases_remaining_ms(get())); }
+
+    /** The fencing token of the lease on the lock of that name: see lease::fence(). 0 also where no such lock is among them. */
+    std::uint64_t fence(std::string_view name) const noexcept {
+        return quorlock_leases_fence_of(get(), name.data(), name.size());
+    }
+
+    /** The names of the locks, each with its fencing token, in the order in which they were taken. */
+    std::vector<std::pair<std::string, std::uint64_t>> fences() const {
+        std::vector<std::pair<std::string, std::uint64_t>> found;
+        for (std::size_t at = 0; at < quorlock_leases_count(get()); ++at) {
+            std::size_t len = 0;
+            const char *name = quorlock_leases_name(get(), at, &len);
+            found.emplace_back(std::string(name ? name : "", len), quorlock_leases_fence(get(), at));
+        }
+        return found;
+    }
+
+    /** Lengthens all to their ttl from now; never shortens them. Throws what the first throws that could not be lengthened; the
+     * others may have been. */
+    void extend() const {
+        detail::checked([&](auto error) { return quorlock_leases_extend(get(), QUORLOCK_DEFAULT, error); });
+    }
+
+    /** Lengthens all to `ttl` from now. */
+    void extend(milliseconds ttl) const {
+        detail::checked([&](auto error) { return quorlock_leases_extend(get(), detail::ms(ttl), error); });
+    }
+
+    /** Makes sure that each has so much validity left, extending them if one has not. */
+    void ensure(milliseconds min) const {
+        detail::checked([&](auto error) { return quorlock_leases_ensure(get(), detail::ms(min), error); });
+    }
+
+    /** Has `function` called once, when the first of them is lost, or soon if one was lost before: see lease::on_lost(), and
+     * lost_name() for which it is. */
+    void on_lost(std::function<void(lease_state)> function) {
+        std::shared_ptr<detail::loss_callback> made = detail::loss_callback_of(std::move(function));
+        detail::checked([&](auto error) {
+            return quorlock_leases_set_lost_callback(get(), made.get(), made ? detail::on_lost : nullptr, error);
+        });
+        lost_ = std::move(made);
+    }
+
+    const quorlock_leases_t *get() const noexcept { return handle_.get(); }
+
+private:
+    /* In this order: the handle goes first. */
+    std::shared_ptr<detail::loss_callback> lost_;
+    detail::owned<quorlock_leases_t> handle_;
 };
 
 /** What follows from the nodes' answers: who holds a lock. */
@@ -582,6 +702,47 @@ private:
     }
 
     detail::owned<quorlock_lock_t> handle_;
+};
+
+/** Several names with the same options, to be held together; holds nothing. */
+class locks {
+public:
+    explicit locks(quorlock_locks_t *handle) noexcept : handle_(handle) {}
+
+    /** Acquires all of them, or none, waiting as long as the options say for all of them together. Callers who ask for the same
+     * names in any order do not wait for each other in a ring. While it waits it holds those that come before the one it waits
+     * for, in an order that is the same in all programs, and the others can be had by anybody. What is thrown names the lock
+     * that could not be had: error::lock_name(). */
+    [[nodiscard]] leases acquire() const { return acquire(QUORLOCK_DEFAULT, nullptr); }
+    [[nodiscard]] leases acquire(const cancel_token &cancel) const { return acquire(QUORLOCK_DEFAULT, cancel.get()); }
+
+    /** Acquires all of them, or none, waiting so long: zero tries once, `forever` is without end. */
+    [[nodiscard]] leases acquire(milliseconds wait) const { return acquire(detail::ms(wait), nullptr); }
+    [[nodiscard]] leases acquire(milliseconds wait, const cancel_token &cancel) const {
+        return acquire(detail::ms(wait), cancel.get());
+    }
+
+    /** Acquires all of them if they are free; nothing if another holds one. */
+    [[nodiscard]] std::optional<leases> try_acquire() const {
+        quorlock_leases_t *handle = nullptr;
+        quorlock_error_t *error = nullptr;
+        const std::int32_t code = quorlock_try_lock_all(get(), &handle, &error);
+        if (code == QUORLOCK_OK) return leases(handle);
+        if (code != QUORLOCK_CONTENDED) detail::raise(code, error);
+        quorlock_error_free(error);
+        return std::nullopt;
+    }
+
+    const quorlock_locks_t *get() const noexcept { return handle_.get(); }
+
+private:
+    leases acquire(std::int64_t wait_ms, const quorlock_cancel_t *cancel) const {
+        quorlock_leases_t *handle = nullptr;
+        detail::checked([&](auto error) { return quorlock_lock_all(get(), wait_ms, cancel, &handle, error); });
+        return leases(handle);
+    }
+
+    detail::owned<quorlock_locks_t> handle_;
 };
 
 /** Whether locks can be won. */
@@ -773,23 +934,28 @@ public:
 
     /** A lock by its name, any 1 to 1,024 bytes. */
     [[nodiscard]] quorlock::lock lock(std::string_view name, const lock_options &options = {}) const {
-        const detail::owned<quorlock_lock_options_t> made(quorlock_lock_options_new());
-        quorlock_lock_options_t *o = made.get();
-        if (options.ttl) quorlock_lock_options_set_ttl(o, detail::ms(*options.ttl));
-        if (options.wait) quorlock_lock_options_set_wait(o, detail::ms(*options.wait));
-        if (options.renew) quorlock_lock_options_set_renew(o, *options.renew);
-        if (options.max_hold) quorlock_lock_options_set_max_hold(o, detail::ms(*options.max_hold));
-        if (options.raw) quorlock_lock_options_set_raw(o, *options.raw);
-        if (options.owner) quorlock_lock_options_set_owner(o, options.owner->data(), options.owner->size());
-        if (options.fencing) quorlock_lock_options_set_fencing(o, *options.fencing);
-        if (options.max_waiters) quorlock_lock_options_set_max_waiters(o, *options.max_waiters);
-        if (options.fair) quorlock_lock_options_set_fair(o, *options.fair);
-        if (options.keep) quorlock_lock_options_set_keep(o, detail::ms(*options.keep));
-        if (options.reentrant) quorlock_lock_options_set_reentrant(o, *options.reentrant);
+        const detail::owned<quorlock_lock_options_t> made = detail::made(options);
         quorlock_lock_t *handle = nullptr;
         detail::checked(
-            [&](auto error) { return quorlock_lock_new(get(), name.data(), name.size(), o, &handle, error); });
+            [&](auto error) { return quorlock_lock_new(get(), name.data(), name.size(), made.get(), &handle, error); });
         return quorlock::lock(handle);
+    }
+
+    /** Several locks by their names, to be held together: 1 to 16 that differ, in any order; one that is given twice is held
+     * once. */
+    [[nodiscard]] locks lock_all(const std::vector<std::string> &names, const lock_options &options = {}) const {
+        const detail::owned<quorlock_lock_options_t> made = detail::made(options);
+        std::vector<const char *> texts;
+        std::vector<std::size_t> lens;
+        for (const std::string &name : names) {
+            texts.push_back(name.data());
+            lens.push_back(name.size());
+        }
+        quorlock_locks_t *handle = nullptr;
+        detail::checked([&](auto error) {
+            return quorlock_locks_new(get(), texts.data(), lens.data(), names.size(), made.get(), &handle, error);
+        });
+        return locks(handle);
     }
 
     /** Declares the set: founds it, where no node has a record, by writing its record to all nodes. A wholly new set
@@ -842,20 +1008,23 @@ private:
     detail::owned<quorlock_client_t> handle_;
 };
 
-/**
- * A lock as the standard library wants one: TimedLockable, for std::unique_lock, std::lock_guard and
- * std::scoped_lock.
- *
- * Each thread that locks it is an owner of its own. A thread may lock it again and then has to unlock it as often;
- * only the thread that locked it may unlock it. Unlike that of one process, this mutex can be lost while it is held:
- * look at is_held() or call ensure() before a step that must not overlap.
- */
-class mutex {
+namespace detail {
+
+inline void unlock_now(const quorlock_lease_t *held) noexcept { quorlock_unlock(held, nullptr, nullptr); }
+inline void unlock_now(const quorlock_leases_t *held) noexcept { quorlock_unlock_all(held, nullptr, nullptr); }
+inline std::int32_t ensure_of(const quorlock_lease_t *held, std::int64_t min_ms, quorlock_error_t **error) noexcept {
+    return quorlock_lease_ensure(held, min_ms, error);
+}
+inline std::int32_t ensure_of(const quorlock_leases_t *held, std::int64_t min_ms, quorlock_error_t **error) noexcept {
+    return quorlock_leases_ensure(held, min_ms, error);
+}
+
+/** What mutex and multi_mutex share: TimedLockable, with the hold of each thread kept here. */
+template <typename Lock, typename Lease>
+class basic_mutex {
 public:
-    mutex(const client &client, std::string_view name, const lock_options &options = {})
-        : lock_(client.lock(name, options)) {}
-    mutex(const mutex &) = delete;
-    mutex &operator=(const mutex &) = delete;
+    basic_mutex(const basic_mutex &) = delete;
+    basic_mutex &operator=(const basic_mutex &) = delete;
 
     /** Waits without end; threads get it in the order in which they came. Throws what makes waiting pointless:
      * misconfigured, too_many_waiters, client_closed, lock_lost. */
@@ -863,7 +1032,7 @@ public:
 
     /** False only if another holds it; throws where that could not be found out. */
     [[nodiscard]] bool try_lock() {
-        std::optional<lease> won = lock_.try_acquire();
+        std::optional<Lease> won = lock_.try_acquire();
         if (won) keep(std::move(*won));
         return won.has_value();
     }
@@ -871,7 +1040,7 @@ public:
     /** False only if others held it all the time; throws where that could not be found out. */
     template <typename Rep, typename Period>
     [[nodiscard]] bool try_lock_for(const std::chrono::duration<Rep, Period> &wait) {
-        const milliseconds at_most = detail::wait_of(wait);
+        const milliseconds at_most = wait_of(wait);
         if (at_most == milliseconds::zero()) return try_lock();
         try {
             keep(lock_.acquire(at_most));
@@ -890,7 +1059,7 @@ public:
 
     /** Gives back what the calling thread holds, lost or not. Does nothing if it holds nothing. */
     void unlock() noexcept {
-        std::optional<lease> gone;
+        std::optional<Lease> gone;
         {
             const std::lock_guard<std::mutex> guard(inside_);
             const auto found = of_this_thread();
@@ -899,7 +1068,7 @@ public:
             held_.erase(std::next(found).base());
         }
         /* Waits for a quorum's answer, at most for node_timeout; what is not released then is in the background. */
-        quorlock_unlock(gone->get(), nullptr, nullptr);
+        unlock_now(gone->get());
     }
 
     /** Whether the calling thread holds it, validly, now. */
@@ -907,22 +1076,13 @@ public:
 
     /** What is left of the calling thread's hold before the next renewal. */
     milliseconds remaining() const noexcept {
-        const std::lock_guard<std::mutex> guard(inside_);
-        const auto found = of_this_thread();
-        return found == held_.rend() ? milliseconds::zero() : found->lease.remaining();
-    }
-
-    /** The fencing token of the calling thread's hold: see lease::fence(). 0 if it holds nothing. */
-    std::uint64_t fence() const noexcept {
-        const std::lock_guard<std::mutex> guard(inside_);
-        const auto found = of_this_thread();
-        return found == held_.rend() ? 0 : found->lease.fence();
+        return of_hold([](const Lease &lease) { return lease.remaining(); }, milliseconds::zero());
     }
 
     /** Makes sure that the calling thread holds it for so long. */
     void ensure(milliseconds min) const {
         /* The pointer stays good: only this thread unlocks what it holds. */
-        const quorlock_lease_t *held = nullptr;
+        decltype(std::declval<const Lease &>().get()) held = nullptr;
         {
             const std::lock_guard<std::mutex> guard(inside_);
             if (const auto found = of_this_thread(); found != held_.rend()) held = found->lease.get();
@@ -930,7 +1090,7 @@ public:
         if (!held)
             throw not_owner(QUORLOCK_NOT_OWNER, "this thread does not hold the mutex",
                             "this thread does not hold the mutex", {});
-        detail::checked([&](auto error) { return quorlock_lease_ensure(held, detail::ms(min), error); });
+        checked([&](auto error) { return ensure_of(held, ms(min), error); });
     }
 
     /** Has `function` called whenever a hold that begins from now on is lost; one call for each time it was locked. */
@@ -939,13 +1099,24 @@ public:
         lost_ = std::move(function);
     }
 
+protected:
+    explicit basic_mutex(Lock lock) : lock_(std::move(lock)) {}
+
+    /** What `ask` says of the calling thread's hold; `none` where it holds nothing. */
+    template <typename Ask, typename Told>
+    Told of_hold(Ask &&ask, Told none) const {
+        const std::lock_guard<std::mutex> guard(inside_);
+        const auto found = of_this_thread();
+        return found == held_.rend() ? none : ask(found->lease);
+    }
+
 private:
     struct hold {
         std::thread::id thread;
-        quorlock::lease lease;
+        Lease lease;
     };
 
-    void keep(lease won) {
+    void keep(Lease won) {
         std::function<void(lease_state)> lost;
         {
             const std::lock_guard<std::mutex> guard(inside_);
@@ -958,19 +1129,66 @@ private:
     }
 
     /** The newest hold of the calling thread. */
-    std::vector<hold>::const_reverse_iterator of_this_thread() const noexcept {
+    typename std::vector<hold>::const_reverse_iterator of_this_thread() const noexcept {
         return std::find_if(held_.rbegin(), held_.rend(),
                             [here = std::this_thread::get_id()](const hold &h) { return h.thread == here; });
     }
-    std::vector<hold>::reverse_iterator of_this_thread() noexcept {
+    typename std::vector<hold>::reverse_iterator of_this_thread() noexcept {
         return std::find_if(held_.rbegin(), held_.rend(),
                             [here = std::this_thread::get_id()](const hold &h) { return h.thread == here; });
     }
 
-    const quorlock::lock lock_;
+    const Lock lock_;
     mutable std::mutex inside_;
     std::function<void(lease_state)> lost_;
     std::vector<hold> held_;
+};
+
+}  // namespace detail
+
+/**
+ * A lock as the standard library wants one: TimedLockable, for std::unique_lock, std::lock_guard and
+ * std::scoped_lock.
+ *
+ * Each thread that locks it is an owner of its own. A thread may lock it again and then has to unlock it as often;
+ * only the thread that locked it may unlock it. Unlike that of one process, this mutex can be lost while it is held:
+ * look at is_held() or call ensure() before a step that must not overlap.
+ */
+class mutex : public detail::basic_mutex<quorlock::lock, lease> {
+public:
+    mutex(const client &client, std::string_view name, const lock_options &options = {})
+        : basic_mutex(client.lock(name, options)) {}
+
+    /** The fencing token of the calling thread's hold: see lease::fence(). 0 if it holds nothing. */
+    std::uint64_t fence() const noexcept {
+        return of_hold([](const lease &held) { return held.fence(); }, std::uint64_t{0});
+    }
+};
+
+/**
+ * Several locks as one mutex: all of them are held, or none. As std::scoped_lock has it for several mutexes, callers who ask
+ * for the same names in any order, also in other programs, never wait for each other in a ring; and it takes one round trip.
+ *
+ *     quorlock::multi_mutex accounts(client, {"account:1", "account:2"});
+ *     const std::scoped_lock hold(accounts);
+ *     transfer(accounts.fence("account:1"), accounts.fence("account:2"));
+ *
+ * As mutex in all else. The loss of one lock is the loss of all.
+ */
+class multi_mutex : public detail::basic_mutex<locks, leases> {
+public:
+    multi_mutex(const client &client, const std::vector<std::string> &names, const lock_options &options = {})
+        : basic_mutex(client.lock_all(names, options)) {}
+
+    /** The fencing token of the calling thread's hold on the lock of that name. 0 if it holds nothing, or has no such lock. */
+    std::uint64_t fence(std::string_view name) const noexcept {
+        return of_hold([&](const leases &held) { return held.fence(name); }, std::uint64_t{0});
+    }
+
+    /** The lock that the calling thread has lost, of those that it holds here; nothing where it has lost none. */
+    std::optional<std::string> lost_name() const {
+        return of_hold([](const leases &held) { return held.lost_name(); }, std::optional<std::string>());
+    }
 };
 
 /* ---- the process ---- */

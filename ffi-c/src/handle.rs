@@ -118,14 +118,19 @@ pub(crate) fn free<T: Handle>(pointer: *mut T) -> Result<(), Error> {
 
 /// Bytes that C lends for a call.
 pub(crate) fn bytes<'a>(data: *const c_char, len: usize, what: &str) -> Result<&'a [u8], Error> {
-    if len > isize::MAX as usize {
-        return Err(invalid(format!("{what} has an impossible length, {len}")));
+    items(data.cast(), len, what)
+}
+
+/// A list that C lends for a call.
+pub(crate) fn items<'a, T>(data: *const T, count: usize, what: &str) -> Result<&'a [T], Error> {
+    if count > isize::MAX as usize / size_of::<T>() {
+        return Err(invalid(format!("{what} has an impossible length, {count}")));
     }
-    match (data.is_null(), len) {
+    match (data.is_null(), count) {
         (true, 0) => Ok(&[]),
         (true, _) => Err(null(what)),
-        // SAFETY: by the header's contract so many bytes can be read there.
-        (false, _) => Ok(unsafe { std::slice::from_raw_parts(data.cast(), len) }),
+        // SAFETY: by the header's contract so many of them can be read there.
+        (false, _) => Ok(unsafe { std::slice::from_raw_parts(data, count) }),
     }
 }
 

@@ -55,7 +55,7 @@ impl quorlock_lease_t {
     }
 }
 
-/// Where the loss of one lease arrives.
+/// Where the loss of one lease arrives, or the first of several.
 #[derive(Default)]
 pub(crate) struct Lost {
     slot: Slot<Callback<Function>>,
@@ -78,8 +78,30 @@ impl Lost {
         called
     }
 
+    /// Takes a callback, or NULL for none, and the queue by which it is called. `await_loss`
+    /// has the core tell of the loss.
+    pub(crate) fn set(
+        self: &Arc<Lost>, queue: *const quorlock_queue_t, userdata: *mut c_void, callback: quorlock_lost_callback_t,
+        await_loss: impl FnOnce(Arc<Lost>),
+    ) -> Result<(), Error> {
+        let queue = shared(queue)?;
+        // None in between, so that no callback is called where another was to be.
+        self.slot.set(None);
+        *lock(&self.queue) = queue;
+        self.slot.set(callback.map(|function| Callback { function, userdata }));
+        if callback.is_some() && !self.awaited.swap(true, Ordering::AcqRel) {
+            await_loss(self.clone());
+        }
+        Ok(())
+    }
+
+    /// Takes the callback back: when this returns, it is over.
+    pub(crate) fn forget(&self) {
+        self.slot.set(None);
+    }
+
     /// Where the core has found the loss out: on the library's own thread.
-    fn arrive(self: Arc<Lost>, state: i32) {
+    pub(crate) fn arrive(self: Arc<Lost>, state: i32) {
         // First, so that a callback set from here on asks again.
         self.awaited.store(false, Ordering::Release);
         let queue = lock(&self.queue).clone();
@@ -94,7 +116,7 @@ impl Handle for quorlock_lease_t {}
 
 impl Drop for quorlock_lease_t {
     fn drop(&mut self) {
-        self.lost.slot.set(None);
+        self.lost.forget();
     }
 }
 
@@ -232,15 +254,8 @@ pub extern "C" fn quorlock_lease_set_lost_callback_on(
 ) -> i32 {
     boundary!(error, {
         let lease = handle::borrow(lease, "lease")?;
-        let queue = shared(queue)?;
-        // None in between, so that no callback is called where another was to be.
-        lease.lost.slot.set(None);
-        *lock(&lease.lost.queue) = queue;
-        lease.lost.slot.set(callback.map(|function| Callback { function, userdata }));
-        if callback.is_some() && !lease.lost.awaited.swap(true, Ordering::AcqRel) {
-            let lost = lease.lost.clone();
-            lease.lease.on_lost(move |reason| lost.arrive(reason.number()));
-        }
-        Ok(())
+        lease.lost.set(queue, userdata, callback, |lost| {
+            lease.lease.on_lost(move |reason| lost.clone().arrive(reason.number()));
+        })
     })
 }

@@ -43,6 +43,8 @@ pub mod queue;
 
 pub mod start;
 
+pub mod several;
+
 pub mod inspection;
 
 pub mod probe;

@@ -27,24 +27,44 @@ static void on_lost(void *userdata, int32_t state) {
     pthread_mutex_unlock(&loss->mutex);
 }
 
+static void tell_loss(const struct hold *hold, struct loss *loss, quorlock_lost_callback_t callback) {
+    if (hold->all) quorlock_leases_set_lost_callback(hold->all, loss, callback, NULL);
+    else quorlock_lease_set_lost_callback(hold->one, loss, callback, NULL);
+}
+
 static struct answer await_loss(struct line *line) {
-    quorlock_lease_t *lease = get(&leases, line->words[1]);
+    const struct hold *hold = get(&leases, line->words[1]);
     struct timespec end = after(millis(line->words[2]));
     struct loss loss = {.state = QUORLOCK_LEASE_HELD};
     /* Lost before: the callback would come in its own time. */
-    if (quorlock_lease_state(lease) > 0) return said(quorlock_state_name(quorlock_lease_state(lease)));
+    int32_t state = hold->all ? quorlock_leases_state(hold->all) : quorlock_lease_state(hold->one);
+    if (state > 0) return said(quorlock_state_name(state));
     pthread_mutex_init(&loss.mutex, NULL);
     monotonic_cond(&loss.told);
-    quorlock_lease_set_lost_callback(lease, &loss, on_lost, NULL);
+    tell_loss(hold, &loss, on_lost);
     pthread_mutex_lock(&loss.mutex);
     while (loss.state == QUORLOCK_LEASE_HELD && pthread_cond_timedwait(&loss.told, &loss.mutex, &end) == 0)
         ;
     pthread_mutex_unlock(&loss.mutex);
     /* Over when this returns, so that `loss` may go. */
-    quorlock_lease_set_lost_callback(lease, NULL, NULL, NULL);
+    tell_loss(hold, NULL, NULL);
     pthread_mutex_destroy(&loss.mutex);
     pthread_cond_destroy(&loss.told);
     return said(loss.state == QUORLOCK_LEASE_HELD ? "none" : quorlock_state_name(loss.state));
+}
+
+/* The lock that was lost, of several. */
+static struct answer lost_name(const struct hold *hold) {
+    size_t len = 0;
+    const char *name = quorlock_leases_lost_name(hold->all, &len);
+    char text[64];
+    snprintf(text, sizeof text, "%.*s", (int)len, name ? name : "");
+    return said(name ? text : "none");
+}
+
+static uint64_t fence(const char *name) {
+    const struct hold *hold = get(&leases, name);
+    return quorlock_lease_fence(hold->one);
 }
 
 static struct answer look_at_stats(struct line *line, const char *expected) {
@@ -105,9 +125,9 @@ static void tell_stage(struct line *line) {
 
 /* Verbs with the number of their words; those that actors carry out are marked. */
 static const struct { const char *name; int words; bool by_actor; } verbs[] = {
-    {"client", 1, false}, {"lock", 3, false}, {"acquire", 2, true}, {"try", 2, true}, {"release", 1, true},
+    {"client", 1, false}, {"lock", 3, false}, {"locks", 3, false}, {"acquire", 2, true}, {"try", 2, true}, {"release", 1, true},
     {"unlock", 1, true}, {"drop", 1, true}, {"extend", 1, true}, {"ensure", 2, true}, {"held", 1, true},
-    {"remaining", 1, true}, {"fence", 1, false}, {"newer", 2, false}, {"init", 1, false}, {"lost", 2, false},
+    {"remaining", 1, true}, {"fence", 1, false}, {"newer", 2, false}, {"fence-of", 2, false}, {"lost-name", 1, false}, {"init", 1, false}, {"lost", 2, false},
     {"stats", 3, false}, {"close", 1, false}, {"message", 2, false},
     {"inspect", 2, false}, {"error", 1, false}, {"causes", 0, false}, {"finish", 2, false}, {"cancel", 1, false}, {"stage", 0, false}};
 
@@ -117,11 +137,12 @@ static void run_by_actor(struct line *line) {
     bool acquires = !strcmp(verb, "acquire") || !strcmp(verb, "try");
     if (acquires) {
         job.lock = get(&locks, line->words[2]);
+        job.hold = calloc(1, sizeof *job.hold);
         job.made = strdup(handle);
     } else if (!strcmp(verb, "unlock")) {
         job.lock = get(&locks, handle);
     } else {
-        job.lease = get(&leases, handle);
+        job.hold = get(&leases, handle);
     }
     if (!strcmp(verb, "acquire")) job.cancel = quorlock_cancel_new();
     if (!strcmp(verb, "ensure")) job.ms = millis(line->words[2]);
@@ -137,7 +158,6 @@ static void run_by_actor(struct line *line) {
     struct actor *actor = actor_of(line->actor);
     start(actor, job);
     if (!line->started) judge(finish(actor, 600000), line->expected);
-    if (!strcmp(verb, "drop")) keep(&leases, handle, NULL);
 }
 
 /* What the nodes have of a lock: one thing of it. */
@@ -169,15 +189,20 @@ static void run(struct line *line) {
     const char *verb = line->words[0];
     if (!strcmp(verb, "client")) {
         judge(make_client(line), line->expected);
-    } else if (!strcmp(verb, "lock")) {
+    } else if (!strcmp(verb, "lock") || !strcmp(verb, "locks")) {
         make_lock(line);
     } else if (!strcmp(verb, "lost")) {
         judge(await_loss(line), line->expected);
     } else if (!strcmp(verb, "fence")) {
-        judge(said_number((long long)quorlock_lease_fence(get(&leases, line->words[1]))), line->expected);
+        judge(said_number((long long)fence(line->words[1])), line->expected);
     } else if (!strcmp(verb, "newer")) {
-        uint64_t one = quorlock_lease_fence(get(&leases, line->words[1]));
-        judge(said(one > quorlock_lease_fence(get(&leases, line->words[2])) ? "true" : "false"), line->expected);
+        judge(said(fence(line->words[1]) > fence(line->words[2]) ? "true" : "false"), line->expected);
+    } else if (!strcmp(verb, "fence-of")) {
+        const struct hold *hold = get(&leases, line->words[1]);
+        size_t len = unescape(line->words[2]);
+        judge(said_number((long long)quorlock_leases_fence_of(hold->all, line->words[2], len)), line->expected);
+    } else if (!strcmp(verb, "lost-name")) {
+        judge(lost_name(get(&leases, line->words[1])), line->expected);
     } else if (!strcmp(verb, "init")) {
         quorlock_error_t *error = NULL;
         int32_t code = quorlock_client_init_set(get(&clients, line->words[1]), &error);
@@ -246,12 +271,18 @@ void close_all(void) {
         quorlock_error_free(answer.error);
         end(actor);
     }
-    for (int i = 0; i < leases.count; i++) quorlock_lease_free(leases.handles[i].value);
+    for (int i = 0; i < leases.count; i++) {
+        struct hold *hold = leases.handles[i].value;
+        quorlock_lease_free(hold->one);
+        quorlock_leases_free(hold->all);
+        free(hold);
+    }
     for (int i = 0; i < locks.count; i++) {
         struct lock *lock = locks.handles[i].value;
         quorlock_lock_free(lock->lock);
+        quorlock_locks_free(lock->locks);
         quorlock_lock_options_free(lock->options);
-        free(lock->name);
+        free(lock->text);
         free(lock);
     }
     for (int i = 0; i < clients.count; i++) quorlock_client_free(clients.handles[i].value);

@@ -13,6 +13,7 @@
 #include <map>
 #include <quorlock.hpp>
 #include <sstream>
+#include <variant>
 
 using quorlock::milliseconds;
 using namespace std::string_literals;
@@ -195,16 +196,37 @@ private:
     std::thread thread_;
 };
 
-/// A lock, made anew where it is used if making it has failed: for its error.
-struct lock {
-    const quorlock::client *client;
-    std::string name;
-    quorlock::lock_options options;
-    std::optional<quorlock::lock> made;
+/// A lease, or leases that were won together.
+using held = std::variant<quorlock::lease, quorlock::leases>;
 
+/// A lock, or several that are taken together; made anew where it is used if making it has failed: for its error.
+struct lock {
+    using asked = std::variant<quorlock::lock, quorlock::locks>;
+
+    const quorlock::client *client;
+    std::vector<std::string> names;
+    bool several;
+    quorlock::lock_options options;
+    std::optional<asked> made;
+
+    asked make() const {
+        if (several) return client->lock_all(names, options);
+        return client->lock(names.at(0), options);
+    }
+
+    /// Calls `use` with the lock or the locks.
     template <typename Use>
     auto use(Use &&use) const {
-        return made ? use(*made) : use(client->lock(name, options));
+        if (made) return std::visit(use, *made);
+        const asked anew = make();
+        return std::visit(use, anew);
+    }
+
+    /// Calls `use` with the lock, for what there is of one alone.
+    template <typename Use>
+    auto use_one(Use &&use) const {
+        if (made) return use(std::get<quorlock::lock>(*made));
+        return use(client->lock(names.at(0), options));
     }
 };
 
@@ -231,10 +253,16 @@ public:
         line line = parsed(text);
         const std::string &verb = line.said[0];
         if (verb == "client") judge(client(line), line);
-        else if (verb == "lock") make_lock(line);
+        else if (verb == "lock" || verb == "locks") make_lock(line);
         else if (verb == "lost") judge(lost(line), line);
-        else if (verb == "fence") judge({std::to_string(lease_of(line).fence()), {}}, line);
-        else if (verb == "newer") judge(said(lease_of(line).fence() > lease_of(line, 2).fence()), line);
+        else if (verb == "fence") judge({std::to_string(fence(line)), {}}, line);
+        else if (verb == "newer") judge(said(fence(line) > fence(line, 2)), line);
+        else if (verb == "fence-of") {
+            const std::uint64_t fence = std::get<quorlock::leases>(held_of(line)).fence(unescaped(line.said[2]));
+            judge({std::to_string(fence), {}}, line);
+        } else if (verb == "lost-name") {
+            judge({std::get<quorlock::leases>(held_of(line)).lost_name().value_or("none"), {}}, line);
+        }
         else if (verb == "init") {
             judge(answer_of([&] { return known(clients_, line).init_set(), answer{"ok", {}}; }), line);
         } else if (verb == "stats") judge(stats(line), line);
@@ -257,7 +285,7 @@ private:
     answer inspect(const line &line) {
         const std::string &what = line.said[2];
         return answer_of([&] {
-            return known(locks_, line)->use([&](const quorlock::lock &lock) {
+            return known(locks_, line)->use_one([&](const quorlock::lock &lock) {
                 if (what == "locked") return said(lock.is_locked());
                 const quorlock::inspection found = lock.inspect();
                 if (what == "queued") return answer{std::to_string(found.queued), {}};
@@ -274,7 +302,7 @@ private:
             {"client", 1}, {"lock", 3},  {"acquire", 2}, {"try", 2},     {"release", 1}, {"unlock", 1}, {"drop", 1},
             {"extend", 1}, {"ensure", 2}, {"held", 1},   {"remaining", 1}, {"lost", 2},  {"stats", 3},  {"close", 1},
             {"message", 2}, {"causes", 0}, {"finish", 2}, {"cancel", 1}, {"stage", 0},   {"fence", 1},  {"newer", 2},
-            {"init", 1},    {"inspect", 2}, {"error", 1}};
+            {"init", 1},    {"inspect", 2}, {"error", 1}, {"locks", 3},  {"fence-of", 2}, {"lost-name", 1}};
         line found;
         std::istringstream stream(text);
         for (std::string word; stream >> word;) found.said.push_back(word);
@@ -357,22 +385,28 @@ private:
     }
 
     void make_lock(line &line) {
-        lock made = {&known(clients_, line, 2), unescaped(line.said[3]), {}, {}};
+        lock made = {&known(clients_, line, 2), {}, line.said[0] == "locks", {}, {}};
+        std::istringstream stream(line.said[3]);
+        for (std::string name; std::getline(stream, name, made.several ? ',' : '\n');) made.names.push_back(unescaped(name));
         common(made.options, line.given);
         take(line.given, "owner", [&](auto &v) { made.options.owner = unescaped(v); });
         none_left(line.given);
-        answer_of([&] { return made.made = made.client->lock(made.name, made.options), answer{}; });
+        answer_of([&] { return made.made = made.make(), answer{}; });
         locks_.insert_or_assign(line.said[1], std::make_shared<lock>(std::move(made)));
     }
 
     answer lost(const line &line) {
-        quorlock::lease &lease = lease_of(line);
+        return std::visit([&](auto &lease) { return lost(lease, millis(line.said[2])); }, held_of(line));
+    }
+
+    template <typename Lease>
+    static answer lost(Lease &lease, milliseconds most) {
         // Lost before: the callback would come in its own time.
         if (const auto state = lease.state(); static_cast<int>(state) > 0) return {quorlock::to_string(state), {}};
         std::promise<quorlock::lease_state> told;
         auto future = told.get_future();
         lease.on_lost([&](quorlock::lease_state state) { told.set_value(state); });
-        const bool was = future.wait_for(millis(line.said[2])) == std::future_status::ready;
+        const bool was = future.wait_for(most) == std::future_status::ready;
         // Over when this returns, so that `told` may go.
         lease.on_lost(nullptr);
         return {was ? quorlock::to_string(future.get()) : "none", {}};
@@ -435,7 +469,7 @@ private:
             std::optional<milliseconds> wait;
             take(line.given, "wait", [&](auto &v) { wait = limit(v); });
             return work([this, name, lock = known(locks_, line, 2), wait, cancel] {
-                lock->use([&](const quorlock::lock &l) {
+                lock->use([&](const auto &l) {
                     keep(name, wait ? l.acquire(*wait, *cancel) : l.acquire(*cancel));
                 });
                 return answer{"ok", {}};
@@ -443,14 +477,16 @@ private:
         }
         if (verb == "try")
             return work([this, name, lock = known(locks_, line, 2)] {
-                std::optional<quorlock::lease> won = lock->use([](const quorlock::lock &l) { return l.try_acquire(); });
-                if (!won) return answer{"none", {}};
-                keep(name, std::move(*won));
-                return answer{"ok", {}};
+                return lock->use([&](const auto &l) {
+                    auto won = l.try_acquire();
+                    if (!won) return answer{"none", {}};
+                    keep(name, std::move(*won));
+                    return answer{"ok", {}};
+                });
             });
         if (verb == "unlock")
             return work([lock = known(locks_, line)] {
-                return said(lock->use([](const quorlock::lock &l) { return l.release(); }));
+                return said(lock->use_one([](const quorlock::lock &l) { return l.release(); }));
             });
         if (verb == "drop")
             return work([this, name] {
@@ -458,37 +494,43 @@ private:
                 leases_.erase(name);
                 return answer{"ok", {}};
             });
-        const quorlock::lease &lease = lease_of(line);
-        if (verb == "release") return work([&lease] { return said(lease.release()); });
-        if (verb == "held") return work([&lease] { return said(lease.is_held()); });
-        if (verb == "remaining")
-            return work([&lease] { return answer{std::to_string(lease.remaining().count()), {}}; });
+        const held &lease = held_of(line);
+        const auto with = [work, &lease](auto call) {
+            return work([&lease, call] { return std::visit(call, lease); });
+        };
+        if (verb == "release") return with([](const auto &l) { return said(l.release()); });
+        if (verb == "held") return with([](const auto &l) { return said(l.is_held()); });
+        if (verb == "remaining") return with([](const auto &l) { return answer{std::to_string(l.remaining().count()), {}}; });
         if (verb == "ensure")
-            return work([&lease, min = millis(line.said[2])] { return lease.ensure(min), answer{"ok", {}}; });
+            return with([min = millis(line.said[2])](const auto &l) { return l.ensure(min), answer{"ok", {}}; });
         std::optional<milliseconds> ttl;
         take(line.given, "ttl", [&](auto &v) { ttl = millis(v); });
-        return work([&lease, ttl] {
-            ttl ? lease.extend(*ttl) : lease.extend();
+        return with([ttl](const auto &l) {
+            ttl ? l.extend(*ttl) : l.extend();
             return answer{"ok", {}};
         });
     }
 
     /// Leases are made by actors, which may do so at once.
-    void keep(const std::string &name, quorlock::lease won) {
+    void keep(const std::string &name, held won) {
         const std::lock_guard<std::mutex> guard(keeping_);
         leases_.insert_or_assign(name, std::move(won));
     }
 
-    quorlock::lease &lease_of(const line &line, std::size_t at = 1) {
+    held &held_of(const line &line, std::size_t at = 1) {
         const std::lock_guard<std::mutex> guard(keeping_);
         return known(leases_, line, at);
+    }
+
+    std::uint64_t fence(const line &line, std::size_t at = 1) {
+        return std::get<quorlock::lease>(held_of(line, at)).fence();
     }
 
     std::map<std::string, quorlock::client> clients_;
     words order_;
     std::map<std::string, std::shared_ptr<lock>> locks_;
     std::mutex keeping_;
-    std::map<std::string, quorlock::lease> leases_;
+    std::map<std::string, held> leases_;
     std::map<std::string, actor> actors_;
     std::optional<quorlock::error> last_error_;
 };

@@ -30,19 +30,41 @@ void keep(struct table *table, const char *name, void *value) {
     handle->value = value;
 }
 
-static struct answer acquire(struct job *job) {
-    quorlock_error_t *error = NULL;
-    quorlock_lock_t *lock = job->lock->lock, *anew = NULL;
+static int32_t acquire_one(struct job *job, bool once, quorlock_error_t **error) {
+    struct lock *asked = job->lock;
+    quorlock_lock_t *lock = asked->lock, *anew = NULL;
     int32_t code = QUORLOCK_OK;
     if (!lock) {
-        code = quorlock_lock_new(job->lock->client, job->lock->name, job->lock->len, job->lock->options, &anew, &error);
+        code = quorlock_lock_new(asked->client, asked->names[0], asked->lens[0], asked->options, &anew, error);
         lock = anew;
     }
     if (code == QUORLOCK_OK)
-        code = !strcmp(job->verb, "try") ? quorlock_try_lock(lock, &job->lease, &error)
-                                         : quorlock_lock(lock, job->ms, job->cancel, &job->lease, &error);
+        code = once ? quorlock_try_lock(lock, &job->hold->one, error)
+                    : quorlock_lock(lock, job->ms, job->cancel, &job->hold->one, error);
     quorlock_lock_free(anew);
-    if (code == QUORLOCK_CONTENDED && !strcmp(job->verb, "try")) {
+    return code;
+}
+
+static int32_t acquire_all(struct job *job, bool once, quorlock_error_t **error) {
+    struct lock *asked = job->lock;
+    quorlock_locks_t *locks = asked->locks, *anew = NULL;
+    int32_t code = QUORLOCK_OK;
+    if (!locks) {
+        code = quorlock_locks_new(asked->client, asked->names, asked->lens, asked->count, asked->options, &anew, error);
+        locks = anew;
+    }
+    if (code == QUORLOCK_OK)
+        code = once ? quorlock_try_lock_all(locks, &job->hold->all, error)
+                    : quorlock_lock_all(locks, job->ms, job->cancel, &job->hold->all, error);
+    quorlock_locks_free(anew);
+    return code;
+}
+
+static struct answer acquire(struct job *job) {
+    quorlock_error_t *error = NULL;
+    bool once = !strcmp(job->verb, "try");
+    int32_t code = job->lock->several ? acquire_all(job, once, &error) : acquire_one(job, once, &error);
+    if (code == QUORLOCK_CONTENDED && once) {
         quorlock_error_free(error);
         return said("none");
     }
@@ -51,10 +73,12 @@ static struct answer acquire(struct job *job) {
 
 static struct answer perform(struct job *job) {
     quorlock_error_t *error = NULL;
+    struct hold *hold = job->hold;
+    quorlock_leases_t *all = hold ? hold->all : NULL;
     bool held = false;
     int32_t code;
     if (!strcmp(job->verb, "release")) {
-        code = quorlock_unlock(job->lease, &held, &error);
+        code = all ? quorlock_unlock_all(all, &held, &error) : quorlock_unlock(hold->one, &held, &error);
         return result(code, error, held ? "true" : "false");
     }
     if (!strcmp(job->verb, "unlock")) {
@@ -62,17 +86,21 @@ static struct answer perform(struct job *job) {
         return result(code, error, held ? "true" : "false");
     }
     if (!strcmp(job->verb, "extend")) {
-        code = quorlock_lease_extend(job->lease, job->ms, &error);
+        code = all ? quorlock_leases_extend(all, job->ms, &error) : quorlock_lease_extend(hold->one, job->ms, &error);
         return result(code, error, "ok");
     }
     if (!strcmp(job->verb, "ensure")) {
-        code = quorlock_lease_ensure(job->lease, job->ms, &error);
+        code = all ? quorlock_leases_ensure(all, job->ms, &error) : quorlock_lease_ensure(hold->one, job->ms, &error);
         return result(code, error, "ok");
     }
-    if (!strcmp(job->verb, "held")) return said(quorlock_lease_is_held(job->lease) ? "true" : "false");
-    if (!strcmp(job->verb, "remaining")) return said_number(quorlock_lease_remaining_ms(job->lease));
+    if (!strcmp(job->verb, "held"))
+        return said((all ? quorlock_leases_is_held(all) : quorlock_lease_is_held(hold->one)) ? "true" : "false");
+    if (!strcmp(job->verb, "remaining"))
+        return said_number(all ? quorlock_leases_remaining_ms(all) : quorlock_lease_remaining_ms(hold->one));
     if (!strcmp(job->verb, "drop")) {
-        quorlock_lease_free(job->lease);
+        quorlock_leases_free(all);
+        quorlock_lease_free(hold->one);
+        *hold = (struct hold){NULL, NULL};
         return said("ok");
     }
     return acquire(job);
@@ -143,7 +171,9 @@ struct answer finish(struct actor *actor, int64_t ms) {
     if (actor->state == DONE) {
         answer = actor->answer;
         actor->state = IDLE;
-        if (actor->job.made && actor->job.lease) keep(&leases, actor->job.made, actor->job.lease);
+        struct hold *hold = actor->job.hold;
+        if (actor->job.made && (hold->one || hold->all)) keep(&leases, actor->job.made, hold);
+        else if (actor->job.made) free(hold);
         free(actor->job.made);
         quorlock_cancel_free(actor->job.cancel);
         actor->job.made = NULL;

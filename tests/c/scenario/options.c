@@ -69,8 +69,15 @@ void make_lock(struct line *line) {
     struct lock *lock = calloc(1, sizeof *lock);
     lock->client = get(&clients, line->words[2]);
     lock->options = quorlock_lock_options_new();
-    lock->name = strdup(line->words[3]);
-    lock->len = unescape(lock->name);
+    lock->several = !strcmp(line->words[0], "locks");
+    lock->text = strdup(line->words[3]);
+    const char *ends = lock->several ? "," : "";
+    for (char *name = strtok(lock->text, ends); name; name = strtok(NULL, ends)) {
+        if (lock->count == MAX_NAMES) fail("too many names");
+        lock->names[lock->count++] = name;
+    }
+    /* Now, for it changes the text that is divided. */
+    for (size_t at = 0; at < lock->count; at++) lock->lens[at] = unescape((char *)lock->names[at]);
     for (int at = 4; at < line->count;) {
         char *value, *name = option(line, &at, &value);
         if (!strcmp(name, "ttl")) quorlock_lock_options_set_ttl(lock->options, millis(value));
@@ -86,7 +93,8 @@ void make_lock(struct line *line) {
         else fail("expected no option %s", name);
     }
     quorlock_error_t *error = NULL;
-    if (quorlock_lock_new(lock->client, lock->name, lock->len, lock->options, &lock->lock, &error))
+    if (lock->several ? quorlock_locks_new(lock->client, lock->names, lock->lens, lock->count, lock->options, &lock->locks, &error)
+                      : quorlock_lock_new(lock->client, lock->names[0], lock->lens[0], lock->options, &lock->lock, &error))
         quorlock_error_free(error);
     keep(&locks, line->words[1], lock);
 }

@@ -13,7 +13,7 @@
 
 #include <quorlock.h>
 
-enum { MAX_WORDS = 24, MAX_HANDLES = 64 };
+enum { MAX_WORDS = 24, MAX_HANDLES = 64, MAX_NAMES = 32 };
 
 /* ---- words.c: the words of a line, and what it answers ---- */
 
@@ -74,18 +74,28 @@ extern struct table clients, locks, leases, actors;
 void *get(struct table *table, const char *name);
 void keep(struct table *table, const char *name, void *value);
 
+/* A lock, or several that are taken together. */
 struct lock {
+    bool several;
     quorlock_lock_t *lock; /* NULL if making it failed: then it is made anew where it is used */
+    quorlock_locks_t *locks; /* likewise, of several */
     quorlock_client_t *client;
     quorlock_lock_options_t *options;
-    char *name;
-    size_t len;
+    char *text;
+    const char *names[MAX_NAMES];
+    size_t lens[MAX_NAMES], count;
+};
+
+/* A lease, or leases that were won together: the other is NULL, and both are when they have been freed. */
+struct hold {
+    quorlock_lease_t *one;
+    quorlock_leases_t *all;
 };
 
 struct job {
     const char *verb;
     struct lock *lock;
-    quorlock_lease_t *lease;
+    struct hold *hold;
     int64_t ms;
     char *made; /* name of the lease that it makes; owned */
     quorlock_cancel_t *cancel;
@@ -115,6 +125,7 @@ struct timespec after(int64_t ms);
 /* ---- options.c: clients and locks with the options of their lines ---- */
 
 struct answer make_client(struct line *line);
+/* One lock or several, as the verb says. */
 void make_lock(struct line *line);
 
 /* ---- scenario.c ---- */

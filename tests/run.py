@@ -95,7 +95,8 @@ STEPS = [
     *(scenarios(name, *command) for name, command in RUNNERS.items()),
     # Taking one away by force, which C and C++ have yet to get.
     *(of_folder("force", name) for name in RUNNERS if name not in ("c", "cpp")),
-    *(of_folder("several", name) for name in RUNNERS),
+    # Elections, which the other languages have yet to get.
+    of_folder("election", "rust"),
     # The same files as a user who may do what the documented line permits, and nothing else.
     as_documented_user(*RUNNERS["rust"]),
     # Tries beside a queue, of each language.

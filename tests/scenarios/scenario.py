@@ -27,6 +27,9 @@ VERBS = {
     "client": (1, CLIENT_OPTIONS, {"ok"}),
     "lock": (3, LOCK_OPTIONS, {"ok"}),
     "locks": (3, LOCK_OPTIONS, {"ok"}),
+    "election": (3, LOCK_OPTIONS - {"owner"}, {"ok"}),
+    "leader": (1, set(), A_WORD),
+    "resign": (1, set(), BOOLEAN),
     "acquire": (2, {"wait"}, {"ok"}),
     "try": (2, set(), {"ok", "none"}),
     "release": (1, set(), BOOLEAN),
@@ -238,7 +241,7 @@ def _check_options(options):
 
 def _check_handles(step, made):
     verb, words = step.verb, step.words
-    kind = {"client": "client", "lock": "lock", "locks": "lock", "acquire": "lease", "try": "lease"}.get(verb)
+    kind = {"client": "client", "lock": "lock", "locks": "lock", "election": "lock", "acquire": "lease", "try": "lease"}.get(verb)
     if kind:
         if not HANDLE.match(words[0]):
             raise FormatError("a handle is letters, digits and _")
@@ -247,7 +250,8 @@ def _check_handles(step, made):
         # Only a line that succeeds makes a handle; what an actor starts is made when it is finished.
         if step.expected == "ok" and not step.started:
             made.add(f"{kind} {words[0]}")
-    needed = {"lock": ("client", 1), "locks": ("client", 1), "acquire": ("lock", 1), "try": ("lock", 1), "unlock": ("lock", 0), "inspect": ("lock", 0),
+            made.add(f"{verb} {words[0]}")
+    needed = {"lock": ("client", 1), "locks": ("client", 1), "election": ("client", 1), "leader": ("election", 0), "resign": ("election", 0), "acquire": ("lock", 1), "try": ("lock", 1), "unlock": ("lock", 0), "inspect": ("lock", 0),
               "stats": ("client", 0), "force": ("client", 0), "close": ("client", 0), "init": ("client", 0), "fence": ("lease", 0),
               "fence-of": ("lease", 0), "lost-name": ("lease", 0),
               "release": ("lease", 0), "drop": ("lease", 0),

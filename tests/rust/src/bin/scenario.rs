@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use quorlock::{Client, Error, Lease, Leases, Lock, Locks, LossReason, Owner, blocking};
+use quorlock::{Client, Election, Error, Lease, Leases, Lock, Locks, LossReason, Owner, blocking};
 use tokio::sync::Notify;
 
 fn main() -> ExitCode {
@@ -155,20 +155,23 @@ impl Actor {
 enum Asked {
     One(Lock),
     All(Locks),
+    Term(Election),
 }
 
 impl Asked {
     async fn acquire(&self) -> Result<Held, Error> {
         match self {
-            Asked::One(lock) => lock.acquire().await.map(Held::One),
+            Asked::One(lock) => Ok(Held::One(Arc::new(lock.acquire().await?))),
             Asked::All(locks) => locks.acquire().await.map(Held::All),
+            Asked::Term(election) => election.campaign().await.map(Held::One),
         }
     }
 
     async fn try_acquire(&self) -> Result<Option<Held>, Error> {
         Ok(match self {
-            Asked::One(lock) => lock.try_acquire().await?.map(Held::One),
+            Asked::One(lock) => lock.try_acquire().await?.map(Arc::new).map(Held::One),
             Asked::All(locks) => locks.try_acquire().await?.map(Held::All),
+            Asked::Term(_) => unreachable!("the format has no try of an election"),
         })
     }
 }
@@ -199,13 +202,14 @@ impl Owned {
         match self.lock {
             Asked::One(lock) => Asked::One(lock.owner(me)),
             Asked::All(locks) => Asked::All(locks.owner(me)),
+            Asked::Term(election) => Asked::Term(election),
         }
     }
 }
 
 /// A lease, or leases that were won together.
 enum Held {
-    One(Lease),
+    One(Arc<Lease>),
     All(Leases),
 }
 
@@ -273,7 +277,8 @@ impl Runner {
         }
         let answer = match line.words[0] {
             "client" => self.client(&line)?,
-            "lock" | "locks" => self.lock(&line)?,
+            "lock" | "locks" | "election" => self.lock(&line)?,
+            "leader" | "resign" => self.election(&line)?,
             "close" => {
                 blocking::wait(self.clients[line.word(1)?].close());
                 Ok("ok".to_owned())
@@ -431,6 +436,7 @@ impl Runner {
         let names = line.word(3)?;
         let lock = match line.words[0] {
             "lock" => Asked::One(with_options(client.lock(bytes(names)), line)?),
+            "election" => Asked::Term(with_options(client.election(bytes(names)), line)?),
             _ => {
                 let names = names.split(',').map(bytes);
                 Asked::All(with_options(client.lock_all(names), line)?)
@@ -440,6 +446,23 @@ impl Runner {
         self.locks
             .insert(line.word(1)?.to_owned(), Owned { lock, named });
         Ok(Ok("ok".to_owned()))
+    }
+
+    fn election(&self, line: &Line<'_>) -> Result<Result<String, Error>, String> {
+        let Some(Owned {
+            lock: Asked::Term(election),
+            ..
+        }) = self.locks.get(line.word(1)?)
+        else {
+            return Err("no such election".to_owned());
+        };
+        Ok(match line.words[0] {
+            "leader" => blocking::wait(election.leader()).map(|leader| {
+                let label = leader.as_ref().and_then(|leader| leader.label());
+                label.unwrap_or("none").to_owned()
+            }),
+            _ => blocking::wait(election.resign()).map(|held| held.to_string()),
+        })
     }
 
     /// What an actor is to do, so that it can be handed to its thread.
@@ -456,6 +479,7 @@ impl Runner {
                     lock.lock = match lock.lock {
                         Asked::One(lock) => Asked::One(lock.wait(wait)),
                         Asked::All(locks) => Asked::All(locks.wait(wait)),
+                        Asked::Term(election) => Asked::Term(election.wait(wait)),
                     };
                 }
                 let cancel = self.actor(actor).cancel.clone();
@@ -640,7 +664,7 @@ trait Options: Sized {
 }
 
 macro_rules! options {
-    ($Type:ident) => {
+    ($Type:ident, $owned:expr) => {
         impl Options for $Type {
             fn with(self, name: &str, value: &str) -> Result<$Type, String> {
                 Ok(match name {
@@ -653,14 +677,25 @@ macro_rules! options {
                     "max_waiters" => self.max_waiters(number(value)?),
                     "fair" => self.fair(switch(value)?),
                     "keep" => self.keep(millis(value)?),
-                    _ => self.owner(Owner::named(bytes(value))),
+                    _ => $owned(self, value)?,
                 })
             }
         }
     };
 }
-options!(Lock);
-options!(Locks);
+options!(Lock, |lock: Lock, owner| Ok::<_, String>(
+    lock.owner(named(owner))
+));
+options!(Locks, |locks: Locks, owner| Ok::<_, String>(
+    locks.owner(named(owner))
+));
+options!(Election, |_, _| Err::<Election, _>(
+    "an election has no owner".to_owned()
+));
+
+fn named(owner: &str) -> Owner {
+    Owner::named(bytes(owner))
+}
 
 fn holds(answer: &str, verdict: &str) -> bool {
     let number = |text: &str| text.parse::<u64>().ok();

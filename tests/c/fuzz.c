@@ -30,8 +30,10 @@ struct fuzz {
     quorlock_lock_options_t *lock_options[POOL];
     quorlock_lock_t *locks[POOL];
     quorlock_lease_t *leases[POOL];
+    quorlock_locks_t *several[POOL];
+    quorlock_leases_t *together[POOL];
     quorlock_cancel_t *cancels[POOL];
-    uint64_t told[POOL]; /* by loss callbacks, on the dispatcher thread */
+    uint64_t told[POOL], told_together[POOL]; /* by loss callbacks, on the dispatcher thread */
 };
 
 static int64_t now_ms(void) {
@@ -263,6 +265,59 @@ static void probe_call(struct fuzz *f) {
     quorlock_probe_free(probe);
 }
 
+static void several_call(struct fuzz *f) {
+    size_t at = draw(f, POOL), count = draw(f, 5), lens[4];
+    quorlock_leases_t *leases = draw(f, 16) ? f->together[at] : NULL, *won = NULL;
+    const quorlock_locks_t *locks = SOME(several);
+    quorlock_locks_t **place = SLOT(several), *made = NULL;
+    const char *names[4];
+    bool held, *was_held = draw(f, 2) ? &held : NULL;
+    switch (draw(f, 10)) {
+    case 0:
+        for (size_t name = 0; name < 4; name++) names[name] = some_text(f, &lens[name]);
+        CODE(quorlock_locks_new(draw(f, 2) ? shared_client : SOME(clients), draw(f, 16) ? names : NULL,
+                                draw(f, 16) ? lens : NULL, count > 4 ? 4 : count, SOME(lock_options), &made, error));
+        if ((f->last == QUORLOCK_OK) != (made != NULL)) broken(f, "quorlock_locks_new");
+        if (!made) break;
+        quorlock_locks_free(*place);
+        *place = made;
+        break;
+    case 1: CODE(quorlock_unlock_all(leases, was_held, error)); break;
+    case 2: CODE(quorlock_leases_extend(leases, some_ms(f), error)); break;
+    case 3: CODE(quorlock_leases_ensure(leases, some_ms(f), error)); break;
+    case 4:
+        CODE(quorlock_leases_set_lost_callback(leases, &f->told_together[at], draw(f, 4) ? on_lost : NULL, error));
+        break;
+    case 5: {
+        int32_t state = quorlock_leases_state(leases);
+        if (!quorlock_state_name(state)) broken(f, "no such state of several");
+        if (state != QUORLOCK_LEASE_HELD && quorlock_leases_is_held(leases)) broken(f, "all held again");
+        size_t len = 0;
+        if ((state > 0) != (quorlock_leases_lost_name(leases, &len) != NULL) && state != QUORLOCK_LEASE_HELD)
+            broken(f, "a loss without a name");
+        if (quorlock_leases_remaining_ms(leases) < 0) broken(f, "less than nothing remains of several");
+        for (size_t one = 0; one < quorlock_leases_count(leases) + 1; one++) {
+            const char *name = quorlock_leases_name(leases, one, &len);
+            if (name && quorlock_leases_fence_of(leases, name, len) != quorlock_leases_fence(leases, one))
+                broken(f, "two fences of one lock");
+        }
+        break;
+    }
+    case 6:
+        quorlock_leases_free(f->together[at]);
+        f->together[at] = NULL;
+        break;
+    default:
+        if (draw(f, 3)) CODE(quorlock_lock_all(locks, some_wait(f), draw(f, 2) ? NULL : SOME(cancels), &won, error));
+        else CODE(quorlock_try_lock_all(locks, &won, error));
+        if ((f->last == QUORLOCK_OK) != (won != NULL)) broken(f, "leases");
+        if (!won) break;
+        f->holds++;
+        quorlock_leases_free(f->together[at]);
+        f->together[at] = won;
+    }
+}
+
 static void other_call(struct fuzz *f) {
     quorlock_cancel_t **cancel = SLOT(cancels);
     quorlock_client_t **client = SLOT(clients);
@@ -301,7 +356,8 @@ static void *run(void *argument) {
     struct fuzz *f = argument;
     while ((f->calls & 63) || now_ms() < end_ms) {
         f->calls++;
-        switch (draw(f, 8)) {
+        switch (draw(f, 9)) {
+        case 8: several_call(f); break;
         case 0: options_call(f); break;
         case 1: making_call(f); break;
         case 2: other_call(f); break;
@@ -313,6 +369,8 @@ static void *run(void *argument) {
     for (int at = 0; at < POOL; at++) {
         quorlock_client_free(f->clients[at]);
         quorlock_lease_free(f->leases[at]);
+        quorlock_leases_free(f->together[at]);
+        quorlock_locks_free(f->several[at]);
         quorlock_lock_free(f->locks[at]);
         quorlock_cancel_free(f->cancels[at]);
         quorlock_client_options_free(f->client_options[at]);

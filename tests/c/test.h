@@ -22,7 +22,7 @@ struct test {
     void (*run)(void);
 };
 #define TEST(name) {#name, name}
-extern const struct test arguments_tests[], leases_tests[], line_tests[], inspection_tests[], probe_tests[],
+extern const struct test arguments_tests[], leases_tests[], line_tests[], inspection_tests[], probe_tests[], several_tests[],
     callbacks_tests[], async_tests[], process_tests[];
 
 extern const char *self; /* path of this program */

@@ -67,6 +67,17 @@ static void null_everywhere(void) {
     FAILS(1, quorlock_lease_ensure(NULL, 0, &error));
     FAILS(1, quorlock_lease_set_lost_callback(NULL, NULL, NULL, &error));
     FAILS(1, quorlock_lease_set_lost_callback_on(NULL, NULL, NULL, NULL, &error));
+    quorlock_locks_t *locks = NULL;
+    size_t len = 0;
+    FAILS(1, quorlock_locks_new(NULL, NULL, NULL, 0, NULL, NULL, &error));
+    FAILS(1, quorlock_locks_new(NULL, NULL, NULL, 0, NULL, &locks, &error));
+    FAILS(1, quorlock_lock_all(NULL, 0, NULL, NULL, &error));
+    FAILS(1, quorlock_try_lock_all(NULL, NULL, &error));
+    FAILS(1, quorlock_unlock_all(NULL, NULL, &error));
+    FAILS(1, quorlock_leases_extend(NULL, 0, &error));
+    FAILS(1, quorlock_leases_ensure(NULL, 0, &error));
+    FAILS(1, quorlock_leases_set_lost_callback(NULL, NULL, NULL, &error));
+    FAILS(1, quorlock_leases_set_lost_callback_on(NULL, NULL, NULL, NULL, &error));
     FAILS(1, quorlock_queue_new(NULL, &error));
     FAILS(1, quorlock_lock_start(NULL, 0, NULL, NULL, NULL, NULL, &error));
     FAILS(1, quorlock_unlock_start(NULL, NULL, NULL, NULL, &error));
@@ -90,6 +101,13 @@ static void null_everywhere(void) {
     CHECK(quorlock_lease_extend(NULL, 0, NULL) == 1 && quorlock_lease_ensure(NULL, 0, NULL) == 1);
     CHECK(quorlock_lease_set_lost_callback(NULL, NULL, NULL, NULL) == 1 && quorlock_test_panic(NULL) == 12);
     CHECK(quorlock_lease_state(NULL) == QUORLOCK_LEASE_NONE && !quorlock_lease_is_held(NULL));
+    CHECK(quorlock_locks_new(NULL, NULL, NULL, 0, NULL, NULL, NULL) == 1 && quorlock_unlock_all(NULL, NULL, NULL) == 1);
+    CHECK(quorlock_lock_all(NULL, 0, NULL, NULL, NULL) == 1 && quorlock_try_lock_all(NULL, NULL, NULL) == 1);
+    CHECK(quorlock_leases_state(NULL) == QUORLOCK_LEASE_NONE && !quorlock_leases_is_held(NULL));
+    CHECK(quorlock_leases_remaining_ms(NULL) == 0 && quorlock_leases_count(NULL) == 0);
+    CHECK(quorlock_leases_fence(NULL, 0) == 0 && quorlock_leases_fence_of(NULL, NULL, 0) == 0);
+    CHECK(!quorlock_leases_name(NULL, 0, &len) && !quorlock_leases_name(NULL, 0, NULL));
+    CHECK(!quorlock_leases_lost_name(NULL, &len) && !quorlock_leases_lost_name(NULL, NULL));
     CHECK(quorlock_client_init_set(NULL, NULL) == 1 && quorlock_client_init_set_forced(NULL, NULL) == 1);
     CHECK(quorlock_lease_remaining_ms(NULL) == 0 && quorlock_lease_fence(NULL) == 0);
     CHECK(quorlock_error_kind(NULL) == 0 && quorlock_error_node_count(NULL) == 0);
@@ -132,6 +150,8 @@ static void null_everywhere(void) {
     quorlock_cancel_free(NULL);
     quorlock_lock_free(NULL);
     quorlock_lease_free(NULL);
+    quorlock_locks_free(NULL);
+    quorlock_leases_free(NULL);
     quorlock_set_log_callback(NULL, NULL);
     /* NULL where something is needed beside what is there. */
     quorlock_client_t *client = some_client();

@@ -63,14 +63,16 @@ constexpr bool timed_lockable<
                        std::enable_if_t<std::is_same_v<bool, decltype(std::declval<Mutex &>().try_lock_for(1s))>>,
                        std::enable_if_t<std::is_same_v<bool, decltype(std::declval<Mutex &>().try_lock_until(
                                                                  std::chrono::system_clock::now()))>>>> = true;
-static_assert(timed_lockable<quorlock::mutex>);
+static_assert(timed_lockable<quorlock::mutex> && timed_lockable<quorlock::multi_mutex>);
 static_assert(noexcept(std::declval<quorlock::mutex &>().unlock()));
+static_assert(noexcept(std::declval<quorlock::multi_mutex &>().unlock()));
+static_assert(!std::is_copy_constructible_v<quorlock::multi_mutex> && !std::is_move_constructible_v<quorlock::multi_mutex>);
 static_assert(!std::is_copy_constructible_v<quorlock::mutex> && !std::is_move_constructible_v<quorlock::mutex>);
 template <typename Handle>
 constexpr bool moves_only = std::is_nothrow_move_constructible_v<Handle> && std::is_nothrow_move_assignable_v<Handle> &&
                             !std::is_copy_constructible_v<Handle> && !std::is_copy_assignable_v<Handle>;
 static_assert(moves_only<quorlock::client> && moves_only<quorlock::lock> && moves_only<quorlock::lease>);
-static_assert(moves_only<quorlock::cancel_token>);
+static_assert(moves_only<quorlock::cancel_token> && moves_only<quorlock::locks> && moves_only<quorlock::leases>);
 static_assert(std::is_nothrow_copy_constructible_v<quorlock::error>);
 
 void guards_of_the_standard() {
@@ -113,6 +115,123 @@ void two_at_once() {
     std::mutex local;
     const std::scoped_lock mixed(a, local, b);
     CHECK(a.is_held() && b.is_held());
+}
+
+// The functions of the standard for several mutexes, which the guards of it use.
+void algorithms_of_the_standard() {
+    const std::string at = node();
+    const quorlock::client ours({at}), theirs({at});
+    quorlock::mutex a(ours, "a"), b(ours, "b"), c(ours, "c");
+    quorlock::lock taken = theirs.lock("b");
+    std::optional<quorlock::lease> holds = taken.acquire();
+    CHECK(std::try_lock(a, b, c) == 1);
+    CHECK(!a.is_held() && !b.is_held() && !c.is_held());
+    CHECK(theirs.lock("a").try_acquire());
+    // It gets them all when the other goes.
+    std::thread waits([&] {
+        std::lock(a, b, c);
+        CHECK(a.is_held() && b.is_held() && c.is_held());
+        a.unlock();
+        b.unlock();
+        c.unlock();
+    });
+    holds.reset();
+    waits.join();
+    CHECK(std::try_lock(a, b, c) == -1);
+    CHECK(a.is_held() && b.is_held() && c.is_held());
+    for (quorlock::mutex *each : {&a, &b, &c}) each->unlock();
+    // Several of Quorlock's own beside one of the process.
+    quorlock::multi_mutex both(ours, {"b", "a"});
+    std::mutex local;
+    CHECK(std::try_lock(local, both, c) == -1);
+    CHECK(both.is_held() && c.is_held());
+    local.unlock();
+    both.unlock();
+    c.unlock();
+}
+
+void several_at_once() {
+    const std::string at = node();
+    const quorlock::client ours({at}), theirs({at});
+    quorlock::multi_mutex both(ours, {"b", "a", "b"}), turned(theirs, {"a", "b"});
+    {
+        const std::scoped_lock hold(both);
+        CHECK(both.is_held() && both.remaining() > 5s && both.fence("a") > 0 && both.fence("b") > 0);
+        CHECK(both.fence("c") == 0 && !both.lost_name());
+        both.ensure(5s);
+        CHECK(!turned.try_lock() && !turned.try_lock_for(20ms));
+        CHECK(elsewhere([&] { return !both.is_held() && both.fence("a") == 0; }));
+        THROWS(quorlock::not_owner, elsewhere([&] { both.ensure(1s); }));
+        // Entered again by the thread that holds it.
+        const std::unique_lock again(both, 1s);
+        CHECK(again && both.is_held());
+    }
+    CHECK(!both.is_held());
+    int shared = 0;
+    const auto work = [&](quorlock::multi_mutex &mutex) {
+        for (int round = 0; round < 20; ++round) {
+            const std::lock_guard hold(mutex);
+            const int before = shared;
+            std::this_thread::yield();
+            shared = before + 1;
+        }
+    };
+    std::thread one(work, std::ref(both)), other(work, std::ref(turned));
+    one.join();
+    other.join();
+    CHECK(shared == 40);
+    // By hand.
+    const quorlock::locks locks = ours.lock_all({"b", "a"});
+    std::optional<quorlock::leases> leases = locks.try_acquire();
+    CHECK(leases && leases->is_held() && leases->state() == lease_state::held && !leases->lost_name());
+    const auto fences = leases->fences();
+    CHECK(fences.size() == 2 && fences[0].first == "a" && fences[1].first == "b");
+    CHECK(fences[0].second == leases->fence("a") && fences[1].second == leases->fence("b") && fences[0].second > 0);
+    leases->extend(20s);
+    CHECK(leases->remaining() > 15s);
+    const quorlock::locks rivals = theirs.lock_all({"c", "b"});
+    CHECK(!rivals.try_acquire());
+    try {
+        static_cast<void>(rivals.acquire(20ms));
+        CHECK(false);
+    } catch (const quorlock::lock_timeout &error) {
+        CHECK(error.lock_name() == "b");
+    }
+    const quorlock::cancel_token cancel;
+    cancel.cancel();
+    THROWS(quorlock::cancelled, rivals.acquire(cancel));
+    CHECK(leases->release() && !leases->release() && leases->state() == lease_state::released);
+    CHECK(rivals.acquire(30s).is_held());
+    THROWS(quorlock::invalid_argument, ours.lock_all({}));
+    THROWS(quorlock::invalid_argument, ours.lock_all({"a", ""}));
+}
+
+void the_loss_of_one_of_several() {
+    const std::string at = node();
+    const quorlock::client ours({at}), theirs({at});
+    quorlock::leases leases = ours.lock_all({"a", "b"}).acquire();
+    std::promise<lease_state> told;
+    leases.on_lost([&](lease_state state) { told.set_value(state); });
+    theirs.lock("b").force_release();
+    THROWS(quorlock::lock_lost, leases.extend());
+    CHECK(told.get_future().get() == lease_state::forced && leases.state() == lease_state::forced);
+    CHECK(leases.lost_name() == "b" && !leases.is_held() && leases.remaining() == 0ms);
+    // The other is held until they are released.
+    CHECK(!theirs.lock("a").try_acquire());
+    CHECK(!leases.release());
+    CHECK(theirs.lock("a").acquire(30s).is_held());
+    // As a mutex.
+    quorlock::lock_options brief;
+    brief.ttl = 600ms;
+    quorlock::multi_mutex both(ours, {"a", "b"}, brief);
+    std::promise<lease_state> heard;
+    both.on_lost([&](lease_state state) { heard.set_value(state); });
+    both.lock();
+    theirs.lock("a").force_release(both.fence("a"));
+    CHECK(heard.get_future().get() == lease_state::forced && both.lost_name() == "a" && !both.is_held());
+    THROWS(quorlock::lock_lost, both.ensure(1ms));
+    both.unlock();
+    CHECK(!both.lost_name());
 }
 
 void threads_are_owners() {
@@ -622,7 +741,8 @@ int late() {
 
 const std::pair<const char *, void (*)()> tests[] = {
 #define TEST(name) {#name, name}
-    TEST(guards_of_the_standard), TEST(two_at_once), TEST(threads_are_owners), TEST(a_mutex_that_is_not_reentrant),
+    TEST(guards_of_the_standard), TEST(two_at_once), TEST(algorithms_of_the_standard),
+    TEST(several_at_once), TEST(the_loss_of_one_of_several), TEST(threads_are_owners), TEST(a_mutex_that_is_not_reentrant),
     TEST(waits_have_an_end),
     TEST(only_contention_is_false), TEST(a_lost_mutex), TEST(kinds_and_details),
     TEST(what_each_node_said), TEST(a_panic_is_an_error), TEST(a_lease_by_hand), TEST(losses_are_told),

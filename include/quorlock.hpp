@@ -10,7 +10,8 @@
  *         charge();           // takes 2 s at most
  *     }
  *
- * or by hand: `quorlock::lease lease = client.lock("orders:42").acquire();`
+ * or by hand: `quorlock::lease lease = client.lock("orders:42").acquire();`. Several locks at once, all or none, are a
+ * quorlock::multi_mutex.
  *
  * Everything here is inline over quorlock.h and has no binary interface of its own. Handles can be moved,
  * not copied; one that was moved from may be destroyed or assigned to. Const member functions may be called

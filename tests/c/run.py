@@ -281,6 +281,21 @@ def scenarios_sanitized_cpp():
     return scenarios(SANITIZED, 30, sanitized("scenario-cpp"))
 
 
+def several(*command):
+    driver = os.path.join(SCENARIOS, "drive.py")
+    return counted(run(sys.executable, driver, "-j", "2", "--folder", "several", *command, timeout=1200), 6)
+
+
+@check
+def several_sanitized_c():
+    return several(sanitized("scenario-c"))
+
+
+@check
+def several_sanitized_cpp():
+    return several(sanitized("scenario-cpp"))
+
+
 @check
 def scenarios_valgrind_c():
     return scenarios(VALGRINDED, 11, "--patient", *VALGRIND, compiled("scenario-c"))

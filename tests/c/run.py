@@ -262,7 +262,7 @@ def valgrind_cpp():
 
 # Scenarios for the leak checkers: losses, cancelled waits, dead and hung nodes. Valgrind has less time, and no TLS: the
 # assembly of its ciphers is beyond it.
-SANITIZED = ("basic-three", "reentry", "cancel", "line-", "loss-", "drop", "minority", "tls-right")
+SANITIZED = ("basic-three", "reentry", "cancel", "line-", "loss-", "drop", "minority", "several-", "tls-right")
 VALGRINDED = ("basic-three", "reentry", "cancel-while-cont", "loss-minority", "minority-stopped")
 
 
@@ -279,21 +279,6 @@ def scenarios_sanitized_c():
 @check
 def scenarios_sanitized_cpp():
     return scenarios(SANITIZED, 30, sanitized("scenario-cpp"))
-
-
-def several(*command):
-    driver = os.path.join(SCENARIOS, "drive.py")
-    return counted(run(sys.executable, driver, "-j", "2", "--folder", "several", *command, timeout=1200), 6)
-
-
-@check
-def several_sanitized_c():
-    return several(sanitized("scenario-c"))
-
-
-@check
-def several_sanitized_cpp():
-    return several(sanitized("scenario-cpp"))
 
 
 @check

@@ -89,8 +89,8 @@ impl Call {
             let (work, revocation) = call(self.take(), self.revocable, move |done| {
                 queue.push((number, Box::new(|py| checked(py, done)?(py))));
             });
-            checked(py, port.turn.submit(work))?;
-            port.expect(number, future, Box::new(revocation));
+            let underway = checked(py, port.begin(work))?;
+            port.expect(number, future, Box::new((revocation, underway)));
             Ok(number)
         })
     }

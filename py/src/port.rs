@@ -17,13 +17,13 @@ use std::collections::HashMap;
 use std::io::{PipeReader, Read, Write, pipe};
 use std::mem;
 use std::os::fd::{AsRawFd, RawFd};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use pyo3::{PyTraverseError, intern};
-use quorlock::binding::{Mailbox, Owned, Turn, lock};
+use quorlock::binding::{Mailbox, Owned, Steps, Turn, Work, lock};
 
 use crate::error::{checked, entry};
 
@@ -44,7 +44,11 @@ pub(crate) struct Port {
     /// Never locked while the interpreter is called, so that no thread ever waits for
     /// the one while it holds the other.
     pending: Mutex<HashMap<u64, Pending>>,
-    pub(crate) turn: Turn,
+    turn: Turn,
+    /// How the loop drives the I/O itself, and what it has to watch for that.
+    steps: Option<(Steps, RawFd)>,
+    /// Calls that are under way.
+    calls: Arc<AtomicUsize>,
 }
 
 #[pymethods]
@@ -63,12 +67,31 @@ impl Port {
             reader,
             pending: Mutex::default(),
             turn: Turn::default(),
+            steps: checked(py, Steps::new())?,
+            calls: Arc::default(),
         })
     }
 
     /// The file descriptor for `loop.add_reader`.
     fn fileno(&self) -> RawFd {
         self.reader.as_raw_fd()
+    }
+
+    /// Another one, which calls for `step`; `None` where the I/O thread does it all.
+    fn sockets(&self) -> Option<RawFd> {
+        self.steps.map(|(_, descriptor)| descriptor)
+    }
+
+    /// There may be something to read from a node: reads it, and fills in the futures.
+    fn step(this: &Bound<'_, Self>) -> PyResult<()> {
+        entry(this.py(), || {
+            let port = this.get();
+            if let Some((steps, _)) = &port.steps {
+                port.queue.attend();
+                let _ = steps.step(Vec::new());
+            }
+            Port::deliver(this)
+        })
     }
 
     /// Whether this process made it. Parent and child share the descriptors,
@@ -83,25 +106,7 @@ impl Port {
         entry(py, || {
             let mut bytes = [0; 64];
             while matches!((&port.reader).read(&mut bytes), Ok(64)) {}
-            let ready = port.queue.take();
-            let many = ready.len() > 1;
-            let mut filled = None;
-            for (number, made) in ready {
-                let pending = lock(&port.pending).remove(&number);
-                if let Some((future, _)) = pending {
-                    fill(future.bind(py), made)
-                        .unwrap_or_else(|error| error.write_unraisable(py, None));
-                    filled = Some(future);
-                }
-            }
-            if let (true, Some(future)) = (many, filled) {
-                // Comes behind the tasks that were woken here.
-                let event_loop = future.bind(py).call_method0(intern!(py, "get_loop"))?;
-                let turn_end = this.getattr(intern!(py, "turn_end"))?;
-                event_loop.call_method1(intern!(py, "call_soon"), (turn_end,))?;
-                port.turn.begin();
-            }
-            Ok(())
+            Port::deliver(this)
         })
     }
 
@@ -125,6 +130,41 @@ impl Port {
 }
 
 impl Port {
+    /// Fills in the futures of what the core has told.
+    fn deliver(this: &Bound<'_, Self>) -> PyResult<()> {
+        let (py, port) = (this.py(), this.get());
+        let ready = port.queue.take();
+        let many = ready.len() > 1;
+        let mut filled = None;
+        for (number, made) in ready {
+            let pending = lock(&port.pending).remove(&number);
+            if let Some((future, _)) = pending {
+                fill(future.bind(py), made)
+                    .unwrap_or_else(|error| error.write_unraisable(py, None));
+                filled = Some(future);
+            }
+        }
+        if let (true, Some(future)) = (many, filled) {
+            // Comes behind the tasks that were woken here.
+            let event_loop = future.bind(py).call_method0(intern!(py, "get_loop"))?;
+            let turn_end = this.getattr(intern!(py, "turn_end"))?;
+            event_loop.call_method1(intern!(py, "call_soon"), (turn_end,))?;
+            port.turn.begin();
+        }
+        Ok(())
+    }
+
+    /// Begins a call: on this thread, if the loop has no other.
+    pub(crate) fn begin(&self, call: Work) -> Result<Underway, quorlock::Error> {
+        let others = self.calls.fetch_add(1, Ordering::Relaxed);
+        let underway = Underway(Arc::clone(&self.calls));
+        match &self.steps {
+            Some((steps, _)) if others == 0 => self.turn.submit_alone(call, steps),
+            _ => self.turn.submit(call),
+        }?;
+        Ok(underway)
+    }
+
     /// A number for something to come, and where to push it.
     pub(crate) fn number(&self) -> (u64, Arc<Queue>) {
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
@@ -149,6 +189,15 @@ impl Port {
         let lost = hang(Box::new(ring));
         self.expect(number, future, Box::new(lost));
         number
+    }
+}
+
+/// A call that the loop has begun, until it has its result.
+pub(crate) struct Underway(Arc<AtomicUsize>);
+
+impl Drop for Underway {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -29,6 +29,8 @@ class Attempt(Case):
             self.assertFalse(lease.is_held())
             with self.elsewhere, scope as lease:
                 self.assertIsNone(lease)
+            # A node whose release is under way yet would refuse a try.
+            self.assert_nothing_left()
             # One that is inside without, within one that is inside with.
             with scope as outer:
                 with self.assertRaises(ZeroDivisionError), self.held_by_another_thread(scope):

@@ -12,7 +12,7 @@ use std::task::Poll;
 
 use tokio::sync::oneshot;
 
-use crate::binding::spawn::{Task, spawn};
+use crate::binding::spawn::{Steps, Task, spawn};
 use crate::error::{Error, ErrorKind};
 use crate::mutex::lock;
 
@@ -107,10 +107,31 @@ impl Turn {
     ///
     /// `Internal` if the I/O thread cannot be started.
     pub fn submit(&self, call: Work) -> Result<(), Error> {
+        self.submit_or(call, start)
+    }
+
+    /// The same, but a call outside of a turn is begun by `steps`, on this thread: for an
+    /// event loop that has no other call under way.
+    ///
+    /// # Errors
+    ///
+    /// As [`submit`](Turn::submit).
+    pub fn submit_alone(&self, call: Work, steps: &Steps) -> Result<(), Error> {
+        self.submit_or(call, |calls| match steps.step(calls) {
+            Ok(()) => Ok(()),
+            Err(calls) => start(calls),
+        })
+    }
+
+    fn submit_or(
+        &self,
+        call: Work,
+        at_once: impl FnOnce(Vec<Work>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
         let mut held = lock(&self.held);
         let Some(turn) = &mut *held else {
             drop(held);
-            return start(vec![call]);
+            return at_once(vec![call]);
         };
         turn.push(call);
         if turn.len() < TOGETHER {

@@ -19,6 +19,8 @@ pub struct Mailbox<T> {
 
 struct State<T> {
     news: Vec<T>,
+    /// The loop is about to take what there is.
+    attended: bool,
     closed: bool,
 }
 
@@ -28,6 +30,7 @@ impl<T> Mailbox<T> {
         Mailbox {
             state: Mutex::new(State {
                 news: Vec::new(),
+                attended: false,
                 closed: false,
             }),
             ring: Box::new(ring),
@@ -49,15 +52,24 @@ impl<T> Mailbox<T> {
             lock(&self.state)
         });
         state.news.push(news);
+        let rings = first && !state.attended;
         drop(state);
-        if first {
+        if rings {
             (self.ring)();
         }
     }
 
+    /// The loop is going to [take](Mailbox::take) what there is in a moment: it need not be
+    /// rung for until then.
+    pub fn attend(&self) {
+        lock(&self.state).attended = true;
+    }
+
     /// All there is, oldest first.
     pub fn take(&self) -> Vec<T> {
-        mem::take(&mut lock(&self.state).news)
+        let mut state = lock(&self.state);
+        state.attended = mutant!("attends-for-ever", false, state.attended);
+        mem::take(&mut state.news)
     }
 
     /// The loop is gone: nobody takes anything any more.
@@ -105,6 +117,26 @@ mod loom_tests {
             let of = |low| taken.iter().copied().filter(move |one| one / 10 == low);
             assert_eq!(of(0).collect::<Vec<_>>(), [1, 2]);
             assert_eq!(of(1).collect::<Vec<_>>(), [11, 12]);
+        });
+    }
+
+    /// The loop also looks by itself, and is not rung for what it takes then.
+    #[test]
+    fn a_loop_that_looks_by_itself_misses_nothing() {
+        explore(3, || {
+            let bell = Bell::new();
+            let ring = bell.clone();
+            let mailbox = Arc::new(Mailbox::new(move || ring.ring()));
+            let tells = mailbox.clone();
+            let other = thread::spawn(move || (1..=3).for_each(|one| tells.push(one)));
+            mailbox.attend();
+            let mut taken = mailbox.take();
+            while taken.len() < 3 {
+                bell.wait();
+                taken.extend(mailbox.take());
+            }
+            other.join().unwrap();
+            assert_eq!(taken, [1, 2, 3]);
         });
     }
 

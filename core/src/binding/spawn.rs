@@ -7,8 +7,10 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use crate::binding::call::Work;
 use crate::error::Error;
 use crate::node::memory;
+use crate::runtime::drive::Driver;
 use crate::runtime::{self, Runtime};
 
 /// Runs a future on the I/O thread.
@@ -20,6 +22,38 @@ where
     let task = driver.handle().spawn(future);
     driver.notice();
     Ok(Task(Some(task)))
+}
+
+/// For an event loop that drives the I/O on its own thread while it is alone: a hop to the
+/// I/O thread and back costs it more than all the rest of a call. What it does not come to do
+/// in time the I/O thread does, so no lease depends on a loop that turns.
+#[derive(Clone, Copy)]
+pub struct Steps(&'static Driver);
+
+impl Steps {
+    /// The steps, and the descriptor that the loop has to watch; `None` where the system
+    /// has no such thing.
+    ///
+    /// # Errors
+    ///
+    /// `Internal` if the I/O thread cannot be started.
+    pub fn new() -> Result<Option<(Steps, i32)>, Error> {
+        let driver = Runtime::get().io()?;
+        let descriptor = driver.sockets.descriptor();
+        Ok(descriptor.map(|descriptor| (Steps(driver), descriptor)))
+    }
+
+    /// Begins calls, or with none reads what there is to read; gives the calls back where
+    /// others need the I/O too. Nothing of an interpreter's runs here.
+    pub fn step(&self, calls: Vec<Work>) -> Result<(), Vec<Work>> {
+        self.0.step(calls)
+    }
+}
+
+impl std::fmt::Debug for Steps {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Steps")
+    }
 }
 
 /// Runs a callback on the dispatcher, after those before it. None is ever dropped there.

@@ -15,8 +15,12 @@
 //!   [`CROWDED`](super::wheel::CROWDED).
 //! - **Not for long.** A caller that waits for more than [`TURN`] is no better
 //!   off at the wheel: it is asked to leave, and parks.
+//! - **An event loop drives in steps.** One with a single call under way begins it
+//!   and reads the answers on its own thread ([`Driver::step`]), and never waits
+//!   there: it is told by [`sockets`](super::sockets) when there is something to
+//!   read. A loop that is blocked leaves a free wheel, which is the first rule's.
 //! - **No foreign code at the wheel.** A caller drives within [`Sent::wait`]
-//!   alone. The future that it waits for, a signal handler, an interpreter:
+//!   and [`Driver::step`] alone. The future that it waits for, a signal handler, an interpreter:
 //!   they run when it has left.
 //! - The wheel is a guard: a panic gives it back too.
 //!
@@ -26,7 +30,7 @@
 
 use std::cell::Cell;
 use std::future::poll_fn;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -35,6 +39,7 @@ use tokio::runtime::{Handle, Runtime};
 
 use crate::clock::system_now;
 use crate::runtime::parked::Parked;
+use crate::runtime::sockets::Sockets;
 use crate::runtime::wheel::{BREATH, TURN, Wheel};
 use crate::wakers::Wakers;
 
@@ -45,7 +50,12 @@ const FAREWELL: Duration = Duration::from_millis(100);
 pub(crate) struct Driver {
     handle: Handle,
     wheel: Wheel<Arc<Runtime>>,
+    /// For event loops.
+    pub(crate) sockets: Sockets,
 }
+
+/// Something to be begun there.
+pub(crate) type Call = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 thread_local! {
     /// This thread drives.
@@ -68,6 +78,7 @@ impl Driver {
         Ok(Driver {
             handle: runtime.handle().clone(),
             wheel: Wheel::new(Arc::new(runtime)),
+            sockets: Sockets::new()?,
         })
     }
 
@@ -81,6 +92,7 @@ impl Driver {
             let Some(runtime) = self.wheel.runtime() else {
                 return;
             };
+            self.sockets.disarm();
             at_wheel(|| {
                 runtime.block_on(poll_fn(|cx| match self.wheel.is_asked_for(cx.waker()) {
                     true => Poll::Ready(()),
@@ -129,6 +141,22 @@ impl Driver {
         }
     }
 
+    /// For the thread of an event loop, if it is alone: begins these calls, or reads what
+    /// there is to read, and lets the tasks do what they can at once. It waits for nothing
+    /// but a turn of the I/O thread. From then on the loop is told what comes, by the
+    /// [descriptor](Sockets::descriptor), until the I/O thread drives again: a loop that
+    /// does not come back for a breath leaves it all to that. Gives the calls back if it is
+    /// not alone.
+    pub(crate) fn step(&self, calls: Vec<Call>) -> Result<(), Vec<Call>> {
+        match self.take() {
+            Some(turn) => {
+                turn.step(calls);
+                Ok(())
+            }
+            None => Err(calls),
+        }
+    }
+
     /// The wheel, if this caller is alone. Waits for no more than a turn of the
     /// I/O thread.
     fn take(&self) -> Option<Turn<'_>> {
@@ -162,6 +190,31 @@ impl Turn<'_> {
                 Poll::Pending
             }
             None => Poll::Ready(()),
+        }));
+    }
+
+    /// Lets what there is to read reach its tasks, and what these wake.
+    fn step(&self, calls: Vec<Call>) {
+        let sockets = &self.driver.sockets;
+        sockets.arm();
+        // The first poll begins the calls, or has the sockets looked at; behind the last one
+        // no task is left that was woken by then.
+        let mut polls = if calls.is_empty() { 3 } else { 2 };
+        if calls.is_empty() {
+            sockets.clear();
+        }
+        let mut calls = Some(calls);
+        self.drive(poll_fn(|cx| {
+            for call in calls.take().unwrap_or_default() {
+                drop(tokio::spawn(call));
+            }
+            self.driver.wheel.is_wanted(cx.waker());
+            polls -= 1;
+            if polls == 0 {
+                return Poll::Ready(());
+            }
+            cx.waker().wake_by_ref();
+            Poll::Pending
         }));
     }
 

@@ -10,6 +10,7 @@ pub mod dispatch;
 pub(crate) mod drive;
 pub(crate) mod parked;
 pub(crate) mod process;
+pub(crate) mod sockets;
 pub(crate) mod wait;
 mod wheel;
 
@@ -98,6 +99,13 @@ impl Runtime {
             Ok(driver)
         });
         driver.copied()
+    }
+
+    /// An event loop that drives the I/O is told what comes over this socket.
+    pub(crate) fn watch(socket: &impl std::os::fd::AsRawFd) {
+        if let Some(driver) = Runtime::existing().and_then(|runtime| runtime.io.get()) {
+            driver.sockets.watch(socket.as_raw_fd());
+        }
     }
 
     fn is_current(&self) -> bool {

@@ -22,6 +22,9 @@ def port_of(loop: asyncio.AbstractEventLoop) -> _native.Port:
     if port is None or not port.is_ours():
         port = _native.Port()
         loop.add_reader(port.fileno(), port)
+        sockets = port.sockets()
+        if sockets is not None:
+            loop.add_reader(sockets, port.step)
         _ports[loop] = weakref.ref(port)
     return port
 

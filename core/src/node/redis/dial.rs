@@ -16,6 +16,7 @@ use tokio::net::{TcpStream, UnixStream};
 use super::tls::Tls;
 use crate::node::address::Endpoint;
 use crate::node::{Fault, FaultKind};
+use crate::runtime::Runtime;
 
 /// How long a connection may stay silent, or bytes unacknowledged, before the
 /// system gives it up: a host that died leaves no reset behind.
@@ -101,6 +102,7 @@ async fn dial(endpoint: &Endpoint, tls: &Tls) -> Result<Stream, Undialled> {
             let stream = UnixStream::connect(path)
                 .await
                 .map_err(|e| unreachable(&e))?;
+            Runtime::watch(&stream);
             Ok(Stream::Unix(stream))
         }
         Endpoint::Memory(_) => unreachable!("memory nodes have a link of their own"),
@@ -115,6 +117,7 @@ async fn tcp(host: &str, port: u16) -> io::Result<TcpStream> {
         match TcpStream::connect(address).await {
             Ok(stream) => {
                 tune(&stream)?;
+                Runtime::watch(&stream);
                 return Ok(stream);
             }
             Err(error) => last = error,

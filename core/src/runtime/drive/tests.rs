@@ -232,3 +232,85 @@ fn a_thread_is_not_cancelled_at_the_wheel() {
     assert_eq!(at_wheel(state), cancel::DISABLED);
     assert_eq!(state(), before);
 }
+
+/// A task that reads bytes one by one, and tells on which thread.
+#[cfg(target_os = "linux")]
+fn reader(driver: &'static Driver) -> (std::os::unix::net::UnixStream, mpsc::Receiver<ThreadId>) {
+    use std::os::fd::AsRawFd;
+    use tokio::io::AsyncReadExt;
+
+    let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+    theirs.set_nonblocking(true).unwrap();
+    driver.sockets.watch(theirs.as_raw_fd());
+    let (tell, told) = mpsc::channel();
+    driver.handle().spawn(async move {
+        let mut stream = tokio::net::UnixStream::from_std(theirs).unwrap();
+        tell.send(thread::current().id()).unwrap();
+        while stream.read_u8().await.is_ok() {
+            tell.send(thread::current().id()).unwrap();
+        }
+    });
+    driver.notice();
+    told.recv_timeout(Duration::from_secs(10)).unwrap();
+    (ours, told)
+}
+
+/// Waits until a loop would be told that there is something to read.
+#[cfg(target_os = "linux")]
+fn is_told(driver: &Driver, milliseconds: i32) -> bool {
+    let mut poll = libc::pollfd {
+        fd: driver.sockets.descriptor().unwrap(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: one descriptor is passed.
+    unsafe { libc::poll(&mut poll, 1, milliseconds) == 1 }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn an_event_loop_that_is_alone_begins_its_calls_and_reads() {
+    use std::io::Write;
+
+    let (echo, io_thread) = echo();
+    let driver = echo.driver;
+    let (mut stream, told) = reader(driver);
+    let here = thread::current().id();
+    let within = Duration::from_secs(10);
+    // Others needed the I/O: it is the I/O thread's for a while, and no loop is told.
+    assert!(
+        driver
+            .step(vec![Box::pin(async {})])
+            .is_err_and(|calls| calls.len() == 1)
+    );
+    stream.write_all(&[0]).unwrap();
+    assert_eq!(told.recv_timeout(within), Ok(io_thread));
+    assert!(!is_told(driver, 0));
+    let (mut began, mut read) = (0, 0);
+    while began == 0 || read == 0 {
+        let (tell, asked) = mpsc::channel();
+        let call = async move { tell.send(thread::current().id()).unwrap() };
+        match driver.step(vec![Box::pin(call)]) {
+            Ok(()) => began += 1,
+            // Still crowded.
+            Err(_) => {
+                thread::yield_now();
+                continue;
+            }
+        }
+        assert_eq!(asked.try_recv(), Ok(here));
+        assert!(is_free_or_io(driver) && !AT_WHEEL.get());
+        stream.write_all(&[0]).unwrap();
+        // The I/O thread may have been quicker, where this thread stood still.
+        if is_told(driver, 1000) && driver.step(Vec::new()).is_ok() {
+            read += usize::from(told.recv_timeout(within) == Ok(here));
+        } else {
+            told.recv_timeout(within).unwrap();
+        }
+    }
+    // A loop that does not come back leaves it to the I/O thread.
+    stream.write_all(&[0]).unwrap();
+    assert_eq!(told.recv_timeout(within), Ok(io_thread));
+    until(driver, |s| s.who == Who::IoThread);
+    assert!(!is_told(driver, 0));
+}

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use crate::clock::Instant;
 use crate::config::{LockOptions, lock_option_setters};
 use crate::error::Error;
 use crate::inspect::{Holder, Inspection, Verdict};
@@ -205,10 +206,17 @@ impl Election {
                          {error}",
                         crate::error::shown(self.name())
                     ));
-                    set.clock.sleep_until(set.clock.now() + pause).await;
+                    self.pause(pause).await?;
                 }
             }
         }
+    }
+
+    /// For bindings: waits for so long, or until the client is closed.
+    #[doc(hidden)]
+    pub async fn pause(&self, time: Duration) -> Result<(), Error> {
+        let begun = self.lock.running()?.set.clock.now();
+        rest(&self.lock, begun + time).await
     }
 
     fn take_seat(&self, term: &Arc<Lease>, run: Option<oneshot::Sender<Resigned>>) {
@@ -290,6 +298,24 @@ impl fmt::Debug for Election {
             .field("is_leader", &self.is_leader())
             .finish_non_exhaustive()
     }
+}
+
+/// Ends at `until`, or when the client is closed.
+async fn rest(lock: &Lock, until: Instant) -> Result<(), Error> {
+    let client = lock.running()?;
+    // Whoever waits is told there that the client is closed. It stands in no queue.
+    let told = client.inbox.register(&lock.key()?);
+    let mut sleep = client.set.clock.sleep_until(until);
+    poll_fn(|cx| {
+        while told.poll_notice(cx).is_ready() {
+            if client.is_closed() {
+                return Poll::Ready(());
+            }
+        }
+        sleep.as_mut().poll(cx)
+    })
+    .await;
+    Ok(())
 }
 
 /// A term that is given up where it is left.
@@ -392,8 +418,8 @@ fn leadership(found: &Inspection) -> Leadership {
     }
 }
 
-/// Follows who leads: see [`Election::observe`].
-#[derive(Debug)]
+/// Follows who leads: see [`Election::observe`]. A clone goes on from where this has come to.
+#[derive(Clone, Debug)]
 pub struct Observer {
     lock: Lock,
     every: Duration,
@@ -433,7 +459,7 @@ impl Observer {
                 self.last = Some(found);
                 return Ok(now);
             }
-            set.clock.sleep_until(looked + self.every).await;
+            rest(&self.lock, looked + self.every).await?;
         }
     }
 }

@@ -31,6 +31,13 @@ impl Client {
         entry(py, || Lock::new(py, self.core.lock(name), options))
     }
 
+    /// The lock of an election.
+    fn election(&self, py: Python<'_>, name: Vec<u8>, options: &Options<'_>) -> PyResult<Lock> {
+        entry(py, || {
+            Lock::new(py, self.core.lock(name).for_election(), options)
+        })
+    }
+
     fn nodes(&self) -> Vec<&str> {
         self.core.nodes()
     }

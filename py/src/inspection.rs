@@ -14,14 +14,21 @@ fn epoch(time: SystemTime) -> Option<f64> {
     Some(time.duration_since(UNIX_EPOCH).ok()?.as_secs_f64())
 }
 
-type HolderParts<'a> = (Option<&'a str>, usize, Option<f64>, Option<f64>);
+pub(crate) type HolderParts<'a> = (
+    Option<&'a str>,
+    usize,
+    Option<f64>,
+    Option<f64>,
+    Option<u64>,
+);
 
-fn parts(holder: &Holder) -> HolderParts<'_> {
+pub(crate) fn parts(holder: &Holder) -> HolderParts<'_> {
     (
         holder.label(),
         holder.votes(),
         holder.left().map(|left| left.as_secs_f64()),
         holder.since().and_then(epoch),
+        holder.fence(),
     )
 }
 

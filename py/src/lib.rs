@@ -5,6 +5,7 @@
 
 mod call;
 mod client;
+mod election;
 mod ending;
 mod error;
 mod inspection;
@@ -88,6 +89,10 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<client::Client>()?;
     module.add_class::<lock::Lock>()?;
     module.add_class::<lock::Owner>()?;
+    module.add_class::<election::Election>()?;
+    module.add_class::<election::Failures>()?;
+    module.add_class::<election::Observer>()?;
+    module.add_class::<election::Seen>()?;
     module.add_class::<lease::Lease>()?;
     module.add_class::<several::Leases>()?;
     module.add_class::<port::Port>()?;

@@ -25,6 +25,7 @@ A client that was not used before starts in the child, so a module may make one 
 import atexit
 from typing import TYPE_CHECKING
 
+from ._candidate import Leadership
 from ._inspection import Forced, Holder, Inspection, NodeView
 from ._lease import Lost
 from ._logging import log
@@ -46,6 +47,7 @@ from .errors import (
     TooManyWaitersError,
 )
 from .sync import Client, Lease, Lock
+from ._election import Election, Observer
 from ._several import Leases, Locks
 
 if TYPE_CHECKING:
@@ -56,6 +58,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Client",
     "ClientClosedError",
+    "Election",
     "Finding",
     "ForkedProcessError",
     "Forced",
@@ -63,6 +66,7 @@ __all__ = [
     "Inspection",
     "InternalError",
     "InvalidArgumentError",
+    "Leadership",
     "Lease",
     "Leases",
     "Lock",
@@ -75,6 +79,7 @@ __all__ = [
     "NodeReport",
     "NodeView",
     "NotOwnerError",
+    "Observer",
     "Probe",
     "QuorlockError",
     "QuorumUnavailableError",

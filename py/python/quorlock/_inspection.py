@@ -23,13 +23,15 @@ class Holder:
     """For how many seconds a quorum of these votes lasts yet, unless they are renewed; `None`: they have no end."""
     since: datetime | None
     """When it asked for the lock, by the nodes' clocks; `None` where that is not known."""
+    fence: int | None
+    """The largest fence that a node has counted for the lock: the holder's, unless somebody has asked for the lock since."""
 
     @classmethod
     def _of(cls, parts: tuple[Any, ...] | None) -> Self | None:
         if parts is None:
             return None
-        label, votes, left, since = parts
-        return cls(label, votes, left, None if since is None else datetime.fromtimestamp(since, UTC))
+        label, votes, left, since, fence = parts
+        return cls(label, votes, left, None if since is None else datetime.fromtimestamp(since, UTC), fence)
 
 
 @dataclass(frozen=True, slots=True)

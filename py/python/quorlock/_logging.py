@@ -1,4 +1,17 @@
-"""Where log lines of the core go."""
+"""Where log lines go."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from logging import Logger
+
+
+def logger() -> "Logger":
+    """The logger of this package."""
+    # Not before it is needed.
+    import logging
+
+    return logging.getLogger("quorlock")
 
 
 def log(level: str, line: str) -> None:

@@ -43,7 +43,7 @@ from ._tasks import owner as this_task
 if TYPE_CHECKING:
     from ._aio_several import Locks
 
-__all__ = ["Attempt", "Client", "Lease", "Lock"]
+__all__ = ["Attempt", "Client", "Election", "Lease", "Lock", "Observer"]
 
 
 class Lease(LeaseBase):
@@ -352,6 +352,38 @@ class Client(ClientBase):
             raise TypeError(f"names is {names!r}: give a list of names, or one name to lock()")
         return Locks([self.lock(name, **options) for name in names])
 
+    def election(
+        self,
+        name: Name,
+        *,
+        ttl: Seconds | Unset = UNSET,
+        wait: Limit = UNSET,
+        renew: bool | Unset = UNSET,
+        max_hold: Limit = UNSET,
+        raw: bool | Unset = UNSET,
+        fencing: bool | Unset = UNSET,
+        max_waiters: int | Unset = UNSET,
+        fair: bool | Unset = UNSET,
+        keep: Seconds | Unset = UNSET,
+    ) -> "Election":
+        """A candidate of the election of that name; options as of `quorlock.Client.election`.
+
+        Raises `InvalidArgumentError` for a name or option that is not valid.
+        """
+        octet_name = octets("name", name)
+        options = given(
+            ttl=ttl,
+            wait=wait,
+            renew=renew,
+            max_hold=max_hold,
+            raw=raw,
+            fencing=fencing,
+            max_waiters=max_waiters,
+            fair=fair,
+            keep=keep,
+        )
+        return Election(self._core.election(octet_name, options), text(octet_name))
+
     async def inspect(self, name: Name) -> Inspection:
         """Looks who holds a lock, without asking for it: what each node has of it, and what follows from that.
 
@@ -407,3 +439,7 @@ class Client(ClientBase):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.close()
+
+
+# Behind what it is made of.
+from ._aio_election import Election, Observer  # noqa: E402

@@ -27,6 +27,7 @@ from ._owner import Caller, Hold
 from .errors import LockContendedError, LockTimeoutError, NotOwnerError, QuorlockError
 
 if TYPE_CHECKING:
+    from ._election import Election
     from ._several import Leases, Locks
 
 __all__ = ["Attempt", "Client", "Lease", "Lock"]
@@ -428,6 +429,44 @@ class Client(ClientBase):
         if isinstance(names, str | bytes):
             raise TypeError(f"names is {names!r}: give a list of names, or one name to lock()")
         return Locks([self.lock(name, **options) for name in names])
+
+    def election(
+        self,
+        name: Name,
+        *,
+        ttl: Seconds | Unset = UNSET,
+        wait: Limit = UNSET,
+        renew: bool | Unset = UNSET,
+        max_hold: Limit = UNSET,
+        raw: bool | Unset = UNSET,
+        fencing: bool | Unset = UNSET,
+        max_waiters: int | Unset = UNSET,
+        fair: bool | Unset = UNSET,
+        keep: Seconds | Unset = UNSET,
+    ) -> "Election":
+        """A candidate of the election of that name, one of whose candidates leads: whoever holds the lock of that name.
+
+        Options as of `lock`, with other defaults: it is waited for without end (`wait=None`), a term has no longest life
+        (`max_hold=None`), and the candidates of all clients lead in the order in which they came (`fair=True`). `ttl` is how
+        long nobody leads after a leader has crashed. `wait` is that of `campaign` alone.
+
+        Raises `InvalidArgumentError` for a name or option that is not valid.
+        """
+        from ._election import Election
+
+        octet_name = octets("name", name)
+        options = given(
+            ttl=ttl,
+            wait=wait,
+            renew=renew,
+            max_hold=max_hold,
+            raw=raw,
+            fencing=fencing,
+            max_waiters=max_waiters,
+            fair=fair,
+            keep=keep,
+        )
+        return Election(self._core.election(octet_name, options), text(octet_name))
 
     def inspect(self, name: Name) -> Inspection:
         """Looks who holds a lock, without asking for it: what each node has of it, and what follows from that.

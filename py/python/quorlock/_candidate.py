@@ -1,0 +1,68 @@
+"""What the candidates of both APIs have in common."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Self
+
+from ._inspection import Holder
+from ._lease import shown
+from ._logging import logger
+
+__all__ = ["Leadership", "Loss", "told", "work_failed", "work_failed_late"]
+
+
+@dataclass(frozen=True, slots=True)
+class Leadership:
+    """Who leads, as far as the nodes say: what `Election.observe` gives."""
+
+    leader: Holder | None
+    """Who leads; `None` where nobody does, or it is not known."""
+    known: bool
+    """Whether the nodes said it; false where too few have answered."""
+
+    @classmethod
+    def _of(cls, parts: tuple[tuple[Any, ...] | None, bool]) -> Self:
+        leader, known = parts
+        return cls(Holder._of(leader), known)
+
+
+def told(callback: Callable[..., object] | None, *arguments: object) -> None:
+    """Calls what a candidate was given to be told by, if anything. What that raises is logged, and the election goes on."""
+    if callback is None:
+        return
+    try:
+        callback(*arguments)
+    except Exception:
+        logger().exception("%r, which an election calls, failed", callback)
+
+
+class Loss:
+    """Tells `on_lost` of the loss of a term once, whoever finds it first."""
+
+    __slots__ = ("_untold",)
+
+    def __init__(self, on_lost: Callable[[str], object] | None) -> None:
+        self._untold = [] if on_lost is None else [on_lost]
+
+    def __call__(self, reason: str | None) -> None:
+        """Tells it, unless the term is not lost."""
+        if reason is None:
+            return
+        try:
+            # One call, so that of two threads one gets it.
+            on_lost = self._untold.pop()
+        except IndexError:
+            return
+        told(on_lost, reason)
+
+
+def work_failed(name: str, error: Exception, pause: float) -> None:
+    """Logs that the work of a term has failed, and what comes of it."""
+    words = "the work of the leader of %s failed, which campaigns again in %.1f s"
+    logger().error(words, shown(name), pause, exc_info=error)
+
+
+def work_failed_late(name: str, error: Exception) -> None:
+    """Logs that work has failed which was to end anyway."""
+    words = "the work of the leader of %s failed, whose term is over"
+    logger().debug(words, shown(name), exc_info=error)

@@ -3,6 +3,7 @@
 use napi::Env;
 use napi::bindgen_prelude::{Array, Null};
 
+use crate::election::Leadership;
 use crate::failure::Failure;
 use crate::inspection::{Forced, Holder, Inspection};
 use crate::probe::Probe;
@@ -31,6 +32,7 @@ pub(crate) fn array(env: &Env, events: Vec<Event>) -> napi::Result<Array<'_>> {
                     Value::Forced(forced) => all.set(at + 2, Forced::from(&*forced))?,
                     Value::Probe(found) => all.set(at + 2, Probe::from(&*found))?,
                     Value::Holder(holder) => all.set(at + 2, holder.as_ref().map(Holder::from))?,
+                    Value::Leadership(now) => all.set(at + 2, Leadership::from(&now))?,
                     Value::Kept(leases, places) => {
                         let mut kept = env.create_array(2)?;
                         kept.set(0, leases)?;

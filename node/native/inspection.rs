@@ -20,6 +20,7 @@ pub struct Holder {
     pub votes: u32,
     pub left: Option<f64>,
     pub since: Option<f64>,
+    pub fence: Option<i64>,
 }
 
 /// What one node has of it.
@@ -68,6 +69,7 @@ impl From<&quorlock::Holder> for Holder {
             votes: holder.votes() as u32,
             left: holder.left().map(millis),
             since: holder.since().and_then(epoch),
+            fence: holder.fence().map(|fence| fence as i64),
         }
     }
 }

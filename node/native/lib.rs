@@ -11,6 +11,7 @@
 )]
 
 pub mod client;
+mod election;
 mod events;
 mod failure;
 mod inspection;

@@ -38,7 +38,7 @@ impl Owner {
 }
 
 impl Client {
-    fn lock(&self, name: &Name, options: Option<&LockOptions>) -> Result<Lock, Error> {
+    pub(crate) fn lock(&self, name: &Name, options: Option<&LockOptions>) -> Result<Lock, Error> {
         let lock = self.core.lock(octets(name));
         match options {
             Some(options) => options.apply(lock),

@@ -15,6 +15,8 @@ use crate::failure::invalid;
 pub struct LockOptions {
     /// Of a job that is to run once in each such time. Before the others, which win.
     pub every: Option<f64>,
+    /// Of an election. Before the others, too.
+    pub election: Option<bool>,
     pub ttl: Option<f64>,
     pub wait: Option<f64>,
     pub renew: Option<bool>,
@@ -120,6 +122,9 @@ impl LockOptions {
     pub(crate) fn apply(&self, mut to: Lock) -> Result<Lock, Error> {
         if let Some(every) = self.every {
             to = to.once(time("every", every)?);
+        }
+        if self.election == Some(true) {
+            to = to.for_election();
         }
         set_lock! { self, to }
         if let Some(name) = &self.owner {

@@ -25,6 +25,7 @@ pub(crate) enum Value {
     Forced(Box<quorlock::Forced>),
     Probe(Box<quorlock::Probe>),
     Holder(Option<quorlock::Holder>),
+    Leadership(quorlock::Leadership),
 }
 
 /// Leases that were won together, and the names of the call that asked for them.

@@ -57,6 +57,25 @@ export interface NativeLeases {
   end(): NativeLoss | null | Failure;
 }
 
+/** A candidate of an election. */
+export interface NativeElection {
+  leader(port: NativePort, number: number): Failure | null;
+  observe(every: number | undefined): NativeObserver | Failure;
+  /** Waits for so many milliseconds, or until the client is closed. */
+  pause(port: NativePort, number: number, length: number): Failure | null;
+}
+
+export interface NativeObserver {
+  /** How it is, and after that the next change. One that is cancelled is the last. */
+  next(port: NativePort, number: number): Failure | null;
+}
+
+/** Terms in a row whose work failed. */
+export interface NativeFailures {
+  /** For how many milliseconds to pause after another one, which lasted for `led`. */
+  pauseAfter(led: number): number | Failure;
+}
+
 export type NativeOwner = object;
 
 export type NativeName = string | Uint8Array;
@@ -109,6 +128,7 @@ export interface NativeClient {
   ): Failure | null;
   isLocked(port: NativePort, number: number, name: NativeName, options: NativeLockOptions | undefined): Failure | null;
   holder(port: NativePort, number: number, name: NativeName, options: NativeLockOptions | undefined): Failure | null;
+  election(name: NativeName, options: NativeLockOptions): NativeElection | Failure;
 
   /** Counts, by the names that the core gives them. */
   stats(): Record<string, number> | Failure;
@@ -121,6 +141,7 @@ export interface NativeClient {
 /** Times in milliseconds; infinity is no limit. */
 export interface NativeLockOptions {
   every?: number;
+  election?: boolean;
   ttl?: number;
   wait?: number;
   renew?: boolean;
@@ -153,6 +174,7 @@ export interface NativeClientOptions {
 export interface Native {
   readonly Port: new (ring: () => void) => NativePort;
   readonly Owner: new () => NativeOwner;
+  readonly Failures: new () => NativeFailures;
   client(options: NativeClientOptions, locks: NativeLockOptions): NativeClient | Failure;
   closeAll(): boolean | Failure;
   kinds(): string[];

@@ -5,17 +5,20 @@ import { inspect } from "node:util";
 import { native, type NativeClient } from "./binding.js";
 import { asyncDispose } from "./dispose.js";
 import { checked, look } from "./errors.js";
+import { newElection, type Election } from "./election.js";
 import { Events, tellLog } from "./events.js";
 import type { Forced, Inspection } from "./inspection.js";
 import { newLock, type Lock } from "./lock.js";
 import { newLocks, type Locks } from "./locks.js";
 import {
   clientOptions,
+  electionOptions,
   initOptions,
   lockOptions,
   nameOf,
   namesOf,
   type ClientOptions,
+  type ElectionOptions,
   type ForceOptions,
   type InitOptions,
   type LockOptions,
@@ -112,6 +115,18 @@ export class Client extends Events {
     const own = options === undefined ? undefined : look(this.lockAll, () => lockOptions(options));
     checked(this.#core.checkAll(keys, own), this.lockAll);
     return newLocks(this.#core, keys, own, this);
+  }
+
+  /**
+   * A candidate of an election by its name: 1 to 1,024 bytes. The election of a name is the lock of that name: who holds it
+   * leads. Options not given are those of elections: see `ElectionOptions`. Throws `InvalidArgumentError` for a name or option
+   * that is not valid.
+   */
+  election(name: Name, options: ElectionOptions = {}): Election {
+    const key = look(this.election, () => nameOf("name", name));
+    const own = look(this.election, () => electionOptions(options));
+    const core = checked(this.#core.election(key, own), this.election);
+    return newElection(core, newLock(this.#core, key, own, this));
   }
 
   /**

@@ -9,6 +9,8 @@ import { tell, told } from "./port.js";
 export interface LogLine {
   level: "warn" | "info";
   message: string;
+  /** What the work of an election has thrown, if this is about it. */
+  error?: unknown;
 }
 
 export interface ClientEvents {
@@ -33,14 +35,22 @@ export interface Events {
 /** Those that are told of log lines. */
 const logged = new Set<WeakRef<Events>>();
 told.log = (warning, message) => {
+  log({ level: warning ? "warn" : "info", message });
+};
+
+/** Tells a line to all who listen. Returns whether anybody does. */
+export function log(line: LogLine): boolean {
+  let heard = false;
   for (const weak of logged) {
     const emitter = weak.deref();
     if (emitter === undefined) logged.delete(weak);
     else if (emitter.listenerCount("log") > 0) {
-      tell(() => emitter.emit("log", { level: warning ? "warn" : "info", message }));
+      heard = true;
+      tell(() => emitter.emit("log", { ...line }));
     }
   }
-};
+  return heard;
+}
 
 /** From now on log lines go to this one, too. */
 export function tellLog(emitter: Events): void {

@@ -9,10 +9,12 @@
  * of `nodes` or of the environment variable `QUORLOCK_NODES`. All times are in milliseconds.
  *
  * `redlock` holds a lock, or several, while a function runs, and `once` has one host of many run a job. `Client`, `Lock` and
- * `Lease` are the same by hand, and `Locks` and `Leases` for several. Errors are subclasses of `QuorlockError`; wherever a lease may have been lost, `lease.isHeld()` tells the truth at every call.
+ * `Lease` are the same by hand, and `Locks` and `Leases` for several. `client.election` has one of
+ * several processes lead. Errors are subclasses of `QuorlockError`; wherever a lease may have been lost, `lease.isHeld()` tells the truth at every call.
  */
 
 export { Client, type Stats } from "./client.js";
+export { Election } from "./election.js";
 export {
   ClientClosedError,
   InternalError,
@@ -33,7 +35,18 @@ export { Lease, type Loss, type LossReason } from "./lease.js";
 export { Leases } from "./leases.js";
 export { Lock } from "./lock.js";
 export { Locks } from "./locks.js";
-export type { AcquireOptions, ClientOptions, ForceOptions, InitOptions, LockOptions, Name } from "./options.js";
+export type { Leadership } from "./observer.js";
+export type {
+  AcquireOptions,
+  ClientOptions,
+  ElectionOptions,
+  ForceOptions,
+  InitOptions,
+  LockOptions,
+  Name,
+  ObserveOptions,
+  RunOptions,
+} from "./options.js";
 export { once, type OnceOptions } from "./once.js";
 export type { Finding, NodeReport, Probe } from "./probe.js";
 export { redlock, type Body, type BodyOfAll, type RedlockOptions } from "./redlock.js";

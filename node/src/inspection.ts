@@ -12,6 +12,11 @@ export interface Holder {
   readonly left: number | null;
   /** When it asked for the lock, by the nodes' clocks; `null` where that is not known. */
   readonly since: Date | null;
+  /**
+   * The largest fence that a node has counted for the lock: the holder's, unless somebody has asked for the lock since. Never
+   * less than the holder's.
+   */
+  readonly fence: number | null;
 }
 
 /** What one node has of a lock. */

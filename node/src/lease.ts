@@ -58,6 +58,9 @@ const collected = new FinalizationRegistry<number>((number) => {
 /** Whoever has a lease's signal relies on the lease. */
 const leases = new WeakMap<AbortSignal, Lease>();
 
+/** Who is told of a loss first. */
+const first = new WeakMap<Lease, () => void>();
+
 function lossOf(number: number): LossReason | null {
   const reason = checked(port.loss(number));
   return reason === "" ? null : (reason as LossReason);
@@ -67,6 +70,10 @@ function lossOf(number: number): LossReason | null {
 export let newLease: (number: number, keeper: Keeper) => Lease;
 /** Ends a handle that was released by its lock. Not part of the API. */
 export let endIfReleased: (lease: Lease) => void;
+/** Has that called at the loss, before the signal aborts. Not part of the API. */
+export let whenLost: (lease: Lease, call: () => void) => void;
+/** Aborts its signal, for work that is to end while the lease is held. Not part of the API. */
+export let stopWork: (lease: Lease, reason: unknown) => void;
 /** Throws if it was lost, for a scope whose body ended normally. Not part of the API. */
 export let throwIfLost: (lease: Lease, from: Function) => void;
 
@@ -98,6 +105,13 @@ export class Lease {
     newLease = (number, keeper) => new Lease(number, keeper);
     endIfReleased = (lease) => {
       if (lease.#over === undefined && checked(port.isReleased(lease.#number))) lease.#end();
+    };
+    whenLost = (lease, call) => {
+      first.set(lease, call);
+    };
+    stopWork = (lease, reason) => {
+      void lease.signal;
+      lease.#controller!.abort(reason);
     };
     throwIfLost = (lease, from) => {
       const failure = lease.#lostError();
@@ -140,7 +154,10 @@ export class Lease {
     return this.#over === undefined ? checked(port.remaining(this.#number), this.remaining) : 0;
   }
 
-  /** Aborts when the lease is lost, with a `LockLostError` as its reason. Not when it is released. */
+  /**
+   * Aborts when the lease is lost, with a `LockLostError` as its reason. Not when it is released. That of a term of
+   * `election.run` aborts, too, when its work is to end because the term is given up.
+   */
   get signal(): AbortSignal {
     if (this.#controller === undefined) {
       this.#controller = new AbortController();
@@ -234,6 +251,7 @@ export class Lease {
     if (reason === null || failure === null) return;
     live.delete(this.#number);
     const error = toError(failure);
+    first.get(this)?.();
     tell(() => {
       this.#controller?.abort(error);
       this.#keeper.client.emit("lost", { lease: this, name: this.name, reason, error });

@@ -4,6 +4,7 @@ import { inspect, types } from "node:util";
 
 import type { NativeClientOptions, NativeLockOptions } from "./binding.js";
 import { invalid } from "./errors.js";
+import type { LossReason } from "./lease.js";
 
 /** Text, or bytes that need not be text. */
 export type Name = string | Uint8Array;
@@ -92,6 +93,38 @@ export interface ClientOptions extends Omit<LockOptions, "owner"> {
   cert?: string | Uint8Array | undefined;
   /** The key of the client's certificate, in the same way. */
   key?: string | Uint8Array | undefined;
+}
+
+/**
+ * Options of an election: those of a lock. Where they are not given a candidate waits without end, in the line on the nodes
+ * (`fair`), and a term is renewed and has no `maxHold`, whatever the client's defaults are.
+ */
+export interface ElectionOptions extends Omit<LockOptions, "owner"> {}
+
+/** How `election.run` goes on, and whom it tells. */
+export interface RunOptions {
+  /** Whether it campaigns again after work that ended well. False. */
+  again?: boolean | undefined;
+  /**
+   * Called at the loss of a term, before its signal aborts: stop now, for somebody else may lead. What it throws is an
+   * uncaught exception.
+   */
+  onLost?: ((reason: LossReason) => void) | undefined;
+  /**
+   * Called when the work of a term has settled, whatever ended it: from here on this candidate does nothing of it any more.
+   * What it throws is an uncaught exception.
+   */
+  onStopped?: (() => void) | undefined;
+  /** Ends it: the work is told by the signal of its term and waited for, and `run` rejects with the reason of this one. */
+  signal?: AbortSignal | undefined;
+}
+
+/** How who leads is followed. */
+export interface ObserveOptions {
+  /** The time between two looks, in milliseconds; more than 0. 1,000. */
+  every?: number | undefined;
+  /** Ends it: the iterator then throws the signal's reason. */
+  signal?: AbortSignal | undefined;
 }
 
 /** What a forced release is told. */
@@ -235,6 +268,26 @@ export function lockOptions(given: unknown): NativeLockOptions {
   return converted("options", given, { every: milliseconds, ...OF_LOCK, owner: octets })[0] as NativeLockOptions;
 }
 
+/** Options of an election: of its lock, without an owner, so that nobody enters a term again. */
+export function electionOptions(given: unknown): NativeLockOptions {
+  return { ...converted("options", given, OF_LOCK)[0], election: true } as NativeLockOptions;
+}
+
+const callback: Convert = (name, value) => {
+  if (typeof value !== "function") throw wrong(name, value, "a function");
+  return value;
+};
+
+const signal: Convert = (_name, value) => abortSignal(value);
+
+export function runOptions(given: unknown): RunOptions {
+  return converted("options", given, { again: flag, onLost: callback, onStopped: callback, signal })[0] as RunOptions;
+}
+
+export function observeOptions(given: unknown): ObserveOptions {
+  return converted("options", given, { every: milliseconds, signal })[0] as ObserveOptions;
+}
+
 export function clientOptions(given: unknown): [NativeClientOptions, NativeLockOptions] {
   return converted("options", given, OF_CLIENT, OF_LOCK) as unknown as [NativeClientOptions, NativeLockOptions];
 }
@@ -288,7 +341,7 @@ export interface Acquiring {
 }
 
 export function acquireOptions(given: unknown): Acquiring {
-  const [options] = converted("options", given, { wait: limit, signal: (_name, value) => abortSignal(value) });
+  const [options] = converted("options", given, { wait: limit, signal });
   return options as Acquiring;
 }
 

@@ -97,6 +97,13 @@ function reserve(numbers: number): number {
   return first;
 }
 
+/** Keeps the process alive, as what is awaited does, until what it returns is called. */
+export function stay(): () => void {
+  const number = reserve(1);
+  expect(number, () => {});
+  return () => forget(number);
+}
+
 /** Starts an operation, under a number of its own, or the first of several. */
 export function begin<T>(
   start: (port: NativePort, number: number) => Failure | null,

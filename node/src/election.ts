@@ -1,0 +1,218 @@
+/** Leader election: one of several processes does the work, and another takes over when it no longer can. */
+
+import { inspect } from "node:util";
+
+import { native, type NativeElection } from "./binding.js";
+import { checked, invalid, LockLostError, look } from "./errors.js";
+import { log } from "./events.js";
+import { holderOf, type Holder, type NativeHolder } from "./inspection.js";
+import type { Lease } from "./lease.js";
+import { acquireFor, type Lock } from "./lock.js";
+import { Observer, type Leadership } from "./observer.js";
+import {
+  acquireOptions,
+  observeOptions,
+  runOptions,
+  type AcquireOptions,
+  type Name,
+  type ObserveOptions,
+  type RunOptions,
+} from "./options.js";
+import { begin, beginUntil, valueOf } from "./port.js";
+import type { Body } from "./redlock.js";
+import { Term, type Seat } from "./term.js";
+
+/** Makes a candidate. Not part of the API. */
+export let newElection: (core: NativeElection, lock: Lock) => Election;
+
+/**
+ * One candidate of an election; made by `client.election(name)`.
+ *
+ *     const election = client.election("scheduler");
+ *     await election.run(async (term) => {
+ *       await scheduleJobs({ fence: term.fence, signal: term.signal });
+ *     });
+ *
+ * The election of a name is the lock of that name: who holds it leads. Each campaign is a stranger to every other: a candidate
+ * that leads already and campaigns once more waits for its own term to end. The fence of a term grows from term to term.
+ */
+export class Election {
+  /** The election's name, as given. */
+  readonly name: Name;
+  readonly #core: NativeElection;
+  readonly #lock: Lock;
+  /** The term that it has. */
+  #seat: Seat | undefined;
+
+  private constructor(core: NativeElection, lock: Lock) {
+    this.name = lock.name;
+    this.#core = core;
+    this.#lock = lock;
+  }
+
+  static {
+    newElection = (core, lock) => new Election(core, lock);
+  }
+
+  /**
+   * Waits until this candidate leads, and resolves to its term: for those who loop by themselves. The term is a lease like
+   * any other: release it to resign, and stop when its signal aborts.
+   *
+   * Rejects as `lock.acquire`; with `LockTimeoutError` only where a `wait` was given. A `signal` that aborts has it leave the
+   * line.
+   */
+  async campaign(options: AcquireOptions = {}): Promise<Lease> {
+    const looked = look(this.campaign, () => acquireOptions(options));
+    const lease = await acquireFor(this.#lock, looked, undefined, this.campaign);
+    this.#seat = { lease };
+    return lease;
+  }
+
+  /**
+   * Campaigns, and does `work` while it leads; again and again, until that is done. It keeps the process alive.
+   *
+   * `work` is begun only while its term is held, and told by `term.signal` when it is to end. JavaScript cannot take it away
+   * from where it is: before a step that must not be done by two, ask `term.isHeld()`, and give `term.fence` to what it writes
+   * to. That keeps a process that was stopped for a while from going on with the work of a leader.
+   *
+   * - At the loss of its term `onLost` is called and the signal of the term aborts. When the work has settled, however long
+   *   that takes and however it ends, this campaigns again: the work of this candidate is never done twice at once.
+   * - When the work has settled `onStopped` is called, and the term is given up.
+   * - Where it resolved while the term was held, and was not told to end, this resolves to the same; with `again` it campaigns
+   *   again.
+   * - Where it rejected so, this emits `log` with the error, or warns by `process.emitWarning` if nobody listens to that,
+   *   pauses and campaigns again: at first for 0.5 to 1 s, so that another candidate may do better, and for twice as long each
+   *   time up to 30 s. A term of more than 30 s makes the next pause short again.
+   *
+   * The `wait` of the election does not count here. Rejects with what ends it for good: `MisconfiguredError`,
+   * `InvalidArgumentError`, `TooManyWaitersError`, `ClientClosedError`; and with the reason of `options.signal` when that
+   * aborts, once the work has settled and the term is given up.
+   */
+  async run<T>(work: Body<T>, options: RunOptions = {}): Promise<T> {
+    const looked = look(this.run, () => {
+      if (typeof work !== "function") throw invalid("run was not told the work to do: give a function");
+      return runOptions(options);
+    });
+    const { signal, again = false } = looked;
+    let failures = new native.Failures();
+    for (;;) {
+      const lease = await this.#elected(signal);
+      if (lease === undefined) continue;
+      const term = new Term(lease, looked);
+      const seat = { lease, term };
+      this.#seat = seat;
+      const begun = performance.now();
+      const ended = await term.work(work);
+      const led = performance.now() - begun;
+      const over = ended === undefined || term.isOver();
+      await term.giveUp();
+      if (this.#seat === seat) this.#seat = undefined;
+      if (over) {
+        if (ended !== undefined && "error" in ended) this.#tellLate(ended.error, lease);
+        if (term.wasAborted) throw signal!.reason;
+      } else if ("error" in ended) {
+        const pause = checked(failures.pauseAfter(Math.max(0, led)));
+        this.#tellFailed(ended.error, pause);
+        await this.#pause(pause, signal);
+      } else if (again) {
+        failures = new native.Failures();
+      } else {
+        return ended.result;
+      }
+    }
+  }
+
+  /** The next term; nothing where it was lost before the event loop, which was busy, saw it. */
+  async #elected(signal: AbortSignal | undefined): Promise<Lease | undefined> {
+    try {
+      return await acquireFor(this.#lock, { wait: Infinity, signal }, undefined, this.run);
+    } catch (error) {
+      // The reason of a signal may be such an error, too.
+      if (error instanceof LockLostError && signal?.aborted !== true) return undefined;
+      throw error;
+    }
+  }
+
+  async #pause(length: number, signal: AbortSignal | undefined): Promise<void> {
+    const start: Parameters<typeof begin>[0] = (port, number) => this.#core.pause(port, number, length);
+    valueOf(await (signal === undefined ? begin<null>(start) : beginUntil<null>(signal, start)), this.run);
+  }
+
+  #tellFailed(error: unknown, pause: number): void {
+    const what = `the work of the leader of ${inspect(this.name)} failed`;
+    const message = `${what}, which campaigns again in ${pause.toFixed(0)} ms: ${inOneLine(error)}`;
+    if (log({ level: "warn", message, error })) return;
+    const detail = error instanceof Error && error.stack !== undefined ? error.stack : inspect(error);
+    process.emitWarning(message, { type: "QuorlockWarning", detail });
+  }
+
+  /** What the work throws because it was told to end is no news. */
+  #tellLate(error: unknown, { signal }: Lease): void {
+    if (error === signal.reason || (error instanceof Error && error.name === "AbortError")) return;
+    const what = `the work of the leader of ${inspect(this.name)} failed, whose term is over`;
+    log({ level: "info", message: `${what}: ${inOneLine(error)}`, error });
+  }
+
+  /** Whether this candidate leads now. Exact at every call, as `lease.isHeld()`. */
+  isLeader(): boolean {
+    return this.#seat?.lease.isHeld() ?? false;
+  }
+
+  /**
+   * Gives up the term that this candidate has, so that the next one is called; it may campaign again. Resolves to whether it
+   * still led; false where it has no term.
+   *
+   * Where `run` has that term, the signal of the term aborts, the term is released when the work has settled, and `run`
+   * campaigns again behind the others. This resolves when it is released; but where the work itself calls it, which it would
+   * wait for, at once.
+   */
+  async resign(): Promise<boolean> {
+    const seat = this.#seat;
+    this.#seat = undefined;
+    if (seat === undefined) return false;
+    const { lease, term } = seat;
+    if (term === undefined) return await lease.release();
+    const held = lease.isHeld();
+    term.stop(new DOMException(`the term of ${inspect(this.name)} is given up`, "AbortError"));
+    return term.isAround() ? held : await term.resigned;
+  }
+
+  /**
+   * Who leads, as a quorum of the nodes has it; `null` where it agrees on nobody. One request to each node. It tells how it
+   * was: it may have lost the term since. Rejects with `QuorumUnavailableError` if too few nodes answered to know.
+   */
+  async leader(): Promise<Holder | null> {
+    return await this.#leader();
+  }
+
+  async #leader(): Promise<Holder | null> {
+    const outcome = await begin<NativeHolder | null>((port, number) => this.#core.leader(port, number));
+    return holderOf(valueOf(outcome, this.leader));
+  }
+
+  /**
+   * Follows who leads: gives at once how it is, and then each change, whenever that comes.
+   *
+   *     for await (const { leader, known } of election.observe()) {
+   *       console.log(known ? (leader?.label ?? "nobody") : "unknown");
+   *     }
+   *
+   * It looks every second, or as often as `every` says. A term that was shorter than the time between two looks may be left
+   * out. Where too few nodes answer it says so, and never names who led before. Leaving the loop ends it.
+   *
+   * The iterator throws `InvalidArgumentError` for an `every` of 0, `ClientClosedError` once the client is closed, and the
+   * reason of the signal when that aborts.
+   */
+  observe(options: ObserveOptions = {}): AsyncIterableIterator<Leadership> {
+    const { every, signal } = look(this.observe, () => observeOptions(options));
+    return new Observer(checked(this.#core.observe(every), this.observe), signal);
+  }
+
+  [inspect.custom](): string {
+    return `Election { ${inspect(this.name)}${this.isLeader() ? ", leads" : ""} }`;
+  }
+}
+
+function inOneLine(error: unknown): string {
+  return error instanceof Error ? `${error.name}: ${error.message}` : inspect(error);
+}

@@ -1,0 +1,102 @@
+/** The term that a candidate has, and the work that `run` does in it. */
+
+import { AsyncLocalStorage } from "node:async_hooks";
+
+import { stopWork, whenLost, type Lease } from "./lease.js";
+import type { RunOptions } from "./options.js";
+import { stay, tell } from "./port.js";
+import type { Body } from "./redlock.js";
+import { noMore, whenAborted } from "./signals.js";
+
+/** A term, and whether the work of `run` is done in it. */
+export type Seat = { readonly lease: Lease; readonly term?: Term };
+
+/** How work has ended; never a rejection, so that whoever awaits it looks at both. */
+export type Ended<T> = { readonly result: T } | { readonly error: unknown };
+
+/** The terms in whose work the caller is, the innermost first. */
+const around = new AsyncLocalStorage<Inside>();
+type Inside = { readonly term: Term; readonly outer: Inside | undefined };
+
+/** One term of `run`. */
+export class Term {
+  readonly lease: Lease;
+  readonly #options: RunOptions;
+  #lossTold = false;
+  #stopped = false;
+  #aborted = false;
+  #settle!: (held: boolean) => void;
+  /** Resolves when it has been given up, to whether it was still held then. */
+  readonly resigned = new Promise<boolean>((resolve) => (this.#settle = resolve));
+
+  constructor(lease: Lease, options: RunOptions) {
+    this.lease = lease;
+    this.#options = options;
+    whenLost(lease, () => this.#tellLoss());
+  }
+
+  /** Does the work while the term is held, and waits until it has settled; nothing where there was no work to begin. */
+  async work<T>(body: Body<T>): Promise<Ended<T> | undefined> {
+    const { signal, onStopped } = this.#options;
+    const onAbort = () => {
+      this.#aborted = true;
+      this.stop(signal?.reason);
+    };
+    if (signal?.aborted) onAbort();
+    else if (signal !== undefined) whenAborted(signal, onAbort);
+    const done = stay();
+    try {
+      // The clock is asked: the loss may be told to nobody yet.
+      if (this.#stopped || !this.lease.isHeld()) return undefined;
+      return { result: await around.run({ term: this, outer: around.getStore() }, body, this.lease) };
+    } catch (error) {
+      return { error };
+    } finally {
+      done();
+      if (signal !== undefined) noMore(signal, onAbort);
+      this.#tellLoss();
+      if (onStopped !== undefined) tell(onStopped);
+    }
+  }
+
+  /** Tells the work to end, while the term is held. */
+  stop(reason: unknown): void {
+    this.#stopped = true;
+    stopWork(this.lease, reason);
+  }
+
+  /** Whether the signal of `run` has told the work to end. */
+  get wasAborted(): boolean {
+    return this.#aborted;
+  }
+
+  /** Whether the work had to end, when it is asked just after that has. */
+  isOver(): boolean {
+    return this.#stopped || this.lease.lossReason !== null;
+  }
+
+  /** Whether the caller is this work, or was started by it. */
+  isAround(): boolean {
+    let inside = around.getStore();
+    while (inside !== undefined && inside.term !== this) inside = inside.outer;
+    return inside !== undefined;
+  }
+
+  /** Releases it, and tells who waits for that. */
+  async giveUp(): Promise<void> {
+    let held = false;
+    try {
+      held = await this.lease.release();
+    } finally {
+      this.#settle(held);
+    }
+  }
+
+  #tellLoss(): void {
+    const reason = this.lease.lossReason;
+    if (reason === null || this.#lossTold) return;
+    this.#lossTold = true;
+    const { onLost } = this.#options;
+    if (onLost !== undefined) tell(() => onLost(reason));
+  }
+}

@@ -52,6 +52,7 @@ class Verbs {
   #quorlock;
   #clients = new Map();
   #locks = new Map();
+  #elections = new Map();
   #leases = new Map();
   #error = null;
 
@@ -95,6 +96,18 @@ class Verbs {
     this.#locks.set(name, (actor) => owner.lockAll(names, of(actor)));
   }
 
+  election(step, _signal, name, client, electionName) {
+    this.#elections.set(name, this.#found(this.#clients, client).election(text(electionName), options(step)));
+  }
+
+  async leader(_step, _signal, name) {
+    return (await this.#found(this.#elections, name).leader())?.label ?? "none";
+  }
+
+  resign(_step, _signal, name) {
+    return this.#found(this.#elections, name).resign();
+  }
+
   #found(map, name) {
     const found = map.get(name);
     if (found === undefined) throw new Failure(`there is no ${name}`);
@@ -107,7 +120,10 @@ class Verbs {
   }
 
   async acquire(step, signal, name, lock) {
-    this.#leases.set(name, await this.#lock(step, lock).acquire({ ...options(step), signal }));
+    const given = { ...options(step), signal };
+    const election = this.#elections.get(lock);
+    const lease = await (election === undefined ? this.#lock(step, lock).acquire(given) : election.campaign(given));
+    this.#leases.set(name, lease);
   }
 
   async try(step, signal, name, lock) {

@@ -96,7 +96,7 @@ STEPS = [
     # Taking one away by force, which C and C++ have yet to get.
     *(of_folder("force", name) for name in RUNNERS if name not in ("c", "cpp")),
     # Elections, which the other languages have yet to get.
-    *(of_folder("election", name) for name in ("rust", "node-esm", "node-cjs")),
+    *(of_folder("election", name) for name in ("rust", "blocking", "asyncio", "node-esm", "node-cjs")),
     # The same files as a user who may do what the documented line permits, and nothing else.
     as_documented_user(*RUNNERS["rust"]),
     # Tries beside a queue, of each language.

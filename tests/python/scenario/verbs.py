@@ -58,7 +58,7 @@ class Verbs:
     """The verbs. A subclass gives the API: `make_client`, `wait_lost`, `outside`, `pause`."""
 
     def __init__(self):
-        self.clients, self.locks, self.leases = {}, {}, {}
+        self.clients, self.locks, self.leases, self.elections = {}, {}, {}, {}
         self.error = None
 
     async def answer(self, step):
@@ -89,12 +89,29 @@ class Verbs:
         names = [scenario.text(word) for word in names.split(",")]
         self.locks[name] = functools.partial(self.clients[client].lock_all, names, **options)
 
+    async def do_election(self, step, name, client, lock_name, **options):
+        make = functools.partial(self.clients[client].election, scenario.text(lock_name), **options)
+        self.elections[name] = make()
+        # One with a wait of its own is another candidate.
+        self.locks[name] = make
+
+    async def do_leader(self, step, name):
+        leader = await now(self.elections[name].leader())
+        return (leader and leader.label) or "none"
+
+    async def do_resign(self, step, name):
+        return await now(self.elections[name].resign())
+
     def _lock(self, name):
         # A new object each time: a Lock keeps the leases acquired through it, so `drop` would let go of nothing.
         return self.locks[name]()
 
     async def do_acquire(self, step, name, lock, **options):
-        self.leases[name] = await now(self._lock(lock).acquire(**options))
+        if lock in self.elections:
+            candidate = self.locks[lock](**options) if options else self.elections[lock]
+            self.leases[name] = await now(candidate.campaign())
+        else:
+            self.leases[name] = await now(self._lock(lock).acquire(**options))
 
     async def do_try(self, step, name, lock):
         lease = await now(self._lock(lock).try_acquire())

@@ -23,6 +23,7 @@ mod port;
 mod probe;
 mod queue;
 mod several;
+mod sockets;
 
 use napi::Either;
 use napi_derive::napi;

@@ -1,26 +1,27 @@
 //! How results reach JavaScript: one callback per environment for all of them.
 //!
 //! JavaScript numbers its operations. Those it starts in one turn are submitted
-//! together, so that their requests leave together. What has completed is queued;
+//! together, so that their requests leave together; one that is alone is begun on the
+//! thread of the loop (see [`sockets`]). What has completed is queued;
 //! the first rings the bell, and JavaScript takes all there is in one call and
 //! settles its promises. While operations are awaited, and only then, the bell keeps the
 //! environment alive: renewal must not.
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use napi::bindgen_prelude::{Array, Function, JsValue, Unknown};
 use napi::threadsafe_function::ThreadsafeFunctionCallMode;
 use napi::{Either, Env, sys};
 use napi_derive::napi;
-use quorlock::binding::{Revocation, Turn, call, lock};
+use quorlock::binding::{Revocation, Steps, Turn, call, lock};
 use quorlock::{Error, Lease, Lost};
 
 use crate::failure::{Failure, checked, entry};
 use crate::queue::{Bell, Event, Queue, Value, Won};
 use crate::several::Leases;
-use crate::{events, log};
+use crate::{events, log, sockets};
 
 /// A lease that JavaScript holds. Dropped, it is released in the background; one of
 /// several when those are dropped, too.
@@ -38,6 +39,8 @@ pub struct Port {
     /// The operations under way, with what ends them if they can be revoked.
     running: Mutex<HashMap<i64, Option<Revocation>>>,
     turn: Turn,
+    /// How the loop drives the I/O itself.
+    steps: OnceLock<Option<Steps>>,
     /// What JavaScript holds, by the number of the operation that won it.
     leases: Mutex<HashMap<i64, Held>>,
 }
@@ -63,6 +66,7 @@ impl Port {
             bell,
             running: Mutex::default(),
             turn: Turn::default(),
+            steps: OnceLock::new(),
             leases: Mutex::default(),
         })
     }
@@ -98,8 +102,13 @@ impl Port {
 
     /// Ends a turn of the event loop: submits what it has started.
     #[napi(catch_unwind)]
-    pub fn submit(&self) -> Option<Failure> {
-        checked(|| self.turn.end())
+    pub fn submit(&self, env: &Env) -> Option<Failure> {
+        // Not before: whoever only loads the package needs no thread for I/O.
+        let steps = self.steps.get_or_init(|| sockets::watched(env.raw()));
+        checked(|| match steps {
+            Some(steps) if lock(&self.running).len() == 1 => self.turn.end_alone(steps),
+            _ => self.turn.end(),
+        })
     }
 
     /// Ends an operation that is awaited no more; what it has won is released.

@@ -117,10 +117,7 @@ impl Turn {
     ///
     /// As [`submit`](Turn::submit).
     pub fn submit_alone(&self, call: Work, steps: &Steps) -> Result<(), Error> {
-        self.submit_or(call, |calls| match steps.step(calls) {
-            Ok(()) => Ok(()),
-            Err(calls) => start(calls),
-        })
+        self.submit_or(call, |calls| steps.step(calls).or_else(start))
     }
 
     fn submit_or(
@@ -140,6 +137,17 @@ impl Turn {
         let full = mem::take(turn);
         drop(held);
         start(full)
+    }
+
+    /// The same, where the event loop has a single call under way: `steps` begins it, on
+    /// this thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`submit`](Turn::submit).
+    pub fn end_alone(&self, steps: &Steps) -> Result<(), Error> {
+        let held = lock(&self.held).take();
+        steps.step(held.unwrap_or_default()).or_else(start)
     }
 
     /// Ends a turn: what is still held is carried out.

@@ -235,6 +235,11 @@
 #define QUORLOCK_VERDICT_UNKNOWN 5
 
 /**
+ * As the fence of quorlock_lock_force_release(): that of any holder.
+ */
+#define QUORLOCK_ANY_FENCE UINT64_MAX
+
+/**
  * A quorum votes, and there is nothing to mend.
  */
 #define QUORLOCK_HEALTH_WORKS 1
@@ -1509,12 +1514,12 @@ int32_t quorlock_lock_is_locked(const struct quorlock_lock_t *lock,
  * renewed learns nothing before its end. Until then two may work, and their fences tell
  * them apart.
  *
- * `fence` is 0 for any holder, else that of the lease that is to go, or what
- * quorlock_inspection_fence() tells: then only if it is the last that was counted for the
- * lock, so that whoever has got the lock since is never hit. Since a node counts a fence
- * also for some who ask in vain, and several at once for a client in which many wait, the
- * call may be refused though the holder is still the same. A lease without fences has 0:
- * look that it is not that which you give.
+ * `fence` is #QUORLOCK_ANY_FENCE for any holder, else that of the lease that is to go, or
+ * what quorlock_inspection_fence() tells: then only if it is the last that was counted for
+ * the lock, so that whoever has got the lock since is never hit. Since a node counts a
+ * fence also for some who ask in vain, and several at once for a client in which many
+ * wait, the call may be refused though the holder is still the same. 0, which a lease
+ * without fences has, is refused.
  *
  * Fails with #QUORLOCK_CONTENDED if the lock is held, and not by `fence` for certain, and
  * nothing is changed; #QUORLOCK_QUORUM_UNAVAILABLE if too few nodes answer: some may have

@@ -678,17 +678,20 @@ public:
      * lease_state::forced, or lease_state::refused where another has taken the lock meanwhile. A lease that is not renewed
      * learns nothing before its end. Until then two may work, and their fences tell them apart.
      *
-     * `fence` is 0 for any holder, else that of the lease that is to go, or what inspect() tells: then only if it is the last
-     * that was counted for the lock, so that whoever has got the lock since is never hit.
+     * `fence` is that of the lease that is to go, or what inspect() tells: then only if it is the last that was counted for
+     * the lock, so that whoever has got the lock since is never hit. Without, any holder goes. 0, which a lease without fences
+     * has, is refused.
      *
      * Throws lock_contended if the lock is held, and not by `fence` for certain, and nothing is changed; quorum_unavailable if
      * too few nodes answer: some may have done it then, and calling again completes it; misconfigured where the lock's key is
      * no string. */
-    forced force_release(std::uint64_t fence = 0) const {
+    forced force_release(std::optional<std::uint64_t> fence = std::nullopt) const {
         quorlock_inspection_t *handle = nullptr;
         forced done;
         detail::checked(
-            [&](auto error) { return quorlock_lock_force_release(get(), fence, &done.freed, &handle, error); });
+            [&](auto error) {
+                return quorlock_lock_force_release(get(), fence.value_or(QUORLOCK_ANY_FENCE), &done.freed, &handle, error);
+            });
         done.found = detail::inspection_of(detail::owned<quorlock_inspection_t>(handle));
         return done;
     }

@@ -24,6 +24,9 @@ pub const QUORLOCK_VERDICT_SPLIT: i32 = 4;
 /// Fewer than a quorum have answered, but for nodes that may have lost what they had.
 pub const QUORLOCK_VERDICT_UNKNOWN: i32 = 5;
 
+/// As the fence of quorlock_lock_force_release(): that of any holder.
+pub const QUORLOCK_ANY_FENCE: u64 = u64::MAX;
+
 /// What the nodes have of a lock, and what follows from that. It tells how it was:
 /// whoever wants to act on a lock has to acquire it. Free it with
 /// quorlock_inspection_free(). Its texts are UTF-8, end with NUL, and live as long
@@ -197,12 +200,12 @@ pub extern "C" fn quorlock_lock_is_locked(
 /// renewed learns nothing before its end. Until then two may work, and their fences tell
 /// them apart.
 ///
-/// `fence` is 0 for any holder, else that of the lease that is to go, or what
-/// quorlock_inspection_fence() tells: then only if it is the last that was counted for the
-/// lock, so that whoever has got the lock since is never hit. Since a node counts a fence
-/// also for some who ask in vain, and several at once for a client in which many wait, the
-/// call may be refused though the holder is still the same. A lease without fences has 0:
-/// look that it is not that which you give.
+/// `fence` is #QUORLOCK_ANY_FENCE for any holder, else that of the lease that is to go, or
+/// what quorlock_inspection_fence() tells: then only if it is the last that was counted for
+/// the lock, so that whoever has got the lock since is never hit. Since a node counts a
+/// fence also for some who ask in vain, and several at once for a client in which many
+/// wait, the call may be refused though the holder is still the same. 0, which a lease
+/// without fences has, is refused.
 ///
 /// Fails with #QUORLOCK_CONTENDED if the lock is held, and not by `fence` for certain, and
 /// nothing is changed; #QUORLOCK_QUORUM_UNAVAILABLE if too few nodes answer: some may have
@@ -215,7 +218,7 @@ pub extern "C" fn quorlock_lock_force_release(
     error: *mut *mut quorlock_error_t,
 ) -> i32 {
     boundary!(error, {
-        let fence = (fence != 0).then_some(fence);
+        let fence = (fence != QUORLOCK_ANY_FENCE).then_some(fence);
         let forced = wait(handle::borrow(lock, "lock")?.0.force_release(fence))?;
         if !freed.is_null() {
             handle::put(freed, "freed", forced.freed() as u64)?;

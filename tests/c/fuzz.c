@@ -192,7 +192,7 @@ static void making_call(struct fuzz *f) {
 static void force_call(struct fuzz *f, const quorlock_lock_t *lock) {
     quorlock_inspection_t *found = NULL, **wanted = draw(f, 2) ? &found : NULL;
     uint64_t freed, *count = draw(f, 2) ? &freed : NULL;
-    uint64_t fence = draw(f, 2) ? 0 : draw(f, 2) ? quorlock_lease_fence(SOME(leases)) : (uint64_t)some_ms(f);
+    uint64_t fence = draw(f, 2) ? QUORLOCK_ANY_FENCE : draw(f, 2) ? quorlock_lease_fence(SOME(leases)) : (uint64_t)some_ms(f);
     CODE(quorlock_lock_force_release(lock, fence, count, wanted, error));
     if ((f->last == QUORLOCK_OK && wanted) != (found != NULL)) broken(f, "an inspection");
     if (found && !quorlock_verdict_name(quorlock_inspection_verdict(found))) broken(f, "no such verdict");

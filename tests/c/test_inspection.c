@@ -82,7 +82,7 @@ static void a_lock_that_is_taken_away(void) {
     quorlock_lock_t *lock = lock_with_ttl(ours, 600, true), *operators = lock_of(theirs, NULL);
     uint64_t freed = 77;
     quorlock_inspection_t *found = NULL;
-    WORKS(quorlock_lock_force_release(operators, 0, &freed, &found, &error));
+    WORKS(quorlock_lock_force_release(operators, QUORLOCK_ANY_FENCE, &freed, &found, &error));
     CHECK(freed == 0 && quorlock_inspection_verdict(found) == QUORLOCK_VERDICT_FREE);
     quorlock_inspection_free(found);
 
@@ -134,12 +134,14 @@ static void only_a_fence_is_taken_away(void) {
         FAILS(QUORLOCK_CONTENDED, QUORLOCK_CONTENDED);
     }
     FAILS(QUORLOCK_INVALID_ARGUMENT, quorlock_lock_force_release(operators, UINT64_C(1) << 53, &freed, NULL, &error));
+    /* A lease without fences has this one, and means nobody by it. */
+    FAILS(QUORLOCK_INVALID_ARGUMENT, quorlock_lock_force_release(operators, 0, &freed, NULL, &error));
     WORKS(quorlock_lease_extend(lease, QUORLOCK_DEFAULT, &error));
     /* Who waits gets it. */
     struct other waiter = {.lock = operators, .wait_ms = QUORLOCK_FOREVER};
     start_other(&waiter);
     CHECK(comes_to_queue(lock));
-    WORKS(quorlock_lock_force_release(lock, 0, NULL, NULL, &error));
+    WORKS(quorlock_lock_force_release(lock, QUORLOCK_ANY_FENCE, NULL, NULL, &error));
     CHECK(finish_other(&waiter) == QUORLOCK_OK && quorlock_lease_fence(waiter.lease) > quorlock_lease_fence(lease));
     FAILS(QUORLOCK_LOCK_LOST, quorlock_lease_extend(lease, QUORLOCK_DEFAULT, &error));
     CHECK(quorlock_lease_is_held(waiter.lease));

@@ -156,7 +156,7 @@ static void the_loss_of_one_is_told_with_its_name(void) {
     quorlock_queue_t *queue = NULL;
     WORKS(quorlock_queue_new(&queue, &error));
     WORKS(quorlock_leases_set_lost_callback_on(leases, queue, &seen, on_lost, &error));
-    WORKS(quorlock_lock_force_release(operators[1], 0, NULL, NULL, &error));
+    WORKS(quorlock_lock_force_release(operators[1], QUORLOCK_ANY_FENCE, NULL, NULL, &error));
     /* The extension is what finds it out. */
     CHECK(quorlock_leases_extend(leases, QUORLOCK_DEFAULT, &error) == QUORLOCK_LOCK_LOST && error_names("b"));
     FAILS(QUORLOCK_LOCK_LOST, QUORLOCK_LOCK_LOST);

@@ -446,6 +446,8 @@ void a_lock_that_is_taken_away() {
     lease.on_lost([&](lease_state state) { told.set_value(state); });
     THROWS(quorlock::lock_contended, operators.force_release(lease.fence() + 1));
     THROWS(quorlock::invalid_argument, operators.force_release(std::uint64_t{1} << 53));
+    // A lease without fences has this one, and means nobody by it.
+    THROWS(quorlock::invalid_argument, operators.force_release(0));
     CHECK(lease.is_held());
     const quorlock::forced done = operators.force_release(lease.fence());
     CHECK(done.freed == 1 && done.found.verdict == quorlock::verdict::held && done.found.holder);

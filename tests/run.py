@@ -93,8 +93,6 @@ STEPS = [
     Step("run", [sys.executable, "tests/run.py", "--self-check"], floor=10),
     Step("setup", [sys.executable, "tests/test_setup.py"], floor=7),
     *(scenarios(name, *command) for name, command in RUNNERS.items()),
-    # Taking one away by force, which C and C++ have yet to get.
-    *(of_folder("force", name) for name in RUNNERS if name not in ("c", "cpp")),
     # Elections, which the other languages have yet to get.
     *(of_folder("election", name) for name in ("rust", "blocking", "asyncio", "node-esm", "node-cjs")),
     # The same files as a user who may do what the documented line permits, and nothing else.

@@ -262,7 +262,8 @@ def valgrind_cpp():
 
 # Scenarios for the leak checkers: losses, cancelled waits, dead and hung nodes. Valgrind has less time, and no TLS: the
 # assembly of its ciphers is beyond it.
-SANITIZED = ("basic-three", "reentry", "cancel", "line-", "loss-", "drop", "minority", "several-", "tls-right")
+SANITIZED = ("basic-three", "reentry", "cancel", "line-", "loss-", "drop", "minority", "several-", "force-",
+             "tls-right")
 VALGRINDED = ("basic-three", "reentry", "cancel-while-cont", "loss-minority", "minority-stopped")
 
 

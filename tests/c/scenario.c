@@ -67,6 +67,24 @@ static uint64_t fence(const char *name) {
     return quorlock_lease_fence(hold->one);
 }
 
+/* Takes a lock away from whoever holds it, or from one fence. */
+static struct answer force(struct line *line) {
+    uint64_t only = QUORLOCK_ANY_FENCE, freed = 0;
+    for (int at = 3; at < line->count;) {
+        char *value, *name = option(line, &at, &value);
+        if (strcmp(name, "fence")) fail("expected no option %s", name);
+        only = isdigit((unsigned char)*value) ? (uint64_t)count_of(value) : fence(value);
+    }
+    quorlock_lock_t *lock = NULL;
+    quorlock_error_t *error = NULL;
+    size_t len = unescape(line->words[2]);
+    int32_t code = quorlock_lock_new(get(&clients, line->words[1]), line->words[2], len, NULL, &lock, &error);
+    if (code == QUORLOCK_OK) code = quorlock_lock_force_release(lock, only, &freed, NULL, &error);
+    quorlock_lock_free(lock);
+    struct answer answer = said_number((long long)freed);
+    return code == QUORLOCK_OK ? answer : result(code, error, "ok");
+}
+
 static struct answer look_at_stats(struct line *line, const char *expected) {
     quorlock_client_t *client = get(&clients, line->words[1]);
     for (int64_t left = millis(line->words[3]); ; left -= 10) {
@@ -128,6 +146,7 @@ static const struct { const char *name; int words; bool by_actor; } verbs[] = {
     {"client", 1, false}, {"lock", 3, false}, {"locks", 3, false}, {"acquire", 2, true}, {"try", 2, true}, {"release", 1, true},
     {"unlock", 1, true}, {"drop", 1, true}, {"extend", 1, true}, {"ensure", 2, true}, {"held", 1, true},
     {"remaining", 1, true}, {"fence", 1, false}, {"newer", 2, false}, {"fence-of", 2, false}, {"lost-name", 1, false}, {"init", 1, false}, {"lost", 2, false},
+    {"force", 2, false},
     {"stats", 3, false}, {"close", 1, false}, {"message", 2, false},
     {"inspect", 2, false}, {"error", 1, false}, {"causes", 0, false}, {"finish", 2, false}, {"cancel", 1, false}, {"stage", 0, false}};
 
@@ -203,6 +222,8 @@ static void run(struct line *line) {
         judge(said_number((long long)quorlock_leases_fence_of(hold->all, line->words[2], len)), line->expected);
     } else if (!strcmp(verb, "lost-name")) {
         judge(lost_name(get(&leases, line->words[1])), line->expected);
+    } else if (!strcmp(verb, "force")) {
+        judge(force(line), line->expected);
     } else if (!strcmp(verb, "init")) {
         quorlock_error_t *error = NULL;
         int32_t code = quorlock_client_init_set(get(&clients, line->words[1]), &error);

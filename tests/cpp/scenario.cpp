@@ -263,6 +263,7 @@ public:
         } else if (verb == "lost-name") {
             judge({std::get<quorlock::leases>(held_of(line)).lost_name().value_or("none"), {}}, line);
         }
+        else if (verb == "force") judge(force(line), line);
         else if (verb == "init") {
             judge(answer_of([&] { return known(clients_, line).init_set(), answer{"ok", {}}; }), line);
         } else if (verb == "stats") judge(stats(line), line);
@@ -296,13 +297,28 @@ private:
         });
     }
 
+    /// Takes a lock away from whoever holds it, or from one fence.
+    answer force(line &line) {
+        std::optional<std::uint64_t> only;
+        take(line.given, "fence", [&](auto &v) {
+            const auto given = number(v);
+            only = given ? static_cast<std::uint64_t>(*given) : fence(v);
+        });
+        none_left(line.given);
+        return answer_of([&] {
+            const quorlock::lock lock = known(clients_, line).lock(unescaped(line.said[2]));
+            return answer{std::to_string(lock.force_release(only).freed), {}};
+        });
+    }
+
     static line parsed(const std::string &text) {
         // Verbs and the number of their words.
         static const std::map<std::string, std::size_t> verbs = {
             {"client", 1}, {"lock", 3},  {"acquire", 2}, {"try", 2},     {"release", 1}, {"unlock", 1}, {"drop", 1},
             {"extend", 1}, {"ensure", 2}, {"held", 1},   {"remaining", 1}, {"lost", 2},  {"stats", 3},  {"close", 1},
             {"message", 2}, {"causes", 0}, {"finish", 2}, {"cancel", 1}, {"stage", 0},   {"fence", 1},  {"newer", 2},
-            {"init", 1},    {"inspect", 2}, {"error", 1}, {"locks", 3},  {"fence-of", 2}, {"lost-name", 1}};
+            {"init", 1},    {"inspect", 2}, {"error", 1}, {"locks", 3},  {"fence-of", 2}, {"lost-name", 1},
+            {"force", 2}};
         line found;
         std::istringstream stream(text);
         for (std::string word; stream >> word;) found.said.push_back(word);
@@ -517,14 +533,16 @@ private:
         leases_.insert_or_assign(name, std::move(won));
     }
 
-    held &held_of(const line &line, std::size_t at = 1) {
+    held &held_of(const std::string &name) {
         const std::lock_guard<std::mutex> guard(keeping_);
-        return known(leases_, line, at);
+        return known(leases_, name);
     }
 
-    std::uint64_t fence(const line &line, std::size_t at = 1) {
-        return std::get<quorlock::lease>(held_of(line, at)).fence();
-    }
+    held &held_of(const line &line, std::size_t at = 1) { return held_of(line.said[at]); }
+
+    std::uint64_t fence(const std::string &name) { return std::get<quorlock::lease>(held_of(name)).fence(); }
+
+    std::uint64_t fence(const line &line, std::size_t at = 1) { return fence(line.said[at]); }
 
     std::map<std::string, quorlock::client> clients_;
     words order_;

@@ -36,7 +36,8 @@
  *   #QUORLOCK_DEFAULT what the options say.
  * - Callbacks get their userdata first, and may call anything of this header. They run
  *   on one thread of the library's own; those of what was started with a
- *   quorlock_queue_t run on the thread that dispatches or frees that queue.
+ *   quorlock_queue_t run on the thread that dispatches or frees that queue; the work of a
+ *   leader runs on the thread that called quorlock_election_run().
  * - In a forked child, what the parent has used fails with #QUORLOCK_FORKED; its `_free`
  *   does nothing, and the child holds no lease. Make a new client there, or use one
  *   that nobody had used before the fork.
@@ -287,6 +288,14 @@ typedef struct quorlock_client_options_t quorlock_client_options_t;
 typedef struct quorlock_client_t quorlock_client_t;
 
 /**
+ * One candidate of an election. Who holds the lock of its name leads, for a term; the
+ * fence of a term grows from term to term. A term has no owner: it is not entered again,
+ * and does not end with a thread. May be used by all threads at once, for one term at a
+ * time.
+ */
+typedef struct quorlock_election_t quorlock_election_t;
+
+/**
  * What went wrong in a call: a kind, a message that says what to do, and what
  * each node answered. Made by calls that fail; free it with
  * quorlock_error_free(). Its texts are UTF-8, end with NUL, hold no passwords
@@ -301,6 +310,12 @@ typedef struct quorlock_error_t quorlock_error_t;
  * as it does.
  */
 typedef struct quorlock_inspection_t quorlock_inspection_t;
+
+/**
+ * Who leads, as far as the nodes say. It tells how it was. Free it with
+ * quorlock_leadership_free().
+ */
+typedef struct quorlock_leadership_t quorlock_leadership_t;
 
 /**
  * A hold on a lock. Valid until released or lost; renewed in the background,
@@ -334,6 +349,11 @@ typedef struct quorlock_lock_t quorlock_lock_t;
  * all threads at once, as quorlock_lock_t.
  */
 typedef struct quorlock_locks_t quorlock_locks_t;
+
+/**
+ * Follows who leads. Free it with quorlock_observer_free().
+ */
+typedef struct quorlock_observer_t quorlock_observer_t;
 
 /**
  * How it stands with a set. It tells how it was. Free it with quorlock_probe_free().
@@ -480,6 +500,11 @@ typedef struct quorlock_holder_t {
    * epoch; 0 where that is not known.
    */
   int64_t since_ms;
+  /**
+   * The largest fence that a node has counted for the lock: the holder's, unless somebody
+   * has asked for the lock since. Never less than the holder's; 0 for none.
+   */
+  uint64_t fence;
 } quorlock_holder_t;
 
 /**
@@ -521,6 +546,28 @@ typedef struct quorlock_node_view_t {
    */
   int64_t quarantine_ms;
 } quorlock_node_view_t;
+
+/**
+ * The work of a leader: called by quorlock_election_run(), on its thread, when the
+ * candidate leads. `term` is lent until it returns: look at quorlock_lease_is_held() before
+ * each step that only a leader may do, and give quorlock_lease_fence() to what you write
+ * to. Do not free it.
+ *
+ * Returns 0 when the work is done; any other number says that it failed. It may then have
+ * written a text to `why`, for the log: at most `room` bytes, with the NUL at the end. It
+ * must not throw.
+ */
+typedef int32_t (*quorlock_work_callback_t)(void *userdata,
+                                            const struct quorlock_lease_t *term,
+                                            char *why,
+                                            size_t room);
+
+/**
+ * Called by quorlock_election_run(), on its thread, when the work of a term has returned,
+ * whatever ended it: from here on the candidate does nothing of that term. It must not
+ * throw.
+ */
+typedef void (*quorlock_stopped_callback_t)(void *userdata);
 
 /**
  * What a set is, as this client has it, and how many of its nodes would vote.
@@ -1585,6 +1632,161 @@ int32_t quorlock_inspection_node(const struct quorlock_inspection_t *inspection,
  * Frees an inspection. NULL is allowed.
  */
 void quorlock_inspection_free(struct quorlock_inspection_t *inspection);
+
+/**
+ * Makes a candidate of the election of that name, which is as of quorlock_lock_new().
+ * `options` may be NULL, and freed afterwards. What they do not set is as an election
+ * wants it: a wait and a term without an end, renewed, each release over the nodes; else
+ * as the client has it. An owner is refused, for a term has none.
+ *
+ * Fails with #QUORLOCK_INVALID_ARGUMENT, naming the value and what to give.
+ */
+QUORLOCK_MUST_USE
+int32_t quorlock_election_new(const struct quorlock_client_t *client,
+                              const char *name,
+                              size_t name_len,
+                              const struct quorlock_lock_options_t *options,
+                              struct quorlock_election_t **election,
+                              struct quorlock_error_t **error);
+
+/**
+ * Frees a candidate. NULL is allowed. Its term stays, and so does a run.
+ */
+void quorlock_election_free(struct quorlock_election_t *election);
+
+/**
+ * Waits until the candidate leads, and gives its term, for those who loop by themselves: a
+ * lease like any other. quorlock_unlock() of it resigns; stop when it is lost. `wait_ms` and
+ * `cancel` as of quorlock_lock(); #QUORLOCK_DEFAULT waits without end, unless the options
+ * say otherwise. A candidate that leads already and campaigns once more waits for its own
+ * term to end.
+ *
+ * Fails as quorlock_lock().
+ */
+QUORLOCK_MUST_USE
+int32_t quorlock_election_campaign(const struct quorlock_election_t *election,
+                                   int64_t wait_ms,
+                                   const struct quorlock_cancel_t *cancel,
+                                   struct quorlock_lease_t **term,
+                                   struct quorlock_error_t **error);
+
+/**
+ * Campaigns, and calls `work` when the candidate leads; again and again, until `work` has
+ * returned 0 while it led. Returns #QUORLOCK_OK then; with `again` it campaigns again.
+ *
+ * `work` runs on the calling thread, where nothing can stop it when the term is lost: it
+ * has to look, or to be told. It is not begun again before it has returned.
+ *
+ * - `lost`, if not NULL, is called once when the term is over before `work` has returned,
+ *   with what quorlock_lease_state() says: the reason of its loss, or
+ *   #QUORLOCK_LEASE_RELEASED after quorlock_election_resign(). It is called on the thread
+ *   that losses are told on, or on the one that resigns, so that it can tell `work` to stop
+ *   now; but for a loss that is seen only when `work` has returned, on the calling thread.
+ * - `stopped`, if not NULL, is called when `work` has returned, and after `lost`. Then the
+ *   term is given up.
+ *
+ * After a term that was lost or given up it campaigns again, whatever `work` returned. If
+ * `work` failed while it led, this resigns, tells the log, pauses and campaigns again: at
+ * first for 0.5 to 1 s, so that another candidate may do better, and for twice as long each
+ * time up to 30 s. A term of more than 30 s makes the next pause short again. The wait of
+ * the options does not count here.
+ *
+ * `cancel` may be NULL. Used, it ends the campaign or the pause, with
+ * #QUORLOCK_CANCELLED; it does not end `work`, after which this returns as above.
+ *
+ * Not for the thread that callbacks run on: it would keep losses from being told.
+ *
+ * Fails with what ends it for good: #QUORLOCK_CANCELLED, #QUORLOCK_MISCONFIGURED,
+ * #QUORLOCK_INVALID_ARGUMENT, #QUORLOCK_TOO_MANY_WAITERS, #QUORLOCK_CLOSED,
+ * #QUORLOCK_FORKED, this also where a child that was forked within `work` comes back here.
+ */
+QUORLOCK_MUST_USE
+int32_t quorlock_election_run(const struct quorlock_election_t *election,
+                              bool again,
+                              const struct quorlock_cancel_t *cancel,
+                              void *userdata,
+                              quorlock_work_callback_t work,
+                              quorlock_lost_callback_t lost,
+                              quorlock_stopped_callback_t stopped,
+                              struct quorlock_error_t **error);
+
+/**
+ * Whether the candidate leads now. Exact at every call. False for NULL.
+ */
+bool quorlock_election_is_leader(const struct quorlock_election_t *election);
+
+/**
+ * Gives up the term that the candidate has, so that the next one is called; it may campaign
+ * again. `was_held` may be NULL and tells whether it still led; false where it has no term.
+ * The term ends at once, also where quorlock_election_run() has it: its `work` is told by
+ * its `lost` callback, and the run campaigns again when it has returned. Returns as
+ * quorlock_unlock().
+ */
+int32_t quorlock_election_resign(const struct quorlock_election_t *election,
+                                 bool *was_held,
+                                 struct quorlock_error_t **error);
+
+/**
+ * Looks who leads, as a quorum of the nodes has it: one request to each node, at most the
+ * node timeout. Free the result with quorlock_leadership_free().
+ *
+ * Fails with #QUORLOCK_QUORUM_UNAVAILABLE where too few nodes answered to know;
+ * #QUORLOCK_CLOSED, #QUORLOCK_FORKED, #QUORLOCK_INVALID_ARGUMENT.
+ */
+QUORLOCK_MUST_USE
+int32_t quorlock_election_leader(const struct quorlock_election_t *election,
+                                 struct quorlock_leadership_t **leadership,
+                                 struct quorlock_error_t **error);
+
+/**
+ * Whether the nodes said who leads, or that nobody does: false where too few answered.
+ */
+bool quorlock_leadership_is_known(const struct quorlock_leadership_t *leadership);
+
+/**
+ * Who leads; with 0 votes where nobody does, or it is not known. `size` is
+ * sizeof(quorlock_holder_t), as of quorlock_inspection_holder(). The label lives as long as
+ * the leadership.
+ */
+int32_t quorlock_leadership_leader(const struct quorlock_leadership_t *leadership,
+                                   struct quorlock_holder_t *leader,
+                                   size_t size,
+                                   struct quorlock_error_t **error);
+
+/**
+ * Frees a leadership. NULL is allowed.
+ */
+void quorlock_leadership_free(struct quorlock_leadership_t *leadership);
+
+/**
+ * Makes an observer, which follows who leads by a look each `every_ms`; each second with
+ * #QUORLOCK_DEFAULT. Nothing is asked yet. The candidate may be freed.
+ */
+QUORLOCK_MUST_USE
+int32_t quorlock_election_observe(const struct quorlock_election_t *election,
+                                  int64_t every_ms,
+                                  struct quorlock_observer_t **observer,
+                                  struct quorlock_error_t **error);
+
+/**
+ * How it is, at the first call; after that the next change, whenever that comes. A term that
+ * was shorter than the time between two looks may be left out. Where too few nodes answer
+ * it says so, and never names who led before. `cancel` may be NULL; used, it ends the wait,
+ * and a change that was not returned is returned by the next call.
+ *
+ * Fails with #QUORLOCK_INVALID_ARGUMENT, also for an `every_ms` of 0; #QUORLOCK_CANCELLED,
+ * #QUORLOCK_CLOSED, #QUORLOCK_FORKED. That nodes do not answer is no error.
+ */
+QUORLOCK_MUST_USE
+int32_t quorlock_observer_next(const struct quorlock_observer_t *observer,
+                               const struct quorlock_cancel_t *cancel,
+                               struct quorlock_leadership_t **leadership,
+                               struct quorlock_error_t **error);
+
+/**
+ * Frees an observer. NULL is allowed.
+ */
+void quorlock_observer_free(struct quorlock_observer_t *observer);
 
 /**
  * Looks how it stands with the set: which nodes answer, which would vote, and what is to

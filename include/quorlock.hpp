@@ -11,12 +11,12 @@
  *     }
  *
  * or by hand: `quorlock::lease lease = client.lock("orders:42").acquire();`. Several locks at once, all or none, are a
- * quorlock::multi_mutex.
+ * quorlock::multi_mutex; one of several processes leads by a quorlock::election.
  *
  * Everything here is inline over quorlock.h and has no binary interface of its own. Handles can be moved,
  * not copied; one that was moved from may be destroyed or assigned to. Const member functions may be called
  * by all threads at once. Failures throw quorlock::error, by kind. Callbacks run on one thread of the
- * library's own and must not throw.
+ * library's own and must not throw; the work of a leader runs on the thread that calls, and may.
  */
 
 #ifndef QUORLOCK_HPP
@@ -25,6 +25,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <cstdio>
 #include <exception>
 #include <functional>
 #include <limits>
@@ -34,8 +35,13 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <type_traits>
 #include <utility>
 #include <vector>
+
+#if defined(__cpp_lib_jthread)
+#include <stop_token>
+#endif
 
 #include "quorlock.h"
 
@@ -132,6 +138,9 @@ struct freed {
     void operator()(quorlock_lease_t *handle) const noexcept { quorlock_lease_free(handle); }
     void operator()(quorlock_locks_t *handle) const noexcept { quorlock_locks_free(handle); }
     void operator()(quorlock_leases_t *handle) const noexcept { quorlock_leases_free(handle); }
+    void operator()(quorlock_election_t *handle) const noexcept { quorlock_election_free(handle); }
+    void operator()(quorlock_leadership_t *handle) const noexcept { quorlock_leadership_free(handle); }
+    void operator()(quorlock_observer_t *handle) const noexcept { quorlock_observer_free(handle); }
 };
 
 template <typename Handle>
@@ -550,6 +559,9 @@ struct holder {
     std::optional<milliseconds> left;
     /** When it asked for the lock, by the nodes' clocks. */
     std::optional<std::chrono::system_clock::time_point> since;
+    /** The largest fence that a node has counted for the lock: the holder's, unless somebody has asked for the lock since.
+     * Never less than the holder's; 0 for none. */
+    std::uint64_t fence = 0;
 };
 
 /** What one node has of a lock. */
@@ -587,6 +599,15 @@ struct inspection {
 
 namespace detail {
 
+/** Copies what C tells of a holder; nothing where there is none. */
+inline std::optional<holder> holder_of(const quorlock_holder_t &who) {
+    if (who.votes == 0) return std::nullopt;
+    holder made{who.label ? who.label : "", who.votes, std::nullopt, std::nullopt, who.fence};
+    if (who.left_ms >= 0) made.left = milliseconds(who.left_ms);
+    if (who.since_ms != 0) made.since = std::chrono::system_clock::time_point(milliseconds(who.since_ms));
+    return made;
+}
+
 /** Copies what C tells of a lock. */
 inline inspection inspection_of(const owned<quorlock_inspection_t> &owned) {
     const quorlock_inspection_t *handle = owned.get();
@@ -598,11 +619,7 @@ inline inspection inspection_of(const owned<quorlock_inspection_t> &owned) {
     found.queued = quorlock_inspection_queued(handle);
     quorlock_holder_t who = {};
     checked([&](auto error) { return quorlock_inspection_holder(handle, &who, sizeof who, error); });
-    if (who.votes != 0) {
-        holder made{text(who.label), who.votes, time(who.left_ms), std::nullopt};
-        if (who.since_ms != 0) made.since = std::chrono::system_clock::time_point(milliseconds(who.since_ms));
-        found.holder = std::move(made);
-    }
+    found.holder = holder_of(who);
     for (std::size_t i = 0; i < quorlock_inspection_node_count(handle); ++i) {
         quorlock_node_view_t view = {};
         checked([&](auto error) { return quorlock_inspection_node(handle, i, &view, sizeof view, error); });
@@ -747,6 +764,324 @@ private:
     }
 
     detail::owned<quorlock_locks_t> handle_;
+};
+
+/** Who leads, as far as the nodes say. It tells how it was. */
+struct leadership {
+    /** Nothing where nobody leads, or it is not known. */
+    std::optional<holder> leader;
+    /** Whether the nodes said it: false where too few have answered. */
+    bool known = false;
+};
+
+/** Follows who leads: see election::observe(). */
+class observer {
+public:
+    explicit observer(quorlock_observer_t *handle) noexcept : handle_(handle) {}
+
+    /** How it is, at the first call; after that the next change, whenever that comes. A term that was shorter than the time
+     * between two looks may be left out. Where too few nodes answer it says so, and never names who led before. */
+    [[nodiscard]] leadership next() const { return next_of(nullptr); }
+
+    /** The same. A token that is used ends the wait; a change that was not returned is returned by the next call. */
+    [[nodiscard]] leadership next(const cancel_token &cancel) const { return next_of(cancel.get()); }
+
+    const quorlock_observer_t *get() const noexcept { return handle_.get(); }
+
+private:
+    leadership next_of(const quorlock_cancel_t *cancel) const {
+        quorlock_leadership_t *raw = nullptr;
+        detail::checked([&](auto error) { return quorlock_observer_next(get(), cancel, &raw, error); });
+        const detail::owned<quorlock_leadership_t> handle(raw);
+        quorlock_holder_t who = {};
+        detail::checked([&](auto error) { return quorlock_leadership_leader(raw, &who, sizeof who, error); });
+        return {detail::holder_of(who), quorlock_leadership_is_known(raw)};
+    }
+
+    detail::owned<quorlock_observer_t> handle_;
+};
+
+/** A term of a leader, as it is lent to the work of election::run(). */
+class term {
+public:
+    /* Both stay good until the work has returned; `stop` is a std::stop_source of C++20, or null. */
+    term(const quorlock_lease_t *handle, const void *stop) noexcept : handle_(handle), stop_(stop) {}
+    term(const term &) = delete;
+    term &operator=(const term &) = delete;
+
+    /** Whether this candidate leads now. Exact at every call: ask before each step that only a leader may do. */
+    bool is_held() const noexcept { return quorlock_lease_is_held(get()); }
+
+    lease_state state() const noexcept { return static_cast<lease_state>(quorlock_lease_state(get())); }
+
+    /** Validity left before the next renewal; zero when the term is over. */
+    milliseconds remaining() const noexcept { return milliseconds(quorlock_lease_remaining_ms(get())); }
+
+    /** Larger than that of every term before: give it to what you write to, and let that refuse a smaller one. */
+    std::uint64_t fence() const noexcept { return quorlock_lease_fence(get()); }
+
+    /** Makes sure that so much validity is left, right before a step that takes so long. */
+    void ensure(milliseconds min) const {
+        detail::checked([&](auto error) { return quorlock_lease_ensure(get(), detail::ms(min), error); });
+    }
+
+#if defined(__cpp_lib_jthread)
+    /** Is stopped as soon as the term is lost or given up, or the run is to end. */
+    std::stop_token stop_token() const noexcept {
+        return stop_ ? static_cast<const std::stop_source *>(stop_)->get_token() : std::stop_token();
+    }
+#endif
+
+    const quorlock_lease_t *get() const noexcept { return handle_; }
+
+private:
+    const quorlock_lease_t *handle_;
+    [[maybe_unused]] const void *stop_;
+};
+
+/** What election::run() does beside the work. */
+struct run_options {
+    /** Whether it campaigns again after work that ended well. */
+    bool again = false;
+    /** Called when a term is lost before its work has returned: on the thread of callbacks, so that it can tell the work to
+     * stop now. Not after resign(). */
+    std::function<void(lease_state)> on_lost;
+    /** Called on the thread of the work when that has returned or thrown, whatever ended it: from here on this candidate does
+     * nothing of the term any more. */
+    std::function<void()> on_stopped;
+};
+
+namespace detail {
+
+/** What the calls of one run share, without a way to stop the work. */
+struct unstoppable_run {
+    const run_options &options;
+    std::function<void(term &)> work;
+
+    const void *begin() noexcept { return nullptr; }
+    void stop() noexcept {}
+    void end() noexcept {}
+};
+
+#if defined(__cpp_lib_jthread)
+/** The same with a stop token for each term. */
+struct stoppable_run {
+    const run_options &options;
+    std::function<void(term &)> work;
+    std::mutex inside{};
+    /* Of the term that there is, or the next. */
+    std::stop_source source{};
+    bool asked = false;
+
+    const void *begin() noexcept { return &source; }
+
+    /** The term is over. */
+    void stop() noexcept {
+        std::unique_lock<std::mutex> guard(inside);
+        std::stop_source now = source;
+        guard.unlock();
+        /* This runs functions of the user's. */
+        now.request_stop();
+    }
+
+    /** Nothing is done of the term any more. */
+    void end() {
+        const std::lock_guard<std::mutex> guard(inside);
+        source = std::stop_source();
+        if (asked) source.request_stop();
+    }
+
+    /** The run is to end. */
+    void ask() noexcept {
+        {
+            const std::lock_guard<std::mutex> guard(inside);
+            asked = true;
+        }
+        stop();
+    }
+};
+#endif
+
+/** How C calls a run. */
+template <typename Run>
+struct run_calls {
+    static std::int32_t work(void *userdata, const quorlock_lease_t *held, char *why, std::size_t room) noexcept {
+        Run &run = *static_cast<Run *>(userdata);
+        try {
+            term now(held, run.begin());
+            run.work(now);
+            return 0;
+        } catch (const std::exception &failed) {
+            std::snprintf(why, room, "%s", failed.what());
+        } catch (...) {
+            std::snprintf(why, room, "it threw what is no std::exception");
+        }
+        return 1;
+    }
+
+    static void lost(void *userdata, std::int32_t state) noexcept {
+        Run &run = *static_cast<Run *>(userdata);
+        run.stop();
+        if (state > 0 && run.options.on_lost) run.options.on_lost(static_cast<lease_state>(state));
+    }
+
+    static void stopped(void *userdata) noexcept {
+        Run &run = *static_cast<Run *>(userdata);
+        run.end();
+        if (run.options.on_stopped) run.options.on_stopped();
+    }
+};
+
+/** Calls the work with what it wants of the term. */
+template <typename Work>
+decltype(auto) work_on(Work &work, term &now) {
+#if defined(__cpp_lib_jthread)
+    if constexpr (std::is_invocable_v<Work &, term &, std::stop_token>) {
+        return work(now, now.stop_token());
+    } else
+#endif
+        return work(now);
+}
+
+}  // namespace detail
+
+/**
+ * One candidate of an election: one of several processes does the work, and another takes over when it no longer can.
+ *
+ *     quorlock::election election = client.election("scheduler");
+ *     election.run([](quorlock::term &term) { schedule_jobs(term); });
+ *
+ * Who holds the lock of its name leads. A term has no owner: a candidate that leads already and campaigns once more, be it on
+ * the same thread, waits for its own term to end. The fence of a term grows from term to term.
+ */
+class election {
+public:
+    explicit election(quorlock_election_t *handle) noexcept : handle_(handle) {}
+
+    /** Waits until this candidate leads, and returns its term, for those who loop by themselves: release it to resign, and
+     * stop when it is lost. Waits without end, unless the options say otherwise. */
+    [[nodiscard]] lease campaign() const { return campaign(QUORLOCK_DEFAULT, nullptr); }
+    [[nodiscard]] lease campaign(const cancel_token &cancel) const { return campaign(QUORLOCK_DEFAULT, cancel.get()); }
+
+    /** The same, waiting so long: zero tries once, `forever` is without end. */
+    [[nodiscard]] lease campaign(milliseconds wait) const { return campaign(detail::ms(wait), nullptr); }
+    [[nodiscard]] lease campaign(milliseconds wait, const cancel_token &cancel) const {
+        return campaign(detail::ms(wait), cancel.get());
+    }
+
+    /**
+     * Campaigns, and calls `work(term)` when this candidate leads; again and again, until `work` has returned while it led.
+     * Returns what that did; with `again` it campaigns again.
+     *
+     * `work` runs on the calling thread, where nothing can stop it when the term is lost: it has to look at term::is_held(), or
+     * be told by `on_lost`. With C++20 term::stop_token() is stopped at once when the term is lost or given up; `work` may
+     * take that as a second argument. It is not begun again before it has returned.
+     *
+     * After a term that was lost or given up it campaigns again, however `work` ended. If `work` throws while it leads, this
+     * resigns, tells the log what(), pauses and campaigns again: at first for 0.5 to 1 s, so that another candidate may do
+     * better, and for twice as long each time up to 30 s. A term of more than 30 s makes the next pause short again.
+     *
+     * Throws what ends it for good: misconfigured, invalid_argument, too_many_waiters, client_closed, forked_process. The wait
+     * of the options does not count here.
+     */
+    template <typename Work>
+    auto run(Work &&work, const run_options &options = {}) const {
+#if defined(__cpp_lib_jthread)
+        detail::stoppable_run state{options, {}};
+#else
+        detail::unstoppable_run state{options, {}};
+#endif
+        return run_as(state, work, nullptr);
+    }
+
+    /** The same. A token that is used ends the campaign, or the pause after work that has failed: then this throws
+     * cancelled. It does not end the work. */
+    template <typename Work>
+    auto run(Work &&work, const cancel_token &cancel, const run_options &options = {}) const {
+#if defined(__cpp_lib_jthread)
+        detail::stoppable_run state{options, {}};
+#else
+        detail::unstoppable_run state{options, {}};
+#endif
+        return run_as(state, work, cancel.get());
+    }
+
+#if defined(__cpp_lib_jthread)
+    /** The same, until `stop`, such as that of a std::jthread: it ends the campaign or the pause, with cancelled, and stops
+     * the stop token of the term, so that the work ends. What `work` returns then is returned. */
+    template <typename Work>
+    auto run(Work &&work, std::stop_token stop, const run_options &options = {}) const {
+        detail::stoppable_run state{options, {}};
+        const cancel_token cancel;
+        const std::stop_callback told(std::move(stop), [&]() noexcept {
+            cancel.cancel();
+            state.ask();
+        });
+        return run_as(state, work, cancel.get());
+    }
+#endif
+
+    /** Whether this candidate leads now. Exact at every call. */
+    bool is_leader() const noexcept { return quorlock_election_is_leader(get()); }
+
+    /** Gives up the term that this candidate has, so that the next one is called; it may campaign again. Returns whether it
+     * still led; false where it has no term. The term ends at once, also where run() has it: with C++20 its stop token is
+     * stopped, and the run campaigns again when the work has returned. */
+    bool resign() const {
+        bool held = false;
+        detail::checked([&](auto error) { return quorlock_election_resign(get(), &held, error); });
+        return held;
+    }
+
+    /** Who leads, as a quorum of the nodes has it; nothing where nobody does. One request to each node. It tells how it was.
+     * Throws quorum_unavailable where too few nodes answered to know. */
+    [[nodiscard]] std::optional<holder> leader() const {
+        quorlock_leadership_t *raw = nullptr;
+        detail::checked([&](auto error) { return quorlock_election_leader(get(), &raw, error); });
+        const detail::owned<quorlock_leadership_t> handle(raw);
+        quorlock_holder_t who = {};
+        detail::checked([&](auto error) { return quorlock_leadership_leader(raw, &who, sizeof who, error); });
+        return detail::holder_of(who);
+    }
+
+    /** Follows who leads: observer::next() gives how it is, and then each change. It looks as often as `every` says. */
+    [[nodiscard]] observer observe(milliseconds every = std::chrono::seconds(1)) const {
+        quorlock_observer_t *handle = nullptr;
+        detail::checked([&](auto error) { return quorlock_election_observe(get(), detail::ms(every), &handle, error); });
+        return observer(handle);
+    }
+
+    const quorlock_election_t *get() const noexcept { return handle_.get(); }
+
+private:
+    lease campaign(std::int64_t wait_ms, const quorlock_cancel_t *cancel) const {
+        quorlock_lease_t *handle = nullptr;
+        detail::checked([&](auto error) { return quorlock_election_campaign(get(), wait_ms, cancel, &handle, error); });
+        return lease(handle);
+    }
+
+    template <typename Run, typename Work>
+    auto run_as(Run &state, Work &work, const quorlock_cancel_t *cancel) const {
+        using result = std::decay_t<decltype(detail::work_on(work, std::declval<term &>()))>;
+        using calls = detail::run_calls<Run>;
+        const auto lead = [&] {
+            detail::checked([&](auto error) {
+                return quorlock_election_run(get(), state.options.again, cancel, &state, calls::work, calls::lost,
+                                             calls::stopped, error);
+            });
+        };
+        if constexpr (std::is_void_v<result>) {
+            state.work = [&](term &now) { detail::work_on(work, now); };
+            lead();
+        } else {
+            std::optional<result> done;
+            state.work = [&](term &now) { done.emplace(detail::work_on(work, now)); };
+            lead();
+            return std::move(*done);
+        }
+    }
+
+    detail::owned<quorlock_election_t> handle_;
 };
 
 /** Whether locks can be won. */
@@ -960,6 +1295,16 @@ public:
             return quorlock_locks_new(get(), texts.data(), lens.data(), names.size(), made.get(), &handle, error);
         });
         return locks(handle);
+    }
+
+    /** A candidate of the election of that name, which is that of a lock. What the options do not set is as an election wants
+     * it: a wait and a term without an end, renewed, each release over the nodes. An owner is refused, for a term has none. */
+    [[nodiscard]] quorlock::election election(std::string_view name, const lock_options &options = {}) const {
+        const detail::owned<quorlock_lock_options_t> made = detail::made(options);
+        quorlock_election_t *handle = nullptr;
+        detail::checked(
+            [&](auto error) { return quorlock_election_new(get(), name.data(), name.size(), made.get(), &handle, error); });
+        return quorlock::election(handle);
     }
 
     /** Declares the set: founds it, where no node has a record, by writing its record to all nodes. A wholly new set

@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 
 use crate::clock::Instant;
 use crate::config::{LockOptions, lock_option_setters};
-use crate::error::Error;
+use crate::error::{Error, shown};
 use crate::inspect::{Holder, Inspection, Verdict};
 use crate::lease::{Lease, Lost};
 use crate::lock::Lock;
@@ -201,11 +201,7 @@ impl Election {
                 Ended::Done(Err(_)) if loss.is_some() => {}
                 Ended::Done(Err(error)) => {
                     let pause = failures.pause(led, &*set.rng);
-                    (set.warn)(format!(
-                        "the work of the leader of {} failed, which campaigns again in {pause:?}: \
-                         {error}",
-                        crate::error::shown(self.name())
-                    ));
+                    self.tell_failed(&error, Some(pause));
                     self.pause(pause).await?;
                 }
             }
@@ -222,6 +218,30 @@ impl Election {
     fn take_seat(&self, term: &Arc<Lease>, run: Option<oneshot::Sender<Resigned>>) {
         let term = Arc::downgrade(term);
         *lock(&self.seat) = Some(Seated { term, run });
+    }
+
+    /// For bindings, too: tells the log that the work of a term failed, and why; in how long
+    /// this campaigns again, or that the term was over.
+    #[doc(hidden)]
+    pub fn tell_failed(&self, why: &dyn fmt::Display, pause: Option<Duration>) {
+        let Ok(client) = self.lock.running() else {
+            return;
+        };
+        let failed = format!("the work of the leader of {} failed", shown(self.name()));
+        match pause {
+            Some(pause) => {
+                (client.set.warn)(format!("{failed}, which campaigns again in {pause:?}: {why}"));
+            }
+            None => (client.set.note)(format!("{failed}, whose term is over: {why}")),
+        }
+    }
+
+    /// For bindings: counts from now on. The result tells for how long it has.
+    #[doc(hidden)]
+    pub fn stopwatch(&self) -> Result<impl Fn() -> Duration + use<>, Error> {
+        let set = self.lock.running()?.set.clone();
+        let begun = set.clock.now();
+        Ok(move || begun.until(set.clock.now()))
     }
 
     /// Whether this candidate leads now. Exact at every call, as [`Lease::is_held`].

@@ -15,23 +15,32 @@ pub struct quorlock_cancel_t(watch::Sender<bool>);
 
 impl Handle for quorlock_cancel_t {}
 
-/// Does `work` unless the token is used. What was begun is undone by dropping it.
-pub(crate) fn unless_used<T, F: Future<Output = Result<T, Error>>>(
-    token: Option<&quorlock_cancel_t>, work: F,
-) -> impl Future<Output = Result<T, Error>> + use<T, F> {
-    // Now: the token may be freed meanwhile, and is then not used any more.
-    let used = token.map(|token| token.0.subscribe());
-    async move {
-        let Some(mut used) = used else { return work.await };
+/// A token, or none, as a call hears of it that goes on: the token may be freed meanwhile, and is then not used any more.
+#[derive(Clone)]
+pub(crate) struct Heard(Option<watch::Receiver<bool>>);
+
+impl Heard {
+    pub(crate) fn of(token: Option<&quorlock_cancel_t>) -> Heard {
+        Heard(token.map(|token| token.0.subscribe()))
+    }
+
+    /// Does `work` unless the token is used. What was begun is undone by dropping it.
+    pub(crate) async fn unless_used<T>(self, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        let Some(mut used) = self.0 else { return work.await };
         let used = pin!(async { used.wait_for(|used| *used).await.is_ok() });
         match select(used, pin!(work)).await {
-            Either::Left((true, _)) => {
-                Err(Error::from_binding(ErrorKind::Cancelled, "the wait for the lock was cancelled"))
-            }
+            Either::Left((true, _)) => Err(Error::from_binding(ErrorKind::Cancelled, "the wait was cancelled")),
             Either::Left((false, work)) => work.await,
             Either::Right((result, _)) => result,
         }
     }
+}
+
+/// As [`Heard::unless_used`], for a call that waits once.
+pub(crate) fn unless_used<T, F: Future<Output = Result<T, Error>>>(
+    token: Option<&quorlock_cancel_t>, work: F,
+) -> impl Future<Output = Result<T, Error>> + use<T, F> {
+    Heard::of(token).unless_used(work)
 }
 
 /// A new token. Free it with quorlock_cancel_free().

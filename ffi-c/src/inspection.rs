@@ -5,7 +5,7 @@ use std::ptr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use quorlock_core::binding::wait;
-use quorlock_core::{Holder, Inspection, NodeView, Verdict};
+use quorlock_core::{Error, Holder, Inspection, NodeView, Verdict};
 
 use crate::error::{Names, c_text, name_in, quorlock_error_t};
 use crate::handle::{self, Handle};
@@ -58,6 +58,9 @@ pub struct quorlock_holder_t {
     /// When it asked for the lock, by the nodes' clocks, in milliseconds since the
     /// epoch; 0 where that is not known.
     pub since_ms: i64,
+    /// The largest fence that a node has counted for the lock: the holder's, unless somebody
+    /// has asked for the lock since. Never less than the holder's; 0 for none.
+    pub fence: u64,
 }
 
 /// What one node has of a lock.
@@ -85,11 +88,12 @@ pub struct quorlock_node_view_t {
 }
 
 /// The text of a holder, and its numbers.
-struct Whose {
+pub(crate) struct Whose {
     label: Option<CString>,
     votes: u64,
     left_ms: i64,
     since_ms: i64,
+    fence: u64,
 }
 
 /// The texts of a node, and its numbers.
@@ -132,13 +136,26 @@ impl View {
 }
 
 impl Whose {
-    fn of(holder: Option<&Holder>) -> Whose {
+    pub(crate) fn of(holder: Option<&Holder>) -> Whose {
         Whose {
             label: holder.and_then(Holder::label).map(c_text),
             votes: holder.map_or(0, |holder| holder.votes() as u64),
             left_ms: holder.map_or(0, |holder| holder.left().map_or(-1, millis)),
             since_ms: holder.and_then(Holder::since).map_or(0, epoch),
+            fence: holder.and_then(Holder::fence).unwrap_or(0),
         }
+    }
+
+    /// Tells C, as far as it has room. The label lives as long as this does.
+    pub(crate) fn tell(&self, holder: *mut quorlock_holder_t, size: usize) -> Result<(), Error> {
+        let known = quorlock_holder_t {
+            label: text(&self.label),
+            votes: self.votes,
+            left_ms: self.left_ms,
+            since_ms: self.since_ms,
+            fence: self.fence,
+        };
+        handle::fill(holder, "holder", size, &known)
     }
 }
 
@@ -252,16 +269,7 @@ pub extern "C" fn quorlock_inspection_holder(
     inspection: *const quorlock_inspection_t, holder: *mut quorlock_holder_t, size: usize,
     error: *mut *mut quorlock_error_t,
 ) -> i32 {
-    boundary!(error, {
-        let found = handle::borrow(inspection, "inspection")?;
-        let known = quorlock_holder_t {
-            label: text(&found.holder.label),
-            votes: found.holder.votes,
-            left_ms: found.holder.left_ms,
-            since_ms: found.holder.since_ms,
-        };
-        handle::fill(holder, "holder", size, &known)
-    })
+    boundary!(error, { handle::borrow(inspection, "inspection")?.holder.tell(holder, size) })
 }
 
 /// The largest fence that a node has counted: the holder's, unless somebody has asked

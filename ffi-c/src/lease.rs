@@ -51,7 +51,11 @@ pub struct quorlock_lease_t {
 
 impl quorlock_lease_t {
     pub(crate) fn new(lease: Lease) -> quorlock_lease_t {
-        quorlock_lease_t { lease: Arc::new(lease), lost: Arc::default() }
+        quorlock_lease_t::shared(Arc::new(lease))
+    }
+
+    pub(crate) fn shared(lease: Arc<Lease>) -> quorlock_lease_t {
+        quorlock_lease_t { lease, lost: Arc::default() }
     }
 }
 

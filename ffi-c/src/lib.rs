@@ -47,6 +47,8 @@ pub mod several;
 
 pub mod inspection;
 
+pub mod election;
+
 pub mod probe;
 
 pub mod process;

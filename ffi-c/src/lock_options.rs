@@ -12,7 +12,13 @@ use crate::options::Options;
 /// at a time; mistakes are reported as those of quorlock_client_options_t, by
 /// quorlock_lock_new().
 #[derive(Default)]
-pub struct quorlock_lock_options_t(Options<Vec<Step>>);
+pub struct quorlock_lock_options_t(Options<Steps>);
+
+#[derive(Default)]
+struct Steps {
+    steps: Vec<Step>,
+    name_owner: bool,
+}
 
 /// Sets one option of a lock.
 type Step = Box<dyn Fn(Lock) -> Lock + Send + Sync>;
@@ -24,7 +30,12 @@ impl Handle for quorlock_lock_options_t {
 impl quorlock_lock_options_t {
     /// The lock with these options.
     pub(crate) fn apply(&self, lock: Lock) -> Result<Lock, Error> {
-        Ok(self.0.built()?.iter().fold(lock, |lock, step| step(lock)))
+        Ok(self.0.built()?.steps.iter().fold(lock, |lock, step| step(lock)))
+    }
+
+    /// Whether they name an owner.
+    pub(crate) fn name_owner(&self) -> Result<bool, Error> {
+        Ok(self.0.built()?.name_owner)
     }
 }
 
@@ -33,7 +44,7 @@ fn set<V: Clone + Send + Sync + 'static>(
 ) -> i32 {
     boundary!(ptr::null_mut(), {
         let options = handle::borrow_mut(options, "options")?;
-        options.0.set(given, |steps, value| steps.push(Box::new(move |lock| option(lock, value.clone()))))
+        options.0.set(given, |made, value| made.steps.push(Box::new(move |lock| option(lock, value.clone()))))
     })
 }
 
@@ -131,5 +142,12 @@ pub extern "C" fn quorlock_lock_options_set_reentrant(options: *mut quorlock_loc
 pub extern "C" fn quorlock_lock_options_set_owner(
     options: *mut quorlock_lock_options_t, name: *const c_char, len: usize,
 ) -> i32 {
-    set(options, || Ok(Owner::named(handle::bytes(name, len, "owner")?)), Lock::owner)
+    boundary!(ptr::null_mut(), {
+        let options = handle::borrow_mut(options, "options")?;
+        let given = || Ok(Owner::named(handle::bytes(name, len, "owner")?));
+        options.0.set(given, |made, owner| {
+            made.name_owner = true;
+            made.steps.push(Box::new(move |lock| lock.owner(owner.clone())));
+        })
+    })
 }

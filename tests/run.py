@@ -43,13 +43,6 @@ def scenarios(name, *command):
     return Step(f"scenarios-{name}", [sys.executable, "tests/scenarios/drive.py", "-j", "2", *command], floor=floor)
 
 
-def of_folder(folder, name):
-    # Files that not every language has yet.
-    floor = len(glob.glob(os.path.join(ROOT, "tests", "scenarios", folder, "*.scenario")))
-    words = [sys.executable, "tests/scenarios/drive.py", "-j", "2", "--folder", folder, *RUNNERS[name]]
-    return Step(f"{folder}-{name}", words, floor=floor)
-
-
 def as_documented_user(*command):
     step = scenarios("auth", "--auth", *command)
     return replace(step, name="auth")
@@ -93,8 +86,6 @@ STEPS = [
     Step("run", [sys.executable, "tests/run.py", "--self-check"], floor=10),
     Step("setup", [sys.executable, "tests/test_setup.py"], floor=7),
     *(scenarios(name, *command) for name, command in RUNNERS.items()),
-    # Elections, which the other languages have yet to get.
-    *(of_folder("election", name) for name in ("rust", "blocking", "asyncio", "node-esm", "node-cjs")),
     # The same files as a user who may do what the documented line permits, and nothing else.
     as_documented_user(*RUNNERS["rust"]),
     # Tries beside a queue, of each language.

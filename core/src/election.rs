@@ -230,7 +230,9 @@ impl Election {
         let failed = format!("the work of the leader of {} failed", shown(self.name()));
         match pause {
             Some(pause) => {
-                (client.set.warn)(format!("{failed}, which campaigns again in {pause:?}: {why}"));
+                (client.set.warn)(format!(
+                    "{failed}, which campaigns again in {pause:?}: {why}"
+                ));
             }
             None => (client.set.note)(format!("{failed}, whose term is over: {why}")),
         }

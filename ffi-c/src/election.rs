@@ -417,8 +417,8 @@ pub extern "C" fn quorlock_election_observe(
 #[must_use]
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_observer_next(
-    observer: *const quorlock_observer_t, cancel: *const quorlock_cancel_t, leadership: *mut *mut quorlock_leadership_t,
-    error: *mut *mut quorlock_error_t,
+    observer: *const quorlock_observer_t, cancel: *const quorlock_cancel_t,
+    leadership: *mut *mut quorlock_leadership_t, error: *mut *mut quorlock_error_t,
 ) -> i32 {
     boundary!(error, {
         handle::wanted(leadership, "leadership")?;

@@ -146,7 +146,7 @@ static const struct { const char *name; int words; bool by_actor; } verbs[] = {
     {"client", 1, false}, {"lock", 3, false}, {"locks", 3, false}, {"acquire", 2, true}, {"try", 2, true}, {"release", 1, true},
     {"unlock", 1, true}, {"drop", 1, true}, {"extend", 1, true}, {"ensure", 2, true}, {"held", 1, true},
     {"remaining", 1, true}, {"fence", 1, false}, {"newer", 2, false}, {"fence-of", 2, false}, {"lost-name", 1, false}, {"init", 1, false}, {"lost", 2, false},
-    {"force", 2, false},
+    {"force", 2, false}, {"election", 3, false}, {"leader", 1, false}, {"resign", 1, false},
     {"stats", 3, false}, {"close", 1, false}, {"message", 2, false},
     {"inspect", 2, false}, {"error", 1, false}, {"causes", 0, false}, {"finish", 2, false}, {"cancel", 1, false}, {"stage", 0, false}};
 
@@ -204,11 +204,24 @@ static struct answer inspect(struct lock *lock, const char *what) {
     return told;
 }
 
+/* The label of who leads. */
+static struct answer leader(const struct lock *candidate) {
+    quorlock_error_t *error = NULL;
+    quorlock_leadership_t *found = NULL;
+    int32_t code = quorlock_election_leader(candidate->election, &found, &error);
+    if (code != QUORLOCK_OK) return result(code, error, "ok");
+    quorlock_holder_t leads = {0};
+    code = quorlock_leadership_leader(found, &leads, sizeof leads, &error);
+    struct answer told = result(code, error, leads.label ? leads.label : "none");
+    quorlock_leadership_free(found);
+    return told;
+}
+
 static void run(struct line *line) {
     const char *verb = line->words[0];
     if (!strcmp(verb, "client")) {
         judge(make_client(line), line->expected);
-    } else if (!strcmp(verb, "lock") || !strcmp(verb, "locks")) {
+    } else if (!strcmp(verb, "lock") || !strcmp(verb, "locks") || !strcmp(verb, "election")) {
         make_lock(line);
     } else if (!strcmp(verb, "lost")) {
         judge(await_loss(line), line->expected);
@@ -222,6 +235,14 @@ static void run(struct line *line) {
         judge(said_number((long long)quorlock_leases_fence_of(hold->all, line->words[2], len)), line->expected);
     } else if (!strcmp(verb, "lost-name")) {
         judge(lost_name(get(&leases, line->words[1])), line->expected);
+    } else if (!strcmp(verb, "leader")) {
+        judge(leader(get(&locks, line->words[1])), line->expected);
+    } else if (!strcmp(verb, "resign")) {
+        const struct lock *candidate = get(&locks, line->words[1]);
+        quorlock_error_t *error = NULL;
+        bool held = false;
+        int32_t code = quorlock_election_resign(candidate->election, &held, &error);
+        judge(result(code, error, held ? "true" : "false"), line->expected);
     } else if (!strcmp(verb, "force")) {
         judge(force(line), line->expected);
     } else if (!strcmp(verb, "init")) {
@@ -300,8 +321,7 @@ void close_all(void) {
     }
     for (int i = 0; i < locks.count; i++) {
         struct lock *lock = locks.handles[i].value;
-        quorlock_lock_free(lock->lock);
-        quorlock_locks_free(lock->locks);
+        unmake(lock);
         quorlock_lock_options_free(lock->options);
         free(lock->text);
         free(lock);

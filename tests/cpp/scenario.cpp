@@ -199,18 +199,19 @@ private:
 /// A lease, or leases that were won together.
 using held = std::variant<quorlock::lease, quorlock::leases>;
 
-/// A lock, or several that are taken together; made anew where it is used if making it has failed: for its error.
+/// A lock, or several that are taken together, or a candidate; made anew where it is used if making it has failed: for its error.
 struct lock {
-    using asked = std::variant<quorlock::lock, quorlock::locks>;
+    using asked = std::variant<quorlock::lock, quorlock::locks, quorlock::election>;
 
     const quorlock::client *client;
     std::vector<std::string> names;
-    bool several;
+    enum { one, several, election } kind;
     quorlock::lock_options options;
     std::optional<asked> made;
 
     asked make() const {
-        if (several) return client->lock_all(names, options);
+        if (kind == several) return client->lock_all(names, options);
+        if (kind == election) return client->election(names.at(0), options);
         return client->lock(names.at(0), options);
     }
 
@@ -253,7 +254,9 @@ public:
         line line = parsed(text);
         const std::string &verb = line.said[0];
         if (verb == "client") judge(client(line), line);
-        else if (verb == "lock" || verb == "locks") make_lock(line);
+        else if (verb == "lock" || verb == "locks" || verb == "election") make_lock(line);
+        else if (verb == "leader") judge(leader(line), line);
+        else if (verb == "resign") judge(answer_of([&] { return said(candidate(line).resign()); }), line);
         else if (verb == "lost") judge(lost(line), line);
         else if (verb == "fence") judge({std::to_string(fence(line)), {}}, line);
         else if (verb == "newer") judge(said(fence(line) > fence(line, 2)), line);
@@ -297,6 +300,20 @@ private:
         });
     }
 
+    const quorlock::election &candidate(const line &line) {
+        const auto &made = known(locks_, line)->made;
+        if (!made) throw failure{"there is no election"};
+        return std::get<quorlock::election>(*made);
+    }
+
+    /// The label of who leads.
+    answer leader(const line &line) {
+        return answer_of([&] {
+            const std::optional<quorlock::holder> found = candidate(line).leader();
+            return answer{found && !found->label.empty() ? found->label : "none", {}};
+        });
+    }
+
     /// Takes a lock away from whoever holds it, or from one fence.
     answer force(line &line) {
         std::optional<std::uint64_t> only;
@@ -318,7 +335,7 @@ private:
             {"extend", 1}, {"ensure", 2}, {"held", 1},   {"remaining", 1}, {"lost", 2},  {"stats", 3},  {"close", 1},
             {"message", 2}, {"causes", 0}, {"finish", 2}, {"cancel", 1}, {"stage", 0},   {"fence", 1},  {"newer", 2},
             {"init", 1},    {"inspect", 2}, {"error", 1}, {"locks", 3},  {"fence-of", 2}, {"lost-name", 1},
-            {"force", 2}};
+            {"force", 2},   {"election", 3}, {"leader", 1}, {"resign", 1}};
         line found;
         std::istringstream stream(text);
         for (std::string word; stream >> word;) found.said.push_back(word);
@@ -401,9 +418,10 @@ private:
     }
 
     void make_lock(line &line) {
-        lock made = {&known(clients_, line, 2), {}, line.said[0] == "locks", {}, {}};
+        const auto kind = line.said[0] == "locks" ? lock::several : line.said[0] == "election" ? lock::election : lock::one;
+        lock made = {&known(clients_, line, 2), {}, kind, {}, {}};
         std::istringstream stream(line.said[3]);
-        for (std::string name; std::getline(stream, name, made.several ? ',' : '\n');) made.names.push_back(unescaped(name));
+        for (std::string name; std::getline(stream, name, kind == lock::several ? ',' : '\n');) made.names.push_back(unescaped(name));
         common(made.options, line.given);
         take(line.given, "owner", [&](auto &v) { made.options.owner = unescaped(v); });
         none_left(line.given);
@@ -486,7 +504,10 @@ private:
             take(line.given, "wait", [&](auto &v) { wait = limit(v); });
             return work([this, name, lock = known(locks_, line, 2), wait, cancel] {
                 lock->use([&](const auto &l) {
-                    keep(name, wait ? l.acquire(*wait, *cancel) : l.acquire(*cancel));
+                    if constexpr (std::is_same_v<decltype(l), const quorlock::election &>)
+                        keep(name, wait ? l.campaign(*wait, *cancel) : l.campaign(*cancel));
+                    else
+                        keep(name, wait ? l.acquire(*wait, *cancel) : l.acquire(*cancel));
                 });
                 return answer{"ok", {}};
             });
@@ -494,10 +515,14 @@ private:
         if (verb == "try")
             return work([this, name, lock = known(locks_, line, 2)] {
                 return lock->use([&](const auto &l) {
-                    auto won = l.try_acquire();
-                    if (!won) return answer{"none", {}};
-                    keep(name, std::move(*won));
-                    return answer{"ok", {}};
+                    if constexpr (std::is_same_v<decltype(l), const quorlock::election &>) {
+                        return answer{"there is no try of an election", {}};
+                    } else {
+                        auto won = l.try_acquire();
+                        if (!won) return answer{"none", {}};
+                        keep(name, std::move(*won));
+                        return answer{"ok", {}};
+                    }
                 });
             });
         if (verb == "unlock")

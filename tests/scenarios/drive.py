@@ -168,8 +168,8 @@ class Lane:
         return "\n".join(parts)
 
 
-def files(folder, words, without):
-    paths = sorted(glob.glob(os.path.join(glob.escape(HERE), folder, "*" + scenario.SUFFIX)))
+def files(words, without):
+    paths = sorted(glob.glob(os.path.join(glob.escape(HERE), "*" + scenario.SUFFIX)))
 
     def has(path, words):
         return any(word in os.path.basename(path) for word in words)
@@ -223,7 +223,6 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-k", action="append", default=[], metavar="WORD", help="only files with WORD in their name")
     parser.add_argument("-x", action="append", default=[], metavar="WORD", help="no files with WORD in their name")
-    parser.add_argument("--folder", default="", metavar="NAME", help="the files of this folder, for what not every language has yet")
     parser.add_argument("-j", type=int, default=1, metavar="N", help="so many files at a time")
     parser.add_argument("--seconds", type=float, default=40.0, metavar="S", help="bound for one file")
     parser.add_argument("--patient", action="store_true", help="long node_timeouts, for a runner under a checker of memory")
@@ -236,7 +235,7 @@ def main():
     ensure_server()
     # An exception, so that servers and runners end with us.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    paths = files(asked.folder, asked.k, asked.x)
+    paths = files(asked.k, asked.x)
     with tempfile.TemporaryDirectory(prefix="qlscene") as folder:
         rewrite = patient if asked.patient else list
         lanes = [Lane(asked.command, asked.seconds, folder, rewrite, asked.auth, asked.permit)

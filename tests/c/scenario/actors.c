@@ -30,40 +30,27 @@ void keep(struct table *table, const char *name, void *value) {
     handle->value = value;
 }
 
-static int32_t acquire_one(struct job *job, bool once, quorlock_error_t **error) {
-    struct lock *asked = job->lock;
-    quorlock_lock_t *lock = asked->lock, *anew = NULL;
-    int32_t code = QUORLOCK_OK;
-    if (!lock) {
-        code = quorlock_lock_new(asked->client, asked->names[0], asked->lens[0], asked->options, &anew, error);
-        lock = anew;
-    }
-    if (code == QUORLOCK_OK)
-        code = once ? quorlock_try_lock(lock, &job->hold->one, error)
-                    : quorlock_lock(lock, job->ms, job->cancel, &job->hold->one, error);
-    quorlock_lock_free(anew);
-    return code;
-}
-
-static int32_t acquire_all(struct job *job, bool once, quorlock_error_t **error) {
-    struct lock *asked = job->lock;
-    quorlock_locks_t *locks = asked->locks, *anew = NULL;
-    int32_t code = QUORLOCK_OK;
-    if (!locks) {
-        code = quorlock_locks_new(asked->client, asked->names, asked->lens, asked->count, asked->options, &anew, error);
-        locks = anew;
-    }
-    if (code == QUORLOCK_OK)
-        code = once ? quorlock_try_lock_all(locks, &job->hold->all, error)
-                    : quorlock_lock_all(locks, job->ms, job->cancel, &job->hold->all, error);
-    quorlock_locks_free(anew);
-    return code;
-}
-
 static struct answer acquire(struct job *job) {
     quorlock_error_t *error = NULL;
     bool once = !strcmp(job->verb, "try");
-    int32_t code = job->lock->several ? acquire_all(job, once, &error) : acquire_one(job, once, &error);
+    struct lock anew = {0}, *lock = job->lock;
+    struct hold *hold = job->hold;
+    int32_t code = QUORLOCK_OK;
+    if (!lock->lock && !lock->locks && !lock->election) {
+        code = make_anew(lock, &anew, &error);
+        lock = &anew;
+    }
+    if (code != QUORLOCK_OK) return result(code, error, "ok");
+    if (lock->election) {
+        code = quorlock_election_campaign(lock->election, job->ms, job->cancel, &hold->one, &error);
+    } else if (lock->locks) {
+        code = once ? quorlock_try_lock_all(lock->locks, &hold->all, &error)
+                    : quorlock_lock_all(lock->locks, job->ms, job->cancel, &hold->all, &error);
+    } else {
+        code = once ? quorlock_try_lock(lock->lock, &hold->one, &error)
+                    : quorlock_lock(lock->lock, job->ms, job->cancel, &hold->one, &error);
+    }
+    unmake(&anew);
     if (code == QUORLOCK_CONTENDED && once) {
         quorlock_error_free(error);
         return said("none");

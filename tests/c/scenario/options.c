@@ -65,13 +65,29 @@ struct answer make_client(struct line *line) {
     return result(code, error, "ok");
 }
 
+int32_t make_anew(const struct lock *asked, struct lock *made, quorlock_error_t **error) {
+    switch (asked->kind) {
+    case SEVERAL:
+        return quorlock_locks_new(asked->client, asked->names, asked->lens, asked->count, asked->options, &made->locks, error);
+    case ELECTION:
+        return quorlock_election_new(asked->client, asked->names[0], asked->lens[0], asked->options, &made->election, error);
+    default: return quorlock_lock_new(asked->client, asked->names[0], asked->lens[0], asked->options, &made->lock, error);
+    }
+}
+
+void unmake(struct lock *made) {
+    quorlock_lock_free(made->lock);
+    quorlock_locks_free(made->locks);
+    quorlock_election_free(made->election);
+}
+
 void make_lock(struct line *line) {
     struct lock *lock = calloc(1, sizeof *lock);
     lock->client = get(&clients, line->words[2]);
     lock->options = quorlock_lock_options_new();
-    lock->several = !strcmp(line->words[0], "locks");
+    lock->kind = !strcmp(line->words[0], "locks") ? SEVERAL : !strcmp(line->words[0], "election") ? ELECTION : ONE;
     lock->text = strdup(line->words[3]);
-    const char *ends = lock->several ? "," : "";
+    const char *ends = lock->kind == SEVERAL ? "," : "";
     for (char *name = strtok(lock->text, ends); name; name = strtok(NULL, ends)) {
         if (lock->count == MAX_NAMES) fail("too many names");
         lock->names[lock->count++] = name;
@@ -93,8 +109,7 @@ void make_lock(struct line *line) {
         else fail("expected no option %s", name);
     }
     quorlock_error_t *error = NULL;
-    if (lock->several ? quorlock_locks_new(lock->client, lock->names, lock->lens, lock->count, lock->options, &lock->locks, &error)
-                      : quorlock_lock_new(lock->client, lock->names[0], lock->lens[0], lock->options, &lock->lock, &error))
-        quorlock_error_free(error);
+    make_anew(lock, lock, &error);
+    quorlock_error_free(error);
     keep(&locks, line->words[1], lock);
 }

@@ -74,11 +74,12 @@ extern struct table clients, locks, leases, actors;
 void *get(struct table *table, const char *name);
 void keep(struct table *table, const char *name, void *value);
 
-/* A lock, or several that are taken together. */
+/* A lock, or several that are taken together, or a candidate. */
 struct lock {
-    bool several;
+    enum { ONE, SEVERAL, ELECTION } kind;
     quorlock_lock_t *lock; /* NULL if making it failed: then it is made anew where it is used */
     quorlock_locks_t *locks; /* likewise, of several */
+    quorlock_election_t *election; /* likewise */
     quorlock_client_t *client;
     quorlock_lock_options_t *options;
     char *text;
@@ -125,8 +126,11 @@ struct timespec after(int64_t ms);
 /* ---- options.c: clients and locks with the options of their lines ---- */
 
 struct answer make_client(struct line *line);
-/* One lock or several, as the verb says. */
+/* One lock or several, or a candidate, as the verb says. */
 void make_lock(struct line *line);
+/* Makes what is asked for, into `made`; and frees what was made so. */
+int32_t make_anew(const struct lock *asked, struct lock *made, quorlock_error_t **error);
+void unmake(struct lock *made);
 
 /* ---- scenario.c ---- */
 

@@ -470,12 +470,21 @@ typedef void (*quorlock_locked_callback_t)(void *userdata,
                                            struct quorlock_error_t *error);
 
 /**
- * Called once with what has come of quorlock_unlock_start(): whether the lock was still
- * held; and NULL, or an error, which is the caller's to free. It must not throw.
+ * Called once with what has come of quorlock_unlock_start(), or of
+ * quorlock_unlock_all_start(): whether the lock was still held, or every one of them; and
+ * NULL, or an error, which is the caller's to free. It must not throw.
  */
 typedef void (*quorlock_unlocked_callback_t)(void *userdata,
                                              bool was_held,
                                              struct quorlock_error_t *error);
+
+/**
+ * Called once with what has come of quorlock_lock_all_start(): as
+ * #quorlock_locked_callback_t.
+ */
+typedef void (*quorlock_all_locked_callback_t)(void *userdata,
+                                               struct quorlock_leases_t *leases,
+                                               struct quorlock_error_t *error);
 
 /**
  * Who holds a lock, or keeps it.
@@ -1295,6 +1304,17 @@ int32_t quorlock_lease_set_lost_callback_on(const struct quorlock_lease_t *lease
                                             struct quorlock_error_t **error);
 
 /**
+ * Has `callback` called at the loss as well, beside that of
+ * quorlock_lease_set_lost_callback(): both are called. For what stops the work itself, as
+ * std::stop_token does, while the other is left to who uses the lease. Always on the
+ * library's own thread for callbacks; in all else as that.
+ */
+int32_t quorlock_lease_set_stop_callback(const struct quorlock_lease_t *lease,
+                                         void *userdata,
+                                         quorlock_lost_callback_t callback,
+                                         struct quorlock_error_t **error);
+
+/**
  * Makes a queue. Fails with #QUORLOCK_INTERNAL if the process may open no more descriptors.
  */
 QUORLOCK_MUST_USE
@@ -1368,6 +1388,35 @@ int32_t quorlock_unlock_start(const struct quorlock_lease_t *lease,
                               void *userdata,
                               quorlock_unlocked_callback_t callback,
                               struct quorlock_error_t **error);
+
+/**
+ * Starts to acquire all of the locks, or none, and returns at once: quorlock_lock_all(), as
+ * quorlock_lock_start(). The leases have no owner either, unless the options of the locks
+ * name one. Locks, client and token may be freed at once.
+ *
+ * Fails with #QUORLOCK_INVALID_ARGUMENT, #QUORLOCK_FORKED.
+ */
+QUORLOCK_MUST_USE
+int32_t quorlock_lock_all_start(const struct quorlock_locks_t *locks,
+                                int64_t wait_ms,
+                                const struct quorlock_cancel_t *cancel,
+                                const struct quorlock_queue_t *queue,
+                                void *userdata,
+                                quorlock_all_locked_callback_t callback,
+                                struct quorlock_error_t **error);
+
+/**
+ * Starts to release all of the leases and returns at once: quorlock_unlock_all(), as
+ * quorlock_unlock_start().
+ *
+ * Fails with #QUORLOCK_INVALID_ARGUMENT, #QUORLOCK_FORKED.
+ */
+QUORLOCK_MUST_USE
+int32_t quorlock_unlock_all_start(const struct quorlock_leases_t *leases,
+                                  const struct quorlock_queue_t *queue,
+                                  void *userdata,
+                                  quorlock_unlocked_callback_t callback,
+                                  struct quorlock_error_t **error);
 
 /**
  * Makes several locks, for quorlock_lock_all(): `count` names, each as of
@@ -1523,6 +1572,15 @@ int32_t quorlock_leases_set_lost_callback_on(const struct quorlock_leases_t *lea
                                              void *userdata,
                                              quorlock_lost_callback_t callback,
                                              struct quorlock_error_t **error);
+
+/**
+ * Has `callback` called at the first loss as well, beside that of
+ * quorlock_leases_set_lost_callback(): as quorlock_lease_set_stop_callback().
+ */
+int32_t quorlock_leases_set_stop_callback(const struct quorlock_leases_t *leases,
+                                          void *userdata,
+                                          quorlock_lost_callback_t callback,
+                                          struct quorlock_error_t **error);
 
 /**
  * Looks who holds a lock, without asking for it: one request to each node, at most

@@ -13,7 +13,9 @@ use crate::handle::{self, Handle};
 /// calls; once used it stays so.
 pub struct quorlock_cancel_t(watch::Sender<bool>);
 
-impl Handle for quorlock_cancel_t {}
+impl Handle for quorlock_cancel_t {
+    const ANEW: &str = "token";
+}
 
 /// A token, or none, as a call hears of it that goes on: the token may be freed meanwhile, and is then not used any more.
 #[derive(Clone)]

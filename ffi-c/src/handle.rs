@@ -14,6 +14,9 @@ pub(crate) trait Handle: Send + Sync {
     /// Plain memory, which a forked child owns as much as its parent.
     const PLAIN: bool = false;
 
+    /// What a forked child makes instead of one that its parent has used.
+    const ANEW: &str = "client";
+
     /// Whether a process that has inherited it by a fork may use it as its own:
     /// where nothing has been done with it that could be under way in the parent.
     fn starts_anew(&self) -> bool {
@@ -50,7 +53,8 @@ pub(crate) fn borrow<'a, T: Handle>(pointer: *const T, what: &str) -> Result<&'a
     // yet freed; only shared references to handles exist, but for builders.
     let owned = unsafe { pointer.cast::<Owned<T>>().as_ref() }.ok_or_else(|| null(what))?;
     if !owned.is_ours() {
-        let message = format!("the {what} was used before the process was forked: make a new client in the child");
+        let anew = T::ANEW;
+        let message = format!("the {what} was used before the process was forked: make a new {anew} in the child");
         return Err(Error::from_binding(ErrorKind::Forked, message));
     }
     Ok(&owned.handle)

@@ -47,6 +47,7 @@ pub struct quorlock_lease_t {
     /// Shared with a release that was started, which may outlive the handle.
     pub(crate) lease: Arc<Lease>,
     lost: Arc<Lost>,
+    stop: Arc<Lost>,
 }
 
 impl quorlock_lease_t {
@@ -55,7 +56,7 @@ impl quorlock_lease_t {
     }
 
     pub(crate) fn shared(lease: Arc<Lease>) -> quorlock_lease_t {
-        quorlock_lease_t { lease, lost: Arc::default() }
+        quorlock_lease_t { lease, lost: Arc::default(), stop: Arc::default() }
     }
 }
 
@@ -121,6 +122,7 @@ impl Handle for quorlock_lease_t {}
 impl Drop for quorlock_lease_t {
     fn drop(&mut self) {
         self.lost.forget();
+        self.stop.forget();
     }
 }
 
@@ -259,6 +261,23 @@ pub extern "C" fn quorlock_lease_set_lost_callback_on(
     boundary!(error, {
         let lease = handle::borrow(lease, "lease")?;
         lease.lost.set(queue, userdata, callback, |lost| {
+            lease.lease.on_lost(move |reason| lost.clone().arrive(reason.number()));
+        })
+    })
+}
+
+/// Has `callback` called at the loss as well, beside that of
+/// quorlock_lease_set_lost_callback(): both are called. For what stops the work itself, as
+/// std::stop_token does, while the other is left to who uses the lease. Always on the
+/// library's own thread for callbacks; in all else as that.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_lease_set_stop_callback(
+    lease: *const quorlock_lease_t, userdata: *mut c_void, callback: quorlock_lost_callback_t,
+    error: *mut *mut quorlock_error_t,
+) -> i32 {
+    boundary!(error, {
+        let lease = handle::borrow(lease, "lease")?;
+        lease.stop.set(ptr::null(), userdata, callback, |lost| {
             lease.lease.on_lost(move |reason| lost.clone().arrive(reason.number()));
         })
     })

@@ -26,7 +26,9 @@ use crate::start::{Outcome, Told};
 /// once. Free it with quorlock_queue_free().
 pub struct quorlock_queue_t(pub(crate) Arc<Queue>);
 
-impl Handle for quorlock_queue_t {}
+impl Handle for quorlock_queue_t {
+    const ANEW: &str = "queue";
+}
 
 /// What one loop is to be told, and what it waits for.
 pub(crate) struct Queue {

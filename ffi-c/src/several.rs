@@ -20,7 +20,7 @@ use crate::time::QUORLOCK_DEFAULT;
 
 /// Several names with the same options, to be held together; holds nothing. May be used by
 /// all threads at once, as quorlock_lock_t.
-pub struct quorlock_locks_t(Vec<Lock>);
+pub struct quorlock_locks_t(pub(crate) Vec<Lock>);
 
 impl Handle for quorlock_locks_t {
     fn starts_anew(&self) -> bool {
@@ -33,8 +33,16 @@ impl Handle for quorlock_locks_t {
 /// are not lost stay held until they are released, so that nobody else comes in while it
 /// stops. May be used by all threads at once.
 pub struct quorlock_leases_t {
-    leases: Leases,
+    /// Shared with a release that was started, which may outlive the handle.
+    pub(crate) leases: Arc<Leases>,
     lost: Arc<Lost>,
+    stop: Arc<Lost>,
+}
+
+impl quorlock_leases_t {
+    pub(crate) fn new(leases: Leases) -> quorlock_leases_t {
+        quorlock_leases_t { leases: Arc::new(leases), lost: Arc::default(), stop: Arc::default() }
+    }
 }
 
 impl Handle for quorlock_leases_t {}
@@ -42,6 +50,7 @@ impl Handle for quorlock_leases_t {}
 impl Drop for quorlock_leases_t {
     fn drop(&mut self) {
         self.lost.forget();
+        self.stop.forget();
     }
 }
 
@@ -113,8 +122,7 @@ pub extern "C" fn quorlock_lock_all(
             asked = asked.wait(handle::limit(wait_ms, "wait")?);
         }
         let won = wait(unless_used(handle::maybe(cancel, "cancel")?, async move { asked.win().await }))?;
-        let won = quorlock_leases_t { leases: won.delivered()?, lost: Arc::default() };
-        handle::give(leases, "leases", won)
+        handle::give(leases, "leases", quorlock_leases_t::new(won.delivered()?))
     })
 }
 
@@ -271,6 +279,21 @@ pub extern "C" fn quorlock_leases_set_lost_callback_on(
     boundary!(error, {
         let leases = handle::borrow(leases, "leases")?;
         leases.lost.set(queue, userdata, callback, |lost| {
+            leases.leases.on_lost(move |_, reason| lost.clone().arrive(reason.number()));
+        })
+    })
+}
+
+/// Has `callback` called at the first loss as well, beside that of
+/// quorlock_leases_set_lost_callback(): as quorlock_lease_set_stop_callback().
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_leases_set_stop_callback(
+    leases: *const quorlock_leases_t, userdata: *mut c_void, callback: quorlock_lost_callback_t,
+    error: *mut *mut quorlock_error_t,
+) -> i32 {
+    boundary!(error, {
+        let leases = handle::borrow(leases, "leases")?;
+        leases.stop.set(ptr::null(), userdata, callback, |lost| {
             leases.leases.on_lost(move |_, reason| lost.clone().arrive(reason.number()));
         })
     })

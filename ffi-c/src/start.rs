@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 use quorlock_core::binding::{call, dispatch, start};
-use quorlock_core::{Error, ErrorKind, Lease};
+use quorlock_core::{Error, ErrorKind, Lease, Leases, Locks};
 
 use crate::callback::Callback;
 use crate::cancel::{quorlock_cancel_t, unless_used};
@@ -13,6 +13,7 @@ use crate::handle;
 use crate::lease::quorlock_lease_t;
 use crate::lock::quorlock_lock_t;
 use crate::queue::{News, none, quorlock_queue_t, shared};
+use crate::several::{quorlock_leases_t, quorlock_locks_t};
 use crate::time::QUORLOCK_DEFAULT;
 
 /// Called once with what has come of quorlock_lock_start(): either `lease`, or `error` for
@@ -20,24 +21,33 @@ use crate::time::QUORLOCK_DEFAULT;
 pub type quorlock_locked_callback_t =
     Option<unsafe extern "C" fn(userdata: *mut c_void, lease: *mut quorlock_lease_t, error: *mut quorlock_error_t)>;
 
-/// Called once with what has come of quorlock_unlock_start(): whether the lock was still
-/// held; and NULL, or an error, which is the caller's to free. It must not throw.
+/// Called once with what has come of quorlock_lock_all_start(): as
+/// #quorlock_locked_callback_t.
+pub type quorlock_all_locked_callback_t =
+    Option<unsafe extern "C" fn(userdata: *mut c_void, leases: *mut quorlock_leases_t, error: *mut quorlock_error_t)>;
+
+/// Called once with what has come of quorlock_unlock_start(), or of
+/// quorlock_unlock_all_start(): whether the lock was still held, or every one of them; and
+/// NULL, or an error, which is the caller's to free. It must not throw.
 pub type quorlock_unlocked_callback_t =
     Option<unsafe extern "C" fn(userdata: *mut c_void, was_held: bool, error: *mut quorlock_error_t)>;
 
 type Locked = unsafe extern "C" fn(*mut c_void, *mut quorlock_lease_t, *mut quorlock_error_t);
+type AllLocked = unsafe extern "C" fn(*mut c_void, *mut quorlock_leases_t, *mut quorlock_error_t);
 type Unlocked = unsafe extern "C" fn(*mut c_void, bool, *mut quorlock_error_t);
 
 /// Whom to tell that a call is over.
 #[derive(Clone, Copy)]
 pub(crate) enum Told {
     Locked(Callback<Locked>),
+    AllLocked(Callback<AllLocked>),
     Unlocked(Callback<Unlocked>),
 }
 
-/// What a call has come to. Dropped untold, a lease is given back.
+/// What a call has come to. Dropped untold, a lease is given back, and so are several.
 pub(crate) enum Outcome {
     Lease(Result<Lease, Error>),
+    Leases(Result<Leases, Error>),
     WasHeld(Result<bool, Error>),
 }
 
@@ -54,6 +64,14 @@ impl Told {
                 // SAFETY: by the header's contract the callback can be called once with
                 // its userdata.
                 unsafe { (told.function)(told.userdata, lease, error) };
+            }
+            (Told::AllLocked(told), Outcome::Leases(won)) => {
+                let (leases, error) = match won.and_then(Leases::delivered) {
+                    Ok(leases) => (handle::boxed(quorlock_leases_t::new(leases)), none()),
+                    Err(error) => (none(), object(&error)),
+                };
+                // SAFETY: as above.
+                unsafe { (told.function)(told.userdata, leases, error) };
             }
             (Told::Unlocked(told), Outcome::WasHeld(held)) => {
                 let (held, error) = match held {
@@ -73,6 +91,7 @@ impl Told {
         let why = Error::from_binding(ErrorKind::Cancelled, "the queue of the call was freed");
         self.tell(match self {
             Told::Locked(_) => Outcome::Lease(Err(why)),
+            Told::AllLocked(_) => Outcome::Leases(Err(why)),
             Told::Unlocked(_) => Outcome::WasHeld(Err(why)),
         });
     }
@@ -154,6 +173,47 @@ pub extern "C" fn quorlock_unlock_start(
         let told = Told::Unlocked(Callback { function: wanted(callback)?, userdata });
         let lease = Arc::clone(&handle::borrow(lease, "lease")?.lease);
         let work = async move { lease.release().await };
+        begin(queue, told, false, work, Outcome::WasHeld)
+    })
+}
+
+/// Starts to acquire all of the locks, or none, and returns at once: quorlock_lock_all(), as
+/// quorlock_lock_start(). The leases have no owner either, unless the options of the locks
+/// name one. Locks, client and token may be freed at once.
+///
+/// Fails with #QUORLOCK_INVALID_ARGUMENT, #QUORLOCK_FORKED.
+#[must_use]
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_lock_all_start(
+    locks: *const quorlock_locks_t, wait_ms: i64, cancel: *const quorlock_cancel_t, queue: *const quorlock_queue_t,
+    userdata: *mut c_void, callback: quorlock_all_locked_callback_t, error: *mut *mut quorlock_error_t,
+) -> i32 {
+    boundary!(error, {
+        let told = Told::AllLocked(Callback { function: wanted(callback)?, userdata });
+        let mut asked = Locks::of(handle::borrow(locks, "locks")?.0.clone());
+        if wait_ms != QUORLOCK_DEFAULT {
+            asked = asked.wait(handle::limit(wait_ms, "wait")?);
+        }
+        let win = async move { asked.win().await };
+        let work = unless_used(handle::maybe(cancel, "cancel")?, win);
+        begin(queue, told, true, work, Outcome::Leases)
+    })
+}
+
+/// Starts to release all of the leases and returns at once: quorlock_unlock_all(), as
+/// quorlock_unlock_start().
+///
+/// Fails with #QUORLOCK_INVALID_ARGUMENT, #QUORLOCK_FORKED.
+#[must_use]
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_unlock_all_start(
+    leases: *const quorlock_leases_t, queue: *const quorlock_queue_t, userdata: *mut c_void,
+    callback: quorlock_unlocked_callback_t, error: *mut *mut quorlock_error_t,
+) -> i32 {
+    boundary!(error, {
+        let told = Told::Unlocked(Callback { function: wanted(callback)?, userdata });
+        let leases = Arc::clone(&handle::borrow(leases, "leases")?.leases);
+        let work = async move { leases.release().await };
         begin(queue, told, false, work, Outcome::WasHeld)
     })
 }

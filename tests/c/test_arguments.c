@@ -81,6 +81,10 @@ static void null_everywhere(void) {
     FAILS(1, quorlock_queue_new(NULL, &error));
     FAILS(1, quorlock_lock_start(NULL, 0, NULL, NULL, NULL, NULL, &error));
     FAILS(1, quorlock_unlock_start(NULL, NULL, NULL, NULL, &error));
+    FAILS(1, quorlock_lock_all_start(NULL, 0, NULL, NULL, NULL, NULL, &error));
+    FAILS(1, quorlock_unlock_all_start(NULL, NULL, NULL, NULL, &error));
+    FAILS(1, quorlock_lease_set_stop_callback(NULL, NULL, NULL, &error));
+    FAILS(1, quorlock_leases_set_stop_callback(NULL, NULL, NULL, &error));
     FAILS(QUORLOCK_INTERNAL, quorlock_test_panic(&error));
     /* And where no error object is wanted. */
     CHECK(quorlock_client_new(NULL, NULL, NULL) == 1 && quorlock_client_close(NULL, NULL) == 1);

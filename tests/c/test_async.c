@@ -12,6 +12,7 @@ struct came {
     int32_t code;
     bool was_held;
     quorlock_lease_t *lease;
+    quorlock_leases_t *leases;
     pthread_t thread;
     quorlock_queue_t *free; /* what the callback is to free */
 };
@@ -30,6 +31,17 @@ static void on_locked(void *userdata, quorlock_lease_t *lease, quorlock_error_t 
     came->thread = pthread_self();
     quorlock_error_free(failure);
     quorlock_queue_free(came->free);
+    sem_post(&came->over);
+}
+
+static void on_all_locked(void *userdata, quorlock_leases_t *leases, quorlock_error_t *failure) {
+    struct came *came = userdata;
+    CHECK(!leases != !failure);
+    came->calls++;
+    came->leases = leases;
+    came->code = quorlock_error_kind(failure);
+    came->thread = pthread_self();
+    quorlock_error_free(failure);
     sem_post(&came->over);
 }
 
@@ -236,7 +248,115 @@ static void losses_come_by_the_queue(void) {
     quorlock_client_free(client);
 }
 
+static quorlock_locks_t *pair_of(quorlock_client_t *client, const quorlock_lock_options_t *options) {
+    const char *names[] = {"orders:42", "orders:41"};
+    size_t lens[] = {9, 9};
+    quorlock_locks_t *locks = NULL;
+    WORKS(quorlock_locks_new(client, names, lens, 2, options, &locks, &error));
+    return locks;
+}
+
+static void all_started(const quorlock_locks_t *locks, int64_t wait_ms, const quorlock_cancel_t *cancel,
+                        const quorlock_queue_t *queue, struct came *came) {
+    came_init(came);
+    WORKS(quorlock_lock_all_start(locks, wait_ms, cancel, queue, came, on_all_locked, &error));
+}
+
+static void several_are_waited_for_without_a_thread(void) {
+    quorlock_client_t *client = some_client();
+    quorlock_lock_t *lock = lock_of(client, NULL);
+    quorlock_locks_t *locks = pair_of(client, NULL);
+    quorlock_queue_t *queue = some_queue();
+    quorlock_cancel_t *cancel = quorlock_cancel_new();
+    quorlock_lease_t *lease = held(lock);
+    struct came won, refused, cancelled, left, released;
+    all_started(locks, 0, NULL, queue, &refused);
+    CHECK(dispatches(queue, 1) && refused.code == QUORLOCK_CONTENDED && !refused.leases);
+    all_started(locks, QUORLOCK_FOREVER, cancel, queue, &cancelled);
+    CHECK(comes_to_wait(client, 1));
+    quorlock_cancel(cancel);
+    CHECK(dispatches(queue, 1) && cancelled.code == QUORLOCK_CANCELLED && !cancelled.leases && cancelled.calls == 1);
+    all_started(locks, QUORLOCK_FOREVER, NULL, queue, &won);
+    CHECK(comes_to_wait(client, 1));
+    CHECK(won.calls == 0);
+    quorlock_lease_free(lease);
+    CHECK(dispatches(queue, 1) && won.code == QUORLOCK_OK && won.calls == 1 && pthread_equal(won.thread, pthread_self()));
+    CHECK(quorlock_leases_count(won.leases) == 2 && quorlock_leases_is_held(won.leases));
+    /* Nobody owns them: not entered again. */
+    all_started(locks, 0, NULL, NULL, &refused);
+    CHECK(comes(&refused.over) && refused.code == QUORLOCK_CONTENDED);
+    came_init(&released);
+    WORKS(quorlock_unlock_all_start(won.leases, queue, &released, on_unlocked, &error));
+    /* Freed at once: the release goes on. */
+    quorlock_leases_free(won.leases);
+    CHECK(dispatches(queue, 1) && released.was_held && released.code == QUORLOCK_OK && released.calls == 1);
+    /* Won, and taken by nobody: both are given back. */
+    all_started(locks, QUORLOCK_DEFAULT, NULL, queue, &left);
+    CHECK(readable(queue, 30000));
+    quorlock_queue_free(queue);
+    CHECK(left.calls == 1 && left.code == QUORLOCK_CANCELLED && !left.leases);
+    quorlock_leases_t *leases = NULL;
+    WORKS(quorlock_lock_all(locks, QUORLOCK_DEFAULT, NULL, &leases, &error));
+    CHECK(quorlock_leases_is_held(leases));
+    came_init(&released);
+    WORKS(quorlock_unlock_all(leases, NULL, &error));
+    WORKS(quorlock_unlock_all_start(leases, NULL, &released, on_unlocked, &error));
+    CHECK(comes(&released.over) && !released.was_held && released.code == QUORLOCK_OK);
+    FAILS(QUORLOCK_INVALID_ARGUMENT, quorlock_lock_all_start(locks, -7, NULL, NULL, &won, on_all_locked, &error));
+    FAILS(QUORLOCK_INVALID_ARGUMENT, quorlock_lock_all_start(locks, 0, NULL, NULL, &won, NULL, &error));
+    FAILS(QUORLOCK_INVALID_ARGUMENT, quorlock_unlock_all_start(leases, NULL, &won, NULL, &error));
+    CHECK(won.calls == 1);
+    quorlock_leases_free(leases);
+    quorlock_cancel_free(cancel);
+    quorlock_locks_free(locks);
+    quorlock_lock_free(lock);
+    quorlock_client_free(client);
+}
+
+/* The stop callback comes at once, on the library's thread, whatever the loop of the other does. */
+static void a_loss_stops_the_work_and_is_told(void) {
+    quorlock_client_t *client = some_client();
+    quorlock_lock_t *lock = lock_with_ttl(client, 200, false);
+    quorlock_queue_t *queue = some_queue();
+    quorlock_lease_t *lease = held(lock);
+    struct seen told, stopped, late;
+    seen_init(&told);
+    seen_init(&stopped);
+    seen_init(&late);
+    WORKS(quorlock_lease_set_stop_callback(lease, &stopped, on_lost, &error));
+    WORKS(quorlock_lease_set_lost_callback_on(lease, queue, &told, on_lost, &error));
+    CHECK(comes(&stopped.over) && stopped.calls == 1 && stopped.state == QUORLOCK_LEASE_EXPIRED);
+    CHECK(!pthread_equal(stopped.thread, pthread_self()) && told.calls == 0);
+    CHECK(dispatches(queue, 1) && told.calls == 1 && told.state == QUORLOCK_LEASE_EXPIRED);
+    /* Set after the loss: soon. Taken back: never. */
+    WORKS(quorlock_lease_set_stop_callback(lease, &late, on_lost, &error));
+    CHECK(comes(&late.over) && late.calls == 1);
+    WORKS(quorlock_lease_set_stop_callback(lease, NULL, NULL, &error));
+    quorlock_lease_free(lease);
+    quorlock_lock_free(lock);
+    /* Of several, the first loss. */
+    quorlock_lock_options_t *options = quorlock_lock_options_new();
+    quorlock_lock_options_set_ttl(options, 200);
+    quorlock_lock_options_set_renew(options, false);
+    quorlock_locks_t *locks = pair_of(client, options);
+    quorlock_leases_t *leases = NULL;
+    WORKS(quorlock_lock_all(locks, QUORLOCK_DEFAULT, NULL, &leases, &error));
+    seen_init(&told);
+    seen_init(&stopped);
+    WORKS(quorlock_leases_set_stop_callback(leases, &stopped, on_lost, &error));
+    WORKS(quorlock_leases_set_lost_callback_on(leases, queue, &told, on_lost, &error));
+    CHECK(comes(&stopped.over) && stopped.state == QUORLOCK_LEASE_EXPIRED);
+    CHECK(dispatches(queue, 1) && told.state == QUORLOCK_LEASE_EXPIRED);
+    quorlock_leases_free(leases);
+    CHECK(stopped.calls == 1 && told.calls == 1);
+    quorlock_locks_free(locks);
+    quorlock_lock_options_free(options);
+    quorlock_queue_free(queue);
+    quorlock_client_free(client);
+}
+
 const struct test async_tests[] = {
     TEST(a_loop_hears_by_its_queue), TEST(a_callback_without_a_queue), TEST(a_thousand_wait_without_a_thread),
     TEST(cancelled_or_closed_each_ends_once), TEST(what_nobody_takes_is_given_back),
-    TEST(a_lease_that_is_lost_before_it_is_taken), TEST(losses_come_by_the_queue), {NULL, NULL}};
+    TEST(a_lease_that_is_lost_before_it_is_taken), TEST(losses_come_by_the_queue),
+    TEST(several_are_waited_for_without_a_thread), TEST(a_loss_stops_the_work_and_is_told), {NULL, NULL}};

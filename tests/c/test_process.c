@@ -2,6 +2,8 @@
 
 #include "test.h"
 
+#include <poll.h>
+
 struct inherited {
     quorlock_client_t *client;
     quorlock_lock_t *lock;
@@ -73,6 +75,98 @@ static void a_forked_child(void) {
     quorlock_cancel_free(from.cancel);
     quorlock_lease_free(from.lease);
     quorlock_lock_free(lock);
+    quorlock_client_free(client);
+}
+
+/* What the child may hear of a call of its parent's: nothing. */
+static void on_locked(void *userdata, quorlock_lease_t *lease, quorlock_error_t *failure) {
+    struct seen *seen = userdata;
+    seen->calls++;
+    seen->state = quorlock_error_kind(failure);
+    quorlock_error_free(failure);
+    quorlock_lease_free(lease);
+    sem_post(&seen->over);
+}
+
+static void on_unlocked(void *userdata, bool was_held, quorlock_error_t *failure) {
+    on_locked(userdata, NULL, failure);
+    ((struct seen *)userdata)->wait = was_held;
+}
+
+static bool readable(const quorlock_queue_t *queue, int ms) {
+    struct pollfd watched = {quorlock_queue_fd(queue), POLLIN, 0};
+    return poll(&watched, 1, ms) == 1;
+}
+
+/* A lock that the process itself may use, with a queue that is its parent's. */
+static void loop_of_the_parent(const quorlock_lock_t *own, const quorlock_lock_t *waited, const quorlock_lease_t *lease,
+                               const quorlock_cancel_t *cancel, quorlock_queue_t *queue, struct seen *parents) {
+    struct seen seen;
+    seen_init(&seen);
+    CHECK(quorlock_queue_fd(queue) == -1 && quorlock_queue_dispatch(queue) == 0);
+    CHECK(quorlock_lock_start(own, 0, NULL, queue, &seen, on_locked, &error) == QUORLOCK_FORKED);
+    CHECK(has(quorlock_error_message(error), "the queue was used before the process was forked: make a new queue"));
+    quorlock_error_free(error);
+    error = NULL;
+    CHECK(quorlock_lock_start(own, 0, cancel, NULL, &seen, on_locked, &error) == QUORLOCK_FORKED);
+    CHECK(has(quorlock_error_message(error), "make a new token in the child"));
+    quorlock_error_free(error);
+    error = NULL;
+    FAILS(QUORLOCK_FORKED, quorlock_lock_start(waited, 0, NULL, NULL, &seen, on_locked, &error));
+    FAILS(QUORLOCK_FORKED, quorlock_unlock_start(lease, NULL, &seen, on_unlocked, &error));
+    FAILS(QUORLOCK_FORKED, quorlock_lease_set_stop_callback(lease, &seen, on_lost, &error));
+    quorlock_lease_t *ours = held(own);
+    FAILS(QUORLOCK_FORKED, quorlock_unlock_start(ours, queue, &seen, on_unlocked, &error));
+    FAILS(QUORLOCK_FORKED, quorlock_lease_set_lost_callback_on(ours, queue, &seen, on_lost, &error));
+    CHECK(quorlock_lease_is_held(ours));
+    /* Neither tells of the parent's call, nor takes it away from the parent. */
+    quorlock_queue_free(queue);
+    CHECK(parents->calls == 0 && seen.calls == 0);
+    /* A queue of its own works. */
+    quorlock_queue_t *queue_of_ours = NULL;
+    WORKS(quorlock_queue_new(&queue_of_ours, &error));
+    WORKS(quorlock_unlock_start(ours, queue_of_ours, &seen, on_unlocked, &error));
+    CHECK(readable(queue_of_ours, 30000) && quorlock_queue_dispatch(queue_of_ours) == 1);
+    CHECK(seen.calls == 1 && seen.wait && seen.state == QUORLOCK_OK);
+    quorlock_queue_free(queue_of_ours);
+    quorlock_lease_free(ours);
+    quorlock_shutdown();
+}
+
+/* A fork while a call is under way that a queue is to tell of. */
+static void a_forked_child_and_its_parents_queue(void) {
+    quorlock_client_t *client = some_client(), *unused = some_client();
+    quorlock_lock_t *lock = lock_of(client, NULL), *own = lock_of(unused, NULL);
+    quorlock_lease_t *lease = held(lock);
+    quorlock_queue_t *queue = NULL;
+    quorlock_cancel_t *cancel = quorlock_cancel_new();
+    struct seen seen;
+    seen_init(&seen);
+    WORKS(quorlock_queue_new(&queue, &error));
+    WORKS(quorlock_lock_start(lock, QUORLOCK_FOREVER, cancel, queue, &seen, on_locked, &error));
+    CHECK(comes_to_wait(client, 1));
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        broken = 0;
+        loop_of_the_parent(own, lock, lease, cancel, queue, &seen);
+        fflush(stdout);
+        execlp(broken ? "false" : "true", "true", (char *)NULL);
+        _exit(1);
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    /* The parent's call waits as it did, and its loop hears of it. */
+    CHECK(seen.calls == 0 && waiting(client) == 1 && !readable(queue, 0));
+    WORKS(quorlock_unlock(lease, NULL, &error));
+    CHECK(readable(queue, 30000) && quorlock_queue_dispatch(queue) == 1 && seen.calls == 1 && seen.state == QUORLOCK_OK);
+    quorlock_queue_free(queue);
+    quorlock_cancel_free(cancel);
+    quorlock_lease_free(lease);
+    quorlock_lock_free(own);
+    quorlock_lock_free(lock);
+    quorlock_client_free(unused);
     quorlock_client_free(client);
 }
 
@@ -210,5 +304,5 @@ static void shutting_down(void) {
 }
 
 const struct test process_tests[] = {
-    TEST(a_forked_child), TEST(a_forked_child_starts_what_was_not_used),
+    TEST(a_forked_child), TEST(a_forked_child_and_its_parents_queue), TEST(a_forked_child_starts_what_was_not_used),
     TEST(exiting_releases), TEST(freeing_after_main), TEST(shutting_down), {NULL, NULL}};

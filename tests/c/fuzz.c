@@ -6,6 +6,7 @@
 
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,9 @@ static int64_t end_ms;
 static quorlock_client_t *shared_client;
 static quorlock_lock_t *shared_locks[SHARED];
 static quorlock_cancel_t *shared_cancel;
+static quorlock_queue_t *shared_queue;
+/* Calls that were started, what has been told of them, and how many leases came of them. */
+static atomic_uint_fast64_t started, ended, arrived;
 
 struct fuzz {
     uint64_t random, calls, holds, losses;
@@ -33,7 +37,9 @@ struct fuzz {
     quorlock_locks_t *several[POOL];
     quorlock_leases_t *together[POOL];
     quorlock_cancel_t *cancels[POOL];
-    uint64_t told[POOL], told_together[POOL]; /* by loss callbacks, on the dispatcher thread */
+    quorlock_queue_t *queues[POOL];
+    uint64_t told[POOL], told_together[POOL]; /* by loss callbacks, on the dispatcher thread or that of a queue */
+    uint64_t stopped[POOL], stopped_together[POOL];
 };
 
 static int64_t now_ms(void) {
@@ -318,6 +324,109 @@ static void several_call(struct fuzz *f) {
     }
 }
 
+/* A call that was started. */
+struct flight {
+    char what;
+    bool told;
+};
+
+static void lands(struct flight *flight, bool given, quorlock_error_t *failure) {
+    int32_t code = quorlock_error_kind(failure);
+    if (flight->told || given == (failure != NULL) || code == QUORLOCK_INTERNAL || (failure && !quorlock_kind_name(code))) {
+        printf("seed %" PRIu64 ": a started call (%c) ended %s, %s\n", seed, flight->what, flight->told ? "twice" : "once",
+               failure ? quorlock_error_text(failure) : "without an error");
+        fflush(stdout);
+        abort();
+    }
+    flight->told = true;
+    quorlock_error_free(failure);
+    free(flight);
+    atomic_fetch_add(&ended, 1);
+}
+
+static void on_unlocked(void *userdata, bool was_held, quorlock_error_t *failure) {
+    (void)was_held;
+    lands(userdata, !failure, failure);
+}
+
+static void on_locked(void *userdata, quorlock_lease_t *lease, quorlock_error_t *failure) {
+    atomic_fetch_add(&arrived, lease != NULL);
+    lands(userdata, lease != NULL, failure);
+    /* From a callback, too. */
+    if (!lease) return;
+    struct flight *flight = calloc(1, sizeof *flight);
+    flight->what = 'c';
+    atomic_fetch_add(&started, 1);
+    if (quorlock_unlock_start(lease, NULL, flight, on_unlocked, NULL) != QUORLOCK_OK) {
+        atomic_fetch_sub(&started, 1);
+        free(flight);
+    }
+    quorlock_lease_free(lease);
+}
+
+static void on_all_locked(void *userdata, quorlock_leases_t *leases, quorlock_error_t *failure) {
+    atomic_fetch_add(&arrived, leases != NULL);
+    lands(userdata, leases != NULL, failure);
+    quorlock_leases_free(leases);
+}
+
+static const quorlock_queue_t *some_queue(struct fuzz *f) {
+    return draw(f, 3) ? SOME(queues) : draw(f, 2) ? shared_queue : NULL;
+}
+
+/* Calls that are started and whose callbacks come by a queue, or without one. */
+static void started_call(struct fuzz *f) {
+    const quorlock_queue_t *queue = some_queue(f);
+    const quorlock_cancel_t *cancel = draw(f, 2) ? NULL : SOME(cancels);
+    const quorlock_lock_t *lock = draw(f, 3) ? SOME(locks) : shared_locks[draw(f, SHARED)];
+    size_t at = draw(f, POOL);
+    quorlock_queue_t **place = SLOT(queues), *made = NULL;
+    int which = (int)draw(f, 10);
+    struct flight *flight = NULL;
+    if (which < 4) {
+        flight = calloc(1, sizeof *flight);
+        flight->what = "luLU"[which];
+        /* Before the call, for its end may come first. */
+        atomic_fetch_add(&started, 1);
+    }
+    bool wanted = draw(f, 32);
+    switch (which) {
+    case 0: CODE(quorlock_lock_start(lock, some_wait(f), cancel, queue, flight, wanted ? on_locked : NULL, error)); break;
+    case 1: CODE(quorlock_unlock_start(SOME(leases), queue, flight, wanted ? on_unlocked : NULL, error)); break;
+    case 2:
+        CODE(quorlock_lock_all_start(SOME(several), some_wait(f), cancel, queue, flight, wanted ? on_all_locked : NULL, error));
+        break;
+    case 3: CODE(quorlock_unlock_all_start(SOME(together), queue, flight, wanted ? on_unlocked : NULL, error)); break;
+    case 4:
+        CODE(quorlock_lease_set_lost_callback_on(f->leases[at], queue, &f->told[at], draw(f, 4) ? on_lost : NULL, error));
+        break;
+    case 5:
+        CODE(quorlock_leases_set_lost_callback_on(f->together[at], queue, &f->told_together[at], draw(f, 4) ? on_lost : NULL,
+                                                  error));
+        break;
+    case 6:
+        if (draw(f, 2)) CODE(quorlock_lease_set_stop_callback(f->leases[at], &f->stopped[at], on_lost, error));
+        else CODE(quorlock_leases_set_stop_callback(f->together[at], &f->stopped_together[at], on_lost, error));
+        break;
+    case 7:
+        if ((quorlock_queue_fd(queue) < 0) != !queue) broken(f, "a descriptor");
+        quorlock_queue_dispatch(queue);
+        break;
+    case 8: quorlock_queue_dispatch(shared_queue); break;
+    default:
+        if (draw(f, 4)) break;
+        CODE(quorlock_queue_new(draw(f, 16) ? &made : NULL, error));
+        if ((f->last == QUORLOCK_OK) != (made != NULL)) broken(f, "a queue");
+        quorlock_queue_free(*place);
+        *place = made;
+    }
+    if (flight && f->last != QUORLOCK_OK) {
+        /* Its callback is never called. */
+        atomic_fetch_sub(&started, 1);
+        free(flight);
+    }
+}
+
 static void other_call(struct fuzz *f) {
     quorlock_cancel_t **cancel = SLOT(cancels);
     quorlock_client_t **client = SLOT(clients);
@@ -356,8 +465,9 @@ static void *run(void *argument) {
     struct fuzz *f = argument;
     while ((f->calls & 63) || now_ms() < end_ms) {
         f->calls++;
-        switch (draw(f, 9)) {
+        switch (draw(f, 10)) {
         case 8: several_call(f); break;
+        case 9: started_call(f); break;
         case 0: options_call(f); break;
         case 1: making_call(f); break;
         case 2: other_call(f); break;
@@ -373,6 +483,7 @@ static void *run(void *argument) {
         quorlock_locks_free(f->several[at]);
         quorlock_lock_free(f->locks[at]);
         quorlock_cancel_free(f->cancels[at]);
+        quorlock_queue_free(f->queues[at]);
         quorlock_client_options_free(f->client_options[at]);
         quorlock_lock_options_free(f->lock_options[at]);
     }
@@ -398,6 +509,7 @@ int main(int argc, char **argv) {
     for (int at = 0; at < SHARED; at++)
         if (quorlock_lock_new(shared_client, names[at], 1, NULL, &shared_locks[at], NULL)) return 1;
     shared_cancel = quorlock_cancel_new();
+    if (quorlock_queue_new(&shared_queue, NULL)) return 1;
     static struct fuzz threads[THREADS];
     pthread_t ids[THREADS];
     for (int at = 0; at < THREADS; at++) {
@@ -415,8 +527,14 @@ int main(int argc, char **argv) {
     for (int at = 0; at < SHARED; at++) quorlock_lock_free(shared_locks[at]);
     quorlock_cancel_free(shared_cancel);
     quorlock_client_free(shared_client);
+    quorlock_queue_free(shared_queue);
+    /* Those without a queue end by themselves, and all of the others have by now. */
+    for (int64_t last = now_ms() + 30000; atomic_load(&ended) != atomic_load(&started) && now_ms() < last;)
+        nanosleep(&(struct timespec){0, 1000000}, NULL);
     quorlock_shutdown();
-    printf("seed %" PRIu64 ": %" PRIu64 " calls, %" PRIu64 " holds, %" PRIu64 " losses seen\n", seed, calls, holds, losses);
+    uint64_t begun = atomic_load(&started), over = atomic_load(&ended), given = atomic_load(&arrived);
+    printf("seed %" PRIu64 ": %" PRIu64 " calls, %" PRIu64 " holds, %" PRIu64 " losses seen; %" PRIu64
+           " calls started, %" PRIu64 " ended, %" PRIu64 " with a lease\n", seed, calls, holds, losses, begun, over, given);
     /* Below this the calls have not met anything. */
-    return calls > 100 && holds > 10 && losses > 0 ? 0 : 1;
+    return calls > 100 && holds > 10 && losses > 0 && given > 10 && begun == over ? 0 : 1;
 }

@@ -84,7 +84,7 @@ STEPS = [
     Step("stage", [sys.executable, "tests/stage/test_stage.py"], floor=23),
     Step("format", [sys.executable, "tests/scenarios/test_format.py"], floor=9),
     Step("run", [sys.executable, "tests/run.py", "--self-check"], floor=10),
-    Step("setup", [sys.executable, "tests/test_setup.py"], floor=7),
+    Step("setup", [sys.executable, "tests/test_setup.py"], floor=8),
     *(scenarios(name, *command) for name, command in RUNNERS.items()),
     # The same files as a user who may do what the documented line permits, and nothing else.
     as_documented_user(*RUNNERS["rust"]),

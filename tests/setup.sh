@@ -61,6 +61,8 @@ if [ "$what" != demo ]; then
     need valgrind valgrind
     need cmake cmake
     need pkg-config pkg-config
+    # Not a command, but a header: of the loop that one example runs on.
+    echo '#include <uv.h>' | cc -E -x c - >/dev/null 2>&1 || packages+=(libuv1-dev)
     sanitizes || runtime=missing
     for component in fmt clippy; do
         command -v cargo >/dev/null 2>&1 || break

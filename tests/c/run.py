@@ -327,14 +327,39 @@ def instrumented_fuzz():
 
 # ---- the examples ----
 
+def example(source, *flags):
+    """The program of ffi-c/examples, as the head of its file says that it is compiled."""
+    name, language = os.path.splitext(source)
+    program = os.path.join(BIN, f"example-{name}{language.replace('.', '-')}")
+    compiler = ["g++", "-std=c++17"] if language == ".cpp" else ["gcc", "-std=gnu11"]
+    run(*compiler, *WARNINGS, f"-I{PREFIX}/include", os.path.join(ROOT, "ffi-c", "examples", source), "-o", program,
+        f"-L{PREFIX}/lib", f"-Wl,-rpath,{PREFIX}/lib", "-lquorlock", *flags)
+    return program
+
+
 @check
 def example_epoll():
-    program = os.path.join(BIN, "example-epoll")
-    run("gcc", "-std=c11", *WARNINGS, f"-I{PREFIX}/include", os.path.join(ROOT, "ffi-c", "examples", "epoll.c"), "-o", program,
-        f"-L{PREFIX}/lib", f"-Wl,-rpath,{PREFIX}/lib", "-lquorlock")
-    text = on_stage(program, "orders:1", "orders:2")
+    text = on_stage(example("epoll.c"), "orders:1", "orders:2")
     if text.count(": held, fence ") != 2 or text.count(": released") != 2:
         raise Failure(text)
+
+
+@check
+def example_libuv():
+    program = example("libuv.c", *run("pkg-config", "--cflags", "--libs", "libuv").split())
+    # Two for one lock, of which one waits on the same loop; and one that takes longer than it may.
+    text = on_stage(program, "orders:1=50", "orders:1=50", "orders:2=1", "orders:3=600000")
+    lines = text.splitlines()
+    if text.count(": held, fence ") != 4 or text.count(": released") != 3 or lines[-1] != "orders:3: lost, max_hold":
+        raise Failure(text)
+    ours = [line.split(",")[0] for line in lines if line.startswith("orders:1")]
+    if ours != ["orders:1: held", "orders:1: released"] * 2:
+        raise Failure(text)
+    # A mistake in one of them ends neither the loop nor the others.
+    done = subprocess.run([program, "{{", "orders:2=1"], capture_output=True, text=True, timeout=120,
+                          env={**os.environ, "QUORLOCK_NODES": "memory://libuv"})
+    if done.returncode != 1 or not done.stderr.startswith("{{: ") or "orders:2: released" not in done.stdout:
+        raise Failure(f"status {done.returncode}\n{done.stdout}{done.stderr}")
 
 
 # ---- consumers outside the tree ----

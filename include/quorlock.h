@@ -1374,8 +1374,8 @@ int32_t quorlock_lock_start(const struct quorlock_lock_t *lock,
                             struct quorlock_error_t **error);
 
 /**
- * Starts to release a lease and returns at once; do nothing more that the lock protects.
- * Frees no memory; the lease may be freed at once. `callback` and `queue` as of
+ * Starts to release a lease and returns at once. The lease ends before that, as by
+ * quorlock_unlock(). Frees no memory; the lease may be freed at once. `callback` and `queue` as of
  * quorlock_lock_start(): the callback comes when a quorum of nodes has carried the release
  * out, at the latest after the node timeout. It cannot be cancelled, and never fails for a
  * loss.

@@ -16,7 +16,11 @@
  * Everything here is inline over quorlock.h and has no binary interface of its own. Handles can be moved,
  * not copied; one that was moved from may be destroyed or assigned to. Const member functions may be called
  * by all threads at once. Failures throw quorlock::error, by kind. Callbacks run on one thread of the
- * library's own and must not throw; the work of a leader runs on the thread that calls, and may.
+ * library's own and must not throw; those of a quorlock::event_queue, by which an event loop waits for many locks
+ * without a thread for each, run where that is dispatched, and may. The work of a leader runs on the thread that calls,
+ * and may throw too.
+ *
+ * With C++20 the waits take a std::stop_token, and lease::stop_token() is stopped when the lock is lost.
  */
 
 #ifndef QUORLOCK_HPP
@@ -37,10 +41,14 @@
 #include <thread>
 #include <type_traits>
 #include <utility>
+#include <variant>
 #include <vector>
 
+#if __cplusplus > 201703L
+#include <version>
 #if defined(__cpp_lib_jthread)
 #include <stop_token>
+#endif
 #endif
 
 #include "quorlock.h"
@@ -108,6 +116,7 @@ template <std::int32_t Kind>
 class error_of : public error {
 public:
     using error::error;
+    explicit error_of(const error &same) noexcept : error(same) {}
 };
 
 using invalid_argument = error_of<QUORLOCK_INVALID_ARGUMENT>;
@@ -141,13 +150,14 @@ struct freed {
     void operator()(quorlock_election_t *handle) const noexcept { quorlock_election_free(handle); }
     void operator()(quorlock_leadership_t *handle) const noexcept { quorlock_leadership_free(handle); }
     void operator()(quorlock_observer_t *handle) const noexcept { quorlock_observer_free(handle); }
+    void operator()(quorlock_queue_t *handle) const noexcept { quorlock_queue_free(handle); }
 };
 
 template <typename Handle>
 using owned = std::unique_ptr<Handle, freed>;
 
-/** Throws the error of a call, by its kind. */
-[[noreturn]] inline void raise(std::int32_t code, quorlock_error_t *raw) {
+/** The error of a call, which is freed. */
+inline error taken(std::int32_t code, quorlock_error_t *raw) {
     const owned<quorlock_error_t> handle(raw);
     const auto text = [](const char *c) { return std::string(c ? c : ""); };
     std::vector<node_error> nodes;
@@ -155,14 +165,16 @@ using owned = std::unique_ptr<Handle, freed>;
         nodes.push_back({text(quorlock_error_node_address(raw, at)), text(quorlock_error_node_message(raw, at))});
     std::size_t len = 0;
     const char *name = quorlock_error_lock_name(raw, &len);
-    const std::string lock_name(name ? name : "", len);
-    const auto with = [&](auto kind) {
-        return error_of<decltype(kind)::value>(code, text(quorlock_error_message(raw)), text(quorlock_error_text(raw)),
-                                               std::move(nodes), lock_name, text(quorlock_error_holder(raw)));
-    };
+    std::string lock_name(name ? name : "", len);
+    return error(code, text(quorlock_error_message(raw)), text(quorlock_error_text(raw)), std::move(nodes),
+                 std::move(lock_name), text(quorlock_error_holder(raw)));
+}
+
+/** Throws an error as the type of its kind. */
+[[noreturn]] inline void throw_by_kind(const error &why) {
 #define QUORLOCK_RAISE(kind) \
-    case kind: throw with(std::integral_constant<std::int32_t, kind>())
-    switch (code) {
+    case kind: throw error_of<kind>(why)
+    switch (why.kind()) {
         QUORLOCK_RAISE(QUORLOCK_INVALID_ARGUMENT);
         QUORLOCK_RAISE(QUORLOCK_CONTENDED);
         QUORLOCK_RAISE(QUORLOCK_TIMEOUT);
@@ -178,8 +190,11 @@ using owned = std::unique_ptr<Handle, freed>;
     }
 #undef QUORLOCK_RAISE
     /* A kind that is newer than this header. */
-    throw error(code, text(quorlock_error_message(raw)), text(quorlock_error_text(raw)), std::move(nodes));
+    throw why;
 }
+
+/** Throws the error of a call, by its kind. */
+[[noreturn]] inline void raise(std::int32_t code, quorlock_error_t *raw) { throw_by_kind(taken(code, raw)); }
 
 /** Runs `call(&error)` and throws what it says. */
 template <typename Call>
@@ -376,6 +391,180 @@ private:
     detail::owned<quorlock_cancel_t> handle_;
 };
 
+/* ---- waiting without a thread ---- */
+
+/** What has come of a call that was started: a value, or the error that says why there is none. */
+template <typename T>
+class [[nodiscard]] result {
+public:
+    explicit result(T value) : came_(std::in_place_index<0>, std::move(value)) {}
+    explicit result(quorlock::error why) : came_(std::in_place_index<1>, std::move(why)) {}
+
+    bool has_value() const noexcept { return came_.index() == 0; }
+
+    /** The value; throws the error, by its kind, where there is none. */
+    T &value() & {
+        check();
+        return *std::get_if<0>(&came_);
+    }
+    const T &value() const & {
+        check();
+        return *std::get_if<0>(&came_);
+    }
+    T &&value() && {
+        check();
+        return std::move(*std::get_if<0>(&came_));
+    }
+
+    /** Why there is no value; throws std::bad_variant_access where there is one. */
+    const quorlock::error &error() const { return std::get<1>(came_); }
+
+private:
+    void check() const {
+        if (const quorlock::error *why = std::get_if<1>(&came_)) detail::throw_by_kind(*why);
+    }
+
+    std::variant<T, quorlock::error> came_;
+};
+
+namespace detail {
+
+/** What callbacks have thrown, until the one who dispatches them can throw it. No exception crosses C. */
+class thrown {
+public:
+    template <typename Run>
+    void keep(Run &&run) noexcept {
+        try {
+            run();
+        } catch (...) {
+            const std::lock_guard<std::mutex> guard(inside_);
+            if (!first_) first_ = std::current_exception();
+        }
+    }
+
+    std::exception_ptr take() noexcept {
+        const std::lock_guard<std::mutex> guard(inside_);
+        return std::exchange(first_, nullptr);
+    }
+
+private:
+    std::mutex inside_;
+    std::exception_ptr first_;
+};
+
+}  // namespace detail
+
+/**
+ * Where an event loop hears what has come of calls that were started, and of losses: a descriptor for poll, epoll, libuv or
+ * any other, and dispatch(), which runs the callbacks. However many locks are waited for, no thread waits for them.
+ *
+ *     quorlock::event_queue queue;
+ *     client.lock("orders:42").async_acquire(queue, [](quorlock::result<quorlock::lease> won) {
+ *         if (won.has_value()) work(std::move(won).value());
+ *     });
+ *     for (pollfd watched{queue.descriptor(), POLLIN, 0}; poll(&watched, 1, -1) >= 0;) queue.dispatch();
+ *
+ * Destroyed, it tells each call that it has not told of yet, by a callback on the thread that destroys it: the error is
+ * quorlock::cancelled, and what was acquired is given back. What a callback throws then is dropped. Losses are told no more.
+ */
+class event_queue {
+public:
+    /** Throws internal_error if the process may open no more descriptors. */
+    event_queue() : thrown_(std::make_shared<detail::thrown>()) {
+        quorlock_queue_t *handle = nullptr;
+        detail::checked([&](auto error) { return quorlock_queue_new(&handle, error); });
+        handle_.reset(handle);
+    }
+
+    /** What to watch: it can be read while there is something to dispatch. Do not read, write or close it, and take it out of
+     * the loop before the queue is destroyed. -1 in a forked child. */
+    int descriptor() const noexcept { return quorlock_queue_fd(get()); }
+
+    /** Runs the callbacks of all that is done, on this thread, and returns how many they were. Never waits. If callbacks have
+     * thrown, throws what the first of them has, when all have been run; what others have thrown is dropped. A callback may
+     * dispatch, too, and may destroy the queue. */
+    std::size_t dispatch() const {
+        /* A share of its own, for a callback may destroy the queue. */
+        const std::shared_ptr<detail::thrown> thrown = thrown_;
+        const std::size_t told = quorlock_queue_dispatch(get());
+        if (const std::exception_ptr first = thrown ? thrown->take() : nullptr) std::rethrow_exception(first);
+        return told;
+    }
+
+    const quorlock_queue_t *get() const noexcept { return handle_.get(); }
+
+    /** For this header: where what callbacks throw is kept. Throws invalid_argument for a queue that was moved from. */
+    const std::shared_ptr<detail::thrown> &thrown() const {
+        if (!handle_) {
+            const char *why = "the queue was moved from: give the one that it was moved to";
+            throw invalid_argument(QUORLOCK_INVALID_ARGUMENT, why, why, {});
+        }
+        return thrown_;
+    }
+
+private:
+    std::shared_ptr<detail::thrown> thrown_;
+    detail::owned<quorlock_queue_t> handle_;
+};
+
+namespace detail {
+
+/** A call under way, and whom to tell: C calls back once, and then it is gone. */
+template <typename Value, typename Function>
+struct started {
+    Function function;
+    std::shared_ptr<detail::thrown> thrown;
+
+    template <typename Given>
+    static void told(void *userdata, Given given, quorlock_error_t *error) noexcept {
+        const std::unique_ptr<started> self(static_cast<started *>(userdata));
+        self->thrown->keep([&] {
+            if (error)
+                self->function(result<Value>(taken(quorlock_error_kind(error), error)));
+            else
+                self->function(result<Value>(Value(given)));
+        });
+    }
+};
+
+/** Starts a call by `start(userdata, callback, &error)`, which is given back to `function`; throws if it did not begin. */
+template <typename Value, typename Given, typename Function, typename Start>
+void begin(const event_queue &queue, Function &&function, Start &&start) {
+    using call = started<Value, std::decay_t<Function>>;
+    static_assert(std::is_invocable_v<std::decay_t<Function> &, result<Value>>,
+                  "the callback takes a quorlock::result of a lease, of leases, or of bool for a release");
+    std::unique_ptr<call> made(new call{std::forward<Function>(function), queue.thrown()});
+    checked([&](auto error) { return start(made.get(), &call::template told<Given>, error); });
+    /* It is C's since, and may be gone already. */
+    static_cast<void>(made.release());
+}
+
+/** A function of a user's that a queue calls. */
+inline std::function<void(lease_state)> kept_in(const event_queue &queue, std::function<void(lease_state)> function) {
+    if (!function) return nullptr;
+    return [told = std::move(function), thrown = queue.thrown()](lease_state state) {
+        thrown->keep([&] { told(state); });
+    };
+}
+
+#if defined(__cpp_lib_jthread)
+/** Acquires by `acquire(cancel)`, with a token of ours that is used when `stop` is stopped. */
+template <typename Acquire>
+auto unless_stopped(const std::stop_token &stop, Acquire &&acquire) {
+    const cancel_token cancel;
+    const std::stop_callback ends(stop, [&cancel]() noexcept { cancel.cancel(); });
+    return acquire(cancel);
+}
+
+/** What is stopped at a loss. */
+struct stopped_at_loss final : loss_callback {
+    stopped_at_loss() : loss_callback([this](std::int32_t) { source.request_stop(); }) {}
+    std::stop_source source;
+};
+#endif
+
+}  // namespace detail
+
 /** A hold on a lock. Destroyed, it is released in the background: one that nobody keeps protects nothing. */
 class [[nodiscard]] lease {
 public:
@@ -385,6 +574,7 @@ public:
         /* The old lease first: then its callback is over and may go. */
         handle_ = std::move(other.handle_);
         lost_ = std::move(other.lost_);
+        stop_ = std::move(other.stop_);
         return *this;
     }
     ~lease() = default;
@@ -426,18 +616,54 @@ public:
     /** Has `function` called when it is lost, or soon if it was lost before; an empty one is for none. When this
      * returns, a function set before is over. It may destroy the lease. */
     void on_lost(std::function<void(lease_state)> function) {
-        std::shared_ptr<detail::loss_callback> made = detail::loss_callback_of(std::move(function));
-        detail::checked([&](auto error) {
-            return quorlock_lease_set_lost_callback(get(), made.get(), made ? detail::on_lost : nullptr, error);
-        });
-        lost_ = std::move(made);
+        hear(nullptr, detail::loss_callback_of(std::move(function)));
     }
+
+    /** As on_lost(), but it is called by the queue, and may throw there: see event_queue. One call, also of both kinds, replaces
+     * the other. */
+    void on_lost(const event_queue &queue, std::function<void(lease_state)> function) {
+        hear(queue.get(), detail::loss_callback_of(detail::kept_in(queue, std::move(function))));
+    }
+
+    /** Releases without waiting for it; the lease is over at once. `function` is called by the queue, with whether the lock was
+     * still held: at the latest after node_timeout. The lease may be destroyed meanwhile. */
+    template <typename Function>
+    void async_release(const event_queue &queue, Function &&function) const {
+        detail::begin<bool, bool>(queue, std::forward<Function>(function), [&](auto call, auto told, auto error) {
+            return quorlock_unlock_start(get(), queue.get(), call, told, error);
+        });
+    }
+
+#if defined(__cpp_lib_jthread)
+    /** A token that is stopped when the lock is lost, for work that takes one, and for waits that make no sense without it. What
+     * waits on it is called on the library's own thread for callbacks. It is not stopped by a release: who releases knows that
+     * the work is over. The same token at every call; beside on_lost(). */
+    std::stop_token stop_token() {
+        if (!stop_) {
+            auto made = std::make_shared<detail::stopped_at_loss>();
+            detail::checked([&](auto error) {
+                return quorlock_lease_set_stop_callback(get(), made.get(), detail::on_lost, error);
+            });
+            /* Not only soon: who gets it after the loss sees it stopped. Nothing waits on it yet that this could call. */
+            if (static_cast<std::int32_t>(state()) > 0) made->source.request_stop();
+            stop_ = std::move(made);
+        }
+        return static_cast<detail::stopped_at_loss &>(*stop_).source.get_token();
+    }
+#endif
 
     const quorlock_lease_t *get() const noexcept { return handle_.get(); }
 
 private:
-    /* In this order: the handle goes first. */
-    std::shared_ptr<detail::loss_callback> lost_;
+    void hear(const quorlock_queue_t *queue, std::shared_ptr<detail::loss_callback> made) {
+        detail::checked([&](auto error) {
+            return quorlock_lease_set_lost_callback_on(get(), queue, made.get(), made ? detail::on_lost : nullptr, error);
+        });
+        lost_ = std::move(made);
+    }
+
+    /* In this order: the handle goes first. The second is there for every standard, so that all have the same layout. */
+    std::shared_ptr<detail::loss_callback> lost_, stop_;
     detail::owned<quorlock_lease_t> handle_;
 };
 
@@ -452,6 +678,7 @@ public:
         /* The old leases first: then their callback is over and may go. */
         handle_ = std::move(other.handle_);
         lost_ = std::move(other.lost_);
+        stop_ = std::move(other.stop_);
         return *this;
     }
     ~leases() = default;
@@ -514,18 +741,51 @@ public:
     /** Has `function` called once, when the first of them is lost, or soon if one was lost before: see lease::on_lost(), and
      * lost_name() for which it is. */
     void on_lost(std::function<void(lease_state)> function) {
-        std::shared_ptr<detail::loss_callback> made = detail::loss_callback_of(std::move(function));
-        detail::checked([&](auto error) {
-            return quorlock_leases_set_lost_callback(get(), made.get(), made ? detail::on_lost : nullptr, error);
-        });
-        lost_ = std::move(made);
+        hear(nullptr, detail::loss_callback_of(std::move(function)));
     }
+
+    /** As on_lost(), but it is called by the queue: see lease::on_lost(). */
+    void on_lost(const event_queue &queue, std::function<void(lease_state)> function) {
+        hear(queue.get(), detail::loss_callback_of(detail::kept_in(queue, std::move(function))));
+    }
+
+    /** Releases all without waiting for it; they are over at once. `function` is called by the queue, with whether every one was
+     * still held: at the latest after node_timeout. The leases may be destroyed meanwhile. */
+    template <typename Function>
+    void async_release(const event_queue &queue, Function &&function) const {
+        detail::begin<bool, bool>(queue, std::forward<Function>(function), [&](auto call, auto told, auto error) {
+            return quorlock_unlock_all_start(get(), queue.get(), call, told, error);
+        });
+    }
+
+#if defined(__cpp_lib_jthread)
+    /** A token that is stopped when one of them is lost: see lease::stop_token(). */
+    std::stop_token stop_token() {
+        if (!stop_) {
+            auto made = std::make_shared<detail::stopped_at_loss>();
+            detail::checked([&](auto error) {
+                return quorlock_leases_set_stop_callback(get(), made.get(), detail::on_lost, error);
+            });
+            /* Not only soon: who gets it after the loss sees it stopped. Nothing waits on it yet that this could call. */
+            if (static_cast<std::int32_t>(state()) > 0) made->source.request_stop();
+            stop_ = std::move(made);
+        }
+        return static_cast<detail::stopped_at_loss &>(*stop_).source.get_token();
+    }
+#endif
 
     const quorlock_leases_t *get() const noexcept { return handle_.get(); }
 
 private:
-    /* In this order: the handle goes first. */
-    std::shared_ptr<detail::loss_callback> lost_;
+    void hear(const quorlock_queue_t *queue, std::shared_ptr<detail::loss_callback> made) {
+        detail::checked([&](auto error) {
+            return quorlock_leases_set_lost_callback_on(get(), queue, made.get(), made ? detail::on_lost : nullptr, error);
+        });
+        lost_ = std::move(made);
+    }
+
+    /* In this order: the handle goes first. The second is there for every standard, so that all have the same layout. */
+    std::shared_ptr<detail::loss_callback> lost_, stop_;
     detail::owned<quorlock_leases_t> handle_;
 };
 
@@ -655,6 +915,33 @@ public:
         return acquire(detail::ms(wait), cancel.get());
     }
 
+#if defined(__cpp_lib_jthread)
+    /** Acquires it; throws quorlock::cancelled when `stop` is stopped. */
+    [[nodiscard]] lease acquire(const std::stop_token &stop) const {
+        return detail::unless_stopped(stop, [&](const cancel_token &cancel) { return acquire(cancel); });
+    }
+    [[nodiscard]] lease acquire(milliseconds wait, const std::stop_token &stop) const {
+        return detail::unless_stopped(stop, [&](const cancel_token &cancel) { return acquire(wait, cancel); });
+    }
+#endif
+
+    /** Starts to acquire it, waiting as long as the options say, and returns at once: no thread waits meanwhile, however many
+     * calls are under way. `function` is called once, by the queue, with the lease or with the error for which there is none. It
+     * need not be copyable. The lock and the client may be destroyed meanwhile; closing the client ends the wait.
+     *
+     * The token that is returned ends this wait; destroyed, it does nothing. What was won before comes all the same.
+     *
+     * The lease has no owner, unless the options name one: the lock is not entered again, and release() of the lock does not find
+     * the lease. It may be released on any thread. */
+    template <typename Function>
+    cancel_token async_acquire(const event_queue &queue, Function &&function) const {
+        return start(QUORLOCK_DEFAULT, queue, std::forward<Function>(function));
+    }
+    template <typename Function>
+    cancel_token async_acquire(const event_queue &queue, milliseconds wait, Function &&function) const {
+        return start(detail::ms(wait), queue, std::forward<Function>(function));
+    }
+
     /** Acquires it if it is free; nothing if another holds it. */
     [[nodiscard]] std::optional<lease> try_acquire() const {
         quorlock_lease_t *handle = nullptr;
@@ -716,6 +1003,15 @@ public:
     const quorlock_lock_t *get() const noexcept { return handle_.get(); }
 
 private:
+    template <typename Function>
+    cancel_token start(std::int64_t wait_ms, const event_queue &queue, Function &&function) const {
+        cancel_token cancel;
+        detail::begin<lease, quorlock_lease_t *>(queue, std::forward<Function>(function), [&](auto call, auto told, auto error) {
+            return quorlock_lock_start(get(), wait_ms, cancel.get(), queue.get(), call, told, error);
+        });
+        return cancel;
+    }
+
     lease acquire(std::int64_t wait_ms, const quorlock_cancel_t *cancel) const {
         quorlock_lease_t *handle = nullptr;
         detail::checked([&](auto error) { return quorlock_lock(get(), wait_ms, cancel, &handle, error); });
@@ -743,6 +1039,26 @@ public:
         return acquire(detail::ms(wait), cancel.get());
     }
 
+#if defined(__cpp_lib_jthread)
+    /** Acquires all of them, or none; throws quorlock::cancelled when `stop` is stopped. */
+    [[nodiscard]] leases acquire(const std::stop_token &stop) const {
+        return detail::unless_stopped(stop, [&](const cancel_token &cancel) { return acquire(cancel); });
+    }
+    [[nodiscard]] leases acquire(milliseconds wait, const std::stop_token &stop) const {
+        return detail::unless_stopped(stop, [&](const cancel_token &cancel) { return acquire(wait, cancel); });
+    }
+#endif
+
+    /** Starts to acquire all of them, or none, and returns at once: see lock::async_acquire(). */
+    template <typename Function>
+    cancel_token async_acquire(const event_queue &queue, Function &&function) const {
+        return start(QUORLOCK_DEFAULT, queue, std::forward<Function>(function));
+    }
+    template <typename Function>
+    cancel_token async_acquire(const event_queue &queue, milliseconds wait, Function &&function) const {
+        return start(detail::ms(wait), queue, std::forward<Function>(function));
+    }
+
     /** Acquires all of them if they are free; nothing if another holds one. */
     [[nodiscard]] std::optional<leases> try_acquire() const {
         quorlock_leases_t *handle = nullptr;
@@ -757,6 +1073,15 @@ public:
     const quorlock_locks_t *get() const noexcept { return handle_.get(); }
 
 private:
+    template <typename Function>
+    cancel_token start(std::int64_t wait_ms, const event_queue &queue, Function &&function) const {
+        cancel_token cancel;
+        detail::begin<leases, quorlock_leases_t *>(queue, std::forward<Function>(function), [&](auto call, auto told, auto error) {
+            return quorlock_lock_all_start(get(), wait_ms, cancel.get(), queue.get(), call, told, error);
+        });
+        return cancel;
+    }
+
     leases acquire(std::int64_t wait_ms, const quorlock_cancel_t *cancel) const {
         quorlock_leases_t *handle = nullptr;
         detail::checked([&](auto error) { return quorlock_lock_all(get(), wait_ms, cancel, &handle, error); });
@@ -1405,6 +1730,39 @@ public:
         /* Compared first: the difference to a moment long past may not be representable. */
         return end <= now ? try_lock() : try_lock_for(end - now);
     }
+
+#if defined(__cpp_lib_jthread)
+    /** Waits without end, but until `stop` is stopped: throws quorlock::cancelled then. */
+    void lock(const std::stop_token &stop) { keep(lock_.acquire(forever, stop)); }
+
+    /** False only if others held it all the time; throws quorlock::cancelled when `stop` is stopped before. */
+    template <typename Rep, typename Period>
+    [[nodiscard]] bool try_lock_for(const std::chrono::duration<Rep, Period> &wait, const std::stop_token &stop) {
+        /* A wait of zero is contended, and not too late. */
+        try {
+            keep(lock_.acquire(wait_of(wait), stop));
+            return true;
+        } catch (const lock_timeout &) {
+            return false;
+        } catch (const lock_contended &) {
+            return false;
+        }
+    }
+
+    template <typename Clock, typename Duration>
+    [[nodiscard]] bool try_lock_until(const std::chrono::time_point<Clock, Duration> &end, const std::stop_token &stop) {
+        const auto now = Clock::now();
+        return end <= now ? try_lock_for(milliseconds::zero(), stop) : try_lock_for(end - now, stop);
+    }
+
+    /** A token that is stopped when the calling thread's hold is lost: see lease::stop_token(). One that is never stopped if it
+     * holds nothing. */
+    std::stop_token stop_token() {
+        const std::lock_guard<std::mutex> guard(inside_);
+        const auto found = of_this_thread();
+        return found == held_.rend() ? std::stop_token() : found->lease.stop_token();
+    }
+#endif
 
     /** Gives back what the calling thread holds, lost or not. Does nothing if it holds nothing. */
     void unlock() noexcept {

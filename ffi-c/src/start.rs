@@ -2,6 +2,7 @@
 
 use std::ffi::c_void;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
 use quorlock_core::binding::{call, dispatch, start};
 use quorlock_core::{Error, ErrorKind, Lease, Leases, Locks};
@@ -120,6 +121,21 @@ fn begin<T: Send + 'static>(
     start(vec![work]).inspect_err(|_| queue.forget(number))
 }
 
+/// A release that is on its way: its lease is over now, and what is left is to wait for the
+/// nodes.
+fn on_its_way(
+    release: impl Future<Output = Result<bool, Error>> + Send + 'static,
+) -> impl Future<Output = Result<bool, Error>> + Send + 'static {
+    let mut release = Box::pin(release);
+    let first = release.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    async move {
+        match first {
+            Poll::Ready(done) => done,
+            Poll::Pending => release.await,
+        }
+    }
+}
+
 /// Starts to acquire the lock and returns at once; `wait_ms` and `cancel` as of
 /// quorlock_lock(). No thread waits meanwhile, however many calls are under way.
 ///
@@ -156,8 +172,8 @@ pub extern "C" fn quorlock_lock_start(
     })
 }
 
-/// Starts to release a lease and returns at once; do nothing more that the lock protects.
-/// Frees no memory; the lease may be freed at once. `callback` and `queue` as of
+/// Starts to release a lease and returns at once. The lease ends before that, as by
+/// quorlock_unlock(). Frees no memory; the lease may be freed at once. `callback` and `queue` as of
 /// quorlock_lock_start(): the callback comes when a quorum of nodes has carried the release
 /// out, at the latest after the node timeout. It cannot be cancelled, and never fails for a
 /// loss.
@@ -172,7 +188,9 @@ pub extern "C" fn quorlock_unlock_start(
     boundary!(error, {
         let told = Told::Unlocked(Callback { function: wanted(callback)?, userdata });
         let lease = Arc::clone(&handle::borrow(lease, "lease")?.lease);
-        let work = async move { lease.release().await };
+        // First, so that nothing is released by a call that fails.
+        shared(queue)?;
+        let work = on_its_way(async move { lease.release().await });
         begin(queue, told, false, work, Outcome::WasHeld)
     })
 }
@@ -213,7 +231,8 @@ pub extern "C" fn quorlock_unlock_all_start(
     boundary!(error, {
         let told = Told::Unlocked(Callback { function: wanted(callback)?, userdata });
         let leases = Arc::clone(&handle::borrow(leases, "leases")?.leases);
-        let work = async move { leases.release().await };
+        shared(queue)?;
+        let work = on_its_way(async move { leases.release().await });
         begin(queue, told, false, work, Outcome::WasHeld)
     })
 }

@@ -101,6 +101,8 @@ static void a_loop_hears_by_its_queue(void) {
     FAILS(QUORLOCK_NOT_OWNER, quorlock_lock_release(lock, NULL, &error));
     came_init(&released);
     WORKS(quorlock_unlock_start(first.lease, queue, &released, on_unlocked, &error));
+    /* Over at once, whenever the nodes answer. */
+    CHECK(quorlock_lease_state(first.lease) == QUORLOCK_LEASE_RELEASED && released.calls == 0);
     /* Freed at once: the release goes on. */
     quorlock_lease_free(first.lease);
     CHECK(dispatches(queue, 1) && released.calls == 1 && released.was_held && released.code == QUORLOCK_OK);
@@ -287,6 +289,7 @@ static void several_are_waited_for_without_a_thread(void) {
     CHECK(comes(&refused.over) && refused.code == QUORLOCK_CONTENDED);
     came_init(&released);
     WORKS(quorlock_unlock_all_start(won.leases, queue, &released, on_unlocked, &error));
+    CHECK(!quorlock_leases_is_held(won.leases) && released.calls == 0);
     /* Freed at once: the release goes on. */
     quorlock_leases_free(won.leases);
     CHECK(dispatches(queue, 1) && released.was_held && released.code == QUORLOCK_OK && released.calls == 1);

@@ -182,6 +182,32 @@ class Blocking(unittest.TestCase):
         self.assertEqual((done, told), ("led", ["forced", None, "forced", None, None]))
         self.assertLess(terms[0].fence, terms[1].fence)
 
+    def test_a_loss_is_told_before_it_is_told_that_the_work_has_stopped(self):
+        """Also where the thread that tells of losses is busy."""
+        busy, go_on, told, terms = threading.Event(), threading.Event(), [], []
+        self.addCleanup(go_on.set)
+        lease = self.one.lock(f"{self.id()} busy").acquire()
+        lease.on_lost(lambda reason: (busy.set(), go_on.wait(LONG)))
+        self.other.force_release(lease.name)
+        self.assertTrue(busy.wait(LONG))
+
+        def work(term):
+            terms.append(term)
+            if len(terms) == 1:
+                self.other.force_release(self.id())
+                self.assertTrue(term.lost.wait(LONG))
+
+        self.election.run(work, on_lost=told.append, on_stopped=lambda: told.append(None))
+        self.assertEqual(told, ["forced", None, None])
+        go_on.set()
+        # What is told behind it: nothing more of this term.
+        later = threading.Event()
+        other = self.one.lock(f"{self.id()} later").acquire()
+        other.on_lost(lambda reason: later.set())
+        self.other.force_release(other.name)
+        self.assertTrue(later.wait(LONG))
+        self.assertEqual(told, ["forced", None, None])
+
     def test_what_the_callbacks_raise_is_logged(self):
         def broken(*_reason):
             raise ValueError("broken")
@@ -351,6 +377,22 @@ class Asyncio(unittest.IsolatedAsyncioTestCase):
             self.election = self.one.election(f"{self.id()} {error!r}", ttl=0.2, renew=False)
             self.assertEqual(await asyncio.wait_for(self.runs(work), LONG), "led")
             self.assertEqual((went_on, self.told), ([], ["expired", "stopped", "stopped"]))
+
+    async def test_a_loss_that_its_last_step_meets(self):
+        """It is told all the same, and work that fails then could do no better."""
+        tries = []
+
+        async def work(term):
+            tries.append(term)
+            if len(tries) == 1:
+                time.sleep(0.4)
+                raise ValueError("too late")
+            return "led"
+
+        self.election = self.one.election(self.id(), ttl=0.2, renew=False)
+        with endless(), self.assertNoLogs("quorlock", logging.WARNING):
+            self.assertEqual(await asyncio.wait_for(self.runs(work), LONG), "led")
+        self.assertEqual(self.told, ["expired", "stopped", "stopped"])
 
     async def test_what_it_awaits_cannot_keep_it_from_being_stopped(self):
         went_on, leads, terms = [], asyncio.Event(), []

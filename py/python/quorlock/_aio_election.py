@@ -88,7 +88,7 @@ class Election(NotPickled):
             begun = time.monotonic()
             cancelled = await work.done(fn, f"quorlock election {shown(self.name)}")
             led = time.monotonic() - begun
-            work.tell_loss()
+            lost = work.tell_loss()
             told(on_stopped)
             held = False
             try:
@@ -101,9 +101,11 @@ class Election(NotPickled):
                 if work.failure is not None:
                     work_failed_late(self.name, work.failure)
                 raise cancelled
-            if work.is_over():
-                if work.failure is not None:
-                    work_failed_late(self.name, work.failure)
+            if work.failure is not None and (lost or work.is_over()):
+                # It could do no better.
+                work_failed_late(self.name, work.failure)
+            elif work.is_over():
+                pass
             elif work.failure is not None and not work.is_misused:
                 pause = failures.pause_after(led)
                 work_failed(self.name, work.failure, pause)
@@ -199,9 +201,11 @@ class _Work(Generic[_T]):
             self.tell_loss()
             self.stop()
 
-    def tell_loss(self) -> None:
-        """Tells of the loss of the term, unless that is not lost, or was told."""
-        self._tell(self.term.lost.reason)
+    def tell_loss(self) -> bool:
+        """Tells of the loss of the term, unless that was told. Returns whether it is lost."""
+        reason = self.term.lost.reason
+        self._tell(reason)
+        return reason is not None
 
     def stop(self) -> bool:
         """Cancels it, unless it was cancelled before or has ended. Returns whether it did."""

@@ -174,3 +174,34 @@ fn observers_see_each_leader_and_never_an_old_one() -> Result<(), Error> {
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     Ok(())
 }
+
+#[test]
+fn a_close_ends_the_rest_of_an_observer_and_the_pause_after_work_that_failed() {
+    let stage = Stage::new(3);
+    let client = client(&stage, "one");
+    let mut seen = client.election("e").observe(Duration::from_secs(3600));
+    assert_eq!(blocking::wait(seen.next()).unwrap(), Leadership::Vacant);
+    // As one that has seen the same.
+    let mut other = seen.clone();
+    let (sender, ended) = mpsc::channel();
+    let sends = sender.clone();
+    let observer = thread::spawn(move || sends.send(blocking::wait(seen.next()).unwrap_err()));
+    let clone = thread::spawn(move || sender.send(blocking::wait(other.next()).unwrap_err()));
+    let (failed, fails) = mpsc::channel();
+    let election = client.election("e");
+    let candidate = thread::spawn(move || {
+        // Each pause is longer than the one before; the last is too long for a test.
+        let work = |_| {
+            let _ = failed.send(());
+            async { Err::<(), _>("not today") }
+        };
+        blocking::wait(election.run(work)).unwrap_err()
+    });
+    (0..3).for_each(|_| fails.recv().unwrap());
+    blocking::wait(client.close());
+    assert_eq!(ended.recv().unwrap().kind(), ErrorKind::Closed);
+    assert_eq!(ended.recv().unwrap().kind(), ErrorKind::Closed);
+    assert_eq!(candidate.join().unwrap().kind(), ErrorKind::Closed);
+    observer.join().unwrap().unwrap();
+    clone.join().unwrap().unwrap();
+}

@@ -9,8 +9,8 @@ A lock is won by the votes of a majority of the nodes, renewed while it is held,
 `nodes=` or of the environment variable `QUORLOCK_NODES`. All times are in seconds.
 
 `redlock` holds a lock for a scope, blocking or in asyncio, or for the run of a function; `once` has one host of many run a
-function that all of them call. `Client`, `Lock` and `Lease` are
-the blocking API by hand; `quorlock.aio` has the same for asyncio. Errors are subclasses of `QuorlockError`; wherever a
+function that all of them call. `Client.election` has one process of many do the work, and another take over when it no
+longer can. `Client`, `Lock` and `Lease` are the blocking API by hand; `quorlock.aio` has the same for asyncio. Errors are subclasses of `QuorlockError`; wherever a
 lease may have been lost, `lease.is_held()` tells the truth at every call. `lease.fence` is a number that grows with every
 hold of a lock: a resource that refuses smaller ones is safe from holders that are late.
 

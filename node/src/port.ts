@@ -97,10 +97,10 @@ function reserve(numbers: number): number {
   return first;
 }
 
-/** Keeps the process alive, as what is awaited does, until what it returns is called. */
-export function stay(): () => void {
+/** Keeps the process alive, as what is awaited does, and `kept` from being collected, until what it returns is called. */
+export function stay(kept: object): () => void {
   const number = reserve(1);
-  expect(number, () => {});
+  expect(number, () => void kept);
   return () => forget(number);
 }
 

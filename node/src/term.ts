@@ -44,7 +44,8 @@ export class Term {
     };
     if (signal?.aborted) onAbort();
     else if (signal !== undefined) whenAborted(signal, onAbort);
-    const done = stay();
+    // Work that waits for its signal alone would be collected, and its lease with it.
+    const done = stay(this);
     try {
       // The clock is asked: the loss may be told to nobody yet.
       if (this.#stopped || !this.lease.isHeld()) return undefined;

@@ -262,6 +262,30 @@ test("run keeps the process alive, and the end of it does not", async () => {
   await servers.awaitNoKeys();
 });
 
+test("a term whose work waits for its signal alone is not collected", async () => {
+  const script = `
+    const { once } = require("node:events");
+    const { Client } = require(process.env.QUORLOCK_MAIN);
+    let terms = 0;
+    // Begun out here: what the work begins knows the term.
+    const collects = setInterval(async () => {
+      gc();
+      if (terms !== 1 || collects.done++ < 5) return;
+      clearInterval(collects);
+      console.log((await new Client().forceRelease("alone")).found.verdict);
+    }, 5);
+    collects.done = 0;
+    new Client({ ttl: 1500 }).election("alone").run(async (term) => {
+      if (++terms === 2) return terms;
+      await once(term.signal, "abort");
+    }).then(console.log);
+  `;
+  const done = await support.script(script, { nodes: servers.nodes, flags: ["--expose-gc"] });
+  assert.equal(done.code, 0, done.err);
+  assert.deepEqual(done.out.trim().split("\n"), ["held", "2"]);
+  await servers.awaitNoKeys();
+});
+
 test("an aborted run leaves the line, or waits for its work", async () => {
   const term = await one.election("abort").campaign();
   const waits = candidate(other, "abort");

@@ -92,7 +92,7 @@ STEPS = [
     *(newcomers(name) for name in RUNNERS if name != "node-cjs"),
     # Redis 6.2 and 8, Valkey: all files but those about TLS, on each; with and without the right to delete by value.
     Step("servers", [PYTHON, "tests/scenarios/servers.py", *RUNNERS["rust"]], floor=560, minutes=15),
-    Step("node", ["node", "tests/node/run.mjs"], floor=107),
+    Step("node", ["node", "tests/node/run.mjs"], floor=127),
     Step("header", ["ffi-c/header.sh", "--verify"]),
     Step("c", [sys.executable, "tests/c/run.py"], floor=32, minutes=12),
     Step("tables", [sys.executable, "tests/test_tables.py"], floor=4),

@@ -62,6 +62,12 @@ function candidate(client, name, options = {}) {
   return found;
 }
 
+/** Resigns, and again where it came back past the others: a home that answers late, on a busy machine, keeps no order. */
+async function passOn(from, next) {
+  assert.equal(await from.resign(), true);
+  await support.until(async () => next() || (from.isLeader() && (await from.resign(), false)));
+}
+
 test("the next candidate leads when one resigns", async () => {
   const stopped = [];
   const first = candidate(one, "next", { onStopped: () => stopped.push(first.inside) });
@@ -76,7 +82,7 @@ test("the next candidate leads when one resigns", async () => {
   assert.ok(leader.fence >= term.fence);
   assert.ok(!second.election.isLeader());
   assert.match(require("node:util").inspect(first.election), /^Election \{ 'next', leads \}$/);
-  // It goes behind the other, and leads again after that.
+  // It campaigns again, behind the other, and leads after that.
   let settled = false;
   const resigned = first.election.resign().then((held) => ((settled = true), held));
   assert.ok(term.signal.aborted);
@@ -86,16 +92,18 @@ test("the next candidate leads when one resigns", async () => {
   assert.deepEqual(stopped, [0]);
   assert.ok(!first.election.isLeader() && !term.isHeld());
   assert.equal(term.lossReason, null);
-  await support.until(() => second.terms.length === 1);
+  await support.until(() => second.terms.length === 1 || first.terms.length === 2);
+  if (second.terms.length === 0) await passOn(first.election, () => second.terms.length === 1);
   assert.ok(second.terms[0].fence > term.fence);
   await support.until(() => one.stats().queued === 1);
-  assert.equal(await second.election.resign(), true);
-  await support.until(() => first.terms.length === 2);
-  assert.ok(first.terms[1].fence > second.terms[0].fence);
+  const before = first.terms.length;
+  await passOn(second.election, () => first.terms.length > before);
+  assert.ok(first.terms.at(-1).fence > second.terms[0].fence);
   assert.equal(await second.election.resign(), false);
   assert.equal(await seen.resign(), false);
   await Promise.all([first.end(), second.end()]);
-  assert.equal(await seen.leader(), null);
+  // The second may have been about to lead: that is undone in the background.
+  await support.until(async () => (await seen.leader()) === null);
   await servers.awaitNoKeys();
 });
 
@@ -192,7 +200,7 @@ test("work that fails resigns, is told, and is begun again after a pause", async
   });
   await support.until(() => lines.length > 0);
   // Another may do better.
-  await (await other.election("fails").campaign({ wait: 400 })).release();
+  await (await other.election("fails").campaign({ wait: 20_000 })).release();
   assert.equal(await done, "done");
   one.off("log", heard);
   assert.ok(times[1] - times[0] >= 490, `${times}`);

@@ -2,6 +2,7 @@
 
 import {
   Client,
+  Election,
   InvalidArgumentError,
   Lease,
   Leases,
@@ -12,14 +13,18 @@ import {
   redlock,
   type AcquireOptions,
   type ClientOptions,
+  type ElectionOptions,
   type Events,
+  type Holder,
   type InitOptions,
+  type Leadership,
   type LockOptions,
   type LogLine,
   type Loss,
   type LossReason,
   type Name,
   type RedlockOptions,
+  type RunOptions,
   type Stats,
 } from "quorlock";
 
@@ -121,6 +126,29 @@ async function main(): Promise<void> {
   void (() => redlock("typed", { client: twin }, (leases: Leases) => leases.size));
   // @ts-expect-error: several have several.
   void (() => redlock(["typed"], { client: twin }, (lease: Lease) => lease.fence));
+
+  const candidate: ElectionOptions = { ttl: 2000, wait: null };
+  // @ts-expect-error: nobody enters a term again.
+  const owned: ElectionOptions = { owner: "me" };
+  void owned;
+  const election: Election = twin.election("typed leader", candidate);
+  const term: Lease = await election.campaign({ signal: new AbortController().signal });
+  const leader: Holder | null = await election.leader();
+  if (leader?.fence !== term.fence || !election.isLeader()) throw new Error("it does not lead");
+  for await (const now of election.observe({ every: 100 })) {
+    same<Same<typeof now, Leadership>>();
+    if (!now.known || now.leader?.fence !== term.fence) throw new Error("it is not seen to lead");
+    break;
+  }
+  if (!(await election.resign())) throw new Error("it did not lead");
+  const running: RunOptions = {
+    again: false,
+    onLost: (reason) => same<Same<typeof reason, LossReason>>(),
+    onStopped: () => {},
+    signal: new AbortController().signal,
+  };
+  const led = await election.run(async ({ fence }) => fence, running);
+  same<Same<typeof led, number | null>>();
 
   try {
     client.lock("");

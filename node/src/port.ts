@@ -97,10 +97,10 @@ function reserve(numbers: number): number {
   return first;
 }
 
-/** Keeps the process alive, as what is awaited does, and `kept` from being collected, until what it returns is called. */
-export function stay(kept: object): () => void {
+/** Keeps the process alive, as what is awaited does, and `what` from being collected, until what it returns is called. */
+export function stay(what: object): () => void {
   const number = reserve(1);
-  expect(number, () => void kept);
+  expect(number, () => void what);
   return () => forget(number);
 }
 

@@ -12,7 +12,7 @@ use std::task::Poll;
 
 use tokio::sync::oneshot;
 
-use crate::binding::spawn::{Steps, Task, spawn};
+use crate::binding::spawn::{Steps, Task, Work, spawn};
 use crate::error::{Error, ErrorKind};
 use crate::mutex::lock;
 
@@ -34,9 +34,6 @@ fn panicked(panic: &(dyn Any + Send)) -> Error {
         format!("a panic, which is a bug in Quorlock, please report it: {text}"),
     )
 }
-
-/// A call to be carried out, which gives its result away by itself.
-pub type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Ends its call when it is dropped, wherever that has come to: what it has begun
 /// is undone.

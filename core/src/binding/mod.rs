@@ -13,10 +13,10 @@ use once_cell::race::OnceBox;
 
 use crate::blocking;
 
-pub use crate::binding::call::{Revocation, Turn, Work, call, caught, start};
+pub use crate::binding::call::{Revocation, Turn, call, caught, start};
 pub use crate::binding::mailbox::Mailbox;
 pub use crate::binding::owned::Owned;
-pub use crate::binding::spawn::{Steps, Task, dispatch, shutdown, spawn};
+pub use crate::binding::spawn::{Steps, Task, Work, dispatch, shutdown, spawn};
 pub use crate::election::Failures;
 pub use crate::error::shown;
 pub use crate::mutex::lock;

@@ -7,11 +7,13 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use crate::binding::call::Work;
 use crate::error::Error;
 use crate::node::memory;
 use crate::runtime::drive::Driver;
 use crate::runtime::{self, Runtime};
+
+/// A call to be carried out, which gives its result away by itself.
+pub type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Runs a future on the I/O thread.
 pub fn spawn<F>(future: F) -> Result<Task<F::Output>, Error>

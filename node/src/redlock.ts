@@ -117,9 +117,13 @@ const inside =
 const throwIfEnded = (held: Held, from: Function) =>
   held instanceof Leases ? throwIfOneLost(held, from) : throwIfLost(held, from);
 
+/** What bodies hold that run. One that waits for its signal alone would be collected, and its lease with it. */
+const running = new Set<Held>();
+
 /** Runs the body under what it holds, and releases that. */
 async function holding<T>(held: Held, body: AnyBody<T>, from: Function): Promise<T> {
   let result: T;
+  running.add(held);
   try {
     // A busy event loop may see a lease only when it is lost already: no work must begin under it.
     throwIfEnded(held, from);
@@ -131,6 +135,8 @@ async function holding<T>(held: Held, body: AnyBody<T>, from: Function): Promise
       // The body's own error wins.
     }
     throw error;
+  } finally {
+    running.delete(held);
   }
   await held.release();
   throwIfEnded(held, from);

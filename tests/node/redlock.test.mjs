@@ -306,3 +306,29 @@ test("redlock.events tells the losses of calls without a client, and what is wor
   clearInterval(alive);
   redlock.events.off("lost", lost).off("log", log);
 });
+
+test("a lease whose body waits for its signal alone is not collected", async () => {
+  const script = `
+    const { once } = require("node:events");
+    const { Client, redlock } = require(process.env.QUORLOCK_MAIN);
+    let begun = false;
+    // Begun out here: what the body begins knows the lease.
+    const collects = setInterval(async () => {
+      gc();
+      if (!begun || collects.done++ < 5) return;
+      clearInterval(collects);
+      console.log((await new Client().forceRelease("alone")).found.verdict);
+    }, 5);
+    collects.done = 0;
+    redlock("alone", { ttl: 1500 }, async (lease) => {
+      begun = true;
+      await once(lease.signal, "abort");
+    }).catch((error) => console.log(error.code));
+    // The body keeps no process alive.
+    const stays = setInterval(() => {}, 100);
+    redlock.events.on("lost", () => clearInterval(stays));
+  `;
+  const done = await support.script(script, { nodes: servers.nodes, flags: ["--expose-gc"] });
+  assert.equal(done.code, 0, done.err);
+  assert.deepEqual(done.out.trim().split("\n"), ["held", "ERR_QUORLOCK_LOCK_LOST"]);
+});

@@ -36,6 +36,7 @@ struct fuzz {
     quorlock_lease_t *leases[POOL];
     quorlock_locks_t *several[POOL];
     quorlock_leases_t *together[POOL];
+    quorlock_election_t *elections[POOL];
     quorlock_cancel_t *cancels[POOL];
     quorlock_queue_t *queues[POOL];
     uint64_t told[POOL], told_together[POOL]; /* by loss callbacks, on the dispatcher thread or that of a queue */
@@ -427,6 +428,91 @@ static void started_call(struct fuzz *f) {
     }
 }
 
+/* A run on a name that nobody else has, and its work. */
+struct run {
+    struct fuzz *f;
+    quorlock_election_t *election;
+    quorlock_cancel_t *cancel;
+    int terms, stops;
+};
+
+static int32_t work(void *userdata, const quorlock_lease_t *term, char *why, size_t room) {
+    struct run *run = userdata;
+    struct fuzz *f = run->f;
+    if (run->stops != run->terms++) broken(f, "work within work");
+    if (quorlock_lease_fence(term) >> 53) broken(f, "a fence of a term");
+    if (!draw(f, 4)) CODE(quorlock_election_resign(run->election, NULL, error));
+    if (draw(f, 2) || run->terms == 3) {
+        /* Neither a pause nor a campaign after this. */
+        quorlock_cancel(run->cancel);
+        return (int32_t)some_ms(f);
+    }
+    if (draw(f, 2)) memset(why, 'y', room);
+    return 0;
+}
+
+static void on_stopped(void *userdata) { ++((struct run *)userdata)->stops; }
+
+static void run_call(struct fuzz *f) {
+    char name[16];
+    snprintf(name, sizeof name, "run-%d", f->number);
+    struct run run = {f, NULL, quorlock_cancel_new(), 0, 0};
+    CODE(quorlock_election_new(shared_client, name, strlen(name), NULL, &run.election, error));
+    bool again = draw(f, 2);
+    CODE(quorlock_election_run(run.election, again, run.cancel, &run, draw(f, 16) ? work : NULL, NULL, on_stopped, error));
+    if (run.stops != run.terms) broken(f, "work that has not stopped");
+    quorlock_election_free(run.election);
+    quorlock_cancel_free(run.cancel);
+}
+
+static void election_call(struct fuzz *f) {
+    size_t len;
+    const char *text = some_text(f, &len);
+    quorlock_election_t **place = SLOT(elections), *made = NULL;
+    const quorlock_election_t *election = SOME(elections);
+    quorlock_lease_t **lease = SLOT(leases), *term = NULL;
+    quorlock_leadership_t *found = NULL;
+    bool held, *was_held = draw(f, 2) ? &held : NULL;
+    switch (draw(f, 6)) {
+    case 0:
+        CODE(quorlock_election_new(draw(f, 2) ? shared_client : SOME(clients), text, len, SOME(lock_options), &made, error));
+        if ((f->last == QUORLOCK_OK) != (made != NULL)) broken(f, "quorlock_election_new");
+        if (!made) return;
+        quorlock_election_free(*place);
+        *place = made;
+        return;
+    case 1: CODE(quorlock_election_resign(election, was_held, error)); return;
+    case 2: CODE(quorlock_election_leader(election, &found, error)); break;
+    case 3: {
+        quorlock_observer_t *observer = NULL;
+        CODE(quorlock_election_observe(election, some_ms(f), &observer, error));
+        if ((f->last == QUORLOCK_OK) != (observer != NULL)) broken(f, "an observer");
+        /* The first one comes at once. */
+        CODE(quorlock_observer_next(observer, draw(f, 2) ? NULL : SOME(cancels), draw(f, 16) ? &found : NULL, error));
+        quorlock_observer_free(observer);
+        break;
+    }
+    case 4:
+        if (!draw(f, 4)) run_call(f);
+        return;
+    default:
+        CODE(quorlock_election_campaign(election, some_wait(f), draw(f, 2) ? NULL : SOME(cancels), &term, error));
+        if ((f->last == QUORLOCK_OK) != (term != NULL)) broken(f, "a term");
+        if (!term) return;
+        f->holds++;
+        quorlock_election_is_leader(election);
+        quorlock_lease_free(*lease);
+        *lease = term;
+        return;
+    }
+    if ((f->last == QUORLOCK_OK) != (found != NULL)) broken(f, "a leadership");
+    if (!found) return;
+    quorlock_holder_t leader = {0};
+    CODE(quorlock_leadership_leader(found, &leader, draw(f, sizeof leader + 9), error));
+    if (leader.votes && !quorlock_leadership_is_known(found)) broken(f, "a leader that is not known");
+    quorlock_leadership_free(found);
+}
+
 static void other_call(struct fuzz *f) {
     quorlock_cancel_t **cancel = SLOT(cancels);
     quorlock_client_t **client = SLOT(clients);
@@ -465,7 +551,8 @@ static void *run(void *argument) {
     struct fuzz *f = argument;
     while ((f->calls & 63) || now_ms() < end_ms) {
         f->calls++;
-        switch (draw(f, 10)) {
+        switch (draw(f, 11)) {
+        case 10: election_call(f); break;
         case 8: several_call(f); break;
         case 9: started_call(f); break;
         case 0: options_call(f); break;
@@ -481,6 +568,7 @@ static void *run(void *argument) {
         quorlock_lease_free(f->leases[at]);
         quorlock_leases_free(f->together[at]);
         quorlock_locks_free(f->several[at]);
+        quorlock_election_free(f->elections[at]);
         quorlock_lock_free(f->locks[at]);
         quorlock_cancel_free(f->cancels[at]);
         quorlock_queue_free(f->queues[at]);

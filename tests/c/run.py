@@ -211,11 +211,12 @@ DISCARDED = {
         "quorlock_lease_ensure(0, 1, 0);", "quorlock_lease_extend(0, 1, 0);", "quorlock_client_init_set(0, 0);",
         "quorlock_client_init_set_forced(0, 0);", "quorlock_try_lock(0, 0, 0);", "quorlock_lock_force_release(0, 0, 0, 0, 0);",
         "quorlock_client_probe(0, 0, 0);", "quorlock_lock_all(0, 0, 0, 0, 0);", "quorlock_try_lock_all(0, 0, 0);",
-        "quorlock_leases_extend(0, 1, 0);"]),
+        "quorlock_leases_extend(0, 1, 0);", "quorlock_election_run(0, 0, 0, 0, 0, 0, 0, 0);"]),
     "c++": ("quorlock.hpp", [
         'quorlock::client().lock("x").acquire();', 'quorlock::client().lock("x").acquire(quorlock::forever);',
         'quorlock::client().lock("x").try_acquire();', 'quorlock::client().lock("x");',
-        'quorlock::client().lock_all({"x"}).acquire();', 'quorlock::client().lock_all({"x"});']),
+        'quorlock::client().lock_all({"x"}).acquire();', 'quorlock::client().lock_all({"x"});',
+        'quorlock::client().election("x").campaign();', 'quorlock::client().election("x");']),
 }
 
 
@@ -236,7 +237,7 @@ def discarded_results_are_warned_of():
 
 @check
 def test_c():
-    return counted(on_stage(compiled("test-c")), 57)
+    return counted(on_stage(compiled("test-c")), 64)
 
 
 @check
@@ -256,7 +257,7 @@ def test_cpp_clang():
 
 @check
 def sanitizers_c():
-    return counted(on_stage(sanitized("test-c")), 57)
+    return counted(on_stage(sanitized("test-c")), 64)
 
 
 @check
@@ -266,7 +267,7 @@ def sanitizers_cpp():
 
 @check
 def valgrind_c():
-    return counted(on_stage(*VALGRIND, compiled("test-c")), 57)
+    return counted(on_stage(*VALGRIND, compiled("test-c")), 64)
 
 
 @check
@@ -276,7 +277,7 @@ def valgrind_cpp():
 
 # Scenarios for the leak checkers: losses, cancelled waits, dead and hung nodes. Valgrind has less time, and no TLS: the
 # assembly of its ciphers is beyond it.
-SANITIZED = ("basic-three", "reentry", "cancel", "line-", "loss-", "drop", "minority", "several-", "force-",
+SANITIZED = ("basic-three", "reentry", "cancel", "line-", "loss-", "drop", "minority", "several-", "force-", "election-",
              "tls-right")
 VALGRINDED = ("basic-three", "reentry", "cancel-while-cont", "loss-minority", "minority-stopped")
 
@@ -328,7 +329,7 @@ def instrumented(name):
 
 
 def instrumented_c():
-    return counted(on_stage(instrumented("test-c")), 57)
+    return counted(on_stage(instrumented("test-c")), 64)
 
 
 def instrumented_cpp():

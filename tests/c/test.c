@@ -161,7 +161,7 @@ int main(int argc, char **argv) {
     if (argc == 2 && !strcmp(argv[1], "role:frees-late")) return role_frees_late();
     /* The last one ends the library, and starts it again. */
     const struct test *const files[] = {arguments_tests, leases_tests, line_tests, inspection_tests, probe_tests,
-                                         several_tests, callbacks_tests, async_tests, process_tests};
+                                         several_tests, election_tests, callbacks_tests, async_tests, process_tests};
     int passed = 0, failed = 0;
     for (size_t file = 0; file < sizeof files / sizeof *files; file++) {
         for (const struct test *test = files[file]; test->name; test++) {

@@ -78,6 +78,14 @@ static void null_everywhere(void) {
     FAILS(1, quorlock_leases_ensure(NULL, 0, &error));
     FAILS(1, quorlock_leases_set_lost_callback(NULL, NULL, NULL, &error));
     FAILS(1, quorlock_leases_set_lost_callback_on(NULL, NULL, NULL, NULL, &error));
+    FAILS(1, quorlock_election_new(NULL, NULL, 0, NULL, NULL, &error));
+    FAILS(1, quorlock_election_campaign(NULL, 0, NULL, NULL, &error));
+    FAILS(1, quorlock_election_run(NULL, false, NULL, NULL, NULL, NULL, NULL, &error));
+    FAILS(1, quorlock_election_resign(NULL, NULL, &error));
+    FAILS(1, quorlock_election_leader(NULL, NULL, &error));
+    FAILS(1, quorlock_election_observe(NULL, 1, NULL, &error));
+    FAILS(1, quorlock_observer_next(NULL, NULL, NULL, &error));
+    FAILS(1, quorlock_leadership_leader(NULL, NULL, 0, &error));
     FAILS(1, quorlock_queue_new(NULL, &error));
     FAILS(1, quorlock_lock_start(NULL, 0, NULL, NULL, NULL, NULL, &error));
     FAILS(1, quorlock_unlock_start(NULL, NULL, NULL, NULL, &error));
@@ -112,6 +120,12 @@ static void null_everywhere(void) {
     CHECK(quorlock_leases_fence(NULL, 0) == 0 && quorlock_leases_fence_of(NULL, NULL, 0) == 0);
     CHECK(!quorlock_leases_name(NULL, 0, &len) && !quorlock_leases_name(NULL, 0, NULL));
     CHECK(!quorlock_leases_lost_name(NULL, &len) && !quorlock_leases_lost_name(NULL, NULL));
+    CHECK(quorlock_election_new(NULL, NULL, 0, NULL, NULL, NULL) == 1 && !quorlock_election_is_leader(NULL));
+    CHECK(quorlock_election_campaign(NULL, 0, NULL, NULL, NULL) == 1 && quorlock_election_resign(NULL, NULL, NULL) == 1);
+    CHECK(quorlock_election_run(NULL, false, NULL, NULL, NULL, NULL, NULL, NULL) == 1);
+    CHECK(quorlock_election_leader(NULL, NULL, NULL) == 1 && quorlock_election_observe(NULL, 1, NULL, NULL) == 1);
+    CHECK(quorlock_observer_next(NULL, NULL, NULL, NULL) == 1 && quorlock_leadership_leader(NULL, NULL, 0, NULL) == 1);
+    CHECK(!quorlock_leadership_is_known(NULL));
     CHECK(quorlock_client_init_set(NULL, NULL) == 1 && quorlock_client_init_set_forced(NULL, NULL) == 1);
     CHECK(quorlock_lease_remaining_ms(NULL) == 0 && quorlock_lease_fence(NULL) == 0);
     CHECK(quorlock_error_kind(NULL) == 0 && quorlock_error_node_count(NULL) == 0);
@@ -156,6 +170,9 @@ static void null_everywhere(void) {
     quorlock_lease_free(NULL);
     quorlock_locks_free(NULL);
     quorlock_leases_free(NULL);
+    quorlock_election_free(NULL);
+    quorlock_leadership_free(NULL);
+    quorlock_observer_free(NULL);
     quorlock_set_log_callback(NULL, NULL);
     /* NULL where something is needed beside what is there. */
     quorlock_client_t *client = some_client();

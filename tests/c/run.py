@@ -242,17 +242,17 @@ def test_c():
 
 @check
 def test_cpp():
-    return counted(on_stage(compiled("test-cpp")), 34)
+    return counted(on_stage(compiled("test-cpp")), 37)
 
 
 @check
 def test_cpp20():
-    return counted(on_stage(compiled("test-cpp", "-20", flags=CPP20)), 36)
+    return counted(on_stage(compiled("test-cpp", "-20", flags=CPP20)), 40)
 
 
 @check
 def test_cpp_clang():
-    return counted(on_stage(compiled("test-cpp", "-clang", "clang++", CPP20)), 36)
+    return counted(on_stage(compiled("test-cpp", "-clang", "clang++", CPP20)), 40)
 
 
 @check
@@ -262,7 +262,7 @@ def sanitizers_c():
 
 @check
 def sanitizers_cpp():
-    return counted(on_stage(sanitized("test-cpp", "-asan-20", CPP20)), 36)
+    return counted(on_stage(sanitized("test-cpp", "-asan-20", CPP20)), 40)
 
 
 @check
@@ -272,7 +272,7 @@ def valgrind_c():
 
 @check
 def valgrind_cpp():
-    return counted(on_stage(*VALGRIND, compiled("test-cpp", "-20", flags=CPP20)), 36)
+    return counted(on_stage(*VALGRIND, compiled("test-cpp", "-20", flags=CPP20)), 40)
 
 
 # Scenarios for the leak checkers: losses, cancelled waits, dead and hung nodes. Valgrind has less time, and no TLS: the
@@ -333,7 +333,7 @@ def instrumented_c():
 
 
 def instrumented_cpp():
-    return counted(on_stage(instrumented("test-cpp")), 34)
+    return counted(on_stage(instrumented("test-cpp")), 37)
 
 
 def instrumented_fuzz():

@@ -619,8 +619,8 @@ public:
         hear(nullptr, detail::loss_callback_of(std::move(function)));
     }
 
-    /** As on_lost(), but it is called by the queue, and may throw there: see event_queue. One call, also of both kinds, replaces
-     * the other. */
+    /** As on_lost(), but it is called by the queue, and may throw there: see event_queue. One call of either kind
+     * replaces the one before. */
     void on_lost(const event_queue &queue, std::function<void(lease_state)> function) {
         hear(queue.get(), detail::loss_callback_of(detail::kept_in(queue, std::move(function))));
     }
@@ -635,8 +635,8 @@ public:
     }
 
 #if defined(__cpp_lib_jthread)
-    /** A token that is stopped when the lock is lost, for work that takes one, and for waits that make no sense without it. What
-     * waits on it is called on the library's own thread for callbacks. It is not stopped by a release: who releases knows that
+    /** A token that is stopped when the lock is lost, for work that takes one, and for waits that make no sense without it.
+     * What waits on it is called on the library's own thread for callbacks. It is not stopped by a release: who releases knows that
      * the work is over. The same token at every call; beside on_lost(). */
     std::stop_token stop_token() {
         if (!stop_) {
@@ -749,8 +749,8 @@ public:
         hear(queue.get(), detail::loss_callback_of(detail::kept_in(queue, std::move(function))));
     }
 
-    /** Releases all without waiting for it; they are over at once. `function` is called by the queue, with whether every one was
-     * still held: at the latest after node_timeout. The leases may be destroyed meanwhile. */
+    /** Releases all without waiting for it; they are over at once. `function` is called by the queue, with whether every one
+     * was still held: at the latest after node_timeout. The leases may be destroyed meanwhile. */
     template <typename Function>
     void async_release(const event_queue &queue, Function &&function) const {
         detail::begin<bool, bool>(queue, std::forward<Function>(function), [&](auto call, auto told, auto error) {
@@ -926,13 +926,13 @@ public:
 #endif
 
     /** Starts to acquire it, waiting as long as the options say, and returns at once: no thread waits meanwhile, however many
-     * calls are under way. `function` is called once, by the queue, with the lease or with the error for which there is none. It
-     * need not be copyable. The lock and the client may be destroyed meanwhile; closing the client ends the wait.
+     * calls are under way. `function` is called once, by the queue, with the lease or with the error for which there is none.
+     * It need not be copyable. The lock and the client may be destroyed meanwhile; closing the client ends the wait.
      *
      * The token that is returned ends this wait; destroyed, it does nothing. What was won before comes all the same.
      *
-     * The lease has no owner, unless the options name one: the lock is not entered again, and release() of the lock does not find
-     * the lease. It may be released on any thread. */
+     * The lease has no owner, unless the options name one: the lock is not entered again, and release() of the lock does not
+     * find the lease. It may be released on any thread. */
     template <typename Function>
     cancel_token async_acquire(const event_queue &queue, Function &&function) const {
         return start(QUORLOCK_DEFAULT, queue, std::forward<Function>(function));
@@ -1006,9 +1006,10 @@ private:
     template <typename Function>
     cancel_token start(std::int64_t wait_ms, const event_queue &queue, Function &&function) const {
         cancel_token cancel;
-        detail::begin<lease, quorlock_lease_t *>(queue, std::forward<Function>(function), [&](auto call, auto told, auto error) {
+        const auto begins = [&](auto call, auto told, auto error) {
             return quorlock_lock_start(get(), wait_ms, cancel.get(), queue.get(), call, told, error);
-        });
+        };
+        detail::begin<lease, quorlock_lease_t *>(queue, std::forward<Function>(function), begins);
         return cancel;
     }
 
@@ -1076,9 +1077,10 @@ private:
     template <typename Function>
     cancel_token start(std::int64_t wait_ms, const event_queue &queue, Function &&function) const {
         cancel_token cancel;
-        detail::begin<leases, quorlock_leases_t *>(queue, std::forward<Function>(function), [&](auto call, auto told, auto error) {
+        const auto begins = [&](auto call, auto told, auto error) {
             return quorlock_lock_all_start(get(), wait_ms, cancel.get(), queue.get(), call, told, error);
-        });
+        };
+        detail::begin<leases, quorlock_leases_t *>(queue, std::forward<Function>(function), begins);
         return cancel;
     }
 

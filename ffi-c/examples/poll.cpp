@@ -1,5 +1,5 @@
-// One thread, one poll(), and as many locks as there are words on the command line: all are waited for at once, each is held for
-// the work and released, and no call waits.
+// One thread, one poll(), and as many locks as there are words on the command line: all are waited for at once, each is held
+// for the work and released, and no call waits.
 //
 //     c++ -std=c++17 poll.cpp $(pkg-config --cflags --libs quorlock) -o poll && ./poll orders:1 orders:2
 

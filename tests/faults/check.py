@@ -105,10 +105,11 @@ def figures(history):
 
 class Verdict:
     def __init__(self):
-        self.failed = []
+        self.passed, self.failed = 0, []
 
     def line(self, good, words):
         print(f"{'ok  ' if good else 'FAIL'} {words}", flush=True)
+        self.passed += bool(good)
         if not good:
             self.failed.append(words)
 

@@ -17,13 +17,14 @@ def holds_of(path):
         lines = [line.split() for line in file]
     for kind, who, *rest in lines:
         if kind == "take":
-            now[who] = list(map(int, rest[1:]))
-            locks.setdefault(rest[0], []).append(now[who])
-        elif kind == "give" and who in now:
-            now.pop(who)[2] = min(map(int, rest[1:3]))
-        elif kind == "dead" and who in now:
-            hold = now.pop(who)
-            hold[2] = min(hold[2], int(rest[0]))
+            hold = list(map(int, rest[1:]))
+            now.setdefault(who, {})[rest[0]] = hold
+            locks.setdefault(rest[0], []).append(hold)
+        elif kind == "give" and rest[0] in now.get(who, {}):
+            now[who].pop(rest[0])[2] = min(map(int, rest[1:3]))
+        elif kind == "dead":
+            for hold in now.pop(who, {}).values():
+                hold[2] = min(hold[2], int(rest[0]))
     return locks
 
 

@@ -3,6 +3,7 @@
     take WORKER LOCK INVOKED ACQUIRED UNTIL FENCE    acquire has returned; UNTIL: end of validity as then known
     give WORKER LOCK AT UNTIL                        release is called after AT; UNTIL: the latest end ever seen
     fail WORKER LOCK INVOKED RETURNED WAIT-MS KIND   acquire has failed
+    want WORKER LOCKS INVOKED                        several, with commas, are asked for together: a `take` for each
     dead WORKER AT                                   the worker was killed
     begin NUMBER FAULT AT WHOM                       a fault begins; WHOM: nodes or a worker
     end NUMBER AT
@@ -74,26 +75,30 @@ class History:
     steps: list = field(default_factory=list)  # from, to, set of (lock, worker)
     stalls: list = field(default_factory=list)
     notes: dict = field(default_factory=dict)
+    wants: list = field(default_factory=list)  # worker, locks, invoked
     locks: dict = field(default_factory=lambda: defaultdict(list))
-    _open: dict = field(default_factory=dict)
+    kept: dict = field(default_factory=lambda: defaultdict(dict))  # of each worker what it has not given back, by its lock
 
     def take(self, worker, lock, invoked, acquired, until, fence):
         hold = Hold(worker, lock, int(invoked), int(acquired), int(until), int(fence))
-        self._open[worker] = hold
+        self.kept[worker][lock] = hold
         self.holds.append(hold)
         self.locks[lock].append(hold)
 
     def give(self, worker, lock, at, until):
-        hold = self._open.pop(worker)
-        if hold.lock != lock:
-            raise ValueError(f"{worker} gives {lock} and has {hold.lock}")
+        hold = self.kept[worker].pop(lock, None)
+        if not hold:
+            raise ValueError(f"{worker} gives {lock} and has {sorted(self.kept[worker])}")
         hold.until = min(int(at), int(until))
 
     def fail(self, worker, lock, invoked, returned, wait, kind):
         self.fails.append((worker, lock, int(invoked), int(returned), int(wait), kind))
 
+    def want(self, worker, locks, invoked):
+        self.wants.append((worker, locks.split(","), int(invoked)))
+
     def dead(self, worker, at):
-        if hold := self._open.pop(worker, None):
+        for hold in self.kept.pop(worker, {}).values():
             hold.until = min(hold.until, int(at))
 
     def begin(self, number, kind, at, whom):
@@ -112,7 +117,7 @@ class History:
         self.notes[name] = float(value)
 
 
-KINDS = {"take", "give", "fail", "dead", "begin", "end", "step", "stall", "note"}
+KINDS = {"take", "give", "fail", "want", "dead", "begin", "end", "step", "stall", "note"}
 
 
 def read(path):

@@ -29,6 +29,8 @@ BYTES, BYTES_PACE = 2_000_000, 40_000
 
 # Each of the fuzzer's targets.
 FUZZ_SECONDS = 600
+# Of several locks at once.
+NAMES_SECONDS = 60
 # On the memory node and on a real server.
 CALLS = 2_000_000
 # Of each of two runners, on 1, 3 and 5 nodes, beside a queue.
@@ -111,6 +113,14 @@ def newcomers():
         report(f"newcomers beside a queue, {name}", done.returncode == 0, " ".join((done.stdout + done.stderr).split()))
 
 
+def names():
+    words = [run.PYTHON, ROOT / "tests" / "names" / "names.py", "--seconds", str(NAMES_SECONDS)]
+    done = subprocess.run(words, capture_output=True, text=True)
+    (OUT / "names.txt").write_text(done.stdout + done.stderr)
+    print(done.stdout, end="")
+    report(f"several locks at once for {NAMES_SECONDS} s", done.returncode == 0, (done.stdout + done.stderr).strip().splitlines()[-1])
+
+
 def peers():
     done = subprocess.run([sys.executable, ROOT / "tests" / "peers" / "run.py"], capture_output=True, text=True)
     (OUT / "peers.txt").write_text(done.stdout + done.stderr)
@@ -128,6 +138,7 @@ def main():
     cycles()
     model()
     newcomers()
+    names()
     peers()
     fuzz()
     fuzz_of_the_c_abi()

@@ -126,6 +126,11 @@ STEPS = [
     Step("jobs", [PYTHON, "tests/jobs/jobs.py", "--ticks", "8"], floor=160, minutes=3),
     Step("jobs-too-short", [PYTHON, "tests/jobs/jobs.py", "--ticks", "8", "--every", "0.4"], minutes=3,
          must_say=r"[1-9]\d* ticks did not run once"),
+    # Several locks at once, asked for in any order by processes of all languages; and one by one, which ends in rings.
+    Step("names-tools", [sys.executable, "tests/names/test_names.py", "-v"], floor=11),
+    Step("names", [PYTHON, "tests/names/names.py", "--seconds", "8"], floor=10, minutes=3),
+    Step("names-unsorted", [PYTHON, "tests/names/names.py", "--seconds", "8", "--unsorted"], minutes=3,
+         must_say=r"[1-9]\d* waits were used up"),
     Step("demo", [PYTHON, "tests/demo/demo.py", "--lock", "on"], minutes=3),
     Step("demo-lock-off", [PYTHON, "tests/demo/demo.py", "--lock", "off", "--seconds", "3"], minutes=3,
          must_say=r"[1-9]\d* lost updates"),

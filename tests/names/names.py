@@ -139,8 +139,8 @@ def main():
     if missing:
         print(f"there is no {missing[0]}: run `make build` first", file=sys.stderr)
         return 2
-    wait = asked.wait or (2 if asked.unsorted else 30)
-    floor = asked.floor or int(2 * asked.seconds)
+    wait = (2 if asked.unsorted else 30) if asked.wait is None else asked.wait
+    floor = int(2 * asked.seconds) if asked.floor is None else asked.floor
     if os.path.exists(HISTORY):
         os.remove(HISTORY)
     Writer(HISTORY).close()

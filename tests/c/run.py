@@ -37,7 +37,8 @@ VALGRIND = ["valgrind", "--quiet", f"--suppressions={HERE}/valgrind.supp", "--le
 PROGRAMS = {"scenario-c": "tests/c/scenario.c", "scenario-cpp": "tests/cpp/scenario.cpp",
             "demo-worker-c": "tests/c/demo-worker.c", "demo-worker-cpp": "tests/cpp/demo-worker.cpp",
             "faults-worker-c": "tests/c/faults-worker.c", "names-worker-c": "tests/c/names-worker.c",
-            "names-worker-cpp": "tests/cpp/names-worker.cpp", "endurance-c": "tests/c/endurance.c",
+            "names-worker-cpp": "tests/cpp/names-worker.cpp", "leaders-worker-cpp": "tests/cpp/leaders-worker.cpp",
+            "endurance-c": "tests/c/endurance.c",
             "test-c": "tests/c/test*.[ch]", "test-cpp": "tests/cpp/test.cpp", "fuzz": "tests/c/fuzz.c"}
 # Newest version of the C library that may be asked for.
 GLIBC = (2, 34)

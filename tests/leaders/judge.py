@@ -1,0 +1,311 @@
+#!/usr/bin/env python3
+"""Judges the history of a run with leaders: judge.py HISTORY (README.md says what is asked of one).
+
+A history is one file to which every process appends whole lines. All times are CLOCK_MONOTONIC, ns; a worker is one process,
+LANGUAGE-NUMBER, and its clock is read before its term is asked.
+
+    begin WORKER FENCE HELD AT UNTIL     the work of a term has begun; UNTIL: end of validity as then known
+    step WORKER FENCE HELD AT UNTIL      a step of it
+    ended WORKER FENCE AT                the work has ended, by its own word
+    lost WORKER FENCE REASON AT          the loss of a term is told
+    stopped WORKER FENCE AT              the library tells that the work has ended
+    dead WORKER AT                       the worker was killed
+    fault NUMBER KIND WORKER FENCE AT    something was done to the leader; a worker that is stopped was so before AT
+    over NUMBER AT                       it is about to be undone
+    seen WORKER FENCE AT                 an observer sees that this one leads; `- 0`: nobody does; `? 0`: it is not known
+    stall FROM TO                        the machine itself gave the run no processor
+    note NAME VALUE                      figures of the run
+"""
+
+import itertools
+import os
+import sys
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(os.path.dirname(HERE), "faults"))
+
+from check import Verdict  # noqa: E402
+
+NEVER = 1 << 62
+STOPPED, KILLED, CUT = KINDS = ("stopped", "killed", "cut")
+# Whose work cannot do another step once its term is over: it is dropped, or cancelled, between two of them.
+ENDED_BY_THE_LIBRARY = ("rust", "asyncio")
+# How much longer than a ttl it may take until another leads, and until a dead leader is named no more: a floor for sanity.
+TAKEOVER_NS, NAMED_NS = 2 * 10**9, 10**9
+
+
+@dataclass
+class Step:
+    held: bool
+    at: int
+    # The number of its line.
+    line: int
+
+
+@dataclass
+class Term:
+    worker: str
+    fence: int
+    begun: int
+    # Whether it was held when its work began; if not, it was lost before.
+    held: bool
+    # The latest end of validity that was seen, while there was work to do in it.
+    until: int
+    steps: list = field(default_factory=list)
+    lost: int = NEVER
+    ended: int = NEVER
+
+
+@dataclass
+class Fault:
+    kind: str
+    worker: str
+    fence: int
+    at: int
+    # Whether it met a leader, and not one that had lost its term by itself.
+    met: bool
+    over: int = NEVER
+    # The number of the line that says so.
+    over_line: int = NEVER
+
+
+def language(worker):
+    return worker.rpartition("-")[0]
+
+
+LINES = {"begin", "step", "ended", "lost", "stopped", "dead", "fault", "over", "seen", "stall", "note"}
+
+
+class History:
+    def __init__(self):
+        self.terms, self.faults, self.seen, self.stalls = {}, {}, [], []
+        self.dead, self.notes = {}, {}
+        # What a process did in another order than it may.
+        self.disorder = []
+        # The term that the work of a worker is of.
+        self.at_work = {}
+
+    def add(self, number, line):
+        """A line of the file, and its number."""
+        kind, *words = line.split()
+        try:
+            if kind not in LINES:
+                raise ValueError("no such line")
+            getattr(self, f"_{kind}")(number, *words)
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"line {number}: {line.strip()[:120]}: {type(error).__name__} {error}") from error
+
+    def _begin(self, _line, worker, fence, held, at, until):
+        if worker in self.at_work:
+            self.disorder.append(f"{worker} begins term {fence} before {self.at_work[worker]} has stopped")
+        self.at_work[worker] = int(fence)
+        if (worker, int(fence)) in self.terms:
+            self.disorder.append(f"{worker} begins term {fence} twice")
+        self.terms[worker, int(fence)] = Term(worker, int(fence), int(at), held == "1", int(until))
+
+    def _step(self, line, worker, fence, held, at, until):
+        term = self.terms[worker, int(fence)]
+        if self.at_work.get(worker) != term.fence or term.ended < NEVER:
+            self.disorder.append(f"{worker} does a step of term {fence} after that has stopped")
+        term.steps.append(Step(held == "1", int(at), line))
+        if held == "1":
+            term.until = max(term.until, int(until))
+
+    def _ended(self, _line, worker, fence, at):
+        term = self.terms[worker, int(fence)]
+        term.ended = int(at)
+        term.until = min(term.until, term.ended)
+
+    def _lost(self, _line, worker, fence, reason, at):
+        self.terms[worker, int(fence)].lost = int(at)
+
+    def _stopped(self, _line, worker, fence, at):
+        if self.at_work.pop(worker, None) != int(fence) or self.terms[worker, int(fence)].ended == NEVER:
+            self.disorder.append(f"{worker} tells that term {fence} has stopped, and it has not")
+
+    def _dead(self, _line, worker, at):
+        self.dead[worker] = int(at)
+        self.at_work.pop(worker, None)
+        for term in self.terms.values():
+            if term.worker == worker:
+                term.until = min(term.until, int(at))
+
+    def _fault(self, _line, number, kind, worker, fence, at):
+        term = self.terms[worker, int(fence)]
+        met = term.lost == term.ended == NEVER and term.until > int(at)
+        self.faults[int(number)] = Fault(kind, worker, int(fence), int(at), met)
+
+    def _over(self, line, number, at):
+        fault = self.faults[int(number)]
+        fault.over, fault.over_line = int(at), line
+
+    def _seen(self, _line, worker, fence, at):
+        self.seen.append((worker, int(at)))
+
+    def _stall(self, _line, begin, end):
+        self.stalls.append((int(begin), int(end)))
+
+    def _note(self, _line, name, value):
+        self.notes[name] = int(value)
+
+    def ordered(self):
+        """The terms that were held when their work began, in that order."""
+        return sorted((term for term in self.terms.values() if term.held), key=lambda term: term.begun)
+
+    def stalled(self, begin, end):
+        """For how long within that time nothing could run."""
+        return sum(max(0, min(end, to) - max(begin, since)) for since, to in self.stalls)
+
+
+def read(lines):
+    history = History()
+    for number, line in enumerate(lines, 1):
+        history.add(number, line)
+    return history
+
+
+def out_of_order(terms):
+    """Terms that began after one with the same or a larger fence."""
+    wrong, largest = [], 0
+    for term in terms:
+        if term.fence <= largest:
+            wrong.append(term)
+        largest = max(largest, term.fence)
+    return wrong
+
+
+def doubles(terms):
+    """Pairs of terms of which the second began while the first was valid, as its worker saw it."""
+    pairs = []
+    for place, term in enumerate(terms):
+        pairs += [(other, term) for other in terms[:place] if other.until > term.begun]
+    return pairs
+
+
+def late_steps(terms):
+    """Steps that were done in the belief to lead, after another had begun its work."""
+    found, successor = [], NEVER
+    for term in sorted(terms, key=lambda term: -term.fence):
+        found += [(term, step) for step in term.steps if step.held and step.at > successor]
+        successor = min(successor, term.begun)
+    return found
+
+
+def after_a_stop(history):
+    """What stopped leaders did when they went on: wrong steps, and steps that were under way when they were stopped."""
+    wrong, under_way = [], 0
+    for fault in history.faults.values():
+        if fault.kind != STOPPED:
+            continue
+        later = [step for step in history.terms[fault.worker, fault.fence].steps if step.line > fault.over_line]
+        begun_before = [step for step in later if step.held and step.at <= fault.at]
+        believed = [step for step in later if step.held and step.at > fault.at]
+        under_way += len(begun_before)
+        wrong += [f"{fault.worker} goes on and believes to lead" for _ in believed]
+        # One step may be under way; where the work is ended between two steps none follows it.
+        allowed = 1 if language(fault.worker) in ENDED_BY_THE_LIBRARY else len(later)
+        if len(begun_before) > 1 or len(later) > allowed:
+            wrong.append(f"{fault.worker} goes on with {len(later)} steps")
+    return wrong, under_way
+
+
+def untold(history):
+    """Losses that no one was told of, or a worker that was cut off only when it was connected again."""
+    wrong = []
+    for fault in history.faults.values():
+        term = history.terms[fault.worker, fault.fence]
+        if fault.kind == KILLED:
+            continue
+        if term.lost == NEVER or term.ended == NEVER:
+            wrong.append(f"{fault.worker} was {fault.kind}: " + ("no loss" if term.lost == NEVER else "no end") + " is told")
+        elif fault.kind == CUT and term.lost > fault.over:
+            wrong.append(f"{fault.worker} was told of its loss only when it was no longer cut off")
+    return wrong
+
+
+def takeovers(history):
+    """How long after each fault another led, in ns, less the time in which nothing could run; by the fault's number."""
+    found = {}
+    for number, fault in history.faults.items():
+        begun = min((term.begun for term in history.ordered() if term.fence > fault.fence), default=NEVER)
+        found[number] = begun if begun == NEVER else max(0, begun - fault.at - history.stalled(fault.at, begun))
+    return found
+
+
+def haunted(history):
+    """Dead workers that an observer named for too long, and for how much longer than a ttl the worst was, in ns."""
+    wrong, worst, ttl = [], 0, history.notes["ttl-ns"]
+    ends = [at for _, at in history.seen[1:]] + [history.notes["end"]]
+    for (worker, _), end in zip(history.seen, ends):
+        dead = history.dead.get(worker, NEVER)
+        by = end - dead - ttl - history.stalled(dead, end) if dead < end else 0
+        worst = max(worst, by)
+        if by > NAMED_NS:
+            wrong.append(f"{worker}, dead for {(end - dead) / 1e9:.2f} s, is named as the leader")
+    return wrong, worst
+
+
+def share_seen(history):
+    """How many of the terms the observer has named, and how many there were."""
+    changes = sorted([(term.begun, term.worker) for term in history.ordered()] + [(history.notes["end"], None)])
+    named = sum(any(worker == other and at < end for other, at in history.seen if at > begun - history.notes["ttl-ns"])
+                for (begun, worker), (end, _) in itertools.pairwise(changes))
+    return named, len(changes) - 1
+
+
+def judge(lines, times):
+    """Prints the verdict on a run in which each kind of fault was to meet a leader so many times; returns what is wrong."""
+    history, verdict = read(lines), Verdict()
+    terms = history.ordered()
+
+    def line(wrong, words):
+        verdict.line(not wrong, words)
+        for one in wrong[:5]:
+            print(f"       {one}")
+
+    early = len(history.terms) - len(terms)
+    line([f"{term.worker} has {term.fence}" for term in out_of_order(terms)],
+         f"S2: {len(out_of_order(terms))} of {len(terms)} terms with a fence out of order; {early} more were lost at their begin")
+    line([f"{first.worker} until {first.until}, {second.worker} from {second.begun}" for first, second in doubles(terms)],
+         f"S1: {len(doubles(terms))} terms began while another was valid")
+    late = late_steps(terms)
+    line([f"{term.worker}, term {term.fence}, at {step.at}" for term, step in late],
+         f"{len(late)} of {sum(len(term.steps) for term in terms)} steps of an old leader that believed to lead")
+    line(history.disorder, f"{len(history.disorder)} times work was done out of order in one process")
+    wrong, under_way = after_a_stop(history)
+    line(wrong, f"{len(wrong)} times a leader that was stopped went on; {under_way} steps were under way then")
+    wrong = untold(history)
+    line(wrong, f"{len(wrong)} losses were not told; {sum(term.lost < NEVER for term in history.terms.values())} were")
+    took, limit = takeovers(history), history.notes["ttl-ns"] + TAKEOVER_NS
+    for kind in KINDS:
+        those = sorted(took[number] for number, fault in history.faults.items() if fault.kind == kind)
+        slow = [f"{by / 1e9:.2f} s" if by < NEVER else "never" for by in those if by > limit]
+        said = f"median {those[len(those) // 2] / 1e9:.2f} s, worst {those[-1] / 1e9:.2f} s" if those and not slow else ""
+        line(slow, f"{kind}: another led within {limit / 1e9:g} s but for {len(slow)} of {len(those)} times {said}".rstrip())
+    wrong, worst = haunted(history)
+    line(wrong, f"{len(wrong)} dead leaders named by the observer for longer than ttl + {NAMED_NS / 1e9:g} s "
+                f"(worst: ttl + {worst / 1e9:.2f} s)")
+    named, led = share_seen(history)
+    verdict.line(2 * named >= led, f"{named} of {led} terms were seen by the observer (at least half)")
+    floors(history, verdict, times)
+    return verdict.failed
+
+
+def floors(history, verdict, times):
+    counts = Counter(fault.kind for fault in history.faults.values() if fault.met)
+    rare = [kind for kind in KINDS if counts[kind] < times]
+    verdict.line(not rare, f"{len(history.faults)} faults met a leader {sum(counts.values())} times, each kind at least {times}"
+                           + (f"; not {rare}" if rare else ""))
+    rows = defaultdict(Counter)
+    for fault in history.faults.values():
+        rows[language(fault.worker)][fault.kind] += fault.met
+    for name in sorted(rows):
+        terms = sum(language(term.worker) == name for term in history.terms.values())
+        print(f"       {name}: {terms} terms, " + ", ".join(f"{kind} {rows[name][kind]}" for kind in KINDS))
+
+
+if __name__ == "__main__":
+    with open(sys.argv[1]) as file:
+        sys.exit(1 if judge(file, 0) else 0)

@@ -33,6 +33,8 @@ FUZZ_SECONDS = 600
 NAMES_SECONDS = 60
 # On the memory node and on a real server.
 CALLS = 2_000_000
+# Of each kind of fault, as they meet a leader.
+FAULTS_OF_LEADERS = 50
 # Of each of two runners, on 1, 3 and 5 nodes, beside a queue.
 TRIES = 2_000
 
@@ -121,6 +123,15 @@ def names():
     report(f"several locks at once for {NAMES_SECONDS} s", done.returncode == 0, (done.stdout + done.stderr).strip().splitlines()[-1])
 
 
+def leaders():
+    words = [run.PYTHON, "tests/leaders/leaders.py", "--times", str(FAULTS_OF_LEADERS)]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    (OUT / "leaders.txt").write_text(done.stdout + done.stderr)
+    print(done.stdout, end="")
+    report(f"leaders stopped, killed and cut off, {FAULTS_OF_LEADERS} times each", done.returncode == 0,
+           (done.stdout + done.stderr).strip().splitlines()[-1])
+
+
 def peers():
     done = subprocess.run([sys.executable, ROOT / "tests" / "peers" / "run.py"], capture_output=True, text=True)
     (OUT / "peers.txt").write_text(done.stdout + done.stderr)
@@ -139,6 +150,7 @@ def main():
     model()
     newcomers()
     names()
+    leaders()
     peers()
     fuzz()
     fuzz_of_the_c_abi()

@@ -1,0 +1,172 @@
+#!/usr/bin/env python3
+"""The judge of the runs with leaders finds each thing that may be wrong, and finds nothing in a run that was right."""
+
+import contextlib
+import io
+import os
+import sys
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+from judge import judge, read  # noqa: E402
+
+# A stop, a kill and a cut, one second each; times in ms. Each line may be replaced in a test.
+GOOD = """
+note ttl-ns 1000
+begin rust-1 10 1 0 900
+seen rust-1 10 50
+step rust-1 10 1 100 900
+fault 1 stopped rust-1 10 200
+begin node-1 20 1 1000 1900
+seen node-1 20 1010
+step node-1 20 1 1010 1900
+over 1 1100
+ended rust-1 10 1110
+lost rust-1 10 expired 1110
+stopped rust-1 10 1110
+step node-1 20 1 1200 2100
+fault 2 killed node-1 20 1300
+dead node-1 1301
+begin cpp-1 30 1 2200 3100
+seen cpp-1 30 2210
+step cpp-1 30 1 2210 3100
+over 2 2220
+fault 3 cut cpp-1 30 2300
+step cpp-1 30 1 2400 3100
+lost cpp-1 30 1 3101
+step cpp-1 30 0 3102 3102
+ended cpp-1 30 3102
+stopped cpp-1 30 3103
+begin rust-1 40 1 3200 4100
+seen rust-1 40 3210
+step rust-1 40 1 3210 4100
+over 3 3300
+note end 3500
+""".strip().splitlines()
+# Which words of a line are times.
+TIMES = {"note": [2], "begin": [4, 5], "step": [4, 5], "ended": [3], "lost": [4], "stopped": [3], "dead": [2], "fault": [5],
+         "over": [2], "seen": [3], "stall": [1, 2]}
+
+
+def in_ns(line):
+    words = line.split()
+    for place in TIMES[words[0]]:
+        words[place] = str(int(words[place]) * 10**6)
+    return " ".join(words)
+
+
+def judged(lines, times=1):
+    with contextlib.redirect_stdout(io.StringIO()):
+        return judge([in_ns(line) for line in lines], times)
+
+
+class Judged(unittest.TestCase):
+    def wrong(self, *changes, times=1):
+        """What is wrong after `(old, new)`: `new`, one line or several, in the place of `old`; or none."""
+        lines = list(GOOD)
+        for old, *new in changes:
+            place = lines.index(old)
+            lines[place : place + 1] = new
+        return judged(lines, times)
+
+    def finds(self, words, *changes, times=1):
+        found = self.wrong(*changes, times=times)
+        self.assertEqual([one for one in found if words not in one], [])
+        self.assertEqual(len(found), 1, found)
+
+    def test_nothing_in_a_good_run(self):
+        self.assertEqual(self.wrong(), [])
+
+    def test_fences_out_of_order(self):
+        changes = [(line, line.replace(" 20 ", " 8 ")) for line in GOOD if " node-1 20 " in line]
+        found = self.wrong(*changes)
+        self.assertTrue(any("1 of 4 terms with a fence out of order" in one for one in found), found)
+
+    def test_a_term_that_was_lost_before_its_begin_is_no_matter(self):
+        late = ["begin blocking-1 15 0 1050 1050", "step blocking-1 15 0 1051 1051", "ended blocking-1 15 1052"]
+        self.assertEqual(self.wrong(("over 1 1100", *late, "over 1 1100")), [])
+
+    def test_two_valid_terms(self):
+        self.finds("1 terms began while another was valid", ("step rust-1 10 1 100 900", "step rust-1 10 1 100 1001"))
+
+    def test_a_term_that_was_given_up_ends_before_its_validity(self):
+        given = ["step cpp-1 30 1 3100 4000", "lost cpp-1 30 1 3101"]
+        self.assertEqual(self.wrong(("lost cpp-1 30 1 3101", *given)), [])
+
+    def test_a_killed_worker_believes_nothing(self):
+        self.assertEqual(self.wrong(("step node-1 20 1 1200 2100", "step node-1 20 1 1200 2300")), [])
+
+    def test_a_step_of_an_old_leader(self):
+        self.finds("1 of 8 steps of an old leader",
+                   ("lost cpp-1 30 1 3101", "lost cpp-1 30 1 3101", "step cpp-1 30 1 3201 3100"))
+
+    def test_a_stopped_leader_that_believes_to_lead(self):
+        found = self.wrong(("ended rust-1 10 1110", "step rust-1 10 1 1105 900", "ended rust-1 10 1110"))
+        self.assertTrue(any("1 times a leader that was stopped went on" in one for one in found), found)
+
+    def test_one_step_may_have_been_under_way(self):
+        under_way = ["step rust-1 10 1 190 900", "ended rust-1 10 1110"]
+        self.assertEqual(self.wrong(("ended rust-1 10 1110", *under_way)), [])
+        self.finds("1 times a leader that was stopped went on",
+                   ("ended rust-1 10 1110", "step rust-1 10 1 190 900", *under_way))
+
+    def test_work_that_the_library_ends_does_not_look_once_more(self):
+        looks = ["step rust-1 10 1 190 900", "step rust-1 10 0 1105 1105", "ended rust-1 10 1110"]
+        self.finds("1 times a leader that was stopped went on", ("ended rust-1 10 1110", *looks))
+        # Other work is to look, and then to stop.
+        lines = [line.replace("rust-1", "blocking-1") for line in GOOD]
+        place = lines.index("ended blocking-1 10 1110")
+        lines[place : place + 1] = [look.replace("rust-1", "blocking-1") for look in looks]
+        self.assertEqual(judged(lines), [])
+
+    def test_work_that_begins_before_the_last_has_stopped(self):
+        self.finds("1 times work was done out of order", ("stopped rust-1 10 1110",))
+
+    def test_an_end_that_is_told_before_it_comes(self):
+        self.finds("1 times work was done out of order", ("ended cpp-1 30 3102",),
+                   ("stopped cpp-1 30 3103", "stopped cpp-1 30 3103", "ended cpp-1 30 3104"))
+
+    def test_a_step_after_the_end(self):
+        self.finds("1 times work was done out of order", ("stopped cpp-1 30 3103", "stopped cpp-1 30 3103",
+                                                          "step cpp-1 30 0 3104 3104"))
+
+    def test_a_loss_that_is_not_told(self):
+        self.finds("1 losses were not told", ("lost rust-1 10 expired 1110",))
+
+    def test_a_loss_that_is_told_when_the_network_is_back(self):
+        self.finds("1 losses were not told", ("lost cpp-1 30 1 3101", "lost cpp-1 30 1 3301"))
+
+    def test_nobody_takes_over(self):
+        self.finds("cut: another led within 3 s but for 1 of 1 times", ("begin rust-1 40 1 3200 4100",), ("seen rust-1 40 3210",),
+                   ("step rust-1 40 1 3210 4100",))
+
+    def test_somebody_takes_over_late(self):
+        late = [("begin rust-1 40 1 3200 4100", "begin rust-1 40 1 5301 6100"), ("step rust-1 40 1 3210 4100",),
+                ("seen rust-1 40 3210", "seen rust-1 40 5310"), ("note end 3500", "note end 5500")]
+        self.finds("cut: another led within 3 s but for 1 of 1 times", *late)
+        # The machine had no time for anybody.
+        self.assertEqual(self.wrong(*late, ("over 3 3300", "stall 4000 4010", "over 3 3300")), [])
+
+    def test_a_dead_leader_that_is_named(self):
+        self.finds("1 dead leaders named", ("seen cpp-1 30 2210",), ("seen rust-1 40 3210", "seen rust-1 40 3310"))
+        self.finds("1 dead leaders named", ("seen cpp-1 30 2210", "seen cpp-1 30 2210", "seen node-1 20 3302", "seen rust-1 40 3303"),
+                   ("note end 3500", "note end 3500"))
+
+    def test_an_observer_that_says_nothing(self):
+        self.finds("1 of 4 terms were seen", *[(line,) for line in GOOD if line.startswith("seen") and "rust-1 10" not in line])
+
+    def test_faults_that_met_no_leader(self):
+        self.finds("not ['stopped', 'killed', 'cut']", times=2)
+        # Its term was over before.
+        self.finds("not ['killed']", ("step node-1 20 1 1200 2100",), ("step node-1 20 1 1010 1900",),
+                   ("begin node-1 20 1 1000 1900", "begin node-1 20 1 1000 1200"))
+
+    def test_a_line_that_is_none(self):
+        for line in ("begins rust-1", "begin rust-1 10", "step rust-9 10 1 0 0"):
+            with self.assertRaisesRegex(ValueError, "line 1: "):
+                read([line])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -131,7 +131,7 @@ STEPS = [
     Step("names", [PYTHON, "tests/names/names.py", "--seconds", "8"], floor=10, minutes=3),
     Step("names-unsorted", [PYTHON, "tests/names/names.py", "--seconds", "8", "--unsorted"], minutes=3,
          must_say=r"[1-9]\d* waits were used up"),
-    Step("leaders-tools", [PYTHON, "-m", "unittest", "discover", "-v", "-s", "tests/leaders", "-t", "tests/leaders"], floor=21),
+    Step("leaders-tools", [PYTHON, "-m", "unittest", "discover", "-v", "-s", "tests/leaders", "-t", "tests/leaders"], floor=22),
     # An election while its leader is stopped, killed or cut off; and candidates that do not ask whether they lead.
     Step("leaders", [PYTHON, "tests/leaders/leaders.py", "--times", "3"], minutes=4),
     Step("leaders-careless", [PYTHON, "tests/leaders/leaders.py", "--times", "1", "--careless"], minutes=4,

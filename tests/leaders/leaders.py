@@ -120,20 +120,28 @@ class Run:
         with open(os.path.join(self._folder, f"{name}.log"), errors="replace") as log:
             return log.read()[-1500:].strip()
 
-    def fault(self, kind):
-        """Does it to the leader, waits until another leads, and undoes it. Returns whether there was a leader to meet."""
+    def fault(self, left):
+        """One of these kinds meets the leader, until another leads. Takes it off, unless there was no leader to meet."""
         found = self.wait(self.tracked.leader)
         if not found:
             raise RuntimeError("nobody leads")
         # Any moment of a term: renewed once, thrice, not at all.
         time.sleep(self.random.uniform(0, TTL_MS / 1000))
         worker, fence = found.worker, found.fence
+        # That which leaders of its language have met least.
+        met = Counter(fault.kind for fault in self.tracked.faults.values() if language(fault.worker) == language(worker))
+        kind = min(self.random.sample(left, len(left)), key=lambda kind: met[kind])
         self._faults += 1
         number = self._faults
         begin = functools.partial(self.history.write, "fault", number, kind, worker, fence)
-        over = lambda: self.history.write("over", number, time.monotonic_ns())  # noqa: E731
+
+        def over():
+            self.history.write("over", number, time.monotonic_ns())
+
         getattr(self, f"_{kind}")(worker, fence, begin, over)
-        return self.tracked.faults[number].met
+        self.tracked.look()
+        if self.tracked.faults[number].met:
+            left.remove(kind)
 
     def _await_next(self, fence):
         self.wait(lambda: self.tracked.succeeded(fence))
@@ -203,11 +211,9 @@ def play(run, times):
     """Each kind of fault so many times, in random order; one that met no leader is none."""
     for kind in LANGUAGES:
         run.start(kind)
-    kinds = [kind for kind in KINDS for _ in range(times)]
-    run.random.shuffle(kinds)
-    while kinds:
-        if run.fault(kinds[-1]):
-            kinds.pop()
+    left = [kind for kind in KINDS for _ in range(times)]
+    while left:
+        run.fault(left)
 
 
 def carry_out(asked, folder, seed):

@@ -120,6 +120,15 @@ class Judged(unittest.TestCase):
         lines[place : place + 1] = [look.replace("rust-1", "blocking-1") for look in looks]
         self.assertEqual(judged(lines), [])
 
+    def test_work_that_is_to_be_ended_and_goes_on_to_look(self):
+        looks = ["step rust-1 10 0 1105 1105", "ended rust-1 10 1110"]
+        # Once it may have been within that step.
+        self.assertEqual(self.wrong(("ended rust-1 10 1110", *looks)), [])
+        again = ["fault 4 stopped rust-1 40 3300", "begin asyncio-1 50 1 4101 5000", "seen asyncio-1 50 4200", "over 4 4300",
+                 "step rust-1 40 0 4301 4301", "lost rust-1 40 expired 4302", "ended rust-1 40 4302", "stopped rust-1 40 4303"]
+        self.finds("2 times a leader that was stopped went on", ("ended rust-1 10 1110", *looks),
+                   ("note end 3500", *again, "note end 4500"))
+
     def test_work_that_begins_before_the_last_has_stopped(self):
         self.finds("1 times work was done out of order", ("stopped rust-1 10 1110",))
 

@@ -86,11 +86,13 @@ impl Port {
     fn step(this: &Bound<'_, Self>) -> PyResult<()> {
         entry(this.py(), || {
             let port = this.get();
-            if let Some((steps, _)) = &port.steps {
+            // A forked child shares the descriptor, and must not touch what the parent has.
+            if let (true, Some((steps, _))) = (port.queue.is_ours(), &port.steps) {
                 port.queue.attend();
                 let _ = steps.step(Vec::new());
+                Port::deliver(this)?;
             }
-            Port::deliver(this)
+            Ok(())
         })
     }
 

@@ -191,7 +191,8 @@ def late_steps(terms):
     found, successor = [], NEVER
     for term in sorted(terms, key=lambda term: -term.fence):
         found += [(term, step) for step in term.steps if step.held and step.at > successor]
-        successor = min(successor, term.begun)
+        if term.held:
+            successor = min(successor, term.begun)
     return found
 
 
@@ -274,9 +275,9 @@ def judge(lines, times):
          f"S2: {len(out_of_order(terms))} of {len(terms)} terms with a fence out of order; {early} more were lost at their begin")
     line([f"{first.worker} until {first.until}, {second.worker} from {second.begun}" for first, second in doubles(terms)],
          f"S1: {len(doubles(terms))} terms began while another was valid")
-    late = late_steps(terms)
+    late = late_steps(history.terms.values())
     line([f"{term.worker}, term {term.fence}, at {step.at}" for term, step in late],
-         f"{len(late)} of {sum(len(term.steps) for term in terms)} steps of an old leader that believed to lead")
+         f"{len(late)} of {sum(len(term.steps) for term in history.terms.values())} steps of an old leader that believed to lead")
     line(history.disorder, f"{len(history.disorder)} times work was done out of order in one process")
     wrong, under_way = after_a_stop(history)
     line(wrong, f"{len(wrong)} times a leader that was stopped went on; {under_way} steps were under way then")

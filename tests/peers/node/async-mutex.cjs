@@ -3,7 +3,7 @@
 //
 // To port a program: give the mutex a name. `mutex.acquire()` is `lock.acquire()`, whose lease has `release()`;
 // `runExclusive(f)` is `redlock(name, f)`; `withTimeout` is the option `wait`, `tryAcquire` is `lock.tryAcquire()`, and
-// `cancel()` is the `signal` that is given to `acquire`.
+// `cancel()` is the `signal` that is given to `acquire`. `isLocked` asks a server, and is awaited.
 
 const { clientOf, LONG, quorlock } = require("./nodes.cjs");
 
@@ -37,6 +37,10 @@ class Mutex {
 
   release() {
     return this.lease?.release();
+  }
+
+  isLocked() {
+    return this.lock.isLocked();
   }
 
   cancel() {

@@ -41,8 +41,9 @@ function clientOf(...of) {
   });
   const key = nodes.join();
   if (!clients.has(key)) {
-    // On the servers there is one key with the lock's own name, and the token is all of its value. No peer has the restart
-    // guard, and suites flush the servers. What Quorlock remembers of a set says how many nodes there are.
+    // On the servers there is one key with the lock's own name, and its value is the token and the dot that tells it from the
+    // value of another library. No peer has the restart guard, and suites flush the servers. What Quorlock remembers of a set
+    // says how many nodes there are.
     const options = { raw: true, fencing: false, label: "", restartGuard: "off", wait: LONG };
     clients.set(key, new quorlock.Client({ nodes, ...options, namespace: `quorlock${nodes.length}:` }));
   }

@@ -3,7 +3,8 @@
 //
 // To port a program: `redlock.lock(name, ttl)` is `client.lock(name, { ttl, renew: false }).acquire()`, or better without
 // these options, for then the lease is renewed for as long as it is held; `lock.unlock()` is `lease.release()`, `disposer`
-// is `redlock(name, body)` or `await using`. Waiting is said in time and not in retries.
+// is `redlock(name, body)` or `await using`. Several names are `client.lockAll(names)` in place of `client.lock(name)`, with
+// the same options. Waiting is said in time and not in retries.
 
 const { EventEmitter } = require("node:events");
 const Bluebird = require("bluebird");
@@ -19,14 +20,15 @@ class LockError extends Error {
 
 class Lock {
   constructor(resource, lease, attempts, attemptsRemaining) {
-    Object.assign(this, { resource, lease, value: lease.token, attempts, attemptsRemaining });
+    // Leases that were won together have a token each, and no common one.
+    Object.assign(this, { resource, asked: resource, lease, value: lease.token, attempts, attemptsRemaining });
     this.expiration = Date.now() + lease.remaining();
   }
 
   unlock(callback) {
     this.expiration = 0;
     // Theirs releases what `resource` says. The suite changes it, to see that fail, and a lease knows its own name.
-    const released = this.resource === this.lease.name ? this.lease.release() : false;
+    const released = this.resource === this.asked ? this.lease.release() : false;
     return Bluebird.resolve(released)
       .then((held) => {
         if (!held) throw new LockError(`the lock on ${this.resource} was not held`);
@@ -64,8 +66,8 @@ class Redlock extends EventEmitter {
   }
 
   async acquire(resource, ttl, { retryCount, retryDelay, retryJitter }) {
-    if (Array.isArray(resource)) throw new LockError("there are no locks with several names yet");
-    const lock = this.client.lock(resource, { ttl, renew: false });
+    const options = { ttl, renew: false };
+    const lock = Array.isArray(resource) ? this.client.lockAll(resource, options) : this.client.lock(resource, options);
     try {
       // Theirs counts its attempts. Ours are called when the lock is free: there is the first, and there is waiting.
       const first = await lock.tryAcquire();

@@ -1,7 +1,8 @@
 """The module `aioredlock` over Quorlock.
 
 To port a program: `await manager.lock(name, lock_timeout=t)` is `await client.lock(name, ttl=t, renew=False).acquire()`,
-and `unlock`, `extend` and `lock.valid` are `release`, `extend` and `is_held` of the lease.
+and `unlock`, `extend` and `lock.valid` are `release`, `extend` and `is_held` of the lease. `manager.is_locked(name)` is
+`client.lock(name).locked()`.
 """
 
 import quorlock.aio
@@ -91,6 +92,9 @@ class Aioredlock:
     async def unlock(self, lock):
         if not await lock.lease.release():
             raise LockError("the lock is not held")
+
+    async def is_locked(self, resource_or_lock):
+        return await self._client.lock(getattr(resource_or_lock, "resource", resource_or_lock)).locked()
 
     async def get_active_locks(self):
         return [lock for lock in self._locks if lock.valid]

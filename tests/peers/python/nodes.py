@@ -31,8 +31,9 @@ def url(settings, place):
 def client(settings, api=quorlock):
     """The client for a list of redis clients' settings, with the options that a program which comes from a peer gives.
 
-    `raw`, `fencing=False` and an empty label: on the servers there is one key with the lock's own name, and the token is
-    all of its value. `restart_guard="off"`: no peer has it, and suites flush the servers. A namespace for each number of nodes: what Quorlock remembers of a set says how many there are.
+    `raw`, `fencing=False` and an empty label: on the servers there is one key with the lock's own name, and its value is the
+    token and the dot that tells it from the value of another library. `restart_guard="off"`: no peer has it, and suites flush
+    the servers. A namespace for each number of nodes: what Quorlock remembers of a set says how many there are.
     """
     nodes = [url(one, place) for place, one in enumerate(settings)]
     # A forked child has connections of its own.

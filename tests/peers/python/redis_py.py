@@ -33,7 +33,8 @@ class Base:
 
     def _keep(self, lease):
         self.local.lease = lease
-        self.local.token = lease.token.encode() if lease else None
+        # Theirs is the value on the server, which with us is the token, a dot and the label, empty here.
+        self.local.token = f"{lease.token}.".encode() if lease else None
         return lease is not None
 
     def _wait(self, blocking, blocking_timeout, token):
@@ -86,6 +87,9 @@ class Lock(Base):
     def owned(self):
         return self.local.lease is not None and self.local.lease.is_held()
 
+    def locked(self):
+        return self._lock.locked()
+
     def __enter__(self):
         if not self.acquire():
             raise self._not_acquired()
@@ -127,6 +131,9 @@ class AsyncLock(Base):
 
     async def owned(self):
         return self.local.lease is not None and self.local.lease.is_held()
+
+    async def locked(self):
+        return await self._lock.locked()
 
     async def __aenter__(self):
         if not await self.acquire():

@@ -69,11 +69,11 @@ for (const [kind, make] of [["Mutex", (error) => new Mutex(error)], ["withTimeou
     });
 
     it("says whether it is locked", async () => {
-      assert.equal(mutex.isLocked(), false);
+      assert.equal(await mutex.isLocked(), false);
       const release = await mutex.acquire();
-      assert.equal(mutex.isLocked(), true);
+      assert.equal(await mutex.isLocked(), true);
       await release();
-      assert.equal(mutex.isLocked(), false);
+      assert.equal(await mutex.isLocked(), false);
     });
 
     it("is released by itself as by what acquire gave", async () => {

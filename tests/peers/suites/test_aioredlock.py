@@ -101,6 +101,6 @@ async def test_unlocking_what_is_not_held_is_an_error(manager):
 async def test_it_says_whether_anybody_holds_a_lock(manager):
     assert await manager.is_locked("a") is False
     lock = await manager.lock("a")
-    assert await manager.is_locked("a") is True
+    assert await manager.is_locked("a") is True and await manager.is_locked(lock) is True
     await manager.unlock(lock)
     assert await manager.is_locked("a") is False

@@ -52,7 +52,7 @@ class Lock(RLock):
         self._lease.release()
 
     def locked(self):
-        return self._lease.is_held()
+        return self._lock.locked()
 
 
 class LockTests(lock_tests.LockTests):

@@ -48,8 +48,9 @@ class RedlockMutex {
     return this.lease?.isHeld() ?? false;
   }
 
+  // Theirs is the value on the servers, which with us is the token, a dot and the label, empty here.
   get identifier() {
-    return this.lease?.token;
+    return this.lease && `${this.lease.token}.`;
   }
 }
 

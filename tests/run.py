@@ -94,7 +94,7 @@ STEPS = [
     Step("servers", [PYTHON, "tests/scenarios/servers.py", *RUNNERS["rust"]], floor=560, minutes=15),
     Step("node", ["node", "tests/node/run.mjs"], floor=127),
     Step("header", ["ffi-c/header.sh", "--verify"]),
-    Step("c", [sys.executable, "tests/c/run.py"], floor=33, minutes=12),
+    Step("c", [sys.executable, "tests/c/run.py"], floor=32, minutes=12),
     Step("tables", [sys.executable, "tests/test_tables.py"], floor=4),
     Step("python", [PYTHON, "-m", "unittest", "discover", "-v", "-s", "tests/python", "-t", "tests/python"], floor=259),
     # A client written from docs/PROTOCOL.md alone, beside Quorlock.

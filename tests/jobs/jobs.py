@@ -10,9 +10,11 @@ A lock is kept for half of `--every`: below 0.6 that is less than the clocks dif
 
 import argparse
 import collections
+import contextlib
 import pathlib
 import subprocess
 import sys
+import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -28,19 +30,23 @@ JOBS = 20
 def run(ticks, every):
     """How often each tick of each job ran."""
     ran = collections.Counter()
-    with Stage(3) as stage:
+    # A pipe that nobody reads for so long would be full, and its host would stand still.
+    outputs = [tempfile.TemporaryFile("w+") for _ in OFF]
+    with Stage(3) as stage, contextlib.ExitStack() as files:
+        for output in outputs:
+            files.enter_context(output)
         begin = time.time() + 2.0
         words = [sys.executable, HERE / "host.py", ",".join(stage.urls()), str(begin)]
-        hosts = [subprocess.Popen([*words, str(off), str(every), str(JOBS), str(ticks)], stdout=subprocess.PIPE, text=True)
-                 for off in OFF]
+        hosts = [subprocess.Popen([*words, str(off), str(every), str(JOBS), str(ticks)], stdout=output)
+                 for off, output in zip(OFF, outputs)]
         try:
             time.sleep(max(0.0, begin + ticks * every / 2 - time.time()))
             stage.kill(2)
-            for host in hosts:
-                said, _ = host.communicate(timeout=ticks * every + 60)
-                if host.returncode:
+            for host, output in zip(hosts, outputs):
+                if host.wait(timeout=ticks * every + 60):
                     ran["a host failed"] += 1
-                ran.update(line for line in said.splitlines() if line)
+                output.seek(0)
+                ran.update(output.read().split("\n")[:-1])
         finally:
             for host in hosts:
                 host.kill()

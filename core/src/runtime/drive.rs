@@ -208,6 +208,7 @@ impl Turn<'_> {
             for call in calls.take().unwrap_or_default() {
                 drop(tokio::spawn(call));
             }
+            // Wakes what others have rung for. Whether the wheel is wanted is no matter: it is left at once.
             self.driver.wheel.is_wanted(cx.waker());
             polls -= 1;
             if polls == 0 {

@@ -287,7 +287,9 @@ fn an_event_loop_that_is_alone_begins_its_calls_and_reads() {
     assert_eq!(told.recv_timeout(within), Ok(io_thread));
     assert!(!is_told(driver, 0));
     let (mut began, mut read) = (0, 0);
+    let begun = system_now();
     while began == 0 || read == 0 {
+        assert!(begun.until(system_now()) < 6 * within, "in time");
         let (tell, asked) = mpsc::channel();
         let call = async move { tell.send(thread::current().id()).unwrap() };
         match driver.step(vec![Box::pin(call)]) {

@@ -182,6 +182,7 @@ struct Turn<'a> {
 impl Turn<'_> {
     /// Wakes tasks and lets them do what they can at once.
     fn pass(&self, wakers: Wakers) {
+        self.driver.sockets.disarm();
         let mut wakers = Some(wakers);
         self.drive(poll_fn(|cx| match wakers.take() {
             Some(wakers) => {
@@ -221,6 +222,7 @@ impl Turn<'_> {
 
     /// Drives until `parked` is woken, and at most until the wheel is wanted.
     fn wait(&self, parked: &Parked) {
+        self.driver.sockets.disarm();
         self.drive(poll_fn(|cx| {
             if parked.is_woken(cx.waker()) {
                 return Poll::Ready(());

@@ -87,7 +87,8 @@ mod linux {
             }
         }
 
-        /// The I/O thread drives.
+        /// The I/O thread drives, or a blocking caller: a loop that was told would find the
+        /// wheel taken, and be told again.
         pub(crate) fn disarm(&self) {
             if self.armed.swap(false, Ordering::Relaxed) {
                 let inner = self.inner.as_raw_fd();

@@ -310,6 +310,11 @@ fn an_event_loop_that_is_alone_begins_its_calls_and_reads() {
             told.recv_timeout(within).unwrap();
         }
     }
+    // Nor is a loop told of what a blocking caller reads.
+    blocking::wait(echo.ask());
+    stream.write_all(&[0]).unwrap();
+    assert!(!is_told(driver, 0));
+    told.recv_timeout(within).unwrap();
     // A loop that does not come back leaves it to the I/O thread.
     stream.write_all(&[0]).unwrap();
     assert_eq!(told.recv_timeout(within), Ok(io_thread));

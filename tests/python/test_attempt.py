@@ -140,6 +140,8 @@ class Attempt(Case):
                             raise ZeroDivisionError
                     with self.assertRaises(quorlock.NotOwnerError):
                         await scope.__aexit__(None, None, None)
+                    # A node whose release is under way yet would refuse the next try.
+                    await asyncio.to_thread(self.assert_nothing_left)
                 with self.elsewhere:
                     self.assertIsNone(await job())
                 self.assertEqual(runs, [1])

@@ -185,7 +185,8 @@ fn observers_see_each_leader_and_never_an_old_one() -> Result<(), Error> {
 fn a_close_ends_the_rest_of_an_observer_and_the_pause_after_work_that_failed() {
     let stage = Stage::new(3);
     let client = client(&stage, "one");
-    let mut seen = client.election("e").observe(Duration::from_secs(3600));
+    // Of an election that nobody is a candidate of: there is nothing to see.
+    let mut seen = client.election("nobody's").observe(Duration::from_secs(3600));
     assert_eq!(blocking::wait(seen.next()).unwrap(), Leadership::Vacant);
     // As one that has seen the same.
     let mut other = seen.clone();

@@ -313,6 +313,9 @@ struct client_options {
     std::optional<quorlock::restart_guard> restart_guard;
     /** Whether servers are accepted that drop keys when they are full: a lock may vanish under its holder. */
     std::optional<bool> accept_eviction;
+    /** How many replicas of a node must have a vote before it counts, 0 to 16: with as many as the node has, a failover loses
+     * no vote. A replica that hangs holds up every request to its master for half of node_timeout. */
+    std::optional<std::int64_t> wait_replicas;
     /** How many of its calls may wait for one lock in a line: see lock_options. */
     std::optional<std::int64_t> max_waiters;
     /** Whether every release goes over the nodes: see lock_options. */
@@ -1586,6 +1589,7 @@ public:
         if (options.restart_guard)
             quorlock_client_options_set_restart_guard(o, static_cast<std::int32_t>(*options.restart_guard));
         if (options.accept_eviction) quorlock_client_options_set_accept_eviction(o, *options.accept_eviction);
+        if (options.wait_replicas) quorlock_client_options_set_wait_replicas(o, *options.wait_replicas);
         if (options.max_waiters) quorlock_client_options_set_max_waiters(o, *options.max_waiters);
         if (options.fair) quorlock_client_options_set_fair(o, *options.fair);
         if (options.keep) quorlock_client_options_set_keep(o, detail::ms(*options.keep));

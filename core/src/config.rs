@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::Error;
+use crate::mutants::mutant;
 use crate::node::Waits;
-use crate::node::address::{Address, Origin};
+use crate::node::address::{Address, Endpoint, Origin};
 use crate::node::names::Naming;
 use crate::owner::Owner;
 use crate::protocol::timing::Timing;
@@ -59,6 +60,8 @@ pub mod defaults {
     pub const SET_NAME: &str = "default";
     /// Whether servers may serve that drop keys when they are full.
     pub const ACCEPT_EVICTION: bool = false;
+    /// How many replicas must have a vote before it counts.
+    pub const WAIT_REPLICAS: usize = 0;
 }
 
 /// Shortest ttl. Below it the drift allowance and a round trip leave nothing.
@@ -67,6 +70,7 @@ pub(crate) const MIN_TTL: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 const LONGEST_TTL: Duration = Duration::from_secs(24 * 3600);
 const MAX_NODES: usize = 32;
+const MOST_REPLICAS: usize = 16;
 /// How long a lock is kept for the waiter whose turn it is.
 const RESERVATION: Duration = Duration::from_millis(200);
 /// The longest time between two polls of a waiter.
@@ -78,7 +82,8 @@ const QUEUE_BOUND: u32 = 10_000;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RestartGuard {
-    /// On for sets of three nodes and more.
+    /// On for sets of three nodes and more, and where a node fails over to another
+    /// server.
     #[default]
     Auto,
     /// Always, and for a wholly new set, too.
@@ -97,10 +102,10 @@ impl RestartGuard {
         }
     }
 
-    /// What it means for a set of so many nodes.
-    pub(crate) fn is_on(self, nodes: usize) -> bool {
+    /// What it means for a set of so many nodes, some of which fail over or none.
+    pub(crate) fn is_on(self, nodes: usize, fails_over: bool) -> bool {
         match self {
-            RestartGuard::Auto => nodes >= 3,
+            RestartGuard::Auto => nodes >= 3 || mutant!("auto-ignores-failover", fails_over, false),
             RestartGuard::On => true,
             RestartGuard::Off => false,
         }
@@ -252,6 +257,7 @@ pub struct Settings {
     pub(crate) set_name: Arc<str>,
     pub(crate) restart_guard: RestartGuard,
     pub(crate) accept_eviction: bool,
+    pub(crate) wait_replicas: usize,
     pub(crate) lock: LockOptions,
 }
 
@@ -304,6 +310,11 @@ impl LockOptions {
 }
 
 impl Settings {
+    /// Whether another server takes a node's place when its own fails.
+    pub(crate) fn fails_over(&self) -> bool {
+        self.nodes.iter().any(Address::fails_over)
+    }
+
     /// The longest ttl of any lock of the set.
     pub(crate) fn max_ttl(&self) -> Duration {
         self.lock.times.settled().max_ttl
@@ -360,6 +371,23 @@ impl Settings {
                     other.shown, node.shown
                 ),
             }));
+        }
+        if self.wait_replicas > MOST_REPLICAS {
+            return Err(Error::invalid(format!(
+                "wait_replicas is {}: give 0 to {MOST_REPLICAS}, at most as many replicas as each \
+                 node has",
+                self.wait_replicas
+            )));
+        }
+        let memory = |node: &&Address| matches!(node.endpoint, Endpoint::Memory(_));
+        if self.wait_replicas > 0
+            && let Some(node) = self.nodes.iter().find(memory)
+        {
+            return Err(Error::invalid(format!(
+                "wait_replicas is {}, and the node {} has no replicas: it lives in this process; \
+                 set wait_replicas to 0",
+                self.wait_replicas, node.shown
+            )));
         }
         if self.namespace.is_empty()
             || self.namespace.len() > 256
@@ -463,5 +491,41 @@ pub(crate) fn nodes_of_environment() -> (Vec<String>, Origin) {
         )
     } else {
         (listed, Origin::Environment(defaults::NODES_VARIABLE))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn restarts_are_guarded_where_a_vote_may_be_lost_unseen() {
+        use RestartGuard::{Auto, Off, On};
+        for (guard, nodes, fails_over, on) in [
+            (Auto, 1, false, false),
+            (Auto, 2, false, false),
+            (Auto, 3, false, true),
+            (Auto, 1, true, true),
+            (On, 1, false, true),
+            (Off, 3, true, false),
+        ] {
+            assert_eq!(guard.is_on(nodes, fails_over), on, "{guard:?} {nodes}");
+        }
+    }
+
+    #[test]
+    fn votes_wait_for_replicas_that_there_may_be() {
+        let refused = |node: &str, replicas| {
+            let client = crate::Client::builder()
+                .nodes([node])
+                .wait_replicas(replicas);
+            client.build().err().map(|e| e.message().to_owned())
+        };
+        assert_eq!(refused("redis://h", 16), None);
+        let many = refused("redis://h", 17).unwrap();
+        assert!(many.contains("wait_replicas is 17: give 0 to 16"), "{many}");
+        let memory = refused("memory://h", 1).unwrap();
+        assert!(memory.contains("memory://h has no replicas"), "{memory}");
+        assert_eq!(refused("memory://h", 0), None);
     }
 }

@@ -199,6 +199,17 @@ pub extern "C" fn quorlock_client_options_set_accept_eviction(
     set(options, || Ok(accept), ClientBuilder::accept_eviction)
 }
 
+/// How many replicas of a node must have a vote before it counts, 0 to 16. With
+/// as many as the node has, a failover loses no vote, and a master that is cut
+/// off from them gives none; a replica that hangs holds up every request to its
+/// master for half of node_timeout. 0.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_client_options_set_wait_replicas(
+    options: *mut quorlock_client_options_t, wait_replicas: i64,
+) -> i32 {
+    set(options, || handle::count(wait_replicas, "wait_replicas"), ClientBuilder::wait_replicas)
+}
+
 /// The longest ttl of any lock of the set, and so how long a node that may have
 /// lost its memory gives no vote; the same for all clients of a set. 60,000.
 #[unsafe(no_mangle)]

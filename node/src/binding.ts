@@ -166,6 +166,7 @@ export interface NativeClientOptions {
   setName?: string;
   restartGuard?: "auto" | "on" | "off";
   acceptEviction?: boolean;
+  waitReplicas?: number;
   ca?: string;
   cert?: string;
   key?: string;

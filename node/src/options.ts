@@ -77,9 +77,9 @@ export interface ClientOptions extends Omit<LockOptions, "owner"> {
   setName?: string | undefined;
   /**
    * Whether a node that may have lost its memory gives no vote until every vote that it may have given is over, which is
-   * after `maxTtl`; the same for all clients of a set. `"auto"` is on for three nodes and more, and lets a wholly new set
-   * vote at once (see `client.initSet()`); with `"on"` that waits, too; with `"off"` a node that restarts without its data
-   * may give a lock to a second holder. `"auto"`.
+   * after `maxTtl`; the same for all clients of a set. `"auto"` is on for three nodes and more, and where a node fails over
+   * to another server, and lets a wholly new set vote at once (see `client.initSet()`); with `"on"` that waits, too; with
+   * `"off"` a node that restarts without its data may give a lock to a second holder. `"auto"`.
    */
   restartGuard?: "auto" | "on" | "off" | undefined;
   /**
@@ -87,6 +87,12 @@ export interface ClientOptions extends Omit<LockOptions, "owner"> {
    * server is refused with `MisconfiguredError`. False.
    */
   acceptEviction?: boolean | undefined;
+  /**
+   * How many replicas of a node must have a vote before it counts, 0 to 16. With as many as the node has, a failover loses
+   * no vote, and a master that is cut off from them gives none; a replica that hangs holds up every request to its master
+   * for half of `nodeTimeout`. 0.
+   */
+  waitReplicas?: number | undefined;
   /** Certificates that vouch for `rediss://` nodes: the path of a PEM file, or its text. */
   ca?: string | Uint8Array | undefined;
   /** The client's own certificate, in the same way. */
@@ -245,6 +251,7 @@ const OF_CLIENT: Record<string, Convert> = {
   // Which words there are, the core knows.
   restartGuard: string('"auto", "on" or "off"'),
   acceptEviction: flag,
+  waitReplicas: count,
   ca: pem,
   cert: pem,
   key: pem,

@@ -134,6 +134,7 @@ pub(crate) fn of_client(mut to: ClientBuilder, options: &Options<'_>) -> PyResul
                 to.restart_guard(checked(value.py(), value.extract::<&str>()?.parse())?)
             }
             "accept_eviction" => to.accept_eviction(flag(name, &value)?),
+            "wait_replicas" => to.wait_replicas(count(name, &value)?),
             "ca" => to.ca(text(name, &value)?),
             "cert" => to.cert(text(name, &value)?),
             "key" => to.key(text(name, &value)?),

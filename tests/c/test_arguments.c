@@ -147,6 +147,7 @@ static void null_everywhere(void) {
     CHECK(quorlock_client_options_set_set_name(NULL, NULL, 0) == 1);
     CHECK(quorlock_client_options_set_restart_guard(NULL, QUORLOCK_RESTART_GUARD_ON) == 1);
     CHECK(quorlock_client_options_set_accept_eviction(NULL, true) == 1);
+    CHECK(quorlock_client_options_set_wait_replicas(NULL, 1) == 1);
     CHECK(quorlock_lock_options_set_fencing(NULL, true) == 1);
     CHECK(quorlock_client_options_set_max_waiters(NULL, 1) == 1);
     CHECK(quorlock_lock_options_set_max_waiters(NULL, 1) == 1);

@@ -406,6 +406,7 @@ private:
         take(given, "set_name", [&](auto &v) { made.set_name = unescaped(v); });
         take(given, "restart_guard", [&](auto &v) { made.restart_guard = guard(v); });
         take(given, "accept_eviction", [&](auto &v) { made.accept_eviction = on(v); });
+        take(given, "wait_replicas", [&](auto &v) { made.wait_replicas = count(v); });
         take(given, "ca", [&](auto &v) { made.ca = unescaped(v); });
         take(given, "cert", [&](auto &v) { made.cert = unescaped(v); });
         take(given, "key", [&](auto &v) { made.key = unescaped(v); });

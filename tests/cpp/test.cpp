@@ -901,6 +901,7 @@ void all_options() {
     options.set_name = "mine";
     options.restart_guard = quorlock::restart_guard::on;
     options.accept_eviction = true;
+    options.wait_replicas = 0;
     options.max_waiters = 7;
     options.fair = true;
     options.reentrant = false;

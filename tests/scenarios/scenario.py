@@ -17,7 +17,7 @@ NEW = "new"
 LOCK_OPTIONS = {"ttl", "wait", "renew", "max_hold", "raw", "fencing", "max_waiters", "fair", "keep", "owner"}
 CLIENT_OPTIONS = {"nodes", "ttl", "wait", "renew", "max_hold", "max_ttl", "node_timeout", "drift", "min_validity",
                   "namespace", "label", "raw", "fencing", "fence_ttl", "max_waiters", "fair", "keep", "set_name",
-                  "restart_guard", "accept_eviction", "ca", "cert", "key"}
+                  "restart_guard", "accept_eviction", "wait_replicas", "ca", "cert", "key"}
 DRIVER_OPTIONS = {"via", "db", "user", "password"}
 # What a label, a name or a count is written with.
 A_WORD = re.compile(r"[\w.:-]+")
@@ -233,7 +233,7 @@ def _check_options(options):
             raise FormatError(f"{name} is whole milliseconds")
         if name in ("renew", "raw", "fencing", "fair", "accept_eviction") and value not in ("on", "off"):
             raise FormatError(f"{name} is on or off")
-        if name == "max_waiters" and not value.isdigit():
+        if name in ("max_waiters", "wait_replicas") and not value.isdigit():
             raise FormatError(f"{name} is a number")
         if name in ("drift", "min_validity") and not re.fullmatch(r"-?\d+(\.\d+)?", value):
             raise FormatError(f"{name} is a decimal fraction")

@@ -13,7 +13,7 @@ use crate::node::FaultKind;
 use crate::node::address::{Address, Endpoint};
 use crate::node::admission::{Expected, Gate, Roster, Survey};
 use crate::node::names;
-use crate::node::redis::connect::Target;
+use crate::node::redis::connect::{Located, Target};
 use crate::node::redis::dial::Sockets;
 use crate::node::redis::tls::Tls;
 use crate::node::redis::{declare, subscription};
@@ -28,13 +28,17 @@ pub(super) fn gate(
     [warn, note]: [fn(String); 2],
 ) -> Gate {
     let (nodes, guard) = (settings.nodes.len(), settings.restart_guard);
+    let fails_over = settings.fails_over();
     let mut expected = Expected::new(
         &settings.set_name,
         nodes,
         settings.max_ttl(),
         settings.drift,
-        guard.is_on(nodes),
+        guard.is_on(nodes, fails_over),
     );
+    if fails_over {
+        expected = expected.failing_over();
+    }
     expected.declares &= guard == RestartGuard::Auto;
     let name = |node: &Address| {
         let apart = matches!(node.endpoint, Endpoint::Memory(_));
@@ -44,6 +48,10 @@ pub(super) fn gate(
     Gate {
         accept_eviction: settings.accept_eviction,
         drift: settings.drift,
+        node_timeout: settings.node_timeout,
+        // At most 16, which was checked.
+        wait_replicas: settings.wait_replicas as u32,
+        told_few: AtomicBool::new(false),
         record_key: names::record_key(&settings.namespace).into(),
         quarantine_key: names::quarantine_key(&settings.namespace).into(),
         scratch_key: scratch.into_bytes().into(),
@@ -120,5 +128,6 @@ pub(super) fn target(address: &Address, node: usize, tls: &Tls, gate: &Arc<Gate>
         dial: Arc::new(Sockets(tls.clone())),
         node,
         gate: gate.clone(),
+        located: Located::default(),
     }
 }

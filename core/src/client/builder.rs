@@ -43,6 +43,7 @@ impl Default for ClientBuilder {
                 set_name: defaults::SET_NAME.into(),
                 restart_guard: RestartGuard::default(),
                 accept_eviction: defaults::ACCEPT_EVICTION,
+                wait_replicas: defaults::WAIT_REPLICAS,
                 lock: LockOptions::default(),
             },
             ca: None,
@@ -100,8 +101,9 @@ impl ClientBuilder {
     }
 
     /// The nodes of the set: `redis://[user:password@]host[:port][/db]`,
-    /// `rediss://…` for TLS, `valkey://…` and `valkeys://…` likewise, `redis+unix:///path?db=1&user=u&password=p`, or
-    /// `memory://name` for a node in this process.
+    /// `rediss://…` for TLS, `valkey://…` and `valkeys://…` likewise, `redis+unix:///path?db=1&user=u&password=p`,
+    /// `redis+sentinel://host:26379;host;host/master` for a master with replicas that sentinels
+    /// know by that name (docs/SENTINEL.md), or `memory://name` for a node in this process.
     pub fn nodes<S: Into<String>>(mut self, nodes: impl IntoIterator<Item = S>) -> ClientBuilder {
         let nodes = nodes.into_iter().map(Into::into).collect();
         self.nodes = Some((nodes, Origin::Caller));
@@ -124,7 +126,8 @@ impl ClientBuilder {
 
     /// Whether a node that may have lost its memory gives no vote until every
     /// vote that it may have given is over; the same for all clients of a set.
-    /// `Auto`: on for three nodes and more. With `On` a wholly new set waits, too.
+    /// `Auto`: on for three nodes and more, and where a node fails over to another server.
+    /// With `On` a wholly new set waits, too.
     pub fn restart_guard(mut self, restart_guard: RestartGuard) -> ClientBuilder {
         self.settings.restart_guard = restart_guard;
         self
@@ -134,6 +137,16 @@ impl ClientBuilder {
     /// vanish under its holder. Off.
     pub fn accept_eviction(mut self, accept: bool) -> ClientBuilder {
         self.settings.accept_eviction = accept;
+        self
+    }
+
+    /// How many replicas of a node must have a vote before it counts, by one `WAIT` behind each
+    /// write that asks for votes; 0 to 16. With as many as the node has replicas, a master that
+    /// is cut off from them gives no votes, and a failover loses none (docs/SENTINEL.md). A
+    /// replica that hangs then holds up every request to its master for half of
+    /// `node_timeout`, and the votes that it misses do not count. 0.
+    pub fn wait_replicas(mut self, replicas: usize) -> ClientBuilder {
+        self.settings.wait_replicas = replicas;
         self
     }
 

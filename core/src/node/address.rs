@@ -1,7 +1,10 @@
 //! Where a node is and how to talk to it: the URL, parsed.
 //!
 //! `redis://[user:password@]host[:port][/db]`, `rediss://` for TLS, `valkey://`
-//! and `valkeys://` likewise; `redis+unix:///path?db=1&user=u&password=p`, `memory://NAME`.
+//! and `valkeys://` likewise; `redis+unix:///path?db=1&user=u&password=p`, `memory://NAME`;
+//! [`redis+sentinel://`](sentinel).
+
+pub(crate) mod sentinel;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -10,13 +13,20 @@ use std::sync::Arc;
 use url::Url;
 
 use crate::error::Error;
+pub(crate) use sentinel::Sentinels;
 
 /// Where to connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Endpoint {
-    Tcp { host: String, port: u16, tls: bool },
+    Tcp {
+        host: String,
+        port: u16,
+        tls: bool,
+    },
     Unix(PathBuf),
     Memory(String),
+    /// Wherever these sentinels say that the master is.
+    Sentinel(Arc<Sentinels>),
 }
 
 /// Who has named the nodes of a client.
@@ -60,8 +70,8 @@ impl fmt::Debug for Address {
     }
 }
 
-const FORMS: &str = "write redis://host:port, rediss://host:port, redis+unix:///path or \
-                     memory://name";
+const FORMS: &str = "write redis://host:port, rediss://host:port, redis+unix:///path, \
+                     redis+sentinel://host:port/master or memory://name";
 
 impl Address {
     /// Parses a node URL. Errors never repeat the URL, which may carry a
@@ -72,6 +82,24 @@ impl Address {
         // `localhost:6379` is a URL too, of the scheme `localhost`.
         if !text.contains(":/") {
             return Err(wrong(&format!("it does not say how to reach it: {FORMS}")));
+        }
+        // Its list of hosts is nothing that a URL has.
+        if let Some((tls, rest)) = sentinel::scheme(text) {
+            let sentinel::Parts {
+                sentinels,
+                user,
+                password,
+                db,
+                shown,
+            } = sentinel::parse(tls, rest).map_err(|why| wrong(&why))?;
+            return Ok(Address {
+                endpoint: Endpoint::Sentinel(Arc::new(sentinels)),
+                user,
+                password,
+                db,
+                origin,
+                shown: shown.into(),
+            });
         }
         let url = Url::parse(text).map_err(|e| wrong(&format!("not a URL ({e}): {FORMS}")))?;
         let decoded = |text: &str, what: &str| {
@@ -129,19 +157,8 @@ impl Address {
                 )));
             }
         };
-        let db = db
-            .parse::<i64>()
-            .ok()
-            .filter(|db| (0..=i64::from(i32::MAX)).contains(db))
-            // Not shown: behind a `/` in a password it is the rest of that.
-            .ok_or_else(|| {
-                wrong("the database is not a number (write `/` in a password as %2F)")
-            })?;
-        // A different database is a different set of keys, so it is shown.
-        let shown = match db {
-            0 => shown,
-            db => format!("{shown}/{db}"),
-        };
+        let db = number_of(&db).map_err(wrong)?;
+        let shown = with_database(shown, db);
         Ok(Address {
             endpoint,
             user,
@@ -150,6 +167,28 @@ impl Address {
             origin,
             shown: shown.into(),
         })
+    }
+
+    /// Whether another server takes the node's place when its own fails.
+    pub(crate) fn fails_over(&self) -> bool {
+        matches!(self.endpoint, Endpoint::Sentinel(_))
+    }
+}
+
+/// The number of a database.
+fn number_of(db: &str) -> Result<i64, &'static str> {
+    db.parse::<i64>()
+        .ok()
+        .filter(|db| (0..=i64::from(i32::MAX)).contains(db))
+        // Not shown: behind a `/` in a password it is the rest of that.
+        .ok_or("the database is not a number (write `/` in a password as %2F)")
+}
+
+/// A different database is a different set of keys, so it is shown.
+fn with_database(shown: String, db: i64) -> String {
+    match db {
+        0 => shown,
+        db => format!("{shown}/{db}"),
     }
 }
 

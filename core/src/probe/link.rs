@@ -62,6 +62,9 @@ impl Door {
         let gate = Arc::new(Gate {
             accept_eviction: false,
             drift,
+            wait_replicas: 0,
+            told_few: AtomicBool::new(false),
+            node_timeout: Duration::from_millis(250),
             record_key: names::record_key(namespace).into(),
             quarantine_key: names::quarantine_key(namespace).into(),
             scratch_key: format!("{namespace}#try").into_bytes().into(),
@@ -104,6 +107,7 @@ impl Door {
             dial: Arc::new(Simulated(Box::new(dial))),
             node,
             gate: self.0.clone(),
+            located: Located::default(),
         };
         let (link, task) = RedisLink::new(target, self.0.clock.clone(), None);
         (Arc::new(link), Box::pin(task))

@@ -95,6 +95,7 @@ class _Redlock(_ForBoth):
         set_name: str | Unset = UNSET,
         restart_guard: Guard | Unset = UNSET,
         accept_eviction: bool | Unset = UNSET,
+        wait_replicas: int | Unset = UNSET,
         ca: str | os.PathLike[str] | None = None,
         cert: str | os.PathLike[str] | None = None,
         cert_key: str | os.PathLike[str] | None = None,
@@ -137,6 +138,7 @@ class _Redlock(_ForBoth):
             set_name=set_name,
             restart_guard=restart_guard,
             accept_eviction=accept_eviction,
+            wait_replicas=wait_replicas,
         )
         files = {"ca": ca, "cert": cert, "key": cert_key}
         self._of_client.update((name, file) for name, file in files.items() if file is not None)
@@ -296,8 +298,8 @@ class redlock(_Redlock):  # noqa: N801 - used as a function and as a decorator
       is called with the arguments of the decorated one.
     - `client`: whose nodes to use, a `quorlock.Client` or a `quorlock.aio.Client`. Without it there is one client for
       all uses with the same `nodes`, `max_ttl`, `node_timeout`, `drift`, `min_validity`, `namespace`, `label`, `fence_ttl`,
-      `set_name`, `restart_guard`, `accept_eviction`, `ca`, `cert` and `cert_key` (the client's `key`, which
-      is the lock's name here), made at the first use in each process; `nodes` defaults to `QUORLOCK_NODES`.
+      `set_name`, `restart_guard`, `accept_eviction`, `wait_replicas`, `ca`, `cert` and `cert_key` (the client's
+      `key`, which is the lock's name here), made at the first use in each process; `nodes` defaults to `QUORLOCK_NODES`.
     - `ttl`, `wait`, `renew`, `max_hold`, `raw`, `fencing`, `max_waiters`, `fair`, `keep`, `owner`, `reentrant`: as of `Client.lock`;
       times in seconds.
 

@@ -356,10 +356,13 @@ class Client(ClientBase):
     - `set_name`: the name of the set that the nodes form, 1 to 64 printable ASCII characters without blanks; nodes of
       another set are refused (`default`).
     - `restart_guard`: whether a node that may have lost its memory gives no vote until every vote that it may have given
-      is over: `"on"` or true, `"off"` or false, or `"auto"`, which is on for three nodes and more (`"auto"`). The same for
-      all clients of a set; with `"on"` a wholly new set waits, too.
+      is over: `"on"` or true, `"off"` or false, or `"auto"`, which is on for three nodes and more, and where a node fails
+      over to another server (`"auto"`). The same for all clients of a set; with `"on"` a wholly new set waits, too.
     - `accept_eviction`: whether to accept servers that drop keys when they are full; with them a lock may vanish under
       its holder (false).
+    - `wait_replicas`: how many replicas of a node must have a vote before it counts, 0 to 16 (0). With as many as the
+      node has, a failover loses no vote, and a master that is cut off from them gives none; a replica that hangs holds
+      up every request to its master for half of `node_timeout`.
     - `ca`, `cert`, `key`: path of a PEM file, or its text: whom to trust, and the client's own certificate.
 
     Raises `InvalidArgumentError`, naming the option, its value and what to give. As a context manager it closes itself.

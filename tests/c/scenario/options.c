@@ -46,6 +46,8 @@ struct answer make_client(struct line *line) {
             quorlock_client_options_set_restart_guard(options, guard(value));
         } else if (!strcmp(name, "accept_eviction")) {
             quorlock_client_options_set_accept_eviction(options, on(value));
+        } else if (!strcmp(name, "wait_replicas")) {
+            quorlock_client_options_set_wait_replicas(options, count_of(value));
         } else {
             size_t len = unescape(value);
             if (!strcmp(name, "namespace")) quorlock_client_options_set_namespace(options, value, len);

@@ -60,7 +60,7 @@ async function main(): Promise<void> {
   const options: ClientOptions = { ttl: 5000, wait: null, maxHold: Infinity, minValidity: 0.2 };
   await using client = new Client(undefined, options);
   const set: ClientOptions = { fencing: true, maxWaiters: 100, fair: true, fenceTtl: 600_000, setName: "default", restartGuard: "auto" };
-  await using twin = new Client(undefined, { ...set, acceptEviction: false });
+  await using twin = new Client(undefined, { ...set, acceptEviction: false, waitReplicas: 0 });
   // @ts-expect-error: there is no such word.
   const guard: ClientOptions = { restartGuard: "maybe" };
   void guard;

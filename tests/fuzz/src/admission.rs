@@ -29,10 +29,7 @@ pub(crate) fn run(data: &[u8]) {
     for accept in [true, false] {
         let _ = info.unfit(accept);
     }
-    let run = info
-        .run_id
-        .as_deref()
-        .map(|run| run.get(..16).unwrap_or(run));
+    let run = info.run.as_deref().map(|run| run.get(..16).unwrap_or(run));
     for guard in [true, false] {
         let expected = Expected::new("s", 3, Duration::from_secs(60), 0.01, guard);
         let newness = info.newness(&text, expected.quarantine);

@@ -23,6 +23,7 @@ const CONVERTED = {
   fencing: onOff,
   accept_eviction: onOff,
   max_waiters: Number,
+  wait_replicas: Number,
   fair: onOff,
   drift: Number,
   min_validity: Number,

@@ -43,6 +43,7 @@ CONVERTED = {
     "accept_eviction": lambda word: word == "on",
     "fair": lambda word: word == "on",
     "max_waiters": int,
+    "wait_replicas": int,
     "drift": float,
     "min_validity": float,
     **dict.fromkeys(("ttl", "wait", "keep", "max_hold", "max_ttl", "node_timeout", "fence_ttl"), _seconds),

@@ -62,8 +62,9 @@ fn is_harmless(name: &str) -> bool {
 /// What a server's `INFO` says, as far as it matters here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Info {
-    /// Random, made when the server starts.
-    pub run_id: Option<String>,
+    /// Names this run of the server, from its start on or from when it was promoted last:
+    /// see [`run_of`].
+    pub run: Option<String>,
     version: String,
     /// It is a part of a Redis Cluster, or would be one.
     clustered: bool,
@@ -89,10 +90,12 @@ impl Info {
         };
         let replica = get("role").is_some_and(|role| role != "master");
         let bounded = get("maxmemory").is_some_and(|bytes| bytes != "0");
+        let history = get("master_replid2");
         Info {
             // One of another kind would not fit into a record.
-            run_id: get("run_id")
-                .filter(|id| !id.is_empty() && id.bytes().all(|b| b.is_ascii_alphanumeric())),
+            run: get("run_id")
+                .filter(|id| !id.is_empty() && id.bytes().all(|b| b.is_ascii_alphanumeric()))
+                .map(|id| run_of(id, history.as_deref())),
             version: get("redis_version").unwrap_or_default(),
             clustered: get("cluster_enabled").is_some_and(|enabled| enabled == "1"),
             master: replica.then(|| {
@@ -102,8 +105,7 @@ impl Info {
             eviction: get("maxmemory_policy").filter(|p| bounded && p != "noeviction"),
             uptime: get("uptime_in_seconds").and_then(|seconds| seconds.parse().ok()),
             untouched: {
-                let zeros = |id: String| !id.is_empty() && id.bytes().all(|b| b == b'0');
-                let never_replica = get("master_replid2").is_some_and(zeros);
+                let never_replica = history.as_deref().is_some_and(zeros);
                 mutant!("promoted-replica-is-new", never_replica, true)
                     && get("evicted_keys").is_some_and(|keys| keys == "0")
             },
@@ -138,6 +140,7 @@ impl Info {
     }
 
     /// Why a server like this cannot be a node.
+    #[cfg(any(test, feature = "sim"))]
     pub fn unfit(&self, accept_eviction: bool) -> Option<String> {
         self.unfit_as(accept_eviction).map(|(_, why)| why)
     }
@@ -170,6 +173,29 @@ impl Info {
     }
 }
 
+/// A history of replication that there is none of.
+fn zeros(id: &str) -> bool {
+    !id.is_empty() && id.bytes().all(|b| b == b'0')
+}
+
+/// The run of a server of this `run_id`, which stays the same when a replica is promoted
+/// although that may lack the last votes of its master. What changes then is the `history`
+/// that it went on from, `master_replid2`: zeros for a server that never was a replica in
+/// this run. (`master_replid` changes as well when the first replica is attached, and a
+/// backup would look like a restart.)
+fn run_of(run_id: String, history: Option<&str>) -> String {
+    match history.filter(|history| !zeros(history) && !history.is_empty()) {
+        Some(history) => mutant!(
+            "run-without-replid2",
+            sha1_smol::Sha1::from(format!("{run_id}{history}"))
+                .digest()
+                .to_string(),
+            run_id
+        ),
+        None => run_id,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -185,9 +211,9 @@ mod tests {
     #[test]
     fn unfit_servers_are_told_apart() {
         assert_eq!(info(GOOD).unfit(false), None);
-        assert_eq!(info(GOOD).run_id.as_deref(), Some("ab"));
+        assert_eq!(info(GOOD).run.as_deref(), Some("ab"));
         for strange in ["run_id:", "run_id:a b", "run_id:ééééééééé"] {
-            assert_eq!(info(&GOOD.replace("run_id:ab", strange)).run_id, None);
+            assert_eq!(info(&GOOD.replace("run_id:ab", strange)).run, None);
         }
         for (old, new, word) in [
             ("7.0.15", "6.0.9", "6.2 or later"),
@@ -206,6 +232,22 @@ mod tests {
             info(&GOOD.replace("maxmemory:0", "maxmemory:9")).unfit(true),
             None
         );
+    }
+
+    #[test]
+    fn a_promotion_is_a_run_of_its_own() {
+        let run = |text: &str| info(text).run.unwrap();
+        let promoted = |history: &str| GOOD.replace(&"0".repeat(40), history);
+        let (first, second) = (run(&promoted("c1")), run(&promoted("c2")));
+        assert_ne!(run(GOOD), first);
+        assert_ne!(first, second);
+        assert_eq!(first, run(&promoted("c1")));
+        assert_eq!(first.len(), 40);
+        // A server that says nothing of it, or cannot: as one that never was a replica.
+        for silent in ["", "0"] {
+            assert_eq!(run(&promoted(silent)), run(GOOD));
+        }
+        assert_eq!(run(&GOOD.replace("master_replid2", "other")), run(GOOD));
     }
 
     #[test]

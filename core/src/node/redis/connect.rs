@@ -2,11 +2,15 @@
 //! and [look](greet()) at the node, [admit](admit()) it, and [prepare](prepare()) the connection.
 
 mod admit;
+mod former;
 mod greet;
+mod locate;
 mod look;
 mod prepare;
+mod replicas;
 mod talk;
 mod target;
+mod watch;
 
 use std::time::Duration;
 
@@ -16,15 +20,22 @@ use super::wire::Wire;
 use crate::hash::fnv1a;
 use crate::mutants::mutant;
 use crate::node::Fault;
+use crate::node::address::Endpoint;
 use crate::node::admission::Record;
 use admit::admit;
+pub(crate) use former::is_over;
 pub(crate) use greet::Told;
 use greet::{Greeted, greet, quarantine_left};
+#[cfg(test)]
+pub(crate) use locate::locate;
+pub(crate) use locate::{Located, shown};
 pub(crate) use look::{Looked, Stopped, look};
 use prepare::prepare;
+use replicas::try_wait;
 pub(crate) use talk::broken;
 use talk::{exchange, good};
 pub(crate) use target::{How, Target};
+pub(crate) use watch::moved;
 
 /// A connection to a node that may vote.
 pub(crate) struct Connected {
@@ -37,6 +48,12 @@ pub(crate) struct Connected {
     pub(crate) id: u64,
     /// See [`Ticket::server`](crate::node::Ticket::server).
     pub(crate) server: u64,
+    /// Where the server is.
+    pub(crate) endpoint: Endpoint,
+    /// How many replicas must have a vote before it counts.
+    pub(crate) wait_replicas: u32,
+    /// How long one request may take.
+    pub(crate) node_timeout: Duration,
     /// What the node's clock was.
     pub(crate) time: Told,
     /// As it was [asked](How::stepped): the quarantine has begun again.
@@ -52,11 +69,13 @@ pub(crate) async fn connect(target: &Target, how: How) -> Result<Connected, Faul
     let Greeted {
         mut wire,
         server,
+        endpoint,
         time,
         resp3,
         ..
     } = greeted;
     let gate = &target.gate;
+    try_wait(target, &mut wire).await?;
     let prepared = prepare(target, &mut wire, how.subscribe, resp3).await?;
     let id = Record::parse(&record).map_or(0, |record| fnv1a(record.node().as_bytes()));
     let guarded = mutant!("unguarded-connection", gate.expected().guard, false);
@@ -71,6 +90,9 @@ pub(crate) async fn connect(target: &Target, how: How) -> Result<Connected, Faul
         delete: prepared.delete,
         id,
         server,
+        endpoint,
+        wait_replicas: gate.wait_replicas,
+        node_timeout: gate.node_timeout,
         time,
         stepped: how.stepped,
         subscribed: prepared.subscribed,

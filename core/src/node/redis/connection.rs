@@ -26,6 +26,7 @@
 //! it reconnects, and stays broken after a wrong password; and see
 //! `wire` for its multiplexed connection.
 
+mod failover;
 mod replace;
 
 use std::collections::VecDeque;
@@ -52,6 +53,7 @@ use crate::mutants::mutant;
 use crate::mutex::lock;
 use crate::node::admission::StepWatch;
 use crate::node::{Fault, FaultKind, Reply};
+use failover::Failover;
 
 /// Pause before a release is sent again that the node could not carry out.
 const POSTPONED: Duration = Duration::from_millis(200);
@@ -74,6 +76,8 @@ pub(crate) struct Connection {
     old: Option<Pipe>,
     /// The client's inbox, subscribed over them.
     subscription: Subscription,
+    /// Where its sentinels say that the node's server is.
+    failover: Failover,
     /// The next one, and when to give it up.
     connecting: Option<(Instant, Connecting)>,
     /// Whether the node's clock ends a quarantine too early.
@@ -116,6 +120,8 @@ enum Event {
     Broken(io::Error),
     OldBroken,
     Connected(Result<Box<Connected>, Fault>),
+    /// The sentinels name another server.
+    Moved,
     Timer,
 }
 
@@ -137,6 +143,7 @@ impl Connection {
             outbox,
             up: None,
             old: None,
+            failover: Failover::default(),
             connecting: None,
             silent: false,
             failures: 0,
@@ -197,6 +204,10 @@ impl Connection {
                 Event::Outbox => self.take_outbox(),
                 Event::Connected(Ok(connected)) => self.take_connection(connected),
                 Event::Connected(Err(fault)) => self.connect_failed(fault),
+                Event::Moved => {
+                    self.note("has failed over, say its sentinels: it is connected to anew");
+                    self.readmit();
+                }
                 Event::Timer => self.look_at_deadlines(),
             }
             self.push_on();
@@ -230,6 +241,9 @@ impl Connection {
         {
             self.connecting = None;
             return Poll::Ready(Event::Connected(outcome));
+        }
+        if self.failover.poll(cx).is_ready() {
+            return Poll::Ready(Event::Moved);
         }
         let mut outbox = lock(&self.outbox.state);
         let closing = outbox.closed && self.farewell.is_none();
@@ -331,7 +345,7 @@ impl Connection {
             }
             up.write(item, now);
         }
-        up.end_write();
+        up.end_write(now);
     }
 
     /// While there is only the connection in doubt, releases go out over it at
@@ -388,6 +402,9 @@ impl Connection {
                     Some(time) => self.look_at_time(item.ticket, time, reply),
                     None => reply,
                 };
+                let reply = self
+                    .failover
+                    .worth(reply, item.ticket.server, self.clock.now());
                 item.tell(reply, time);
             }
         }

@@ -105,7 +105,9 @@ async fn dial(endpoint: &Endpoint, tls: &Tls) -> Result<Stream, Undialled> {
             Runtime::watch(&stream);
             Ok(Stream::Unix(stream))
         }
-        Endpoint::Memory(_) => unreachable!("memory nodes have a link of their own"),
+        Endpoint::Memory(_) | Endpoint::Sentinel(_) => {
+            unreachable!("memory nodes have a link of their own, and sentinels name an address")
+        }
     }
 }
 

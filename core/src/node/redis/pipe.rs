@@ -1,5 +1,7 @@
 //! A stream to a node, and what was written to it and is not answered yet.
 
+mod replicas;
+
 use std::collections::VecDeque;
 use std::io;
 use std::task::{Context, Poll};
@@ -19,6 +21,7 @@ use crate::lean::trim;
 use crate::mutants::mutant;
 use crate::node::native::{key_end_of, outcome};
 use crate::node::{FaultKind, Op, Reply, Request};
+use replicas::Replicas;
 
 /// So many counters are remembered whose life was told; beyond it all are forgotten.
 const REMEMBERED: usize = 1024;
@@ -41,6 +44,8 @@ pub(crate) struct Pipe {
     places: VecDeque<Place>,
     /// Votes that were given, in front of their trailer's reply.
     voted: VecDeque<(Option<Box<Item>>, Ballot)>,
+    /// Where votes wait for replicas.
+    replicas: Option<Replicas>,
     /// It has answered since somebody [looked](Pipe::expire), and when that was that
     /// it had.
     heard: bool,
@@ -58,6 +63,8 @@ enum Place {
     Delete(Option<Box<Item>>),
     /// The replies to the trailer of a write.
     Trailer(Reading),
+    /// The reply to the `WAIT` of a write.
+    Wait,
 }
 
 impl Pipe {
@@ -73,6 +80,7 @@ impl Pipe {
             owes_trailer: false,
             places: VecDeque::new(),
             voted: VecDeque::new(),
+            replicas: Replicas::new(connected.wait_replicas, connected.node_timeout),
             heard: false,
             quiet_since: Instant::NEVER,
         }
@@ -94,6 +102,11 @@ impl Pipe {
         item.request.op = item.request.op.on(self.server);
         item.ticket.server = self.server;
         item.cold = self.is_cold(&item, now);
+        if let Some(replicas) = &mut self.replicas
+            && !matches!(item.request.op, Op::Release | Op::Inspect)
+        {
+            replicas.wrote(item.ticket.deadline);
+        }
         let (out, guard) = (&mut self.wire.out, self.guard.as_ref());
         let place = match (item.request.native, item.request.op) {
             (true, Op::Acquire { ttl, .. }) => {
@@ -130,12 +143,18 @@ impl Pipe {
         mutant!("cold-without-life", !warm, false)
     }
 
-    /// Writes the trailer behind the votes of this write, if there are any.
-    pub(crate) fn end_write(&mut self) {
+    /// Writes what goes behind the votes of this write, if there are any: their trailer, and
+    /// that they wait for replicas.
+    pub(crate) fn end_write(&mut self, now: Instant) {
         if std::mem::take(&mut self.owes_trailer) {
             let replies = native::write_trailer(&mut self.wire.out, self.guard.as_ref());
             let reading = Reading::new(replies);
             self.places.push_back(Place::Trailer(reading));
+        }
+        if let Some(replicas) = &mut self.replicas
+            && replicas.end_write(&mut self.wire.out, now)
+        {
+            self.places.push_back(Place::Wait);
         }
     }
 
@@ -146,6 +165,17 @@ impl Pipe {
         reply: Resp,
         done: &mut VecDeque<(Box<Item>, Outcome)>,
     ) -> bool {
+        let before = done.len();
+        let waited = matches!(self.places.front(), Some(Place::Wait));
+        let asked = self.read(reply, done);
+        if let Some(replicas) = self.replicas.as_mut().filter(|_| !waited) {
+            replicas.park(done, before);
+        }
+        asked
+    }
+
+    /// The same, of a reply whatever replicas have.
+    fn read(&mut self, reply: Resp, done: &mut VecDeque<(Box<Item>, Outcome)>) -> bool {
         self.heard = true;
         let Some(place) = self.places.front_mut() else {
             return false;
@@ -221,6 +251,11 @@ impl Pipe {
                 }
                 trim(&mut self.voted);
             }
+            Place::Wait => {
+                if let Some(replicas) = &mut self.replicas {
+                    replicas.take(&reply, done);
+                }
+            }
         }
         self.places.pop_front();
         trim(&mut self.places);
@@ -232,9 +267,10 @@ impl Pipe {
         let voted = self.voted.iter_mut().map(|(item, _)| item);
         let asked = self.places.iter_mut().filter_map(|place| match place {
             Place::Script(item) | Place::Delete(item) | Place::Acquire(item, ..) => Some(item),
-            Place::Trailer(_) => None,
+            Place::Trailer(_) | Place::Wait => None,
         });
-        voted.chain(asked)
+        let parked = self.replicas.iter_mut().flat_map(Replicas::items_mut);
+        parked.chain(voted).chain(asked)
     }
 
     /// The same, to be looked at.
@@ -242,9 +278,10 @@ impl Pipe {
         let voted = self.voted.iter().filter_map(|(item, _)| item.as_deref());
         let asked = self.places.iter().filter_map(|place| match place {
             Place::Script(item) | Place::Delete(item) | Place::Acquire(item, ..) => item.as_deref(),
-            Place::Trailer(_) => None,
+            Place::Trailer(_) | Place::Wait => None,
         });
-        voted.chain(asked)
+        let parked = self.replicas.iter().flat_map(Replicas::items);
+        parked.chain(voted).chain(asked)
     }
 
     /// How many replies are awaited, that of a trailer counted as one.

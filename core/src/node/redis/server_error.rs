@@ -1,19 +1,28 @@
 //! What a server answers in place of a reply: its errors, sorted by what can be
 //! done about them, and in words for whoever has to.
 
+use crate::mutants::mutant;
 use crate::node::admission::info::CLUSTERED;
 use crate::node::{Fault, FaultKind};
 
 /// Whether an error says that a command is not there for us.
 pub(crate) fn forbidden(error: &redis::ServerError) -> bool {
-    let unknown = |text: &str| text.contains("unknown command");
-    error.code() == "NOPERM" || error.details().is_some_and(unknown)
+    error.code() == "NOPERM" || unknown(error)
 }
 
-/// Whether an error says that the server has become a replica: every write over this
-/// connection will fail, though its address may lead to the new master by now.
+/// Whether the server does not know a command.
+pub(crate) fn unknown(error: &redis::ServerError) -> bool {
+    let unknown = |text: &str| text.contains("unknown command");
+    error.details().is_some_and(unknown)
+}
+
+/// Whether an error says that the server has become a replica, or is taking over another's
+/// data to be one: every write over this connection will fail, though its address may lead to
+/// the new master by now, or sentinels name another.
 pub(crate) fn demoted(error: &redis::ServerError) -> bool {
-    beyond_place(error.code(), error.details().unwrap_or_default()).0 == "READONLY"
+    let (code, _) = beyond_place(error.code(), error.details().unwrap_or_default());
+    let demoted = matches!(code, "READONLY" | "MASTERDOWN" | "LOADING");
+    mutant!("readonly-keeps-connection", demoted, false)
 }
 
 /// What to tell of a command that is not permitted.
@@ -134,6 +143,11 @@ mod tests {
                 "-ERR Error running script (call to f_5a): @user_script:9: @user_script: 9: -READONLY x",
                 true,
             ),
+            (
+                "-MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+                true,
+            ),
+            ("-LOADING Redis is loading the dataset in memory", true),
             ("-OOM x", false),
         ] {
             assert_eq!(demoted(&error(wire)), told, "{wire}");

@@ -4,18 +4,20 @@ use std::time::Duration;
 
 use redis::Value as Resp;
 
+use super::locate::{locate, shown};
 use super::prepare::permitted;
 use super::talk::{exchange, good, refused};
 use super::target::{How, Target};
 use crate::clock::Instant;
 use crate::hash::fnv1a;
-use crate::node::Fault;
-use crate::node::address::{Address, Origin};
-use crate::node::admission::{Gate, Info, Look, Newness, Record, beginning};
+use crate::mutants::mutant;
+use crate::node::address::{Address, Endpoint, Origin};
+use crate::node::admission::{Gate, Info, Look, Newness, Record, Unfit, beginning};
 use crate::node::redis::dial::Undialled;
 use crate::node::redis::replies::{self, text};
 use crate::node::redis::server_error;
 use crate::node::redis::wire::Wire;
+use crate::node::{Fault, FaultKind};
 
 /// What a node's clock was, by its own word: before anything was written there,
 /// so that a step which ends a quarantine too early comes after it.
@@ -34,6 +36,8 @@ pub(super) struct Greeted {
     pub(super) look: Look,
     /// Which one it is: see [`Ticket::server`](crate::node::Ticket::server).
     pub(super) server: u64,
+    /// Where it is.
+    pub(super) endpoint: Endpoint,
     pub(super) time: Told,
     /// It sends pushes.
     pub(super) resp3: bool,
@@ -51,9 +55,14 @@ pub(super) async fn greet(target: &Target, how: How) -> Result<Greeted, Fault> {
 
 async fn say_hello(target: &Target, how: How) -> Result<Greeted, Fault> {
     let address = &target.address;
-    let stream = match target.dial.dial(&address.endpoint).await {
+    let (endpoint, sentinel) = locate(target).await?;
+    let stream = match target.dial.dial(&endpoint).await {
         Ok(stream) => stream,
-        Err(undialled) => return Err(fault_of(undialled, address, how)),
+        Err(undialled) => {
+            target.located.pass(sentinel);
+            let fault = fault_of(undialled, address, how);
+            return Err(named(address, &endpoint, fault));
+        }
     };
     let mut wire = Wire::new(stream, target.gate.inbox.clone());
     let commands = greeting(target, how);
@@ -62,7 +71,7 @@ async fn say_hello(target: &Target, how: How) -> Result<Greeted, Fault> {
     let mut answers = exchange(&mut wire, &commands).await?;
     let at = clock.now();
     let resp3 = how.subscribe && matches!(answers.pop(), Some(Resp::Map(_)));
-    let server = answers.pop().map_or(0, |reply| own_address(&text(&reply)));
+    let own_address = answers.pop().map_or(0, |reply| own_address(&text(&reply)));
     let time = answers.pop();
     let record = answers.pop();
     let info = answers.pop();
@@ -84,10 +93,30 @@ async fn say_hello(target: &Target, how: How) -> Result<Greeted, Fault> {
     };
     let info = info_of(target, info)?;
     let record = record.filter(|r| *r != Resp::Nil).map(|r| text(&r));
-    if let Some(why) = info.unfit(target.gate.accept_eviction) {
-        return Err(refused(why));
+    match info.unfit_as(target.gate.accept_eviction) {
+        None => {}
+        // Sentinels that still name it, or an address that leads to the next master soon.
+        Some((Unfit::Replica, why))
+            if mutant!(
+                "replica-admitted",
+                address.fails_over() || how.reached,
+                false
+            ) =>
+        {
+            target.located.pass(sentinel);
+            let fault = Fault::new(FaultKind::NotReady, why, true);
+            return Err(named(address, &endpoint, fault));
+        }
+        Some((_, why)) => return Err(refused(why)),
     }
-    let (roster, run) = (&target.gate.roster, info.run_id.as_deref());
+    let (roster, run) = (&target.gate.roster, info.run.as_deref());
+    if address.fails_over() && target.gate.expected().guard && run.is_none() {
+        return Err(refused(
+            "it does not tell its run_id, by which a promotion is noticed: permit `+info` to its \
+             user, or turn restart_guard off"
+                .into(),
+        ));
+    }
     roster
         .meet(target.node, &address.shown, run, target.gate.clock.now())
         .map_err(refused)?;
@@ -100,10 +129,27 @@ async fn say_hello(target: &Target, how: How) -> Result<Greeted, Fault> {
             newness,
             stepped: how.stepped,
         },
-        server,
+        server: match address.fails_over() {
+            // Two of them may have the same address by their own account, in networks of
+            // their own; and one that was promoted again is as good as another.
+            true => fnv1a(format!("{own_address} {}", run.unwrap_or_default()).as_bytes()),
+            false => own_address,
+        },
+        endpoint,
         time,
         resp3,
     })
+}
+
+/// The fault of a server that sentinels have named, which says so.
+fn named(address: &Address, endpoint: &Endpoint, fault: Fault) -> Fault {
+    match address.fails_over() {
+        true => Fault {
+            text: format!("the sentinels name {}: {}", shown(endpoint), fault.text).into(),
+            ..fault
+        },
+        false => fault,
+    }
 }
 
 /// Why there is no stream. Where nobody has named a node, and none listens at the
@@ -119,17 +165,22 @@ pub(super) fn fault_of(undialled: Undialled, address: &Address, how: How) -> Fau
     }
 }
 
+/// Who one is, to a server that asks for that.
+pub(super) fn login(address: &Address) -> Vec<redis::Cmd> {
+    let Some(password) = &address.password else {
+        return Vec::new();
+    };
+    let mut auth = redis::cmd("AUTH");
+    if let Some(user) = &address.user {
+        auth.arg(user);
+    }
+    vec![auth.arg(password).take()]
+}
+
 /// What a server is asked before anything is done there.
 pub(super) fn greeting(target: &Target, how: How) -> Vec<redis::Cmd> {
     let address = &target.address;
-    let mut commands = Vec::new();
-    if let Some(password) = &address.password {
-        let mut auth = redis::cmd("AUTH");
-        if let Some(user) = &address.user {
-            auth.arg(user);
-        }
-        commands.push(auth.arg(password).take());
-    }
+    let mut commands = login(address);
     if address.db != 0 {
         commands.push(redis::cmd("SELECT").arg(address.db).take());
     }

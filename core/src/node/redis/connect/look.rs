@@ -9,6 +9,7 @@ use std::time::Duration;
 use redis::Value as Resp;
 
 use super::greet::{fault_of, greeting, quarantine_left};
+use super::locate::locate;
 use super::prepare::{permitted, prepare};
 use super::talk::exchange;
 use super::target::{How, Target};
@@ -91,7 +92,11 @@ async fn see(target: &Target, looked: &mut Looked) -> Result<(), Stopped> {
         subscribe: true,
         ..How::default()
     };
-    let stream = target.dial.dial(&address.endpoint).await;
+    let (endpoint, _) = locate(target).await.map_err(|fault| match fault.kind {
+        FaultKind::Misconfigured => Stopped::Refused(fault),
+        _ => Stopped::Unreached(fault),
+    })?;
+    let stream = target.dial.dial(&endpoint).await;
     let stream = stream.map_err(|undialled| match fault_of(undialled, address, how) {
         fault if fault.text.starts_with("TLS: ") => Stopped::Tls(fault),
         fault => Stopped::Unreached(fault),
@@ -130,7 +135,7 @@ async fn see(target: &Target, looked: &mut Looked) -> Result<(), Stopped> {
         }
         None => Info::default(),
     };
-    looked.run = info.run_id.clone();
+    looked.run = info.run.clone();
     let unfit = info.unfit_as(gate.accept_eviction);
     // It answers nothing but this.
     if let Some((Unfit::Clustered, why)) = unfit {

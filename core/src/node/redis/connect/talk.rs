@@ -1,10 +1,15 @@
 //! Commands and replies in turn, on a connection that is being made.
 
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
 
 use redis::Value as Resp;
 
+use crate::clock::Clock;
 use crate::node::redis::server_error;
 use crate::node::redis::wire::{Incoming, Wire};
 use crate::node::{Fault, FaultKind};
@@ -41,6 +46,24 @@ pub(super) async fn next(wire: &mut Wire) -> Result<Incoming, Fault> {
     poll_fn(|cx| wire.poll_next(cx))
         .await
         .map_err(|e| broken(&e))
+}
+
+/// What `work` comes to, for so long at most.
+pub(super) async fn within<T>(
+    clock: &Arc<dyn Clock>,
+    most: Duration,
+    work: impl Future<Output = Result<T, Fault>>,
+) -> Result<T, Fault> {
+    let mut timer = clock.sleep_until(clock.now() + most);
+    let mut work = pin!(work);
+    poll_fn(|cx| match work.as_mut().poll(cx) {
+        Poll::Pending => timer.as_mut().poll(cx).map(|()| {
+            let why = format!("no answer within {most:?}");
+            Err(Fault::new(FaultKind::Timeout, why, true))
+        }),
+        done => done,
+    })
+    .await
 }
 
 /// A reply that is no error.

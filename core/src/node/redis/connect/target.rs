@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::locate::Located;
 use crate::node::address::Address;
 use crate::node::admission::Gate;
 use crate::node::redis::dial::Dial;
@@ -13,6 +14,8 @@ pub(crate) struct Target {
     /// Its place in the set.
     pub(crate) node: usize,
     pub(crate) gate: Arc<Gate>,
+    /// What is known of its sentinels.
+    pub(crate) located: Located,
 }
 
 /// How a connection is to be made.

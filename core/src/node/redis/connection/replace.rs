@@ -81,6 +81,9 @@ impl Connection {
             }
         }
         let (subscribed, server, told) = (connected.subscribed, connected.server, connected.time);
+        let here = (&connected.endpoint, server);
+        self.failover
+            .connected(&self.target, here, self.clock.now());
         let stepped = self.watch.admitted(server, told.asked, told.at, told.time);
         // A reply over the connection in doubt may have told of a step meanwhile.
         let missed = self.stepped && !connected.stepped;

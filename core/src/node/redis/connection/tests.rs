@@ -1,6 +1,9 @@
 //! What a link does where its connection is in doubt, step by step: nothing is read
 //! and no time passes but as a test says.
 
+mod failover;
+mod replicas;
+
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::task::ready;
@@ -11,7 +14,7 @@ use tokio::net::UnixStream;
 use super::*;
 use crate::node::address::{Address, Endpoint, Origin};
 use crate::node::admission::{Expected, Gate, Roster, Survey};
-use crate::node::redis::connect::Told;
+use crate::node::redis::connect::{Located, Told};
 use crate::node::redis::dial::{Dial, Dialling, Stream};
 use crate::node::redis::native::Delete;
 use crate::node::redis::script::Guard;
@@ -74,17 +77,36 @@ struct Link {
     heard: Arc<Heard>,
     ends: Vec<UnixStream>,
     fence_ttl: Option<Duration>,
+    wait_replicas: u32,
+    /// Where the next connection leads, and to which server.
+    here: (Endpoint, u64),
 }
 
 impl Link {
     /// One with a connection that stands.
     fn connected() -> Link {
-        let clock = Arc::new(ByHand(AtomicU64::new(1_000)));
+        let here = (Endpoint::Unix("/nowhere".into()), 1);
         let expected = Expected::new("s", 1, Duration::from_secs(1), 0.01, false);
+        let mut link = Link::to(here.0.clone(), expected, Arc::new(Silence), here);
+        link.connects();
+        link
+    }
+
+    /// One to the node at that address, of such a set, that is yet to connect.
+    fn to(
+        endpoint: Endpoint,
+        expected: Expected,
+        dial: Arc<dyn Dial>,
+        here: (Endpoint, u64),
+    ) -> Link {
+        let clock = Arc::new(ByHand(AtomicU64::new(1_000)));
         let key = || Arc::<[u8]>::from(&b"k"[..]);
         let gate = Gate {
             accept_eviction: false,
             drift: 0.01,
+            wait_replicas: 0,
+            told_few: AtomicBool::new(false),
+            node_timeout: Duration::from_millis(250),
             record_key: key(),
             quarantine_key: key(),
             scratch_key: key(),
@@ -99,26 +121,27 @@ impl Link {
         };
         let target = Target {
             address: Address {
-                endpoint: Endpoint::Unix("/nowhere".into()),
+                endpoint,
                 user: None,
                 password: None,
                 db: 0,
                 origin: Origin::Caller,
                 shown: "n".into(),
             },
-            dial: Arc::new(Silence),
+            dial,
             node: 0,
             gate: Arc::new(gate),
+            located: Located::default(),
         };
-        let mut link = Link {
+        Link {
             connection: Connection::new(target, clock.clone(), Arc::default()),
             clock,
             heard: Arc::default(),
             ends: Vec::new(),
             fence_ttl: None,
-        };
-        link.connects();
-        link
+            wait_replicas: 0,
+            here,
+        }
     }
 
     /// The connection that is being made is there.
@@ -136,7 +159,10 @@ impl Link {
             }),
             delete: Delete::Lean,
             id: 1,
-            server: 1,
+            server: self.here.1,
+            endpoint: self.here.0.clone(),
+            wait_replicas: self.wait_replicas,
+            node_timeout: PATIENCE,
             time: Told {
                 time: 0,
                 asked: now,

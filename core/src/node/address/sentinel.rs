@@ -1,0 +1,262 @@
+//! A node that is a master with replicas, found by its sentinels:
+//! `redis+sentinel://[user:password@]host[:26379];host;host/MASTER[/db]`, with
+//! `?sentinel_user=…&sentinel_password=…` where the sentinels want those.
+//! `rediss+sentinel://` for TLS to the sentinels and to the servers; `valkey+sentinel://`
+//! and `valkeys+sentinel://` likewise.
+
+use std::fmt;
+
+use url::Url;
+
+use super::{Endpoint, number_of, percent_decoded, with_database};
+
+/// The port of a sentinel.
+const PORT: u16 = 26379;
+const FORM: &str = "write redis+sentinel://host:26379;host;host/master";
+
+/// Who knows where the master is, and by what name.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Sentinels {
+    /// The master's name.
+    pub(crate) master: String,
+    /// TCP all of them, with TLS where the servers have it too.
+    pub(crate) hosts: Vec<Endpoint>,
+    pub(crate) tls: bool,
+    /// What the sentinels themselves want: they never get what the servers do.
+    pub(crate) user: Option<String>,
+    pub(crate) password: Option<String>,
+}
+
+impl fmt::Debug for Sentinels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Sentinels({})", self.master)
+    }
+}
+
+/// What a URL says.
+pub(super) struct Parts {
+    pub(super) sentinels: Sentinels,
+    pub(super) user: Option<String>,
+    pub(super) password: Option<String>,
+    pub(super) db: i64,
+    /// For errors and logs: no user, no password.
+    pub(super) shown: String,
+}
+
+/// What comes behind the scheme of a URL of sentinels, and whether it asks for TLS.
+pub(super) fn scheme(text: &str) -> Option<(bool, &str)> {
+    let (scheme, rest) = text.split_once("://")?;
+    match &*scheme.to_ascii_lowercase() {
+        "redis+sentinel" | "valkey+sentinel" => Some((false, rest)),
+        "rediss+sentinel" | "valkeys+sentinel" => Some((true, rest)),
+        _ => None,
+    }
+}
+
+/// Parses what comes behind the scheme, or says why not; never with a part that may belong
+/// to a password.
+pub(super) fn parse(tls: bool, rest: &str) -> Result<Parts, String> {
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(end);
+    let (login, list) = match authority.rsplit_once('@') {
+        Some((login, list)) => (format!("{login}@"), list),
+        None => (String::new(), authority),
+    };
+    let (hosts, listed) = hosts(list, tls)?;
+    // The rest is as in any other URL.
+    let url = Url::parse(&format!("redis://{login}host{path}"))
+        .map_err(|e| format!("not a URL ({e}): {FORM}"))?;
+    let decoded = |text: &str, what: &str| {
+        percent_decoded(text).ok_or_else(|| format!("its {what} is not valid UTF-8"))
+    };
+    let user = match url.username() {
+        "" => None,
+        user => Some(decoded(user, "user")?),
+    };
+    let password = match url.password() {
+        None => None,
+        Some(password) => Some(decoded(password, "password")?),
+    };
+    let path = url.path();
+    let (master, db) = match path.strip_prefix('/').unwrap_or(path).split_once('/') {
+        Some((master, db)) => (master, Some(db.to_owned()).filter(|db| !db.is_empty())),
+        None => (path.strip_prefix('/').unwrap_or(path), None),
+    };
+    let master = decoded(master, "master's name")?;
+    if master.is_empty() || master.contains(|c: char| c.is_control() || c == ' ') {
+        return Err(format!(
+            "it does not say by what name the sentinels know the master: {FORM}"
+        ));
+    }
+    let mut sentinels = Sentinels {
+        master,
+        hosts,
+        tls,
+        user: None,
+        password: None,
+    };
+    let db = take_query(&url, &mut sentinels, db)?;
+    let db = number_of(db.as_deref().unwrap_or("0"))?;
+    let shown = with_database(format!("{}@{listed}", sentinels.master), db);
+    Ok(Parts {
+        sentinels,
+        user,
+        password,
+        db,
+        shown,
+    })
+}
+
+/// Takes what the query says of the sentinels. Returns the database that the path or the
+/// query names.
+fn take_query(
+    url: &Url,
+    sentinels: &mut Sentinels,
+    path: Option<String>,
+) -> Result<Option<String>, String> {
+    let mut db = path;
+    for (key, value) in url.query_pairs() {
+        let value = value.into_owned();
+        match &*key {
+            "sentinel_user" => sentinels.user = Some(value),
+            "sentinel_password" => sentinels.password = Some(value),
+            "db" if db.as_ref().is_some_and(|db| *db != value) => {
+                return Err(format!("it names two databases: {FORM}/1"));
+            }
+            "db" => db = Some(value),
+            // Not shown: it may be the rest of a password.
+            _ => {
+                return Err(
+                    "its query holds what is not understood: db, sentinel_user and \
+                     sentinel_password are (write `?` and `&` in a password as %3F and %26)"
+                        .into(),
+                );
+            }
+        }
+    }
+    match (&sentinels.user, &sentinels.password) {
+        (Some(_), None) => Err("it has a sentinel_user and no sentinel_password".into()),
+        _ => Ok(db),
+    }
+}
+
+/// The sentinels of a list, and how they are shown.
+fn hosts(list: &str, tls: bool) -> Result<(Vec<Endpoint>, String), String> {
+    if list.contains(',') {
+        return Err(format!("its sentinels are not separated by `;`: {FORM}"));
+    }
+    let (mut hosts, mut listed) = (Vec::new(), Vec::new());
+    for (place, text) in list.split(';').enumerate() {
+        let (host, port) = host(text).ok_or_else(|| {
+            format!(
+                "sentinel {} of its list has no host, or a port that is none (write `/` and `@` in \
+                 a password as %2F and %40): {FORM}",
+                place + 1
+            )
+        })?;
+        listed.push(match host.contains(':') {
+            true => format!("[{host}]:{port}"),
+            false => format!("{host}:{port}"),
+        });
+        hosts.push(Endpoint::Tcp { host, port, tls });
+    }
+    Ok((hosts, listed.join(";")))
+}
+
+/// A host and its port.
+fn host(text: &str) -> Option<(String, u16)> {
+    let url = Url::parse(&format!("redis://{text}")).ok()?;
+    let host = match url.host()? {
+        url::Host::Ipv6(ip) => ip.to_string(),
+        host => host.to_string(),
+    };
+    Some((host, url.port().unwrap_or(PORT)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::address::{Address, Origin};
+
+    fn parse(url: &str) -> Address {
+        Address::parse(0, url, Origin::Caller).unwrap()
+    }
+
+    fn sentinels(address: &Address) -> &Sentinels {
+        match &address.endpoint {
+            Endpoint::Sentinel(sentinels) => sentinels,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn urls_are_understood() {
+        let a = parse(
+            "redis+sentinel://u:p%40ss@one;two:7000;[::1]/my%2Dmaster/3\
+             ?sentinel_user=s&sentinel_password=q%26",
+        );
+        assert_eq!(a.user.as_deref(), Some("u"));
+        assert_eq!(a.password.as_deref(), Some("p@ss"));
+        assert_eq!((a.db, a.fails_over()), (3, true));
+        assert_eq!(&*a.shown, "my-master@one:26379;two:7000;[::1]:26379/3");
+        let s = sentinels(&a);
+        assert_eq!((&*s.master, s.tls), ("my-master", false));
+        assert_eq!(s.user.as_deref(), Some("s"));
+        assert_eq!(s.password.as_deref(), Some("q&"));
+        let tcp = |host: &str, port| Endpoint::Tcp {
+            host: host.into(),
+            port,
+            tls: false,
+        };
+        let listed = [tcp("one", 26379), tcp("two", 7000), tcp("::1", 26379)];
+        assert_eq!(s.hosts, listed);
+        for url in ["rediss+sentinel://h/m", "valkeys+sentinel://h/m"] {
+            let a = parse(url);
+            assert!(sentinels(&a).tls, "{url}");
+            let hosts = &sentinels(&a).hosts[..];
+            assert!(matches!(hosts, [Endpoint::Tcp { tls: true, .. }]));
+        }
+        assert_eq!(parse("valkey+sentinel://h/m?db=2").db, 2);
+        assert_eq!(&*parse("redis+sentinel://h/m/").shown, "m@h:26379");
+    }
+
+    #[test]
+    fn bad_urls_are_refused_without_their_secrets() {
+        for (url, word) in [
+            ("redis+sentinel://h", "by what name"),
+            ("redis+sentinel://h/", "by what name"),
+            ("redis+sentinel://h/a%20b", "by what name"),
+            ("redis+sentinel:///m", "sentinel 1"),
+            ("redis+sentinel://h;;k/m", "sentinel 2"),
+            ("redis+sentinel://:hunter2@h;k:99999/m", "sentinel 2"),
+            ("redis+sentinel://h,k/m", "`;`"),
+            ("redis+sentinel://:hunter2/3@h/m", "sentinel 1"),
+            ("redis+sentinel://:hunter2@h/m/zero", "database"),
+            ("redis+sentinel://h/m/1?db=2", "two databases"),
+            (
+                "redis+sentinel://h/m?sentinel_password=a&hunter2",
+                "its query",
+            ),
+            (
+                "redis+sentinel://h/m?sentinel_user=hunter2",
+                "no sentinel_password",
+            ),
+            ("redis+sentinel://memory://h/m", "by what name"),
+        ] {
+            let error = Address::parse(4, url, Origin::Caller).unwrap_err();
+            assert!(error.message().starts_with("node 5: "), "{url}: {error}");
+            assert!(error.message().contains(word), "{url}: {error}");
+            assert!(!format!("{error:?}").contains("hunter2"), "{url}: {error}");
+        }
+    }
+
+    #[test]
+    fn debug_hides_the_passwords() {
+        let a = parse("redis+sentinel://u:hunter2@h/m?sentinel_password=hunter3");
+        let text = format!("{a:?} {:?}", a.endpoint);
+        assert!(
+            text.contains("m@h:26379") && !text.contains("hunter"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,44 @@
+//! Whether the server whose place another has taken gives no votes any more.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::talk::{exchange, within};
+use super::target::Target;
+use crate::node::address::Endpoint;
+use crate::node::redis::connect::greet::login;
+use crate::node::redis::dial::Undialled;
+use crate::node::redis::replies::text;
+use crate::node::redis::wire::Wire;
+
+/// How long one look may take, and the pause before the next.
+const PATIENCE: Duration = Duration::from_millis(250);
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// Ends once it is known that the server that was at `endpoint` gives no votes any more:
+/// nobody listens there, so its process has ended and all its connections with it; or it
+/// says itself that it is a replica. One that hangs, or is not reached, may yet go on.
+pub(crate) async fn is_over(target: Arc<Target>, endpoint: Endpoint) {
+    let clock = &target.gate.clock;
+    while !within(clock, PATIENCE, look(&target, &endpoint))
+        .await
+        .unwrap_or(false)
+    {
+        clock.sleep_until(clock.now() + PAUSE).await;
+    }
+}
+
+/// Whether that is known now.
+async fn look(target: &Target, endpoint: &Endpoint) -> Result<bool, crate::node::Fault> {
+    let stream = match target.dial.dial(endpoint).await {
+        Ok(stream) => stream,
+        Err(Undialled::Refused(_)) => return Ok(true),
+        Err(Undialled::Other(fault)) => return Err(fault),
+    };
+    let mut wire = Wire::new(stream, target.gate.inbox.clone());
+    let mut commands = login(&target.address);
+    commands.push(redis::cmd("INFO").arg("replication").take());
+    let replies = exchange(&mut wire, &commands).await?;
+    let said = replies.last().map(text).unwrap_or_default();
+    Ok(said.lines().any(|line| line.trim_end() == "role:slave"))
+}

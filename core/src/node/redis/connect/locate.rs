@@ -1,0 +1,190 @@
+//! Where a node's server is now: at its own address, or where its sentinels say.
+//!
+//! Sentinels are asked one after the other, beginning with the one that answered last, and
+//! the first answer counts. Whether that server is a master is for the connection to find
+//! out: sentinels may be late, and may disagree.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use redis::Value as Resp;
+
+use super::talk::{exchange, within};
+use super::target::Target;
+use crate::node::address::{Endpoint, Sentinels};
+use crate::node::redis::dial::Undialled;
+use crate::node::redis::replies::text;
+use crate::node::redis::resp::number;
+use crate::node::redis::server_error;
+use crate::node::redis::wire::Wire;
+use crate::node::{Fault, FaultKind};
+
+/// How long one sentinel may take; less where a node may.
+const PATIENCE: Duration = Duration::from_millis(250);
+
+/// What is known of a node's sentinels.
+#[derive(Debug, Default)]
+pub(crate) struct Located {
+    /// The place of the one that is asked first.
+    first: AtomicUsize,
+    /// The log says that none of them is reached.
+    pub(crate) told_away: AtomicBool,
+}
+
+impl Located {
+    /// The places of so many sentinels, in the order in which they are asked.
+    pub(crate) fn order(&self, count: usize) -> impl Iterator<Item = usize> + use<> {
+        let first = self.first.load(Ordering::Relaxed);
+        (0..count).map(move |i| (first + i) % count)
+    }
+
+    /// The sentinel at that place has answered.
+    pub(crate) fn answered(&self, place: usize) {
+        self.first.store(place, Ordering::Relaxed);
+    }
+
+    /// The sentinel at that place has not, or has named a server that is no master: the next
+    /// is asked first, also where this attempt comes to no end.
+    pub(crate) fn pass(&self, place: usize) {
+        self.first.store(place + 1, Ordering::Relaxed);
+    }
+}
+
+/// The address of the node's server, and the place of the sentinel that has named it.
+pub(crate) async fn locate(target: &Target) -> Result<(Endpoint, usize), Fault> {
+    let Endpoint::Sentinel(sentinels) = &target.address.endpoint else {
+        return Ok((target.address.endpoint.clone(), 0));
+    };
+    let (mut unknown, mut refused, mut away) = (false, None, None);
+    for place in target.located.order(sentinels.hosts.len()) {
+        match ask(target, sentinels, place).await {
+            Ok(Some(named)) => {
+                target.located.answered(place);
+                return Ok((named, place));
+            }
+            Ok(None) => unknown = true,
+            Err(fault) if fault.kind == FaultKind::Misconfigured => refused = Some(fault),
+            Err(fault) => away = Some(fault),
+        }
+        target.located.pass(place);
+    }
+    let master = sentinels.master.escape_debug();
+    Err(match (refused, away) {
+        (Some(refused), _) => refused,
+        (None, None) => Fault::new(
+            FaultKind::Misconfigured,
+            format!(
+                "the sentinels know no master of the name `{master}`: write the name that \
+                 `SENTINEL MASTERS` shows"
+            ),
+            false,
+        ),
+        (None, Some(away)) => {
+            let others = match unknown {
+                true => ", and the others know no master of that name",
+                false => "",
+            };
+            let text = format!(
+                "no sentinel says where the master `{master}` is: {}{others}",
+                away.text
+            );
+            Fault::new(FaultKind::Unreachable, text, false)
+        }
+    })
+}
+
+/// Asks the sentinel at that place where the master is; `None`: it knows none of the name.
+pub(crate) async fn ask(
+    target: &Target,
+    sentinels: &Sentinels,
+    place: usize,
+) -> Result<Option<Endpoint>, Fault> {
+    let ask = redis::cmd("SENTINEL")
+        .arg("GET-MASTER-ADDR-BY-NAME")
+        .arg(&sentinels.master)
+        .take();
+    let (_, reply) = say(target, sentinels, place, ask).await?;
+    match &reply {
+        Resp::Nil => Ok(None),
+        Resp::Array(parts) => match &parts[..] {
+            [host, Resp::BulkString(port)] => Ok(number(port).map(|port| Endpoint::Tcp {
+                host: text(host),
+                port,
+                tls: sentinels.tls,
+            })),
+            _ => Err(no_sentinel(sentinels, place)),
+        },
+        _ => Err(no_sentinel(sentinels, place)),
+    }
+}
+
+/// Connects to the sentinel at that place, and sends it one command.
+pub(crate) async fn say(
+    target: &Target,
+    sentinels: &Sentinels,
+    place: usize,
+    command: redis::Cmd,
+) -> Result<(Wire, Resp), Fault> {
+    let most = target.gate.node_timeout.min(PATIENCE);
+    let (host, gate) = (&sentinels.hosts[place], &target.gate);
+    let shown = shown(host);
+    let mut commands = Vec::new();
+    if let Some(password) = &sentinels.password {
+        let mut auth = redis::cmd("AUTH");
+        if let Some(user) = &sentinels.user {
+            auth.arg(user);
+        }
+        commands.push(auth.arg(password).take());
+    }
+    commands.push(command);
+    let work = async {
+        let stream = target.dial.dial(host).await.map_err(|undialled| {
+            let (Undialled::Refused(fault) | Undialled::Other(fault)) = undialled;
+            fault
+        })?;
+        let mut wire = Wire::new(stream, gate.inbox.clone());
+        let replies = exchange(&mut wire, &commands).await?;
+        Ok((wire, replies))
+    };
+    let said = within(&gate.clock, most, work).await;
+    let (wire, replies) = said.map_err(|fault| Fault {
+        text: format!("the sentinel {shown} is not reached: {}", fault.text).into(),
+        ..fault
+    })?;
+    let mut last = Resp::Nil;
+    for reply in replies {
+        if let Resp::ServerError(error) = &reply {
+            return Err(refusal(&shown, error));
+        }
+        last = reply;
+    }
+    Ok((wire, last))
+}
+
+/// What a sentinel's error means.
+fn refusal(shown: &str, error: &redis::ServerError) -> Fault {
+    let said = server_error::fault_of(error.code(), error.details()).text;
+    let why = match error.code() {
+        "NOAUTH" | "WRONGPASS" | "NOPERM" => format!(
+            "the sentinel {shown} wants another user or password: write them into the URL, \
+             ?sentinel_user=…&sentinel_password=… ({said})"
+        ),
+        _ => format!("the sentinel {shown} does not serve as one: {said}"),
+    };
+    Fault::new(FaultKind::Misconfigured, why, false)
+}
+
+fn no_sentinel(sentinels: &Sentinels, place: usize) -> Fault {
+    let shown = shown(&sentinels.hosts[place]);
+    let why = format!("{shown} answers as no sentinel does: is it one?");
+    Fault::new(FaultKind::Misconfigured, why, false)
+}
+
+/// An address as messages have it.
+pub(crate) fn shown(endpoint: &Endpoint) -> String {
+    match endpoint {
+        Endpoint::Tcp { host, port, .. } if host.contains(':') => format!("[{host}]:{port}"),
+        Endpoint::Tcp { host, port, .. } => format!("{host}:{port}"),
+        other => format!("{other:?}"),
+    }
+}

@@ -1,0 +1,252 @@
+//! A node that fails over: where its sentinels lead, and what a promoted server's answers
+//! are worth.
+
+use std::collections::HashMap;
+
+use super::*;
+use crate::node::Repair;
+use crate::node::address::Sentinels;
+use crate::node::admission::GRACE;
+use crate::node::redis::connect::locate;
+use crate::node::redis::dial::Undialled;
+
+const EXTEND: Op = Op::Extend {
+    ttl: Duration::from_secs(1),
+    repair: Repair::No,
+    fence: 0,
+};
+
+fn at(host: &str) -> Endpoint {
+    Endpoint::Tcp {
+        host: host.into(),
+        port: 7,
+        tls: false,
+    }
+}
+
+/// What answers at an address: nobody listens; nothing comes; these texts, one for each
+/// connection.
+enum Answers {
+    Refused,
+    Silence,
+    Say(Vec<&'static str>),
+}
+use Answers::{Refused, Say};
+
+#[derive(Default)]
+struct World(Mutex<(HashMap<String, Answers>, Vec<UnixStream>)>);
+
+impl World {
+    fn of(answers: impl IntoIterator<Item = (&'static str, Answers)>) -> Arc<World> {
+        let world = World::default();
+        let answers = answers.into_iter();
+        lock(&world.0).0 = answers.map(|(host, a)| (host.to_owned(), a)).collect();
+        Arc::new(world)
+    }
+}
+
+impl Dial for World {
+    fn dial<'a>(&'a self, endpoint: &'a Endpoint) -> Dialling<'a> {
+        let Endpoint::Tcp { host, .. } = endpoint else {
+            panic!("{endpoint:?} is dialled")
+        };
+        let mut state = lock(&self.0);
+        let (answers, ends) = &mut *state;
+        match answers.get_mut(host).unwrap_or(&mut Answers::Silence) {
+            Answers::Silence => Box::pin(std::future::pending()),
+            Refused => Box::pin(async {
+                let fault = Fault::new(FaultKind::Unreachable, "refused", false);
+                Err(Undialled::Refused(fault))
+            }),
+            Say(texts) => {
+                let (near, far) = UnixStream::pair().expect("a pair of sockets");
+                far.try_write(texts.remove(0).as_bytes()).expect("room");
+                ends.push(far);
+                Box::pin(async { Ok(Stream::Unix(near)) })
+            }
+        }
+    }
+}
+
+fn link(world: Arc<World>, guard: bool) -> Link {
+    let sentinels = Sentinels {
+        master: "m".into(),
+        hosts: vec![at("s1"), at("s2")],
+        tls: false,
+        user: None,
+        password: None,
+    };
+    let expected = Expected::new("s", 1, Duration::from_secs(1), 0.01, guard).failing_over();
+    let endpoint = Endpoint::Sentinel(Arc::new(sentinels));
+    let mut link = Link::to(endpoint, expected, world, (at("a"), 1));
+    link.connects();
+    link
+}
+
+impl Link {
+    /// There is a connection to another server.
+    fn moves(&mut self, host: &str, server: u64) {
+        self.here = (at(host), server);
+        self.connection.readmit();
+        self.connects();
+    }
+
+    /// An extension, answered well by the server in use: whether it counts.
+    fn extends(&mut self) -> bool {
+        let told = lock(&self.heard.1).len();
+        self.asks(EXTEND);
+        self.answered(&[":1\r\n"]);
+        lock(&self.heard.1).len() > told
+    }
+
+    /// What can go on without an answer does.
+    async fn turns(&mut self) {
+        for _ in 0..10 {
+            let _ = poll_fn(|cx| Poll::Ready(self.connection.next(cx).is_ready())).await;
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_promoted_server_lengthens_nothing_while_the_one_before_may_vote() {
+    let mut link = link(World::of([]), true);
+    assert!(link.extends());
+    link.moves("b", 2);
+    assert!(!link.extends());
+    assert_eq!(*lock(&link.heard.0), [FaultKind::NotReady]);
+    // What it denies is denied.
+    link.asks(EXTEND);
+    link.answered(&[":0\r\n"]);
+    assert_eq!(lock(&link.heard.1).last(), Some(&Reply::NotMine));
+    // Until that must have heard that it is none any more, by the slowest clock.
+    let grace = GRACE.mul_f64(1.01).as_nanos() as u64;
+    let begun = link.clock.now().0;
+    link.clock.0.store(begun + grace - 1_000, Ordering::Relaxed);
+    assert!(!link.extends());
+    link.clock.0.store(begun + grace, Ordering::Relaxed);
+    assert!(link.extends());
+}
+
+#[tokio::test]
+async fn back_at_the_one_before_it_counts_again() {
+    let mut link = link(World::of([]), true);
+    link.moves("b", 2);
+    assert!(!link.extends());
+    link.moves("a", 1);
+    // For b may vote now.
+    assert!(!link.extends());
+    let grace = GRACE.mul_f64(1.02).as_nanos() as u64;
+    link.clock.0.fetch_add(grace, Ordering::Relaxed);
+    assert!(link.extends());
+}
+
+#[tokio::test]
+async fn where_the_one_before_gives_no_votes_leases_go_on() {
+    let replica = "$25\r\n# Replication\r\nrole:slave\r\n\r\n";
+    let master = "$26\r\n# Replication\r\nrole:master\r\n\r\n";
+    for (answers, over) in [
+        (Refused, true),
+        (Say(vec![replica]), true),
+        (Say(vec![master]), false),
+        (Say(vec!["-NOPERM no\r\n"]), false),
+        (Answers::Silence, false),
+    ] {
+        let mut link = link(World::of([("a", answers)]), true);
+        link.moves("b", 2);
+        assert!(!link.extends());
+        link.turns().await;
+        assert_eq!(link.extends(), over);
+    }
+}
+
+#[tokio::test]
+async fn without_a_guard_nothing_is_awaited() {
+    let mut link = link(World::of([]), false);
+    link.moves("b", 2);
+    assert!(link.extends());
+}
+
+const SUBSCRIBED: &str = "*3\r\n$9\r\nsubscribe\r\n$14\r\n+switch-master\r\n:1\r\n";
+const IS_A: &str = "*2\r\n$1\r\na\r\n$1\r\n7\r\n";
+const IS_B: &str = "*2\r\n$1\r\nb\r\n$1\r\n7\r\n";
+
+#[tokio::test]
+async fn a_switch_puts_the_connection_in_doubt() {
+    let switched = "*3\r\n$9\r\nsubscribe\r\n$14\r\n+switch-master\r\n:1\r\n*3\r\n$7\r\nmessage\r\n\
+                    $14\r\n+switch-master\r\n$9\r\nm a 7 b 7\r\n";
+    let others = "*3\r\n$9\r\nsubscribe\r\n$14\r\n+switch-master\r\n:1\r\n*3\r\n$7\r\nmessage\r\n\
+                    $14\r\n+switch-master\r\n$9\r\nn a 7 b 7\r\n";
+    for (first, second, moved) in [
+        (Say(vec![SUBSCRIBED, IS_B]), Answers::Silence, true),
+        (Say(vec![switched, IS_A]), Answers::Silence, true),
+        (Say(vec![others, IS_A]), Answers::Silence, false),
+        (Say(vec![SUBSCRIBED, IS_A]), Answers::Silence, false),
+        (Refused, Say(vec![SUBSCRIBED, IS_B]), true),
+        (
+            Say(vec!["-NOAUTH no\r\n"]),
+            Say(vec![SUBSCRIBED, IS_B]),
+            true,
+        ),
+        (Refused, Refused, false),
+    ] {
+        let mut link = link(World::of([("s1", first), ("s2", second)]), true);
+        let mut events = 0;
+        for _ in 0..20 {
+            let next = poll_fn(|cx| Poll::Ready(link.connection.next(cx))).await;
+            events += u32::from(matches!(next, Poll::Ready(Event::Moved)));
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(events, u32::from(moved));
+    }
+}
+
+#[tokio::test]
+async fn the_first_sentinel_that_answers_says_where_the_master_is() {
+    for (first, second, named) in [
+        (Say(vec![IS_A]), Refused, Ok("a")),
+        (Refused, Say(vec![IS_B]), Ok("b")),
+        (Say(vec!["$-1\r\n"]), Say(vec![IS_B]), Ok("b")),
+        (Say(vec!["-NOAUTH x\r\n"]), Say(vec![IS_B]), Ok("b")),
+        (
+            Say(vec!["$-1\r\n"]),
+            Say(vec!["$-1\r\n"]),
+            Err("no master of the name `m`"),
+        ),
+        (
+            Say(vec!["$-1\r\n"]),
+            Refused,
+            Err("and the others know no master"),
+        ),
+        (Refused, Refused, Err("no sentinel says")),
+        (
+            Refused,
+            Say(vec!["-NOAUTH x\r\n"]),
+            Err("sentinel_password"),
+        ),
+        (
+            Refused,
+            Say(vec!["-ERR unknown command\r\n"]),
+            Err("does not serve as one"),
+        ),
+        (
+            Refused,
+            Say(vec!["+OK\r\n"]),
+            Err("answers as no sentinel does"),
+        ),
+    ] {
+        let link = link(World::of([("s1", first), ("s2", second)]), true);
+        match (locate(&link.connection.target).await, named) {
+            (Ok((found, _)), Ok(named)) => assert_eq!(found, at(named)),
+            (Err(fault), Err(word)) => assert!(fault.text.contains(word), "{}", fault.text),
+            (found, named) => panic!("{found:?} for {named:?}"),
+        }
+    }
+    // The one that has answered is asked first the next time; one that has not, last.
+    let world = World::of([("s1", Refused), ("s2", Say(vec![IS_A, IS_B]))]);
+    let link = link(world.clone(), true);
+    locate(&link.connection.target).await.unwrap();
+    lock(&world.0).0.insert("s1".into(), Say(vec![IS_A]));
+    let (found, _) = locate(&link.connection.target).await.unwrap();
+    assert_eq!(found, at("b"));
+}

@@ -24,6 +24,7 @@ use crate::node::address::Endpoint;
 use crate::node::admission::Record;
 use admit::admit;
 pub(crate) use former::is_over;
+use former::is_over_now;
 pub(crate) use greet::Told;
 use greet::{Greeted, greet, quarantine_left};
 #[cfg(test)]
@@ -50,6 +51,8 @@ pub(crate) struct Connected {
     pub(crate) server: u64,
     /// Where the server is.
     pub(crate) endpoint: Endpoint,
+    /// It is another than the one before, which is known to give no votes any more.
+    pub(crate) succeeds: bool,
     /// How many replicas must have a vote before it counts.
     pub(crate) wait_replicas: u32,
     /// How long one request may take.
@@ -64,8 +67,12 @@ pub(crate) struct Connected {
 
 /// Connects to a node and admits it.
 pub(crate) async fn connect(target: &Target, how: How) -> Result<Connected, Fault> {
-    let mut greeted = greet(target, how).await?;
+    let mut greeted = greet(target, &how).await?;
     let record = admit(target, &mut greeted).await?;
+    let succeeds = match &how.before {
+        Some(before) if *before != greeted.endpoint => is_over_now(target, before).await,
+        _ => false,
+    };
     let Greeted {
         mut wire,
         server,
@@ -91,6 +98,7 @@ pub(crate) async fn connect(target: &Target, how: How) -> Result<Connected, Faul
         id,
         server,
         endpoint,
+        succeeds,
         wait_replicas: gate.wait_replicas,
         node_timeout: gate.node_timeout,
         time,
@@ -103,7 +111,7 @@ pub(crate) async fn connect(target: &Target, how: How) -> Result<Connected, Faul
 /// other nodes. Returns how long it is in quarantine yet; with `force` the
 /// quarantine is lifted.
 pub(crate) async fn declare(target: &Target, force: bool) -> Result<Duration, Fault> {
-    let mut greeted = greet(target, How::default()).await?;
+    let mut greeted = greet(target, &How::default()).await?;
     admit(target, &mut greeted).await?;
     let (gate, wire) = (&target.gate, &mut greeted.wire);
     if force {

@@ -343,6 +343,7 @@ impl Connection {
             if item.sink.is_none() {
                 self.due = self.due.min(now + item.patience());
             }
+            item.request.op = self.failover.on(item.request.op);
             up.write(item, now);
         }
         up.end_write(now);

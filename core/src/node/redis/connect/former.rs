@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::talk::{exchange, within};
 use super::target::Target;
+use crate::node::Fault;
 use crate::node::address::Endpoint;
 use crate::node::redis::connect::greet::login;
 use crate::node::redis::dial::Undialled;
@@ -20,16 +21,18 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// says itself that it is a replica. One that hangs, or is not reached, may yet go on.
 pub(crate) async fn is_over(target: Arc<Target>, endpoint: Endpoint) {
     let clock = &target.gate.clock;
-    while !within(clock, PATIENCE, look(&target, &endpoint))
-        .await
-        .unwrap_or(false)
-    {
+    while !is_over_now(&target, &endpoint).await {
         clock.sleep_until(clock.now() + PAUSE).await;
     }
 }
 
 /// Whether that is known now.
-async fn look(target: &Target, endpoint: &Endpoint) -> Result<bool, crate::node::Fault> {
+pub(super) async fn is_over_now(target: &Target, endpoint: &Endpoint) -> bool {
+    let looked = within(&target.gate.clock, PATIENCE, look(target, endpoint)).await;
+    looked.unwrap_or(false)
+}
+
+async fn look(target: &Target, endpoint: &Endpoint) -> Result<bool, Fault> {
     let stream = match target.dial.dial(endpoint).await {
         Ok(stream) => stream,
         Err(Undialled::Refused(_)) => return Ok(true),

@@ -45,7 +45,7 @@ pub(super) struct Greeted {
 
 /// Dials, authenticates, asks for pushes, and looks at the node. One that does
 /// not come so far is absent, to the others.
-pub(super) async fn greet(target: &Target, how: How) -> Result<Greeted, Fault> {
+pub(super) async fn greet(target: &Target, how: &How) -> Result<Greeted, Fault> {
     let greeted = say_hello(target, how).await;
     if greeted.is_err() {
         target.gate.survey.absent(target.node);
@@ -53,7 +53,7 @@ pub(super) async fn greet(target: &Target, how: How) -> Result<Greeted, Fault> {
     greeted
 }
 
-async fn say_hello(target: &Target, how: How) -> Result<Greeted, Fault> {
+async fn say_hello(target: &Target, how: &How) -> Result<Greeted, Fault> {
     let address = &target.address;
     let (endpoint, sentinel) = locate(target).await?;
     let stream = match target.dial.dial(&endpoint).await {
@@ -155,7 +155,7 @@ fn named(address: &Address, endpoint: &Endpoint, fault: Fault) -> Fault {
 /// Why there is no stream. Where nobody has named a node, and none listens at the
 /// default one, waiting helps nobody: a server is still to be started, or named. One
 /// that was there before is only restarting.
-pub(super) fn fault_of(undialled: Undialled, address: &Address, how: How) -> Fault {
+pub(super) fn fault_of(undialled: Undialled, address: &Address, how: &How) -> Fault {
     match (undialled, address.origin) {
         (Undialled::Refused(_), Origin::Nobody(variable)) if !how.reached => refused(format!(
             "the connection was refused: no server listens at the default node. Start one (`redis-server`, or `docker run -p 6379:6379 \
@@ -178,7 +178,7 @@ pub(super) fn login(address: &Address) -> Vec<redis::Cmd> {
 }
 
 /// What a server is asked before anything is done there.
-pub(super) fn greeting(target: &Target, how: How) -> Vec<redis::Cmd> {
+pub(super) fn greeting(target: &Target, how: &How) -> Vec<redis::Cmd> {
     let address = &target.address;
     let mut commands = login(address);
     if address.db != 0 {

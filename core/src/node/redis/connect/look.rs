@@ -97,18 +97,17 @@ async fn see(target: &Target, looked: &mut Looked) -> Result<(), Stopped> {
         _ => Stopped::Unreached(fault),
     })?;
     let stream = target.dial.dial(&endpoint).await;
-    let stream = stream.map_err(|undialled| match fault_of(undialled, address, how) {
+    let stream = stream.map_err(|undialled| match fault_of(undialled, address, &how) {
         fault if fault.text.starts_with("TLS: ") => Stopped::Tls(fault),
         fault => Stopped::Unreached(fault),
     })?;
     let mut wire = Wire::new(stream, gate.inbox.clone());
-    let mut answers =
-        exchange(&mut wire, &greeting(target, how))
-            .await
-            .map_err(|fault| match fault.kind {
-                FaultKind::Misconfigured => Stopped::Tls(fault),
-                _ => Stopped::Unreached(fault),
-            })?;
+    let mut answers = exchange(&mut wire, &greeting(target, &how))
+        .await
+        .map_err(|fault| match fault.kind {
+            FaultKind::Misconfigured => Stopped::Tls(fault),
+            _ => Stopped::Unreached(fault),
+        })?;
     let resp3 = matches!(answers.pop(), Some(Resp::Map(_)));
     // The address that it has by its own account: for connections alone.
     answers.pop();

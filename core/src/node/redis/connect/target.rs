@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::locate::Located;
-use crate::node::address::Address;
+use crate::node::address::{Address, Endpoint};
 use crate::node::admission::Gate;
 use crate::node::redis::dial::Dial;
 
@@ -19,7 +19,7 @@ pub(crate) struct Target {
 }
 
 /// How a connection is to be made.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct How {
     /// The node has been reached before.
     pub(crate) reached: bool,
@@ -27,4 +27,6 @@ pub(crate) struct How {
     pub(crate) subscribe: bool,
     /// See [`Look::stepped`](crate::node::admission::Look::stepped).
     pub(crate) stepped: bool,
+    /// Where the connection before led.
+    pub(crate) before: Option<Endpoint>,
 }

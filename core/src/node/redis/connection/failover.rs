@@ -1,12 +1,15 @@
-//! A node that fails over: whether its sentinels name another server by now, and what an
-//! extension is worth on a server that was promoted.
+//! A node that fails over: whether its sentinels name another server by now, and what leases
+//! are worth on a server that was promoted.
 //!
-//! A promoted server has the keys that were replicated to it, and lengthens a lease that has
-//! one there. The server before may not have heard that it is none any more, and goes on
-//! giving votes to whoever talks to it: once the lease's key there has ended, to another
-//! client. So an extension on the promoted server counts only when the one before is known
-//! to [give no votes](is_over), or [`GRACE`] has passed. New votes wait for longer: the
-//! quarantine of the promoted server sees to that.
+//! The server before may not have heard that it is none any more, and goes on giving votes to
+//! whoever talks to it: once a lease's key there has ended, to another client. So nothing that
+//! the promoted server lengthens counts before the one before is known to
+//! [give no votes](is_over), or [`GRACE`] has passed.
+//!
+//! From then on the promoted server *succeeds* it, as if it were the same that has restarted:
+//! it gives no new vote while it is in quarantine, and takes back those of leases that had one
+//! of the server before and are valid yet (rule R11). For as long as they are, their key stood
+//! there, so nobody else had a vote.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -18,7 +21,10 @@ use crate::mutants::mutant;
 use crate::node::address::Endpoint;
 use crate::node::admission::GRACE;
 use crate::node::redis::connect::{Target, is_over, moved, shown};
-use crate::node::{Fault, FaultKind, Reply};
+use crate::node::{Fault, FaultKind, Op, Repair, Reply};
+
+/// So many servers are remembered that are over.
+const REMEMBERED: usize = 8;
 
 type Waiting = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -31,10 +37,13 @@ pub(super) struct Failover {
     moved: Option<Waiting>,
     /// Those before it that may give votes yet.
     former: Vec<Former>,
+    /// The numbers of those before it that do not.
+    succeeded: Vec<u64>,
 }
 
 struct Former {
     at: Endpoint,
+    server: u64,
     /// After this it gives none.
     until: Instant,
     /// Ends when that is known before.
@@ -42,11 +51,18 @@ struct Former {
 }
 
 impl Failover {
-    /// There is a new connection, to this server at this address.
+    /// Where the last connection led, of a node that fails over.
+    pub(super) fn here(&self) -> Option<Endpoint> {
+        self.here.as_ref().map(|(at, _)| at.clone())
+    }
+
+    /// There is a new connection, to this server at this address. `succeeds`: the one
+    /// before is over.
     pub(super) fn connected(
         &mut self,
         target: &Arc<Target>,
         (at, server): (&Endpoint, u64),
+        succeeds: bool,
         now: Instant,
     ) {
         if !target.address.fails_over() {
@@ -61,24 +77,36 @@ impl Failover {
             ));
         }
         self.former.retain(|former| former.at != *at);
-        if let Some((before, _)) = self.here.take().filter(|(before, _)| before != at)
+        self.succeeded.retain(|before| *before != server);
+        if let Some((before, number)) = self.here.take().filter(|(before, _)| before != at)
             && gate.expected().guard
         {
-            self.former.push(Former {
-                until: now + GRACE.mul_f64(1.0 + gate.drift),
-                over: Box::pin(is_over(target.clone(), before.clone())),
-                at: before,
-            });
+            match succeeds {
+                true => self.succeed(number),
+                false => self.former.push(Former {
+                    server: number,
+                    until: now + GRACE.mul_f64(1.0 + gate.drift),
+                    over: Box::pin(is_over(target.clone(), before.clone())),
+                    at: before,
+                }),
+            }
         }
         self.here = Some((at.clone(), server));
         let watching = Box::pin(moved(target.clone(), at.clone())) as Waiting;
         self.moved = mutant!("old-master-kept-after-switch", Some(watching), None);
     }
 
+    /// That server is over.
+    fn succeed(&mut self, server: u64) {
+        if self.succeeded.len() == REMEMBERED {
+            self.succeeded.remove(0);
+        }
+        self.succeeded.push(server);
+    }
+
     /// Ready when the sentinels name another server than that of the last connection.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        self.former
-            .retain_mut(|former| former.over.as_mut().poll(cx).is_pending());
+        self.end_former(|former| former.over.as_mut().poll(cx).is_ready());
         let Some(moved) = &mut self.moved else {
             return Poll::Pending;
         };
@@ -89,12 +117,46 @@ impl Failover {
         moved
     }
 
+    /// Those of whom that is said are over.
+    fn end_former(&mut self, mut is_over: impl FnMut(&mut Former) -> bool) {
+        let mut place = 0;
+        while place < self.former.len() {
+            match is_over(&mut self.former[place]) {
+                true => {
+                    let over = self.former.remove(place);
+                    self.succeed(over.server);
+                }
+                false => place += 1,
+            }
+        }
+    }
+
+    /// What is asked of the server of the last connection in place of `op`: it takes back
+    /// the vote of one that it succeeds, as if that were itself.
+    pub(super) fn on(&self, op: Op) -> Op {
+        match (op, &self.here) {
+            (
+                Op::Extend {
+                    ttl,
+                    repair: Repair::InQuarantine { server },
+                    fence,
+                },
+                Some((_, here)),
+            ) if self.succeeded.contains(&server) => Op::Extend {
+                ttl,
+                repair: Repair::InQuarantine { server: *here },
+                fence,
+            },
+            (op, _) => op,
+        }
+    }
+
     /// What a reply of that server counts for at `now`.
     pub(super) fn worth(&mut self, reply: Reply, server: u64, now: Instant) -> Reply {
         if self.former.is_empty() {
             return reply;
         }
-        self.former.retain(|former| now < former.until);
+        self.end_former(|former| former.until <= now);
         let is_here = self.here.as_ref().is_some_and(|here| here.1 == server);
         let lengthens = matches!(reply, Reply::Extended { .. } | Reply::Confirmed);
         match self.former.first() {

@@ -47,6 +47,7 @@ impl Connection {
                 self.subscription.is_wanted() && self.outbox.connects.load(Ordering::Relaxed) == 0
             ),
             stepped: self.stepped,
+            before: self.failover.here(),
         };
         let connecting = Box::pin(async move { connect(&target, how).await.map(Box::new) });
         let most = mutant!(
@@ -82,8 +83,8 @@ impl Connection {
         }
         let (subscribed, server, told) = (connected.subscribed, connected.server, connected.time);
         let here = (&connected.endpoint, server);
-        self.failover
-            .connected(&self.target, here, self.clock.now());
+        let (succeeds, now) = (connected.succeeds, self.clock.now());
+        self.failover.connected(&self.target, here, succeeds, now);
         let stepped = self.watch.admitted(server, told.asked, told.at, told.time);
         // A reply over the connection in doubt may have told of a step meanwhile.
         let missed = self.stepped && !connected.stepped;

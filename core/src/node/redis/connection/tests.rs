@@ -161,6 +161,7 @@ impl Link {
             id: 1,
             server: self.here.1,
             endpoint: self.here.0.clone(),
+            succeeds: false,
             wait_replicas: self.wait_replicas,
             node_timeout: PATIENCE,
             time: Told {

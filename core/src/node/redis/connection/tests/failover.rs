@@ -153,10 +153,21 @@ async fn where_the_one_before_gives_no_votes_leases_go_on() {
         (Answers::Silence, false),
     ] {
         let mut link = link(World::of([("a", answers)]), true);
+        let of = |server| Op::Extend {
+            ttl: Duration::from_secs(1),
+            repair: Repair::InQuarantine { server },
+            fence: 0,
+        };
+        assert_eq!(link.connection.failover.on(of(1)), of(1));
         link.moves("b", 2);
         assert!(!link.extends());
+        assert_eq!(link.connection.failover.on(of(1)), of(1));
         link.turns().await;
         assert_eq!(link.extends(), over);
+        // It takes back the votes of the one before, and of no other.
+        let taken = if over { of(2) } else { of(1) };
+        assert_eq!(link.connection.failover.on(of(1)), taken);
+        assert_eq!(link.connection.failover.on(of(3)), of(3));
     }
 }
 

@@ -57,17 +57,20 @@ def votes_left(stage):
 
 def permit(stage, lines):
     """Adds the keys of the file's other namespaces to what the tests' user may touch: the line is one for each namespace.
-    With raw naming the keys are the names."""
-    patterns = set()
+    With raw naming the keys are the names, and `wait_replicas` needs a word more."""
+    patterns, words = set(), set()
     for step in scenario.parse([scenario.repeated(line) for line in lines]):
         if step.options.get("raw") == "on":
             patterns.add("*")
         if step.verb == "client" and "namespace" in step.options:
             patterns.add(step.options["namespace"] + "*")
+        if "wait_replicas" in step.options:
+            words.add("+wait")
     if "*" in patterns:
         patterns = {"*"}  # a server refuses others beside it
-    for number in stage.running() if patterns else ():
-        stage.redis(number, "ACL", "SETUSER", "quorlock", *(f"~{pattern}" for pattern in sorted(patterns)))
+    words |= {f"~{pattern}" for pattern in patterns}
+    for number in stage.running() if words else ():
+        stage.redis(number, "ACL", "SETUSER", "quorlock", *sorted(words))
 
 
 def await_no_votes(stage):

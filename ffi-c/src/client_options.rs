@@ -54,7 +54,9 @@ pub extern "C" fn quorlock_client_options_free(options: *mut quorlock_client_opt
 
 /// The nodes: `count` URLs, each ending with NUL, such as
 /// redis://[user:password@]host[:port][/db], rediss://… for TLS,
-/// redis+unix:///path?db=1&user=u&password=p, or memory://name for a node in
+/// redis+unix:///path?db=1&user=u&password=p,
+/// redis+sentinel://host:26379;host;host/master for a master with replicas that
+/// sentinels know by that name, or memory://name for a node in
 /// this process. Not set, they are those of the environment variable
 /// QUORLOCK_NODES, split at commas and blanks; without it
 /// redis://127.0.0.1:6379.

@@ -46,7 +46,8 @@ export interface LockOptions {
 export interface ClientOptions extends Omit<LockOptions, "owner"> {
   /**
    * URLs, as a list or in one text with commas: `redis://[user:password@]host[:port][/db]`, `rediss://…`,
-   * `redis+unix:///path`, or `memory://name` for a node in this process. Default: the environment variable
+   * `redis+unix:///path`, `redis+sentinel://host:26379;host;host/master` for a master with replicas that sentinels know by
+   * that name, or `memory://name` for a node in this process. Default: the environment variable
    * `QUORLOCK_NODES`, else `redis://127.0.0.1:6379`.
    */
   nodes?: string | Iterable<string> | undefined;

@@ -341,7 +341,8 @@ class Client(ClientBase):
     Connects when first needed and again when connections break. One client serves all threads of a process.
 
     - `nodes`: URLs, as a list or in one text: `redis://[user:password@]host[:port][/db]`, `rediss://…`,
-      `redis+unix:///path`, or `memory://name` for a node in this process. Default: the environment variable
+      `redis+unix:///path`, `redis+sentinel://host:26379;host;host/master` for a master with replicas that sentinels know
+      by that name, or `memory://name` for a node in this process. Default: the environment variable
       `QUORLOCK_NODES`, else `redis://127.0.0.1:6379`.
     - `ttl`, `wait`, `renew`, `max_hold`, `raw`, `fencing`, `max_waiters`, `fair`, `keep`: defaults for its locks, see `lock`.
     - `max_ttl`: the longest ttl of any lock of the set, in seconds, and so how long a node that may have lost its memory

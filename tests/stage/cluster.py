@@ -6,11 +6,15 @@
         stage.redis(1, "SET", "k", "v")
     with Stage(5, clocks=True) as stage:
         stage.clock(1).step(-2.5)
+    with Stage(1, replicas=2, sentinels=3) as stage:
+        stage.stop("1.replica1")     # the words before mean the server that is the master now; sentinel.py has the places
+        stage.kill(1); stage.await_failover(1, 20)
 
 Nodes are numbered from 1. Only processes that the stage itself started are ever signalled.
 """
 
 import atexit
+import hashlib
 import os
 import secrets
 import re
@@ -22,7 +26,8 @@ from urllib.parse import urlencode
 
 from . import certs, clock
 from .install import ensure_server
-from .node import DEAD, UP, Node
+from .node import UP, Node
+from .sentinel import Replicated
 
 # Every password of a stage begins so: whoever searches output for leaked secrets looks for this word.
 SECRET_MARK = "qlsecret"
@@ -37,7 +42,9 @@ def _secret():
 
 class Stage:
     def __init__(self, n, *, tls=False, client_certs=False, auth=False, permit="", unix=False, options=(), clocks=False,
-                 folder=None, cert_folder=None, declare=True):
+                 folder=None, cert_folder=None, declare=True, replicas=0, sentinels=0):
+        if (replicas or sentinels) and (tls or client_certs or unix or clocks):
+            raise ValueError("a stage with replicas or sentinels has no TLS, no Unix sockets and no clocks of its own")
         ensure_server()
         self._own_folder = folder is None
         self.folder = folder or tempfile.mkdtemp(prefix="qlstage")
@@ -45,7 +52,8 @@ class Stage:
         self.certs = None
         if tls or client_certs:
             self.certs = certs.make(cert_folder or os.path.join(self.folder, "certs"))
-        self.secrets = {"default": _secret(), "quorlock": _secret(), "wrong": _secret()} if auth else None
+        self.secrets = {name: _secret() for name in ("default", "quorlock", "wrong", "sentinel")} if auth else None
+        self.fails_over = sentinels > 0
         self.auth = auth
         library = clock.build(self.folder) if clocks else None
         self._lock = threading.RLock()
@@ -54,9 +62,13 @@ class Stage:
         atexit.register(self.close)
         try:
             for number in range(1, n + 1):
-                self._nodes.append(Node(number, os.path.join(self.folder, f"node{number}"), tls=self.certs,
-                                        client_certs=client_certs, secrets=self.secrets, permit=permit, unix=unix,
-                                        options=options, clock=library))
+                place = os.path.join(self.folder, f"node{number}")
+                same = {"secrets": self.secrets, "permit": permit, "options": options}
+                if replicas or sentinels:
+                    self._nodes.append(Replicated(number, place, replicas, sentinels, **same))
+                else:
+                    self._nodes.append(Node(number, place, tls=self.certs, client_certs=client_certs, unix=unix, clock=library,
+                                            **same))
             self._begin(self._nodes, fresh=True)
             if declare:
                 self.declare()
@@ -81,34 +93,65 @@ class Stage:
             node.ready(fresh)
 
     def _node(self, number):
+        """The node of a number, or the part of one at a place: `1.replica2`."""
+        if isinstance(number, str):
+            number, _, place = number.partition(".")
+            return self._replicated(int(number)).part(place)
         if not 1 <= number <= len(self._nodes):
             raise ValueError(f"no node {number}: there are 1 to {len(self._nodes)}")
         return self._nodes[number - 1]
 
+    def _replicated(self, number):
+        node = self._node(number)
+        if not isinstance(node, Replicated):
+            raise ValueError(f"node {number} has no replicas")
+        return node
+
+    def places(self, word):
+        """The places that `1.replicas` or `1.sentinels` is; others are themselves."""
+        number, _, place = word.partition(".")
+        return [f"{number}.{one}" for one in self._replicated(int(number)).places(place)]
+
     def stop(self, *numbers):
         """SIGSTOP: the node hangs, its connections stay."""
-        self._each(numbers, Node.stop)
+        self._each(numbers, "stop")
 
     def cont(self, *numbers):
-        self._each(numbers, Node.cont)
+        self._each(numbers, "cont")
 
     def kill(self, *numbers):
         """SIGKILL: the node is gone with its data; connections to it are refused."""
-        self._each(numbers, Node.kill)
+        self._each(numbers, "kill")
 
     def _each(self, numbers, action):
         with self._lock:
             for number in numbers:
-                action(self._node(number))
+                getattr(self._node(number), action)()
 
     def save(self, *numbers):
         """Keeps what is on the nodes, for `start(…, saved=True)`."""
-        self._each(numbers, Node.save)
+        self._each(numbers, "save")
+
+    def failover(self, *numbers):
+        """By hand: a sentinel is told to promote a replica of the node, though its master is alive."""
+        self._each(numbers, "failover")
+
+    def fall_behind(self, *numbers):
+        """What is written from now on reaches no replica of the node, until `cont`."""
+        self._each(numbers, "fall_behind")
+
+    def await_failover(self, number, seconds):
+        """Waits until another server is the node's master than when that was last stopped, killed or failed over."""
+        self._replicated(number).await_failover(seconds)
+
+    def await_order(self, number, seconds):
+        """Waits until all that runs of the node works together, so that it would fail over."""
+        self._replicated(number).await_order(seconds)
 
     def start(self, *numbers, saved=False):
         """Starts dead nodes again on their old ports: empty, or with what was saved of them last."""
         with self._lock:
-            dead = [node for node in map(self._node, numbers) if node.state == DEAD]
+            dead = [node for node in map(self._node, numbers) if node.down]
             self._touched -= {node.number for node in dead}
             self._begin(dead, saved=saved)
 
@@ -139,7 +182,10 @@ class Stage:
         with self._lock:
             everything = range(1, len(self._nodes) + 1)
             self.cont(*everything)
-            self.kill(*self._touched)
+            for node in self._nodes:
+                # The roles of servers last, too.
+                if node.number in self._touched or isinstance(node, Replicated) and node.signalled:
+                    node.kill_all()
             self.start(*everything)
             for node in self._nodes:
                 node.call("FLUSHALL")
@@ -149,16 +195,22 @@ class Stage:
     def declare(self, numbers=None, *, set_name="default", max_ttl=60_000, namespace="lock:", db=0, guard=None):
         """Writes the record of a new set to its nodes, as `init_set` does (docs/PROTOCOL.md, "Record").
 
-        guard: as the clients of the set have it; None: on for three nodes and more, their default.
+        guard: as the clients of the set have it; None: on for three nodes and more, and where nodes fail over, their default.
         """
         numbers = list(numbers or self.running())
         if guard is None:
-            guard = len(numbers) >= 3
+            guard = len(numbers) >= 3 or self.fails_over
         for number in numbers:
-            run = re.search(rb"run_id:(\w{16})", self._node(number).call("INFO", "server"))[1].decode()
+            run = self._run(number)
             vouched = f"{run} on" if guard else "- off"
             record = f"1 {set_name} 1 {len(numbers)} {max_ttl} node{number:012} {vouched}"
             self._node(number).call("SET", namespace + "#node", record, db=db)
+
+    def _run(self, number):
+        """What names the server's run in a record: another one after each promotion."""
+        said = self._node(number).call("INFO")
+        run, before = (re.search(rb"^%s:(\w{40})" % name, said, re.MULTILINE)[1] for name in (b"run_id", b"master_replid2"))
+        return (run.decode() if not before.strip(b"0") else hashlib.sha1(run + before).hexdigest())[:16]
 
     def state(self, number):
         return self._node(number).state
@@ -173,7 +225,7 @@ class Stage:
     def redis(self, number, *words, db=0):
         """One command on one node, by a client that may do everything."""
         if str(words[0]).upper() in LASTING:
-            self._touched.add(number)
+            self._touched.add(int(str(number).partition(".")[0]))
         return self._node(number).call(*words, db=db)
 
     def keys(self, number, pattern="*", db=0):
@@ -213,10 +265,11 @@ class Stage:
         for number in self.running():
             self._node(number).call("CONFIG", "RESETSTAT")
 
-    def urls(self, numbers=None, *, via="tcp", user="quorlock", password="right", db=None):
-        """URLs of the nodes; via tcp, tls or unix; password right, wrong or none."""
+    def urls(self, numbers=None, *, via="tcp", user="quorlock", password="right", db=None, master=None):
+        """URLs of the nodes; via tcp, tls or unix; password right, wrong or none; another name of the master for sentinels."""
         nodes = self._nodes if numbers is None else [self._node(number) for number in numbers]
-        return [self._url(node, via, self._login(user, password), db) for node in nodes]
+        login = self._login(user, password)
+        return [node.url(login, db, master) if isinstance(node, Replicated) else self._url(node, via, login, db) for node in nodes]
 
     def _login(self, user, password):
         """User and password for a URL; the default user goes without its name."""

@@ -47,6 +47,8 @@ class Node:
         self.number = number
         self.folder = folder
         self.state = DEAD
+        # Whether it was ever stopped or killed since its node began.
+        self.signalled = False
         self._tls, self._client_certs, self._secrets, self._options = tls, client_certs, secrets, options
         self._permit = permit
         self.unix = os.path.join(folder, "redis.sock") if unix else None
@@ -81,6 +83,9 @@ class Node:
                       f"user quorlock on >{self._secrets['quorlock']} {ACL} {self._permit}"]
         return "\n".join([*lines, *self._bus, *self._options, ""])
 
+    def _command(self, path):
+        return ["redis-server", path]
+
     def launch(self, saved=False):
         """Starts the process, empty, or with what was last `save`d. `ready` tells when it serves."""
         if saved:
@@ -93,7 +98,7 @@ class Node:
             file.write(self._configuration())
         with open(os.path.join(self.folder, "output"), "ab") as output:
             environment = {**os.environ, **self.clock.environment} if self.clock else None
-            self._process = subprocess.Popen(["redis-server", path], cwd=self.folder, stdin=subprocess.DEVNULL,
+            self._process = subprocess.Popen(self._command(path), cwd=self.folder, stdin=subprocess.DEVNULL,
                                              stdout=output, stderr=output, env=environment)
 
     def ready(self, fresh=False):
@@ -135,6 +140,10 @@ class Node:
     def _last_words(self):
         return " / ".join(self._log().strip().splitlines()[-3:]) or "it said nothing"
 
+    @property
+    def down(self):
+        return self.state == DEAD
+
     def connect(self, db=0, timeout=5.0):
         """A connection that may do everything, whatever the clients under test may."""
         password = self._secrets["default"] if self._secrets else None
@@ -150,6 +159,7 @@ class Node:
         os.replace(self.dump, os.path.join(self.folder, SAVED))
 
     def stop(self):
+        self.signalled = True
         if self.state == UP:
             self._process.send_signal(signal.SIGSTOP)
             # Until the signal has arrived the server may answer once more; a scenario needs it silent from here on.
@@ -163,9 +173,13 @@ class Node:
             self.state = UP
 
     def kill(self):
+        self.signalled = True
         if self.state != DEAD:
             self._end()
             self.state = DEAD
+
+    # All of a node with replicas, which this is not.
+    kill_all = kill
 
     def _end(self):
         # Only our own child, not yet reaped: its number cannot have gone to another process.

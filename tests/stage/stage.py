@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Real redis-servers for tests, from the command line. Imports little at the top: it starts once per `stage` line.
 
-  stage.py [-d DIR] serve [N] [tls] [mtls] [auth] [unix] [clocks] [new] [resp2] [cluster]
-        starts N servers (default 3), prints lines NAME=VALUE for the tests' environment, then `ready`; lives until
-        stdin ends or a signal comes. DIR must not exist; default: a new temporary folder. `new`: the set is not
-        declared.
+  stage.py [-d DIR] serve [N] [tls] [mtls] [auth] [unix] [clocks] [new] [resp2] [cluster] [replicas=R] [sentinels=S]
+        starts N servers (default 3), each with R replicas and watched by S sentinels, prints lines NAME=VALUE for the tests'
+        environment, then `ready`; lives until stdin ends or a signal comes. DIR must not exist; default: a new temporary
+        folder. `new`: the set is not declared.
   stage.py -d DIR COMMAND...
         tells a running stage; exits 0 if the command held, 1 if not, 2 if there is no stage.
 
@@ -12,6 +12,7 @@
 
 import json
 import os
+import re
 import socket
 import sys
 
@@ -27,6 +28,7 @@ FEATURES = {"tls": {"tls": True}, "mtls": {"client_certs": True}, "auth": {"auth
             "clocks": {"clocks": True}, "new": {"declare": False},
             "cluster": {"declare": False, "options": ("cluster-enabled yes",)},
             "resp2": {"options": ('rename-command HELLO ""',)}}
+COUNTED = re.compile(r"(replicas|sentinels)=[0-9]")
 
 
 def command(folder):
@@ -43,6 +45,9 @@ def options(words):
     for word in words:
         if word.isdigit() and 1 <= int(word) <= 99:
             found["n"] = int(word)
+        elif COUNTED.fullmatch(word):
+            name, _, count = word.partition("=")
+            found[name] = int(count)
         elif word in FEATURES:
             found.update(FEATURES[word])
         else:

@@ -12,12 +12,19 @@ from .resp import RespError, text
 
 HELP = """\
 NODES is one number, several with commas, or `all`. KEY and other words may hold %XX for any byte. MS: at most so long.
+Where a node has replicas its number means the server that is the master now, with `cont` and `start` all of the node. Parts of it:
+`1.replica1`…, `1.replicas`, `1.sentinel1`…, `1.sentinels`, and `1.old`, what was the master when that was last stopped, killed or
+failed over.
 -n DB before a command: look at that database.
 
   stop NODES                       hang (SIGSTOP)
   cont NODES                       thaw
   kill NODES                       SIGKILL; the data is gone, connections are refused
   start NODES                      start dead nodes again, empty
+  failover NODES                   a sentinel is told to promote a replica, though the master is alive
+  await-failover NODES MS          another server is the master than the old one, and all sentinels name it
+  await-order NODES MS             all that runs of the nodes works together
+  behind NODES                     what is written from now on reaches no replica, until `cont`
   heal                             all up and empty, counters zero
   redis NODES COMMAND WORD...      run a command and print the reply; fails if one node answers with an error
   expect NODES PATTERN COMMAND WORD...
@@ -80,7 +87,9 @@ class Words:
             raise StageError(f"{words[0]}: {error}") from error
 
     def _numbers(self, word):
-        return range(1, len(self._stage) + 1) if word == "all" else [int(part) for part in word.split(",")]
+        if word == "all":
+            return range(1, len(self._stage) + 1)
+        return [place for part in word.split(",") for place in (self._stage.places(part) if "." in part else [int(part)])]
 
     def do_stop(self, db, nodes):
         self._stage.stop(*self._numbers(nodes))
@@ -94,17 +103,34 @@ class Words:
     def do_start(self, db, nodes):
         self._stage.start(*self._numbers(nodes))
 
+    def do_failover(self, db, nodes):
+        self._stage.failover(*self._numbers(nodes))
+
+    def do_await_failover(self, db, nodes, milliseconds):
+        for number in self._numbers(nodes):
+            self._stage.await_failover(number, int(milliseconds) / 1000)
+
+    def do_await_order(self, db, nodes, milliseconds):
+        for number in self._numbers(nodes):
+            self._stage.await_order(number, int(milliseconds) / 1000)
+
+    def do_behind(self, db, nodes):
+        self._stage.fall_behind(*self._numbers(nodes))
+
     def do_heal(self, db):
         self._stage.heal()
 
     def do_redis(self, db, nodes, *words):
+        return "\n".join(self._one(db, number, words) for number in self._numbers(nodes))
+
+    def _one(self, db, number, words):
         words = [unquote_to_bytes(word) if "%" in word else word for word in words]
-        return "\n".join(text(self._stage.redis(number, *words, db=db)) for number in self._numbers(nodes))
+        return text(self._stage.redis(number, *words, db=db))
 
     def _differing(self, db, nodes, pattern, words):
         pattern = unquote_to_bytes(pattern).decode(errors="backslashreplace")
         for number in self._numbers(nodes):
-            seen = self.do_redis(db, str(number), *words)
+            seen = self._one(db, number, words)
             if not matches(pattern, seen):
                 return False, f"{seen!r} on node {number}"
         return True, None

@@ -43,8 +43,8 @@ def _secret():
 class Stage:
     def __init__(self, n, *, tls=False, client_certs=False, auth=False, permit="", unix=False, options=(), clocks=False,
                  folder=None, cert_folder=None, declare=True, replicas=0, sentinels=0):
-        if (replicas or sentinels) and (tls or client_certs or unix or clocks):
-            raise ValueError("a stage with replicas or sentinels has no TLS, no Unix sockets and no clocks of its own")
+        if (replicas or sentinels) and (client_certs or unix or clocks):
+            raise ValueError("a stage with replicas or sentinels has no client certificates, Unix sockets and clocks of its own")
         ensure_server()
         self._own_folder = folder is None
         self.folder = folder or tempfile.mkdtemp(prefix="qlstage")
@@ -63,11 +63,11 @@ class Stage:
         try:
             for number in range(1, n + 1):
                 place = os.path.join(self.folder, f"node{number}")
-                same = {"secrets": self.secrets, "permit": permit, "options": options}
+                same = {"tls": self.certs, "secrets": self.secrets, "permit": permit, "options": options}
                 if replicas or sentinels:
                     self._nodes.append(Replicated(number, place, replicas, sentinels, **same))
                 else:
-                    self._nodes.append(Node(number, place, tls=self.certs, client_certs=client_certs, unix=unix, clock=library,
+                    self._nodes.append(Node(number, place, client_certs=client_certs, unix=unix, clock=library,
                                             **same))
             self._begin(self._nodes, fresh=True)
             if declare:
@@ -269,7 +269,8 @@ class Stage:
         """URLs of the nodes; via tcp, tls or unix; password right, wrong or none; another name of the master for sentinels."""
         nodes = self._nodes if numbers is None else [self._node(number) for number in numbers]
         login = self._login(user, password)
-        return [node.url(login, db, master) if isinstance(node, Replicated) else self._url(node, via, login, db) for node in nodes]
+        return [node.url(via, login, db, master) if isinstance(node, Replicated) else self._url(node, via, login, db)
+                for node in nodes]
 
     def _login(self, user, password):
         """User and password for a URL; the default user goes without its name."""

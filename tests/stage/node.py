@@ -74,14 +74,16 @@ class Node:
                  'save ""', "appendonly no", f"logfile {self.folder}/log", "databases 16"]
         if self.unix:
             lines += [f"unixsocket {self.unix}", "unixsocketperm 700"]
-        if self._tls:
-            lines += [f"tls-port {self.tls_port}", f"tls-cert-file {self._tls}/server.crt",
-                      f"tls-key-file {self._tls}/server.key", f"tls-ca-cert-file {self._tls}/ca.crt",
-                      "tls-auth-clients " + ("yes" if self._client_certs else "no")]
+        lines += self._tls_lines()
         if self._secrets:
             lines += [f"user default on >{self._secrets['default']} ~* &* +@all",
                       f"user quorlock on >{self._secrets['quorlock']} {ACL} {self._permit}"]
         return "\n".join([*lines, *self._bus, *self._options, ""])
+
+    def _tls_lines(self):
+        return self._tls and [f"tls-port {self.tls_port}", f"tls-cert-file {self._tls}/server.crt",
+                              f"tls-key-file {self._tls}/server.key", f"tls-ca-cert-file {self._tls}/ca.crt",
+                              "tls-auth-clients " + ("yes" if self._client_certs else "no")] or []
 
     def _command(self, path):
         return ["redis-server", path]

@@ -3,6 +3,7 @@
 To its stage it is one node: what is done to the node is done to the server that is the master now, as the sentinels name it.
 Its parts have places: `replica1`, `replica2`… (the servers that are not the master now, in the order of their making), `old`
 (what was the master when that was last stopped, killed or failed over), `sentinel1`…; `replicas`, `sentinels` are all of them.
+With TLS it is the TLS ports that they tell each other, and clients.
 """
 
 import os
@@ -39,13 +40,18 @@ class Server(Node):
         self._group = group
 
     def _configuration(self):
-        lines = [*REPLICATION]
+        lines = [*REPLICATION, *(["tls-replication yes"] if self._tls else [])]
         if self._secrets:
             lines += ["masteruser default", f"masterauth {self._secrets['default']}"]
         lead = self._group.lead()
         if lead is not self:
-            lines.append(f"replicaof 127.0.0.1 {lead.port}")
+            lines.append(f"replicaof 127.0.0.1 {lead.named_port}")
         return super()._configuration() + "\n".join([*lines, ""])
+
+    @property
+    def named_port(self):
+        """That by which the others know it."""
+        return self.tls_port or self.port
 
     def role(self):
         """What the server says of itself, `master` or `slave`; nothing if it does not answer."""
@@ -65,8 +71,8 @@ class Server(Node):
 class Sentinel(Node):
     """One of the sentinels. It knows the others and the replicas from the beginning, so that nobody waits until it finds them."""
 
-    def __init__(self, group, number, folder, password):
-        super().__init__(number, folder, secrets={"default": password} if password else None)
+    def __init__(self, group, number, folder, password, tls):
+        super().__init__(number, folder, secrets={"default": password} if password else None, tls=tls)
         self._group = group
         self.id = secrets.token_hex(20)
 
@@ -77,15 +83,17 @@ class Sentinel(Node):
         group, lead = self._group, self._group.lead()
         of = lambda words, *values: " ".join(["sentinel", words, group.name, *map(str, values)])  # noqa: E731
         lines = ["bind 127.0.0.1", f"port {self.port}", f"dir {self.folder}", "daemonize no", f"logfile {self.folder}/log",
-                 f"sentinel myid {self.id}", of("monitor", "127.0.0.1", lead.port, len(group.sentinels) // 2 + 1),
+                 *self._tls_lines(), *(["tls-replication yes"] if self._tls else []),
+                 f"sentinel myid {self.id}", of("monitor", "127.0.0.1", lead.named_port, len(group.sentinels) // 2 + 1),
                  of("down-after-milliseconds", DOWN_AFTER_MS), of("failover-timeout", FAILOVER_TIMEOUT_MS),
                  of("parallel-syncs", len(group.servers))]
         if self._secrets:
             lines += [f"requirepass {self._secrets['default']}", f"sentinel sentinel-pass {self._secrets['default']}"]
         if group.password:
             lines += [of("auth-user", "default"), of("auth-pass", group.password)]
-        lines += [of("known-replica", "127.0.0.1", server.port) for server in group.servers if server is not lead]
-        lines += [of("known-sentinel", "127.0.0.1", other.port, other.id) for other in group.sentinels if other is not self]
+        lines += [of("known-replica", "127.0.0.1", server.named_port) for server in group.servers if server is not lead]
+        lines += [of("known-sentinel", "127.0.0.1", other.tls_port or other.port, other.id)
+                  for other in group.sentinels if other is not self]
         return "\n".join([*lines, ""])
 
     def ask(self, word, *more):
@@ -113,16 +121,16 @@ class Sentinel(Node):
 class Replicated:
     """A master with replicas, watched by sentinels if there are any, as one node of a stage."""
 
-    clock = unix = tls_port = None
+    clock = unix = None
 
-    def __init__(self, number, folder, replicas, sentinels, *, secrets=None, permit="", options=()):
+    def __init__(self, number, folder, replicas, sentinels, *, tls=None, secrets=None, permit="", options=()):
         self.number, self.name = number, f"master{number}"
         self.password = secrets["default"] if secrets else None
         self._sentinel_password = secrets["sentinel"] if secrets else None
         os.makedirs(folder, mode=0o700)
-        more = {"secrets": secrets, "permit": permit, "options": options}
+        more = {"tls": tls, "secrets": secrets, "permit": permit, "options": options}
         self.servers = [Server(self, number, os.path.join(folder, f"server{place}"), **more) for place in range(1, replicas + 2)]
-        self.sentinels = [Sentinel(self, number, os.path.join(folder, f"sentinel{place}"), self._sentinel_password)
+        self.sentinels = [Sentinel(self, number, os.path.join(folder, f"sentinel{place}"), self._sentinel_password, tls)
                           for place in range(1, sentinels + 1)]
         # Named last, where there is no sentinel to ask; and the one before a failover.
         self._last, self._old = self.servers[0], None
@@ -148,7 +156,7 @@ class Replicated:
         return self._last
 
     def _at(self, port):
-        return next(server for server in self.servers if server.port == port)
+        return next(server for server in self.servers if server.named_port == port)
 
     def part(self, place):
         """The server or sentinel of a place."""
@@ -246,16 +254,17 @@ class Replicated:
         for part in self._parts:
             part.close()
 
-    def url(self, login, db, master):
+    def url(self, via, login, db, master):
         """Of the sentinels, or of the master where there are none; `master`: its name, if not the right one."""
         user, password = login
         before = f"{user or ''}:{password}@" if password else ""
         path = "" if db is None else f"/{db}"
+        scheme, port = ("rediss", "tls_port") if via == "tls" else ("redis", "port")
+        hosts = ";".join(f"127.0.0.1:{getattr(one, port)}" for one in self.sentinels or [self.master()])
         if not self.sentinels:
-            return f"redis://{before}127.0.0.1:{self.port}{path}"
-        hosts = ";".join(f"127.0.0.1:{sentinel.port}" for sentinel in self.sentinels)
+            return f"{scheme}://{before}{hosts}{path}"
         query = "?" + urlencode({"sentinel_password": self._sentinel_password}) if self._sentinel_password else ""
-        return f"redis+sentinel://{before}{hosts}/{master or self.name}{path}{query}"
+        return f"{scheme}+sentinel://{before}{hosts}/{master or self.name}{path}{query}"
 
     # ---- failovers ----
 
@@ -282,7 +291,7 @@ class Replicated:
             replicas = sum(server.state == UP for server in self.servers if server is not master)
             others = sum(sentinel.state == UP for sentinel in self.sentinels) - 1
             return master.role() == "master" and master.followers() >= replicas and all(
-                sentinel.named() == master.port and sentinel.content(replicas, others)
+                sentinel.named() == master.named_port and sentinel.content(replicas, others)
                 for sentinel in self.sentinels if sentinel.state == UP)
 
         self._await(done, seconds, "not in order")

@@ -3,6 +3,7 @@
 import os
 import re
 import socket
+import ssl
 import subprocess
 import sys
 import unittest
@@ -156,6 +157,18 @@ class Shapes(Case):
             self.on(stage, "2.replica1", "k", "v")
             self.assertEqual(stage.keys("1.replica1"), [b"lock:#node"])
 
+    def test_tls(self):
+        with Stage(1, replicas=1, sentinels=1, tls=True) as stage:
+            [url] = stage.urls(via="tls")
+            port = int(re.fullmatch(r"rediss\+sentinel://127\.0\.0\.1:(\d+)/master1", url)[1])
+            context = ssl.create_default_context(cafile=os.path.join(stage.certs, "ca.crt"))
+            with socket.create_connection(("127.0.0.1", port), 2) as plain:
+                with context.wrap_socket(plain, server_hostname="127.0.0.1") as connection:
+                    connection.sendall(b"SENTINEL GET-MASTER-ADDR-BY-NAME master1\r\n")
+                    self.assertNotIn(str(stage.port(1)).encode(), connection.recv(99))
+            stage.kill(1)
+            stage.await_failover(1, SECONDS)
+
     def test_nothing_is_left_behind(self):
         stage = Stage(1, replicas=1, sentinels=1)
         pids = self.pids(stage, 1, "1.replica1", "1.sentinel1")
@@ -171,7 +184,7 @@ class Shapes(Case):
             with self.assertRaises(ValueError):
                 options([word])
         with self.assertRaises(ValueError):
-            Stage(1, replicas=1, tls=True)
+            Stage(1, replicas=1, unix=True)
 
     def test_serve(self):
         command = [sys.executable, os.path.join(HERE, "stage.py"), "serve", "1", "replicas=1", "sentinels=1"]

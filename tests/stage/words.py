@@ -12,9 +12,9 @@ from .resp import RespError, text
 
 HELP = """\
 NODES is one number, several with commas, or `all`. KEY and other words may hold %XX for any byte. MS: at most so long.
-Where a node has replicas its number means the server that is the master now, with `cont` and `start` all of the node. Parts of it:
-`1.replica1`…, `1.replicas`, `1.sentinel1`…, `1.sentinels`, and `1.old`, what was the master when that was last stopped, killed or
-failed over.
+Where a node has replicas its number means the server that is the master now, with `cont` and `start` all of the node. Parts
+of it: `1.replica1`…, `1.replicas`, `1.sentinel1`…, `1.sentinels`, and `1.old`, what was the master when that was last stopped,
+killed or failed over.
 -n DB before a command: look at that database.
 
   stop NODES                       hang (SIGSTOP)

@@ -126,7 +126,7 @@ class Lane:
         if self._auth:
             permit(self._stage, found.lines)
         if scenario.NEW not in found.shape:
-            for numbers, record in scenario.sets(found.lines, len(self._stage)):
+            for numbers, record in scenario.sets(found.lines, len(self._stage), self._stage.fails_over):
                 self._stage.declare(numbers, **record)
         with tempfile.TemporaryDirectory(dir=self._folder) as folder:
             # The folder is ours alone: the rewritten file holds passwords.

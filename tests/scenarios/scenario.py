@@ -18,7 +18,7 @@ LOCK_OPTIONS = {"ttl", "wait", "renew", "max_hold", "raw", "fencing", "max_waite
 CLIENT_OPTIONS = {"nodes", "ttl", "wait", "renew", "max_hold", "max_ttl", "node_timeout", "drift", "min_validity",
                   "namespace", "label", "raw", "fencing", "fence_ttl", "max_waiters", "fair", "keep", "set_name",
                   "restart_guard", "accept_eviction", "wait_replicas", "ca", "cert", "key"}
-DRIVER_OPTIONS = {"via", "db", "user", "password"}
+DRIVER_OPTIONS = {"via", "db", "user", "password", "master"}
 # What a label, a name or a count is written with.
 A_WORD = re.compile(r"[\w.:-]+")
 A_COUNT = re.compile(r"(>=|<=)?\d+|" + "|".join(sorted(KINDS)))
@@ -265,8 +265,9 @@ def _check_handles(step, made):
             raise FormatError(f"there is no lease {word}")
 
 
-def sets(lines, all_nodes):
-    """The guarded sets that a file's clients use: node numbers, and what else the records say; each place once."""
+def sets(lines, all_nodes, fails_over=False):
+    """The guarded sets that a file's clients use: node numbers, and what else the records say; each place once. `fails_over`:
+    the nodes do, so that clients guard them however few they are."""
     found = {}
     for step in parse([repeated(line) for line in lines]):
         options = step.options
@@ -281,7 +282,7 @@ def sets(lines, all_nodes):
         if not max_ttl.isdigit() or place in found or place[1] >= DATABASES:
             continue
         # The first client of a place says what set it is; one without a guard founds it by itself.
-        guarded = guard == "on" or guard == "auto" and len(numbers) >= 3
+        guarded = guard == "on" or guard == "auto" and (fails_over or len(numbers) >= 3)
         found[place] = guarded and (numbers, {"namespace": text(place[0]), "db": place[1], "max_ttl": int(max_ttl),
                                               "set_name": options.get("set_name", "default"), "guard": True})
     return [record for record in found.values() if record]

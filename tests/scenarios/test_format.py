@@ -25,7 +25,7 @@ class FakeStage:
     certs = "/certs"
 
     @staticmethod
-    def urls(numbers=(1, 2), via="tcp", user="quorlock", password="right", db=0):
+    def urls(numbers=(1, 2), via="tcp", user="quorlock", password="right", db=0, master=None):
         return [f"{via}:{number}:{user}:{password}:{db}" for number in numbers]
 
 
@@ -108,6 +108,14 @@ class Rewriting(unittest.TestCase):
         self.assertEqual(self.line("client c nodes="), "client c nodes=")
         self.assertEqual(self.line("client c nodes=http://x ca=right cert=wrong key=right"),
                          "client c nodes=http://x ca=/certs/ca.crt cert=/certs/wrong-client.crt key=/certs/client.key")
+
+    def test_sets_that_are_guarded(self):
+        lines = ["nodes 1", "client c", "client d restart_guard=off namespace=x:", "client e restart_guard=on db=2 max_ttl=5"]
+        places = lambda *how: [(numbers, more["db"]) for numbers, more in scenario.sets(lines, *how)]  # noqa: E731
+        self.assertEqual(places(1), [([1], 2)])
+        self.assertEqual(places(3), [([1, 2, 3], 0), ([1, 2, 3], 2)])
+        # One that sentinels find is guarded however few nodes there are.
+        self.assertEqual(places(1, True), [([1], 0), ([1], 2)])
 
     def test_other_lines(self):
         self.assertEqual(self.line("message lacks <secret:wrong>"), "message lacks wrong")

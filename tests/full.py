@@ -35,6 +35,8 @@ NAMES_SECONDS = 60
 CALLS = 2_000_000
 # Of each kind of fault, as they meet a leader.
 FAULTS_OF_LEADERS = 50
+# Of each kind, on each of these servers and without and with votes that wait for replicas.
+FAILOVERS, FAILOVER_SERVERS = 20, ([], ["--server", "valkey-9.1"])
 # Of each of two runners, on 1, 3 and 5 nodes, beside a queue.
 TRIES = 2_000
 
@@ -132,6 +134,16 @@ def leaders():
            (done.stdout + done.stderr).strip().splitlines()[-1])
 
 
+def failovers():
+    for number, server in enumerate(FAILOVER_SERVERS):
+        words = [run.PYTHON, "tests/failover/failover.py", "--count", str(FAILOVERS), "--stages", "4", *server]
+        done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+        (OUT / f"failover-{number}.txt").write_text(done.stdout + done.stderr)
+        print(done.stdout, end="")
+        report(f"{FAILOVERS} failovers of each kind {' '.join(server)}".rstrip(), done.returncode == 0,
+               (done.stdout + done.stderr).strip().splitlines()[-1])
+
+
 def peers():
     done = subprocess.run([sys.executable, ROOT / "tests" / "peers" / "run.py"], capture_output=True, text=True)
     (OUT / "peers.txt").write_text(done.stdout + done.stderr)
@@ -151,6 +163,7 @@ def main():
     newcomers()
     names()
     leaders()
+    failovers()
     peers()
     fuzz()
     fuzz_of_the_c_abi()

@@ -136,6 +136,11 @@ STEPS = [
     Step("leaders", [PYTHON, "tests/leaders/leaders.py", "--times", "3"], minutes=4),
     Step("leaders-careless", [PYTHON, "tests/leaders/leaders.py", "--times", "1", "--careless"], minutes=4,
          must_say=r"[1-9]\d* of \d+ steps of an old leader that believed to lead"),
+    Step("failover-tools", [PYTHON, "-m", "unittest", "discover", "-v", "-s", "tests/failover", "-t", "tests/failover"], floor=11),
+    # A node with replicas and sentinels whose master is killed, stopped or told to give way; and the same without the guard.
+    Step("failover", [PYTHON, "tests/failover/failover.py"], minutes=6),
+    Step("failover-unguarded", [PYTHON, "tests/failover/failover.py", "--guard", "off", "--wait-replicas", "0"], minutes=6,
+         must_say=r"S1: [1-9]\d* double holds"),
     Step("demo", [PYTHON, "tests/demo/demo.py", "--lock", "on"], minutes=3),
     Step("demo-lock-off", [PYTHON, "tests/demo/demo.py", "--lock", "off", "--seconds", "3"], minutes=3,
          must_say=r"[1-9]\d* lost updates"),

@@ -31,6 +31,7 @@ PLACES = {
     "mutant": ["../core/src/**/*.rs"],
     "restarts": ["faults/restarts.py"],
     "faults": ["faults/test_kinds.py"],
+    "failover": ["failover/judge.py"],
     "tests": ["test_*.py", "consumers/test_*.py", "peers/test_*.py", "peers/suites/*.py"],
 }
 TEXT = {place: "\n".join(path.read_text() for glob in globs for path in TESTS.glob(glob)) for place, globs in PLACES.items()}
@@ -88,7 +89,7 @@ class Tables(unittest.TestCase):
             for name in names:
                 place, dot, test = name.partition(".")
                 # A kind of fault, an experiment or a seeded bug stands in quotes there: no part of a word will do.
-                wanted = f'"{test}"' if place in ("faults", "restarts", "mutant") else test
+                wanted = f'"{test}"' if place in ("faults", "restarts", "failover", "mutant") else test
                 found = wanted in TEXT.get(place, "") if dot else name in SCENARIOS
                 self.assertTrue(found, f"{number}: no test {name!r}")
 

@@ -86,6 +86,7 @@ static quorlock_client_t *connected(quorlock_error_t **error) {
     quorlock_client_options_set_wait(options, millis("FAULTS_WAIT"));
     quorlock_client_options_set_max_ttl(options, millis("FAULTS_MAX_TTL"));
     quorlock_client_options_set_node_timeout(options, millis("FAULTS_NODE_TIMEOUT"));
+    quorlock_client_options_set_wait_replicas(options, atoi(setting("FAULTS_WAIT_REPLICAS")));
     return client_for(setting("QUORLOCK_NODES"), options, error);
 }
 

@@ -39,11 +39,13 @@ class Terms:
     wait: int = 1500
     hold: int = 8
     guard: str = ""
+    wait_replicas: int = 0
 
     def environment(self, end):
         return {"FAULTS_LOCKS": ",".join(self.locks), "FAULTS_TTL": str(self.ttl), "FAULTS_MAX_TTL": str(self.max_ttl),
                 "FAULTS_NODE_TIMEOUT": str(self.node_timeout), "FAULTS_WAIT": str(self.wait),
-                "FAULTS_HOLD": str(self.hold), "FAULTS_GUARD": self.guard, "FAULTS_END": str(end)}
+                "FAULTS_HOLD": str(self.hold), "FAULTS_GUARD": self.guard,
+                "FAULTS_WAIT_REPLICAS": str(self.wait_replicas), "FAULTS_END": str(end)}
 
 
 class Crew:

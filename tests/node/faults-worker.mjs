@@ -62,6 +62,7 @@ const client = new Client({
   wait,
   maxTtl: millis("MAX_TTL"),
   nodeTimeout: millis("NODE_TIMEOUT"),
+  waitReplicas: Number(setting("WAIT_REPLICAS")),
 });
 try {
   while (now() < end) {

@@ -29,7 +29,8 @@ TTL, WAIT, HOLD = seconds("TTL"), seconds("WAIT"), seconds("HOLD")
 
 def options(client):
     found = {"nodes": os.environ["QUORLOCK_NODES"], "label": NAME, "ttl": TTL, "wait": WAIT,
-             "max_ttl": seconds("MAX_TTL"), "node_timeout": seconds("NODE_TIMEOUT")}
+             "max_ttl": seconds("MAX_TTL"), "node_timeout": seconds("NODE_TIMEOUT"),
+             "wait_replicas": int(os.environ["FAULTS_WAIT_REPLICAS"])}
     guard = os.environ.get("FAULTS_GUARD")
     # Without such an option the guard is as if off.
     if guard and (guard != "off" or "restart_guard" in inspect.signature(client).parameters):

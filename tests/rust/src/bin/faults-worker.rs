@@ -114,6 +114,7 @@ fn main() -> Outcome<()> {
         .wait(wait)
         .max_ttl(millis("MAX_TTL")?)
         .node_timeout(millis("NODE_TIMEOUT")?)
+        .wait_replicas(setting("WAIT_REPLICAS")?.parse()?)
         .build()?;
     let names = setting("LOCKS")?;
     let locks: Vec<(&str, Lock)> = names.split(',').map(|n| (n, client.lock(n))).collect();

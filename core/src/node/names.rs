@@ -6,6 +6,7 @@
 
 use super::Companions;
 use crate::error::{Error, shown};
+use crate::mutants::mutant;
 
 /// The longest name, in bytes.
 pub(crate) const MAX_NAME: usize = 1024;
@@ -67,16 +68,25 @@ pub fn lock_key(namespace: &str, name: &[u8], naming: Naming) -> Result<Vec<u8>,
 }
 
 /// The other keys of the lock that `key` belongs to, each with a mark of its own:
-/// `q` the queue, `f` the counter of fences, `x` the [bans](Companions::bans). Raw names get a `#` in front, with which no
-/// other name's begins.
+/// `q` the queue, `f` the counter of fences, `x` the [bans](Companions::bans).
+///
+/// Behind it those of a raw name have a `#`, with which no other name begins, and then
+/// `{name}` where it has no braces, `#name` where it has a hash tag, `##name` where it has
+/// braces that form none. No two of these are alike: the first has a brace where the others
+/// have a `#`, and a `#` in front makes no tag and ends none. They share the slot of the lock's
+/// own key but for the third, since no key around such a name hashes as the name does.
 pub fn companions(namespace: &str, key: &[u8], naming: Naming) -> Companions {
-    let tail: [&[u8]; 2] = match naming {
-        Naming::Tagged => [b"", &key[namespace.len()..]],
-        Naming::Raw => [b"#", key],
+    let tail: [&[u8]; 3] = match naming {
+        Naming::Tagged => [b"", &key[namespace.len()..], b""],
+        Naming::Raw if mutant!("raw-tag-not-seen", hash_tag(key).is_some(), false) => {
+            [b"##", key, b""]
+        }
+        Naming::Raw if key.iter().any(|b| matches!(b, b'{' | b'}')) => [b"###", key, b""],
+        Naming::Raw => [b"#{", key, b"}"],
     };
-    let mut keys = Vec::with_capacity(2 * (namespace.len() + 4 + key.len()));
+    let mut keys = Vec::with_capacity(2 * (namespace.len() + 6 + key.len()));
     for mark in [b"#q:", b"#f:"] {
-        for part in [namespace.as_bytes(), mark, tail[0], tail[1]] {
+        for part in [namespace.as_bytes(), mark, tail[0], tail[1], tail[2]] {
             keys.extend_from_slice(part);
         }
     }
@@ -143,6 +153,29 @@ mod tests {
         proptest::collection::vec(proptest::sample::select(b"{}#ab:qfr\xff\0".to_vec()), 0..8)
     }
 
+    /// What Redis hashes of a key.
+    fn hashed(key: &[u8]) -> &[u8] {
+        hash_tag(key).unwrap_or(key)
+    }
+
+    #[test]
+    fn companions_of_raw_names() {
+        for (name, counter) in [
+            ("jobs", "lock:#f:#{jobs}"),
+            ("#jobs", "lock:#f:#{#jobs}"),
+            ("buy_{7}", "lock:#f:##buy_{7}"),
+            ("}{7}", "lock:#f:##}{7}"),
+            ("a{b", "lock:#f:###a{b"),
+            ("{}{7}", "lock:#f:###{}{7}"),
+            ("jobs}", "lock:#f:###jobs}"),
+        ] {
+            let all = companions("lock:", name.as_bytes(), Naming::Raw);
+            assert_eq!(all.counter(), counter.as_bytes());
+            assert_eq!(all.queue(), counter.replace("#f", "#q").as_bytes());
+            assert_eq!(all.bans(), counter.replace("#f", "#x").as_bytes());
+        }
+    }
+
     /// The canonical form: `{x}` and `x` are one name.
     fn canonical(name: &[u8]) -> Vec<u8> {
         match hash_tag(name) {
@@ -175,6 +208,19 @@ mod tests {
                     for (j, other) in y.1.iter().enumerate() {
                         prop_assert_eq!(one == other, same && i == j);
                     }
+                }
+            }
+        }
+
+        #[test]
+        fn companions_share_the_slot_of_their_lock(a in name(), raw in any::<bool>()) {
+            let naming = if raw { Naming::Raw } else { Naming::Tagged };
+            if let Ok(key) = lock_key("lock:", &a, naming) {
+                let all = companions("lock:", &key, naming);
+                let braces = a.iter().any(|b| matches!(b, b'{' | b'}'));
+                let shared = !raw || hash_tag(&a).is_some() || !braces;
+                for other in [all.queue(), all.counter(), &all.bans()[..]] {
+                    prop_assert_eq!(hashed(other) == hashed(&key), shared);
                 }
             }
         }

@@ -57,6 +57,8 @@ pub(super) fn gate(
         scratch_key: scratch.into_bytes().into(),
         inbox: subscription::channel(&settings.namespace, &*rng),
         told_deaf: AtomicBool::new(false),
+        told_runless: AtomicBool::new(false),
+        told_placeless: AtomicBool::new(false),
         roster: Roster::new(&expected),
         survey: Survey::new(expected, settings.nodes.iter().map(name).collect()),
         clock,

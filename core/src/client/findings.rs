@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use crate::clock::Instant;
-use crate::node::admission::{Expected, Newness, Record, Unfit, beginning};
-use crate::node::redis::connect::{Looked, Stopped};
+use crate::node::admission::{Expected, Newness, Record, Stranger, Unfit, beginning};
+use crate::node::redis::connect::{Looked, PLACELESS, RUNLESS, Stopped};
 use crate::node::redis::native::Delete;
 use crate::report::{ClockOffset, Finding, NodeReport, Severity};
 
@@ -59,7 +59,8 @@ pub(super) fn report(name: &str, looked: &Looked, terms: &Terms<'_>) -> NodeRepo
     };
     let findings = &mut report.findings;
     findings.extend(looked.stopped.as_ref().map(of_stop));
-    if looked.info_lacks {
+    let strange = matches!(looked.stopped, Some(Stopped::Unfit(Unfit::Stranger(_), _)));
+    if looked.info_lacks && !strange {
         findings.push(found(
             Severity::Warning,
             "QD03",
@@ -132,6 +133,9 @@ pub(super) fn report(name: &str, looked: &Looked, terms: &Terms<'_>) -> NodeRepo
             }
         }
     }
+    if terms.expected.guard && looked.stopped.is_none() {
+        degraded(looked, &mut report.findings);
+    }
     report.votes = may_vote;
     if let Some((_, middle)) = report.round_trip
         && middle * 2 > terms.node_timeout
@@ -185,8 +189,11 @@ fn of_stop(stopped: &Stopped) -> Finding {
             "give its user the permissions of docs/PROTOCOL.md, \"Permissions\"",
         ),
         Stopped::Unfit(unfit, why) => match unfit {
+            Unfit::Stranger(kind) => {
+                let (id, remedy) = of_kind(*kind);
+                (id, &**why, remedy)
+            }
             Unfit::Old => ("QD04", &**why, "install Redis 6.2 or later, or Valkey"),
-            Unfit::Clustered => ("QD05", &**why, "list servers that stand alone"),
             Unfit::Replica => ("QD06", &**why, "list the master in its place"),
             Unfit::Evicts => (
                 "QD07",
@@ -196,6 +203,50 @@ fn of_stop(stopped: &Stopped) -> Finding {
         },
     };
     found(Severity::Error, id, why.to_owned(), remedy)
+}
+
+/// A server of a kind that can be no node.
+fn of_kind(kind: Stranger) -> (&'static str, &'static str) {
+    match kind {
+        Stranger::Clustered => ("QD05", "list servers that stand alone"),
+        Stranger::Sentinel => (
+            "QD17",
+            "write redis+sentinel://, and the name by which the sentinels know the master \
+             (docs/SENTINEL.md)",
+        ),
+        Stranger::Kvrocks => ("QD18", "install Redis 6.2 or later, or Valkey"),
+        Stranger::ActiveActive => (
+            "QD19",
+            "give the locks servers of their own that do not replicate each other",
+        ),
+        Stranger::Proxy => (
+            "QD20",
+            "list the servers behind it, each by its own address",
+        ),
+        Stranger::Scriptless => ("QD21", "turn scripts on, or install Redis or Valkey"),
+    }
+}
+
+/// What a server lacks that answers well, and locks can do without.
+fn degraded(looked: &Looked, findings: &mut Vec<Finding>) {
+    let mut lacks = |id, what: &str, remedy| {
+        findings.push(found(Severity::Warning, id, format!("it {what}"), remedy));
+    };
+    if looked.runless {
+        lacks(
+            "QD22",
+            RUNLESS,
+            "let more than max_ttl pass before a server that has ended is started again; \
+             docs/SERVERS.md says which servers tell it",
+        );
+    }
+    if looked.placeless {
+        lacks(
+            "QD23",
+            PLACELESS,
+            "add `+client|info` to its user's ACL; a server that does not know it does without",
+        );
+    }
 }
 
 fn no_record(terms: &Terms<'_>, votes: bool) -> Finding {

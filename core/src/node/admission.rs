@@ -14,6 +14,7 @@
 //! | [`founding`] | what all nodes have shown, and what follows: founding a set, giving a record, refusing |
 //! | [`survey`] | that, shared by the connections of a client, which wait for each other |
 //! | [`info`] | what a server says of itself: whether it may serve, and whether it is new |
+//! | [`stranger`] | kinds of servers that can be no node |
 //! | [`server`] | the same for people: what it is, and how it stands |
 //! | [`roster`] | no server votes in two places |
 //! | [`steps`] | a clock that steps forward ends no quarantine |
@@ -24,6 +25,7 @@ pub mod record;
 pub mod roster;
 pub(crate) mod server;
 pub mod steps;
+pub(crate) mod stranger;
 pub mod survey;
 
 use std::sync::Arc;
@@ -42,6 +44,7 @@ pub(crate) use record::beginning;
 pub use roster::Roster;
 pub(crate) use server::Server;
 pub use steps::StepWatch;
+pub(crate) use stranger::Stranger;
 pub use survey::Survey;
 
 /// What a client expects of every node of its set.
@@ -119,6 +122,9 @@ pub(crate) struct Gate {
     pub(crate) inbox: Arc<[u8]>,
     /// It was said that messages do not get through.
     pub(crate) told_deaf: AtomicBool,
+    /// It was said that a node tells no run, or not where it has itself.
+    pub(crate) told_runless: AtomicBool,
+    pub(crate) told_placeless: AtomicBool,
     pub(crate) roster: Roster,
     pub(crate) survey: Survey,
     pub(crate) clock: Arc<dyn Clock>,

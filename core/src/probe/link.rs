@@ -70,6 +70,8 @@ impl Door {
             scratch_key: format!("{namespace}#try").into_bytes().into(),
             inbox,
             told_deaf: AtomicBool::new(false),
+            told_runless: AtomicBool::new(false),
+            told_placeless: AtomicBool::new(false),
             roster: Roster::new(&expected),
             survey: Survey::new(expected, names),
             clock,

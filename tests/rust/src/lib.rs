@@ -9,6 +9,7 @@ use std::time::Duration;
 
 pub mod boundaries;
 pub mod muted;
+pub mod part;
 pub mod queue;
 pub mod relay;
 

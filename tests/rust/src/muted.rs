@@ -90,7 +90,7 @@ async fn pass(
 
 /// The length of the reply or push that the bytes begin with, if all of it is
 /// there.
-fn whole(bytes: &[u8]) -> Option<usize> {
+pub(crate) fn whole(bytes: &[u8]) -> Option<usize> {
     let head = bytes.windows(2).position(|end| end == b"\r\n")? + 2;
     let number = || {
         let text = std::str::from_utf8(&bytes[1..head - 2]).expect("a number");

@@ -3,12 +3,8 @@
 
 use std::time::Duration;
 
+use super::stranger::Stranger;
 use crate::mutants::mutant;
-
-/// What to tell of a server that is a part of a Redis Cluster: it has a part of the
-/// keys, and another server may have it tomorrow, so its vote would not be its own.
-pub(crate) const CLUSTERED: &str = "it runs in cluster mode, as no node of a set may: list servers that stand alone \
-     (`cluster-enabled no`)";
 
 /// What a server without a record may have lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,10 +21,10 @@ pub enum Newness {
 /// Why a server cannot be a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unfit {
+    /// It is of a kind that can be no node.
+    Stranger(Stranger),
     /// It is of a version before the first that will do.
     Old,
-    /// It is a part of a Redis Cluster.
-    Clustered,
     /// It is a replica.
     Replica,
     /// It drops keys when it is full.
@@ -66,8 +62,8 @@ pub struct Info {
     /// see [`run_of`].
     pub run: Option<String>,
     version: String,
-    /// It is a part of a Redis Cluster, or would be one.
-    clustered: bool,
+    /// It is of a kind that can be no node.
+    stranger: Option<Stranger>,
     /// `host:port` of its master, for a replica.
     master: Option<String>,
     /// What it drops when it is full; `None` if it has no bound or drops
@@ -97,7 +93,7 @@ impl Info {
                 .filter(|id| !id.is_empty() && id.bytes().all(|b| b.is_ascii_alphanumeric()))
                 .map(|id| run_of(id, history.as_deref())),
             version: get("redis_version").unwrap_or_default(),
-            clustered: get("cluster_enabled").is_some_and(|enabled| enabled == "1"),
+            stranger: Stranger::in_info(get),
             master: replica.then(|| {
                 let host = get("master_host").unwrap_or_else(|| "?".into());
                 format!("{host}:{}", get("master_port").unwrap_or_default())
@@ -139,6 +135,11 @@ impl Info {
         }
     }
 
+    /// Of which kind it is, if that can be no node.
+    pub(crate) fn stranger(&self) -> Option<Stranger> {
+        self.stranger
+    }
+
     /// Why a server like this cannot be a node.
     #[cfg(any(test, feature = "sim"))]
     pub fn unfit(&self, accept_eviction: bool) -> Option<String> {
@@ -147,14 +148,15 @@ impl Info {
 
     /// The same, with what kind of reason it is.
     pub(crate) fn unfit_as(&self, accept_eviction: bool) -> Option<(Unfit, String)> {
+        // First, for what such a server says of its version, role and memory is not as it looks.
+        if let Some(kind) = mutant!("stranger-judged-by-version", self.stranger, None) {
+            return Some((Unfit::Stranger(kind), kind.sentence().into()));
+        }
         let mut version = self.version.split('.').map_while(|n| n.parse::<u32>().ok());
         let (major, minor) = (version.next(), version.next().unwrap_or(0));
         if major.is_some_and(|major| (major, minor) < (6, 2)) {
             let why = format!("it is Redis {}; 6.2 or later is needed", self.version);
             return Some((Unfit::Old, why));
-        }
-        if self.clustered {
-            return Some((Unfit::Clustered, CLUSTERED.into()));
         }
         if let Some(master) = &self.master {
             let why = format!("it is a replica of {master}: only masters may vote");
@@ -224,6 +226,9 @@ mod tests {
             ),
             ("maxmemory:0", "maxmemory:100", "allkeys-lru"),
             ("maxmemory:0", "cluster_enabled:1", "cluster mode"),
+            // A version and a role that would be refused for other reasons.
+            ("7.0.15", "4.0.0\nkvrocks_version:2.9.0", "Kvrocks"),
+            ("role:master", "role:active-replica", "active-replica"),
         ] {
             let why = info(&GOOD.replace(old, new)).unfit(false).unwrap();
             assert!(why.contains(word), "{why}");

@@ -2,6 +2,7 @@
 //! and [look](greet()) at the node, [admit](admit()) it, and [prepare](prepare()) the connection.
 
 mod admit;
+mod degraded;
 mod former;
 mod greet;
 mod locate;
@@ -23,6 +24,7 @@ use crate::node::Fault;
 use crate::node::address::Endpoint;
 use crate::node::admission::Record;
 use admit::admit;
+pub(crate) use degraded::{PLACELESS, RUNLESS};
 pub(crate) use former::is_over;
 use former::is_over_now;
 pub(crate) use greet::Told;

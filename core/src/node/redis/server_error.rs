@@ -2,7 +2,7 @@
 //! done about them, and in words for whoever has to.
 
 use crate::mutants::mutant;
-use crate::node::admission::info::CLUSTERED;
+use crate::node::admission::Stranger;
 use crate::node::{Fault, FaultKind};
 
 /// Whether an error says that a command is not there for us.
@@ -53,15 +53,12 @@ fn beyond_place<'a>(code: &'a str, detail: &'a str) -> (&'a str, &'a str) {
 /// A server's error, sorted by what can be done about it.
 pub(crate) fn fault_of(code: &str, detail: Option<&str>) -> Fault {
     let (code, detail) = beyond_place(code, detail.unwrap_or_default());
+    if let Some(stranger) = Stranger::in_error(code, detail) {
+        return Fault::new(FaultKind::Misconfigured, stranger.sentence(), true);
+    }
     let kind = match code {
         "NOAUTH" | "WRONGPASS" | "NOPERM" | "NOPROTO" | "DENIED" | "WRONGTYPE" => {
             FaultKind::Misconfigured
-        }
-        "MOVED" | "ASK" | "CROSSSLOT" | "CLUSTERDOWN" => {
-            return Fault::new(FaultKind::Misconfigured, CLUSTERED, true);
-        }
-        "ERR" if detail.contains("in cluster mode") => {
-            return Fault::new(FaultKind::Misconfigured, CLUSTERED, true);
         }
         // Other codes name a state of the server: LOADING, OOM, READONLY,
         // BUSY, MISCONF, MASTERDOWN, NOREPLICAS, …
@@ -122,6 +119,8 @@ mod tests {
                 "cluster-enabled no",
             ),
             ("-WRONGTYPE Operation against a key", "Redisson"),
+            ("-ERR unknown command 'EVAL', with args", "--lua"),
+            ("-unsupported command 'info'", "Envoy"),
         ] {
             let error = error(wire);
             let text = fault_of(error.code(), error.details()).text;

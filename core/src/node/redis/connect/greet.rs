@@ -4,15 +4,16 @@ use std::time::Duration;
 
 use redis::Value as Resp;
 
+use super::degraded;
 use super::locate::{locate, shown};
 use super::prepare::permitted;
-use super::talk::{exchange, good, refused};
+use super::talk::{CLOSED, exchange, good, refused};
 use super::target::{How, Target};
 use crate::clock::Instant;
 use crate::hash::fnv1a;
 use crate::mutants::mutant;
 use crate::node::address::{Address, Endpoint, Origin};
-use crate::node::admission::{Gate, Info, Look, Newness, Record, Unfit, beginning};
+use crate::node::admission::{Gate, Info, Look, Newness, Record, Stranger, Unfit, beginning};
 use crate::node::redis::dial::Undialled;
 use crate::node::redis::replies::{self, text};
 use crate::node::redis::server_error;
@@ -68,14 +69,19 @@ async fn say_hello(target: &Target, how: &How) -> Result<Greeted, Fault> {
     let commands = greeting(target, how);
     let clock = &target.gate.clock;
     let asked = clock.now();
-    let mut answers = exchange(&mut wire, &commands).await?;
+    let answers = exchange(&mut wire, &commands).await;
+    let mut answers = answers.map_err(unanswered)?;
     let at = clock.now();
     let resp3 = how.subscribe && matches!(answers.pop(), Some(Resp::Map(_)));
     let own_address = answers.pop().map_or(0, |reply| own_address(&text(&reply)));
     let time = answers.pop();
     let record = answers.pop();
     let info = answers.pop();
-    // The password first: without it nothing else is permitted.
+    // Before the password, which a sentinel refuses where it has none.
+    if let Some(stranger) = stranger(info.as_ref()) {
+        return Err(refused(stranger.sentence().into()));
+    }
+    // Then the password: without it nothing else is permitted.
     for reply in answers {
         permitted(&target.gate, "select", reply)?;
     }
@@ -120,6 +126,7 @@ async fn say_hello(target: &Target, how: &How) -> Result<Greeted, Fault> {
     roster
         .meet(target.node, &address.shown, run, target.gate.clock.now())
         .map_err(refused)?;
+    degraded::tell(target, &info, own_address);
     let newness = newness_of(target, &mut wire, record.as_deref(), &info).await?;
     Ok(Greeted {
         wire,
@@ -196,6 +203,32 @@ pub(super) fn greeting(target: &Target, how: &How) -> Vec<redis::Cmd> {
     commands
 }
 
+/// Of which kind a server is that can be no node, by what it answers to `INFO`.
+pub(super) fn stranger(info: Option<&Resp>) -> Option<Stranger> {
+    match info? {
+        Resp::ServerError(error) => {
+            Stranger::in_error(error.code(), error.details().unwrap_or_default())
+        }
+        said => Info::parse(&text(said)).stranger(),
+    }
+}
+
+/// Why the first words went unanswered. What closes the connection at once may be on its way
+/// down; or it speaks TLS, or is a proxy that does so at a command that it does not know.
+pub(super) fn unanswered(fault: Fault) -> Fault {
+    match &*fault.text {
+        CLOSED => Fault::new(
+            fault.kind,
+            format!(
+                "{CLOSED} before it answered INFO, as a TLS port does to redis://, and a proxy \
+                 that does not know INFO (twemproxy)"
+            ),
+            fault.sent,
+        ),
+        _ => fault,
+    }
+}
+
 /// What the server said of itself, where its user may ask for that.
 fn info_of(target: &Target, reply: Option<Resp>) -> Result<Info, Fault> {
     match reply {
@@ -237,7 +270,7 @@ async fn newness_of(
 
 /// The hash of the address in `CLIENT INFO` at which the server itself has
 /// this connection; 0 if it does not tell.
-fn own_address(client_info: &str) -> u64 {
+pub(super) fn own_address(client_info: &str) -> u64 {
     let mut words = client_info.split_ascii_whitespace();
     let address = words.find_map(|word| word.strip_prefix("laddr="));
     address.map_or(0, |address| fnv1a(address.as_bytes()))

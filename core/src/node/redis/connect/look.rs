@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use redis::Value as Resp;
 
-use super::greet::{fault_of, greeting, quarantine_left};
+use super::degraded::is_runless;
+use super::greet::{fault_of, greeting, own_address, quarantine_left, stranger, unanswered};
 use super::locate::locate;
 use super::prepare::{permitted, prepare};
 use super::talk::exchange;
 use super::target::{How, Target};
-use crate::node::admission::{Info, Newness, Record, Server, Unfit};
+use crate::node::admission::{Info, Newness, Record, Server, Stranger, Unfit};
 use crate::node::redis::native::Delete;
 use crate::node::redis::replies::{self, text};
 use crate::node::redis::server_error;
@@ -48,6 +49,10 @@ pub(crate) struct Looked {
     pub(crate) info_lacks: bool,
     /// Its random name of this run.
     pub(crate) run: Option<String>,
+    /// It answers `INFO`, and tells no such name.
+    pub(crate) runless: bool,
+    /// It does not tell its own address.
+    pub(crate) placeless: bool,
     /// Its clock.
     pub(crate) time: NodeTime,
     pub(crate) round_trips: Vec<Duration>,
@@ -106,12 +111,16 @@ async fn see(target: &Target, looked: &mut Looked) -> Result<(), Stopped> {
         .await
         .map_err(|fault| match fault.kind {
             FaultKind::Misconfigured => Stopped::Tls(fault),
-            _ => Stopped::Unreached(fault),
+            _ => Stopped::Unreached(unanswered(fault)),
         })?;
     let resp3 = matches!(answers.pop(), Some(Resp::Map(_)));
-    // The address that it has by its own account: for connections alone.
-    answers.pop();
+    let client_info = answers.pop().map(|reply| text(&reply));
+    looked.placeless = own_address(&client_info.unwrap_or_default()) == 0;
     let (time, record, info) = (answers.pop(), answers.pop(), answers.pop());
+    // It answers nothing but this, and maybe no password.
+    if let Some(kind) = stranger(info.as_ref()) {
+        return Err(strange(kind));
+    }
     let mut greeted = answers.into_iter();
     if address.password.is_some()
         && let Some(reply) = greeted.next()
@@ -135,11 +144,8 @@ async fn see(target: &Target, looked: &mut Looked) -> Result<(), Stopped> {
         None => Info::default(),
     };
     looked.run = info.run.clone();
+    looked.runless = is_runless(&info);
     let unfit = info.unfit_as(gate.accept_eviction);
-    // It answers nothing but this.
-    if let Some((Unfit::Clustered, why)) = unfit {
-        return Err(Stopped::Unfit(Unfit::Clustered, why));
-    }
     let asked = |command: &str, reply: Option<Resp>| {
         let reply = reply.ok_or_else(|| Stopped::Lacks(replies::unexpected()))?;
         permitted(gate, command, reply).map_err(refused_or_lacks)
@@ -158,9 +164,12 @@ async fn see(target: &Target, looked: &mut Looked) -> Result<(), Stopped> {
     match record.as_deref().map(Record::parse) {
         // Nothing but harmless commands, or it would not be new any more.
         None => {
+            let load = redis::cmd("SCRIPT").arg("LOAD").arg("return 1").take();
             let ask = redis::cmd("INFO").arg("commandstats").take();
-            let stats = exchange(&mut wire, &[ask]).await;
-            let stats = stats.map_err(Stopped::Unreached)?.pop();
+            let replies = exchange(&mut wire, &[load, ask]).await;
+            let mut replies = replies.map_err(Stopped::Unreached)?;
+            let stats = replies.pop();
+            asked("script|load", replies.pop())?;
             let stats = stats.map(|reply| text(&reply)).unwrap_or_default();
             looked.newness = Some(info.newness(&stats, gate.expected().quarantine));
             Ok(())
@@ -168,10 +177,10 @@ async fn see(target: &Target, looked: &mut Looked) -> Result<(), Stopped> {
         Some(Some(record)) if ours(&record) => {
             if !record.is_pledge() {
                 let left = quarantine_left(gate, &mut wire).await;
-                looked.quarantine = left.map_err(Stopped::Lacks)?;
+                looked.quarantine = left.map_err(refused_or_lacks)?;
             }
             let prepared = prepare(target, &mut wire, true, resp3).await;
-            let prepared = prepared.map_err(Stopped::Lacks)?;
+            let prepared = prepared.map_err(refused_or_lacks)?;
             looked.delete = Some(prepared.delete);
             looked.heard = Some(prepared.heard);
             Ok(())
@@ -199,9 +208,16 @@ async fn time_of(target: &Target, wire: &mut Wire, looked: &mut Looked) -> Resul
     Ok(())
 }
 
+fn strange(kind: Stranger) -> Stopped {
+    Stopped::Unfit(Unfit::Stranger(kind), kind.sentence().into())
+}
+
 /// A server that wants a password, and was given none, says so at whatever it is
-/// asked.
+/// asked; and one of a kind that can be no node may show that at any command.
 fn refused_or_lacks(fault: Fault) -> Stopped {
+    if let Some(kind) = Stranger::of_sentence(&fault.text) {
+        return strange(kind);
+    }
     match fault.text.starts_with("NOAUTH") {
         true => Stopped::Refused(fault),
         false => Stopped::Lacks(fault),

@@ -8,7 +8,7 @@ use redis::Value as Resp;
 use super::talk::{good, next, receive, refused, send};
 use super::target::Target;
 use crate::node::Fault;
-use crate::node::admission::Gate;
+use crate::node::admission::{Gate, Stranger};
 use crate::node::redis::native::Delete;
 use crate::node::redis::pushes::Push;
 use crate::node::redis::replies::{self, text};
@@ -133,6 +133,9 @@ async fn subscribed(
         lacking.push("it does not speak RESP3 (HELLO 3)".into());
         false
     };
+    if let Some(stranger) = lacking.iter().find_map(|text| Stranger::of_sentence(text)) {
+        return Err(refused(stranger.sentence().into()));
+    }
     lacking.dedup();
     if !lacking.is_empty() && !gate.told_deaf.swap(true, Ordering::Relaxed) {
         (gate.warn)(format!(

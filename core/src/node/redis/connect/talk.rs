@@ -14,6 +14,9 @@ use crate::node::redis::server_error;
 use crate::node::redis::wire::{Incoming, Wire};
 use crate::node::{Fault, FaultKind};
 
+/// What is told of a connection that the other side has ended.
+pub(super) const CLOSED: &str = "the node closed the connection";
+
 /// Sends commands at once and takes their replies.
 pub(super) async fn exchange(wire: &mut Wire, commands: &[redis::Cmd]) -> Result<Vec<Resp>, Fault> {
     send(wire, commands).await?;
@@ -85,7 +88,7 @@ pub(crate) fn broken(error: &io::Error) -> Fault {
         return Fault::new(FaultKind::Misconfigured, format!("TLS: {refused}"), true);
     }
     let text = match error.kind() {
-        io::ErrorKind::UnexpectedEof => "the node closed the connection".to_owned(),
+        io::ErrorKind::UnexpectedEof => CLOSED.to_owned(),
         io::ErrorKind::InvalidData => {
             "no Redis protocol: is this a Redis or Valkey server?".to_owned()
         }

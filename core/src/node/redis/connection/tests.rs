@@ -112,6 +112,8 @@ impl Link {
             scratch_key: key(),
             inbox: key(),
             told_deaf: AtomicBool::new(false),
+            told_runless: AtomicBool::new(false),
+            told_placeless: AtomicBool::new(false),
             roster: Roster::new(&expected),
             survey: Survey::new(expected, vec![("n".into(), false)]),
             clock: clock.clone(),

@@ -1,0 +1,33 @@
+//! What a server may lack, for locks can do without: told when it is met, once.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::target::Target;
+use crate::node::admission::Info;
+
+/// Of a server that tells no `run_id`.
+pub(crate) const RUNLESS: &str = "tells no run_id, so only its record tells a restart: one after which the record is \
+     there and the last votes are not goes unseen";
+/// Of one that does not tell its own address.
+pub(crate) const PLACELESS: &str = "does not tell its own address (CLIENT INFO, laddr), so a lease gets no vote back from it \
+     while it is in quarantine";
+
+/// Whether a server has answered `INFO`, and tells no run.
+pub(super) fn is_runless(info: &Info) -> bool {
+    info.run.is_none() && *info != Info::default()
+}
+
+/// Warns of what a server lacks, which says `info` of itself and has that address by its own
+/// account; 0 where it does not tell. Without a guard nobody asks for either.
+pub(super) fn tell(target: &Target, info: &Info, own_address: u64) {
+    let gate = &target.gate;
+    let once = |lacks: bool, told: &AtomicBool, what: &str| {
+        if lacks && !told.swap(true, Ordering::Relaxed) {
+            (gate.warn)(format!("the node {} {what}", target.address.shown));
+        }
+    };
+    if gate.expected().guard {
+        once(is_runless(info), &gate.told_runless, RUNLESS);
+        once(own_address == 0, &gate.told_placeless, PLACELESS);
+    }
+}

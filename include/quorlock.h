@@ -813,7 +813,9 @@ void quorlock_client_options_free(struct quorlock_client_options_t *options);
 /**
  * The nodes: `count` URLs, each ending with NUL, such as
  * redis://[user:password@]host[:port][/db], rediss://… for TLS,
- * redis+unix:///path?db=1&user=u&password=p, or memory://name for a node in
+ * redis+unix:///path?db=1&user=u&password=p,
+ * redis+sentinel://host:26379;host;host/master for a master with replicas that
+ * sentinels know by that name, or memory://name for a node in
  * this process. Not set, they are those of the environment variable
  * QUORLOCK_NODES, split at commas and blanks; without it
  * redis://127.0.0.1:6379.
@@ -911,6 +913,15 @@ int32_t quorlock_client_options_set_restart_guard(struct quorlock_client_options
  */
 int32_t quorlock_client_options_set_accept_eviction(struct quorlock_client_options_t *options,
                                                     bool accept);
+
+/**
+ * How many replicas of a node must have a vote before it counts, 0 to 16. With
+ * as many as the node has, a failover loses no vote, and a master that is cut
+ * off from them gives none; a replica that hangs holds up every request to its
+ * master for half of node_timeout. 0.
+ */
+int32_t quorlock_client_options_set_wait_replicas(struct quorlock_client_options_t *options,
+                                                  int64_t wait_replicas);
 
 /**
  * The longest ttl of any lock of the set, and so how long a node that may have

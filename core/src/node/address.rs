@@ -4,7 +4,8 @@
 //! and `valkeys://` likewise; `redis+unix:///path?db=1&user=u&password=p`, `memory://NAME`;
 //! [`redis+sentinel://`](sentinel).
 
-pub(crate) mod sentinel;
+mod endpoint;
+mod sentinel;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -13,21 +14,8 @@ use std::sync::Arc;
 use url::Url;
 
 use crate::error::Error;
-pub(crate) use sentinel::Sentinels;
-
-/// Where to connect.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Endpoint {
-    Tcp {
-        host: String,
-        port: u16,
-        tls: bool,
-    },
-    Unix(PathBuf),
-    Memory(String),
-    /// Wherever these sentinels say that the master is.
-    Sentinel(Arc<Sentinels>),
-}
+pub(crate) use endpoint::{Endpoint, Sentinels, shown};
+use endpoint::{number_of, percent_decoded, with_database};
 
 /// Who has named the nodes of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,23 +163,6 @@ impl Address {
     }
 }
 
-/// The number of a database.
-fn number_of(db: &str) -> Result<i64, &'static str> {
-    db.parse::<i64>()
-        .ok()
-        .filter(|db| (0..=i64::from(i32::MAX)).contains(db))
-        // Not shown: behind a `/` in a password it is the rest of that.
-        .ok_or("the database is not a number (write `/` in a password as %2F)")
-}
-
-/// A different database is a different set of keys, so it is shown.
-fn with_database(shown: String, db: i64) -> String {
-    match db {
-        0 => shown,
-        db => format!("{shown}/{db}"),
-    }
-}
-
 /// The database that a URL of a host names, as its path or as `?db=1`, for other
 /// libraries write either. What is not understood is not shown: it may be the rest
 /// of a password.
@@ -229,13 +200,6 @@ fn tcp(url: &Url) -> Result<(Endpoint, String), String> {
     };
     let tls = matches!(url.scheme(), "rediss" | "valkeys");
     Ok((Endpoint::Tcp { host, port, tls }, shown))
-}
-
-fn percent_decoded(text: &str) -> Option<String> {
-    let decoded = percent_encoding::percent_decode_str(text)
-        .decode_utf8()
-        .ok()?;
-    Some(decoded.into_owned())
 }
 
 #[cfg(test)]

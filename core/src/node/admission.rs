@@ -37,6 +37,7 @@ use crate::mutants::mutant;
 use crate::token::Rng;
 
 pub use founding::{Look, Next, Refusal};
+pub(crate) use info::Reign;
 pub(crate) use info::Unfit;
 pub use info::{Info, Newness};
 pub use record::Record;

@@ -204,6 +204,11 @@ pub enum Leaving {
 }
 
 impl Leaving {
+    /// Whether the lock stays taken for a while.
+    pub fn keeps(self) -> bool {
+        matches!(self, Leaving::TakenUntil(_) | Leaving::TakenFor(_))
+    }
+
     /// As it goes over the wire at `now`: to the end of the last millisecond that has begun.
     pub fn at(self, now: Instant) -> Leaving {
         match self {

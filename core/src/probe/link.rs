@@ -6,18 +6,22 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use crate::clock::Clock;
 use crate::hash::fnv1a;
-use crate::node::address::{Address, Endpoint, Origin};
+use crate::node::address::{Address, Endpoint, Origin, Sentinels, shown};
 use crate::node::admission::{Expected, Gate, Roster, Survey};
 use crate::node::redis::RedisLink;
-use crate::node::redis::connect::Target;
+use crate::node::redis::connect::{Located, Target};
 use crate::node::redis::dial::{Dial, Dialling, Stream, unreachable};
 use crate::node::{Link, names};
 use crate::token::Rng;
 
 pub use crate::node::redis::dial::Bytes;
+
+/// The host at which sentinels are dialled.
+pub const SENTINEL: &str = "sentinel";
 
 /// A stream, once it is there.
 pub type Dialled = Pin<Box<dyn Future<Output = io::Result<Box<dyn Bytes>>> + Send>>;
@@ -25,11 +29,11 @@ pub type Dialled = Pin<Box<dyn Future<Output = io::Result<Box<dyn Bytes>>> + Sen
 pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// What dials for one link.
-struct Simulated(Box<dyn Fn() -> Dialled + Send + Sync>);
+struct Simulated(Box<dyn Fn(&str) -> Dialled + Send + Sync>);
 
 impl Dial for Simulated {
-    fn dial<'a>(&'a self, _: &'a Endpoint) -> Dialling<'a> {
-        let dialled = (self.0)();
+    fn dial<'a>(&'a self, endpoint: &'a Endpoint) -> Dialling<'a> {
+        let dialled = (self.0)(&shown(endpoint));
         Box::pin(async move {
             let stream = dialled.await.map_err(|e| unreachable(&e))?;
             Ok(Stream::Simulated(stream))
@@ -48,23 +52,24 @@ impl std::fmt::Debug for Door {
 
 impl Door {
     /// Of a client that expects this of its nodes, whose names these are, takes clocks
-    /// to differ by `drift`, and listens on `inbox`. Logs go nowhere.
+    /// to differ by `drift`, and listens on `inbox`. A request may take `node_timeout`, and
+    /// so many replicas must have a vote before it counts. Logs go nowhere.
     pub fn new(
         expected: Expected,
         nodes: Vec<Arc<str>>,
         namespace: &str,
         inbox: Arc<[u8]>,
         drift: f64,
-        clock: Arc<dyn Clock>,
-        rng: Arc<dyn Rng>,
+        (node_timeout, wait_replicas): (Duration, u32),
+        (clock, rng): (Arc<dyn Clock>, Arc<dyn Rng>),
     ) -> Door {
         let names = nodes.iter().map(|name| (name.clone(), false)).collect();
         let gate = Arc::new(Gate {
             accept_eviction: false,
             drift,
-            wait_replicas: 0,
+            wait_replicas,
             told_few: AtomicBool::new(false),
-            node_timeout: Duration::from_millis(250),
+            node_timeout,
             record_key: names::record_key(namespace).into(),
             quarantine_key: names::quarantine_key(namespace).into(),
             scratch_key: format!("{namespace}#try").into_bytes().into(),
@@ -83,19 +88,31 @@ impl Door {
     }
 
     /// The link to the node of that place in the client's list, over streams that
-    /// `dial` makes; and the task of that link. `password` and `db`: what its URL
-    /// says.
+    /// `dial` makes, to an address; and the task of that link. `password` and `db`: what its
+    /// URL says. `fails_over`: the node is found by sentinels, whose address is [`SENTINEL`],
+    /// as the master of that name.
     pub fn link(
         &self,
         node: usize,
-        password: Option<&str>,
-        db: i64,
-        dial: impl Fn() -> Dialled + Send + Sync + 'static,
+        (password, db): (Option<&str>, i64),
+        fails_over: Option<&str>,
+        dial: impl Fn(&str) -> Dialled + Send + Sync + 'static,
     ) -> (Arc<dyn Link>, Task) {
-        let endpoint = Endpoint::Tcp {
-            host: "simulated".into(),
+        let at = |host: &str| Endpoint::Tcp {
+            host: host.into(),
             port: 6379,
             tls: false,
+        };
+        let sentinels = |master: &str| Sentinels {
+            master: master.into(),
+            hosts: vec![at(SENTINEL)],
+            tls: false,
+            user: None,
+            password: None,
+        };
+        let endpoint = match fails_over {
+            Some(master) => Endpoint::Sentinel(Arc::new(sentinels(master))),
+            None => at("simulated"),
         };
         let target = Target {
             address: Address {

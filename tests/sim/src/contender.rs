@@ -156,7 +156,7 @@ impl Client {
                 }
             };
         }
-        stage.done[self.number].fetch_add(1, Ordering::Relaxed);
+        stage.done[stage.plan.clients].fetch_add(1, Ordering::Relaxed);
     }
 
     async fn once(&self, stage: &Arc<Stage>, cue: Option<Cue>) {
@@ -164,14 +164,16 @@ impl Client {
         let (ttl, clock) = (plan.ttl, &*self.set.clock);
         // Comes on its cue, or when something is due to a rival.
         let aim = || random.chance(60).then(|| world.aim()).flatten();
-        if let Some(at) = cue.map(|cue| cue.at).or_else(aim) {
+        let comes = || plan.comes(&random.aside(), world.time());
+        let comes = plan.fails_over().then(comes);
+        if let Some(at) = cue.map(|cue| cue.at).or(comes).or_else(aim) {
             let wait = Duration::from_nanos(at.saturating_sub(world.time()));
             clock.sleep_until(clock.now() + wait).await;
         }
         let gone = (plan.swarm.gone && random.chance(30)).then(Arc::<AtomicBool>::default);
         let place = random.below(plan.locks as u64) as usize;
         // Long ttls are passed in few polls.
-        let patient = ttl < Duration::from_millis(500) || random.chance(5);
+        let patient = ttl < Duration::from_millis(500) || plan.fails_over() || random.chance(5);
         let wait = match random.below(4) {
             _ if cue.is_some() => cue.map(|cue| cue.wait),
             0 if patient => None,
@@ -231,6 +233,14 @@ impl Client {
         {
             let c = self.number;
             world.violated(format!("L3 c{c}: {error}, though all nodes answer"));
+        }
+        if let Some(Err(error)) = &outcome
+            && error.kind() == ErrorKind::Misconfigured
+            && plan.fails_over()
+            && plan.breaks.is_none_or(|breaks| breaks.errors == 0)
+        {
+            let c = self.number;
+            world.violated(format!("L3 c{c}: {error}, though nobody has to mend it"));
         }
         match &outcome {
             None => stage.says(|| "changes its mind, and wants the lock no more".into()),

@@ -1,6 +1,7 @@
 //! What a seed stands for: sizes, times, which kinds of faults, and when.
 
 mod draw;
+mod failover;
 mod habit;
 
 use std::ops::Range;
@@ -16,6 +17,7 @@ use crate::world::line::{Bounds, POLL_FAR};
 use crate::world::{Admission, Breaks, FaultEvent, MS, Memory, Network, Rate, Time, Ways, World};
 
 pub use draw::waits;
+pub use failover::Planned as PlannedFailover;
 pub use habit::Habit;
 
 /// Extensions ask for up to this many ttls.
@@ -122,6 +124,13 @@ pub struct Plan {
     pub listed_twice: Option<(usize, usize)>,
     /// How the network behaves.
     pub network: Network,
+    /// When nodes fail over; nothing where none does.
+    pub failovers: Vec<PlannedFailover>,
+    /// How many replicas must have a vote before it counts, where clients have the real
+    /// links.
+    pub wait_replicas: u32,
+    /// What a guard is for is judged though there is none.
+    pub unexcused: bool,
     /// Things go wrong until then.
     pub troubled: Time,
     /// Which things.
@@ -155,6 +164,7 @@ impl Plan {
         let trips = if self.breaks.is_some() { 72 } else { 32 };
         self.swarm == Swarm::default()
             && self.scene.is_none()
+            && !self.fails_over()
             && self.declared
             && self.listed_twice.is_none()
             && self.stray.is_none()
@@ -191,6 +201,7 @@ impl Plan {
             mute: 0,
             stray: None,
             listed_twice: None,
+            failovers: Vec::new(),
             network: Network {
                 base: base.min(patience / 100),
                 reach,
@@ -218,6 +229,10 @@ impl Plan {
     pub fn admission(&self, random: &Random) -> Admission {
         let mut terms = Admission::new(self.nodes, self.max_ttl(), self.guard, self.declared);
         terms.breaks = self.breaks;
+        if self.fails_over() {
+            terms = terms.failing_over();
+        }
+        (terms.wait_replicas, terms.excuses_nothing) = (self.wait_replicas, self.unexcused);
         if let Some(scene) = &self.scene {
             return scene.admission(terms, self.max_ttl());
         }
@@ -311,7 +326,8 @@ impl Plan {
                 world.plan(aside.below(self.troubled), FaultEvent::Forge(client, node));
             }
         }
-        if self.breaks.is_some_and(|breaks| breaks.other > 0) && self.guard {
+        let astray = self.breaks.is_some_and(|breaks| breaks.other > 0);
+        if astray && self.guard && !self.fails_over() {
             // Within the quarantine of the other.
             let aside = random.aside().aside();
             if aside.chance(8) {
@@ -322,6 +338,7 @@ impl Plan {
                 world.plan(at, FaultEvent::Astray(client, node, long));
             }
         }
+        self.plan_failovers(world);
         let kinds = self.kinds();
         if kinds.is_empty() {
             return;

@@ -138,6 +138,9 @@ impl Scene {
             mute: 0,
             stray: None,
             listed_twice: None,
+            failovers: Vec::new(),
+            wait_replicas: 0,
+            unexcused: false,
             network: Network {
                 base: ((ttl * MS) as f64 / random.over_decades(100.0, 1_000.0)) as Time,
                 reach: ttl * MS,

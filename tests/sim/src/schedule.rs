@@ -93,6 +93,20 @@ pub fn seen(layer: Layer, seed: u64) -> (Vec<String>, Outcome) {
     (seen, outcome)
 }
 
+/// Runs the schedule of `seed` without a guard, and judges it as if there were one; `None`
+/// if its nodes do not fail over.
+pub fn unguarded(seed: u64) -> Option<Outcome> {
+    let random = Random::new(seed);
+    let drawn = || Some(Plan::draw(&random)).filter(Plan::fails_over);
+    let plan = Scene::plan(seed).map_or_else(drawn, |_| None)?;
+    let plan = Plan {
+        guard: false,
+        unexcused: true,
+        ..plan
+    };
+    Some(play_out(plan, random, false, None, None).0)
+}
+
 fn perform(layer: Layer, seed: u64, history: bool, script: Option<&Arc<Script>>) -> Outcome {
     let random = Random::new(seed);
     let mut plan = Scene::plan(seed).unwrap_or_else(|| Plan::draw(&random));
@@ -131,10 +145,14 @@ fn play_out(
     // Of links nothing is said of streams.
     world.note(|| {
         let text = format!("{plan:?}").replace(", breaks: None", "");
+        let text = text.replace(", failovers: [], wait_replicas: 0, unexcused: false", "");
         Happened::Begins(text.replace(", even: false", ""))
     });
     if let Some(seed) = seed {
         world.keep_seen(seed);
+    }
+    if plan.fails_over() {
+        world.replicate(&random.aside());
     }
     drawn.faults(&random, &world);
     for client in 0..plan.clients {
@@ -163,11 +181,13 @@ fn play_out(
     if stage.plan.several && stage.plan.workers > 1 {
         world.passes_unseen();
     }
+    let mut veterans = Vec::new();
     for number in 0..stage.plan.clients {
         let (client, inbox, watchdog) = client(&stage, &random, number);
         if number < stage.plan.mute {
             world.mute(number);
         }
+        veterans.push(client.clone());
         // In one line workers meet no more on the nodes, where most bugs are.
         let in_line = random.chance(50);
         for place in 0..stage.plan.workers {
@@ -189,7 +209,7 @@ fn play_out(
     }
     let finish = play(&stage);
     if world.violation().is_none() {
-        epilogue(&stage, &random, finish);
+        epilogue(&stage, &random, finish, veterans);
     }
     let outcome = Outcome {
         violation: world.violation(),
@@ -313,7 +333,7 @@ fn play(stage: &Stage) -> Time {
 
 /// The end: what is left on the nodes goes by itself, and the lock is to be
 /// had again.
-fn epilogue(stage: &Arc<Stage>, random: &Random, finish: Time) {
+fn epilogue(stage: &Arc<Stage>, random: &Random, finish: Time, veterans: Vec<Client>) {
     let (world, plan) = (&stage.world, &stage.plan);
     let ttl = plan.ttl.as_nanos() as Time;
     let life = Time::from(LONGEST) * (ttl + ttl / 50) + 10 * MS + world.stepped_back();
@@ -325,16 +345,19 @@ fn epilogue(stage: &Arc<Stage>, random: &Random, finish: Time) {
     if world.has_strayed() {
         return;
     }
-    let (prober, ..) = client(stage, random, plan.clients);
+    // Who was there when a node failed over has to find its way.
+    let alive = |client: &Client| plan.fails_over() && !world.is_crashed(client.number);
+    let veteran = veterans.into_iter().find(alive);
+    let prober = veteran.unwrap_or_else(|| client(stage, random, plan.clients).0);
     // A node that nobody has seen since its restart is in quarantine first.
     let quarantine = if plan.guard {
         plan.max_ttl().mul_f64(1.1)
     } else {
         Duration::ZERO
     };
-    let most = plan.ttl + quarantine + Duration::from_millis(500);
+    let most = plan.ttl + quarantine + plan.grace() + Duration::from_millis(500);
     let most = most + Duration::from_nanos(plan.pauses());
-    world.spawn(plan.clients, prober.probe(stage.clone(), most));
+    world.spawn(prober.number, prober.probe(stage.clone(), most));
     let mut until = world.time();
     let end = until + 3 * (most.as_nanos() as Time);
     while until < end && world.violation().is_none() {

@@ -11,6 +11,7 @@ mod clocks;
 mod conditions;
 mod connections;
 mod events;
+mod failover;
 mod faults;
 pub mod line;
 mod lines;
@@ -42,6 +43,7 @@ use clocks::ClientState;
 pub use clocks::Rate;
 pub use conditions::Network;
 use events::{Event, Queued};
+pub use failover::{Failover, settled};
 use faults::Node;
 pub use faults::{FaultEvent, Memory, Ways};
 use line::Line;
@@ -161,6 +163,7 @@ impl World {
                     astray_until: 0,
                     subscription: None,
                     fault: None,
+                    news: Default::default(),
                     watch: StepWatch::new(admission.of(client).quarantine, DRIFT),
                     stepped: false,
                 });
@@ -363,6 +366,7 @@ impl World {
                 closed,
             } => inner.ended(node, connection, closed),
             Event::Forth { wire, bytes } => inner.arrive_forth(wire, bytes),
+            Event::Waited { wire } => inner.has_waited(wire),
             Event::Back { wire, bytes, end } => inner.arrive_back(wire, &bytes, end),
             Event::Overdue {
                 pair,
@@ -399,6 +403,12 @@ impl World {
                 network::tell(told);
             }
             Event::Fault(fault) => inner.go_wrong(fault),
+            Event::Demoted {
+                node,
+                place,
+                promotions,
+            } => inner.told_of_its_place(node, place, promotions),
+            Event::Switched(pair) => inner.switched(pair),
             Event::ResumeNode(node) => {
                 let held = std::mem::take(&mut inner.nodes[node].held_back);
                 for event in held {

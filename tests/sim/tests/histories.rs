@@ -13,7 +13,7 @@ use quorlock_sim::script::Planned;
 use quorlock_sim::shrink::kind_of;
 use quorlock_sim::who::Who;
 use quorlock_sim::without::{Part, Without};
-use quorlock_sim::world::{FaultEvent, MS, Memory, Ways};
+use quorlock_sim::world::{Failover, FaultEvent, MS, Memory, Ways};
 
 const TTL: Duration = Duration::from_millis(30);
 
@@ -25,6 +25,15 @@ fn faults() -> Vec<FaultEvent> {
         long: MS,
         ways,
         lossy: ways == Ways::Both,
+    };
+    let fails_over = |dies| {
+        FaultEvent::FailsOver(Failover {
+            node: 1,
+            told: MS,
+            dies,
+            heard: None,
+            named: 0,
+        })
     };
     vec![
         FaultEvent::PauseNode(1, MS),
@@ -45,6 +54,9 @@ fn faults() -> Vec<FaultEvent> {
         FaultEvent::SuspendClient(0, MS),
         FaultEvent::CrashClient(0),
         FaultEvent::Forge(0, 1),
+        FaultEvent::FallsBehind(1),
+        fails_over(true),
+        fails_over(false),
     ]
 }
 

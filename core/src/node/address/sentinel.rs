@@ -4,34 +4,13 @@
 //! `rediss+sentinel://` for TLS to the sentinels and to the servers; `valkey+sentinel://`
 //! and `valkeys+sentinel://` likewise.
 
-use std::fmt;
-
 use url::Url;
 
-use super::{Endpoint, number_of, percent_decoded, with_database};
+use super::endpoint::{Endpoint, Sentinels, number_of, percent_decoded, with_database};
 
 /// The port of a sentinel.
 const PORT: u16 = 26379;
 const FORM: &str = "write redis+sentinel://host:26379;host;host/master";
-
-/// Who knows where the master is, and by what name.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Sentinels {
-    /// The master's name.
-    pub(crate) master: String,
-    /// TCP all of them, with TLS where the servers have it too.
-    pub(crate) hosts: Vec<Endpoint>,
-    pub(crate) tls: bool,
-    /// What the sentinels themselves want: they never get what the servers do.
-    pub(crate) user: Option<String>,
-    pub(crate) password: Option<String>,
-}
-
-impl fmt::Debug for Sentinels {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Sentinels({})", self.master)
-    }
-}
 
 /// What a URL says.
 pub(super) struct Parts {

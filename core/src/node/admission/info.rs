@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use super::stranger::Stranger;
+use crate::hash::fnv1a;
 use crate::mutants::mutant;
 
 /// What a server without a record may have lost.
@@ -55,12 +56,30 @@ fn is_harmless(name: &str) -> bool {
     }
 }
 
+/// Where a server stands in the order of masters, as its histories of replication tell it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Reign {
+    /// The one that it is at.
+    own: u64,
+    /// The one that it went on from when it was promoted; `None`: it never was.
+    from: Option<u64>,
+}
+
+impl Reign {
+    /// Whether nobody was master between `before` and this one.
+    pub(crate) fn follows(self, before: Reign) -> bool {
+        self.from.is_none_or(|from| from == before.own)
+    }
+}
+
 /// What a server's `INFO` says, as far as it matters here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Info {
     /// Names this run of the server, from its start on or from when it was promoted last:
     /// see [`run_of`].
     pub run: Option<String>,
+    /// Where it stands in the order of masters.
+    pub(crate) reign: Reign,
     version: String,
     /// It is of a kind that can be no node.
     stranger: Option<Stranger>,
@@ -92,6 +111,13 @@ impl Info {
             run: get("run_id")
                 .filter(|id| !id.is_empty() && id.bytes().all(|b| b.is_ascii_alphanumeric()))
                 .map(|id| run_of(id, history.as_deref())),
+            reign: Reign {
+                own: fnv1a(get("master_replid").unwrap_or_default().as_bytes()),
+                from: history
+                    .as_deref()
+                    .filter(|history| !history.is_empty() && !zeros(history))
+                    .map(|history| fnv1a(history.as_bytes())),
+            },
             version: get("redis_version").unwrap_or_default(),
             stranger: Stranger::in_info(get),
             master: replica.then(|| {
@@ -253,6 +279,20 @@ mod tests {
             assert_eq!(run(&promoted(silent)), run(GOOD));
         }
         assert_eq!(run(&GOOD.replace("master_replid2", "other")), run(GOOD));
+    }
+
+    #[test]
+    fn a_master_follows_the_one_whose_history_it_went_on_from() {
+        let reign = |own: &str, from: &str| {
+            let text = GOOD.replace(&"0".repeat(40), from);
+            info(&format!("{text}master_replid:{own}\n")).reign
+        };
+        let (first, zeros) = (reign("a", &"0".repeat(40)), "0".repeat(40));
+        let (second, third) = (reign("b", "a"), reign("c", "b"));
+        assert!(second.follows(first) && third.follows(second));
+        assert!(!third.follows(first));
+        // One that never was promoted took nobody's place: it has restarted.
+        assert!(reign("d", &zeros).follows(third) && reign("d", "").follows(third));
     }
 
     #[test]

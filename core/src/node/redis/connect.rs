@@ -22,7 +22,7 @@ use crate::hash::fnv1a;
 use crate::mutants::mutant;
 use crate::node::Fault;
 use crate::node::address::Endpoint;
-use crate::node::admission::Record;
+use crate::node::admission::{Record, Reign};
 use admit::admit;
 pub(crate) use degraded::{PLACELESS, RUNLESS};
 pub(crate) use former::is_over;
@@ -31,13 +31,12 @@ pub(crate) use greet::Told;
 use greet::{Greeted, greet, quarantine_left};
 #[cfg(test)]
 pub(crate) use locate::locate;
-pub(crate) use locate::{Located, shown};
 pub(crate) use look::{Looked, Stopped, look};
 use prepare::prepare;
 use replicas::try_wait;
 pub(crate) use talk::broken;
 use talk::{exchange, good};
-pub(crate) use target::{How, Target};
+pub(crate) use target::{How, Located, Target};
 pub(crate) use watch::moved;
 
 /// A connection to a node that may vote.
@@ -53,6 +52,8 @@ pub(crate) struct Connected {
     pub(crate) server: u64,
     /// Where the server is.
     pub(crate) endpoint: Endpoint,
+    /// Where it stands in the order of masters.
+    pub(crate) reign: Reign,
     /// It is another than the one before, which is known to give no votes any more.
     pub(crate) succeeds: bool,
     /// How many replicas must have a vote before it counts.
@@ -79,6 +80,7 @@ pub(crate) async fn connect(target: &Target, how: How) -> Result<Connected, Faul
         mut wire,
         server,
         endpoint,
+        reign,
         time,
         resp3,
         ..
@@ -100,6 +102,7 @@ pub(crate) async fn connect(target: &Target, how: How) -> Result<Connected, Faul
         id,
         server,
         endpoint,
+        reign,
         succeeds,
         wait_replicas: gate.wait_replicas,
         node_timeout: gate.node_timeout,

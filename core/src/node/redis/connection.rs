@@ -405,7 +405,7 @@ impl Connection {
                 };
                 let reply = self
                     .failover
-                    .worth(reply, item.ticket.server, self.clock.now());
+                    .worth(reply, &item.request, item.ticket.server, self.clock.now());
                 item.tell(reply, time);
             }
         }

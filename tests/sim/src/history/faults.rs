@@ -1,7 +1,7 @@
 //! What goes wrong, in words.
 
 use super::words::ms;
-use crate::world::{FaultEvent, MS, Memory, Time, Ways};
+use crate::world::{Failover, FaultEvent, MS, Memory, Time, Ways};
 
 /// What goes wrong.
 pub(super) fn begin_of(fault: FaultEvent) -> String {
@@ -51,6 +51,26 @@ pub(super) fn begin_of(fault: FaultEvent) -> String {
             format!("the machine of c{c} sleeps for {}", ms(long))
         }
         FaultEvent::CrashClient(c) => format!("c{c} is gone for ever"),
+        FaultEvent::FallsBehind(n) => {
+            format!("what n{n} has from here on does not reach its replica in time")
+        }
+        FaultEvent::FailsOver(Failover {
+            node,
+            told,
+            dies: true,
+            ..
+        }) => {
+            format!(
+                "the master of n{node} dies, and its replica takes its place; it is back after {}",
+                ms(told)
+            )
+        }
+        FaultEvent::FailsOver(Failover { node, told, .. }) => {
+            format!(
+                "the replica of n{node} takes its master's place, which is told after {}",
+                ms(told)
+            )
+        }
         FaultEvent::Forge(c, n) => format!("c{c} hears a call as if of n{n}, which calls nobody"),
     }
 }
@@ -75,6 +95,10 @@ pub(super) fn end_of(fault: FaultEvent, from: Time) -> Option<(Time, String)> {
             from + long,
             format!("over: the address of n{n} leads c{c} there again"),
         ),
+        FaultEvent::FailsOver(Failover { node, told, .. }) => (
+            from + told,
+            format!("over: the server of n{node} from before is a replica"),
+        ),
         FaultEvent::PauseClient(c, long) => (from + long, format!("over: c{c} goes on")),
         FaultEvent::SuspendClient(c, long) => {
             (from + long, format!("over: the machine of c{c} wakes up"))
@@ -85,6 +109,7 @@ pub(super) fn end_of(fault: FaultEvent, from: Time) -> Option<(Time, String)> {
         | FaultEvent::SetRight(..)
         | FaultEvent::Reset(..)
         | FaultEvent::CrashClient(_)
+        | FaultEvent::FallsBehind(_)
         | FaultEvent::Forge(..) => return None,
     })
 }

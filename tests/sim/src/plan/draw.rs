@@ -16,6 +16,8 @@ const WAITING: u64 = 35;
 const SEVERAL: u64 = 8;
 /// Percent of schedules in which users are candidates of elections.
 const ELECTS: u64 = 6;
+/// Percent of schedules in which nodes fail over.
+const FAILS_OVER: u64 = 8;
 
 impl Swarm {
     fn draw(random: &Random, aside: &Random) -> Swarm {
@@ -161,14 +163,22 @@ impl Plan {
                 patience: node_timeout * MS,
                 even: false,
             },
+            failovers: Vec::new(),
+            wait_replicas: 0,
+            unexcused: false,
             troubled: wait + nanos * random.between(2, 3),
             swarm,
             scene: None,
             breaks: None,
         };
-        match plan.tail > 0 && aside.chance(2) {
+        let plan = match plan.tail > 0 && aside.chance(2) {
             true => plan.crowded(),
             false if aside.chance(33) => plan.with_habits(&aside),
+            false => plan,
+        };
+        let failovers = Random::new(aside.aside().bits().rotate_left(13));
+        match failovers.chance(FAILS_OVER) {
+            true => plan.failing_over(&failovers),
             false => plan,
         }
     }
@@ -178,9 +188,15 @@ impl Plan {
         let random = Random::new(seed ^ 0x5eed);
         let breaks = Breaks::draw(&random);
         let harmless = self.swarm == Swarm::default();
-        Plan {
+        let restart = if self.fails_over() { 0 } else { breaks.restart };
+        let breaks = Breaks { restart, ..breaks };
+        let plan = Plan {
             breaks: Some(if harmless { breaks.calm() } else { breaks }),
             ..self
+        };
+        match plan.fails_over() && random.chance(40) {
+            true => plan.waiting_for_replicas(&random),
+            false => plan,
         }
     }
 }

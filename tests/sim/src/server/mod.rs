@@ -31,6 +31,8 @@ pub struct Session {
     /// It has said who it is.
     known: bool,
     db: u64,
+    /// It waits for replicas, and takes no more commands until then.
+    pub waits: bool,
 }
 
 /// What a server keeps, and what it is like at the moment.
@@ -70,6 +72,9 @@ pub trait Host {
     fn carry_out(&mut self, call: &Call) -> Result<Reply, OtherRecord>;
     /// Replaces the record, if it is `old`; else what it is.
     fn init(&mut self, old: &str, new: Arc<str>, quarantine: Duration) -> Result<(), String>;
+    /// How many replicas have all that was written, if those are so many; else it waits for
+    /// as long, 0 ms for ever.
+    fn wait(&mut self, replicas: u64, long: Duration) -> Option<u32>;
     /// This connection listens on a channel. Returns on how many.
     fn subscribe(&mut self, channel: &[u8]) -> usize;
 }
@@ -237,6 +242,14 @@ pub fn serve(session: &mut Session, words: &Words, host: &mut dyn Host, out: &mu
             };
             run(script, keys, args, host, out);
         }
+        ("wait", [replicas, long]) => {
+            let replicas = number(replicas).unwrap_or(0);
+            let long = Duration::from_millis(number(long).unwrap_or(0));
+            match host.wait(replicas, long) {
+                Some(have) => int(out, i64::from(have)),
+                None => session.waits = true,
+            }
+        }
         // Nobody listens where a client tries whether it may.
         ("publish", [_, _]) => int(out, 0),
         ("subscribe", [channel]) if session.resp3 => {
@@ -264,12 +277,18 @@ fn nil(session: &Session, out: &mut Vec<u8>) {
 /// The version that it is.
 const VERSION: &str = "7.0.15";
 
-/// What a server is, in the words of `INFO`.
-pub fn info(run_id: &str, uptime: u64) -> String {
+/// What a server is, in the words of `INFO`. `promotion`: which of its node's made it the
+/// master, 0 for none; `replica`: it is none that takes writes.
+pub fn info(run_id: &str, uptime: u64, promotion: u64, replica: bool) -> String {
+    let (history, before) = (promotion + 1, promotion);
+    let role = match replica {
+        true => "slave\r\nmaster_host:10.0.9.9\r\nmaster_port:6379",
+        false => "master",
+    };
     format!(
         "# Server\r\nredis_version:{VERSION}\r\nrun_id:{run_id}\r\nuptime_in_seconds:{uptime}\r\n\
-         maxmemory:0\r\nmaxmemory_policy:noeviction\r\nevicted_keys:0\r\nrole:master\r\n\
-         master_replid2:0000000000000000000000000000000000000000\r\ncluster_enabled:0\r\n"
+         maxmemory:0\r\nmaxmemory_policy:noeviction\r\nevicted_keys:0\r\nrole:{role}\r\n\
+         master_replid:{history:040x}\r\nmaster_replid2:{before:040x}\r\ncluster_enabled:0\r\n"
     )
 }
 

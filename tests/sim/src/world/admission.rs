@@ -10,6 +10,7 @@ use quorlock::sim::{FaultKind, MemoryNode, Reply, Ticket};
 
 use super::bytes::{self, Breaks};
 use super::events::Event;
+use super::failover::Role;
 use super::network::{Told, fault};
 use super::{Inner, Node, Time};
 use crate::history::Happened;
@@ -37,6 +38,11 @@ pub struct Terms {
     pub servers: Vec<(Time, bool)>,
     /// How streams misbehave, where clients have the real links.
     pub breaks: Option<Breaks>,
+    /// How many replicas must have a vote before it counts, where clients have the real
+    /// links.
+    pub wait_replicas: u32,
+    /// What is not promised without a guard is judged all the same.
+    pub excuses_nothing: bool,
 }
 
 impl Terms {
@@ -50,6 +56,16 @@ impl Terms {
             declared,
             servers: Vec::new(),
             breaks: None,
+            wait_replicas: 0,
+            excuses_nothing: false,
+        }
+    }
+
+    /// The same of nodes that fail over.
+    pub fn failing_over(self) -> Terms {
+        Terms {
+            expected: self.expected.failing_over(),
+            ..self
         }
     }
 
@@ -100,6 +116,8 @@ pub(super) enum Hello {
     Subscribe(Arc<str>),
     /// To the client: done.
     Subscribed(Arc<str>),
+    /// To the client: this server is a replica.
+    Replica,
 }
 
 impl Hello {
@@ -122,11 +140,13 @@ impl Inner {
             });
         }
         let wire = &mut self.connections[connection as usize];
-        if node.down_until > now || node.loading_until > now || wire.dead {
+        let gone = node.role == Role::Gone;
+        if node.down_until > now || node.loading_until > now || gone || wire.dead {
             wire.broken = true;
             return;
         }
         let answer = match *hello {
+            _ if self.demoted(at) => Hello::Replica,
             Hello::Write(old, new, quarantine, later) => {
                 let written = self.write_record(pair, old.as_deref(), &new, quarantine);
                 let found = self.nodes[at].state.record().cloned();
@@ -141,8 +161,9 @@ impl Inner {
                 let expected = self.surveys[client].expected();
                 let astray = self.connections[connection as usize].astray;
                 let node = &self.nodes[at];
+                let run = run_id(at, if astray { OTHER } else { node.run });
                 Hello::Told(
-                    run_id(at, if astray { OTHER } else { node.run }),
+                    node.shown_run(run),
                     node.state.record().cloned(),
                     node.newness(now, expected),
                     MemoryNode::time(node.clock.local(now)),
@@ -239,6 +260,10 @@ impl Inner {
             Hello::Subscribed(record) => {
                 self.hears(pair, true);
                 return self.ready(pair, connection, record);
+            }
+            Hello::Replica => {
+                let why = "it is a replica, and sentinels still name it";
+                return self.refused(pair, connection, FaultKind::NotReady, why);
             }
             Hello::Ask | Hello::Write(..) | Hello::Subscribe(_) => return Vec::new(),
         }

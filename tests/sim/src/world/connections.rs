@@ -100,11 +100,15 @@ impl Inner {
         let fresh = self.connections.len() as u64;
         let start = now + 2 * self.way(pair);
         let asked = self.clients[self.pairs[pair].client].now(now);
+        let astray = now < self.pairs[pair].astray_until;
+        let (place, server) = self.named(pair);
         self.connections.push(Connection {
             asked: Some(asked),
             requests_until: start,
             replies_until: start,
-            astray: now < self.pairs[pair].astray_until,
+            astray,
+            place,
+            server: if astray { Time::MAX } else { server },
             ..Connection::default()
         });
         self.in_doubt(pair);
@@ -182,10 +186,8 @@ impl Inner {
     }
 
     fn admitted(&mut self, pair: usize, connection: u64, record: Option<Arc<str>>) -> Vec<Told> {
-        let node = self.pairs[pair].node as u64;
-        let wire = &mut self.connections[connection as usize];
-        wire.server = if wire.astray { Time::MAX } else { 1 + node };
-        wire.record = record;
+        self.arrives_at(pair, connection);
+        self.connections[connection as usize].record = record;
         if let Some(old) = self.pairs[pair].old {
             self.hang_up(pair, old);
         }

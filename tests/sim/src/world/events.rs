@@ -60,6 +60,8 @@ pub(super) enum Event {
     },
     /// Bytes of a connection reach their node.
     Forth { wire: usize, bytes: Vec<u8> },
+    /// The server at the end of a connection has waited for replicas for long enough.
+    Waited { wire: usize },
     /// Bytes of a connection reach their client, or its end does.
     Back {
         wire: usize,
@@ -97,6 +99,14 @@ pub(super) enum Event {
     Wake(Waker),
     /// Something goes wrong.
     Fault(FaultEvent),
+    /// The server of a node whose place was taken at that promotion hears of it.
+    Demoted {
+        node: usize,
+        place: usize,
+        promotions: u64,
+    },
+    /// The sentinels of a client say that its node has failed over.
+    Switched(usize),
     /// A paused client goes on.
     ResumeClient(usize),
     /// A paused node goes on.
@@ -112,6 +122,8 @@ pub(super) enum Said {
     OtherRecord,
     /// Plain commands have not decided it.
     AskByScript,
+    /// The server has become a replica.
+    Demoted,
 }
 
 /// What a node says to a request.
@@ -156,6 +168,7 @@ impl Event {
             | Event::Message { pair, .. }
             | Event::Connecting { pair, .. }
             | Event::Deadline { pair, .. }
+            | Event::Switched(pair)
             | Event::Retry(pair) => Some(pairs[*pair].client),
             Event::Hello { pair, hello, .. } if !hello.at_node() => Some(pairs[*pair].client),
             _ => None,
@@ -182,6 +195,7 @@ impl Inner {
             | Event::Message { pair, .. }
             | Event::Connecting { pair, .. }
             | Event::Deadline { pair, .. }
+            | Event::Switched(pair)
             | Event::Retry(pair) => Who::AtClient(self.wire(*pair)),
             _ => Who::World,
         }

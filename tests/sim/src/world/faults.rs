@@ -7,6 +7,7 @@ use quorlock::sim::{Instant, MemoryNode};
 
 use super::clocks::Rate;
 use super::events::Event;
+use super::failover::{Failover, Role, Standby};
 use super::messages::Listener;
 use super::network::Cut;
 use super::{Inner, Time, World};
@@ -81,6 +82,10 @@ pub enum FaultEvent {
     CrashClient(usize),
     /// The client gets a message that no node sent, as if from that node.
     Forge(usize, usize),
+    /// What the node has from here on does not reach its replica in time.
+    FallsBehind(usize),
+    /// The node's replica takes its place.
+    FailsOver(Failover),
 }
 
 impl FaultEvent {
@@ -97,7 +102,9 @@ impl FaultEvent {
             | FaultEvent::Cut { node, .. }
             | FaultEvent::Reset(_, node)
             | FaultEvent::Astray(_, node, _)
-            | FaultEvent::Forge(_, node) => Some(node),
+            | FaultEvent::Forge(_, node)
+            | FaultEvent::FallsBehind(node)
+            | FaultEvent::FailsOver(Failover { node, .. }) => Some(node),
             FaultEvent::PauseClient(..)
             | FaultEvent::SuspendClient(..)
             | FaultEvent::CrashClient(_) => None,
@@ -113,12 +120,14 @@ impl FaultEvent {
             | FaultEvent::Astray(_, _, long)
             | FaultEvent::PauseClient(_, long)
             | FaultEvent::SuspendClient(_, long) => long,
+            FaultEvent::FailsOver(failover) => failover.long(),
             FaultEvent::Snapshot(_)
             | FaultEvent::Flush(_)
             | FaultEvent::StepNode(..)
             | FaultEvent::SetRight(..)
             | FaultEvent::Reset(..)
             | FaultEvent::CrashClient(_)
+            | FaultEvent::FallsBehind(_)
             | FaultEvent::Forge(..) => 0,
         }
     }
@@ -142,6 +151,15 @@ pub(super) struct Node {
     /// The server to which its address led astray last, and that one's clock.
     pub(super) other: MemoryNode,
     pub(super) other_clock: Rate,
+    /// Its other server, if it fails over; which of the two is in its place; what that is, and
+    /// the history that it went on from when it was promoted last.
+    pub(super) standby: Option<Box<Standby>>,
+    pub(super) place: usize,
+    pub(super) role: Role,
+    pub(super) history: u64,
+    /// How often that was, of either; and all that its replica has, once it falls behind.
+    pub(super) promotions: u64,
+    pub(super) behind: Option<MemoryNode>,
     /// Who listens.
     pub(super) listeners: Vec<Listener>,
     /// How often it was restarted.
@@ -179,6 +197,12 @@ impl Node {
             slow_until: 0,
             saved: MemoryNode::default(),
             other: MemoryNode::default(),
+            standby: None,
+            place: 0,
+            role: Role::Master,
+            history: 0,
+            promotions: 0,
+            behind: None,
             listeners: Vec::new(),
             run: 0,
             excused: false,
@@ -232,9 +256,10 @@ impl Inner {
     }
 
     /// Without a guard nothing stands on a node that has lost its data.
-    fn excuse_the_forgetful(&mut self, node: usize) {
+    pub(super) fn excuse_the_forgetful(&mut self, node: usize) {
         let node = &mut self.nodes[node];
-        node.excused |= node.forgot && !self.admission.expected.guard;
+        let excuses = !self.admission.expected.guard && !self.admission.excuses_nothing;
+        node.excused |= node.forgot && excuses;
     }
 
     /// Where a client lists a node: by its number where it does not.
@@ -379,6 +404,8 @@ impl Inner {
                 self.falls_silent(client, Time::MAX);
             }
             FaultEvent::Forge(client, node) => self.forge(client, node),
+            FaultEvent::FallsBehind(node) => self.falls_behind(node),
+            FaultEvent::FailsOver(failover) => self.fail_over(failover),
             FaultEvent::Reset(..) => unreachable!("the world tells the client"),
         }
     }

@@ -53,8 +53,16 @@ impl World {
                 waiting.by_script();
                 return inner.ask_again(pair, message);
             }
+            // Its release goes again, to whatever its address leads to now.
+            Said::Demoted if waiting.request.op == Op::Release => {
+                waiting.connection = NOT_SENT;
+                waiting.by_script();
+                inner.retry_later(pair);
+                return inner.readmit_from(pair, connection);
+            }
             _ => {}
         }
+        let demoted = matches!(answer.said, Said::Demoted);
         let Some(mut open) = open.remove(&message) else {
             return;
         };
@@ -66,11 +74,16 @@ impl World {
             }
             Said::OtherRecord => not_ready("its record has changed twice"),
             Said::AskByScript => not_ready("asked by script already"),
+            Said::Demoted => open.fails(not_ready("READONLY")),
         };
+        if demoted {
+            inner.readmit_from(pair, connection);
+        }
         let reply = match answer.time {
             Some(time) => inner.watch_clock(pair, open.ticket, time, reply),
             None => reply,
         };
+        let reply = inner.worth(pair, connection, &open.request, reply);
         if matches!(reply, Reply::Quarantined { .. } | Reply::Failed(_)) {
             inner.pairs[pair].failed_at = inner.time.max(1);
         }

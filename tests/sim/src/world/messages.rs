@@ -242,11 +242,18 @@ impl Inner {
             };
             return state.held_back.push(event);
         }
+        let other = self.connections[connection as usize].place != state.place;
+        if other {
+            state.turn();
+        }
         let listeners = &mut state.listeners;
         let place = listeners.iter().position(|l| l.connection == connection);
         let listener = place.map(|place| listeners.remove(place));
         if let Some(listener) = &listener {
             state.state.unsubscribe(&listener.inbox);
+        }
+        if other {
+            state.turn();
         }
         if closed {
             let wire = &mut self.connections[connection as usize];

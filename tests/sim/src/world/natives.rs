@@ -153,6 +153,11 @@ impl Inner {
             voted,
         });
         self.judge_vote(node, request, &seen, voted, counts);
+        if voted.stored && self.fails_over(node) {
+            // The trailer may be read after the server has become a replica, and has no more
+            // than its master has: the vote was given before.
+            self.promised(node, 0, request, seen.local);
+        }
         if voted.stored && self.outlasts(pair, message, request) {
             self.came_late(node, request);
         }

@@ -7,6 +7,7 @@ use quorlock::sim::admission::{Look, StepWatch};
 use quorlock::sim::{Fault, FaultKind, Instant, MemoryNode, Op, Reply, Request, Sink, Ticket};
 
 use super::events::{Answer, Event, Said};
+use super::failover::News;
 use super::messages::Subscription;
 use super::natives::{Ballot, by_script, needs_trailer};
 use super::{Inner, MS, Time};
@@ -98,6 +99,8 @@ pub(super) struct Pair {
     pub(super) subscription: Option<Subscription>,
     /// Why the last connection was not to be had.
     pub(super) fault: Option<Fault>,
+    /// Of a node that fails over: which of its servers the client knows.
+    pub(super) news: News,
     /// Whether the node's clock ends a quarantine too early, and has.
     pub(super) watch: StepWatch,
     pub(super) stepped: bool,
@@ -172,8 +175,9 @@ pub(super) struct Connection {
     pub(super) hung_up: bool,
     /// The record that goes with each request, if restarts are guarded.
     pub(super) record: Option<Arc<str>>,
-    /// Which server it leads to.
+    /// Which server it leads to; and of a node that fails over, which of its two.
     pub(super) server: u64,
+    pub(super) place: usize,
     /// Native votes whose trailers have yet to come, by message.
     pub(super) ballots: BTreeMap<u64, Ballot>,
 }
@@ -255,7 +259,7 @@ impl Inner {
     /// Puts a request on a connection.
     pub(super) fn put(&mut self, pair: usize, connection: u64, message: u64, mut request: Request) {
         let server = self.connections[connection as usize].server;
-        request.op = request.op.on(server);
+        request.op = self.succeeds(pair, request.op).on(server);
         let client = &self.clients[self.pairs[pair].client];
         request.leaving = request.leaving.at(client.now(self.time));
         let open = self.pairs[pair].open.get_mut(&message);
@@ -367,6 +371,7 @@ impl Inner {
         }
         let record = self.connections[connection as usize].record.clone();
         let answer = match request.native {
+            _ if self.demoted(node) => Some(self.refuses(pair, message, &request)),
             true => self.carry_out_native(pair, connection, message, &request),
             false => Some(self.carry_out(pair, connection, message, &request, record)),
         };
@@ -496,8 +501,13 @@ impl Inner {
     pub(super) fn at_server(&mut self, pair: usize, connection: u64, act: impl FnOnce(&mut Inner)) {
         let node = self.pairs[pair].node;
         let astray = self.connections[connection as usize].astray;
+        let place = self.connections[connection as usize].place;
+        let other = place != self.nodes[node].place;
         let turn = |inner: &mut Inner| {
             let node = &mut inner.nodes[node];
+            if other {
+                node.turn();
+            }
             if astray {
                 std::mem::swap(&mut node.state, &mut node.other);
                 std::mem::swap(&mut node.clock, &mut node.other_clock);

@@ -59,8 +59,8 @@ const STEP_SEEN: i64 = 2_100;
 #[derive(Default)]
 pub(super) struct Oracle {
     /// What each client was last told of each node's `TIME`: the most that it
-    /// is ahead of the client's clock, in µs, and when.
-    node_times: Vec<Option<(i64, Instant)>>,
+    /// is ahead of the client's clock, in µs, when, and by which server.
+    node_times: Vec<Option<(i64, Instant, u64)>>,
     /// A node's clock has stepped.
     pub(super) steps_seen: bool,
     /// An address led to another server, with another clock.
@@ -584,7 +584,8 @@ impl Inner {
         let node = &mut self.nodes[node];
         let counted = node.state.fence(counter, local);
         if node.counts[lock] && counted.is_none() {
-            node.lost_at[lock] = now;
+            // Never earlier than was known.
+            node.lost_at[lock] = now.max(node.lost_at[lock]);
             node.counts[lock] = false;
         }
         counted.unwrap_or(0)
@@ -604,8 +605,11 @@ impl Inner {
             known.resize(place + 1, None);
         }
         // It was told at the earliest then; clocks have drifted since.
-        let before = known[place].replace((high, ticket.sent));
-        let Some((before, at)) = before else { return };
+        let before = known[place].replace((high, ticket.sent, ticket.server));
+        let before = before.filter(|(.., server)| *server == ticket.server);
+        let Some((before, at, _)) = before else {
+            return;
+        };
         let drifted = (at.until(now) + ticket.sent.until(now)).mul_f64(self.clients[client].drift);
         let step = low - before - drifted.as_micros() as i64;
         if step <= STEP_SEEN {

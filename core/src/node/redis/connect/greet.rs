@@ -5,15 +5,17 @@ use std::time::Duration;
 use redis::Value as Resp;
 
 use super::degraded;
-use super::locate::{locate, shown};
+use super::locate::locate;
 use super::prepare::permitted;
 use super::talk::{CLOSED, exchange, good, refused};
 use super::target::{How, Target};
 use crate::clock::Instant;
 use crate::hash::fnv1a;
 use crate::mutants::mutant;
-use crate::node::address::{Address, Endpoint, Origin};
-use crate::node::admission::{Gate, Info, Look, Newness, Record, Stranger, Unfit, beginning};
+use crate::node::address::{Address, Endpoint, Origin, shown};
+use crate::node::admission::{
+    Gate, Info, Look, Newness, Record, Reign, Stranger, Unfit, beginning,
+};
 use crate::node::redis::dial::Undialled;
 use crate::node::redis::replies::{self, text};
 use crate::node::redis::server_error;
@@ -39,6 +41,8 @@ pub(super) struct Greeted {
     pub(super) server: u64,
     /// Where it is.
     pub(super) endpoint: Endpoint,
+    /// Where it stands in the order of masters.
+    pub(super) reign: Reign,
     pub(super) time: Told,
     /// It sends pushes.
     pub(super) resp3: bool,
@@ -143,6 +147,7 @@ async fn say_hello(target: &Target, how: &How) -> Result<Greeted, Fault> {
             false => own_address,
         },
         endpoint,
+        reign: info.reign,
         time,
         resp3,
     })

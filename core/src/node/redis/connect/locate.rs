@@ -4,14 +4,13 @@
 //! the first answer counts. Whether that server is a master is for the connection to find
 //! out: sentinels may be late, and may disagree.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use redis::Value as Resp;
 
 use super::talk::{exchange, within};
 use super::target::Target;
-use crate::node::address::{Endpoint, Sentinels};
+use crate::node::address::{Endpoint, Sentinels, shown};
 use crate::node::redis::dial::Undialled;
 use crate::node::redis::replies::text;
 use crate::node::redis::resp::number;
@@ -19,36 +18,11 @@ use crate::node::redis::server_error;
 use crate::node::redis::wire::Wire;
 use crate::node::{Fault, FaultKind};
 
-/// How long one sentinel may take; less where a node may.
+/// How long one sentinel may take, at least.
 const PATIENCE: Duration = Duration::from_millis(250);
-
-/// What is known of a node's sentinels.
-#[derive(Debug, Default)]
-pub(crate) struct Located {
-    /// The place of the one that is asked first.
-    first: AtomicUsize,
-    /// The log says that none of them is reached.
-    pub(crate) told_away: AtomicBool,
-}
-
-impl Located {
-    /// The places of so many sentinels, in the order in which they are asked.
-    pub(crate) fn order(&self, count: usize) -> impl Iterator<Item = usize> + use<> {
-        let first = self.first.load(Ordering::Relaxed);
-        (0..count).map(move |i| (first + i) % count)
-    }
-
-    /// The sentinel at that place has answered.
-    pub(crate) fn answered(&self, place: usize) {
-        self.first.store(place, Ordering::Relaxed);
-    }
-
-    /// The sentinel at that place has not, or has named a server that is no master: the next
-    /// is asked first, also where this attempt comes to no end.
-    pub(crate) fn pass(&self, place: usize) {
-        self.first.store(place + 1, Ordering::Relaxed);
-    }
-}
+/// So many times what a node has to answer, where that is longer: a connection, TLS, and what
+/// is asked.
+const STEPS: u32 = 3;
 
 /// The address of the node's server, and the place of the sentinel that has named it.
 pub(crate) async fn locate(target: &Target) -> Result<(Endpoint, usize), Fault> {
@@ -57,6 +31,8 @@ pub(crate) async fn locate(target: &Target) -> Result<(Endpoint, usize), Fault> 
     };
     let (mut unknown, mut refused, mut away) = (false, None, None);
     for place in target.located.order(sentinels.hosts.len()) {
+        // Also where the connection's time is over before this one answers.
+        target.located.pass(place);
         match ask(target, sentinels, place).await {
             Ok(Some(named)) => {
                 target.located.answered(place);
@@ -66,7 +42,6 @@ pub(crate) async fn locate(target: &Target) -> Result<(Endpoint, usize), Fault> 
             Err(fault) if fault.kind == FaultKind::Misconfigured => refused = Some(fault),
             Err(fault) => away = Some(fault),
         }
-        target.located.pass(place);
     }
     let master = sentinels.master.escape_debug();
     Err(match (refused, away) {
@@ -125,8 +100,8 @@ pub(crate) async fn say(
     place: usize,
     command: redis::Cmd,
 ) -> Result<(Wire, Resp), Fault> {
-    let most = target.gate.node_timeout.min(PATIENCE);
     let (host, gate) = (&sentinels.hosts[place], &target.gate);
+    let most = PATIENCE.max(gate.node_timeout * STEPS);
     let shown = shown(host);
     let mut commands = Vec::new();
     if let Some(password) = &sentinels.password {
@@ -178,13 +153,4 @@ fn no_sentinel(sentinels: &Sentinels, place: usize) -> Fault {
     let shown = shown(&sentinels.hosts[place]);
     let why = format!("{shown} answers as no sentinel does: is it one?");
     Fault::new(FaultKind::Misconfigured, why, false)
-}
-
-/// An address as messages have it.
-pub(crate) fn shown(endpoint: &Endpoint) -> String {
-    match endpoint {
-        Endpoint::Tcp { host, port, .. } if host.contains(':') => format!("[{host}]:{port}"),
-        Endpoint::Tcp { host, port, .. } => format!("{host}:{port}"),
-        other => format!("{other:?}"),
-    }
 }

@@ -1,8 +1,8 @@
 //! Which node a connection is made to, and how.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use super::locate::Located;
 use crate::node::address::{Address, Endpoint};
 use crate::node::admission::Gate;
 use crate::node::redis::dial::Dial;
@@ -16,6 +16,34 @@ pub(crate) struct Target {
     pub(crate) gate: Arc<Gate>,
     /// What is known of its sentinels.
     pub(crate) located: Located,
+}
+
+/// What is known of a node's sentinels.
+#[derive(Debug, Default)]
+pub(crate) struct Located {
+    /// The place of the one that is asked first.
+    first: AtomicUsize,
+    /// The log says that none of them is reached.
+    pub(crate) told_away: AtomicBool,
+}
+
+impl Located {
+    /// The places of so many sentinels, in the order in which they are asked.
+    pub(crate) fn order(&self, count: usize) -> impl Iterator<Item = usize> + use<> {
+        let first = self.first.load(Ordering::Relaxed);
+        (0..count).map(move |i| (first + i) % count)
+    }
+
+    /// The sentinel at that place has answered.
+    pub(crate) fn answered(&self, place: usize) {
+        self.first.store(place, Ordering::Relaxed);
+    }
+
+    /// The sentinel at that place has not answered yet, or has named a server that is no
+    /// master: the next is asked first, also where this attempt comes to no end.
+    pub(crate) fn pass(&self, place: usize) {
+        self.first.store(place + 1, Ordering::Relaxed);
+    }
 }
 
 /// How a connection is to be made.

@@ -3,8 +3,8 @@
 //!
 //! The server before may not have heard that it is none any more, and goes on giving votes to
 //! whoever talks to it: once a lease's key there has ended, to another client. So nothing that
-//! the promoted server lengthens counts before the one before is known to
-//! [give no votes](is_over), or [`GRACE`] has passed.
+//! the promoted server lengthens, or keeps taken for a while, counts before the one before is
+//! known to [give no votes](is_over), or [`GRACE`] has passed.
 //!
 //! From then on the promoted server *succeeds* it, as if it were the same that has restarted:
 //! it gives no new vote while it is in quarantine, and takes back those of leases that had one
@@ -18,10 +18,10 @@ use std::task::{Context, Poll};
 
 use crate::clock::Instant;
 use crate::mutants::mutant;
-use crate::node::address::Endpoint;
-use crate::node::admission::GRACE;
-use crate::node::redis::connect::{Target, is_over, moved, shown};
-use crate::node::{Fault, FaultKind, Op, Repair, Reply};
+use crate::node::address::{Endpoint, shown};
+use crate::node::admission::{GRACE, Reign};
+use crate::node::redis::connect::{Target, is_over, moved};
+use crate::node::{Fault, FaultKind, Op, Repair, Reply, Request};
 
 /// So many servers are remembered that are over.
 const REMEMBERED: usize = 8;
@@ -31,8 +31,8 @@ type Waiting = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// See the [module documentation](self). Nothing, for a node that does not fail over.
 #[derive(Default)]
 pub(super) struct Failover {
-    /// The server that the last connection was made to: where it is, and its number.
-    here: Option<(Endpoint, u64)>,
+    /// The server that the last connection was made to.
+    here: Option<Here>,
     /// Ends when the sentinels name another.
     moved: Option<Waiting>,
     /// Those before it that may give votes yet.
@@ -41,8 +41,18 @@ pub(super) struct Failover {
     succeeded: Vec<u64>,
 }
 
+/// A server that is a master.
+pub(super) struct Here {
+    pub(super) at: Endpoint,
+    /// Its number.
+    pub(super) server: u64,
+    /// Where it stands in the order of masters.
+    pub(super) reign: Reign,
+}
+
 struct Former {
-    at: Endpoint,
+    /// `None`: it was never met.
+    at: Option<Endpoint>,
     server: u64,
     /// After this it gives none.
     until: Instant,
@@ -53,7 +63,7 @@ struct Former {
 impl Failover {
     /// Where the last connection led, of a node that fails over.
     pub(super) fn here(&self) -> Option<Endpoint> {
-        self.here.as_ref().map(|(at, _)| at.clone())
+        self.here.as_ref().map(|here| here.at.clone())
     }
 
     /// There is a new connection, to this server at this address. `succeeds`: the one
@@ -61,7 +71,7 @@ impl Failover {
     pub(super) fn connected(
         &mut self,
         target: &Arc<Target>,
-        (at, server): (&Endpoint, u64),
+        here: Here,
         succeeds: bool,
         now: Instant,
     ) {
@@ -76,23 +86,37 @@ impl Failover {
                 target.address.shown
             ));
         }
-        self.former.retain(|former| former.at != *at);
-        self.succeeded.retain(|before| *before != server);
-        if let Some((before, number)) = self.here.take().filter(|(before, _)| before != at)
-            && gate.expected().guard
-        {
-            match succeeds {
-                true => self.succeed(number),
-                false => self.former.push(Former {
-                    server: number,
-                    until: now + GRACE.mul_f64(1.0 + gate.drift),
-                    over: Box::pin(is_over(target.clone(), before.clone())),
-                    at: before,
+        self.former
+            .retain(|former| former.at.as_ref() != Some(&here.at));
+        self.succeeded.retain(|before| *before != here.server);
+        let before = self.here.take();
+        let before = before.filter(|before| before.server != here.server);
+        if let Some(before) = before.filter(|_| gate.expected().guard) {
+            let follows = here.reign.follows(before.reign);
+            let follows = mutant!("one-in-between-unseen", follows, true);
+            let until = now + GRACE.mul_f64(1.0 + gate.drift);
+            match before.at != here.at {
+                // Somebody was master in between, and may not have heard that he is none any
+                // more; nobody here knows where.
+                _ if !follows => self.former.push(Former {
+                    at: None,
+                    server: before.server,
+                    until,
+                    over: Box::pin(std::future::pending()),
                 }),
+                true if succeeds => self.succeed(before.server),
+                true => self.former.push(Former {
+                    server: before.server,
+                    until,
+                    over: Box::pin(is_over(target.clone(), before.at.clone())),
+                    at: Some(before.at),
+                }),
+                false => {}
             }
         }
-        self.here = Some((at.clone(), server));
-        let watching = Box::pin(moved(target.clone(), at.clone())) as Waiting;
+        let at = here.at.clone();
+        self.here = Some(here);
+        let watching = Box::pin(moved(target.clone(), at)) as Waiting;
         self.moved = mutant!("old-master-kept-after-switch", Some(watching), None);
     }
 
@@ -141,7 +165,7 @@ impl Failover {
                     repair: Repair::InQuarantine { server },
                     fence,
                 },
-                Some((_, here)),
+                Some(Here { server: here, .. }),
             ) if self.succeeded.contains(&server) => Op::Extend {
                 ttl,
                 repair: Repair::InQuarantine { server: *here },
@@ -151,20 +175,31 @@ impl Failover {
         }
     }
 
-    /// What a reply of that server counts for at `now`.
-    pub(super) fn worth(&mut self, reply: Reply, server: u64, now: Instant) -> Reply {
+    /// What a reply of that server to this request counts for at `now`.
+    pub(super) fn worth(
+        &mut self,
+        reply: Reply,
+        request: &Request,
+        server: u64,
+        now: Instant,
+    ) -> Reply {
         if self.former.is_empty() {
             return reply;
         }
         self.end_former(|former| former.until <= now);
-        let is_here = self.here.as_ref().is_some_and(|here| here.1 == server);
-        let lengthens = matches!(reply, Reply::Extended { .. } | Reply::Confirmed);
+        let is_here = self.here.as_ref().is_some_and(|here| here.server == server);
+        let lengthens = match reply {
+            Reply::Extended { .. } | Reply::Confirmed => true,
+            Reply::Released { .. } => request.leaving.keeps(),
+            _ => false,
+        };
         match self.former.first() {
             Some(former) if mutant!("promoted-extends-at-once", is_here && lengthens, false) => {
+                let before = former.at.as_ref().map(|at| format!(" {}", shown(at)));
                 let text = format!(
-                    "it was promoted a short while ago, and the server {} before it may give votes \
+                    "it was promoted a short while ago, and the server{} before it may give votes \
                      yet",
-                    shown(&former.at)
+                    before.unwrap_or_default()
                 );
                 Reply::Failed(Fault::new(FaultKind::NotReady, text, true))
             }

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::Connection;
+use super::failover::Here;
 use crate::clock::Instant;
 use crate::mutants::mutant;
 use crate::node::admission::StepWatch;
@@ -82,7 +83,11 @@ impl Connection {
             }
         }
         let (subscribed, server, told) = (connected.subscribed, connected.server, connected.time);
-        let here = (&connected.endpoint, server);
+        let here = Here {
+            at: connected.endpoint.clone(),
+            server,
+            reign: connected.reign,
+        };
         let (succeeds, now) = (connected.succeeds, self.clock.now());
         self.failover.connected(&self.target, here, succeeds, now);
         let stepped = self.watch.admitted(server, told.asked, told.at, told.time);

@@ -13,7 +13,7 @@ use tokio::net::UnixStream;
 
 use super::*;
 use crate::node::address::{Address, Endpoint, Origin};
-use crate::node::admission::{Expected, Gate, Roster, Survey};
+use crate::node::admission::{Expected, Gate, Reign, Roster, Survey};
 use crate::node::redis::connect::{Located, Told};
 use crate::node::redis::dial::{Dial, Dialling, Stream};
 use crate::node::redis::native::Delete;
@@ -80,6 +80,7 @@ struct Link {
     wait_replicas: u32,
     /// Where the next connection leads, and to which server.
     here: (Endpoint, u64),
+    reign: Reign,
 }
 
 impl Link {
@@ -143,6 +144,7 @@ impl Link {
             fence_ttl: None,
             wait_replicas: 0,
             here,
+            reign: Reign::default(),
         }
     }
 
@@ -163,6 +165,7 @@ impl Link {
             id: 1,
             server: self.here.1,
             endpoint: self.here.0.clone(),
+            reign: self.reign,
             succeeds: false,
             wait_replicas: self.wait_replicas,
             node_timeout: PATIENCE,

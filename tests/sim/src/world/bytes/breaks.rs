@@ -71,6 +71,11 @@ const PASSING: [&str; 5] = [
 /// What a server answers while it loads its data.
 const LOADING: [&str; 6] = ["auth", "hello", "info", "select", "time", "client|info"];
 
+/// What a replica refuses.
+const WRITES: [&str; 7] = [
+    "eval", "evalsha", "set", "zadd", "pexpire", "delifeq", "delex",
+];
+
 impl Inner {
     /// The error that a command meets, if one does.
     pub(super) fn refusal(&mut self, wire: usize, command: &str) -> Option<String> {
@@ -83,6 +88,9 @@ impl Inner {
             ));
         }
         let astray = self.connections[wire].astray;
+        if self.demoted(node) && WRITES.contains(&command) {
+            return Some("READONLY You can't write against a read only replica.".into());
+        }
         if !astray && self.nodes[node].loading_until > self.time && !LOADING.contains(&command) {
             return Some("LOADING Redis is loading the dataset in memory".into());
         }
@@ -179,10 +187,19 @@ impl Inner {
 
     /// The connections that lead to a node, which goes down.
     pub(in crate::world) fn node_dies(&mut self, node: usize) {
+        let place = self.nodes[node].place;
+        self.server_dies(node, place);
+        if let Some(bytes) = &mut self.bytes {
+            bytes.unload(node);
+        }
+    }
+
+    /// The connections that lead to one of a node's servers, which closes them.
+    pub(in crate::world) fn server_dies(&mut self, node: usize, place: usize) {
         let Some(bytes) = &self.bytes else { return };
         let leads = |wire: &usize| {
-            let w = &bytes.wires[*wire];
-            self.pairs[w.pair].node == node && !self.connections[*wire].astray
+            let (w, c) = (&bytes.wires[*wire], &self.connections[*wire]);
+            self.pairs[w.pair].node == node && !c.astray && c.place == place
         };
         let dead: Vec<usize> = (0..bytes.wires.len()).filter(leads).collect();
         for wire in dead {
@@ -191,7 +208,6 @@ impl Inner {
             self.lose_sent(wire, None);
             self.lines_in_vain(wire);
         }
-        self.bytes().unload(node);
     }
 
     /// Connections break, or are made: locks may be idle until they are ready.

@@ -67,6 +67,11 @@ pub(super) struct Lane {
 }
 
 impl Lane {
+    /// It dials, if not a node then who says where that is.
+    pub(super) fn dials(&mut self, now: Time) {
+        self.dialled = self.dialled.max(now);
+    }
+
     /// Whether a release need not be sent over a new connection.
     fn excuses(&self, message: &u64) -> bool {
         self.postponed.iter().any(|(m, _)| m == message) || self.perhaps.contains(message)
@@ -79,12 +84,22 @@ impl Inner {
     pub(super) fn tap(&mut self, wire: usize) -> Vec<Asker> {
         let mut tap = std::mem::take(&mut self.open_wire(wire).tap);
         let mut askers = Vec::new();
+        let pair = self.open_wire(wire).pair;
         while let Ok(Some(words)) = tap.command() {
             let words: Vec<&[u8]> = words.iter().map(|w| tap.word(w)).collect();
             let words = &words[..];
             let script = match words[0] {
                 b"EVALSHA" => Script::of_sha(words[1]),
                 b"EVAL" => Script::of_text(words[1]),
+                b"INFO" if words.get(1) == Some(&&b"replication"[..]) => {
+                    // It was not dialled to ask anything else there.
+                    let before = self.open_wire(wire).before.take();
+                    let p = &mut self.pairs[pair];
+                    if let Some(before) = before.filter(|_| p.current == Some(wire as u64)) {
+                        (p.current, p.connecting) = before;
+                    }
+                    None
+                }
                 b"SCRIPT" => {
                     self.open_wire(wire).prepared = true;
                     None

@@ -1,10 +1,12 @@
 //! The real link of a client to a node, between two taps.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use quorlock::sim::probe::link::Door;
+use quorlock::sim::probe::link::{Door, SENTINEL};
 use quorlock::sim::{Instant, Link, Op, Reply, Request, Sink, Subscriber, Ticket, Wakers};
 
+use super::sentinel::{self, MASTER};
 use super::serve::PASSWORD;
 use super::{address, other_server, stream};
 use crate::plan::DRIFT;
@@ -26,14 +28,19 @@ struct ByteLink {
 impl World {
     /// The real links of a client to all nodes that it lists, over simulated streams.
     pub(in crate::world) fn real_links(self: &Arc<Self>, client: usize) -> Vec<Arc<dyn Link>> {
-        let (nodes, names, expected, seed) = {
+        let (nodes, names, expected, seed, waits) = {
             let inner = self.inner();
             let own = &inner.pairs[client * inner.nodes.len()..];
             let name = |pair: &Pair| format!("n{}", pair.node).into();
             let listed = inner.listed(client).0;
             let names: Vec<Arc<str>> = own.iter().take(listed).map(name).collect();
             let expected = inner.surveys[client].expected().clone();
-            (inner.nodes.len(), names, expected, inner.random.bits())
+            let waits = (
+                Duration::from_nanos(inner.network.patience),
+                inner.admission.wait_replicas,
+            );
+            let seed = inner.random.bits();
+            (inner.nodes.len(), names, expected, seed, waits)
         };
         let rng = Arc::new(Random::new(seed));
         let inbox = self.inbox(client);
@@ -44,15 +51,25 @@ impl World {
             "lock:",
             inbox,
             DRIFT,
-            self.clock(client),
-            rng,
+            waits,
+            (self.clock(client), rng),
         );
         let link = |place: usize| -> Arc<dyn Link> {
             let pair = client * nodes + place;
             let world = self.clone();
-            let dial = move || stream::dial(world.clone(), pair);
+            let dial = move |address: &str| match address.starts_with(SENTINEL) {
+                true => sentinel::dial(world.clone(), pair),
+                false => stream::dial(world.clone(), pair, address.into()),
+            };
+            let node = self.inner().pairs[pair].node;
+            let fails_over = self.inner().fails_over(node).then_some(MASTER);
             let with_password = client.is_multiple_of(2).then_some(PASSWORD);
-            let (real, task) = door.link(place, with_password, (client % 3) as i64, dial);
+            let (real, task) = door.link(
+                place,
+                (with_password, (client % 3) as i64),
+                fails_over,
+                dial,
+            );
             self.spawn_link(client, pair, task);
             self.inner().bytes().lanes[pair].link = Some(real.clone());
             let world = self.clone();

@@ -5,6 +5,7 @@
 //! | [`stream`] | a client's end of a connection: dials, reads, writes, closes |
 //! | [`serve`] | the node's end: commands out of bytes, carried out in their order |
 //! | [`link`] | the real link between two taps: what it is asked, and what it tells |
+//! | [`sentinel`] | who says where a node's master is |
 //! | [`judge`] | what a link promises, judged from both of its ends |
 //! | [`breaks`] | how streams come to harm |
 //!
@@ -17,6 +18,7 @@ mod breaks;
 mod judge;
 mod link;
 mod natives;
+mod sentinel;
 mod serve;
 mod stream;
 
@@ -45,7 +47,10 @@ pub(super) struct Bytes {
     wires: Vec<Wire>,
     /// From each client to each node, as pairs are.
     lanes: Vec<Lane>,
-    /// Which scripts each node has loaded, and the server to which it leads astray.
+    /// What clients have with sentinels.
+    talks: Vec<sentinel::Talk>,
+    /// Which scripts each node has loaded, and its other server or that to which it leads
+    /// astray.
     loaded: Vec<[u8; 2]>,
     /// What came of the request that a node has just carried out.
     served: Option<Reply>,
@@ -96,6 +101,9 @@ struct Wire {
     not_undone: Vec<(Request, bool)>,
     /// The client has closed it.
     closed: bool,
+    /// What its client had in use before, if it takes no requests: somebody looks at a server
+    /// that was the master.
+    before: Option<(Option<u64>, bool)>,
     /// The client has begun to prepare it: its node is admitted.
     prepared: bool,
     /// A request over it was not answered in time.
@@ -218,9 +226,23 @@ impl Bytes {
     }
 }
 
+/// The port of every server.
+const PORT: &str = "6379";
+
+/// The host of a node's first server, and of its other, or of that to which it leads astray.
+fn host(node: usize, place: usize) -> String {
+    format!("10.0.{place}.{node}")
+}
+
 /// The address at which a node has its connections; `astray`: the server in its place.
 fn address(node: usize, astray: bool) -> String {
-    format!("10.0.{}.{node}:6379", u8::from(astray))
+    format!("{}:{PORT}", host(node, usize::from(astray)))
+}
+
+/// Which of its node's servers is at an address; `None`: it names none.
+fn place_at(node: usize, address: &str) -> Option<usize> {
+    let host_of = address.strip_suffix(PORT)?.strip_suffix(':')?;
+    (0..2).find(|place| host(node, *place) == host_of)
 }
 
 /// The number by which a client knows the server to which a node's address leads

@@ -55,7 +55,7 @@ impl Inner {
         session.input.add(bytes);
         let mut out = Vec::new();
         let mut any = false;
-        loop {
+        while !session.waits {
             if any && self.breaks_off(wire) {
                 // Some answers are still under way.
                 let keep = self.random.below(out.len() as u64 + 1) as usize;
@@ -80,6 +80,22 @@ impl Inner {
         if !out.is_empty() {
             self.answer(wire, &out);
         }
+    }
+
+    /// The server at the end of a connection has waited for replicas: it says how many have
+    /// what it has, and goes on.
+    pub(in crate::world) fn has_waited(&mut self, wire: usize) {
+        let pair = self.open_wire(wire).pair;
+        if self.connections[wire].dead {
+            return;
+        }
+        self.at_server(pair, wire as u64, |inner| {
+            let mut out = Vec::new();
+            resp::int(&mut out, i64::from(inner.replicas(inner.pairs[pair].node)));
+            inner.open_wire(wire).session.waits = false;
+            inner.answer(wire, &out);
+            inner.serve(wire, &[]);
+        });
     }
 
     /// A command has been carried out that ended there; if it was a request, its
@@ -242,8 +258,9 @@ impl Serving<'_> {
     }
 
     fn loaded(&mut self) -> &mut u8 {
-        let (node, astray) = (self.node(), usize::from(self.astray()));
-        &mut self.inner.bytes().loaded[node][astray]
+        let (node, astray) = (self.node(), self.astray());
+        let place = self.inner.connections[self.wire].place;
+        &mut self.inner.bytes().loaded[node][place | usize::from(astray)]
     }
 }
 
@@ -280,11 +297,13 @@ impl Host for Serving<'_> {
         }
         let run = if self.astray() { OTHER } else { state.run };
         let uptime = state.started.until(state.clock.local(now)).as_secs();
-        server::info(&format!("{}{:024}", run_id(node, run), 0), uptime)
+        let run = format!("{}{:024}", run_id(node, run), 0);
+        server::info(&run, uptime, state.history, self.inner.demoted(node))
     }
 
     fn own_address(&self) -> String {
-        address(self.node(), self.astray())
+        let place = self.inner.connections[self.wire].place;
+        address(self.node(), self.astray() || place > 0)
     }
 
     fn get(&mut self, key: &[u8]) -> Option<String> {
@@ -362,7 +381,7 @@ impl Host for Serving<'_> {
         let answer = inner.carry_out(pair, wire as u64, message, &call.request, record);
         let reply = match answer.said {
             Said::Reply(reply) => Some(reply),
-            Said::OtherRecord | Said::AskByScript => None,
+            Said::OtherRecord | Said::AskByScript | Said::Demoted => None,
         };
         inner.bytes().served = reply.clone();
         reply.ok_or(OtherRecord)
@@ -379,6 +398,18 @@ impl Host for Serving<'_> {
                 Err(found.map(|found| found.to_string()).unwrap_or_default())
             }
         }
+    }
+
+    fn wait(&mut self, replicas: u64, long: Duration) -> Option<u32> {
+        let (wire, have) = (self.wire, self.inner.replicas(self.node()));
+        if replicas <= u64::from(have) {
+            return Some(have);
+        }
+        if !long.is_zero() {
+            let at = self.inner.time + long.as_nanos() as Time;
+            self.inner.push(at, Event::Waited { wire });
+        }
+        None
     }
 
     fn subscribe(&mut self, channel: &[u8]) -> usize {

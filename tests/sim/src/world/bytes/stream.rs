@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use quorlock::sim::probe::link::{Bytes, Dialled};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::{End, Wire};
+use super::{End, Wire, place_at};
 use crate::server::Session;
 use crate::server::resp::Input;
 use crate::world::events::Event;
@@ -29,10 +29,10 @@ enum Outcome {
     Silence,
 }
 
-/// Dials the node of a pair.
-pub(super) fn dial(world: Arc<World>, pair: usize) -> Dialled {
+/// Dials the node of a pair, or one of its servers at an address.
+pub(super) fn dial(world: Arc<World>, pair: usize, address: String) -> Dialled {
     Box::pin(async move {
-        let (wire, at, outcome) = world.inner().dial(pair);
+        let (wire, at, outcome) = world.inner().dial(pair, &address);
         // Closed by its drop, whatever comes of it.
         let stream = Stream {
             world: world.clone(),
@@ -50,7 +50,7 @@ pub(super) fn dial(world: Arc<World>, pair: usize) -> Dialled {
 }
 
 /// Ends at a time.
-fn until(world: &Arc<World>, at: Time) -> impl Future<Output = ()> + Send {
+pub(super) fn until(world: &Arc<World>, at: Time) -> impl Future<Output = ()> + Send {
     let world = world.clone();
     let mut set = false;
     poll_fn(move |cx| {
@@ -153,7 +153,7 @@ impl Inner {
 
     /// A client dials its node: the number of the connection, what comes of it, and
     /// when.
-    fn dial(&mut self, pair: usize) -> (usize, Time, Outcome) {
+    fn dial(&mut self, pair: usize, address: &str) -> (usize, Time, Outcome) {
         let (node, now) = (self.pairs[pair].node, self.time);
         let number = self.connections.len();
         // The layer of links has no more than that before the first question arrives.
@@ -163,24 +163,40 @@ impl Inner {
         let itself = self.random_below(breaks.other).is_some();
         let astray = now < self.pairs[pair].astray_until && !itself;
         let ignored = self.random_below(breaks.ignored).is_some();
+        let (named, _) = self.named(pair);
+        let place = place_at(node, address).unwrap_or(named);
+        let server = self.server_at(node, place);
         self.connections.push(Connection {
             requests_until: accepted,
             replies_until: accepted,
             astray,
-            server: if astray { Time::MAX } else { 1 + node as u64 },
+            place,
+            server: if astray { Time::MAX } else { server },
             ..Connection::default()
         });
-        self.look_at_last(pair);
         self.bytes().wires.push(Wire::new(pair, ignored));
-        let p = &mut self.pairs[pair];
-        (p.current, p.connecting, p.replaced_at) = (Some(number as u64), true, now);
+        // Else a client wants to know what became of the server that was there before.
+        if place == named {
+            self.look_at_last(pair);
+            let p = &mut self.pairs[pair];
+            let before = Some((p.current, p.connecting));
+            (p.current, p.connecting, p.replaced_at) = (Some(number as u64), true, now);
+            self.open_wire(number).before = before;
+        }
+        let p = &self.pairs[pair];
         let (forth, back) = (p.requests_cut, p.replies_cut);
         self.note(|| format!("pair {pair} dials: connection {number}"));
         self.breaks_line(pair);
         let down = self.nodes[node].down_until > accepted;
         let refuse = self.random_below(self.network.refuse).is_some();
         let lost = |cut: crate::world::network::Cut| cut.until > now;
-        let outcome = if refuse || down && self.random.chance(50) {
+        let gone = self.is_gone(node, place);
+        // A refusal at the address of a server that was the master is taken for the end of its
+        // process: whoever drops connections to one that lives must not say so.
+        let unsaid = refuse && !gone && self.fails_over(node) && place != named;
+        let outcome = if unsaid {
+            Outcome::Silence
+        } else if refuse || gone || down && self.random.chance(50) {
             Outcome::Refused
         } else if down || lost(forth) || lost(back) {
             Outcome::Silence
@@ -308,6 +324,7 @@ impl Wire {
             waits: false,
             not_undone: Vec::new(),
             closed: false,
+            before: None,
             prepared: false,
             doubted: false,
             suspect: false,

@@ -195,13 +195,14 @@ impl Inner {
         if uncertain || asked <= other.won_at {
             return false;
         }
-        let known = |time: Time| {
-            let clocks = self.nodes.iter().map(|node| node.clock.local(time).0);
+        // Of a node's servers, the later one before, and the earlier one after.
+        let known = |time: Time, of: fn((u64, u64)) -> u64| {
+            let clocks = self.nodes.iter().map(|node| of(node.clocks(time)));
             let mut clocks: Vec<u64> = clocks.collect();
             clocks.sort_unstable();
             clocks
         };
-        let (before, after) = (known(other.won_at), known(asked));
+        let (before, after) = (known(other.won_at, |c| c.1), known(asked, |c| c.0));
         let (nodes, quorum) = (self.nodes.len(), self.quorum());
         // Of the smallest and of the largest, an answer may be late by the timeout,
         // and what was known drifts. Each hold may count some more.
@@ -334,8 +335,8 @@ impl Inner {
         }
     }
 
-    /// A node has carried out the commands of a native acquire. `counts`: they propose a
-    /// fence.
+    /// A node has carried out the commands of a native acquire. `counts`: a trailer says what
+    /// they are worth, and they may propose a fence.
     pub(in crate::world) fn judge_vote(
         &mut self,
         node: usize,
@@ -345,7 +346,9 @@ impl Inner {
         counts: bool,
     ) {
         self.count_native(seen);
-        if voted.stored {
+        // In quarantine nobody stands in line: the trailer says so, and the vote counts for nothing.
+        let quarantined = self.nodes[node].state.quarantine(seen.local).is_some();
+        if voted.stored && !(counts && quarantined) {
             self.check_order(node, request, seen);
         }
         if voted.stored && seen.form.is_some() {
@@ -451,7 +454,8 @@ impl Inner {
         seen: &Seen,
         reply: Option<&Reply>,
     ) {
-        let vote = (server, name_of(&request.value.0));
+        let fails_over = self.fails_over(node);
+        let vote = self.vote_of(node, server, request);
         let promises = match reply {
             Some(Reply::Granted { .. } | Reply::Confirmed) => "confirms a vote",
             Some(Reply::Extended { repaired: false }) => "keeps a vote",
@@ -460,7 +464,8 @@ impl Inner {
         };
         if seen.quarantined && !self.oracle.steps_seen {
             let end = self.oracle.votes.get(&vote);
-            if end.is_none_or(|end| *end < seen.local) {
+            // The one that succeeds another has a clock of its own.
+            if end.is_none_or(|end| !fails_over && *end < seen.local) {
                 let what = match end {
                     Some(_) => "that has ended",
                     None => "that it never gave",
@@ -473,6 +478,16 @@ impl Inner {
         }
     }
 
+    /// Whose vote it is: of two servers of one node each may give what the other gave, as S1
+    /// permits.
+    fn vote_of(&self, node: usize, server: u64, request: &Request) -> (u64, u64) {
+        let server = match self.fails_over(node) {
+            true => 1 + node as u64,
+            false => server,
+        };
+        (server, name_of(&request.value.0))
+    }
+
     /// A server has promised to keep what stands there for the request's token.
     pub(in crate::world) fn promised(
         &mut self,
@@ -481,7 +496,7 @@ impl Inner {
         request: &Request,
         local: Instant,
     ) {
-        let vote = (server, name_of(&request.value.0));
+        let vote = self.vote_of(node, server, request);
         let form = self.nodes[node].state.form(&request.keys.lock, local);
         if let Some((form, end)) = form
             && form.holder(MemoryNode::time(local)) == Some(&request.value)

@@ -93,6 +93,10 @@ impl Inner {
 
     /// A node has carried a request out.
     pub(super) fn note_kept(&mut self, node: usize, request: &Request, reply: Option<&Reply>) {
+        // The link tells nobody that it was done, of a server that another may vote beside.
+        if self.reigns_beside_another(node) {
+            return;
+        }
         if let (Op::Release, Some(Reply::Released { held: true })) = (request.op, reply) {
             let token = name_of(&request.value.0);
             let (time, kept) = (self.time, self.oracle.kept.iter_mut());

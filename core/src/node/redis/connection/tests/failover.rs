@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use super::*;
 use crate::node::Repair;
 use crate::node::address::Sentinels;
-use crate::node::admission::GRACE;
+use crate::node::admission::{GRACE, Info};
 use crate::node::redis::connect::locate;
 use crate::node::redis::dial::Undialled;
 
@@ -138,6 +138,37 @@ async fn back_at_the_one_before_it_counts_again() {
     assert!(!link.extends());
     let grace = GRACE.mul_f64(1.02).as_nanos() as u64;
     link.clock.0.fetch_add(grace, Ordering::Relaxed);
+    assert!(link.extends());
+}
+
+#[tokio::test]
+async fn a_master_in_between_that_was_never_met_may_vote_too() {
+    let reign = |text: &str| Info::parse(text).reign;
+    let first = reign("master_replid:1\nmaster_replid2:0\n");
+    let third = reign("master_replid:3\nmaster_replid2:2\n");
+    // At the address of the first, or at another; wherever the second is.
+    for host in ["a", "c"] {
+        let mut link = link(World::of([("a", Refused)]), true);
+        link.reign = first;
+        link.moves("a", 1);
+        assert!(link.extends());
+        link.reign = third;
+        link.moves(host, 3);
+        link.turns().await;
+        assert!(!link.extends());
+        // Nor is it forgotten with the next connection.
+        link.moves(host, 3);
+        assert!(!link.extends());
+        let grace = GRACE.mul_f64(1.01).as_nanos() as u64;
+        link.clock.0.fetch_add(grace, Ordering::Relaxed);
+        assert!(link.extends());
+    }
+    // One that has restarted took nobody's place.
+    let mut link = link(World::of([]), true);
+    link.reign = first;
+    link.moves("a", 1);
+    link.reign = reign("master_replid:4\nmaster_replid2:0\n");
+    link.moves("a", 2);
     assert!(link.extends());
 }
 

@@ -129,6 +129,8 @@ impl Inner {
         let answers = self.is_sound(last) && !late;
         // A clock that has stepped has its node admitted anew.
         let sure = !(self.oracle.steps_seen || self.oracle.led_astray);
+        // Nor is a server kept whose place another has taken.
+        let sure = sure && !self.fails_over(self.pairs[pair].node);
         if answers && sure {
             self.violated(format!(
                 "L6 c{client} gives up connection {last}, which answers"

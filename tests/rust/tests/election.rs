@@ -186,7 +186,9 @@ fn a_close_ends_the_rest_of_an_observer_and_the_pause_after_work_that_failed() {
     let stage = Stage::new(3);
     let client = client(&stage, "one");
     // Of an election that nobody is a candidate of: there is nothing to see.
-    let mut seen = client.election("nobody's").observe(Duration::from_secs(3600));
+    let mut seen = client
+        .election("nobody's")
+        .observe(Duration::from_secs(3600));
     assert_eq!(blocking::wait(seen.next()).unwrap(), Leadership::Vacant);
     // As one that has seen the same.
     let mut other = seen.clone();

@@ -403,9 +403,9 @@ impl Connection {
                     Some(time) => self.look_at_time(item.ticket, time, reply),
                     None => reply,
                 };
-                let reply = self
-                    .failover
-                    .worth(reply, &item.request, item.ticket.server, self.clock.now());
+                let reply =
+                    self.failover
+                        .worth(reply, &item.request, item.ticket.server, self.clock.now());
                 item.tell(reply, time);
             }
         }

@@ -35,6 +35,8 @@ pub(super) struct Failover {
     here: Option<Here>,
     /// Ends when the sentinels name another.
     moved: Option<Waiting>,
+    /// They have, and no connection was made since.
+    unmet: bool,
     /// Those before it that may give votes yet.
     former: Vec<Former>,
     /// The numbers of those before it that do not.
@@ -116,6 +118,7 @@ impl Failover {
         }
         let at = here.at.clone();
         self.here = Some(here);
+        self.unmet = false;
         let watching = Box::pin(moved(target.clone(), at)) as Waiting;
         self.moved = mutant!("old-master-kept-after-switch", Some(watching), None);
     }
@@ -137,8 +140,15 @@ impl Failover {
         let moved = moved.as_mut().poll(cx);
         if moved.is_ready() {
             self.moved = None;
+            self.unmet = true;
         }
         moved
+    }
+
+    /// Whether sentinels have named a server that was not met yet. It is, though nothing is asked
+    /// of it: the sooner a client comes, the sooner is its quarantine over.
+    pub(super) fn is_unmet(&self) -> bool {
+        self.unmet
     }
 
     /// Those of whom that is said are over.

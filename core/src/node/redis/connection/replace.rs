@@ -23,12 +23,13 @@ const CONNECT_STEPS: u32 = 4;
 
 impl Connection {
     /// Whether a connection is missed though nothing waits to be written: for the sake of
-    /// messages, or of releases that the one in doubt has not acknowledged. Its node may
-    /// never have had these, and no request may ever follow them.
+    /// messages; of releases that the one in doubt has not acknowledged, for its node may
+    /// never have had these, and no request may ever follow them; or of a server that was
+    /// promoted.
     pub(super) fn is_missed(&self) -> bool {
         let none = self.up.is_none() && self.connecting.is_none();
         let owed = || mutant!("owed-in-doubt-waits", self.owes_in_doubt(), false);
-        none && (self.subscription.wants_connection() || owed())
+        none && (self.subscription.wants_connection() || owed() || self.failover.is_unmet())
     }
 
     /// Whether the connection in doubt has releases to acknowledge.

@@ -114,7 +114,7 @@ async fn dial(endpoint: &Endpoint, tls: &Tls) -> Result<Stream, Undialled> {
 async fn tcp(host: &str, port: u16) -> io::Result<TcpStream> {
     // Names are resolved on a thread for blocking calls, not on this one.
     let addresses: Vec<SocketAddr> = tokio::net::lookup_host((host, port)).await?.collect();
-    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    let mut failed: Option<io::Error> = None;
     for address in addresses {
         match TcpStream::connect(address).await {
             Ok(stream) => {
@@ -122,10 +122,15 @@ async fn tcp(host: &str, port: u16) -> io::Result<TcpStream> {
                 Runtime::watch(&stream);
                 return Ok(stream);
             }
-            Err(error) => last = error,
+            // It is refused where all of them refuse: a server may hang behind another.
+            Err(error) => match &failed {
+                Some(before) if before.kind() != io::ErrorKind::ConnectionRefused => {}
+                _ => failed = Some(error),
+            },
         }
     }
-    Err(last)
+    Err(failed
+        .unwrap_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the name has no address")))
 }
 
 fn tune(stream: &TcpStream) -> io::Result<()> {

@@ -20,7 +20,8 @@ POLL_SECONDS = 0.02
 # Of an answer of a sentinel or server that may hang.
 LOOK_SECONDS = 1.0
 # How long a master is silent before a sentinel takes it for dead; after twice the second a failed failover is tried again.
-DOWN_AFTER_MS, FAILOVER_TIMEOUT_MS = 1000, 3000
+# A server is not taken for dead because the machine is busy for a second.
+DOWN_AFTER_MS, FAILOVER_TIMEOUT_MS = 2000, 3000
 # Else the first replica of a master would wait 5 s for company, and a failover be over before it has followed.
 REPLICATION = ("repl-diskless-sync yes", "repl-diskless-sync-delay 0", "repl-ping-replica-period 1")
 PLACE = re.compile(r"(replica|sentinel)(\d+)")

@@ -477,7 +477,8 @@ impl Inner {
         // A client that was held up has read what told the clock late: it takes that to be
         // behind by as much.
         let awake_since = self.clients[self.pairs[pair].client].awake_since;
-        let misread = self.bytes.is_some() && sent < awake_since + 20 * self.network.patience;
+        let may_misread = self.bytes.is_some() || self.fails_over(node);
+        let misread = may_misread && sent < awake_since + 20 * self.network.patience;
         // What a native acquire makes ends by itself, whenever it is carried out.
         let native = request.native && request.op != Op::Release;
         let unknown = request.not_after == 0 || native || self.oracle.stepped_back > 0;

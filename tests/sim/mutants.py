@@ -71,7 +71,7 @@ def names():
     for folder in ("core/src", "tests/sim/src"):
         for path in sorted((ROOT / folder).rglob("*.rs")):
             if path.name != "mutants.rs":
-                found += re.findall(r'mutant!\(\s*"([a-z-]+)"', path.read_text())
+                found += re.findall(r'mutant!\(\s*"([a-z0-9-]+)"', path.read_text())
     if len(set(found)) != len(found):
         sys.exit("two mutants share a name")
     unknown = (set(NUMBERS) | set(remembered())) - set(found)
@@ -83,7 +83,7 @@ def names():
 def of_the_wire():
     """Those that only the real link has: looked for over bytes."""
     text = "".join(path.read_text() for path in sorted((ROOT / "core/src/node/redis").rglob("*.rs")))
-    return set(re.findall(r'mutant!\(\s*"([a-z-]+)"', text))
+    return set(re.findall(r'mutant!\(\s*"([a-z0-9-]+)"', text))
 
 
 def remembered():

@@ -151,6 +151,13 @@ def peers():
     report("suites of comparable libraries", done.returncode == 0, (done.stdout + done.stderr).strip().splitlines()[-1])
 
 
+def interop():
+    done = subprocess.run([run.PYTHON, "tests/interop/run.py", "go", "rust"], cwd=ROOT, capture_output=True, text=True)
+    (OUT / "interop.txt").write_text(done.stdout + done.stderr)
+    print(done.stdout, end="")
+    report("libraries of Go and Rust on one key with us", done.returncode == 0, (done.stdout + done.stderr).strip().splitlines()[-1])
+
+
 def main():
     OUT.mkdir(parents=True, exist_ok=True)
     simulator("simulator", [], SCHEDULES, PACE)
@@ -165,6 +172,7 @@ def main():
     leaders()
     failovers()
     peers()
+    interop()
     fuzz()
     fuzz_of_the_c_abi()
     print(f"{passed} passed, {failed} failed")

@@ -84,7 +84,7 @@ STEPS = [
     Step("stage", [sys.executable, "-m", "unittest", "discover", "-v", "-s", "tests/stage", "-t", "tests/stage"], floor=39),
     Step("format", [sys.executable, "tests/scenarios/test_format.py"], floor=9),
     Step("run", [sys.executable, "tests/run.py", "--self-check"], floor=10),
-    Step("setup", [sys.executable, "tests/test_setup.py"], floor=8),
+    Step("setup", [sys.executable, "tests/test_setup.py"], floor=9),
     *(scenarios(name, *command) for name, command in RUNNERS.items()),
     # The same files as a user who may do what the documented line permits, and nothing else.
     as_documented_user(*RUNNERS["rust"]),
@@ -112,6 +112,9 @@ STEPS = [
     Step("ledger", [sys.executable, "tests/demo/test_ledger.py"], floor=5),
     Step("bench-tools", [sys.executable, "-m", "unittest", "discover", "-v", "-s", "tests/bench", "-t", "tests/bench"], floor=43),
     Step("peers-tools", [sys.executable, "tests/peers/test_run.py"], floor=8),
+    Step("interop-tools", [PYTHON, "tests/interop/test_run.py", "-v"], floor=11),
+    # Other libraries of Python and Node on one key with Quorlock. Those that take a build of their own: tests/full.py.
+    Step("interop", [PYTHON, "tests/interop/run.py", "python", "node"], floor=184, minutes=6),
     Step("faults-tools", [PYTHON, "-m", "unittest", "discover", "-v", "-s", "tests/faults", "-t", "tests/faults"], floor=69),
     # A short run with small floors, on a machine that may be busy; `make faults MINUTES=30` is the long one.
     Step("faults", [PYTHON, "tests/faults/faults.py", "--minutes", "0.9", "--holds", "15", "--each", "1", "--late", "1000"], minutes=4),

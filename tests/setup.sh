@@ -19,13 +19,13 @@ at_least() {
     [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]
 }
 
-own() { # command, the oldest that will do, where to get it
+own() { # command, the oldest that will do, where to get it, what it says its version to
     local version
     if ! command -v "$1" >/dev/null 2>&1; then
         others+=("$1 $2 or later: $3")
         return
     fi
-    version=$("$1" --version 2>&1 | sed -n 's/^[^0-9]*\([0-9][0-9.]*\).*/\1/p' | head -n 1)
+    version=$("$1" "${4:---version}" 2>&1 | sed -n 's/^[^0-9]*\([0-9][0-9.]*\).*/\1/p' | head -n 1)
     at_least "${version:-0}" "$2" || others+=("$1 $2 or later (here is ${version:-one that does not say its version}): $3")
 }
 
@@ -44,6 +44,8 @@ sanitizers() {
 own cargo 1.88 https://rustup.rs
 own python3 3.11 https://www.python.org
 own node 20.4 https://nodejs.org
+# Other libraries are Go's: go.mod says which one they want.
+[ "$what" != full ] || own go 1.26 https://go.dev version
 
 need make make
 need cc gcc

@@ -97,6 +97,13 @@ class Setup(unittest.TestCase):
         self.assertNotIn("python3 3", done.stderr)
         self.assertIn("redis-server", done.stderr)
 
+    def test_the_long_runs_need_go(self):
+        self.stand_in("go", "echo go version go1.24.4 linux/amd64")
+        done = self.run_it("tests/setup.sh", "full")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("go 1.26 or later (here is 1.24.4): https://go.dev\n", done.stderr)
+        self.assertNotIn("go 1.26", self.run_it("tests/setup.sh", "test").stderr)
+
     def test_make_names_it_before_anything_is_built(self):
         self.without("redis-server")
         for program in ("cargo", "npm"):

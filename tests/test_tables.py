@@ -32,7 +32,7 @@ PLACES = {
     "restarts": ["faults/restarts.py"],
     "faults": ["faults/test_kinds.py"],
     "failover": ["failover/judge.py"],
-    "tests": ["test_*.py", "consumers/test_*.py", "peers/test_*.py", "peers/suites/*.py"],
+    "tests": ["test_*.py", "consumers/test_*.py", "peers/test_*.py", "peers/suites/*.py", "interop/test_*.py"],
 }
 TEXT = {place: "\n".join(path.read_text() for glob in globs for path in TESTS.glob(glob)) for place, globs in PLACES.items()}
 # Of which of these the tests of a column are, and how a test of that name begins.

@@ -209,8 +209,10 @@ class Verbs {
   async stats(step, _signal, client, field, most) {
     const end = performance.now() + Number(most);
     for (;;) {
-      const value = this.#found(this.#clients, client).stats()[camel(field)];
-      if (holds(step.expected, String(value)) || performance.now() >= end) return value;
+      const stats = this.#found(this.#clients, client).stats();
+      const value = stats[camel(field)];
+      if (holds(step.expected, String(value))) return value;
+      if (performance.now() >= end) return `${value} of ${JSON.stringify(stats)}`;
       await pause(5);
     }
   }

@@ -98,7 +98,8 @@ impl Locks {
 
     fn answer(&mut self, line: &str) -> Answer {
         let words: Vec<&str> = line.split(' ').collect();
-        let ttl = |word: &str| Ok::<_, std::num::ParseIntError>(Duration::from_millis(word.parse()?));
+        let ttl =
+            |word: &str| Ok::<_, std::num::ParseIntError>(Duration::from_millis(word.parse()?));
         Ok(match words[..] {
             ["try", name, ms] if self.acquire(name, ttl(ms)?, false)? => "held".to_owned(),
             ["hold", name, ms] => {
@@ -117,7 +118,9 @@ impl Locks {
             }
             ["extend", ms] if self.extend(ttl(ms)?)? => "extended".to_owned(),
             ["extend", ..] => "lost".to_owned(),
-            ["loop", name, cycles, path, who, how] => return self.count(name, cycles.parse()?, path, who, how == "waits"),
+            ["loop", name, cycles, path, who, how] => {
+                return self.count(name, cycles.parse()?, path, who, how == "waits");
+            }
             _ => format!("failed: no verb {line}"),
         })
     }
@@ -140,7 +143,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut locks = Locks::new(&std::env::var("QUORLOCK_NODES")?)?;
     println!("ready {}", version().unwrap_or("none"));
     for line in std::io::stdin().lines() {
-        let said = locks.answer(&line?).unwrap_or_else(|error| format!("failed: {error}"));
+        let said = locks
+            .answer(&line?)
+            .unwrap_or_else(|error| format!("failed: {error}"));
         println!("{said}");
     }
     Ok(())

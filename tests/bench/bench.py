@@ -12,8 +12,10 @@ The figures of every run are kept in target/bench/runs; --quick, --peers and --s
 """
 
 import argparse
+import contextlib
 import fnmatch
 import json
+import os
 import pathlib
 import shutil
 import sys
@@ -27,9 +29,10 @@ import newer  # noqa: E402
 import page  # noqa: E402
 import report  # noqa: E402
 from prepare import OUT, prepare  # noqa: E402
-from runs import pinned, run, tell  # noqa: E402
+from runs import CORE, pinned, run, tell  # noqa: E402
+from servers import Servers  # noqa: E402
 from stage import Stage  # noqa: E402
-from table import OWN, PEERS, SERVERS, WORKLOADS  # noqa: E402
+from table import OWN, PEERS, REPLICATED, SERVERS, WORKLOADS  # noqa: E402
 
 QUICK_SECONDS = 0.3
 OURS = {peer.name for peer in PEERS if peer.ours}
@@ -65,17 +68,28 @@ def seconds(workload, given):
     return QUICK_LOCKS_SECONDS if "--hold" in workload.flags else QUICK_SECONDS
 
 
+def begun(workload, nodes, replicated):
+    """A stage for these; replicas and sentinels would be on other machines, so that a core is for the master alone."""
+    with pinned(workload.pinned and not replicated):
+        stage = Stage(nodes, replicas=2, sentinels=3) if replicated else Stage(nodes)
+    if workload.pinned and replicated:
+        for process in Servers(stage).processes:
+            os.sched_setaffinity(process, {CORE})
+    return stage
+
+
 def measure(workload, nodes, server, peers, given, keep):
     """Peers take turns, so that what changes in the machine changes for all of them."""
-    with pinned(workload.pinned), newer.serving(server):
-        stage = Stage(nodes)
+    replicated = dict.fromkeys(state in REPLICATED for state in workload.states)
     # The server is wanted until the end: a stage starts nodes again.
-    with newer.serving(server), stage:
+    with newer.serving(server), contextlib.ExitStack() as ends:
+        stages = {kind: ends.enter_context(begun(workload, nodes, kind)) for kind in replicated}
         for repetition in range(max(repetitions(workload, peer, given) for peer in peers)):
             for state in workload.states:
                 for peer in peers:
                     if not peer.takes(workload, state, server, nodes) or repetition >= repetitions(workload, peer, given):
                         continue
+                    stage = stages[state in REPLICATED]
                     figures = (contest.run if workload.contended else run)(stage, workload, peer, state, seconds(workload, given))
                     figures.setdefault("seconds", seconds(workload, given))
                     figures.update(workload=workload.name, nodes=nodes, server=server, state=state, peer=peer.name,

@@ -24,6 +24,7 @@ COMMANDS = {
     "c": lambda: [str(OUT / "c_peer")],
     "py": lambda: [str(PYTHON), str(HERE / "py_peers.py")],
     "aio": lambda: [str(PYTHON), str(HERE / "py_peers.py")],
+    "go": lambda: [str(OUT / "go_peer")],
     "js": lambda: ["node", str(HERE / "node_peers.cjs")],
     "before": lambda: [str(BEFORE / "target" / "release" / "quorlock-bench")],
 }
@@ -98,6 +99,11 @@ def node():
         print("without js:raw-native: Node came without its headers", flush=True)
 
 
+def go():
+    # What it downloads has to be what go.sum says.
+    call("go", "build", "-mod=readonly", "-trimpath", "-o", OUT / "go_peer", ".", cwd=HERE / "go")
+
+
 def before():
     """The Rust driver of then, built from then's sources in a folder of its own."""
     stamp = BEFORE / "commit.txt"
@@ -111,7 +117,7 @@ def before():
         stamp.write_text(BEFORE_COMMIT)
 
 
-STEPS = {"rust": rust, "c": c, "py": python, "aio": python, "js": node, "before": before}
+STEPS = {"rust": rust, "c": c, "py": python, "aio": python, "js": node, "go": go, "before": before}
 
 
 def prepare(languages):

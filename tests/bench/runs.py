@@ -11,6 +11,7 @@ import time
 from prepare import COMMANDS
 from servers import Servers
 from slow import DELAY_SECONDS, SlowNode
+from table import BARE, BEHIND, DIRECT
 
 CORE = 0
 START_SECONDS = 30
@@ -40,12 +41,14 @@ def pinned(wanted):
 class Fault:
     """What happens to the nodes between warm-up and measuring, and its undoing."""
 
-    DOWN = {"up": (), "killed": (5,), "hung": (5,), "slow": (), "two hung": (4, 5)}
+    DOWN = {"up": (), BARE: (), DIRECT: (), BEHIND: (), "killed": (5,), "hung": (5,), "slow": (), "two hung": (4, 5)}
 
     def __init__(self, stage, state):
         self._stage, self._state, self._proxy = stage, state, None
 
     def nodes(self):
+        if self._state == DIRECT:
+            return [f"redis://127.0.0.1:{self._stage.port(1)}"]
         urls = self._stage.urls()
         if self._state == "slow":
             self._proxy = SlowNode(self._stage.port(5))

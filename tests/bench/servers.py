@@ -9,7 +9,7 @@ class Servers:
     def __init__(self, stage):
         self._stage = stage
         self._numbers = stage.running()
-        self._processes = [int(self._info(number, "server")["process_id"]) for number in self._numbers]
+        self.processes = [int(self._info(number, "server")["process_id"]) for number in self._numbers]
 
     def _info(self, number, section):
         lines = self._stage.redis(number, "INFO", section).decode().split("\r\n")
@@ -18,7 +18,7 @@ class Servers:
     def cpu_ns(self):
         """CPU time of the main threads: Redis does all of this work there."""
         total = 0
-        for process in self._processes:
+        for process in self.processes:
             try:
                 with open(f"/proc/{process}/schedstat") as file:
                     total += int(file.read().split()[0])

@@ -48,11 +48,17 @@ W3 = Workload("W3", "contention: one lock, and who has released it asks again at
 W4 = Workload("W4", "faults: five nodes, one worker, connected before the fault", 1.0, 5, 1, nodes=(5,),
               states=("up", "killed", "hung", "slow", "two hung"))
 W5 = Workload("W5", "10,000 renewed locks of 10 s held for 20 s", 20, 2, 1, nodes=(1,), workers=10_000, flags=("--hold",))
+# What it costs to have one node that fails over: the same client and options in each state, restart guard on.
+BARE, DIRECT, BEHIND = "without replicas", "by the master's address", "behind Sentinel"
+SENTINEL = Workload("sentinel", "one node and its replicas, one worker, client and master on core 0", 0.8, 5, 5, nodes=(1,), pinned=True,
+                    states=(BARE, DIRECT, BEHIND))
+# Of those, where the node is a master with two replicas and three sentinels.
+REPLICATED = (DIRECT, BEHIND)
 # No peer does it, no figure is compared: it is the check that two holders never meet.
 SHARED = Workload("shared", "8 workers on one lock, holders counted", 2.0, 1, 0, workers=8, flags=("--shared",),
                   states=("up",))
 
-WORKLOADS = {workload.name: workload for workload in (W1, W2, W3, W4, W5, SHARED)}
+WORKLOADS = {workload.name: workload for workload in (W1, W2, W3, W4, W5, SENTINEL, SHARED)}
 
 
 def shapes(*whos):
@@ -65,7 +71,7 @@ class Peer:
     """`name` is the driver's word for it, its language before the colon, its settings after a plus.
 
     Quorlock runs on its defaults; `+plain` is without fences and restart guard, the work that peers do, `+fence` and
-    `+guard` are one of the two alone, and for each cycle `+cold` takes a name that
+    `+guard` are one of the two alone, `+both` has them where one is not the default, and for each cycle `+cold` takes a name that
     its client has not used lately.
     """
 
@@ -105,7 +111,7 @@ class Peer:
     @property
     def guard(self):
         """Whether its clients have the restart guard; `None`: as is the default."""
-        return {"plain": False, "fence": False, "guard": True}.get(self.name.partition("+")[2])
+        return {"plain": False, "fence": False, "guard": True, "both": True}.get(self.name.partition("+")[2])
 
     @property
     def tuned(self):
@@ -147,6 +153,7 @@ PEERS = [
     Peer("rust:quorlock+cold", ("W2",), (1,), newer=(1,)),
     Peer("rust:quorlock+fence", CYCLES),
     Peer("rust:quorlock+guard", CYCLES),
+    Peer("rust:quorlock+both", ("sentinel",), (1,)),
     Peer("rust:quorlock-thread", ALL),
     Peer("rust:quorlock-thread+plain", CYCLES),
     Peer("c:quorlock", ALL),
@@ -188,5 +195,7 @@ PEERS = [
     Peer("js:redis-semaphore", ("W1", "W2", "W4", "W5"), shapes=WIDE, compared=True),
     Peer("js:redis-semaphore+fast", CYCLES),
     Peer("js:redis-semaphore+safe", ("W4",)),
+    Peer("go:redsync", CYCLES, shapes=NARROW, compared=True),
+    Peer("go:redsync+fast", CYCLES, shapes=NARROW, compared=True),
     Peer("mixed:quorlock", (), shapes=shapes(PROCESSES)),
 ]

@@ -2,7 +2,7 @@
 
 from statistics import median
 
-from table import BESIDE, MANY, ONE, OWN, PEERS, PROCESSES, SERVERS, SHAPES, shapes
+from table import BARE, BEHIND, BESIDE, DIRECT, MANY, ONE, OWN, PEERS, PROCESSES, SERVERS, SHAPES, shapes
 
 OURS = {peer.name for peer in PEERS if peer.ours}
 LANGUAGES = {"rust:quorlock": "Rust, caller's runtime", "rust:quorlock-thread": "Rust, internal thread", "c:quorlock": "C",
@@ -180,6 +180,40 @@ def ratio_lines(figures):
             yield Line(title, asked, median(found) if found else None, sign, bound, note)
 
 
+def redsync_lines(figures):
+    """redsync is Go's, which ours has no binding for: it stands beside our Rust and C, its better settings of each cell."""
+    def better(workload, nodes, field, sign, state="up"):
+        speeds = {peer: figures.median(workload, nodes, peer, field, state) for peer in ("go:redsync", "go:redsync+fast")}
+        measured = [peer for peer in speeds if speeds[peer]]
+        best = min if sign == "≤" else max
+        return best(measured, key=speeds.get, default="go:redsync")
+
+    for workload, field, sign in (("W1", "p50_us", "≤"), ("W2", "cycles_per_s", "≥")):
+        for nodes in (1, 5):
+            peer = better(workload, nodes, field, sign)
+            for ours in ("rust:quorlock+plain", "rust:quorlock", "c:quorlock+plain", "c:quorlock"):
+                found = figures.ratios(workload, nodes, ours, peer, field)
+                note = f"{min(found):.2f} to {max(found):.2f}" if found else ""
+                asked = f"{workload}, {nodes} node{'s' * (nodes > 1)}: {WORDS[field]} of `{ours}` to `{peer}`"
+                yield Line("redsync", asked, median(found) if found else None, sign, 1.0, note)
+    for nodes in (1, 5):
+        for state in shapes(ONE, PROCESSES):
+            for field, sign in (("handoffs_per_s", "≥"), ("share", "≥"), ("longest_ms", "≤")):
+                yield contended(figures, "redsync", nodes, "rust:quorlock", state, field, sign, 1.0,
+                                better("W3", nodes, field, sign, state))
+
+
+def sentinel_lines(figures):
+    """What the sentinels cost, and what the replicas do, which are the server's."""
+    ours, field = "rust:quorlock+both", "p50_us"
+    for name, state, to, bound in (("Sentinel", BEHIND, DIRECT, 1.1), ("cost of replicas", DIRECT, BARE, float("inf")),
+                                   ("cost of both", BEHIND, BARE, float("inf"))):
+        mine, its = (figures.values("sentinel", 1, ours, field, which) for which in (state, to))
+        found = [mine[number] / its[number] for number in mine if its.get(number)]
+        note = f"{min(found):.2f} to {max(found):.2f}" if found else ""
+        yield Line(name, f"one at a time, {state}: p50 of `{ours}` to {to}", median(found) if found else None, "≤", bound, note)
+
+
 def slowdown(figures, peer, field, state):
     up, down = (figures.values("W4", 5, peer, field, which) for which in ("up", state))
     return [down[number] / up[number] for number in down if up.get(number)]
@@ -294,4 +328,5 @@ def clean_lines(figures):
 
 
 def lines(figures):
-    return [*ratio_lines(figures), *contended_lines(figures), *fault_lines(figures), *hold_lines(figures), *clean_lines(figures)]
+    return [*ratio_lines(figures), *contended_lines(figures), *fault_lines(figures), *hold_lines(figures),
+            *redsync_lines(figures), *sentinel_lines(figures), *clean_lines(figures)]

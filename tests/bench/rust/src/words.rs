@@ -24,7 +24,7 @@ pub(crate) fn cold_name(worker: usize, number: usize) -> String {
 #[derive(Clone)]
 pub(crate) struct Words {
     pub(crate) peer: String,
-    /// After a plus: `plain`, `fence`, `guard`, `cold`, `fast`; empty for the defaults.
+    /// After a plus: `plain`, `fence`, `guard`, `both`, `cold`, `fast`; empty for the defaults.
     pub(crate) settings: String,
     pub(crate) workers: usize,
     pub(crate) seconds: f64,
@@ -93,7 +93,7 @@ impl Words {
         };
         match &*self.settings {
             "plain" | "fence" => builder.restart_guard(RestartGuard::Off),
-            "guard" => builder.restart_guard(RestartGuard::On),
+            "guard" | "both" => builder.restart_guard(RestartGuard::On),
             _ => builder,
         }
     }

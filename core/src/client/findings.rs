@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use crate::clock::Instant;
+use crate::node::address::Address;
 use crate::node::admission::{Expected, Newness, Record, Stranger, Unfit, beginning};
 use crate::node::redis::connect::{Looked, PLACELESS, RUNLESS, Stopped};
 use crate::node::redis::native::Delete;
@@ -34,11 +35,11 @@ fn found(severity: Severity, id: &'static str, what: String, remedy: &str) -> Fi
     }
 }
 
-/// What is said of the node of that name.
-pub(super) fn report(name: &str, looked: &Looked, terms: &Terms<'_>) -> NodeReport {
+/// What is said of the node at that address.
+pub(super) fn report(address: &Address, looked: &Looked, terms: &Terms<'_>) -> NodeReport {
     let server = &looked.server;
     let mut report = NodeReport {
-        node: name.to_owned(),
+        node: address.shown.to_string(),
         answers: !looked.round_trips.is_empty(),
         round_trip: round_trip(&looked.round_trips),
         server: server.kind,
@@ -129,7 +130,11 @@ pub(super) fn report(name: &str, looked: &Looked, terms: &Terms<'_>) -> NodeRepo
                 && record.is_some_and(|record| record.is_of_before(run));
             if restarted || !looked.quarantine.is_zero() {
                 may_vote = false;
-                findings.push(quarantine(looked.quarantine, restarted));
+                findings.push(quarantine(
+                    looked.quarantine,
+                    restarted,
+                    address.fails_over(),
+                ));
             }
         }
     }
@@ -182,6 +187,12 @@ fn of_stop(stopped: &Stopped) -> Finding {
             "QD02",
             &*fault.text,
             "give the user and the password that the server knows in the node's URL",
+        ),
+        Stopped::Unnamed(fault) => (
+            "QD24",
+            &*fault.text,
+            "write the URL as docs/SENTINEL.md has it: the master by the name that the sentinels \
+             know, and their own user and password if they want those",
         ),
         Stopped::Lacks(fault) => (
             "QD03",
@@ -274,20 +285,28 @@ fn no_record(terms: &Terms<'_>, votes: bool) -> Finding {
     )
 }
 
-fn quarantine(left: Duration, restarted: bool) -> Finding {
-    let what = match restarted {
-        true => "it has restarted: it gives no vote for max_ttl from when a client meets it".into(),
-        false => format!(
-            "it is in quarantine for another {left:?}: it is new, has restarted, or its clock has \
-             stepped, so it may have lost votes"
+fn quarantine(left: Duration, restarted: bool, fails_over: bool) -> Finding {
+    let what = match (restarted, fails_over) {
+        (true, false) => {
+            "it has restarted: it gives no vote for max_ttl from when a client meets it".into()
+        }
+        (true, true) => "it was promoted, or has restarted: it gives no vote for max_ttl and 15 s \
+                         from when a client meets it"
+            .into(),
+        (false, _) => format!(
+            "it is in quarantine for another {left:?}: it is new, has restarted{}, or its clock \
+             has stepped, so it may have lost votes",
+            if fails_over { ", was promoted" } else { "" }
         ),
     };
-    found(
-        Severity::Warning,
-        "QD10",
-        what,
-        "wait; restart one node at a time, with more than max_ttl between",
-    )
+    let remedy = match fails_over {
+        false => "wait; restart one node at a time, with more than max_ttl between",
+        true => {
+            "wait; where no lock is held any more, `init --force` ends the wait, and a lower \
+             max_ttl, the same for every client, makes the next one shorter (docs/SENTINEL.md)"
+        }
+    };
+    found(Severity::Warning, "QD10", what, remedy)
 }
 
 /// The node that has its seat twice.

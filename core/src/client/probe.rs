@@ -55,7 +55,7 @@ pub(super) async fn probe(client: &Inner) -> Result<Probe, Error> {
     };
     let now = set.clock.now();
     let of = |(address, looked): (&Address, &Option<Looked>)| match looked {
-        Some(looked) => report(&address.shown, looked, &terms),
+        Some(looked) => report(address, looked, &terms),
         None => NodeReport {
             node: address.shown.to_string(),
             answers: true,

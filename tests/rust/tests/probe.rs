@@ -191,6 +191,24 @@ fn servers_that_cannot_be_nodes() {
 }
 
 #[test]
+fn one_that_sentinels_name_and_the_next_that_they_do() {
+    let stage = Stage::like(1, &["replicas=1", "sentinels=1"]);
+    let before = probe(of(&stage.nodes));
+    assert_eq!((before.health, before.guard), (Health::Works, true));
+    let (sentinels, _) = stage.nodes[0].rsplit_once('/').unwrap();
+    let wrong = probe(of(&[format!("{sentinels}/another")]));
+    assert!(sole(&wrong, 0, "QD24").what.contains("`another`"));
+    stage.tell("failover 1");
+    stage.tell("await-failover 1 30000");
+    // Nobody has met it yet.
+    let promoted = probe(of(&stage.nodes));
+    let found = sole(&promoted, 0, "QD10");
+    assert!(found.what.contains("promoted"), "{found:?}");
+    let ways = ["max_ttl", "init --force", "docs/SENTINEL.md"];
+    assert!(ways.iter().all(|way| found.remedy.contains(way)));
+}
+
+#[test]
 fn records_of_others_and_none() {
     let stage = Stage::new(3);
     let with = |builder: ClientBuilder| {

@@ -32,6 +32,8 @@ pub(crate) enum Stopped {
     Unreached(Fault),
     /// TLS is not as it should be.
     Tls(Fault),
+    /// Its sentinels do not say where it is, and asking again would not help.
+    Unnamed(Fault),
     /// It does not take the user or the password.
     Refused(Fault),
     /// Something else is not permitted, or not to be had.
@@ -98,7 +100,7 @@ async fn see(target: &Target, looked: &mut Looked) -> Result<(), Stopped> {
         ..How::default()
     };
     let (endpoint, _) = locate(target).await.map_err(|fault| match fault.kind {
-        FaultKind::Misconfigured => Stopped::Refused(fault),
+        FaultKind::Misconfigured => Stopped::Unnamed(fault),
         _ => Stopped::Unreached(fault),
     })?;
     let stream = target.dial.dial(&endpoint).await;

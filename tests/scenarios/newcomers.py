@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from pathlib import Path
 
 import quorlock
@@ -26,6 +27,9 @@ WAITERS = 6
 RUNNERS = 2
 # Longer than anything here takes.
 PATIENCE = 30.0
+# A waiter who is called and does not come loses its turn after 200 ms (docs/WAITING.md). Where the whole line stood still for most of
+# that, as its process had no CPU, a try that wins proves nothing: the same is played again, so often at most.
+STILL, AGAIN = 0.15, 2
 
 
 class Line:
@@ -36,6 +40,7 @@ class Line:
         self._stop = threading.Event()
         self._moved = threading.Condition()
         self._turns = [0] * WAITERS
+        self._last, self.still = time.monotonic(), 0.0
         self._threads = [threading.Thread(target=self._work, args=(number,)) for number in range(WAITERS)]
 
     def _work(self, number):
@@ -45,6 +50,8 @@ class Line:
                     pass
                 with self._moved:
                     self._turns[number] += 1
+                    now = time.monotonic()
+                    self.still, self._last = max(self.still, now - self._last), now
                     self._moved.notify_all()
 
     def turns(self):
@@ -56,6 +63,7 @@ class Line:
         with self._moved:
             if not self._moved.wait_for(lambda: all(self._turns), PATIENCE):
                 raise TimeoutError(f"the line does not move: {self._turns}")
+            self.still = 0.0
         return self
 
     def __exit__(self, *_):
@@ -74,6 +82,16 @@ def newcomer(nodes, tries):
 
 
 def run(nodes, tries, command):
+    for _ in range(AGAIN):
+        passed, failed, still = once(nodes, tries, command)
+        if not failed or still < STILL:
+            return passed, failed
+        print(f"the line stood still for {still * 1e3:.0f} ms: once more", flush=True)
+    return once(nodes, tries, command)[:2]
+
+
+def once(nodes, tries, command):
+    """How many tries were refused, how many runs were not as they should be, and for how long the line stood still at most."""
     with Stage(nodes) as stage, tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "newcomer.scenario"
         file.write_text(newcomer(nodes, tries))
@@ -87,8 +105,8 @@ def run(nodes, tries, command):
             finally:
                 for runner in runners:
                     runner.kill()
-            moved = line.turns() - before
-    print(f"{nodes} nodes: {RUNNERS * tries} tries, while the lock was passed on {moved} times")
+            moved, still = line.turns() - before, line.still
+    print(f"{nodes} nodes: {RUNNERS * tries} tries, while the lock was passed on {moved} times, at most {still * 1e3:.0f} ms apart")
     failed = 0
     for text, status in said:
         if status:
@@ -98,7 +116,7 @@ def run(nodes, tries, command):
     if moved < tries // 10:
         failed += 1
         print(f"FAIL the lock was passed on {moved} times only")
-    return 0 if failed else RUNNERS * tries, failed
+    return 0 if failed else RUNNERS * tries, failed, still
 
 
 def main():

@@ -112,7 +112,7 @@ STEPS = [
     Step("ledger", [sys.executable, "tests/demo/test_ledger.py"], floor=5),
     Step("bench-tools", [sys.executable, "-m", "unittest", "discover", "-v", "-s", "tests/bench", "-t", "tests/bench"], floor=43),
     Step("peers-tools", [sys.executable, "tests/peers/test_run.py"], floor=8),
-    Step("interop-tools", [PYTHON, "tests/interop/test_run.py", "-v"], floor=11),
+    Step("interop-tools", [PYTHON, "tests/interop/test_run.py", "-v"], floor=12),
     # Other libraries of Python and Node on one key with Quorlock. Those that take a build of their own: tests/full.py.
     Step("interop", [PYTHON, "tests/interop/run.py", "python", "node"], floor=184, minutes=6),
     Step("faults-tools", [PYTHON, "-m", "unittest", "discover", "-v", "-s", "tests/faults", "-t", "tests/faults"], floor=69),

@@ -1,5 +1,6 @@
 """One adapter: a process that has one library's locks, asked by a line and answering by a line (README.md)."""
 
+import contextlib
 import os
 import pathlib
 import queue
@@ -29,7 +30,8 @@ class Adapter:
                                                  stdout=subprocess.PIPE, stderr=log, text=True, bufsize=1)
             except OSError as error:
                 raise AdapterError(f"{name} does not start: {error}") from None
-        threading.Thread(target=self._read, daemon=True).start()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
         try:
             word, _, self.version = self.hear().partition(" ")
             if word != "ready":
@@ -39,8 +41,9 @@ class Adapter:
             raise
 
     def _read(self):
-        for line in self._process.stdout:
-            self._said.put((time.monotonic(), line.rstrip("\n")))
+        with self._process.stdout as lines:
+            for line in lines:
+                self._said.put((time.monotonic(), line.rstrip("\n")))
         self._said.put((time.monotonic(), None))
 
     def tell(self, *words):
@@ -79,11 +82,15 @@ class Adapter:
         """SIGKILL, whatever it holds."""
         self._process.kill()
         self._process.wait()
+        self._reader.join()
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
 
     def close(self):
         """Its input ends, and so does it; killed if it does not."""
         try:
             self._process.stdin.close()
             self._process.wait(5)
+            self._reader.join()
         except (OSError, subprocess.TimeoutExpired):
             self.kill()

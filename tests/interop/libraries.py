@@ -7,7 +7,7 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-# Behind our own, for both have a `run`.
+# Behind our own folder: both have a `run`.
 sys.path.append(str(HERE.parent / "peers"))
 
 from fetch import call, once  # noqa: E402

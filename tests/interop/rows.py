@@ -26,6 +26,8 @@ class Row:
     nodes: int = 3
     # Its longest time between two looks, in seconds, as it waits by itself; `ttl`: it looks again when that is over.
     poll: float | str = 0.2
+    # In what it misleads or stops its callers by itself, Quorlock there or not. The page has the same words.
+    note: str = ""
 
     def command(self):
         return COMMANDS[self.group] + [self.word]
@@ -62,22 +64,27 @@ COMMANDS = {
     "rust": [libraries.RUST],
 }
 
+STALLS = ("A caller that waits leaves the votes of a failed try where they are until it gives up, and does not know them in its next try: when it "
+          "has gathered a majority so, nobody gets the lock for its ttl. It does so among its own kind alone, too.")
+MAJORITY = "`acquire` and `release` return when a majority has answered; the other nodes follow."
+
 ROWS = [
     Row("redlock-py", "python", "redlock-py", "redlock-py"),
     Row("redis-py `Lock`", "python", "redis-py", "redis", nodes=1, poll=0.1),
     Row("redis-py `asyncio` `Lock`", "python", "redis-py-asyncio", "redis", nodes=1, poll=0.1),
     Row("valkey-py `Lock`", "python", "valkey-py", "valkey", nodes=1, poll=0.1),
     Row("valkey-py `asyncio` `Lock`", "python", "valkey-py-asyncio", "valkey", nodes=1, poll=0.1),
-    Row("pottery `Redlock`", "python", "pottery", "pottery", prefix="redlock:"),
+    Row("pottery `Redlock`", "python", "pottery", "pottery", prefix="redlock:", note=MAJORITY),
     Row("pottery `AIORedlock`", "python", "pottery-asyncio", "pottery", prefix="redlock:"),
-    # It is woken by a list that it keeps itself, and by nothing that others do.
-    Row("python-redis-lock", "python", "python-redis-lock", "python-redis-lock", prefix="lock:", nodes=1, poll="ttl"),
+    Row("python-redis-lock", "python", "python-redis-lock", "python-redis-lock", prefix="lock:", nodes=1, poll="ttl",
+        note="Who waits in it is woken by a list of its own; after a release of Quorlock it looks again when its `expire` is over."),
     Row("redlock 4", "node", "redlock4", "redlock4", poll=0.3),
-    Row("redlock 5", "node", "redlock5", "redlock5", poll=0.3),
-    Row("@sesamecare-oss/redlock", "node", "sesamecare", "@sesamecare-oss/redlock", poll=0.3),
+    Row("redlock 5", "node", "redlock5", "redlock5", poll=0.3, note=STALLS),
+    Row("@sesamecare-oss/redlock", "node", "sesamecare", "@sesamecare-oss/redlock", poll=0.3, note=STALLS),
     Row("redlock-universal `createRedlock`", "node", "redlock-universal", "redlock-universal", poll=0.3),
     Row("redis-semaphore `Mutex`", "node", "redis-semaphore", "redis-semaphore", prefix="mutex:", nodes=1, poll=0.01),
-    Row("redis-semaphore `RedlockMutex`", "node", "redis-semaphore-redlock", "redis-semaphore", prefix="mutex:", poll=0.01),
+    Row("redis-semaphore `RedlockMutex`", "node", "redis-semaphore-redlock", "redis-semaphore", prefix="mutex:", poll=0.01,
+        note="As it renews, it sets its key anew on nodes that have lost it, as long as a majority has it: the same hold goes on."),
     Row("redsync/v4", "go", "redsync", "github.com/go-redsync/redsync/v4", poll=0.25),
     Row("bsm/redislock", "go", "redislock", "github.com/bsm/redislock", nodes=1, poll=0.1),
     Row("rslock", "rust", "rslock", "rslock"),
@@ -118,6 +125,8 @@ def wrong(text):
             found.append(f"{row.name!r} says {cells[:4]} and not {facts(row)[1:]}")
         elif not re.fullmatch(r"\d{4}-\d\d-\d\d", cells[4]) or not all(cells[5:]):
             found.append(f"{row.name!r} does not say when it ran and what it showed: tests/interop/run.py --write")
+    said = " ".join(text.split())
+    found += [f"{row.name!r} has a note that is not there: {row.note}" for row in ROWS if row.note not in said]
     return found + [f"{name!r} is no row of the matrix" for name in listed]
 
 

@@ -36,6 +36,8 @@ def report(row, wrong, figures, missing=None):
     print(f"{'FAIL' if failed else 'ok  '} {row.name:<34} {total - failed:2d} of {total}  {shown(figures)}".rstrip(), flush=True)
     for name, words in {"all": missing}.items() if missing else wrong.items():
         print(f"       {name}: {words}", flush=True)
+    if row.note:
+        print(f"     ! {row.note}", flush=True)
     return total - failed, failed
 
 

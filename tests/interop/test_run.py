@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import io
 import pathlib
+import re
 import sys
 import tempfile
 import unittest
@@ -48,7 +49,11 @@ class Checks(unittest.TestCase):
         wrong, figures = self.ran(NOBODY)
         self.assertEqual(set(wrong), set(checks.checks(NOBODY)), "a check passes a lock that is none")
         self.assertRegex(wrong["both count"], r"^[1-9]\d* lost updates of 800, 800 written")
-        self.assertIn("version 0, and", wrong["version"])
+        self.assertEqual(wrong["version"], f"version 0, and {NOBODY.version()} is pinned")
+        # Each by what it looks for: nobody is told `refused`, and nothing waits.
+        extended = {f"extended, while {who}-1 holds the lock" for who in ("ours", "theirs")}
+        said = {words.split(": ", 1)[1] for name, words in wrong.items() if name not in ("version", "both count")}
+        self.assertLessEqual(said, {"held, and not refused", "held, and not waiting"} | extended)
         (passed, failed), said = report(NOBODY, wrong, figures)
         self.assertEqual((passed, failed), (0, len(checks.checks(NOBODY))))
         self.assertIn("FAIL nobody", said)
@@ -101,6 +106,9 @@ class Page(unittest.TestCase):
 
     def test_it_names_the_versions_that_are_pinned_and_what_each_showed(self):
         self.assertEqual(rows.wrong(self.page), [])
+        for client, group, package in [("redis-py", "python", "redis"), ("ioredis", "node", "ioredis"),
+                                       ("go-redis", "go", "github.com/redis/go-redis/v9")]:
+            self.assertRegex(self.page, rf"on {client} {re.escape(rows.PINS[group](package))}[,.]")
 
     def test_a_version_that_differs_is_told(self):
         line = f"{rows.ROWS[0].name!r} says"
@@ -113,10 +121,17 @@ class Page(unittest.TestCase):
         self.assertEqual(rows.wrong(self.page + "| other | Go | 1 | `NAME` | 3 | 2026-01-01 | 1 s | 1 s | 1 | 1 |\n"),
                          ["'other' is no row of the matrix"])
 
+    def test_a_note_that_is_missing_is_told(self):
+        noted = [row for row in rows.ROWS if row.note]
+        self.assertGreater(len(noted), 3)
+        for row in noted:
+            wrong = rows.wrong(" ".join(self.page.split(" ")).replace(row.note.split()[-1], "…"))
+            self.assertTrue([words for words in wrong if words.startswith(f"{row.name!r} has a note")], row.name)
+
     def test_a_row_that_never_ran_is_told(self):
-        text = "\n".join(rows.table({name: cells[4:] for name, cells in rows.of_page(self.page).items() if name != "rslock"}))
+        text = rows.rewrite(self.page, {"rslock": [""] * 5})
         self.assertEqual(len(rows.wrong(text)), 1)
-        self.assertIn("does not say when it ran", rows.wrong(text)[0])
+        self.assertIn("'rslock' does not say when it ran", rows.wrong(text)[0])
 
     def test_what_ran_is_entered_and_the_rest_stays(self):
         ran = ["2030-01-02", "1 s", "2 s", "800 of 800", "7"]

@@ -153,9 +153,10 @@ class Shapes(Case):
     def test_replicas_without_sentinels(self):
         with Stage(2, replicas=1) as stage:
             self.assertEqual(stage.urls(), [f"redis://127.0.0.1:{stage.port(number)}" for number in (1, 2)])
-            stage.redis(2, "SET", "k", "v")
-            self.on(stage, "2.replica1", "k", "v")
-            self.assertEqual(stage.keys("1.replica1"), [b"lock:#node"])
+            for number in (1, 2):
+                stage.redis(number, "SET", f"k{number}", "v")
+                self.on(stage, f"{number}.replica1", f"k{number}", "v")
+                self.assertEqual(sorted(stage.keys(f"{number}.replica1")), [b"k%d" % number, b"lock:#node"])
 
     def test_tls(self):
         with Stage(1, replicas=1, sentinels=1, tls=True) as stage:

@@ -4,6 +4,7 @@ mod admission;
 mod builder;
 mod findings;
 pub(crate) mod inner;
+pub(crate) mod metrics;
 mod probe;
 pub(crate) mod shared;
 #[cfg(feature = "sim")]
@@ -22,6 +23,7 @@ use crate::force::Forced;
 use crate::inspect::Inspection;
 use crate::lock::Lock;
 use crate::locks::Locks;
+use crate::metrics::Metrics;
 use crate::report::Probe;
 
 pub use builder::ClientBuilder;
@@ -172,6 +174,13 @@ impl Client {
             .started()
             .map(|inner| Stats::of(inner))
             .unwrap_or_default()
+    }
+
+    /// What has been measured so far: how long callers waited and held, what was lost, how
+    /// the nodes do. See also [`metrics_text`](crate::metrics_text).
+    pub fn metrics(&self) -> Metrics {
+        let started = self.shared.started();
+        started.map_or_else(Metrics::default, |inner| metrics::of_client(inner))
     }
 
     /// Declares the set: where no node has a record yet, founds it by writing its

@@ -11,6 +11,7 @@ use crate::node::Waits;
 use crate::node::address::{Address, Endpoint, Origin};
 use crate::node::names::Naming;
 use crate::owner::Owner;
+use crate::protocol::group::Group;
 use crate::protocol::timing::Timing;
 pub(crate) use times::{Given, Times};
 
@@ -144,6 +145,8 @@ pub(crate) struct LockOptions {
     pub(crate) once: bool,
     pub(crate) reentrant: bool,
     pub(crate) owner: Option<Owner>,
+    /// By which metrics tell its leases from others.
+    pub(crate) group: Result<Group, Error>,
 }
 
 impl Default for LockOptions {
@@ -160,6 +163,7 @@ impl Default for LockOptions {
             once: false,
             reentrant: defaults::REENTRANT,
             owner: None,
+            group: Ok(Group::default()),
         }
     }
 }
@@ -240,6 +244,15 @@ macro_rules! lock_option_setters {
             pub fn reentrant(self, reentrant: bool) -> $Type {
                 self.change(|options| options.reentrant = reentrant)
             }
+
+            /// The group of the lock in [metrics](crate::metrics_text), which never name
+            /// locks: a word for all of a kind, such as `orders`. At most 64 bytes. The
+            /// process keeps 64 groups; those that come later are counted as `other`. Empty.
+            pub fn group(self, group: impl AsRef<str>) -> $Type {
+                use crate::protocol::group::Group;
+                let group = Group::given(group.as_ref());
+                self.change(move |options| options.group = group.clone())
+            }
         }
     };
 }
@@ -264,6 +277,7 @@ pub struct Settings {
 impl LockOptions {
     /// Checks the options of one lock against its client's settings.
     pub(crate) fn check(&self, settings: &Settings) -> Result<(), Error> {
+        self.group.clone()?;
         let Times { ttl, max_hold, .. } = self.times.settled();
         let max_ttl = settings.max_ttl();
         if ttl < MIN_TTL {

@@ -20,6 +20,7 @@ use crate::protocol::acquire::{self, Acquired, Wait};
 use crate::protocol::hold::Terms;
 use crate::protocol::inspect::inspect;
 use crate::protocol::reentry::{Held, Share};
+use crate::protocol::timed::Timed;
 
 /// A name with options; made by [`Client::lock`](crate::Client::lock). Cheap
 /// to clone.
@@ -225,6 +226,21 @@ impl Lock {
     /// [delivered](Lease::delivered).
     #[doc(hidden)]
     pub async fn win(&self) -> Result<Lease, Error> {
+        let timed = self.timed()?;
+        let outcome = self.win_untimed().await;
+        timed.end(outcome.as_ref().map(|(_, entered)| *entered));
+        Ok(outcome?.0)
+    }
+
+    /// Measures one call.
+    pub(crate) fn timed(&self) -> Result<Timed<'_>, Error> {
+        let group = self.options.group.clone()?;
+        Ok(Timed::begin(&self.client.running()?.set, group))
+    }
+
+    /// Wins, as a part of a call that is measured as a whole. Whether it was entered once
+    /// more is told.
+    pub(crate) async fn win_untimed(&self) -> Result<(Lease, bool), Error> {
         match self.win_or_wait().await {
             Err(refused) if refused.kind() == ErrorKind::Contended && self.options.once => {
                 self.settle(refused).await
@@ -234,7 +250,7 @@ impl Lock {
     }
 
     /// Tries again as long as nobody has the lock: see [`once`](Lock::once).
-    async fn settle(&self, mut refused: Error) -> Result<Lease, Error> {
+    async fn settle(&self, mut refused: Error) -> Result<(Lease, bool), Error> {
         let set = &self.client.running()?.set;
         let (node, keep) = (self.client.settings.node_timeout, self.options.keep);
         let end = set.clock.now() + (2 * node).min(keep / 2);
@@ -256,7 +272,7 @@ impl Lock {
         }
     }
 
-    async fn win_or_wait(&self) -> Result<Lease, Error> {
+    async fn win_or_wait(&self) -> Result<(Lease, bool), Error> {
         // Counted first: then this sees the client closed, or its `close` waits
         // for us.
         let client = self.client.running()?;
@@ -279,6 +295,7 @@ impl Lock {
             keep: self.options.keep,
             max_hold: times.max_hold,
             gone: owner.and_then(Owner::gone),
+            group: self.options.group.clone()?,
         };
         let clock = &*client.set.clock;
         let deadline = self.options.wait.map(|wait| clock.now() + wait);
@@ -288,7 +305,7 @@ impl Lock {
             // Looked at in the poll that hands it over. One that is lost is
             // given back, and asked for again while there is time.
             if entered || lease.is_held() {
-                return Ok(lease);
+                return Ok((lease, entered));
             }
             wait = deadline.map(|deadline| clock.now().until(deadline));
             if wait == Some(Duration::ZERO) {

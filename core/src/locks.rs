@@ -132,6 +132,14 @@ impl Locks {
     #[doc(hidden)]
     pub async fn win(&self) -> Result<Leases, Error> {
         let locks = self.in_order()?;
+        let first = locks[0].clone();
+        let timed = first.timed()?;
+        let outcome = Locks::gather(locks).await;
+        timed.end(outcome.as_ref().map(|_| false));
+        outcome
+    }
+
+    async fn gather(locks: Vec<Lock>) -> Result<Leases, Error> {
         let client = locks[0].running()?.clone();
         let wait = locks[0].waits();
         let deadline = wait.map(|wait| client.set.clock.now() + wait);
@@ -228,7 +236,7 @@ impl Gathering {
         let missing = self.missing();
         let tries = missing.iter().map(|i| {
             let once = self.locks[*i].clone().wait(Duration::ZERO);
-            async move { once.win().await }
+            async move { once.win_untimed().await.map(|(lease, _)| lease) }
         });
         for (i, outcome) in missing.iter().zip(together(tries).await) {
             match outcome {
@@ -278,7 +286,7 @@ impl Gathering {
             self.client.tell_order(lease.key(), &lock.key()?);
         }
         let patient = lock.clone().wait(left);
-        let mut winning = pin!(patient.win());
+        let mut winning = pin!(patient.win_untimed());
         let won = poll_fn(|cx| {
             if let Poll::Ready(won) = winning.as_mut().poll(cx) {
                 return Poll::Ready(Some(won));
@@ -291,7 +299,7 @@ impl Gathering {
         });
         self.has_waited = true;
         match won.await {
-            Some(Ok(lease)) => self.won[first] = Some(lease),
+            Some(Ok((lease, _))) => self.won[first] = Some(lease),
             Some(Err(error)) => {
                 // It says how long it was waited for at the end.
                 let whole = self.wait.filter(|_| left != self.wait);

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
+use super::metrics::Registered;
 use crate::config::{Given, LockOptions, Settings};
 use crate::error::shown;
 use crate::error::{Error, ErrorKind};
@@ -36,6 +37,8 @@ pub(crate) struct Inner {
     pub(super) tls: Tls,
     pub(super) closed: AtomicBool,
     pub(super) process: u32,
+    /// Dropped last: what it has counted is kept by the process. None in the simulator.
+    pub(super) registered: Option<Registered>,
 }
 
 impl Inner {

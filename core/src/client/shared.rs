@@ -14,6 +14,7 @@ use tokio::runtime::Handle;
 
 use super::admission::{gate, target};
 use super::inner::Inner;
+use super::metrics::Registered;
 use crate::clock::{Clock, SystemClock};
 use crate::config::{self, Settings};
 use crate::error::Error;
@@ -151,7 +152,8 @@ impl Shared {
         set.origin = self.origin.to_string();
         set.note = note;
         watchdog.follow_steps(&set);
-        let inner = Arc::new(Inner {
+        let inner = Arc::new_cyclic(|inner| Inner {
+            registered: Some(Registered::new(&set, &inbox, inner.clone())),
             set: Arc::new(set),
             settings,
             owners: Owners::default(),

@@ -49,6 +49,7 @@ impl ClientBuilder {
             tls: Tls::default(),
             closed: AtomicBool::new(false),
             process: crate::runtime::process::id(),
+            registered: None,
         };
         Client {
             shared: Arc::new(Shared::started_as(inner, waits)),

@@ -1,8 +1,13 @@
 //! What a client counts.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::inner::Inner;
+use crate::node::Link;
+use crate::protocol::counters::Counters;
+use crate::protocol::measures::OfNode;
+use crate::protocol::waiting::inbox::Inbox;
 
 /// Counts of a client since it was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -53,7 +58,13 @@ pub struct Stats {
 
 impl Stats {
     pub(super) fn of(inner: &Inner) -> Stats {
-        let (c, links) = (&inner.set.counters, &inner.set.links);
+        let (counters, links) = (&inner.set.counters, &inner.set.links);
+        Stats::counted(counters, links, &inner.inbox).standing(inner)
+    }
+
+    /// What only grows, and the releases on their way.
+    pub(super) fn counted(c: &Counters, links: &[Arc<dyn Link>], inbox: &Inbox) -> Stats {
+        let nodes = &c.measures.nodes;
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Stats {
             acquired: get(&c.acquired),
@@ -65,16 +76,60 @@ impl Stats {
             renewals: get(&c.renewals),
             repairs: get(&c.repairs),
             releases_pending: c.releases_pending.load(Ordering::Relaxed) as u64,
-            clock_steps: get(&c.clock_steps),
+            clock_steps: nodes.iter().map(OfNode::clock_steps).sum(),
             write_backs: get(&c.write_backs),
             passed_on: get(&c.passed_on),
             releases_dropped: links.iter().map(|l| l.dropped()).sum(),
             connects: links.iter().map(|l| l.connects()).sum(),
-            waiting: inner.lines.waiting() as u64,
-            queued: inner.inbox.queued() as u64,
-            ahead: inner.inbox.ahead().into(),
-            stray_messages: inner.inbox.stray() + links.iter().map(|l| l.stray()).sum::<u64>(),
+            stray_messages: inbox.stray() + links.iter().map(|l| l.stray()).sum::<u64>(),
+            ..Stats::default()
         }
+    }
+
+    /// The same with who waits now.
+    pub(super) fn standing(mut self, inner: &Inner) -> Stats {
+        self.waiting = inner.lines.waiting() as u64;
+        self.queued = inner.inbox.queued() as u64;
+        self.ahead = inner.inbox.ahead().into();
+        self
+    }
+
+    /// What stays of a client that is gone: what only grows.
+    pub(crate) fn past(mut self) -> Stats {
+        (self.releases_pending, self.waiting) = (0, 0);
+        (self.queued, self.ahead) = (0, 0);
+        self
+    }
+
+    /// Adds what another client has counted.
+    pub(crate) fn add(&mut self, other: &Stats) {
+        for (mine, (_, more)) in self.all_mut().into_iter().zip(other.named()) {
+            *mine += more;
+        }
+    }
+
+    /// In the order of [`named`](Stats::named).
+    fn all_mut(&mut self) -> [&mut u64; 18] {
+        [
+            &mut self.acquired,
+            &mut self.reentered,
+            &mut self.attempts_lost,
+            &mut self.timeouts_awaited,
+            &mut self.released,
+            &mut self.lost,
+            &mut self.renewals,
+            &mut self.repairs,
+            &mut self.releases_pending,
+            &mut self.clock_steps,
+            &mut self.write_backs,
+            &mut self.releases_dropped,
+            &mut self.connects,
+            &mut self.waiting,
+            &mut self.passed_on,
+            &mut self.queued,
+            &mut self.ahead,
+            &mut self.stray_messages,
+        ]
     }
 
     /// For bindings: the counts with their names.
@@ -100,5 +155,23 @@ impl Stats {
             ("ahead", self.ahead),
             ("stray_messages", self.stray_messages),
         ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_count_is_added_to_its_own() {
+        let mut stats = Stats::default();
+        for (value, place) in (1..).zip(stats.all_mut()) {
+            *place = value;
+        }
+        let mut sum = stats.clone();
+        sum.add(&stats);
+        for ((value, (name, one)), (_, two)) in (1..).zip(stats.named()).zip(sum.named()) {
+            assert_eq!((one, two), (value, 2 * value), "{name}");
+        }
     }
 }

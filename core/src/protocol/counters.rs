@@ -7,11 +7,13 @@ use std::task::Poll;
 
 use crate::clock::{Clock, Instant};
 use crate::mutex::lock;
+use crate::protocol::measures::Measures;
 use crate::wakers::Wakers;
 
 /// Counts of a client. All grow only, except the number of pending releases.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Counters {
+    pub(crate) measures: Measures,
     pub(crate) acquired: AtomicU64,
     pub(crate) reentered: AtomicU64,
     pub(crate) attempts_lost: AtomicU64,
@@ -20,7 +22,6 @@ pub struct Counters {
     pub(crate) lost: AtomicU64,
     pub(crate) renewals: AtomicU64,
     pub(crate) repairs: AtomicU64,
-    pub(crate) clock_steps: AtomicU64,
     pub(crate) write_backs: AtomicU64,
     pub(crate) passed_on: AtomicU64,
     pub(crate) releases_pending: AtomicUsize,
@@ -38,6 +39,33 @@ impl Drop for Call<'_> {
 }
 
 impl Counters {
+    /// Of a client with so many nodes.
+    pub(crate) fn new(nodes: usize) -> Counters {
+        Counters {
+            measures: Measures::new(nodes),
+            acquired: AtomicU64::new(0),
+            reentered: AtomicU64::new(0),
+            attempts_lost: AtomicU64::new(0),
+            timeouts_awaited: AtomicU64::new(0),
+            released: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
+            renewals: AtomicU64::new(0),
+            repairs: AtomicU64::new(0),
+            write_backs: AtomicU64::new(0),
+            passed_on: AtomicU64::new(0),
+            releases_pending: AtomicUsize::new(0),
+            calls: AtomicUsize::new(0),
+            idle: Mutex::default(),
+        }
+    }
+
+    /// Leases that are held now.
+    pub(crate) fn held(&self) -> u64 {
+        // In this order: one that is won and ended meanwhile is not counted as ended alone.
+        let ended = self.released.load(Ordering::Acquire) + self.lost.load(Ordering::Acquire);
+        self.acquired.load(Ordering::Acquire).saturating_sub(ended)
+    }
+
     /// Counts a call. Whoever closes the client waits for those that were
     /// counted before they saw it open.
     pub(crate) fn call(&self) -> Call<'_> {

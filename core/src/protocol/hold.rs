@@ -30,6 +30,7 @@ use crate::mutex::lock;
 use crate::node::{FaultKind, Keys, Reply, Sink, Ticket, Value, Waiter};
 use crate::protocol::counters::count;
 use crate::protocol::fence::{self, Fence};
+use crate::protocol::group::Group;
 use crate::protocol::home::Word;
 use crate::protocol::quorum::{self, Kind, Verdict, Vote};
 use crate::protocol::set::Set;
@@ -66,6 +67,8 @@ pub struct Terms {
     pub keep: Duration,
     /// Set when the owner of the lease has ended.
     pub gone: Option<Arc<AtomicBool>>,
+    /// By which metrics tell it from others.
+    pub group: Group,
 }
 
 /// One token's life. See the [module documentation](self).
@@ -130,6 +133,10 @@ struct Round {
 struct LeaseState {
     /// How often the token was passed on.
     passed: u32,
+    /// By which metrics tell it from others.
+    group: Group,
+    /// When it was won.
+    since: Instant,
     /// Set when the owner has ended.
     gone: Option<Arc<AtomicBool>>,
     /// Who waits for the loss.
@@ -201,6 +208,10 @@ impl Hold {
             self.set.observe(ticket, now, time);
         }
         self.note_health(ticket.node, reply);
+        if !matches!(reply, Reply::Failed(_)) {
+            let node = &self.set.counters.measures.nodes[ticket.node];
+            node.round_trips.add(ticket.sent.until(now));
+        }
         if matches!(reply, Reply::Refused { .. } | Reply::Taken) {
             self.set.contention.note(&self.terms.keys.lock, now);
         }
@@ -286,7 +297,10 @@ impl Hold {
     fn note_health(&self, node: usize, reply: &Reply) {
         let pause = 2 * self.terms.timing.node_timeout;
         match reply {
-            Reply::Quarantined { .. } => self.set.shut(node, pause),
+            Reply::Quarantined { left } => {
+                self.set.quarantined(node, *left);
+                self.set.shut(node, pause);
+            }
             // A node in quarantine refuses too.
             Reply::Refused { place: None, .. } | Reply::Taken => self.set.answered(node, false),
             Reply::Failed(fault) => match fault.kind {
@@ -378,7 +392,7 @@ impl Hold {
                 wakers.wake();
                 return;
             }
-            Some(fence) => self.win(&mut state, fence),
+            Some(fence) => self.win(&mut state, fence, now),
             // Whoever waits decides how it goes on.
             None if self.waiter.is_some() => {
                 if told {
@@ -408,8 +422,9 @@ impl Hold {
     }
 
     /// A quorum has voted for the token, and stores its fence.
-    fn win(&self, state: &mut State, fence: u64) {
+    fn win(&self, state: &mut State, fence: u64, now: Instant) {
         state.phase = Phase::Held;
+        state.lease.since = now;
         let fence = mutant!("fence-not-told", fence, 0);
         self.fences.last.store(fence, Ordering::Release);
         let first = fence.saturating_sub(u64::from(self.fences.block - 1));

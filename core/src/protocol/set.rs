@@ -10,7 +10,7 @@ use crate::mutex::lock;
 use crate::node::time::NodeTimes;
 use crate::node::{Link, Request, Sink, Ticket};
 use crate::protocol::contention::Contention;
-use crate::protocol::counters::{Counters, count};
+use crate::protocol::counters::Counters;
 use crate::protocol::fence;
 use crate::token::Rng;
 use crate::wakers::Wakers;
@@ -30,7 +30,7 @@ pub struct Set {
     /// Bound on the difference of clock rates.
     pub drift: f64,
     /// What happened.
-    pub counters: Counters,
+    pub counters: Arc<Counters>,
     /// Where warnings go.
     pub warn: fn(String),
     /// Where goes what is worth knowing: losses.
@@ -83,6 +83,8 @@ struct NodeClock {
     shut_until: AtomicU64,
     /// It was waited for in vain as a home, and has not answered sooner since.
     late: AtomicBool,
+    /// It was in quarantine lately: until this moment.
+    quarantined_until: AtomicU64,
 }
 
 impl Set {
@@ -97,12 +99,12 @@ impl Set {
     ) -> Set {
         Set {
             clocks: links.iter().map(|_| NodeClock::default()).collect(),
+            counters: Arc::new(Counters::new(links.len())),
             links,
             clock,
             rng,
             max_ttl,
             drift,
-            counters: Counters::default(),
             contention: Contention::default(),
             proposed: AtomicU64::new(0),
             warn,
@@ -143,7 +145,7 @@ impl Set {
         let server = mutant!("another-server-is-a-step", ticket.server, 0);
         let step = lock(&clock.times).observe(server, ticket.sent, received, time, self.drift);
         let Some(step) = step else { return };
-        count(&self.counters.clock_steps);
+        self.counters.measures.nodes[node].clock_stepped();
         (self.warn)(format!(
             "the clock of the node {} has stepped by about {} ms{}",
             self.links[node].shown(),
@@ -169,6 +171,20 @@ impl Set {
         let until = self.clock.now() + pause;
         let shut_until = &self.clocks[node].shut_until;
         shut_until.store(until.0, Ordering::Relaxed);
+    }
+
+    /// A node said that it is in quarantine for so long yet.
+    pub(crate) fn quarantined(&self, node: usize, left: Duration) {
+        let until = self.clock.now() + left;
+        let quarantined_until = &self.clocks[node].quarantined_until;
+        quarantined_until.store(until.0, Ordering::Relaxed);
+    }
+
+    /// For how long a node is in quarantine yet, as far as it has said.
+    pub(crate) fn quarantine(&self, node: usize) -> Duration {
+        let until = &self.clocks[node].quarantined_until;
+        let until = Instant(until.load(Ordering::Relaxed));
+        self.clock.now().until(until)
     }
 
     /// A node did not answer: it is out for `pause`, or until it does.

@@ -70,6 +70,7 @@ fn terms() -> Terms {
         fair: false,
         keep: Duration::ZERO,
         gone: None,
+        group: Default::default(),
     }
 }
 

@@ -73,6 +73,8 @@ impl Hold {
                 banned: false,
                 lease: LeaseState {
                     passed: 0,
+                    group: terms.group,
+                    since: now,
                     gone: terms.gone.clone(),
                     watchers: Watchers::default(),
                     callbacks: Vec::new(),

@@ -46,6 +46,9 @@ impl Hold {
         state.loss = Some(reason);
         self.end.store(Instant::NEVER.0, Ordering::Release);
         count(&self.set.counters.lost);
+        let held = state.lease.since.until(self.set.clock.now());
+        let measures = &self.set.counters.measures;
+        measures.lost(state.lease.group, held, reason);
         if reason == LossReason::Closed {
             // Whoever has closed the client knows, and there may be thousands.
             return;

@@ -68,12 +68,15 @@ impl Hold {
         }
         self.handed_over.store(Instant::NEVER.0, Ordering::Release);
         state.lease.gone = terms.gone.clone();
+        let group = std::mem::replace(&mut state.lease.group, terms.group);
+        let since = std::mem::replace(&mut state.lease.since, now);
         // Whoever watched the lease that was has released it.
         let watchers = state.lease.watchers.take();
         let callbacks = std::mem::take(&mut state.lease.callbacks);
         drop(state);
         drop((watchers, callbacks));
         count(&self.set.counters.released);
+        self.set.counters.measures.released(group, since.until(now));
         count(&self.set.counters.acquired);
         count(&self.set.counters.passed_on);
         true

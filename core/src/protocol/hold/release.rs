@@ -119,6 +119,7 @@ impl Hold {
             self.end.store(Instant::NEVER.0, Ordering::Release);
         }
         let traces = state.votes.traces(stay);
+        let (group, since) = (state.lease.group, state.lease.since);
         let wakers = state.round.wakers.take();
         drop(state);
         wakers.wake();
@@ -127,6 +128,7 @@ impl Hold {
         }
         if was == Phase::Held {
             count(&self.set.counters.released);
+            self.set.counters.measures.released(group, since.until(now));
         }
         if mutant!("cancel-leaks", false, was == Phase::Asking) {
             return (false, Release::new(&self.set, 0));

@@ -366,6 +366,7 @@ mod tests {
             fair: false,
             keep: Duration::ZERO,
             gone: None,
+            group: Default::default(),
         }
     }
 

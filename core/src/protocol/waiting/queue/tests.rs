@@ -93,6 +93,7 @@ fn terms() -> Terms {
         fair: false,
         keep: Duration::ZERO,
         gone: None,
+        group: Default::default(),
     }
 }
 

@@ -1,0 +1,410 @@
+//! What clients have measured, for those who watch a service: typed, and as the text that
+//! Prometheus reads.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::client::Stats;
+use crate::protocol::hold::LossReason;
+
+/// What clients have measured since they were made: one of them
+/// ([`Client::metrics`](crate::Client::metrics)), or all of the process ([`metrics_text`]).
+///
+/// Displayed, it is the text that Prometheus and OpenMetrics collectors read: see
+/// `docs/operations/METRICS.md` for every name in it, its unit and its labels.
+///
+/// ```
+/// # fn main() -> Result<(), quorlock::Error> {
+/// let client = quorlock::Client::new(["memory://metrics"])?;
+/// let lease = quorlock::blocking::wait(client.lock("orders:42").group("orders").acquire())?;
+/// let metrics = client.metrics();
+/// assert_eq!(metrics.held, 1);
+/// assert_eq!(metrics.acquires[0].group, "orders");
+/// assert_eq!(metrics.acquires[0].times.count(), 1);
+/// # drop(lease); Ok(()) }
+/// ```
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Metrics {
+    /// Leases that are held now.
+    pub held: u64,
+    /// What is counted, and who waits now.
+    pub stats: Stats,
+    /// How long callers took to get a lock or to give up, by group and outcome. Not of
+    /// re-entries, which take no time.
+    pub acquires: Vec<Durations>,
+    /// How long leases were held that have ended, by group and outcome: `released` or `lost`.
+    pub holds: Vec<Durations>,
+    /// How many leases were lost, for each reason there is.
+    pub lost: Vec<(LossReason, u64)>,
+    /// The nodes; one that several clients name is there once.
+    pub nodes: Vec<NodeMetrics>,
+}
+
+/// Times of one kind.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Durations {
+    /// The [group](crate::Lock::group) of the locks; empty for those without.
+    pub group: &'static str,
+    /// What it came to, as a word: `won`, `contended`, `timeout`, `no_quorum`, `cancelled`,
+    /// `busy` or `failed` for an acquire, `released` or `lost` for a hold.
+    pub outcome: &'static str,
+    /// How long it took.
+    pub times: Histogram,
+}
+
+/// What is known of one node.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct NodeMetrics {
+    /// The node, as in errors; never with credentials.
+    pub node: String,
+    /// Whether it could vote when it was asked last; also if it was never asked.
+    pub up: bool,
+    /// How its clock stands against the one in the middle of the set's, in seconds; `None`
+    /// where too little is known.
+    pub clock_offset: Option<f64>,
+    /// How long it gives no vote yet, as far as it has said.
+    pub quarantine: Duration,
+    /// From when a request for a vote is handed to its connection to the answer.
+    pub round_trips: Histogram,
+    /// Connections made to it.
+    pub connects: u64,
+    /// Steps of its clock that were seen.
+    pub clock_steps: u64,
+}
+
+/// How many took how long.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Histogram {
+    /// The upper bounds of the buckets, which belong to them.
+    pub bounds: Vec<Duration>,
+    /// How many fell into each bucket, and behind the last bound.
+    pub counts: Vec<u64>,
+    /// The sum of all times.
+    pub sum: Duration,
+}
+
+impl Histogram {
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    fn add(&mut self, other: &Histogram) {
+        if self.counts.is_empty() {
+            return self.clone_from(other);
+        }
+        for (mine, more) in self.counts.iter_mut().zip(&other.counts) {
+            *mine += more;
+        }
+        self.sum += other.sum;
+    }
+}
+
+impl Metrics {
+    /// Adds what another client has measured.
+    pub(crate) fn add(&mut self, other: &Metrics) {
+        self.held += other.held;
+        self.stats.add(&other.stats);
+        add_times(&mut self.acquires, &other.acquires);
+        add_times(&mut self.holds, &other.holds);
+        for (reason, count) in &other.lost {
+            match self.lost.iter_mut().find(|known| known.0 == *reason) {
+                Some(known) => known.1 += count,
+                None => self.lost.push((*reason, *count)),
+            }
+        }
+        for node in &other.nodes {
+            match self.nodes.iter_mut().find(|known| known.node == node.node) {
+                Some(known) => known.add(node),
+                None => self.nodes.push(node.clone()),
+            }
+        }
+    }
+
+    /// What stays of a client that is gone: what it has counted, and nothing of how it stands.
+    pub(crate) fn past(mut self) -> Metrics {
+        self.held = 0;
+        self.stats = self.stats.past();
+        for node in &mut self.nodes {
+            (node.up, node.clock_offset, node.quarantine) = (true, None, Duration::ZERO);
+        }
+        self
+    }
+}
+
+fn add_times(all: &mut Vec<Durations>, more: &[Durations]) {
+    for times in more {
+        let known = all
+            .iter_mut()
+            .find(|known| (known.group, known.outcome) == (times.group, times.outcome));
+        match known {
+            Some(known) => known.times.add(&times.times),
+            None => all.push(times.clone()),
+        }
+    }
+}
+
+impl NodeMetrics {
+    fn add(&mut self, other: &NodeMetrics) {
+        self.up &= other.up;
+        // The worst that any client sees.
+        let far = |offset: Option<f64>| offset.map_or(-1.0, f64::abs);
+        if far(other.clock_offset) > far(self.clock_offset) {
+            self.clock_offset = other.clock_offset;
+        }
+        self.quarantine = self.quarantine.max(other.quarantine);
+        self.round_trips.add(&other.round_trips);
+        self.connects += other.connects;
+        self.clock_steps += other.clock_steps;
+    }
+}
+
+/// The text that Prometheus reads, of all clients of this process together. What a client has
+/// counted stays in it when the client is closed and gone. Serve it as
+/// `text/plain; version=0.0.4`.
+///
+/// In a forked child it begins anew.
+pub fn metrics_text() -> String {
+    crate::client::metrics::of_process().to_string()
+}
+
+/// The text exposition format of Prometheus, version 0.0.4.
+impl fmt::Display for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut out = Exposition(f);
+        out.times(
+            "quorlock_acquire_duration_seconds",
+            "How long callers took to get a lock, or to give up.",
+            &self.acquires,
+        )?;
+        out.times(
+            "quorlock_hold_duration_seconds",
+            "How long locks were held, of those that are held no longer.",
+            &self.holds,
+        )?;
+        let s = &self.stats;
+        for (name, help, value) in [
+            ("quorlock_held", "Locks that are held now.", self.held),
+            (
+                "quorlock_waiting",
+                "Callers that wait in this process now, behind those that ask the nodes.",
+                s.waiting,
+            ),
+            (
+                "quorlock_queued",
+                "Callers that stand in the queue of a node now.",
+                s.queued,
+            ),
+            (
+                "quorlock_ahead",
+                "Waiters of other clients before the last of those, as far as nodes told.",
+                s.ahead,
+            ),
+            (
+                "quorlock_releases_pending",
+                "Releases that nodes have not acknowledged yet.",
+                s.releases_pending,
+            ),
+        ] {
+            out.head(name, "gauge", help)?;
+            out.value(name, &[], value)?;
+        }
+        let name = "quorlock_lost_total";
+        out.head(
+            name,
+            "counter",
+            "Locks that were lost while they were held.",
+        )?;
+        for (reason, count) in &self.lost {
+            out.value(name, &[("reason", reason.as_str())], *count)?;
+        }
+        for (name, help, value) in [
+            (
+                "quorlock_attempts_lost_total",
+                "Attempts that did not win, each undone.",
+                s.attempts_lost,
+            ),
+            (
+                "quorlock_timeouts_awaited_total",
+                "Rounds that the timeout of a node decided.",
+                s.timeouts_awaited,
+            ),
+            (
+                "quorlock_passed_on_total",
+                "Locks that went to the next waiter of their client without a request.",
+                s.passed_on,
+            ),
+            (
+                "quorlock_reentered_total",
+                "Acquires by the owner of a lock that it held already.",
+                s.reentered,
+            ),
+            (
+                "quorlock_renewals_total",
+                "Votes that were renewed.",
+                s.renewals,
+            ),
+            (
+                "quorlock_repairs_total",
+                "Votes that were missing on a node and have been stored anew.",
+                s.repairs,
+            ),
+            (
+                "quorlock_write_backs_total",
+                "Fences that were written back to a node because votes disagreed.",
+                s.write_backs,
+            ),
+            (
+                "quorlock_stray_messages_total",
+                "Messages that named nobody who waits, or that no node sends.",
+                s.stray_messages,
+            ),
+            (
+                "quorlock_releases_dropped_total",
+                "Releases that were given up because too many waited for a node.",
+                s.releases_dropped,
+            ),
+        ] {
+            out.head(name, "counter", help)?;
+            out.value(name, &[], value)?;
+        }
+        out.nodes(&self.nodes)
+    }
+}
+
+/// Writes lines of that format.
+struct Exposition<'a, 'b>(&'a mut fmt::Formatter<'b>);
+
+type Labels<'a> = &'a [(&'a str, &'a str)];
+
+impl Exposition<'_, '_> {
+    fn head(&mut self, name: &str, kind: &str, help: &str) -> fmt::Result {
+        writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}")
+    }
+
+    fn value(&mut self, name: &str, labels: Labels<'_>, value: impl fmt::Display) -> fmt::Result {
+        self.0.write_str(name)?;
+        for (place, (label, text)) in labels.iter().enumerate() {
+            let before = if place == 0 { '{' } else { ',' };
+            write!(self.0, "{before}{label}=\"{}\"", Escaped(text))?;
+        }
+        let close = if labels.is_empty() { "" } else { "}" };
+        writeln!(self.0, "{close} {value}")
+    }
+
+    fn times(&mut self, name: &str, help: &str, all: &[Durations]) -> fmt::Result {
+        self.head(name, "histogram", help)?;
+        for Durations {
+            group,
+            outcome,
+            times,
+        } in all
+        {
+            self.histogram(name, &[("group", group), ("outcome", outcome)], times)?;
+        }
+        Ok(())
+    }
+
+    fn histogram(&mut self, name: &str, labels: Labels<'_>, histogram: &Histogram) -> fmt::Result {
+        let bucket = format!("{name}_bucket");
+        let mut below = 0;
+        let bounds = histogram.bounds.iter().map(|b| b.as_secs_f64().to_string());
+        let bounds = bounds.chain(["+Inf".to_owned()]);
+        for (bound, count) in bounds.zip(&histogram.counts) {
+            below += count;
+            let labels = [labels, &[("le", &*bound)]].concat();
+            self.value(&bucket, &labels, below)?;
+        }
+        self.value(&format!("{name}_sum"), labels, histogram.sum.as_secs_f64())?;
+        self.value(&format!("{name}_count"), labels, below)
+    }
+
+    fn nodes(&mut self, nodes: &[NodeMetrics]) -> fmt::Result {
+        self.of_each(
+            nodes,
+            "quorlock_node_up",
+            "gauge",
+            "Whether the node could vote when it was asked last.",
+            |node| Some(f64::from(u8::from(node.up))),
+        )?;
+        self.of_each(
+            nodes,
+            "quorlock_node_clock_offset_seconds",
+            "gauge",
+            "How the clock of the node stands against the one in the middle of the set's.",
+            |node| node.clock_offset,
+        )?;
+        self.of_each(
+            nodes,
+            "quorlock_node_quarantine_seconds",
+            "gauge",
+            "How long the node gives no vote yet, since it may have lost some.",
+            |node| Some(node.quarantine.as_secs_f64()),
+        )?;
+        self.of_each(
+            nodes,
+            "quorlock_node_connects_total",
+            "counter",
+            "Connections that were made to the node.",
+            |node| Some(node.connects as f64),
+        )?;
+        self.of_each(
+            nodes,
+            "quorlock_node_clock_steps_total",
+            "counter",
+            "Steps of the clock of the node.",
+            |node| Some(node.clock_steps as f64),
+        )?;
+        let name = "quorlock_node_round_trip_seconds";
+        self.head(
+            name,
+            "histogram",
+            "From when a request for a vote is handed to the connection to its answer.",
+        )?;
+        for node in nodes {
+            self.histogram(name, &[("node", &node.node)], &node.round_trips)?;
+        }
+        Ok(())
+    }
+
+    fn of_each(
+        &mut self,
+        nodes: &[NodeMetrics],
+        name: &str,
+        kind: &str,
+        help: &str,
+        value: impl Fn(&NodeMetrics) -> Option<f64>,
+    ) -> fmt::Result {
+        self.head(name, kind, help)?;
+        for node in nodes {
+            if let Some(value) = value(node) {
+                self.value(name, &[("node", &node.node)], value)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The value of a label, as the format wants it.
+struct Escaped<'a>(&'a str);
+
+impl fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for c in self.0.chars() {
+            match c {
+                '\\' => f.write_str("\\\\")?,
+                '"' => f.write_str("\\\"")?,
+                '\n' => f.write_str("\\n")?,
+                c => write!(f, "{c}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,183 @@
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::blocking::wait;
+use crate::{Client, Lease};
+
+/// The samples of a text, each by its name with labels. Every line has to be one that the
+/// format knows.
+fn samples(text: &str) -> BTreeMap<String, f64> {
+    let mut family = String::new();
+    let mut samples = BTreeMap::new();
+    assert!(text.ends_with('\n'));
+    for line in text.lines() {
+        if let Some(head) = line.strip_prefix("# HELP ") {
+            family = head.split(' ').next().unwrap().to_owned();
+            continue;
+        }
+        if let Some(head) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = head.split_once(' ').unwrap();
+            assert_eq!(name, family);
+            assert!(["counter", "gauge", "histogram"].contains(&kind), "{line}");
+            assert_eq!(kind == "counter", name.ends_with("_total"), "{line}");
+            continue;
+        }
+        let (sample, value) = line.rsplit_once(' ').unwrap();
+        assert!(sample.starts_with(&family), "{line} under {family}");
+        assert!(
+            samples
+                .insert(sample.to_owned(), value.parse().unwrap())
+                .is_none(),
+            "{line} twice"
+        );
+    }
+    samples
+}
+
+fn client(node: &str) -> Client {
+    Client::new([format!("memory://{node}")]).unwrap()
+}
+
+fn held(client: &Client, group: &str) -> Lease {
+    wait(client.lock("a").group(group).acquire()).unwrap()
+}
+
+#[test]
+fn a_cycle_is_measured_with_its_group() {
+    let client = client("measured");
+    let lease = held(&client, "measured");
+    let now = samples(&client.metrics().to_string());
+    assert_eq!(now["quorlock_held"], 1.0);
+    let won = "quorlock_acquire_duration_seconds_count{group=\"measured\",outcome=\"won\"}";
+    assert_eq!(now[won], 1.0);
+    let busy = client.lock("a").group("measured").wait(Duration::ZERO);
+    assert!(wait(busy.try_acquire()).unwrap().is_none());
+    wait(lease.release()).unwrap();
+    let metrics = client.metrics();
+    let outcomes: Vec<_> = metrics
+        .acquires
+        .iter()
+        .map(|of| (of.group, of.outcome))
+        .collect();
+    assert_eq!(outcomes, [("measured", "won"), ("measured", "contended")]);
+    let hold = &metrics.holds[0];
+    assert_eq!(
+        (hold.group, hold.outcome, hold.times.count()),
+        ("measured", "released", 1)
+    );
+    assert!(!hold.times.sum.is_zero());
+    assert!(metrics.nodes[0].round_trips.count() >= 2);
+    assert_eq!(metrics.held, 0);
+}
+
+#[test]
+fn a_loss_is_measured_with_its_reason() {
+    let client = client("measured-loss");
+    let lease = held(&client, "measured-loss");
+    wait(client.close());
+    assert!(!lease.is_held());
+    let now = samples(&client.metrics().to_string());
+    assert_eq!(now["quorlock_lost_total{reason=\"closed\"}"], 1.0);
+    let lost = "quorlock_hold_duration_seconds_count{group=\"measured-loss\",outcome=\"lost\"}";
+    assert_eq!(now[lost], 1.0);
+}
+
+#[test]
+fn a_call_that_is_given_up_is_measured() {
+    let client = client("measured-cancel");
+    let lease = held(&client, "");
+    let second = client.lock("a").group("measured-cancel");
+    let mut waits = Box::pin(second.acquire());
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(waits.as_mut().poll(&mut cx).is_pending());
+    drop(waits);
+    drop(lease);
+    let cancelled = client.metrics().acquires;
+    let cancelled = cancelled.iter().find(|of| of.group == "measured-cancel");
+    assert_eq!(cancelled.unwrap().outcome, "cancelled");
+}
+
+#[test]
+fn re_entries_and_several_names_are_one_call_each() {
+    let client = client("measured-several");
+    let owner = crate::Owner::named("me");
+    let lock = client.lock("a").group("measured-several").owner(owner);
+    let first = wait(lock.acquire()).unwrap();
+    let again = wait(lock.acquire()).unwrap();
+    assert_eq!(client.metrics().acquires[0].times.count(), 1);
+    drop((first, again));
+    let both = client.lock_all(["b", "c"]).group("measured-both");
+    let leases = wait(both.acquire()).unwrap();
+    let metrics = client.metrics();
+    assert_eq!(metrics.held, 2);
+    let of_both = metrics
+        .acquires
+        .iter()
+        .find(|of| of.group == "measured-both");
+    assert_eq!(of_both.unwrap().times.count(), 1);
+    drop(leases);
+}
+
+#[test]
+fn what_was_counted_outlives_its_client() {
+    let counted = || {
+        let won = "quorlock_acquire_duration_seconds_count{group=\"outlives\",outcome=\"won\"}";
+        samples(&metrics_text()).get(won).copied()
+    };
+    let first = client("outlives");
+    drop(held(&first, "outlives"));
+    assert_eq!(counted(), Some(1.0));
+    wait(first.close());
+    drop(first);
+    assert_eq!(counted(), Some(1.0));
+    let second = client("outlives");
+    drop(held(&second, "outlives"));
+    assert_eq!(counted(), Some(2.0));
+}
+
+#[test]
+fn a_reader_never_finds_less_while_clients_come_and_go() {
+    let total = || -> f64 {
+        let all = samples(&metrics_text());
+        let of = all
+            .iter()
+            .filter(|(name, _)| name.contains("group=\"come-and-go\""));
+        of.filter(|(name, _)| name.contains("hold_duration_seconds_count"))
+            .map(|(_, value)| value)
+            .sum()
+    };
+    let working = std::sync::atomic::AtomicBool::new(true);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..200 {
+                drop(held(&client("come-and-go"), "come-and-go"));
+            }
+            working.store(false, std::sync::atomic::Ordering::Release);
+        });
+        let mut last = 0.0;
+        while working.load(std::sync::atomic::Ordering::Acquire) {
+            let now = total();
+            assert!(now >= last, "{now} after {last}");
+            last = now;
+        }
+    });
+    assert_eq!(total(), 200.0);
+}
+
+#[test]
+fn labels_are_escaped_and_buckets_grow() {
+    let client = client("escaped");
+    drop(held(&client, "a\"b\\c"));
+    let text = client.metrics().to_string();
+    assert!(text.contains("group=\"a\\\"b\\\\c\""), "{text}");
+    let buckets: Vec<f64> = text
+        .lines()
+        .filter(|line| line.starts_with("quorlock_hold_duration_seconds_bucket"))
+        .map(|line| line.rsplit_once(' ').unwrap().1.parse().unwrap())
+        .collect();
+    assert_eq!(buckets.len(), crate::protocol::measures::BOUNDS.len() + 1);
+    assert!(
+        buckets.is_sorted() && buckets.last() == Some(&1.0),
+        "{buckets:?}"
+    );
+}

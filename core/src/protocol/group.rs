@@ -1,0 +1,104 @@
+//! Groups of locks, by which metrics tell them apart.
+//!
+//! The name of a lock is no label: there may be one for each order of a shop. A group is a
+//! name that the program chooses for all of a kind. The process has a fixed number of them,
+//! so that what it measures stays small whatever it is given: what comes later is `other`.
+
+use std::sync::Arc;
+
+use once_cell::race::OnceBox;
+
+use crate::error::Error;
+
+/// How many names the process keeps.
+const NAMED: usize = 64;
+/// Those, the one without a name, and the one for all that came too late.
+pub(crate) const GROUPS: usize = NAMED + 2;
+/// The longest name, in bytes.
+const LONGEST: usize = 64;
+const OTHER: &str = "other";
+
+/// `race`: no lock that another thread could have held at a fork.
+static NAMES: [OnceBox<Arc<str>>; NAMED] = [const { OnceBox::new() }; NAMED];
+
+/// One of them. The default has no name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Group(u8);
+
+impl Group {
+    /// The group of that name; of a new one if the process has room for it.
+    fn named(name: &str) -> Group {
+        match name {
+            "" => return Group::default(),
+            OTHER => return Group::at(GROUPS - 1),
+            _ => {}
+        }
+        let is_here =
+            |slot: &OnceBox<Arc<str>>| **slot.get_or_init(|| Box::new(name.into())) == *name;
+        match NAMES.iter().position(is_here) {
+            Some(place) => Group::at(place + 1),
+            None => Group::at(GROUPS - 1),
+        }
+    }
+
+    /// The group of a name that a user gives.
+    pub(crate) fn given(name: &str) -> Result<Group, Error> {
+        if name.len() <= LONGEST && !name.chars().any(char::is_control) {
+            return Ok(Group::named(name));
+        }
+        Err(Error::invalid(format!(
+            "group is `{}`: give at most {LONGEST} bytes without control characters",
+            name.escape_debug()
+        )))
+    }
+
+    /// By its [place](Group::place).
+    pub(crate) fn at(place: usize) -> Group {
+        Group(place as u8)
+    }
+
+    /// Its place among all groups: less than [`GROUPS`].
+    pub(crate) fn place(self) -> usize {
+        self.0.into()
+    }
+
+    /// Its name; empty for the one without.
+    pub(crate) fn name(self) -> &'static str {
+        match self.place() {
+            0 => "",
+            place if place <= NAMED => NAMES[place - 1].get().map_or("", |name| name),
+            _ => OTHER,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_kept_until_there_is_no_room() {
+        assert_eq!(Group::named("").name(), "");
+        let first = Group::named("kept-first");
+        for i in 0..2 * NAMED {
+            let name = format!("kept-{i}");
+            let group = Group::named(&name);
+            assert!([&*name, OTHER].contains(&group.name()), "{name}");
+            assert_eq!(Group::named(&name), group);
+        }
+        assert_eq!(Group::named("kept-late").name(), OTHER);
+        assert_eq!(
+            (Group::named("kept-first"), first.name()),
+            (first, "kept-first")
+        );
+    }
+
+    #[test]
+    fn names_are_checked() {
+        assert!(Group::given("").is_ok() && Group::given("orders").is_ok());
+        for wrong in ["x".repeat(65), "a\nb".into()] {
+            let error = Group::given(&wrong).unwrap_err();
+            assert!(error.message().starts_with("group is `"), "{error}");
+        }
+    }
+}

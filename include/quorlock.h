@@ -877,6 +877,13 @@ int32_t quorlock_client_options_set_keep(struct quorlock_client_options_t *optio
                                          int64_t keep_ms);
 
 /**
+ * See quorlock_lock_options_set_group(). Empty.
+ */
+int32_t quorlock_client_options_set_group(struct quorlock_client_options_t *options,
+                                          const char *text,
+                                          size_t len);
+
+/**
  * See quorlock_lock_options_set_reentrant(). True.
  */
 int32_t quorlock_client_options_set_reentrant(struct quorlock_client_options_t *options,
@@ -1119,6 +1126,15 @@ int32_t quorlock_lock_options_set_fair(struct quorlock_lock_options_t *options, 
  * its ttl.
  */
 int32_t quorlock_lock_options_set_keep(struct quorlock_lock_options_t *options, int64_t keep_ms);
+
+/**
+ * The lock's group in quorlock_metrics_text(), which never names locks: a word for
+ * all of a kind, such as "orders"; `len` bytes of UTF-8, at most 64. The process
+ * keeps 64 groups; later ones are counted as "other". Empty.
+ */
+int32_t quorlock_lock_options_set_group(struct quorlock_lock_options_t *options,
+                                        const char *text,
+                                        size_t len);
 
 /**
  * Whether an owner that holds the lock enters it again, at once. Without, it waits
@@ -1941,6 +1957,20 @@ int32_t quorlock_probe_finding(const struct quorlock_probe_t *probe,
  * Frees a probe. NULL is allowed.
  */
 void quorlock_probe_free(struct quorlock_probe_t *probe);
+
+/**
+ * What all clients of this process have measured, as the text that Prometheus
+ * reads, ending with NUL: serve it as text/plain; version=0.0.4. What a client has
+ * counted stays in it when the client is closed and freed. In a forked child it
+ * begins anew. docs/operations/METRICS.md explains every name in it. Free it with
+ * quorlock_text_free(); NULL where the library has a bug, which the log tells.
+ */
+QUORLOCK_MUST_USE char *quorlock_metrics_text(void);
+
+/**
+ * Frees a text. NULL is allowed.
+ */
+void quorlock_text_free(char *text);
 
 /**
  * Sends the log of the whole process to `callback`; NULL for nowhere, as at

@@ -278,6 +278,9 @@ struct lock_options {
     /** For how long the lock stays taken after it was won, also when it is released before: so that a job which every host
      * starts at about the same time runs once. At most max_ttl. */
     std::optional<milliseconds> keep;
+    /** The lock's group in metrics_text(), which never names locks: a word for all of a kind, such as "orders". At most 64
+     * bytes. The process keeps 64 groups; later ones are counted as "other". */
+    std::optional<std::string> group;
 };
 
 /** Options of a client; those that locks have too are the defaults of its locks. See quorlock.h for the values
@@ -324,6 +327,8 @@ struct client_options {
     std::optional<bool> reentrant;
     /** For how long a lock stays taken after it was won: see lock_options. */
     std::optional<milliseconds> keep;
+    /** The group of its locks in metrics_text(): see lock_options. */
+    std::optional<std::string> group;
 };
 
 namespace detail {
@@ -342,6 +347,7 @@ inline owned<quorlock_lock_options_t> made(const lock_options &options) {
     if (options.max_waiters) quorlock_lock_options_set_max_waiters(o, *options.max_waiters);
     if (options.fair) quorlock_lock_options_set_fair(o, *options.fair);
     if (options.keep) quorlock_lock_options_set_keep(o, ms(*options.keep));
+    if (options.group) quorlock_lock_options_set_group(o, options.group->data(), options.group->size());
     if (options.reentrant) quorlock_lock_options_set_reentrant(o, *options.reentrant);
     return made;
 }
@@ -1593,6 +1599,7 @@ public:
         if (options.max_waiters) quorlock_client_options_set_max_waiters(o, *options.max_waiters);
         if (options.fair) quorlock_client_options_set_fair(o, *options.fair);
         if (options.keep) quorlock_client_options_set_keep(o, detail::ms(*options.keep));
+        text(quorlock_client_options_set_group, options.group);
         if (options.reentrant) quorlock_client_options_set_reentrant(o, *options.reentrant);
         quorlock_client_t *handle = nullptr;
         detail::checked([&](auto error) { return quorlock_client_new(o, &handle, error); });
@@ -1921,6 +1928,15 @@ inline void set_log(std::function<void(log_level, std::string_view)> function) {
             });
     quorlock_set_log_callback(made.get(), made ? detail::on_log : nullptr);
     current = std::move(made);
+}
+
+/** What all clients of this process have measured, as the text that Prometheus reads: serve it as
+ * `text/plain; version=0.0.4`. What a client has counted stays in it when the client is closed and gone. In a forked child it
+ * begins anew. `docs/operations/METRICS.md` explains every name in it. */
+inline std::string metrics_text() {
+    const std::unique_ptr<char, void (*)(char *)> made(quorlock_metrics_text(), quorlock_text_free);
+    if (!made) throw std::bad_alloc();
+    return made.get();
 }
 
 /** Closes every client, ends the library's threads and waits for their end. No other call may be under way. */

@@ -9,7 +9,6 @@ mod probe;
 pub(crate) mod shared;
 #[cfg(feature = "sim")]
 mod simulated;
-mod stats;
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,9 +24,9 @@ use crate::lock::Lock;
 use crate::locks::Locks;
 use crate::metrics::Metrics;
 use crate::report::Probe;
+use crate::stats::Stats;
 
 pub use builder::ClientBuilder;
-pub use stats::Stats;
 
 /// A set of nodes and the options for its locks.
 ///
@@ -172,7 +171,7 @@ impl Client {
     pub fn stats(&self) -> Stats {
         self.shared
             .started()
-            .map(|inner| Stats::of(inner))
+            .map(|inner| inner.stats())
             .unwrap_or_default()
     }
 
@@ -180,7 +179,7 @@ impl Client {
     /// the nodes do. See also [`metrics_text`](crate::metrics_text).
     pub fn metrics(&self) -> Metrics {
         let started = self.shared.started();
-        started.map_or_else(Metrics::default, |inner| metrics::of_client(inner))
+        started.map(|inner| inner.metrics()).unwrap_or_default()
     }
 
     /// Declares the set: where no node has a record yet, founds it by writing its

@@ -24,7 +24,7 @@ use crate::lease::{Lease, Lost};
 use crate::lock::Lock;
 use crate::mutants::mutant;
 use crate::mutex::lock;
-use crate::protocol::hold::LossReason;
+use crate::protocol::loss::LossReason;
 use crate::protocol::retry::campaign_pause;
 use crate::token::{Rng, SystemRng};
 

@@ -12,7 +12,8 @@ use crate::client::inner::Inner;
 use crate::clock::Instant;
 use crate::error::{Error, ErrorKind, shown};
 use crate::mutants::mutant;
-use crate::protocol::hold::{Extended, Hold, LossReason, Watch};
+use crate::protocol::hold::{Extended, Hold, Watch};
+use crate::protocol::loss::LossReason;
 use crate::protocol::reentry::{Left, Share};
 use crate::protocol::waiting::Passed;
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::error::Error;
 use crate::lease::{Lease, Lost};
 use crate::mutants::mutant;
-use crate::protocol::hold::LossReason;
+use crate::protocol::loss::LossReason;
 
 /// Holds on several locks that were acquired together: what
 /// [`Locks::acquire`](crate::Locks::acquire) returns.

@@ -81,11 +81,13 @@ pub mod probe;
 mod protocol;
 mod report;
 mod runtime;
+mod stats;
 mod sync;
 mod token;
 mod wakers;
 
-pub use client::{Client, ClientBuilder, Stats};
+pub use client::metrics::metrics_text;
+pub use client::{Client, ClientBuilder};
 pub use config::{RestartGuard, defaults};
 pub use election::{Election, Leadership, Observer};
 pub use error::{Error, ErrorKind, NodeError};
@@ -95,11 +97,12 @@ pub use lease::{Lease, Lost};
 pub use leases::{Leases, LostOne};
 pub use lock::Lock;
 pub use locks::Locks;
-pub use metrics::{Durations, Histogram, Metrics, NodeMetrics, metrics_text};
+pub use metrics::{Durations, Histogram, Metrics, NodeMetrics};
 pub use owner::Owner;
-pub use protocol::hold::LossReason;
+pub use protocol::loss::LossReason;
 pub use report::{ClockOffset, Finding, Health, NodeReport, Probe, Severity};
 pub use runtime::dispatch::{Level, set_log_sink};
+pub use stats::Stats;
 
 /// The protocol modules, for the simulator. Not part of the API: anything here
 /// may change at any time.
@@ -120,7 +123,8 @@ pub mod sim {
     pub use crate::probe;
     pub use crate::protocol::acquire::{Acquired, Wait, acquire};
     pub use crate::protocol::counters::Counters;
-    pub use crate::protocol::hold::{Extended, Hold, LossReason, Terms, Watch};
+    pub use crate::protocol::hold::{Extended, Hold, Terms, Watch};
+    pub use crate::protocol::loss::LossReason;
     pub use crate::protocol::renewal::Watchdog;
     pub use crate::protocol::set::Set;
     pub use crate::protocol::timing::Timing;

@@ -4,11 +4,11 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::client::Stats;
-use crate::protocol::hold::LossReason;
+use crate::protocol::loss::LossReason;
+use crate::stats::Stats;
 
 /// What clients have measured since they were made: one of them
-/// ([`Client::metrics`](crate::Client::metrics)), or all of the process ([`metrics_text`]).
+/// ([`Client::metrics`](crate::Client::metrics)), or all of the process ([`metrics_text`](crate::metrics_text)).
 ///
 /// Displayed, it is the text that Prometheus and OpenMetrics collectors read: see
 /// `docs/operations/METRICS.md` for every name in it, its unit and its labels.
@@ -161,15 +161,6 @@ impl NodeMetrics {
         self.connects += other.connects;
         self.clock_steps += other.clock_steps;
     }
-}
-
-/// The text that Prometheus reads, of all clients of this process together. What a client has
-/// counted stays in it when the client is closed and gone. Serve it as
-/// `text/plain; version=0.0.4`.
-///
-/// In a forked child it begins anew.
-pub fn metrics_text() -> String {
-    crate::client::metrics::of_process().to_string()
 }
 
 /// The text exposition format of Prometheus, version 0.0.4.

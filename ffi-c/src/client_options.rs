@@ -145,6 +145,14 @@ pub extern "C" fn quorlock_client_options_set_keep(options: *mut quorlock_client
     set(options, || handle::millis(keep_ms, "keep"), ClientBuilder::keep)
 }
 
+/// See quorlock_lock_options_set_group(). Empty.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_client_options_set_group(
+    options: *mut quorlock_client_options_t, text: *const c_char, len: usize,
+) -> i32 {
+    set(options, || handle::text(text, len, "group"), ClientBuilder::group)
+}
+
 /// See quorlock_lock_options_set_reentrant(). True.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_client_options_set_reentrant(

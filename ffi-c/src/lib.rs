@@ -51,4 +51,6 @@ pub mod election;
 
 pub mod probe;
 
+pub mod metrics;
+
 pub mod process;

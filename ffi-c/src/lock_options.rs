@@ -129,6 +129,16 @@ pub extern "C" fn quorlock_lock_options_set_keep(options: *mut quorlock_lock_opt
     set(options, || handle::millis(keep_ms, "keep"), Lock::keep)
 }
 
+/// The lock's group in quorlock_metrics_text(), which never names locks: a word for
+/// all of a kind, such as "orders"; `len` bytes of UTF-8, at most 64. The process
+/// keeps 64 groups; later ones are counted as "other". Empty.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_lock_options_set_group(
+    options: *mut quorlock_lock_options_t, text: *const c_char, len: usize,
+) -> i32 {
+    set(options, || Ok(handle::text(text, len, "group")?.to_owned()), Lock::group)
+}
+
 /// Whether an owner that holds the lock enters it again, at once. Without, it waits
 /// as any other does: for itself, too, and so in vain, as with a plain mutex.
 #[unsafe(no_mangle)]

@@ -52,6 +52,12 @@ pub fn panic_later(port: &Port, number: i64) -> Option<Failure> {
     port.start(number, true, async { panic!("a test") })
 }
 
+/// See [`quorlock::metrics_text`].
+#[napi(catch_unwind)]
+pub fn metrics_text() -> Either<String, Failure> {
+    entry(|| Ok(quorlock::metrics_text()))
+}
+
 /// Closes every client of the process, for its exit. Blocks for at most the
 /// longest `node_timeout`.
 #[napi(catch_unwind)]

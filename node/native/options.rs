@@ -26,6 +26,7 @@ pub struct LockOptions {
     pub max_waiters: Option<u32>,
     pub fair: Option<bool>,
     pub keep: Option<f64>,
+    pub group: Option<String>,
     pub owner: Option<Uint8Array>,
 }
 
@@ -69,7 +70,7 @@ pub(crate) fn limit(name: &str, milliseconds: f64) -> Result<Option<Duration>, E
 /// Sets what was given.
 macro_rules! set {
     ($options:ident, $to:ident: $($option:ident = |$given:ident| $value:expr,)*) => {
-        $(if let Some($given) = $options.$option {
+        $(if let Some($given) = $options.$option.clone() {
             $to = $to.$option($value);
         })*
     };
@@ -88,6 +89,7 @@ macro_rules! set_lock {
             max_waiters = |given| given as usize,
             fair = |given| given,
             keep = |given| time("keep", given)?,
+            group = |given| given,
         }
     };
 }

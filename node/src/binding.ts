@@ -151,6 +151,7 @@ export interface NativeLockOptions {
   maxWaiters?: number;
   fair?: boolean;
   keep?: number;
+  group?: string;
   owner?: Uint8Array;
 }
 
@@ -177,6 +178,7 @@ export interface Native {
   readonly Owner: new () => NativeOwner;
   readonly Failures: new () => NativeFailures;
   client(options: NativeClientOptions, locks: NativeLockOptions): NativeClient | Failure;
+  metricsText(): string | Failure;
   closeAll(): boolean | Failure;
   kinds(): string[];
   panicAtOnce(): boolean | Failure;

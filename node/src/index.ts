@@ -47,6 +47,7 @@ export type {
   ObserveOptions,
   RunOptions,
 } from "./options.js";
+export { metricsText } from "./metrics.js";
 export { once, type OnceOptions } from "./once.js";
 export type { Finding, NodeReport, Probe } from "./probe.js";
 export { redlock, type Body, type BodyOfAll, type RedlockOptions } from "./redlock.js";

@@ -38,6 +38,11 @@ export interface LockOptions {
    * starts at about the same time runs once. At most `maxTtl`. 0.
    */
   keep?: number | undefined;
+  /**
+   * The lock's group in `metricsText()`, which never names locks: a word for all of a kind, such as `orders`. At most 64
+   * bytes. The process keeps 64 groups; later ones are counted as `other`. Empty.
+   */
+  group?: string | undefined;
   /** Who may re-enter, by a name that is valid within the client. */
   owner?: Name | undefined;
 }
@@ -237,6 +242,7 @@ const OF_LOCK: Record<string, Convert> = {
   maxWaiters: count,
   fair: flag,
   keep: milliseconds,
+  group: text,
 };
 
 const OF_CLIENT: Record<string, Convert> = {

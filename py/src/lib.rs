@@ -70,6 +70,12 @@ fn _log_to(log: Py<PyAny>) {
     quorlock::set_log_sink(move |level, line| ending::call(&log, [level.as_str(), line]));
 }
 
+/// See [`quorlock::metrics_text`].
+#[pyfunction]
+fn metrics_text(py: Python<'_>) -> String {
+    py.detach(quorlock::metrics_text)
+}
+
 /// Refuses an interpreter that is not the first, as CPython does by itself from
 /// 3.12 on. One that is still there at the exit waits for threads that wait for it.
 fn refuse_another_interpreter() -> PyResult<()> {
@@ -105,5 +111,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(_log_to, module)?)?;
     module.add_function(wrap_pyfunction!(_kinds, module)?)?;
     module.add_function(wrap_pyfunction!(_panic, module)?)?;
+    module.add_function(wrap_pyfunction!(metrics_text, module)?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))
 }

@@ -148,7 +148,7 @@ static const struct { const char *name; int words; bool by_actor; } verbs[] = {
     {"remaining", 1, true}, {"fence", 1, false}, {"newer", 2, false}, {"fence-of", 2, false}, {"lost-name", 1, false}, {"init", 1, false}, {"lost", 2, false},
     {"force", 2, false}, {"election", 3, false}, {"leader", 1, false}, {"resign", 1, false},
     {"stats", 3, false}, {"close", 1, false}, {"message", 2, false},
-    {"inspect", 2, false}, {"error", 1, false}, {"causes", 0, false}, {"finish", 2, false}, {"cancel", 1, false}, {"stage", 0, false}};
+    {"inspect", 2, false}, {"error", 1, false}, {"causes", 0, false}, {"metric", 1, false}, {"finish", 2, false}, {"cancel", 1, false}, {"stage", 0, false}};
 
 static void run_by_actor(struct line *line) {
     const char *verb = line->words[0], *handle = line->words[1];
@@ -180,6 +180,18 @@ static void run_by_actor(struct line *line) {
 }
 
 /* What the nodes have of a lock: one thing of it. */
+/* The value of a sample in the text of metrics. */
+static struct answer metric(const char *sample) {
+    char *text = quorlock_metrics_text();
+    struct answer told = said("none");
+    for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
+        const size_t len = strlen(sample);
+        if (!strncmp(line, sample, len) && line[len] == ' ') told = said_number(atoll(line + len));
+    }
+    quorlock_text_free(text);
+    return told;
+}
+
 static struct answer inspect(struct lock *lock, const char *what) {
     quorlock_error_t *error = NULL;
     if (!strcmp(what, "locked")) {
@@ -266,6 +278,8 @@ static void run(struct line *line) {
         snprintf(text, sizeof text, "%.*s", (int)len, name ? name : "");
         const char *told = strcmp(line->words[1], "name") ? holder : name ? text : NULL;
         judge(said(told ? told : "none"), line->expected);
+    } else if (!strcmp(verb, "metric")) {
+        judge(metric(line->words[1]), line->expected);
     } else if (!strcmp(verb, "causes")) {
         judge(said_number((long long)quorlock_error_node_count(last_error)), line->expected);
     } else if (!strcmp(verb, "finish")) {

@@ -135,6 +135,7 @@ void common(Options &made, options &given) {
     take(given, "max_waiters", [&](auto &v) { made.max_waiters = count(v); });
     take(given, "fair", [&](auto &v) { made.fair = on(v); });
     take(given, "keep", [&](auto &v) { made.keep = millis(v); });
+    take(given, "group", [&](auto &v) { made.group = unescaped(v); });
 }
 
 // ---- actors: threads that carry out one job after the other ----
@@ -270,6 +271,7 @@ public:
         else if (verb == "init") {
             judge(answer_of([&] { return known(clients_, line).init_set(), answer{"ok", {}}; }), line);
         } else if (verb == "stats") judge(stats(line), line);
+        else if (verb == "metric") judge(metric(line.said[1]), line);
         else if (verb == "close") {
             judge(answer_of([&] { return known(clients_, line).close(), answer{"ok", {}}; }), line);
         } else if (verb == "message") message(line);
@@ -285,6 +287,14 @@ public:
     }
 
 private:
+    /// The value of a sample in the text of metrics.
+    static answer metric(const std::string &sample) {
+        std::istringstream text(quorlock::metrics_text());
+        for (std::string said; std::getline(text, said);)
+            if (said.rfind(sample + " ", 0) == 0) return {said.substr(sample.size() + 1), {}};
+        return {"none", {}};
+    }
+
     /// What the nodes have of a lock: one thing of it.
     answer inspect(const line &line) {
         const std::string &what = line.said[2];
@@ -332,7 +342,7 @@ private:
         // Verbs and the number of their words.
         static const std::map<std::string, std::size_t> verbs = {
             {"client", 1}, {"lock", 3},  {"acquire", 2}, {"try", 2},     {"release", 1}, {"unlock", 1}, {"drop", 1},
-            {"extend", 1}, {"ensure", 2}, {"held", 1},   {"remaining", 1}, {"lost", 2},  {"stats", 3},  {"close", 1},
+            {"extend", 1}, {"ensure", 2}, {"held", 1},   {"remaining", 1}, {"lost", 2},  {"stats", 3},  {"close", 1},  {"metric", 1},
             {"message", 2}, {"causes", 0}, {"finish", 2}, {"cancel", 1}, {"stage", 0},   {"fence", 1},  {"newer", 2},
             {"init", 1},    {"inspect", 2}, {"error", 1}, {"locks", 3},  {"fence-of", 2}, {"lost-name", 1},
             {"force", 2},   {"election", 3}, {"leader", 1}, {"resign", 1}};

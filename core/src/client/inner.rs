@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
-use super::metrics::Registered;
+use super::metrics::{Registered, Standing, counted};
 use crate::config::{Given, LockOptions, Settings};
 use crate::error::shown;
 use crate::error::{Error, ErrorKind};
+use crate::metrics::Metrics;
 use crate::node::redis::tls::Tls;
-use crate::protocol::hold::LossReason;
+use crate::protocol::loss::LossReason;
 use crate::protocol::order::Order;
 use crate::protocol::reentry::Owners;
 use crate::protocol::renewal::Watchdog;
@@ -20,6 +21,7 @@ use crate::protocol::set::Set;
 use crate::protocol::waiting::Lines;
 use crate::protocol::waiting::inbox::Inbox;
 use crate::runtime::{Closing, Runtime};
+use crate::stats::Stats;
 
 /// What runs for a client: its locks and leases share it.
 pub(crate) struct Inner {
@@ -116,6 +118,49 @@ impl Inner {
         self.set.counters.quiet(&*self.set.clock, until).await;
         for link in &self.set.links {
             link.close();
+        }
+    }
+}
+
+/// What is measured of it.
+impl Inner {
+    /// What it has counted, and who waits now.
+    pub(super) fn stats(&self) -> Stats {
+        let (counters, links) = (&self.set.counters, &self.set.links);
+        let mut stats = counted(counters, links, &self.inbox);
+        self.tell_waiters(&mut stats);
+        stats
+    }
+
+    /// What it has measured, and how it stands.
+    pub(super) fn metrics(&self) -> Metrics {
+        let registered = self.registered.as_ref();
+        let mut metrics = registered.map(Registered::read).unwrap_or_default();
+        self.tell(&mut metrics);
+        metrics
+    }
+
+    fn tell_waiters(&self, stats: &mut Stats) {
+        stats.waiting = self.lines.waiting() as u64;
+        stats.queued = self.inbox.queued() as u64;
+        stats.ahead = self.inbox.ahead().into();
+    }
+
+    /// How the clock of a node stands against the one in the middle, in seconds.
+    fn clock_offset(&self, node: usize) -> Option<f64> {
+        let now = self.set.clock.now();
+        let (time, median) = (self.set.guess(node, now)?, self.set.median(now));
+        (median != 0).then(|| (time as f64 - median as f64) / 1e6)
+    }
+}
+
+impl Standing for Inner {
+    fn tell(&self, metrics: &mut Metrics) {
+        self.tell_waiters(&mut metrics.stats);
+        for (place, node) in metrics.nodes.iter_mut().enumerate() {
+            node.up = !self.set.has_failed(place);
+            node.clock_offset = self.clock_offset(place);
+            node.quarantine = self.set.quarantine(place);
         }
     }
 }

@@ -1,22 +1,28 @@
 //! From what clients measure to what is read of it: of one, and of all of the process.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use super::inner::Inner;
-use super::stats::Stats;
+use once_cell::race::OnceBox;
+
 use crate::metrics::{Durations, Histogram, Metrics, NodeMetrics};
 use crate::mutex::lock;
 use crate::node::Link;
 use crate::protocol::counters::Counters;
-use crate::protocol::measures::{self, BOUNDS, Outcome};
+use crate::protocol::measures::{self, BOUNDS, OfNode, Outcome};
 use crate::protocol::set::Set;
 use crate::protocol::waiting::inbox::Inbox;
-use crate::runtime::{Runtime, process};
+use crate::runtime::process;
+use crate::stats::Stats;
 
-/// What is measured in this process.
-#[derive(Default)]
-pub(crate) struct Measured(Mutex<State>);
+/// What is measured in one process.
+struct Measured {
+    process: u32,
+    state: Mutex<State>,
+    /// What is measured in a child that this process has become by forking.
+    next: OnceBox<Measured>,
+}
 
 #[derive(Default)]
 struct State {
@@ -25,64 +31,88 @@ struct State {
     past: Metrics,
 }
 
+/// `race`: no lock that another thread could have held at the fork.
+static FIRST: OnceBox<Measured> = OnceBox::new();
+
+impl Measured {
+    fn boxed() -> Box<Measured> {
+        Box::new(Measured {
+            process: process::id(),
+            state: Mutex::default(),
+            next: OnceBox::new(),
+        })
+    }
+
+    /// That of this process.
+    fn get() -> &'static Measured {
+        let mut measured = FIRST.get_or_init(Measured::boxed);
+        while measured.process != process::id() {
+            measured = measured.next.get_or_init(Measured::boxed);
+        }
+        measured
+    }
+}
+
 /// What a client counts. Kept by the process until its last count is added to the past, so
 /// that no reader ever finds less than before.
 struct Counted {
     counters: Arc<Counters>,
     links: Vec<Arc<dyn Link>>,
     inbox: Arc<Inbox>,
-    /// Who knows how it stands.
-    inner: Weak<Inner>,
+    client: Weak<dyn Standing>,
+}
+
+/// A client that lives, which knows how it stands.
+pub(super) trait Standing: Send + Sync {
+    /// Adds who waits now, and how the nodes stand.
+    fn tell(&self, metrics: &mut Metrics);
 }
 
 /// That a client is measured, as long as it lives.
 pub(crate) struct Registered {
-    runtime: &'static Runtime,
-    process: u32,
+    measured: &'static Measured,
     counted: Arc<Counted>,
 }
 
 impl Registered {
-    pub(super) fn new(set: &Set, inbox: &Arc<Inbox>, inner: Weak<Inner>) -> Registered {
+    pub(super) fn new(set: &Set, inbox: &Arc<Inbox>, client: Weak<dyn Standing>) -> Registered {
         let counted = Arc::new(Counted {
             counters: set.counters.clone(),
             links: set.links.clone(),
             inbox: inbox.clone(),
-            inner,
+            client,
         });
-        let runtime = Runtime::get();
-        lock(&runtime.measured().0).clients.push(counted.clone());
-        Registered {
-            runtime,
-            process: process::id(),
-            counted,
-        }
+        let measured = Measured::get();
+        lock(&measured.state).clients.push(counted.clone());
+        Registered { measured, counted }
+    }
+}
+
+impl Registered {
+    /// What the client has measured, but not how it stands.
+    pub(super) fn read(&self) -> Metrics {
+        self.counted.read()
     }
 }
 
 impl Drop for Registered {
     fn drop(&mut self) {
         // A forked child must not touch what its parent had locked.
-        if self.process != process::id() {
+        if self.measured.process != process::id() {
             return;
         }
-        let mut state = lock(&self.runtime.measured().0);
+        let mut state = lock(&self.measured.state);
         state.clients.retain(|c| !Arc::ptr_eq(c, &self.counted));
-        state.past.add(&self.counted.read(None).past());
+        state.past.add(&self.read().past());
     }
 }
 
 impl Counted {
-    /// `inner`: to tell how it stands, too.
-    fn read(&self, inner: Option<&Inner>) -> Metrics {
+    fn read(&self) -> Metrics {
         let measures = &self.counters.measures;
-        let stats = Stats::counted(&self.counters, &self.links, &self.inbox);
         let mut metrics = Metrics {
             held: self.counters.held(),
-            stats: match inner {
-                Some(inner) => stats.standing(inner),
-                None => stats,
-            },
+            stats: counted(&self.counters, &self.links, &self.inbox),
             lost: measures.losses().collect(),
             ..Metrics::default()
         };
@@ -103,13 +133,13 @@ impl Counted {
             push(&mut metrics.holds, group.name(), "released", &of.released);
             push(&mut metrics.holds, group.name(), "lost", &of.lost);
         }
-        let nodes = self.links.iter().zip(&measures.nodes).enumerate();
+        let nodes = self.links.iter().zip(&measures.nodes);
         metrics.nodes = nodes
-            .map(|(place, (link, of))| NodeMetrics {
+            .map(|(link, of)| NodeMetrics {
                 node: link.shown().to_string(),
-                up: inner.is_none_or(|inner| !inner.set.has_failed(place)),
-                clock_offset: inner.and_then(|inner| offset(&inner.set, place)),
-                quarantine: inner.map_or(Duration::ZERO, |inner| inner.set.quarantine(place)),
+                up: true,
+                clock_offset: None,
+                quarantine: Duration::ZERO,
                 round_trips: histogram(&of.round_trips),
                 connects: link.connects(),
                 clock_steps: of.clock_steps(),
@@ -117,13 +147,6 @@ impl Counted {
             .collect();
         metrics
     }
-}
-
-/// How the clock of a node stands against the one in the middle, in seconds.
-fn offset(set: &Set, node: usize) -> Option<f64> {
-    let now = set.clock.now();
-    let (time, median) = (set.guess(node, now)?, set.median(now));
-    (median != 0).then(|| (time as f64 - median as f64) / 1e6)
 }
 
 fn histogram(of: &measures::Histogram) -> Histogram {
@@ -135,28 +158,52 @@ fn histogram(of: &measures::Histogram) -> Histogram {
     }
 }
 
-/// What one client has measured.
-pub(super) fn of_client(inner: &Inner) -> Metrics {
-    match &inner.registered {
-        Some(registered) => registered.counted.read(Some(inner)),
-        None => Metrics::default(),
-    }
+/// The text that Prometheus reads, of all clients of this process together. What a client has
+/// counted stays in it when the client is closed and gone. Serve it as
+/// `text/plain; version=0.0.4`.
+///
+/// In a forked child it begins anew.
+pub fn metrics_text() -> String {
+    of_process().to_string()
 }
 
-/// What all clients of the process have measured.
-pub(crate) fn of_process() -> Metrics {
-    let mut all = Metrics::default();
+fn of_process() -> Metrics {
     // Dropped behind the lock: one may be the last that holds a client, whose end locks it.
-    let mut alive: Vec<Option<Arc<Inner>>> = Vec::new();
-    for runtime in Runtime::all_of_process() {
-        let state = lock(&runtime.measured().0);
-        all.add(&state.past);
-        for client in &state.clients {
-            let inner = client.inner.upgrade();
-            all.add(&client.read(inner.as_deref()));
-            alive.push(inner);
+    let mut alive: Vec<Arc<dyn Standing>> = Vec::new();
+    let state = lock(&Measured::get().state);
+    let mut all = state.past.clone();
+    for client in &state.clients {
+        let mut metrics = client.read();
+        if let Some(client) = client.client.upgrade() {
+            client.tell(&mut metrics);
+            alive.push(client);
         }
+        all.add(&metrics);
     }
+    drop(state);
     drop(alive);
     all
+}
+
+/// What only grows, and the releases on their way.
+pub(super) fn counted(c: &Counters, links: &[Arc<dyn Link>], inbox: &Inbox) -> Stats {
+    let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    Stats {
+        acquired: get(&c.acquired),
+        reentered: get(&c.reentered),
+        attempts_lost: get(&c.attempts_lost),
+        timeouts_awaited: get(&c.timeouts_awaited),
+        released: get(&c.released),
+        lost: get(&c.lost),
+        renewals: get(&c.renewals),
+        repairs: get(&c.repairs),
+        releases_pending: c.releases_pending.load(Ordering::Relaxed) as u64,
+        clock_steps: c.measures.nodes.iter().map(OfNode::clock_steps).sum(),
+        write_backs: get(&c.write_backs),
+        passed_on: get(&c.passed_on),
+        releases_dropped: links.iter().map(|l| l.dropped()).sum(),
+        connects: links.iter().map(|l| l.connects()).sum(),
+        stray_messages: inbox.stray() + links.iter().map(|l| l.stray()).sum::<u64>(),
+        ..Stats::default()
+    }
 }

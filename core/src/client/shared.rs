@@ -6,8 +6,8 @@
 //! its parent's.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 
 use once_cell::race::OnceBox;
 use tokio::runtime::Handle;
@@ -152,7 +152,7 @@ impl Shared {
         set.origin = self.origin.to_string();
         set.note = note;
         watchdog.follow_steps(&set);
-        let inner = Arc::new_cyclic(|inner| Inner {
+        let inner = Arc::new_cyclic(|inner: &Weak<Inner>| Inner {
             registered: Some(Registered::new(&set, &inbox, inner.clone())),
             set: Arc::new(set),
             settings,

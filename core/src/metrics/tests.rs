@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::blocking::wait;
-use crate::{Client, Lease};
+use crate::{Client, Lease, metrics_text};
 
 /// The samples of a text, each by its name with labels. Every line has to be one that the
 /// format knows.

@@ -32,6 +32,7 @@ use crate::protocol::counters::count;
 use crate::protocol::fence::{self, Fence};
 use crate::protocol::group::Group;
 use crate::protocol::home::Word;
+use crate::protocol::loss::LossReason;
 use crate::protocol::quorum::{self, Kind, Verdict, Vote};
 use crate::protocol::set::Set;
 use crate::protocol::timing::Timing;
@@ -40,7 +41,7 @@ use crate::wakers::{Wakers, Watchers};
 
 pub(crate) use ask::Means;
 pub use extension::Extended;
-pub use loss::{LossReason, Watch};
+pub use loss::Watch;
 pub use no_quorum::NoQuorum;
 pub(crate) use pass::IN_A_ROW;
 

@@ -9,9 +9,8 @@ use std::time::Duration;
 
 use once_cell::race::OnceBox;
 
-use crate::protocol::counters::count;
 use crate::protocol::group::{GROUPS, Group};
-use crate::protocol::hold::LossReason;
+use crate::protocol::loss::LossReason;
 
 /// The upper bounds of the buckets, in µs: from a fast node's answer to a patient caller's
 /// wait. Behind the last is one more bucket, for whatever took longer.
@@ -48,7 +47,7 @@ impl Histogram {
     pub(crate) fn add(&self, time: Duration) {
         let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let bucket = BOUNDS.partition_point(|bound| bound * 1000 < nanos);
-        count(&self.buckets[bucket]);
+        one_more(&self.buckets[bucket]);
         self.nanos.fetch_add(nanos, Ordering::Relaxed);
     }
 
@@ -122,7 +121,7 @@ pub(crate) struct OfNode {
 
 impl OfNode {
     pub(crate) fn clock_stepped(&self) {
-        count(&self.clock_steps);
+        one_more(&self.clock_steps);
     }
 
     /// How many steps of its clock were seen.
@@ -170,7 +169,7 @@ impl Measures {
         self.group(group).lost.add(held);
         let place = LossReason::ALL.iter().position(|known| *known == reason);
         if let Some(place) = place {
-            count(&self.losses[place]);
+            one_more(&self.losses[place]);
         }
     }
 
@@ -179,6 +178,10 @@ impl Measures {
         let losses = LossReason::ALL.iter().zip(&self.losses);
         losses.map(|(reason, count)| (*reason, count.load(Ordering::Relaxed)))
     }
+}
+
+fn one_more(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
 }
 
 #[cfg(test)]

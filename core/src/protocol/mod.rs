@@ -13,6 +13,7 @@ pub mod group;
 pub mod hold;
 pub(crate) mod home;
 pub(crate) mod inspect;
+pub(crate) mod loss;
 pub(crate) mod measures;
 pub(crate) mod order;
 pub(crate) mod quorum;

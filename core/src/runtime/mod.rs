@@ -19,7 +19,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 
-use crate::client::metrics::Measured;
 use crate::error::{Error, ErrorKind};
 use crate::mutex::lock;
 use crate::runtime::dispatch::Dispatcher;
@@ -42,7 +41,6 @@ pub(crate) struct Runtime {
     /// Ends the I/O thread.
     thread: Mutex<Option<JoinHandle<()>>>,
     stopped: AtomicBool,
-    measured: Measured,
     /// The runtime of a child that this process has become by forking, or the
     /// one after [`stop`](Runtime::stop).
     next: OnceBox<Runtime>,
@@ -60,7 +58,6 @@ impl Runtime {
             clients: Mutex::default(),
             thread: Mutex::default(),
             stopped: AtomicBool::new(false),
-            measured: Measured::default(),
             next: OnceBox::new(),
         })
     }
@@ -81,17 +78,6 @@ impl Runtime {
             runtime = runtime.next.get()?;
         }
         Some(runtime)
-    }
-
-    /// Those that this process has had, the present one among them.
-    pub(crate) fn all_of_process() -> impl Iterator<Item = &'static Runtime> {
-        let all = std::iter::successors(FIRST.get(), |runtime| runtime.next.get());
-        all.filter(|runtime| runtime.process == crate::runtime::process::id())
-    }
-
-    /// What the clients of this process measure.
-    pub(crate) fn measured(&self) -> &Measured {
-        &self.measured
     }
 
     /// What drives the I/O of the process.

@@ -29,6 +29,7 @@ from ._candidate import Leadership
 from ._inspection import Forced, Holder, Inspection, NodeView
 from ._lease import Lost
 from ._logging import log
+from ._metrics import metrics_text
 from ._native import __version__, _close_all, _log_to
 from ._probe import Finding, NodeReport, Probe
 from ._redlock import once, redlock
@@ -85,6 +86,7 @@ __all__ = [
     "QuorumUnavailableError",
     "TooManyWaitersError",
     "__version__",
+    "metrics_text",
     "once",
     "redlock",
 ]

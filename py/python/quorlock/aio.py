@@ -321,6 +321,7 @@ class Client(ClientBase):
         max_waiters: int | Unset = UNSET,
         fair: bool | Unset = UNSET,
         keep: Seconds | Unset = UNSET,
+        group: str | Unset = UNSET,
         owner: Name | None = None,
         reentrant: bool = True,
     ) -> Lock:
@@ -341,6 +342,7 @@ class Client(ClientBase):
             max_waiters=max_waiters,
             fair=fair,
             keep=keep,
+            group=group,
         )
         return Lock(self._core.lock(octet_name, options), text(octet_name), owner is not None, reentrant)
 
@@ -365,6 +367,7 @@ class Client(ClientBase):
         max_waiters: int | Unset = UNSET,
         fair: bool | Unset = UNSET,
         keep: Seconds | Unset = UNSET,
+        group: str | Unset = UNSET,
     ) -> "Election":
         """A candidate of the election of that name; options as of `quorlock.Client.election`.
 
@@ -381,6 +384,7 @@ class Client(ClientBase):
             max_waiters=max_waiters,
             fair=fair,
             keep=keep,
+            group=group,
         )
         return Election(self._core.election(octet_name, options), text(octet_name))
 

@@ -344,7 +344,7 @@ class Client(ClientBase):
       `redis+unix:///path`, `redis+sentinel://host:26379;host;host/master` for a master with replicas that sentinels know
       by that name, or `memory://name` for a node in this process. Default: the environment variable
       `QUORLOCK_NODES`, else `redis://127.0.0.1:6379`.
-    - `ttl`, `wait`, `renew`, `max_hold`, `raw`, `fencing`, `max_waiters`, `fair`, `keep`: defaults for its locks, see `lock`.
+    - `ttl`, `wait`, `renew`, `max_hold`, `raw`, `fencing`, `max_waiters`, `fair`, `keep`, `group`: defaults for its locks, see `lock`.
     - `max_ttl`: the longest ttl of any lock of the set, in seconds, and so how long a node that may have lost its memory
       gives no vote; the same for all clients of a set (60).
     - `node_timeout`: seconds for one request to one node, at most a quarter of the ttl (0.25).
@@ -385,6 +385,7 @@ class Client(ClientBase):
         max_waiters: int | Unset = UNSET,
         fair: bool | Unset = UNSET,
         keep: Seconds | Unset = UNSET,
+        group: str | Unset = UNSET,
         owner: Name | None = None,
         reentrant: bool = True,
     ) -> Lock:
@@ -402,6 +403,8 @@ class Client(ClientBase):
           may be passed on to the next in line of this client, up to 16 times in a row.
         - `keep`: for how many seconds the lock stays taken after it was won, also when it is released before (0): so that a
           job which every host starts at about the same time runs once. At most the client's `max_ttl`.
+        - `group`: the lock's group in `quorlock.metrics_text`, which never names locks: a word for all of a kind, such as
+          `orders`. At most 64 bytes. The process keeps 64 groups; later ones are counted as `other`.
         - `owner`: who may re-enter, by a name that is valid within this client; by default whoever calls, see `Lock`.
         - `reentrant`: whether the owner may enter again while it holds the lock (true).
 
@@ -420,6 +423,7 @@ class Client(ClientBase):
             max_waiters=max_waiters,
             fair=fair,
             keep=keep,
+            group=group,
         )
         return Lock(self._core.lock(octet_name, options), text(octet_name), owner is not None, reentrant)
 
@@ -447,6 +451,7 @@ class Client(ClientBase):
         max_waiters: int | Unset = UNSET,
         fair: bool | Unset = UNSET,
         keep: Seconds | Unset = UNSET,
+        group: str | Unset = UNSET,
     ) -> "Election":
         """A candidate of the election of that name, one of whose candidates leads: whoever holds the lock of that name.
 
@@ -469,6 +474,7 @@ class Client(ClientBase):
             max_waiters=max_waiters,
             fair=fair,
             keep=keep,
+            group=group,
         )
         return Election(self._core.election(octet_name, options), text(octet_name))
 

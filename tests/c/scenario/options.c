@@ -52,6 +52,7 @@ struct answer make_client(struct line *line) {
             size_t len = unescape(value);
             if (!strcmp(name, "namespace")) quorlock_client_options_set_namespace(options, value, len);
             else if (!strcmp(name, "set_name")) quorlock_client_options_set_set_name(options, value, len);
+            else if (!strcmp(name, "group")) quorlock_client_options_set_group(options, value, len);
             else if (!strcmp(name, "label")) quorlock_client_options_set_label(options, value, len);
             else if (!strcmp(name, "ca")) quorlock_client_options_set_ca(options, value, len);
             else if (!strcmp(name, "cert")) quorlock_client_options_set_cert(options, value, len);
@@ -107,6 +108,7 @@ void make_lock(struct line *line) {
         else if (!strcmp(name, "max_waiters")) quorlock_lock_options_set_max_waiters(lock->options, count_of(value));
         else if (!strcmp(name, "fair")) quorlock_lock_options_set_fair(lock->options, on(value));
         else if (!strcmp(name, "keep")) quorlock_lock_options_set_keep(lock->options, millis(value));
+        else if (!strcmp(name, "group")) quorlock_lock_options_set_group(lock->options, value, unescape(value));
         else if (!strcmp(name, "owner")) quorlock_lock_options_set_owner(lock->options, value, unescape(value));
         else fail("expected no option %s", name);
     }

@@ -26,6 +26,7 @@ const VERB_WORDS = {
   init: 1,
   lost: 2,
   stats: 3,
+  metric: 1,
   close: 1,
   message: 2,
   causes: 0,

@@ -217,6 +217,11 @@ class Verbs {
     }
   }
 
+  async metric(_step, _signal, sample) {
+    const lines = this.#quorlock.metricsText().split("\n");
+    return lines.find((line) => line.startsWith(`${sample} `))?.slice(sample.length + 1) ?? "none";
+  }
+
   async close(_step, _signal, name) {
     await this.#found(this.#clients, name).close();
     this.#clients.delete(name);

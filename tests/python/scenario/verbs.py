@@ -11,6 +11,7 @@ import os
 import subprocess
 import time
 
+import quorlock
 from quorlock import QuorlockError
 from scenarios import scenario
 
@@ -183,6 +184,10 @@ class Verbs:
         text = self.error_text()
         found = scenario.text(word).lower() in text.lower()
         return None if found == (what == "has") else text
+
+    async def do_metric(self, step, sample):
+        lines = (line.rpartition(" ") for line in quorlock.metrics_text().splitlines())
+        return next((value for name, _, value in lines if name == sample), "none")
 
     async def do_causes(self, step):
         return len(self.error.nodes)

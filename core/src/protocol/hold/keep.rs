@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use super::loss::Watch;
 use super::votes::Phase;
-use super::{Callback, Hold, LossReason, State};
+use super::{Callback, Hold, State};
 use crate::clock::Instant;
 use crate::error::shown;
 use crate::lean::push_lean;
 use crate::mutants::mutant;
 use crate::node::{Op, Repair, Sink};
 use crate::protocol::counters::count;
+use crate::protocol::loss::LossReason;
 use crate::protocol::quorum;
 
 impl Hold {

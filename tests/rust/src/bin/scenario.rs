@@ -297,6 +297,7 @@ impl Runner {
                 blocking::wait(client.init_set()).map(|_| "ok".to_owned())
             }
             "stats" => return self.stats(&line, verdict),
+            "metric" => Ok(metric(line.word(1)?)),
             "message" => Ok(self.message(&line)?),
             "causes" => {
                 let error = self.last_error.as_ref().ok_or("no error yet")?;
@@ -374,6 +375,7 @@ impl Runner {
             "max_waiters",
             "fair",
             "keep",
+            "group",
             "set_name",
             "restart_guard",
             "accept_eviction",
@@ -394,6 +396,7 @@ impl Runner {
                 "max_waiters" => b.max_waiters(number(value)?),
                 "fair" => b.fair(switch(value)?),
                 "keep" => b.keep(millis(value)?),
+                "group" => b.group(string(value)),
                 "set_name" => b.set_name(string(value)),
                 "accept_eviction" => b.accept_eviction(switch(value)?),
                 "wait_replicas" => b.wait_replicas(number(value)?),
@@ -432,6 +435,7 @@ impl Runner {
             "max_waiters",
             "fair",
             "keep",
+            "group",
             "owner",
         ])?;
         let client = self.clients.get(line.word(2)?).ok_or("no such client")?;
@@ -679,6 +683,7 @@ macro_rules! options {
                     "max_waiters" => self.max_waiters(number(value)?),
                     "fair" => self.fair(switch(value)?),
                     "keep" => self.keep(millis(value)?),
+                    "group" => self.group(string(value)),
                     _ => $owned(self, value)?,
                 })
             }
@@ -694,6 +699,17 @@ options!(Locks, |locks: Locks, owner| Ok::<_, String>(
 options!(Election, |_, _| Err::<Election, _>(
     "an election has no owner".to_owned()
 ));
+
+/// The value of a sample in the text of metrics.
+fn metric(sample: &str) -> String {
+    let text = quorlock::metrics_text();
+    let value = |line: &str| {
+        line.strip_prefix(sample)?
+            .strip_prefix(' ')
+            .map(str::to_owned)
+    };
+    text.lines().find_map(value).unwrap_or("none".into())
+}
 
 fn named(owner: &str) -> Owner {
     Owner::named(bytes(owner))

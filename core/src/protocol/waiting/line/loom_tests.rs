@@ -10,7 +10,7 @@ use super::tests::terms;
 use super::*;
 use crate::clock::{Clock, Instant, Sleep};
 use crate::node::{Link, Op, Reply, Request, Sink, Subscriber, Ticket};
-use crate::protocol::hold::LossReason;
+use crate::protocol::loss::LossReason;
 use crate::protocol::renewal::Watchdog;
 use crate::protocol::set::Set;
 use crate::sync::explore::{Bell, explore, wait};

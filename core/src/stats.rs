@@ -1,14 +1,5 @@
 //! What a client counts.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use super::inner::Inner;
-use crate::node::Link;
-use crate::protocol::counters::Counters;
-use crate::protocol::measures::OfNode;
-use crate::protocol::waiting::inbox::Inbox;
-
 /// Counts of a client since it was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -57,43 +48,6 @@ pub struct Stats {
 }
 
 impl Stats {
-    pub(super) fn of(inner: &Inner) -> Stats {
-        let (counters, links) = (&inner.set.counters, &inner.set.links);
-        Stats::counted(counters, links, &inner.inbox).standing(inner)
-    }
-
-    /// What only grows, and the releases on their way.
-    pub(super) fn counted(c: &Counters, links: &[Arc<dyn Link>], inbox: &Inbox) -> Stats {
-        let nodes = &c.measures.nodes;
-        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Stats {
-            acquired: get(&c.acquired),
-            reentered: get(&c.reentered),
-            attempts_lost: get(&c.attempts_lost),
-            timeouts_awaited: get(&c.timeouts_awaited),
-            released: get(&c.released),
-            lost: get(&c.lost),
-            renewals: get(&c.renewals),
-            repairs: get(&c.repairs),
-            releases_pending: c.releases_pending.load(Ordering::Relaxed) as u64,
-            clock_steps: nodes.iter().map(OfNode::clock_steps).sum(),
-            write_backs: get(&c.write_backs),
-            passed_on: get(&c.passed_on),
-            releases_dropped: links.iter().map(|l| l.dropped()).sum(),
-            connects: links.iter().map(|l| l.connects()).sum(),
-            stray_messages: inbox.stray() + links.iter().map(|l| l.stray()).sum::<u64>(),
-            ..Stats::default()
-        }
-    }
-
-    /// The same with who waits now.
-    pub(super) fn standing(mut self, inner: &Inner) -> Stats {
-        self.waiting = inner.lines.waiting() as u64;
-        self.queued = inner.inbox.queued() as u64;
-        self.ahead = inner.inbox.ahead().into();
-        self
-    }
-
     /// What stays of a client that is gone: what only grows.
     pub(crate) fn past(mut self) -> Stats {
         (self.releases_pending, self.waiting) = (0, 0);

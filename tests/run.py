@@ -108,6 +108,8 @@ STEPS = [
     Step("first-lock", [PYTHON, "tests/consumers/test_first_lock.py", "-v"], floor=3),
     # The programs of docs/JOBS.md, as two hosts at once.
     Step("jobs-page", [PYTHON, "tests/consumers/test_jobs.py", "-v"], floor=6, minutes=4),
+    # What a process serves to Prometheus, and the page, the dashboard and the alerts that name it.
+    Step("operations", [PYTHON, "tests/consumers/test_operations.py", "-v"], floor=7),
     Step("registries", [PYTHON, "tests/consumers/test_registries.py", "-v"], floor=3),
     Step("ledger", [sys.executable, "tests/demo/test_ledger.py"], floor=5),
     Step("bench-tools", [sys.executable, "-m", "unittest", "discover", "-v", "-s", "tests/bench", "-t", "tests/bench"], floor=43),

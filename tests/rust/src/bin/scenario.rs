@@ -244,7 +244,7 @@ impl Runner {
             }
             _ => ("in", "main"),
         };
-        let plain = words[0] == "stage" || words[0] == "message";
+        let plain = ["stage", "message", "metric"].contains(&words[0]);
         let (options, words): (Vec<&str>, Vec<&str>) =
             words.into_iter().partition(|w| !plain && w.contains('='));
         let options = options

@@ -1,0 +1,180 @@
+"""docs/operations: the page, the dashboard and the alerts name what a process serves, no more and no less; its programs serve it."""
+
+import json
+import re
+import subprocess
+import sys
+import time
+import unittest
+import urllib.request
+
+import promql_parser
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from programs import ROOT, blocks, text
+
+sys.path.insert(0, str(ROOT / "tests"))
+
+from stage import Stage  # noqa: E402
+
+PAGE = text("docs/operations/METRICS.md")
+# Labels that Prometheus adds, or that are of its own making.
+ADDED = {"job", "le"}
+# A process that does all that is measured.
+ALL = """
+import quorlock
+
+one, two = (quorlock.Client({nodes!r}, group="orders") for _ in range(2))
+lease = one.lock("a").acquire()
+assert two.lock("a").try_acquire() is None
+lease.release()
+lost = one.lock("b").acquire()
+one.close()
+print(quorlock.metrics_text(), end="")
+"""
+
+
+def served(nodes):
+    """What such a process serves: the families by their names."""
+    done = subprocess.run([sys.executable, "-c", ALL.format(nodes=nodes)], capture_output=True, text=True, timeout=60, check=True)
+    return {family.name: family for family in text_string_to_metric_families(done.stdout)}
+
+
+def table():
+    """The table of the page: of each name its type and its labels."""
+    rows = re.findall(r"^\| `(quorlock_\w+)` \| (\w+) \| ([^|]*)\|", PAGE, re.MULTILINE)
+    return {name: (kind, set(re.findall(r"\w+", labels))) for name, kind, labels in rows}
+
+
+def selectors(expression):
+    """The vectors that an expression selects, wherever in it they stand."""
+    tree, found = promql_parser.parse(expression), []
+
+    def walk(node):
+        if isinstance(node, promql_parser.VectorSelector):
+            found.append(node)
+        for part in ("expr", "lhs", "rhs", "param", "vector_selector"):
+            if isinstance(inner := getattr(node, part, None), promql_parser.Expr):
+                walk(inner)
+        for argument in getattr(node, "args", None) or []:
+            walk(argument)
+
+    walk(tree)
+    return found
+
+
+class Names(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        with Stage(3) as stage:
+            cls.families = served(stage.urls())
+        # As samples have them.
+        cls.samples = {}
+        for family in cls.families.values():
+            for sample in family.samples:
+                cls.samples.setdefault(sample.name, set()).update(sample.labels)
+
+    def test_the_page_has_each_name_with_its_type_and_labels(self):
+        found = {}
+        for name, family in self.families.items():
+            name += "_total" * (family.type == "counter")
+            labels = {label for sample in family.samples for label in sample.labels} - {"le"}
+            found[name] = (family.type, labels)
+        self.assertEqual(table(), found)
+
+    def test_the_page_has_the_buckets_and_the_words(self):
+        family = self.families["quorlock_acquire_duration_seconds"]
+        bounds = {sample.labels["le"] for sample in family.samples if "le" in sample.labels} - {"+Inf"}
+        said = re.search(r"Histograms have the buckets ([0-9., \nand]+)\.\n", PAGE)[1]
+        self.assertEqual(set(map(float, re.findall(r"[0-9.]+", said.replace(" and ", ", ")))), set(map(float, bounds)))
+        for outcome in ("won", "contended"):
+            self.assertIn(outcome, {sample.labels["outcome"] for sample in family.samples})
+        reasons = {sample.labels["reason"] for sample in self.families["quorlock_lost"].samples}
+        said = re.search(r"`reason` of a loss: ([^,]+(?:,[^,]+)*), *\nas errors", PAGE)[1]
+        self.assertEqual(set(re.findall(r"`(\w+)`", said)), reasons)
+
+    def test_what_was_counted_is_served(self):
+        values = {(sample.name, sample.labels.get("outcome"), sample.labels.get("reason")): sample.value
+                  for family in self.families.values() for sample in family.samples if sample.name.endswith(("count", "total"))}
+        self.assertEqual(values["quorlock_acquire_duration_seconds_count", "won", None], 2)
+        self.assertEqual(values["quorlock_acquire_duration_seconds_count", "contended", None], 1)
+        self.assertEqual(values["quorlock_lost_total", None, "closed"], 1)
+
+    def known(self, expression):
+        """Every vector of an expression is served, with the labels by which it is chosen and summed."""
+        found = selectors(expression)
+        self.assertTrue(found, expression)
+        for selector in found:
+            self.assertIn(selector.name, self.samples, expression)
+            asked = {matcher.name for matcher in selector.matchers.matchers} - ADDED
+            self.assertLessEqual(asked, self.samples[selector.name], expression)
+        summed = {label for labels in re.findall(r"by \(([^)]*)\)", expression) for label in re.findall(r"\w+", labels)}
+        self.assertLessEqual(summed - ADDED, set().union(*(self.samples[selector.name] for selector in found)), expression)
+
+    def test_the_dashboard_asks_for_what_is_served(self):
+        dashboard = json.loads(text("docs/operations/grafana.json"))
+        panels = dashboard["panels"]
+        self.assertEqual(len({panel["id"] for panel in panels}), len(panels))
+        self.assertGreaterEqual(len(panels), 9)
+        places = {(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in panels}
+        self.assertEqual(len(places), len(panels))
+        for panel in panels:
+            self.assertTrue(panel["title"] and panel["description"])
+            for target in panel["targets"]:
+                self.known(target["expr"].replace("$__rate_interval", "5m"))
+                for label in re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]):
+                    self.assertRegex(target["expr"], rf"by \([^)]*\b{label}\b")
+        [jobs] = [variable for variable in dashboard["templating"]["list"] if variable["name"] == "job"]
+        self.assertIn(re.search(r"label_values\((\w+),", jobs["query"]["query"])[1], self.samples)
+
+    def test_the_alerts_ask_for_what_is_served(self):
+        [group] = yaml.safe_load(text("docs/operations/alerts.yml"))["groups"]
+        for rule in group["rules"]:
+            self.known(rule["expr"])
+            self.assertTrue({"summary", "description"} <= rule["annotations"].keys())
+            for label in re.findall(r"\$labels\.(\w+)", str(rule["annotations"])):
+                self.assertRegex(rule["expr"], rf"by \([^)]*\b{label}\b")
+        # The page lists all of them.
+        self.assertEqual(re.findall(r"^\| `(Quorlock\w+)` \|", PAGE, re.MULTILINE), [rule["alert"] for rule in group["rules"]])
+
+
+class Programs(unittest.TestCase):
+    """The programs of the page serve the text, each on a port of its own."""
+
+    def serves(self, command, port):
+        process = subprocess.Popen(command, cwd=ROOT / "node", stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        try:
+            for _ in range(500):
+                try:
+                    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+                        self.assertEqual(answer.headers["Content-Type"], "text/plain; version=0.0.4")
+                        found = [family.name for family in text_string_to_metric_families(answer.read().decode())]
+                    self.assertIn("quorlock_held", found)
+                    return
+                except OSError:
+                    self.assertIsNone(process.poll(), "it has ended")
+                    time.sleep(0.02)
+            self.fail("it serves nothing")
+        finally:
+            process.kill()
+            process.communicate()
+
+    def program(self, language):
+        [body] = (block for block in blocks(PAGE, language) if "9464" in block)
+        with Stage(1) as stage:
+            port = stage.port(1)
+        # A port that was free a moment ago.
+        return body.replace("9464", str(port)), port
+
+    def test_python(self):
+        body, port = self.program("python")
+        self.serves([sys.executable, "-c", body + "\ninput()"], port)
+
+    def test_node(self):
+        body, port = self.program("js")
+        self.serves(["node", "--input-type=module", "-e", body], port)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -28,6 +28,86 @@ Times: 10s, 250ms, 2m, 1h30m; a plain number is seconds.";
 pub enum Command {
     /// Runs a command while a lock is held.
     Run(Run),
+    /// Shows who holds locks, as each node has it.
+    Inspect(Inspect),
+    /// Declares the set: founds it where no node has a record yet.
+    Init(Init),
+    /// Takes a lock away from whoever holds it.
+    Release(Release),
+    /// Looks how it stands with the nodes, and says what to mend.
+    Doctor(Doctor),
+}
+
+/// Of several locks the gravest code is what comes out.
+#[derive(Debug, Group)]
+#[command(after_help = "\
+Exit code: 0 all are held or kept, 3 one is not, 69 too few nodes answered for one.")]
+pub struct Inspect {
+    /// Prints one JSON object for each lock, one a line.
+    #[arg(long)]
+    pub json: bool,
+    /// The locks.
+    #[arg(value_name = "NAME", required = true)]
+    pub names: Vec<OsString>,
+    #[command(flatten)]
+    pub connection: Connection,
+}
+
+#[derive(Debug, Group)]
+#[command(after_help = "\
+A wholly new set votes at once. Servers that may have lost something give no vote for max_ttl \
+first. Where all nodes have this set's record already nothing is changed, so it is safe at every \
+deploy.
+
+Exit code: 0 the set is declared, 69 a node does not answer, 78 a node cannot be of this set.")]
+pub struct Init {
+    /// Lifts the quarantine of nodes that may have lost votes. Only where no lock is held: two
+    /// may hold a lock that was held within the last max_ttl.
+    #[arg(long)]
+    pub force: bool,
+    /// Prints one JSON object.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub connection: Connection,
+}
+
+#[derive(Debug, Group)]
+#[command(after_help = "\
+The holder learns it at its next renewal, at most about a third of its ttl later. Until then two \
+may work, and their fences tell them apart.
+
+Exit code: 0 freed, 3 nobody held it, 69 too few nodes answered, 75 it is not held by --fence.")]
+pub struct Release {
+    /// Says that the holder is not asked. Without, nothing is done: a lock is released by who
+    /// holds it.
+    #[arg(long, required = true)]
+    pub force: bool,
+    /// Only if this is the last fence that was counted, so that a successor is never hit.
+    #[arg(long, value_name = "F")]
+    pub fence: Option<u64>,
+    /// Does not ask before.
+    #[arg(short, long)]
+    pub yes: bool,
+    /// Prints one JSON object.
+    #[arg(long)]
+    pub json: bool,
+    /// The lock.
+    #[arg(value_name = "NAME")]
+    pub name: OsString,
+    #[command(flatten)]
+    pub connection: Connection,
+}
+
+#[derive(Debug, Group)]
+#[command(after_help = "\
+Exit code: 0 locks can be won, 1 they can but something is to be mended, 69 they cannot.")]
+pub struct Doctor {
+    /// Prints one JSON object.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub connection: Connection,
 }
 
 const EXIT: &str = "\

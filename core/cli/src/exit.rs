@@ -2,6 +2,10 @@
 
 use quorlock::{Error, ErrorKind};
 
+/// Locks can be won, but something is to be mended.
+pub const TO_MEND: i32 = 1;
+/// Nobody holds it.
+pub const FREE: i32 = 3;
 /// The command line cannot be understood.
 pub const USAGE: i32 = 64;
 /// Too few nodes answered.

@@ -13,6 +13,8 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
+use crate::clock::Alarm;
+
 /// What has happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
@@ -48,6 +50,7 @@ pub struct Events {
     bell: Arc<Bell>,
     waker: Waker,
     arrived: VecDeque<u8>,
+    alarm: Alarm,
 }
 
 struct Bell {
@@ -92,6 +95,7 @@ impl Events {
             waker: Waker::from(bell.clone()),
             bell,
             arrived: VecDeque::new(),
+            alarm: Alarm::new(),
         })
     }
 
@@ -118,17 +122,9 @@ impl Events {
         }
     }
 
-    fn wait(&self, most: Duration) {
-        let mut poll = libc::pollfd {
-            fd: self.pipe.as_raw_fd(),
-            events: libc::POLLIN,
-            revents: 0,
-        };
-        // Rounded up, or the last part of a millisecond would be a busy loop.
-        let millis = most.as_nanos().div_ceil(1_000_000);
-        let millis = i32::try_from(millis).unwrap_or(i32::MAX);
-        // SAFETY: one valid pollfd. A signal interrupts it, and its byte is read then.
-        unsafe { libc::poll(&mut poll, 1, millis) };
+    fn wait(&mut self, most: Duration) {
+        // A signal interrupts it, and its byte is read then.
+        self.alarm.wait(self.pipe.as_raw_fd(), most);
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod program;
 
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 use program::{Running, done, quorlock};
@@ -322,6 +323,100 @@ print('term')";
     run.signal(libc::SIGKILL);
     let (_, rest) = run.end();
     assert_eq!(rest, "term\n");
+}
+
+/// A command that ignores TERM, as what it has started does, and holds a file as long as any of
+/// them lives.
+const STUBBORN: &str = "
+import fcntl, os, signal, sys
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+fcntl.flock(os.open(sys.argv[1], os.O_RDWR | os.O_CREAT), fcntl.LOCK_EX)
+print('ready', flush=True)
+os.fork()
+while True:
+    signal.pause()";
+
+/// A file that is held by nobody.
+struct Flock(std::path::PathBuf);
+
+impl Flock {
+    fn new(name: &str) -> Flock {
+        let name = format!("quorlock-cli-{name}-{}", std::process::id());
+        Flock(std::env::temp_dir().join(name))
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().expect("plain")
+    }
+
+    /// Waits until nobody holds it.
+    fn wait(&self) {
+        let file = std::fs::File::open(&self.0).expect("the command has made it");
+        // SAFETY: a plain system call on a descriptor that is open.
+        assert_eq!(unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) }, 0);
+    }
+}
+
+impl Drop for Flock {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn a_group_that_ignores_everything_ends_with_its_killed_program() {
+    let stage = Stage::new(1);
+    let file = Flock::new("killed");
+    let words = [
+        "run",
+        "--ttl",
+        "2s",
+        "a",
+        "--",
+        "python3",
+        "-c",
+        STUBBORN,
+        file.path(),
+    ];
+    let mut run = Running::new(&stage.nodes, &words);
+    run.until("ready");
+    let next = client(&stage).lock("a").wait(None);
+    run.signal(libc::SIGKILL);
+    // Not before the group is gone.
+    let lease = blocking::wait(next.acquire()).expect("it ends by its ttl");
+    file.wait();
+    assert!(lease.is_held());
+    run.end();
+}
+
+#[test]
+fn a_program_that_is_stopped_does_not_leave_its_command_without_a_lock() {
+    let stage = Stage::new(1);
+    let file = Flock::new("stopped");
+    let words = [
+        "run",
+        "--ttl",
+        "2s",
+        "--json",
+        "-",
+        "a",
+        "--",
+        "python3",
+        "-c",
+        STUBBORN,
+        file.path(),
+    ];
+    let mut run = Running::new(&stage.nodes, &words);
+    run.until("ready");
+    run.signal(libc::SIGSTOP);
+    file.wait();
+    // It still holds the key, so the command has ended before.
+    let found = blocking::wait(client(&stage).inspect("a")).expect("a name");
+    assert_eq!(found.verdict(), Verdict::Held, "{found}");
+    run.signal(libc::SIGCONT);
+    let (status, rest) = run.end();
+    assert_eq!(status.code(), Some(76), "{rest}");
+    assert!(rest.contains(r#""child":137"#), "{rest}");
 }
 
 #[test]

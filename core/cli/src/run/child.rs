@@ -106,14 +106,15 @@ impl Child {
             return false;
         }
         // What was left to this process has to be waited for: until then it is in the group.
-        // SAFETY: a plain system call; this process has started nothing else.
+        // SAFETY: a plain system call; beside it there is the warden, whose end is nobody's.
         while unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) } > 0 {}
         // SAFETY: a plain system call that sends nothing.
         let gone = || unsafe { libc::kill(self.target(), 0) } != 0;
         !self.grouped || gone() && io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
     }
 
-    fn target(&self) -> i32 {
+    /// As `kill` takes it.
+    pub fn target(&self) -> i32 {
         if self.grouped { -self.pid } else { self.pid }
     }
 }

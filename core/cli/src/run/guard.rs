@@ -58,6 +58,21 @@ impl Guard {
         }
     }
 
+    /// When whoever watches over this process ends the command: it has had its chance then.
+    pub fn too_late(&self, now: Duration, left: Duration, lost: Option<LossReason>) -> Duration {
+        now.saturating_add(self.kill_in(now, left, lost))
+            .saturating_add(self.late / 2)
+    }
+
+    fn kill_in(&self, now: Duration, left: Duration, lost: Option<LossReason>) -> Duration {
+        match lost {
+            None => left.saturating_sub(self.late),
+            Some(_) if !self.termed => self.grace,
+            // One that was asked in time has had its time when the loss comes.
+            Some(_) => self.kill_at.unwrap_or(now).saturating_sub(now),
+        }
+    }
+
     /// `now` on any clock that goes forward; `remaining`: of the lease.
     pub fn look(&mut self, now: Duration, remaining: Duration, lost: Option<LossReason>) -> Act {
         if self.killed {
@@ -75,11 +90,7 @@ impl Guard {
             self.termed = true;
             return Act::Term(why);
         }
-        // One that was asked in time has had its time when the loss comes.
-        let kill_in = match lost {
-            Some(_) => self.kill_at.unwrap_or(now).saturating_sub(now),
-            None => remaining.saturating_sub(self.late),
-        };
+        let kill_in = self.kill_in(now, remaining, lost);
         if kill_in.is_zero() {
             self.killed = true;
             return Act::Kill;
@@ -134,6 +145,16 @@ mod tests {
         assert!(matches!(guard.look(ms(0), ms(2_000), None), Act::Term(_)));
         let lost = Some(LossReason::Refused);
         assert_eq!(guard.look(ms(10), ms(0), lost), Act::Kill);
+    }
+
+    #[test]
+    fn the_warden_comes_behind_and_before_the_end() {
+        let lost = Some(LossReason::Forced);
+        let mut guard = Guard::new(ms(10_000), ms(700));
+        assert_eq!(guard.too_late(ms(5), ms(9_000), None), ms(8_905));
+        assert_eq!(guard.too_late(ms(5), ms(0), lost), ms(805));
+        let _ = guard.look(ms(5), ms(0), lost);
+        assert_eq!(guard.too_late(ms(105), ms(0), lost), ms(805));
     }
 
     #[test]

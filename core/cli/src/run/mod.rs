@@ -4,6 +4,7 @@ mod child;
 mod guard;
 mod supervise;
 mod wait;
+mod warden;
 
 use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal;
@@ -22,6 +23,7 @@ use crate::voice::Voice;
 use child::Child;
 use supervise::{Outcome, Rules, supervise};
 use wait::{Without, acquire};
+use warden::Warden;
 
 /// Returns the exit code.
 pub fn run(options: &Run) -> i32 {
@@ -40,6 +42,17 @@ pub fn run(options: &Run) -> i32 {
 }
 
 fn under_lock(options: &Run, voice: &mut Voice) -> Result<i32, Failure> {
+    // First, while there is one thread.
+    let broken = |e| {
+        Failure::new(
+            exit::BUG,
+            format!("a second process cannot be started: {e}"),
+        )
+    };
+    let warden = match options.no_kill {
+        true => None,
+        false => Some(Warden::new().map_err(broken)?),
+    };
     let label = options.label.clone();
     let label = label.unwrap_or_else(|| default_label(&options.command));
     let client = connect::client(&options.connection, Some(label))?;
@@ -54,7 +67,7 @@ fn under_lock(options: &Run, voice: &mut Voice) -> Result<i32, Failure> {
             }
         });
     }
-    let code = held(options, &lock, &mut events, voice);
+    let code = held(options, &lock, &mut events, voice, warden);
     // What is still to be undone or released is.
     blocking::wait(client.close());
     code
@@ -65,6 +78,7 @@ fn held(
     lock: &Lock,
     events: &mut Events,
     voice: &mut Voice,
+    warden: Option<Warden>,
 ) -> Result<i32, Failure> {
     let name = options.name.to_string_lossy();
     let lease = match acquire(lock, &name, events, voice) {
@@ -96,7 +110,7 @@ fn held(
         child,
         lost,
         in_time,
-    } = supervise(&lease, &mut child, &rules, events, voice);
+    } = supervise(&lease, &mut child, &rules, events, voice, warden);
     // One that was stopped for nodes that do not answer waits for them no longer.
     if lost.is_none() && !blocking::wait(lease.release())? {
         // It may also have been lost since; the command has ended before.

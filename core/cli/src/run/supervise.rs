@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::child::{Change, Child};
 use super::guard::{Act, Guard, Why};
+use super::warden::Warden;
 use crate::clock::now;
 use crate::events::{Event, Events};
 use crate::times;
@@ -43,6 +44,7 @@ pub fn supervise(
     rules: &Rules,
     events: &mut Events,
     voice: &mut Voice,
+    warden: Option<Warden>,
 ) -> Outcome {
     let mut guard = Guard::new(rules.ttl, rules.grace);
     // Polled for its waker: a loss ends the wait for the next event.
@@ -61,6 +63,11 @@ pub fn supervise(
                 voice.tell(&json!({"event": "exited", "child": code}));
             }
             None => {}
+        }
+        if let Some(warden) = &warden {
+            // The loss behind the rest: one that comes between the two leaves none.
+            let (now, left) = (now(), lease.remaining());
+            warden.guard(child.target(), guard.too_late(now, left, lease.loss()));
         }
         let mut most = Duration::MAX;
         if let (Some(code), Some(leave)) = (child.code, leave) {
@@ -101,6 +108,13 @@ pub fn supervise(
             child.signal(number);
         }
     };
+    if warden.as_ref().is_some_and(Warden::has_killed) {
+        voice
+            .say("the command was killed: this process stood still, and the lock was about to end");
+        stopped = stopped.or(Some("expired"));
+    }
+    // Before its number can be another's.
+    drop(warden);
     // A look finds a loss that nobody has been told yet.
     let in_time = lease.is_held();
     let lost = lease.loss().map(|reason| reason.as_str());

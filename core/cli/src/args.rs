@@ -1,0 +1,283 @@
+//! The command line: what may be said, and what is said about it.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args as Group, Parser, Subcommand};
+
+use crate::exit;
+use crate::times;
+
+/// A distributed lock over independent Redis or Valkey masters, for a shell.
+#[derive(Debug, Parser)]
+#[command(name = "quorlock", version, after_help = NODES)]
+pub struct Args {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const NODES: &str = "\
+The nodes come from the environment variable QUORLOCK_NODES, or from the file that --nodes-file \
+names; without both it is redis://127.0.0.1:6379. Their URLs are never arguments, for every user \
+of a machine can see those, and URLs hold passwords.
+
+Times: 10s, 250ms, 2m, 1h30m; a plain number is seconds.";
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Runs a command while a lock is held.
+    Run(Run),
+    /// Shows who holds locks, as each node has it.
+    Inspect(Inspect),
+    /// Declares the set: founds it where no node has a record yet.
+    Init(Init),
+    /// Takes a lock away from whoever holds it.
+    Release(Release),
+    /// Looks how it stands with the nodes, and says what to mend.
+    Doctor(Doctor),
+}
+
+/// Of several locks the gravest code is what comes out.
+#[derive(Debug, Group)]
+#[command(after_help = "\
+Exit code: 0 all are held or kept, 3 one is not, 69 too few nodes answered for one.")]
+pub struct Inspect {
+    /// Prints one JSON object for each lock, one a line.
+    #[arg(long)]
+    pub json: bool,
+    /// The locks.
+    #[arg(value_name = "NAME", required = true)]
+    pub names: Vec<OsString>,
+    #[command(flatten)]
+    pub connection: Connection,
+}
+
+#[derive(Debug, Group)]
+#[command(after_help = "\
+A wholly new set votes at once. Servers that may have lost something give no vote for max_ttl \
+first. Where all nodes have this set's record already nothing is changed, so it is safe at every \
+deploy.
+
+Exit code: 0 the set is declared, 69 a node does not answer, 78 a node cannot be of this set.")]
+pub struct Init {
+    /// Lifts the quarantine of nodes that may have lost votes. Only where no lock is held: two
+    /// may hold a lock that was held within the last max_ttl.
+    #[arg(long)]
+    pub force: bool,
+    /// Prints one JSON object.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub connection: Connection,
+}
+
+#[derive(Debug, Group)]
+#[command(after_help = "\
+The holder learns it at its next renewal, at most about a third of its ttl later. Until then two \
+may work, and their fences tell them apart.
+
+Exit code: 0 freed, 3 nobody held it, 69 too few nodes answered, 75 it is not held by --fence.")]
+pub struct Release {
+    /// Says that the holder is not asked. Without, nothing is done: a lock is released by who
+    /// holds it.
+    #[arg(long, required = true)]
+    pub force: bool,
+    /// Only if this is the last fence that was counted, so that a successor is never hit.
+    #[arg(long, value_name = "F")]
+    pub fence: Option<u64>,
+    /// Does not ask before.
+    #[arg(short, long)]
+    pub yes: bool,
+    /// Prints one JSON object.
+    #[arg(long)]
+    pub json: bool,
+    /// The lock.
+    #[arg(value_name = "NAME")]
+    pub name: OsString,
+    #[command(flatten)]
+    pub connection: Connection,
+}
+
+#[derive(Debug, Group)]
+#[command(after_help = "\
+Exit code: 0 locks can be won, 1 they can but something is to be mended, 69 they cannot.")]
+pub struct Doctor {
+    /// Prints one JSON object.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub connection: Connection,
+}
+
+const EXIT: &str = "\
+Exit code: the command's own, or 128 and the number of the signal that ended it. Else:
+   64  the command line is wrong         75  the lock is held by another (see -E)
+   69  too few nodes answered            76  the lock was lost while the command ran
+   70  a bug in Quorlock                 78  nodes or credentials are set up wrong
+  126  the command cannot be run        127  the command is not found
+
+The command runs in a process group of its own and finds QUORLOCK_LOCK and QUORLOCK_FENCE in its \
+environment. It never outlives the lock, if it can be killed: while renewals fail its group gets \
+TERM, and KILL shortly before the lock ends. Give the fence to what the command changes.
+
+For a crontab, the same line on every host, so that one of them does it:
+  0 3 * * * quorlock run -n -E 0 --keep 55s nightly -- /usr/local/bin/close-month";
+
+#[derive(Debug, Group)]
+#[command(after_help = EXIT)]
+pub struct Run {
+    /// Does not wait if the lock is held by another.
+    #[arg(short, long, conflicts_with = "wait")]
+    pub no_wait: bool,
+    /// How long to wait for the lock; without, for ever.
+    #[arg(short, long, value_name = "T", value_parser = times::parse)]
+    pub wait: Option<Duration>,
+    /// The exit code if the lock is held by another, in place of 75.
+    #[arg(short = 'E', long, value_name = "N", value_parser = clap::value_parser!(u8))]
+    pub conflict_code: Option<u8>,
+    /// How long the lock outlives a machine that dies; it is renewed meanwhile. Default 10s.
+    #[arg(long, value_name = "T", value_parser = times::parse)]
+    pub ttl: Option<Duration>,
+    /// For how long the lock stays taken after it was won, also if the command ends before.
+    #[arg(long, value_name = "T", value_parser = times::parse)]
+    pub keep: Option<Duration>,
+    /// The longest time that the lock is held; the command is stopped before that is over.
+    #[arg(long, value_name = "T", value_parser = times::parse)]
+    pub max_hold: Option<Duration>,
+    /// How long the command may take to end after a loss that came without notice, and how long
+    /// what it leaves in the background is waited for.
+    #[arg(long, value_name = "T", value_parser = times::parse, default_value = "10s")]
+    pub grace: Duration,
+    /// Leaves the command in the process group of the caller, as it is where the standard input
+    /// is a terminal.
+    #[arg(long)]
+    pub foreground: bool,
+    /// Only tells that the lock is about to be lost, and lets the command run on.
+    #[arg(long)]
+    pub no_kill: bool,
+    /// What others see of who holds the lock; without, host, process and command.
+    #[arg(long, value_name = "TEXT")]
+    pub label: Option<String>,
+    /// Says nothing but errors.
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// Writes what happens to this file, one JSON object a line; `-` is the standard output.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// The lock.
+    #[arg(value_name = "NAME")]
+    pub name: OsString,
+    /// The command and its arguments. No shell reads it.
+    #[arg(value_name = "CMD", last = true, required = true)]
+    pub command: Vec<OsString>,
+    #[command(flatten)]
+    pub connection: Connection,
+}
+
+/// How to reach the set. All clients of one set need the same name, namespace and longest ttl.
+#[derive(Debug, Group)]
+#[command(next_help_heading = "The set of nodes")]
+pub struct Connection {
+    /// A file with the URLs of the nodes, one or more a line; lines that begin with # are notes.
+    #[arg(long, value_name = "FILE")]
+    pub nodes_file: Option<PathBuf>,
+    /// The name of the set.
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "QUORLOCK_SET_NAME",
+        hide_env_values = true
+    )]
+    pub set_name: Option<String>,
+    /// The prefix of every key.
+    #[arg(
+        long,
+        value_name = "TEXT",
+        env = "QUORLOCK_NAMESPACE",
+        hide_env_values = true
+    )]
+    pub namespace: Option<String>,
+    /// The longest ttl in the set.
+    #[arg(long, value_name = "T", value_parser = times::parse, env = "QUORLOCK_MAX_TTL", hide_env_values = true)]
+    pub max_ttl: Option<Duration>,
+    /// The longest time for one request to one node.
+    #[arg(long, value_name = "T", value_parser = times::parse, env = "QUORLOCK_NODE_TIMEOUT", hide_env_values = true)]
+    pub node_timeout: Option<Duration>,
+    /// Whom to trust, a PEM file, for rediss://
+    #[arg(long, value_name = "FILE", env = "QUORLOCK_CA", hide_env_values = true)]
+    pub ca: Option<String>,
+    /// The certificate of this client, a PEM file.
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "QUORLOCK_CERT",
+        hide_env_values = true
+    )]
+    pub cert: Option<String>,
+    /// The key of that certificate, a PEM file.
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "QUORLOCK_KEY",
+        hide_env_values = true
+    )]
+    pub key: Option<String>,
+}
+
+/// Prints what is wrong with the command line, or the help that was asked for; returns the
+/// exit code.
+pub fn explain(error: &clap::Error) -> i32 {
+    if !error.use_stderr() {
+        // Nobody is left to tell if the output is closed.
+        let _ = error.print();
+        return 0;
+    }
+    eprint!("quorlock: {}", without_urls(&error.render().to_string()));
+    exit::USAGE
+}
+
+/// The same text without words that may be URLs with passwords: clap repeats what it was given.
+fn without_urls(text: &str) -> String {
+    let secret = |word: &&str| word.contains("://") || word.contains('@');
+    let mut hidden = false;
+    let mut out: String = text
+        .split_inclusive(char::is_whitespace)
+        .map(|word| match secret(&word) {
+            true => {
+                hidden = true;
+                let end = word.trim_end().len();
+                format!("…{}", &word[end..])
+            }
+            false => word.to_owned(),
+        })
+        .collect();
+    if hidden {
+        out.push_str(
+            "\nThe URLs of nodes go into QUORLOCK_NODES, or into a file for --nodes-file.\n",
+        );
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn a_password_in_an_argument_is_not_repeated() {
+        let words = ["quorlock", "run", "a", "redis://:s3cret@h:1", "--", "true"];
+        let text = Args::try_parse_from(words).unwrap_err().to_string();
+        assert!(text.contains("s3cret"), "clap repeats it: {text}");
+        let text = without_urls(&text);
+        assert!(!text.contains("s3cret"), "{text}");
+        assert!(text.contains("QUORLOCK_NODES"), "{text}");
+    }
+}

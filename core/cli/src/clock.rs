@@ -1,0 +1,89 @@
+//! The one place of this program that reads a clock, and that waits for a time.
+//!
+//! Both count the time in which the machine sleeps, where the system can: a lock ends in it,
+//! too, and a command that wakes up behind its end is to be stopped at once.
+
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+#[cfg(target_os = "linux")]
+const CLOCK: libc::clockid_t = libc::CLOCK_BOOTTIME;
+#[cfg(not(target_os = "linux"))]
+const CLOCK: libc::clockid_t = libc::CLOCK_MONOTONIC;
+
+/// A time that only goes forward, from some moment in the past.
+pub fn now() -> Duration {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `time` is a valid timespec to write to.
+    unsafe { libc::clock_gettime(CLOCK, &mut time) };
+    Duration::new(
+        time.tv_sec.unsigned_abs(),
+        time.tv_nsec.unsigned_abs() as u32,
+    )
+}
+
+/// Waits for a descriptor, or for a time.
+#[derive(Debug)]
+pub struct Alarm {
+    /// Readable at the time; negative where the system has no such thing.
+    timer: RawFd,
+}
+
+impl Alarm {
+    pub fn new() -> Alarm {
+        #[cfg(target_os = "linux")]
+        // SAFETY: a plain system call.
+        let timer = unsafe { libc::timerfd_create(CLOCK, libc::TFD_CLOEXEC | libc::TFD_NONBLOCK) };
+        #[cfg(not(target_os = "linux"))]
+        let timer = -1;
+        Alarm { timer }
+    }
+
+    /// Until there is something to read, at most for so long. May come early for nothing. A
+    /// negative descriptor is none.
+    pub fn wait(&mut self, fd: RawFd, most: Duration) {
+        let timeout = match self.set(most) {
+            true => -1,
+            // Rounded up, or the last part of a millisecond would be a busy loop.
+            false => i32::try_from(most.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX),
+        };
+        let on = |fd| libc::pollfd {
+            fd,
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        let mut polled = [on(fd), on(self.timer)];
+        // SAFETY: two valid pollfds. A signal interrupts it, which is an early end.
+        unsafe { libc::poll(polled.as_mut_ptr(), 2, timeout) };
+    }
+
+    /// Whether the timer was set.
+    #[cfg(target_os = "linux")]
+    fn set(&mut self, most: Duration) -> bool {
+        // Zero would be never; so is what no clock reaches.
+        let most = most.clamp(Duration::from_nanos(1), Duration::from_secs(1 << 31));
+        // SAFETY: all zeros is a timer that rings once.
+        let mut when: libc::itimerspec = unsafe { std::mem::zeroed() };
+        when.it_value.tv_sec = most.as_secs() as libc::time_t;
+        when.it_value.tv_nsec = most.subsec_nanos().into();
+        // SAFETY: plain system call with a valid time; a descriptor that is none is refused.
+        unsafe { libc::timerfd_settime(self.timer, 0, &when, std::ptr::null_mut()) == 0 }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn set(&mut self, _: Duration) -> bool {
+        false
+    }
+}
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        if self.timer >= 0 {
+            // SAFETY: it is ours, and used no more.
+            unsafe { libc::close(self.timer) };
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! `quorlock release --force`: takes a lock away from whoever holds it.
+
+use std::ffi::OsStr;
+use std::io::{self, IsTerminal};
+use std::os::unix::ffi::OsStrExt;
+
+use quorlock::{Client, blocking};
+use serde_json::json;
+
+use crate::args::Release;
+use crate::connect;
+use crate::exit::{self, Failure};
+use crate::inspect::{as_object, show};
+use crate::output::{line, object};
+
+pub fn release(options: &Release) -> Result<i32, Failure> {
+    let client = connect::client(&options.connection, None)?;
+    if !options.yes && io::stdin().is_terminal() && !is_wanted(&client, &options.name)? {
+        return Err(Failure::new(exit::USAGE, "nothing was changed"));
+    }
+    let forced = blocking::wait(client.force_release(options.name.as_bytes(), options.fence))?;
+    let freed = forced.freed();
+    match options.json {
+        true => object(&json!({"found": as_object(forced.found()), "freed": freed})),
+        false if freed == 0 => line("nobody held it: nothing was changed"),
+        false => {
+            show(forced.found());
+            line(&format!(
+                "{freed} votes were taken away. The holder learns it at its next renewal, at most \
+                 about a third of its ttl later; until then two may work, and fences tell them \
+                 apart"
+            ));
+        }
+    }
+    Ok(if freed == 0 { exit::FREE } else { 0 })
+}
+
+/// Shows the lock and asks. What is asked and answered stays off the standard output of
+/// `--json`, since it is asked only where a person sits.
+fn is_wanted(client: &Client, name: &OsStr) -> Result<bool, Failure> {
+    let found = blocking::wait(client.inspect(name.as_bytes()))?;
+    eprintln!("{}", crate::output::plain(&found.to_string()));
+    eprint!("Take it away? [y/N] ");
+    let mut answer = String::new();
+    let read = io::stdin().read_line(&mut answer);
+    let failed = |e| Failure::new(exit::USAGE, format!("the answer cannot be read: {e}"));
+    read.map_err(failed)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}

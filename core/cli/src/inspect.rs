@@ -1,0 +1,121 @@
+//! `quorlock inspect`: who holds locks, as each node has it.
+
+use std::os::unix::ffi::OsStrExt;
+use std::time::UNIX_EPOCH;
+
+use quorlock::{Holder, Inspection, NodeView, Verdict, blocking};
+use serde_json::{Value, json};
+
+use crate::args::Inspect;
+use crate::connect;
+use crate::exit::{self, Failure};
+use crate::output::{line, object, plain, seconds};
+use crate::times;
+
+/// Shows each lock; the gravest exit code of them.
+pub fn inspect(options: &Inspect) -> Result<i32, Failure> {
+    let client = connect::client(&options.connection, None)?;
+    let mut worst = 0;
+    for name in &options.names {
+        let found = blocking::wait(client.inspect(name.as_bytes()))?;
+        match options.json {
+            true => object(&as_object(&found)),
+            false => show(&found),
+        }
+        worst = worst.max(code(found.verdict()));
+    }
+    Ok(worst)
+}
+
+/// A split lock is nobody's for certain: who wants to know whether it is held gets no yes.
+fn code(verdict: Verdict) -> i32 {
+    match verdict {
+        Verdict::Held | Verdict::Kept => 0,
+        Verdict::Unknown => exit::NO_QUORUM,
+        _ => exit::FREE,
+    }
+}
+
+/// Prints a lock and its nodes for a person.
+pub fn show(found: &Inspection) {
+    line(&plain(&found.to_string()));
+    if let Some(holder) = found.holder() {
+        let mut parts = Vec::new();
+        if let Some(long) = holder.since().and_then(|since| since.elapsed().ok()) {
+            parts.push(format!("since {}", times::shown(long)));
+        }
+        match holder.left() {
+            Some(left) => parts.push(format!("{} left unless renewed", times::shown(left))),
+            None => parts.push("without an end".into()),
+        }
+        if let Some(fence) = holder.fence() {
+            parts.push(format!("fence {fence}"));
+        }
+        line(&format!("  {}", parts.join(", ")));
+    }
+    let widest = found.nodes().iter().map(|view| view.node().len()).max();
+    for view in found.nodes() {
+        let width = widest.unwrap_or(0);
+        line(&format!("  {:width$}  {}", view.node(), of_node(view)));
+    }
+}
+
+fn of_node(view: &NodeView) -> String {
+    let mut parts = vec![view.state().to_owned()];
+    if let Some(label) = view.label() {
+        parts.push(format!("by {}", plain(label)));
+    }
+    if let Some(left) = view.left() {
+        parts.push(format!("{} left", times::shown(left)));
+    }
+    if let Some(fence) = view.fence() {
+        parts.push(format!("fence {fence}"));
+    }
+    if view.queued() > 0 {
+        parts.push(format!("{} in the queue", view.queued()));
+    }
+    if !view.quarantine().is_zero() {
+        parts.push(format!(
+            "in quarantine for another {}",
+            times::shown(view.quarantine())
+        ));
+    }
+    if let Some(error) = view.error() {
+        parts.push(plain(error));
+    }
+    parts.join(", ")
+}
+
+/// The same for programs, with the keys that Python's `Inspection` has.
+pub fn as_object(found: &Inspection) -> Value {
+    json!({
+        "name": String::from_utf8_lossy(found.name()),
+        "verdict": found.verdict().as_str(),
+        "holder": found.holder().map(of_holder),
+        "fence": found.fence(),
+        "queued": found.queued(),
+        "nodes": found.nodes().iter().map(|view| json!({
+            "node": view.node(),
+            "state": view.state(),
+            "label": view.label(),
+            "left": view.left().map(seconds),
+            "fence": view.fence(),
+            "queued": view.queued(),
+            "quarantine": seconds(view.quarantine()),
+            "error": view.error(),
+        })).collect::<Vec<_>>(),
+    })
+}
+
+fn of_holder(holder: &Holder) -> Value {
+    let since = holder
+        .since()
+        .and_then(|t| t.duration_since(UNIX_EPOCH).ok());
+    json!({
+        "label": holder.label(),
+        "votes": holder.votes(),
+        "left": holder.left().map(seconds),
+        "since": since.map(seconds),
+        "fence": holder.fence(),
+    })
+}

@@ -1,0 +1,45 @@
+//! `quorlock`: a command under a lock of several Redis or Valkey nodes, from a shell.
+//!
+//! Everything that decides about locks is in the core; here are processes, signals, exit
+//! codes, and words for people.
+
+mod args;
+mod clock;
+mod connect;
+mod doctor;
+mod events;
+mod exit;
+mod force;
+mod init;
+mod inspect;
+mod output;
+mod run;
+mod times;
+mod voice;
+
+use std::panic::catch_unwind;
+
+use clap::Parser;
+
+use args::{Args, Command};
+use exit::Failure;
+
+fn main() {
+    let args = Args::try_parse().unwrap_or_else(|error| exit::with(args::explain(&error)));
+    let code = catch_unwind(|| match args.command {
+        Command::Run(run) => run::run(&run),
+        Command::Inspect(inspect) => ended(inspect::inspect(&inspect)),
+        Command::Init(init) => ended(init::init(&init)),
+        Command::Release(release) => ended(force::release(&release)),
+        Command::Doctor(doctor) => ended(doctor::doctor(&doctor)),
+    });
+    exit::with(code.unwrap_or(exit::BUG));
+}
+
+/// The exit code; what failed is said.
+fn ended(outcome: Result<i32, Failure>) -> i32 {
+    outcome.unwrap_or_else(|failure| {
+        eprintln!("quorlock: {}", failure.message);
+        failure.code
+    })
+}

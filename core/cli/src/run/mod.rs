@@ -1,0 +1,206 @@
+//! `quorlock run`: a command while a lock is held.
+
+mod child;
+mod guard;
+mod supervise;
+mod wait;
+mod warden;
+
+use std::ffi::{OsStr, OsString};
+use std::io::IsTerminal;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::Duration;
+
+use quorlock::{Client, Error, ErrorKind, Level, Lock, blocking, defaults, set_log_sink};
+use serde_json::json;
+
+use crate::args::Run;
+use crate::connect;
+use crate::events::Events;
+use crate::exit::{self, Failure};
+use crate::voice::Voice;
+use child::Child;
+use supervise::{Outcome, Rules, supervise};
+use wait::{Without, acquire};
+use warden::Warden;
+
+/// Returns the exit code.
+pub fn run(options: &Run) -> i32 {
+    let mut voice = match Voice::new(options.quiet, options.json.as_deref()) {
+        Ok(voice) => voice,
+        Err(failure) => {
+            eprintln!("quorlock: {}", failure.message);
+            return failure.code;
+        }
+    };
+    under_lock(options, &mut voice).unwrap_or_else(|failure| {
+        voice.fail(&failure.message);
+        voice.tell(&json!({"event": "failed", "message": failure.message, "exit": failure.code}));
+        failure.code
+    })
+}
+
+fn under_lock(options: &Run, voice: &mut Voice) -> Result<i32, Failure> {
+    // First, while there is one thread.
+    let broken = |e| {
+        Failure::new(
+            exit::BUG,
+            format!("a second process cannot be started: {e}"),
+        )
+    };
+    let warden = match options.no_kill {
+        true => None,
+        false => Some(Warden::new().map_err(broken)?),
+    };
+    let label = options.label.clone();
+    let label = label.unwrap_or_else(|| default_label(&options.command));
+    let client = connect::client(&options.connection, Some(label))?;
+    let lock = lock(&client, options);
+    lock.check()?;
+    let broken = |e| Failure::new(exit::BUG, format!("signals cannot be caught: {e}"));
+    let mut events = Events::new().map_err(broken)?;
+    if !options.quiet {
+        set_log_sink(|level, line| {
+            if level == Level::Warn {
+                eprintln!("quorlock: {line}");
+            }
+        });
+    }
+    let code = held(options, &lock, &mut events, voice, warden);
+    // What is still to be undone or released is.
+    blocking::wait(client.close());
+    code
+}
+
+fn held(
+    options: &Run,
+    lock: &Lock,
+    events: &mut Events,
+    voice: &mut Voice,
+    warden: Option<Warden>,
+) -> Result<i32, Failure> {
+    let name = options.name.to_string_lossy();
+    let lease = match acquire(lock, &name, events, voice) {
+        Ok(lease) => lease,
+        Err(Without::Signal(number)) => {
+            let code = exit::SIGNAL + number;
+            voice.tell(&json!({"event": "interrupted", "signal": number, "exit": code}));
+            return Ok(code);
+        }
+        Err(Without::Failed(error)) => return refused(options, &error, voice),
+    };
+    voice.tell(&json!({"event": "acquired", "lock": name, "fence": lease.fence()}));
+    let fence = lease.fence().map(|fence| fence.to_string());
+    let environment = [
+        ("QUORLOCK_LOCK", options.name.clone()),
+        ("QUORLOCK_FENCE", fence.unwrap_or_default().into()),
+    ];
+    let foreground = options.foreground || std::io::stdin().is_terminal();
+    let rules = Rules {
+        ttl: ttl(options),
+        grace: options.grace,
+        kill: !options.no_kill,
+        foreground,
+    };
+    // One that does not start needs the lock no longer, either: closing gives it back.
+    let mut child = Child::start(&options.command, &environment, foreground)?;
+    voice.tell(&json!({"event": "started", "pid": child.pid()}));
+    let Outcome {
+        child,
+        lost,
+        in_time,
+    } = supervise(&lease, &mut child, &rules, events, voice, warden);
+    // One that was stopped for nodes that do not answer waits for them no longer.
+    if lost.is_none() && !blocking::wait(lease.release())? {
+        // It may also have been lost since; the command has ended before.
+        voice.say(&format!(
+            "too few nodes have acknowledged the release of {name}: it ends by its ttl at the latest"
+        ));
+    }
+    let code = if lost.is_some() { exit::LOST } else { child };
+    match lost {
+        Some(reason) => {
+            voice.say(match in_time {
+                true => "the command was stopped before the lock was lost",
+                false => "the lock was lost while the command ran",
+            });
+            let event = json!({
+                "event": "lost", "reason": reason, "in_time": in_time, "child": child, "exit": code,
+            });
+            voice.tell(&event);
+        }
+        None => voice.tell(&json!({"event": "ended", "child": child, "exit": code})),
+    }
+    Ok(code)
+}
+
+/// There is no lease: held by another is an outcome that many expect.
+fn refused(options: &Run, error: &Error, voice: &mut Voice) -> Result<i32, Failure> {
+    if !matches!(error.kind(), ErrorKind::Contended | ErrorKind::Timeout) {
+        return Err(error.clone().into());
+    }
+    let code = options.conflict_code.map_or(exit::HELD, i32::from);
+    // With a code of zero it is no failure, and cron sends mail for every line.
+    if code != 0 {
+        voice.say(&error.to_string());
+    }
+    voice.tell(&json!({"event": "held", "holder": error.holder(), "exit": code}));
+    Ok(code)
+}
+
+fn lock(client: &Client, options: &Run) -> Lock {
+    let mut lock = client.lock(options.name.as_bytes());
+    if let (true, Some(keep)) = (options.no_wait, options.keep.filter(|keep| !keep.is_zero())) {
+        // Every host tries in the same moment, and one of them must have it.
+        lock = lock.once(keep.saturating_mul(2).max(Duration::from_millis(20)));
+        // Not as long as it is kept, which `once` asks for, unless that was said.
+        lock = lock.ttl(ttl(options));
+    }
+    lock = lock
+        .wait(if options.no_wait {
+            Some(Duration::ZERO)
+        } else {
+            options.wait
+        })
+        .max_hold(options.max_hold)
+        .renew(true);
+    if let Some(keep) = options.keep {
+        lock = lock.keep(keep);
+    }
+    match options.ttl {
+        Some(ttl) => lock.ttl(ttl),
+        None => lock,
+    }
+}
+
+/// The ttl that the lock has, as the core settles it.
+fn ttl(options: &Run) -> Duration {
+    let least = |ttl: Duration, bound: Option<Duration>| bound.map_or(ttl, |bound| ttl.min(bound));
+    let usual = least(
+        least(defaults::TTL, options.connection.max_ttl),
+        options.max_hold,
+    );
+    options.ttl.unwrap_or(usual)
+}
+
+/// Host, process and command: at most 256 bytes, without control characters.
+fn default_label(command: &[OsString]) -> String {
+    let mut buffer = [0u8; 256];
+    // SAFETY: the buffer is writable for its length, and its last byte stays zero.
+    let failed = unsafe { libc::gethostname(buffer.as_mut_ptr().cast(), buffer.len() - 1) } != 0;
+    let end = buffer.iter().position(|byte| *byte == 0).unwrap_or(0);
+    let host = String::from_utf8_lossy(if failed { b"?" } else { &buffer[..end] });
+    let program = command.first().map(Path::new).and_then(Path::file_name);
+    let program = program.map(OsStr::to_string_lossy).unwrap_or_default();
+    let short = |text: &str, most: usize| -> String {
+        let text = text.chars().filter(|c| !c.is_control());
+        text.scan(0, |length, c| {
+            *length += c.len_utf8();
+            (*length <= most).then_some(c)
+        })
+        .collect()
+    };
+    let (host, program) = (short(&host, 64), short(&program, 128));
+    format!("{host}:{}:{program}", std::process::id())
+}

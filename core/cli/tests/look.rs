@@ -1,0 +1,123 @@
+//! The commands that look at locks and nodes, and those that change them, on real servers: one
+//! row for each exit code.
+
+mod program;
+
+use program::{Done, done};
+use quorlock::{Client, blocking};
+use quorlock_tests::Stage;
+use serde_json::Value;
+
+/// Runs it for a person and for a program: the same code, and one object a line.
+fn both(nodes: &[String], words: &[&str], code: i32) -> Vec<Value> {
+    let plain = done(nodes, words);
+    assert_eq!(plain.code, code, "{words:?}: {plain:?}");
+    objects(nodes, words, code)
+}
+
+/// The same for a program alone: for what cannot be done twice.
+fn objects(nodes: &[String], words: &[&str], code: i32) -> Vec<Value> {
+    let words = [words, &["--json"]].concat();
+    let Done {
+        code: found,
+        stdout,
+        stderr,
+    } = done(nodes, &words);
+    assert_eq!(found, code, "{words:?}: {stdout} {stderr}");
+    let object = |line| serde_json::from_str(line).expect("an object a line");
+    stdout.lines().map(object).collect()
+}
+
+fn client(stage: &Stage) -> Client {
+    let builder = Client::builder().nodes(&stage.nodes).label("web-2");
+    builder.build().expect("the nodes of a stage")
+}
+
+#[test]
+fn inspect_tells_who_holds_a_lock() {
+    let stage = Stage::new(3);
+    let ours = client(&stage);
+    let lease = blocking::wait(ours.lock("a").acquire()).expect("nobody has it");
+    // All nodes have voted.
+    stage.tell("expect-votes lock:{a} 3 5000");
+    let found = both(&stage.nodes, &["inspect", "a"], 0);
+    assert_eq!(found[0]["name"], "a");
+    assert_eq!(found[0]["verdict"], "held");
+    assert_eq!(found[0]["holder"]["label"], "web-2");
+    assert_eq!(found[0]["holder"]["fence"].as_u64(), lease.fence());
+    assert_eq!(found[0]["nodes"].as_array().map(Vec::len), Some(3));
+    let text = done(&stage.nodes, &["inspect", "a"]).stdout;
+    assert!(text.contains("held by web-2 with 3 of 3 votes"), "{text}");
+    assert!(!text.contains(lease.token()), "{text}");
+    let found = both(&stage.nodes, &["inspect", "a", "b"], 3);
+    assert_eq!(
+        (&found[0]["verdict"], &found[1]["verdict"]),
+        (&"held".into(), &"free".into())
+    );
+    both(&stage.nodes, &["inspect", "{"], 64);
+    both(&stage.nodes, &["inspect"], 64);
+    stage.tell("kill 2,3");
+    let found = both(&stage.nodes, &["inspect", "a"], 69);
+    assert_eq!(found[0]["verdict"], "unknown");
+}
+
+#[test]
+fn release_takes_a_lock_away() {
+    let stage = Stage::new(3);
+    let ours = client(&stage);
+    let lease = blocking::wait(ours.lock("a").acquire()).expect("nobody has it");
+    let held = lease.fence().expect("it has a fence");
+    both(&stage.nodes, &["release", "a"], 64);
+    let other = (held - 1).to_string();
+    let refused = ["release", "--force", "--fence", &other, "a"];
+    both(&stage.nodes, &refused, 75);
+    assert!(lease.is_held());
+    let fence = held.to_string();
+    let force = ["release", "--force", "--fence", &fence, "a"];
+    let forced = objects(&stage.nodes, &force, 0);
+    assert!(forced[0]["freed"].as_u64() >= Some(2), "{forced:?}");
+    assert_eq!(forced[0]["found"]["holder"]["label"], "web-2");
+    assert_eq!(blocking::wait(lease.lost()).as_str(), "forced");
+    let nobody = both(&stage.nodes, &["release", "--force", "a"], 3);
+    assert_eq!(nobody[0]["freed"], 0);
+    stage.tell("kill 2,3");
+    both(&stage.nodes, &["release", "--force", "a"], 69);
+}
+
+#[test]
+fn init_declares_a_set() {
+    let stage = Stage::like(3, &["new"]);
+    // These servers are young: to wait for max_ttl would be long, and force does not.
+    let declared = both(&stage.nodes, &["init", "--force"], 0);
+    assert_eq!(declared[0]["declared"], true);
+    assert_eq!(declared[0]["quarantine"], 0.0);
+    both(&stage.nodes, &["init"], 0);
+    both(&stage.nodes, &["init", "--set-name", "another"], 78);
+    let url = done(&stage.nodes, &["init", "redis://:s3cret@h"]);
+    assert_eq!(url.code, 64);
+    assert!(url.stderr.contains("QUORLOCK_NODES"), "{url:?}");
+    assert!(!url.stderr.contains("s3cret"), "{url:?}");
+    stage.tell("kill 2");
+    both(&stage.nodes, &["init"], 69);
+}
+
+#[test]
+fn doctor_says_how_it_stands() {
+    let stage = Stage::new(3);
+    let probe = both(&stage.nodes, &["doctor"], 0);
+    assert_eq!(probe[0]["health"], "works", "{probe:?}");
+    assert_eq!(probe[0]["votes"], 3);
+    stage.tell("kill 2");
+    let probe = both(&stage.nodes, &["doctor"], 1);
+    assert_eq!(probe[0]["health"], "works_but");
+    assert_eq!(probe[0]["nodes"][1]["votes"], false);
+    assert!(probe[0]["nodes"][1]["findings"][0]["id"].is_string());
+    let text = done(&stage.nodes, &["doctor"]).stdout;
+    assert!(
+        text.contains("one more failure stops them (2 of 3 vote)"),
+        "{text}"
+    );
+    stage.tell("kill 3");
+    let probe = both(&stage.nodes, &["doctor"], 69);
+    assert_eq!(probe[0]["health"], "cannot");
+}

@@ -1,0 +1,109 @@
+//! The program as a process, against real servers.
+
+#![allow(dead_code, unreachable_pub)] // Each test has all of it, and uses some.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+
+/// What a run has left.
+#[derive(Debug)]
+pub struct Done {
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+/// The program with these nodes and arguments; nothing of this process's environment names
+/// any others.
+pub fn quorlock(nodes: &[String], words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_quorlock"));
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("QUORLOCK_")) {
+        command.env_remove(name);
+    }
+    command
+        .args(words)
+        .env("QUORLOCK_NODES", nodes.join(","))
+        // Machines that run tests are busy.
+        .env("QUORLOCK_NODE_TIMEOUT", "2s")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+/// Runs it to its end.
+pub fn done(nodes: &[String], words: &[&str]) -> Done {
+    let output = quorlock(nodes, words).output().expect("it runs");
+    Done {
+        code: output.status.code().expect("it ends by itself"),
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+/// One that runs, and whose output is read line by line.
+pub struct Running {
+    child: Child,
+    lines: BufReader<ChildStdout>,
+    pub seen: Vec<String>,
+}
+
+impl Running {
+    pub fn new(nodes: &[String], words: &[&str]) -> Running {
+        let mut child = quorlock(nodes, words).spawn().expect("it starts");
+        let lines = BufReader::new(child.stdout.take().expect("piped"));
+        Running {
+            child,
+            lines,
+            seen: Vec::new(),
+        }
+    }
+
+    /// Reads until a line holds this; returns that line.
+    pub fn until(&mut self, text: &str) -> String {
+        loop {
+            let mut line = String::new();
+            let read = self.lines.read_line(&mut line).expect("UTF-8");
+            if read == 0 {
+                let said = self.stderr();
+                panic!("no `{text}` in {:?}, {said}", self.seen);
+            }
+            self.seen.push(line.clone());
+            if line.contains(text) {
+                return line;
+            }
+        }
+    }
+
+    pub fn pid(&self) -> i32 {
+        self.child.id() as i32
+    }
+
+    pub fn signal(&self, number: i32) {
+        // SAFETY: a plain system call; the child was not waited for, so the number is its own.
+        assert_eq!(unsafe { libc::kill(self.pid(), number) }, 0);
+    }
+
+    /// Its end, and the rest of its standard output: until nobody can write to it.
+    pub fn end(&mut self) -> (ExitStatus, String) {
+        let mut rest = String::new();
+        self.lines.read_to_string(&mut rest).expect("UTF-8");
+        (self.child.wait().expect("it ends"), rest)
+    }
+
+    /// What it said to people, after its end.
+    pub fn stderr(&mut self) -> String {
+        let mut text = String::new();
+        if let Some(stderr) = &mut self.child.stderr {
+            let _ = stderr.read_to_string(&mut text);
+        }
+        text
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,441 @@
+//! `quorlock run` against real servers: one row for each exit code, then what the rows cannot
+//! say.
+
+mod program;
+
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+use program::{Running, done, quorlock};
+use quorlock::{Client, Verdict, blocking};
+use quorlock_tests::Stage;
+
+/// Which nodes a row has.
+#[derive(Clone, Copy, Debug)]
+enum Nodes {
+    Usual,
+    Dead,
+    WrongPassword,
+    NoUrl,
+}
+
+/// What happens to a row while its command runs.
+#[derive(Clone, Copy, Debug)]
+enum Meanwhile {
+    Nothing,
+    /// Somebody takes its lock away by force.
+    Force,
+    /// The program gets a signal.
+    Signal(i32),
+}
+
+struct Row {
+    code: i32,
+    nodes: Nodes,
+    /// The words after `run`.
+    words: &'static [&'static str],
+    meanwhile: Meanwhile,
+    /// What must stand on the standard error; nothing at all with an empty text.
+    says: &'static str,
+}
+
+const fn row(code: i32, words: &'static [&'static str], says: &'static str) -> Row {
+    Row {
+        code,
+        nodes: Nodes::Usual,
+        words,
+        meanwhile: Meanwhile::Nothing,
+        says,
+    }
+}
+
+/// A command that says when it runs, and then runs until it is ended.
+const ENDLESS: &str = "echo ready; exec tail -f /dev/null";
+
+/// A command that ends with 5 at USR1. One process, so that no other can miss the signal.
+const AWAITS_USR1: &str = "
+import signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+print('ready', flush=True)
+signal.sigwait([signal.SIGUSR1])
+sys.exit(5)";
+
+const ROWS: &[Row] = &[
+    row(0, &["a", "--", "true"], ""),
+    row(7, &["a", "--", "sh", "-c", "exit 7"], ""),
+    row(143, &["a", "--", "sh", "-c", "kill -TERM $$"], ""),
+    row(64, &["a"], "<CMD>"),
+    row(64, &["a", "--ttl", "soon", "--", "true"], "is no time"),
+    row(64, &["a", "--ttl", "90s", "--", "true"], "above max_ttl"),
+    row(64, &["a", "--label", "x\ny", "--", "true"], "label is"),
+    row(64, &["a{", "--", "true"], "braces"),
+    row(64, &["-n", "-w", "1", "a", "--", "true"], "cannot be used"),
+    row(64, &["-E", "256", "a", "--", "true"], "256"),
+    row(75, &["-n", "held", "--", "true"], "held by another"),
+    row(75, &["-w", "300ms", "held", "--", "true"], "held by"),
+    row(75, &["-n", "-q", "held", "--", "true"], ""),
+    row(75, &["-n", "--keep", "1s", "held", "--", "true"], "held by"),
+    row(9, &["-n", "-E", "9", "held", "--", "true"], "held by"),
+    row(0, &["-n", "-E", "0", "held", "--", "false"], ""),
+    row(126, &["a", "--", "/dev/null"], "cannot run /dev/null"),
+    row(127, &["a", "--", "/nowhere/at/all"], "cannot run /nowhere"),
+    Row {
+        nodes: Nodes::Dead,
+        ..row(69, &["-w", "300ms", "a", "--", "true"], "quorum")
+    },
+    Row {
+        nodes: Nodes::Dead,
+        ..row(69, &["-n", "-E", "0", "a", "--", "true"], "quorum")
+    },
+    Row {
+        nodes: Nodes::WrongPassword,
+        ..row(78, &["a", "--", "true"], "")
+    },
+    Row {
+        nodes: Nodes::NoUrl,
+        ..row(78, &["a", "--", "true"], "QUORLOCK_NODES")
+    },
+    Row {
+        nodes: Nodes::NoUrl,
+        ..row(
+            78,
+            &["--nodes-file", "/nowhere/at/all", "a", "--", "true"],
+            "nodes file",
+        )
+    },
+    Row {
+        meanwhile: Meanwhile::Force,
+        ..row(
+            76,
+            &["--ttl", "1s", "forced", "--", "sh", "-c", ENDLESS],
+            "forced",
+        )
+    },
+    Row {
+        meanwhile: Meanwhile::Signal(libc::SIGTERM),
+        ..row(143, &["a", "--", "sh", "-c", ENDLESS], "")
+    },
+    Row {
+        meanwhile: Meanwhile::Signal(libc::SIGUSR1),
+        ..row(5, &["a", "--", "python3", "-c", AWAITS_USR1], "")
+    },
+];
+
+fn client(stage: &Stage) -> Client {
+    Client::new(&stage.nodes).expect("the nodes of a stage")
+}
+
+#[test]
+fn each_exit_code() {
+    let (stage, dead) = (Stage::new(3), Stage::new(3));
+    dead.tell("kill all");
+    let locked = Stage::like(1, &["auth"]);
+    let secret: Vec<String> = locked
+        .nodes
+        .iter()
+        .map(|url| match url.rsplit_once('@') {
+            Some((_, host)) => format!("redis://quorlock:s3cret@{host}"),
+            None => panic!("a stage with users: {url}"),
+        })
+        .collect();
+    let wrong = ["http://:s3cret@h".to_owned()];
+    let other = client(&stage);
+    let _held = blocking::wait(other.lock("held").acquire()).expect("nobody has it");
+    for row in ROWS {
+        let nodes = match row.nodes {
+            Nodes::Usual => &stage.nodes[..],
+            Nodes::Dead => &dead.nodes,
+            Nodes::WrongPassword => &secret,
+            Nodes::NoUrl => &wrong,
+        };
+        let words = [&["run"], row.words].concat();
+        let mut run = Running::new(nodes, &words);
+        match row.meanwhile {
+            Meanwhile::Nothing => {}
+            Meanwhile::Force => {
+                run.until("ready");
+                let forced = blocking::wait(other.force_release("forced", None));
+                assert!(forced.expect("nodes answer").freed() >= 2);
+            }
+            Meanwhile::Signal(number) => {
+                run.until("ready");
+                run.signal(number);
+            }
+        }
+        let (status, _) = run.end();
+        let said = run.stderr();
+        assert_eq!(status.code(), Some(row.code), "{words:?}: {said}");
+        assert!(said.contains(row.says), "{words:?}: {said}");
+        let silent = row.says.is_empty() && !matches!(row.nodes, Nodes::WrongPassword);
+        assert!(!silent || said.is_empty(), "{words:?}: {said}");
+        assert!(!said.contains("s3cret"), "{words:?}: {said}");
+        if matches!(row.nodes, Nodes::Usual) {
+            stage.tell("expect-votes lock:{a} 0 0");
+        }
+    }
+}
+
+#[test]
+fn the_command_knows_its_lock_and_fences_grow() {
+    let stage = Stage::new(3);
+    let words = [
+        "run",
+        "a b",
+        "--",
+        "sh",
+        "-c",
+        "echo $QUORLOCK_LOCK:$QUORLOCK_FENCE",
+    ];
+    let mut last = 0;
+    for _ in 0..2 {
+        let done = done(&stage.nodes, &words);
+        let (name, fence) = done.stdout.trim().split_once(':').expect("both are set");
+        assert_eq!((done.code, name), (0, "a b"), "{}", done.stderr);
+        let fence: u64 = fence.parse().expect("a number");
+        assert!(fence > last, "{fence} after {last}");
+        last = fence;
+    }
+}
+
+#[test]
+fn a_command_is_stopped_before_its_lock_ends() {
+    let stage = Stage::new(3);
+    // It ignores TERM, so that KILL has to come in time, too.
+    let script = "trap 'echo term' TERM; echo ready; while :; do tail -f /dev/null; done";
+    let words = [
+        "run", "--ttl", "3s", "--json", "-", "a", "--", "sh", "-c", script,
+    ];
+    let mut run = Running::new(&stage.nodes, &words);
+    run.until("ready");
+    stage.tell("stop all");
+    let (status, rest) = run.end();
+    stage.tell("cont all");
+    assert_eq!(status.code(), Some(76), "{}", run.stderr());
+    let ending = rest.find(r#"{"event":"ending","reason":"expired","stopped":true}"#);
+    assert!(ending.is_some(), "{rest}");
+    let lost = r#"{"event":"lost","reason":"expired","in_time":true,"child":137,"exit":76}"#;
+    assert!(rest.contains(lost), "{rest} {}", run.stderr());
+}
+
+#[test]
+fn with_no_kill_a_command_ends_by_itself() {
+    let stage = Stage::new(3);
+    let script = "echo ready; read x < $0; exit 3";
+    let fifo = std::env::temp_dir().join(format!("quorlock-cli-{}", std::process::id()));
+    let path = fifo.to_str().expect("plain");
+    let made = std::process::Command::new("mkfifo").arg(path).status();
+    assert!(made.expect("mkfifo runs").success());
+    let words = [
+        "run",
+        "--no-kill",
+        "--ttl",
+        "1s",
+        "--json",
+        "-",
+        "a",
+        "--",
+        "sh",
+        "-c",
+        script,
+        path,
+    ];
+    let mut run = Running::new(&stage.nodes, &words);
+    run.until("ready");
+    let forced = blocking::wait(client(&stage).force_release("a", None));
+    assert!(forced.expect("nodes answer").freed() >= 2);
+    run.until(r#"{"event":"ending","reason":"forced","stopped":false}"#);
+    std::fs::write(&fifo, "go\n").expect("the command reads it");
+    let (status, rest) = run.end();
+    let _ = std::fs::remove_file(&fifo);
+    assert_eq!(status.code(), Some(76));
+    let lost = r#"{"event":"lost","reason":"forced","in_time":false,"child":3,"exit":76}"#;
+    assert!(rest.contains(lost), "{rest} {}", run.stderr());
+}
+
+#[test]
+fn the_lock_is_free_when_the_whole_group_has_ended() {
+    let stage = Stage::new(1);
+    // The leader ends at once; what it has left holds the standard output.
+    let script = "(trap '' TERM; echo ready; exec tail -f /dev/null) & exit 4";
+    let words = [
+        "run", "--json", "-", "--ttl", "1s", "--grace", "60s", "a", "--", "sh", "-c", script,
+    ];
+    let mut run = Running::new(&stage.nodes, &words);
+    // Two processes write this, in either order.
+    run.until(r#"{"event":"exited","child":4}"#);
+    if !run.seen.iter().any(|line| line == "ready\n") {
+        run.until("ready");
+    }
+    let found = blocking::wait(client(&stage).inspect("a")).expect("a name");
+    assert_eq!(found.verdict(), Verdict::Held);
+    // USR2 ends what ignores TERM.
+    run.signal(libc::SIGUSR2);
+    let (status, _) = run.end();
+    assert_eq!(status.code(), Some(4), "{}", run.stderr());
+    stage.tell("expect-votes lock:{a} 0 0");
+}
+
+#[test]
+fn a_signal_ends_the_wait_and_leaves_nothing() {
+    let stage = Stage::new(3);
+    let other = client(&stage);
+    let held = blocking::wait(other.lock("a").acquire()).expect("nobody has it");
+    let mut run = Running::new(&stage.nodes, &["run", "--json", "-", "a", "--", "true"]);
+    // It tells that it waits, so it does.
+    run.until(r#"{"event":"waiting","lock":"a""#);
+    run.signal(libc::SIGTERM);
+    let (status, rest) = run.end();
+    assert_eq!(status.code(), Some(143), "{rest}");
+    blocking::wait(held.release()).expect("nodes answer");
+    let next = other.lock("a").wait(Duration::ZERO);
+    let _next = blocking::wait(next.acquire()).expect("no place and no key is left");
+}
+
+#[test]
+fn one_who_waits_gets_the_lock() {
+    let stage = Stage::new(3);
+    let other = client(&stage);
+    let held = blocking::wait(other.lock("a").acquire()).expect("nobody has it");
+    let mut run = Running::new(&stage.nodes, &["run", "--json", "-", "a", "--", "true"]);
+    run.until(r#"{"event":"waiting","lock":"a""#);
+    blocking::wait(held.release()).expect("nodes answer");
+    let (status, rest) = run.end();
+    assert_eq!(status.code(), Some(0), "{rest}");
+    assert!(
+        rest.contains(r#"{"event":"ended","child":0,"exit":0}"#),
+        "{rest}"
+    );
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_program_that_is_killed_leaves_no_orphan() {
+    let stage = Stage::new(1);
+    let script = "
+import signal
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+print('ready', flush=True)
+signal.sigwait([signal.SIGTERM])
+print('term')";
+    let words = ["run", "a", "--", "python3", "-c", script];
+    let mut run = Running::new(&stage.nodes, &words);
+    run.until("ready");
+    run.signal(libc::SIGKILL);
+    let (_, rest) = run.end();
+    assert_eq!(rest, "term\n");
+}
+
+/// A command that ignores TERM, as what it has started does, and holds a file as long as any of
+/// them lives.
+const STUBBORN: &str = "
+import fcntl, os, signal, sys
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+fcntl.flock(os.open(sys.argv[1], os.O_RDWR | os.O_CREAT), fcntl.LOCK_EX)
+print('ready', flush=True)
+os.fork()
+while True:
+    signal.pause()";
+
+/// A file that is held by nobody.
+struct Flock(std::path::PathBuf);
+
+impl Flock {
+    fn new(name: &str) -> Flock {
+        let name = format!("quorlock-cli-{name}-{}", std::process::id());
+        Flock(std::env::temp_dir().join(name))
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().expect("plain")
+    }
+
+    /// Waits until nobody holds it.
+    fn wait(&self) {
+        let file = std::fs::File::open(&self.0).expect("the command has made it");
+        // SAFETY: a plain system call on a descriptor that is open.
+        assert_eq!(unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) }, 0);
+    }
+}
+
+impl Drop for Flock {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn a_group_that_ignores_everything_ends_with_its_killed_program() {
+    let stage = Stage::new(1);
+    let file = Flock::new("killed");
+    let words = [
+        "run",
+        "--ttl",
+        "2s",
+        "a",
+        "--",
+        "python3",
+        "-c",
+        STUBBORN,
+        file.path(),
+    ];
+    let mut run = Running::new(&stage.nodes, &words);
+    run.until("ready");
+    let next = client(&stage).lock("a").wait(None);
+    run.signal(libc::SIGKILL);
+    // Not before the group is gone.
+    let lease = blocking::wait(next.acquire()).expect("it ends by its ttl");
+    file.wait();
+    assert!(lease.is_held());
+    run.end();
+}
+
+#[test]
+fn a_program_that_is_stopped_does_not_leave_its_command_without_a_lock() {
+    let stage = Stage::new(1);
+    let file = Flock::new("stopped");
+    let words = [
+        "run",
+        "--ttl",
+        "2s",
+        "--json",
+        "-",
+        "a",
+        "--",
+        "python3",
+        "-c",
+        STUBBORN,
+        file.path(),
+    ];
+    let mut run = Running::new(&stage.nodes, &words);
+    run.until("ready");
+    run.signal(libc::SIGSTOP);
+    file.wait();
+    // It still holds the key, so the command has ended before.
+    let found = blocking::wait(client(&stage).inspect("a")).expect("a name");
+    assert_eq!(found.verdict(), Verdict::Held, "{found}");
+    run.signal(libc::SIGCONT);
+    let (status, rest) = run.end();
+    assert_eq!(status.code(), Some(76), "{rest}");
+    assert!(rest.contains(r#""child":137"#), "{rest}");
+}
+
+#[test]
+fn a_lock_is_kept_and_of_many_hosts_one_does_the_work() {
+    let stage = Stage::new(3);
+    let words = [
+        "run", "-n", "-E", "0", "--keep", "30s", "nightly", "--", "echo", "done",
+    ];
+    let start = |_| quorlock(&stage.nodes, &words).spawn().expect("it starts");
+    let all: Vec<_> = (0..5).map(start).collect();
+    let ends = all
+        .into_iter()
+        .map(|child| child.wait_with_output().expect("it ends"));
+    let ends: Vec<_> = ends.collect();
+    let worked = ends.iter().filter(|end| end.stdout == b"done\n").count();
+    assert_eq!(worked, 1, "{ends:?}");
+    assert!(
+        ends.iter().all(|end| end.status.code() == Some(0)),
+        "{ends:?}"
+    );
+    assert!(ends.iter().all(|end| end.stderr.is_empty()), "{ends:?}");
+}

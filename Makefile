@@ -21,7 +21,7 @@ setup: ## install what the tests need and this machine lacks, or name it where t
 build: rust python node c ## all libraries; the wheel in target/wheels, installed in .venv
 
 rust: ## the core and the programs of the tests
-	$(CARGO) build --release -p quorlock -p quorlock-tests -p quorlock-sim -p quorlock-model
+	$(CARGO) build --release -p quorlock -p quorlock-cli -p quorlock-tests -p quorlock-sim -p quorlock-model
 
 $(VENV)/.tools: py/requirements-dev.txt tests/python/requirements.txt
 	$(PYTHON) -m venv $(VENV)

@@ -119,7 +119,7 @@ static void options_call(struct fuzz *f) {
     quorlock_lock_options_t *l = SOME(lock_options);
     size_t len;
     const char *text = some_text(f, &len);
-    switch (draw(f, 34)) {
+    switch (draw(f, 36)) {
     case 0: quorlock_client_options_set_ttl(c, some_ms(f)); break;
     case 1: quorlock_client_options_set_wait(c, some_wait(f)); break;
     case 2: quorlock_client_options_set_renew(c, draw(f, 2)); break;
@@ -153,6 +153,8 @@ static void options_call(struct fuzz *f) {
     case 30: quorlock_client_options_set_reentrant(c, draw(f, 2)); break;
     case 31: quorlock_lock_options_set_reentrant(l, draw(f, 2)); break;
     case 32: quorlock_client_options_set_wait_replicas(c, some_ms(f)); break;
+    case 33: quorlock_client_options_set_group(c, text, len); break;
+    case 34: quorlock_lock_options_set_group(l, text, len); break;
     default: quorlock_client_options_set_nodes(c, NULL, draw(f, 2)); break;
     }
 }

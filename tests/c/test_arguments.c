@@ -157,6 +157,12 @@ static void null_everywhere(void) {
     CHECK(quorlock_lock_options_set_fair(NULL, true) == 1);
     CHECK(quorlock_client_options_set_reentrant(NULL, true) == 1);
     CHECK(quorlock_lock_options_set_reentrant(NULL, true) == 1);
+    CHECK(quorlock_client_options_set_group(NULL, NULL, 0) == 1);
+    CHECK(quorlock_lock_options_set_group(NULL, NULL, 0) == 1);
+    quorlock_text_free(NULL);
+    char *metrics = quorlock_metrics_text();
+    CHECK(has(metrics, "quorlock_held "));
+    quorlock_text_free(metrics);
     CHECK(quorlock_queue_fd(NULL) == -1 && quorlock_queue_dispatch(NULL) == 0 && quorlock_queue_new(NULL, NULL) == 1);
     quorlock_queue_free(NULL);
     quorlock_error_free(NULL);

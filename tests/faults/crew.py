@@ -19,11 +19,15 @@ LANGUAGES = {
     "asyncio": [sys.executable, os.path.join(TESTS, "python", "faults-worker.py"), "asyncio"],
     "node": ["node", os.path.join(TESTS, "node", "faults-worker.mjs")],
 }
+# The program that holds a lock while a command runs, and the worker that has it do so.
+CLI = [os.path.join(RELEASE, "quorlock")]
+# A signal may come before it has said what that means to it.
+COMMANDS = {**LANGUAGES, "cli": ["env", "--ignore-signal=USR1", "--ignore-signal=USR2", sys.executable, os.path.join(HERE, "cli-worker.py"), *CLI]}
 
 
 def missing(languages):
     """The first file that a worker of these languages needs and that is not built."""
-    return next((word for language in languages for word in LANGUAGES[language]
+    return next((word for language in languages for word in COMMANDS[language]
                  if os.sep in word and not os.path.exists(word)), None)
 
 
@@ -78,7 +82,7 @@ class Crew:
         if "QUORLOCK_NODES" not in more:
             environment["QUORLOCK_NODES"] = ",".join(self._urls(name))
         with open(os.path.join(self._folder, f"{name}.log"), "ab") as log:
-            self._workers[name] = subprocess.Popen(LANGUAGES[name.rpartition("-")[0]], env=environment, stdout=log,
+            self._workers[name] = subprocess.Popen(COMMANDS[name.rpartition("-")[0]], env=environment, stdout=log,
                                                    stdin=subprocess.DEVNULL, stderr=log)
 
     def signal(self, name, number):

@@ -23,7 +23,7 @@ from schedule import KEEPERS, LONG_LOCK, Schedule, World  # noqa: E402
 from stage import Stage, clock  # noqa: E402
 from stage.resp import RespError  # noqa: E402
 
-WORKERS = ("rust-1", "rust-2", "c-1", "blocking-1", "blocking-2", "asyncio-1", "node-1", *KEEPERS)
+WORKERS = ("rust-1", "rust-2", "c-1", "blocking-1", "blocking-2", "asyncio-1", "node-1", "cli-1", *KEEPERS)
 # Whose own wall clock is wrong from the first to the last moment, and by how much: it is to matter nowhere.
 WRONG_CLOCKS = {"rust-2": -86_400, "blocking-2": 86_400, "node-1": 86_400}
 LONG = {"FAULTS_LOCKS": LONG_LOCK, "FAULTS_HOLD": "1000"}

@@ -40,6 +40,8 @@ class Kind:
     loses: bool = False
     # Begins only while no other fault is on.
     alone: bool = False
+    # The language of the workers that it is for; of any but the program without one.
+    of: str = ""
 
 
 def kind(place, **more):
@@ -387,6 +389,23 @@ def worker_kill(world, worker, _seconds):
     world.crew.kill(worker)
     yield
     world.crew.start(worker)
+
+
+# The program that holds a lock for a command is cut off from all nodes, or stands still, or both: its command has to end before
+# anybody else can have the lock.
+@kind(WORKER, seconds=(0.3, 1.2), of="cli")
+def cli_partition(world, worker, _seconds):
+    what = world.random.choice(["both", "cut", "stop"])
+    links = Links((worker,), tuple(world.numbers), everyone=False)
+    if what != "stop":
+        proxied(world, links, "drop", "both")
+    if what != "cut":
+        world.crew.signal(worker, signal.SIGUSR1)
+    yield
+    if what != "cut":
+        world.crew.signal(worker, signal.SIGUSR2)
+    if what != "stop":
+        proxied(world, links, "heal")
 
 
 # ---- the list of nodes ----

@@ -14,6 +14,8 @@ MAX_GAP_SECONDS = 0.7
 # These workers have a lock for themselves that is held nearly always, so that whatever happens meets a holder.
 KEEPERS = ("rust-3", "c-2", "asyncio-2")
 LONG_LOCK = "long"
+# Workers that hold by a program: what hits a worker alone is not for them.
+CLI = "cli-"
 # What stands under the key of a lock that is held: by nobody waited for, or until `end` in µs.
 HELD = re.compile(rb"(=(?P<end>\d+) )?(?P<value>[0-9a-f]{40}\..*)")
 
@@ -133,9 +135,10 @@ class Schedule:
     def _on(self, place):
         return [episode for episode in self._world.active if episode.kind.place == place]
 
-    def _worker(self, _kind):
+    def _worker(self, kind):
         taken = {episode.whom for episode in self._on(WORKER)}
-        free = [name for name in self._some() if name not in taken]
+        some = [name for name in self._world.workers if name.startswith(kind.of)] if kind.of else self._some()
+        free = [name for name in some if name not in taken and (kind.of or not name.startswith(CLI))]
         return self._random.choice(free) if free else None
 
     def _some(self):

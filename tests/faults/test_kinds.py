@@ -307,6 +307,11 @@ class Kinds(unittest.TestCase):
         self.assertEqual(self.world.crew.told, [("rust-1", signal.SIGSTOP), ("rust-1", signal.SIGCONT), ("rust-1", "kill"),
                                                 ("rust-1", "start")])
 
+
+    def test_cli_partition(self):
+        self.run_kind("cli-partition", self.silent)
+        self.assertEqual(self.world.crew.told, [("rust-1", signal.SIGUSR1), ("rust-1", signal.SIGUSR2)])
+
     def declare(self):
         self.stage.declare(self.world.numbers)
         self.addCleanup(lambda: [self.stage.redis(node, "DEL", RECORD) for node in self.world.numbers])

@@ -65,7 +65,7 @@ class Kinds(unittest.TestCase):
 
     def test_a_wrong_type_is_told_with_the_name_of_the_option(self):
         for options in ({"ttl": "10"}, {"wait": "1"}, {"renew": "no"}, {"raw": 1}, {"fencing": 0}, {"fair": "x"},
-                        {"max_waiters": 1.5}, {"drift": "x"}, {"min_validity": []}, {"namespace": 5}, {"label": b"x"},
+                        {"max_waiters": 1.5}, {"drift": "x"}, {"min_validity": []}, {"namespace": 5}, {"label": b"x"}, {"group": 5},
                         {"set_name": 1}, {"accept_eviction": "no"}, {"ca": 5}, {"cert": 5, "key": 5}, {"restart_guard": 5},
                         {"nodes": 5}, {"nodes": [5]}):
             with self.subTest(options):

@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+"""A worker of the fault runs that holds its locks by `quorlock run`: what it believes is what the command does, which beats as
+long as it lives. Every second command ignores TERM. At SIGUSR1 the program that runs now is stopped, at SIGUSR2 it goes on.
+"""
+
+import ctypes
+import mmap
+import os
+import random
+import signal
+import struct
+import subprocess
+import sys
+import time
+
+import crew
+
+NAME = os.environ["FAULTS_NAME"]
+LOCKS = os.environ["FAULTS_LOCKS"].split(",")
+HISTORY = os.open(os.environ["FAULTS_HISTORY"], os.O_WRONLY | os.O_APPEND)
+END = int(os.environ["FAULTS_END"])
+TTL, MAX_TTL, WAIT, NODE_TIMEOUT = (os.environ[f"FAULTS_{name}"] + "ms" for name in ("TTL", "MAX_TTL", "WAIT", "NODE_TIMEOUT"))
+MAX_REST_SECONDS = 0.05
+# So many ttls a command would like to live: most are cut short only by their own end, and a partition meets some.
+LONGEST = 3
+# Of a program that takes its time to start, and of its command that does, too.
+PATIENCE = 0.5
+BEATS = struct.Struct("=QQQ")
+# The first moment, the last one, and the fence: for whoever outlives it.
+COMMAND = """
+import mmap, os, signal, struct, sys, time
+if sys.argv[3] == "stubborn":
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+page = mmap.mmap(int(sys.argv[1]), 24)
+now = begun = time.monotonic_ns()
+end = begun + int(sys.argv[2])
+fence = int(os.environ["QUORLOCK_FENCE"])
+while now < end:
+    page[:] = struct.pack("=QQQ", begun, now, fence)
+    time.sleep(0.0003)
+    now = time.monotonic_ns()
+"""
+
+
+def end_with_us():
+    """The program does not outlive its worker, stopped or not: then its warden ends the command."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
+def once(lock, page, fd):
+    """One run of the program; what it was, goes into the history."""
+    page[:] = bytes(BEATS.size)
+    lives = int(random.uniform(0, LONGEST) * int(TTL[:-2]) * 1e6)
+    manner = random.choice(["stubborn", "willing"])
+    # Behind what is waited for there is as much time again for the start of two programs.
+    wait = f"{float(WAIT[:-2]) * PATIENCE:.0f}ms"
+    invoked = time.monotonic_ns()
+    program = subprocess.Popen(
+        [*crew.CLI, "run", "-q", "-w", wait, "--ttl", TTL, "--max-ttl", MAX_TTL, "--node-timeout", NODE_TIMEOUT, "--label", NAME,
+         lock, "--", sys.executable, "-I", "-S", "-c", COMMAND, str(fd), str(lives), manner],
+        stdin=subprocess.DEVNULL, pass_fds=[fd], preexec_fn=end_with_us)
+    signal.signal(signal.SIGUSR1, lambda *_: program.send_signal(signal.SIGSTOP))
+    signal.signal(signal.SIGUSR2, lambda *_: program.send_signal(signal.SIGCONT))
+    program.wait()
+    begun, last, fence = BEATS.unpack(page[:])
+    if begun:
+        # Until behind the last beat, by as much as a command that is not held up takes to the next.
+        line = f"take {NAME} {lock} {invoked} {begun} {last + 1} {fence}\ngive {NAME} {lock} {last} {last + 1}\n"
+        os.write(HISTORY, line.encode())
+    if program.returncode not in (0, 69, 75, 76, 128 + signal.SIGTERM, 128 + signal.SIGKILL):
+        sys.exit(f"the program ended with {program.returncode}")
+
+
+def main():
+    for number in (signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, signal.SIG_IGN)
+    fd = os.memfd_create("beats")
+    os.ftruncate(fd, BEATS.size)
+    with mmap.mmap(fd, BEATS.size) as page:
+        while time.monotonic_ns() < END:
+            once(random.choice(LOCKS), page, fd)
+            time.sleep(random.uniform(0, MAX_REST_SECONDS))
+
+
+if __name__ == "__main__":
+    main()

@@ -10,7 +10,7 @@ MINUTES ?= 5
 OPTIONS ?=
 PREFIX  ?= /usr/local
 
-.PHONY: help setup build rust python node c demo test full faults restarts bench sim mutants install clean
+.PHONY: help setup build rust program python node c demo test full faults restarts bench sim mutants install clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -28,7 +28,21 @@ $(VENV)/.tools: py/requirements-dev.txt tests/python/requirements.txt
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r py/requirements-dev.txt -r tests/python/requirements.txt
 	touch $@
 
-python: $(VENV)/.tools ## the wheel, and a Python environment with it
+# The program goes into the wheel as it is, and from there into the folder of the environment's programs.
+# With it go its pages and completions.
+DATA := py/quorlock.data
+SHARE := $(DATA)/data/share
+program:
+	$(CARGO) build --release --locked -p quorlock-cli
+	mkdir -p $(DATA)/scripts $(SHARE)/man/man1 $(SHARE)/bash-completion/completions $(SHARE)/zsh/site-functions \
+		$(SHARE)/fish/vendor_completions.d
+	cp target/release/quorlock $(DATA)/scripts/
+	target/release/quorlock man --dir $(SHARE)/man/man1
+	target/release/quorlock completions bash > $(SHARE)/bash-completion/completions/quorlock
+	target/release/quorlock completions zsh > $(SHARE)/zsh/site-functions/_quorlock
+	target/release/quorlock completions fish > $(SHARE)/fish/vendor_completions.d/quorlock.fish
+
+python: $(VENV)/.tools program ## the wheel, and a Python environment with it
 	rm -f target/wheels/quorlock-*.whl
 	$(VENV)/bin/maturin build --release --manifest-path py/Cargo.toml --out target/wheels --interpreter $(VENV)/bin/python
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps target/wheels/quorlock-*.whl

@@ -4,6 +4,7 @@ mod admission;
 mod builder;
 mod findings;
 pub(crate) mod inner;
+mod list;
 pub(crate) mod metrics;
 mod probe;
 pub(crate) mod shared;
@@ -27,6 +28,7 @@ use crate::report::Probe;
 use crate::stats::Stats;
 
 pub use builder::ClientBuilder;
+pub use list::Listing;
 
 /// A set of nodes and the options for its locks.
 ///
@@ -122,6 +124,29 @@ impl Client {
         fence: Option<u64>,
     ) -> Result<Forced, Error> {
         self.lock(name).force_release(fence).await
+    }
+
+    /// The names of locks that are held, kept, or waited for now, at most `most` of them:
+    /// for people who look. `names`: a pattern of names as Redis's `KEYS` has it, such as
+    /// `orders:*`; one with braces is for names with a hash tag of their own.
+    ///
+    /// Over a connection of its own to each node it walks through all keys there (`SCAN`), a
+    /// thousand a step, each at most `node_timeout`: on a server with millions of other keys
+    /// that takes a while. The user needs `+scan`, which locks do not. Locks with
+    /// [`raw`](crate::Lock::raw) are not found, for their keys are like any other.
+    ///
+    /// # Errors
+    ///
+    /// `QuorumUnavailable` or `Misconfigured`, naming the nodes, if fewer than a quorum could be
+    /// read; `Closed`, `Forked`.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: nothing is changed.
+    pub async fn list(&self, names: Option<&str>, most: usize) -> Result<Listing, Error> {
+        let inner = self.shared.running()?.clone();
+        inner.check()?;
+        list::list(&inner, names, most).await
     }
 
     /// Looks how it stands with the set: which nodes answer, which would vote, and what is to

@@ -75,6 +75,7 @@ mod mutants;
 mod mutex;
 mod node;
 mod owner;
+mod permissions;
 #[cfg(feature = "sim")]
 #[doc(hidden)]
 pub mod probe;
@@ -87,7 +88,7 @@ mod token;
 mod wakers;
 
 pub use client::metrics::metrics_text;
-pub use client::{Client, ClientBuilder};
+pub use client::{Client, ClientBuilder, Listing};
 pub use config::{RestartGuard, defaults};
 pub use election::{Election, Leadership, Observer};
 pub use error::{Error, ErrorKind, NodeError};
@@ -99,6 +100,7 @@ pub use lock::Lock;
 pub use locks::Locks;
 pub use metrics::{Durations, Histogram, Metrics, NodeMetrics};
 pub use owner::Owner;
+pub use permissions::permissions;
 pub use protocol::loss::LossReason;
 pub use report::{ClockOffset, Finding, Health, NodeReport, Probe, Severity};
 pub use runtime::dispatch::{Level, set_log_sink};

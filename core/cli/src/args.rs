@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args as Group, Parser, Subcommand};
+use quorlock::RestartGuard;
 
 use crate::exit;
 use crate::times;
@@ -36,6 +37,18 @@ pub enum Command {
     Release(Release),
     /// Looks how it stands with the nodes, and says what to mend.
     Doctor(Doctor),
+    /// Lists the locks that are held or waited for now.
+    List(List),
+    /// Prints a line at each change of a lock.
+    Watch(Watch),
+    /// Starts servers to try things on, for as long as it runs.
+    Dev(Dev),
+    /// Prints what a user of a node has to be permitted.
+    Acl(Acl),
+    /// Prints completions for a shell.
+    Completions(Completions),
+    /// Prints a manual page.
+    Man(Manual),
 }
 
 /// Of several locks the gravest code is what comes out.
@@ -101,13 +114,130 @@ pub struct Release {
 
 #[derive(Debug, Group)]
 #[command(after_help = "\
+Nothing is admitted, founded or changed by it; where the set is founded and votes, a lock of a name \
+that nobody has is won and given back a few times. Each finding has an id, which docs/PROBE.md explains.
+
 Exit code: 0 locks can be won, 1 they can but something is to be mended, 69 they cannot.")]
 pub struct Doctor {
     /// Prints one JSON object.
     #[arg(long)]
     pub json: bool,
+    /// A lock to look at, too.
+    #[arg(value_name = "NAME")]
+    pub name: Option<OsString>,
     #[command(flatten)]
     pub connection: Connection,
+}
+
+#[derive(Debug, Group)]
+#[command(after_help = "\
+Walks through all keys of each node, a thousand a step, which needs +scan: `quorlock acl --list` has \
+it. Locks of other libraries, with raw names, are not found.
+
+Exit code: 0, 69 too few nodes were read, 78 a node does not permit it.")]
+pub struct List {
+    /// Draws it again each second, the most wanted first: / filters, q quits.
+    #[arg(long, conflicts_with = "json")]
+    pub watch: bool,
+    /// Prints one JSON object.
+    #[arg(long)]
+    pub json: bool,
+    /// Only names like this, as Redis's KEYS has it: 'orders:*'.
+    #[arg(value_name = "GLOB")]
+    pub names: Option<String>,
+    #[command(flatten)]
+    pub connection: Connection,
+}
+
+#[derive(Debug, Group)]
+#[command(after_help = "\
+A change is another verdict, holder, fence, or number of waiters. What comes and goes between two \
+looks is not seen.
+
+Exit code: 0 the lock is free (--until-free), or nobody reads any more.")]
+pub struct Watch {
+    /// Ends as soon as the lock is free.
+    #[arg(long)]
+    pub until_free: bool,
+    /// How often it looks.
+    #[arg(long, value_name = "T", value_parser = times::parse_some, default_value = "1s")]
+    pub every: Duration,
+    /// Prints one JSON object for each change, one a line.
+    #[arg(long)]
+    pub json: bool,
+    /// The lock.
+    #[arg(value_name = "NAME")]
+    pub name: OsString,
+    #[command(flatten)]
+    pub connection: Connection,
+}
+
+#[derive(Debug, Group)]
+#[command(after_help = "\
+They listen on free ports of this machine alone, keep nothing on disk, are declared a set, and end \
+with this program, whatever ends it. Never for anything that matters.
+
+Without a command it prints a line for other terminals, `export QUORLOCK_NODES=…`, and lasts until \
+Ctrl-C. A command finds that variable in its environment:
+  quorlock dev -- python first.py
+
+Exit code: 0, or the command's own; 69 a server does not start, 78 there is no server to start.")]
+pub struct Dev {
+    /// How many.
+    #[arg(value_name = "N", default_value = "3", value_parser = clap::value_parser!(u8).range(1..=9))]
+    pub nodes: u8,
+    /// The program; without, valkey-server or redis-server of the PATH.
+    #[arg(long, value_name = "FILE")]
+    pub server: Option<PathBuf>,
+    /// A command to run with them, and its arguments; they end when it does.
+    #[arg(value_name = "CMD", last = true)]
+    pub command: Vec<OsString>,
+}
+
+#[derive(Debug, Group)]
+#[command(after_help = "\
+Put a password in the place of PASSWORD, and give the line to every node; `ACL SAVE` keeps it. No \
+node is asked for this.")]
+pub struct Acl {
+    /// The user.
+    #[arg(long, value_name = "U", default_value = "quorlock")]
+    pub user: String,
+    /// The prefix of every key.
+    #[arg(
+        long,
+        value_name = "TEXT",
+        env = "QUORLOCK_NAMESPACE",
+        hide_env_values = true
+    )]
+    pub namespace: Option<String>,
+    /// With what `quorlock list` needs.
+    #[arg(long)]
+    pub list: bool,
+    /// With what votes need that wait for replicas.
+    #[arg(long)]
+    pub wait_replicas: bool,
+}
+
+#[derive(Debug, Group)]
+#[command(after_help = "\
+  quorlock completions bash > /etc/bash_completion.d/quorlock
+  quorlock completions zsh > ~/.zfunc/_quorlock
+  quorlock completions fish > ~/.config/fish/completions/quorlock.fish")]
+pub struct Completions {
+    /// Whose: bash, elvish, fish, powershell or zsh.
+    #[arg(value_name = "SHELL")]
+    pub shell: clap_complete::Shell,
+}
+
+#[derive(Debug, Group)]
+#[command(after_help = "  quorlock man run | man -l -")]
+pub struct Manual {
+    /// Writes the pages of all commands into this folder.
+    #[arg(long, value_name = "DIR", conflicts_with = "command")]
+    pub dir: Option<PathBuf>,
+    /// Of which command; without, of the program.
+    #[arg(value_name = "COMMAND")]
+    pub command: Option<String>,
 }
 
 const EXIT: &str = "\
@@ -204,6 +334,26 @@ pub struct Connection {
     /// The longest time for one request to one node.
     #[arg(long, value_name = "T", value_parser = times::parse, env = "QUORLOCK_NODE_TIMEOUT", hide_env_values = true)]
     pub node_timeout: Option<Duration>,
+    /// Whether nodes that may have lost something give no vote for max-ttl: auto, on or off.
+    #[arg(
+        long,
+        value_name = "WHEN",
+        value_parser = guard,
+        env = "QUORLOCK_RESTART_GUARD",
+        hide_env_values = true
+    )]
+    pub restart_guard: Option<RestartGuard>,
+    /// Accepts servers that drop keys when they are full.
+    #[arg(long, env = "QUORLOCK_ACCEPT_EVICTION", hide_env_values = true)]
+    pub accept_eviction: bool,
+    /// How many replicas of a node must have a vote before it counts.
+    #[arg(
+        long,
+        value_name = "K",
+        env = "QUORLOCK_WAIT_REPLICAS",
+        hide_env_values = true
+    )]
+    pub wait_replicas: Option<usize>,
     /// Whom to trust, a PEM file, for rediss://
     #[arg(long, value_name = "FILE", env = "QUORLOCK_CA", hide_env_values = true)]
     pub ca: Option<String>,
@@ -223,6 +373,11 @@ pub struct Connection {
         hide_env_values = true
     )]
     pub key: Option<String>,
+}
+
+fn guard(word: &str) -> Result<RestartGuard, String> {
+    word.parse()
+        .map_err(|e: quorlock::Error| e.message().to_owned())
 }
 
 /// Prints what is wrong with the command line, or the help that was asked for; returns the

@@ -25,7 +25,37 @@ pub fn now() -> Duration {
     )
 }
 
-/// Waits for a descriptor, or for a time.
+/// The time of day: in seconds since 1970, and as a local clock on a wall shows it.
+pub fn time_of_day() -> (f64, String) {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `time` is a valid timespec to write to.
+    unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &mut time) };
+    let seconds = time.tv_sec.unsigned_abs();
+    (
+        seconds as f64 + time.tv_nsec as f64 / 1e9,
+        wall_clock(seconds),
+    )
+}
+
+/// What a local clock on a wall shows at a time in seconds since 1970.
+pub fn wall_clock(seconds: u64) -> String {
+    let seconds = libc::time_t::try_from(seconds).unwrap_or(0);
+    // SAFETY: all zeros is a valid `tm`, which is written to.
+    let local = unsafe {
+        let mut local: libc::tm = std::mem::zeroed();
+        libc::localtime_r(&seconds, &mut local);
+        local
+    };
+    format!(
+        "{:02}:{:02}:{:02}",
+        local.tm_hour, local.tm_min, local.tm_sec
+    )
+}
+
+/// Waits for descriptors, or for a time.
 #[derive(Debug)]
 pub struct Alarm {
     /// Readable at the time; negative where the system has no such thing.
@@ -42,22 +72,23 @@ impl Alarm {
         Alarm { timer }
     }
 
-    /// Until there is something to read, at most for so long. May come early for nothing. A
-    /// negative descriptor is none.
-    pub fn wait(&mut self, fd: RawFd, most: Duration) {
+    /// Until there is something to read on one of these, at most for so long. May come early
+    /// for nothing.
+    pub fn wait(&mut self, fds: &[RawFd], most: Duration) {
         let timeout = match self.set(most) {
             true => -1,
             // Rounded up, or the last part of a millisecond would be a busy loop.
             false => i32::try_from(most.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX),
         };
-        let on = |fd| libc::pollfd {
-            fd,
+        let on = |fd: &RawFd| libc::pollfd {
+            fd: *fd,
             events: libc::POLLIN,
             revents: 0,
         };
-        let mut polled = [on(fd), on(self.timer)];
-        // SAFETY: two valid pollfds. A signal interrupts it, which is an early end.
-        unsafe { libc::poll(polled.as_mut_ptr(), 2, timeout) };
+        let mut polled: Vec<_> = fds.iter().chain([&self.timer]).map(on).collect();
+        // SAFETY: so many valid pollfds; a negative descriptor in them is passed over. A signal
+        // interrupts it, which is an early end.
+        unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, timeout) };
     }
 
     /// Whether the timer was set.

@@ -31,6 +31,17 @@ pub fn client(options: &Connection, label: Option<String>) -> Result<Client, Fai
     let builder = set(builder, &options.namespace, ClientBuilder::namespace);
     let builder = set(builder, &options.max_ttl, ClientBuilder::max_ttl);
     let builder = set(builder, &options.node_timeout, ClientBuilder::node_timeout);
+    let builder = set(
+        builder,
+        &options.restart_guard,
+        ClientBuilder::restart_guard,
+    );
+    let builder = set(
+        builder,
+        &options.wait_replicas,
+        ClientBuilder::wait_replicas,
+    );
+    let builder = builder.accept_eviction(options.accept_eviction);
     let builder = set(builder, &label, ClientBuilder::label);
     Ok(builder.build()?)
 }

@@ -1,20 +1,40 @@
 //! `quorlock doctor`: how it stands with the set, and what to mend.
 
-use quorlock::{Finding, Health, NodeReport, Probe, Severity, blocking};
+use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
+
+use quorlock::{Client, Finding, Health, Inspection, NodeReport, Probe, Severity, blocking};
 use serde_json::{Value, json};
 
 use crate::args::Doctor;
+use crate::clock::{now, time_of_day};
 use crate::connect;
 use crate::exit::{self, Failure};
-use crate::output::{line, object, plain, seconds};
+use crate::inspect;
+use crate::output::{Ink, ink, line, object, plain, seconds};
 use crate::times;
+
+/// So many locks are won and given back to see how long that takes.
+const CYCLES: usize = 20;
 
 pub fn doctor(options: &Doctor) -> Result<i32, Failure> {
     let client = connect::client(&options.connection, None)?;
     let probe = blocking::wait(client.probe())?;
-    match options.json {
-        true => object(&as_object(&probe)),
-        false => show(&probe),
+    // A lock would found a set that nobody has declared: that is not for a look to do.
+    let founded = probe.nodes.iter().all(|node| node.record == "expected");
+    let cycle = match founded && probe.votes >= probe.quorum {
+        true => Some(cycle(&client)?),
+        false => None,
+    };
+    let lock = match &options.name {
+        Some(name) => Some(blocking::wait(client.inspect(name.as_bytes()))?),
+        None => None,
+    };
+    if options.json {
+        object(&as_object(&probe, cycle, lock.as_ref()));
+    } else {
+        show(&probe, cycle);
+        lock.iter().for_each(inspect::show);
     }
     Ok(match probe.health {
         Health::Works => 0,
@@ -23,7 +43,23 @@ pub fn doctor(options: &Doctor) -> Result<i32, Failure> {
     })
 }
 
-fn show(probe: &Probe) {
+/// How long it takes to win a lock that nobody wants, and to give it back: the middle of them,
+/// and the longest.
+fn cycle(client: &Client) -> Result<(Duration, Duration), Failure> {
+    let name = format!("quorlock-doctor:{}:{}", std::process::id(), time_of_day().0);
+    let lock = client.lock(name).fencing(false);
+    let mut took = Vec::with_capacity(CYCLES);
+    for _ in 0..CYCLES {
+        let begun = now();
+        let lease = blocking::wait(lock.acquire())?;
+        blocking::wait(lease.release())?;
+        took.push(now() - begun);
+    }
+    took.sort();
+    Ok((took[CYCLES / 2], took[CYCLES - 1]))
+}
+
+fn show(probe: &Probe, cycle: Option<(Duration, Duration)>) {
     line(&format!(
         "set {}, {} nodes, quorum {}, max_ttl {}, guard {}",
         probe.set_name,
@@ -33,23 +69,45 @@ fn show(probe: &Probe) {
         if probe.guard { "on" } else { "off" }
     ));
     for node in &probe.nodes {
-        let mark = if node.votes { "votes" } else { "no vote" };
-        line(&plain(&format!("  {}  {mark}{}", node.node, facts(node))));
+        let mark = match node.votes {
+            true => ink(Ink::Good, "votes"),
+            false => ink(Ink::Wrong, "no vote"),
+        };
+        line(&format!("  {}  {mark}{}", node.node, plain(&facts(node))));
         node.findings.iter().for_each(tell);
     }
     probe.findings.iter().for_each(tell);
+    if let Some((middle, longest)) = cycle {
+        line(&format!(
+            "a lock is won and given back in {:.2} ms, at most {:.2} ms of {CYCLES}",
+            millis(middle),
+            millis(longest)
+        ));
+    }
     let spare = probe.votes.checked_sub(probe.quorum);
-    let verdict = match spare {
-        None => "no lock can be won".to_owned(),
-        Some(0) => "locks can be won; one more failure stops them".to_owned(),
-        Some(1) => "locks can be won; one node may fail".to_owned(),
-        Some(spare) => format!("locks can be won; {spare} nodes may fail"),
+    let (color, verdict) = match spare {
+        None => (Ink::Wrong, "no lock can be won".to_owned()),
+        Some(0) if probe.nodes.len() == 1 => (Ink::Good, "locks can be won".to_owned()),
+        Some(0) => (
+            Ink::Warning,
+            "locks can be won; one more failure stops them".to_owned(),
+        ),
+        Some(1) => (Ink::Good, "locks can be won; one node may fail".to_owned()),
+        Some(spare) => (
+            Ink::Good,
+            format!("locks can be won; {spare} nodes may fail"),
+        ),
     };
     line(&format!(
-        "verdict: {verdict} ({} of {} vote)",
+        "verdict: {} ({} of {} vote)",
+        ink(color, &verdict),
         probe.votes,
         probe.nodes.len()
     ));
+}
+
+fn millis(time: Duration) -> f64 {
+    time.as_secs_f64() * 1000.0
 }
 
 /// What is known of a node, in one line.
@@ -69,7 +127,6 @@ fn facts(node: &NodeReport) -> String {
         add(format!("clock {:+.1} ms", clock.micros as f64 / 1000.0));
     }
     if let Some((shortest, middle)) = node.round_trip {
-        let millis = |time: std::time::Duration| time.as_secs_f64() * 1000.0;
         add(format!(
             "round trip {:.2} to {:.2} ms",
             millis(shortest),
@@ -82,18 +139,22 @@ fn facts(node: &NodeReport) -> String {
 
 fn tell(found: &Finding) {
     let mark = match found.severity {
-        Severity::Note => "note",
-        Severity::Warning => "warning",
-        _ => "error",
+        Severity::Note => "note".to_owned(),
+        Severity::Warning => ink(Ink::Warning, "warning"),
+        _ => ink(Ink::Wrong, "error"),
     };
     let Finding {
         id, what, remedy, ..
     } = found;
-    line(&plain(&format!("    {id} {mark}: {what}")));
+    line(&format!("    {id} {mark}: {}", plain(what)));
     line(&plain(&format!("         do: {remedy}")));
 }
 
-fn as_object(probe: &Probe) -> Value {
+fn as_object(
+    probe: &Probe,
+    cycle: Option<(Duration, Duration)>,
+    lock: Option<&Inspection>,
+) -> Value {
     json!({
         "set_name": probe.set_name,
         "health": probe.health.as_str(),
@@ -101,6 +162,10 @@ fn as_object(probe: &Probe) -> Value {
         "votes": probe.votes,
         "max_ttl": seconds(probe.max_ttl),
         "guard": probe.guard,
+        "cycle": cycle.map(|(middle, longest)| json!({
+            "median": seconds(middle), "longest": seconds(longest),
+        })),
+        "lock": lock.map(inspect::as_object),
         "findings": probe.findings.iter().map(of_finding).collect::<Vec<_>>(),
         "nodes": probe.nodes.iter().map(of_node).collect::<Vec<_>>(),
     })

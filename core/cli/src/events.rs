@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::future::Future;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -51,6 +51,8 @@ pub struct Events {
     waker: Waker,
     arrived: VecDeque<u8>,
     alarm: Alarm,
+    /// Ends a wait, too, when there is something to read; negative for none.
+    input: RawFd,
 }
 
 struct Bell {
@@ -96,7 +98,13 @@ impl Events {
             bell,
             arrived: VecDeque::new(),
             alarm: Alarm::new(),
+            input: -1,
         })
+    }
+
+    /// From now on a wait ends, too, when there is something to read there.
+    pub fn watch_input(&mut self, input: RawFd) {
+        self.input = input;
     }
 
     /// Polls a future; it wakes [`next`](Events::next).
@@ -124,7 +132,7 @@ impl Events {
 
     fn wait(&mut self, most: Duration) {
         // A signal interrupts it, and its byte is read then.
-        self.alarm.wait(self.pipe.as_raw_fd(), most);
+        self.alarm.wait(&[self.pipe.as_raw_fd(), self.input], most);
     }
 }
 

@@ -3,19 +3,26 @@
 //! Everything that decides about locks is in the core; here are processes, signals, exit
 //! codes, and words for people.
 
+mod acl;
 mod args;
 mod clock;
 mod connect;
+mod dev;
 mod doctor;
 mod events;
 mod exit;
 mod force;
 mod init;
 mod inspect;
+mod list;
 mod output;
 mod run;
+mod start;
 mod times;
+mod together;
+mod tool;
 mod voice;
+mod watch;
 
 use std::panic::catch_unwind;
 
@@ -32,6 +39,12 @@ fn main() {
         Command::Init(init) => ended(init::init(&init)),
         Command::Release(release) => ended(force::release(&release)),
         Command::Doctor(doctor) => ended(doctor::doctor(&doctor)),
+        Command::List(list) => ended(list::list(&list)),
+        Command::Watch(watch) => ended(watch::watch(&watch)),
+        Command::Dev(dev) => ended(dev::dev(&dev)),
+        Command::Acl(acl) => ended(acl::acl(&acl)),
+        Command::Completions(shell) => ended(tool::completions(&shell)),
+        Command::Man(manual) => ended(tool::manual(&manual)),
     });
     exit::with(code.unwrap_or(exit::BUG));
 }

@@ -1,13 +1,18 @@
 //! What the commands print: lines for people, or objects for programs.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
 use serde_json::Value;
 
 /// Prints a line. Whoever reads may have seen enough: that is no failure.
 pub fn line(text: &str) {
-    let _ = writeln!(io::stdout(), "{text}");
+    print(text);
+}
+
+/// As [`line`]; false where nobody reads any more.
+pub fn print(text: &str) -> bool {
+    writeln!(io::stdout(), "{text}").is_ok()
 }
 
 /// Prints an object.
@@ -26,9 +31,69 @@ pub fn plain(text: &str) -> String {
     text.chars().map(clean).collect()
 }
 
+/// How text stands out on a terminal.
+#[derive(Clone, Copy, Debug)]
+pub enum Ink {
+    Good,
+    Warning,
+    Wrong,
+    Strong,
+    Faint,
+}
+
+/// The text in that ink, where the standard output is a terminal and nobody has asked for
+/// none (`NO_COLOR`, <https://no-color.org>).
+pub fn ink(ink: Ink, text: &str) -> String {
+    let none = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    if none || !io::stdout().is_terminal() {
+        return text.to_owned();
+    }
+    let code = match ink {
+        Ink::Good => 32,
+        Ink::Warning => 33,
+        Ink::Wrong => 31,
+        Ink::Strong => 1,
+        Ink::Faint => 2,
+    };
+    format!("\x1b[{code}m{text}\x1b[0m")
+}
+
+/// How many columns and rows the terminal has; `None` where the standard output is none.
+pub fn size() -> Option<(usize, usize)> {
+    // SAFETY: all zeros is a valid size, which is written to.
+    let size = unsafe {
+        let mut size: libc::winsize = std::mem::zeroed();
+        (libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &mut size) == 0).then_some(size)?
+    };
+    (size.ws_col > 0).then_some((size.ws_col.into(), size.ws_row.into()))
+}
+
+/// The text in so many columns: cut where it is longer, and marked so.
+pub fn fit(text: &str, width: usize) -> String {
+    let length = text.chars().count();
+    if length <= width {
+        return format!("{text}{}", " ".repeat(width - length));
+    }
+    let kept: String = text.chars().take(width.saturating_sub(1)).collect();
+    if width == 0 { kept } else { kept + "…" }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn text_fits() {
+        for (text, width, fitted) in [
+            ("ab", 4, "ab  "),
+            ("abcd", 4, "abcd"),
+            ("abcde", 4, "abc…"),
+            ("ab", 1, "…"),
+            ("ab", 0, ""),
+        ] {
+            assert_eq!(fit(text, width), fitted);
+        }
+    }
 
     #[test]
     fn a_label_does_not_rule_the_terminal() {

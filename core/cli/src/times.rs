@@ -35,6 +35,14 @@ pub fn parse(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// The same, of a time that is to pass again and again: 10 ms at least.
+pub fn parse_some(text: &str) -> Result<Duration, String> {
+    match parse(text)? {
+        time if time >= Duration::from_millis(10) => Ok(time),
+        _ => Err(format!("`{text}` is too short: give 10ms at least")),
+    }
+}
+
 /// A time for a person: its two largest units.
 pub fn shown(time: Duration) -> String {
     let seconds = time.as_secs();

@@ -67,6 +67,18 @@ pub fn lock_key(namespace: &str, name: &[u8], naming: Naming) -> Result<Vec<u8>,
     Ok(key)
 }
 
+/// The name of the lock whose key that is: the inverse of [`lock_key`] for tagged names. `None`
+/// for any other key.
+pub fn name_of(namespace: &str, key: &[u8]) -> Option<Vec<u8>> {
+    let name = key.strip_prefix(namespace.as_bytes())?;
+    let tagged = name
+        .strip_prefix(b"{")
+        .and_then(|rest| rest.strip_suffix(b"}"));
+    let plain = tagged.filter(|name| !name.iter().any(|b| matches!(b, b'{' | b'}')));
+    let name = plain.unwrap_or(name);
+    (lock_key(namespace, name, Naming::Tagged).ok()? == key).then(|| name.to_vec())
+}
+
 /// The other keys of the lock that `key` belongs to, each with a mark of its own:
 /// `q` the queue, `f` the counter of fences, `x` the [bans](Companions::bans).
 ///
@@ -130,6 +142,33 @@ mod tests {
         assert_eq!(key("{x}").unwrap(), key("x").unwrap());
         assert_eq!(key("#x").unwrap(), "lock:{#x}");
         assert_eq!(lock_key("lock:", b"{", Naming::Raw).unwrap(), b"{".to_vec());
+    }
+
+    proptest! {
+        #[test]
+        fn a_key_tells_its_name(name in proptest::collection::vec(proptest::sample::select(b"ab#{}:".to_vec()), 1..9)) {
+            if let Ok(key) = lock_key("lock:", &name, Naming::Tagged) {
+                let told = name_of("lock:", &key).unwrap();
+                // `{x}` and `x` are one name.
+                prop_assert_eq!(lock_key("lock:", &told, Naming::Tagged).unwrap(), key);
+            }
+        }
+    }
+
+    #[test]
+    fn other_keys_tell_no_name() {
+        for key in [
+            "lock:#node",
+            "lock:#f:{a}",
+            "lock:#q:{a}",
+            "lock:#x:b{a}",
+            "lock:a",
+            "lock:{}",
+            "{a}",
+            "lock:{a}}",
+        ] {
+            assert_eq!(name_of("lock:", key.as_bytes()), None, "{key}");
+        }
     }
 
     #[test]

@@ -11,7 +11,10 @@ use crate::protocol::set::{Outgoing, Set};
 use crate::wakers::Wakers;
 
 /// The answers on their way.
-struct Answers(Mutex<State>);
+struct Answers {
+    set: Arc<Set>,
+    state: Mutex<State>,
+}
 
 struct State {
     said: Vec<Option<Reply>>,
@@ -19,8 +22,11 @@ struct State {
 }
 
 impl Sink for Answers {
-    fn on_reply(&self, ticket: Ticket, reply: Reply, _: Option<u64>) {
-        let mut state = lock(&self.0);
+    fn on_reply(&self, ticket: Ticket, reply: Reply, time: Option<u64>) {
+        if let Some(time) = time {
+            self.set.observe(ticket, self.set.clock.now(), time);
+        }
+        let mut state = lock(&self.state);
         state.said[ticket.node] = Some(reply);
         let wakers = match state.said.iter().all(Option::is_some) {
             true => state.wakers.take(),
@@ -52,7 +58,10 @@ pub(crate) async fn ask_all(
         said: set.links.iter().map(|_| None).collect(),
         wakers: Wakers::default(),
     };
-    let answers = Arc::new(Answers(Mutex::new(state)));
+    let answers = Arc::new(Answers {
+        set: set.clone(),
+        state: Mutex::new(state),
+    });
     let sink: Arc<dyn Sink> = answers.clone();
     let ask = |node| Outgoing {
         request: request.clone(),
@@ -67,7 +76,7 @@ pub(crate) async fn ask_all(
     };
     set.send((0..set.links.len()).map(ask), &sink);
     poll_fn(|cx| {
-        let mut state = lock(&answers.0);
+        let mut state = lock(&answers.state);
         match state.said.iter().all(Option::is_some) {
             true => Poll::Ready(state.said.drain(..).flatten().collect()),
             false => state.wakers.park(cx),

@@ -1,10 +1,12 @@
-"""`python -m quorlock`: what an operator does to a set."""
+"""`python -m quorlock`: the program `quorlock`, which the package brings; and `init` without it."""
 
 import argparse
 import logging
 import math
+import os
 import re
 import sys
+from importlib import metadata
 from typing import NoReturn
 
 from ._options import UNSET
@@ -31,6 +33,22 @@ Without URLs the nodes are those of the environment variable QUORLOCK_NODES, and
 URLs with passwords have no place among the arguments, which every user of a machine can see: QUORLOCK_NODES is the better
 way.
 """
+
+
+_LACKING = """\
+this installation of quorlock has no program `quorlock`, as one that was built from its sources: get it by
+`cargo install quorlock-cli`. Without it there is `python -m quorlock init`.
+"""
+
+
+def _program() -> str | None:
+    """The program, where the package was installed with it."""
+    try:
+        files = metadata.files("quorlock") or []
+    except metadata.PackageNotFoundError:
+        return None
+    paths = (str(file.locate()) for file in files if file.name == "quorlock" and file.suffix == "")
+    return next((path for path in paths if os.access(path, os.X_OK) and os.path.isfile(path)), None)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -68,7 +86,14 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(words: list[str] | None = None) -> int:
-    """Does what the words say; returns the exit status."""
+    """Does what the words say; returns the exit status. All but `init` becomes the program."""
+    words = sys.argv[1:] if words is None else words
+    if words[:1] != ["init"]:
+        path = _program()
+        if path is None:
+            print(_LACKING, end="", file=sys.stderr)
+            return 127
+        os.execv(path, ["quorlock", *words])
     asked = vars(_parser().parse_args(words))
     del asked["command"]
     asked["nodes"] = asked["nodes"] or None

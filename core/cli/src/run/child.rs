@@ -1,11 +1,11 @@
 //! The command as a process: its start, its process group, its end.
 
 use std::ffi::OsString;
-use std::io::{self, ErrorKind};
+use std::io;
 use std::os::unix::process::CommandExt;
-use std::process::Command;
 
 use crate::exit::{self, Failure};
+use crate::start;
 
 /// A command that was started.
 #[derive(Debug)]
@@ -32,37 +32,21 @@ impl Child {
         environment: &[(&str, OsString)],
         foreground: bool,
     ) -> Result<Child, Failure> {
-        let Some((program, arguments)) = words.split_first() else {
-            return Err(Failure::new(exit::USAGE, "there is no command to run"));
-        };
-        let mut command = Command::new(program);
-        command
-            .args(arguments)
-            .envs(environment.iter().map(|(k, v)| (k, v)));
+        let mut command = start::command(words)?;
+        command.envs(environment.iter().map(|(k, v)| (k, v)));
         if !foreground {
             command.process_group(0);
         }
         #[cfg(target_os = "linux")]
-        {
-            adopt_orphans();
-            end_with_parent(&mut command);
-        }
-        match command.spawn() {
-            Ok(child) => Ok(Child {
-                // What the kernel gives fits.
-                pid: child.id() as i32,
-                grouped: !foreground,
-                code: None,
-            }),
-            Err(e) => {
-                let code = match e.kind() {
-                    ErrorKind::NotFound => exit::NOT_FOUND,
-                    _ => exit::NOT_RUNNABLE,
-                };
-                let message = format!("cannot run {}: {e}", program.to_string_lossy());
-                Err(Failure::new(code, message))
-            }
-        }
+        adopt_orphans();
+        start::end_with_parent(&mut command, libc::SIGTERM);
+        let child = start::spawn(&mut command, words)?;
+        Ok(Child {
+            // What the kernel gives fits.
+            pid: child.id() as i32,
+            grouped: !foreground,
+            code: None,
+        })
     }
 
     pub fn pid(&self) -> i32 {
@@ -125,24 +109,4 @@ impl Child {
 fn adopt_orphans() {
     // SAFETY: a plain system call.
     unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
-}
-
-/// Asks the kernel to send TERM to the child when this process dies, so that KILL leaves no
-/// orphan whose lock nobody renews.
-#[cfg(target_os = "linux")]
-fn end_with_parent(command: &mut Command) {
-    let parent = std::process::id();
-    // SAFETY: between fork and exec it makes system calls only.
-    unsafe {
-        command.pre_exec(move || {
-            if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) != 0 {
-                return Err(io::Error::last_os_error());
-            }
-            // It may have died before the kernel knew.
-            if libc::getppid() as u32 != parent {
-                return Err(io::Error::from_raw_os_error(libc::ESRCH));
-            }
-            Ok(())
-        });
-    }
 }

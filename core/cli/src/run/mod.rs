@@ -67,7 +67,7 @@ fn under_lock(options: &Run, voice: &mut Voice) -> Result<i32, Failure> {
             }
         });
     }
-    let code = held(options, &lock, &mut events, voice, warden);
+    let code = held(options, &client, &lock, &mut events, voice, warden);
     // What is still to be undone or released is.
     blocking::wait(client.close());
     code
@@ -75,13 +75,14 @@ fn under_lock(options: &Run, voice: &mut Voice) -> Result<i32, Failure> {
 
 fn held(
     options: &Run,
+    client: &Client,
     lock: &Lock,
     events: &mut Events,
     voice: &mut Voice,
     warden: Option<Warden>,
 ) -> Result<i32, Failure> {
     let name = options.name.to_string_lossy();
-    let lease = match acquire(lock, &name, events, voice) {
+    let lease = match acquire(client, lock, &name, events, voice) {
         Ok(lease) => lease,
         Err(Without::Signal(number)) => {
             let code = exit::SIGNAL + number;

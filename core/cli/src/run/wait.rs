@@ -2,13 +2,14 @@
 
 use std::pin::{Pin, pin};
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use quorlock::{Error, Inspection, Lease, Lock};
+use quorlock::{Client, Error, Inspection, Lease, Lock};
 use serde_json::json;
 
-use crate::clock::now;
+use crate::clock::{now, wall_clock};
 use crate::events::{Event, Events};
+use crate::output::{plain, seconds};
 use crate::times;
 use crate::voice::Voice;
 
@@ -30,12 +31,19 @@ pub enum Without {
 
 /// Acquires the lock. What is under way at a signal is undone when the client is closed.
 pub fn acquire(
+    client: &Client,
     lock: &Lock,
     name: &str,
     events: &mut Events,
     voice: &mut Voice,
 ) -> Result<Lease, Without> {
-    let mut won = pin!(lock.acquire());
+    // A client that has heard of the nodes' clocks says in its votes since when it has the lock.
+    let heard = async { lock.inspect().await.map(drop) };
+    let mut won = pin!(async {
+        // What is wrong with the nodes is told by what comes next.
+        let _ = heard.await;
+        lock.acquire().await
+    });
     let mut look: Option<Look<'_>> = None;
     let every = EVERY[usize::from(!voice.is_live())];
     let mut next = now() + FIRST;
@@ -46,7 +54,7 @@ pub fn acquire(
         if let Some(future) = &mut look
             && let Poll::Ready(found) = events.poll(future)
         {
-            tell(name, &found, voice);
+            tell(name, &found, client.stats().ahead, voice);
             look = None;
         }
         if now() >= next {
@@ -66,26 +74,46 @@ pub fn acquire(
     outcome
 }
 
-fn tell(name: &str, found: &Result<Inspection, Error>, voice: &mut Voice) {
+/// `ahead`: how many wait before us, as far as the nodes told.
+fn tell(name: &str, found: &Result<Inspection, Error>, ahead: u64, voice: &mut Voice) {
     let holder = found.as_ref().ok().and_then(Inspection::holder);
     let label = holder.and_then(|holder| holder.label());
-    let mut line = format!("waiting for {name}");
-    match (holder, found) {
-        (Some(holder), _) => {
-            line += &format!(": held by {}", label.unwrap_or("somebody without a label"));
-            let since = holder.since().and_then(|since| since.elapsed().ok());
-            if let Some(long) = since {
-                line += &format!(" for {}", times::shown(long));
-            }
+    let since = holder.and_then(|holder| holder.since());
+    let mut parts = Vec::new();
+    if ahead > 0 {
+        parts.push(format!("{ahead} before us"));
+    }
+    parts.push(match (holder, found) {
+        (Some(_), _) => {
+            let who = label.map_or("somebody without a label".to_owned(), plain);
+            let since = since.map(|since| format!(", since {}", shown_since(since)));
+            format!("held by {who}{}", since.unwrap_or_default())
         }
-        (None, Ok(found)) => line += &format!(": {}", found.verdict().as_str()),
-        (None, Err(error)) => line += &format!(": {}", error.message()),
+        (None, Ok(found)) => found.verdict().as_str().to_owned(),
+        (None, Err(error)) => plain(error.message()),
+    });
+    voice.update(&format!(
+        "waiting for {}: {}",
+        plain(name),
+        parts.join(" · ")
+    ));
+    let since = since.and_then(|since| since.duration_since(UNIX_EPOCH).ok());
+    voice.tell(&json!({
+        "event": "waiting",
+        "lock": name,
+        "holder": label,
+        "since": since.map(seconds),
+        "ahead": ahead,
+    }));
+}
+
+/// The time of day, and how long ago that was.
+fn shown_since(since: SystemTime) -> String {
+    let at = since.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let clock = wall_clock(at.as_secs());
+    match since.elapsed() {
+        Ok(long) => format!("{clock} ({})", times::shown(long)),
+        // By the nodes' clocks, which may be before ours.
+        Err(_) => clock,
     }
-    if let Ok(found) = found
-        && found.queued() > 0
-    {
-        line += &format!(", {} in the queue", found.queued());
-    }
-    voice.update(&line);
-    voice.tell(&json!({"event": "waiting", "lock": name, "holder": label}));
 }

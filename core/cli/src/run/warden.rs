@@ -17,7 +17,6 @@ use crate::clock::{self, Alarm};
 
 /// How often a group is looked at that was told to end: nothing tells its end.
 const LOOK: Duration = Duration::from_millis(20);
-const NO_FD: i32 = -1;
 
 /// What the two processes share.
 #[derive(Debug)]
@@ -117,10 +116,10 @@ fn watch(page: &Page, pipe: &PipeReader) {
             _ => kill_at - now,
         };
         if alone {
-            alarm.wait(NO_FD, left.min(LOOK));
+            alarm.wait(&[], left.min(LOOK));
             continue;
         }
-        alarm.wait(pipe.as_raw_fd(), left);
+        alarm.wait(&[pipe.as_raw_fd()], left);
         if has_ended(pipe) {
             alone = true;
             let whom = page.whom.load(Ordering::SeqCst);

@@ -75,6 +75,21 @@ impl Running {
         }
     }
 
+    /// The same of what it says to people, in a line that is read no further.
+    pub fn until_error(&mut self, text: &str) {
+        let mut said = String::new();
+        let stderr = self.child.stderr.as_mut().expect("piped");
+        let mut byte = [0];
+        while !said.ends_with(text) {
+            assert_eq!(
+                stderr.read(&mut byte).expect("it can be read"),
+                1,
+                "no `{text}` in {said}"
+            );
+            said.push(byte[0].into());
+        }
+    }
+
     pub fn pid(&self) -> i32 {
         self.child.id() as i32
     }

@@ -1,0 +1,208 @@
+//! `quorlock list`: the locks that are held or waited for now; once, or again and again.
+
+mod top;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use quorlock::{Client, Inspection, NodeError, Verdict, blocking};
+use serde_json::{Value, json};
+
+use crate::args::List;
+use crate::connect;
+use crate::exit::Failure;
+use crate::inspect::as_object;
+use crate::output::{Ink, fit, ink, line, object, plain, size};
+use crate::times;
+use crate::together::together;
+
+/// So many are listed at most.
+const MOST: usize = 1000;
+/// So many are looked at together.
+const AT_ONCE: usize = 64;
+
+pub fn list(options: &List) -> Result<i32, Failure> {
+    let client = connect::client(&options.connection, None)?;
+    if options.watch {
+        return top::top(&client, options.names.as_deref());
+    }
+    let found = found(&client, options.names.as_deref())?;
+    match options.json {
+        true => object(&found.as_object()),
+        false => found.rows(None).iter().for_each(|row| line(row)),
+    }
+    Ok(0)
+}
+
+/// The locks of a set at a moment.
+struct Found {
+    locks: Vec<Inspection>,
+    complete: bool,
+    unread: Vec<NodeError>,
+}
+
+/// Asks for them. Those that are wanted most come first.
+fn found(client: &Client, names: Option<&str>) -> Result<Found, Failure> {
+    let listing = blocking::wait(client.list(names, MOST))?;
+    let mut locks = Vec::with_capacity(listing.names.len());
+    for names in listing.names.chunks(AT_ONCE) {
+        let looks = names.iter().map(|name| client.inspect(name.clone()));
+        for look in blocking::wait(together(looks)) {
+            locks.push(look?);
+        }
+    }
+    // What is left of one that has ended meanwhile is nobody's.
+    locks.retain(|lock| lock.verdict() != Verdict::Free || lock.queued() > 0);
+    locks.sort_by(|a, b| b.queued().cmp(&a.queued()).then(a.name().cmp(b.name())));
+    Ok(Found {
+        locks,
+        complete: listing.complete,
+        unread: listing.unread,
+    })
+}
+
+/// What is shown of a lock, and how wide that may be.
+const COLUMNS: [(&str, usize); 6] = [
+    ("NAME", 40),
+    ("HOLDER", 32),
+    ("SINCE", 12),
+    ("LEFT", 8),
+    ("VOTES", 5),
+    ("WAIT", 4),
+];
+/// Which columns are given up first where there is no room.
+const SPARED: [usize; 4] = [4, 3, 2, 1];
+
+impl Found {
+    fn as_object(&self) -> Value {
+        let unread: BTreeMap<_, _> = self
+            .unread
+            .iter()
+            .map(|e| (e.node(), e.message()))
+            .collect();
+        json!({
+            "locks": self.locks.iter().map(as_object).collect::<Vec<_>>(),
+            "complete": self.complete,
+            "unread": unread,
+        })
+    }
+
+    /// Its lines, a heading first, for a terminal as wide as there is; `like`: only those whose
+    /// name holds this.
+    fn rows(&self, like: Option<&str>) -> Vec<String> {
+        let shown = self.locks.iter().map(cells);
+        let shown: Vec<_> = shown
+            .filter(|cells| like.is_none_or(|like| cells[0].contains(like)))
+            .collect();
+        let mut rows = Vec::new();
+        let width = size().map_or(usize::MAX, |(columns, _)| columns);
+        let columns = columns(&shown, width);
+        let joined = |cells: &[String; 6]| {
+            let fitted = columns.iter().map(|(at, width)| fit(&cells[*at], *width));
+            fitted.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+        };
+        rows.push(ink(
+            Ink::Faint,
+            &joined(&COLUMNS.map(|(name, _)| name.to_owned())),
+        ));
+        rows.extend(shown.iter().map(joined));
+        if !self.complete {
+            rows.push(ink(
+                Ink::Warning,
+                &format!("there are more than {MOST}: name some, as in `quorlock list 'orders:*'`"),
+            ));
+        }
+        for error in &self.unread {
+            rows.push(ink(
+                Ink::Warning,
+                &plain(&format!(
+                    "{} was not read: {}",
+                    error.node(),
+                    error.message()
+                )),
+            ));
+        }
+        rows
+    }
+}
+
+/// Which columns there is room for, and how wide each is.
+fn columns(rows: &[[String; 6]], width: usize) -> Vec<(usize, usize)> {
+    let longest = |at: usize| {
+        let cells = rows.iter().map(|cells| cells[at].chars().count());
+        cells.max().unwrap_or(0).max(COLUMNS[at].0.len())
+    };
+    let mut kept: Vec<(usize, usize)> = (0..COLUMNS.len())
+        .map(|at| (at, longest(at).min(COLUMNS[at].1)))
+        .collect();
+    let needed =
+        |kept: &[(usize, usize)]| kept.iter().map(|(_, width)| width + 2).sum::<usize>() - 2;
+    for spare in SPARED {
+        if needed(&kept) > width {
+            kept.retain(|(at, _)| *at != spare);
+        }
+    }
+    // A name gives way last.
+    let over = needed(&kept).saturating_sub(width);
+    kept[0].1 = kept[0].1.saturating_sub(over).max(1);
+    kept
+}
+
+fn cells(lock: &Inspection) -> [String; 6] {
+    let holder = lock.holder();
+    let since = holder.and_then(|holder| holder.since()?.elapsed().ok());
+    let left = holder.and_then(|holder| holder.left());
+    let short = |time: Option<Duration>| time.map(times::shown).unwrap_or_default();
+    let name = plain(&String::from_utf8_lossy(lock.name()));
+    let who = match (holder, lock.verdict()) {
+        (Some(holder), Verdict::Kept) => format!("kept for {}", label(holder.label())),
+        (Some(holder), _) => label(holder.label()),
+        (None, verdict) => verdict.as_str().to_owned(),
+    };
+    [
+        name,
+        who,
+        short(since),
+        short(left),
+        holder
+            .map(|holder| holder.votes().to_string())
+            .unwrap_or_default(),
+        lock.queued().to_string(),
+    ]
+}
+
+fn label(label: Option<&str>) -> String {
+    label.map_or("without a label".to_owned(), plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(name: &str) -> [String; 6] {
+        [
+            name,
+            "web-2:4711:backup.sh",
+            "4 min 2 s",
+            "9.1 s",
+            "3",
+            "12",
+        ]
+        .map(str::to_owned)
+    }
+
+    #[test]
+    fn a_narrow_terminal_has_fewer_columns() {
+        let rows = [row("orders:42")];
+        let at = |width| -> Vec<usize> { columns(&rows, width).iter().map(|c| c.0).collect() };
+        assert_eq!(at(usize::MAX), [0, 1, 2, 3, 4, 5]);
+        assert_eq!(at(60), [0, 1, 2, 3, 5]);
+        assert_eq!(at(40), [0, 1, 5]);
+        assert_eq!(at(20), [0, 5]);
+        for width in [8, 20, 40, 60, 200] {
+            let columns = columns(&rows, width);
+            let wide: usize = columns.iter().map(|(_, width)| width + 2).sum();
+            assert!(wide - 2 <= width, "{width}: {columns:?}");
+        }
+    }
+}

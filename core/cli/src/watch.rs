@@ -1,0 +1,78 @@
+//! `quorlock watch`: a line at each change of a lock.
+
+use std::os::unix::ffi::OsStrExt;
+
+use quorlock::{Inspection, Verdict, blocking};
+use serde_json::json;
+
+use crate::args::Watch;
+use crate::clock::{Alarm, time_of_day};
+use crate::connect;
+use crate::exit::Failure;
+use crate::inspect::as_object;
+use crate::output::{plain, print};
+
+/// What is told when it is another than before.
+#[derive(PartialEq)]
+struct State {
+    verdict: Verdict,
+    holder: Option<String>,
+    fence: Option<u64>,
+    queued: u32,
+}
+
+impl State {
+    fn of(found: &Inspection) -> State {
+        let holder = found.holder();
+        State {
+            verdict: found.verdict(),
+            holder: holder.map(|holder| holder.label().unwrap_or_default().to_owned()),
+            fence: found.fence(),
+            queued: found.queued(),
+        }
+    }
+
+    fn told(&self) -> String {
+        let mut text = self.verdict.as_str().to_owned();
+        if let Some(holder) = &self.holder {
+            text += &match &**holder {
+                "" => " by somebody without a label".to_owned(),
+                label => format!(" by {}", plain(label)),
+            };
+        }
+        if let Some(fence) = self.fence {
+            text += &format!(", fence {fence}");
+        }
+        match self.queued {
+            0 => text,
+            1 => text + ", 1 waits",
+            many => text + &format!(", {many} wait"),
+        }
+    }
+}
+
+pub fn watch(options: &Watch) -> Result<i32, Failure> {
+    let client = connect::client(&options.connection, None)?;
+    let (mut last, mut alarm) = (None, Alarm::new());
+    loop {
+        let found = blocking::wait(client.inspect(options.name.as_bytes()))?;
+        let state = State::of(&found);
+        if last.as_ref() != Some(&state) {
+            let written = match options.json {
+                true => {
+                    print(&json!({"at": time_of_day().0, "lock": as_object(&found)}).to_string())
+                }
+                false => print(&format!("{}  {}", time_of_day().1, state.told())),
+            };
+            if !written {
+                // Nobody reads any more.
+                return Ok(0);
+            }
+        }
+        if options.until_free && state.verdict == Verdict::Free {
+            return Ok(0);
+        }
+        last = Some(state);
+        alarm.wait(&[], options.every);
+    }
+}

@@ -1,0 +1,110 @@
+//! `quorlock list` and `quorlock watch` against real servers.
+
+mod program;
+
+use std::time::Duration;
+
+use program::{Running, done};
+use quorlock::{Client, blocking};
+use quorlock_tests::Stage;
+
+fn client(stage: &Stage, label: &str) -> Client {
+    let client = Client::builder().nodes(&stage.nodes).label(label).build();
+    client.expect("the nodes of a stage")
+}
+
+#[test]
+fn list_shows_who_holds_what() {
+    let stage = Stage::new(3);
+    let empty = done(&stage.nodes, &["list"]);
+    assert_eq!(
+        (empty.code, empty.stdout.lines().count()),
+        (0, 1),
+        "{}",
+        empty.stdout
+    );
+    let (one, two) = (client(&stage, "web-1:1"), client(&stage, "web-2:2"));
+    let _held: Vec<_> = ["orders:1", "stock"]
+        .iter()
+        .map(|name| blocking::wait(one.lock(*name).acquire()).expect("free"))
+        .collect();
+    let waiter = std::thread::spawn(move || {
+        let lock = two.lock("stock").wait(Duration::from_secs(60));
+        blocking::wait(lock.acquire()).map(drop)
+    });
+    let table = loop {
+        let done = done(&stage.nodes, &["list"]);
+        assert_eq!(done.code, 0, "{}", done.stderr);
+        let rows: Vec<_> = done.stdout.lines().map(str::to_owned).collect();
+        // The one that is waited for stands first.
+        if rows[1].starts_with("stock") && rows[1].ends_with(" 1") {
+            break rows;
+        }
+    };
+    assert_eq!(table.len(), 3, "{table:?}");
+    assert!(
+        table[0].starts_with("NAME") && table[0].ends_with("WAIT"),
+        "{table:?}"
+    );
+    assert!(
+        table[2].starts_with("orders:1") && table[2].contains("web-1:1"),
+        "{table:?}"
+    );
+    let json = done(&stage.nodes, &["list", "--json", "orders:*"]).stdout;
+    assert!(
+        json.contains(r#""name":"orders:1""#) && !json.contains("stock"),
+        "{json}"
+    );
+    assert!(json.contains(r#""complete":true"#), "{json}");
+    drop(_held);
+    waiter.join().expect("it ends").expect("it gets the lock");
+}
+
+#[test]
+fn list_without_a_quorum_says_which_nodes() {
+    let stage = Stage::new(3);
+    stage.tell("kill 1,2");
+    let done = done(&stage.nodes, &["list"]);
+    assert_eq!(done.code, 69, "{}", done.stderr);
+    assert!(done.stderr.contains("127.0.0.1"), "{}", done.stderr);
+}
+
+#[test]
+fn the_live_list_wants_a_terminal() {
+    let stage = Stage::new(1);
+    let done = done(&stage.nodes, &["list", "--watch"]);
+    assert_eq!(done.code, 64);
+    assert!(done.stderr.contains("terminal"), "{}", done.stderr);
+}
+
+#[test]
+fn watch_tells_each_change_and_ends_when_it_is_free() {
+    let stage = Stage::new(3);
+    let client = client(&stage, "web-1:1");
+    let first = blocking::wait(client.lock("a").acquire()).expect("free");
+    let words = ["watch", "--until-free", "--every", "10ms", "a"];
+    let mut watch = Running::new(&stage.nodes, &words);
+    let fence = first.fence().expect("it has one");
+    watch.until(&format!("held by web-1:1, fence {fence}"));
+    blocking::wait(first.release()).expect("nodes answer");
+    let (status, rest) = watch.end();
+    assert_eq!(status.code(), Some(0), "{rest}");
+    assert!(
+        rest.lines().last().expect("a line").contains("free"),
+        "{rest}"
+    );
+}
+
+#[test]
+fn watch_tells_programs_the_same() {
+    let stage = Stage::new(1);
+    let words = ["watch", "--until-free", "--json", "a"];
+    let done = done(&stage.nodes, &words);
+    assert_eq!(done.code, 0, "{}", done.stderr);
+    assert!(done.stdout.starts_with(r#"{"at":1"#), "{}", done.stdout);
+    assert!(
+        done.stdout.contains(r#""verdict":"free""#),
+        "{}",
+        done.stdout
+    );
+}

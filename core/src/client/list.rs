@@ -1,0 +1,122 @@
+//! The locks of a set by their names, as its nodes have keys of them.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::admission::{gate, target};
+use super::inner::Inner;
+use crate::error::{Error, ErrorKind, NodeError};
+use crate::node::FaultKind;
+use crate::node::address::{Address, Endpoint};
+use crate::node::redis::connect::scan;
+use crate::protocol::quorum::quorum;
+
+/// The locks of which nodes have a key: see [`Client::list`](crate::Client::list).
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Listing {
+    /// Their names, sorted.
+    pub names: Vec<Vec<u8>>,
+    /// Whether these are all: there were no more than asked for.
+    pub complete: bool,
+    /// The nodes that were not read, and why.
+    pub unread: Vec<NodeError>,
+}
+
+/// What the keys of locks are like; `names`: what their names are to be like.
+fn pattern(namespace: &str, names: Option<&str>) -> Vec<u8> {
+    let mut pattern = Vec::new();
+    for byte in namespace.bytes() {
+        if b"*?[]^\\".contains(&byte) {
+            pattern.push(b'\\');
+        }
+        pattern.push(byte);
+    }
+    match names {
+        // Keys of our own begin with a mark behind the namespace.
+        None => pattern.extend_from_slice(b"[^#]*"),
+        Some(names) if names.contains('{') => pattern.extend_from_slice(names.as_bytes()),
+        Some(names) => {
+            pattern.push(b'{');
+            pattern.extend_from_slice(names.as_bytes());
+            pattern.push(b'}');
+        }
+    }
+    pattern
+}
+
+/// See [`Client::list`](crate::Client::list).
+pub(super) async fn list(
+    client: &Inner,
+    names: Option<&str>,
+    most: usize,
+) -> Result<Listing, Error> {
+    let (settings, set) = (&client.settings, &client.set);
+    let quiet: [fn(String); 2] = [drop, drop];
+    let gate = Arc::new(gate(settings, set.clock.clone(), set.rng.clone(), quiet));
+    let pattern: Arc<[u8]> = pattern(&settings.namespace, names).into();
+    let begin = |(node, address): (usize, &Address)| {
+        if matches!(address.endpoint, Endpoint::Memory(_)) {
+            return None;
+        }
+        let target = target(address, node, &client.tls, &gate);
+        let (namespace, pattern) = (settings.namespace.clone(), pattern.clone());
+        Some(
+            client
+                .io
+                .spawn(async move { scan(&target, &namespace, &pattern, most).await }),
+        )
+    };
+    let work: Vec<_> = settings.nodes.iter().enumerate().map(begin).collect();
+    let (mut found, mut complete, mut unread) = (BTreeSet::new(), true, Vec::new());
+    let mut kind = ErrorKind::QuorumUnavailable;
+    for (address, work) in settings.nodes.iter().zip(work) {
+        let shown = address.shown.clone();
+        let Some(work) = work else {
+            let why = "a node within a process is not listed";
+            unread.push(NodeError::new(shown, why.to_owned()));
+            continue;
+        };
+        let broken = |e: tokio::task::JoinError| Error::new(ErrorKind::Internal, e.to_string());
+        match work.await.map_err(broken)? {
+            Ok((names, all)) => {
+                found.extend(names);
+                complete &= all;
+            }
+            Err(fault) => {
+                if fault.kind == FaultKind::Misconfigured {
+                    kind = ErrorKind::Misconfigured;
+                }
+                unread.push(NodeError::new(shown, fault.text.to_string()));
+            }
+        }
+    }
+    let nodes = settings.nodes.len();
+    if nodes - unread.len() < quorum(nodes) {
+        let message = "the locks of the set cannot be listed: too few nodes could be read";
+        return Err(Error::with_nodes(kind, message, unread));
+    }
+    complete &= found.len() <= most;
+    Ok(Listing {
+        names: found.into_iter().take(most).collect(),
+        complete,
+        unread,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_are_of_keys() {
+        for (namespace, names, expected) in [
+            ("lock:", None, "lock:[^#]*"),
+            ("a*b:", None, "a\\*b:[^#]*"),
+            ("lock:", Some("orders:*"), "lock:{orders:*}"),
+            ("lock:", Some("buy_{*}"), "lock:buy_{*}"),
+        ] {
+            assert_eq!(pattern(namespace, names), expected.as_bytes());
+        }
+    }
+}

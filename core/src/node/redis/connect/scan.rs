@@ -1,0 +1,47 @@
+//! The names of the locks of which a node has a key, for people who look.
+
+use std::collections::BTreeSet;
+
+use redis::Value as Resp;
+
+use super::greet::greet;
+use super::prepare::permitted;
+use super::talk::{exchange, within};
+use super::target::{How, Target};
+use crate::node::Fault;
+use crate::node::names::name_of;
+use crate::node::redis::replies;
+
+/// About so many keys a node looks at before it answers: for a moment in which it does nothing
+/// else.
+const COUNT: usize = 1000;
+
+/// The names of locks in a namespace whose keys are like `pattern`, which is for the server to understand; at
+/// most so many and a few more. And whether those are all.
+pub(crate) async fn scan(
+    target: &Target,
+    namespace: &str,
+    pattern: &[u8],
+    most: usize,
+) -> Result<(BTreeSet<Vec<u8>>, bool), Fault> {
+    let gate = &target.gate;
+    let mut greeted = greet(target, &How::default()).await?;
+    let (mut names, mut cursor) = (BTreeSet::new(), "0".to_owned());
+    while names.len() <= most {
+        let mut scan = redis::cmd("SCAN");
+        scan.arg(&cursor).arg("MATCH").arg(pattern);
+        scan.arg("COUNT").arg(COUNT);
+        let asked = [scan];
+        let answer = exchange(&mut greeted.wire, &asked);
+        let mut answer = within(&gate.clock, gate.node_timeout, answer).await?;
+        let reply = permitted(gate, "scan", answer.pop().unwrap_or(Resp::Nil))?;
+        let (next, keys) = redis::from_redis_value::<(String, Vec<Vec<u8>>)>(reply)
+            .map_err(|_| replies::unexpected())?;
+        names.extend(keys.iter().filter_map(|key| name_of(namespace, key)));
+        if next == "0" {
+            return Ok((names, true));
+        }
+        cursor = next;
+    }
+    Ok((names, false))
+}

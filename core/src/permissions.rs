@@ -1,0 +1,33 @@
+//! What a user of a node has to be permitted: one line, which docs/PROTOCOL.md shows too.
+
+/// Commands that every client needs.
+const COMMANDS: &str = "+select +info +client|info +script|load +eval +evalsha +time +get +mget \
+                        +set +del +pttl +pexpire +zadd +zincrby +zrem +zcard +zrank +zscore \
+                        +zrange +publish +subscribe +pubsub|numsub";
+
+/// The words of `ACL SETUSER` that give a user what locks need on a node, in the namespace of
+/// these keys (`lock:` by default), and no more.
+///
+/// Not among them, for locks need it not: `+scan`, for [`Client::list`](crate::Client::list);
+/// `+wait`, for [`wait_replicas`](crate::ClientBuilder::wait_replicas).
+pub fn permissions(namespace: &str) -> String {
+    let mut like = String::new();
+    for c in namespace.chars() {
+        // What a pattern would take for something else.
+        if "*?[]\\".contains(c) {
+            like.push('\\');
+        }
+        like.push(c);
+    }
+    format!("~{like}* resetchannels &{like}* -@all {COMMANDS}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_is_no_pattern() {
+        assert!(permissions("a*:").starts_with("~a\\*:* resetchannels &a\\*:* -@all +select "));
+    }
+}

@@ -248,8 +248,9 @@ Exit code: the command's own, or 128 and the number of the signal that ended it.
   126  the command cannot be run        127  the command is not found
 
 The command runs in a process group of its own and finds QUORLOCK_LOCK and QUORLOCK_FENCE in its \
-environment. It never outlives the lock, if it can be killed: while renewals fail its group gets \
-TERM, and KILL shortly before the lock ends. Give the fence to what the command changes.
+environment. It does not outlive the lock: while renewals fail its group gets TERM, and KILL shortly \
+before the lock ends, also where this program was killed or stopped. What leaves the group, as \
+daemons do, is not ended. Give the fence to what the command changes.
 
 For a crontab, the same line on every host, so that one of them does it:
   0 3 * * * quorlock run -n -E 0 --keep 55s nightly -- /usr/local/bin/close-month";
@@ -280,7 +281,7 @@ pub struct Run {
     #[arg(long, value_name = "T", value_parser = times::parse, default_value = "10s")]
     pub grace: Duration,
     /// Leaves the command in the process group of the caller, as it is where the standard input
-    /// is a terminal.
+    /// is a terminal. Then it alone is ended, and not what it has started.
     #[arg(long)]
     pub foreground: bool,
     /// Only tells that the lock is about to be lost, and lets the command run on.
@@ -289,6 +290,9 @@ pub struct Run {
     /// What others see of who holds the lock; without, host, process and command.
     #[arg(long, value_name = "TEXT")]
     pub label: Option<String>,
+    /// Says how long the lock was waited for.
+    #[arg(long)]
+    pub print_wait: bool,
     /// Says nothing but errors.
     #[arg(short, long)]
     pub quiet: bool,

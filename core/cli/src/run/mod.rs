@@ -16,9 +16,11 @@ use quorlock::{Client, Error, ErrorKind, Level, Lock, blocking, defaults, set_lo
 use serde_json::json;
 
 use crate::args::Run;
+use crate::clock::now;
 use crate::connect;
 use crate::events::Events;
 use crate::exit::{self, Failure};
+use crate::times;
 use crate::voice::Voice;
 use child::Child;
 use supervise::{Outcome, Rules, supervise};
@@ -82,6 +84,7 @@ fn held(
     warden: Option<Warden>,
 ) -> Result<i32, Failure> {
     let name = options.name.to_string_lossy();
+    let begun = now();
     let lease = match acquire(client, lock, &name, events, voice) {
         Ok(lease) => lease,
         Err(Without::Signal(number)) => {
@@ -91,7 +94,13 @@ fn held(
         }
         Err(Without::Failed(error)) => return refused(options, &error, voice),
     };
-    voice.tell(&json!({"event": "acquired", "lock": name, "fence": lease.fence()}));
+    let waited = now() - begun;
+    if options.print_wait {
+        voice.say(&format!("waited {} for {name}", times::shown(waited)));
+    }
+    voice.tell(&json!({
+        "event": "acquired", "lock": name, "fence": lease.fence(), "waited": waited.as_secs_f64(),
+    }));
     let fence = lease.fence().map(|fence| fence.to_string());
     let environment = [
         ("QUORLOCK_LOCK", options.name.clone()),

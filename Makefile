@@ -10,7 +10,7 @@ MINUTES ?= 5
 OPTIONS ?=
 PREFIX  ?= /usr/local
 
-.PHONY: help setup build rust program python node c demo test full faults restarts bench sim mutants install clean
+.PHONY: help setup build rust program static python node c demo test full faults restarts bench sim mutants install clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -41,6 +41,14 @@ program:
 	target/release/quorlock completions bash > $(SHARE)/bash-completion/completions/quorlock
 	target/release/quorlock completions zsh > $(SHARE)/zsh/site-functions/_quorlock
 	target/release/quorlock completions fish > $(SHARE)/fish/vendor_completions.d/quorlock.fish
+
+# One file that runs on any Linux of this kind of processor.
+MUSL := $(shell uname -m)-unknown-linux-musl
+static: ## the command `quorlock` as one file without dependencies: target/static/quorlock
+	rustup target add $(MUSL)
+	CC_$(subst -,_,$(MUSL))=$${CC:-cc} $(CARGO) build --release --locked --target $(MUSL) --target-dir target/static \
+		--config 'profile.release.strip="symbols"' -p quorlock-cli
+	cp target/static/$(MUSL)/release/quorlock target/static/quorlock
 
 python: $(VENV)/.tools program ## the wheel, and a Python environment with it
 	rm -f target/wheels/quorlock-*.whl

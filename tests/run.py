@@ -108,6 +108,8 @@ STEPS = [
     Step("first-lock", [PYTHON, "tests/consumers/test_first_lock.py", "-v"], floor=3),
     # The programs of docs/JOBS.md, as two hosts at once.
     Step("jobs-page", [PYTHON, "tests/consumers/test_jobs.py", "-v"], floor=6, minutes=4),
+    # The tests that docs/TESTING.md shows, as they stand there.
+    Step("testing-page", [PYTHON, "tests/consumers/test_testing.py", "-v"], floor=3, minutes=4),
     # The program of the wheel: its page, and what it prints for programs.
     Step("cli", [PYTHON, "tests/consumers/test_cli.py", "-v"], floor=12),
     # What a process serves to Prometheus, and the page, the dashboard and the alerts that name it.

@@ -84,6 +84,7 @@ mod report;
 mod runtime;
 mod stats;
 mod sync;
+pub mod testing;
 mod token;
 mod wakers;
 

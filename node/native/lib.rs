@@ -26,6 +26,7 @@ mod several;
 mod sockets;
 
 use napi::Either;
+use napi::bindgen_prelude::Uint8Array;
 use napi_derive::napi;
 use quorlock::ErrorKind;
 
@@ -56,6 +57,21 @@ pub fn panic_later(port: &Port, number: i64) -> Option<Failure> {
 #[napi(catch_unwind)]
 pub fn metrics_text() -> Either<String, Failure> {
     entry(|| Ok(quorlock::metrics_text()))
+}
+
+/// See [`quorlock::testing::nodes`].
+#[napi(catch_unwind)]
+pub fn testing_nodes(count: u32) -> Vec<String> {
+    quorlock::testing::nodes(count as usize)
+}
+
+/// See [`quorlock::testing::lose`].
+#[napi(catch_unwind)]
+pub fn testing_lose(name: Uint8Array, reason: String) -> Either<u32, Failure> {
+    entry(|| {
+        let lost = quorlock::testing::lose(&*name, reason.parse()?);
+        Ok(lost as u32)
+    })
 }
 
 /// Closes every client of the process, for its exit. Blocks for at most the

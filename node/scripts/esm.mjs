@@ -7,12 +7,17 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const dist = join(dirname(dirname(fileURLToPath(import.meta.url))), "dist");
-const names = Object.keys(createRequire(import.meta.url)(join(dist, "index.js"))).sort();
+// Each entry of the package, as `exports` in its package.json names them.
+const ENTRIES = ["index", "testing"];
 
-const note = "// Generated from index.js by scripts/esm.mjs.";
-writeFileSync(
-  join(dist, "index.mjs"),
-  `${note}\nimport quorlock from "./index.js";\nexport const {\n${names.map((name) => `  ${name},\n`).join("")}} = quorlock;\n`,
-);
-writeFileSync(join(dist, "index.d.mts"), `${note}\nexport * from "./index.js";\n`);
-console.log(`made the ESM face of ${names.length} exports`);
+for (const entry of ENTRIES) {
+  const names = Object.keys(createRequire(import.meta.url)(join(dist, `${entry}.js`))).sort();
+  const note = `// Generated from ${entry}.js by scripts/esm.mjs.`;
+  const listed = names.map((name) => `  ${name},\n`).join("");
+  writeFileSync(
+    join(dist, `${entry}.mjs`),
+    `${note}\nimport quorlock from "./${entry}.js";\nexport const {\n${listed}} = quorlock;\n`,
+  );
+  writeFileSync(join(dist, `${entry}.d.mts`), `${note}\nexport * from "./${entry}.js";\n`);
+  console.log(`made the ESM face of ${names.length} exports of ${entry}`);
+}

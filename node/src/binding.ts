@@ -179,6 +179,8 @@ export interface Native {
   readonly Failures: new () => NativeFailures;
   client(options: NativeClientOptions, locks: NativeLockOptions): NativeClient | Failure;
   metricsText(): string | Failure;
+  testingNodes(count: number): string[];
+  testingLose(name: Uint8Array, reason: string): number | Failure;
   closeAll(): boolean | Failure;
   kinds(): string[];
   panicAtOnce(): boolean | Failure;

@@ -76,6 +76,19 @@ fn metrics_text(py: Python<'_>) -> String {
     py.detach(quorlock::metrics_text)
 }
 
+/// See [`quorlock::testing::nodes`].
+#[pyfunction]
+fn testing_nodes(count: usize) -> Vec<String> {
+    quorlock::testing::nodes(count)
+}
+
+/// See [`quorlock::testing::lose`].
+#[pyfunction]
+fn testing_lose(py: Python<'_>, name: &[u8], reason: &str) -> PyResult<usize> {
+    let reason = error::checked(py, reason.parse())?;
+    Ok(py.detach(|| quorlock::testing::lose(name, reason)))
+}
+
 /// Refuses an interpreter that is not the first, as CPython does by itself from
 /// 3.12 on. One that is still there at the exit waits for threads that wait for it.
 fn refuse_another_interpreter() -> PyResult<()> {
@@ -112,5 +125,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(_kinds, module)?)?;
     module.add_function(wrap_pyfunction!(_panic, module)?)?;
     module.add_function(wrap_pyfunction!(metrics_text, module)?)?;
+    module.add_function(wrap_pyfunction!(testing_nodes, module)?)?;
+    module.add_function(wrap_pyfunction!(testing_lose, module)?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))
 }

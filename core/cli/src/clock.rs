@@ -42,7 +42,7 @@ pub fn time_of_day() -> (f64, String) {
 
 /// What a local clock on a wall shows at a time in seconds since 1970.
 pub fn wall_clock(seconds: u64) -> String {
-    let seconds = libc::time_t::try_from(seconds).unwrap_or(0);
+    let seconds = seconds.try_into().unwrap_or_default();
     // SAFETY: all zeros is a valid `tm`, which is written to.
     let local = unsafe {
         let mut local: libc::tm = std::mem::zeroed();
@@ -98,7 +98,7 @@ impl Alarm {
         let most = most.clamp(Duration::from_nanos(1), Duration::from_secs(1 << 31));
         // SAFETY: all zeros is a timer that rings once.
         let mut when: libc::itimerspec = unsafe { std::mem::zeroed() };
-        when.it_value.tv_sec = most.as_secs() as libc::time_t;
+        when.it_value.tv_sec = most.as_secs().try_into().unwrap_or(1 << 30);
         when.it_value.tv_nsec = most.subsec_nanos().into();
         // SAFETY: plain system call with a valid time; a descriptor that is none is refused.
         unsafe { libc::timerfd_settime(self.timer, 0, &when, std::ptr::null_mut()) == 0 }

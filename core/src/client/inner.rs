@@ -12,7 +12,9 @@ use crate::config::{Given, LockOptions, Settings};
 use crate::error::shown;
 use crate::error::{Error, ErrorKind};
 use crate::metrics::Metrics;
+use crate::node::names::{Naming, lock_key};
 use crate::node::redis::tls::Tls;
+use crate::protocol::hold::Hold;
 use crate::protocol::loss::LossReason;
 use crate::protocol::order::Order;
 use crate::protocol::reentry::Owners;
@@ -162,6 +164,20 @@ impl Standing for Inner {
             node.clock_offset = self.clock_offset(place);
             node.quarantine = self.set.quarantine(place);
         }
+    }
+
+    fn lose(&self, name: &[u8], reason: LossReason) -> usize {
+        let key = |naming| lock_key(&self.settings.namespace, name, naming).ok();
+        let keys = [key(Naming::Tagged), key(Naming::Raw)];
+        let is_meant = |hold: &Hold| {
+            let held = &*hold.terms.keys.lock;
+            keys.iter().flatten().any(|key| key == held)
+        };
+        let leases = self.watchdog.leases();
+        let meant = leases
+            .iter()
+            .filter(|hold| is_meant(hold) && hold.is_held());
+        meant.map(|hold| hold.forfeit(reason)).count()
     }
 }
 

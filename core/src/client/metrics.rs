@@ -10,6 +10,7 @@ use crate::metrics::{Durations, Histogram, Metrics, NodeMetrics};
 use crate::mutex::lock;
 use crate::node::Link;
 use crate::protocol::counters::Counters;
+use crate::protocol::loss::LossReason;
 use crate::protocol::measures::{self, BOUNDS, OfNode, Outcome};
 use crate::protocol::set::Set;
 use crate::protocol::waiting::inbox::Inbox;
@@ -63,9 +64,21 @@ struct Counted {
 }
 
 /// A client that lives, which knows how it stands.
-pub(super) trait Standing: Send + Sync {
+pub(crate) trait Standing: Send + Sync {
     /// Adds who waits now, and how the nodes stand.
     fn tell(&self, metrics: &mut Metrics);
+
+    /// See [`testing::lose`](crate::testing::lose).
+    fn lose(&self, name: &[u8], reason: LossReason) -> usize;
+}
+
+/// Those of this process.
+pub(crate) fn clients_of_process() -> Vec<Arc<dyn Standing>> {
+    let state = lock(&Measured::get().state);
+    let clients = state.clients.iter();
+    clients
+        .filter_map(|counted| counted.client.upgrade())
+        .collect()
 }
 
 /// That a client is measured, as long as it lives.

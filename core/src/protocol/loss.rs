@@ -1,5 +1,7 @@
 //! Why a lease was lost.
 
+use crate::error::Error;
+
 /// Why a lease was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -54,5 +56,20 @@ impl LossReason {
             LossReason::Closed => "closed",
             LossReason::Forced => "forced",
         }
+    }
+}
+
+impl std::str::FromStr for LossReason {
+    type Err = Error;
+
+    fn from_str(word: &str) -> Result<LossReason, Error> {
+        let known = LossReason::ALL.iter();
+        let found = known.copied().find(|reason| reason.as_str() == word);
+        found.ok_or_else(|| {
+            Error::invalid(format!(
+                "reason is `{}`: give expired, refused, max_hold, owner_gone, closed or forced",
+                word.escape_debug()
+            ))
+        })
     }
 }

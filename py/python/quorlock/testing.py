@@ -1,0 +1,86 @@
+"""For the tests of code that takes locks: nodes without a server, and a lock that is lost when the test wants it.
+
+    # conftest.py
+    pytest_plugins = ["quorlock.testing"]
+
+    # test_orders.py
+    from quorlock import testing
+
+    def test_it_stops_when_the_lock_is_lost(quorlock_nodes):
+        with pytest.raises(LockLostError):
+            close_month(before_the_last_step=lambda: testing.lose("nightly"))
+
+    def test_it_gives_up_when_another_is_at_it(quorlock_nodes):
+        with testing.held("nightly"):
+            assert close_month() == "left to another"
+
+`quorlock_nodes` is a fixture for pytest: nodes that no other test has, which everything that names no nodes of its own uses while
+the test runs. With unittest and others, `nodes` gives such nodes.
+
+The nodes live within this process (`memory://`): all of the API works on them, but no other process sees them.
+"""
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Literal
+
+from . import _default, _native
+from ._options import Name, octets
+from .sync import Client, Lease
+
+__all__ = ["held", "lose", "nodes"]
+
+Reason = Literal["expired", "refused", "max_hold", "owner_gone", "closed", "forced"]
+
+
+def nodes(count: int = 1) -> list[str]:
+    """So many nodes that no other test has, for `nodes=` or, joined by commas, for `QUORLOCK_NODES`."""
+    return _native.testing_nodes(count)
+
+
+def lose(name: Name, reason: Reason = "expired") -> int:
+    """Has the lock of that name be lost now, whichever client of this process holds it, blocking or of asyncio.
+
+    When this returns the lease is held no longer, and what waits for its loss is being told: as if the nodes had not answered
+    for too long. The lock is free then. Gives how many leases that were: 0 if nobody in this process holds it.
+    """
+    return _native.testing_lose(octets("name", name), reason)
+
+
+@contextmanager
+def held(name: Name, *, nodes: str | Iterable[str] | None = None, **options: Any) -> Iterator[Lease]:
+    """Holds a lock as somebody else, for the length of a block. `nodes`: those of the code that is tested, if it names any;
+    `options`: as of `Client.lock`."""
+    with Client(nodes, label="somebody-else") as client, client.lock(name, **options) as lease:
+        yield lease
+
+
+def _forget(listed: str) -> None:
+    """Closes the clients that `redlock` has made for these nodes."""
+    for place, client in list(_default._clients.items()):
+        if place[1] in (listed, tuple(listed.split(","))):
+            del _default._clients[place]
+            client.close().wait()
+
+
+# As a plugin this is imported by pytest; nobody else has to have that.
+if "pytest" in sys.modules:
+    import pytest
+
+    @pytest.fixture
+    def quorlock_nodes(request: pytest.FixtureRequest) -> Iterator[list[str]]:
+        """Nodes that no other test has, in `QUORLOCK_NODES` while the test runs. One; or as many as
+        `@pytest.mark.parametrize("quorlock_nodes", [3], indirect=True)` says."""
+        own = nodes(getattr(request, "param", 1))
+        before, listed = os.environ.get("QUORLOCK_NODES"), ",".join(own)
+        os.environ["QUORLOCK_NODES"] = listed
+        try:
+            yield own
+        finally:
+            _forget(listed)
+            if before is None:
+                del os.environ["QUORLOCK_NODES"]
+            else:
+                os.environ["QUORLOCK_NODES"] = before

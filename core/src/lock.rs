@@ -126,6 +126,13 @@ impl Lock {
         Ok((Arc::as_ptr(&self.client) as usize, keys.lock.to_vec()))
     }
 
+    /// For bindings: the name of its [group](Lock::group), empty for none.
+    #[doc(hidden)]
+    pub fn group_name(&self) -> &'static str {
+        let group = self.options.group.as_ref();
+        group.copied().unwrap_or_default().name()
+    }
+
     /// The key that it has on the nodes.
     pub(crate) fn key(&self) -> Result<Arc<[u8]>, Error> {
         Ok(self.keys.as_ref().map_err(Error::clone)?.lock.clone())

@@ -53,6 +53,12 @@ impl Lock {
 
 #[pymethods]
 impl Lock {
+    /// By which metrics tell it from others; empty for none.
+    #[getter]
+    fn group(&self) -> &'static str {
+        self.core.group_name()
+    }
+
     /// What is the same for all locks of one client and one key.
     fn place(&self, py: Python<'_>) -> PyResult<(usize, Py<PyBytes>)> {
         entry(py, || {

@@ -22,7 +22,7 @@ The nodes live within this process (`memory://`): all of the API works on them, 
 
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
 
@@ -50,7 +50,9 @@ def lose(name: Name, reason: Reason = "expired") -> int:
 
 
 @contextmanager
-def held(name: Name, *, nodes: str | Iterable[str] | None = None, **options: Any) -> Iterator[Lease]:
+def held(
+    name: Name, *, nodes: str | Iterable[str] | None = None, **options: Any
+) -> Generator[Lease, None, None]:
     """Holds a lock as somebody else, for the length of a block. `nodes`: those of the code that is tested, if it names any;
     `options`: as of `Client.lock`."""
     with Client(nodes, label="somebody-else") as client, client.lock(name, **options) as lease:

@@ -100,7 +100,7 @@ STEPS = [
     # A client written from docs/PROTOCOL.md alone, beside Quorlock.
     Step("protocol", [PYTHON, "tests/protocol/test_protocol.py", "-v"], floor=32),
     Step("mypy", [PYTHON, "-m", "mypy", "--config-file", "py/pyproject.toml", "py/python/quorlock"]),
-    Step("pyright", [PYTHON, "-m", "pyright", "-p", "py"]),
+    Step("pyright", [PYTHON, "-m", "pyright", "-p", "py", "--pythonpath", PYTHON]),
     # The stub of the compiled module says what is in it, and no more.
     Step("stubtest", [PYTHON, "-m", "mypy.stubtest", "quorlock._native"]),
     Step("readme", [PYTHON, "tests/consumers/test_readme.py", "-v"], floor=6),

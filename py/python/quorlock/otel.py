@@ -1,14 +1,15 @@
 """Spans and metrics of OpenTelemetry, for programs that have it.
 
-    import quorlock.opentelemetry
+    import quorlock.otel
 
-    quorlock.opentelemetry.instrument()
+    quorlock.otel.instrument()
 
 From then on each acquire that asks the nodes is a span, and what callers wait for and hold is measured, of blocking code and asyncio,
 by the providers of the program. It costs what the providers cost, and nothing before it is called. `docs/operations/TRACING.md`
 explains every name. Needs `opentelemetry-api`: `pip install quorlock[otel]`.
 """
 
+import functools
 import threading
 import time
 import weakref
@@ -18,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 from opentelemetry import metrics, trace
 
 from . import _aio_several, _several, aio, sync
-from ._leases import LeasesBase
 from ._lease import LeaseBase
 from .errors import (
     LockContendedError,
@@ -97,7 +97,7 @@ class _Instruments:
         if first:
             self.locks.add(1, attributes)
             # What the core keeps until a loss knows no lease.
-            lease._core.on_lost(lambda reason: self._lost(token, reason))
+            lease._core.on_lost(functools.partial(self._lost, token))
         return first
 
     def forgotten(self, lease: Any) -> None:
@@ -148,7 +148,9 @@ class _Acquire:
 
     def won(self, lease: Any) -> None:
         """`lease`: one, several, or `None` where others hold the lock."""
-        parts: tuple[Any, ...] = tuple(lease) if isinstance(lease, LeasesBase) else () if lease is None else (lease,)
+        parts: tuple[Any, ...] = () if lease is None else (lease,)
+        if hasattr(lease, "fences"):
+            parts = tuple(lease)
         new = [self._instruments.won(part, self._attributes, self._holder) for part in parts]
         if parts and parts[0].fence is not None:
             self._span.set_attribute("quorlock.fence", parts[0].fence)
@@ -222,12 +224,15 @@ def instrument(
     if _originals:
         return
     instruments = _Instruments(tracer_provider, meter_provider)
-    for owner in (sync.Lock, _several.Locks):
+    wrappers: tuple[tuple[type, Any], ...] = (
+        (sync.Lock, _blocking),
+        (_several.Locks, _blocking),
+        (aio.Lock, _async),
+        (_aio_several.Locks, _async),
+    )
+    for owner, wrapper in wrappers:
         for name in ("_acquired", "_tried"):
-            _replace(owner, name, lambda original: _blocking(instruments, original))
-    for owner in (aio.Lock, _aio_several.Locks):
-        for name in ("_acquired", "_tried"):
-            _replace(owner, name, lambda original: _async(instruments, original))
+            _replace(owner, name, functools.partial(wrapper, instruments))
 
     def forgetting(original: Callable[..., Any]) -> Callable[..., Any]:
         def forgotten(self: Any) -> None:

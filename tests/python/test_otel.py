@@ -1,4 +1,4 @@
-"""`quorlock.opentelemetry`, with OpenTelemetry itself: its SDK, in memory."""
+"""`quorlock.otel`, with OpenTelemetry itself: its SDK, in memory."""
 
 import asyncio
 import gc
@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 import quorlock
 import quorlock.aio
-import quorlock.opentelemetry as otel
+from quorlock import otel
 from quorlock import redlock, testing
 from support import eventually
 

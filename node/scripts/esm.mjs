@@ -8,7 +8,7 @@ import { fileURLToPath } from "node:url";
 
 const dist = join(dirname(dirname(fileURLToPath(import.meta.url))), "dist");
 // Each entry of the package, as `exports` in its package.json names them.
-const ENTRIES = ["index", "testing"];
+const ENTRIES = ["index", "opentelemetry", "testing"];
 
 for (const entry of ENTRIES) {
   const names = Object.keys(createRequire(import.meta.url)(join(dist, `${entry}.js`))).sort();

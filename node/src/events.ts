@@ -2,6 +2,7 @@
 
 import { EventEmitter } from "node:events";
 
+import { logged as channel } from "./channels.js";
 import type { Loss } from "./lease.js";
 import { tell, told } from "./port.js";
 
@@ -40,7 +41,8 @@ told.log = (warning, message) => {
 
 /** Tells a line to all who listen. Returns whether anybody does. */
 export function log(line: LogLine): boolean {
-  let heard = false;
+  let heard = channel.hasSubscribers;
+  if (heard) channel.publish({ ...line });
   for (const weak of logged) {
     const emitter = weak.deref();
     if (emitter === undefined) logged.delete(weak);

@@ -13,6 +13,7 @@
  * several processes lead. Errors are subclasses of `QuorlockError`; wherever a lease may have been lost, `lease.isHeld()` tells the truth at every call.
  */
 
+export type { AcquireMessage, LostMessage, ReleasedMessage } from "./channels.js";
 export { Client, type Stats } from "./client.js";
 export { Election } from "./election.js";
 export {

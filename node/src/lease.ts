@@ -3,6 +3,7 @@
 import { inspect } from "node:util";
 
 import type { Failure } from "./binding.js";
+import { lost, released, type LostMessage, type ReleasedMessage } from "./channels.js";
 import { asyncDispose } from "./dispose.js";
 import { checked, invalid, toError } from "./errors.js";
 import type { Name } from "./options.js";
@@ -227,6 +228,9 @@ export class Lease {
     live.delete(this.#number);
     collected.unregister(this);
     letGo(this.#keeper, this);
+    if (released.hasSubscribers) {
+      released.publish({ lease: this, name: this.name, lossReason: this.#over.loss } satisfies ReleasedMessage);
+    }
   }
 
   #lostError(): Failure | null {
@@ -252,6 +256,7 @@ export class Lease {
     live.delete(this.#number);
     const error = toError(failure);
     first.get(this)?.();
+    if (lost.hasSubscribers) lost.publish({ lease: this, name: this.name, reason } satisfies LostMessage);
     tell(() => {
       this.#controller?.abort(error);
       this.#keeper.client.emit("lost", { lease: this, name: this.name, reason, error });

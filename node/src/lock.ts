@@ -3,6 +3,7 @@
 import { inspect } from "node:util";
 
 import type { NativeClient, NativeLockOptions, NativeOwner, NativePort } from "./binding.js";
+import { traced, type AcquireMessage } from "./channels.js";
 import { look, toError } from "./errors.js";
 import {
   holderOf,
@@ -86,7 +87,18 @@ export class Lock {
     return await this.#acquire(looked, undefined, this.acquire);
   }
 
-  async #acquire(options: Acquiring, owner: NativeOwner | undefined, from: Function): Promise<Lease> {
+  #acquire(options: Acquiring, owner: NativeOwner | undefined, from: Function): Promise<Lease> {
+    return traced(
+      () => this.#message(),
+      () => this.#won(options, owner, from),
+    );
+  }
+
+  #message(): AcquireMessage {
+    return { names: [this.name], group: this.#options?.group ?? "" };
+  }
+
+  async #won(options: Acquiring, owner: NativeOwner | undefined, from: Function): Promise<Lease> {
     const { wait, signal } = options;
     const start = (port: NativePort, number: number) => 
       this.#core.acquire(port, number, this.#key, this.#options, owner, wait);
@@ -101,7 +113,14 @@ export class Lock {
     return await this.#tryAcquire({ ...looked, wait: 0 }, undefined, this.tryAcquire);
   }
 
-  async #tryAcquire(options: Acquiring, owner: NativeOwner | undefined, from: Function): Promise<Lease | null> {
+  #tryAcquire(options: Acquiring, owner: NativeOwner | undefined, from: Function): Promise<Lease | null> {
+    return traced(
+      () => this.#message(),
+      () => this.#wonOrNot(options, owner, from),
+    );
+  }
+
+  async #wonOrNot(options: Acquiring, owner: NativeOwner | undefined, from: Function): Promise<Lease | null> {
     const { wait, signal } = options;
     const start = (port: NativePort, number: number) =>
       this.#core.tryAcquire(port, number, this.#key, this.#options, owner, wait);

@@ -3,6 +3,7 @@
 import { inspect } from "node:util";
 
 import type { NativeClient, NativeLeases, NativeLockOptions, NativeOwner, NativePort } from "./binding.js";
+import { traced } from "./channels.js";
 import { look, toError } from "./errors.js";
 import { newLease, type Keeper } from "./lease.js";
 import { newLeases, type Leases } from "./leases.js";
@@ -84,7 +85,7 @@ export class Locks {
     const { wait, signal } = options;
     const start = (port: NativePort, number: number) =>
       this.#core.acquireAll(port, number, this.#keys, this.#options, owner, wait);
-    return (await this.#won(start, signal, from))!;
+    return (await this.#traced(start, signal, from))!;
   }
 
   /** Tries once. `null` where another holds one of the locks. Rejects as `acquire` otherwise. */
@@ -97,7 +98,18 @@ export class Locks {
     const { wait, signal } = options;
     const start = (port: NativePort, number: number) =>
       this.#core.tryAcquireAll(port, number, this.#keys, this.#options, owner, wait);
-    return await this.#won(start, signal, from);
+    return await this.#traced(start, signal, from);
+  }
+
+  #traced(
+    start: Parameters<typeof begin>[0],
+    signal: AbortSignal | undefined,
+    from: Function,
+  ): Promise<Leases | null> {
+    return traced(
+      () => ({ names: this.names, group: this.#options?.group ?? "" }),
+      () => this.#won(start, signal, from),
+    );
   }
 
   async #won(

@@ -149,7 +149,7 @@ class _Acquire:
     def won(self, lease: Any) -> None:
         """`lease`: one, several, or `None` where others hold the lock."""
         parts: tuple[Any, ...] = () if lease is None else (lease,)
-        if hasattr(lease, "fences"):
+        if lease is not None and hasattr(lease, "fences"):
             parts = tuple(lease)
         new = [self._instruments.won(part, self._attributes, self._holder) for part in parts]
         if parts and parts[0].fence is not None:

@@ -70,6 +70,8 @@ STEPS = [
     Step("clippy", ["cargo", "clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]),
     Step("doc", ["cargo", "doc", "--workspace", "--no-deps", "--locked"], env={"RUSTDOCFLAGS": "-D warnings"}),
     Step("rust", ["cargo", "test", "--workspace", "--locked", "--no-fail-fast"], floor=50, minutes=15),
+    # What is told to the crate of that name, which is nobody's unless it is asked for.
+    Step("tracing", ["cargo", "test", "-p", "quorlock", "--features", "sim,tracing", "--locked", "--lib", "timed"], minutes=4),
     Step("sim", ["target/release/quorlock-sim", "run", "--schedules", "100000"]),
     Step("sim-bytes", ["target/release/quorlock-sim", "run", "--bytes", "--schedules", "60000"], minutes=5),
     Step("mutants", [sys.executable, "tests/sim/mutants.py"], floor=41),
@@ -113,7 +115,7 @@ STEPS = [
     # The program of the wheel: its page, and what it prints for programs.
     Step("cli", [PYTHON, "tests/consumers/test_cli.py", "-v"], floor=12),
     # What a process serves to Prometheus, and the page, the dashboard and the alerts that name it.
-    Step("operations", [PYTHON, "tests/consumers/test_operations.py", "-v"], floor=7),
+    Step("operations", [PYTHON, "tests/consumers/test_operations.py", "-v"], floor=10),
     Step("registries", [PYTHON, "tests/consumers/test_registries.py", "-v"], floor=3),
     Step("ledger", [sys.executable, "tests/demo/test_ledger.py"], floor=5),
     Step("bench-tools", [sys.executable, "-m", "unittest", "discover", "-v", "-s", "tests/bench", "-t", "tests/bench"], floor=43),

@@ -46,6 +46,12 @@
 //! one; or look at [`Lease::remaining`], or call [`Lease::ensure`], before a
 //! step that must not overlap.
 //!
+//! # Logs and spans
+//!
+//! What is worth knowing goes to the crate `log`, under targets that begin with `quorlock`, or to
+//! [`set_log_sink`]. With the feature `tracing` it goes to that crate, and each acquire is a span
+//! `acquire` with the fields `lock`, `group`, `outcome` and `error`.
+//!
 //! # Blocking code
 //!
 //! The API is asynchronous and needs no particular executor; the I/O runs on a

@@ -242,7 +242,7 @@ impl Lock {
     /// Measures one call.
     pub(crate) fn timed(&self) -> Result<Timed<'_>, Error> {
         let group = self.options.group.clone()?;
-        Ok(Timed::begin(&self.client.running()?.set, group))
+        Ok(Timed::begin(&self.client.running()?.set, group, &self.name))
     }
 
     /// Wins, as a part of a call that is measured as a whole. Whether it was entered once

@@ -1,9 +1,12 @@
 """docs/operations: the page, the dashboard and the alerts name what a process serves, no more and no less; its programs serve it."""
 
 import json
+import os
+import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 import urllib.request
@@ -174,6 +177,42 @@ class Programs(unittest.TestCase):
     def test_node(self):
         body, port = self.program("js")
         self.serves(["node", "--input-type=module", "-e", body], port)
+
+
+class Traces(unittest.TestCase):
+    """docs/operations/TRACING.md: its names are those of both languages, and its programs make spans."""
+
+    page = text("docs/operations/TRACING.md")
+
+    def test_each_language_has_the_names_of_the_page(self):
+        def names(source):
+            return set(re.findall(r"""["`]((?:quorlock|error)\.[a-z.]+)["`]""", source))
+
+        told = names(self.page) - {"quorlock.otel", "quorlock.otel.instrument"}
+        self.assertEqual(names(text("py/python/quorlock/otel.py")), told)
+        self.assertEqual(names(text("node/src/opentelemetry.ts")), told)
+        channels = set(re.findall(r"quorlock:\w+", self.page))
+        self.assertEqual(set(re.findall(r"quorlock:\w+", text("node/src/channels.ts"))), channels)
+
+    def makes_a_span(self, command, folder):
+        environment = {**os.environ, "QUORLOCK_NODES": "memory://traces"}
+        done = subprocess.run(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for word in ("acquire orders", "quorlock.fence", "won"):
+            self.assertIn(word, done.stdout)
+
+    def test_python(self):
+        [body] = blocks(self.page, "python")
+        self.makes_a_span([sys.executable, "-c", body], ROOT)
+
+    def test_node(self):
+        [body] = blocks(self.page, "js")
+        with tempfile.TemporaryDirectory(dir=ROOT / "target") as folder:
+            modules = pathlib.Path(folder) / "node_modules"
+            modules.mkdir()
+            (modules / "quorlock").symlink_to(ROOT / "node")
+            (modules / "@opentelemetry").symlink_to(ROOT / "tests" / "node" / "node_modules" / "@opentelemetry")
+            self.makes_a_span(["node", "--input-type=module", "-e", body], folder)
 
 
 if __name__ == "__main__":

@@ -81,7 +81,7 @@ impl Dispatcher {
 
     /// Logs a line on the thread, which is not started for what nobody reads.
     pub(crate) fn log(&self, level: Level, line: String) {
-        let read = || lock(&SINK).is_some() || log::max_level() >= log::LevelFilter::Info;
+        let read = || lock(&SINK).is_some() || is_read();
         if level == Level::Info && !read() {
             return;
         }
@@ -165,7 +165,22 @@ fn emit(sink: &Option<Sink>, level: Level, line: &str) {
     // A sink that panics loses its line.
     let _ = catch_unwind(AssertUnwindSafe(|| match (sink, level) {
         (Some(sink), _) => sink(level, line),
+        #[cfg(not(feature = "tracing"))]
         (None, Level::Warn) => log::warn!("{line}"),
+        #[cfg(not(feature = "tracing"))]
         (None, Level::Info) => log::info!("{line}"),
+        #[cfg(feature = "tracing")]
+        (None, Level::Warn) => tracing::warn!(target: "quorlock", "{line}"),
+        #[cfg(feature = "tracing")]
+        (None, Level::Info) => tracing::info!(target: "quorlock", "{line}"),
     }));
+}
+
+/// Whether anybody may read what is worth knowing.
+fn is_read() -> bool {
+    #[cfg(not(feature = "tracing"))]
+    let most = log::max_level() >= log::LevelFilter::Info;
+    #[cfg(feature = "tracing")]
+    let most = tracing::level_filters::LevelFilter::current() >= tracing::Level::INFO;
+    most
 }

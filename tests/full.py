@@ -151,6 +151,20 @@ def peers():
     report("suites of comparable libraries", done.returncode == 0, (done.stdout + done.stderr).strip().splitlines()[-1])
 
 
+def static():
+    """The command as one file without dependencies, as far as it goes without servers of its own."""
+    words = ["make", "static"]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    program = ROOT / "target" / "static" / "quorlock"
+    if done.returncode == 0:
+        linked = subprocess.run(["ldd", program], capture_output=True, text=True)
+        words = [program, "dev", "1", "--", program, "run", "a", "--", "echo", "held"]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+        good = done.returncode == 0 and done.stdout == "held\n" and "=>" not in linked.stdout
+        return report("the command as one file", good, f"{program.stat().st_size} bytes, {linked.stdout.strip() or linked.stderr.strip()}")
+    return report("the command as one file", False, done.stderr.strip()[-300:])
+
+
 def interop():
     done = subprocess.run([run.PYTHON, "tests/interop/run.py", "go", "rust"], cwd=ROOT, capture_output=True, text=True)
     (OUT / "interop.txt").write_text(done.stdout + done.stderr)
@@ -173,6 +187,7 @@ def main():
     failovers()
     peers()
     interop()
+    static()
     fuzz()
     fuzz_of_the_c_abi()
     print(f"{passed} passed, {failed} failed")

@@ -307,6 +307,26 @@ fn one_who_waits_gets_the_lock() {
     );
 }
 
+#[test]
+fn what_ends_the_program_ends_all_of_the_command() {
+    let stage = Stage::new(1);
+    // A shell and two more, all of which have the standard output.
+    let script = "tail -f /dev/null & tail -f /dev/null & echo ready; wait";
+    for number in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM] {
+        // A shell has what it leaves in the background ignore two of them.
+        let script = match number {
+            libc::SIGINT | libc::SIGQUIT => ENDLESS,
+            _ => script,
+        };
+        let mut run = Running::new(&stage.nodes, &["run", "a", "--", "sh", "-c", script]);
+        run.until("ready");
+        run.signal(number);
+        let (status, _) = run.end();
+        assert_eq!(status.code(), Some(128 + number), "{}", run.stderr());
+        stage.tell("expect-votes lock:{a} 0 0");
+    }
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn a_program_that_is_killed_leaves_no_orphan() {

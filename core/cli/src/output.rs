@@ -10,7 +10,7 @@ pub fn line(text: &str) {
     print(text);
 }
 
-/// As [`line`]; false where nobody reads any more.
+/// As [`line()`]; false where nobody reads any more.
 pub fn print(text: &str) -> bool {
     writeln!(io::stdout(), "{text}").is_ok()
 }

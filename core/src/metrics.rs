@@ -60,8 +60,9 @@ pub struct Durations {
 pub struct NodeMetrics {
     /// The node, as in errors; never with credentials.
     pub node: String,
-    /// Whether it could vote when it was asked last; also if it was never asked.
-    pub up: bool,
+    /// Whether it could vote when it was asked last; also if it was never asked. `None` where
+    /// no client is left that asks it.
+    pub up: Option<bool>,
     /// How its clock stands against the one in the middle of the set's, in seconds; `None`
     /// where too little is known.
     pub clock_offset: Option<f64>,
@@ -130,7 +131,7 @@ impl Metrics {
         self.held = 0;
         self.stats = self.stats.past();
         for node in &mut self.nodes {
-            (node.up, node.clock_offset, node.quarantine) = (true, None, Duration::ZERO);
+            (node.up, node.clock_offset, node.quarantine) = (None, None, Duration::ZERO);
         }
         self
     }
@@ -150,7 +151,8 @@ fn add_times(all: &mut Vec<Durations>, more: &[Durations]) {
 
 impl NodeMetrics {
     fn add(&mut self, other: &NodeMetrics) {
-        self.up &= other.up;
+        let both = self.up.zip(other.up).map(|(mine, theirs)| mine && theirs);
+        self.up = both.or(self.up).or(other.up);
         // The worst that any client sees.
         let far = |offset: Option<f64>| offset.map_or(-1.0, f64::abs);
         if far(other.clock_offset) > far(self.clock_offset) {
@@ -320,7 +322,7 @@ impl Exposition<'_, '_> {
             "quorlock_node_up",
             "gauge",
             "Whether the node could vote when it was asked last.",
-            |node| Some(f64::from(u8::from(node.up))),
+            |node| node.up.map(|up| f64::from(u8::from(up))),
         )?;
         self.of_each(
             nodes,
@@ -334,7 +336,7 @@ impl Exposition<'_, '_> {
             "quorlock_node_quarantine_seconds",
             "gauge",
             "How long the node gives no vote yet, since it may have lost some.",
-            |node| Some(node.quarantine.as_secs_f64()),
+            |node| node.up.map(|_| node.quarantine.as_secs_f64()),
         )?;
         self.of_each(
             nodes,

@@ -60,22 +60,33 @@ pub fn ink(ink: Ink, text: &str) -> String {
 
 /// How many columns and rows the terminal has; `None` where the standard output is none.
 pub fn size() -> Option<(usize, usize)> {
+    size_of(libc::STDOUT_FILENO)
+}
+
+/// The same of the terminal behind any descriptor.
+pub fn size_of(fd: i32) -> Option<(usize, usize)> {
     // SAFETY: all zeros is a valid size, which is written to.
     let size = unsafe {
         let mut size: libc::winsize = std::mem::zeroed();
-        (libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &mut size) == 0).then_some(size)?
+        (libc::ioctl(fd, libc::TIOCGWINSZ, &mut size) == 0).then_some(size)?
     };
     (size.ws_col > 0).then_some((size.ws_col.into(), size.ws_row.into()))
 }
 
-/// The text in so many columns: cut where it is longer, and marked so.
-pub fn fit(text: &str, width: usize) -> String {
-    let length = text.chars().count();
-    if length <= width {
-        return format!("{text}{}", " ".repeat(width - length));
+/// The text in so many columns at most: cut where it is longer, and marked so.
+pub fn cut(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
     }
     let kept: String = text.chars().take(width.saturating_sub(1)).collect();
     if width == 0 { kept } else { kept + "…" }
+}
+
+/// The same in just so many columns.
+pub fn fit(text: &str, width: usize) -> String {
+    let mut fitted = cut(text, width);
+    fitted.extend(std::iter::repeat_n(' ', width - fitted.chars().count()));
+    fitted
 }
 
 #[cfg(test)]

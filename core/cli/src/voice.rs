@@ -7,6 +7,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::exit::{self, Failure};
+use crate::output::{cut, size_of};
 
 /// Where a command's story is told.
 pub struct Voice {
@@ -56,7 +57,10 @@ impl Voice {
     /// A line that the next one replaces, where there is a terminal.
     pub fn update(&mut self, text: &str) {
         if self.is_live() {
-            let _ = write!(io::stderr(), "\r\x1b[Kquorlock: {text}");
+            // One that is wrapped would not be replaced as a whole.
+            let columns = size_of(libc::STDERR_FILENO).map_or(usize::MAX, |(columns, _)| columns);
+            let line = cut(&format!("quorlock: {text}"), columns.saturating_sub(1));
+            let _ = write!(io::stderr(), "\r\x1b[K{line}");
             self.unfinished = true;
         } else {
             self.say(text);

@@ -159,8 +159,11 @@ impl Inner {
 impl Standing for Inner {
     fn tell(&self, metrics: &mut Metrics) {
         self.tell_waiters(&mut metrics.stats);
+        if self.is_closed() {
+            return;
+        }
         for (place, node) in metrics.nodes.iter_mut().enumerate() {
-            node.up = !self.set.has_failed(place);
+            node.up = Some(!self.set.has_failed(place));
             node.clock_offset = self.clock_offset(place);
             node.quarantine = self.set.quarantine(place);
         }

@@ -150,7 +150,7 @@ impl Counted {
         metrics.nodes = nodes
             .map(|(link, of)| NodeMetrics {
                 node: link.shown().to_string(),
-                up: true,
+                up: None,
                 clock_offset: None,
                 quarantine: Duration::ZERO,
                 round_trips: histogram(&of.round_trips),

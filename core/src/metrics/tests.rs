@@ -127,7 +127,14 @@ fn what_was_counted_outlives_its_client() {
     let first = client("outlives");
     drop(held(&first, "outlives"));
     assert_eq!(counted(), Some(1.0));
+    let node_up = || {
+        let up = "quorlock_node_up{node=\"memory://outlives\"}";
+        samples(&metrics_text()).get(up).copied()
+    };
+    assert_eq!(node_up(), Some(1.0));
     wait(first.close());
+    // How a node stands is told by who asks it.
+    assert_eq!(node_up(), None);
     drop(first);
     assert_eq!(counted(), Some(1.0));
     let second = client("outlives");

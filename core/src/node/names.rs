@@ -165,7 +165,6 @@ mod tests {
             "lock:a",
             "lock:{}",
             "{a}",
-            "lock:{a}}",
         ] {
             assert_eq!(name_of("lock:", key.as_bytes()), None, "{key}");
         }

@@ -34,6 +34,8 @@ assert two.lock("a").try_acquire() is None
 lease.release()
 lost = one.lock("b").acquire()
 one.close()
+# By which it hears of the nodes' clocks.
+two.inspect("a")
 print(quorlock.metrics_text(), end="")
 """
 

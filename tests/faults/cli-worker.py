@@ -67,7 +67,8 @@ def once(lock, page, fd):
         # Until behind the last beat, by as much as a command that is not held up takes to the next.
         line = f"take {NAME} {lock} {invoked} {begun} {last + 1} {fence}\ngive {NAME} {lock} {last} {last + 1}\n"
         os.write(HISTORY, line.encode())
-    if program.returncode not in (0, 69, 75, 76, 128 + signal.SIGTERM, 128 + signal.SIGKILL):
+    # Permissions are taken away by faults, too.
+    if program.returncode not in (0, 69, 75, 76, 78, 128 + signal.SIGTERM, 128 + signal.SIGKILL):
         sys.exit(f"the program ended with {program.returncode}")
 
 

@@ -392,6 +392,11 @@ pub fn explain(error: &clap::Error) -> i32 {
         let _ = error.print();
         return 0;
     }
+    if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        // Nothing of it was given by the user.
+        let _ = error.print();
+        return exit::USAGE;
+    }
     eprint!("quorlock: {}", without_urls(&error.render().to_string()));
     exit::USAGE
 }

@@ -3,6 +3,7 @@
 #![allow(dead_code, unreachable_pub)] // Each test has all of it, and uses some.
 
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 
 /// What a run has left.
@@ -28,6 +29,16 @@ pub fn quorlock(nodes: &[String], words: &[&str]) -> Command {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
+    // What is ignored here, as in the background of a shell, would stay so there.
+    // SAFETY: `signal` may be called between fork and exec.
+    unsafe {
+        command.pre_exec(|| {
+            for number in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM] {
+                libc::signal(number, libc::SIG_DFL);
+            }
+            Ok(())
+        });
+    }
     command
 }
 

@@ -4,6 +4,7 @@ import atexit
 import contextlib
 import faulthandler
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -64,13 +65,23 @@ class Child:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
     def line(self):
-        """The next line it prints; a child that ends before, or takes too long, has none."""
-        timer = threading.Timer(2 * LONG, self.process.kill)
+        """The next line it prints; one that ends before has none. One that takes too long fails the test, and tells where
+        its threads are."""
+        late = threading.Event()
+
+        def abort():
+            late.set()
+            self.process.send_signal(signal.SIGABRT)
+
+        timer = threading.Timer(3 * LONG, abort)
         timer.start()
         try:
-            return self.process.stdout.readline().strip()
+            line = self.process.stdout.readline().strip()
         finally:
             timer.cancel()
+        if late.is_set():
+            raise AssertionError(f"the child has printed nothing for {3 * LONG:.0f} s:\n{line}\n{self.process.stdout.read()}")
+        return line
 
     def end(self):
         """Lets it end; returns its status and what it still had to say."""

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::error::Error;
 use crate::mutants::mutant;
-use crate::node::Waits;
+use crate::node::{Mode, Waits};
 use crate::node::address::{Address, Endpoint, Origin};
 use crate::node::names::Naming;
 use crate::owner::Owner;
@@ -145,6 +145,8 @@ pub(crate) struct LockOptions {
     pub(crate) once: bool,
     pub(crate) reentrant: bool,
     pub(crate) owner: Option<Owner>,
+    /// Whether the lock is shared with others that ask so too.
+    pub(crate) mode: Mode,
     /// By which metrics tell its leases from others.
     pub(crate) group: Result<Group, Error>,
 }
@@ -163,6 +165,7 @@ impl Default for LockOptions {
             once: false,
             reentrant: defaults::REENTRANT,
             owner: None,
+            mode: Mode::Exclusive,
             group: Ok(Group::default()),
         }
     }

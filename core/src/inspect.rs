@@ -335,6 +335,7 @@ fn view(node: &str, said: &Said) -> NodeView {
             state: match seen.standing {
                 Standing::Free => "free",
                 Standing::Held => "held",
+                Standing::Shared => "shared",
                 Standing::Kept => "kept",
                 Standing::Reserved => "reserved",
                 Standing::Foreign => "foreign",

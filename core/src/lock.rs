@@ -615,5 +615,6 @@ fn keys(client: &Shared, name: &[u8], options: &LockOptions) -> Result<Arc<Keys>
         lock: lock.into(),
         waits: client.waits,
         fence_ttl: options.fencing.then_some(client.settings.fence_ttl()),
+        mode: options.mode,
     }))
 }

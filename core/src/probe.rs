@@ -32,7 +32,7 @@ pub enum Said {
 
 /// The texts of the scripts, with the hash under which a node is asked for
 /// each.
-pub fn scripts() -> [(&'static str, &'static str, &'static str); 5] {
+pub fn scripts() -> [(&'static str, &'static str, &'static str); 8] {
     let named = |name, script: &'static script::Script| (name, &**script.text, &**script.sha);
     [
         named("acquire", &script::ACQUIRE),
@@ -40,6 +40,9 @@ pub fn scripts() -> [(&'static str, &'static str, &'static str); 5] {
         named("release", &script::RELEASE),
         named("lean", &script::LEAN),
         named("inspect", &script::INSPECT),
+        named("share", &script::SHARE),
+        named("share_extend", &script::SHARE_EXTEND),
+        named("reserve", &script::RESERVE),
     ]
 }
 

@@ -13,8 +13,11 @@ mod inspect;
 mod line;
 mod link;
 mod native;
+mod readers;
 mod release;
+mod reserve;
 mod scripts;
+mod share;
 #[cfg(test)]
 mod tests;
 
@@ -28,9 +31,11 @@ use crate::clock::Instant;
 use crate::mutants::mutant;
 use line::Listeners;
 
-pub use form::Form;
+pub use form::{Form, Whom};
 #[cfg(feature = "sim")]
 pub use line::{Line, Message, Place};
+#[cfg(feature = "sim")]
+pub use readers::Readers;
 pub(crate) use link::{MemoryLink, forget};
 
 /// The state of one node. Time is an argument, as everything else.
@@ -41,6 +46,8 @@ pub struct MemoryNode {
     counters: BTreeMap<Arc<[u8]>, (u64, Instant)>,
     /// Who waits, by the keys of their queues.
     lines: BTreeMap<Arc<[u8]>, line::Line>,
+    /// Who shares a lock, by the keys of the sets.
+    readers: BTreeMap<Arc<[u8]>, readers::Readers>,
     /// Which values were forced out.
     bans: bans::Bans,
     listeners: Listeners,
@@ -123,11 +130,12 @@ impl MemoryNode {
         self.counters.retain(|_, (_, end)| tick(now) <= *end);
         self.quarantine = self.quarantine.filter(|end| tick(now) <= *end);
         self.lines.retain(|_, line| line.lives(now));
+        self.readers.retain(|_, readers| tick(now) <= readers.end);
         self.bans.expire(now);
     }
 
     fn sweep(&mut self, now: Instant) {
-        let held = self.keys.len() + self.lines.len() + self.bans.len();
+        let held = self.keys.len() + self.lines.len() + self.readers.len() + self.bans.len();
         if held >= self.sweep_at {
             self.expire(now);
             self.sweep_at = 64.max(2 * held);

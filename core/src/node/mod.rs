@@ -60,6 +60,18 @@ pub struct Keys {
     /// How long the counter of fences lives after a grant or a renewal; `None`
     /// without fences.
     pub fence_ttl: Option<Duration>,
+    /// Whom a vote lets in beside it.
+    pub mode: Mode,
+}
+
+/// In which mode a lock is held, or asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// By one alone.
+    #[default]
+    Exclusive,
+    /// By many at once, who are called readers, and by nobody alone.
+    Shared,
 }
 
 impl Keys {
@@ -92,16 +104,29 @@ impl Companions {
         &self.0[self.0.len() / 2..]
     }
 
-    /// Which values were forced out: named as the others are, by a mark of its own. Seldom
-    /// asked for, so it is made then, and no lock has it.
+    /// Which values were forced out. Seldom asked for, so it is made then, and no lock has it.
     pub fn bans(&self) -> Vec<u8> {
-        let (queue, counter) = (self.queue(), self.counter());
-        let mut key = queue.to_vec();
-        // All that the two differ in is their mark.
-        if let Some(mark) = queue.iter().zip(counter).position(|(q, f)| q != f) {
-            key[mark] = b'x';
+        self.marked(b'x')
+    }
+
+    /// Whose votes share the lock. Made when it is asked for, as [the bans](Self::bans).
+    pub fn shared(&self) -> Vec<u8> {
+        self.marked(b's')
+    }
+
+    /// A key named as the others are, by a mark of its own.
+    pub fn marked(&self, with: u8) -> Vec<u8> {
+        let mut key = self.queue().to_vec();
+        if let Some(mark) = self.mark() {
+            key[mark] = with;
         }
         key
+    }
+
+    /// Where the mark stands: all that the keys differ in.
+    pub(crate) fn mark(&self) -> Option<usize> {
+        let mut both = self.queue().iter().zip(self.counter());
+        both.position(|(q, f)| q != f)
     }
 }
 
@@ -127,10 +152,15 @@ pub struct Waiter {
 }
 
 impl Waiter {
-    /// As nodes store it: the number in decimal, a blank, the inbox.
+    /// As nodes store it: the number in decimal, a blank, the inbox; before that of one
+    /// that shares an `s`.
     #[cfg(feature = "sim")]
-    pub fn text(&self) -> Vec<u8> {
-        let mut text = self.number.to_string().into_bytes();
+    pub fn text(&self, mode: Mode) -> Vec<u8> {
+        let mut text = match mode {
+            Mode::Exclusive => Vec::new(),
+            Mode::Shared => b"s".to_vec(),
+        };
+        text.extend_from_slice(self.number.to_string().as_bytes());
         text.push(b' ');
         text.extend_from_slice(&self.inbox);
         text
@@ -185,6 +215,12 @@ pub enum Op {
     Release,
     /// Look, and change nothing.
     Inspect,
+    /// Reserve the lock for the waiter, who wants it for itself, if nobody has it so: no
+    /// reader comes any more, and those that are there go. It is no vote.
+    Reserve {
+        /// For how long.
+        long: Duration,
+    },
 }
 
 /// How a release leaves the lock on the node, where that still holds our value.
@@ -291,6 +327,8 @@ pub enum Reply {
         /// How many connections listen on our inbox there: with none a message
         /// would be lost. Always 1 where `place` is `None`.
         subscribers: u32,
+        /// Readers hold it.
+        shared: bool,
     },
     /// Extend: our key lives for the ttl, counted from now.
     Extended {
@@ -324,6 +362,11 @@ pub enum Reply {
     },
     /// Inspect: what is there.
     Seen(Box<Seen>),
+    /// Reserve: whether it was.
+    Reserved {
+        /// Nobody has the lock for itself, and it was not reserved for another.
+        done: bool,
+    },
     /// No answer, or an answer that is no vote.
     Failed(Fault),
 }
@@ -336,12 +379,15 @@ pub struct Seen {
     /// How long that will last unless it is renewed; `None`: it has no end. Zero where
     /// nothing stands.
     pub left: Option<Duration>,
-    /// By whose value the lock is held or kept. Of a foreign one of another type it is empty.
+    /// By whose value the lock is held or kept; of readers by the one whose vote ends last. Of
+    /// a foreign one of another type it is empty.
     pub value: Option<Value>,
     /// The last fence that was counted; 0 for none.
     pub fence: u64,
     /// How many wait in the queue.
     pub queued: u32,
+    /// How many share the lock.
+    pub readers: u32,
     /// How long the node is in quarantine yet.
     pub quarantine: Duration,
 }
@@ -353,6 +399,8 @@ pub enum Standing {
     Free,
     /// A vote of ours.
     Held,
+    /// Votes that share it.
+    Shared,
     /// A vote that was given back, with `keep`.
     Kept,
     /// It is free, and reserved for a waiter.
@@ -368,6 +416,8 @@ pub struct Line {
     pub place: Option<u32>,
     /// Nobody listens on our inbox there.
     pub deaf: bool,
+    /// Readers hold the lock.
+    pub shared: bool,
 }
 
 /// Why a node gave no vote.

@@ -80,7 +80,8 @@ pub fn name_of(namespace: &str, key: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// The other keys of the lock that `key` belongs to, each with a mark of its own:
-/// `q` the queue, `f` the counter of fences, `x` the [bans](Companions::bans).
+/// `q` the queue, `f` the counter of fences, `s` [those that share it](Companions::shared),
+/// `x` the [bans](Companions::bans).
 ///
 /// Behind it those of a raw name have a `#`, with which no other name begins, and then
 /// `{name}` where it has no braces, `#name` where it has a hash tag, `##name` where it has
@@ -188,7 +189,7 @@ mod tests {
 
     /// A name built of the characters that matter to the rule.
     fn name() -> impl Strategy<Value = Vec<u8>> {
-        proptest::collection::vec(proptest::sample::select(b"{}#ab:qfr\xff\0".to_vec()), 0..8)
+        proptest::collection::vec(proptest::sample::select(b"{}#ab:qfsx\xff\0".to_vec()), 0..8)
     }
 
     /// What Redis hashes of a key.
@@ -211,6 +212,7 @@ mod tests {
             assert_eq!(all.counter(), counter.as_bytes());
             assert_eq!(all.queue(), counter.replace("#f", "#q").as_bytes());
             assert_eq!(all.bans(), counter.replace("#f", "#x").as_bytes());
+            assert_eq!(all.shared(), counter.replace("#f", "#s").as_bytes());
         }
     }
 
@@ -237,7 +239,7 @@ mod tests {
             let keys = |n: &[u8], naming| {
                 let key = lock_key("lock:", n, naming).ok()?;
                 let all = companions("lock:", &key, naming);
-                Some((key, [all.queue().to_vec(), all.counter().to_vec(), all.bans()]))
+                Some((key, [all.queue().to_vec(), all.counter().to_vec(), all.bans(), all.shared()]))
             };
             if let (Some(x), Some(y)) = (keys(&a, naming(raw.0)), keys(&b, naming(raw.1))) {
                 let same = raw.0 == raw.1 && x.0 == y.0;
@@ -257,7 +259,7 @@ mod tests {
                 let all = companions("lock:", &key, naming);
                 let braces = a.iter().any(|b| matches!(b, b'{' | b'}'));
                 let shared = !raw || hash_tag(&a).is_some() || !braces;
-                for other in [all.queue(), all.counter(), &all.bans()[..]] {
+                for other in [all.queue(), all.counter(), &all.bans()[..], &all.shared()] {
                     prop_assert_eq!(hashed(other) == hashed(&key), shared);
                 }
             }
@@ -265,8 +267,8 @@ mod tests {
 
         #[test]
         fn a_lock_key_is_no_companion_key(a in name()) {
-            // Companions of any name are `lock:#f:…`, `lock:#q:…`, `lock:#x:…`, `lock:#node`,
-            // `lock:#quarantine`: no lock key begins so.
+            // Companions of any name are `lock:#f:…`, `lock:#q:…`, `lock:#s:…`, `lock:#x:…`,
+            // `lock:#node`, `lock:#quarantine`: no lock key begins so.
             if let Ok(key) = lock_key("lock:", &a, Naming::Tagged) {
                 prop_assert!(!key.starts_with(b"lock:#"));
                 prop_assert!(hash_tag(&key).is_some());

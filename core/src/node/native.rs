@@ -114,7 +114,7 @@ pub fn outcome(request: &Request, voted: Voted, trailer: Option<Trailer>) -> Out
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::{Companions, Keys, Leaving, Value, Waits};
+    use crate::node::{Companions, Keys, Leaving, Mode, Value, Waits};
     use std::sync::Arc;
 
     const TTL: Duration = Duration::from_millis(1_000);
@@ -138,6 +138,7 @@ mod tests {
                     most: 1,
                 },
                 fence_ttl: Some(TTL),
+                mode: Mode::Exclusive,
             }),
             value: Value(b"v"[..].into()),
             waiter: None,

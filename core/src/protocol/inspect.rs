@@ -99,6 +99,7 @@ mod tests {
                 value: value.map(|value| Value(value.as_bytes().into())),
                 fence: 0,
                 queued: 0,
+                readers: 0,
                 quarantine: Duration::from_secs(quarantine),
             })
         };

@@ -304,7 +304,7 @@ mod tests {
 
     use super::*;
     use crate::clock::Sleep;
-    use crate::node::{Companions, Keys, Leaving, Op, Reply, Value, Waits};
+    use crate::node::{Companions, Keys, Leaving, Mode, Op, Reply, Value, Waits};
     use crate::token::SystemRng;
 
     /// A node whose task has yet to be woken, if `owing`, for each request.
@@ -364,6 +364,7 @@ mod tests {
                 most: 0,
             },
             fence_ttl: None,
+            mode: Mode::Exclusive,
         };
         Outgoing {
             request: Request {

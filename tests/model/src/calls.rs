@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use quorlock::sim::names::{Naming, companions, lock_key};
 use quorlock::sim::{
-    self, Companions, Form, Instant, Leaving, MemoryNode, Op, Repair, Request, Value, Waiter, Waits,
+    self, Companions, Form, Instant, Leaving, MemoryNode, Mode, Op, Repair, Request, Value, Waiter,
+    Waits, Whom,
 };
 use quorlock_sim::random::Random;
 
@@ -84,7 +85,7 @@ impl fmt::Display for Call {
                 request
                     .waiter
                     .as_ref()
-                    .map(|w| w.text().escape_ascii().to_string()),
+                    .map(|w| w.text(request.keys.mode).escape_ascii().to_string()),
                 request.keys.waits,
                 request.keys.fence_ttl,
                 request.not_after
@@ -165,6 +166,7 @@ impl Calls {
                     Form::Held { until, .. }
                     | Form::Kept { until, .. }
                     | Form::Free { until, .. }
+                    | Form::Shared { until, .. }
                         if *until != 0 =>
                     {
                         claims.push(*until);
@@ -175,6 +177,10 @@ impl Calls {
             if let Some(line) = node.line(keys.companions.queue(), at) {
                 ends.push(line.end.0 / 1000);
                 claims.extend(line.queue.iter().map(|place| place.end));
+            }
+            if let Some(readers) = node.readers(&keys.companions.shared(), at) {
+                ends.push(readers.end.0 / 1000);
+                claims.extend(readers.votes.values());
             }
         }
         match random.below(if self.contended { 14 } else { 10 }) {
@@ -236,9 +242,10 @@ impl Calls {
             _ => self.length(20_000_000),
         });
         let stored = fence_ttl.and_then(|_| node.fence(companions.counter(), at));
-        let op = self.op(now, stored);
+        let (op, mode) = self.mode(self.op(now, stored));
         let native =
-            random.chance(15) && (op == Op::Release || matches!(op, Op::Acquire { block: 1, .. }));
+            random.chance(15) && mode == Mode::Exclusive
+                && (op == Op::Release || matches!(op, Op::Acquire { block: 1, .. }));
         let leaving = match op == Op::Release && !native && random.chance(25) {
             true if random.chance(50) => Leaving::Forced(self.often_long(3_000_000)),
             true => Leaving::TakenFor(self.often_long(3_000_000)),
@@ -261,7 +268,7 @@ impl Calls {
         let request = Request {
             op,
             native,
-            value: self.value(op, node, key, at),
+            value: self.value(op, node, keys, at),
             keys: Arc::new(sim::Keys {
                 lock: key.clone(),
                 companions: companions.clone(),
@@ -271,12 +278,45 @@ impl Calls {
                     most: *random.pick(&[2, 4, 10]),
                 },
                 fence_ttl,
+                mode,
             }),
-            waiter: self.waiter(op, node, keys, at),
+            waiter: self.waiter(op, mode, node, keys, at),
             leaving,
             not_after,
         };
         Call::Ask(request, record)
+    }
+
+    /// Whether the request shares the lock. Readers take one fence at once.
+    fn mode(&self, op: Op) -> (Op, Mode) {
+        let shares = self.random.chance(if self.contended { 45 } else { 25 });
+        match op {
+            Op::Inspect | Op::Reserve { .. } => (op, Mode::Exclusive),
+            _ if !shares => (op, Mode::Exclusive),
+            Op::Acquire {
+                ttl,
+                candidate,
+                home,
+                ..
+            } => {
+                let op = Op::Acquire {
+                    ttl,
+                    candidate,
+                    home,
+                    block: 1,
+                };
+                (op, Mode::Shared)
+            }
+            Op::Confirm { ttl, fence, .. } => (
+                Op::Confirm {
+                    ttl,
+                    fence,
+                    block: 1,
+                },
+                Mode::Shared,
+            ),
+            op => (op, Mode::Shared),
+        }
     }
 
     /// What is done; the fence that is stored.
@@ -295,6 +335,9 @@ impl Calls {
             },
             7..10 => Op::Release,
             10 if random.chance(20) => Op::Inspect,
+            10 if random.chance(30) => Op::Reserve {
+                long: self.length(300_000),
+            },
             _ if self.contended && random.chance(60) => Op::Acquire {
                 ttl,
                 candidate: 0,
@@ -320,9 +363,15 @@ impl Calls {
 
     /// In whose name: often the one whose key it is, so that not everything is
     /// refused.
-    fn value(&self, op: Op, node: &MemoryNode, key: &[u8], at: Instant) -> Value {
+    fn value(&self, op: Op, node: &MemoryNode, keys: &Keys, at: Instant) -> Value {
         let random = &self.random;
-        let stored = node.form(key, at).and_then(|(form, _)| form.value());
+        let stored = node.form(&keys.lock, at).and_then(|(form, _)| form.value());
+        let readers = node.readers(&keys.companions.shared(), at);
+        let readers: Vec<&Value> = readers.iter().flat_map(|r| r.votes.keys()).collect();
+        let stored = match readers.is_empty() {
+            true => stored,
+            false => Some(*random.pick(&readers)),
+        };
         let own = match op {
             Op::Acquire { .. } if self.contended => 15,
             _ => 55,
@@ -349,22 +398,32 @@ impl Calls {
 
     /// Who asks: nobody who waits, any waiter, or one that is queued or has the
     /// reservation.
-    fn waiter(&self, op: Op, node: &MemoryNode, keys: &Keys, at: Instant) -> Option<Waiter> {
+    fn waiter(
+        &self,
+        op: Op,
+        mode: Mode,
+        node: &MemoryNode,
+        keys: &Keys,
+        at: Instant,
+    ) -> Option<Waiter> {
         let random = &self.random;
         let line = node.line(keys.companions.queue(), at);
         let queued = line.iter().flat_map(|line| &line.queue);
+        let queued = queued.filter(|place| place.mode == mode);
         let mut known: Vec<&Waiter> = queued.map(|place| &place.waiter).collect();
         if let Some((
-            Form::Free {
-                waiter: Some(waiter),
-                ..
-            },
+            Form::Free { whom, .. } | Form::Shared { whom, .. },
             _,
         )) = node.form(&keys.lock, at)
+            && let (Whom::Waiter(waiter), Mode::Exclusive) = (whom, mode)
         {
             known.push(waiter);
         }
-        let nobody = if op == Op::Release { 60 } else { 15 };
+        let nobody = match op {
+            Op::Release => 60,
+            Op::Reserve { .. } => 0,
+            _ => 15,
+        };
         match () {
             () if random.chance(nobody) => None,
             () if !known.is_empty() && random.chance(40) => Some((*random.pick(&known)).clone()),

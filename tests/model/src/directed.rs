@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use quorlock::sim::names::record_key;
 use quorlock::sim::probe::{self, Said};
-use quorlock::sim::{self, Leaving, Op, Repair, Reply, Request, Value, Waiter, Waits};
+use quorlock::sim::{self, Leaving, Mode, Op, Repair, Reply, Request, Value, Waiter, Waits};
 
 use crate::calls::{INBOXES, Keys, NAMESPACE, keys};
 use crate::game::{Game, START, permit_messages};
@@ -162,6 +162,7 @@ impl Case<'_> {
             ["lock"] => self.lock(),
             ["queue"] => self.queue(),
             ["counter"] => self.counter(),
+            ["readers"] => self.readers(),
             ["bans"] => self.bans(),
             ["lean", of] => {
                 let sha = self.game.sha("lean");
@@ -205,6 +206,9 @@ impl Case<'_> {
             },
             "release" => Op::Release,
             "inspect" => Op::Inspect,
+            "reserve" => Op::Reserve {
+                long: millis(words, "long", 20),
+            },
             other => panic!("{other} is no word of the table"),
         };
         let request = Request {
@@ -220,6 +224,7 @@ impl Case<'_> {
                     most: 2,
                 },
                 fence_ttl: (!plain && !has("unfenced")).then(|| Duration::from_secs(8)),
+                mode: if has("shared") { Mode::Shared } else { Mode::Exclusive },
             }),
             waiter: option(words, "for").map(|number| Waiter {
                 number: number.parse().expect("a number"),
@@ -294,7 +299,15 @@ impl Case<'_> {
 
     /// Which values are banned until when, in the order of these ends.
     fn bans(&mut self) -> io::Result<String> {
-        let key = self.keys.companions.bans();
+        self.ends(self.keys.companions.bans())
+    }
+
+    /// Which values share the lock until when, in the order of these ends.
+    fn readers(&mut self) -> io::Result<String> {
+        self.ends(self.keys.companions.shared())
+    }
+
+    fn ends(&mut self, key: Vec<u8>) -> io::Result<String> {
         let range: [&[u8]; 5] = [b"ZRANGE", &key, b"0", b"-1", b"WITHSCORES"];
         self.server().send(&crate::server::command(&range))?;
         let mut shown = String::new();

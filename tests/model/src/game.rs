@@ -6,7 +6,9 @@ use std::io;
 
 use quorlock::sim::names::{quarantine_key, record_key};
 use quorlock::sim::probe::{self, Said};
-use quorlock::sim::{Form, Instant, Line, MemoryNode, Op, OtherRecord, Reply, Request, native};
+use quorlock::sim::{
+    Form, Instant, Line, MemoryNode, Mode, Op, OtherRecord, Reply, Request, Whom, native,
+};
 
 use crate::calls::{Call, Calls, INBOXES, Keys, NAMESPACE, keys};
 use crate::clock::Clock;
@@ -235,7 +237,7 @@ impl Game {
                     Ok(reply) => {
                         // TIME is told where it is minded, and with each refusal.
                         let refused = matches!(reply, Reply::Refused { .. });
-                        let always = refused || reply == Reply::Banned || request.op == Op::Inspect;
+                        let always = refused || reply == Reply::Banned || matches!(request.op, Op::Inspect | Op::Reserve { .. });
                         let told = always || !plain && request.op != Op::Release;
                         Said::Reply(reply, told.then_some(now))
                     }
@@ -357,7 +359,7 @@ fn sets() -> Vec<Vec<u8>> {
     let of = |keys: &Keys| {
         let companions = &keys.companions;
         let (queue, counter) = (companions.queue(), companions.counter());
-        [queue.to_vec(), counter.to_vec(), companions.bans()]
+        [queue.to_vec(), counter.to_vec(), companions.bans(), companions.shared()]
     };
     keys().iter().flat_map(of).collect()
 }
@@ -379,7 +381,7 @@ fn scores(members: Vec<Plain>) -> io::Result<Vec<u8>> {
 /// Those of a queue on the memory node.
 fn places(line: &Line) -> Vec<u8> {
     let pairs = line.queue.iter().flat_map(|place| {
-        let waiter = place.waiter.text();
+        let waiter = place.waiter.text(place.mode);
         let end = [b"!", &waiter[..]].concat();
         [(place.ticket as i64, waiter), (-(place.end as i64), end)]
     });
@@ -434,6 +436,14 @@ fn contents(node: &MemoryNode, now: u64) -> Contents {
             found.insert(keys.companions.queue().to_vec(), queue);
         }
     }
+    for keys in keys() {
+        let key = keys.companions.shared();
+        if let Some(readers) = node.readers(&key, at) {
+            let votes = readers.votes.iter();
+            let votes = votes.map(|(value, until)| (*until as i64, value.0.to_vec()));
+            found.insert(key, (listed(votes.collect()), left(readers.end)));
+        }
+    }
     if let Some(record) = node.record() {
         let record = record.as_bytes().to_vec();
         found.insert(record_key(NAMESPACE), (record, None));
@@ -451,10 +461,19 @@ pub fn stored(form: &Form) -> Vec<u8> {
         Form::Quiet(value) => value.0.to_vec(),
         Form::Held { until, value } => [format!("={until} ").as_bytes(), &value.0].concat(),
         Form::Kept { until, value } => [format!("-{until} ").as_bytes(), &value.0].concat(),
-        Form::Free { until, waiter } => {
-            let whose = waiter.as_ref().map(|waiter| waiter.text());
-            [format!("@{until} ").as_bytes(), &whose.unwrap_or_default()].concat()
+        Form::Free { until, whom } => [format!("@{until} ").as_bytes(), &whose(whom)].concat(),
+        Form::Shared { until, base, whom } => {
+            [format!("&{until} {base} ").as_bytes(), &whose(whom)].concat()
         }
+    }
+}
+
+/// For whom a lock is reserved, as a server has it.
+fn whose(whom: &Whom) -> Vec<u8> {
+    match whom {
+        Whom::Nobody => Vec::new(),
+        Whom::Waiter(waiter) => waiter.text(Mode::Exclusive),
+        Whom::Readers(ticket) => format!("s{ticket}").into_bytes(),
     }
 }
 
@@ -473,6 +492,10 @@ fn kind(request: &Request, said: &Said, told: bool) -> String {
     let op = match request.op {
         Op::Extend { repair, .. } => format!("extend/{repair:?}"),
         op => word(format!("{op:?}")),
+    };
+    let op = match request.keys.mode {
+        Mode::Shared if request.op != Op::Release => format!("shared {op}"),
+        _ => op,
     };
     let and = if told { " and a message" } else { "" };
     match said {

@@ -48,12 +48,31 @@ pub fn value(word: &str) -> Vec<u8> {
 
 /// A waiter as nodes store it.
 fn stored_waiter(word: &str) -> Vec<u8> {
-    let number: usize = word.parse().expect("a waiter");
+    let number: usize = word.trim_start_matches('s').parse().expect("a waiter");
     [word.as_bytes(), b" ", INBOXES[number - 1]].concat()
 }
 
+/// For whom a lock is reserved: a waiter, readers up to a ticket (`s=3`), or nobody.
+fn stored_whom(word: &str) -> Vec<u8> {
+    match word.strip_prefix("s=") {
+        Some(ticket) => format!("s{ticket}").into_bytes(),
+        None if word.is_empty() => Vec::new(),
+        None => stored_waiter(word),
+    }
+}
+
+fn whom(stored: &[u8]) -> String {
+    match stored.strip_prefix(b"s") {
+        Some(ticket) if !ticket.contains(&b' ') => {
+            format!("s={}", String::from_utf8_lossy(ticket))
+        }
+        _ if stored.is_empty() => String::new(),
+        _ => waiter(stored),
+    }
+}
+
 /// What a lock's key holds, from its notation: `A`, `=100:A`, `-100:A`, `@100:1`, `@0:`,
-/// `&100:s`, or any text.
+/// `&0:+7:` (readers, whose base that fence is), `&100:0:1`, `@100:s=3`, or any text.
 pub fn form(word: &str) -> Vec<u8> {
     let Some((mark, rest)) = word
         .split_at_checked(1)
@@ -66,8 +85,13 @@ pub fn form(word: &str) -> Vec<u8> {
     };
     let end = if end == "0" { 0 } else { micros(end) };
     let who = match (mark, who) {
-        ("@", "") => Vec::new(),
-        ("@", who) => stored_waiter(who),
+        ("@", who) => stored_whom(who),
+        ("&", who) => {
+            let Some((base, who)) = who.split_once(':') else {
+                return word.as_bytes().to_vec();
+            };
+            [format!("{} ", fence(base)).as_bytes(), &stored_whom(who)].concat()
+        }
         (_, who) => value(who),
     };
     [format!("{mark}{end} ").as_bytes(), &who].concat()
@@ -75,8 +99,9 @@ pub fn form(word: &str) -> Vec<u8> {
 
 /// The waiter's number.
 pub fn waiter(member: &[u8]) -> String {
-    let known = (1..=INBOXES.len()).find(|n| stored_waiter(&n.to_string()) == member);
-    known.map_or_else(|| member.escape_ascii().to_string(), |n| n.to_string())
+    let words = (1..=INBOXES.len()).flat_map(|n| [n.to_string(), format!("s{n}")]);
+    let known = words.into_iter().find(|word| stored_waiter(word) == member);
+    known.unwrap_or_else(|| member.escape_ascii().to_string())
 }
 
 /// The notation of what a lock's key holds.
@@ -105,8 +130,15 @@ pub fn written(stored: &[u8]) -> String {
         millis_shown(end)
     };
     let who = match (mark, who) {
-        ('@', b"") => String::new(),
-        ('@', who) => waiter(who),
+        ('@', who) => whom(who),
+        ('&', who) => match who.iter().position(|byte| *byte == b' ') {
+            Some(blank) => {
+                let base = String::from_utf8_lossy(&who[..blank]).parse();
+                let base = base.map_or_else(|_| "?".to_owned(), fence_shown);
+                format!("{base}:{}", whom(&who[blank + 1..]))
+            }
+            None => written(who),
+        },
         (_, who) => written(who),
     };
     format!("{mark}{end}:{who}")
@@ -125,6 +157,7 @@ pub fn said(answer: &Said) -> String {
             holder,
             place,
             subscribers,
+            shared,
         } => {
             let left = left.map_or("ever".to_owned(), |left| left.as_millis().to_string());
             let holder = holder
@@ -132,13 +165,16 @@ pub fn said(answer: &Said) -> String {
                 .map_or(String::new(), |h| format!(" by {h}"));
             let place = place.map_or(String::new(), |p| format!(" place {p}"));
             let deaf = if *subscribers == 0 { " deaf" } else { "" };
-            format!("refused for {left}{holder}{place}{deaf}")
+            let shared = if *shared { " shared" } else { "" };
+            format!("refused for {left}{holder}{place}{deaf}{shared}")
         }
         Reply::Quarantined { left } => format!("quarantined {}", left.as_millis()),
         Reply::Banned => "banned".to_owned(),
         Reply::Greater { fence } => format!("greater {}", fence_shown(*fence)),
         Reply::Extended { repaired: true } => "repaired".to_owned(),
         Reply::Extended { repaired: false } => "extended".to_owned(),
+        Reply::Reserved { done: true } => "reserved".to_owned(),
+        Reply::Reserved { done: false } => "not reserved".to_owned(),
         Reply::Released { held: true } => "released".to_owned(),
         Reply::Released { held: false } => "not held".to_owned(),
         Reply::Seen(seen) => {
@@ -159,8 +195,12 @@ pub fn said(answer: &Said) -> String {
                 left => format!(" quarantined {left}"),
             };
             let standing = format!("{:?}", seen.standing).to_lowercase();
+            let readers = match seen.readers {
+                0 => String::new(),
+                readers => format!(" readers {readers}"),
+            };
             format!(
-                "{standing}{whose} for {left}{fence} queued {}{shut}",
+                "{standing}{whose} for {left}{fence} queued {}{readers}{shut}",
                 seen.queued
             )
         }

@@ -9,7 +9,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use quorlock::sim::names::{Naming, companions};
-use quorlock::sim::{Clock, Instant, Keys, Set, Waits};
+use quorlock::sim::{Clock, Instant, Keys, Mode, Set, Waits};
 use quorlock::{Error, ErrorKind, Lease, Lock, Owner};
 
 use crate::history::Happened;
@@ -37,6 +37,7 @@ pub fn keys_of(lock: &[u8], waits: Waits, fence_ttl: Option<Duration>) -> Arc<Ke
         companions: companions("lock:", lock, Naming::Tagged),
         waits,
         fence_ttl,
+        mode: Mode::Exclusive,
     })
 }
 

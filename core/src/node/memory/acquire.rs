@@ -21,12 +21,10 @@ impl MemoryNode {
         messages: &mut Vec<Message>,
     ) -> Reply {
         let me = request.waiter.as_ref();
-        let reserved = found
-            .form
-            .as_ref()
-            .and_then(|form| form.reserved(found.time));
-        let mine = reserved.is_some_and(|(whose, _)| Some(whose) == me);
-        if mine && found.quarantine.is_none() {
+        let reserved = found.form.as_ref();
+        let reserved = reserved.and_then(|form| form.reserved(found.time));
+        let mine = found.form.as_ref().is_some_and(|form| form.is_for(request, found.time));
+        if mine && found.last.is_none() && found.quarantine.is_none() {
             return self.grant(request, found, asked, true);
         }
         if found.own {
@@ -55,11 +53,11 @@ impl MemoryNode {
             return self.refuse(request, found, found.left());
         }
         let turn = match mutant!("newcomer-ignores-the-queue", true, me.is_some()) {
-            true => self.turn(request, me, found.now, messages),
+            true => self.turn(request, me, None, found.now, messages),
             false => Turn::Nobodys,
         };
         match turn {
-            Turn::Anothers => {
+            Turn::Anothers | Turn::AfterReaders => {
                 let length = request.keys.waits.reservation;
                 self.refuse(request, found, Some(super::whole(length)))
             }
@@ -120,9 +118,34 @@ impl MemoryNode {
 
     /// Refuses a vote for so long; at its home the waiter is queued, and the lock
     /// crowded from then on.
-    fn refuse(&mut self, request: &Request, found: &Found, left: Option<Duration>) -> Reply {
+    pub(super) fn refuse(
+        &mut self,
+        request: &Request,
+        found: &Found,
+        left: Option<Duration>,
+    ) -> Reply {
         let holder = found.form.as_ref().and_then(|form| form.holder(found.time));
-        let holder = holder.and_then(shown);
+        let holder = holder.or(found.last.as_ref().map(|(reader, _)| reader));
+        self.refuse_for(request, found, left, holder.and_then(shown))
+    }
+
+    /// The same, for a reason that is not the holder's.
+    pub(super) fn refuse_now(
+        &mut self,
+        request: &Request,
+        found: &Found,
+        left: Option<Duration>,
+    ) -> Reply {
+        self.refuse_for(request, found, left, None)
+    }
+
+    fn refuse_for(
+        &mut self,
+        request: &Request,
+        found: &Found,
+        left: Option<Duration>,
+        holder: Option<Box<str>>,
+    ) -> Reply {
         let waiter = request.waiter.as_ref().filter(|_| joins(request));
         let place = waiter.and_then(|waiter| self.join(request, waiter, found.now));
         if place.is_some() && mutant!("join-without-mark", true, false) {
@@ -135,6 +158,7 @@ impl MemoryNode {
             holder,
             place,
             subscribers: mutant!("dead-subscription-not-reported", listeners, 1),
+            shared: found.last.is_some(),
         }
     }
 
@@ -163,7 +187,7 @@ impl MemoryNode {
 }
 
 /// Whether a refusal queues the waiter.
-fn joins(request: &Request) -> bool {
+pub(super) fn joins(request: &Request) -> bool {
     matches!(request.op, Op::Acquire { home: true, .. }) && request.waiter.is_some()
 }
 

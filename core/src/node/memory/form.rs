@@ -6,10 +6,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::scripts::left;
 use super::{MemoryNode, tick};
 use crate::clock::Instant;
 use crate::mutants::mutant;
-use crate::node::{Request, Value, Waiter};
+use crate::node::{Mode, Request, Value, Waiter};
 
 /// What stands under a lock's key, by form.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,13 +33,44 @@ pub enum Form {
         /// By which value it was held.
         value: Value,
     },
-    /// Crowded, free: reserved until then for the waiter; for nobody without one.
+    /// Crowded, free: reserved until then.
     Free {
         /// As in [`Form::Held`].
         until: u64,
         /// For whom.
-        waiter: Option<Waiter>,
+        whom: Whom,
     },
+    /// Crowded, for [readers](super::Readers), as long as one of them lives; and reserved
+    /// until then, as a free one is.
+    Shared {
+        /// As in [`Form::Held`].
+        until: u64,
+        /// No fence that was counted for one alone is beyond this one.
+        base: u64,
+        /// For whom it is reserved.
+        whom: Whom,
+    },
+}
+
+/// For whom a lock is reserved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Whom {
+    /// For nobody.
+    Nobody,
+    /// For one that wants it for itself.
+    Waiter(Waiter),
+    /// For readers: those that were called have tickets up to this one.
+    Readers(u64),
+}
+
+impl Whom {
+    /// Whether it is that one that is asked for.
+    fn is(&self, waiter: Option<&Waiter>, mode: Mode) -> bool {
+        match self {
+            Whom::Nobody | Whom::Readers(_) => false,
+            Whom::Waiter(whose) => mode == Mode::Exclusive && Some(whose) == waiter,
+        }
+    }
 }
 
 impl Form {
@@ -46,18 +78,18 @@ impl Form {
     pub fn value(&self) -> Option<&Value> {
         match self {
             Form::Quiet(value) | Form::Held { value, .. } | Form::Kept { value, .. } => Some(value),
-            Form::Free { .. } => None,
+            Form::Free { .. } | Form::Shared { .. } => None,
         }
     }
 
-    /// Whose value holds or keeps the lock at `time` of the node, in µs.
+    /// Whose value holds or keeps the lock for itself at `time` of the node, in µs.
     pub fn holder(&self, time: u64) -> Option<&Value> {
         match self {
             Form::Quiet(value) => Some(value),
             Form::Held { until, value } | Form::Kept { until, value } if time <= *until => {
                 Some(value)
             }
-            Form::Held { .. } | Form::Kept { .. } | Form::Free { .. } => None,
+            Form::Held { .. } | Form::Kept { .. } | Form::Free { .. } | Form::Shared { .. } => None,
         }
     }
 
@@ -65,9 +97,10 @@ impl Form {
     pub(super) fn stands(&self, time: u64) -> bool {
         match self {
             Form::Quiet(_) => true,
-            Form::Held { until, .. } | Form::Kept { until, .. } | Form::Free { until, .. } => {
-                time <= *until
-            }
+            Form::Held { until, .. }
+            | Form::Kept { until, .. }
+            | Form::Free { until, .. }
+            | Form::Shared { until, .. } => time <= *until,
         }
     }
 
@@ -76,17 +109,32 @@ impl Form {
         matches!(self, Form::Kept { .. })
     }
 
-    /// For whom the lock is reserved at `time` of the node, and how many µs yet.
-    pub fn reserved(&self, time: u64) -> Option<(&Waiter, u64)> {
-        let Form::Free {
-            until,
-            waiter: Some(waiter),
-        } = self
-        else {
+    /// Whether it is there for readers.
+    pub fn is_shared(&self) -> bool {
+        matches!(self, Form::Shared { .. })
+    }
+
+    /// For whom the lock is reserved at `time` of the node.
+    pub fn reserved(&self, time: u64) -> Option<&Whom> {
+        let (Form::Free { until, whom } | Form::Shared { until, whom, .. }) = self else {
             return None;
         };
         let stands = mutant!("reservation-never-ends", time <= *until, true);
-        stands.then(|| (waiter, until.saturating_sub(time)))
+        (stands && *whom != Whom::Nobody).then_some(whom)
+    }
+
+    /// How long a reservation stands yet, in whole milliseconds.
+    pub(super) fn reservation_left(&self, time: u64) -> Duration {
+        match self {
+            Form::Free { until, .. } | Form::Shared { until, .. } => left(*until, time),
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// Whether the lock is reserved at `time` of the node for the one who asks.
+    pub(super) fn is_for(&self, request: &Request, time: u64) -> bool {
+        let reserved = self.reserved(time);
+        reserved.is_some_and(|whom| whom.is(request.waiter.as_ref(), request.keys.mode))
     }
 }
 

@@ -11,8 +11,11 @@ impl MemoryNode {
     pub(super) fn inspect(&self, request: &Request, found: &Found) -> Reply {
         let (form, time) = (found.form.as_ref(), found.time);
         let standing = match form {
-            Some(form @ Form::Free { .. }) if form.stands(time) => Standing::Reserved,
-            None | Some(Form::Free { .. }) => Standing::Free,
+            _ if found.last.is_some() => Standing::Shared,
+            Some(form @ (Form::Free { .. } | Form::Shared { .. })) if form.stands(time) => {
+                Standing::Reserved
+            }
+            None | Some(Form::Free { .. } | Form::Shared { .. }) => Standing::Free,
             Some(form) if form.holder(time).is_none() => Standing::Free,
             Some(Form::Kept { .. }) => Standing::Kept,
             Some(Form::Quiet(value)) if !value.is_ours() || found.end == Instant::FAR => {
@@ -20,7 +23,11 @@ impl MemoryNode {
             }
             Some(_) => Standing::Held,
         };
-        let value = form.and_then(|form| form.holder(time)).cloned();
+        let value = form.and_then(|form| form.holder(time));
+        let value = value.or(found.last.as_ref().map(|(reader, _)| reader)).cloned();
+        let readers = self.readers(&request.keys.companions.shared(), found.now);
+        let readers = readers.filter(|_| standing == Standing::Shared);
+        let readers = readers.map_or(0, |r| r.votes.values().filter(|end| time <= **end).count());
         let line = self.lines.get(request.keys.companions.queue());
         let line = line.filter(|line| line.lives(found.now));
         let queued = line.map_or(0, |line| line.queue.len());
@@ -34,6 +41,7 @@ impl MemoryNode {
             value,
             fence: self.fence(counter, found.now).unwrap_or(0),
             queued: u32::try_from(queued).unwrap_or(u32::MAX),
+            readers: u32::try_from(readers).unwrap_or(u32::MAX),
             quarantine: found.quarantine.unwrap_or_default(),
         }))
     }

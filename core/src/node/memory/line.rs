@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Form, MemoryNode, micros, tick, whole};
+use super::{Form, MemoryNode, Whom, micros, tick, whole};
 use crate::clock::Instant;
 use crate::mutants::mutant;
-use crate::node::{Request, Waiter, Waits};
+use crate::node::{Mode, Request, Waiter, Waits};
 
 /// A message that a node has published: the inbox, and the waiter's number.
 pub type Message = (Arc<[u8]>, u64);
@@ -27,21 +27,28 @@ pub struct Line {
 pub struct Place {
     /// Whose it is.
     pub waiter: Waiter,
+    /// Whether it wants the lock for itself.
+    pub mode: Mode,
     /// Its number, larger than those before it.
     pub ticket: u64,
     /// It ends when the node's `TIME` shows so many µs.
     pub end: u64,
 }
 
-/// Whose turn it is to have a lock that is free and reserved for nobody.
+/// How many readers are called at once.
+const CALLED: usize = 64;
+
+/// Whose turn it is to have a lock that nobody has for itself, and that is reserved for nobody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
     /// Nobody waits.
     Nobodys,
-    /// It is the asker's own: the first of the queue.
+    /// It is the asker's own: the first of the queue, or among readers at its head.
     Mine,
-    /// Another's, for whom it is reserved now, and who was told.
+    /// Another's, for whom it is reserved now, and who was told; or of several that share.
     Anothers,
+    /// It is of one that wants the lock for itself, and waits until the last reader has gone.
+    AfterReaders,
     /// Nobody may be told, so that the dead cannot be told from the living: the
     /// queue stays, and whoever asks first is served.
     Untold,
@@ -79,6 +86,12 @@ impl Listeners {
     }
 }
 
+impl Place {
+    fn is(&self, waiter: &Waiter, mode: Mode) -> bool {
+        self.waiter == *waiter && self.mode == mode
+    }
+}
+
 impl Line {
     /// A line in which nobody stands, with a key that has yet to begin.
     fn new() -> Line {
@@ -89,14 +102,14 @@ impl Line {
     }
 
     /// Takes a waiter's place away.
-    fn leave(&mut self, waiter: &Waiter) {
-        self.queue.retain(|place| place.waiter != *waiter);
+    fn leave(&mut self, waiter: &Waiter, mode: Mode) {
+        self.queue.retain(|place| !place.is(waiter, mode));
     }
 
     /// Queues a waiter, or lengthens its place. Returns how many are before it;
     /// `None` if the queue is full.
-    fn join(&mut self, waiter: &Waiter, now: Instant, waits: Waits) -> Option<u32> {
-        let place = self.queue.iter().position(|p| p.waiter == *waiter);
+    fn join(&mut self, waiter: &Waiter, mode: Mode, now: Instant, waits: Waits) -> Option<u32> {
+        let place = self.queue.iter().position(|p| p.is(waiter, mode));
         if place.is_none() && self.queue.len() >= waits.most as usize {
             return None;
         }
@@ -104,6 +117,7 @@ impl Line {
         let place = place.unwrap_or_else(|| {
             self.queue.push_back(Place {
                 waiter: waiter.clone(),
+                mode,
                 ticket: self.queue.back().map_or(0, |last| last.ticket) + 1,
                 end,
             });
@@ -144,9 +158,9 @@ impl MemoryNode {
         let queue = request.keys.companions.queue();
         let mut fresh = Line::new();
         match self.lines.get_mut(queue).filter(|line| line.lives(now)) {
-            Some(line) => line.join(waiter, now, request.keys.waits),
+            Some(line) => line.join(waiter, request.keys.mode, now, request.keys.waits),
             None => {
-                let place = fresh.join(waiter, now, request.keys.waits);
+                let place = fresh.join(waiter, request.keys.mode, now, request.keys.waits);
                 if place.is_some() {
                     self.lines.insert(queue.into(), fresh);
                 }
@@ -159,75 +173,161 @@ impl MemoryNode {
     pub(super) fn leave(&mut self, request: &Request, now: Instant) {
         let queue = request.keys.companions.queue();
         if let (Some(waiter), Some(line)) = (&request.waiter, self.lines.get_mut(queue)) {
-            line.leave(waiter);
+            line.leave(waiter, request.keys.mode);
             if !line.lives(now) {
                 self.lines.remove(queue);
             }
         }
     }
 
-    /// Whose turn it is, where the request's lock is free and reserved for nobody. If it
-    /// is another's than `me`, it is reserved for that one, who is told.
+    /// Whose turn it is, where nobody has the request's lock for itself, and it is reserved
+    /// for nobody. If it is another's than `me`, it is reserved for that one, who is told. Of
+    /// readers all up to the first that wants it for itself are called at once; they stay in
+    /// the queue until they come. `last`: until when the last of those lives that have it.
     pub(super) fn turn(
         &mut self,
         request: &Request,
         me: Option<&Waiter>,
+        last: Option<u64>,
         now: Instant,
         messages: &mut Vec<Message>,
     ) -> Turn {
         let queue = request.keys.companions.queue();
-        let time = MemoryNode::time(now);
-        let Some(line) = self.lines.get_mut(queue).filter(|line| line.lives(now)) else {
+        let Some(mut line) = self.lines.remove(queue).filter(|line| line.lives(now)) else {
             return Turn::Nobodys;
         };
-        let mut turn = Turn::Nobodys;
-        while let Some(first) = line.queue.front() {
-            if Some(&first.waiter) == me {
-                turn = Turn::Mine;
-                break;
-            }
-            if time < first.end {
-                if self.listeners.forbidden {
-                    turn = Turn::Untold;
-                    break;
-                }
-                let Waiter { number, inbox } = &first.waiter;
-                let alive = self.listeners.of(inbox) > 0;
-                if alive {
-                    messages.push((inbox.clone(), *number));
-                }
-                if mutant!("dead-waiter-not-skipped", alive, true) {
-                    turn = Turn::Anothers;
-                    break;
-                }
-            }
-            line.queue.pop_front();
-        }
-        let first = match turn {
-            Turn::Anothers => line.queue.pop_front(),
-            _ => None,
-        };
-        if !line.lives(now) {
-            self.lines.remove(queue);
-        }
-        if let Some(first) = first {
-            let Waits {
-                reservation, place, ..
-            } = request.keys.waits;
-            let free = Form::Free {
-                until: time + micros(reservation),
-                waiter: Some(first.waiter),
+        let turn = loop {
+            let Some(first) = line.queue.front() else {
+                break Turn::Nobodys;
             };
-            self.put(request, free, life(now, reservation.max(place)));
+            let turn = match first.mode {
+                Mode::Shared => self.call_readers(request, me, last, &mut line, now, messages),
+                Mode::Exclusive => self.call_one(request, me, last, &mut line, now, messages),
+            };
+            if let Some(turn) = turn {
+                break turn;
+            }
+        };
+        if line.lives(now) {
+            self.lines.insert(queue.into(), line);
         }
         turn
+    }
+
+    /// The turn of the first, which wants the lock for itself; `None` where it was dead, and
+    /// is gone.
+    fn call_one(
+        &mut self,
+        request: &Request,
+        me: Option<&Waiter>,
+        last: Option<u64>,
+        line: &mut Line,
+        now: Instant,
+        messages: &mut Vec<Message>,
+    ) -> Option<Turn> {
+        let first = line.queue.front()?;
+        if request.keys.mode == Mode::Exclusive && Some(&first.waiter) == me {
+            return Some(Turn::Mine);
+        }
+        if MemoryNode::time(now) < first.end {
+            let alive = self.listeners.of(&first.waiter.inbox) > 0;
+            if last.is_some() {
+                // It is told nothing yet: what it waits for has no end that is known.
+                if alive {
+                    return Some(Turn::AfterReaders);
+                }
+            } else if self.listeners.forbidden {
+                return Some(Turn::Untold);
+            } else {
+                if alive {
+                    messages.push((first.waiter.inbox.clone(), first.waiter.number));
+                }
+                if mutant!("dead-waiter-not-skipped", alive, true) {
+                    let first = line.queue.pop_front()?;
+                    self.reserve_for(request, last, Whom::Waiter(first.waiter), now);
+                    return Some(Turn::Anothers);
+                }
+            }
+        }
+        line.queue.pop_front();
+        None
+    }
+
+    /// The turn of the readers at the head; `None` where all were dead, and are gone.
+    fn call_readers(
+        &mut self,
+        request: &Request,
+        me: Option<&Waiter>,
+        last: Option<u64>,
+        line: &mut Line,
+        now: Instant,
+        messages: &mut Vec<Message>,
+    ) -> Option<Turn> {
+        let me = me.filter(|_| request.keys.mode == Mode::Shared);
+        let time = MemoryNode::time(now);
+        let readers = line.queue.iter().take(CALLED);
+        let readers = readers.take_while(|place| place.mode == Mode::Shared).count();
+        let (mut called, mut mine, mut ticket) = (false, false, None);
+        let mut at = 0;
+        for _ in 0..readers {
+            let place = &line.queue[at];
+            if Some(&place.waiter) == me {
+                mine = true;
+            } else {
+                let in_time = time < place.end;
+                if in_time && self.listeners.forbidden {
+                    return Some(Turn::Untold);
+                }
+                if !in_time || self.listeners.of(&place.waiter.inbox) == 0 {
+                    line.queue.remove(at);
+                    continue;
+                }
+                messages.push((place.waiter.inbox.clone(), place.waiter.number));
+                called = true;
+            }
+            ticket = Some(place.ticket);
+            at += 1;
+        }
+        if called {
+            self.reserve_for(request, last, Whom::Readers(ticket?), now);
+        }
+        ticket.map(|_| if mine { Turn::Mine } else { Turn::Anothers })
+    }
+
+    /// Reserves the request's lock.
+    fn reserve_for(&mut self, request: &Request, last: Option<u64>, whom: Whom, now: Instant) {
+        let Waits {
+            reservation, place, ..
+        } = request.keys.waits;
+        let until = MemoryNode::time(now) + micros(reservation);
+        let end = life(now, reservation.max(place));
+        self.reserve_until(request, last, whom, (until, end), now);
+    }
+
+    /// The same until then of `TIME`; the key's life ends at the earliest at that moment.
+    pub(super) fn reserve_until(
+        &mut self,
+        request: &Request,
+        last: Option<u64>,
+        whom: Whom,
+        (until, end): (u64, Instant),
+        now: Instant,
+    ) {
+        match (last, self.form(&request.keys.lock, now)) {
+            (Some(_), Some((Form::Shared { base, .. }, before))) => {
+                let base = *base;
+                let end = end.max(before);
+                self.put(request, Form::Shared { until, base, whom }, end);
+            }
+            _ => self.put(request, Form::Free { until, whom }, end),
+        }
     }
 
     /// Free, and crowded: reserved for nobody, but natives do not bite.
     pub(super) fn close_out(&mut self, request: &Request, now: Instant) {
         let free = Form::Free {
             until: 0,
-            waiter: None,
+            whom: Whom::Nobody,
         };
         self.put(request, free, life(now, request.keys.waits.place));
     }

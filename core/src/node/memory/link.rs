@@ -181,7 +181,7 @@ impl Drop for MemoryLink {
 mod tests {
     use super::*;
     use crate::clock::Sleep;
-    use crate::node::{Companions, Keys, Leaving, Op, Repair, Value, Waiter, Waits};
+    use crate::node::{Companions, Keys, Leaving, Mode, Op, Repair, Value, Waiter, Waits};
     use std::sync::mpsc;
     use std::time::Duration;
 
@@ -266,6 +266,7 @@ mod tests {
                     most: 10,
                 },
                 fence_ttl: None,
+                mode: Mode::Exclusive,
             }),
             value: Value(value.as_bytes().into()),
             waiter,

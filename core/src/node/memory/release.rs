@@ -2,7 +2,7 @@
 
 use super::line::{Message, Turn, life};
 use super::scripts::Found;
-use super::{Form, MemoryNode, micros};
+use super::{Form, MemoryNode, Whom, micros};
 use crate::mutants::mutant;
 use crate::node::{Leaving, Reply, Request};
 
@@ -19,7 +19,16 @@ impl MemoryNode {
         let now = found.now;
         // Also one that is over: nobody has taken the lock since.
         let value = found.form.as_ref().and_then(Form::value);
-        let held = !request.value.0.is_empty() && value == Some(&request.value);
+        let alone = !request.value.0.is_empty() && value == Some(&request.value);
+        let mut last = found.last.as_ref().map(|(_, until)| *until);
+        let shared = found.form.as_ref().is_some_and(Form::is_shared)
+            && mutant!("shared-vote-stays", true, false)
+            && self.end_share(request, now);
+        if shared {
+            let readers = self.readers(&request.keys.companions.shared(), now);
+            last = readers.and_then(|readers| readers.last(found.time)).map(|(_, until)| until);
+        }
+        let held = alone || shared;
         let answer = Reply::Released { held };
         if mutant!("cancelled-waiter-stays-queued", true, false) {
             self.leave(request, now);
@@ -31,36 +40,59 @@ impl MemoryNode {
             }
             _ => false,
         };
-        if held
+        if alone
             && !forced
             && let Some(form) = &found.form
             && self.keep(request, form, found)
         {
             return answer;
         }
-        let claimed = found
-            .form
-            .as_ref()
-            .and_then(|form| form.reserved(found.time));
-        let anothers = claimed.is_some_and(|(whose, _)| Some(whose) != request.waiter.as_ref());
-        let gives = mutant!("release-unowned", held, !found.free)
+        let gives = mutant!("release-unowned", alone, !found.free)
             && mutant!("release-keeps-key", true, false);
-        let free = gives || found.free && !anothers;
-        if !mutant!("reservation-over-live-key", free, !anothers) {
+        let open = found.alone_free() && !self.is_anothers(request, found);
+        let free = gives || open;
+        if !mutant!("reservation-over-live-key", free, open || !found.free) {
             return answer;
         }
         // To reserve is to promise a vote.
         let may_vote = admitted && found.quarantine.is_none();
         let may_vote = mutant!("reservation-in-quarantine", may_vote, true);
-        if !may_vote && self.is_queued(request, now) {
+        if !may_vote && last.is_none() && self.is_queued(request, now) {
             self.close_out(request, now);
             return answer;
         }
         let serves = may_vote && mutant!("release-serves-nobody", true, false);
-        if !serves || self.turn(request, None, now, messages) != Turn::Anothers {
+        if serves && self.turn(request, None, last, now, messages) == Turn::Anothers {
+            return answer;
+        }
+        if last.is_none() || mutant!("readers-forgotten", false, true) {
             self.keys.remove(&request.keys.lock);
+        } else if let Some((Form::Shared { until, whom, .. }, _)) =
+            self.keys.get_mut(&request.keys.lock)
+            && found.time <= *until
+        {
+            // Who it was reserved for is gone.
+            (*until, *whom) = (0, Whom::Nobody);
         }
         answer
+    }
+
+    /// Whether the lock is reserved for another than the request's waiter, and who that is
+    /// may come yet: of readers who were called one is queued until it does.
+    fn is_anothers(&self, request: &Request, found: &Found) -> bool {
+        let Some(form) = &found.form else {
+            return false;
+        };
+        match form.reserved(found.time) {
+            None => false,
+            Some(Whom::Readers(ticket)) => {
+                let line = self.lines.get(request.keys.companions.queue());
+                let line = line.filter(|line| line.lives(found.now));
+                let first = line.and_then(|line| line.queue.front());
+                first.is_some_and(|first| first.ticket <= *ticket)
+            }
+            Some(_) => !form.is_for(request, found.time),
+        }
     }
 
     /// Leaves the lock taken by the value that is released, where that is asked for, or it

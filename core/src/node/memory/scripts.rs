@@ -7,7 +7,7 @@ use super::line::Message;
 use super::{Answer, Form, MemoryNode, OtherRecord, tick};
 use crate::clock::Instant;
 use crate::mutants::mutant;
-use crate::node::{Op, Reply, Request};
+use crate::node::{Mode, Op, Reply, Request, Value};
 
 /// What a request finds on the node.
 pub(super) struct Found {
@@ -16,8 +16,10 @@ pub(super) struct Found {
     pub(super) end: Instant,
     /// Its value holds the lock.
     pub(super) own: bool,
-    /// Nobody's does, reserved or not.
+    /// Nobody's does, reserved or not, and no reader's vote lives.
     pub(super) free: bool,
+    /// The reader whose vote ends last, and when, if it lives.
+    pub(super) last: Option<(Value, u64)>,
     /// How long the node is in quarantine yet, where that is minded.
     pub(super) quarantine: Option<Duration>,
     pub(super) now: Instant,
@@ -30,24 +32,42 @@ impl Found {
     pub(super) fn is_crowded(&self) -> bool {
         matches!(
             self.form,
-            Some(Form::Held { .. } | Form::Kept { .. } | Form::Free { .. })
+            Some(
+                Form::Held { .. } | Form::Kept { .. } | Form::Free { .. } | Form::Shared { .. }
+            )
         )
+    }
+
+    /// Nobody has it for himself.
+    pub(super) fn alone_free(&self) -> bool {
+        self.free || self.last.is_some()
+    }
+
+    /// Until when the last reader's vote lives.
+    pub(super) fn ends_last(&self) -> Option<u64> {
+        self.last.as_ref().map(|(_, until)| *until)
     }
 
     /// How long yet, in whole milliseconds: what stands there, or its hold or
     /// reservation. `None`: without end.
     pub(super) fn left(&self) -> Option<Duration> {
         match self.form {
+            _ if let Some(last) = self.ends_last() => Some(left(last, self.time)),
             Some(
-                Form::Held { until, .. } | Form::Kept { until, .. } | Form::Free { until, .. },
-            ) => {
-                let left = until.saturating_sub(self.time);
-                Some(Duration::from_millis(left.div_ceil(1000)))
-            }
+                Form::Held { until, .. }
+                | Form::Kept { until, .. }
+                | Form::Free { until, .. }
+                | Form::Shared { until, .. },
+            ) => Some(left(until, self.time)),
             _ if self.end == Instant::FAR => None,
             _ => Some(tick(self.now).until(self.end)),
         }
     }
+}
+
+/// How long it is until then, in whole milliseconds.
+pub(super) fn left(until: u64, time: u64) -> Duration {
+    Duration::from_millis(until.saturating_sub(time).div_ceil(1000))
 }
 
 impl MemoryNode {
@@ -91,7 +111,18 @@ impl MemoryNode {
             }
         }
         let found = self.found(request, record, now);
+        let shares = request.keys.mode == Mode::Shared;
         Ok(match request.op {
+            Op::Acquire { ttl, candidate, .. } if shares => {
+                self.share(request, &found, (ttl, candidate), messages)
+            }
+            Op::Extend { ttl, repair, fence } if shares => {
+                self.extend_shared(request, &found, ttl, repair, fence, messages)
+            }
+            Op::Confirm { ttl, fence, .. } if shares => {
+                self.confirm_shared(request, &found, ttl, fence)
+            }
+            Op::Reserve { long } => self.reserve(request, &found, long),
             Op::Acquire {
                 ttl,
                 candidate,
@@ -117,9 +148,19 @@ impl MemoryNode {
         let kept = mutant!("kept-is-own", kept, false);
         // Without a guard nobody minds it.
         let quarantine = self.quarantine(now).filter(|_| record.is_some());
+        let shared = form.as_ref().is_some_and(Form::is_shared);
+        let readers = shared.then(|| request.keys.companions.shared());
+        let readers = readers.and_then(|key| self.readers(&key, now));
+        let last = readers.and_then(|readers| readers.last(time));
+        let last = last.map(|(value, until)| (value.clone(), until));
+        let last = mutant!("writer-ignores-readers", last, match request.keys.mode {
+            Mode::Exclusive => None,
+            Mode::Shared => last,
+        });
         Found {
             own: !kept && !request.value.0.is_empty() && holder == Some(&request.value),
-            free: holder.is_none(),
+            free: holder.is_none() && last.is_none(),
+            last,
             form,
             end,
             quarantine: mutant!("no-quarantine", quarantine, None),

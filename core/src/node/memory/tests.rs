@@ -8,7 +8,7 @@ mod line;
 mod native;
 
 use super::*;
-use crate::node::{Companions, Keys, Leaving, Waits};
+use crate::node::{Companions, Keys, Leaving, Mode, Waits};
 use crate::node::{Op, Repair, Request, Value, Waiter};
 
 const TTL: Duration = Duration::from_millis(100);
@@ -63,6 +63,7 @@ fn request(op: Op, name: &str) -> Request {
                 most: 3,
             },
             fence_ttl: Some(Duration::from_secs(10)),
+            mode: Mode::Exclusive,
         }),
         value: value(name),
         waiter: None,
@@ -149,14 +150,14 @@ fn held(name: &str, ms: u64) -> Form {
 fn reserved(number: u64, ms: u64) -> Form {
     Form::Free {
         until: START + ms * 1000,
-        waiter: Some(waiter(number)),
+        whom: Whom::Waiter(waiter(number)),
     }
 }
 
 /// Free and crowded, for nobody.
 const FOR_NOBODY: Form = Form::Free {
     until: 0,
-    waiter: None,
+    whom: Whom::Nobody,
 };
 
 #[test]
@@ -171,6 +172,7 @@ fn only_the_owner_extends_and_releases() {
             holder: Some("lex".into()),
             place: None,
             subscribers: 1,
+            shared: false,
         }
     );
     assert_eq!(ask(&mut node, extend(Repair::Yes), "b", 51), Reply::NotMine);

@@ -132,7 +132,7 @@ impl Extend<Box<Item>> for Backlog {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::{Companions, Keys, Leaving, Op, Request, Sink, Ticket, Value, Waits};
+    use crate::node::{Companions, Keys, Leaving, Mode, Op, Request, Sink, Ticket, Value, Waits};
     use std::sync::{Arc, Mutex};
     use std::time::Duration;
 
@@ -161,6 +161,7 @@ mod tests {
                 most: 0,
             },
             fence_ttl: None,
+            mode: Mode::Exclusive,
         };
         Box::new(Item {
             request: Request {

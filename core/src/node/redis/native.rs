@@ -182,7 +182,7 @@ impl Reading {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::{Companions, Keys, Leaving, Value, Waits};
+    use crate::node::{Companions, Keys, Leaving, Mode, Value, Waits};
     use redis::parse_redis_value;
     use std::sync::Arc;
     use std::time::Duration;
@@ -206,6 +206,7 @@ mod tests {
                     most: 1,
                 },
                 fence_ttl,
+                mode: Mode::Exclusive,
             }),
             value: Value(b"t.l"[..].into()),
             waiter: None,

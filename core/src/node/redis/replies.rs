@@ -52,7 +52,8 @@ pub(crate) fn outcome(op: Op, value: &Resp) -> Outcome {
         (Op::Acquire { .. }, 1, []) => (Some(granted(0)), more),
         (Op::Acquire { .. }, 1, [f, rest @ ..]) => (fence(f).map(granted), rest),
         (Op::Acquire { .. }, 0, [left, holder, place, subscribers, rest @ ..]) => {
-            (refused([left, holder, place, subscribers]), rest)
+            let shared = matches!(rest, [_, _, Resp::Int(1)]);
+            (refused([left, holder, place, subscribers], shared), rest)
         }
         (Op::Extend { .. }, 1 | 2, _) => {
             let repaired = code == 2;
@@ -73,8 +74,10 @@ pub(crate) fn outcome(op: Op, value: &Resp) -> Outcome {
         }
         (Op::Release, 0 | 1, _) => (Some(Reply::Released { held: code == 1 }), more),
         (Op::Inspect, 8, [stands, left, value, fence, queued, quarantine, rest @ ..]) => {
-            (seen([stands, left, value, fence, queued, quarantine]), rest)
+            let readers = rest.get(2);
+            (seen([stands, left, value, fence, queued, quarantine], readers), rest)
         }
+        (Op::Reserve { .. }, 0 | 1, _) => (Some(Reply::Reserved { done: code == 1 }), more),
         (_, 4, _) if op != Op::Release => return Outcome::OtherRecord,
         (_, 5, _) if op != Op::Release => (Some(Reply::Late), more),
         _ => (None, more),
@@ -110,7 +113,7 @@ pub(crate) fn fault(error: &redis::ServerError) -> Fault {
 }
 
 /// Another holds the lock, or it is reserved for another.
-fn refused(parts: [&Resp; 4]) -> Option<Reply> {
+fn refused(parts: [&Resp; 4], shared: bool) -> Option<Reply> {
     let [
         Resp::Int(left),
         Resp::BulkString(holder),
@@ -125,11 +128,12 @@ fn refused(parts: [&Resp; 4]) -> Option<Reply> {
         holder: (!holder.is_empty()).then(|| holder.escape_ascii().to_string().into()),
         place: u32::try_from(*place).ok(),
         subscribers: u32::try_from(*subscribers).ok()?,
+        shared,
     })
 }
 
 /// What a node has of a lock.
-fn seen(parts: [&Resp; 6]) -> Option<Reply> {
+fn seen(parts: [&Resp; 6], readers: Option<&Resp>) -> Option<Reply> {
     let [
         Resp::BulkString(stands),
         Resp::Int(left),
@@ -146,6 +150,7 @@ fn seen(parts: [&Resp; 6]) -> Option<Reply> {
     let standing = match &stands[..] {
         b"" => Standing::Free,
         b"=" => Standing::Held,
+        b"&" => Standing::Shared,
         b"-" => Standing::Kept,
         b"@" => Standing::Reserved,
         // Ours has an end, and is not marked but by us.
@@ -160,6 +165,10 @@ fn seen(parts: [&Resp; 6]) -> Option<Reply> {
         value: held.then_some(value),
         fence: fence(counted)?,
         queued: u32::try_from(*queued).ok()?,
+        readers: match readers {
+            Some(Resp::Int(readers)) => u32::try_from(*readers).ok()?,
+            _ => return None,
+        },
         quarantine: Duration::from_millis(u64::try_from(*quarantine).unwrap_or(0)),
     })))
 }
@@ -249,6 +258,7 @@ mod tests {
             holder: holder.map(Into::into),
             place,
             subscribers: 1,
+            shared: false,
         };
         const TIME: &str = "$2\r\n12\r\n$1\r\n7\r\n";
         for (op, wire, expected) in [

@@ -12,7 +12,7 @@ use std::time::Duration;
 use once_cell::sync::Lazy;
 
 use super::resp::{self, Decimal};
-use crate::node::{Leaving, Op, Repair, Request, Waiter};
+use crate::node::{Companions, Leaving, Mode, Op, Repair, Request, Waiter};
 
 /// A script: its text, and the hash by which the node knows it.
 pub(crate) struct Script {
@@ -29,10 +29,16 @@ macro_rules! script {
     };
 }
 
-/// A script with the line's part where it says so: what stands in the middle of two of
-/// them is defined there only, for defining it costs about as much as a call.
+/// A script with the parts that several have, where it says so. What stands in the middle
+/// of one is defined there only, for defining it costs about as much as a call.
 fn whole(text: &str) -> String {
-    text.replace("--- line.lua\n", include_str!("lua/line.lua"))
+    let parts = [
+        ("--- form.lua\n", include_str!("lua/form.lua")),
+        ("--- line.lua\n", include_str!("lua/line.lua")),
+        ("--- join.lua\n", include_str!("lua/join.lua")),
+        ("--- vote.lua\n", include_str!("lua/vote.lua")),
+    ];
+    parts.iter().fold(text.to_owned(), |text, (name, part)| text.replace(name, part))
 }
 
 /// Vote for a token, and fence it; queue its waiter.
@@ -44,6 +50,13 @@ pub(crate) static RELEASE: Script = script!("release.lua");
 /// Delete a lock that holds a value, and nothing else: a native release, for a server
 /// that has no command for it.
 pub(crate) static LEAN: Script = script!("lean.lua");
+/// Vote for a token that shares the lock; queue its waiter. Most clients never share, so a
+/// node is given its text when it is asked for; the same of the two that follow.
+pub(crate) static SHARE: Script = script!("share.lua");
+/// Keep such a vote, and what [`EXTEND`] does besides; make one of a vote for one alone.
+pub(crate) static SHARE_EXTEND: Script = script!("share_extend.lua");
+/// Let no more readers in, for a waiter.
+pub(crate) static RESERVE: Script = script!("reserve.lua");
 /// Look what is there. Seldom asked for: a node is given its text then.
 pub(crate) static INSPECT: Script = script!("inspect.lua");
 /// Replace a node's record, if it is still the one that was read.
@@ -78,11 +91,16 @@ pub(crate) fn write_command(
     with_text: bool,
     cold: bool,
 ) {
-    let script = match request.op {
-        Op::Acquire { .. } => &ACQUIRE,
-        Op::Extend { .. } | Op::Confirm { .. } => &EXTEND,
-        Op::Release => &RELEASE,
-        Op::Inspect => &INSPECT,
+    if let Op::Reserve { long } = request.op {
+        return write_reserve(out, request, guard, long, with_text);
+    }
+    let script = match (request.op, request.keys.mode) {
+        (Op::Acquire { .. }, Mode::Exclusive) => &ACQUIRE,
+        (Op::Acquire { .. }, Mode::Shared) => &SHARE,
+        (Op::Extend { .. } | Op::Confirm { .. }, Mode::Exclusive) => &EXTEND,
+        (Op::Extend { .. } | Op::Confirm { .. }, Mode::Shared) => &SHARE_EXTEND,
+        (Op::Release, _) => &RELEASE,
+        (Op::Inspect | Op::Reserve { .. }, _) => &INSPECT,
     };
     let (keys, arguments) = lengths(request, guard);
     resp::write_array(out, 3 + keys + arguments);
@@ -109,6 +127,30 @@ pub(crate) fn write_command(
     }
 }
 
+/// Appends the call that reserves the lock for the request's waiter, who does not share.
+fn write_reserve(
+    out: &mut Vec<u8>,
+    request: &Request,
+    guard: Option<&Guard>,
+    long: Duration,
+    with_text: bool,
+) {
+    let keys = 1 + 2 * usize::from(guard.is_some());
+    resp::write_array(out, 3 + keys + 4);
+    write_script(out, &RESERVE, with_text);
+    resp::write_number(out, keys as u64);
+    resp::write_text(out, &request.keys.lock);
+    if let Some(guard) = guard {
+        resp::write_text(out, &guard.record_key);
+        resp::write_text(out, &guard.quarantine_key);
+    }
+    write_waiter(out, request.waiter.as_ref(), Mode::Exclusive);
+    let [reservation, life] = [long, request.keys.waits.place].map(|d| Decimal::of(millis(d)));
+    resp::write_parts(out, &[reservation.text(), b" ", life.text()]);
+    resp::write_text(out, guard.map_or(b"", |guard| guard.record.as_bytes()));
+    resp::write_number(out, not_after(request));
+}
+
 /// Whether nothing but the lock's own life is minded: neither guard nor fences.
 pub(crate) fn is_plain(request: &Request, guard: Option<&Guard>) -> bool {
     guard.is_none() && request.keys.counter().is_none()
@@ -118,8 +160,9 @@ pub(crate) fn is_plain(request: &Request, guard: Option<&Guard>) -> bool {
 fn block(request: &Request) -> Option<u32> {
     let block = match request.op {
         Op::Acquire { block, .. } | Op::Confirm { block, .. } => block,
-        Op::Extend { .. } | Op::Release | Op::Inspect => 1,
+        Op::Extend { .. } | Op::Release | Op::Inspect | Op::Reserve { .. } => 1,
     };
+    debug_assert!(block == 1 || request.keys.mode == Mode::Exclusive, "readers take one fence");
     (block > 1 && request.keys.counter().is_some()).then_some(block)
 }
 
@@ -146,28 +189,39 @@ fn lengths(request: &Request, guard: Option<&Guard>) -> (usize, usize) {
     let guarded = usize::from(guard.is_some());
     let voted = usize::from(!is_plain(request, guard));
     let more = 4 * voted + usize::from(block(request).is_some());
+    let shared = usize::from(request.keys.mode == Mode::Shared);
     match request.op {
-        Op::Acquire { .. } => (2 + voted + 2 * guarded, 4 + more),
-        Op::Extend { .. } | Op::Confirm { .. } => (2 + voted + 2 * guarded, 3 + more),
+        Op::Acquire { .. } => (3 + voted + 2 * guarded, 4 + more),
+        // One that shares may call others, so it has their queue and their waits too.
+        Op::Extend { .. } | Op::Confirm { .. } => {
+            (3 + shared + voted + 2 * guarded, 3 + shared + more)
+        }
         Op::Release => {
             let (keys, more) = match keep(request) {
                 Some(Keep::Ban(_)) => (1, 2),
                 Some(Keep::For(_)) => (0, 2),
                 None => (0, guarded),
             };
-            (2 + 2 * guarded + keys, 3 + more)
+            (3 + 2 * guarded + keys, 3 + more)
         }
-        Op::Inspect => (3 + 2 * guarded, 1),
+        Op::Inspect => (4 + 2 * guarded, 1),
+        Op::Reserve { .. } => (1 + 2 * guarded, 4),
     }
 }
 
 fn write_keys(out: &mut Vec<u8>, request: &Request, guard: Option<&Guard>) {
+    let companions = &request.keys.companions;
+    let extends = matches!(request.op, Op::Extend { .. } | Op::Confirm { .. });
+    let shares = request.keys.mode == Mode::Shared;
     resp::write_text(out, &request.keys.lock);
-    if matches!(request.op, Op::Acquire { .. } | Op::Release | Op::Inspect) {
-        resp::write_text(out, request.keys.companions.queue());
+    if !extends || shares {
+        resp::write_text(out, companions.queue());
+    } else {
+        write_marked(out, companions, b"x");
     }
-    if matches!(request.op, Op::Extend { .. } | Op::Confirm { .. }) {
-        resp::write_text(out, &request.keys.companions.bans());
+    write_marked(out, companions, b"s");
+    if extends && shares {
+        write_marked(out, companions, b"x");
     }
     if request.op == Op::Inspect {
         resp::write_text(out, request.keys.companions.counter());
@@ -181,7 +235,16 @@ fn write_keys(out: &mut Vec<u8>, request: &Request, guard: Option<&Guard>) {
         resp::write_text(out, &guard.quarantine_key);
     }
     if request.op == Op::Release && matches!(request.leaving, Leaving::Forced(_)) {
-        resp::write_text(out, &request.keys.companions.bans());
+        write_marked(out, companions, b"x");
+    }
+}
+
+/// Appends the key of that mark.
+fn write_marked(out: &mut Vec<u8>, companions: &Companions, mark: &[u8; 1]) {
+    let queue = companions.queue();
+    match companions.mark() {
+        Some(at) => resp::write_parts(out, &[&queue[..at], mark, &queue[at + 1..]]),
+        None => resp::write_text(out, queue),
     }
 }
 
@@ -202,7 +265,7 @@ fn write_own(out: &mut Vec<u8>, request: &Request) {
         Op::Acquire { ttl, home, .. } => {
             resp::write_number(out, millis(ttl));
             write_waits(out, request, home && request.waiter.is_some());
-            write_waiter(out, request.waiter.as_ref());
+            write_waiter(out, request.waiter.as_ref(), request.keys.mode);
         }
         Op::Extend { ttl, repair, .. } => {
             resp::write_number(out, millis(ttl));
@@ -212,16 +275,25 @@ fn write_own(out: &mut Vec<u8>, request: &Request) {
                 Repair::InQuarantine { .. } => 2,
             };
             resp::write_number(out, mode);
+            write_shared_waits(out, request);
         }
         Op::Confirm { ttl, .. } => {
             resp::write_number(out, millis(ttl));
             resp::write_number(out, 3);
+            write_shared_waits(out, request);
         }
         Op::Release => {
-            write_waiter(out, request.waiter.as_ref());
+            write_waiter(out, request.waiter.as_ref(), request.keys.mode);
             write_waits(out, request, false);
         }
-        Op::Inspect => {}
+        Op::Inspect | Op::Reserve { .. } => {}
+    }
+}
+
+/// The waits of an extension that may call others.
+fn write_shared_waits(out: &mut Vec<u8>, request: &Request) {
+    if request.keys.mode == Mode::Shared {
+        write_waits(out, request, false);
     }
 }
 
@@ -243,11 +315,7 @@ fn write_waits(out: &mut Vec<u8>, request: &Request, joins: bool) {
 /// The record, until when, and what of fences: what a vote is checked by.
 fn write_checks(out: &mut Vec<u8>, request: &Request, guard: Option<&Guard>, cold: bool) {
     resp::write_text(out, guard.map_or(b"", |g| g.record.as_bytes()));
-    let not_after = match request.not_after {
-        0 => ANY_TIME,
-        time => time.min(ANY_TIME),
-    };
-    resp::write_number(out, not_after);
+    resp::write_number(out, not_after(request));
     let Some((_, ttl)) = request.keys.counter() else {
         resp::write_text(out, b"");
         resp::write_text(out, b"");
@@ -256,7 +324,7 @@ fn write_checks(out: &mut Vec<u8>, request: &Request, guard: Option<&Guard>, col
     let (fence, lengthens) = match request.op {
         Op::Acquire { candidate, .. } => (candidate, cold),
         Op::Extend { fence, .. } | Op::Confirm { fence, .. } => (fence, true),
-        Op::Release | Op::Inspect => (0, false),
+        Op::Release | Op::Inspect | Op::Reserve { .. } => (0, false),
     };
     resp::write_number(out, fence);
     if lengthens {
@@ -269,12 +337,23 @@ fn write_checks(out: &mut Vec<u8>, request: &Request, guard: Option<&Guard>, col
     }
 }
 
-/// The number, a blank, the inbox; empty for none.
-fn write_waiter(out: &mut Vec<u8>, waiter: Option<&Waiter>) {
+fn not_after(request: &Request) -> u64 {
+    match request.not_after {
+        0 => ANY_TIME,
+        time => time.min(ANY_TIME),
+    }
+}
+
+/// The number, a blank, the inbox; before that of one that shares an `s`; empty for none.
+fn write_waiter(out: &mut Vec<u8>, waiter: Option<&Waiter>, mode: Mode) {
     match waiter {
         Some(waiter) => {
             let number = Decimal::of(waiter.number);
-            resp::write_parts(out, &[number.text(), b" ", &waiter.inbox]);
+            let shares: &[u8] = match mode {
+                Mode::Exclusive => b"",
+                Mode::Shared => b"s",
+            };
+            resp::write_parts(out, &[shares, number.text(), b" ", &waiter.inbox]);
         }
         None => resp::write_text(out, b""),
     }

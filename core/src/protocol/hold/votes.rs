@@ -242,12 +242,14 @@ impl Votes {
                 holder,
                 place,
                 subscribers,
+                shared,
             } => {
                 self.ends[i] = Instant::NEVER;
                 self.cast[i] = Vote::Refused;
                 self.nodes[i].line = Some(Line {
                     place: *place,
                     deaf: *subscribers == 0,
+                    shared: *shared,
                 });
                 self.nodes[i].said = Said::Refused {
                     left: *left,
@@ -286,7 +288,7 @@ impl Votes {
             }
             Reply::Late => self.late(&ticket, now, rules),
             Reply::Failed(fault) => self.fail(&ticket, fault, now, phase, rules),
-            Reply::Released { .. } | Reply::Seen(_) => {}
+            Reply::Released { .. } | Reply::Seen(_) | Reply::Reserved { .. } => {}
         }
         false
     }
@@ -414,7 +416,7 @@ impl Votes {
 fn ttl_of(op: Op) -> Duration {
     match op {
         Op::Acquire { ttl, .. } | Op::Extend { ttl, .. } | Op::Confirm { ttl, .. } => ttl,
-        Op::Release | Op::Inspect => Duration::ZERO,
+        Op::Release | Op::Inspect | Op::Reserve { .. } => Duration::ZERO,
     }
 }
 

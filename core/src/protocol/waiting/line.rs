@@ -342,7 +342,7 @@ mod loom_tests;
 mod tests {
     use super::*;
     use crate::node::names::{Naming, companions};
-    use crate::node::{Keys, Waits};
+    use crate::node::{Keys, Mode, Waits};
     use crate::protocol::timing::Timing;
     use std::time::Duration;
 
@@ -357,6 +357,7 @@ mod tests {
                     most: 0,
                 },
                 fence_ttl: None,
+                mode: Mode::Exclusive,
             }),
             label: "".into(),
             timing: Timing::of(Duration::from_secs(1), 0.01, 0.1, Duration::from_millis(50)),

@@ -484,6 +484,9 @@ impl<'a> Teller<'a> {
             }
             Op::Release => format!("tells {node} to delete its vote"),
             Op::Inspect => format!("looks who has the lock on {node}"),
+            Op::Reserve { long } => {
+                format!("has {node} let no more readers in for {}", brief(long))
+            }
         }
     }
 }
@@ -498,6 +501,7 @@ fn verb(asked: &Asked) -> &'static str {
         Op::Release if asked.token.is_empty() => "leaving",
         Op::Release => "release",
         Op::Inspect => "look",
+        Op::Reserve { .. } => "reservation",
     }
 }
 
@@ -526,8 +530,10 @@ fn said(reply: &Reply) -> String {
             holder,
             place,
             subscribers,
+            shared,
         } => {
             let taken = match left {
+                Some(left) if *shared => format!("refused, shared for another {}", brief(*left)),
                 Some(left) => format!("refused, taken for another {}", brief(*left)),
                 None => "refused, taken without an end".into(),
             };
@@ -547,6 +553,8 @@ fn said(reply: &Reply) -> String {
         Reply::Quarantined { left } => {
             format!("no vote, in quarantine for another {}", brief(*left))
         }
+        Reply::Reserved { done: true } => "it is reserved, and no reader comes".into(),
+        Reply::Reserved { done: false } => "it cannot be reserved".into(),
         Reply::Late => "nothing is done, for it comes too late".into(),
         Reply::NotMine => "there is no vote of its own".into(),
         Reply::Banned => "its vote was taken away by force".into(),

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use quorlock::sim::probe;
 use quorlock::sim::{
-    Companions, Keys, Leaving, Op, OtherRecord, Repair, Reply, Request, Standing, Value, Waiter,
+    Companions, Keys, Leaving, Mode, Op, OtherRecord, Repair, Reply, Request, Standing, Value, Waiter,
     Waits,
 };
 
@@ -30,6 +30,12 @@ pub enum Script {
     Lean,
     /// Look what is there.
     Inspect,
+    /// Vote for a token that shares.
+    Share,
+    /// Keep such a vote.
+    ShareExtend,
+    /// Let no more readers in.
+    Reserve,
     /// Replace the node's record.
     Init,
     /// Try permissions.
@@ -38,12 +44,15 @@ pub enum Script {
 
 impl Script {
     /// The scripts that may be called by their hash, in the order of [`probe::scripts`].
-    const LOADED: [Script; 5] = [
+    const LOADED: [Script; 8] = [
         Script::Acquire,
         Script::Extend,
         Script::Release,
         Script::Lean,
         Script::Inspect,
+        Script::Share,
+        Script::ShareExtend,
+        Script::Reserve,
     ];
 
     /// The script of that text.
@@ -75,7 +84,7 @@ impl Script {
     }
 
     /// Its bit among those that a server has loaded.
-    pub fn bit(self) -> u8 {
+    pub fn bit(self) -> u16 {
         1 << self as u8
     }
 }
@@ -95,13 +104,17 @@ pub struct Call {
 
 /// What a call of `inspect` asks for.
 fn look(keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
-    let (lock, queue, counter) = match *keys {
-        [lock, queue, counter] | [lock, queue, counter, _, _] => (lock, queue, counter),
+    let (lock, queue, shared, counter) = match *keys {
+        [lock, queue, shared, counter] | [lock, queue, shared, counter, _, _] => {
+            (lock, queue, shared, counter)
+        }
         _ => return None,
     };
     let [record] = args else { return None };
     let companions = companions(queue)?;
-    let fits = record.is_empty() == (keys.len() == 3) && counter == companions.counter();
+    let fits = record.is_empty() == (keys.len() == 4)
+        && counter == companions.counter()
+        && shared == companions.shared();
     fits.then(|| Call {
         request: Request {
             op: Op::Inspect,
@@ -111,6 +124,7 @@ fn look(keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
                 companions,
                 waits: NO_WAITS,
                 fence_ttl: None,
+                mode: Mode::Exclusive,
             }),
             value: Value([].into()),
             waiter: None,
@@ -120,6 +134,45 @@ fn look(keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
         record: (!record.is_empty()).then(|| text(record).into()),
         told: true,
         fenced: true,
+    })
+}
+
+/// What a call of `reserve` asks for. It names no queue, and needs none.
+fn reserve(keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
+    let lock = *keys.first()?;
+    let [waiter_text, life, record, not_after] = args else {
+        return None;
+    };
+    let fits = keys.len() == if record.is_empty() { 1 } else { 3 };
+    let times = waits(life)?;
+    let waiter = match waiter(waiter_text)? {
+        Some((waiter, Mode::Exclusive)) => waiter,
+        _ => return None,
+    };
+    let not_after = number(not_after).filter(|time| *time <= ANY_TIME)?;
+    let prefix = lock.iter().position(|b| *b == b':')? + 1;
+    let companions = [&lock[..prefix], b"#q:", &lock[prefix..]].concat();
+    fits.then(|| Call {
+        request: Request {
+            op: Op::Reserve {
+                long: times.reservation,
+            },
+            native: false,
+            keys: Arc::new(Keys {
+                lock: lock.into(),
+                companions: self::companions(&companions).expect("named so"),
+                waits: times,
+                fence_ttl: None,
+                mode: Mode::Exclusive,
+            }),
+            value: Value([].into()),
+            waiter: Some(waiter),
+            leaving: Leaving::Free,
+            not_after: if not_after == ANY_TIME { 0 } else { not_after },
+        },
+        record: (!record.is_empty()).then(|| text(record).into()),
+        told: true,
+        fenced: false,
     })
 }
 
@@ -136,17 +189,29 @@ fn companions(one: &[u8]) -> Option<Companions> {
 
 /// What a call of a script asks for; `None`: no client of ours writes that.
 pub fn call(script: Script, keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
-    if script == Script::Inspect {
-        return look(keys, args);
+    match script {
+        Script::Inspect => return look(keys, args),
+        Script::Reserve => return reserve(keys, args),
+        _ => {}
     }
     let millis = |place: usize| Some(Duration::from_millis(number(args.get(place)?)?));
-    // How many arguments are its own, and its waits. Two keys are: the second tells the rest.
-    let (own, waiter, waits) = match script {
-        Script::Acquire => (4, waiter(args.get(3)?)?, waits(args[2])?),
-        Script::Extend => (3, None, NO_WAITS),
-        Script::Release => (3, waiter(args.get(1)?)?, waits(args.get(2)?)?),
-        Script::Lean | Script::Inspect | Script::Init | Script::Try => return None,
+    // How many arguments are its own, who waits, and its waits; how many keys are its own.
+    let ((own, own_keys), waiter, waits) = match script {
+        Script::Acquire | Script::Share => ((4, 3), waiter(args.get(3)?)?, waits(args[2])?),
+        Script::Extend => ((3, 3), None, NO_WAITS),
+        Script::ShareExtend => ((4, 4), None, waits(args.get(3)?)?),
+        Script::Release => ((3, 3), waiter(args.get(1)?)?, waits(args.get(2)?)?),
+        _ => return None,
     };
+    let shares = matches!(script, Script::Share | Script::ShareExtend);
+    let mode = match (&waiter, shares) {
+        // A release says by its waiter how it asked.
+        (Some((_, mode)), false) if script == Script::Release => *mode,
+        (Some((_, mode)), _) if (*mode == Mode::Shared) != shares => return None,
+        (_, true) => Mode::Shared,
+        (_, false) => Mode::Exclusive,
+    };
+    let waiter = waiter.map(|(waiter, _)| waiter);
     let more = args.get(own..)?;
     let release = script == Script::Release;
     let companions = companions(keys.get(1)?)?;
@@ -154,7 +219,7 @@ pub fn call(script: Script, keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
     let ban = said.and_then(|said| said.strip_prefix(b"-"));
     let bans = usize::from(ban.is_some());
     let bans_fit = bans == 0 || *keys.last()? == companions.bans();
-    let fits = match (release, more.len(), keys.len().checked_sub(2 + bans)?) {
+    let fits = match (release, more.len(), keys.len().checked_sub(own_keys + bans)?) {
         (_, 0, 0) => true,
         // With what is kept, or without.
         (true, 1 | 2, 2) => !more[0].is_empty(),
@@ -190,7 +255,7 @@ pub fn call(script: Script, keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
     };
     let op = match script {
         Script::Release => Op::Release,
-        Script::Acquire => Op::Acquire {
+        Script::Acquire | Script::Share => Op::Acquire {
             ttl: millis(1)?,
             candidate: fence.unwrap_or(0),
             home: waits.most > 0,
@@ -202,7 +267,10 @@ pub fn call(script: Script, keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
         Script::Extend => companions.bans() == keys[1],
         _ => companions.queue() == keys[1],
     };
-    let counter = fence.is_none() || keys.get(2) == Some(&companions.counter());
+    let third = companions.shared() == *keys.get(2)?;
+    let fourth = script != Script::ShareExtend || companions.bans() == keys[3];
+    let second = second && third && fourth && (!shares || block == 1);
+    let counter = fence.is_none() || keys.get(own_keys) == Some(&companions.counter());
     (fits && bans_fit && second && counter).then(|| Call {
         request: Request {
             op,
@@ -212,6 +280,7 @@ pub fn call(script: Script, keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
                 companions,
                 waits,
                 fence_ttl,
+                mode,
             }),
             value: Value(args[0].into()),
             waiter,
@@ -238,16 +307,21 @@ fn extension(ttl: Duration, mode: &[u8], fence: u64, block: u32) -> Option<Op> {
     Some(Op::Extend { ttl, repair, fence })
 }
 
-/// `number inbox`, or nothing.
-fn waiter(text: &[u8]) -> Option<Option<Waiter>> {
+/// `number inbox`, of one that shares with an `s` before it, or nothing.
+fn waiter(text: &[u8]) -> Option<Option<(Waiter, Mode)>> {
     if text.is_empty() {
         return Some(None);
     }
+    let (text, mode) = match text.strip_prefix(b"s") {
+        Some(rest) => (rest, Mode::Shared),
+        None => (text, Mode::Exclusive),
+    };
     let blank = text.iter().position(|b| *b == b' ')?;
-    Some(Some(Waiter {
+    let waiter = Waiter {
         number: number(&text[..blank])?,
         inbox: text[blank + 1..].into(),
-    }))
+    };
+    Some(Some((waiter, mode)))
 }
 
 /// Of requests that know of no line.
@@ -311,6 +385,7 @@ pub fn answer(out: &mut Vec<u8>, call: &Call, answer: &Result<Reply, OtherRecord
             holder,
             place,
             subscribers,
+            ..
         }) => {
             let mut own = Vec::new();
             int(&mut own, left.map_or(-1, millis));
@@ -326,6 +401,7 @@ pub fn answer(out: &mut Vec<u8>, call: &Call, answer: &Result<Reply, OtherRecord
                 match seen.standing {
                     Standing::Free => b"",
                     Standing::Held => b"=",
+                    Standing::Shared => b"&",
                     Standing::Kept => b"-",
                     Standing::Reserved => b"@",
                     Standing::Foreign => b".",
@@ -347,17 +423,32 @@ pub fn answer(out: &mut Vec<u8>, call: &Call, answer: &Result<Reply, OtherRecord
             return int(out, 1);
         }
         // No script says that another's value stands there and nothing else.
+        Ok(Reply::Reserved { done }) => (i64::from(*done), Vec::new(), 0),
         Ok(Reply::NotMine | Reply::Taken | Reply::Failed(_)) => (0, Vec::new(), 0),
     };
     let refused = matches!(answer, Ok(Reply::Refused { .. }));
     if !call.told && !refused {
         return int(out, code);
     }
-    array(out, b'*', 1 + own + 2 * usize::from(call.told));
+    // Who is refused is told the TIME in any case, and behind it that readers hold the lock.
+    let told = call.told || refused;
+    let behind = match answer {
+        Ok(Reply::Refused { shared: true, .. }) => Some(1),
+        Ok(Reply::Seen(seen)) => Some(i64::from(seen.readers)),
+        _ => None,
+    };
+    array(
+        out,
+        b'*',
+        1 + own + 2 * usize::from(told) + usize::from(behind.is_some()),
+    );
     int(out, code);
     out.extend_from_slice(&more);
-    if call.told {
+    if told {
         moment(out, time);
+    }
+    if let Some(behind) = behind {
+        int(out, behind);
     }
 }
 

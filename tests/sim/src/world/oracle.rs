@@ -190,7 +190,10 @@ pub(super) struct Seen {
 pub(super) fn holds_until(form: &Form, end: Instant) -> Instant {
     match form {
         Form::Quiet(_) => end,
-        Form::Held { until, .. } | Form::Kept { until, .. } | Form::Free { until, .. } => {
+        Form::Held { until, .. }
+        | Form::Kept { until, .. }
+        | Form::Free { until, .. }
+        | Form::Shared { until, .. } => {
             end.min(Instant(until * 1000))
         }
     }
@@ -509,7 +512,7 @@ impl Inner {
                     self.backs_off(&request.keys.lock);
                 }
             }
-            Op::Confirm { .. } | Op::Inspect => {}
+            Op::Confirm { .. } | Op::Inspect | Op::Reserve { .. } => {}
         }
     }
 

@@ -19,7 +19,7 @@ use crate::node::redis::dial::{Dial, Dialling, Stream};
 use crate::node::redis::native::Delete;
 use crate::node::redis::script::Guard;
 use crate::node::redis::wire::Wire;
-use crate::node::{Companions, Keys, Leaving, Op, Request, Sink, Ticket, Value, Waits};
+use crate::node::{Companions, Keys, Leaving, Mode, Op, Request, Sink, Ticket, Value, Waits};
 use crate::token::SystemRng;
 
 /// How long each request may take.
@@ -205,6 +205,7 @@ impl Link {
                 most: 0,
             },
             fence_ttl: self.fence_ttl,
+            mode: Mode::Exclusive,
         };
         Box::new(Item {
             request: Request {

@@ -1,4 +1,4 @@
--- KEYS lock, queue [, counter [, record, quarantine]].
+-- KEYS lock, queue, shared [, counter [, record, quarantine]].
 -- ARGV value, ttl, waits, waiter [, record, not_after, candidate, life of the counter [, block]].
 -- Waits: the reservation and the life of a place, in ms; at the waiter's home also how many may be queued.
 local call, K, A = redis.call, KEYS, ARGV
@@ -6,27 +6,25 @@ local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
 local value, quarantine
 if A[5] and A[5] ~= '' then
-  local m = call('MGET', K[1], K[4], K[5])
+  local m = call('MGET', K[1], K[5], K[6])
   if m[2] ~= A[5] then return {4, time[1], time[2]} end
   value, quarantine = m[1], m[3]
 end
 if A[5] and now > tonumber(A[6]) then return {5, time[1], time[2]} end
 -- MGET does not show what is of another type; GET says so.
 if not value then value = call('GET', K[1]) end
-local form, till, whose
-if value then form, till, whose = string.match(value, '^([-=@])(%d+) (.*)$') end
-local stands = form and now <= tonumber(till)
+--- form.lua
 local own = value == A[1] or form == '=' and stands and whose == A[1]
-local held = value and (not form or form ~= '@' and stands)
+local held = value and (not form or last or form ~= '@' and form ~= '&' and stands)
 local reservation, life, most = string.match(A[3], '^(%d+) (%d+) ?(%d*)$')
-if quarantine and (own or not held or most ~= '') then return {3, call('PTTL', K[5]), time[1], time[2]} end
+if quarantine and (own or not held or most ~= '') then return {3, call('PTTL', K[6]), time[1], time[2]} end
 -- Reserved for this waiter; others may wait behind it.
-local crowded = form == '@' and stands and whose == A[4]
+local crowded = (form == '@' or form == '&' and not last) and stands and whose == A[4]
 if not own and not crowded then
   local left, holder, ours = nil, '', false
   if held then
-    left = form and math.ceil((till - now) / 1000) or call('PTTL', K[1])
-    local token, label = string.match(whose or value, '^([0-9a-f]+)%.(.*)$')
+    left = form and math.ceil(((last or till) - now) / 1000) or call('PTTL', K[1])
+    local token, label = string.match(reader or whose or value, '^([0-9a-f]+)%.(.*)$')
     if token and #token == 40 then ours, holder = true, label end
   elseif stands then
     left = math.ceil((till - now) / 1000)
@@ -37,35 +35,7 @@ if not own and not crowded then
     if not left and whom ~= 0 and A[4] ~= '' then call('ZREM', K[2], A[4], '!' .. A[4]) end
     crowded = whom == 1
   end
-  if left then
-    local place, listeners = -1, 1
-    local rank, queued
-    if most ~= '' then rank, queued = call('ZRANK', K[2], A[4]), call('ZCARD', K[2]) / 2 end
-    if rank or queued and queued < tonumber(most) then
-      local ends = string.format('%.0f', -now - life * 1000)
-      if rank then
-        -- Before the waiters are as many ends of places.
-        place = rank - queued
-        call('ZADD', K[2], ends, '!' .. A[4])
-      else
-        place = queued
-        local last = queued > 0 and call('ZRANGE', K[2], '-1', '-1', 'WITHSCORES')[2] or 0
-        call('ZADD', K[2], string.format('%.0f', last + 1), A[4], ends, '!' .. A[4])
-      end
-      if queued == 0 or call('PTTL', K[2]) < tonumber(life) then call('PEXPIRE', K[2], life) end
-      if stands then
-        if call('PTTL', K[1]) < tonumber(life) then call('PEXPIRE', K[1], life) end
-      elseif ours and left >= 0 then
-        -- Crowded: from here on it is passed on by scripts alone. Where TIME goes on within a script (6.2) it is read
-        -- behind the PTTL, so that the vote's end does not come before the one that its holder counts on.
-        time = call('TIME')
-        local marked = string.format('=%.0f ', time[1] * 1000000 + time[2] + left * 1000 + 1000) .. value
-        call('SET', K[1], marked, 'PX', math.max(left, life))
-      end
-      listeners = redis.pcall('PUBSUB', 'NUMSUB', string.match(A[4], ' (.*)$'))[2] or 1
-    end
-    return {0, left, holder, place, listeners, time[1], time[2]}
-  end
+  --- join.lua
 end
 if own then
   local rest = tonumber(A[2])
@@ -84,15 +54,15 @@ if not A[5] then return 1 end
 local fence = A[7]
 if fence == '0' then
   -- Nothing is proposed: nothing is counted, and what is stored was others'.
-  fence = call('ZSCORE', K[3], 'f')
+  fence = call('ZSCORE', K[4], 'f')
   fence = fence and string.format('%.0f', fence) or ''
 elseif fence ~= '' then
   if tonumber(fence) > now + 10000000 then fence = string.format('%.0f', now + 10000000) end
-  local last = A[9] and call('ZSCORE', K[3], 'f')
+  local last = A[9] and call('ZSCORE', K[4], 'f')
   if last and last + A[9] > tonumber(fence) then fence = string.format('%.0f', last + A[9]) end
-  if call('ZADD', K[3], 'GT', 'CH', fence, 'f') == 0 then
-    fence = string.format('%.0f', call('ZINCRBY', K[3], '1', 'f'))
+  if call('ZADD', K[4], 'GT', 'CH', fence, 'f') == 0 then
+    fence = string.format('%.0f', call('ZINCRBY', K[4], '1', 'f'))
   end
-  if A[8] ~= '' then call('PEXPIRE', K[3], A[8]) end
+  if A[8] ~= '' then call('PEXPIRE', K[4], A[8]) end
 end
 return {1, fence, time[1], time[2]}

@@ -1,4 +1,4 @@
--- KEYS lock, bans [, counter [, record, quarantine]].
+-- KEYS lock, bans, shared [, counter [, record, quarantine]].
 -- ARGV value, ttl, mode [, record, not_after, fence, life of the counter [, block]].
 -- Modes: 0 extend; 1 and repair; 2 and repair even in quarantine; 3 store the fence, which is the last of its block.
 local call, K, A = redis.call, KEYS, ARGV
@@ -6,7 +6,7 @@ local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
 local value, quarantine
 if A[4] and A[4] ~= '' then
-  local m = call('MGET', K[1], K[4], K[5])
+  local m = call('MGET', K[1], K[5], K[6])
   if m[2] ~= A[4] then return {4, time[1], time[2]} end
   value, quarantine = m[1], m[3]
 end
@@ -16,24 +16,22 @@ if not value then
   -- Of another type, which MGET does not show: held, by somebody who is none of us.
   if type(value) == 'table' then value = '' end
 end
-local form, till, whose
-if value then form, till, whose = string.match(value, '^([-=@])(%d+) (.*)$') end
-local stands = form and now <= tonumber(till)
+--- form.lua
 local own = value == A[1] or form == '=' and stands and whose == A[1]
-local gone = not value or form == '@' or form and not stands
+local gone = not last and (not value or form == '@' or form == '&' or form and not stands)
 if not own and (not gone or A[3] == '0' or A[3] == '3') then return A[4] and {0, time[1], time[2]} or 0 end
 -- Who was forced out does not come back. Whoever stores nothing anew need not look.
 local banned = not own and call('ZSCORE', K[2], A[1])
 if banned and now <= tonumber(banned) then return {0, time[1], time[2], 1} end
 -- What stands in quarantine may be a vote that was never counted. Modes 2 and 3 are of one that is.
-if quarantine and (A[3] == '0' or A[3] == '1') then return {3, call('PTTL', K[5]), time[1], time[2]} end
+if quarantine and (A[3] == '0' or A[3] == '1') then return {3, call('PTTL', K[6]), time[1], time[2]} end
 if A[6] and A[6] ~= '' then
   if A[3] == '3' then
-    local last = call('ZSCORE', K[3], 'f')
+    local last = call('ZSCORE', K[4], 'f')
     if last and tonumber(last) > A[6] - (A[8] or 1) then return {6, string.format('%.0f', last), time[1], time[2]} end
   end
-  call('ZADD', K[3], 'GT', A[6], 'f')
-  call('PEXPIRE', K[3], A[7])
+  call('ZADD', K[4], 'GT', A[6], 'f')
+  call('PEXPIRE', K[4], A[7])
 end
 local rest = tonumber(A[2])
 if form then

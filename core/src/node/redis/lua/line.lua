@@ -1,24 +1,66 @@
--- Whose turn it is at a lock that nobody holds: put into the scripts where they say so. KEYS[2] is the queue, a sorted
--- set in which a waiter (`number inbox`) stands twice: by its ticket, which counts from 1, and with `!` before it by the
--- end of its place, in µs of TIME below zero.
--- 0: nobody waits; 1: it is for `me`; 2: reserved for the first, who is told; 3: messages are not permitted.
+-- Whose turn it is at a lock that nobody holds for itself: put into the scripts where they say so. KEYS[2] is the queue, a
+-- sorted set in which a waiter (`number inbox`, of one that shares `snumber inbox`) stands twice: by its ticket, which
+-- counts from 1, and with `!` before it by the end of its place, in µs of TIME below zero.
+-- 0: nobody waits; 1: it is for `me`; 2: reserved for the first, who is told; 3: messages are not permitted;
+-- 5: the first waits until the last reader has gone.
+-- Of readers all up to the first who wants it for itself are called at once. They stand in the queue until they come.
 local function turn(me)
+  local function reserve(who)
+    form, till, whose, stands = last and '&' or '@', string.format('%.0f', now + reservation * 1000), who, true
+    if last then
+      call('SET', K[1], '&' .. till .. ' ' .. base .. ' ' .. whose, 'KEEPTTL')
+      if call('PTTL', K[1]) < math.max(reservation, life) then call('PEXPIRE', K[1], math.max(reservation, life)) end
+    else
+      call('SET', K[1], '@' .. till .. ' ' .. whose, 'PX', math.max(reservation, life))
+    end
+  end
   while true do
     local first = call('ZRANGE', K[2], '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1')[1]
     if not first then return 0 end
-    if first == me then return 1 end
-    if now < -(call('ZSCORE', K[2], '!' .. first) or 0) then
-      local number, inbox = string.match(first, '^(%d+) (.*)$')
-      local listeners = redis.pcall('PUBLISH', inbox, number)
-      -- The dead cannot be told from the living. The queue stays, and whoever asks first is served.
-      if type(listeners) == 'table' then return 3 end
-      if listeners > 0 then
-        local reserved = string.format('@%.0f ', now + reservation * 1000)
-        call('SET', K[1], reserved .. first, 'PX', math.max(reservation, life))
-        call('ZREM', K[2], first, '!' .. first)
-        return 2
+    if string.sub(first, 1, 1) == 's' then
+      local called, mine, ticket = false, false, nil
+      local batch = call('ZRANGE', K[2], '0', '+inf', 'BYSCORE', 'LIMIT', '0', '64', 'WITHSCORES')
+      for i = 1, #batch, 2 do
+        local one = batch[i]
+        local number, inbox = string.match(one, '^s(%d+) (.*)$')
+        if not number then break end
+        if one == me then
+          mine, ticket = true, batch[i + 1]
+        else
+          local alive = now < -(call('ZSCORE', K[2], '!' .. one) or 0)
+          if alive then
+            local listeners = redis.pcall('PUBLISH', inbox, number)
+            if type(listeners) == 'table' then return 3 end
+            alive = listeners > 0
+          end
+          if alive then
+            called, ticket = true, batch[i + 1]
+          else
+            call('ZREM', K[2], one, '!' .. one)
+          end
+        end
       end
+      if called then reserve('s' .. ticket) end
+      if ticket then return mine and 1 or 2 end
+    else
+      if first == me then return 1 end
+      local number, inbox = string.match(first, '^(%d+) (.*)$')
+      if now < -(call('ZSCORE', K[2], '!' .. first) or 0) then
+        if last then
+          -- It is told nothing yet: what it waits for has no end that is known. The dead keep nobody waiting.
+          if (redis.pcall('PUBSUB', 'NUMSUB', inbox)[2] or 1) > 0 then return 5 end
+        else
+          local listeners = redis.pcall('PUBLISH', inbox, number)
+          -- The dead cannot be told from the living. The queue stays, and whoever asks first is served.
+          if type(listeners) == 'table' then return 3 end
+          if listeners > 0 then
+            reserve(first)
+            call('ZREM', K[2], first, '!' .. first)
+            return 2
+          end
+        end
+      end
+      call('ZREM', K[2], first, '!' .. first)
     end
-    call('ZREM', K[2], first, '!' .. first)
   end
 end

@@ -1,4 +1,4 @@
--- KEYS lock, queue [, record, quarantine] [, bans]; ARGV value, waiter, waits [, record or '' [, keep]].
+-- KEYS lock, queue, shared [, record, quarantine] [, bans]; ARGV value, waiter, waits [, record or '' [, keep]].
 -- Waits: the reservation and the life of a place, in ms. Keep: for how long the lock stays taken, in ms;
 -- behind `-`: for how long the value is banned, which is forced out. Then the last key is that of the bans.
 local call, K, A = redis.call, KEYS, ARGV
@@ -8,7 +8,7 @@ local value
 -- To reserve is to promise a vote: only where one may be given.
 local votes = true
 if A[4] and A[4] ~= '' then
-  local m = call('MGET', K[1], K[3], K[4])
+  local m = call('MGET', K[1], K[4], K[5])
   value, votes = m[1], m[2] == A[4] and not m[3]
 end
 if not value then
@@ -16,10 +16,16 @@ if not value then
   -- Of another type, which MGET does not show: held, by somebody who is none of us.
   if type(value) == 'table' then value = '' end
 end
-local form, till, whose
-if value then form, till, whose = string.match(value, '^([-=@])(%d+) (.*)$') end
-local ban = A[5] and string.match(A[5], '^%-(%d+)$')
+--- form.lua
 local held = A[1] ~= '' and (value == A[1] or (form == '=' or form == '-') and whose == A[1])
+if form == '&' and A[1] ~= '' and call('ZREM', K[3], A[1]) == 1 then
+  held = true
+  if reader == A[1] then
+    local found = call('ZRANGE', K[3], '-1', '-1', 'WITHSCORES')
+    last = found[1] and now <= tonumber(found[2]) and tonumber(found[2])
+  end
+end
+local ban = A[5] and string.match(A[5], '^%-(%d+)$')
 if A[2] ~= '' then redis.pcall('ZREM', K[2], A[2], '!' .. A[2]) end
 if ban then
   -- Also where it has no vote, for there its holder would store it anew.
@@ -30,24 +36,37 @@ if ban then
   if call('PTTL', K[#K]) < tonumber(ban) then call('PEXPIRE', K[#K], ban) end
 elseif held and form == '-' and now <= tonumber(till) then
   return 1
-elseif held and A[5] and form ~= '-' then
+elseif held and A[5] and form ~= '-' and form ~= '&' then
   -- A crowded key outlives the places of those who wait.
   local life = form and tonumber(string.match(A[3], ' (%d+)$')) or 0
   call('SET', K[1], string.format('-%.0f ', now + A[5] * 1000) .. A[1], 'PX', math.max(A[5], life))
   return 1
 end
-if not value or held or form and (now > tonumber(till) or form == '@' and whose == A[2]) then
+local free = not value or form ~= '&' and held or form and (not stands or (form == '@' or form == '&') and whose == A[2])
+if not free and (form == '@' or form == '&') then
+  -- Of readers who were called none is to come yet.
+  local ticket = string.match(whose, '^s(%d+)$')
+  local first = ticket and call('ZRANGE', K[2], '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
+  free = ticket and (not first[1] or tonumber(first[2]) > tonumber(ticket))
+end
+if free then
   -- What is released is released, whatever becomes of the line.
   local ok, kept = pcall(function()
     local reservation, life = string.match(A[3], '^(%d+) (%d+)$')
     if not votes then
-      if call('ZCARD', K[2]) == 0 then return false end
+      if last or call('ZCARD', K[2]) == 0 then return false end
       call('SET', K[1], '@0 ', 'PX', life)
       return true
     end
     --- line.lua
     return turn(nil) == 2
   end)
-  if value and not (ok and kept) then call('DEL', K[1]) end
+  if value and not (ok and kept) then
+    if not last then
+      call('DEL', K[1])
+    elseif stands then
+      call('SET', K[1], '&0 ' .. base .. ' ', 'KEEPTTL')
+    end
+  end
 end
 return held and 1 or 0

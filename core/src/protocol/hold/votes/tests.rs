@@ -87,6 +87,7 @@ fn what_a_reply_makes_of_a_vote() {
         holder: Some("host:1".into()),
         place: Some(3),
         subscribers: 0,
+        shared: false,
     };
     let extended = Reply::Extended { repaired: false };
     let (granted, greater) = (granted(41), Reply::Greater { fence: 9 });
@@ -230,6 +231,7 @@ fn a_place_in_the_queue_ends_with_the_vote_alone() {
         holder: None,
         place: Some(2),
         subscribers: 1,
+        shared: false,
     };
     for (reply, queued, place) in [
         (refused, true, Some(2)),

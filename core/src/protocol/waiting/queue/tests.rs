@@ -8,7 +8,7 @@ use super::*;
 use crate::clock::Clock;
 use crate::mutex::lock;
 use crate::node::names::{Naming, companions};
-use crate::node::{Keys, Link, Op, Reply, Request, Sink, Subscriber, Ticket, Waits};
+use crate::node::{Keys, Link, Mode, Op, Reply, Request, Sink, Subscriber, Ticket, Waits};
 use crate::protocol::acquire::{Wait, acquire};
 use crate::protocol::timing::Timing;
 use crate::token::SystemRng;
@@ -79,6 +79,7 @@ fn terms() -> Terms {
                 most: 10,
             },
             fence_ttl: None,
+            mode: Mode::Exclusive,
         }),
         label: "".into(),
         timing: Timing::of(
@@ -130,6 +131,7 @@ fn a_call_that_overtakes_the_refusal_is_answered() {
         holder: None,
         place: Some(0),
         subscribers: 1,
+        shared: false,
     };
     sink.on_reply(ticket, refused, None);
     turn();

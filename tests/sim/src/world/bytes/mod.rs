@@ -51,7 +51,7 @@ pub(super) struct Bytes {
     talks: Vec<sentinel::Talk>,
     /// Which scripts each node has loaded, and its other server or that to which it leads
     /// astray.
-    loaded: Vec<[u8; 2]>,
+    loaded: Vec<[u16; 2]>,
     /// What came of the request that a node has just carried out.
     served: Option<Reply>,
     /// What was carried out last is not answered yet, or to no effect.
@@ -172,7 +172,10 @@ impl PartialEq for Mark {
 impl Mark {
     fn of(request: &Request) -> Mark {
         // Others do not name it.
-        let names = matches!(request.op, Op::Acquire { .. } | Op::Release);
+        let names = matches!(
+            request.op,
+            Op::Acquire { .. } | Op::Release | Op::Reserve { .. }
+        );
         let waiter = request.waiter.as_ref().filter(|_| names);
         Mark {
             kind: match request.op {
@@ -181,6 +184,7 @@ impl Mark {
                 Op::Confirm { .. } => 2,
                 Op::Release => 3,
                 Op::Inspect => 4,
+                Op::Reserve { .. } => 5,
             },
             value: request.value.0.clone(),
             waiter: waiter.map(|waiter| waiter.number),

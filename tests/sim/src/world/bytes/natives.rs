@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use quorlock::sim::names::{Naming, companions};
 use quorlock::sim::native::{Outcome, Trailer, Voted, outcome};
-use quorlock::sim::{Keys, Leaving, Op, Reply, Request, Value, Waits};
+use quorlock::sim::{Keys, Leaving, Mode, Op, Reply, Request, Value, Waits};
 
 use super::serve::Serving;
 use super::{Answered, Mark};
@@ -279,6 +279,7 @@ fn native(key: &[u8], value: &[u8], op: Op) -> Request {
                 most: 0,
             },
             fence_ttl: None,
+            mode: Mode::Exclusive,
         }),
         value: Value(value.into()),
         waiter: None,

@@ -257,7 +257,7 @@ impl Serving<'_> {
         self.inner.connections[self.wire].astray
     }
 
-    fn loaded(&mut self) -> &mut u8 {
+    fn loaded(&mut self) -> &mut u16 {
         let (node, astray) = (self.node(), self.astray());
         let place = self.inner.connections[self.wire].place;
         &mut self.inner.bytes().loaded[node][place | usize::from(astray)]

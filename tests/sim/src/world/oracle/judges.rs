@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use quorlock::sim::native::Voted;
-use quorlock::sim::{Form, Hold, Instant, LossReason, MemoryNode, Op, Reply, Request};
+use quorlock::sim::{Hold, Instant, LossReason, MemoryNode, Mode, Op, Reply, Request, Whom};
 
 use super::{Seen, Watch, counted, holds_until, name_of, place_of, say};
 use crate::history::Happened;
@@ -327,11 +327,16 @@ impl Inner {
             self.check_order(node, request, seen);
             self.check_mark(node, request, seen);
         }
-        if granted && let Some((Form::Free { until, waiter }, _)) = &seen.form {
-            let another = waiter.is_some() && *waiter != request.waiter;
-            if another && MemoryNode::time(seen.local) <= *until {
-                self.violated(format!("L4 n{node} votes past a reservation"));
-            }
+        let reserved = seen.form.as_ref();
+        let reserved = reserved.and_then(|(form, _)| form.reserved(MemoryNode::time(seen.local)));
+        let another = match (reserved, request.keys.mode) {
+            (None, _) | (Some(Whom::Nobody), _) => false,
+            (Some(Whom::Waiter(waiter)), Mode::Exclusive) => Some(waiter) != request.waiter.as_ref(),
+            (Some(Whom::Readers(_)), Mode::Shared) => false,
+            (Some(_), _) => true,
+        };
+        if granted && another {
+            self.violated(format!("L4 n{node} votes past a reservation"));
         }
     }
 

@@ -14,7 +14,7 @@
 
 use std::time::Duration;
 
-use quorlock::sim::{Form, Hold, Instant, MemoryNode, Op, Reply, Request, Waiter};
+use quorlock::sim::{Form, Hold, Instant, MemoryNode, Op, Reply, Request, Waiter, Whom};
 
 use super::{Inner, MOST_NODES, Oracle, Seen, name_of};
 use crate::world::{MS, Time};
@@ -111,8 +111,9 @@ impl Inner {
     pub(super) fn check_order(&mut self, node: usize, request: &Request, seen: &Seen) {
         let time = MemoryNode::time(seen.local);
         let called = |form: &Form| match form {
-            Form::Free { until, waiter } => {
-                waiter.is_some() && *waiter == request.waiter && time <= *until
+            Form::Free { until, whom } | Form::Shared { until, whom, .. } => {
+                let waiter = request.waiter.clone().map(Whom::Waiter);
+                waiter.as_ref() == Some(whom) && time <= *until
             }
             form => form.holder(time) == Some(&request.value),
         };

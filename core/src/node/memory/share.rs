@@ -1,0 +1,151 @@
+//! The scripts `share` and `share_extend` on a node in memory: a vote that shares the lock.
+
+use std::time::Duration;
+
+use super::acquire::joins;
+use super::line::{Message, Turn};
+use super::readers::MOST;
+use super::scripts::Found;
+use super::{Form, MemoryNode, Whom, micros, tick};
+use crate::mutants::mutant;
+use crate::node::native::FURTHEST;
+use crate::node::{Repair, Reply, Request};
+
+impl MemoryNode {
+    /// Vote for a token that shares the lock, or a place in the queue.
+    pub(super) fn share(
+        &mut self,
+        request: &Request,
+        found: &Found,
+        (ttl, candidate): (Duration, u64),
+        messages: &mut Vec<Message>,
+    ) -> Reply {
+        let (now, time) = (found.now, found.time);
+        let own = self.shares(request, found).is_some();
+        let held = mutant!("share-ignores-writer", !found.alone_free(), false);
+        if let Some(left) = mutant!("share-in-quarantine", found.quarantine, None)
+            && (own || !held || joins(request))
+        {
+            return Reply::Quarantined { left };
+        }
+        if !own {
+            if held {
+                return self.refuse(request, found, found.left());
+            }
+            let reserved = found.form.as_ref().and_then(|form| form.reserved(time));
+            let reserved = match reserved.cloned() {
+                None => {
+                    let (me, last) = (request.waiter.as_ref(), found.ends_last());
+                    let turn = self.turn(request, me, last, now, messages);
+                    if turn == Turn::AfterReaders && mutant!("share-passes-writer", true, false) {
+                        return self.refuse(request, found, found.left());
+                    }
+                    let form = self.form(&request.keys.lock, now);
+                    form.and_then(|(form, _)| form.reserved(time)).cloned()
+                }
+                reserved => reserved,
+            };
+            if let Some(Whom::Waiter(_)) = reserved {
+                let (form, _) = self.form(&request.keys.lock, now).expect("reserved");
+                let left = form.reservation_left(time);
+                return self.refuse_now(request, found, Some(left));
+            }
+            if found.last.is_some() && self.sweep_readers(request, time) >= MOST {
+                return self.refuse_now(request, found, found.left());
+            }
+            self.leave(request, now);
+        }
+        let base = match self.form(&request.keys.lock, now) {
+            Some((Form::Shared { base, .. }, _)) => *base,
+            _ => self.counted(request, now).unwrap_or(0),
+        };
+        self.vote_shared(request, ttl, 0, base, now);
+        Reply::Granted {
+            fence: self.count_shared(request, candidate, base, found),
+            lasts: None,
+        }
+    }
+
+    /// Counts a fence beyond all that was counted for one alone: readers may have one number.
+    fn count_shared(&mut self, request: &Request, candidate: u64, base: u64, found: &Found) -> u64 {
+        if candidate == 0 || request.keys.fence_ttl.is_none() {
+            return self.counted(request, found.now).unwrap_or(0);
+        }
+        let least = mutant!("reader-below-a-writer", base + 1, 0);
+        let fence = candidate.min(found.time + FURTHEST).max(least);
+        if mutant!("reader-fence-not-stored", true, false) {
+            self.raise(request, fence, found.now);
+        }
+        fence
+    }
+
+    /// Lengthens a vote that shares the lock, or stores it anew; makes one of a vote for one
+    /// alone, and calls who waits to share it.
+    pub(super) fn extend_shared(
+        &mut self,
+        request: &Request,
+        found: &Found,
+        ttl: Duration,
+        repair: Repair,
+        fence: u64,
+        messages: &mut Vec<Message>,
+    ) -> Reply {
+        let now = found.now;
+        let own = self.shares(request, found).is_some();
+        let alone = found.own;
+        let free = mutant!("repair-reader-over-writer", found.alone_free(), true);
+        if !own && !alone && (!free || repair == Repair::No) {
+            return Reply::NotMine;
+        }
+        if !own && !alone && self.bans.has(request, now) {
+            return Reply::Banned;
+        }
+        if let Some(left) = found.quarantine
+            && !matches!(repair, Repair::InQuarantine { .. })
+        {
+            return Reply::Quarantined { left };
+        }
+        self.raise(request, fence, now);
+        let base = match &found.form {
+            Some(Form::Shared { base, .. }) => *base,
+            _ => self.counted(request, now).unwrap_or(0),
+        };
+        // What a vote was counted until stands.
+        let least = match (&found.form, alone) {
+            (Some(Form::Held { until, .. }), true) => *until,
+            (_, true) if found.end == crate::clock::Instant::FAR => 0,
+            (_, true) => found.time + micros(tick(now).until(found.end)) + 1_000,
+            (_, false) => 0,
+        };
+        let least = mutant!("downgrade-shortens", least, 0);
+        let last = self.vote_shared(request, ttl, least, base, now);
+        if alone && found.quarantine.is_none() && mutant!("downgrade-serves-nobody", true, false) {
+            self.turn(request, None, Some(last), now, messages);
+        }
+        let repaired = !own && !alone;
+        Reply::Extended { repaired }
+    }
+
+    /// Stores this fence for a vote that shares the lock, if it is beyond all that was counted
+    /// for one alone.
+    pub(super) fn confirm_shared(
+        &mut self,
+        request: &Request,
+        found: &Found,
+        ttl: Duration,
+        fence: u64,
+    ) -> Reply {
+        let Some(Form::Shared { base, .. }) = found.form else {
+            return Reply::NotMine;
+        };
+        if self.shares(request, found).is_none() {
+            return Reply::NotMine;
+        }
+        if request.keys.fence_ttl.is_some() && base >= fence {
+            return Reply::Greater { fence: base };
+        }
+        self.raise(request, fence, found.now);
+        self.vote_shared(request, ttl, 0, base, found.now);
+        Reply::Confirmed
+    }
+}

@@ -1,0 +1,14 @@
+-- What stands under the lock's key, by its form (docs/PROTOCOL.md, "What stands under a lock's key"): put into the scripts
+-- where they say so. Readers are the members of the set KEYS[3], each until `TIME` shows more than its score; `last` is
+-- when the last of those that live yet ends, and `reader` whose vote that is.
+local form, till, whose, base, last, reader
+if value then form, till, whose = string.match(value, '^([-=@&])(%d+) (.*)$') end
+if form == '&' then
+  base, whose = string.match(whose, '^(%d+) (.*)$')
+  if not base then form = nil end
+end
+if form == '&' then
+  local found = call('ZRANGE', K[3], '-1', '-1', 'WITHSCORES')
+  if found[1] and now <= tonumber(found[2]) then reader, last = found[1], tonumber(found[2]) end
+end
+local stands = form and now <= tonumber(till)

@@ -1,0 +1,67 @@
+-- KEYS lock, queue, shared [, counter [, record, quarantine]].
+-- ARGV value, ttl, waits, waiter [, record, not_after, candidate, life of the counter]. As acquire; the waiter is one of
+-- those that share.
+local call, K, A = redis.call, KEYS, ARGV
+local time = call('TIME')
+local now = time[1] * 1000000 + time[2]
+local value, quarantine
+if A[5] and A[5] ~= '' then
+  local m = call('MGET', K[1], K[5], K[6])
+  if m[2] ~= A[5] then return {4, time[1], time[2]} end
+  value, quarantine = m[1], m[3]
+end
+if A[5] and now > tonumber(A[6]) then return {5, time[1], time[2]} end
+-- MGET does not show what is of another type; GET says so.
+if not value then value = call('GET', K[1]) end
+--- form.lua
+local score = last and call('ZSCORE', K[3], A[1])
+local own = score and now <= tonumber(score)
+local held = value and (not form or form ~= '@' and form ~= '&' and stands)
+local reservation, life, most = string.match(A[3], '^(%d+) (%d+) ?(%d*)$')
+if quarantine and (own or not held or most ~= '') then return {3, call('PTTL', K[6]), time[1], time[2]} end
+if not own then
+  local left, holder, ours = nil, '', false
+  if held then
+    left = form and math.ceil((till - now) / 1000) or call('PTTL', K[1])
+    local token, label = string.match(whose or value, '^([0-9a-f]+)%.(.*)$')
+    if token and #token == 40 then ours, holder = true, label end
+  else
+    if not stands then
+      --- line.lua
+      local whom = turn(A[4])
+      if whom == 5 then
+        left, holder = math.ceil((last - now) / 1000), string.match(reader, '%.(.*)$')
+      end
+    end
+    -- While readers are called whoever shares may come.
+    if stands and not string.find(whose, '^s') then left = math.ceil((till - now) / 1000) end
+    if not left and last then
+      for _, over in ipairs(call('ZRANGE', K[3], '-inf', string.format('(%.0f', now), 'BYSCORE', 'LIMIT', '0', '64')) do
+        call('ZREM', K[3], over)
+      end
+      if call('ZCARD', K[3]) >= 10000 then left = math.ceil((last - now) / 1000) end
+    end
+  end
+  --- join.lua
+  if A[4] ~= '' then call('ZREM', K[2], A[4], '!' .. A[4]) end
+end
+local fence = A[7] or ''
+if form ~= '&' then
+  local counted = fence ~= '' and call('ZSCORE', K[4], 'f')
+  base = counted and string.format('%.0f', counted) or '0'
+end
+local least
+--- vote.lua
+if not A[5] then return 1 end
+if fence == '0' then
+  -- Nothing is proposed: nothing is counted, and what is stored was others'.
+  fence = call('ZSCORE', K[4], 'f')
+  fence = fence and string.format('%.0f', fence) or ''
+elseif fence ~= '' then
+  if tonumber(fence) > now + 10000000 then fence = string.format('%.0f', now + 10000000) end
+  -- Beyond all that was counted for one alone. Readers may have one number.
+  if tonumber(fence) <= tonumber(base) then fence = string.format('%.0f', base + 1) end
+  call('ZADD', K[4], 'GT', fence, 'f')
+  if A[8] ~= '' then call('PEXPIRE', K[4], A[8]) end
+end
+return {1, fence, time[1], time[2]}

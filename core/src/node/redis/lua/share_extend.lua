@@ -1,0 +1,53 @@
+-- KEYS lock, queue, shared, bans [, counter [, record, quarantine]].
+-- ARGV value, ttl, mode, waits [, record, not_after, fence, life of the counter]. As extend, for a vote that is shared. One
+-- that holds the lock for itself becomes such a vote, and who waits to share it is called.
+local call, K, A = redis.call, KEYS, ARGV
+local time = call('TIME')
+local now = time[1] * 1000000 + time[2]
+local value, quarantine
+if A[5] and A[5] ~= '' then
+  local m = call('MGET', K[1], K[6], K[7])
+  if m[2] ~= A[5] then return {4, time[1], time[2]} end
+  value, quarantine = m[1], m[3]
+end
+if A[5] and now > tonumber(A[6]) then return {5, time[1], time[2]} end
+if not value then
+  value = redis.pcall('GET', K[1])
+  -- Of another type, which MGET does not show: held, by somebody who is none of us.
+  if type(value) == 'table' then value = '' end
+end
+--- form.lua
+local score = last and call('ZSCORE', K[3], A[1])
+local own = score and now <= tonumber(score)
+local alone = value == A[1] or form == '=' and stands and whose == A[1]
+local held = value and (not form or form ~= '@' and form ~= '&' and stands)
+if A[3] == '3' and not own or not own and not alone and (held or A[3] == '0') then
+  return A[5] and {0, time[1], time[2]} or 0
+end
+-- Who was forced out does not come back. Whoever stores nothing anew need not look.
+local banned = not own and not alone and call('ZSCORE', K[4], A[1])
+if banned and now <= tonumber(banned) then return {0, time[1], time[2], 1} end
+-- What stands in quarantine may be a vote that was never counted. Modes 2 and 3 are of one that is.
+if quarantine and (A[3] == '0' or A[3] == '1') then return {3, call('PTTL', K[7]), time[1], time[2]} end
+local fence = A[7] or ''
+if fence ~= '' then
+  if A[3] == '3' and tonumber(base) >= tonumber(fence) then return {6, base, time[1], time[2]} end
+  call('ZADD', K[5], 'GT', fence, 'f')
+  call('PEXPIRE', K[5], A[8])
+end
+if form ~= '&' then
+  local counted = fence ~= '' and call('ZSCORE', K[5], 'f')
+  base = counted and string.format('%.0f', counted) or '0'
+end
+local reservation, life = string.match(A[4], '^(%d+) (%d+)$')
+-- What a vote was counted until stands.
+local least = alone and (form and tonumber(till) or now + call('PTTL', K[1]) * 1000 + 1000)
+--- vote.lua
+if alone and not quarantine then
+  form, last = '&', tonumber(full)
+  --- line.lua
+  -- What is forbidden is told to whoever asks next.
+  pcall(turn, nil)
+end
+local code = (own or alone) and 1 or 2
+return A[5] and {code, A[7], time[1], time[2]} or code

@@ -139,6 +139,12 @@
 #define QUORLOCK_INTERNAL 12
 
 /**
+ * An owner that shares a lock wants it for itself: two who did would wait for each
+ * other for ever. Release the shared lease first, and look again at what it protected.
+ */
+#define QUORLOCK_WOULD_DEADLOCK 13
+
+/**
  * The guard is on for sets of three nodes and more.
  */
 #define QUORLOCK_RESTART_GUARD_AUTO 0
@@ -1128,6 +1134,13 @@ int32_t quorlock_lock_options_set_fair(struct quorlock_lock_options_t *options, 
 int32_t quorlock_lock_options_set_keep(struct quorlock_lock_options_t *options, int64_t keep_ms);
 
 /**
+ * Whether the lease is one of many that share the lock: readers, whom a lease that is
+ * not shared keeps out, and who keep that out. Who shares the lock and asks for it alone
+ * gets #QUORLOCK_WOULD_DEADLOCK at once. Not with raw, nor keep. False.
+ */
+int32_t quorlock_lock_options_set_shared(struct quorlock_lock_options_t *options, bool shared);
+
+/**
  * The lock's group in quorlock_metrics_text(), which never names locks: a word for
  * all of a kind, such as "orders"; `len` bytes of UTF-8, at most 64. The process
  * keeps 64 groups; later ones are counted as "other". Empty.
@@ -1296,6 +1309,24 @@ QUORLOCK_MUST_USE
 int32_t quorlock_lease_extend(const struct quorlock_lease_t *lease,
                               int64_t ttl_ms,
                               struct quorlock_error_t **error);
+
+/**
+ * Whether others may share the lock with the lease: it was asked for so, see
+ * quorlock_lock_options_set_shared(), or has been downgraded.
+ */
+bool quorlock_lease_is_shared(const struct quorlock_lease_t *lease);
+
+/**
+ * Shares the lease from now on with others that ask to share the lock, and calls those
+ * that wait for that. It keeps its fence. Waits until a quorum of the nodes lets them in.
+ *
+ * Fails with #QUORLOCK_LOCK_LOST; #QUORLOCK_NOT_OWNER after a release;
+ * #QUORLOCK_QUORUM_UNAVAILABLE if too few nodes answered: it is shared and held all the
+ * same; #QUORLOCK_INVALID_ARGUMENT of a raw lock, which stays as it is.
+ */
+QUORLOCK_MUST_USE
+int32_t quorlock_lease_downgrade(const struct quorlock_lease_t *lease,
+                                 struct quorlock_error_t **error);
 
 /**
  * Makes sure that at least `min_ms` of validity is left, extending the lease if

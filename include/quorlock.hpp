@@ -131,6 +131,7 @@ using cancelled = error_of<QUORLOCK_CANCELLED>;
 using client_closed = error_of<QUORLOCK_CLOSED>;
 using forked_process = error_of<QUORLOCK_FORKED>;
 using internal_error = error_of<QUORLOCK_INTERNAL>;
+using would_deadlock = error_of<QUORLOCK_WOULD_DEADLOCK>;
 
 namespace detail {
 
@@ -281,6 +282,9 @@ struct lock_options {
     /** The lock's group in metrics_text(), which never names locks: a word for all of a kind, such as "orders". At most 64
      * bytes. The process keeps 64 groups; later ones are counted as "other". */
     std::optional<std::string> group;
+    /** Whether the lease is one of many that share the lock: readers, whom a lease that is not shared keeps out, and who keep
+     * that out. Who shares the lock and asks for it alone gets would_deadlock at once. Not with raw, nor keep. */
+    std::optional<bool> shared;
 };
 
 /** Options of a client; those that locks have too are the defaults of its locks. See quorlock.h for the values
@@ -347,6 +351,7 @@ inline owned<quorlock_lock_options_t> made(const lock_options &options) {
     if (options.max_waiters) quorlock_lock_options_set_max_waiters(o, *options.max_waiters);
     if (options.fair) quorlock_lock_options_set_fair(o, *options.fair);
     if (options.keep) quorlock_lock_options_set_keep(o, ms(*options.keep));
+    if (options.shared) quorlock_lock_options_set_shared(o, *options.shared);
     if (options.group) quorlock_lock_options_set_group(o, options.group->data(), options.group->size());
     if (options.reentrant) quorlock_lock_options_set_reentrant(o, *options.reentrant);
     return made;
@@ -620,6 +625,15 @@ public:
     /** Makes sure that so much validity is left, extending it if it is not. */
     void ensure(milliseconds min) const {
         detail::checked([&](auto error) { return quorlock_lease_ensure(get(), detail::ms(min), error); });
+    }
+
+    /** Whether others may share the lock with it: it was asked for so, or has been downgraded. */
+    bool is_shared() const noexcept { return quorlock_lease_is_shared(get()); }
+
+    /** Shares it from now on with others that ask to share the lock, and calls those that wait for that. It keeps its fence.
+     * Where it throws quorum_unavailable it is shared and held all the same. */
+    void downgrade() const {
+        detail::checked([&](auto error) { return quorlock_lease_downgrade(get(), error); });
     }
 
     /** Has `function` called when it is lost, or soon if it was lost before; an empty one is for none. When this
@@ -1883,6 +1897,66 @@ public:
     std::uint64_t fence() const noexcept {
         return of_hold([](const lease &held) { return held.fence(); }, std::uint64_t{0});
     }
+};
+
+/**
+ * A lock in two modes, as std::shared_timed_mutex: many share it, or one thread has it alone. SharedTimedLockable, for
+ * std::shared_lock beside what mutex is for.
+ *
+ *     quorlock::shared_mutex prices(client, "prices");
+ *     { const std::shared_lock reading(prices); … }
+ *     { const std::unique_lock writing(prices); … }
+ *
+ * Readers who come while somebody waits for it alone come behind him. A thread that shares it and locks it alone throws
+ * would_deadlock. The fence of who shares it is above that of all who had it alone before, and below that of all who will.
+ */
+class shared_mutex : public mutex {
+public:
+    shared_mutex(const client &client, std::string_view name, const lock_options &options = {})
+        : mutex(client, name, with_mode(options, false)), readers_(client, name, with_mode(options, true)) {}
+
+    /** As lock(), to share it. */
+    void lock_shared() { readers_.lock(); }
+
+    /** As try_lock(), to share it. */
+    [[nodiscard]] bool try_lock_shared() { return readers_.try_lock(); }
+
+    /** As try_lock_for(), to share it. */
+    template <typename Rep, typename Period>
+    [[nodiscard]] bool try_lock_shared_for(const std::chrono::duration<Rep, Period> &wait) {
+        return readers_.try_lock_for(wait);
+    }
+
+    template <typename Clock, typename Duration>
+    [[nodiscard]] bool try_lock_shared_until(const std::chrono::time_point<Clock, Duration> &end) {
+        return readers_.try_lock_until(end);
+    }
+
+    /** Gives back what the calling thread shares, lost or not. Does nothing if it shares nothing. */
+    void unlock_shared() noexcept { readers_.unlock(); }
+
+    /** Whether the calling thread shares it, validly, now. */
+    bool is_held_shared() const noexcept { return readers_.is_held(); }
+
+    /** The fencing token of the calling thread's hold, alone or shared. 0 if it holds nothing. */
+    std::uint64_t fence() const noexcept {
+        const std::uint64_t alone = mutex::fence();
+        return alone ? alone : readers_.fence();
+    }
+
+    /** Has `function` called whenever a hold of either mode that begins from now on is lost. */
+    void on_lost(const std::function<void(lease_state)> &function) {
+        mutex::on_lost(function);
+        readers_.on_lost(function);
+    }
+
+private:
+    static lock_options with_mode(lock_options options, bool shared) {
+        options.shared = shared;
+        return options;
+    }
+
+    mutex readers_;
 };
 
 /**

@@ -5,11 +5,11 @@ mod times;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::mutants::mutant;
-use crate::node::{Mode, Waits};
 use crate::node::address::{Address, Endpoint, Origin};
 use crate::node::names::Naming;
+use crate::node::{Mode, Waits};
 use crate::owner::Owner;
 use crate::protocol::group::Group;
 use crate::protocol::timing::Timing;
@@ -306,6 +306,15 @@ impl LockOptions {
         if let Some(wait) = self.wait {
             within("wait", wait, Duration::ZERO, LONGEST)?;
         }
+        if self.mode == Mode::Shared {
+            settings.may_share(self.naming)?;
+            if !self.keep.is_zero() {
+                return Err(Error::invalid(format!(
+                    "keep is {:?}, and a shared lease keeps nothing: leave keep or shared out",
+                    self.keep
+                )));
+            }
+        }
         if self.keep > max_ttl {
             return Err(Error::invalid(format!(
                 "keep is {:?}, above max_ttl ({max_ttl:?}): lower it, or raise max_ttl on every \
@@ -327,6 +336,24 @@ impl LockOptions {
 }
 
 impl Settings {
+    /// Whether a lock that is named so may be shared.
+    pub(crate) fn may_share(&self, naming: Naming) -> Result<(), Error> {
+        if naming == Naming::Raw {
+            return Err(Error::invalid(
+                "a raw lock cannot be shared, for the other libraries that use its key know no \
+                 readers: leave raw or shared out",
+            ));
+        }
+        if self.accept_eviction {
+            return Err(Error::new(
+                ErrorKind::Misconfigured,
+                "a lock cannot be shared where nodes may evict keys (accept_eviction): one key \
+                 says that readers are there, and a writer would not see them without it",
+            ));
+        }
+        Ok(())
+    }
+
     /// Whether another server takes a node's place when its own fails.
     pub(crate) fn fails_over(&self) -> bool {
         self.nodes.iter().any(Address::fails_over)

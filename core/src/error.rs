@@ -35,6 +35,9 @@ pub enum ErrorKind {
     Forked = 11,
     /// A bug in Quorlock, or a panic caught at its boundary. Report it.
     Internal = 12,
+    /// An owner that shares a lock wants it for itself: two who did would wait for each
+    /// other without end. Release the shared lease first, and look again then.
+    WouldDeadlock = 13,
 }
 
 impl ErrorKind {
@@ -52,6 +55,7 @@ impl ErrorKind {
         ErrorKind::Closed,
         ErrorKind::Forked,
         ErrorKind::Internal,
+        ErrorKind::WouldDeadlock,
     ];
 
     /// The kind's number, the same in every language and for ever.
@@ -74,6 +78,7 @@ impl ErrorKind {
             ErrorKind::Closed => "Closed",
             ErrorKind::Forked => "Forked",
             ErrorKind::Internal => "Internal",
+            ErrorKind::WouldDeadlock => "WouldDeadlock",
         }
     }
 }

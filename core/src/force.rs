@@ -47,6 +47,9 @@ impl fmt::Display for Forced {
 /// The largest fence: beyond it Lua's numbers are not exact.
 const LARGEST: u64 = (1 << 53) - 1;
 
+/// How often it is looked at a lock that readers share, of whom more may come meanwhile.
+const MOST_LOOKS: usize = 1_000;
+
 /// See [`Client::force_release`](crate::Client::force_release).
 pub(crate) async fn force_release(
     client: &Inner,
@@ -59,9 +62,9 @@ pub(crate) async fn force_release(
         return Err(Error::invalid(message).about(name, None));
     }
     let (set, node_timeout) = (&client.set, client.settings.node_timeout);
-    let said = inspect(set, keys, node_timeout).await;
+    let mut said = inspect(set, keys, node_timeout).await;
     let found = Inspection::of(set, name, &said);
-    let values = targets(&said);
+    let mut values = targets(&said);
     let answered = said.iter().flatten().count();
     let unknown = values.is_empty() && found.verdict() == Verdict::Unknown;
     if unknown || answered < quorum(said.len()) {
@@ -71,17 +74,25 @@ pub(crate) async fn force_release(
         check(&found, fence)?;
     }
     let mut freed = 0;
-    for value in values {
-        // A lock of another type than a string.
-        if value.0.is_empty() {
-            return Err(no_string(&said, &found, name));
+    for _ in 0..MOST_LOOKS {
+        for value in std::mem::take(&mut values) {
+            // A lock of another type than a string.
+            if value.0.is_empty() {
+                return Err(no_string(&said, &found, name));
+            }
+            let long = ban(&said, &value, client.settings.max_ttl(), 2 * node_timeout);
+            let done = force_out(set, keys, value, long, node_timeout).await;
+            if done.iter().flatten().count() < quorum(done.len()) {
+                return Err(half_done(&done, &found, name));
+            }
+            freed += done.iter().flatten().filter(|held| **held).count();
         }
-        let long = ban(&said, &value, client.settings.max_ttl(), 2 * node_timeout);
-        let done = force_out(set, keys, value, long, node_timeout).await;
-        if done.iter().flatten().count() < quorum(done.len()) {
-            return Err(half_done(&done, &found, name));
+        // Of readers each node tells one at a time.
+        if said.iter().flatten().all(|seen| seen.readers < 2) {
+            break;
         }
-        freed += done.iter().flatten().filter(|held| **held).count();
+        said = inspect(set, keys, node_timeout).await;
+        values = targets(&said);
     }
     Ok(Forced { found, freed })
 }

@@ -12,6 +12,8 @@ use crate::client::inner::Inner;
 use crate::clock::Instant;
 use crate::error::{Error, ErrorKind, shown};
 use crate::mutants::mutant;
+use crate::node::Mode;
+use crate::node::names::Naming;
 use crate::protocol::hold::{Extended, Hold, Watch};
 use crate::protocol::loss::LossReason;
 use crate::protocol::reentry::{Left, Share};
@@ -31,16 +33,24 @@ pub struct Lease {
     client: Arc<Inner>,
     share: Share,
     name: Arc<[u8]>,
+    naming: Naming,
     /// What an extension without one of its own lengthens it to.
     ttl: Duration,
 }
 
 impl Lease {
-    pub(crate) fn new(client: Arc<Inner>, share: Share, name: Arc<[u8]>, ttl: Duration) -> Lease {
+    pub(crate) fn new(
+        client: Arc<Inner>,
+        share: Share,
+        name: Arc<[u8]>,
+        naming: Naming,
+        ttl: Duration,
+    ) -> Lease {
         Lease {
             client,
             share,
             name,
+            naming,
             ttl,
         }
     }
@@ -120,7 +130,11 @@ impl Lease {
         if self.share.is_released() {
             return Err(self.not_owner());
         }
-        match self.share.held.hold.extend(ttl).await {
+        self.extended(self.share.held.hold.extend(ttl).await, "extend")
+    }
+
+    fn extended(&self, how: Extended, to: &str) -> Result<(), Error> {
+        match how {
             Extended::Done => Ok(()),
             Extended::Lost => Err(self.lost_error()),
             Extended::Unanswered(lost) => Err(lost.error(
@@ -128,7 +142,7 @@ impl Lease {
                 ErrorKind::QuorumUnavailable,
                 &self.name,
                 format!(
-                    "too few nodes answered to extend the lock {}; it is held for another {:?}",
+                    "too few nodes answered to {to} the lock {}; it is held for another {:?}",
                     shown(&self.name),
                     self.remaining()
                 ),
@@ -173,6 +187,43 @@ impl Lease {
             .about(&self.name, None));
         }
         Ok(())
+    }
+
+    /// Whether others may share the lock with this lease: it was asked for
+    /// [so](crate::Lock::shared), or has been [downgraded](Lease::downgrade).
+    pub fn is_shared(&self) -> bool {
+        self.share.held.hold.mode() == Mode::Shared
+    }
+
+    /// Shares the lease from now on with others that ask to share the lock, and calls those
+    /// that wait for that first. It keeps its fence. Of a lease that is shared already it
+    /// makes nothing else. Where it was entered more than once, all its handles are shared.
+    ///
+    /// The lease is shared at once. The call waits until a quorum of the nodes lets readers
+    /// in; the others follow with the renewals.
+    ///
+    /// # Errors
+    ///
+    /// `LockLost` if it is lost; `NotOwner` after release; `QuorumUnavailable` if too few
+    /// nodes answered within `node_timeout`: the lease is shared and valid all the same;
+    /// `InvalidArgument` of a [raw](crate::Lock::raw) lock, `Misconfigured` where nodes may
+    /// evict keys: then it stays as it is.
+    ///
+    /// # Cancel safety
+    ///
+    /// Once polled the lease is shared; dropping the future only stops the wait.
+    pub async fn downgrade(&self) -> Result<(), Error> {
+        self.client.check()?;
+        if self.share.is_released() {
+            return Err(self.not_owner());
+        }
+        let hold = &self.share.held.hold;
+        self.client.settings.may_share(self.naming)?;
+        if !hold.share() {
+            return Err(self.lost_error());
+        }
+        self.client.lines.downgraded(hold);
+        self.extended(hold.tell_shared().await, "share")
     }
 
     /// Releases this handle; the last handle of a lease frees the lock. Returns

@@ -122,12 +122,14 @@ pub mod sim {
     #[cfg(mutants)]
     pub use crate::mutants::{choose, number, on};
     pub use crate::node::admission;
-    pub use crate::node::memory::{Form, Line, MemoryNode, Message, OtherRecord, Place, Readers, Whom};
+    pub use crate::node::memory::{
+        Form, Line, MemoryNode, Message, OtherRecord, Place, Readers, Whom,
+    };
     pub use crate::node::names;
     pub use crate::node::native;
     pub use crate::node::{
-        Companions, Fault, FaultKind, Keys, Leaving, Link, Mode, Op, Repair, Reply, Request, Seen, Sink,
-        Standing, Subscriber, Ticket, Value, Waiter, Waits,
+        Companions, Fault, FaultKind, Keys, Leaving, Link, Mode, Op, Repair, Reply, Request, Seen,
+        Sink, Standing, Subscriber, Ticket, Value, Waiter, Waits,
     };
     pub use crate::probe;
     pub use crate::protocol::acquire::{Acquired, Wait, acquire};

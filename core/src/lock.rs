@@ -13,8 +13,8 @@ use crate::force::{Forced, force_release};
 use crate::inspect::{Holder, Inspection, Verdict};
 use crate::lease::{self, Lease};
 use crate::mutants::mutant;
-use crate::node::Keys;
 use crate::node::names::{self, Naming};
+use crate::node::{Keys, Mode};
 use crate::owner::Owner;
 use crate::protocol::acquire::{self, Acquired, Wait};
 use crate::protocol::hold::Terms;
@@ -64,7 +64,7 @@ impl Lock {
     }
 
     pub(crate) fn change(mut self, change: impl FnOnce(&mut LockOptions)) -> Lock {
-        let keyed = |options: &LockOptions| (options.naming, options.fencing);
+        let keyed = |options: &LockOptions| (options.naming, options.fencing, options.mode);
         let before = keyed(&self.options);
         change(&mut self.options);
         if keyed(&self.options) != before {
@@ -78,6 +78,25 @@ impl Lock {
     pub fn owner(mut self, owner: impl Into<Option<Owner>>) -> Lock {
         self.options.owner = owner.into();
         self
+    }
+
+    /// Whether the lease is shared with others that ask for the lock so too: it is one of many
+    /// readers, whom a lease that is not shared keeps out, and who keep that out. Off.
+    ///
+    /// Readers who ask while somebody waits who wants the lock for himself come behind him.
+    /// The fence of a shared lease is above that of each lease before it that was not shared,
+    /// and below that of each after it; readers may have one number. An owner that has a
+    /// shared lease and asks for one that is not gets `WouldDeadlock` at once.
+    ///
+    /// Not with [`raw`](Lock::raw), whose other libraries know no readers, nor with
+    /// [`keep`](Lock::keep), nor where nodes may evict keys.
+    pub fn shared(self, shared: bool) -> Lock {
+        self.change(|options| {
+            options.mode = match shared {
+                true => Mode::Shared,
+                false => Mode::Exclusive,
+            };
+        })
     }
 
     /// For a job that every host starts by its own clock, once in each `every`, and that is to
@@ -176,6 +195,24 @@ impl Lock {
         let owner = self.options.owner.as_ref()?;
         let share = client.owners.newest(&keys.lock, owner)?;
         Some(!share.held.hold.remaining().is_zero())
+    }
+
+    /// For bindings: whether it is asked for so that it is [shared](Lock::shared).
+    #[doc(hidden)]
+    pub fn is_shared(&self) -> bool {
+        self.options.mode == Mode::Shared
+    }
+
+    /// For bindings: whether the lock's owner has a lease that is shared.
+    #[doc(hidden)]
+    pub fn is_shared_by_owner(&self) -> bool {
+        let mode = || {
+            let client = self.client.started()?;
+            client.check().ok()?;
+            let owner = self.options.owner.as_ref()?;
+            client.owners.mode_of(&self.keys.as_ref().ok()?.lock, owner)
+        };
+        mode() == Some(Mode::Shared)
     }
 
     /// The lock's name, as given.
@@ -348,6 +385,11 @@ impl Lock {
                     client.tell_order(&held, &keys.lock);
                 }
             }
+            let held = client.owners.mode_of(&keys.lock, owner?)?;
+            let upgrades = (held, keys.mode) == (Mode::Shared, Mode::Exclusive);
+            if mutant!("upgrade-allowed", upgrades, false) {
+                return Some(Err(self.would_deadlock()));
+            }
             let owner = owner.filter(|_| self.options.reentrant)?;
             client.owners.reenter(&keys.lock, owner).map(Ok)
         };
@@ -368,7 +410,10 @@ impl Lock {
             hold.release();
             return Err(closed);
         }
-        let share = client.owners.enter(hold, watched, owner);
+        let (share, spare) = client.owners.enter(hold, watched, owner);
+        if let Some((hold, _watched)) = spare {
+            hold.release();
+        }
         if owner.is_some_and(Owner::may_be_shared) {
             client.lines.look_again(&keys.lock);
             client.inbox.look_again(Some(&keys.lock));
@@ -575,11 +620,21 @@ impl Lock {
         Ok(lease::release(client, &share).await)
     }
 
+    fn would_deadlock(&self) -> Error {
+        let message = format!(
+            "the owner shares the lock {} and wants it for itself: two who did would wait for each \
+             other for ever; release the shared lease first, and look again at what it protected",
+            shown(&self.name)
+        );
+        Error::new(ErrorKind::WouldDeadlock, message).about(&self.name, None)
+    }
+
     fn lease(&self, client: &Arc<Inner>, share: Share) -> Lease {
         Lease::new(
             client.clone(),
             share,
             self.name.clone(),
+            self.options.naming,
             self.options.times.settled().ttl,
         )
     }

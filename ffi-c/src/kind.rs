@@ -34,6 +34,9 @@ pub const QUORLOCK_CLOSED: i32 = 10;
 pub const QUORLOCK_FORKED: i32 = 11;
 /// A bug in Quorlock, or a panic caught at its boundary. Report it.
 pub const QUORLOCK_INTERNAL: i32 = 12;
+/// An owner that shares a lock wants it for itself: two who did would wait for each
+/// other for ever. Release the shared lease first, and look again at what it protected.
+pub const QUORLOCK_WOULD_DEADLOCK: i32 = 13;
 
 /// The name of a code, such as "QuorumUnavailable"; "Ok" for 0 and NULL for a
 /// number that is no code. The text lives as long as the library.

@@ -226,6 +226,25 @@ pub extern "C" fn quorlock_lease_extend(
     })
 }
 
+/// Whether others may share the lock with the lease: it was asked for so, see
+/// quorlock_lock_options_set_shared(), or has been downgraded.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_lease_is_shared(lease: *const quorlock_lease_t) -> bool {
+    boundary!(or false, { Ok(handle::borrow(lease, "lease")?.lease.is_shared()) })
+}
+
+/// Shares the lease from now on with others that ask to share the lock, and calls those
+/// that wait for that. It keeps its fence. Waits until a quorum of the nodes lets them in.
+///
+/// Fails with #QUORLOCK_LOCK_LOST; #QUORLOCK_NOT_OWNER after a release;
+/// #QUORLOCK_QUORUM_UNAVAILABLE if too few nodes answered: it is shared and held all the
+/// same; #QUORLOCK_INVALID_ARGUMENT of a raw lock, which stays as it is.
+#[must_use]
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_lease_downgrade(lease: *const quorlock_lease_t, error: *mut *mut quorlock_error_t) -> i32 {
+    boundary!(error, { wait(handle::borrow(lease, "lease")?.lease.downgrade()) })
+}
+
 /// Makes sure that at least `min_ms` of validity is left, extending the lease if
 /// it is not. Call it right before a step that takes so long. Fails as
 /// quorlock_lease_extend().

@@ -129,6 +129,14 @@ pub extern "C" fn quorlock_lock_options_set_keep(options: *mut quorlock_lock_opt
     set(options, || handle::millis(keep_ms, "keep"), Lock::keep)
 }
 
+/// Whether the lease is one of many that share the lock: readers, whom a lease that is
+/// not shared keeps out, and who keep that out. Who shares the lock and asks for it alone
+/// gets #QUORLOCK_WOULD_DEADLOCK at once. Not with raw, nor keep. False.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_lock_options_set_shared(options: *mut quorlock_lock_options_t, shared: bool) -> i32 {
+    set(options, || Ok(shared), Lock::shared)
+}
+
 /// The lock's group in quorlock_metrics_text(), which never names locks: a word for
 /// all of a kind, such as "orders"; `len` bytes of UTF-8, at most 64. The process
 /// keeps 64 groups; later ones are counted as "other". Empty.

@@ -89,6 +89,20 @@ impl Port {
         })
     }
 
+    /// Whether others may share the lock with it.
+    #[napi(catch_unwind)]
+    pub fn is_shared(&self, lease: i64) -> Either<bool, Failure> {
+        entry(|| Ok(self.lease(lease)?.is_shared()))
+    }
+
+    /// Shares it from now on.
+    #[napi(catch_unwind)]
+    pub fn downgrade(&self, number: i64, lease: i64) -> Option<Failure> {
+        self.begin(number, false, self.lease(lease), |core| async move {
+            core.downgrade().await.map(|()| Value::Nothing)
+        })
+    }
+
     /// Makes sure of so much validity.
     #[napi(catch_unwind)]
     pub fn ensure(&self, number: i64, lease: i64, min: f64) -> Option<Failure> {

@@ -27,6 +27,7 @@ pub struct LockOptions {
     pub fair: Option<bool>,
     pub keep: Option<f64>,
     pub group: Option<String>,
+    pub shared: Option<bool>,
     pub owner: Option<Uint8Array>,
 }
 
@@ -131,6 +132,7 @@ impl LockOptions {
             to = to.for_election();
         }
         set_lock! { self, to }
+        set! { self, to: shared = |given| given, }
         if let Some(name) = &self.owner {
             to = to.owner(Owner::named(name.to_vec()));
         }

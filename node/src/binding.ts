@@ -31,6 +31,8 @@ export interface NativePort {
   lostError(lease: number): Failure;
   extend(number: number, lease: number, ttl: number | undefined): Failure | null;
   ensure(number: number, lease: number, min: number): Failure | null;
+  isShared(lease: number): boolean | Failure;
+  downgrade(number: number, lease: number): Failure | null;
   release(number: number, lease: number): Failure | null;
   /** Forgets it; what is left: token, fence, reason and error of the loss. */
   end(lease: number): [string, number | null, string | null, Failure | null] | Failure;
@@ -152,6 +154,7 @@ export interface NativeLockOptions {
   fair?: boolean;
   keep?: number;
   group?: string;
+  shared?: boolean;
   owner?: Uint8Array;
 }
 

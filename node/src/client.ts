@@ -73,6 +73,14 @@ function isOptions(value: unknown): value is ClientOptions {
   return typeof value === "object" && value !== null && !(Symbol.iterator in value);
 }
 
+/** The two modes of one lock: see `Client.rwlock`. */
+export interface RWLock {
+  /** The lock as many share it. */
+  read(): Lock;
+  /** The lock as one has it alone. */
+  write(): Lock;
+}
+
 /**
  * A set of nodes and the options for its locks.
  *
@@ -103,6 +111,15 @@ export class Client extends Events {
     const own = options === undefined ? undefined : look(this.lock, () => lockOptions(options));
     checked(this.#core.check(key, own), this.lock);
     return newLock(this.#core, key, own, this);
+  }
+
+  /**
+   * The two modes of one lock: `read()` is shared by many, `write()` is for one alone. Options as of `lock`; each call
+   * gives the same lock. Throws as `lock`.
+   */
+  rwlock(name: Name, options?: Omit<LockOptions, "shared">): RWLock {
+    const [read, write] = [this.lock(name, { ...options, shared: true }), this.lock(name, options)];
+    return { read: () => read, write: () => write };
   }
 
   /**

@@ -75,6 +75,12 @@ export class MisconfiguredError extends QuorlockError {}
 /** The client is closed. Make a new one. */
 export class ClientClosedError extends QuorlockError {}
 
+/**
+ * An owner that shares a lock wants it for itself: two who did would wait for each other for ever. Release the shared lease
+ * first, and look again at what it protected.
+ */
+export class WouldDeadlockError extends QuorlockError {}
+
 /** A bug in Quorlock, or a panic caught at its boundary. Report it. */
 export class InternalError extends QuorlockError {}
 
@@ -95,6 +101,7 @@ const MEANINGS: readonly (readonly [ErrorClass, number, string, string])[] = [
   [MisconfiguredError, 8, "Misconfigured", "MISCONFIGURED"],
   [ClientClosedError, 10, "Closed", "CLOSED"],
   [InternalError, 12, "Internal", "INTERNAL"],
+  [WouldDeadlockError, 13, "WouldDeadlock", "WOULD_DEADLOCK"],
 ];
 
 const CANCELLED = 9;

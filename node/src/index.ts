@@ -14,7 +14,7 @@
  */
 
 export type { AcquireMessage, LostMessage, ReleasedMessage } from "./channels.js";
-export { Client, type Stats } from "./client.js";
+export { Client, type RWLock, type Stats } from "./client.js";
 export { Election } from "./election.js";
 export {
   ClientClosedError,
@@ -28,6 +28,7 @@ export {
   QuorlockError,
   QuorumUnavailableError,
   TooManyWaitersError,
+  WouldDeadlockError,
   type NodeAnswer,
 } from "./errors.js";
 export type { ClientEvents, Events, LogLine } from "./events.js";

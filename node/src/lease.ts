@@ -187,6 +187,26 @@ export class Lease {
     valueOf(await begin((port, number) => port.extend(number, this.#number, ttl)), this.extend);
   }
 
+  /** Whether others may share the lock with it: it was asked for with `shared`, or has been downgraded. */
+  isShared(): boolean {
+    return this.#over === undefined && checked(port.isShared(this.#number), this.isShared);
+  }
+
+  /**
+   * Shares the lease from now on with others that ask for the lock with `shared`, and calls those that wait for that. It
+   * keeps its fence. Resolves when a quorum of the nodes lets them in. Rejects with `LockLostError` if it is lost,
+   * `NotOwnerError` after release, `QuorumUnavailableError` if too few nodes answered: it is shared and held all the same;
+   * `InvalidArgumentError` of a raw lock, which stays as it is.
+   */
+  async downgrade(): Promise<void> {
+    await this.#downgrade();
+  }
+
+  async #downgrade(): Promise<void> {
+    this.#throwIfOver(this.downgrade);
+    valueOf(await begin((port, number) => port.downgrade(number, this.#number)), this.downgrade);
+  }
+
   /**
    * Makes sure that at least so many milliseconds of validity are left, extending the lease if there are not. Call it
    * right before a step that takes so long. Rejects as `extend`, and with `InvalidArgumentError` if the ttl cannot give

@@ -43,12 +43,17 @@ export interface LockOptions {
    * bytes. The process keeps 64 groups; later ones are counted as `other`. Empty.
    */
   group?: string | undefined;
+  /**
+   * Whether the lease is one of many that share the lock: readers, whom a lease that is not shared keeps out, and who keep
+   * that out. Who shares the lock and asks for it alone gets `WouldDeadlockError` at once. Not with `raw` nor `keep`. False.
+   */
+  shared?: boolean | undefined;
   /** Who may re-enter, by a name that is valid within the client. */
   owner?: Name | undefined;
 }
 
 /** Options of a client. Those of locks are the defaults of its locks. */
-export interface ClientOptions extends Omit<LockOptions, "owner"> {
+export interface ClientOptions extends Omit<LockOptions, "owner" | "shared"> {
   /**
    * URLs, as a list or in one text with commas: `redis://[user:password@]host[:port][/db]`, `rediss://…`,
    * `redis+unix:///path`, `redis+sentinel://host:26379;host;host/master` for a master with replicas that sentinels know by
@@ -111,7 +116,7 @@ export interface ClientOptions extends Omit<LockOptions, "owner"> {
  * Options of an election: those of a lock. Where they are not given a candidate waits without end, in the line on the nodes
  * (`fair`), and a term is renewed and has no `maxHold`, whatever the client's defaults are.
  */
-export interface ElectionOptions extends Omit<LockOptions, "owner"> {}
+export interface ElectionOptions extends Omit<LockOptions, "owner" | "shared"> {}
 
 /** How `election.run` goes on, and whom it tells. */
 export interface RunOptions {
@@ -279,7 +284,7 @@ function converted(what: string, given: unknown, ...tables: Record<string, Conve
 
 export function lockOptions(given: unknown): NativeLockOptions {
   // The period of `once` comes here with what that was given.
-  return converted("options", given, { every: milliseconds, ...OF_LOCK, owner: octets })[0] as NativeLockOptions;
+  return converted("options", given, { every: milliseconds, ...OF_LOCK, shared: flag, owner: octets })[0] as NativeLockOptions;
 }
 
 /** Options of an election: of its lock, without an owner, so that nobody enters a term again. */
@@ -313,7 +318,7 @@ export function forceOptions(given: unknown): number | undefined {
 /** Options of `redlock`: of its lock, of its client, and its own. */
 export function scopeOptions(given: unknown): [NativeLockOptions, NativeClientOptions, Record<string, unknown>] {
   const own: Convert = (_name, value) => value;
-  return converted("options", given, { ...OF_LOCK, owner: octets }, OF_CLIENT, {
+  return converted("options", given, { ...OF_LOCK, shared: flag, owner: octets }, OF_CLIENT, {
     client: own,
     signal: own,
     reentrant: flag,

@@ -143,6 +143,15 @@ impl Lease {
         })
     }
 
+    fn is_shared(&self) -> bool {
+        self.core.is_shared()
+    }
+
+    fn downgrade(&self) -> Call {
+        let core = Arc::clone(&self.core);
+        Call::new(false, async move { core.downgrade().await })
+    }
+
     fn ensure(&self, py: Python<'_>, min: &Bound<'_, PyAny>) -> PyResult<Call> {
         entry(py, || {
             let (core, min) = (Arc::clone(&self.core), seconds("min_remaining", min)?);

@@ -72,6 +72,17 @@ impl Lock {
         self.of(owner).is_held_by_owner()
     }
 
+    /// Whether it is asked for to be shared.
+    #[getter]
+    fn shared(&self) -> bool {
+        self.core.is_shared()
+    }
+
+    /// Whether this owner has a lease that is shared.
+    fn shares(&self, owner: &Owner) -> bool {
+        self.of(owner).is_shared_by_owner()
+    }
+
     /// `options`: those that hold for this call alone.
     fn acquire(&self, py: Python<'_>, owner: &Owner, options: &Options<'_>) -> PyResult<Call> {
         entry(py, || {

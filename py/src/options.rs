@@ -151,6 +151,7 @@ pub(crate) fn of_lock(mut to: Lock, options: &Options<'_>) -> PyResult<Lock> {
         let name: &str = name.extract()?;
         to = match name {
             "every" => to.once(seconds(name, &value)?),
+            "shared" => to.shared(flag("shared", &value)?),
             "owner" => to.owner(Owner::named(value.extract::<Vec<u8>>()?)),
             _ => lock_option!(to, name, value),
         };

@@ -119,7 +119,7 @@ static void options_call(struct fuzz *f) {
     quorlock_lock_options_t *l = SOME(lock_options);
     size_t len;
     const char *text = some_text(f, &len);
-    switch (draw(f, 36)) {
+    switch (draw(f, 37)) {
     case 0: quorlock_client_options_set_ttl(c, some_ms(f)); break;
     case 1: quorlock_client_options_set_wait(c, some_wait(f)); break;
     case 2: quorlock_client_options_set_renew(c, draw(f, 2)); break;
@@ -155,6 +155,7 @@ static void options_call(struct fuzz *f) {
     case 32: quorlock_client_options_set_wait_replicas(c, some_ms(f)); break;
     case 33: quorlock_client_options_set_group(c, text, len); break;
     case 34: quorlock_lock_options_set_group(l, text, len); break;
+    case 35: quorlock_lock_options_set_shared(l, draw(f, 2)); break;
     default: quorlock_client_options_set_nodes(c, NULL, draw(f, 2)); break;
     }
 }
@@ -238,12 +239,16 @@ static void lease_call(struct fuzz *f) {
     if (!quorlock_state_name(state)) broken(f, "no such state");
     f->losses += state > 0;
     if (quorlock_lease_fence(lease) >> 53) broken(f, "a fence of a lease that is over");
-    switch (draw(f, 8)) {
+    switch (draw(f, 9)) {
     case 0: CODE(quorlock_unlock(lease, was_held, error)); break;
     case 1: CODE(quorlock_lease_extend(lease, some_ms(f), error)); break;
     case 2: CODE(quorlock_lease_ensure(lease, some_ms(f), error)); break;
     case 3: CODE(quorlock_lease_set_lost_callback(lease, &f->told[at], on_lost, error)); break;
     case 4: CODE(quorlock_lease_set_lost_callback(lease, NULL, NULL, error)); break;
+    case 6:
+        CODE(quorlock_lease_downgrade(lease, error));
+        if (f->last == QUORLOCK_OK && !quorlock_lease_is_shared(lease)) broken(f, "shared, and not");
+        break;
     case 5:
         if (quorlock_lease_remaining_ms(lease) < 0) broken(f, "less than nothing remains");
         if (state != QUORLOCK_LEASE_HELD && quorlock_lease_is_held(lease)) broken(f, "held again");

@@ -244,17 +244,17 @@ def test_c():
 
 @check
 def test_cpp():
-    return counted(on_stage(compiled("test-cpp")), 37)
+    return counted(on_stage(compiled("test-cpp")), 38)
 
 
 @check
 def test_cpp20():
-    return counted(on_stage(compiled("test-cpp", "-20", flags=CPP20)), 40)
+    return counted(on_stage(compiled("test-cpp", "-20", flags=CPP20)), 41)
 
 
 @check
 def test_cpp_clang():
-    return counted(on_stage(compiled("test-cpp", "-clang", "clang++", CPP20)), 40)
+    return counted(on_stage(compiled("test-cpp", "-clang", "clang++", CPP20)), 41)
 
 
 @check
@@ -264,7 +264,7 @@ def sanitizers_c():
 
 @check
 def sanitizers_cpp():
-    return counted(on_stage(sanitized("test-cpp", "-asan-20", CPP20)), 40)
+    return counted(on_stage(sanitized("test-cpp", "-asan-20", CPP20)), 41)
 
 
 @check
@@ -274,7 +274,7 @@ def valgrind_c():
 
 @check
 def valgrind_cpp():
-    return counted(on_stage(*VALGRIND, compiled("test-cpp", "-20", flags=CPP20)), 40)
+    return counted(on_stage(*VALGRIND, compiled("test-cpp", "-20", flags=CPP20)), 41)
 
 
 # Scenarios for the leak checkers: losses, cancelled waits, dead and hung nodes. Valgrind has less time, and no TLS: the
@@ -335,7 +335,7 @@ def instrumented_c():
 
 
 def instrumented_cpp():
-    return counted(on_stage(instrumented("test-cpp")), 37)
+    return counted(on_stage(instrumented("test-cpp")), 38)
 
 
 def instrumented_fuzz():

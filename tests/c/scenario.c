@@ -144,7 +144,7 @@ static void tell_stage(struct line *line) {
 /* Verbs with the number of their words; those that actors carry out are marked. */
 static const struct { const char *name; int words; bool by_actor; } verbs[] = {
     {"client", 1, false}, {"lock", 3, false}, {"locks", 3, false}, {"acquire", 2, true}, {"try", 2, true}, {"release", 1, true},
-    {"unlock", 1, true}, {"drop", 1, true}, {"extend", 1, true}, {"ensure", 2, true}, {"held", 1, true},
+    {"unlock", 1, true}, {"drop", 1, true}, {"extend", 1, true}, {"ensure", 2, true}, {"downgrade", 1, true}, {"held", 1, true},
     {"remaining", 1, true}, {"fence", 1, false}, {"newer", 2, false}, {"fence-of", 2, false}, {"lost-name", 1, false}, {"init", 1, false}, {"lost", 2, false},
     {"force", 2, false}, {"election", 3, false}, {"leader", 1, false}, {"resign", 1, false},
     {"stats", 3, false}, {"close", 1, false}, {"message", 2, false},

@@ -17,7 +17,8 @@ static void names_of_kinds(void) {
         {QUORLOCK_LOCK_LOST, "LockLost"}, {QUORLOCK_NOT_OWNER, "NotOwner"},
         {QUORLOCK_TOO_MANY_WAITERS, "TooManyWaiters"}, {QUORLOCK_MISCONFIGURED, "Misconfigured"},
         {QUORLOCK_CANCELLED, "Cancelled"}, {QUORLOCK_CLOSED, "Closed"}, {QUORLOCK_FORKED, "Forked"},
-        {QUORLOCK_INTERNAL, "Internal"}};
+        {QUORLOCK_INTERNAL, "Internal"},
+        {QUORLOCK_WOULD_DEADLOCK, "WouldDeadlock"}};
     int32_t count = sizeof kinds / sizeof *kinds;
     for (int32_t at = 0; at < count; at++) {
         CHECK(kinds[at].number == at);
@@ -65,6 +66,7 @@ static void null_everywhere(void) {
     FAILS(1, quorlock_unlock(NULL, NULL, &error));
     FAILS(1, quorlock_lease_extend(NULL, 0, &error));
     FAILS(1, quorlock_lease_ensure(NULL, 0, &error));
+    FAILS(1, quorlock_lease_downgrade(NULL, &error));
     FAILS(1, quorlock_lease_set_lost_callback(NULL, NULL, NULL, &error));
     FAILS(1, quorlock_lease_set_lost_callback_on(NULL, NULL, NULL, NULL, &error));
     quorlock_locks_t *locks = NULL;
@@ -155,6 +157,8 @@ static void null_everywhere(void) {
     CHECK(quorlock_client_options_set_keep(NULL, 1) == 1);
     CHECK(quorlock_lock_options_set_keep(NULL, 1) == 1);
     CHECK(quorlock_lock_options_set_fair(NULL, true) == 1);
+    CHECK(quorlock_lock_options_set_shared(NULL, true) == 1);
+    CHECK(!quorlock_lease_is_shared(NULL) && quorlock_lease_downgrade(NULL, NULL) == 1);
     CHECK(quorlock_client_options_set_reentrant(NULL, true) == 1);
     CHECK(quorlock_lock_options_set_reentrant(NULL, true) == 1);
     CHECK(quorlock_client_options_set_group(NULL, NULL, 0) == 1);

@@ -342,7 +342,7 @@ private:
         // Verbs and the number of their words.
         static const std::map<std::string, std::size_t> verbs = {
             {"client", 1}, {"lock", 3},  {"acquire", 2}, {"try", 2},     {"release", 1}, {"unlock", 1}, {"drop", 1},
-            {"extend", 1}, {"ensure", 2}, {"held", 1},   {"remaining", 1}, {"lost", 2},  {"stats", 3},  {"close", 1},  {"metric", 1},
+            {"extend", 1}, {"ensure", 2}, {"downgrade", 1}, {"held", 1},   {"remaining", 1}, {"lost", 2},  {"stats", 3},  {"close", 1},  {"metric", 1},
             {"message", 2}, {"causes", 0}, {"finish", 2}, {"cancel", 1}, {"stage", 0},   {"fence", 1},  {"newer", 2},
             {"init", 1},    {"inspect", 2}, {"error", 1}, {"locks", 3},  {"fence-of", 2}, {"lost-name", 1},
             {"force", 2},   {"election", 3}, {"leader", 1}, {"resign", 1}};
@@ -435,6 +435,7 @@ private:
         for (std::string name; std::getline(stream, name, kind == lock::several ? ',' : '\n');) made.names.push_back(unescaped(name));
         common(made.options, line.given);
         take(line.given, "owner", [&](auto &v) { made.options.owner = unescaped(v); });
+        take(line.given, "shared", [&](auto &v) { made.options.shared = on(v); });
         none_left(line.given);
         answer_of([&] { return made.made = made.make(), answer{}; });
         locks_.insert_or_assign(line.said[1], std::make_shared<lock>(std::move(made)));
@@ -553,6 +554,8 @@ private:
         if (verb == "release") return with([](const auto &l) { return said(l.release()); });
         if (verb == "held") return with([](const auto &l) { return said(l.is_held()); });
         if (verb == "remaining") return with([](const auto &l) { return answer{std::to_string(l.remaining().count()), {}}; });
+        if (verb == "downgrade")
+            return work([&lease] { return std::get<quorlock::lease>(lease).downgrade(), answer{"ok", {}}; });
         if (verb == "ensure")
             return with([min = millis(line.said[2])](const auto &l) { return l.ensure(min), answer{"ok", {}}; });
         std::optional<milliseconds> ttl;

@@ -65,6 +65,9 @@ constexpr bool timed_lockable<
                        std::enable_if_t<std::is_same_v<bool, decltype(std::declval<Mutex &>().try_lock_until(
                                                                  std::chrono::system_clock::now()))>>>> = true;
 static_assert(timed_lockable<quorlock::mutex> && timed_lockable<quorlock::multi_mutex>);
+static_assert(timed_lockable<quorlock::shared_mutex>);
+static_assert(std::is_same_v<bool, decltype(std::declval<quorlock::shared_mutex &>().try_lock_shared())>);
+static_assert(noexcept(std::declval<quorlock::shared_mutex &>().unlock_shared()));
 static_assert(noexcept(std::declval<quorlock::mutex &>().unlock()));
 static_assert(noexcept(std::declval<quorlock::multi_mutex &>().unlock()));
 static_assert(!std::is_copy_constructible_v<quorlock::multi_mutex> && !std::is_move_constructible_v<quorlock::multi_mutex>);
@@ -150,6 +153,51 @@ void algorithms_of_the_standard() {
     local.unlock();
     both.unlock();
     c.unlock();
+}
+
+void shared_and_alone() {
+    const std::string at = node();
+    const quorlock::client ours({at}), theirs({at});
+    quorlock::shared_mutex one(ours, "a"), other(theirs, "a");
+    {
+        const std::shared_lock reading(one);
+        const std::shared_lock beside(other, 1s);
+        CHECK(beside.owns_lock() && one.is_held_shared() && !one.is_held() && one.fence() > 0);
+        CHECK(!elsewhere([&] { return other.try_lock(); }));
+        CHECK(elsewhere([&] {
+            const bool got = one.try_lock_shared();
+            if (got) one.unlock_shared();
+            return got;
+        }));
+        THROWS(quorlock::would_deadlock, one.lock());
+    }
+    const std::uint64_t shared = [&] {
+        const std::shared_lock reading(one);
+        return one.fence();
+    }();
+    {
+        const std::unique_lock writing(one);
+        CHECK(one.fence() > shared && !one.is_held_shared());
+        CHECK(!other.try_lock_shared() && !other.try_lock_shared_for(1ms));
+        CHECK(!other.try_lock_shared_until(std::chrono::steady_clock::now()));
+    }
+    // A lease that is shared from one moment on.
+    quorlock::lock_options share;
+    share.shared = true;
+    quorlock::lease lease = ours.lock("a").acquire();
+    CHECK(!lease.is_shared() && !theirs.lock("a", share).try_acquire());
+    lease.downgrade();
+    const auto reader = theirs.lock("a", share).try_acquire();
+    CHECK(lease.is_shared() && lease.is_held() && reader && reader->fence() > lease.fence());
+    lease.release();
+    THROWS(quorlock::not_owner, lease.downgrade());
+    // What is lost is told in either mode.
+    std::atomic<int> told{0};
+    other.on_lost([&](lease_state) { told++; });
+    other.lock_shared();
+    theirs.close();
+    while (!told) std::this_thread::yield();
+    other.unlock_shared();
 }
 
 void several_at_once() {
@@ -908,7 +956,7 @@ void all_options() {
     options.keep = 10ms;
     options.group = "stock";
     const quorlock::client client(options);
-    quorlock::lock_options of_lock = {1s, 0ms, true, 10s, true, "me", false, 7, true, false, 20ms, "orders"};
+    quorlock::lock_options of_lock = {1s, 0ms, true, 10s, true, "me", false, 7, true, false, 20ms, "orders", false};
     CHECK(client.lock(std::string_view("\xff\0", 2), of_lock).acquire().remaining() < 1s);
     CHECK(quorlock::metrics_text().find("group=\"orders\",outcome=\"released\"") != std::string::npos);
     options.min_validity = 2;
@@ -1310,6 +1358,7 @@ int late() {
 const std::pair<const char *, void (*)()> tests[] = {
 #define TEST(name) {#name, name}
     TEST(guards_of_the_standard), TEST(two_at_once), TEST(algorithms_of_the_standard),
+    TEST(shared_and_alone),
     TEST(several_at_once), TEST(the_loss_of_one_of_several), TEST(threads_are_owners), TEST(a_mutex_that_is_not_reentrant),
     TEST(waits_have_an_end),
     TEST(only_contention_is_false), TEST(a_lost_mutex), TEST(kinds_and_details),

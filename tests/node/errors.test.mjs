@@ -39,6 +39,7 @@ const CODES = {
   Closed: ["ClientClosedError", "ERR_QUORLOCK_CLOSED"],
   Forked: null,
   Internal: ["InternalError", "ERR_QUORLOCK_INTERNAL"],
+  WouldDeadlock: ["WouldDeadlockError", "ERR_QUORLOCK_WOULD_DEADLOCK"],
 };
 
 test("every kind of the core has its class, number and code", () => {

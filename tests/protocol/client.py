@@ -15,7 +15,8 @@ import time
 import urllib.parse
 
 LUA = pathlib.Path(__file__).parents[2] / "core/src/node/redis/lua"
-SCRIPTS = {name: (LUA / f"{name}.lua").read_text().replace("--- line.lua\n", (LUA / "line.lua").read_text())
+PARTS = {name: (LUA / f"{name}.lua").read_text() for name in ("form", "line", "join", "vote")}
+SCRIPTS = {name: re.sub(r"--- (\w+)\.lua\n", lambda part: PARTS[part[1]], (LUA / f"{name}.lua").read_text())
            for name in ("acquire", "extend", "release", "lean")}
 SHA = {name: hashlib.sha1(text.encode()).hexdigest() for name, text in SCRIPTS.items()}
 NODE_TIMEOUT, MIN_VALIDITY, COUNTER_LIFE, MOST = 0.25, 0.1, 750_000, 10_000
@@ -92,7 +93,8 @@ class Attempt:
 
     def __init__(self, client, name, ttl, waiter=""):
         tag = name if re.search(r"\{[^}]+\}", name) else "{" + name + "}"
-        self.lock, self.queue, self.counter, self.bans = (f"lock:{mark}{tag}" for mark in ("", "#q:", "#f:", "#x:"))
+        self.lock, self.queue, self.readers, self.counter, self.bans = (
+            f"lock:{mark}{tag}" for mark in ("", "#q:", "#s:", "#f:", "#x:"))
         self.client, self.nodes, self.ttl, self.waiter = client, client.nodes, ttl, waiter
         assert ttl <= min(n.max_ttl for n in self.nodes), "no ttl is longer than the set's"
         self.value = f"{secrets.token_hex(20)}.{client.label}"
@@ -125,7 +127,7 @@ class Attempt:
         self.known.add(node)
         self.scripted.add(node)
         waits, sent = f"{node.waits} {MOST}" if node is self.home else node.waits, time.monotonic()
-        reply = node.script("acquire", [self.lock, self.queue, self.counter, RECORD, QUARANTINE], self.value, self.ttl, waits,
+        reply = node.script("acquire", [self.lock, self.queue, self.readers, self.counter, RECORD, QUARANTINE], self.value, self.ttl, waits,
                             self.waiter, node.record, not_after(node), max(self.candidate, *self.marks.values(), 0), COUNTER_LIFE)
         return self.count(node, sent, self.ttl / 1000, int(reply[1])) if reply[0] == 1 else reply
 
@@ -141,7 +143,7 @@ class Attempt:
                 return True
             for n in [n for n in good if good[n] != self.fence]:
                 sent = time.monotonic()
-                reply = n.script("extend", [self.lock, self.bans, self.counter, RECORD, QUARANTINE], self.value, self.ttl, 3, n.record,
+                reply = n.script("extend", [self.lock, self.bans, self.readers, self.counter, RECORD, QUARANTINE], self.value, self.ttl, 3, n.record,
                                  not_after(n), self.fence, COUNTER_LIFE)
                 if reply[0] == 1:
                     self.count(n, sent, self.ttl / 1000, self.fence)
@@ -185,7 +187,7 @@ class Attempt:
         for n in self.known:
             reply = [0] if n in self.scripted else n.script("lean", [self.lock], self.value)
             if reply[0] != 1:
-                reply = n.script("release", [self.lock, self.queue, RECORD, QUARANTINE], self.value, self.waiter, n.waits, n.record)
+                reply = n.script("release", [self.lock, self.queue, self.readers, RECORD, QUARANTINE], self.value, self.waiter, n.waits, n.record)
             held += reply[0] == 1
         return held > len(self.nodes) // 2
 

@@ -7,7 +7,7 @@ from urllib.parse import quote, unquote_to_bytes
 
 SUFFIX = ".scenario"
 KINDS = {"InvalidArgument", "Contended", "Timeout", "QuorumUnavailable", "LockLost", "NotOwner", "TooManyWaiters",
-         "Misconfigured", "Cancelled", "Closed", "Forked", "Internal"}
+         "Misconfigured", "Cancelled", "Closed", "Forked", "Internal", "WouldDeadlock"}
 BOOLEAN = {"true", "false"}
 REASONS = {"expired", "refused", "max_hold", "owner_gone", "closed", "forced", "none"}
 # As the stage's servers have.
@@ -25,7 +25,7 @@ A_COUNT = re.compile(r"(>=|<=)?\d+|" + "|".join(sorted(KINDS)))
 # verb: (words, options, what it may answer besides an error kind; None is a number)
 VERBS = {
     "client": (1, CLIENT_OPTIONS, {"ok"}),
-    "lock": (3, LOCK_OPTIONS, {"ok"}),
+    "lock": (3, LOCK_OPTIONS | {"shared"}, {"ok"}),
     "locks": (3, LOCK_OPTIONS, {"ok"}),
     "election": (3, LOCK_OPTIONS - {"owner"}, {"ok"}),
     "leader": (1, set(), A_WORD),
@@ -37,6 +37,7 @@ VERBS = {
     "drop": (1, set(), {"ok"}),
     "extend": (1, {"ttl"}, {"ok"}),
     "ensure": (2, set(), {"ok"}),
+    "downgrade": (1, set(), {"ok"}),
     "held": (1, set(), BOOLEAN),
     "remaining": (1, set(), None),
     "fence": (1, set(), None),
@@ -232,7 +233,7 @@ def _check_options(options):
         if name in ("ttl", "wait", "keep", "max_hold", "max_ttl", "fence_ttl", "node_timeout") and not (
                 value.isdigit() or value == "none" and name in ("wait", "max_hold")):
             raise FormatError(f"{name} is whole milliseconds")
-        if name in ("renew", "raw", "fencing", "fair", "accept_eviction") and value not in ("on", "off"):
+        if name in ("renew", "raw", "fencing", "fair", "shared", "accept_eviction") and value not in ("on", "off"):
             raise FormatError(f"{name} is on or off")
         if name in ("max_waiters", "wait_replicas") and not value.isdigit():
             raise FormatError(f"{name} is a number")
@@ -256,7 +257,7 @@ def _check_handles(step, made):
               "stats": ("client", 0), "force": ("client", 0), "close": ("client", 0), "init": ("client", 0), "fence": ("lease", 0),
               "fence-of": ("lease", 0), "lost-name": ("lease", 0),
               "release": ("lease", 0), "drop": ("lease", 0),
-              "extend": ("lease", 0), "ensure": ("lease", 0), "held": ("lease", 0), "remaining": ("lease", 0),
+              "extend": ("lease", 0), "ensure": ("lease", 0), "downgrade": ("lease", 0), "held": ("lease", 0), "remaining": ("lease", 0),
               "lost": ("lease", 0)}.get(verb)
     if needed and f"{needed[0]} {words[needed[1]]}" not in made:
         raise FormatError(f"there is no {needed[0]} {words[needed[1]]}")

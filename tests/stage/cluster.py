@@ -205,6 +205,9 @@ class Stage:
             vouched = f"{run} on" if guard else "- off"
             record = f"1 {set_name} 1 {len(numbers)} {max_ttl} node{number:012} {vouched}"
             self._node(number).call("SET", namespace + "#node", record, db=db)
+            # A client that is closed goes on sending its releases for a while: it may have met the node when that was
+            # empty, and have begun a quarantine there.
+            self._node(number).call("DEL", namespace + "#quarantine", db=db)
 
     def _run(self, number):
         """What names the server's run in a record: another one after each promotion."""

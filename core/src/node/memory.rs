@@ -34,9 +34,9 @@ use line::Listeners;
 pub use form::{Form, Whom};
 #[cfg(feature = "sim")]
 pub use line::{Line, Message, Place};
+pub(crate) use link::{MemoryLink, forget};
 #[cfg(feature = "sim")]
 pub use readers::Readers;
-pub(crate) use link::{MemoryLink, forget};
 
 /// The state of one node. Time is an argument, as everything else.
 #[derive(Clone, Debug, Default)]

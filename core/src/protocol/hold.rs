@@ -8,6 +8,8 @@
 
 mod ask;
 mod at_home;
+mod downgrade;
+mod drain;
 mod extension;
 mod keep;
 mod loss;
@@ -27,7 +29,7 @@ use std::time::Duration;
 use crate::clock::Instant;
 use crate::mutants::mutant;
 use crate::mutex::lock;
-use crate::node::{FaultKind, Keys, Reply, Sink, Ticket, Value, Waiter};
+use crate::node::{FaultKind, Keys, Op, Reply, Sink, Ticket, Value, Waiter};
 use crate::protocol::counters::count;
 use crate::protocol::fence::{self, Fence};
 use crate::protocol::group::Group;
@@ -78,6 +80,8 @@ pub struct Hold {
     me: Weak<Hold>,
     pub(crate) set: Arc<Set>,
     pub(crate) terms: Terms,
+    /// The lock's keys since the lease is [shared](Hold::share) that was not.
+    shared: OnceLock<Arc<Keys>>,
     /// Names the hold to the watchdog.
     pub(crate) id: u64,
     /// The token, and behind it the label if there is one.
@@ -212,6 +216,9 @@ impl Hold {
         if !matches!(reply, Reply::Failed(_)) {
             let node = &self.set.counters.measures.nodes[ticket.node];
             node.round_trips.add(ticket.sent.until(now));
+        }
+        if matches!(ticket.op, Op::Reserve { .. }) {
+            return;
         }
         if matches!(reply, Reply::Refused { .. } | Reply::Taken) {
             self.set.contention.note(&self.terms.keys.lock, now);

@@ -15,7 +15,7 @@ pub(crate) type Said = Result<Seen, Fault>;
 /// What follows from all that the nodes have said.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Finding {
-    /// A quorum has this vote, of so many nodes.
+    /// A quorum has this vote, of so many nodes; or so many have readers, of whom this is one.
     Held(Value, usize),
     /// A quorum keeps the lock for this token, which was released.
     Kept(Value, usize),
@@ -45,6 +45,13 @@ pub(crate) fn finding(said: &[Said]) -> Finding {
                 _ => Finding::Held(value.clone(), votes),
             };
         }
+    }
+    // Of readers each node tells one: that which most of them tell stands for all.
+    let shared = || seen().filter(|seen| seen.standing == Standing::Shared);
+    let readers = shared().filter_map(|seen| seen.value.as_ref());
+    let reader = readers.max_by_key(|value| votes(Standing::Shared, value));
+    if let Some(reader) = reader.filter(|_| shared().count() >= quorum) {
+        return Finding::Held(reader.clone(), shared().count());
     }
     let is_free = |seen: &&Seen| matches!(seen.standing, Standing::Free | Standing::Reserved);
     let sure = |seen: &&Seen| seen.quarantine.is_zero();
@@ -107,6 +114,8 @@ mod tests {
             'A' => seen(Standing::Held, Some("A"), 0),
             'B' => seen(Standing::Held, Some("B"), 0),
             'a' => seen(Standing::Kept, Some("A"), 0),
+            'r' => seen(Standing::Shared, Some("A"), 0),
+            's' => seen(Standing::Shared, Some("B"), 0),
             'f' => seen(Standing::Foreign, Some("other"), 0),
             '-' => seen(Standing::Free, None, 0),
             'q' => seen(Standing::Free, None, 9),
@@ -126,6 +135,9 @@ mod tests {
             ("BAB", Finding::Held(value("B"), 2)),
             ("ffA", Finding::Held(value("other"), 2)),
             ("aaA", Finding::Kept(value("A"), 2)),
+            ("rrs", Finding::Held(value("A"), 2)),
+            ("rs-", Finding::Held(value("B"), 2)),
+            ("r-?", Finding::Split),
             ("--A", Finding::Free),
             ("-@?", Finding::Free),
             ("AB-", Finding::Split),

@@ -10,6 +10,7 @@ use crate::hash::HashMap;
 use crate::lean::push_lean;
 use crate::mutants::mutant;
 use crate::mutex::lock;
+use crate::node::Mode;
 use crate::owner::{Owner, OwnerId};
 use crate::protocol::hold::Hold;
 use crate::protocol::renewal::Watched;
@@ -59,8 +60,14 @@ impl Held {
 }
 
 impl Owners {
-    /// A lease that was just won.
-    pub(crate) fn enter(&self, hold: Arc<Hold>, watched: Watched, owner: Option<&Owner>) -> Share {
+    /// A lease that was just won; and what is to be given back of it. Of one owner's leases
+    /// that share a lock, which were asked for side by side, the first one counts.
+    pub(crate) fn enter(
+        &self,
+        hold: Arc<Hold>,
+        watched: Watched,
+        owner: Option<&Owner>,
+    ) -> (Share, Option<(Arc<Hold>, Watched)>) {
         let place = owner.map(|owner| (hold.terms.keys.lock.clone(), owner.id()));
         let held = Arc::new(Held {
             lease: hold.lease(),
@@ -72,12 +79,23 @@ impl Owners {
             overruled: AtomicBool::new(false),
         });
         let Some(place) = place else {
-            return held.share(true);
+            return (held.share(true), None);
         };
         let mut table = lock(&self.held);
+        let both = held.hold.mode() == Mode::Shared;
+        let first = table
+            .get(&place)
+            .filter(|first| both && first.hold.mode() == Mode::Shared && is_valid(&first.hold));
+        if let Some(first) = first {
+            let share = first.share(false);
+            let spare = lock(&held.watched)
+                .take()
+                .map(|watched| (held.hold.clone(), watched));
+            return (share, spare);
+        }
         let share = held.share(true);
         table.insert(place, held);
-        share
+        (share, None)
     }
 
     /// The keys of the locks that an owner holds, for who waits for one more: looks at all
@@ -86,6 +104,16 @@ impl Owners {
         let (table, id) = (lock(&self.held), owner.id());
         let held = table.keys().filter(|(_, owner)| *owner == id);
         held.map(|(key, _)| key.clone()).collect()
+    }
+
+    /// In which mode `owner` holds the lock; of one that is lost it says nothing of readers.
+    pub(crate) fn mode_of(&self, key: &Arc<[u8]>, owner: &Owner) -> Option<Mode> {
+        let table = lock(&self.held);
+        let hold = &table.get(&(key.clone(), owner.id()))?.hold;
+        Some(match is_valid(hold) {
+            true => hold.mode(),
+            false => Mode::Exclusive,
+        })
     }
 
     /// Another handle on the lease that `owner` holds, valid or lost.
@@ -134,6 +162,12 @@ impl Owners {
             None => Left::Before,
         }
     }
+}
+
+/// Whether the lease is valid now. Looking tells nobody of a loss, so it may be done under the
+/// lock of the table.
+fn is_valid(hold: &Hold) -> bool {
+    hold.set.clock.now() < hold.end()
 }
 
 /// What it means that a handle was given back.

@@ -33,6 +33,7 @@ from ._metrics import metrics_text
 from ._native import __version__, _close_all, _log_to
 from ._probe import Finding, NodeReport, Probe
 from ._redlock import once, redlock
+from ._rwlock import RWLock
 from .errors import (
     ClientClosedError,
     ForkedProcessError,
@@ -46,6 +47,7 @@ from .errors import (
     QuorlockError,
     QuorumUnavailableError,
     TooManyWaitersError,
+    WouldDeadlockError,
 )
 from .sync import Client, Lease, Lock
 from ._election import Election, Observer
@@ -84,7 +86,9 @@ __all__ = [
     "Probe",
     "QuorlockError",
     "QuorumUnavailableError",
+    "RWLock",
     "TooManyWaitersError",
+    "WouldDeadlockError",
     "__version__",
     "metrics_text",
     "once",

@@ -128,6 +128,10 @@ class LeaseBase(NotPickled):
         """Whether the lease is valid now. Exact at every call; false after release and in a forked child."""
         return self._core.is_held()
 
+    def is_shared(self) -> bool:
+        """Whether others may share the lock with this lease: it was asked for with `shared=True`, or has been downgraded."""
+        return self._core.is_shared()
+
     def remaining(self) -> Seconds:
         """Validity left before the next renewal, in seconds; 0 when the lease is over."""
         return self._core.remaining()

@@ -232,6 +232,9 @@ def refuse_if_stuck(hold: Hold, caller: Caller, shown: str) -> None:
     # Where an owner has a name it may be the same.
     if other is None or not other.lock.holds(other.owner) or hold.lives():
         return
+    if hold.lock.shared and other.lock.shares(other.owner):
+        # Readers keep no reader out.
+        return
     if mine(hold.place, caller) is other:
         # It is to be no re-entry, so it is as with `threading.Lock`: another thread may release it.
         return

@@ -84,6 +84,7 @@ class _Redlock(_ForBoth):
         fair: bool | Unset = UNSET,
         keep: Seconds | Unset = UNSET,
         group: str | Unset = UNSET,
+        shared: bool | Unset = UNSET,
         owner: Name | None = None,
         reentrant: bool = True,
         max_ttl: Seconds | Unset = UNSET,
@@ -126,6 +127,7 @@ class _Redlock(_ForBoth):
             fair=fair,
             keep=keep,
             group=group,
+            shared=shared,
         )
         self._client = client
         self._nodes = nodes if nodes is None or isinstance(nodes, str) else tuple(nodes)
@@ -302,7 +304,7 @@ class redlock(_Redlock):  # noqa: N801 - used as a function and as a decorator
       all uses with the same `nodes`, `max_ttl`, `node_timeout`, `drift`, `min_validity`, `namespace`, `label`, `fence_ttl`,
       `set_name`, `restart_guard`, `accept_eviction`, `wait_replicas`, `ca`, `cert` and `cert_key` (the client's
       `key`, which is the lock's name here), made at the first use in each process; `nodes` defaults to `QUORLOCK_NODES`.
-    - `ttl`, `wait`, `renew`, `max_hold`, `raw`, `fencing`, `max_waiters`, `fair`, `keep`, `group`, `owner`, `reentrant`: as of `Client.lock`;
+    - `ttl`, `wait`, `renew`, `max_hold`, `raw`, `fencing`, `max_waiters`, `fair`, `keep`, `group`, `shared`, `owner`, `reentrant`: as of `Client.lock`;
       times in seconds.
 
     The object may be used again, and by many threads and tasks at once. Who may re-enter: in `async with` and coroutine

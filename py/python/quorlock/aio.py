@@ -36,6 +36,7 @@ from ._options import (
     text,
     wait_options,
 )
+from ._rwlock import RWLock
 from ._scope import Scope, Scopes
 from ._owner import Hold, Place, of_task
 from ._tasks import owner as this_task
@@ -67,6 +68,15 @@ class Lease(LeaseBase):
         long as it was), `NotOwnerError` after release. Cancelled, it may or may not have been lengthened.
         """
         await completed(self._core.extend(ttl).start)
+
+    async def downgrade(self) -> None:
+        """Shares the lease from now on with others that ask for the lock with `shared=True`, and calls those that wait for that.
+
+        It keeps its fence. The call waits until a quorum of the nodes lets them in. Raises `LockLostError` if the lease is
+        lost, `NotOwnerError` after release, `QuorumUnavailableError` if too few nodes answered: the lease is shared and held
+        all the same; `InvalidArgumentError` of a raw lock, which stays as it is.
+        """
+        await completed(self._core.downgrade().start)
 
     async def ensure(self, min_remaining: Seconds) -> None:
         """Makes sure that at least so many seconds of validity are left, extending the lease if there are not.
@@ -322,6 +332,7 @@ class Client(ClientBase):
         fair: bool | Unset = UNSET,
         keep: Seconds | Unset = UNSET,
         group: str | Unset = UNSET,
+        shared: bool | Unset = UNSET,
         owner: Name | None = None,
         reentrant: bool = True,
     ) -> Lock:
@@ -343,8 +354,13 @@ class Client(ClientBase):
             fair=fair,
             keep=keep,
             group=group,
+            shared=shared,
         )
         return Lock(self._core.lock(octet_name, options), text(octet_name), owner is not None, reentrant)
+
+    def rwlock(self, name: Name, **options: Any) -> RWLock[Lock]:
+        """The two modes of one lock, to share it and to have it alone; options as of `lock`. Raises as `lock`."""
+        return RWLock(self.lock(name, **options, shared=True), self.lock(name, **options))
 
     def lock_all(self, names: Iterable[Name], **options: Any) -> "Locks":
         """Several locks by their names, to be held together: all of them, or none; as `quorlock.Client.lock_all`."""

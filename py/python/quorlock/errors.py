@@ -19,6 +19,7 @@ __all__ = [
     "QuorlockError",
     "QuorumUnavailableError",
     "TooManyWaitersError",
+    "WouldDeadlockError",
 ]
 
 
@@ -112,6 +113,15 @@ class ForkedProcessError(QuorlockError):
     number = 11
 
 
+class WouldDeadlockError(QuorlockError, RuntimeError):
+    """An owner that shares a lock wants it for itself: two who did would wait for each other for ever. Release the shared lease
+    first, and look again at what it protected.
+    """
+
+    kind = "WouldDeadlock"
+    number = 13
+
+
 class InternalError(QuorlockError):
     """A bug in Quorlock, or a panic caught at its boundary. Report it."""
 
@@ -133,6 +143,7 @@ _CLASSES: dict[int, type[QuorlockError]] = {
         ClientClosedError,
         ForkedProcessError,
         InternalError,
+        WouldDeadlockError,
     )
 }
 _CANCELLED = 9

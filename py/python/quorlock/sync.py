@@ -24,6 +24,7 @@ from ._options import (
     wait_options,
 )
 from ._owner import Caller, Hold
+from ._rwlock import RWLock
 from .errors import LockContendedError, LockTimeoutError, NotOwnerError, QuorlockError
 
 if TYPE_CHECKING:
@@ -50,6 +51,15 @@ class Lease(LeaseBase, _native.Scoped):
         long as it was), `NotOwnerError` after release. Ctrl-C leaves the lease valid.
         """
         waited(self._core.extend(ttl))
+
+    def downgrade(self) -> None:
+        """Shares the lease from now on with others that ask for the lock with `shared=True`, and calls those that wait for that.
+
+        It keeps its fence. The call waits until a quorum of the nodes lets them in. Raises `LockLostError` if the lease is
+        lost, `NotOwnerError` after release, `QuorumUnavailableError` if too few nodes answered: the lease is shared and held
+        all the same; `InvalidArgumentError` of a raw lock, which stays as it is.
+        """
+        waited(self._core.downgrade())
 
     def ensure(self, min_remaining: Seconds) -> None:
         """Makes sure that at least so many seconds of validity are left, extending the lease if there are not.
@@ -386,6 +396,7 @@ class Client(ClientBase):
         fair: bool | Unset = UNSET,
         keep: Seconds | Unset = UNSET,
         group: str | Unset = UNSET,
+        shared: bool | Unset = UNSET,
         owner: Name | None = None,
         reentrant: bool = True,
     ) -> Lock:
@@ -405,6 +416,9 @@ class Client(ClientBase):
           job which every host starts at about the same time runs once. At most the client's `max_ttl`.
         - `group`: the lock's group in `quorlock.metrics_text`, which never names locks: a word for all of a kind, such as
           `orders`. At most 64 bytes. The process keeps 64 groups; later ones are counted as `other`.
+        - `shared`: whether the lease is one of many that share the lock (false): readers, whom a lease that is not shared keeps
+          out, and who keep that out. Who shares the lock and asks for it alone gets `WouldDeadlockError` at once. Not with
+          `raw` nor `keep`.
         - `owner`: who may re-enter, by a name that is valid within this client; by default whoever calls, see `Lock`.
         - `reentrant`: whether the owner may enter again while it holds the lock (true).
 
@@ -424,8 +438,13 @@ class Client(ClientBase):
             fair=fair,
             keep=keep,
             group=group,
+            shared=shared,
         )
         return Lock(self._core.lock(octet_name, options), text(octet_name), owner is not None, reentrant)
+
+    def rwlock(self, name: Name, **options: Any) -> RWLock[Lock]:
+        """The two modes of one lock, to share it and to have it alone; options as of `lock`. Raises as `lock`."""
+        return RWLock(self.lock(name, **options, shared=True), self.lock(name, **options))
 
     def lock_all(self, names: Iterable[Name], **options: Any) -> "Locks":
         """Several locks by their names, to be held together: all of them, or none; options as of `lock`.

@@ -80,6 +80,7 @@ static struct answer perform(struct job *job) {
         code = all ? quorlock_leases_ensure(all, job->ms, &error) : quorlock_lease_ensure(hold->one, job->ms, &error);
         return result(code, error, "ok");
     }
+    if (!strcmp(job->verb, "downgrade")) return result(quorlock_lease_downgrade(hold->one, &error), error, "ok");
     if (!strcmp(job->verb, "held"))
         return said((all ? quorlock_leases_is_held(all) : quorlock_lease_is_held(hold->one)) ? "true" : "false");
     if (!strcmp(job->verb, "remaining"))

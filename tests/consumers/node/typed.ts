@@ -157,7 +157,7 @@ async function main(): Promise<void> {
     const told: [string, string, number] = [error.code, error.kind, error.number];
     for (const { node, message } of error.nodes) told.push(node, message);
   }
-  const unfenced: LockOptions & RedlockOptions = { fencing: false, maxWaiters: 5, fair: true, group: "orders" };
+  const unfenced: LockOptions & RedlockOptions = { fencing: false, maxWaiters: 5, fair: true, group: "orders", shared: false };
   if ((await redlock("unfenced", unfenced, ({ fence }) => fence)) !== null) throw new Error("a fence");
   // The set was declared before, and votes.
   const declared: Promise<number> = twin.initSet();

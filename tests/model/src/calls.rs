@@ -243,9 +243,9 @@ impl Calls {
         });
         let stored = fence_ttl.and_then(|_| node.fence(companions.counter(), at));
         let (op, mode) = self.mode(self.op(now, stored));
-        let native =
-            random.chance(15) && mode == Mode::Exclusive
-                && (op == Op::Release || matches!(op, Op::Acquire { block: 1, .. }));
+        let native = random.chance(15)
+            && mode == Mode::Exclusive
+            && (op == Op::Release || matches!(op, Op::Acquire { block: 1, .. }));
         let leaving = match op == Op::Release && !native && random.chance(25) {
             true if random.chance(50) => Leaving::Forced(self.often_long(3_000_000)),
             true => Leaving::TakenFor(self.often_long(3_000_000)),
@@ -411,10 +411,8 @@ impl Calls {
         let queued = line.iter().flat_map(|line| &line.queue);
         let queued = queued.filter(|place| place.mode == mode);
         let mut known: Vec<&Waiter> = queued.map(|place| &place.waiter).collect();
-        if let Some((
-            Form::Free { whom, .. } | Form::Shared { whom, .. },
-            _,
-        )) = node.form(&keys.lock, at)
+        if let Some((Form::Free { whom, .. } | Form::Shared { whom, .. }, _)) =
+            node.form(&keys.lock, at)
             && let (Whom::Waiter(waiter), Mode::Exclusive) = (whom, mode)
         {
             known.push(waiter);

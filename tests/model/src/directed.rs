@@ -224,7 +224,11 @@ impl Case<'_> {
                     most: 2,
                 },
                 fence_ttl: (!plain && !has("unfenced")).then(|| Duration::from_secs(8)),
-                mode: if has("shared") { Mode::Shared } else { Mode::Exclusive },
+                mode: if has("shared") {
+                    Mode::Shared
+                } else {
+                    Mode::Exclusive
+                },
             }),
             waiter: option(words, "for").map(|number| Waiter {
                 number: number.parse().expect("a number"),

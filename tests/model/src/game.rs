@@ -237,7 +237,9 @@ impl Game {
                     Ok(reply) => {
                         // TIME is told where it is minded, and with each refusal.
                         let refused = matches!(reply, Reply::Refused { .. });
-                        let always = refused || reply == Reply::Banned || matches!(request.op, Op::Inspect | Op::Reserve { .. });
+                        let always = refused
+                            || reply == Reply::Banned
+                            || matches!(request.op, Op::Inspect | Op::Reserve { .. });
                         let told = always || !plain && request.op != Op::Release;
                         Said::Reply(reply, told.then_some(now))
                     }
@@ -359,7 +361,12 @@ fn sets() -> Vec<Vec<u8>> {
     let of = |keys: &Keys| {
         let companions = &keys.companions;
         let (queue, counter) = (companions.queue(), companions.counter());
-        [queue.to_vec(), counter.to_vec(), companions.bans(), companions.shared()]
+        [
+            queue.to_vec(),
+            counter.to_vec(),
+            companions.bans(),
+            companions.shared(),
+        ]
     };
     keys().iter().flat_map(of).collect()
 }

@@ -28,7 +28,7 @@ use crate::server::Server;
 /// Every answer that a script can give must come so often in 10,000 calls.
 const OF_EACH_ANSWER: u64 = 3;
 /// Kinds of answers, of all requests.
-const KINDS: usize = 41;
+const KINDS: usize = 75;
 /// Calls until a change must be found.
 const PATIENCE: u64 = 400_000;
 

@@ -16,6 +16,7 @@ const VERB_WORDS = {
   drop: 1,
   extend: 1,
   ensure: 2,
+  downgrade: 1,
   held: 1,
   remaining: 1,
   fence: 1,

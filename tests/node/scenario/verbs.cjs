@@ -25,6 +25,7 @@ const CONVERTED = {
   max_waiters: Number,
   wait_replicas: Number,
   fair: onOff,
+  shared: onOff,
   drift: Number,
   min_validity: Number,
   ttl: milliseconds,
@@ -157,6 +158,10 @@ class Verbs {
 
   ensure(_step, _signal, name, least) {
     return this.#found(this.#leases, name).ensure(Number(least));
+  }
+
+  downgrade(_step, _signal, name) {
+    return this.#found(this.#leases, name).downgrade();
   }
 
   held(_step, _signal, name) {

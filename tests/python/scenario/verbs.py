@@ -43,6 +43,7 @@ CONVERTED = {
     "fencing": lambda word: word == "on",
     "accept_eviction": lambda word: word == "on",
     "fair": lambda word: word == "on",
+    "shared": lambda word: word == "on",
     "max_waiters": int,
     "wait_replicas": int,
     "drift": float,
@@ -135,6 +136,9 @@ class Verbs:
 
     async def do_ensure(self, step, name, milliseconds):
         await now(self.leases[name].ensure(_seconds(milliseconds)))
+
+    async def do_downgrade(self, step, name):
+        await now(self.leases[name].downgrade())
 
     async def do_held(self, step, name):
         return self.leases[name].is_held()

@@ -193,9 +193,11 @@ impl Client {
         let reenters = owner.is_some();
         let lock = stage.lock(self, place).wait(wait).owner(owner);
         let keeps = Random::new(random.aside().bits());
-        let lock = match keeps.chance(40) {
+        let keep = keeps.chance(40);
+        let shares = plan.shares && keeps.chance(70);
+        let lock = match keep && !shares {
             true => lock.keep(plan.keep),
-            false => lock,
+            false => lock.shared(shares),
         };
         stage.says(|| {
             let long = match wait {
@@ -205,7 +207,8 @@ impl Client {
             };
             let which = if plan.locks > 1 { NAMES[place] } else { "" };
             let again = if reenters { " (may re-enter it)" } else { "" };
-            format!("{long}{again} {which}").trim_end().into()
+            let how = if shares { " to share" } else { "" };
+            format!("{long}{how}{again} {which}").trim_end().into()
         });
         let begun = self.now(stage);
         // Nobody goes on to wait once nothing is to go wrong any more; and some
@@ -332,6 +335,9 @@ impl Client {
     ) -> bool {
         let (random, world, clock) = (&stage.random, &stage.world, &*self.set.clock);
         let ttl = stage.plan.ttl.as_nanos() as u64;
+        if stage.plan.shares && random.aside().chance(30) {
+            self.downgrade(stage, lease).await;
+        }
         let long = if random.chance(50) { ttl * 2 } else { ttl / 8 };
         let long = Duration::from_nanos(random.below(long));
         let won = clock.now();
@@ -377,6 +383,24 @@ impl Client {
     /// another handle on the lease; never on one that is lost.
     async fn reenter(&self, stage: &Stage, lock: &Lock, lease: &Arc<Lease>) {
         let (random, world, clock) = (&stage.random, &stage.world, &*self.set.clock);
+        // Alone within what it shares: refused at once.
+        if lease.is_shared() && random.aside().chance(50) {
+            let alone = lock.clone().shared(false);
+            let outcome = or_until(alone.acquire(), clock, clock.now()).await;
+            let refused =
+                matches!(&outcome, Some(Err(error)) if error.kind() == ErrorKind::WouldDeadlock);
+            if !refused && clock.now() < lease.says_until() {
+                let c = self.number;
+                world.violated(format!(
+                    "RW2 c{c} is not refused what would wait for itself"
+                ));
+            }
+            return;
+        }
+        let lock = match lease.is_shared() {
+            true => lock.clone().keep(Duration::ZERO).shared(true),
+            false => lock.clone(),
+        };
         let Some(Ok(again)) = or_until(lock.acquire(), clock, clock.now()).await else {
             if clock.now() < lease.says_until() {
                 let c = self.number;
@@ -395,6 +419,16 @@ impl Client {
             clock.sleep_until(clock.now() + step).await;
         }
         self.let_go(stage, again, index).await;
+    }
+
+    /// Shares the lease from here on.
+    async fn downgrade(&self, stage: &Stage, lease: &Lease) {
+        let begun = self.now(stage);
+        stage.says(|| "shares its lease from here on".into());
+        stage.world.downgraded(lease);
+        let outcome = lease.downgrade().await;
+        stage.says(|| told("shared", &outcome));
+        self.in_time(stage, begun, self.node_timeout(stage), "a downgrade");
     }
 
     async fn extend(&self, stage: &Stage, lease: &Lease, index: usize) {

@@ -112,6 +112,8 @@ pub struct Plan {
     pub waits: Waits,
     /// What the clients' users have chosen, where they differ.
     pub habits: Vec<Habit>,
+    /// Whether users share locks.
+    pub shares: bool,
     /// How often everybody waits for the lock in the calm tail.
     pub tail: u64,
     /// Percent of the locks asked for with a cap on their leases.

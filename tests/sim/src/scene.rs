@@ -124,6 +124,7 @@ impl Scene {
             node_timeout: Duration::from_millis(node_timeout),
             renew: true,
             fence_ttl: scene.fence_ttl(&random, ttl),
+            shares: false,
             guard: true,
             declared: true,
             longest: 1,

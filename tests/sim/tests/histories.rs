@@ -67,6 +67,7 @@ fn replies() -> Vec<Reply> {
         holder: Some("somebody".into()),
         place,
         subscribers: 0,
+        shared: false,
     };
     let fault = |kind| {
         Reply::Failed(Fault {

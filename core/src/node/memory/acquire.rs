@@ -23,8 +23,15 @@ impl MemoryNode {
         let me = request.waiter.as_ref();
         let reserved = found.form.as_ref();
         let reserved = reserved.and_then(|form| form.reserved(found.time));
-        let mine = found.form.as_ref().is_some_and(|form| form.is_for(request, found.time));
+        let mine = found
+            .form
+            .as_ref()
+            .is_some_and(|form| form.is_for(request, found.time));
         if mine && found.last.is_none() && found.quarantine.is_none() {
+            // Where readers were, it was reserved for one that may be queued too.
+            if found.form.as_ref().is_some_and(Form::is_shared) {
+                self.leave(request, found.now);
+            }
             return self.grant(request, found, asked, true);
         }
         if found.own {

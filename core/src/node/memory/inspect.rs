@@ -24,7 +24,9 @@ impl MemoryNode {
             Some(_) => Standing::Held,
         };
         let value = form.and_then(|form| form.holder(time));
-        let value = value.or(found.last.as_ref().map(|(reader, _)| reader)).cloned();
+        let value = value
+            .or(found.last.as_ref().map(|(reader, _)| reader))
+            .cloned();
         let readers = self.readers(&request.keys.companions.shared(), found.now);
         let readers = readers.filter(|_| standing == Standing::Shared);
         let readers = readers.map_or(0, |r| r.votes.values().filter(|end| time <= **end).count());

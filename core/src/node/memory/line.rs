@@ -266,7 +266,9 @@ impl MemoryNode {
         let me = me.filter(|_| request.keys.mode == Mode::Shared);
         let time = MemoryNode::time(now);
         let readers = line.queue.iter().take(CALLED);
-        let readers = readers.take_while(|place| place.mode == Mode::Shared).count();
+        let readers = readers
+            .take_while(|place| place.mode == Mode::Shared)
+            .count();
         let (mut called, mut mine, mut ticket) = (false, false, None);
         let mut at = 0;
         for _ in 0..readers {
@@ -284,8 +286,11 @@ impl MemoryNode {
                 }
                 messages.push((place.waiter.inbox.clone(), place.waiter.number));
                 called = true;
+                // Who does not come while it is reserved for it has no place any more.
+                let end = time + micros(request.keys.waits.reservation);
+                line.queue[at].end = mutant!("called-for-ever", end, line.queue[at].end);
             }
-            ticket = Some(place.ticket);
+            ticket = Some(line.queue[at].ticket);
             at += 1;
         }
         if called {

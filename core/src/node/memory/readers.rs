@@ -56,9 +56,17 @@ impl MemoryNode {
         let Some(readers) = self.readers.get_mut(&key[..]) else {
             return 0;
         };
-        let mut over: Vec<_> = readers.votes.iter().filter(|(_, until)| **until < time).collect();
+        let mut over: Vec<_> = readers
+            .votes
+            .iter()
+            .filter(|(_, until)| **until < time)
+            .collect();
         over.sort_by_key(|(value, until)| (**until, (*value).clone()));
-        let over: Vec<Value> = over.into_iter().take(REMOVED).map(|(v, _)| v.clone()).collect();
+        let over: Vec<Value> = over
+            .into_iter()
+            .take(REMOVED)
+            .map(|(v, _)| v.clone())
+            .collect();
         for value in over {
             readers.votes.remove(&value);
         }
@@ -69,7 +77,11 @@ impl MemoryNode {
     /// outlives its last member.
     pub(super) fn end_share(&mut self, request: &Request, now: Instant) -> bool {
         let key = request.keys.companions.shared();
-        let Some(readers) = self.readers.get_mut(&key[..]).filter(|r| tick(now) <= r.end) else {
+        let Some(readers) = self
+            .readers
+            .get_mut(&key[..])
+            .filter(|r| tick(now) <= r.end)
+        else {
             return false;
         };
         let was = readers.votes.remove(&request.value).is_some();
@@ -96,7 +108,10 @@ impl MemoryNode {
         let outlives = (left + LONGER).max(whole(request.keys.waits.place));
         let outlives = mutant!("shared-key-shortened", outlives, whole(ttl) / 2);
         let end = life(now, outlives);
-        match self.form(&request.keys.lock, now).map(|(form, _)| form.clone()) {
+        match self
+            .form(&request.keys.lock, now)
+            .map(|(form, _)| form.clone())
+        {
             Some(Form::Shared { .. }) => self.lengthen(request, end),
             other => {
                 // Those that stood there before it did are none.
@@ -108,7 +123,10 @@ impl MemoryNode {
                 self.put(request, Form::Shared { until, base, whom }, end);
             }
         }
-        let lives = self.readers.get(&key[..]).is_some_and(|r| tick(now) <= r.end);
+        let lives = self
+            .readers
+            .get(&key[..])
+            .is_some_and(|r| tick(now) <= r.end);
         if !lives {
             self.readers.remove(&key[..]);
         }

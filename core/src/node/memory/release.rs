@@ -26,7 +26,9 @@ impl MemoryNode {
             && self.end_share(request, now);
         if shared {
             let readers = self.readers(&request.keys.companions.shared(), now);
-            last = readers.and_then(|readers| readers.last(found.time)).map(|(_, until)| until);
+            last = readers
+                .and_then(|readers| readers.last(found.time))
+                .map(|(_, until)| until);
         }
         let held = alone || shared;
         let answer = Reply::Released { held };

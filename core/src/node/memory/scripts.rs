@@ -32,9 +32,7 @@ impl Found {
     pub(super) fn is_crowded(&self) -> bool {
         matches!(
             self.form,
-            Some(
-                Form::Held { .. } | Form::Kept { .. } | Form::Free { .. } | Form::Shared { .. }
-            )
+            Some(Form::Held { .. } | Form::Kept { .. } | Form::Free { .. } | Form::Shared { .. })
         )
     }
 
@@ -153,10 +151,14 @@ impl MemoryNode {
         let readers = readers.and_then(|key| self.readers(&key, now));
         let last = readers.and_then(|readers| readers.last(time));
         let last = last.map(|(value, until)| (value.clone(), until));
-        let last = mutant!("writer-ignores-readers", last, match request.keys.mode {
-            Mode::Exclusive => None,
-            Mode::Shared => last,
-        });
+        let last = mutant!(
+            "writer-ignores-readers",
+            last,
+            match request.keys.mode {
+                Mode::Exclusive => None,
+                Mode::Shared => last,
+            }
+        );
         Found {
             own: !kept && !request.value.0.is_empty() && holder == Some(&request.value),
             free: holder.is_none() && last.is_none(),

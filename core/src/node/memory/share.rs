@@ -24,7 +24,7 @@ impl MemoryNode {
         let own = self.shares(request, found).is_some();
         let held = mutant!("share-ignores-writer", !found.alone_free(), false);
         if let Some(left) = mutant!("share-in-quarantine", found.quarantine, None)
-            && (own || !held || joins(request))
+            && (!held || joins(request))
         {
             return Reply::Quarantined { left };
         }

@@ -6,6 +6,7 @@ mod forced;
 mod kept;
 mod line;
 mod native;
+mod shared;
 
 use super::*;
 use crate::node::{Companions, Keys, Leaving, Mode, Waits};

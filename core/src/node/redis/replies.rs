@@ -75,7 +75,10 @@ pub(crate) fn outcome(op: Op, value: &Resp) -> Outcome {
         (Op::Release, 0 | 1, _) => (Some(Reply::Released { held: code == 1 }), more),
         (Op::Inspect, 8, [stands, left, value, fence, queued, quarantine, rest @ ..]) => {
             let readers = rest.get(2);
-            (seen([stands, left, value, fence, queued, quarantine], readers), rest)
+            (
+                seen([stands, left, value, fence, queued, quarantine], readers),
+                rest,
+            )
         }
         (Op::Reserve { .. }, 0 | 1, _) => (Some(Reply::Reserved { done: code == 1 }), more),
         (_, 4, _) if op != Op::Release => return Outcome::OtherRecord,

@@ -38,7 +38,9 @@ fn whole(text: &str) -> String {
         ("--- join.lua\n", include_str!("lua/join.lua")),
         ("--- vote.lua\n", include_str!("lua/vote.lua")),
     ];
-    parts.iter().fold(text.to_owned(), |text, (name, part)| text.replace(name, part))
+    parts.iter().fold(text.to_owned(), |text, (name, part)| {
+        text.replace(name, part)
+    })
 }
 
 /// Vote for a token, and fence it; queue its waiter.
@@ -162,7 +164,10 @@ fn block(request: &Request) -> Option<u32> {
         Op::Acquire { block, .. } | Op::Confirm { block, .. } => block,
         Op::Extend { .. } | Op::Release | Op::Inspect | Op::Reserve { .. } => 1,
     };
-    debug_assert!(block == 1 || request.keys.mode == Mode::Exclusive, "readers take one fence");
+    debug_assert!(
+        block == 1 || request.keys.mode == Mode::Exclusive,
+        "readers take one fence"
+    );
     (block > 1 && request.keys.counter().is_some()).then_some(block)
 }
 

@@ -1,14 +1,14 @@
 //! Asking the nodes for their votes, and all that is sent for one token.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use super::votes::{Phase, Votes};
 use super::{Fences, Hold, LeaseState, Round, State, Terms, Told};
 use crate::clock::{self, Instant};
 use crate::mutants::mutant;
-use crate::node::{Leaving, Nodes, Op, Repair, Request, Sink, Ticket, Value, Waiter, native};
+use crate::node::{Leaving, Mode, Nodes, Op, Repair, Request, Sink, Ticket, Value, Waiter, native};
 use crate::protocol::set::{Outgoing, Set};
 use crate::token::Token;
 use crate::wakers::Watchers;
@@ -50,6 +50,7 @@ impl Hold {
             me: me.clone(),
             set: set.clone(),
             terms: terms.clone(),
+            shared: OnceLock::new(),
             id: IDS.fetch_add(1, Ordering::Relaxed),
             value: Value(value.into()),
             waiter,
@@ -95,10 +96,11 @@ impl Hold {
     }
 
     /// By which means a lock is asked for that was not waited for yet. Plain commands
-    /// know of no line, and take one fence at once.
+    /// know of no line and no readers, and take one fence at once.
     pub(crate) fn cheapest_means(&self, now: Instant) -> Means {
         let contended = || self.set.contention.is_seen(&self.terms.keys.lock, now);
-        match self.fences.block == 1 && !contended() {
+        let alone = self.terms.keys.mode == Mode::Exclusive;
+        match alone && self.fences.block == 1 && !contended() {
             true => Means::Native,
             false => Means::Script,
         }
@@ -225,6 +227,8 @@ impl Hold {
         now: Instant,
     ) -> Outgoing {
         let mut request = self.request(Op::Release);
+        // The waiter stands in the queue as it came.
+        request.keys = self.terms.keys.clone();
         if !traces.token {
             request.value = Value(Arc::default());
         }
@@ -233,7 +237,8 @@ impl Hold {
         }
         request.leaving = self.leaving(now);
         let keeps = request.leaving != Leaving::Free;
-        request.native = traces.token && !traces.scripted && !traces.waiter && !lined && !keeps;
+        let plain = !traces.scripted && !lined && self.mode() == Mode::Exclusive;
+        request.native = traces.token && plain && !traces.waiter && !keeps;
         let deadline = now + self.terms.timing.node_timeout;
         self.outgoing(node, request, now, deadline, now + self.longest_life())
     }
@@ -242,7 +247,7 @@ impl Hold {
         Request {
             op,
             native: false,
-            keys: self.terms.keys.clone(),
+            keys: self.keys().clone(),
             value: self.value.clone(),
             waiter: self.waiter.clone(),
             leaving: Leaving::Free,

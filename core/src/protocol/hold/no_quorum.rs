@@ -19,10 +19,19 @@ impl fmt::Display for Said {
             Said::NotAsked => f.write_str("not asked: the lock is held where its waiters queue"),
             Said::Nothing => f.write_str("no answer yet"),
             Said::Granted => f.write_str("granted"),
-            Said::Refused { left, holder } => {
-                f.write_str("held by another")?;
-                if let Some(holder) = holder {
-                    write!(f, ", {holder}")?;
+            Said::Refused {
+                left,
+                holder,
+                shared,
+            } => {
+                f.write_str(match shared {
+                    true => "shared by others",
+                    false => "held by another",
+                })?;
+                match holder {
+                    Some(holder) if *shared => write!(f, ", {holder} among them")?,
+                    Some(holder) => write!(f, ", {holder}")?,
+                    None => {}
                 }
                 match left {
                     Some(left) => write!(f, ", for {left:?} unless renewed"),
@@ -258,6 +267,7 @@ mod tests {
         let refused = Said::Refused {
             left: None,
             holder: None,
+            shared: false,
         };
         let fault = Fault::new(FaultKind::Timeout, "no answer in time", true);
         let (answers, said) = nodes

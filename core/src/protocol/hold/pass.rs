@@ -12,6 +12,7 @@ use super::votes::Phase;
 use super::{Hold, Terms};
 use crate::clock::Instant;
 use crate::mutants::mutant;
+use crate::node::Mode;
 use crate::protocol::counters::count;
 
 /// How often in a row a token is passed on: then the lock goes over the nodes,
@@ -23,7 +24,10 @@ impl Terms {
     fn serves(&self, other: &Terms) -> bool {
         let timing = |t: &Terms| (t.timing.ttl, t.timing.min_validity, t.timing.node_timeout);
         let counted = |t: &Terms| t.keys.fence_ttl.is_some();
+        let alone = |t: &Terms| t.keys.mode == Mode::Exclusive;
         self.keys.lock == other.keys.lock
+            && alone(self)
+            && alone(other)
             && self.label == other.label
             && counted(self) == counted(other)
             && timing(self) == timing(other)
@@ -57,6 +61,7 @@ impl Hold {
             || mutant!("passed-on-while-kept", self.is_kept(now), false)
             || !mutant!("passed-on-beyond-the-block", fenced, true)
             || mutant!("passed-on-for-ever", state.lease.passed >= IN_A_ROW, false)
+            || self.mode() == Mode::Shared
             || !self.terms.serves(terms)
         {
             return false;

@@ -12,7 +12,7 @@ use super::votes::{Phase, Votes};
 use crate::clock::{self, Instant};
 use crate::mutants::mutant;
 use crate::mutex::lock;
-use crate::node::{Leaving, Reply, Sink, Ticket};
+use crate::node::{Leaving, Mode, Reply, Sink, Ticket};
 use crate::protocol::counters::count;
 use crate::protocol::quorum::{self, Vote};
 use crate::protocol::set::Set;
@@ -167,6 +167,9 @@ impl Hold {
     /// [`keep`](super::Terms::keep), at whatever rate the nodes' clocks go.
     pub(super) fn leaving(&self, now: Instant) -> Leaving {
         let keep = self.terms.keep;
+        if self.mode() == Mode::Shared {
+            return Leaving::Free;
+        }
         let Some(won) = self.won() else {
             return Leaving::Free;
         };

@@ -66,6 +66,8 @@ pub enum Said {
     Refused {
         left: Option<Duration>,
         holder: Option<Box<str>>,
+        /// Readers hold it.
+        shared: bool,
     },
     /// It holds another's token; whose, or until when, it has not said.
     Taken,
@@ -254,6 +256,7 @@ impl Votes {
                 self.nodes[i].said = Said::Refused {
                     left: *left,
                     holder: holder.clone(),
+                    shared: *shared,
                 };
             }
             Reply::Taken => {
@@ -271,6 +274,7 @@ impl Votes {
                 self.nodes[i].said = Said::Refused {
                     left: None,
                     holder: None,
+                    shared: false,
                 };
                 self.nodes[i].requests.renew_at = rules.coarse(now + rules.renew_every);
             }

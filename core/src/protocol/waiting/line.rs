@@ -5,7 +5,8 @@
 //! is held, nobody asks: its end, by release or by loss, calls the next. A
 //! lease that is released may go to the next as it stands (see
 //! [`Hold::pass_on`]); one that is not is released on the nodes, where other
-//! clients may be queued, before the next here asks.
+//! clients may be queued, before the next here asks. Those that share the lock ask side by
+//! side, each for a lease of its own, as far as nobody is before them who does not.
 
 use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
@@ -14,9 +15,14 @@ use std::task::{Context, Poll, Waker};
 
 use crate::hash::HashMap;
 use crate::mutants::mutant;
+use crate::node::Mode;
 use crate::protocol::hold::{Hold, IN_A_ROW, NoQuorum, Terms};
 use crate::protocol::renewal::Watched;
 use crate::sync::{Mutex, lock};
+use crate::wakers::Wakers;
+
+/// How many ask the nodes at once, of those that share a lock.
+const SIDE_BY_SIDE: usize = 64;
 
 /// The lines of a client, by the keys of their locks. There is one only while
 /// somebody asks, waits, or holds a lease that was won in it.
@@ -25,10 +31,14 @@ pub struct Lines(Mutex<HashMap<Arc<[u8]>, Line>>);
 
 #[derive(Debug, Default)]
 struct Line {
-    /// Somebody's turn it is: he asks the nodes.
+    /// Somebody's turn it is who wants the lock for himself: he asks the nodes.
     asking: bool,
+    /// How many ask side by side, who want to share it.
+    sharing: usize,
     /// The lease that was won last and is not over.
     held: Option<u64>,
+    /// Those that share the lock, and are not over.
+    shared: Vec<u64>,
     /// Boxed, for most lines are those of leases that nobody waits for.
     behind: Option<Box<Behind>>,
 }
@@ -62,6 +72,10 @@ enum Call {
 }
 
 impl Seat {
+    fn mode(&self) -> Mode {
+        self.terms.keys.mode
+    }
+
     /// Calls it, in the line's lock. To be woken when that is dropped.
     fn call(&self, call: Call) -> Option<Waker> {
         match std::mem::replace(&mut *lock(&self.call), call) {
@@ -89,6 +103,7 @@ pub(crate) struct Place {
     key: Arc<[u8]>,
     /// `None`: it is our turn.
     seat: Option<Arc<Seat>>,
+    mode: Mode,
 }
 
 /// What a call in a line brings.
@@ -109,19 +124,55 @@ pub enum Passed {
 }
 
 impl Line {
-    /// Calls the next, if nobody asks and nothing is held. To be woken once
-    /// the lock is dropped.
-    fn call(&mut self) -> Option<Waker> {
-        if self.asking || self.held.is_some() {
-            return None;
+    /// Calls the next, if nobody asks and nothing is held; of those that share all up to
+    /// the first that does not, beside others that do. To be woken once the lock is
+    /// dropped.
+    fn call(&mut self) -> Wakers {
+        let mut called = Wakers::default();
+        while let Some(front) = self.behind.as_ref().and_then(|b| b.seats.front())
+            && self.is_open(front.mode())
+        {
+            let mode = front.mode();
+            let seat = self.behind.as_mut().and_then(|b| b.seats.pop_front());
+            let Some(seat) = seat else { break };
+            self.ask(mode);
+            called.extend(seat.call(Call::Ask));
         }
-        let seat = self.behind.as_mut()?.seats.pop_front()?;
-        self.asking = true;
-        seat.call(Call::Ask)
+        called
+    }
+
+    /// Whether somebody may ask now, if nobody is before him.
+    fn is_open(&self, mode: Mode) -> bool {
+        let alone = self.asking || self.held.is_some();
+        match mode {
+            Mode::Exclusive => !alone && self.sharing == 0 && self.shared.is_empty(),
+            Mode::Shared => !alone && self.sharing < SIDE_BY_SIDE,
+        }
+    }
+
+    /// Somebody's turn it is.
+    fn ask(&mut self, mode: Mode) {
+        match mode {
+            Mode::Exclusive => self.asking = true,
+            Mode::Shared => self.sharing += 1,
+        }
+    }
+
+    /// He asks no more.
+    fn asked(&mut self, mode: Mode) {
+        match mode {
+            Mode::Exclusive => self.asking = false,
+            Mode::Shared => self.sharing -= 1,
+        }
+    }
+
+    /// Whether a lease that was won in the line is not over.
+    fn is_held(&self) -> bool {
+        self.held.is_some() || !self.shared.is_empty()
     }
 
     fn is_empty(&self) -> bool {
-        !self.asking && self.held.is_none() && self.waiting() == 0
+        !self.asking && self.sharing == 0 && !self.is_held() && self.waiting() == 0
     }
 
     /// How many wait behind.
@@ -136,9 +187,10 @@ impl Lines {
     pub(crate) fn enter(self: &Arc<Self>, terms: &Terms, most: usize) -> Option<Place> {
         let key = &terms.keys.lock;
         let mut table = lock(&self.0);
+        let mode = terms.keys.mode;
         let line = table.entry(key.clone()).or_default();
-        let seat = if line.is_empty() {
-            line.asking = true;
+        let seat = if line.waiting() == 0 && line.is_open(mode) {
+            line.ask(mode);
             None
         } else if line.waiting() >= most {
             return None;
@@ -156,6 +208,7 @@ impl Lines {
             lines: self.clone(),
             key: key.clone(),
             seat,
+            mode,
         })
     }
 
@@ -201,14 +254,24 @@ impl Lines {
     /// The lease is over: released or lost.
     fn over(&self, key: &Arc<[u8]>, lease: u64) {
         self.change(key, |line| {
-            line.held.take_if(|held| *held == lease)?;
+            line.held.take_if(|held| *held == lease);
+            line.shared.retain(|held| *held != lease);
+            line.call()
+        });
+    }
+
+    /// A lease is shared that was not.
+    pub(crate) fn downgraded(&self, hold: &Hold) {
+        self.change(&hold.terms.keys.lock, |line| {
+            line.shared
+                .extend(line.held.take_if(|held| *held == hold.id));
             line.call()
         });
     }
 
     /// Changes the line for `key`, if there is one, and removes it where nobody
     /// is left; then wakes who was called.
-    fn change(&self, key: &Arc<[u8]>, change: impl FnOnce(&mut Line) -> Option<Waker>) {
+    fn change(&self, key: &Arc<[u8]>, change: impl FnOnce(&mut Line) -> Wakers) {
         let mut table = lock(&self.0);
         let Entry::Occupied(mut entry) = table.entry(key.clone()) else {
             return;
@@ -218,9 +281,7 @@ impl Lines {
             entry.remove();
         }
         drop(table);
-        if let Some(waker) = called {
-            waker.wake();
-        }
+        called.wake();
     }
 }
 
@@ -235,7 +296,7 @@ impl Place {
     pub(crate) fn block(&self) -> u32 {
         let table = lock(&self.lines.0);
         let line = table.get(&self.key);
-        match line.is_some_and(|line| line.waiting() > 0) {
+        match self.mode == Mode::Exclusive && line.is_some_and(|line| line.waiting() > 0) {
             true => 1 + IN_A_ROW,
             false => 1,
         }
@@ -278,7 +339,7 @@ impl Place {
         let table = lock(&self.lines.0);
         let line = table.get(&self.key)?;
         let said = line.behind.as_ref()?.said.clone();
-        said.filter(|_| line.held.is_none())
+        said.filter(|_| !line.is_held())
     }
 
     /// Our attempt has won: those behind wait for the end of the lease.
@@ -290,7 +351,10 @@ impl Place {
             }
         });
         if let Some(line) = lock(&self.lines.0).get_mut(&self.key) {
-            line.held = Some(id);
+            match self.mode {
+                Mode::Exclusive => line.held = Some(id),
+                Mode::Shared => line.shared.push(id),
+            }
             if let Some(behind) = &mut line.behind {
                 behind.said = None;
             }
@@ -317,13 +381,13 @@ impl Drop for Place {
                 }
                 (Call::Given(lease), _) => {
                     given = Some(lease);
-                    return None;
+                    return Wakers::default();
                 }
-                (Call::Taken, _) => return None,
+                (Call::Taken, _) => return Wakers::default(),
                 // It was our turn, whether we looked or not.
-                _ => line.asking = false,
+                _ => line.asked(self.mode),
             }
-            mutant!("turn-not-passed-on", line.call(), None)
+            mutant!("turn-not-passed-on", line.call(), Wakers::default())
         });
         // The next may have it.
         if let Some((hold, watched)) = given

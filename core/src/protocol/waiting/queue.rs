@@ -23,7 +23,7 @@ use std::task::Poll;
 use super::line::Place;
 use crate::clock::{Instant, Sleep};
 use crate::mutants::mutant;
-use crate::node::Nodes;
+use crate::node::{Mode, Nodes};
 use crate::protocol::counters::count;
 use crate::protocol::hold::{Hold, IN_A_ROW, Means, NoQuorum, Terms};
 use crate::protocol::home;
@@ -341,7 +341,8 @@ impl<'a> Quest<'a> {
 
     /// How many fences to ask for where others may come to wait behind us.
     fn most(&self) -> u32 {
-        if self.terms.fair { 1 } else { 1 + IN_A_ROW }
+        let passed_on = !self.terms.fair && self.terms.keys.mode == Mode::Exclusive;
+        if passed_on { 1 + IN_A_ROW } else { 1 }
     }
 
     fn draw(&mut self, block: u32) {

@@ -260,7 +260,7 @@ impl Runner {
                 return Ok(());
             }
             "acquire" | "try" | "release" | "unlock" | "extend" | "drop" | "held" | "ensure"
-            | "remaining" => {
+            | "downgrade" | "remaining" => {
                 let job = self.job(&line, actor)?;
                 let actor = self.actor(actor);
                 actor.jobs.send(job).expect("the actor lives");
@@ -436,6 +436,7 @@ impl Runner {
             "fair",
             "keep",
             "group",
+            "shared",
             "owner",
         ])?;
         let client = self.clients.get(line.word(2)?).ok_or("no such client")?;
@@ -538,6 +539,9 @@ impl Runner {
                     }
                     let leases = leases.lock().unwrap();
                     let lease = &leases[&name];
+                    if let ("downgrade", Held::One(lease)) = (&*verb, lease) {
+                        return blocking::wait(lease.downgrade()).map(|()| "ok".to_owned());
+                    }
                     either!(lease, Held, lease => match verb.as_str() {
                         "release" => blocking::wait(lease.release()).map(|held| held.to_string()),
                         "extend" => blocking::wait(lease.extend(ttl)).map(|()| "ok".to_owned()),
@@ -684,19 +688,20 @@ macro_rules! options {
                     "fair" => self.fair(switch(value)?),
                     "keep" => self.keep(millis(value)?),
                     "group" => self.group(string(value)),
-                    _ => $owned(self, value)?,
+                    _ => $owned(self, name, value)?,
                 })
             }
         }
     };
 }
-options!(Lock, |lock: Lock, owner| Ok::<_, String>(
-    lock.owner(named(owner))
-));
-options!(Locks, |locks: Locks, owner| Ok::<_, String>(
+options!(Lock, |lock: Lock, name, value| match name {
+    "shared" => Ok::<_, String>(lock.shared(switch(value)?)),
+    _ => Ok(lock.owner(named(value))),
+});
+options!(Locks, |locks: Locks, _, owner| Ok::<_, String>(
     locks.owner(named(owner))
 ));
-options!(Election, |_, _| Err::<Election, _>(
+options!(Election, |_, _, _| Err::<Election, _>(
     "an election has no owner".to_owned()
 ));
 

@@ -16,6 +16,8 @@ const WAITING: u64 = 35;
 const SEVERAL: u64 = 8;
 /// Percent of schedules in which users are candidates of elections.
 const ELECTS: u64 = 6;
+/// Percent of schedules in which users share locks.
+const SHARES: u64 = 25;
 /// Percent of schedules in which nodes fail over.
 const FAILS_OVER: u64 = 8;
 
@@ -119,6 +121,7 @@ impl Plan {
                 true => Duration::from_nanos(max_ttl).mul_f64(keeps.share()),
                 false => Duration::ZERO,
             },
+            shares: Random::new(aside.aside().bits().rotate_left(29)).chance(SHARES) && !several,
             waits: waits(&aside, ttl, node_timeout, ttl * u64::from(longest)),
             tail: match listed_twice {
                 None if aside.chance(WAITING) && !several => *aside.pick(&[1, 2, 3]),

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use quorlock::sim::probe;
 use quorlock::sim::{
-    Companions, Keys, Leaving, Mode, Op, OtherRecord, Repair, Reply, Request, Standing, Value, Waiter,
-    Waits,
+    Companions, Keys, Leaving, Mode, Op, OtherRecord, Repair, Reply, Request, Standing, Value,
+    Waiter, Waits,
 };
 
 use super::resp::{array, bulk, int, number};
@@ -219,7 +219,11 @@ pub fn call(script: Script, keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
     let ban = said.and_then(|said| said.strip_prefix(b"-"));
     let bans = usize::from(ban.is_some());
     let bans_fit = bans == 0 || *keys.last()? == companions.bans();
-    let fits = match (release, more.len(), keys.len().checked_sub(own_keys + bans)?) {
+    let fits = match (
+        release,
+        more.len(),
+        keys.len().checked_sub(own_keys + bans)?,
+    ) {
         (_, 0, 0) => true,
         // With what is kept, or without.
         (true, 1 | 2, 2) => !more[0].is_empty(),

@@ -6,7 +6,7 @@ use quorlock::sim::{Form, MemoryNode};
 
 use super::line::{Bounds, Line, Who};
 use super::messages::HALF_OPEN;
-use super::oracle::holds_until;
+use super::oracle::{holds_until, readers_on};
 use super::{Inner, MS, Time, World};
 use crate::contender::KEYS;
 use crate::plan::DRIFT;
@@ -104,8 +104,15 @@ impl Inner {
         let end = |at| state.clock.time(at) + MS;
         // For whom it is reserved, it votes.
         let held = |form: &Form| form.holder(MemoryNode::time(local)).is_some();
-        let form = state.state.form(key, local).filter(|(form, _)| held(form));
+        let form = state.state.form(key, local);
+        let readers = match form.is_some_and(|(form, _)| form.is_shared()) {
+            true => readers_on(&state.state, key, local),
+            false => Vec::new(),
+        };
+        let readers = readers.into_iter().map(|(_, last)| end(last)).max();
+        let form = form.filter(|(form, _)| held(form));
         let key = form.map(|(form, last)| end(holds_until(form, last)));
+        let key = key.max(readers);
         let quarantine = state.state.quarantine(local);
         let quarantine = quarantine.map(|left| end(local + left));
         let up = state.down_until.max(state.loading_until);

@@ -31,13 +31,14 @@ mod judges;
 mod kept;
 mod order;
 mod places;
+mod shared;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use quorlock::Lease;
-use quorlock::sim::{Form, Hold, Instant, MemoryNode, Op, Reply, Request, Ticket, Value};
+use quorlock::sim::{Form, Hold, Instant, MemoryNode, Mode, Op, Reply, Request, Ticket, Value};
 
 use super::network::Open;
 use super::{Inner, Node, Time, World};
@@ -47,6 +48,7 @@ use kept::Kept;
 pub use order::Natives;
 use order::Words;
 use places::Places;
+pub(super) use shared::readers_on;
 
 const MOST_NODES: usize = 7;
 
@@ -146,6 +148,8 @@ struct Watch {
     cut_short: Option<Time>,
     won_at: Time,
     fence: Option<u64>,
+    /// In which mode it was won.
+    mode: Mode,
 }
 
 /// A handle on a lease, as its user has it.
@@ -179,8 +183,10 @@ pub(super) struct Seen {
     quarantined: bool,
     /// Whoever asks minds the node's record.
     guarded: bool,
-    /// A live place stands before whoever asks.
+    /// A live place stands before whoever asks; before readers one of those that are none.
     others_before: bool,
+    /// Who shares the lock, each until then by the node's clock.
+    readers: Vec<(Value, Instant)>,
     /// When, by its own clock.
     pub(super) local: Instant,
 }
@@ -193,9 +199,7 @@ pub(super) fn holds_until(form: &Form, end: Instant) -> Instant {
         Form::Held { until, .. }
         | Form::Kept { until, .. }
         | Form::Free { until, .. }
-        | Form::Shared { until, .. } => {
-            end.min(Instant(until * 1000))
-        }
+        | Form::Shared { until, .. } => end.min(Instant(until * 1000)),
     }
 }
 
@@ -331,6 +335,7 @@ impl World {
             cut_short: (end == Instant::NEVER).then_some(time),
             won_at: time,
             fence: fence_of(lease),
+            mode: hold.mode(),
         });
         if let Some(life) = inner.oracle.tokens.get_mut(&name) {
             life.watch = Some(index);
@@ -431,8 +436,9 @@ impl World {
             let (local, keys) = (node.clock.local(inner.time), &node.state);
             let time = MemoryNode::time(local);
             let held = keys.keys(local);
-            held.filter(|(_, form, _)| form.holder(time).is_some())
-                .count()
+            let held = held.filter(|(_, form, _)| form.holder(time).is_some());
+            let readers = |lock: &&[u8]| shared::readers_on(keys, lock, local).len();
+            held.count() + crate::contender::KEYS.iter().map(readers).sum::<usize>()
         };
         inner.nodes.iter().map(living).sum()
     }
@@ -559,6 +565,10 @@ impl Inner {
         let state = &self.nodes[node].state;
         let form = state.form(&request.keys.lock, local);
         Seen {
+            readers: match form.is_some_and(|(form, _)| form.is_shared()) {
+                true => shared::readers_on(state, &request.keys.lock, local),
+                false => Vec::new(),
+            },
             form: form.map(|(form, end)| (form.clone(), end)),
             counted,
             quarantined: guarded && state.quarantine(local).is_some(),

@@ -46,6 +46,8 @@ if own then
   end
   if call('PTTL', K[1]) < rest then call('PEXPIRE', K[1], rest) end
 elseif crowded then
+  -- Where readers were, it was reserved for one that may be queued too.
+  if form == '&' then call('ZREM', K[2], A[4], '!' .. A[4]) end
   call('SET', K[1], string.format('=%.0f ', now + A[2] * 1000) .. A[1], 'PX', math.max(A[2], life))
 else
   call('SET', K[1], A[1], 'PX', A[2])

@@ -35,6 +35,8 @@ local function turn(me)
           end
           if alive then
             called, ticket = true, batch[i + 1]
+            -- Who does not come while it is reserved for it has no place any more.
+            call('ZADD', K[2], string.format('%.0f', -now - reservation * 1000), '!' .. one)
           else
             call('ZREM', K[2], one, '!' .. one)
           end

@@ -18,7 +18,7 @@ local score = last and call('ZSCORE', K[3], A[1])
 local own = score and now <= tonumber(score)
 local held = value and (not form or form ~= '@' and form ~= '&' and stands)
 local reservation, life, most = string.match(A[3], '^(%d+) (%d+) ?(%d*)$')
-if quarantine and (own or not held or most ~= '') then return {3, call('PTTL', K[6]), time[1], time[2]} end
+if quarantine and (not held or most ~= '') then return {3, call('PTTL', K[6]), time[1], time[2]} end
 if not own then
   local left, holder, ours = nil, '', false
   if held then

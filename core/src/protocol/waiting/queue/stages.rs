@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::Quest;
 use crate::clock::Instant;
 use crate::mutants::mutant;
-use crate::node::{Line, Nodes};
+use crate::node::{Line, Mode, Nodes};
 use crate::protocol::hold::Means;
 use crate::protocol::home::{self, Heard, Next};
 use crate::protocol::retry;
@@ -88,6 +88,11 @@ impl Quest<'_> {
         self.registration.stands_at(Nodes::one(home), place);
         self.place.tell(Arc::new(self.so_far()));
         let deaf = line.is_some_and(|line| line.deaf);
+        let readers = line.is_some_and(|line| line.shared);
+        let first = mutant!("drain-by-all", place == Some(0), place.is_some());
+        if readers && first && self.terms.keys.mode == Mode::Exclusive {
+            self.hold().drain(home, now);
+        }
         let (low, high) = retry::poll_pause(left, place, deaf);
         self.stage = Stage::Waiting {
             until: now + self.set.rng.between(low, high),

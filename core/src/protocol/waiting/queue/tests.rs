@@ -1,6 +1,8 @@
 //! What comes in an order that one connection alone does not bring about: a call
 //! over the new one may overtake a refusal over the old.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
@@ -98,43 +100,108 @@ fn terms() -> Terms {
     }
 }
 
-#[test]
-fn a_call_that_overtakes_the_refusal_is_answered() {
-    let (node, terms) = (Arc::new(Slow::default()), terms());
-    let (links, ttl) = (vec![node.clone() as Arc<dyn Link>], terms.timing.ttl);
-    let channel: Arc<[u8]> = b"lock:#in:1"[..].into();
-    let (clock, rng) = (Arc::new(Still), Arc::new(SystemRng));
-    let inbox = Inbox::new(channel, &links);
-    let set = Arc::new(Set::new(links, clock, rng, ttl, 0.01, |_| ()));
-    // So that the home alone is asked first.
-    set.contention.note(&terms.keys.lock, set.clock.now());
-    let wait = Wait {
-        limit: None,
-        lines: &Arc::default(),
-        inbox: &inbox,
-        max_waiters: 1,
-    };
-    let mut acquire = Box::pin(acquire(&set, &terms, b"k", wait, || None::<()>));
-    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
-    let mut turn = || assert!(acquire.as_mut().poll(&mut cx).is_pending());
-    turn();
-    let (request, ticket, sink) = node.only().expect("it is asked");
-    let number = request.waiter.expect("one that may be queued").number;
-    node.subscriber
-        .get()
-        .expect("subscribed to")
-        .on_message(0, number);
-    turn();
-    assert!(node.only().is_none(), "the home has yet to answer");
-    let refused = Reply::Refused {
+/// An acquire over these nodes, of which the home alone is asked first.
+struct Asking {
+    nodes: Vec<Arc<Slow>>,
+    acquire: Pin<Box<dyn Future<Output = ()>>>,
+}
+
+impl Asking {
+    fn new(nodes: usize) -> Asking {
+        let terms = terms();
+        let nodes: Vec<_> = (0..nodes).map(|_| Arc::new(Slow::default())).collect();
+        let links: Vec<_> = nodes
+            .iter()
+            .map(|node| node.clone() as Arc<dyn Link>)
+            .collect();
+        let channel: Arc<[u8]> = b"lock:#in:1"[..].into();
+        let (clock, rng) = (Arc::new(Still), Arc::new(SystemRng));
+        let inbox = Inbox::new(channel, &links);
+        let ttl = terms.timing.ttl;
+        let set = Arc::new(Set::new(links, clock, rng, ttl, 0.01, |_| ()));
+        set.contention.note(&terms.keys.lock, set.clock.now());
+        let acquire = Box::pin(async move {
+            let wait = Wait {
+                limit: None,
+                lines: &Arc::default(),
+                inbox: &inbox,
+                max_waiters: 1,
+            };
+            let _ = acquire(&set, &terms, b"k", wait, || None::<()>).await;
+        });
+        Asking { nodes, acquire }
+    }
+
+    fn turn(&mut self) {
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(self.acquire.as_mut().poll(&mut cx).is_pending());
+    }
+
+    /// What each node was asked since, at most one request.
+    fn asked(&self) -> Vec<Option<Asked>> {
+        self.nodes.iter().map(|node| node.only()).collect()
+    }
+}
+
+fn refused(place: u32, shared: bool) -> Reply {
+    Reply::Refused {
         left: Some(Duration::from_secs(10)),
         holder: None,
-        place: Some(0),
+        place: Some(place),
         subscribers: 1,
-        shared: false,
-    };
-    sink.on_reply(ticket, refused, None);
-    turn();
-    let (request, ..) = node.only().expect("the call is answered");
+        shared,
+    }
+}
+
+#[test]
+fn a_call_that_overtakes_the_refusal_is_answered() {
+    let mut asking = Asking::new(1);
+    asking.turn();
+    let (request, ticket, sink) = asking.asked().remove(0).expect("it is asked");
+    let number = request.waiter.expect("one that may be queued").number;
+    let subscriber = asking.nodes[0].subscriber.get().expect("subscribed to");
+    subscriber.on_message(0, number);
+    asking.turn();
+    assert!(asking.asked()[0].is_none(), "the home has yet to answer");
+    sink.on_reply(ticket, refused(0, false), None);
+    asking.turn();
+    let (request, ..) = asking.asked().remove(0).expect("the call is answered");
     assert!(matches!(request.op, Op::Acquire { home: true, .. }));
+}
+
+#[test]
+fn who_is_first_behind_readers_lets_no_more_in_elsewhere_and_nobody_else_does() {
+    for (place, shared, reserves) in [(0, true, 2), (1, true, 0), (0, false, 0)] {
+        let mut asking = Asking::new(3);
+        asking.turn();
+        let mut asked = asking.asked();
+        let home = asked
+            .iter()
+            .position(Option::is_some)
+            .expect("the home is asked");
+        let (request, ticket, sink) = asked[home].take().expect("it is");
+        sink.on_reply(ticket, refused(place, shared), None);
+        asking.turn();
+        let asked = asking.asked();
+        assert!(asked[home].is_none());
+        let waiter = request.waiter;
+        let reserve = |asked: &Asked| {
+            let (request, ..) = asked;
+            matches!(request.op, Op::Reserve { .. }) && request.waiter == waiter
+        };
+        let done = asked
+            .iter()
+            .flatten()
+            .filter(|asked| reserve(asked))
+            .count();
+        assert_eq!(done, reserves, "place {place}, shared {shared}");
+        // What is reserved is given back with the place.
+        drop(asking.acquire);
+        let left = asking.nodes.iter().map(|node| node.only()).enumerate();
+        let left = left.filter(|(_, asked)| {
+            let released = |asked: &Asked| asked.0.op == Op::Release && asked.0.waiter == waiter;
+            asked.as_ref().is_some_and(released)
+        });
+        assert_eq!(left.count(), 1 + reserves);
+    }
 }

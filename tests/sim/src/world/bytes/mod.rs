@@ -186,7 +186,11 @@ impl Mark {
                 Op::Inspect => 4,
                 Op::Reserve { .. } => 5,
             },
-            value: request.value.0.clone(),
+            // A reservation names its waiter alone.
+            value: match request.op {
+                Op::Reserve { .. } => [].into(),
+                _ => request.value.0.clone(),
+            },
             waiter: waiter.map(|waiter| waiter.number),
         }
     }

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use quorlock::sim::native::Voted;
-use quorlock::sim::{Hold, Instant, LossReason, MemoryNode, Mode, Op, Reply, Request, Whom};
+use quorlock::sim::{Form, Hold, Instant, LossReason, MemoryNode, Mode, Op, Reply, Request, Whom};
 
-use super::{Seen, Watch, counted, holds_until, name_of, place_of, say};
+use super::{Seen, Watch, counted, holds_until, name_of, place_of, say, shared};
 use crate::history::Happened;
 use crate::plan::DRIFT;
 use crate::world::{Inner, MS, Node, Time, World};
@@ -25,11 +25,8 @@ impl World {
         let longest = expected.max_ttl * MS + 2 * inner.network.patience;
         let stepped_back = inner.oracle.stepped_back > 0 && !at_rest;
         for (i, node) in inner.nodes.iter().enumerate() {
-            let now = node.clock.local(inner.time);
-            let time = MemoryNode::time(now);
             // A crowded key outlives the hold.
-            let held = node.state.keys(now).filter(|(_, form, _)| !form.is_kept());
-            for value in held.filter_map(|(_, form, _)| form.holder(time)) {
+            for value in shared::all_votes(node, node.clock.local(inner.time)) {
                 let Some(life) = inner.oracle.tokens.get(&name_of(&value.0)) else {
                     continue;
                 };
@@ -167,6 +164,10 @@ impl Inner {
             let lost = self.nodes.iter().filter(|n| n.lost_at[lock] > since);
             let after = first_vote(watch).is_some_and(|first| other.won_at < first);
             let same_token = other.name == watch.name;
+            // Between readers a fence says nothing.
+            if (other.mode, watch.mode) == (Mode::Shared, Mode::Shared) {
+                return false;
+            }
             &other.hold.terms().keys.lock == key
                 && (lost.count() < spare || same_token || self.median_went_on(other, watch))
                 && other
@@ -259,7 +260,8 @@ impl Inner {
             for b in &valid[..n] {
                 let (a, b) = (&self.oracle.watches[*a], &self.oracle.watches[*b]);
                 let same = a.hold.terms().keys.lock == b.hold.terms().keys.lock;
-                if same && (self.stands(a, b) || self.stands(b, a)) {
+                let both = (a.hold.mode(), b.hold.mode()) == (Mode::Shared, Mode::Shared);
+                if same && !both && (self.stands(a, b) || self.stands(b, a)) {
                     wrong = Some(format!(
                         "S1 c{} and c{} hold valid leases at once",
                         a.client, b.client
@@ -299,13 +301,7 @@ impl Inner {
 
     /// How many nodes that are not excused, and kept their data, hold the lease's vote.
     fn votes(&self, hold: &Hold) -> usize {
-        let token = hold.token().as_bytes();
-        let holds = |node: &&Node| {
-            let now = node.clock.local(self.time);
-            let form = node.state.form(&hold.terms().keys.lock, now);
-            let value = form.and_then(|(form, _)| form.holder(MemoryNode::time(now)));
-            !(node.excused || node.forgot) && value.is_some_and(|value| value.0.starts_with(token))
-        };
+        let holds = |node: &&Node| !(node.excused || node.forgot) && self.has_vote(node, hold);
         self.nodes.iter().filter(holds).count()
     }
 
@@ -320,10 +316,11 @@ impl Inner {
     ) {
         self.check_counter(node, request, seen, reply);
         self.check_theft(node, request, seen);
+        self.judge_readers(node, request, seen, reply);
         self.check_quarantined(node, server, request, seen, reply);
         self.note_kept(node, request, reply);
         let granted = matches!(reply, Some(Reply::Granted { .. }));
-        if granted {
+        if granted && request.keys.mode == Mode::Exclusive {
             self.check_order(node, request, seen);
             self.check_mark(node, request, seen);
         }
@@ -331,11 +328,17 @@ impl Inner {
         let reserved = reserved.and_then(|(form, _)| form.reserved(MemoryNode::time(seen.local)));
         let another = match (reserved, request.keys.mode) {
             (None, _) | (Some(Whom::Nobody), _) => false,
-            (Some(Whom::Waiter(waiter)), Mode::Exclusive) => Some(waiter) != request.waiter.as_ref(),
+            (Some(Whom::Waiter(waiter)), Mode::Exclusive) => {
+                Some(waiter) != request.waiter.as_ref()
+            }
             (Some(Whom::Readers(_)), Mode::Shared) => false,
             (Some(_), _) => true,
         };
-        if granted && another {
+        let own = seen
+            .readers
+            .iter()
+            .any(|(value, _)| *value == request.value);
+        if granted && another && !own {
             self.violated(format!("L4 n{node} votes past a reservation"));
         }
     }
@@ -393,6 +396,12 @@ impl Inner {
         let after = after.unwrap_or(0);
         // The clock alone counts nothing: it bounds what is proposed.
         let bound = MemoryNode::time(local) + 10_000_000;
+        let shares = request.keys.mode == Mode::Shared;
+        // Beyond all that was counted for one alone, readers' fences are.
+        let base = match &seen.form {
+            Some((Form::Shared { base, .. }, _)) => *base,
+            _ => before,
+        };
         let wrong = match (request.op, reply) {
             (
                 Op::Acquire {
@@ -400,11 +409,24 @@ impl Inner {
                 },
                 Some(Reply::Granted { fence, .. }),
             ) => {
-                let counted = match candidate {
+                let counted = |base| match candidate {
                     0 => before,
-                    _ => candidate.min(bound).max(before + u64::from(block)),
+                    _ => candidate.min(bound).max(base + u64::from(block)),
                 };
-                after != counted || *fence != counted
+                match request.keys.mode {
+                    Mode::Exclusive => {
+                        let counted = counted(before);
+                        after != counted || *fence != counted
+                    }
+                    // Where the readers before have ended it may begin anew.
+                    Mode::Shared => {
+                        let fits = |base| *fence == counted(base);
+                        after != before.max(*fence) || !fits(base) && !fits(before)
+                    }
+                }
+            }
+            (Op::Confirm { fence, .. }, Some(Reply::Confirmed)) if shares => {
+                after != before.max(fence) || base >= fence
             }
             (Op::Confirm { fence, block, .. }, Some(Reply::Confirmed)) => {
                 after != fence || before > fence.saturating_sub(block.into())
@@ -502,12 +524,10 @@ impl Inner {
         local: Instant,
     ) {
         let vote = self.vote_of(node, server, request);
-        let form = self.nodes[node].state.form(&request.keys.lock, local);
-        if let Some((form, end)) = form
-            && form.holder(MemoryNode::time(local)) == Some(&request.value)
-        {
+        let votes = shared::votes_on(&self.nodes[node].state, &request.keys.lock, local);
+        if let Some((_, end)) = votes.iter().find(|(value, _)| *value == request.value) {
             // Servers count whole milliseconds.
-            let end = holds_until(form, end) + ROUNDED;
+            let end = *end + ROUNDED;
             let kept = self.oracle.votes.entry(vote).or_insert(end);
             *kept = end.max(*kept);
         }

@@ -8,7 +8,7 @@ use quorlock::Lease;
 use quorlock::sim::{Instant, Leaving, Op, Reply, Request};
 
 use super::{Inner, MOST_NODES, name_of, place_of};
-use crate::world::{MS, Time};
+use crate::world::{MS, Time, World};
 
 /// A hold that is to keep its lock.
 pub(super) struct Kept {
@@ -24,6 +24,14 @@ pub(super) struct Kept {
     until: Time,
     /// Where the release that keeps it was carried out.
     on: [bool; MOST_NODES],
+}
+
+impl World {
+    /// A lease is shared from here on: it keeps no lock.
+    pub fn downgraded(&self, lease: &Lease) {
+        let token = name_of(lease.hold().token().as_bytes());
+        self.inner().oracle.kept.retain(|kept| kept.token != token);
+    }
 }
 
 impl Inner {

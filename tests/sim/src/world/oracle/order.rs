@@ -14,7 +14,7 @@
 
 use std::time::Duration;
 
-use quorlock::sim::{Form, Hold, Instant, MemoryNode, Op, Reply, Request, Waiter, Whom};
+use quorlock::sim::{Form, Hold, Instant, MemoryNode, Mode, Op, Reply, Request, Waiter, Whom};
 
 use super::{Inner, MOST_NODES, Oracle, Seen, name_of};
 use crate::world::{MS, Time};
@@ -78,6 +78,8 @@ impl Inner {
         };
         let me = request.waiter.as_ref();
         let before = line.queue.iter().take_while(|p| Some(&p.waiter) != me);
+        let shares = request.keys.mode == Mode::Shared;
+        let before = before.filter(|p| !shares || p.mode == Mode::Exclusive);
         let mut live = before.filter(|p| time < p.end && state.listeners(&p.waiter) > 0);
         live.next().is_some()
     }

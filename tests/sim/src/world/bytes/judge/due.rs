@@ -220,9 +220,16 @@ impl Inner {
         let Some(place) = sent.iter().position(|sent| sent.message == message) else {
             return true;
         };
-        let value = &sent[place].request.value;
-        let undoes =
-            |later: &Sent| later.request.op == Op::Release && later.request.value == *value;
+        let request = &sent[place].request;
+        // A reservation names its waiter alone, and ends with that one's place.
+        let reserves = matches!(request.op, Op::Reserve { .. });
+        let undoes = |later: &Sent| {
+            let same = match reserves {
+                true => later.request.waiter == request.waiter,
+                false => later.request.value == request.value,
+            };
+            later.request.op == Op::Release && same
+        };
         sent.iter().skip(place).any(undoes)
     }
 

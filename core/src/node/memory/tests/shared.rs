@@ -1,0 +1,173 @@
+//! Votes that share a lock.
+
+use super::*;
+
+const SHARE: Op = acquire(0, false, 1);
+
+/// Asks for one that shares; returns the reply and who was told.
+fn share(node: &mut MemoryNode, number: u64, op: Op, name: &str, ms: u64) -> (Reply, Vec<u64>) {
+    let mut request = Request {
+        waiter: (number > 0).then(|| waiter(number)),
+        ..request(op, name)
+    };
+    request.keys = Arc::new(Keys {
+        mode: Mode::Shared,
+        ..(*request.keys).clone()
+    });
+    let (answer, messages) = node.execute(&request, None, at(ms));
+    let told = messages.into_iter().map(|(_, number)| number).collect();
+    (answer.unwrap(), told)
+}
+
+/// Until when each shares the lock, in ms.
+fn readers(node: &MemoryNode, ms: u64) -> Vec<u64> {
+    let key = request(SHARE, "a").keys.companions.shared();
+    let readers = node.readers(&key, at(ms));
+    let ends = readers.into_iter().flat_map(|r| r.votes.values());
+    ends.map(|until| (until - START) / 1000).collect()
+}
+
+fn listening(waiters: u64) -> MemoryNode {
+    let mut node = MemoryNode::default();
+    for number in 1..=waiters {
+        node.subscribe(&waiter(number).inbox);
+    }
+    node
+}
+
+#[test]
+fn readers_keep_out_who_wants_it_alone_and_are_kept_out() {
+    let mut node = listening(0);
+    for name in ["a", "b", "c"] {
+        assert!(granted(&share(&mut node, 0, SHARE, name, 0).0));
+    }
+    let reply = ask(&mut node, ACQUIRE, "dx", 1);
+    assert!(
+        matches!(reply, Reply::Refused { shared: true, .. }),
+        "{reply:?}"
+    );
+    assert_eq!(refused(reply).0, 99);
+    // One renews; the others end.
+    share(&mut node, 0, extend(Repair::No), "b", 50);
+    assert_eq!(refused(ask(&mut node, ACQUIRE, "d", 101)).0, 49);
+    assert!(granted(&ask(&mut node, ACQUIRE, "d", 151)));
+    let reply = share(&mut node, 0, SHARE, "e", 152).0;
+    assert!(
+        matches!(reply, Reply::Refused { shared: false, .. }),
+        "{reply:?}"
+    );
+}
+
+#[test]
+fn readers_have_a_fence_beyond_all_that_was_counted_for_one_alone() {
+    let mut node = listening(0);
+    let fence = |reply| match reply {
+        Reply::Granted { fence, .. } => fence,
+        other => panic!("{other:?}"),
+    };
+    let alone = fence(ask(&mut node, acquire(START, false, 1), "a", 0));
+    ask(&mut node, Op::Release, "a", 1);
+    let low = fence(share(&mut node, 0, acquire(START - 9, false, 1), "b", 1).0);
+    assert_eq!(low, alone + 1);
+    // One number for two, and one below the largest that readers have.
+    for candidate in [START + 50, START + 50, START + 20] {
+        let name = format!("{}", candidate % 7);
+        let reply = share(&mut node, 0, acquire(candidate, false, 1), &name, 2).0;
+        assert_eq!(fence(reply), candidate);
+    }
+    node.expire(at(200));
+    let next = fence(ask(&mut node, acquire(START, false, 1), "c", 200));
+    assert_eq!(next, START + 51);
+}
+
+#[test]
+fn all_up_to_the_first_who_wants_it_alone_are_called_at_once() {
+    let mut node = listening(5);
+    ask(&mut node, ACQUIRE, "a", 0);
+    for (number, shares) in [(1, true), (2, true), (3, false)] {
+        let reply = match shares {
+            true => share(&mut node, number, JOIN, "d", 0).0,
+            false => ask_for(&mut node, number, JOIN, "d", 0).0,
+        };
+        assert_eq!(refused(reply).1, Some(number as u32 - 1));
+    }
+    let release = |node: &mut MemoryNode, name: &str, ms| {
+        let (answer, told) = node.execute(&request(Op::Release, name), None, at(ms));
+        assert_eq!(answer.unwrap(), Reply::Released { held: true });
+        told.into_iter()
+            .map(|(_, number)| number)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(release(&mut node, "a", 1), [1, 2]);
+    assert!(granted(&share(&mut node, 1, JOIN, "b", 2).0));
+    // Whoever shares may come meanwhile; who wants it alone may not.
+    assert!(granted(&share(&mut node, 0, SHARE, "e", 2).0));
+    assert_eq!(refused(ask_for(&mut node, 3, JOIN, "c", 2).0).1, Some(1));
+    assert!(granted(&share(&mut node, 2, JOIN, "f", 3).0));
+    assert!(release(&mut node, "e", 4).is_empty());
+    assert!(release(&mut node, "b", 4).is_empty());
+    // With the last of them, although others might be called yet.
+    assert_eq!(release(&mut node, "f", 4), [3]);
+    assert!(granted(&ask_for(&mut node, 3, JOIN, "c", 5).0));
+    assert_eq!(refused(share(&mut node, 5, JOIN, "d", 5).0).1, Some(0));
+}
+
+#[test]
+fn who_is_called_and_does_not_come_has_no_place_any_more() {
+    let mut node = listening(2);
+    ask(&mut node, ACQUIRE, "a", 0);
+    share(&mut node, 1, JOIN, "d", 0);
+    ask_for(&mut node, 2, JOIN, "d", 0);
+    ask(&mut node, Op::Release, "a", 1);
+    let reply = ask_for(&mut node, 2, JOIN, "d", 2).0;
+    assert_eq!(refused(reply), (19, Some(1)));
+    assert!(granted(&ask_for(&mut node, 2, JOIN, "b", 22).0));
+}
+
+#[test]
+fn a_vote_is_shared_from_then_on_and_calls_who_waits_to_share_it() {
+    for crowded in [false, true] {
+        let mut node = listening(2);
+        ask(&mut node, ACQUIRE, "a", 0);
+        if crowded {
+            share(&mut node, 1, JOIN, "d", 0);
+        }
+        // What it was counted until stands, and what is asked for is less.
+        let short = Op::Extend {
+            ttl: Duration::from_millis(30),
+            repair: Repair::No,
+            fence: 0,
+        };
+        let (reply, told) = share(&mut node, 0, short, "a", 10);
+        assert_eq!(reply, Reply::Extended { repaired: false });
+        assert_eq!(told, if crowded { vec![1] } else { vec![] });
+        assert_eq!(readers(&node, 10), [101]);
+        assert!(granted(&share(&mut node, 1, JOIN, "b", 11).0));
+        let reply = ask(&mut node, Op::Release, "a", 12);
+        assert_eq!(reply, Reply::Released { held: true });
+        assert_eq!(readers(&node, 12), [111]);
+    }
+}
+
+#[test]
+fn a_reservation_beside_readers_is_for_one_that_wants_it_alone() {
+    let mut node = listening(1);
+    share(&mut node, 0, SHARE, "a", 0);
+    let reserve = Op::Reserve {
+        long: Duration::from_millis(50),
+    };
+    let (reply, _) = ask_for(&mut node, 1, reserve, "", 1);
+    assert_eq!(reply, Reply::Reserved { done: true });
+    assert_eq!(refused(share(&mut node, 0, SHARE, "b", 2).0).0, 49);
+    assert_eq!(
+        ask_for(&mut node, 2, reserve, "", 2).0,
+        Reply::Reserved { done: false }
+    );
+    assert_eq!(refused(ask_for(&mut node, 1, ACQUIRE, "c", 2).0).0, 98);
+    ask(&mut node, Op::Release, "a", 3);
+    assert!(granted(&ask_for(&mut node, 1, ACQUIRE, "c", 4).0));
+    assert_eq!(
+        ask_for(&mut node, 2, reserve, "", 5).0,
+        Reply::Reserved { done: false }
+    );
+}

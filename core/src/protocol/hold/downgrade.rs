@@ -1,0 +1,55 @@
+//! A lease that becomes one of many: from its own holder's to a shared one.
+//!
+//! It is shared from the moment in which it says so; each node's vote follows by the next
+//! extension that reaches it. Nobody is let in before, since a vote for one alone excludes
+//! no less than one that is shared. It keeps its fence, and what it was to
+//! [keep](super::Terms::keep) it keeps no more.
+
+use std::sync::Arc;
+
+use super::votes::Phase;
+use super::{Extended, Hold};
+use crate::node::{Keys, Mode};
+
+impl Hold {
+    /// In which mode the lease is held.
+    pub fn mode(&self) -> Mode {
+        self.keys().mode
+    }
+
+    /// What all requests for the token have in common.
+    pub(super) fn keys(&self) -> &Arc<Keys> {
+        self.shared.get().unwrap_or(&self.terms.keys)
+    }
+
+    /// Shares the lease from now on. False, and nothing has changed, if it is not held.
+    pub(crate) fn share(&self) -> bool {
+        let now = self.set.clock.now();
+        let mut state = self.state();
+        if self.end_if_over(&mut state, now) {
+            self.publish(state);
+            return false;
+        }
+        if state.phase != Phase::Held {
+            return false;
+        }
+        if self.terms.keys.mode == Mode::Exclusive {
+            let keys = &*self.terms.keys;
+            let mode = Mode::Shared;
+            let shared = || {
+                Arc::new(Keys {
+                    mode,
+                    ..keys.clone()
+                })
+            };
+            self.shared.get_or_init(shared);
+        }
+        true
+    }
+
+    /// Has the nodes share it too, and waits for a quorum. What is not told now is told by
+    /// the renewals that follow.
+    pub(crate) async fn tell_shared(self: &Arc<Self>) -> Extended {
+        self.extend(self.terms.timing.ttl).await
+    }
+}

@@ -1,0 +1,34 @@
+"""The two modes of one lock."""
+
+from typing import Generic, TypeVar
+
+_L = TypeVar("_L")
+
+
+class RWLock(Generic[_L]):
+    """The two modes of one lock: `read()` is shared by many, `write()` is for one alone.
+
+        prices = client.rwlock("prices")
+        with prices.read():
+            ...
+        with prices.write() as lease:
+            ...
+
+    Readers who come while somebody waits for the lock alone come behind him. Who shares the lock and asks for it alone gets
+    `WouldDeadlockError` at once; `lease.downgrade()` goes the other way.
+    """
+
+    __slots__ = ("_read", "_write")
+
+    def __init__(self, read: _L, write: _L) -> None:
+        super().__init__()
+        self._read = read
+        self._write = write
+
+    def read(self) -> _L:
+        """The lock as many share it. The same at every call."""
+        return self._read
+
+    def write(self) -> _L:
+        """The lock as one has it alone. The same at every call."""
+        return self._write

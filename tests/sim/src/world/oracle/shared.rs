@@ -1,0 +1,136 @@
+//! Votes that share a lock, as the judges see them: who has one where, until when.
+//!
+//! - RW1: at any instant at most one lease that is not shared is valid, and none beside a
+//!   shared one; on each node never a vote of one kind beside one of the other.
+//! - RW3, which is L1 of readers: after the tail no dead token shares anything.
+//! - RW5: no reader is let in past a live waiter that wants the lock for itself, unless
+//!   readers are being called.
+
+use quorlock::sim::{Form, Hold, Instant, MemoryNode, Mode, Op, Reply, Request, Value, Whom};
+
+use super::{Inner, Seen, holds_until};
+use crate::contender::{KEYS, keys_of};
+use crate::world::Node;
+
+/// The votes on a node for the lock with that key, each with its end by the node's clock.
+pub(super) fn votes_on(state: &MemoryNode, lock: &[u8], now: Instant) -> Vec<(Value, Instant)> {
+    let time = MemoryNode::time(now);
+    let Some((form, end)) = state.form(lock, now) else {
+        return Vec::new();
+    };
+    if let Some(holder) = form.holder(time).filter(|_| !form.is_kept()) {
+        return vec![(holder.clone(), holds_until(form, end))];
+    }
+    match form.is_shared() {
+        true => readers_on(state, lock, now),
+        false => Vec::new(),
+    }
+}
+
+/// The votes that share it, whatever stands under the lock's own key.
+pub(in crate::world) fn readers_on(
+    state: &MemoryNode,
+    lock: &[u8],
+    now: Instant,
+) -> Vec<(Value, Instant)> {
+    let none = quorlock::sim::Waits {
+        reservation: std::time::Duration::ZERO,
+        place: std::time::Duration::ZERO,
+        most: 0,
+    };
+    let key = keys_of(lock, none, None).companions.shared();
+    let time = MemoryNode::time(now);
+    let readers = state.readers(&key, now).into_iter();
+    let readers = readers.flat_map(|readers| &readers.votes);
+    let live = readers.filter(|(_, until)| time <= **until);
+    live.map(|(value, until)| (value.clone(), Instant(until * 1000)))
+        .collect()
+}
+
+/// All votes on a node.
+pub(super) fn all_votes(node: &Node, now: Instant) -> impl Iterator<Item = Value> {
+    let of = move |lock: &[u8]| votes_on(&node.state, lock, now);
+    let votes: Vec<_> = KEYS.iter().flat_map(|lock| of(lock)).collect();
+    votes.into_iter().map(|(value, _)| value)
+}
+
+impl Inner {
+    /// Whether a node has the lease's vote.
+    pub(super) fn has_vote(&self, node: &Node, hold: &Hold) -> bool {
+        let token = hold.token().as_bytes();
+        let votes = votes_on(
+            &node.state,
+            &hold.terms().keys.lock,
+            node.clock.local(self.time),
+        );
+        votes.iter().any(|(value, _)| value.0.starts_with(token))
+    }
+
+    /// RW1 on a node, S3 of readers, and RW5: by what has changed there.
+    pub(super) fn judge_readers(
+        &mut self,
+        node: usize,
+        request: &Request,
+        seen: &Seen,
+        reply: Option<&Reply>,
+    ) {
+        let (lock, now) = (&request.keys.lock, seen.local);
+        let state = &self.nodes[node].state;
+        let after = readers_on(state, lock, now);
+        let form = state.form(lock, now).map(|(form, _)| form);
+        let alone = form.is_some_and(|form| form.holder(MemoryNode::time(now)).is_some());
+        let forgotten = !form.is_some_and(Form::is_shared);
+        // What is left of readers behind a hold of one alone had ended before that.
+        let lost = seen.readers.iter().find(|(value, until)| {
+            let still = after
+                .iter()
+                .any(|(other, end)| other == value && end >= until);
+            *value != request.value && !still
+        });
+        let what = match () {
+            () if !seen.readers.is_empty() && alone => "RW1 gives a vote beside readers",
+            () if !seen.readers.is_empty() && forgotten && !after.is_empty() => {
+                "RW1 forgets its readers"
+            }
+            () if lost.is_some() => "S3 takes another's share away",
+            () if self.passes_writer(node, request, seen, reply) => {
+                "RW5 lets a reader pass a waiter"
+            }
+            () => return,
+        };
+        if !self.oracle.steps_seen {
+            let op = request.op;
+            let before = &seen.form;
+            self.violated(format!(
+                "{what}: n{node}, {op:?}, before {before:?} at {:?}",
+                seen.local
+            ));
+        }
+    }
+
+    fn passes_writer(
+        &self,
+        node: usize,
+        request: &Request,
+        seen: &Seen,
+        reply: Option<&Reply>,
+    ) -> bool {
+        let granted = matches!(reply, Some(Reply::Granted { .. }));
+        let shared = request.keys.mode == Mode::Shared && matches!(request.op, Op::Acquire { .. });
+        let time = MemoryNode::time(seen.local);
+        // Called before, or by the one that is let in.
+        let state = &self.nodes[node].state;
+        let after = state.form(&request.keys.lock, seen.local);
+        let forms = [
+            seen.form.as_ref().map(|(form, _)| form),
+            after.map(|(form, _)| form),
+        ];
+        let reserved = |form: &Form| matches!(form.reserved(time), Some(Whom::Readers(_)));
+        let called = forms.into_iter().flatten().any(reserved);
+        let own = seen
+            .readers
+            .iter()
+            .any(|(value, _)| *value == request.value);
+        granted && shared && seen.others_before && !called && !own
+    }
+}

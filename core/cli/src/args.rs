@@ -273,6 +273,9 @@ pub struct Run {
     /// For how long the lock stays taken after it was won, also if the command ends before.
     #[arg(long, value_name = "T", value_parser = times::parse)]
     pub keep: Option<Duration>,
+    /// Shares the lock with others that do so too; those who do not are kept out, and keep these out.
+    #[arg(short, long, conflicts_with = "keep")]
+    pub shared: bool,
     /// The longest time that the lock is held; the command is stopped before that is over.
     #[arg(long, value_name = "T", value_parser = times::parse)]
     pub max_hold: Option<Duration>,

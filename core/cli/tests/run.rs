@@ -308,6 +308,25 @@ fn one_who_waits_gets_the_lock() {
 }
 
 #[test]
+fn many_run_at_once_who_share_the_lock_and_nobody_beside_them() {
+    let stage = Stage::new(3);
+    let nodes = &stage.nodes;
+    let run = ["run", "--shared", "prices", "--", "sh", "-c", ENDLESS];
+    let mut readers = [Running::new(nodes, &run), Running::new(nodes, &run)];
+    for reader in &mut readers {
+        reader.until("ready");
+    }
+    assert_eq!(done(nodes, &["run", "-n", "prices", "--", "true"]).code, 75);
+    let beside = ["run", "-n", "-s", "prices", "--", "true"];
+    assert_eq!(done(nodes, &beside).code, 0);
+    for mut reader in readers {
+        reader.signal(libc::SIGTERM);
+        reader.end();
+    }
+    assert_eq!(done(nodes, &["run", "-n", "prices", "--", "true"]).code, 0);
+}
+
+#[test]
 fn what_ends_the_program_ends_all_of_the_command() {
     let stage = Stage::new(1);
     // A shell and two more, all of which have the standard output.

@@ -174,6 +174,7 @@ fn lock(client: &Client, options: &Run) -> Lock {
             options.wait
         })
         .max_hold(options.max_hold)
+        .shared(options.shared)
         .renew(true);
     if let Some(keep) = options.keep {
         lock = lock.keep(keep);

@@ -188,6 +188,7 @@ inline error taken(std::int32_t code, quorlock_error_t *raw) {
         QUORLOCK_RAISE(QUORLOCK_CLOSED);
         QUORLOCK_RAISE(QUORLOCK_FORKED);
         QUORLOCK_RAISE(QUORLOCK_INTERNAL);
+        QUORLOCK_RAISE(QUORLOCK_WOULD_DEADLOCK);
     }
 #undef QUORLOCK_RAISE
     /* A kind that is newer than this header. */

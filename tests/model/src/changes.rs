@@ -449,8 +449,8 @@ pub const ALL: &[Change] = &[
     change("share_extend", "A[3] == '0' or A[3] == '1'", "A[3] == '0'"),
     change(
         "share_extend",
-        "tonumber(base) >= tonumber(fence)",
-        "tonumber(base) > tonumber(fence)",
+        "tonumber(least) >= tonumber(fence)",
+        "tonumber(least) > tonumber(fence)",
     ),
     change(
         "share_extend",
@@ -484,6 +484,11 @@ pub const ALL: &[Change] = &[
         "own and 1 or 2",
     ),
     change("share_extend", "(own or alone) and 1 or 2", "1"),
+    change("share", "or base == '0' and fence ~= ''", ""),
+    change("share", "if known then", "if false then"),
+    change("share", "or 0, 1))", "or 0, 2))"),
+    change("share_extend", "base ~= '0' and base or", "base or"),
+    change("share_extend", "or 0, 1)) or '0'", "or 0, 0)) or '0'"),
     change("reserve", "now > tonumber(A[4])", "now >= tonumber(A[4])"),
     change("reserve", "m[2] ~= A[3]", "m[2] and m[2] ~= A[3]"),
     change("reserve", "if quarantine or not free", "if not free"),

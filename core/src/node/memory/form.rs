@@ -45,7 +45,7 @@ pub enum Form {
     Shared {
         /// As in [`Form::Held`].
         until: u64,
-        /// No fence that was counted for one alone is beyond this one.
+        /// No fence that was counted for one alone is beyond this one; 0: that is not known.
         base: u64,
         /// For whom it is reserved.
         whom: Whom,

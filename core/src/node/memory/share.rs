@@ -56,13 +56,26 @@ impl MemoryNode {
             self.leave(request, now);
         }
         let base = match self.form(&request.keys.lock, now) {
-            Some((Form::Shared { base, .. }, _)) => *base,
-            _ => self.counted(request, now).unwrap_or(0),
+            Some((Form::Shared { base, .. }, _)) if *base != 0 => *base,
+            _ => mutant!("base-of-the-unfenced", self.base(request, now), 0),
         };
         self.vote_shared(request, ttl, 0, base, now);
+        if let Some((Form::Shared { base: stored, .. }, _)) = self.keys.get_mut(&request.keys.lock)
+        {
+            *stored = base;
+        }
         Reply::Granted {
             fence: self.count_shared(request, candidate, base, found),
             lasts: None,
+        }
+    }
+
+    /// No fence that was counted for one alone is beyond it: all that was counted by now. 0
+    /// where the request counts none, and so does not know.
+    fn base(&self, request: &Request, now: crate::clock::Instant) -> u64 {
+        match request.keys.fence_ttl {
+            Some(_) => self.counted(request, now).unwrap_or(0).max(1),
+            None => 0,
         }
     }
 
@@ -108,7 +121,7 @@ impl MemoryNode {
         self.raise(request, fence, now);
         let base = match &found.form {
             Some(Form::Shared { base, .. }) => *base,
-            _ => self.counted(request, now).unwrap_or(0),
+            _ => self.base(request, now),
         };
         // What a vote was counted until stands.
         let least = match (&found.form, alone) {
@@ -141,8 +154,13 @@ impl MemoryNode {
         if self.shares(request, found).is_none() {
             return Reply::NotMine;
         }
-        if request.keys.fence_ttl.is_some() && base >= fence {
-            return Reply::Greater { fence: base };
+        // Where it is not known, all that was counted stands for it.
+        let least = match base {
+            0 => self.counted(request, found.now).unwrap_or(0),
+            base => base,
+        };
+        if request.keys.fence_ttl.is_some() && least >= fence {
+            return Reply::Greater { fence: least };
         }
         self.raise(request, fence, found.now);
         self.vote_shared(request, ttl, 0, base, found.now);

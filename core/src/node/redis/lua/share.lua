@@ -46,9 +46,11 @@ if not own then
   if A[4] ~= '' then call('ZREM', K[2], A[4], '!' .. A[4]) end
 end
 local fence = A[7] or ''
-if form ~= '&' then
-  local counted = fence ~= '' and call('ZSCORE', K[4], 'f')
-  base = counted and string.format('%.0f', counted) or '0'
+local known
+if form ~= '&' or base == '0' and fence ~= '' then
+  -- 0: not known, for whoever said so counts no fences. All that was counted by now is no less.
+  known = fence ~= '' and string.format('%.0f', math.max(call('ZSCORE', K[4], 'f') or 0, 1))
+  base = known or '0'
 end
 local least
 --- vote.lua

@@ -31,13 +31,17 @@ if banned and now <= tonumber(banned) then return {0, time[1], time[2], 1} end
 if quarantine and (A[3] == '0' or A[3] == '1') then return {3, call('PTTL', K[7]), time[1], time[2]} end
 local fence = A[7] or ''
 if fence ~= '' then
-  if A[3] == '3' and tonumber(base) >= tonumber(fence) then return {6, base, time[1], time[2]} end
+  if A[3] == '3' then
+    -- Where it is not known, all that was counted stands for it.
+    local least = base ~= '0' and base or string.format('%.0f', call('ZSCORE', K[5], 'f') or 0)
+    if tonumber(least) >= tonumber(fence) then return {6, least, time[1], time[2]} end
+  end
   call('ZADD', K[5], 'GT', fence, 'f')
   call('PEXPIRE', K[5], A[8])
 end
+local known
 if form ~= '&' then
-  local counted = fence ~= '' and call('ZSCORE', K[5], 'f')
-  base = counted and string.format('%.0f', counted) or '0'
+  base = fence ~= '' and string.format('%.0f', math.max(call('ZSCORE', K[5], 'f') or 0, 1)) or '0'
 end
 local reservation, life = string.match(A[4], '^(%d+) (%d+)$')
 -- What a vote was counted until stands.

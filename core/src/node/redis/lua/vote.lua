@@ -3,6 +3,7 @@ local rest = tonumber(A[2])
 local full = string.format('%.0f', math.max(now + rest * 1000, least or 0))
 local outlives = math.max(math.ceil((full - now) / 1000) + 1000, life)
 if form == '&' then
+  if known then call('SET', K[1], '&' .. till .. ' ' .. base .. ' ' .. whose, 'KEEPTTL') end
   if call('PTTL', K[1]) < outlives then call('PEXPIRE', K[1], outlives) end
 else
   -- Those that stood there before it did are none.

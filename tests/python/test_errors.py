@@ -20,7 +20,7 @@ NODES = memory("errors")
 class Kinds(unittest.TestCase):
     def test_every_kind_of_the_core_has_its_class(self):
         kinds = _native._kinds()
-        self.assertEqual(len(kinds), 12)
+        self.assertEqual(len(kinds), 13)
         seen = set()
         for number, name, error in kinds:
             with self.subTest(name):
@@ -31,7 +31,7 @@ class Kinds(unittest.TestCase):
                 self.assertIsInstance(error, quorlock.QuorlockError)
                 self.assertEqual((error.number, error.kind, error.nodes), (number, name, []))
                 self.assertTrue(hasattr(quorlock, type(error).__name__))
-        self.assertEqual(len(seen), 12)
+        self.assertEqual(len(seen), 13)
 
     def test_bases(self):
         self.assertTrue(issubclass(quorlock.InvalidArgumentError, ValueError))

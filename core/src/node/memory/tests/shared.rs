@@ -81,6 +81,25 @@ fn readers_have_a_fence_beyond_all_that_was_counted_for_one_alone() {
 }
 
 #[test]
+fn a_reader_without_fences_hides_none_that_was_counted() {
+    let mut node = listening(0);
+    ask(&mut node, acquire(START + 500, false, 1), "a", 0);
+    ask(&mut node, Op::Release, "a", 1);
+    let mut unfenced = request(SHARE, "b");
+    unfenced.keys = Arc::new(Keys {
+        mode: Mode::Shared,
+        fence_ttl: None,
+        ..(*unfenced.keys).clone()
+    });
+    let (answer, _) = node.execute(&unfenced, None, at(2));
+    assert!(granted(&answer.unwrap()));
+    for name in ["c", "d"] {
+        let reply = share(&mut node, 0, acquire(START + 20, false, 1), name, 3).0;
+        assert_eq!(reply, vote(START + 501));
+    }
+}
+
+#[test]
 fn all_up_to_the_first_who_wants_it_alone_are_called_at_once() {
     let mut node = listening(5);
     ask(&mut node, ACQUIRE, "a", 0);

@@ -538,6 +538,10 @@ impl Inner {
 
     /// So many more requests are on their way to a node.
     pub(super) fn under_way(&mut self, node: usize, request: &Request, more: i32) {
+        // One that reserves leaves nothing of the token, and may come before any that does.
+        if matches!(request.op, Op::Reserve { .. }) {
+            return;
+        }
         if let Some(life) = self.oracle.tokens.get_mut(&name_of(&request.value.0)) {
             life.under_way[node] += more;
         }

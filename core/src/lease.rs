@@ -223,7 +223,7 @@ impl Lease {
             return Err(self.lost_error());
         }
         self.client.lines.downgraded(hold);
-        self.extended(hold.tell_shared().await, "share")
+        self.extended(hold.extend(hold.terms.timing.ttl).await, "share")
     }
 
     /// Releases this handle; the last handle of a lease frees the lock. Returns

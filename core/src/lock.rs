@@ -85,8 +85,9 @@ impl Lock {
     ///
     /// Readers who ask while somebody waits who wants the lock for himself come behind him.
     /// The fence of a shared lease is above that of each lease before it that was not shared,
-    /// and below that of each after it; readers may have one number. An owner that has a
-    /// shared lease and asks for one that is not gets `WouldDeadlock` at once.
+    /// and below that of each after it. Among readers it says nothing: two may have one
+    /// number, and who came later the smaller. An owner that has a shared lease and asks for
+    /// one that is not gets `WouldDeadlock` at once.
     ///
     /// Not with [`raw`](Lock::raw), whose other libraries know no readers, nor with
     /// [`keep`](Lock::keep), nor where nodes may evict keys.

@@ -136,17 +136,8 @@ impl MemoryNode {
         self.refuse_for(request, found, left, holder.and_then(shown))
     }
 
-    /// The same, for a reason that is not the holder's.
-    pub(super) fn refuse_now(
-        &mut self,
-        request: &Request,
-        found: &Found,
-        left: Option<Duration>,
-    ) -> Reply {
-        self.refuse_for(request, found, left, None)
-    }
-
-    fn refuse_for(
+    /// The same, and whose label is told.
+    pub(super) fn refuse_for(
         &mut self,
         request: &Request,
         found: &Found,

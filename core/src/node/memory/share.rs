@@ -48,10 +48,10 @@ impl MemoryNode {
             if let Some(Whom::Waiter(_)) = reserved {
                 let (form, _) = self.form(&request.keys.lock, now).expect("reserved");
                 let left = form.reservation_left(time);
-                return self.refuse_now(request, found, Some(left));
+                return self.refuse_for(request, found, Some(left), None);
             }
             if found.last.is_some() && self.sweep_readers(request, time) >= MOST {
-                return self.refuse_now(request, found, found.left());
+                return self.refuse_for(request, found, found.left(), None);
             }
             self.leave(request, now);
         }

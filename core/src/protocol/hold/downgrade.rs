@@ -7,8 +7,8 @@
 
 use std::sync::Arc;
 
+use super::Hold;
 use super::votes::Phase;
-use super::{Extended, Hold};
 use crate::node::{Keys, Mode};
 
 impl Hold {
@@ -22,7 +22,8 @@ impl Hold {
         self.shared.get().unwrap_or(&self.terms.keys)
     }
 
-    /// Shares the lease from now on. False, and nothing has changed, if it is not held.
+    /// Shares the lease from now on. False, and nothing has changed, if it is not held. An
+    /// extension tells the nodes, or the renewals that follow.
     pub(crate) fn share(&self) -> bool {
         let now = self.set.clock.now();
         let mut state = self.state();
@@ -45,11 +46,5 @@ impl Hold {
             self.shared.get_or_init(shared);
         }
         true
-    }
-
-    /// Has the nodes share it too, and waits for a quorum. What is not told now is told by
-    /// the renewals that follow.
-    pub(crate) async fn tell_shared(self: &Arc<Self>) -> Extended {
-        self.extend(self.terms.timing.ttl).await
     }
 }

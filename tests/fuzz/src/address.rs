@@ -14,6 +14,8 @@ pub(crate) const SEEDS: &[&[u8]] = &[
     b"redis+unix:///run/redis.sock?db=2&password=hunter2",
     b"unix:///s?user=hunter2",
     b"memory://a",
+    b"redis+sentinel://u:hunter2@one:1;two/m/3?sentinel_user=s&sentinel_password=hunter2",
+    b"rediss+sentinel://u:26/hunter2@one",
     b" redis://h/-1?x=hunter2#f",
     b"redis://u:/hunter2@h",
     b"redis://%68unter2:%ff@h",
@@ -46,7 +48,19 @@ pub(crate) fn run(data: &[u8]) {
 
 /// Where the node is, which is shown: neither user and password nor the query.
 fn place(url: &str) -> String {
-    let url = Url::parse(url.trim()).expect("it was understood");
-    let text = [url.host_str().unwrap_or_default(), url.path()].concat();
+    // The parser reads over these too.
+    let url = url.trim().replace(['\t', '\r', '\n'], "");
+    let text = match url.split_once("://") {
+        Some((scheme, rest)) if scheme.to_ascii_lowercase().ends_with("+sentinel") => {
+            let end = rest.find(['?', '#']).unwrap_or(rest.len());
+            let authority = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+            let login = rest[..authority].rfind('@').map_or(0, |at| at + 1);
+            rest[login..end].to_owned()
+        }
+        _ => {
+            let url = Url::parse(&url).expect("it was understood");
+            [url.host_str().unwrap_or_default(), url.path()].concat()
+        }
+    };
     percent_decode_str(&text).decode_utf8_lossy().into_owned()
 }

@@ -57,6 +57,13 @@ pub(super) fn parse(tls: bool, rest: &str) -> Result<Parts, String> {
         Some(password) => Some(decoded(password, "password")?),
     };
     let path = url.path();
+    if path.contains('@') {
+        // What stands before it may be the rest of a password that has a `/`.
+        return Err(format!(
+            "its path has an `@` (write `/` in a password as %2F, and `@` in the master's name as \
+             %40): {FORM}"
+        ));
+    }
     let (master, db) = match path.strip_prefix('/').unwrap_or(path).split_once('/') {
         Some((master, db)) => (master, Some(db.to_owned()).filter(|db| !db.is_empty())),
         None => (path.strip_prefix('/').unwrap_or(path), None),
@@ -221,6 +228,7 @@ mod tests {
                 "no sentinel_password",
             ),
             ("redis+sentinel://memory://h/m", "by what name"),
+            ("redis+sentinel://u:26/hunter2@h", "`@`"),
         ] {
             let error = Address::parse(4, url, Origin::Caller).unwrap_err();
             assert!(error.message().starts_with("node 5: "), "{url}: {error}");

@@ -8,6 +8,14 @@ use url::Url;
 /// What a password is known by.
 const SECRET: &str = "hunter2";
 
+/// The schemes of URLs that are not such as others are.
+const SENTINELS: [&str; 4] = [
+    "redis+sentinel",
+    "rediss+sentinel",
+    "valkey+sentinel",
+    "valkeys+sentinel",
+];
+
 pub(crate) const SEEDS: &[&[u8]] = &[
     b"redis://u:hunter2@example.org:7000/3",
     b"rediss://:hunter2@[::1]",
@@ -51,7 +59,7 @@ fn place(url: &str) -> String {
     // The parser reads over these too.
     let url = url.trim().replace(['\t', '\r', '\n'], "");
     let text = match url.split_once("://") {
-        Some((scheme, rest)) if scheme.to_ascii_lowercase().ends_with("+sentinel") => {
+        Some((scheme, rest)) if SENTINELS.contains(&&*scheme.to_ascii_lowercase()) => {
             let end = rest.find(['?', '#']).unwrap_or(rest.len());
             let authority = rest.find(['/', '?', '#']).unwrap_or(rest.len());
             let login = rest[..authority].rfind('@').map_or(0, |at| at + 1);

@@ -80,7 +80,7 @@ STEPS = [
     # Of what threads share: every order of their steps, and bugs that are seen in some.
     Step("loom", [sys.executable, "tests/loom.py"], floor=12, minutes=4),
     Step("model", ["target/release/quorlock-model", "run", "--calls", "40000"], minutes=3),
-    Step("model-changes", ["target/release/quorlock-model", "changes"], floor=220, minutes=8),
+    Step("model-changes", ["target/release/quorlock-model", "changes"], floor=250, minutes=8),
     Step("model-directed", ["target/release/quorlock-model", "directed"], floor=64),
     Step("fuzz", [sys.executable, "tests/fuzz/fuzz.py", "--seconds", "10"], floor=5, minutes=20),
     Step("stage", [sys.executable, "-m", "unittest", "discover", "-v", "-s", "tests/stage", "-t", "tests/stage"], floor=39),

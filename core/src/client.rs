@@ -70,6 +70,30 @@ impl Client {
         Locks::of(names.map(|name| self.lock(name.as_ref())).collect())
     }
 
+    /// A semaphore by its name: at most so many `slots` of it are held at once, 1 to 128. It is
+    /// acquired and released as a lock is; the lease of one tells its [slot](crate::Lease::slot).
+    ///
+    /// Each slot is a lock on the quorum, so the limit is kept as a lock's is: a semaphore that
+    /// counts on each node instead lets in more than its limit. Its name is another than that
+    /// of a lock.
+    ///
+    /// All who use it have to ask for as many slots: the largest number in use is the limit.
+    /// While that is being changed, whoever asks for fewer may wait longer.
+    ///
+    /// Name and options are checked when it is used, or by [`Lock::check`]. Not with
+    /// [`raw`](Lock::raw) or [`shared`](Lock::shared).
+    ///
+    /// ```no_run
+    /// # async fn f(client: quorlock::Client) -> Result<(), quorlock::Error> {
+    /// let lease = client.semaphore("api", 5).acquire().await?;
+    /// println!("one of five at most: {:?}", lease.slot());
+    /// lease.release().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn semaphore(&self, name: impl Into<Vec<u8>>, slots: u32) -> Lock {
+        self.lock(name).slots(slots)
+    }
+
     /// A candidate of the election of that name: see [`Election`].
     pub fn election(&self, name: impl Into<Vec<u8>>) -> Election {
         Election::of(self.lock(name).for_election())

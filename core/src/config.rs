@@ -146,7 +146,9 @@ pub(crate) struct LockOptions {
     pub(crate) reentrant: bool,
     pub(crate) owner: Option<Owner>,
     /// Whether the lock is shared with others that ask so too.
-    pub(crate) mode: Mode,
+    pub(crate) shared: bool,
+    /// How many slots it has, of a semaphore.
+    pub(crate) slots: Option<u32>,
     /// By which metrics tell its leases from others.
     pub(crate) group: Result<Group, Error>,
 }
@@ -165,7 +167,8 @@ impl Default for LockOptions {
             once: false,
             reentrant: defaults::REENTRANT,
             owner: None,
-            mode: Mode::Exclusive,
+            shared: false,
+            slots: None,
             group: Ok(Group::default()),
         }
     }
@@ -277,7 +280,19 @@ pub struct Settings {
     pub(crate) lock: LockOptions,
 }
 
+/// How many slots a semaphore may have: whoever asks for one looks at all of them.
+const MOST_SLOTS: u32 = 128;
+
 impl LockOptions {
+    /// How the lock is asked for.
+    pub(crate) fn mode(&self) -> Mode {
+        match self.slots {
+            Some(slots) => Mode::AnySlot(slots),
+            None if self.shared => Mode::Shared,
+            None => Mode::Exclusive,
+        }
+    }
+
     /// Checks the options of one lock against its client's settings.
     pub(crate) fn check(&self, settings: &Settings) -> Result<(), Error> {
         self.group.clone()?;
@@ -306,13 +321,35 @@ impl LockOptions {
         if let Some(wait) = self.wait {
             within("wait", wait, Duration::ZERO, LONGEST)?;
         }
-        if self.mode == Mode::Shared {
+        if self.shared {
             settings.may_share(self.naming)?;
             if !self.keep.is_zero() {
                 return Err(Error::invalid(format!(
                     "keep is {:?}, and a shared lease keeps nothing: leave keep or shared out",
                     self.keep
                 )));
+            }
+        }
+        if let Some(slots) = self.slots {
+            if self.shared {
+                return Err(Error::invalid(
+                    "a slot of a semaphore is one holder's: leave slots or shared out",
+                ));
+            }
+            if !(1..=MOST_SLOTS).contains(&slots) {
+                return Err(Error::invalid(format!(
+                    "slots is {slots}: give 1 to {MOST_SLOTS}"
+                )));
+            }
+            if self.once {
+                return Err(Error::invalid(
+                    "a job that one host runs is held by one: leave slots or once out",
+                ));
+            }
+            if self.naming == Naming::Raw {
+                return Err(Error::invalid(
+                    "a semaphore has no raw key, for other libraries count otherwise: leave raw out",
+                ));
             }
         }
         if self.keep > max_ttl {

@@ -195,6 +195,14 @@ impl Lease {
         self.share.held.hold.mode() == Mode::Shared
     }
 
+    /// Which slot of the [semaphore](crate::Client::semaphore) is held, counted from 0; `None`
+    /// of a lock. No two leases that are held at one time have the same. The
+    /// [fence](Lease::fence) grows with every hold of one slot; between slots it says nothing,
+    /// so whatever checks it keeps one for each.
+    pub fn slot(&self) -> Option<u32> {
+        self.share.held.hold.mode().slot()
+    }
+
     /// Shares the lease from now on with others that ask to share the lock, and calls those
     /// that wait for that first. It keeps its fence. Of a lease that is shared already it
     /// makes nothing else. Where it was entered more than once, all its handles are shared.
@@ -206,7 +214,7 @@ impl Lease {
     ///
     /// `LockLost` if it is lost; `NotOwner` after release; `QuorumUnavailable` if too few
     /// nodes answered within `node_timeout`: the lease is shared and valid all the same;
-    /// `InvalidArgument` of a [raw](crate::Lock::raw) lock, `Misconfigured` where nodes may
+    /// `InvalidArgument` of a [raw](crate::Lock::raw) lock and of a slot, `Misconfigured` where nodes may
     /// evict keys: then it stays as it is.
     ///
     /// # Cancel safety
@@ -219,6 +227,11 @@ impl Lease {
         }
         let hold = &self.share.held.hold;
         self.client.settings.may_share(self.naming)?;
+        if self.slot().is_some() {
+            return Err(Error::invalid(
+                "a slot of a semaphore is one holder's: it cannot be shared",
+            ));
+        }
         if !hold.share() {
             return Err(self.lost_error());
         }

@@ -64,7 +64,7 @@ impl Lock {
     }
 
     pub(crate) fn change(mut self, change: impl FnOnce(&mut LockOptions)) -> Lock {
-        let keyed = |options: &LockOptions| (options.naming, options.fencing, options.mode);
+        let keyed = |options: &LockOptions| (options.naming, options.fencing, options.mode());
         let before = keyed(&self.options);
         change(&mut self.options);
         if keyed(&self.options) != before {
@@ -92,12 +92,14 @@ impl Lock {
     /// Not with [`raw`](Lock::raw), whose other libraries know no readers, nor with
     /// [`keep`](Lock::keep), nor where nodes may evict keys.
     pub fn shared(self, shared: bool) -> Lock {
-        self.change(|options| {
-            options.mode = match shared {
-                true => Mode::Shared,
-                false => Mode::Exclusive,
-            };
-        })
+        self.change(|options| options.shared = shared)
+    }
+
+    /// Makes it a [semaphore](crate::Client::semaphore) of so many slots, 1 to 128, at most all
+    /// of which are held at once; `None`, as it is to begin with: a lock.
+    pub fn slots(self, slots: impl Into<Option<u32>>) -> Lock {
+        let slots = slots.into();
+        self.change(|options| options.slots = slots)
     }
 
     /// For a job that every host starts by its own clock, once in each `every`, and that is to
@@ -198,10 +200,16 @@ impl Lock {
         Some(!share.held.hold.remaining().is_zero())
     }
 
+    /// For bindings: whether it is a semaphore.
+    #[doc(hidden)]
+    pub fn has_slots(&self) -> bool {
+        self.options.slots.is_some()
+    }
+
     /// For bindings: whether it is asked for so that it is [shared](Lock::shared).
     #[doc(hidden)]
     pub fn is_shared(&self) -> bool {
-        self.options.mode == Mode::Shared
+        self.options.shared
     }
 
     /// For bindings: whether the lock's owner has a lease that is shared.
@@ -540,9 +548,21 @@ impl Lock {
         let client = self.client.running()?;
         let _call = client.set.counters.call();
         client.check()?;
-        let keys = self.keys.clone()?;
+        let keys = self.one_lock()?;
         let said = inspect(&client.set, &keys, client.settings.node_timeout).await;
         Ok(Inspection::of(&client.set, &self.name, &said))
+    }
+
+    /// The keys of what one has alone or shares.
+    fn one_lock(&self) -> Result<Arc<Keys>, Error> {
+        let keys = self.keys.clone()?;
+        match keys.mode {
+            Mode::AnySlot(_) => Err(Error::invalid(format!(
+                "{} is a semaphore: who holds it is told of locks alone",
+                shown(&self.name)
+            ))),
+            _ => Ok(keys),
+        }
     }
 
     /// Takes the lock away from whoever holds it: see
@@ -556,7 +576,7 @@ impl Lock {
         let client = self.client.running()?;
         let _call = client.set.counters.call();
         client.check()?;
-        let keys = self.keys.clone()?;
+        let keys = self.one_lock()?;
         force_release(client, &keys, &self.name, fence).await
     }
 
@@ -665,12 +685,19 @@ impl fmt::Debug for Lock {
 fn keys(client: &Shared, name: &[u8], options: &LockOptions) -> Result<Arc<Keys>, Error> {
     let namespace = &client.settings.namespace;
     let naming = options.naming;
-    let lock = names::lock_key(namespace, name, naming)?;
+    let key = names::lock_key(namespace, name, naming)?;
+    let (lock, companions) = match options.mode() {
+        Mode::AnySlot(_) if naming == Naming::Tagged => names::semaphore(namespace, &key),
+        _ => {
+            let companions = names::companions(namespace, &key, naming);
+            (key, companions)
+        }
+    };
     Ok(Arc::new(Keys {
-        companions: names::companions(namespace, &lock, naming),
+        companions,
         lock: lock.into(),
         waits: client.waits,
         fence_ttl: options.fencing.then_some(client.settings.fence_ttl()),
-        mode: options.mode,
+        mode: options.mode(),
     }))
 }

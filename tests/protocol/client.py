@@ -15,7 +15,8 @@ import time
 import urllib.parse
 
 LUA = pathlib.Path(__file__).parents[2] / "core/src/node/redis/lua"
-PARTS = {name: (LUA / f"{name}.lua").read_text() for name in ("form", "line", "join", "vote")}
+PARTS = {name: (LUA / f"{name}.lua").read_text() for name in ("form", "line", "place", "vote")}
+PARTS["join"] = (LUA / "join.lua").read_text().replace("--- place.lua\n", PARTS["place"])
 SCRIPTS = {name: re.sub(r"--- (\w+)\.lua\n", lambda part: PARTS[part[1]], (LUA / f"{name}.lua").read_text())
            for name in ("acquire", "extend", "release", "lean")}
 SHA = {name: hashlib.sha1(text.encode()).hexdigest() for name, text in SCRIPTS.items()}

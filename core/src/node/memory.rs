@@ -6,6 +6,7 @@
 
 mod acquire;
 mod bans;
+mod choose;
 mod counter;
 mod extend;
 mod form;

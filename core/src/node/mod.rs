@@ -72,6 +72,35 @@ pub enum Mode {
     Exclusive,
     /// By many at once, who are called readers, and by nobody alone.
     Shared,
+    /// A semaphore of so many slots, of which any will do. It is asked for, and not held:
+    /// what is held is one of its slots.
+    AnySlot(u32),
+    /// The slot of this number, counted from 0: by one alone, as a lock, beside those that
+    /// hold the others. Whoever waits, waits for all of them in one queue.
+    Slot(u32),
+}
+
+impl Mode {
+    /// Whether a vote in it lets nobody in beside it: it is the lock's, or one slot's.
+    pub fn is_alone(self) -> bool {
+        !matches!(self, Mode::Shared)
+    }
+
+    /// As a waiter stands in a queue: to share, or for himself.
+    pub fn in_line(self) -> Mode {
+        match self.is_alone() {
+            true => Mode::Exclusive,
+            false => Mode::Shared,
+        }
+    }
+
+    /// Which slot that is.
+    pub fn slot(self) -> Option<u32> {
+        match self {
+            Mode::Slot(slot) => Some(slot),
+            Mode::Exclusive | Mode::Shared | Mode::AnySlot(_) => None,
+        }
+    }
 }
 
 impl Keys {
@@ -79,29 +108,53 @@ impl Keys {
     pub fn counter(&self) -> Option<(&[u8], Duration)> {
         self.fence_ttl.map(|ttl| (self.companions.counter(), ttl))
     }
+
+    /// Those of one slot, where these are of a semaphore. Its number stands in the names of
+    /// the lock and the counter; the queue is that of all slots.
+    pub fn of_slot(&self, slot: u32) -> Keys {
+        let numbered = |key: &[u8], at: usize| {
+            let number = slot.to_string();
+            [&key[..at], number.as_bytes(), &key[at..]].concat()
+        };
+        let mark = self.companions.mark().unwrap_or(self.lock.len());
+        let counter = self.companions.counter();
+        let counter = numbered(counter, (mark + 1).min(counter.len()));
+        Keys {
+            lock: numbered(&self.lock, mark).into(),
+            companions: Companions::of(self.companions.queue(), &counter),
+            mode: Mode::Slot(slot),
+            ..self.clone()
+        }
+    }
 }
 
 /// The keys that go with a lock's own, in one piece of memory: every lock that
 /// is held has them.
 #[derive(Clone, Debug)]
-pub struct Companions(Arc<[u8]>);
+pub struct Companions {
+    /// That of the queue, and behind it that of the counter.
+    keys: Arc<[u8]>,
+    /// How long the first is.
+    queue: u32,
+}
 
 impl Companions {
-    /// Of the keys of the queue and the counter, which are of one length, one behind
-    /// the other.
-    pub fn new(keys: &[u8]) -> Companions {
-        debug_assert!(keys.len().is_multiple_of(2));
-        Companions(keys.into())
+    /// Of the keys of the queue and the counter.
+    pub fn of(queue: &[u8], counter: &[u8]) -> Companions {
+        Companions {
+            keys: [queue, counter].concat().into(),
+            queue: u32::try_from(queue.len()).expect("names are short"),
+        }
     }
 
     /// Where the waiters stand in their order.
     pub fn queue(&self) -> &[u8] {
-        &self.0[..self.0.len() / 2]
+        &self.keys[..self.queue as usize]
     }
 
     /// Where fences are counted.
     pub fn counter(&self) -> &[u8] {
-        &self.0[self.0.len() / 2..]
+        &self.keys[self.queue as usize..]
     }
 
     /// Which values were forced out. Seldom asked for, so it is made then, and no lock has it.
@@ -156,9 +209,9 @@ impl Waiter {
     /// that shares an `s`.
     #[cfg(feature = "sim")]
     pub fn text(&self, mode: Mode) -> Vec<u8> {
-        let mut text = match mode {
-            Mode::Exclusive => Vec::new(),
-            Mode::Shared => b"s".to_vec(),
+        let mut text = match mode.is_alone() {
+            true => Vec::new(),
+            false => b"s".to_vec(),
         };
         text.extend_from_slice(self.number.to_string().as_bytes());
         text.push(b' ');
@@ -167,18 +220,29 @@ impl Waiter {
     }
 }
 
+/// A message of a node to a waiter: that its turn has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hint {
+    /// Which waiter: see [`Waiter::number`].
+    pub number: u64,
+    /// Which slot is reserved for it, of a semaphore.
+    pub slot: Option<u32>,
+}
+
 /// The scripts of docs/PROTOCOL.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     /// Store the value for `ttl` if the key is free and it is the waiter's turn:
     /// the lock is reserved for it, or for nobody and no other is before it in
     /// the queue. For a key that holds the value already, outside of a quarantine:
-    /// lengthen its life to `ttl` and count a new fence.
+    /// lengthen its life to `ttl` and count a new fence. Of a [semaphore](Mode::AnySlot)
+    /// store no value, but choose a slot, and reserve that for the waiter.
     Acquire {
         /// Auto-release time.
         ttl: Duration,
         /// The fence that is proposed, the last of its block; 0: none, so that
-        /// the node counts nothing and tells what is stored.
+        /// the node counts nothing and tells what is stored. Of a
+        /// [semaphore](Mode::AnySlot) the slot that is looked at first.
         candidate: u64,
         /// Whether this node is the waiter's home: where it is refused it is
         /// queued, or its place lengthened.
@@ -211,7 +275,8 @@ pub enum Op {
     /// and end a reservation for it. If the lock is free then, it is reserved
     /// for the first who waits, who is told. Where the lock is to stay taken
     /// (see [`Leaving`]) our value stays, dead: nothing but its end takes it away, and
-    /// nobody is told.
+    /// nobody is told. Of a [semaphore](Mode::AnySlot) the waiter goes, and what was reserved
+    /// for it of its slots is free.
     Release,
     /// Look, and change nothing.
     Inspect,
@@ -359,6 +424,12 @@ pub enum Reply {
     Released {
         /// Whether the key still held our value.
         held: bool,
+    },
+    /// Acquire, of a semaphore: this slot is free, and it is reserved for the waiter, if there
+    /// is one. It is no vote.
+    Chosen {
+        /// Its number.
+        slot: u32,
     },
     /// Inspect: what is there.
     Seen(Box<Seen>),
@@ -574,8 +645,8 @@ pub trait Link: Send + Sync + 'static {
 /// having been asked for. They are hints: one may be lost, late, or sent twice.
 /// Called on the I/O thread; must not block, but may send requests.
 pub trait Subscriber: Send + Sync {
-    /// `node` tells the waiter of this number that its turn has come.
-    fn on_message(&self, node: usize, number: u64);
+    /// `node` tells a waiter that its turn has come.
+    fn on_message(&self, node: usize, hint: Hint);
 
     /// The inbox is subscribed on `node`, for the first time or anew: what was
     /// published before is lost. A subscription that is lost comes again once the

@@ -97,13 +97,19 @@ pub fn companions(namespace: &str, key: &[u8], naming: Naming) -> Companions {
         Naming::Raw if key.iter().any(|b| matches!(b, b'{' | b'}')) => [b"###", key, b""],
         Naming::Raw => [b"#{", key, b"}"],
     };
-    let mut keys = Vec::with_capacity(2 * (namespace.len() + 6 + key.len()));
-    for mark in [b"#q:", b"#f:"] {
-        for part in [namespace.as_bytes(), mark, tail[0], tail[1], tail[2]] {
-            keys.extend_from_slice(part);
-        }
-    }
-    Companions::new(&keys)
+    let named = |mark: &[u8]| [namespace.as_bytes(), mark, tail[0], tail[1], tail[2]].concat();
+    Companions::of(&named(b"#q:"), &named(b"#f:"))
+}
+
+/// The keys of a semaphore of that name, whose lock would have this `key`: one by which it is
+/// known, under which nothing is stored, and those that go with it, among which that of the
+/// counter is stored under neither. [`Keys::of_slot`](super::Keys::of_slot) makes the others of them.
+pub fn semaphore(namespace: &str, key: &[u8]) -> (Vec<u8>, Companions) {
+    let named = |mark: &[u8]| [namespace.as_bytes(), mark, &key[namespace.len()..]].concat();
+    (
+        named(b"#p:"),
+        Companions::of(&named(b"#pq:"), &named(b"#pf:")),
+    )
 }
 
 /// The key of a node's record.
@@ -127,7 +133,11 @@ fn hash_tag(name: &[u8]) -> Option<&[u8]> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+    use std::time::Duration;
+
     use super::*;
+    use crate::node::{Keys, Mode, Waits};
     use proptest::prelude::*;
 
     fn key(name: &str) -> Result<String, String> {
@@ -163,6 +173,9 @@ mod tests {
             "lock:#f:{a}",
             "lock:#q:{a}",
             "lock:#x:b{a}",
+            "lock:#p:{a}",
+            "lock:#p3:{a}",
+            "lock:#pq:b{a}",
             "lock:a",
             "lock:{}",
             "{a}",
@@ -250,6 +263,45 @@ mod tests {
                     }
                 }
             }
+        }
+
+        #[test]
+        fn a_semaphore_shares_no_key_with_anything(a in name(), b in name(), slots in any::<(u8, u8)>()) {
+            let key = |n: &[u8]| lock_key("lock:", n, Naming::Tagged).ok();
+            let (Some(x), Some(y)) = (key(&a), key(&b)) else { return Ok(()) };
+            let slot = |key: &[u8], slot: u8| {
+                let (lock, companions) = semaphore("lock:", key);
+                let keys = Keys {
+                    lock: lock.into(),
+                    companions,
+                    waits: Waits {
+                        reservation: Duration::ZERO,
+                        place: Duration::ZERO,
+                        most: 0,
+                    },
+                    fence_ttl: None,
+                    mode: Mode::AnySlot(128),
+                };
+                keys.of_slot(slot.into())
+            };
+            let (one, other) = (slot(&x, slots.0), slot(&y, slots.1));
+            let same = x == y && slots.0 == slots.1;
+            prop_assert_eq!(one.lock == other.lock, same);
+            prop_assert_eq!(one.companions.counter() == other.companions.counter(), same);
+            // Those of all slots, and of all of them the hash slot.
+            for all in [|k: &Keys| k.companions.queue().to_vec(), |k: &Keys| k.companions.bans()] {
+                let (one, other) = (all(&one), all(&other));
+                prop_assert_eq!(one == other, x == y);
+                prop_assert_eq!(hashed(&one), hashed(&x));
+            }
+            prop_assert_eq!(hashed(&one.lock), hashed(&x));
+            prop_assert_eq!(hashed(one.companions.counter()), hashed(&x));
+            let others = companions("lock:", &y, Naming::Tagged);
+            let others = [y, others.queue().to_vec(), others.counter().to_vec(), others.bans(), others.shared()];
+            let own = [one.lock.to_vec(), one.companions.queue().to_vec(), one.companions.counter().to_vec(),
+                       one.companions.bans(), one.companions.shared()];
+            prop_assert!(own.iter().all(|key| !others.contains(key)));
+            prop_assert_eq!(own.iter().collect::<BTreeSet<_>>().len(), own.len());
         }
 
         #[test]

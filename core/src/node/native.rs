@@ -131,7 +131,7 @@ mod tests {
             native: true,
             keys: Arc::new(Keys {
                 lock: b"k"[..].into(),
-                companions: Companions::new(b"qf"),
+                companions: Companions::of(b"q", b"f"),
                 waits: Waits {
                     reservation: TTL,
                     place: TTL,

@@ -4,17 +4,17 @@ use std::io;
 use std::sync::Arc;
 
 use crate::client::Client;
-use crate::node::Link;
 use crate::node::redis::pushes::Push;
 use crate::node::redis::wire::{Incoming, Input};
+use crate::node::{Hint, Link};
 
 /// What came, as a connection tells it apart.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Came {
     /// The answer to a request.
     Reply,
-    /// A message for the waiter of that number.
-    Message(u64),
+    /// A message for a waiter.
+    Message(Hint),
     /// The inbox is subscribed.
     Subscribed,
     /// Nothing that a node tells.
@@ -41,7 +41,7 @@ impl Stream {
         while let Some(next) = self.0.next()? {
             came.push(match next {
                 Incoming::Reply(_) => Came::Reply,
-                Incoming::Push(Push::Message(number)) => Came::Message(number),
+                Incoming::Push(Push::Message(call)) => Came::Message(call),
                 Incoming::Push(Push::Subscribed) => Came::Subscribed,
                 Incoming::Push(Push::Stray) => Came::Stray,
             });

@@ -1,7 +1,8 @@
 //! From a call to its lease: once, or through the line of this client and the
 //! queue of the others; and what is said where it comes to nothing.
 
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -9,12 +10,17 @@ use std::time::Duration;
 use crate::clock::Instant;
 use crate::error::{Error, ErrorKind, shown};
 use crate::mutants::mutant;
-use crate::protocol::hold::{Hold, NoQuorum, Terms};
+use crate::node::Mode;
+use crate::protocol::hold::{Hold, NoQuorum, Terms, look_for_slot};
 use crate::protocol::quorum::Kind;
 use crate::protocol::renewal::Watched;
 use crate::protocol::set::Set;
 use crate::protocol::waiting::inbox::Inbox;
 use crate::protocol::waiting::{Ended, Lines, Place, Quest, Turn};
+
+/// How many slots of a semaphore are tried by whoever does not wait: each that the home names
+/// may be another's a moment later.
+const SLOTS_TRIED: u32 = 4;
 
 /// How an acquire waits.
 #[derive(Debug)]
@@ -90,8 +96,53 @@ async fn once<T>(
     name: &[u8],
     mut reenter: impl FnMut() -> Option<T>,
 ) -> Result<Acquired<T>, Error> {
+    // Of a semaphore another slot may be free, as long as one attempt may take.
+    let ends = set.clock.now() + 2 * terms.timing.node_timeout;
+    let mut lost = match try_once(set, inbox, terms, None, &mut reenter).await {
+        Ok(acquired) => return Ok(acquired),
+        Err(lost) => lost,
+    };
+    let slots = matches!(terms.keys.mode, Mode::AnySlot(_));
+    for _ in 1..if slots { SLOTS_TRIED } else { 1 } {
+        if lost.kind() != Kind::Held {
+            break;
+        }
+        let slot = within(set, ends, look_for_slot(set, terms)).await.flatten();
+        if slot.is_none() {
+            break;
+        }
+        match within(set, ends, try_once(set, inbox, terms, slot, &mut reenter)).await {
+            Some(Ok(acquired)) => return Ok(acquired),
+            Some(Err(again)) => lost = again,
+            None => break,
+        }
+    }
+    Err(match lost.misconfigured {
+        true => lost.set_up_wrong(set, name),
+        false => lost.refused(set, name),
+    })
+}
+
+/// What comes of it before then. Else it is dropped.
+async fn within<T>(set: &Set, ends: Instant, what: impl Future<Output = T>) -> Option<T> {
+    let (mut what, mut timer) = (pin!(what), set.clock.sleep_until(ends));
+    poll_fn(|cx| match what.as_mut().poll(cx) {
+        Poll::Ready(done) => Poll::Ready(Some(done)),
+        Poll::Pending => timer.as_mut().poll(cx).map(|()| None),
+    })
+    .await
+}
+
+/// One attempt, at the `slot` if there is one.
+async fn try_once<T>(
+    set: &Arc<Set>,
+    inbox: &Arc<Inbox>,
+    terms: &Terms,
+    slot: Option<u32>,
+    reenter: &mut impl FnMut() -> Option<T>,
+) -> Result<Acquired<T>, NoQuorum> {
     let registration = inbox.register(&terms.keys.lock);
-    let mut attempt = Attempt(Some(Hold::begin(set, terms, 1)));
+    let mut attempt = Attempt(Some(Hold::begin(set, terms, 1, slot)));
     let mut timer = None;
     let ended = poll_fn(|cx| {
         let hold = attempt.0.as_ref().expect("taken below only");
@@ -119,8 +170,7 @@ async fn once<T>(
     match ended.await {
         Err(entered) => Ok(Acquired::Reentered(entered)),
         Ok(Ok(())) => Ok(Acquired::Hold(attempt.0.take().expect("taken here only"))),
-        Ok(Err(lost)) if lost.misconfigured => Err(lost.set_up_wrong(set, name)),
-        Ok(Err(lost)) => Err(lost.refused(set, name)),
+        Ok(Err(lost)) => Err(lost),
     }
 }
 

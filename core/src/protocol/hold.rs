@@ -17,6 +17,7 @@ mod no_quorum;
 mod pass;
 mod progress;
 mod release;
+mod slot;
 mod steps;
 mod votes;
 mod write_back;
@@ -46,6 +47,7 @@ pub use extension::Extended;
 pub use loss::Watch;
 pub use no_quorum::NoQuorum;
 pub(crate) use pass::IN_A_ROW;
+pub(crate) use slot::look_for_slot;
 
 use votes::{Phase, Rules, Votes};
 
@@ -80,8 +82,9 @@ pub struct Hold {
     me: Weak<Hold>,
     pub(crate) set: Arc<Set>,
     pub(crate) terms: Terms,
-    /// The lock's keys since the lease is [shared](Hold::share) that was not.
-    shared: OnceLock<Arc<Keys>>,
+    /// The keys that it is asked for by, where those are not its terms': of the slot that it
+    /// is to have, or has; and since the lease is [shared](Hold::share) that was not.
+    own_keys: OnceLock<Arc<Keys>>,
     /// Names the hold to the watchdog.
     pub(crate) id: u64,
     /// The token, and behind it the label if there is one.
@@ -130,6 +133,8 @@ struct Round {
     awaits_home: bool,
     /// The home that has refused plain commands, and is asked again by script.
     taken: Option<usize>,
+    /// Which slot the home has chosen.
+    chosen: Option<u32>,
     /// Who waits for the verdict.
     wakers: Wakers,
 }
@@ -261,6 +266,9 @@ impl Hold {
                 self.send([(ticket.node, ticket.op)], now, &sink);
             }
             return;
+        }
+        if self.is_undecided() {
+            return self.take_choice(state, reply);
         }
         state.banned |= mutant!("ban-is-a-refusal", *reply == Reply::Banned, false);
         if let Reply::Extended { repaired } = reply {
@@ -453,6 +461,12 @@ impl Hold {
             drift: self.terms.drift,
             renew_every: self.renew_every,
         }
+    }
+
+    /// The key under which its votes stand: of a semaphore that of its slot.
+    #[cfg(feature = "sim")]
+    pub fn lock_key(&self) -> &[u8] {
+        &self.keys().lock
     }
 
     /// What its lock asked for.

@@ -61,7 +61,8 @@ impl Held {
 
 impl Owners {
     /// A lease that was just won; and what is to be given back of it. Of one owner's leases
-    /// that share a lock, which were asked for side by side, the first one counts.
+    /// that share a lock, or have slots of a semaphore, and were asked for side by side, the
+    /// first one counts.
     pub(crate) fn enter(
         &self,
         hold: Arc<Hold>,
@@ -82,10 +83,10 @@ impl Owners {
             return (held.share(true), None);
         };
         let mut table = lock(&self.held);
-        let both = held.hold.mode() == Mode::Shared;
+        let beside = |hold: &Hold| hold.mode() != Mode::Exclusive;
         let first = table
             .get(&place)
-            .filter(|first| both && first.hold.mode() == Mode::Shared && is_valid(&first.hold));
+            .filter(|first| beside(&held.hold) && beside(&first.hold) && is_valid(&first.hold));
         if let Some(first) = first {
             let share = first.share(false);
             let spare = lock(&held.watched)

@@ -357,7 +357,7 @@ mod tests {
     fn release(node: usize) -> Outgoing {
         let keys = Keys {
             lock: b"k"[..].into(),
-            companions: Companions::new(b"qf"),
+            companions: Companions::of(b"q", b"f"),
             waits: Waits {
                 reservation: Duration::ZERO,
                 place: Duration::ZERO,

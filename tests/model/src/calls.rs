@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorlock::sim::names::{Naming, companions, lock_key};
+use quorlock::sim::names::{self, Naming, companions, lock_key};
 use quorlock::sim::{
     self, Companions, Form, Instant, Leaving, MemoryNode, Mode, Op, Repair, Request, Value, Waiter,
     Waits, Whom,
@@ -94,21 +94,61 @@ impl fmt::Display for Call {
     }
 }
 
-/// The keys of one lock.
+/// The keys of one lock, or one slot.
 #[derive(Clone, Debug)]
 pub struct Keys {
     pub lock: Arc<[u8]>,
     pub companions: Companions,
+    pub mode: Mode,
 }
 
-/// Those of all locks.
+/// How many slots the semaphore has.
+const SLOTS: u32 = 3;
+
+/// Of all locks, and of the slots of a semaphore.
 pub fn keys() -> Vec<Keys> {
+    let mut all = locks();
+    all.extend((0..SLOTS).map(slot));
+    all
+}
+
+fn semaphore() -> sim::Keys {
+    let key = lock_key(NAMESPACE, b"s", Naming::Tagged).expect("a good name");
+    let (lock, companions) = names::semaphore(NAMESPACE, &key);
+    sim::Keys {
+        lock: lock.into(),
+        companions,
+        waits: Waits {
+            reservation: Duration::ZERO,
+            place: Duration::ZERO,
+            most: 0,
+        },
+        fence_ttl: None,
+        mode: Mode::AnySlot(SLOTS),
+    }
+}
+
+/// The keys of a slot; of one that is none, those of the semaphore.
+fn slot(number: u32) -> Keys {
+    let keys = match number < SLOTS {
+        true => semaphore().of_slot(number),
+        false => semaphore(),
+    };
+    Keys {
+        lock: keys.lock,
+        companions: keys.companions,
+        mode: keys.mode,
+    }
+}
+
+fn locks() -> Vec<Keys> {
     let names = [&b"a"[..], b"t_{7}", b"\0\r\n"];
     let keys = |name| {
         let lock = lock_key(NAMESPACE, name, Naming::Tagged).expect("a good name");
         Keys {
             companions: companions(NAMESPACE, &lock, Naming::Tagged),
             lock: lock.into(),
+            mode: Mode::Exclusive,
         }
     };
     names.into_iter().map(keys).collect()
@@ -121,17 +161,25 @@ pub struct Calls {
     keys: Vec<Keys>,
     /// One lock that many want, and little that keeps them from its line.
     contended: bool,
+    /// The slots of a semaphore.
+    slots: bool,
 }
 
 impl Calls {
     pub fn new(seed: u64) -> Calls {
-        let contended = seed.is_multiple_of(2);
-        let mut keys = keys();
-        keys.truncate(if contended { 1 } else { keys.len() });
+        let slots = seed % 5 == 1;
+        let contended = seed.is_multiple_of(2) || slots;
+        let mut keys = locks();
+        if slots {
+            keys = (0..SLOTS).map(slot).collect();
+        } else if contended {
+            keys.truncate(1);
+        }
         Calls {
             random: Random::new(seed),
             keys,
             contended,
+            slots,
         }
     }
 
@@ -225,10 +273,16 @@ impl Calls {
 
     fn ask(&self, node: &MemoryNode, now: u64) -> Call {
         let random = &self.random;
-        let keys = random.pick(&self.keys);
+        let chooses = self.slots && random.chance(45);
+        let any = slot(SLOTS);
+        let keys = match chooses {
+            true => &any,
+            false => random.pick(&self.keys),
+        };
         let Keys {
             lock: key,
             companions,
+            ..
         } = keys;
         let at = Instant(now * 1000);
         let record = match (random.below(5), node.record()) {
@@ -242,11 +296,16 @@ impl Calls {
             _ => self.length(20_000_000),
         });
         let stored = fence_ttl.and_then(|_| node.fence(companions.counter(), at));
-        let (op, mode) = self.mode(self.op(now, stored));
+        let (op, mode) = match keys.mode {
+            Mode::AnySlot(_) => (self.choice(), keys.mode),
+            Mode::Slot(_) => (self.op_of_slot(now, stored), keys.mode),
+            _ => self.mode(self.op(now, stored)),
+        };
         let native = random.chance(15)
-            && mode == Mode::Exclusive
+            && mode.is_alone()
+            && !chooses
             && (op == Op::Release || matches!(op, Op::Acquire { block: 1, .. }));
-        let leaving = match op == Op::Release && !native && random.chance(25) {
+        let leaving = match op == Op::Release && !native && !chooses && random.chance(25) {
             true if random.chance(50) => Leaving::Forced(self.often_long(3_000_000)),
             true => Leaving::TakenFor(self.often_long(3_000_000)),
             false => Leaving::Free,
@@ -257,7 +316,7 @@ impl Calls {
             // The end of the key. Whether one is made that ends in this very millisecond
             // differs from server to server; no such vote is counted.
             _ if native => (now + 1_000 + random.below(1_000_000)) / 1000 * 1000,
-            0..5 if self.contended => 0,
+            0..5 if self.contended && !self.slots => 0,
             0 => now - 1,
             1 => now,
             2 => now + 1,
@@ -285,6 +344,38 @@ impl Calls {
             not_after,
         };
         Call::Ask(request, record)
+    }
+
+    /// What is asked of all slots at once: for one, or who waits goes.
+    fn choice(&self) -> Op {
+        match self.random.chance(70) {
+            true => Op::Acquire {
+                ttl: Duration::ZERO,
+                candidate: self.random.below(7),
+                home: self.random.chance(70),
+                block: 1,
+            },
+            false => Op::Release,
+        }
+    }
+
+    /// What is asked of one. Nobody waits for that one.
+    fn op_of_slot(&self, now: u64, stored: Option<u64>) -> Op {
+        match self.op(now, stored) {
+            Op::Acquire {
+                ttl,
+                candidate,
+                block,
+                ..
+            } => Op::Acquire {
+                ttl,
+                candidate,
+                home: false,
+                block,
+            },
+            Op::Reserve { .. } => Op::Inspect,
+            op => op,
+        }
     }
 
     /// Whether the request shares the lock. Readers take one fence at once.
@@ -409,11 +500,11 @@ impl Calls {
         let random = &self.random;
         let line = node.line(keys.companions.queue(), at);
         let queued = line.iter().flat_map(|line| &line.queue);
-        let queued = queued.filter(|place| place.mode == mode);
+        let queued = queued.filter(|place| place.mode == mode.in_line());
         let mut known: Vec<&Waiter> = queued.map(|place| &place.waiter).collect();
         if let Some((Form::Free { whom, .. } | Form::Shared { whom, .. }, _)) =
             node.form(&keys.lock, at)
-            && let (Whom::Waiter(waiter), Mode::Exclusive) = (whom, mode)
+            && let (Whom::Waiter(waiter), true) = (whom, mode.is_alone())
         {
             known.push(waiter);
         }

@@ -237,7 +237,9 @@ impl Game {
                     Ok(reply) => {
                         // TIME is told where it is minded, and with each refusal.
                         let refused = matches!(reply, Reply::Refused { .. });
+                        let chooses = matches!(request.keys.mode, Mode::AnySlot(_));
                         let always = refused
+                            || chooses && request.op != Op::Release
                             || reply == Reply::Banned
                             || matches!(request.op, Op::Inspect | Op::Reserve { .. });
                         let told = always || !plain && request.op != Op::Release;
@@ -247,7 +249,13 @@ impl Game {
                 };
                 self.count(&kind(request, &ours, !messages.is_empty()));
                 let messages = messages.into_iter();
-                let published = messages.map(|(inbox, n)| (inbox.to_vec(), n.to_string().into()));
+                let published = messages.map(|(inbox, hint)| {
+                    let text = match hint.slot {
+                        Some(slot) => format!("{} {slot}", hint.number),
+                        None => hint.number.to_string(),
+                    };
+                    (inbox.to_vec(), text.into_bytes())
+                });
                 let heard = self.listener.heard()?;
                 Ok((said(&ours, published), said(&theirs, heard)))
             }
@@ -502,6 +510,11 @@ fn kind(request: &Request, said: &Said, told: bool) -> String {
     };
     let op = match request.keys.mode {
         Mode::Shared if request.op != Op::Release => format!("shared {op}"),
+        Mode::AnySlot(_) if request.op == Op::Release => "leave slots".into(),
+        Mode::AnySlot(_) => "choose".into(),
+        Mode::Slot(_) if matches!(request.op, Op::Acquire { .. } | Op::Release) => {
+            format!("slot {op}")
+        }
         _ => op,
     };
     let and = if told { " and a message" } else { "" };

@@ -29,7 +29,7 @@ use crate::server::Server;
 /// shares, of which there are fewer, half as often.
 const OF_EACH_ANSWER: u64 = 4;
 /// Kinds of answers, of all requests.
-const KINDS: usize = 75;
+const KINDS: usize = 90;
 /// Calls until a change must be found.
 const PATIENCE: u64 = 400_000;
 
@@ -82,9 +82,10 @@ fn run(calls: u64, from: u64) -> io::Result<bool> {
     }
     let done = sequences * LENGTH;
     let floor = (done * OF_EACH_ANSWER / 40_000).max(1);
-    let least = |kind: &str| match kind.starts_with("shared") {
-        true => floor.div_ceil(2),
-        false => floor,
+    let least = |kind: &str| match kind.split(' ').next() {
+        Some("shared" | "slot") => floor.div_ceil(2),
+        Some("choose" | "leave") => floor.div_ceil(4),
+        _ => floor,
     };
     for (kind, count) in &game.answers {
         println!("{count:8}  {kind}");

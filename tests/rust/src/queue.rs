@@ -109,7 +109,10 @@ impl Stage {
     ///
     /// If there is anything else for long.
     pub fn await_nothing_left(&self) {
-        let known = |key: &str| key.starts_with("lock:#f:") || key == "lock:#node";
+        let known = |key: &str| {
+            let counts = key.starts_with("lock:#f:") || key.starts_with("lock:#pf");
+            counts || key == "lock:#node"
+        };
         until("records and counters alone", || {
             let keys = self.tell("redis all KEYS %2A");
             keys.split_whitespace().all(known)

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use quorlock::sim::Subscriber;
 use quorlock::sim::probe::pushes::links;
+use quorlock::sim::{Hint, Subscriber};
 use quorlock::{Client, ClientBuilder, Level, blocking, set_log_sink};
 use quorlock_tests::{Stage, documented_permissions, escaped, nap};
 
@@ -51,8 +51,8 @@ impl Notes {
 }
 
 impl Subscriber for Notes {
-    fn on_message(&self, node: usize, number: u64) {
-        self.heard().push(Message(node, number));
+    fn on_message(&self, node: usize, hint: Hint) {
+        self.heard().push(Message(node, hint.number));
     }
     fn on_subscribed(&self, node: usize) {
         self.heard().push(Subscribed(node));

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
-use quorlock::sim::names::{Naming, companions};
-use quorlock::sim::{Clock, Instant, Keys, Mode, Set, Waits};
+use quorlock::sim::names::{Naming, companions, semaphore};
+use quorlock::sim::{Clock, Companions, Instant, Keys, Mode, Set, Waits};
 use quorlock::{Error, ErrorKind, Lease, Lock, Owner};
 
 use crate::history::Happened;
@@ -22,8 +22,17 @@ use crate::world::World;
 const SLACK: Duration = Duration::from_millis(2);
 /// The locks.
 pub const NAMES: [&str; 3] = ["k", "l", "m"];
-/// Their keys.
-pub const KEYS: [&[u8]; 3] = [b"lock:{k}", b"lock:{l}", b"lock:{m}"];
+/// How many slots a semaphore has at most.
+pub const SLOTS: usize = 3;
+/// The keys of the locks, and of the slots of a semaphore of the first's name.
+pub const KEYS: [&[u8]; NAMES.len() + SLOTS] = [
+    b"lock:{k}",
+    b"lock:{l}",
+    b"lock:{m}",
+    b"lock:#p0:{k}",
+    b"lock:#p1:{k}",
+    b"lock:#p2:{k}",
+];
 
 /// Which of the locks a key is.
 pub fn place_of(key: &[u8]) -> usize {
@@ -32,13 +41,32 @@ pub fn place_of(key: &[u8]) -> usize {
 
 /// What all requests for the lock with that key have in common.
 pub fn keys_of(lock: &[u8], waits: Waits, fence_ttl: Option<Duration>) -> Arc<Keys> {
-    Arc::new(Keys {
-        lock: lock.into(),
-        companions: companions("lock:", lock, Naming::Tagged),
+    let slot = KEYS[NAMES.len()..].iter().position(|key| *key == lock);
+    let (key, companions) = match slot {
+        Some(_) => semaphore("lock:", KEYS[0]),
+        None => (lock.to_vec(), companions("lock:", lock, Naming::Tagged)),
+    };
+    let keys = Keys {
+        lock: key.into(),
+        companions,
         waits,
         fence_ttl,
         mode: Mode::Exclusive,
+    };
+    Arc::new(match slot {
+        Some(slot) => keys.of_slot(slot as u32),
+        None => keys,
     })
+}
+
+/// The keys that go with a lock's own.
+pub fn companions_of(lock: &[u8]) -> Companions {
+    let none = Waits {
+        reservation: Duration::ZERO,
+        place: Duration::ZERO,
+        most: 0,
+    };
+    keys_of(lock, none, None).companions.clone()
 }
 
 /// What the contenders of a schedule share.
@@ -94,6 +122,11 @@ impl Stage {
             .then(|| plan.ttl.mul_f64(share()));
         client.door.lock(NAMES[place]).max_hold(cap)
     }
+
+    /// The semaphore of the plan.
+    pub fn semaphore(&self, client: &Client, slots: u32) -> Lock {
+        client.door.semaphore(NAMES[0], slots)
+    }
 }
 
 impl Client {
@@ -137,9 +170,12 @@ impl Client {
         }
         if plan.tail > 0 {
             self.tail(&stage, worker).await;
-        } else if plan.several {
+        } else if plan.several || plan.slots.is_some() {
             self.calm(&stage).await;
-            self.several(&stage, true).await;
+            match plan.slots {
+                Some(slots) => self.one_of(&stage, slots).await,
+                None => self.several(&stage, true).await,
+            }
             stage.world.done_with_tokens();
         }
         stage.done[self.number].fetch_add(1, Ordering::Relaxed);
@@ -157,7 +193,42 @@ impl Client {
                 }
             };
         }
+        // All of them at once.
+        let mut leases = Vec::new();
+        for _ in 0..stage.plan.slots.unwrap_or(0) {
+            let slot = stage.semaphore(&self, stage.plan.slots.unwrap_or(1));
+            match slot.wait(most).acquire().await {
+                Ok(lease) => leases.push(lease),
+                Err(why) => {
+                    let what = format!("SE3 a slot is not to be had: {why}");
+                    return stage.world.violated(what);
+                }
+            }
+        }
+        for lease in leases {
+            drop(lease.release().await);
+        }
         stage.done[stage.plan.clients].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Waits for a slot as long as it takes, in the calm at the end, and has it for a moment
+    /// (SE4).
+    async fn one_of(&self, stage: &Arc<Stage>, slots: u32) {
+        let (world, random) = (&stage.world, &stage.random);
+        let clock = &*self.set.clock;
+        stage.says(|| "waits for a slot as long as it takes, in the calm at the end".into());
+        let lock = stage.semaphore(self, slots).wait(None);
+        let Ok(lease) = lock.acquire().await else {
+            return;
+        };
+        let lease = Arc::new(lease);
+        stage.holds.fetch_add(1, Ordering::Relaxed);
+        let index = world.won(self.number, &lease);
+        world.done_with_tokens();
+        let ttl = stage.plan.ttl.as_nanos() as u64;
+        let long = Duration::from_nanos(random.below(ttl / 10));
+        clock.sleep_until(clock.now() + long).await;
+        self.let_go(stage, lease, index).await;
     }
 
     async fn once(&self, stage: &Arc<Stage>, cue: Option<Cue>) {
@@ -191,7 +262,13 @@ impl Client {
             None => (plan.owned && aside.chance(70)).then(|| Owner::named("o")),
         };
         let reenters = owner.is_some();
-        let lock = stage.lock(self, place).wait(wait).owner(owner);
+        let lock = stage.lock(self, place);
+        // A lock of that name is another matter.
+        let lock = match plan.slots {
+            Some(slots) if random.aside().chance(85) => stage.semaphore(self, slots),
+            _ => lock,
+        };
+        let lock = lock.wait(wait).owner(owner);
         let keeps = Random::new(random.aside().bits());
         let keep = keeps.chance(40);
         let shares = plan.shares && keeps.chance(70);

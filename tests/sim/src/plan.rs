@@ -114,6 +114,8 @@ pub struct Plan {
     pub habits: Vec<Habit>,
     /// Whether users share locks.
     pub shares: bool,
+    /// How many slots the semaphore has, where users want those.
+    pub slots: Option<u32>,
     /// How often everybody waits for the lock in the calm tail.
     pub tail: u64,
     /// Percent of the locks asked for with a cap on their leases.

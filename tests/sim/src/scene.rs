@@ -125,6 +125,7 @@ impl Scene {
             renew: true,
             fence_ttl: scene.fence_ttl(&random, ttl),
             shares: false,
+            slots: None,
             guard: true,
             declared: true,
             longest: 1,

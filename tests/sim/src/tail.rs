@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::contender::{Client, KEYS, Stage, or_until, polled};
+use crate::contender::{Client, NAMES, Stage, or_until, polled};
 use crate::plan::Plan;
 use crate::random::Random;
 use crate::world::{FaultEvent, MS, Time, World};
@@ -18,7 +18,10 @@ impl Plan {
     /// How long the tail may last.
     pub fn tail_ends(&self) -> Time {
         // Who wants several waits for each of them.
-        let several = if self.several { KEYS.len() as u64 } else { 0 };
+        let several = match self.several {
+            true => NAMES.len() as u64,
+            false => 2 * u64::from(self.slots.is_some()),
+        };
         (self.tail + several) * self.bounds().longest
     }
 

@@ -358,8 +358,8 @@ impl World {
             Event::Message {
                 pair,
                 connection,
-                number,
-            } => self.heard(inner, pair, connection, number),
+                hint,
+            } => self.heard(inner, pair, connection, hint),
             Event::Ended {
                 node,
                 connection,

@@ -38,7 +38,11 @@ const AT_ONCE: [u64; 5] = [74, 147, 201, 370, 597];
 /// or locks are shared, whose scripts a node is given when it is asked for one first.
 fn may_differ(seed: u64) -> bool {
     let plan = Plan::draw(&Random::new(seed));
-    AT_ONCE.contains(&seed) || plan.several || plan.shares || plan.fails_over()
+    AT_ONCE.contains(&seed)
+        || plan.several
+        || plan.shares
+        || plan.slots.is_some()
+        || plan.fails_over()
 }
 
 fn time_of(line: &str) -> u64 {

@@ -116,7 +116,7 @@ fn run(case: Case, cut: Cut) -> Outcome {
     if let Case::Contended = case {
         let set = set(&world, 1);
         world.spawn(1, async move {
-            let hold = Hold::begin(&set, &terms(), 1);
+            let hold = Hold::begin(&set, &terms(), 1, None);
             assert!(poll_fn(|cx| hold.poll_verdict(cx)).await.is_ok());
             let until = set.clock.now() + Duration::from_millis(60);
             set.clock.sleep_until(until).await;

@@ -163,7 +163,7 @@ impl MemoryNode {
     /// Somebody waits for the lock: what holds it is crowded from here on, and its key
     /// outlives the place. A foreign value is let alone, for its owner compares it; so
     /// is one without an end.
-    fn mark(&mut self, request: &Request, now: Instant) {
+    pub(super) fn mark(&mut self, request: &Request, now: Instant) {
         let least = life(now, request.keys.waits.place);
         let Some((form, end)) = self.form(&request.keys.lock, now) else {
             return;

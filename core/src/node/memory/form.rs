@@ -68,7 +68,7 @@ impl Whom {
     fn is(&self, waiter: Option<&Waiter>, mode: Mode) -> bool {
         match self {
             Whom::Nobody | Whom::Readers(_) => false,
-            Whom::Waiter(whose) => mode == Mode::Exclusive && Some(whose) == waiter,
+            Whom::Waiter(whose) => mode.is_alone() && Some(whose) == waiter,
         }
     }
 }

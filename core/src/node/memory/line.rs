@@ -8,10 +8,10 @@ use std::time::Duration;
 use super::{Form, MemoryNode, Whom, micros, tick, whole};
 use crate::clock::Instant;
 use crate::mutants::mutant;
-use crate::node::{Mode, Request, Waiter, Waits};
+use crate::node::{Hint, Mode, Request, Waiter, Waits};
 
-/// A message that a node has published: the inbox, and the waiter's number.
-pub type Message = (Arc<[u8]>, u64);
+/// A message that a node has published: the inbox, and what it is told.
+pub type Message = (Arc<[u8]>, Hint);
 
 /// One lock's queue. It exists as long as anybody stands in it.
 #[derive(Clone, Debug)]
@@ -88,7 +88,7 @@ impl Listeners {
 
 impl Place {
     fn is(&self, waiter: &Waiter, mode: Mode) -> bool {
-        self.waiter == *waiter && self.mode == mode
+        self.waiter == *waiter && self.mode == mode.in_line()
     }
 }
 
@@ -117,7 +117,7 @@ impl Line {
         let place = place.unwrap_or_else(|| {
             self.queue.push_back(Place {
                 waiter: waiter.clone(),
-                mode,
+                mode: mode.in_line(),
                 ticket: self.queue.back().map_or(0, |last| last.ticket) + 1,
                 end,
             });
@@ -202,7 +202,7 @@ impl MemoryNode {
             };
             let turn = match first.mode {
                 Mode::Shared => self.call_readers(request, me, last, &mut line, now, messages),
-                Mode::Exclusive => self.call_one(request, me, last, &mut line, now, messages),
+                _ => self.call_one(request, me, last, &mut line, now, messages),
             };
             if let Some(turn) = turn {
                 break turn;
@@ -226,7 +226,7 @@ impl MemoryNode {
         messages: &mut Vec<Message>,
     ) -> Option<Turn> {
         let first = line.queue.front()?;
-        if request.keys.mode == Mode::Exclusive && Some(&first.waiter) == me {
+        if request.keys.mode.is_alone() && Some(&first.waiter) == me {
             return Some(Turn::Mine);
         }
         if MemoryNode::time(now) < first.end {
@@ -240,7 +240,11 @@ impl MemoryNode {
                 return Some(Turn::Untold);
             } else {
                 if alive {
-                    messages.push((first.waiter.inbox.clone(), first.waiter.number));
+                    let call = Hint {
+                        number: first.waiter.number,
+                        slot: request.keys.mode.slot(),
+                    };
+                    messages.push((first.waiter.inbox.clone(), call));
                 }
                 if mutant!("dead-waiter-not-skipped", alive, true) {
                     let first = line.queue.pop_front()?;
@@ -284,7 +288,11 @@ impl MemoryNode {
                     line.queue.remove(at);
                     continue;
                 }
-                messages.push((place.waiter.inbox.clone(), place.waiter.number));
+                let call = Hint {
+                    number: place.waiter.number,
+                    slot: None,
+                };
+                messages.push((place.waiter.inbox.clone(), call));
                 called = true;
                 // Who does not come while it is reserved for it has no place any more.
                 let end = time + micros(request.keys.waits.reservation);

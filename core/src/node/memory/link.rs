@@ -100,15 +100,13 @@ impl Link for MemoryLink {
             };
             let told: Vec<_> = messages
                 .into_iter()
-                .filter_map(|(inbox, number)| {
-                    Some((shared.subscriptions.get(&inbox)?.clone(), number))
-                })
+                .filter_map(|(inbox, hint)| Some((shared.subscriptions.get(&inbox)?.clone(), hint)))
                 .collect();
             (reply, MemoryNode::time(now), told)
         };
         sink.on_reply(ticket, reply, Some(time));
-        for (Subscription { node, subscriber }, number) in told {
-            subscriber.on_message(node, number);
+        for (Subscription { node, subscriber }, hint) in told {
+            subscriber.on_message(node, hint);
         }
         None
     }
@@ -181,7 +179,7 @@ impl Drop for MemoryLink {
 mod tests {
     use super::*;
     use crate::clock::Sleep;
-    use crate::node::{Companions, Keys, Leaving, Mode, Op, Repair, Value, Waiter, Waits};
+    use crate::node::{Companions, Hint, Keys, Leaving, Mode, Op, Repair, Value, Waiter, Waits};
     use std::sync::mpsc;
     use std::time::Duration;
 
@@ -201,8 +199,8 @@ mod tests {
     struct Heard(Mutex<Vec<(usize, Option<u64>)>>);
 
     impl Subscriber for Heard {
-        fn on_message(&self, node: usize, number: u64) {
-            lock(&self.0).push((node, Some(number)));
+        fn on_message(&self, node: usize, hint: Hint) {
+            lock(&self.0).push((node, Some(hint.number)));
         }
 
         fn on_subscribed(&self, node: usize) {
@@ -259,7 +257,7 @@ mod tests {
             native,
             keys: Arc::new(Keys {
                 lock: b"k"[..].into(),
-                companions: Companions::new(b"qf"),
+                companions: Companions::of(b"q", b"f"),
                 waits: Waits {
                     reservation: Duration::from_millis(200),
                     place: Duration::from_secs(6),

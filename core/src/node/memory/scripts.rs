@@ -108,6 +108,13 @@ impl MemoryNode {
                 return Ok(Reply::Late);
             }
         }
+        if let Mode::AnySlot(slots) = request.keys.mode {
+            let votes = admitted && (record.is_none() || self.quarantine(now).is_none());
+            return Ok(match request.op {
+                Op::Release => self.give_way(request, slots, votes, now, messages),
+                _ => self.choose(request, slots, record.is_some(), now, messages),
+            });
+        }
         let found = self.found(request, record, now);
         let shares = request.keys.mode == Mode::Shared;
         Ok(match request.op {
@@ -134,7 +141,7 @@ impl MemoryNode {
         })
     }
 
-    fn found(&self, request: &Request, record: Option<&str>, now: Instant) -> Found {
+    pub(super) fn found(&self, request: &Request, record: Option<&str>, now: Instant) -> Found {
         let (form, end) = match self.form(&request.keys.lock, now) {
             Some((form, end)) => (Some(form.clone()), end),
             None => (None, tick(now)),
@@ -155,8 +162,8 @@ impl MemoryNode {
             "writer-ignores-readers",
             last,
             match request.keys.mode {
-                Mode::Exclusive => None,
                 Mode::Shared => last,
+                _ => None,
             }
         );
         Found {

@@ -7,6 +7,7 @@ mod kept;
 mod line;
 mod native;
 mod shared;
+mod slots;
 
 use super::*;
 use crate::node::{Companions, Keys, Leaving, Mode, Waits};
@@ -57,7 +58,7 @@ fn request(op: Op, name: &str) -> Request {
         native: false,
         keys: Arc::new(Keys {
             lock: b"k"[..].into(),
-            companions: Companions::new(b"qf"),
+            companions: Companions::of(b"q", b"f"),
             waits: Waits {
                 reservation: Duration::from_millis(20),
                 place: Duration::from_millis(500),
@@ -91,7 +92,7 @@ fn ask_for(node: &mut MemoryNode, number: u64, op: Op, name: &str, ms: u64) -> (
         ..request(op, name)
     };
     let (answer, messages) = node.execute(&request, None, at(ms));
-    let told = messages.into_iter().map(|(_, number)| number).collect();
+    let told = messages.into_iter().map(|(_, call)| call.number).collect();
     (answer.unwrap(), told)
 }
 

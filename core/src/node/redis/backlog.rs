@@ -153,7 +153,7 @@ mod tests {
     fn item(number: usize, op: Op, told: &Arc<Told>) -> Box<Item> {
         let key: Arc<[u8]> = b"k"[..].into();
         let keys = Keys {
-            companions: Companions::new(b"qf"),
+            companions: Companions::of(b"q", b"f"),
             lock: key,
             waits: Waits {
                 reservation: Duration::ZERO,

@@ -199,7 +199,7 @@ mod tests {
             native: true,
             keys: Arc::new(Keys {
                 lock: b"k"[..].into(),
-                companions: Companions::new(b"qf"),
+                companions: Companions::of(b"q", b"f"),
                 waits: Waits {
                     reservation: ttl,
                     place: ttl,

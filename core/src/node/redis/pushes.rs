@@ -10,17 +10,20 @@ use std::io;
 use std::sync::Arc;
 
 use super::resp::{self, LONGEST_REPLY};
+use crate::node::Hint;
 
 /// Digits of the largest number.
 const DIGITS: usize = 20;
+/// What a message has at most: a number, a blank, and the number of a slot.
+const MESSAGE: usize = DIGITS + 11;
 /// A push of ours has so many words: its kind, the channel, and one more.
 const WORDS: usize = 3;
 
 /// What a push turned out to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Push {
-    /// A message to our inbox: the number of a waiter.
-    Message(u64),
+    /// A message to our inbox: a waiter is called.
+    Message(Hint),
     /// Our inbox is subscribed.
     Subscribed,
     /// Nothing that a node tells us.
@@ -133,7 +136,7 @@ impl Pushes {
     }
 
     fn longest(&self) -> usize {
-        self.channel.len().max(DIGITS)
+        self.channel.len().max(MESSAGE)
     }
 
     fn word(&mut self, word: &[u8]) {
@@ -150,7 +153,7 @@ impl Pushes {
         let odd = std::mem::take(&mut self.odd);
         match &words[..] {
             [kind, channel, more] if !odd && channel[..] == *self.channel => match &kind[..] {
-                b"message" => waiter(more).map_or(Push::Stray, Push::Message),
+                b"message" => called(more).map_or(Push::Stray, Push::Message),
                 b"subscribe" => Push::Subscribed,
                 _ => Push::Stray,
             },
@@ -159,10 +162,24 @@ impl Pushes {
     }
 }
 
-/// A waiter's number as nodes write it: digits and nothing else.
-fn waiter(digits: &[u8]) -> Option<u64> {
-    let plain = digits.len() <= DIGITS && digits.iter().all(u8::is_ascii_digit);
-    resp::number(digits).filter(|_| plain)
+/// Who is called, as nodes write it: the waiter's number, and of a semaphore behind a blank
+/// that of the slot; digits and nothing else.
+fn called(message: &[u8]) -> Option<Hint> {
+    let plain = |digits: &[u8]| digits.len() <= DIGITS && digits.iter().all(u8::is_ascii_digit);
+    let blank = message.iter().position(|&byte| byte == b' ');
+    let (number, slot) = match blank {
+        Some(at) => (&message[..at], Some(&message[at + 1..])),
+        None => (message, None),
+    };
+    if !plain(number) || !slot.is_none_or(plain) {
+        return None;
+    }
+    let slot = match slot {
+        Some(digits) => Some(resp::number(digits)?),
+        None => None,
+    };
+    let number = resp::number(number)?;
+    Some(Hint { number, slot })
 }
 
 #[cfg(test)]
@@ -181,6 +198,10 @@ mod tests {
     fn push(words: &[&[u8]]) -> Vec<u8> {
         let words: Vec<_> = words.iter().map(|word| bulk(word)).collect();
         [format!(">{}\r\n", words.len()).into_bytes(), words.concat()].concat()
+    }
+
+    fn message(number: u64) -> Push {
+        Push::Message(Hint { number, slot: None })
     }
 
     /// All pushes of a stream that arrives in pieces of so many bytes; what is
@@ -219,12 +240,17 @@ mod tests {
             confirmed,
             push(&[b"message", CHANNEL, b"0"]),
             push(&[b"message", CHANNEL, b"18446744073709551615"]),
+            push(&[b"message", CHANNEL, b"12 7"]),
         ]
         .concat();
+        let slot_7 = Push::Message(Hint {
+            number: 12,
+            slot: Some(7),
+        });
         for piece in [1, 2, 7, 1000] {
             assert_eq!(
                 read(&stream, piece).unwrap(),
-                [Push::Subscribed, Push::Message(0), Push::Message(u64::MAX)]
+                [Push::Subscribed, message(0), message(u64::MAX), slot_7]
             );
         }
     }
@@ -236,6 +262,10 @@ mod tests {
             push(&[b"message", CHANNEL, b""]),
             push(&[b"message", CHANNEL, b"+1"]),
             push(&[b"message", CHANNEL, b"1 "]),
+            push(&[b"message", CHANNEL, b" 1"]),
+            push(&[b"message", CHANNEL, b"1 2 3"]),
+            push(&[b"message", CHANNEL, b"1 -2"]),
+            push(&[b"message", CHANNEL, b"1 4294967296"]),
             push(&[b"message", CHANNEL, b"18446744073709551616"]),
             push(&[b"message", CHANNEL, b"000000000000000000001"]),
             push(&[b"message", CHANNEL, &long]),
@@ -276,7 +306,7 @@ mod tests {
             for piece in [3, 16_384] {
                 assert_eq!(
                     read(&stream, piece).unwrap(),
-                    [Push::Message(7), Push::Stray, Push::Message(7)],
+                    [message(7), Push::Stray, message(7)],
                     "{}",
                     stray[..stray.len().min(60)].escape_ascii()
                 );
@@ -314,10 +344,20 @@ mod tests {
         };
         match (kind, &data[..]) {
             (PushKind::Message, [Resp::BulkString(channel), Resp::BulkString(text)])
-                if channel == CHANNEL && text.len() <= 20 && !text.starts_with(b"+") =>
+                if channel == CHANNEL && !text.contains(&b'+') =>
             {
                 let text = String::from_utf8_lossy(text);
-                text.parse().map_or(Push::Stray, Push::Message)
+                let (number, slot) = match text.split_once(' ') {
+                    Some((number, slot)) => (number, slot.parse().map(Some)),
+                    None => (&*text, Ok(None)),
+                };
+                if number.len() > 20 {
+                    return Push::Stray;
+                }
+                match (number.parse(), slot) {
+                    (Ok(number), Ok(slot)) => Push::Message(Hint { number, slot }),
+                    _ => Push::Stray,
+                }
             }
             (PushKind::Subscribe, [Resp::BulkString(channel), Resp::BulkString(count)])
                 if channel == CHANNEL && count.len() <= CHANNEL.len() =>

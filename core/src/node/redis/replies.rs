@@ -55,6 +55,10 @@ pub(crate) fn outcome(op: Op, value: &Resp) -> Outcome {
             let shared = matches!(rest, [_, _, Resp::Int(1)]);
             (refused([left, holder, place, subscribers], shared), rest)
         }
+        (Op::Acquire { .. }, 7, [Resp::Int(slot), rest @ ..]) => {
+            let slot = u32::try_from(*slot).ok();
+            (slot.map(|slot| Reply::Chosen { slot }), rest)
+        }
         (Op::Extend { .. }, 1 | 2, _) => {
             let repaired = code == 2;
             (

@@ -36,6 +36,7 @@ fn whole(text: &str) -> String {
         ("--- form.lua\n", include_str!("lua/form.lua")),
         ("--- line.lua\n", include_str!("lua/line.lua")),
         ("--- join.lua\n", include_str!("lua/join.lua")),
+        ("--- place.lua\n", include_str!("lua/place.lua")),
         ("--- vote.lua\n", include_str!("lua/vote.lua")),
     ];
     parts.iter().fold(text.to_owned(), |text, (name, part)| {
@@ -53,10 +54,12 @@ pub(crate) static RELEASE: Script = script!("release.lua");
 /// that has no command for it.
 pub(crate) static LEAN: Script = script!("lean.lua");
 /// Vote for a token that shares the lock; queue its waiter. Most clients never share, so a
-/// node is given its text when it is asked for; the same of the two that follow.
+/// node is given its text when it is asked for; the same of those that follow.
 pub(crate) static SHARE: Script = script!("share.lua");
 /// Keep such a vote, and what [`EXTEND`] does besides; make one of a vote for one alone.
 pub(crate) static SHARE_EXTEND: Script = script!("share_extend.lua");
+/// Find a free slot of a semaphore, or queue the waiter for one.
+pub(crate) static CHOOSE: Script = script!("choose.lua");
 /// Let no more readers in, for a waiter.
 pub(crate) static RESERVE: Script = script!("reserve.lua");
 /// Look what is there. Seldom asked for: a node is given its text then.
@@ -96,11 +99,14 @@ pub(crate) fn write_command(
     if let Op::Reserve { long } = request.op {
         return write_reserve(out, request, guard, long, with_text);
     }
+    if let Mode::AnySlot(slots) = request.keys.mode {
+        return write_choose(out, request, guard, slots, with_text);
+    }
     let script = match (request.op, request.keys.mode) {
-        (Op::Acquire { .. }, Mode::Exclusive) => &ACQUIRE,
         (Op::Acquire { .. }, Mode::Shared) => &SHARE,
-        (Op::Extend { .. } | Op::Confirm { .. }, Mode::Exclusive) => &EXTEND,
+        (Op::Acquire { .. }, _) => &ACQUIRE,
         (Op::Extend { .. } | Op::Confirm { .. }, Mode::Shared) => &SHARE_EXTEND,
+        (Op::Extend { .. } | Op::Confirm { .. }, _) => &EXTEND,
         (Op::Release, _) => &RELEASE,
         (Op::Inspect | Op::Reserve { .. }, _) => &INSPECT,
     };
@@ -153,6 +159,43 @@ fn write_reserve(
     resp::write_number(out, not_after(request));
 }
 
+/// Appends the call that chooses among so many slots, or that a waiter for them goes.
+fn write_choose(
+    out: &mut Vec<u8>,
+    request: &Request,
+    guard: Option<&Guard>,
+    slots: u32,
+    with_text: bool,
+) {
+    let keys = 1 + slots as usize + 2 * usize::from(guard.is_some());
+    resp::write_array(out, 3 + keys + 5);
+    write_script(out, &CHOOSE, with_text);
+    resp::write_number(out, keys as u64);
+    resp::write_text(out, request.keys.companions.queue());
+    for slot in 0..slots {
+        resp::write_text(out, &request.keys.of_slot(slot).lock);
+    }
+    if let Some(guard) = guard {
+        resp::write_text(out, &guard.record_key);
+        resp::write_text(out, &guard.quarantine_key);
+    }
+    write_waiter(out, request.waiter.as_ref(), request.keys.mode);
+    match request.op {
+        Op::Acquire {
+            home, candidate, ..
+        } => {
+            write_waits(out, request, home && request.waiter.is_some());
+            resp::write_number(out, candidate);
+        }
+        _ => {
+            write_waits(out, request, false);
+            resp::write_text(out, b"");
+        }
+    }
+    resp::write_text(out, guard.map_or(b"", |guard| guard.record.as_bytes()));
+    resp::write_number(out, not_after(request));
+}
+
 /// Whether nothing but the lock's own life is minded: neither guard nor fences.
 pub(crate) fn is_plain(request: &Request, guard: Option<&Guard>) -> bool {
     guard.is_none() && request.keys.counter().is_none()
@@ -165,7 +208,7 @@ fn block(request: &Request) -> Option<u32> {
         Op::Extend { .. } | Op::Release | Op::Inspect | Op::Reserve { .. } => 1,
     };
     debug_assert!(
-        block == 1 || request.keys.mode == Mode::Exclusive,
+        block == 1 || request.keys.mode.is_alone(),
         "readers take one fence"
     );
     (block > 1 && request.keys.counter().is_some()).then_some(block)
@@ -302,8 +345,8 @@ fn write_shared_waits(out: &mut Vec<u8>, request: &Request) {
     }
 }
 
-/// The reservation, the life of a place, and where a waiter `joins` how many may be
-/// queued.
+/// The reservation, the life of a place, where a waiter `joins` how many may be queued, and
+/// of a slot its number.
 fn write_waits(out: &mut Vec<u8>, request: &Request, joins: bool) {
     let waits = request.keys.waits;
     let numbers = [
@@ -313,8 +356,19 @@ fn write_waits(out: &mut Vec<u8>, request: &Request, joins: bool) {
     ];
     let texts = numbers.map(Decimal::of);
     let [reservation, place, most] = texts.each_ref().map(Decimal::text);
-    let parts = [reservation, b" ", place, b" ", most];
-    resp::write_parts(out, if joins { &parts } else { &parts[..3] });
+    let mut parts: Vec<&[u8]> = vec![reservation, b" ", place];
+    if joins {
+        parts.extend([b" ", most]);
+    }
+    let slot = request
+        .keys
+        .mode
+        .slot()
+        .map(|slot| Decimal::of(slot.into()));
+    if let Some(slot) = &slot {
+        parts.extend([b" #", slot.text()]);
+    }
+    resp::write_parts(out, &parts);
 }
 
 /// The record, until when, and what of fences: what a vote is checked by.
@@ -354,10 +408,7 @@ fn write_waiter(out: &mut Vec<u8>, waiter: Option<&Waiter>, mode: Mode) {
     match waiter {
         Some(waiter) => {
             let number = Decimal::of(waiter.number);
-            let shares: &[u8] = match mode {
-                Mode::Exclusive => b"",
-                Mode::Shared => b"s",
-            };
+            let shares: &[u8] = if mode.is_alone() { b"" } else { b"s" };
             resp::write_parts(out, &[shares, number.text(), b" ", &waiter.inbox]);
         }
         None => resp::write_text(out, b""),

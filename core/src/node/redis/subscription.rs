@@ -88,8 +88,8 @@ impl Subscription {
 
     /// Takes a push of any connection; false for a stray one.
     pub(crate) fn take(&self, push: Push) -> bool {
-        if let (Push::Message(number), Some(subscriber)) = (push, &self.subscriber) {
-            subscriber.on_message(self.node, number);
+        if let (Push::Message(hint), Some(subscriber)) = (push, &self.subscriber) {
+            subscriber.on_message(self.node, hint);
         }
         push != Push::Stray
     }
@@ -101,7 +101,12 @@ mod tests {
 
     use super::*;
     use crate::mutex::lock;
+    use crate::node::Hint;
     use crate::token::SystemRng;
+
+    fn called(number: u64) -> Push {
+        Push::Message(Hint { number, slot: None })
+    }
 
     #[derive(Default)]
     struct Heard {
@@ -116,8 +121,8 @@ mod tests {
     }
 
     impl Subscriber for Heard {
-        fn on_message(&self, node: usize, number: u64) {
-            self.note(format!("{node}: {number}"));
+        fn on_message(&self, node: usize, hint: Hint) {
+            self.note(format!("{node}: {}", hint.number));
         }
         fn on_subscribed(&self, node: usize) {
             self.note(format!("{node}: subscribed"));
@@ -146,18 +151,18 @@ mod tests {
         subscription.begin(subscriber.clone());
         subscription.lost();
         subscription.connected(true);
-        assert!(subscription.take(Push::Message(7)));
+        assert!(subscription.take(called(7)));
         assert!(!subscription.take(Push::Stray));
         subscription.lost();
         // What the connection in doubt still brings.
-        assert!(subscription.take(Push::Message(8)));
+        assert!(subscription.take(called(8)));
         subscription.lost();
         subscription.connected(false);
         subscription.lost();
         subscription.connected(true);
         subscription.end();
         subscription.lost();
-        assert!(subscription.take(Push::Message(9)));
+        assert!(subscription.take(called(9)));
         assert_eq!(
             *lock(&subscriber.what),
             ["3: subscribed", "3: 7", "3: 8", "3: subscribed"]

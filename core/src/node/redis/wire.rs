@@ -154,7 +154,12 @@ mod tests {
             input.add(&[byte]);
             came.extend(input.next().unwrap());
         }
-        let hint = || Incoming::Push(Push::Message(7));
+        let hint = || {
+            Incoming::Push(Push::Message(crate::node::Hint {
+                number: 7,
+                slot: None,
+            }))
+        };
         assert_eq!(
             came,
             [

@@ -8,7 +8,7 @@ use super::votes::{Phase, Votes};
 use super::{Fences, Hold, LeaseState, Round, State, Terms, Told};
 use crate::clock::{self, Instant};
 use crate::mutants::mutant;
-use crate::node::{Leaving, Mode, Nodes, Op, Repair, Request, Sink, Ticket, Value, Waiter, native};
+use crate::node::{Leaving, Nodes, Op, Repair, Request, Sink, Ticket, Value, Waiter, native};
 use crate::protocol::set::{Outgoing, Set};
 use crate::token::Token;
 use crate::wakers::Watchers;
@@ -16,10 +16,12 @@ use crate::wakers::Watchers;
 impl Hold {
     /// Draws a token and asks all nodes for their votes, once: the round that
     /// this is decides. `block`: how many fences are asked for; one, and one
-    /// for each lease that may follow on the same token.
-    pub fn begin(set: &Arc<Set>, terms: &Terms, block: u32) -> Arc<Hold> {
+    /// for each lease that may follow on the same token. `slot`: which one of a
+    /// semaphore; any without.
+    pub fn begin(set: &Arc<Set>, terms: &Terms, block: u32, slot: Option<u32>) -> Arc<Hold> {
         let now = set.clock.now();
         let hold = Hold::new(set, terms, block, None, None, now);
+        hold.take_slot(slot.unwrap_or(hold.first_slot()));
         let means = hold.cheapest_means(now);
         hold.open(Nodes::all(set.links.len()), Nodes::NONE, means, now);
         hold
@@ -50,7 +52,7 @@ impl Hold {
             me: me.clone(),
             set: set.clone(),
             terms: terms.clone(),
-            shared: OnceLock::new(),
+            own_keys: OnceLock::new(),
             id: IDS.fetch_add(1, Ordering::Relaxed),
             value: Value(value.into()),
             waiter,
@@ -99,7 +101,7 @@ impl Hold {
     /// know of no line and no readers, and take one fence at once.
     pub(crate) fn cheapest_means(&self, now: Instant) -> Means {
         let contended = || self.set.contention.is_seen(&self.terms.keys.lock, now);
-        let alone = self.terms.keys.mode == Mode::Exclusive;
+        let alone = self.terms.keys.mode.is_alone();
         match alone && self.fences.block == 1 && !contended() {
             true => Means::Native,
             false => Means::Script,
@@ -128,6 +130,10 @@ impl Hold {
             voted.max(proposed),
             if voted > 0 { voted } else { proposed }
         );
+        let candidate = match self.is_undecided() {
+            true => self.first_slot().into(),
+            false => candidate,
+        };
         // A node that may be in quarantine is asked so that it says so.
         let native = |i: usize| means == Means::Native && !self.set.is_out(i);
         let native: Nodes = nodes.iter().filter(|i| native(*i)).collect();
@@ -228,7 +234,7 @@ impl Hold {
     ) -> Outgoing {
         let mut request = self.request(Op::Release);
         // The waiter stands in the queue as it came.
-        request.keys = self.terms.keys.clone();
+        request.keys = self.asked_by().clone();
         if !traces.token {
             request.value = Value(Arc::default());
         }
@@ -237,7 +243,7 @@ impl Hold {
         }
         request.leaving = self.leaving(now);
         let keeps = request.leaving != Leaving::Free;
-        let plain = !traces.scripted && !lined && self.mode() == Mode::Exclusive;
+        let plain = !traces.scripted && !lined && self.mode().is_alone() && !self.is_undecided();
         request.native = traces.token && plain && !traces.waiter && !keeps;
         let deadline = now + self.terms.timing.node_timeout;
         self.outgoing(node, request, now, deadline, now + self.longest_life())

@@ -19,11 +19,11 @@ impl Hold {
 
     /// What all requests for the token have in common.
     pub(super) fn keys(&self) -> &Arc<Keys> {
-        self.shared.get().unwrap_or(&self.terms.keys)
+        self.own_keys.get().unwrap_or(&self.terms.keys)
     }
 
-    /// Shares the lease from now on. False, and nothing has changed, if it is not held. An
-    /// extension tells the nodes, or the renewals that follow.
+    /// Shares the lease from now on, which is no slot's. False, and nothing has changed, if it
+    /// is not held. An extension tells the nodes, or the renewals that follow.
     pub(crate) fn share(&self) -> bool {
         let now = self.set.clock.now();
         let mut state = self.state();
@@ -43,7 +43,7 @@ impl Hold {
                     ..keys.clone()
                 })
             };
-            self.shared.get_or_init(shared);
+            self.own_keys.get_or_init(shared);
         }
         true
     }

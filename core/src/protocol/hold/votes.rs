@@ -278,6 +278,13 @@ impl Votes {
                 };
                 self.nodes[i].requests.renew_at = rules.coarse(now + rules.renew_every);
             }
+            // No vote: it is asked for that slot yet, and has nothing of the token.
+            Reply::Chosen { .. } => {
+                self.cast[i] = Vote::Unasked;
+                let node = &mut self.nodes[i];
+                node.said = Said::NotAsked;
+                node.requests.reached = node.requests.reached.saturating_sub(1);
+            }
             Reply::Quarantined { left } => self.quarantine(&ticket, *left, now, rules),
             // Nothing was done. By now its clock is known better.
             Reply::Late

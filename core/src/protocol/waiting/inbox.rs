@@ -17,7 +17,7 @@ use std::task::{Context, Poll, Waker};
 
 use crate::mutants::mutant;
 use crate::mutex::lock;
-use crate::node::{Link, Nodes, Subscriber, Waiter};
+use crate::node::{Hint, Link, Nodes, Subscriber, Waiter};
 
 /// See the [module documentation](self).
 #[derive(Debug)]
@@ -54,6 +54,8 @@ struct Registered {
 pub(crate) struct Notice {
     /// Its home says that its turn has come.
     pub(crate) called: bool,
+    /// And that this slot of the semaphore is reserved for it.
+    pub(crate) slot: Option<u32>,
     /// The inbox is subscribed anew on its home, so that what that said before
     /// may be lost.
     pub(crate) subscribed: bool,
@@ -151,15 +153,18 @@ impl Registered {
 }
 
 impl Subscriber for Inbox {
-    fn on_message(&self, node: usize, number: u64) {
+    fn on_message(&self, node: usize, hint: Hint) {
         let mut table = lock(&self.table);
         let ours = |waiter: &&mut Registered| waiter.homes.contains(node);
-        let Some(waiter) = table.registered.get_mut(&number).filter(ours) else {
+        let Some(waiter) = table.registered.get_mut(&hint.number).filter(ours) else {
             drop(table);
             self.stray.fetch_add(1, Ordering::Relaxed);
             return;
         };
-        let waker = waiter.tell(|notice| notice.called = mutant!("messages-unheard", true, false));
+        let waker = waiter.tell(|notice| {
+            notice.called = mutant!("messages-unheard", true, false);
+            notice.slot = hint.slot;
+        });
         drop(table);
         waker.into_iter().for_each(Waker::wake);
     }

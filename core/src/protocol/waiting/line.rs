@@ -6,7 +6,8 @@
 //! lease that is released may go to the next as it stands (see
 //! [`Hold::pass_on`]); one that is not is released on the nodes, where other
 //! clients may be queued, before the next here asks. Those that share the lock ask side by
-//! side, each for a lease of its own, as far as nobody is before them who does not.
+//! side, each for a lease of its own, as far as nobody is before them who does not. So do
+//! those that want a slot of a semaphore, as far as this client may have more slots.
 
 use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
@@ -21,7 +22,7 @@ use crate::protocol::renewal::Watched;
 use crate::sync::{Mutex, lock};
 use crate::wakers::Wakers;
 
-/// How many ask the nodes at once, of those that share a lock.
+/// How many ask the nodes at once, of those that share a lock, or its slots.
 const SIDE_BY_SIDE: usize = 64;
 
 /// The lines of a client, by the keys of their locks. There is one only while
@@ -33,12 +34,12 @@ pub struct Lines(Mutex<HashMap<Arc<[u8]>, Line>>);
 struct Line {
     /// Somebody's turn it is who wants the lock for himself: he asks the nodes.
     asking: bool,
-    /// How many ask side by side, who want to share it.
+    /// How many ask side by side, who want to share it, or a slot of it.
     sharing: usize,
     /// The lease that was won last and is not over.
     held: Option<u64>,
-    /// Those that share the lock, and are not over.
-    shared: Vec<u64>,
+    /// Those that share the lock, or have this slot of it, and are not over.
+    shared: Vec<(u64, Option<u32>)>,
     /// Boxed, for most lines are those of leases that nobody waits for.
     behind: Option<Box<Behind>>,
 }
@@ -145,6 +146,13 @@ impl Line {
     fn is_open(&self, mode: Mode) -> bool {
         let alone = self.asking || self.held.is_some();
         match mode {
+            Mode::AnySlot(slots) => {
+                // Who counts more slots than he does may have others.
+                let his = |(_, slot): &&(u64, Option<u32>)| slot.is_some_and(|slot| slot < slots);
+                let left = (slots as usize).saturating_sub(self.shared.iter().filter(his).count());
+                !alone && self.sharing < SIDE_BY_SIDE.min(left)
+            }
+            Mode::Slot(_) => !alone,
             Mode::Exclusive => !alone && self.sharing == 0 && self.shared.is_empty(),
             Mode::Shared => !alone && self.sharing < SIDE_BY_SIDE,
         }
@@ -153,16 +161,16 @@ impl Line {
     /// Somebody's turn it is.
     fn ask(&mut self, mode: Mode) {
         match mode {
-            Mode::Exclusive => self.asking = true,
-            Mode::Shared => self.sharing += 1,
+            Mode::Exclusive | Mode::Slot(_) => self.asking = true,
+            Mode::Shared | Mode::AnySlot(_) => self.sharing += 1,
         }
     }
 
     /// He asks no more.
     fn asked(&mut self, mode: Mode) {
         match mode {
-            Mode::Exclusive => self.asking = false,
-            Mode::Shared => self.sharing -= 1,
+            Mode::Exclusive | Mode::Slot(_) => self.asking = false,
+            Mode::Shared | Mode::AnySlot(_) => self.sharing -= 1,
         }
     }
 
@@ -255,7 +263,7 @@ impl Lines {
     fn over(&self, key: &Arc<[u8]>, lease: u64) {
         self.change(key, |line| {
             line.held.take_if(|held| *held == lease);
-            line.shared.retain(|held| *held != lease);
+            line.shared.retain(|(held, _)| *held != lease);
             line.call()
         });
     }
@@ -263,8 +271,8 @@ impl Lines {
     /// A lease is shared that was not.
     pub(crate) fn downgraded(&self, hold: &Hold) {
         self.change(&hold.terms.keys.lock, |line| {
-            line.shared
-                .extend(line.held.take_if(|held| *held == hold.id));
+            let held = line.held.take_if(|held| *held == hold.id);
+            line.shared.extend(held.map(|held| (held, None)));
             line.call()
         });
     }
@@ -352,8 +360,8 @@ impl Place {
         });
         if let Some(line) = lock(&self.lines.0).get_mut(&self.key) {
             match self.mode {
-                Mode::Exclusive => line.held = Some(id),
-                Mode::Shared => line.shared.push(id),
+                Mode::Exclusive | Mode::Slot(_) => line.held = Some(id),
+                Mode::Shared | Mode::AnySlot(_) => line.shared.push((id, hold.mode().slot())),
             }
             if let Some(behind) = &mut line.behind {
                 behind.said = None;

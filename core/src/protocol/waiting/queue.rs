@@ -51,6 +51,8 @@ pub(crate) struct Quest<'a> {
     stage: Stage,
     /// The home has called before we knew its answer.
     called: bool,
+    /// And which slot is reserved for us.
+    slot: Option<u32>,
     /// When nodes were asked last.
     asked: Instant,
     /// Attempts that came to their end.
@@ -104,6 +106,7 @@ impl<'a> Quest<'a> {
                 until: Instant::NEVER,
             },
             called: false,
+            slot: None,
             asked: Instant::NEVER,
             ended: 0,
             before: None,
@@ -130,6 +133,7 @@ impl<'a> Quest<'a> {
             self.poll();
         } else {
             self.draw(self.most().min(self.place.block()));
+            self.hold().take_any_slot();
             self.ask_all(self.hold().cheapest_means(now));
         }
         let latest = deadline + self.terms.timing.node_timeout;
@@ -267,6 +271,16 @@ impl<'a> Quest<'a> {
         );
     }
 
+    /// Asks all nodes, who was called; of a semaphore for the slot that is reserved for us.
+    fn ask_called(&mut self, slot: Option<u32>) {
+        let slots = matches!(self.terms.keys.mode, Mode::AnySlot(_));
+        match slots && !slot.is_some_and(|slot| self.hold().take_slot(slot)) {
+            // Nobody of ours has called, or one who counts more slots than we do.
+            true => self.poll(),
+            false => self.ask_all(Means::Script),
+        }
+    }
+
     /// Asks all nodes.
     fn ask_all(&mut self, means: Means) {
         self.look_up_order();
@@ -281,8 +295,13 @@ impl<'a> Quest<'a> {
         };
         self.called = false;
         let all = Nodes::all(self.order.len());
+        // For the slots of a semaphore one waits in the line of all of them.
+        let homes = match self.terms.keys.mode {
+            Mode::AnySlot(_) => Nodes::NONE,
+            _ => Nodes::one(home),
+        };
         self.asked = self.set.clock.now();
-        self.hold().open(all, Nodes::one(home), means, self.asked);
+        self.hold().open(all, homes, means, self.asked);
     }
 
     /// A node's id is known once it was connected to; it gets another when it

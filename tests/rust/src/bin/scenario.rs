@@ -291,6 +291,10 @@ impl Runner {
                 let newer = self.fence(line.word(1)?)? > self.fence(line.word(2)?)?;
                 Ok(newer.to_string())
             }
+            "same-slot" => {
+                let same = self.slot(line.word(1)?)? == self.slot(line.word(2)?)?;
+                Ok(same.to_string())
+            }
             "force" => self.force(&line)?,
             "init" => {
                 let client = self.clients.get(line.word(1)?).ok_or("no such client")?;
@@ -437,6 +441,7 @@ impl Runner {
             "keep",
             "group",
             "shared",
+            "slots",
             "owner",
         ])?;
         let client = self.clients.get(line.word(2)?).ok_or("no such client")?;
@@ -449,7 +454,8 @@ impl Runner {
                 Asked::All(with_options(client.lock_all(names), line)?)
             }
         };
-        let named = line.option("owner").is_some();
+        // A semaphore is nobody's.
+        let named = line.option("owner").is_some() || line.option("slots").is_some();
         self.locks
             .insert(line.word(1)?.to_owned(), Owned { lock, named });
         Ok(Ok("ok".to_owned()))
@@ -576,6 +582,13 @@ impl Runner {
         }
     }
 
+    fn slot(&self, lease: &str) -> Result<Option<u32>, String> {
+        match self.leases.lock().unwrap().get(lease) {
+            Some(Held::One(lease)) => Ok(lease.slot()),
+            _ => Err("no such lease".to_owned()),
+        }
+    }
+
     fn force(&self, line: &Line<'_>) -> Result<Result<String, Error>, String> {
         line.only(&["fence"])?;
         let client = self.clients.get(line.word(1)?).ok_or("no such client")?;
@@ -696,6 +709,7 @@ macro_rules! options {
 }
 options!(Lock, |lock: Lock, name, value| match name {
     "shared" => Ok::<_, String>(lock.shared(switch(value)?)),
+    "slots" => Ok(lock.slots(number(value)? as u32)),
     _ => Ok(lock.owner(named(value))),
 });
 options!(Locks, |locks: Locks, _, owner| Ok::<_, String>(

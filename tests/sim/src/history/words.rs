@@ -555,6 +555,7 @@ fn said(reply: &Reply) -> String {
         }
         Reply::Reserved { done: true } => "it is reserved, and no reader comes".into(),
         Reply::Reserved { done: false } => "it cannot be reserved".into(),
+        Reply::Chosen { slot } => format!("slot {slot} is free, and reserved for it"),
         Reply::Late => "nothing is done, for it comes too late".into(),
         Reply::NotMine => "there is no vote of its own".into(),
         Reply::Banned => "its vote was taken away by force".into(),

@@ -18,6 +18,8 @@ const SEVERAL: u64 = 8;
 const ELECTS: u64 = 6;
 /// Percent of schedules in which users share locks.
 const SHARES: u64 = 25;
+/// Percent of schedules in which users want slots of a semaphore.
+const SLOTS: u64 = 20;
 /// Percent of schedules in which nodes fail over.
 const FAILS_OVER: u64 = 8;
 
@@ -122,6 +124,8 @@ impl Plan {
                 false => Duration::ZERO,
             },
             shares: Random::new(aside.aside().bits().rotate_left(29)).chance(SHARES) && !several,
+            slots: slots(Random::new(aside.aside().bits().rotate_left(41)))
+                .filter(|_| !several && listed_twice.is_none()),
             waits: waits(&aside, ttl, node_timeout, ttl * u64::from(longest)),
             tail: match listed_twice {
                 None if aside.chance(WAITING) && !several => *aside.pick(&[1, 2, 3]),
@@ -174,6 +178,10 @@ impl Plan {
             scene: None,
             breaks: None,
         };
+        let plan = Plan {
+            slots: plan.slots.filter(|_| !plan.shares),
+            ..plan
+        };
         let plan = match plan.tail > 0 && aside.chance(2) {
             true => plan.crowded(),
             false if aside.chance(33) => plan.with_habits(&aside),
@@ -202,6 +210,12 @@ impl Plan {
             false => plan,
         }
     }
+}
+
+/// How many slots the semaphore has, where users want those.
+fn slots(random: Random) -> Option<u32> {
+    let slots = random.chance(SLOTS);
+    slots.then(|| *random.pick(&[1, 2, 2, 3]))
 }
 
 /// How nodes keep lines, with ttls in ms. Reservations that outlive the votes

@@ -36,6 +36,8 @@ pub enum Script {
     ShareExtend,
     /// Let no more readers in.
     Reserve,
+    /// Find a free slot of a semaphore, or go.
+    Choose,
     /// Replace the node's record.
     Init,
     /// Try permissions.
@@ -44,7 +46,7 @@ pub enum Script {
 
 impl Script {
     /// The scripts that may be called by their hash, in the order of [`probe::scripts`].
-    const LOADED: [Script; 8] = [
+    const LOADED: [Script; 9] = [
         Script::Acquire,
         Script::Extend,
         Script::Release,
@@ -53,6 +55,7 @@ impl Script {
         Script::Share,
         Script::ShareExtend,
         Script::Reserve,
+        Script::Choose,
     ];
 
     /// The script of that text.
@@ -111,7 +114,7 @@ fn look(keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
         _ => return None,
     };
     let [record] = args else { return None };
-    let companions = companions(queue)?;
+    let (companions, mode) = companions(queue, lock)?;
     let fits = record.is_empty() == (keys.len() == 4)
         && counter == companions.counter()
         && shared == companions.shared();
@@ -124,7 +127,7 @@ fn look(keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
                 companions,
                 waits: NO_WAITS,
                 fence_ttl: None,
-                mode: Mode::Exclusive,
+                mode,
             }),
             value: Value([].into()),
             waiter: None,
@@ -144,14 +147,15 @@ fn reserve(keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
         return None;
     };
     let fits = keys.len() == if record.is_empty() { 1 } else { 3 };
-    let times = waits(life)?;
+    let (times, _) = waits(life)?;
     let waiter = match waiter(waiter_text)? {
         Some((waiter, Mode::Exclusive)) => waiter,
         _ => return None,
     };
     let not_after = number(not_after).filter(|time| *time <= ANY_TIME)?;
     let prefix = lock.iter().position(|b| *b == b':')? + 1;
-    let companions = [&lock[..prefix], b"#q:", &lock[prefix..]].concat();
+    let queue = [&lock[..prefix], b"#q:", &lock[prefix..]].concat();
+    let companions = companions(&queue, lock)?.0;
     fits.then(|| Call {
         request: Request {
             op: Op::Reserve {
@@ -160,7 +164,7 @@ fn reserve(keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
             native: false,
             keys: Arc::new(Keys {
                 lock: lock.into(),
-                companions: self::companions(&companions).expect("named so"),
+                companions,
                 waits: times,
                 fence_ttl: None,
                 mode: Mode::Exclusive,
@@ -176,15 +180,82 @@ fn reserve(keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
     })
 }
 
-/// The keys that go with a lock's own, of which this is one.
-fn companions(one: &[u8]) -> Option<Companions> {
-    let mark = one.windows(3).position(|w| w[0] == b'#' && w[2] == b':')? + 1;
-    let named = |letter| {
-        let mut key = one.to_vec();
-        key[mark] = letter;
-        key
+/// What a call of `choose` asks for: a slot, or that the waiter goes.
+fn choose(keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
+    let [waiter_text, waits_text, from, record, not_after] = args else {
+        return None;
     };
-    Some(Companions::new(&[named(b'q'), named(b'f')].concat()))
+    let guarded = 2 * usize::from(!record.is_empty());
+    let (queue, slots) = keys[..keys.len().checked_sub(guarded)?].split_first()?;
+    let at = queue.windows(4).position(|w| w == b"#pq:")?;
+    let (start, end) = (&queue[..at], &queue[at + 3..]);
+    let named = |mark: &str| [start, mark.as_bytes(), end].concat();
+    let mut in_order = (0..slots.len()).zip(slots);
+    let fits = in_order.all(|(i, key)| **key == *named(&format!("#p{i}")));
+    let (waits, _) = waits(waits_text)?;
+    let waiter = match waiter(waiter_text)? {
+        Some((_, Mode::Shared)) => return None,
+        waiter => waiter.map(|(waiter, _)| waiter),
+    };
+    let not_after = number(not_after).filter(|time| *time <= ANY_TIME)?;
+    let op = match from.is_empty() {
+        true => Op::Release,
+        false => Op::Acquire {
+            ttl: Duration::ZERO,
+            candidate: number(from)?,
+            home: waits.most > 0,
+            block: 1,
+        },
+    };
+    fits.then(|| Call {
+        request: Request {
+            op,
+            native: false,
+            keys: Arc::new(Keys {
+                lock: named("#p").into(),
+                companions: Companions::of(queue, &named("#pf")),
+                waits,
+                fence_ttl: None,
+                mode: Mode::AnySlot(slots.len() as u32),
+            }),
+            value: Value([].into()),
+            waiter,
+            leaving: Leaving::Free,
+            not_after: if not_after == ANY_TIME { 0 } else { not_after },
+        },
+        record: (!record.is_empty()).then(|| text(record).into()),
+        told: op != Op::Release,
+        fenced: false,
+    })
+}
+
+/// The keys that go with that lock's own, of which this is one; and whether it is a slot.
+fn companions(one: &[u8], lock: &[u8]) -> Option<(Companions, Mode)> {
+    let is_slot = one
+        .windows(4)
+        .position(|w| w[..2] == *b"#p" && w[3] == b':');
+    let (mark, number, mode) = match is_slot {
+        Some(at) => {
+            let digits = lock[at + 2..].split(|b| *b == b':').next()?;
+            (
+                at + 2,
+                digits,
+                Mode::Slot(u32::try_from(number(digits)?).ok()?),
+            )
+        }
+        None => {
+            let at = one.windows(3).position(|w| w[0] == b'#' && w[2] == b':')?;
+            (at + 1, &[][..], Mode::Exclusive)
+        }
+    };
+    let named = |letter: u8, number: &[u8]| {
+        let (start, end) = (&one[..mark], &one[mark + 1..]);
+        [start, &[letter], number, end].concat()
+    };
+    Some((
+        Companions::of(&named(b'q', b""), &named(b'f', number)),
+        mode,
+    ))
 }
 
 /// What a call of a script asks for; `None`: no client of ours writes that.
@@ -192,17 +263,19 @@ pub fn call(script: Script, keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
     match script {
         Script::Inspect => return look(keys, args),
         Script::Reserve => return reserve(keys, args),
+        Script::Choose => return choose(keys, args),
         _ => {}
     }
     let millis = |place: usize| Some(Duration::from_millis(number(args.get(place)?)?));
     // How many arguments are its own, who waits, and its waits; how many keys are its own.
     let ((own, own_keys), waiter, waits) = match script {
         Script::Acquire | Script::Share => ((4, 3), waiter(args.get(3)?)?, waits(args[2])?),
-        Script::Extend => ((3, 3), None, NO_WAITS),
+        Script::Extend => ((3, 3), None, (NO_WAITS, None)),
         Script::ShareExtend => ((4, 4), None, waits(args.get(3)?)?),
         Script::Release => ((3, 3), waiter(args.get(1)?)?, waits(args.get(2)?)?),
         _ => return None,
     };
+    let (waits, slot) = waits;
     let shares = matches!(script, Script::Share | Script::ShareExtend);
     let mode = match (&waiter, shares) {
         // A release says by its waiter how it asked.
@@ -214,7 +287,17 @@ pub fn call(script: Script, keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
     let waiter = waiter.map(|(waiter, _)| waiter);
     let more = args.get(own..)?;
     let release = script == Script::Release;
-    let companions = companions(keys.get(1)?)?;
+    let (companions, of_slot) = companions(keys.get(1)?, keys[0])?;
+    let mode = match of_slot {
+        Mode::Slot(_) if shares || mode != Mode::Exclusive => return None,
+        Mode::Slot(_) => of_slot,
+        _ => mode,
+    };
+    // Whoever may call others says for which slot.
+    let says = matches!(script, Script::Acquire | Script::Release);
+    if slot != mode.slot().filter(|_| says) {
+        return None;
+    }
     let said = more.get(1).filter(|_| release);
     let ban = said.and_then(|said| said.strip_prefix(b"-"));
     let bans = usize::from(ban.is_some());
@@ -335,8 +418,15 @@ const NO_WAITS: Waits = Waits {
     most: 0,
 };
 
-/// The reservation, the life of a place, and how many may be queued.
-fn waits(text: &[u8]) -> Option<Waits> {
+/// The reservation, the life of a place, how many may be queued; and of which slot it is.
+fn waits(text: &[u8]) -> Option<(Waits, Option<u32>)> {
+    let (text, slot) = match text.iter().position(|b| *b == b'#') {
+        Some(at) => (
+            text[..at].strip_suffix(b" ")?,
+            Some(u32::try_from(number(&text[at + 1..])?).ok()?),
+        ),
+        None => (text, None),
+    };
     let millis = text.split(|b| *b == b' ').map(number);
     let millis = millis.collect::<Option<Vec<_>>>()?;
     let (place, most) = match millis[1..] {
@@ -344,11 +434,12 @@ fn waits(text: &[u8]) -> Option<Waits> {
         [place, most] => (place, u32::try_from(most).ok()?),
         _ => return None,
     };
-    Some(Waits {
+    let waits = Waits {
         reservation: Duration::from_millis(millis[0]),
         place: Duration::from_millis(place),
         most,
-    })
+    };
+    Some((waits, slot))
 }
 
 /// A text without anything odd in it.
@@ -397,6 +488,11 @@ pub fn answer(out: &mut Vec<u8>, call: &Call, answer: &Result<Reply, OtherRecord
             int(&mut own, place.map_or(-1, i64::from));
             int(&mut own, i64::from(*subscribers));
             (0, own, 4)
+        }
+        Ok(Reply::Chosen { slot }) => {
+            let mut own = Vec::new();
+            int(&mut own, i64::from(*slot));
+            (7, own, 1)
         }
         Ok(Reply::Seen(seen)) => {
             let mut own = Vec::new();

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::task::Waker;
 
-use quorlock::sim::{Reply, Request};
+use quorlock::sim::{Hint, Reply, Request};
 
 use super::admission::Hello;
 use super::bytes::End;
@@ -50,7 +50,7 @@ pub(super) enum Event {
     Message {
         pair: usize,
         connection: u64,
-        number: u64,
+        hint: Hint,
     },
     /// A node sees the end of a connection; `closed`: it closes it itself.
     Ended {

@@ -1,14 +1,13 @@
 //! How the locks' [lines](super::line) hear of what happens. They are kept only
 //! in schedules whose contenders wait on the nodes.
 
-use quorlock::sim::names::{Naming, companions};
 use quorlock::sim::{Form, MemoryNode};
 
 use super::line::{Bounds, Line, Who};
 use super::messages::HALF_OPEN;
 use super::oracle::{holds_until, readers_on};
 use super::{Inner, MS, Time, World};
-use crate::contender::KEYS;
+use crate::contender::{KEYS, companions_of};
 use crate::plan::DRIFT;
 
 impl World {
@@ -161,7 +160,7 @@ impl Inner {
         let (at, state) = (self.time, &self.nodes[node]);
         let local = state.clock.local_ms(at);
         for (line, key) in self.lines.iter_mut().zip(KEYS) {
-            let keys = companions("lock:", key, Naming::Tagged);
+            let keys = companions_of(key);
             let old = state.state.line(keys.queue(), local);
             let form = state.state.form(key, local);
             let reserved =

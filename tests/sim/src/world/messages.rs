@@ -10,7 +10,7 @@
 use std::cell::RefMut;
 use std::sync::Arc;
 
-use quorlock::sim::{Message, Request, Subscriber, Waiter};
+use quorlock::sim::{Hint, Message, Request, Subscriber, Waiter};
 
 use super::events::Event;
 use super::faults::Node;
@@ -133,7 +133,7 @@ impl World {
         mut inner: RefMut<'_, Inner>,
         pair: usize,
         connection: u64,
-        number: u64,
+        hint: Hint,
     ) {
         let (p, wire) = (&inner.pairs[pair], &inner.connections[connection as usize]);
         let reads = p.current == Some(connection) || p.old == Some(connection);
@@ -150,10 +150,10 @@ impl World {
         inner.note(|| Happened::Called {
             client,
             node,
-            number,
+            number: hint.number,
         });
         drop(inner);
-        subscriber.on_message(place, number);
+        subscriber.on_message(place, hint);
     }
 }
 
@@ -308,14 +308,15 @@ impl Inner {
             // It would vote for nobody: the turn comes to nothing.
             self.violated(format!("L4 n{node} calls a waiter in its quarantine"));
         }
-        for (inbox, number) in messages {
+        for (inbox, hint) in messages {
+            let number = hint.number;
             self.note(|| Happened::calls(node, &inbox, number));
             let (mut told, mut lost) = (None, None);
             for place in 0..self.nodes[node].listeners.len() {
                 let listener = &self.nodes[node].listeners[place];
                 if listener.inbox == inbox {
                     let (pair, connection) = (listener.pair, listener.connection);
-                    match self.carry(pair, connection, &inbox, number) {
+                    match self.carry(pair, connection, &inbox, hint) {
                         true => told = Some(pair),
                         false => lost = Some(pair),
                     }
@@ -369,16 +370,17 @@ impl Inner {
 
     /// Sends a message over one connection, sometimes twice; false if it is
     /// lost.
-    fn carry(&mut self, pair: usize, connection: u64, inbox: &[u8], number: u64) -> bool {
+    fn carry(&mut self, pair: usize, connection: u64, inbox: &[u8], hint: Hint) -> bool {
         if self.random.chance(self.network.deaf) {
             // Something between drops it; the connection stands.
+            let number = hint.number;
             self.note(|| Happened::NotCalled { number });
             return false;
         }
         let copies = 1 + u64::from(self.random.chance(self.network.twice));
         for _ in 0..copies {
             if self.bytes.is_some() {
-                let carried = self.carry_push(connection as usize, inbox, number);
+                let carried = self.carry_push(connection as usize, inbox, hint);
                 if !carried || copies == 1 {
                     return carried;
                 }
@@ -398,7 +400,7 @@ impl Inner {
                 Event::Message {
                     pair,
                     connection,
-                    number,
+                    hint,
                 },
             );
         }
@@ -432,6 +434,7 @@ impl Inner {
             1 => latest.wrapping_sub(1 + self.random.below(3)),
             _ => self.random.bits(),
         };
-        self.carry(pair, connection, &inbox_of(client), number);
+        let hint = Hint { number, slot: None };
+        self.carry(pair, connection, &inbox_of(client), hint);
     }
 }

@@ -32,6 +32,7 @@ mod kept;
 mod order;
 mod places;
 mod shared;
+mod slot;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -184,11 +185,13 @@ pub(super) struct Seen {
     /// Whoever asks minds the node's record.
     guarded: bool,
     /// A live place stands before whoever asks; before readers one of those that are none.
-    others_before: bool,
+    first_before: Option<quorlock::sim::Waiter>,
     /// Who shares the lock, each until then by the node's clock.
     readers: Vec<(Value, Instant)>,
     /// When, by its own clock.
     pub(super) local: Instant,
+    /// The same of each slot, where all of them are asked for.
+    pub(super) slots: Vec<(Request, Seen)>,
 }
 
 /// Until when what stands under a key holds the lock, or keeps it for a waiter: of a key
@@ -566,9 +569,16 @@ impl Inner {
     pub(super) fn look_before(&mut self, node: usize, request: &Request, guarded: bool) -> Seen {
         let local = self.nodes[node].clock.local(self.time);
         let counted = self.look_at_counter(node, request, local);
+        let slots = slot::requests(request).into_iter();
+        let slots = slots.map(|one| {
+            let seen = self.look_before(node, &one, guarded);
+            (one, seen)
+        });
+        let slots = slots.collect();
         let state = &self.nodes[node].state;
         let form = state.form(&request.keys.lock, local);
         Seen {
+            slots,
             readers: match form.is_some_and(|(form, _)| form.is_shared()) {
                 true => shared::readers_on(state, &request.keys.lock, local),
                 false => Vec::new(),
@@ -577,7 +587,7 @@ impl Inner {
             counted,
             quarantined: guarded && state.quarantine(local).is_some(),
             guarded,
-            others_before: self.has_others_before(node, request, local),
+            first_before: self.first_before(node, request, local),
             local,
         }
     }

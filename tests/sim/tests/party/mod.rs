@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use quorlock::sim::{
-    Clock, Leaving, Link, Op, Reply, Request, Sink, Subscriber, Ticket, Value, Waiter, Waits,
+    Clock, Hint, Leaving, Link, Op, Reply, Request, Sink, Subscriber, Ticket, Value, Waiter, Waits,
 };
 use quorlock_sim::contender::keys_of;
 use quorlock_sim::plan::DRIFT;
@@ -41,8 +41,8 @@ struct Notes {
 }
 
 impl Subscriber for Notes {
-    fn on_message(&self, _: usize, number: u64) {
-        self.heard.lock().unwrap().push(Heard::Message(number));
+    fn on_message(&self, _: usize, hint: Hint) {
+        self.heard.lock().unwrap().push(Heard::Message(hint.number));
     }
     fn on_subscribed(&self, _: usize) {
         self.heard.lock().unwrap().push(Heard::Subscribed);

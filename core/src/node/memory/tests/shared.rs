@@ -15,7 +15,7 @@ fn share(node: &mut MemoryNode, number: u64, op: Op, name: &str, ms: u64) -> (Re
         ..(*request.keys).clone()
     });
     let (answer, messages) = node.execute(&request, None, at(ms));
-    let told = messages.into_iter().map(|(_, number)| number).collect();
+    let told = messages.into_iter().map(|(_, call)| call.number).collect();
     (answer.unwrap(), told)
 }
 
@@ -114,7 +114,7 @@ fn all_up_to_the_first_who_wants_it_alone_are_called_at_once() {
         let (answer, told) = node.execute(&request(Op::Release, name), None, at(ms));
         assert_eq!(answer.unwrap(), Reply::Released { held: true });
         told.into_iter()
-            .map(|(_, number)| number)
+            .map(|(_, call)| call.number)
             .collect::<Vec<_>>()
     };
     assert_eq!(release(&mut node, "a", 1), [1, 2]);

@@ -197,7 +197,7 @@ impl Link {
     fn item(&self, op: Op, native: bool) -> Box<Item> {
         let now = self.clock.now();
         let keys = Keys {
-            companions: Companions::new(b"qf"),
+            companions: Companions::of(b"q", b"f"),
             lock: b"k"[..].into(),
             waits: Waits {
                 reservation: Duration::ZERO,

@@ -1,6 +1,7 @@
 -- KEYS lock, queue, shared [, counter [, record, quarantine]].
 -- ARGV value, ttl, waits, waiter [, record, not_after, candidate, life of the counter [, block]].
--- Waits: the reservation and the life of a place, in ms; at the waiter's home also how many may be queued.
+-- Waits: the reservation and the life of a place, in ms; at the waiter's home also how many may be queued; of a slot
+-- `#` and its number.
 local call, K, A = redis.call, KEYS, ARGV
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -16,7 +17,7 @@ if not value then value = call('GET', K[1]) end
 --- form.lua
 local own = value == A[1] or form == '=' and stands and whose == A[1]
 local held = value and (not form or last or form ~= '@' and form ~= '&' and stands)
-local reservation, life, most = string.match(A[3], '^(%d+) (%d+) ?(%d*)$')
+local reservation, life, most = string.match(A[3], '^(%d+) (%d+) ?(%d*)')
 if quarantine and (own or not held or most ~= '') then return {3, call('PTTL', K[6]), time[1], time[2]} end
 -- Reserved for this waiter; others may wait behind it.
 local crowded = (form == '@' or form == '&' and not last) and stands and whose == A[4]
@@ -29,6 +30,7 @@ if not own and not crowded then
   elseif stands then
     left = math.ceil((till - now) / 1000)
   else
+    local slot = string.match(A[3], '#(%d+)$')
     --- line.lua
     local whom = turn(A[4])
     if whom == 2 then left = tonumber(reservation) end

@@ -1,20 +1,10 @@
   if left then
     -- Refused for so long; at its home the waiter is queued, and the lock crowded from then on.
-    local place, listeners = -1, 1
+    local place, listeners, me = -1, 1, A[4]
     local rank, queued
-    if most ~= '' then rank, queued = call('ZRANK', K[2], A[4]), call('ZCARD', K[2]) / 2 end
+    if most ~= '' then rank, queued = call('ZRANK', K[2], me), call('ZCARD', K[2]) / 2 end
     if rank or queued and queued < tonumber(most) then
-      local ends = string.format('%.0f', -now - life * 1000)
-      if rank then
-        -- Before the waiters are as many ends of places.
-        place = rank - queued
-        call('ZADD', K[2], ends, '!' .. A[4])
-      else
-        place = queued
-        local last = queued > 0 and call('ZRANGE', K[2], '-1', '-1', 'WITHSCORES')[2] or 0
-        call('ZADD', K[2], string.format('%.0f', last + 1), A[4], ends, '!' .. A[4])
-      end
-      if queued == 0 or call('PTTL', K[2]) < tonumber(life) then call('PEXPIRE', K[2], life) end
+      --- place.lua
       if stands or last then
         if call('PTTL', K[1]) < tonumber(life) then call('PEXPIRE', K[1], life) end
       elseif ours and left >= 0 then
@@ -24,7 +14,7 @@
         local marked = string.format('=%.0f ', time[1] * 1000000 + time[2] + left * 1000 + 1000) .. value
         call('SET', K[1], marked, 'PX', math.max(left, life))
       end
-      listeners = redis.pcall('PUBSUB', 'NUMSUB', string.match(A[4], ' (.*)$'))[2] or 1
+      listeners = redis.pcall('PUBSUB', 'NUMSUB', string.match(me, ' (.*)$'))[2] or 1
     end
     return {0, left, holder, place, listeners, time[1], time[2], last and 1}
   end

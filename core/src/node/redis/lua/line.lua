@@ -3,6 +3,7 @@
 -- counts from 1, and with `!` before it by the end of its place, in µs of TIME below zero.
 -- 0: nobody waits; 1: it is for `me`; 2: reserved for the first, who is told; 3: messages are not permitted;
 -- 5: the first waits until the last reader has gone.
+-- Who is called for a slot is told which: `slot`.
 -- Of readers all up to the first who wants it for itself are called at once. They stand in the queue until they come.
 local function turn(me)
   local function reserve(who)
@@ -52,7 +53,7 @@ local function turn(me)
           -- It is told nothing yet: what it waits for has no end that is known. The dead keep nobody waiting.
           if (redis.pcall('PUBSUB', 'NUMSUB', inbox)[2] or 1) > 0 then return 5 end
         else
-          local listeners = redis.pcall('PUBLISH', inbox, number)
+          local listeners = redis.pcall('PUBLISH', inbox, slot and number .. ' ' .. slot or number)
           -- The dead cannot be told from the living. The queue stays, and whoever asks first is served.
           if type(listeners) == 'table' then return 3 end
           if listeners > 0 then

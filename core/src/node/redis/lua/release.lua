@@ -1,5 +1,5 @@
 -- KEYS lock, queue, shared [, record, quarantine] [, bans]; ARGV value, waiter, waits [, record or '' [, keep]].
--- Waits: the reservation and the life of a place, in ms. Keep: for how long the lock stays taken, in ms;
+-- Waits: the reservation and the life of a place, in ms; of a slot `#` and its number. Keep: for how long the lock stays taken, in ms;
 -- behind `-`: for how long the value is banned, which is forced out. Then the last key is that of the bans.
 local call, K, A = redis.call, KEYS, ARGV
 local time = call('TIME')
@@ -38,7 +38,7 @@ elseif held and form == '-' and now <= tonumber(till) then
   return 1
 elseif held and A[5] and form ~= '-' and form ~= '&' then
   -- A crowded key outlives the places of those who wait.
-  local life = form and tonumber(string.match(A[3], ' (%d+)$')) or 0
+  local life = form and tonumber(string.match(A[3], ' (%d+)')) or 0
   call('SET', K[1], string.format('-%.0f ', now + A[5] * 1000) .. A[1], 'PX', math.max(A[5], life))
   return 1
 end
@@ -52,7 +52,8 @@ end
 if free then
   -- What is released is released, whatever becomes of the line.
   local ok, kept = pcall(function()
-    local reservation, life = string.match(A[3], '^(%d+) (%d+)$')
+    local reservation, life, slot = string.match(A[3], '^(%d+) (%d+) ?#?(%d*)$')
+    if slot == '' then slot = nil end
     if not votes then
       if last or call('ZCARD', K[2]) == 0 then return false end
       call('SET', K[1], '@0 ', 'PX', life)

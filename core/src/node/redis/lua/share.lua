@@ -27,6 +27,7 @@ if not own then
     if token and #token == 40 then ours, holder = true, label end
   else
     if not stands then
+      local slot
       --- line.lua
       local whom = turn(A[4])
       if whom == 5 then

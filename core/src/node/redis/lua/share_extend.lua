@@ -48,6 +48,7 @@ local reservation, life = string.match(A[4], '^(%d+) (%d+)$')
 local least = alone and (form and tonumber(till) or now + call('PTTL', K[1]) * 1000 + 1000)
 --- vote.lua
 if alone and not quarantine then
+  local slot
   form, last = '&', tonumber(full)
   --- line.lua
   -- What is forbidden is told to whoever asks next.

@@ -35,6 +35,7 @@ impl Quest<'_> {
             Stage::Waiting { until } if until <= now => self.poll(),
             Stage::Pausing { until } if until <= now => match self.is_any_there() {
                 true => self.poll(),
+                false if self.hold().is_undecided() => self.poll(),
                 false => self.ask_all(Means::Script),
             },
             Stage::Waiting { .. } | Stage::Pausing { .. } => {}
@@ -44,6 +45,9 @@ impl Quest<'_> {
     /// The home's, to a poll.
     fn take_answer(&mut self, now: Instant) {
         let home = self.home.expect("it was asked");
+        if let Some(slot) = self.hold().chosen() {
+            return self.ask_called(Some(slot));
+        }
         match self.hold().heard()[home] {
             Heard::Awaited | Heard::Unasked => {}
             Heard::Granted => {
@@ -78,7 +82,7 @@ impl Quest<'_> {
     fn answer_call(&mut self) {
         let called = mutant!("early-call-unanswered", self.called, false);
         if called && self.is_quorum_there() {
-            self.ask_all(Means::Script);
+            self.ask_called(self.slot);
         }
     }
 
@@ -152,7 +156,12 @@ impl Quest<'_> {
                     return;
                 }
                 // Whoever holds those calls us from there too.
-                let homes = if tries >= 2 { nodes } else { Nodes::NONE };
+                let slot = self.hold().mode().slot().is_some();
+                let homes = if tries >= 2 && !slot {
+                    nodes
+                } else {
+                    Nodes::NONE
+                };
                 let all = homes.iter().chain(self.home).collect();
                 self.registration.stands_at(all, None);
                 self.stage = Stage::Asking {
@@ -168,7 +177,7 @@ impl Quest<'_> {
     pub(super) fn take_notice(&mut self, notice: Notice, now: Instant) {
         match self.stage {
             Stage::Waiting { .. } if notice.called && self.is_quorum_there() => {
-                self.ask_all(Means::Script)
+                self.ask_called(notice.slot)
             }
             // Without a quorum the attempt would fail. We are called once, so
             // we ask again when nodes may be back.
@@ -193,6 +202,7 @@ impl Quest<'_> {
             // What the home is about to say may be older than the call.
             Stage::Polling | Stage::Asking { .. } => {
                 self.called |= mutant!("early-call-forgotten", notice.called, false);
+                self.slot = notice.slot.or(self.slot);
             }
             Stage::Waiting { .. } | Stage::Pausing { .. } => {}
         }

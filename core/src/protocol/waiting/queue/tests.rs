@@ -10,7 +10,7 @@ use super::*;
 use crate::clock::Clock;
 use crate::mutex::lock;
 use crate::node::names::{Naming, companions};
-use crate::node::{Keys, Link, Mode, Op, Reply, Request, Sink, Subscriber, Ticket, Waits};
+use crate::node::{Hint, Keys, Link, Mode, Op, Reply, Request, Sink, Subscriber, Ticket, Waits};
 use crate::protocol::acquire::{Wait, acquire};
 use crate::protocol::timing::Timing;
 use crate::token::SystemRng;
@@ -160,7 +160,7 @@ fn a_call_that_overtakes_the_refusal_is_answered() {
     let (request, ticket, sink) = asking.asked().remove(0).expect("it is asked");
     let number = request.waiter.expect("one that may be queued").number;
     let subscriber = asking.nodes[0].subscriber.get().expect("subscribed to");
-    subscriber.on_message(0, number);
+    subscriber.on_message(0, Hint { number, slot: None });
     asking.turn();
     assert!(asking.asked()[0].is_none(), "the home has yet to answer");
     sink.on_reply(ticket, refused(0, false), None);

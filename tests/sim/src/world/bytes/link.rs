@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock::sim::probe::link::{Door, SENTINEL};
-use quorlock::sim::{Instant, Link, Op, Reply, Request, Sink, Subscriber, Ticket, Wakers};
+use quorlock::sim::{Hint, Instant, Link, Op, Reply, Request, Sink, Subscriber, Ticket, Wakers};
 
 use super::sentinel::{self, MASTER};
 use super::serve::PASSWORD;
@@ -225,14 +225,14 @@ struct Ear {
 }
 
 impl Subscriber for Ear {
-    fn on_message(&self, node: usize, number: u64) {
+    fn on_message(&self, node: usize, hint: Hint) {
         {
             let mut inner = self.world.inner();
             let p = &inner.pairs[self.pair];
             let (client, node) = (p.client, p.node);
-            inner.note(|| format!("c{client} <- n{node} waiter {number}"));
+            inner.note(|| format!("c{client} <- n{node} waiter {}", hint.number));
         }
-        self.subscriber.on_message(node, number);
+        self.subscriber.on_message(node, hint);
     }
 
     fn on_subscribed(&self, node: usize) {

@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use quorlock::sim::probe;
-use quorlock::sim::{Link, Op, Reply, Request, Subscriber};
+use quorlock::sim::{Link, Mode, Op, Reply, Request, Subscriber};
 
 use super::{Inner, Network};
 use crate::server::Session;
@@ -160,6 +160,12 @@ struct Mark {
     waiter: Option<u64>,
 }
 
+/// Whether it says no token: a reservation, or what is asked of all slots.
+fn names_waiter_alone(request: &Request) -> bool {
+    let slots = matches!(request.keys.mode, Mode::AnySlot(_));
+    slots || matches!(request.op, Op::Reserve { .. })
+}
+
 impl PartialEq for Mark {
     fn eq(&self, other: &Mark) -> bool {
         // Plain commands do not name the waiter.
@@ -186,10 +192,9 @@ impl Mark {
                 Op::Inspect => 4,
                 Op::Reserve { .. } => 5,
             },
-            // A reservation names its waiter alone.
-            value: match request.op {
-                Op::Reserve { .. } => [].into(),
-                _ => request.value.0.clone(),
+            value: match names_waiter_alone(request) {
+                true => [].into(),
+                false => request.value.0.clone(),
             },
             waiter: waiter.map(|waiter| waiter.number),
         }

@@ -4,13 +4,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorlock::sim::names::{Naming, companions};
 use quorlock::sim::native::{Outcome, Trailer, Voted, outcome};
 use quorlock::sim::{Keys, Leaving, Mode, Op, Reply, Request, Value, Waits};
 
 use super::serve::Serving;
 use super::{Answered, Mark};
-use crate::contender::KEYS;
+use crate::contender::{KEYS, companions_of};
 use crate::history::{Asked, Happened};
 use crate::server::resp::number;
 use crate::server::{Life, Told};
@@ -213,7 +212,7 @@ impl Serving<'_> {
         let inner = &mut *self.inner;
         inner.open_wire(self.wire).lives.counts(counter);
         let local = inner.nodes[node].clock.local(now);
-        let of = |key: &&[u8]| companions("lock:", key, Naming::Tagged).counter() == counter;
+        let of = |key: &&[u8]| companions_of(key).counter() == counter;
         let lock = KEYS.iter().position(of).unwrap_or(0);
         let before = inner.look_at(node, lock, counter, local);
         let state = &mut inner.nodes[node];
@@ -272,7 +271,7 @@ fn native(key: &[u8], value: &[u8], op: Op) -> Request {
         native: true,
         keys: Arc::new(Keys {
             lock: key.into(),
-            companions: companions("lock:", key, Naming::Tagged),
+            companions: companions_of(key),
             waits: Waits {
                 reservation: Duration::ZERO,
                 place: Duration::ZERO,

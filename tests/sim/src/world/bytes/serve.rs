@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock::sim::names;
-use quorlock::sim::{MemoryNode, OtherRecord, Reply};
+use quorlock::sim::{Hint, MemoryNode, OtherRecord, Reply};
 
 use super::{Answered, End, Mark, address, run_id};
 use crate::server::scripts::{Call, Script};
@@ -223,13 +223,17 @@ impl Inner {
     }
 
     /// Sends a message over a connection; false if it is lost.
-    pub(in crate::world) fn carry_push(&mut self, wire: usize, inbox: &[u8], number: u64) -> bool {
+    pub(in crate::world) fn carry_push(&mut self, wire: usize, inbox: &[u8], hint: Hint) -> bool {
         if self.connections[wire].broken || self.open_wire(wire).closed {
             return false;
         }
         let mut out = Vec::new();
         resp::array(&mut out, b'>', 3);
-        for word in [b"message", inbox, number.to_string().as_bytes()] {
+        let said = match hint.slot {
+            Some(slot) => format!("{} {slot}", hint.number),
+            None => hint.number.to_string(),
+        };
+        for word in [b"message", inbox, said.as_bytes()] {
             resp::bulk(&mut out, word);
         }
         self.answer(wire, &out);

@@ -155,7 +155,7 @@ impl Inner {
         let watches = &self.oracle.watches;
         let watch = &watches[index];
         let Some(fence) = watch.fence else { return };
-        let key = &watch.hold.terms().keys.lock;
+        let key = watch.hold.lock_key();
         let spare = 2 * self.quorum() - self.nodes.len();
         let lock = place_of(key);
         let first_vote = |w: &Watch| self.oracle.tokens.get(&w.name).map(|l| l.first_vote);
@@ -168,7 +168,7 @@ impl Inner {
             if (other.mode, watch.mode) == (Mode::Shared, Mode::Shared) {
                 return false;
             }
-            &other.hold.terms().keys.lock == key
+            other.hold.lock_key() == key
                 && (lost.count() < spare || same_token || self.median_went_on(other, watch))
                 && other
                     .fence
@@ -259,7 +259,7 @@ impl Inner {
         for (n, a) in valid.iter().enumerate() {
             for b in &valid[..n] {
                 let (a, b) = (&self.oracle.watches[*a], &self.oracle.watches[*b]);
-                let same = a.hold.terms().keys.lock == b.hold.terms().keys.lock;
+                let same = a.hold.lock_key() == b.hold.lock_key();
                 let both = (a.hold.mode(), b.hold.mode()) == (Mode::Shared, Mode::Shared);
                 if same && !both && (self.stands(a, b) || self.stands(b, a)) {
                     wrong = Some(format!(
@@ -269,6 +269,7 @@ impl Inner {
                 }
             }
         }
+        wrong = wrong.or_else(|| self.too_many(&valid));
         self.oracle.active = active;
         if let Some(wrong) = wrong {
             self.violated(wrong);
@@ -277,7 +278,7 @@ impl Inner {
 
     /// Whether S1 is promised for a valid lease, as against `other`: see the
     /// module.
-    fn stands(&self, watch: &Watch, other: &Watch) -> bool {
+    pub(super) fn stands(&self, watch: &Watch, other: &Watch) -> bool {
         if self.nodes.iter().all(|node| !node.excused) {
             return true;
         }
@@ -314,13 +315,19 @@ impl Inner {
         seen: &Seen,
         reply: Option<&Reply>,
     ) {
+        if matches!(request.keys.mode, Mode::AnySlot(_)) {
+            return self.judge_choice(node, request, seen, reply);
+        }
         self.check_counter(node, request, seen, reply);
         self.check_theft(node, request, seen);
         self.judge_readers(node, request, seen, reply);
         self.check_quarantined(node, server, request, seen, reply);
         self.note_kept(node, request, reply);
         let granted = matches!(reply, Some(Reply::Granted { .. }));
-        if granted && request.keys.mode == Mode::Exclusive {
+        if granted && request.keys.mode.slot().is_some() && self.voted_twice(node, request) {
+            self.violated(format!("SE2 n{node} votes for two slots of one token"));
+        }
+        if granted && request.keys.mode.is_alone() {
             self.check_order(node, request, seen);
             self.check_mark(node, request, seen);
         }
@@ -328,7 +335,7 @@ impl Inner {
         let reserved = reserved.and_then(|(form, _)| form.reserved(MemoryNode::time(seen.local)));
         let another = match (reserved, request.keys.mode) {
             (None, _) | (Some(Whom::Nobody), _) => false,
-            (Some(Whom::Waiter(waiter)), Mode::Exclusive) => {
+            (Some(Whom::Waiter(waiter)), mode) if mode.is_alone() => {
                 Some(waiter) != request.waiter.as_ref()
             }
             (Some(Whom::Readers(_)), Mode::Shared) => false,
@@ -414,14 +421,14 @@ impl Inner {
                     _ => candidate.min(bound).max(base + u64::from(block)),
                 };
                 match request.keys.mode {
-                    Mode::Exclusive => {
-                        let counted = counted(before);
-                        after != counted || *fence != counted
-                    }
                     // Where the readers before have ended it may begin anew.
                     Mode::Shared => {
                         let fits = |base| *fence == counted(base);
                         after != before.max(*fence) || !fits(base) && !fits(before)
+                    }
+                    _ => {
+                        let counted = counted(before);
+                        after != counted || *fence != counted
                     }
                 }
             }
@@ -444,7 +451,7 @@ impl Inner {
 
     /// S3: only the token that holds the lock lengthens its hold, or ends it. To make it
     /// crowded changes no more than what is rounded.
-    fn check_theft(&mut self, node: usize, request: &Request, seen: &Seen) {
+    pub(super) fn check_theft(&mut self, node: usize, request: &Request, seen: &Seen) {
         let time = MemoryNode::time(seen.local);
         let Some((form, end)) = &seen.form else {
             return;

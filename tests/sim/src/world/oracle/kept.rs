@@ -39,10 +39,7 @@ impl Inner {
     /// this one will.
     pub(super) fn check_kept(&mut self, client: usize, lease: &Lease) {
         let hold = lease.hold();
-        let (place, token) = (
-            place_of(&hold.terms().keys.lock),
-            name_of(hold.token().as_bytes()),
-        );
+        let (place, token) = (place_of(hold.lock_key()), name_of(hold.token().as_bytes()));
         let (time, clock) = (self.time, &self.clients[client]);
         let won = clock.now(time);
         let (keep, quorum) = (hold.terms().keep, self.listed(client).1);

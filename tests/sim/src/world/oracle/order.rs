@@ -70,25 +70,38 @@ fn mix(n: u64) -> u64 {
 }
 
 impl Inner {
-    /// Whether a live place stands before whoever asks, in a node's queue for a lock.
-    pub(super) fn has_others_before(&self, node: usize, request: &Request, local: Instant) -> bool {
+    /// Whose live place is the first before whoever asks, in a node's queue for a lock.
+    pub(super) fn first_before(
+        &self,
+        node: usize,
+        request: &Request,
+        local: Instant,
+    ) -> Option<Waiter> {
         let (state, time) = (&self.nodes[node].state, MemoryNode::time(local));
-        let Some(line) = state.line(request.keys.companions.queue(), local) else {
-            return false;
-        };
+        let line = state.line(request.keys.companions.queue(), local)?;
         let me = request.waiter.as_ref();
         let before = line.queue.iter().take_while(|p| Some(&p.waiter) != me);
         let shares = request.keys.mode == Mode::Shared;
         let before = before.filter(|p| !shares || p.mode == Mode::Exclusive);
         let mut live = before.filter(|p| time < p.end && state.listeners(&p.waiter) > 0);
-        live.next().is_some()
+        live.next().map(|place| place.waiter.clone())
+    }
+
+    /// Whether somebody stands in that queue.
+    pub(super) fn is_in_line(&self, node: usize, request: &Request, who: &Waiter) -> bool {
+        let (state, local) = (
+            &self.nodes[node].state,
+            self.nodes[node].clock.local(self.time),
+        );
+        let line = state.line(request.keys.companions.queue(), local);
+        line.is_some_and(|line| line.queue.iter().any(|place| place.waiter == *who))
     }
 
     /// A native request for a vote was carried out.
     pub(super) fn count_native(&mut self, seen: &Seen) {
         let natives = &mut self.oracle.natives;
         natives.tries += 1;
-        natives.in_line += u64::from(seen.others_before);
+        natives.in_line += u64::from(seen.first_before.is_some());
     }
 
     /// A node has voted by script: where somebody waits behind that, what stands there is
@@ -120,7 +133,7 @@ impl Inner {
             form => form.holder(time) == Some(&request.value),
         };
         let called = seen.form.as_ref().is_some_and(|(form, _)| called(form));
-        if seen.others_before && !called && !self.oracle.steps_seen {
+        if seen.first_before.is_some() && !called && !self.oracle.steps_seen {
             let how = if request.native { " natively" } else { "" };
             self.violated(format!("L7 n{node} votes{how} past a live queue"));
         }
@@ -157,6 +170,8 @@ impl Inner {
         life.words.said[place] = match reply {
             Reply::Granted { .. } => Word::Yes,
             Reply::Refused { .. } | Reply::Taken => Word::No,
+            // It is asked for that slot yet.
+            Reply::Chosen { .. } => Word::None,
             _ => Word::Out,
         };
         match reply {

@@ -1,10 +1,9 @@
 //! Places in the queues of nodes: who left one, and who stands there although
 //! nobody waits any more.
 
-use quorlock::sim::names::{Naming, companions};
 use quorlock::sim::{Request, Waiter};
 
-use crate::contender::KEYS;
+use crate::contender::{KEYS, companions_of};
 use crate::world::Inner;
 use crate::world::messages::inbox_of;
 
@@ -62,7 +61,7 @@ impl Inner {
     pub(super) fn left_in_line(&self) -> Option<String> {
         for (i, node) in self.nodes.iter().enumerate() {
             let now = node.clock.local_ms(self.time);
-            let lines = KEYS.map(|key| companions("lock:", key, Naming::Tagged));
+            let lines = KEYS.map(companions_of);
             let lines = lines
                 .iter()
                 .filter_map(|keys| node.state.line(keys.queue(), now));

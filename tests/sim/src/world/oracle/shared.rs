@@ -9,7 +9,7 @@
 use quorlock::sim::{Form, Hold, Instant, MemoryNode, Mode, Op, Reply, Request, Value, Whom};
 
 use super::{Inner, Seen, holds_until};
-use crate::contender::{KEYS, keys_of};
+use crate::contender::{KEYS, companions_of};
 use crate::world::Node;
 
 /// The votes on a node for the lock with that key, each with its end by the node's clock.
@@ -33,12 +33,7 @@ pub(in crate::world) fn readers_on(
     lock: &[u8],
     now: Instant,
 ) -> Vec<(Value, Instant)> {
-    let none = quorlock::sim::Waits {
-        reservation: std::time::Duration::ZERO,
-        place: std::time::Duration::ZERO,
-        most: 0,
-    };
-    let key = keys_of(lock, none, None).companions.shared();
+    let key = companions_of(lock).shared();
     let time = MemoryNode::time(now);
     let readers = state.readers(&key, now).into_iter();
     let readers = readers.flat_map(|readers| &readers.votes);
@@ -58,11 +53,7 @@ impl Inner {
     /// Whether a node has the lease's vote.
     pub(super) fn has_vote(&self, node: &Node, hold: &Hold) -> bool {
         let token = hold.token().as_bytes();
-        let votes = votes_on(
-            &node.state,
-            &hold.terms().keys.lock,
-            node.clock.local(self.time),
-        );
+        let votes = votes_on(&node.state, hold.lock_key(), node.clock.local(self.time));
         votes.iter().any(|(value, _)| value.0.starts_with(token))
     }
 
@@ -131,6 +122,6 @@ impl Inner {
             .readers
             .iter()
             .any(|(value, _)| *value == request.value);
-        granted && shared && seen.others_before && !called && !own
+        granted && shared && seen.first_before.is_some() && !called && !own
     }
 }

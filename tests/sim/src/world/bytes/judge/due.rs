@@ -4,12 +4,19 @@ use std::sync::Arc;
 
 use quorlock::sim::{Op, Subscriber, Value};
 
-use crate::world::bytes::{Sent, Wire};
+use crate::world::bytes::{Sent, Wire, names_waiter_alone};
 use crate::world::events::Event;
+use crate::world::network::Open;
 use crate::world::{Inner, MS, Time};
 
 /// A link leaves its node alone for no longer.
 const PAUSE: Time = 2_001 * MS;
+
+/// Whether a release has to reach its node yet. Of those that say no token nobody can tell which
+/// one was written.
+fn is_owed(open: &Open, now: Time) -> bool {
+    !open.readmitted && open.give_up > now && !names_waiter_alone(&open.request)
+}
 
 impl Inner {
     /// For how long a link may leave its node alone from now on, where links are real:
@@ -48,7 +55,7 @@ impl Inner {
         // One that is in doubt, or may be, is replaced first.
         let stands = !self.connections[wire].broken && self.is_sound(wire);
         let open = self.pairs[pair].open.get(&message);
-        let owed = open.is_some_and(|open| !open.readmitted && open.give_up > now);
+        let owed = open.is_some_and(|open| is_owed(open, now));
         if stands && owed && self.was_awake(client, at) {
             self.violated(format!(
                 "L6 c{client} does not try the release m{message} again"
@@ -67,7 +74,7 @@ impl Inner {
             return;
         }
         let open = self.pairs[pair].open.get(&message);
-        let Some(open) = open.filter(|open| !open.readmitted && open.give_up > now) else {
+        let Some(open) = open.filter(|open| is_owed(open, now)) else {
             return;
         };
         // One may have been dialled before for a request beside it, and serves now.
@@ -221,8 +228,11 @@ impl Inner {
             return true;
         };
         let request = &sent[place].request;
-        // A reservation names its waiter alone, and ends with that one's place.
-        let reserves = matches!(request.op, Op::Reserve { .. });
+        // What is reserved ends with its waiter's place; without one nothing is.
+        let reserves = names_waiter_alone(request);
+        if reserves && request.waiter.is_none() {
+            return true;
+        }
         let undoes = |later: &Sent| {
             let same = match reserves {
                 true => later.request.waiter == request.waiter,
@@ -270,7 +280,7 @@ impl Inner {
         let excused = |message: &u64| lane.is_some_and(|lane| lane.excuses(message));
         let owed = self.pairs[pair].open.iter().find(|(message, open)| {
             let release = open.request.op == Op::Release;
-            let owed = release && !open.readmitted && open.give_up > now && !excused(message);
+            let owed = release && is_owed(open, now) && !excused(message);
             owed && open.connection != wire as u64
         });
         if let Some((message, _)) = owed {

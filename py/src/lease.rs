@@ -143,6 +143,11 @@ impl Lease {
         })
     }
 
+    #[getter]
+    fn slot(&self) -> Option<u32> {
+        self.core.slot()
+    }
+
     fn is_shared(&self) -> bool {
         self.core.is_shared()
     }

@@ -78,6 +78,12 @@ impl Lock {
         self.core.is_shared()
     }
 
+    /// Whether it is a semaphore.
+    #[getter]
+    fn has_slots(&self) -> bool {
+        self.core.has_slots()
+    }
+
     /// Whether this owner has a lease that is shared.
     fn shares(&self, owner: &Owner) -> bool {
         self.of(owner).is_shared_by_owner()

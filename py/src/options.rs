@@ -93,6 +93,11 @@ fn count(name: &str, value: &Bound<'_, PyAny>) -> PyResult<usize> {
     }
 }
 
+/// A number of slots. The core says which there may be.
+fn slots(value: &Bound<'_, PyAny>) -> PyResult<u32> {
+    Ok(u32::try_from(count("slots", value)?).unwrap_or(u32::MAX))
+}
+
 /// A client and a lock name the options of a lock alike.
 macro_rules! lock_option {
     ($to:ident, $name:ident, $value:ident) => {
@@ -152,6 +157,7 @@ pub(crate) fn of_lock(mut to: Lock, options: &Options<'_>) -> PyResult<Lock> {
         to = match name {
             "every" => to.once(seconds(name, &value)?),
             "shared" => to.shared(flag("shared", &value)?),
+            "slots" => to.slots(slots(&value)?),
             "owner" => to.owner(Owner::named(value.extract::<Vec<u8>>()?)),
             _ => lock_option!(to, name, value),
         };

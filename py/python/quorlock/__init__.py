@@ -8,7 +8,8 @@
 A lock is won by the votes of a majority of the nodes, renewed while it is held, and lost loudly. The nodes are those of
 `nodes=` or of the environment variable `QUORLOCK_NODES`. All times are in seconds.
 
-`redlock` holds a lock for a scope, blocking or in asyncio, or for the run of a function; `once` has one host of many run a
+`redlock` holds a lock for a scope, blocking or in asyncio, or for the run of a function; `semaphore` does the same for one of
+a number of slots; `once` has one host of many run a
 function that all of them call. `Client.election` has one process of many do the work, and another take over when it no
 longer can. `Client`, `Lock` and `Lease` are the blocking API by hand; `quorlock.aio` has the same for asyncio. Errors are subclasses of `QuorlockError`; wherever a
 lease may have been lost, `lease.is_held()` tells the truth at every call. `lease.fence` is a number that grows with every
@@ -32,7 +33,7 @@ from ._logging import log
 from ._metrics import metrics_text
 from ._native import __version__, _close_all, _log_to
 from ._probe import Finding, NodeReport, Probe
-from ._redlock import once, redlock
+from ._redlock import once, redlock, semaphore
 from ._rwlock import RWLock
 from .errors import (
     ClientClosedError,
@@ -93,6 +94,7 @@ __all__ = [
     "metrics_text",
     "once",
     "redlock",
+    "semaphore",
 ]
 
 

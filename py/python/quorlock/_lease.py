@@ -128,6 +128,12 @@ class LeaseBase(NotPickled):
         """Whether the lease is valid now. Exact at every call; false after release and in a forked child."""
         return self._core.is_held()
 
+    @property
+    def slot(self) -> int | None:
+        """Which slot of the semaphore is held, counted from 0; `None` of a lock. No two leases that are held at one time have the
+        same. The fence grows with every hold of one slot; between slots it says nothing."""
+        return self._core.slot
+
     def is_shared(self) -> bool:
         """Whether others may share the lock with this lease: it was asked for with `shared=True`, or has been downgraded."""
         return self._core.is_shared()

@@ -104,6 +104,11 @@ def check_reentrant(reentrant: bool, owner: Name | None) -> None:
         raise InvalidArgumentError("owner names who may re-enter: with reentrant=False nobody does, so give one of them")
 
 
+def enters(reentrant: bool, slots: int | Unset, owner: Name | None) -> bool:
+    """Whether who holds it enters it again. Who has a slot of a semaphore is one who may want another, unless he has a name."""
+    return reentrant and (slots is UNSET or owner is not None)
+
+
 def wait_options(blocking: bool, timeout: Limit, wait: Limit) -> dict[str, object]:
     """The wait of one call: three ways to say it, one at a time. A timeout of -1 is none, as in `threading`."""
     if timeout == -1:

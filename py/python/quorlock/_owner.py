@@ -235,6 +235,9 @@ def refuse_if_stuck(hold: Hold, caller: Caller, shown: str) -> None:
     if hold.lock.shared and other.lock.shares(other.owner):
         # Readers keep no reader out.
         return
+    if hold.lock.has_slots:
+        # As with `threading.Semaphore`: any other thread or task may give a slot back.
+        return
     if mine(hold.place, caller) is other:
         # It is to be no re-entry, so it is as with `threading.Lock`: another thread may release it.
         return

@@ -20,6 +20,7 @@ from ._options import (
     Unset,
     check_reentrant,
     client_options,
+    enters,
     given,
     lock_options,
     octets,
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from ._aio_several import Leases as AioLeases
     from ._several import Leases
 
-__all__ = ["once", "redlock"]
+__all__ = ["once", "redlock", "semaphore"]
 
 _Octets: TypeAlias = bytes | tuple[bytes, ...]
 """One name, or several."""
@@ -85,6 +86,7 @@ class _Redlock(_ForBoth):
         keep: Seconds | Unset = UNSET,
         group: str | Unset = UNSET,
         shared: bool | Unset = UNSET,
+        slots: int | Unset = UNSET,
         owner: Name | None = None,
         reentrant: bool = True,
         max_ttl: Seconds | Unset = UNSET,
@@ -114,7 +116,7 @@ class _Redlock(_ForBoth):
             self._octets = _octets("key", key) if key is not None else _octets("name", given_name)
         check_reentrant(reentrant, owner)
         self._named = owner is not None
-        self._reentrant = reentrant
+        self._reentrant = enters(reentrant, slots, owner)
         self._options = lock_options(
             owner,
             ttl=ttl,
@@ -128,6 +130,7 @@ class _Redlock(_ForBoth):
             keep=keep,
             group=group,
             shared=shared,
+            slots=slots,
         )
         self._client = client
         self._nodes = nodes if nodes is None or isinstance(nodes, str) else tuple(nodes)
@@ -304,7 +307,7 @@ class redlock(_Redlock):  # noqa: N801 - used as a function and as a decorator
       all uses with the same `nodes`, `max_ttl`, `node_timeout`, `drift`, `min_validity`, `namespace`, `label`, `fence_ttl`,
       `set_name`, `restart_guard`, `accept_eviction`, `wait_replicas`, `ca`, `cert` and `cert_key` (the client's
       `key`, which is the lock's name here), made at the first use in each process; `nodes` defaults to `QUORLOCK_NODES`.
-    - `ttl`, `wait`, `renew`, `max_hold`, `raw`, `fencing`, `max_waiters`, `fair`, `keep`, `group`, `shared`, `owner`, `reentrant`: as of `Client.lock`;
+    - `ttl`, `wait`, `renew`, `max_hold`, `raw`, `fencing`, `max_waiters`, `fair`, `keep`, `group`, `shared`, `slots`, `owner`, `reentrant`: as of `Client.lock`;
       times in seconds.
 
     The object may be used again, and by many threads and tasks at once. Who may re-enter: in `async with` and coroutine
@@ -336,6 +339,20 @@ if TYPE_CHECKING:
         def __enter__(self) -> "Leases": ...  # type: ignore[override]
 
         def __aenter__(self) -> "Coroutine[Any, Any, AioLeases]": ...  # type: ignore[override]
+
+
+def semaphore(name: Name, slots: int, **options: Any) -> redlock:
+    """A slot of a semaphore, for a scope or for the run of a function: at most so many `slots` are held at once, 1 to 128.
+
+        with semaphore("api", 5) as lease: ...
+        async with semaphore("api", 5) as lease: ...
+
+        @semaphore("api", 5)
+        def call(): ...
+
+    Options as of `redlock`. `lease.slot` tells which slot it is. No thread and no task re-enters it, see `Client.semaphore`.
+    """
+    return redlock(name, **options, slots=slots)
 
 
 class Attempt(_ForBoth):

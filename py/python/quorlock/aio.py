@@ -30,6 +30,7 @@ from ._options import (
     Seconds,
     Unset,
     check_reentrant,
+    enters,
     given,
     lock_options,
     octets,
@@ -333,6 +334,7 @@ class Client(ClientBase):
         keep: Seconds | Unset = UNSET,
         group: str | Unset = UNSET,
         shared: bool | Unset = UNSET,
+        slots: int | Unset = UNSET,
         owner: Name | None = None,
         reentrant: bool = True,
     ) -> Lock:
@@ -355,12 +357,17 @@ class Client(ClientBase):
             keep=keep,
             group=group,
             shared=shared,
+            slots=slots,
         )
-        return Lock(self._core.lock(octet_name, options), text(octet_name), owner is not None, reentrant)
+        return Lock(self._core.lock(octet_name, options), text(octet_name), owner is not None, enters(reentrant, slots, owner))
 
     def rwlock(self, name: Name, **options: Any) -> RWLock[Lock]:
         """The two modes of one lock, to share it and to have it alone; options as of `lock`. Raises as `lock`."""
         return RWLock(self.lock(name, **options, shared=True), self.lock(name, **options))
+
+    def semaphore(self, name: Name, slots: int, **options: Any) -> Lock:
+        """A semaphore: at most so many `slots` of it are held at once, as `quorlock.Client.semaphore`. No task re-enters it."""
+        return self.lock(name, **options, slots=slots)
 
     def lock_all(self, names: Iterable[Name], **options: Any) -> "Locks":
         """Several locks by their names, to be held together: all of them, or none; as `quorlock.Client.lock_all`."""

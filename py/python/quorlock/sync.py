@@ -17,6 +17,7 @@ from ._options import (
     Seconds,
     Unset,
     check_reentrant,
+    enters,
     given,
     lock_options,
     octets,
@@ -266,7 +267,7 @@ class Lock(Scoped):
         try:
             core: _native.Lease = waited(self._core.acquire(hold.owner, options))
         except (LockContendedError, LockTimeoutError) as error:
-            if not self._named:
+            if not self._named and not self._core.has_slots:
                 _owner.told(error, hold)
             raise
         return self._won(core, hold)
@@ -397,6 +398,7 @@ class Client(ClientBase):
         keep: Seconds | Unset = UNSET,
         group: str | Unset = UNSET,
         shared: bool | Unset = UNSET,
+        slots: int | Unset = UNSET,
         owner: Name | None = None,
         reentrant: bool = True,
     ) -> Lock:
@@ -419,6 +421,7 @@ class Client(ClientBase):
         - `shared`: whether the lease is one of many that share the lock (false): readers, whom a lease that is not shared keeps
           out, and who keep that out. Who shares the lock and asks for it alone gets `WouldDeadlockError` at once. Not with
           `raw` nor `keep`.
+        - `slots`: makes it a semaphore of so many slots, 1 to 128: see `semaphore`.
         - `owner`: who may re-enter, by a name that is valid within this client; by default whoever calls, see `Lock`.
         - `reentrant`: whether the owner may enter again while it holds the lock (true).
 
@@ -439,12 +442,25 @@ class Client(ClientBase):
             keep=keep,
             group=group,
             shared=shared,
+            slots=slots,
         )
-        return Lock(self._core.lock(octet_name, options), text(octet_name), owner is not None, reentrant)
+        return Lock(self._core.lock(octet_name, options), text(octet_name), owner is not None, enters(reentrant, slots, owner))
 
     def rwlock(self, name: Name, **options: Any) -> RWLock[Lock]:
         """The two modes of one lock, to share it and to have it alone; options as of `lock`. Raises as `lock`."""
         return RWLock(self.lock(name, **options, shared=True), self.lock(name, **options))
+
+    def semaphore(self, name: Name, slots: int, **options: Any) -> Lock:
+        """A semaphore: at most so many `slots` of it are held at once, 1 to 128. Options as of `lock`.
+
+            with client.semaphore("api", 5) as lease:
+                call_the_api(worker=lease.slot)
+
+        It is acquired and released as a lock is, and no thread re-enters it: who acquires it twice has two slots, as of
+        `threading.Semaphore`, but for an `owner` by name. All who use it have to ask for as many slots: the largest number in
+        use is the limit. A lock of that name is another matter. Raises as `lock`.
+        """
+        return self.lock(name, **options, slots=slots)
 
     def lock_all(self, names: Iterable[Name], **options: Any) -> "Locks":
         """Several locks by their names, to be held together: all of them, or none; options as of `lock`.

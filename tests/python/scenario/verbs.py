@@ -44,6 +44,7 @@ CONVERTED = {
     "accept_eviction": lambda word: word == "on",
     "fair": lambda word: word == "on",
     "shared": lambda word: word == "on",
+    "slots": int,
     "max_waiters": int,
     "wait_replicas": int,
     "drift": float,
@@ -157,6 +158,9 @@ class Verbs:
 
     async def do_newer(self, step, one, other):
         return self.leases[one].fence > self.leases[other].fence
+
+    async def do_same_slot(self, step, one, other):
+        return self.leases[one].slot == self.leases[other].slot
 
     async def do_force(self, step, client, name, fence=None):
         if fence is not None:

@@ -1,0 +1,124 @@
+"""Slots of a semaphore: as many holders as there are slots, and no more."""
+
+import asyncio
+import threading
+import unittest
+
+import quorlock
+import quorlock.aio
+from quorlock import redlock, semaphore
+
+from support import LONG, Case, memory
+
+
+class Slots(Case):
+    def setUp(self):
+        super().setUp()
+        self.client, self.other = (quorlock.Client(self.nodes, wait=LONG) for _ in range(2))
+        for client in (self.client, self.other):
+            self.addCleanup(client.close)
+
+    def test_as_many_hold_it_as_there_are_slots(self):
+        api = self.client.semaphore("api", 2)
+        # One thread may have several.
+        with api as one, self.other.semaphore("api", 2) as two:
+            self.assertEqual({one.slot, two.slot}, {0, 1})
+            self.assertNotEqual(one.token, two.token)
+            self.assertIsNone(api.try_acquire())
+            with self.assertRaises(quorlock.LockContendedError):
+                api.acquire(timeout=0)
+            with self.assertRaises(quorlock.LockTimeoutError) as raised:
+                api.acquire(timeout=0.1)
+            self.assertNotIn("owner=", str(raised.exception))
+            # A lock of that name is another matter, and so is one slot more.
+            with self.client.lock("api") as lock, self.client.semaphore("api", 3) as third:
+                self.assertEqual((lock.slot, third.slot), (None, 2))
+            freed = two.slot
+        with api as again, api as both:
+            self.assertEqual({again.slot, both.slot}, {0, 1})
+            fences = {lease.slot: lease.fence for lease in (again, both)}
+        self.assertGreater(fences[freed], two.fence)
+        self.assert_nothing_left()
+
+    def test_acquire_and_release_by_hand(self):
+        api = self.client.semaphore("api", 2)
+        first = api.acquire()
+        second = api.acquire()
+        self.assertTrue(api.release())
+        self.assertEqual((first.is_held(), second.is_held()), (True, False))
+        self.assertTrue(api.release())
+        with self.assertRaises(quorlock.NotOwnerError):
+            api.release()
+        self.assert_nothing_left()
+
+    def test_threads_are_never_more_than_the_limit(self):
+        inside, most, lock = 0, 0, threading.Lock()
+
+        @semaphore("report", 3, client=self.client, wait=None)
+        def work():
+            nonlocal inside, most
+            with lock:
+                inside += 1
+                most = max(most, inside)
+            barrier.wait(LONG)
+            with lock:
+                inside -= 1
+
+        # Three at a time, all of them at once.
+        barrier = threading.Barrier(3)
+        threads = [threading.Thread(target=work) for _ in range(9)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(LONG)
+        self.assertEqual((inside, most), (0, 3))
+        self.assert_nothing_left()
+
+    def test_a_named_owner_enters_its_slot_again(self):
+        with self.client.semaphore("a", 2, owner="me") as one, self.client.semaphore("a", 2, owner="me") as again:
+            self.assertEqual((one.slot, one.token), (again.slot, again.token))
+        self.assert_nothing_left()
+
+    def test_tasks_have_a_slot_each(self):
+        async def main():
+            async with quorlock.aio.Client(self.nodes, wait=LONG) as client:
+                api = client.semaphore("api", 2)
+                async with api as one, api as two:
+                    self.assertEqual({one.slot, two.slot}, {0, 1})
+                    self.assertIsNone(await api.try_acquire())
+                    third = asyncio.create_task(api.acquire())
+                    await asyncio.sleep(0)
+                    self.assertFalse(third.done())
+                    await two.release()
+                    lease = await third
+                    self.assertEqual(lease.slot, two.slot)
+                    await lease.release()
+
+        asyncio.run(main())
+        self.assert_nothing_left()
+
+    def test_what_makes_no_semaphore_is_refused(self):
+        for slots, given in ((0, "slots is 0: give 1 to 128"), (129, "slots is 129"), (-1, "slots is -1")):
+            with self.assertRaisesRegex(quorlock.InvalidArgumentError, given):
+                self.client.semaphore("a", slots)
+        with self.assertRaisesRegex(quorlock.InvalidArgumentError, "raw"):
+            self.client.semaphore("a", 2, raw=True)
+        with self.assertRaisesRegex(quorlock.InvalidArgumentError, "shared"):
+            self.client.semaphore("a", 2, shared=True)
+        with self.assertRaisesRegex(TypeError, "slots"):
+            self.client.semaphore("a", "many")
+        with self.client.semaphore("a", 1) as lease, self.assertRaisesRegex(quorlock.InvalidArgumentError, "slot"):
+            lease.downgrade()
+
+
+class InMemory(unittest.TestCase):
+    def test_memory_nodes_have_slots(self):
+        nodes = memory("slots")
+        with semaphore("a", 2, nodes=nodes), redlock("a", slots=2, nodes=nodes) as second:
+            self.assertIn(second.slot, (0, 1))
+            with semaphore("a", 2, nodes=nodes).attempt() as third:
+                self.assertIsNone(third)
+
+
+if __name__ == "__main__":
+    unittest.main()

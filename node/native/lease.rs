@@ -89,6 +89,12 @@ impl Port {
         })
     }
 
+    /// Which slot of a semaphore it has.
+    #[napi(catch_unwind)]
+    pub fn slot(&self, lease: i64) -> Either<Option<u32>, Failure> {
+        entry(|| Ok(self.lease(lease)?.slot()))
+    }
+
     /// Whether others may share the lock with it.
     #[napi(catch_unwind)]
     pub fn is_shared(&self, lease: i64) -> Either<bool, Failure> {
@@ -125,7 +131,7 @@ impl Port {
     }
 
     /// Lets go of a lease that has been released. Returns what is left of it, in one
-    /// call: token, fence, reason and error of the loss.
+    /// call: token, fence, reason and error of the loss, and its slot.
     #[napi(catch_unwind)]
     pub fn end<'env>(
         &self,
@@ -136,21 +142,28 @@ impl Port {
             let core = self.lease(lease)?;
             let loss = core.loss();
             let error = loss.map(|_| Failure::from(core.lost_error()));
-            let left = (core.token().to_owned(), fence(&core), loss, error);
+            let left = (
+                core.token().to_owned(),
+                fence(&core),
+                loss,
+                error,
+                core.slot(),
+            );
             let forgotten = self.leases().remove(&lease);
             // Not within the table's lock: it takes others.
             drop(forgotten);
             Ok(left)
         });
-        let (token, fence, loss, error) = match left {
+        let (token, fence, loss, error, slot) = match left {
             Either::A(left) => left,
             Either::B(failure) => return Ok(Either::B(failure)),
         };
-        let mut left = env.create_array(4)?;
+        let mut left = env.create_array(5)?;
         left.set(0, token)?;
         left.set(1, fence)?;
         left.set(2, loss.map(LossReason::as_str))?;
         left.set(3, error)?;
+        left.set(4, slot)?;
         Ok(Either::A(left))
     }
 

@@ -28,6 +28,7 @@ pub struct LockOptions {
     pub keep: Option<f64>,
     pub group: Option<String>,
     pub shared: Option<bool>,
+    pub slots: Option<u32>,
     pub owner: Option<Uint8Array>,
 }
 
@@ -132,7 +133,7 @@ impl LockOptions {
             to = to.for_election();
         }
         set_lock! { self, to }
-        set! { self, to: shared = |given| given, }
+        set! { self, to: shared = |given| given, slots = |given| given, }
         if let Some(name) = &self.owner {
             to = to.owner(Owner::named(name.to_vec()));
         }

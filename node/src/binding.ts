@@ -31,11 +31,12 @@ export interface NativePort {
   lostError(lease: number): Failure;
   extend(number: number, lease: number, ttl: number | undefined): Failure | null;
   ensure(number: number, lease: number, min: number): Failure | null;
+  slot(lease: number): number | null | Failure;
   isShared(lease: number): boolean | Failure;
   downgrade(number: number, lease: number): Failure | null;
   release(number: number, lease: number): Failure | null;
-  /** Forgets it; what is left: token, fence, reason and error of the loss. */
-  end(lease: number): [string, number | null, string | null, Failure | null] | Failure;
+  /** Forgets it; what is left: token, fence, reason and error of the loss, and its slot. */
+  end(lease: number): [string, number | null, string | null, Failure | null, number | null] | Failure;
   forget(lease: number): boolean | Failure;
 }
 
@@ -155,6 +156,7 @@ export interface NativeLockOptions {
   keep?: number;
   group?: string;
   shared?: boolean;
+  slots?: number;
   owner?: Uint8Array;
 }
 

@@ -117,9 +117,21 @@ export class Client extends Events {
    * The two modes of one lock: `read()` is shared by many, `write()` is for one alone. Options as of `lock`; each call
    * gives the same lock. Throws as `lock`.
    */
-  rwlock(name: Name, options?: Omit<LockOptions, "shared">): RWLock {
+  rwlock(name: Name, options?: Omit<LockOptions, "shared" | "slots">): RWLock {
     const [read, write] = [this.lock(name, { ...options, shared: true }), this.lock(name, options)];
     return { read: () => read, write: () => write };
+  }
+
+  /**
+   * A semaphore: at most so many `slots` of it are held at once, 1 to 128. It is acquired and released as a lock is; its leases
+   * tell their `slot`. Options as of `lock`. All who use it have to ask for as many slots: the largest number in use is the
+   * limit. A lock of that name is another matter. Throws as `lock`.
+   */
+  semaphore(name: Name, slots: number, options?: Omit<LockOptions, "shared" | "slots">): Lock {
+    const key = look(this.semaphore, () => nameOf("name", name));
+    const own = look(this.semaphore, () => lockOptions({ ...options, slots }));
+    checked(this.#core.check(key, own), this.semaphore);
+    return newLock(this.#core, key, own, this);
   }
 
   /**

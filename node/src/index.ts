@@ -52,4 +52,4 @@ export type {
 export { metricsText } from "./metrics.js";
 export { once, type OnceOptions } from "./once.js";
 export type { Finding, NodeReport, Probe } from "./probe.js";
-export { redlock, type Body, type BodyOfAll, type RedlockOptions } from "./redlock.js";
+export { redlock, semaphore, type Body, type BodyOfAll, type RedlockOptions } from "./redlock.js";

@@ -91,7 +91,7 @@ export class Lease {
   readonly #keeper: Keeper;
   #controller: AbortController | undefined;
   /** What is left of it after its release: the core has forgotten it then. */
-  #over: { token: string; fence: number | null; loss: LossReason | null; error: Failure | null } | undefined;
+  #over: { token: string; fence: number | null; loss: LossReason | null; error: Failure | null; slot: number | null } | undefined;
 
   private constructor(number: number, keeper: Keeper) {
     this.name = keeper.name;
@@ -138,6 +138,14 @@ export class Lease {
    */
   get fence(): number | null {
     return this.#over === undefined ? checked(port.fence(this.#number)) : this.#over.fence;
+  }
+
+  /**
+   * Which slot of the semaphore is held, counted from 0; `null` of a lock. No two leases that are held at one time have the
+   * same. The fence grows with every hold of one slot; between slots it says nothing.
+   */
+  get slot(): number | null {
+    return this.#over === undefined ? checked(port.slot(this.#number)) : this.#over.slot;
   }
 
   /** Why the lease was lost; `null` while it is held and after a release. */
@@ -243,8 +251,8 @@ export class Lease {
   /** Gives back what it takes up: that is not left to the collector, to which a lease looks small. */
   #end(): void {
     if (this.#over !== undefined) return;
-    const [token, fence, loss, error] = checked(port.end(this.#number));
-    this.#over = { token, fence, loss: loss as LossReason | null, error };
+    const [token, fence, loss, error, slot] = checked(port.end(this.#number));
+    this.#over = { token, fence, loss: loss as LossReason | null, error, slot };
     live.delete(this.#number);
     collected.unregister(this);
     letGo(this.#keeper, this);

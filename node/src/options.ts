@@ -48,12 +48,14 @@ export interface LockOptions {
    * that out. Who shares the lock and asks for it alone gets `WouldDeadlockError` at once. Not with `raw` nor `keep`. False.
    */
   shared?: boolean | undefined;
+  /** Makes it a semaphore of so many slots, 1 to 128, at most all of which are held at once: see `client.semaphore`. */
+  slots?: number | undefined;
   /** Who may re-enter, by a name that is valid within the client. */
   owner?: Name | undefined;
 }
 
 /** Options of a client. Those of locks are the defaults of its locks. */
-export interface ClientOptions extends Omit<LockOptions, "owner" | "shared"> {
+export interface ClientOptions extends Omit<LockOptions, "owner" | "shared" | "slots"> {
   /**
    * URLs, as a list or in one text with commas: `redis://[user:password@]host[:port][/db]`, `rediss://…`,
    * `redis+unix:///path`, `redis+sentinel://host:26379;host;host/master` for a master with replicas that sentinels know by
@@ -116,7 +118,7 @@ export interface ClientOptions extends Omit<LockOptions, "owner" | "shared"> {
  * Options of an election: those of a lock. Where they are not given a candidate waits without end, in the line on the nodes
  * (`fair`), and a term is renewed and has no `maxHold`, whatever the client's defaults are.
  */
-export interface ElectionOptions extends Omit<LockOptions, "owner" | "shared"> {}
+export interface ElectionOptions extends Omit<LockOptions, "owner" | "shared" | "slots"> {}
 
 /** How `election.run` goes on, and whom it tells. */
 export interface RunOptions {
@@ -282,9 +284,12 @@ function converted(what: string, given: unknown, ...tables: Record<string, Conve
   return found;
 }
 
+/** What a client does not say for its locks. */
+const OF_ONE_LOCK: Record<string, Convert> = { shared: flag, slots: count, owner: octets };
+
 export function lockOptions(given: unknown): NativeLockOptions {
   // The period of `once` comes here with what that was given.
-  return converted("options", given, { every: milliseconds, ...OF_LOCK, shared: flag, owner: octets })[0] as NativeLockOptions;
+  return converted("options", given, { every: milliseconds, ...OF_LOCK, ...OF_ONE_LOCK })[0] as NativeLockOptions;
 }
 
 /** Options of an election: of its lock, without an owner, so that nobody enters a term again. */
@@ -318,7 +323,7 @@ export function forceOptions(given: unknown): number | undefined {
 /** Options of `redlock`: of its lock, of its client, and its own. */
 export function scopeOptions(given: unknown): [NativeLockOptions, NativeClientOptions, Record<string, unknown>] {
   const own: Convert = (_name, value) => value;
-  return converted("options", given, { ...OF_LOCK, shared: flag, owner: octets }, OF_CLIENT, {
+  return converted("options", given, { ...OF_LOCK, ...OF_ONE_LOCK }, OF_CLIENT, {
     client: own,
     signal: own,
     reentrant: flag,

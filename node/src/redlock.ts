@@ -7,7 +7,7 @@ import { throwIfLost, type Lease } from "./lease.js";
 import { Leases, throwIfOneLost } from "./leases.js";
 import { acquireFor, tryAcquireFor, type Lock } from "./lock.js";
 import { acquireAllFor, Locks, tryAcquireAllFor } from "./locks.js";
-import { abortSignal, scopeOptions, type ClientOptions, type LockOptions, type Name } from "./options.js";
+import { abortSignal, nameOf, scopeOptions, type ClientOptions, type LockOptions, type Name } from "./options.js";
 import { invocation, within, type Invocation } from "./owner.js";
 
 /** Options of `redlock`. */
@@ -19,7 +19,7 @@ export interface RedlockOptions extends LockOptions, Omit<ClientOptions, keyof L
   client?: Client | undefined;
   /** Ends the wait for the lock. The call then rejects with the signal's reason. For a loss see `lease.signal`. */
   signal?: AbortSignal | undefined;
-  /** Whether this call may re-enter a lock that an invocation around it holds. True. */
+  /** Whether this call may re-enter a lock that an invocation around it holds. True; of a semaphore false. */
   reentrant?: boolean | undefined;
 }
 
@@ -94,6 +94,27 @@ async function attempt<T>(
 
 redlock.attempt = attempt;
 
+/**
+ * Has a slot of a semaphore while `body` runs: at most so many `slots` are held at once, 1 to 128.
+ *
+ *     await semaphore("api", 5, async (lease) => { … });
+ *
+ * As `redlock` in all else, but that a call within the body has another slot. `lease.slot` tells which one it is.
+ */
+export async function semaphore<T>(name: Name, slots: number, body: Body<T>): Promise<T>;
+export async function semaphore<T>(
+  name: Name,
+  slots: number,
+  options: Omit<RedlockOptions, "shared" | "slots">,
+  body: Body<T>,
+): Promise<T>;
+export async function semaphore<T>(name: Name, slots: number, ...rest: Rest<Body<T>>): Promise<T> {
+  const [given, body] = (rest.length === 1 ? [{}, rest[0]] : rest) as [RedlockOptions, AnyBody<T>];
+  const { lock, signal, reentrant } = look(semaphore, () => prepared(nameOf("name", name), { ...given, slots }, body));
+  const own = reentrant ? invocation() : undefined;
+  return await holding(await acquireFor(lock as Lock, { signal }, own?.owner, semaphore), inside(own, body), semaphore);
+}
+
 /** Runs the body where the lock is had in time; `undefined` where others hold it. Not part of the API. */
 export async function attempted<T>(
   lock: Asked,
@@ -152,7 +173,7 @@ const prepared = (name: Name | readonly Name[], given: RedlockOptions, body: unk
 /** The lock for a body, or several, of options that were looked at. Not part of the API. */
 export function scoped(name: Name | readonly Name[], options: ReturnType<typeof scopeOptions>, body: unknown) {
   if (typeof body !== "function") throw invalid("the last argument is the work to do: give a function");
-  const [ofLock, ofClient, { client, signal, reentrant = true }] = options;
+  const [ofLock, ofClient, { client, signal, reentrant = ofLock.slots === undefined }] = options;
   if (client !== undefined) {
     if (!(client instanceof Client)) throw invalid("client is no Client of this package");
     const own = Object.keys(ofClient);

@@ -23,6 +23,7 @@ const VERB_WORDS = {
   "fence-of": 2,
   "lost-name": 1,
   newer: 2,
+  "same-slot": 2,
   force: 2,
   init: 1,
   lost: 2,

@@ -26,6 +26,7 @@ const CONVERTED = {
   wait_replicas: Number,
   fair: onOff,
   shared: onOff,
+  slots: Number,
   drift: Number,
   min_validity: Number,
   ttl: milliseconds,
@@ -47,6 +48,8 @@ function options(step) {
 /** Those of a lock, for an actor. Node has no implicit owner: one is named after the actor. */
 function owned(step) {
   const made = options(step);
+  // A semaphore is nobody's.
+  if (made.slots !== undefined) return () => made;
   return (actor) => ({ ...made, owner: made.owner ?? `actor:${actor}` });
 }
 
@@ -182,6 +185,10 @@ class Verbs {
 
   lostName(_step, _signal, name) {
     return this.#found(this.#leases, name).lostName ?? "none";
+  }
+
+  sameSlot(_step, _signal, name, other) {
+    return this.#found(this.#leases, name).slot === this.#found(this.#leases, other).slot;
   }
 
   newer(_step, _signal, name, other) {

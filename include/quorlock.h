@@ -1141,6 +1141,14 @@ int32_t quorlock_lock_options_set_keep(struct quorlock_lock_options_t *options, 
 int32_t quorlock_lock_options_set_shared(struct quorlock_lock_options_t *options, bool shared);
 
 /**
+ * Makes it a semaphore of so many slots, 1 to 128, at most all of which are held at once.
+ * No thread owns a lease of it, so none enters again, unless the options name an owner. All
+ * who use it have to ask for as many slots: the largest number in use is the limit. A lock
+ * of that name is another matter. Not with raw, nor shared.
+ */
+int32_t quorlock_lock_options_set_slots(struct quorlock_lock_options_t *options, int64_t slots);
+
+/**
  * The lock's group in quorlock_metrics_text(), which never names locks: a word for
  * all of a kind, such as "orders"; `len` bytes of UTF-8, at most 64. The process
  * keeps 64 groups; later ones are counted as "other". Empty.
@@ -1196,6 +1204,21 @@ int32_t quorlock_lock_new(const struct quorlock_client_t *client,
                           const struct quorlock_lock_options_t *options,
                           struct quorlock_lock_t **lock,
                           struct quorlock_error_t **error);
+
+/**
+ * Makes a semaphore: at most so many `slots` of it are held at once, 1 to 128. It is a lock
+ * whose options say quorlock_lock_options_set_slots(), and is acquired, released and freed
+ * as such; quorlock_lease_slot() tells which slot a lease has. Fails as
+ * quorlock_lock_new().
+ */
+QUORLOCK_MUST_USE
+int32_t quorlock_semaphore_new(const struct quorlock_client_t *client,
+                               const char *name,
+                               size_t name_len,
+                               int64_t slots,
+                               const struct quorlock_lock_options_t *options,
+                               struct quorlock_lock_t **lock,
+                               struct quorlock_error_t **error);
 
 /**
  * Frees a lock. NULL is allowed. Its leases stay.
@@ -1309,6 +1332,13 @@ QUORLOCK_MUST_USE
 int32_t quorlock_lease_extend(const struct quorlock_lease_t *lease,
                               int64_t ttl_ms,
                               struct quorlock_error_t **error);
+
+/**
+ * Which slot of a semaphore the lease has, counted from 0; -1 of a lock. No two leases that
+ * are held at one time have the same. The fence grows with every hold of one slot; between
+ * slots it says nothing.
+ */
+int32_t quorlock_lease_slot(const struct quorlock_lease_t *lease);
 
 /**
  * Whether others may share the lock with the lease: it was asked for so, see

@@ -286,6 +286,8 @@ struct lock_options {
     /** Whether the lease is one of many that share the lock: readers, whom a lease that is not shared keeps out, and who keep
      * that out. Who shares the lock and asks for it alone gets would_deadlock at once. Not with raw, nor keep. */
     std::optional<bool> shared;
+    /** Makes it a semaphore of so many slots, 1 to 128, at most all of which are held at once: see client::semaphore(). */
+    std::optional<std::int64_t> slots;
 };
 
 /** Options of a client; those that locks have too are the defaults of its locks. See quorlock.h for the values
@@ -353,6 +355,7 @@ inline owned<quorlock_lock_options_t> made(const lock_options &options) {
     if (options.fair) quorlock_lock_options_set_fair(o, *options.fair);
     if (options.keep) quorlock_lock_options_set_keep(o, ms(*options.keep));
     if (options.shared) quorlock_lock_options_set_shared(o, *options.shared);
+    if (options.slots) quorlock_lock_options_set_slots(o, *options.slots);
     if (options.group) quorlock_lock_options_set_group(o, options.group->data(), options.group->size());
     if (options.reentrant) quorlock_lock_options_set_reentrant(o, *options.reentrant);
     return made;
@@ -627,6 +630,10 @@ public:
     void ensure(milliseconds min) const {
         detail::checked([&](auto error) { return quorlock_lease_ensure(get(), detail::ms(min), error); });
     }
+
+    /** Which slot of a semaphore it has, counted from 0; -1 of a lock. No two leases that are held at one time have the same.
+     * The fence grows with every hold of one slot; between slots it says nothing. */
+    std::int32_t slot() const noexcept { return quorlock_lease_slot(get()); }
 
     /** Whether others may share the lock with it: it was asked for so, or has been downgraded. */
     bool is_shared() const noexcept { return quorlock_lease_is_shared(get()); }
@@ -1958,6 +1965,92 @@ private:
     }
 
     mutex readers_;
+};
+
+/**
+ * At most so many slots of it are held at once, by whatever program: a semaphore with the words of std::counting_semaphore.
+ *
+ *     quorlock::semaphore api(client, "api", 5);
+ *     api.acquire(); … api.release();
+ *
+ *     const quorlock::lease slot = api.hold();    // to the end of the scope, and slot.slot() tells which one
+ *
+ * 1 to 128 slots. All who use it have to ask for as many: the largest number in use is the limit. What is acquired and not
+ * released goes with the object. May be used by many threads at once; any of them may release.
+ */
+class semaphore {
+public:
+    semaphore(const client &client, std::string_view name, std::int64_t slots, const lock_options &options = {})
+        : lock_(client.lock(name, with_slots(options, slots))) {}
+    semaphore(const semaphore &) = delete;
+    semaphore &operator=(const semaphore &) = delete;
+
+    /** Waits without end for a slot, and has it. Throws what makes waiting pointless, as mutex::lock(). */
+    void acquire() { keep(lock_.acquire(forever)); }
+
+    /** Has a slot if one is free. */
+    [[nodiscard]] bool try_acquire() {
+        std::optional<lease> won = lock_.try_acquire();
+        if (won) keep(std::move(*won));
+        return won.has_value();
+    }
+
+    /** As acquire(), for so long at most; false if none was free all the time. */
+    template <typename Rep, typename Period>
+    [[nodiscard]] bool try_acquire_for(const std::chrono::duration<Rep, Period> &wait) {
+        const milliseconds at_most = detail::wait_of(wait);
+        if (at_most == milliseconds::zero()) return try_acquire();
+        try {
+            keep(lock_.acquire(at_most));
+            return true;
+        } catch (const lock_timeout &) {
+            return false;
+        }
+    }
+
+    template <typename Clock, typename Duration>
+    [[nodiscard]] bool try_acquire_until(const std::chrono::time_point<Clock, Duration> &end) {
+        const auto now = Clock::now();
+        return end <= now ? try_acquire() : try_acquire_for(end - now);
+    }
+
+    /** Gives back the slot that was acquired here last, lost or not. Does nothing if there is none. */
+    void release() noexcept {
+        std::optional<lease> last;
+        {
+            const std::lock_guard<std::mutex> guard(inside_);
+            if (leases_.empty()) return;
+            last.emplace(std::move(leases_.back()));
+            leases_.pop_back();
+        }
+        /* Waits for a quorum's answer, at most for node_timeout; what is not released then is in the background. */
+        detail::unlock_now(last->get());
+    }
+
+    /** Waits for a slot, as long as the options say, and has it as long as the lease is there, which tells the rest. */
+    [[nodiscard]] lease hold() const { return lock_.acquire(); }
+
+    /** How many slots this object has, validly, now. */
+    std::size_t held() const {
+        const std::lock_guard<std::mutex> guard(inside_);
+        const auto valid = [](const lease &one) { return one.is_held(); };
+        return static_cast<std::size_t>(std::count_if(leases_.begin(), leases_.end(), valid));
+    }
+
+private:
+    static lock_options with_slots(lock_options options, std::int64_t slots) {
+        options.slots = slots;
+        return options;
+    }
+
+    void keep(lease won) {
+        const std::lock_guard<std::mutex> guard(inside_);
+        leases_.push_back(std::move(won));
+    }
+
+    quorlock::lock lock_;
+    mutable std::mutex inside_;
+    std::vector<lease> leases_;
 };
 
 /**

@@ -226,6 +226,14 @@ pub extern "C" fn quorlock_lease_extend(
     })
 }
 
+/// Which slot of a semaphore the lease has, counted from 0; -1 of a lock. No two leases that
+/// are held at one time have the same. The fence grows with every hold of one slot; between
+/// slots it says nothing.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_lease_slot(lease: *const quorlock_lease_t) -> i32 {
+    boundary!(or - 1, { Ok(handle::borrow(lease, "lease")?.lease.slot().map_or(-1, |slot| slot as i32)) })
+}
+
 /// Whether others may share the lock with the lease: it was asked for so, see
 /// quorlock_lock_options_set_shared(), or has been downgraded.
 #[unsafe(no_mangle)]

@@ -18,6 +18,14 @@ use crate::time::QUORLOCK_DEFAULT;
 /// is an owner of its own, unless the options name one.
 pub struct quorlock_lock_t(pub(crate) Lock);
 
+/// The lock of the calling thread, unless it has an owner by name. A semaphore has none.
+pub(crate) fn of_thread(lock: &Lock) -> Lock {
+    match lock.has_slots() {
+        true => lock.clone(),
+        false => lock.clone().owner_or(Owner::current_thread),
+    }
+}
+
 impl Handle for quorlock_lock_t {
     fn starts_anew(&self) -> bool {
         self.0.is_ours()
@@ -42,6 +50,29 @@ pub extern "C" fn quorlock_lock_new(
         if let Some(options) = handle::maybe(options, "options")? {
             named = options.apply(named)?;
         }
+        named.check()?;
+        handle::give(lock, "lock", quorlock_lock_t(named))
+    })
+}
+
+/// Makes a semaphore: at most so many `slots` of it are held at once, 1 to 128. It is a lock
+/// whose options say quorlock_lock_options_set_slots(), and is acquired, released and freed
+/// as such; quorlock_lease_slot() tells which slot a lease has. Fails as
+/// quorlock_lock_new().
+#[must_use]
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_semaphore_new(
+    client: *const quorlock_client_t, name: *const c_char, name_len: usize, slots: i64,
+    options: *const quorlock_lock_options_t, lock: *mut *mut quorlock_lock_t, error: *mut *mut quorlock_error_t,
+) -> i32 {
+    boundary!(error, {
+        handle::wanted(lock, "lock")?;
+        let client = handle::borrow(client, "client")?;
+        let mut named = client.0.lock(handle::bytes(name, name_len, "name")?);
+        if let Some(options) = handle::maybe(options, "options")? {
+            named = options.apply(named)?;
+        }
+        named = named.slots(handle::count(slots, "slots")? as u32);
         named.check()?;
         handle::give(lock, "lock", quorlock_lock_t(named))
     })
@@ -77,7 +108,7 @@ pub extern "C" fn quorlock_lock(
 ) -> i32 {
     boundary!(error, {
         handle::wanted(lease, "lease")?;
-        let mut asked = handle::borrow(lock, "lock")?.0.clone().owner_or(Owner::current_thread);
+        let mut asked = of_thread(&handle::borrow(lock, "lock")?.0);
         if wait_ms != QUORLOCK_DEFAULT {
             asked = asked.wait(handle::limit(wait_ms, "wait")?);
         }
@@ -105,7 +136,5 @@ pub extern "C" fn quorlock_try_lock(
 pub extern "C" fn quorlock_lock_release(
     lock: *const quorlock_lock_t, was_held: *mut bool, error: *mut *mut quorlock_error_t,
 ) -> i32 {
-    boundary!(error, {
-        tell(was_held, wait(handle::borrow(lock, "lock")?.0.clone().owner_or(Owner::current_thread).release())?)
-    })
+    boundary!(error, { tell(was_held, wait(of_thread(&handle::borrow(lock, "lock")?.0).release())?) })
 }

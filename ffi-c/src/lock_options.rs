@@ -137,6 +137,15 @@ pub extern "C" fn quorlock_lock_options_set_shared(options: *mut quorlock_lock_o
     set(options, || Ok(shared), Lock::shared)
 }
 
+/// Makes it a semaphore of so many slots, 1 to 128, at most all of which are held at once.
+/// No thread owns a lease of it, so none enters again, unless the options name an owner. All
+/// who use it have to ask for as many slots: the largest number in use is the limit. A lock
+/// of that name is another matter. Not with raw, nor shared.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_lock_options_set_slots(options: *mut quorlock_lock_options_t, slots: i64) -> i32 {
+    set(options, || handle::count(slots, "slots"), |lock, slots| lock.slots(slots as u32))
+}
+
 /// The lock's group in quorlock_metrics_text(), which never names locks: a word for
 /// all of a kind, such as "orders"; `len` bytes of UTF-8, at most 64. The process
 /// keeps 64 groups; later ones are counted as "other". Empty.

@@ -5,7 +5,7 @@ use std::ptr;
 use std::sync::Arc;
 
 use quorlock_core::binding::wait;
-use quorlock_core::{Error, Leases, Lock, Locks, Owner};
+use quorlock_core::{Error, Leases, Lock, Locks};
 
 use crate::cancel::{quorlock_cancel_t, unless_used};
 use crate::client::quorlock_client_t;
@@ -14,6 +14,7 @@ use crate::handle::{self, Handle};
 use crate::lease::{
     Lost, QUORLOCK_LEASE_HELD, QUORLOCK_LEASE_NONE, QUORLOCK_LEASE_RELEASED, quorlock_lost_callback_t, tell,
 };
+use crate::lock::of_thread;
 use crate::lock_options::quorlock_lock_options_t;
 use crate::queue::quorlock_queue_t;
 use crate::time::QUORLOCK_DEFAULT;
@@ -115,9 +116,9 @@ pub extern "C" fn quorlock_lock_all(
 ) -> i32 {
     boundary!(error, {
         handle::wanted(leases, "leases")?;
-        let asked = handle::borrow(locks, "locks")?.0.iter().cloned();
+        let asked = handle::borrow(locks, "locks")?.0.iter();
         // Each of them for the same owner, who may hold some already.
-        let mut asked = Locks::of(asked.map(|lock| lock.owner_or(Owner::current_thread)).collect());
+        let mut asked = Locks::of(asked.map(of_thread).collect());
         if wait_ms != QUORLOCK_DEFAULT {
             asked = asked.wait(handle::limit(wait_ms, "wait")?);
         }

@@ -156,6 +156,7 @@ static void options_call(struct fuzz *f) {
     case 33: quorlock_client_options_set_group(c, text, len); break;
     case 34: quorlock_lock_options_set_group(l, text, len); break;
     case 35: quorlock_lock_options_set_shared(l, draw(f, 2)); break;
+    case 36: quorlock_lock_options_set_slots(l, some_ms(f)); break;
     default: quorlock_client_options_set_nodes(c, NULL, draw(f, 2)); break;
     }
 }
@@ -191,8 +192,13 @@ static void making_call(struct fuzz *f) {
         break;
     }
     default:
-        CODE(quorlock_lock_new(draw(f, 2) ? shared_client : SOME(clients), text, len, SOME(lock_options), &made_lock,
-                               error));
+        if (draw(f, 4)) {
+            CODE(quorlock_lock_new(draw(f, 2) ? shared_client : SOME(clients), text, len, SOME(lock_options), &made_lock,
+                                   error));
+        } else {
+            CODE(quorlock_semaphore_new(draw(f, 2) ? shared_client : SOME(clients), text, len, 1 + draw(f, 3),
+                                        SOME(lock_options), &made_lock, error));
+        }
         if ((f->last == QUORLOCK_OK) != (made_lock != NULL)) broken(f, "quorlock_lock_new");
         if (!made_lock) break;
         quorlock_lock_free(*lock);
@@ -227,6 +233,7 @@ static void lock_call(struct fuzz *f) {
     if (!won) return;
     f->holds++;
     if (quorlock_lease_fence(won) >> 53) broken(f, "a fence that is no safe integer");
+    if (quorlock_lease_slot(won) < -1 || quorlock_lease_slot(won) > 127) broken(f, "no such slot");
     quorlock_lease_free(*lease);
     *lease = won;
 }

@@ -62,6 +62,11 @@ static struct answer lost_name(const struct hold *hold) {
     return said(name ? text : "none");
 }
 
+static int32_t slot(const char *name) {
+    const struct hold *hold = get(&leases, name);
+    return quorlock_lease_slot(hold->one);
+}
+
 static uint64_t fence(const char *name) {
     const struct hold *hold = get(&leases, name);
     return quorlock_lease_fence(hold->one);
@@ -145,7 +150,7 @@ static void tell_stage(struct line *line) {
 static const struct { const char *name; int words; bool by_actor; } verbs[] = {
     {"client", 1, false}, {"lock", 3, false}, {"locks", 3, false}, {"acquire", 2, true}, {"try", 2, true}, {"release", 1, true},
     {"unlock", 1, true}, {"drop", 1, true}, {"extend", 1, true}, {"ensure", 2, true}, {"downgrade", 1, true}, {"held", 1, true},
-    {"remaining", 1, true}, {"fence", 1, false}, {"newer", 2, false}, {"fence-of", 2, false}, {"lost-name", 1, false}, {"init", 1, false}, {"lost", 2, false},
+    {"remaining", 1, true}, {"fence", 1, false}, {"newer", 2, false}, {"same-slot", 2, false}, {"fence-of", 2, false}, {"lost-name", 1, false}, {"init", 1, false}, {"lost", 2, false},
     {"force", 2, false}, {"election", 3, false}, {"leader", 1, false}, {"resign", 1, false},
     {"stats", 3, false}, {"close", 1, false}, {"message", 2, false},
     {"inspect", 2, false}, {"error", 1, false}, {"causes", 0, false}, {"metric", 1, false}, {"finish", 2, false}, {"cancel", 1, false}, {"stage", 0, false}};
@@ -241,6 +246,8 @@ static void run(struct line *line) {
         judge(said_number((long long)fence(line->words[1])), line->expected);
     } else if (!strcmp(verb, "newer")) {
         judge(said(fence(line->words[1]) > fence(line->words[2]) ? "true" : "false"), line->expected);
+    } else if (!strcmp(verb, "same-slot")) {
+        judge(said(slot(line->words[1]) == slot(line->words[2]) ? "true" : "false"), line->expected);
     } else if (!strcmp(verb, "fence-of")) {
         const struct hold *hold = get(&leases, line->words[1]);
         size_t len = unescape(line->words[2]);

@@ -158,6 +158,8 @@ static void null_everywhere(void) {
     CHECK(quorlock_lock_options_set_keep(NULL, 1) == 1);
     CHECK(quorlock_lock_options_set_fair(NULL, true) == 1);
     CHECK(quorlock_lock_options_set_shared(NULL, true) == 1);
+    CHECK(quorlock_lock_options_set_slots(NULL, 2) == 1 && quorlock_lease_slot(NULL) == -1);
+    CHECK(quorlock_semaphore_new(NULL, "a", 1, 2, NULL, NULL, NULL) == 1);
     CHECK(!quorlock_lease_is_shared(NULL) && quorlock_lease_downgrade(NULL, NULL) == 1);
     CHECK(quorlock_client_options_set_reentrant(NULL, true) == 1);
     CHECK(quorlock_lock_options_set_reentrant(NULL, true) == 1);

@@ -261,6 +261,7 @@ public:
         else if (verb == "lost") judge(lost(line), line);
         else if (verb == "fence") judge({std::to_string(fence(line)), {}}, line);
         else if (verb == "newer") judge(said(fence(line) > fence(line, 2)), line);
+        else if (verb == "same-slot") judge(said(slot(line, 1) == slot(line, 2)), line);
         else if (verb == "fence-of") {
             const std::uint64_t fence = std::get<quorlock::leases>(held_of(line)).fence(unescaped(line.said[2]));
             judge({std::to_string(fence), {}}, line);
@@ -343,7 +344,7 @@ private:
         static const std::map<std::string, std::size_t> verbs = {
             {"client", 1}, {"lock", 3},  {"acquire", 2}, {"try", 2},     {"release", 1}, {"unlock", 1}, {"drop", 1},
             {"extend", 1}, {"ensure", 2}, {"downgrade", 1}, {"held", 1},   {"remaining", 1}, {"lost", 2},  {"stats", 3},  {"close", 1},  {"metric", 1},
-            {"message", 2}, {"causes", 0}, {"finish", 2}, {"cancel", 1}, {"stage", 0},   {"fence", 1},  {"newer", 2},
+            {"message", 2}, {"causes", 0}, {"finish", 2}, {"cancel", 1}, {"stage", 0},   {"fence", 1},  {"newer", 2}, {"same-slot", 2},
             {"init", 1},    {"inspect", 2}, {"error", 1}, {"locks", 3},  {"fence-of", 2}, {"lost-name", 1},
             {"force", 2},   {"election", 3}, {"leader", 1}, {"resign", 1}};
         line found;
@@ -436,6 +437,7 @@ private:
         common(made.options, line.given);
         take(line.given, "owner", [&](auto &v) { made.options.owner = unescaped(v); });
         take(line.given, "shared", [&](auto &v) { made.options.shared = on(v); });
+        take(line.given, "slots", [&](auto &v) { made.options.slots = count(v); });
         none_left(line.given);
         answer_of([&] { return made.made = made.make(), answer{}; });
         locks_.insert_or_assign(line.said[1], std::make_shared<lock>(std::move(made)));
@@ -580,6 +582,8 @@ private:
     held &held_of(const line &line, std::size_t at = 1) { return held_of(line.said[at]); }
 
     std::uint64_t fence(const std::string &name) { return std::get<quorlock::lease>(held_of(name)).fence(); }
+
+    std::int32_t slot(const line &line, std::size_t at) { return std::get<quorlock::lease>(held_of(line.said[at])).slot(); }
 
     std::uint64_t fence(const line &line, std::size_t at = 1) { return fence(line.said[at]); }
 

@@ -155,6 +155,40 @@ void algorithms_of_the_standard() {
     c.unlock();
 }
 
+void slots_of_a_semaphore() {
+    const std::string at = node();
+    const quorlock::client ours({at}), theirs({at});
+    quorlock::semaphore one(ours, "api", 2), other(theirs, "api", 2);
+    one.acquire();
+    CHECK(one.held() == 1 && one.try_acquire() && one.held() == 2);
+    CHECK(!other.try_acquire() && !other.try_acquire_for(1ms));
+    CHECK(!other.try_acquire_until(std::chrono::steady_clock::now()));
+    // Any thread may give one back.
+    elsewhere([&] { return one.release(), true; });
+    CHECK(one.held() == 1 && other.try_acquire_for(1s) && other.held() == 1);
+    other.release();
+    other.release();
+    {
+        const quorlock::lease held = other.hold();
+        CHECK(held.slot() >= 0 && held.slot() < 2 && held.fence() > 0);
+        CHECK(ours.lock("api").acquire().slot() == -1);
+        THROWS(quorlock::invalid_argument, held.downgrade());
+    }
+    // One that waits has the slot that is given back.
+    CHECK(one.try_acquire());
+    std::atomic<bool> has{false};
+    std::thread waits([&] {
+        other.acquire();
+        has = true;
+    });
+    CHECK(!has);
+    one.release();
+    waits.join();
+    CHECK(has && other.held() == 1);
+    THROWS(quorlock::invalid_argument, quorlock::semaphore(ours, "api", 0));
+    THROWS(quorlock::invalid_argument, quorlock::semaphore(ours, "api", 129));
+}
+
 void shared_and_alone() {
     const std::string at = node();
     const quorlock::client ours({at}), theirs({at});
@@ -956,7 +990,7 @@ void all_options() {
     options.keep = 10ms;
     options.group = "stock";
     const quorlock::client client(options);
-    quorlock::lock_options of_lock = {1s, 0ms, true, 10s, true, "me", false, 7, true, false, 20ms, "orders", false};
+    quorlock::lock_options of_lock = {1s, 0ms, true, 10s, true, "me", false, 7, true, false, 20ms, "orders", false, {}};
     CHECK(client.lock(std::string_view("\xff\0", 2), of_lock).acquire().remaining() < 1s);
     CHECK(quorlock::metrics_text().find("group=\"orders\",outcome=\"released\"") != std::string::npos);
     options.min_validity = 2;
@@ -1359,6 +1393,7 @@ const std::pair<const char *, void (*)()> tests[] = {
 #define TEST(name) {#name, name}
     TEST(guards_of_the_standard), TEST(two_at_once), TEST(algorithms_of_the_standard),
     TEST(shared_and_alone),
+    TEST(slots_of_a_semaphore),
     TEST(several_at_once), TEST(the_loss_of_one_of_several), TEST(threads_are_owners), TEST(a_mutex_that_is_not_reentrant),
     TEST(waits_have_an_end),
     TEST(only_contention_is_false), TEST(a_lost_mutex), TEST(kinds_and_details),

@@ -108,6 +108,7 @@ void make_lock(struct line *line) {
         else if (!strcmp(name, "max_waiters")) quorlock_lock_options_set_max_waiters(lock->options, count_of(value));
         else if (!strcmp(name, "fair")) quorlock_lock_options_set_fair(lock->options, on(value));
         else if (!strcmp(name, "shared")) quorlock_lock_options_set_shared(lock->options, on(value));
+        else if (!strcmp(name, "slots")) quorlock_lock_options_set_slots(lock->options, count_of(value));
         else if (!strcmp(name, "keep")) quorlock_lock_options_set_keep(lock->options, millis(value));
         else if (!strcmp(name, "group")) quorlock_lock_options_set_group(lock->options, value, unescape(value));
         else if (!strcmp(name, "owner")) quorlock_lock_options_set_owner(lock->options, value, unescape(value));

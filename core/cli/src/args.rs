@@ -248,7 +248,7 @@ Exit code: the command's own, or 128 and the number of the signal that ended it.
   126  the command cannot be run        127  the command is not found
 
 The command runs in a process group of its own and finds QUORLOCK_LOCK and QUORLOCK_FENCE in its \
-environment. It does not outlive the lock: while renewals fail its group gets TERM, and KILL shortly \
+environment, with --slots QUORLOCK_SLOT too. It does not outlive the lock: while renewals fail its group gets TERM, and KILL shortly \
 before the lock ends, also where this program was killed or stopped. What leaves the group, as \
 daemons do, is not ended. Give the fence to what the command changes.
 
@@ -276,6 +276,9 @@ pub struct Run {
     /// Shares the lock with others that do so too; those who do not are kept out, and keep these out.
     #[arg(short, long, conflicts_with = "keep")]
     pub shared: bool,
+    /// Has one of so many slots of a semaphore, 1 to 128: at most so many commands run at once.
+    #[arg(long, value_name = "N", conflicts_with_all = ["shared", "keep"], value_parser = clap::value_parser!(u32).range(1..=128))]
+    pub slots: Option<u32>,
     /// The longest time that the lock is held; the command is stopped before that is over.
     #[arg(long, value_name = "T", value_parser = times::parse)]
     pub max_hold: Option<Duration>,

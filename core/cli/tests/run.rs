@@ -327,6 +327,33 @@ fn many_run_at_once_who_share_the_lock_and_nobody_beside_them() {
 }
 
 #[test]
+fn as_many_run_at_once_as_there_are_slots() {
+    let stage = Stage::new(3);
+    let nodes = &stage.nodes;
+    let run = ["run", "--slots", "2", "api", "--", "sh", "-c", ENDLESS];
+    let mut both = [Running::new(nodes, &run), Running::new(nodes, &run)];
+    for one in &mut both {
+        one.until("ready");
+    }
+    let third = ["run", "-n", "--slots", "2", "api", "--", "true"];
+    assert_eq!(done(nodes, &third).code, 75);
+    for mut one in both {
+        one.signal(libc::SIGTERM);
+        one.end();
+    }
+    let tells = "echo $QUORLOCK_SLOT";
+    let told = done(
+        nodes,
+        &["run", "--slots", "1", "api", "--", "sh", "-c", tells],
+    );
+    assert_eq!((told.code, told.stdout.trim()), (0, "0"));
+    for wrong in [&["--slots", "0"][..], &["--slots", "2", "--shared"]] {
+        let words = [&["run"], wrong, &["api", "--", "true"]].concat();
+        assert_eq!(done(nodes, &words).code, 64);
+    }
+}
+
+#[test]
 fn what_ends_the_program_ends_all_of_the_command() {
     let stage = Stage::new(1);
     // A shell and two more, all of which have the standard output.

@@ -102,9 +102,11 @@ fn held(
         "event": "acquired", "lock": name, "fence": lease.fence(), "waited": waited.as_secs_f64(),
     }));
     let fence = lease.fence().map(|fence| fence.to_string());
+    let slot = lease.slot().map(|slot| slot.to_string());
     let environment = [
         ("QUORLOCK_LOCK", options.name.clone()),
         ("QUORLOCK_FENCE", fence.unwrap_or_default().into()),
+        ("QUORLOCK_SLOT", slot.unwrap_or_default().into()),
     ];
     let foreground = options.foreground || std::io::stdin().is_terminal();
     let rules = Rules {
@@ -175,6 +177,7 @@ fn lock(client: &Client, options: &Run) -> Lock {
         })
         .max_hold(options.max_hold)
         .shared(options.shared)
+        .slots(options.slots)
         .renew(true);
     if let Some(keep) = options.keep {
         lock = lock.keep(keep);

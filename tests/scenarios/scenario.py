@@ -25,7 +25,7 @@ A_COUNT = re.compile(r"(>=|<=)?\d+|" + "|".join(sorted(KINDS)))
 # verb: (words, options, what it may answer besides an error kind; None is a number)
 VERBS = {
     "client": (1, CLIENT_OPTIONS, {"ok"}),
-    "lock": (3, LOCK_OPTIONS | {"shared"}, {"ok"}),
+    "lock": (3, LOCK_OPTIONS | {"shared", "slots"}, {"ok"}),
     "locks": (3, LOCK_OPTIONS, {"ok"}),
     "election": (3, LOCK_OPTIONS - {"owner"}, {"ok"}),
     "leader": (1, set(), A_WORD),
@@ -44,6 +44,7 @@ VERBS = {
     "fence-of": (2, set(), None),
     "lost-name": (1, set(), A_WORD),
     "newer": (2, set(), BOOLEAN),
+    "same-slot": (2, set(), BOOLEAN),
     "force": (2, {"fence"}, A_COUNT),
     "init": (1, set(), {"ok"}),
     "lost": (2, set(), REASONS),
@@ -235,7 +236,7 @@ def _check_options(options):
             raise FormatError(f"{name} is whole milliseconds")
         if name in ("renew", "raw", "fencing", "fair", "shared", "accept_eviction") and value not in ("on", "off"):
             raise FormatError(f"{name} is on or off")
-        if name in ("max_waiters", "wait_replicas") and not value.isdigit():
+        if name in ("max_waiters", "wait_replicas", "slots") and not value.isdigit():
             raise FormatError(f"{name} is a number")
         if name in ("drift", "min_validity") and not re.fullmatch(r"-?\d+(\.\d+)?", value):
             raise FormatError(f"{name} is a decimal fraction")

@@ -17,6 +17,7 @@ use crate::node::names::{self, Naming};
 use crate::node::{Keys, Mode};
 use crate::owner::Owner;
 use crate::protocol::acquire::{self, Acquired, Wait};
+use crate::protocol::group::Group;
 use crate::protocol::hold::Terms;
 use crate::protocol::inspect::inspect;
 use crate::protocol::reentry::{Held, Share};
@@ -146,6 +147,11 @@ impl Lock {
     pub fn place(&self) -> Result<(usize, Vec<u8>), Error> {
         let keys = self.keys.clone()?;
         Ok((Arc::as_ptr(&self.client) as usize, keys.lock.to_vec()))
+    }
+
+    /// By which metrics tell it from others.
+    fn measured_group(&self) -> Result<Group, Error> {
+        Ok(self.options.group.clone()?.of_mode(self.options.mode()))
     }
 
     /// For bindings: the name of its [group](Lock::group), empty for none.
@@ -287,7 +293,7 @@ impl Lock {
 
     /// Measures one call.
     pub(crate) fn timed(&self) -> Result<Timed<'_>, Error> {
-        let group = self.options.group.clone()?;
+        let group = self.measured_group()?;
         Ok(Timed::begin(&self.client.running()?.set, group, &self.name))
     }
 
@@ -348,7 +354,7 @@ impl Lock {
             keep: self.options.keep,
             max_hold: times.max_hold,
             gone: owner.and_then(Owner::gone),
-            group: self.options.group.clone()?,
+            group: self.measured_group()?,
         };
         let clock = &*client.set.clock;
         let deadline = self.options.wait.map(|wait| clock.now() + wait);

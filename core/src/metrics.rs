@@ -47,6 +47,8 @@ pub struct Metrics {
 pub struct Durations {
     /// The [group](crate::Lock::group) of the locks; empty for those without.
     pub group: &'static str,
+    /// In which mode they were asked for, as a word: `exclusive`, `shared` or `slot`.
+    pub mode: &'static str,
     /// What it came to, as a word: `won`, `contended`, `timeout`, `no_quorum`, `cancelled`,
     /// `busy` or `failed` for an acquire, `released` or `lost` for a hold.
     pub outcome: &'static str,
@@ -141,11 +143,21 @@ fn add_times(all: &mut Vec<Durations>, more: &[Durations]) {
     for times in more {
         let known = all
             .iter_mut()
-            .find(|known| (known.group, known.outcome) == (times.group, times.outcome));
+            .find(|known| known.labels() == times.labels());
         match known {
             Some(known) => known.times.add(&times.times),
             None => all.push(times.clone()),
         }
+    }
+}
+
+impl Durations {
+    fn labels(&self) -> [(&'static str, &'static str); 3] {
+        [
+            ("group", self.group),
+            ("outcome", self.outcome),
+            ("mode", self.mode),
+        ]
     }
 }
 
@@ -291,13 +303,8 @@ impl Exposition<'_, '_> {
 
     fn times(&mut self, name: &str, help: &str, all: &[Durations]) -> fmt::Result {
         self.head(name, "histogram", help)?;
-        for Durations {
-            group,
-            outcome,
-            times,
-        } in all
-        {
-            self.histogram(name, &[("group", group), ("outcome", outcome)], times)?;
+        for one in all {
+            self.histogram(name, &one.labels(), &one.times)?;
         }
         Ok(())
     }

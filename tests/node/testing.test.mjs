@@ -48,6 +48,6 @@ test("both faces of the package have it", () => {
 
 test("a group is measured, and what is none is refused", async () => {
   await redlock("a", { nodes: nodes(), group: "of-node" }, () => {});
-  assert.match(metricsText(), /^quorlock_hold_duration_seconds_count\{group="of-node",outcome="released"\} 1$/m);
+  assert.match(metricsText(), /^quorlock_hold_duration_seconds_count\{group="of-node",outcome="released",mode="exclusive"\} 1$/m);
   assert.throws(() => new Client({ nodes: nodes(), group: 7 }), InvalidArgumentError);
 });

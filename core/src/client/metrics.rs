@@ -10,6 +10,7 @@ use crate::metrics::{Durations, Histogram, Metrics, NodeMetrics};
 use crate::mutex::lock;
 use crate::node::Link;
 use crate::protocol::counters::Counters;
+use crate::protocol::group::Group;
 use crate::protocol::loss::LossReason;
 use crate::protocol::measures::{self, BOUNDS, OfNode, Outcome};
 use crate::protocol::set::Set;
@@ -129,22 +130,24 @@ impl Counted {
             lost: measures.losses().collect(),
             ..Metrics::default()
         };
-        let push = |all: &mut Vec<Durations>, group, outcome, times: &measures::Histogram| {
-            let times = histogram(times);
-            if times.count() > 0 {
-                all.push(Durations {
-                    group,
-                    outcome,
-                    times,
-                });
-            }
-        };
+        let push =
+            |all: &mut Vec<Durations>, group: Group, outcome, times: &measures::Histogram| {
+                let times = histogram(times);
+                if times.count() > 0 {
+                    all.push(Durations {
+                        group: group.name(),
+                        mode: group.mode(),
+                        outcome,
+                        times,
+                    });
+                }
+            };
         for (group, of) in measures.groups() {
             for (outcome, times) in Outcome::ALL.iter().zip(&of.acquires) {
-                push(&mut metrics.acquires, group.name(), outcome.as_str(), times);
+                push(&mut metrics.acquires, group, outcome.as_str(), times);
             }
-            push(&mut metrics.holds, group.name(), "released", &of.released);
-            push(&mut metrics.holds, group.name(), "lost", &of.lost);
+            push(&mut metrics.holds, group, "released", &of.released);
+            push(&mut metrics.holds, group, "lost", &of.lost);
         }
         let nodes = self.links.iter().zip(&measures.nodes);
         metrics.nodes = nodes

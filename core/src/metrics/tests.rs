@@ -48,7 +48,7 @@ fn a_cycle_is_measured_with_its_group() {
     let lease = held(&client, "measured");
     let now = samples(&client.metrics().to_string());
     assert_eq!(now["quorlock_held"], 1.0);
-    let won = "quorlock_acquire_duration_seconds_count{group=\"measured\",outcome=\"won\"}";
+    let won = "quorlock_acquire_duration_seconds_count{group=\"measured\",outcome=\"won\",mode=\"exclusive\"}";
     assert_eq!(now[won], 1.0);
     let busy = client.lock("a").group("measured").wait(Duration::ZERO);
     assert!(wait(busy.try_acquire()).unwrap().is_none());
@@ -78,7 +78,7 @@ fn a_loss_is_measured_with_its_reason() {
     assert!(!lease.is_held());
     let now = samples(&client.metrics().to_string());
     assert_eq!(now["quorlock_lost_total{reason=\"closed\"}"], 1.0);
-    let lost = "quorlock_hold_duration_seconds_count{group=\"measured-loss\",outcome=\"lost\"}";
+    let lost = "quorlock_hold_duration_seconds_count{group=\"measured-loss\",outcome=\"lost\",mode=\"exclusive\"}";
     assert_eq!(now[lost], 1.0);
 }
 
@@ -121,7 +121,7 @@ fn re_entries_and_several_names_are_one_call_each() {
 #[test]
 fn what_was_counted_outlives_its_client() {
     let counted = || {
-        let won = "quorlock_acquire_duration_seconds_count{group=\"outlives\",outcome=\"won\"}";
+        let won = "quorlock_acquire_duration_seconds_count{group=\"outlives\",outcome=\"won\",mode=\"exclusive\"}";
         samples(&metrics_text()).get(won).copied()
     };
     let first = client("outlives");

@@ -3,17 +3,23 @@
 //! The name of a lock is no label: there may be one for each order of a shop. A group is a
 //! name that the program chooses for all of a kind. The process has a fixed number of them,
 //! so that what it measures stays small whatever it is given: what comes later is `other`.
+//! Within a group those are told apart that ask in another [mode](Mode).
 
 use std::sync::Arc;
 
 use once_cell::race::OnceBox;
 
 use crate::error::Error;
+use crate::node::Mode;
 
 /// How many names the process keeps.
 const NAMED: usize = 64;
 /// Those, the one without a name, and the one for all that came too late.
-pub(crate) const GROUPS: usize = NAMED + 2;
+const NAMES_IN_ALL: usize = NAMED + 2;
+/// As metrics tell in which mode a lock is asked for.
+const MODES: [&str; 3] = ["exclusive", "shared", "slot"];
+/// How many there are, in all modes.
+pub(crate) const GROUPS: usize = NAMES_IN_ALL * MODES.len();
 /// The longest name, in bytes.
 const LONGEST: usize = 64;
 const OTHER: &str = "other";
@@ -21,23 +27,25 @@ const OTHER: &str = "other";
 /// `race`: no lock that another thread could have held at a fork.
 static NAMES: [OnceBox<Arc<str>>; NAMED] = [const { OnceBox::new() }; NAMED];
 
-/// One of them. The default has no name.
+/// One of them. The default has no name, and is of those who want a lock for themselves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Group(u8);
+
+const _: () = assert!(GROUPS <= u8::MAX as usize + 1);
 
 impl Group {
     /// The group of that name; of a new one if the process has room for it.
     fn named(name: &str) -> Group {
         match name {
             "" => return Group::default(),
-            OTHER => return Group::at(GROUPS - 1),
+            OTHER => return Group::at(NAMES_IN_ALL - 1),
             _ => {}
         }
         let is_here =
             |slot: &OnceBox<Arc<str>>| **slot.get_or_init(|| Box::new(name.into())) == *name;
         match NAMES.iter().position(is_here) {
             Some(place) => Group::at(place + 1),
-            None => Group::at(GROUPS - 1),
+            None => Group::at(NAMES_IN_ALL - 1),
         }
     }
 
@@ -52,6 +60,21 @@ impl Group {
         )))
     }
 
+    /// The same of those who ask in that mode.
+    pub(crate) fn of_mode(self, mode: Mode) -> Group {
+        let place = match mode {
+            Mode::Exclusive => 0,
+            Mode::Shared => 1,
+            Mode::AnySlot(_) | Mode::Slot(_) => 2,
+        };
+        Group::at(self.place() % NAMES_IN_ALL + place * NAMES_IN_ALL)
+    }
+
+    /// Its mode, as a word.
+    pub(crate) fn mode(self) -> &'static str {
+        MODES[self.place() / NAMES_IN_ALL]
+    }
+
     /// By its [place](Group::place).
     pub(crate) fn at(place: usize) -> Group {
         Group(place as u8)
@@ -64,7 +87,7 @@ impl Group {
 
     /// Its name; empty for the one without.
     pub(crate) fn name(self) -> &'static str {
-        match self.place() {
+        match self.place() % NAMES_IN_ALL {
             0 => "",
             place if place <= NAMED => NAMES[place - 1].get().map_or("", |name| name),
             _ => OTHER,
@@ -75,6 +98,18 @@ impl Group {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn modes_are_told_apart() {
+        let group = Group::named("in-modes");
+        let modes =
+            [Mode::Exclusive, Mode::Shared, Mode::AnySlot(3)].map(|mode| group.of_mode(mode));
+        assert_eq!(modes.map(Group::mode), MODES);
+        assert_eq!(modes.map(Group::name), ["in-modes"; 3]);
+        assert!(modes.map(Group::place).is_sorted() && modes[2].place() < GROUPS);
+        assert_eq!(modes[1].of_mode(Mode::Exclusive), group);
+        assert_eq!(Group::named(OTHER).of_mode(Mode::Shared).name(), OTHER);
+    }
 
     #[test]
     fn names_are_kept_until_there_is_no_room() {

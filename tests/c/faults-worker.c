@@ -48,9 +48,21 @@ static int64_t hold_time(void) {
     return (int64_t)(fraction() * millis("FAULTS_HOLD") * MILLISECOND);
 }
 
-static int32_t hold(const char *name, const quorlock_lease_t *lease, int64_t invoked, quorlock_error_t **error) {
+/* The lock of a word, or the semaphore of NAME*SLOTS. */
+static int32_t made(const quorlock_client_t *client, const char *word, quorlock_lock_t **lock, quorlock_error_t **error) {
+    const char *slots = strchr(word, '*');
+    if (!slots) return quorlock_lock_new(client, word, strlen(word), NULL, lock, error);
+    return quorlock_semaphore_new(client, word, (size_t)(slots - word), atoll(slots + 1), NULL, lock, error);
+}
+
+static int32_t hold(const char *word, const quorlock_lease_t *lease, int64_t invoked, quorlock_error_t **error) {
     const char *who = setting("FAULTS_NAME");
-    char line[512], question[512];
+    char line[512], question[512], name[128];
+    /* Each slot is a lock of its own to the history. */
+    int32_t slot = quorlock_lease_slot(lease);
+    int length = (int)strcspn(word, "*");
+    if (slot < 0) snprintf(name, sizeof name, "%s", word);
+    else snprintf(name, sizeof name, "%.*s.%" PRId32, length, word, slot);
     uint64_t fence = quorlock_lease_fence(lease);
     /* The clock is read before the lease is asked: the end may come out too early, never too late. */
     int64_t acquired = monotonic(), until = acquired + quorlock_lease_remaining_ms(lease) * MILLISECOND;
@@ -104,7 +116,7 @@ int main(void) {
     if (!client) goto failed;
     for (char *name = strtok(setting("FAULTS_LOCKS"), ","); name && count < MAX_LOCKS; name = strtok(NULL, ",")) {
         names[count] = name;
-        if (quorlock_lock_new(client, name, strlen(name), NULL, &locks[count], &error)) goto failed;
+        if (made(client, name, &locks[count], &error)) goto failed;
         count++;
     }
     srand((unsigned)monotonic());

@@ -25,18 +25,19 @@ MAX_REST_SECONDS = 0.05
 LONGEST = 3
 # Of a program that takes its time to start, and of its command that does, too.
 PATIENCE = 0.5
-BEATS = struct.Struct("=QQQ")
-# The first moment, the last one, and the fence: for whoever outlives it.
+BEATS = struct.Struct("=QQQQ")
+# The first moment, the last one, the fence, and of a semaphore the slot: for whoever outlives it.
 COMMAND = """
 import mmap, os, signal, struct, sys, time
 if sys.argv[3] == "stubborn":
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-page = mmap.mmap(int(sys.argv[1]), 24)
+page = mmap.mmap(int(sys.argv[1]), 32)
 now = begun = time.monotonic_ns()
 end = begun + int(sys.argv[2])
 fence = int(os.environ["QUORLOCK_FENCE"])
+slot = int(os.environ["QUORLOCK_SLOT"] or 0)
 while now < end:
-    page[:] = struct.pack("=QQQ", begun, now, fence)
+    page[:] = struct.pack("=QQQQ", begun, now, fence, slot)
     time.sleep(0.0003)
     now = time.monotonic_ns()
 """
@@ -54,16 +55,19 @@ def once(lock, page, fd):
     manner = random.choice(["stubborn", "willing"])
     # Behind what is waited for there is as much time again for the start of two programs.
     wait = f"{float(WAIT[:-2]) * PATIENCE:.0f}ms"
+    name, _, slots = lock.partition("*")
     invoked = time.monotonic_ns()
     program = subprocess.Popen(
         [*crew.CLI, "run", "-q", "-w", wait, "--ttl", TTL, "--max-ttl", MAX_TTL, "--node-timeout", NODE_TIMEOUT, "--label", NAME,
-         lock, "--", sys.executable, "-I", "-S", "-c", COMMAND, str(fd), str(lives), manner],
+         *(["--slots", slots] if slots else []), name, "--", sys.executable, "-I", "-S", "-c", COMMAND, str(fd), str(lives), manner],
         stdin=subprocess.DEVNULL, pass_fds=[fd], preexec_fn=end_with_us)
     signal.signal(signal.SIGUSR1, lambda *_: program.send_signal(signal.SIGSTOP))
     signal.signal(signal.SIGUSR2, lambda *_: program.send_signal(signal.SIGCONT))
     program.wait()
-    begun, last, fence = BEATS.unpack(page[:])
+    begun, last, fence, slot = BEATS.unpack(page[:])
     if begun:
+        # Each slot is a lock of its own to the history.
+        lock = f"{name}.{slot}" if slots else name
         # Until behind the last beat, by as much as a command that is not held up takes to the next.
         line = f"take {NAME} {lock} {invoked} {begun} {last + 1} {fence}\ngive {NAME} {lock} {last} {last + 1}\n"
         os.write(HISTORY, line.encode())

@@ -36,7 +36,8 @@ class Terms:
     """How many nodes there are, and what all workers of a run are told; times in ms."""
 
     nodes: int = 5
-    locks: tuple = ("a", "b", "c", "d", "e")
+    # `NAME*SLOTS` is a semaphore.
+    locks: tuple = ("a", "b", "c", "d", "pool*2")
     ttl: int = 400
     max_ttl: int = 500
     node_timeout: int = 100
@@ -44,6 +45,15 @@ class Terms:
     hold: int = 8
     guard: str = ""
     wait_replicas: int = 0
+
+    def keys(self):
+        """Of each lock, and each slot of a semaphore, what the history calls it and its key."""
+        for word in self.locks:
+            name, _, slots = word.partition("*")
+            if slots:
+                yield from ((f"{name}.{slot}", f"lock:#p{slot}:{{{name}}}") for slot in range(int(slots)))
+            else:
+                yield name, f"lock:{{{name}}}"
 
     def environment(self, end):
         return {"FAULTS_LOCKS": ",".join(self.locks), "FAULTS_TTL": str(self.ttl), "FAULTS_MAX_TTL": str(self.max_ttl),

@@ -31,7 +31,7 @@ LONG = {"FAULTS_LOCKS": LONG_LOCK, "FAULTS_HOLD": "1000"}
 OWN = dict.fromkeys([*KEEPERS, *(f"{language}-{STRAY}" for language in LANGUAGES)], LONG)
 STALL_SECONDS = 0.05
 # What may stay on a node: its record, and counters.
-MAY_STAY = (b"lock:#node", b"lock:#f:")
+MAY_STAY = (b"lock:#node", b"lock:#f:", b"lock:#pf")
 # The keys of queues, how the text of a crowded lock begins, and how long both last, in seconds: the life of a place.
 QUEUE, CROWDED, PLACE = b"lock:#q:", (b"=", b"@"), 6.0
 KEEP = os.path.join(ROOT, "target", "faults")

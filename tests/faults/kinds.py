@@ -21,8 +21,8 @@ KINDS = {}
 NO_PORT = 1
 # No client of ours uses it.
 SPARE_DATABASE = 1
-# The keys of counters, as a pattern.
-COUNTERS = "lock:#f:*"
+# The keys of counters, as patterns.
+COUNTERS = ("lock:#f:*", "lock:#pf*")
 # The commands that delete a key by its value, of Valkey 9.0 and Redis 8.4.
 BY_VALUE = ("delifeq", "delex")
 
@@ -191,7 +191,7 @@ def swapdb(world, nodes, _seconds):
 # Of one node: where a majority has lost its counters the order rests on the clocks.
 @kind(SERVER, nodes=(1, 1), seconds=(0, 0))
 def counter_deleted(world, nodes, _seconds):
-    counters = world.stage.keys(nodes[0], COUNTERS)
+    counters = [key for pattern in COUNTERS for key in world.stage.keys(nodes[0], pattern)]
     if counters:
         world.stage.redis(nodes[0], "DEL", *counters)
     yield

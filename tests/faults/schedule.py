@@ -46,8 +46,8 @@ class World:
         """LOCK/WORKER of which every node has the vote; none while a server is out of order and could not answer."""
         if any(episode.kind.place == SERVER for episode in self.active):
             return []
-        locks = [*self.terms.locks, LONG_LOCK]
-        keys = [f"lock:{{{lock}}}" for lock in locks]
+        known = {**dict(self.terms.keys()), LONG_LOCK: f"lock:{{{LONG_LOCK}}}"}
+        locks, keys = list(known), list(known.values())
         columns = zip(*(self._held(node, keys) for node in self.numbers))
         return [f"{lock}/{votes[0].decode().partition('.')[2]}" for lock, votes in zip(locks, columns)
                 if votes[0] and len(set(votes)) == 1]

@@ -33,6 +33,15 @@ async function ask(...words) {
   return (await answers.next()).value;
 }
 
+/** The lock of a word, or the semaphore of `NAME*SLOTS`. */
+function lockOf(client, word) {
+  const [name, slots] = word.split("*");
+  return slots === undefined ? client.lock(name) : client.semaphore(name, Number(slots));
+}
+
+/** What the history knows it by: each slot is a lock of its own. */
+const heldAs = (word, lease) => (lease.slot === null ? word : `${word.split("*")[0]}.${lease.slot}`);
+
 async function hold(lock, lease, invoked) {
   // The clock is read before the lease is asked: the end may come out too early, never too late.
   const acquired = now();
@@ -70,12 +79,12 @@ try {
     const invoked = now();
     let lease;
     try {
-      lease = await client.lock(lock).acquire();
+      lease = await lockOf(client, lock).acquire();
     } catch (error) {
       if (!(error instanceof QuorlockError)) throw error;
       write("fail", lock, invoked, now(), wait, error.constructor.name);
     }
-    if (lease !== undefined) await hold(lock, lease, invoked);
+    if (lease !== undefined) await hold(heldAs(lock, lease), lease, invoked);
     await pause(Math.random() * MAX_REST_MS);
   }
 } finally {

@@ -114,19 +114,31 @@ class Asyncio:
         return await awaitable
 
 
+def lock_of(client, word):
+    """The lock of a word, or the semaphore of `NAME*SLOTS`."""
+    name, _, slots = word.partition("*")
+    return client.semaphore(name, int(slots)) if slots else client.lock(name)
+
+
+def held_as(word, lease):
+    """What the history knows it by: each slot is a lock of its own."""
+    name, _, slots = word.partition("*")
+    return f"{name}.{lease.slot}" if slots else name
+
+
 async def work(world):
     await world.connect()
-    locks = [world.client.lock(lock) for lock in LOCKS]
+    locks = {word: lock_of(world.client, word) for word in LOCKS}
     while time.monotonic_ns() < END:
-        lock = random.choice(locks)
+        word, lock = random.choice(list(locks.items()))
         invoked = time.monotonic_ns()
         try:
             lease = await world.done(lock.acquire())
         except quorlock.QuorlockError as error:
             kind = type(error).__name__
-            write("fail", NAME, lock.name, invoked, time.monotonic_ns(), int(WAIT * 1000), kind)
+            write("fail", NAME, word, invoked, time.monotonic_ns(), int(WAIT * 1000), kind)
         else:
-            await hold(world, lock.name, lease, invoked)
+            await hold(world, held_as(word, lease), lease, invoked)
         await world.sleep(random.uniform(0, MAX_REST_SECONDS))
     await world.done(world.client.close())
 

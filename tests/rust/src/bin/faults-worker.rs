@@ -103,6 +103,22 @@ fn random(bound: u32) -> u32 {
     ((mixed >> 32) % u64::from(bound)) as u32
 }
 
+/// The lock of a word, or the semaphore of `NAME*SLOTS`.
+fn lock_of(client: &Client, word: &str) -> Outcome<Lock> {
+    Ok(match word.split_once('*') {
+        Some((name, slots)) => client.semaphore(name, slots.parse()?),
+        None => client.lock(word),
+    })
+}
+
+/// What the history knows it by: each slot is a lock of its own.
+fn held_as(word: &str, lease: &Lease) -> String {
+    match (word.split_once('*'), lease.slot()) {
+        (Some((name, _)), Some(slot)) => format!("{name}.{slot}"),
+        _ => word.to_owned(),
+    }
+}
+
 fn main() -> Outcome<()> {
     let mut world = World::new()?;
     let end: u64 = setting("END")?.parse()?;
@@ -117,12 +133,13 @@ fn main() -> Outcome<()> {
         .wait_replicas(setting("WAIT_REPLICAS")?.parse()?)
         .build()?;
     let names = setting("LOCKS")?;
-    let locks: Vec<(&str, Lock)> = names.split(',').map(|n| (n, client.lock(n))).collect();
+    let locks = names.split(',').map(|word| Ok((word, lock_of(&client, word)?)));
+    let locks: Vec<(&str, Lock)> = locks.collect::<Outcome<_>>()?;
     while monotonic() < end {
         let (name, lock) = &locks[random(locks.len() as u32) as usize];
         let invoked = monotonic();
         match blocking::wait(lock.acquire()) {
-            Ok(lease) => world.hold(name, &lease, invoked)?,
+            Ok(lease) => world.hold(&held_as(name, &lease), &lease, invoked)?,
             Err(error) => {
                 let returned = monotonic();
                 let (wait, kind) = (wait.as_millis(), error.kind().name());

@@ -48,10 +48,18 @@ static int64_t hold_time(void) {
     return (int64_t)(fraction() * millis("FAULTS_HOLD") * MILLISECOND);
 }
 
-/* The lock of a word, or the semaphore of NAME*SLOTS. */
-static int32_t made(const quorlock_client_t *client, const char *word, quorlock_lock_t **lock, quorlock_error_t **error) {
+/* The lock of a word, or the semaphore of NAME*SLOTS; of NAME& a lock to share, or not. */
+static int32_t made(const quorlock_client_t *client, const char *word, bool shared, quorlock_lock_t **lock,
+                    quorlock_error_t **error) {
+    if (shared) {
+        quorlock_lock_options_t *options = quorlock_lock_options_new();
+        quorlock_lock_options_set_shared(options, true);
+        int32_t code = quorlock_lock_new(client, word, strcspn(word, "&"), options, lock, error);
+        quorlock_lock_options_free(options);
+        return code;
+    }
     const char *slots = strchr(word, '*');
-    if (!slots) return quorlock_lock_new(client, word, strlen(word), NULL, lock, error);
+    if (!slots) return quorlock_lock_new(client, word, strcspn(word, "&"), NULL, lock, error);
     return quorlock_semaphore_new(client, word, (size_t)(slots - word), atoll(slots + 1), NULL, lock, error);
 }
 
@@ -60,16 +68,17 @@ static int32_t hold(const char *word, const quorlock_lease_t *lease, int64_t inv
     char line[512], question[512], name[128];
     /* Each slot is a lock of its own to the history. */
     int32_t slot = quorlock_lease_slot(lease);
-    int length = (int)strcspn(word, "*");
-    if (slot < 0) snprintf(name, sizeof name, "%s", word);
+    bool shared = quorlock_lease_is_shared(lease);
+    int length = (int)strcspn(word, "*&");
+    if (slot < 0) snprintf(name, sizeof name, "%.*s", length, word);
     else snprintf(name, sizeof name, "%.*s.%" PRId32, length, word, slot);
     uint64_t fence = quorlock_lease_fence(lease);
     /* The clock is read before the lease is asked: the end may come out too early, never too late. */
     int64_t acquired = monotonic(), until = acquired + quorlock_lease_remaining_ms(lease) * MILLISECOND;
-    snprintf(line, sizeof line, "take %s %s %" PRId64 " %" PRId64 " %" PRId64 " %" PRIu64 "\n", who, name, invoked,
-             acquired, until, fence);
+    snprintf(line, sizeof line, "%s %s %s %" PRId64 " %" PRId64 " %" PRId64 " %" PRIu64 "\n", shared ? "share" : "take",
+             who, name, invoked, acquired, until, fence);
     log_line(history, line);
-    snprintf(question, sizeof question, "read %s %" PRIu64 "\n", name, fence);
+    snprintf(question, sizeof question, "%s %s %" PRIu64 "\n", shared ? "look" : "read", name, fence);
     const char *value = ask(question);
     bool stale = !strncmp(value, "stale", 5);
     int64_t read = atoll(value), over = monotonic() + hold_time(), left;
@@ -79,7 +88,7 @@ static int32_t hold(const char *word, const quorlock_lease_t *lease, int64_t inv
         if (remaining > 0 && seen + remaining * MILLISECOND > until) until = seen + remaining * MILLISECOND;
     }
     /* Held or not: a pause may come after any look, so it is the resource that must refuse. */
-    if (!stale) {
+    if (!stale && !shared) {
         snprintf(question, sizeof question, "write %s %" PRIu64 " %" PRId64 "\n", name, fence, read + 1);
         ask(question);
     }
@@ -115,9 +124,13 @@ int main(void) {
     quorlock_client_t *client = connected(&error);
     if (!client) goto failed;
     for (char *name = strtok(setting("FAULTS_LOCKS"), ","); name && count < MAX_LOCKS; name = strtok(NULL, ",")) {
-        names[count] = name;
-        if (made(client, name, &locks[count], &error)) goto failed;
-        count++;
+        /* Three of four share what may be shared. */
+        int times = strchr(name, '&') ? 4 : 1;
+        for (int i = 0; i < times && count < MAX_LOCKS; i++) {
+            names[count] = name;
+            if (made(client, name, i < times - 1, &locks[count], &error)) goto failed;
+            count++;
+        }
     }
     srand((unsigned)monotonic());
     while (monotonic() < end) {

@@ -43,27 +43,29 @@ def double_holds(holds):
     for hold in sorted((hold for hold in holds if hold.believed), key=lambda hold: hold.acquired):
         while live and live[0][0] <= hold.acquired:
             heapq.heappop(live)
-        pairs += [(other, hold) for _, _, other in live]
+        pairs += [(other, hold) for _, _, other in live if not (other.shared and hold.shared)]
         heapq.heappush(live, (hold.until, id(hold), hold))
     return pairs
 
 
 def disorder(holds):
-    """Holds that were asked for after another with the same or a larger fence was won."""
+    """Holds that were asked for after another with the same or a larger fence was won; of two that share it there is no order."""
     fenced = [hold for hold in holds if hold.fence]
     won = sorted(fenced, key=lambda hold: hold.acquired)
-    wrong, seen, largest = [], 0, 0
+    wrong, seen, largest, alone = [], 0, 0, 0
     for hold in sorted(fenced, key=lambda hold: hold.invoked):
         while seen < len(won) and won[seen].acquired < hold.invoked:
             largest = max(largest, won[seen].fence)
+            alone = alone if won[seen].shared else max(alone, won[seen].fence)
             seen += 1
-        if largest >= hold.fence:
+        if (alone if hold.shared else largest) >= hold.fence:
             wrong.append(hold)
     return wrong
 
 
 def repeated(holds):
-    return sum(count - 1 for fence, count in Counter(hold.fence for hold in holds).items() if fence)
+    fences = Counter(hold.fence for hold in holds if not hold.shared)
+    return sum(count - 1 for fence, count in fences.items() if fence)
 
 
 def late_waits(history, late_ms):

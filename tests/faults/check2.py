@@ -11,13 +11,13 @@ from itertools import groupby
 
 
 def holds_of(path):
-    """lock → [invoked, acquired, end, fence]"""
+    """lock → [invoked, acquired, end, fence, shared]"""
     locks, now = {}, {}
     with open(path) as file:
         lines = [line.split() for line in file]
     for kind, who, *rest in lines:
-        if kind == "take":
-            hold = list(map(int, rest[1:]))
+        if kind in ("take", "share"):
+            hold = [*map(int, rest[1:]), kind == "share"]
             now.setdefault(who, {})[rest[0]] = hold
             locks.setdefault(rest[0], []).append(hold)
         elif kind == "give" and rest[0] in now.get(who, {}):
@@ -29,24 +29,30 @@ def holds_of(path):
 
 
 def doubles(holds):
+    """Of all pairs that overlap those are none that share the lock, both of them."""
+    return pairs(holds) - pairs([hold for hold in holds if hold[4]])
+
+
+def pairs(holds):
     spans = [(hold[1], hold[2]) for hold in holds if hold[1] < hold[2]]
     begins, ends = (sorted(column) for column in zip(*spans)) if spans else ([], [])
     return sum(bisect_left(begins, end) - bisect_right(ends, begin) - 1 for begin, end in spans) // 2
 
 
 def disorder(holds):
-    wrong, earliest = 0, float("inf")
+    wrong, earliest, alone = 0, float("inf"), float("inf")
     fenced = sorted((hold for hold in holds if hold[3]), key=lambda hold: -hold[3])
     for _, same in groupby(fenced, key=lambda hold: hold[3]):
         same = list(same)
         earliest = min([earliest] + [hold[1] for hold in same])
-        wrong += sum(earliest < hold[0] for hold in same)
+        alone = min([alone] + [hold[1] for hold in same if not hold[4]])
+        wrong += sum((alone if hold[4] else earliest) < hold[0] for hold in same)
     return wrong
 
 
 def judge(path):
     locks = holds_of(path).values()
-    fences = [[hold[3] for hold in holds if hold[3]] for holds in locks]
+    fences = [[hold[3] for hold in holds if hold[3] and not hold[4]] for holds in locks]
     return (sum(map(len, locks)), sum(map(doubles, locks)), sum(map(disorder, locks)),
             sum(len(some) - len(set(some)) for some in fences))
 

@@ -55,11 +55,12 @@ def once(lock, page, fd):
     manner = random.choice(["stubborn", "willing"])
     # Behind what is waited for there is as much time again for the start of two programs.
     wait = f"{float(WAIT[:-2]) * PATIENCE:.0f}ms"
-    name, _, slots = lock.partition("*")
+    name, _, slots = lock.rstrip("&").partition("*")
+    shared = lock.endswith("&") and random.random() < 0.75
     invoked = time.monotonic_ns()
     program = subprocess.Popen(
         [*crew.CLI, "run", "-q", "-w", wait, "--ttl", TTL, "--max-ttl", MAX_TTL, "--node-timeout", NODE_TIMEOUT, "--label", NAME,
-         *(["--slots", slots] if slots else []), name, "--", sys.executable, "-I", "-S", "-c", COMMAND, str(fd), str(lives), manner],
+         *(["--slots", slots] if slots else ["--shared"] if shared else []), name, "--", sys.executable, "-I", "-S", "-c", COMMAND, str(fd), str(lives), manner],
         stdin=subprocess.DEVNULL, pass_fds=[fd], preexec_fn=end_with_us)
     signal.signal(signal.SIGUSR1, lambda *_: program.send_signal(signal.SIGSTOP))
     signal.signal(signal.SIGUSR2, lambda *_: program.send_signal(signal.SIGCONT))
@@ -69,7 +70,7 @@ def once(lock, page, fd):
         # Each slot is a lock of its own to the history.
         lock = f"{name}.{slot}" if slots else name
         # Until behind the last beat, by as much as a command that is not held up takes to the next.
-        line = f"take {NAME} {lock} {invoked} {begun} {last + 1} {fence}\ngive {NAME} {lock} {last} {last + 1}\n"
+        line = f"{'share' if shared else 'take'} {NAME} {lock} {invoked} {begun} {last + 1} {fence}\ngive {NAME} {lock} {last} {last + 1}\n"
         os.write(HISTORY, line.encode())
     # Permissions are taken away by faults, too.
     if program.returncode not in (0, 69, 75, 76, 78, 128 + signal.SIGTERM, 128 + signal.SIGKILL):

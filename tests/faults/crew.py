@@ -36,8 +36,8 @@ class Terms:
     """How many nodes there are, and what all workers of a run are told; times in ms."""
 
     nodes: int = 5
-    # `NAME*SLOTS` is a semaphore.
-    locks: tuple = ("a", "b", "c", "d", "pool*2")
+    # `NAME*SLOTS` is a semaphore, `NAME&` a lock that three of four share.
+    locks: tuple = ("a", "b", "c", "prices&", "pool*2")
     ttl: int = 400
     max_ttl: int = 500
     node_timeout: int = 100
@@ -49,7 +49,7 @@ class Terms:
     def keys(self):
         """Of each lock, and each slot of a semaphore, what the history calls it and its key."""
         for word in self.locks:
-            name, _, slots = word.partition("*")
+            name, _, slots = word.rstrip("&").partition("*")
             if slots:
                 yield from ((f"{name}.{slot}", f"lock:#p{slot}:{{{name}}}") for slot in range(int(slots)))
             else:

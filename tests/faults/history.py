@@ -1,6 +1,7 @@
 """The history of a fault run: one file to which every process appends whole lines. All times are CLOCK_MONOTONIC, ns.
 
     take WORKER LOCK INVOKED ACQUIRED UNTIL FENCE    acquire has returned; UNTIL: end of validity as then known
+    share WORKER LOCK INVOKED …                      the same, of one that shares the lock with others who do
     give WORKER LOCK AT UNTIL                        release is called after AT; UNTIL: the latest end ever seen
     fail WORKER LOCK INVOKED RETURNED WAIT-MS KIND   acquire has failed
     want WORKER LOCKS INVOKED                        several, with commas, are asked for together: a `take` for each
@@ -52,6 +53,8 @@ class Hold:
     fence: int
     # From here on the promise does not cover it: a clock was set forward while not all nodes had its vote.
     weak: int = NEVER
+    # Others that share the lock may hold it beside this one.
+    shared: bool = False
 
     @property
     def believed(self):
@@ -78,6 +81,10 @@ class History:
     wants: list = field(default_factory=list)  # worker, locks, invoked
     locks: dict = field(default_factory=lambda: defaultdict(list))
     kept: dict = field(default_factory=lambda: defaultdict(dict))  # of each worker what it has not given back, by its lock
+
+    def share(self, *words):
+        self.take(*words)
+        self.holds[-1].shared = True
 
     def take(self, worker, lock, invoked, acquired, until, fence):
         hold = Hold(worker, lock, int(invoked), int(acquired), int(until), int(fence))
@@ -117,7 +124,7 @@ class History:
         self.notes[name] = float(value)
 
 
-KINDS = {"take", "give", "fail", "want", "dead", "begin", "end", "step", "stall", "note"}
+KINDS = {"take", "share", "give", "fail", "want", "dead", "begin", "end", "step", "stall", "note"}
 
 
 def read(path):

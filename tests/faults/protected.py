@@ -4,7 +4,8 @@
     protected.py SOCKET honour|ignore       ends with its stdin, and then prints the figures as JSON
 
 A connection says `read LOCK FENCE` and is told the counter, or `write LOCK FENCE VALUE` and is told `ok`; either is told
-`stale` where a larger fence was seen before. Fence 0 is none, and is never stale. A write that does not add one to what
+`stale` where a larger fence was seen before. `look LOCK FENCE` is of one that shares the lock: told the counter, or `stale`
+where a larger fence was seen of one that does not. Fence 0 is none, and is never stale. A write that does not add one to what
 is there now destroys what another has written: a lost update.
 """
 
@@ -16,15 +17,19 @@ import sys
 class Resource:
     def __init__(self, honour):
         self.honour = honour
-        self.values, self.fences = {}, {}
+        self.values, self.fences, self.shared = {}, {}, {}
         self.figures = {"writes": 0, "stale": 0, "lost_updates": 0}
 
     def answer(self, line):
         verb, lock, fence, *value = line.split()
         fence = int(fence)
-        if self.honour and 0 < fence < self.fences.get(lock, 0):
+        seen = self.fences.get(lock, 0)
+        if self.honour and 0 < fence < (seen if verb == "look" else max(seen, self.shared.get(lock, 0))):
             self.figures["stale"] += 1
             return "stale"
+        if verb == "look":
+            self.shared[lock] = max(fence, self.shared.get(lock, 0))
+            return str(self.values.get(lock, 0))
         # Reads count too: who has read under a larger fence is not to be overwritten by a smaller one.
         self.fences[lock] = max(fence, self.fences.get(lock, 0))
         now = self.values.get(lock, 0)

@@ -69,6 +69,18 @@ class Judges(Case):
         self.assertEqual(self.counts("take x a 1 10 90 1\ngive x a 500 91\n"
                                      "take y a 2 90 150 2\ngive y a 99 150\n"), (2, 1, 0, 0))
 
+    def test_who_shares_a_lock_may_be_beside_who_does_too(self):
+        beside = "share x a 1 10 90 5\nshare y a 2 20 95 5\n"
+        self.assertEqual(self.counts(beside), (2, 0, 0, 0))
+        # Nobody else may; and two who share make two pairs with him.
+        self.assertEqual(self.counts(beside + "take z a 3 30 99 9\n"), (3, 2, 0, 0))
+        self.assertEqual(self.counts("take z a 3 5 99 1\n" + beside), (3, 2, 0, 0))
+        # Among them fences say nothing; but to who has it alone before, and after.
+        order = "share x a 1 10 20 7\nshare y a 30 40 50 6\n"
+        self.assertEqual(self.counts(order), (2, 0, 0, 0))
+        self.assertEqual(self.counts(order + "take z a 60 70 80 6\n"), (3, 0, 1, 0))
+        self.assertEqual(self.counts("take z a 1 2 3 9\ngive z a 3 3\n" + order.replace("share x a 1", "share x a 4")), (3, 0, 2, 0))
+
     def test_locks_are_separate_and_the_dead_hold_nothing(self):
         self.assertEqual(self.counts("take x a 1 10 90 1\ntake y b 1 10 90 1\ndead x 20\ntake z a 15 20 90 2\n"),
                          (3, 0, 0, 0))

@@ -33,22 +33,27 @@ async function ask(...words) {
   return (await answers.next()).value;
 }
 
-/** The lock of a word, or the semaphore of `NAME*SLOTS`. */
+/** The lock of a word, or the semaphore of `NAME*SLOTS`; that of `NAME&` three of four share. */
 function lockOf(client, word) {
-  const [name, slots] = word.split("*");
+  const [name, slots] = word.replace("&", "").split("*");
+  if (word.endsWith("&")) return client.lock(name, { shared: Math.random() < 0.75 });
   return slots === undefined ? client.lock(name) : client.semaphore(name, Number(slots));
 }
 
 /** What the history knows it by: each slot is a lock of its own. */
-const heldAs = (word, lease) => (lease.slot === null ? word : `${word.split("*")[0]}.${lease.slot}`);
+const heldAs = (word, lease) => {
+  const [name] = word.replace("&", "").split("*");
+  return lease.slot === null ? name : `${name}.${lease.slot}`;
+};
 
 async function hold(lock, lease, invoked) {
   // The clock is read before the lease is asked: the end may come out too early, never too late.
   const acquired = now();
   let until = acquired + nanoseconds(lease.remaining());
   const fence = lease.fence ?? 0;
-  write("take", lock, invoked, acquired, until, fence);
-  const value = await ask("read", lock, fence);
+  const shared = lease.isShared();
+  write(shared ? "share" : "take", lock, invoked, acquired, until, fence);
+  const value = await ask(shared ? "look" : "read", lock, fence);
   const over = now() + nanoseconds(holdMs());
   for (let left = over - now(); left > 0n; left = over - now()) {
     await pause(Math.min(Number(left) / 1e6, SLICE_MS));
@@ -58,7 +63,7 @@ async function hold(lock, lease, invoked) {
     if (remaining > 0 && later > until) until = later;
   }
   // Held or not: a pause may come after any look, so it is the resource that must refuse.
-  if (value !== "stale") await ask("write", lock, fence, BigInt(value) + 1n);
+  if (value !== "stale" && !shared) await ask("write", lock, fence, BigInt(value) + 1n);
   // Written before: a worker that is killed while nodes have yet to answer has given the lock back.
   write("give", lock, now(), until);
   await lease.release();

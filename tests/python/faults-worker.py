@@ -55,7 +55,7 @@ class Hold:
         self.lock, self.lease, now = lock, lease, time.monotonic_ns()
         self.fence = getattr(lease, "fence", None) or 0
         self.until = now + int(lease.remaining() * 1e9)
-        write("take", NAME, lock, invoked, now, self.until, self.fence)
+        write("share" if lease.is_shared() else "take", NAME, lock, invoked, now, self.until, self.fence)
 
     def look(self):
         now = time.monotonic_ns()
@@ -115,14 +115,18 @@ class Asyncio:
 
 
 def lock_of(client, word):
-    """The lock of a word, or the semaphore of `NAME*SLOTS`."""
+    """What gives the lock of a word; the semaphore of `NAME*SLOTS`; of `NAME&` a lock that three of four share."""
+    if word.endswith("&"):
+        both = client.rwlock(word[:-1])
+        return lambda: both.read() if random.random() < 0.75 else both.write()
     name, _, slots = word.partition("*")
-    return client.semaphore(name, int(slots)) if slots else client.lock(name)
+    lock = client.semaphore(name, int(slots)) if slots else client.lock(name)
+    return lambda: lock
 
 
 def held_as(word, lease):
     """What the history knows it by: each slot is a lock of its own."""
-    name, _, slots = word.partition("*")
+    name, _, slots = word.rstrip("&").partition("*")
     return f"{name}.{lease.slot}" if slots else name
 
 
@@ -130,7 +134,8 @@ async def work(world):
     await world.connect()
     locks = {word: lock_of(world.client, word) for word in LOCKS}
     while time.monotonic_ns() < END:
-        word, lock = random.choice(list(locks.items()))
+        word = random.choice(LOCKS)
+        lock = locks[word]()
         invoked = time.monotonic_ns()
         try:
             lease = await world.done(lock.acquire())
@@ -145,13 +150,14 @@ async def work(world):
 
 async def hold(world, lock, lease, invoked):
     held = Hold(lock, lease, invoked)
-    value = await world.ask("read", lock, held.fence)
+    shared = lease.is_shared()
+    value = await world.ask("look" if shared else "read", lock, held.fence)
     end = time.monotonic() + hold_seconds()
     while (left := end - time.monotonic()) > 0:
         await world.sleep(min(left, SLICE_SECONDS))
         held.look()
     # Held or not: a pause may come after any look, so it is the resource that must refuse.
-    if value != "stale":
+    if value != "stale" and not shared:
         await world.ask("write", lock, held.fence, int(value) + 1)
     # Written before: a worker that is killed while nodes have yet to answer has given the lock back.
     held.give()

@@ -72,8 +72,10 @@ impl World {
         let mut until = end();
         let fence = lease.fence().unwrap_or(0);
         let taken = format!("{name} {invoked} {acquired} {until} {fence}");
-        self.write("take", taken)?;
-        let value = self.ask(format!("read {name} {fence}\n"))?;
+        let shared = lease.is_shared();
+        self.write(if shared { "share" } else { "take" }, taken)?;
+        let verb = if shared { "look" } else { "read" };
+        let value = self.ask(format!("{verb} {name} {fence}\n"))?;
         let over = monotonic() + self.hold_time().as_nanos() as u64;
         while monotonic() < over {
             nap(SLICE.min(Duration::from_nanos(over.saturating_sub(monotonic()))));
@@ -85,7 +87,7 @@ impl World {
         }
         // Held or not: a pause may come after any look, so it is the resource
         // that must refuse.
-        if value != "stale" {
+        if value != "stale" && !shared {
             let value: u64 = value.parse()?;
             self.ask(format!("write {name} {fence} {}\n", value + 1))?;
         }
@@ -103,8 +105,11 @@ fn random(bound: u32) -> u32 {
     ((mixed >> 32) % u64::from(bound)) as u32
 }
 
-/// The lock of a word, or the semaphore of `NAME*SLOTS`.
+/// The lock of a word, or the semaphore of `NAME*SLOTS`; that of `NAME&` three of four share.
 fn lock_of(client: &Client, word: &str) -> Outcome<Lock> {
+    if let Some(name) = word.strip_suffix('&') {
+        return Ok(client.lock(name).shared(random(4) > 0));
+    }
     Ok(match word.split_once('*') {
         Some((name, slots)) => client.semaphore(name, slots.parse()?),
         None => client.lock(word),
@@ -115,7 +120,7 @@ fn lock_of(client: &Client, word: &str) -> Outcome<Lock> {
 fn held_as(word: &str, lease: &Lease) -> String {
     match (word.split_once('*'), lease.slot()) {
         (Some((name, _)), Some(slot)) => format!("{name}.{slot}"),
-        _ => word.to_owned(),
+        _ => word.trim_end_matches('&').to_owned(),
     }
 }
 
@@ -133,10 +138,10 @@ fn main() -> Outcome<()> {
         .wait_replicas(setting("WAIT_REPLICAS")?.parse()?)
         .build()?;
     let names = setting("LOCKS")?;
-    let locks = names.split(',').map(|word| Ok((word, lock_of(&client, word)?)));
-    let locks: Vec<(&str, Lock)> = locks.collect::<Outcome<_>>()?;
+    let names: Vec<&str> = names.split(',').collect();
     while monotonic() < end {
-        let (name, lock) = &locks[random(locks.len() as u32) as usize];
+        let name = names[random(names.len() as u32) as usize];
+        let lock = lock_of(&client, name)?;
         let invoked = monotonic();
         match blocking::wait(lock.acquire()) {
             Ok(lease) => world.hold(&held_as(name, &lease), &lease, invoked)?,

@@ -97,7 +97,7 @@ PEERS = [
     Peer("aioredlock", ours("test_aioredlock.py"), 8, servers=2),
     Peer("cpython", ours("test_cpython.py"), 30, varies=True),
     Peer("redlock", redlock, 200, servers=3),
-    Peer("redis-semaphore", ours_of_node("redis-semaphore"), 20, servers=3),
+    Peer("redis-semaphore", ours_of_node("redis-semaphore"), 40, servers=3),
     Peer("async-mutex", ours_of_node("async-mutex"), 20),
 ]
 

@@ -1,7 +1,8 @@
 "use strict";
-// `Mutex` and `RedlockMutex` of the package `redis-semaphore` over Quorlock.
+// `Mutex`, `RedlockMutex`, `Semaphore` and `RedlockSemaphore` of the package `redis-semaphore` over Quorlock.
 //
-// To port a program: `new Mutex(redis, key, { lockTimeout, acquireTimeout })` is `client.lock(key, { ttl, wait })`. What
+// To port a program: `new Mutex(redis, key, { lockTimeout, acquireTimeout })` is `client.lock(key, { ttl, wait })`, and
+// `new Semaphore(redis, key, limit, …)` is `client.semaphore(key, limit, …)`. What
 // `acquire` resolves to is the lease; it is renewed without being asked, `lease.signal` and the client's event `lost` stand
 // for `onLockLost`, and `lease.isHeld()` for `isAcquired`.
 
@@ -15,13 +16,14 @@ const lost = ({ message }) => {
   throw new LostLockError(message);
 };
 
-class RedlockMutex {
-  constructor(clients, key, { lockTimeout = 10_000, acquireTimeout = 10_000, refreshInterval = 1, onLockLost = lost } = {}) {
-    this.key = `mutex:${key}`;
+class Lock {
+  /** `make` gives the lock of a client, with options. */
+  constructor(clients, key, make, { lockTimeout = 10_000, acquireTimeout = 10_000, refreshInterval = 1, onLockLost = lost } = {}) {
+    this.key = key;
     this.onLockLost = onLockLost;
     // When it is renewed Quorlock decides; 0 is never.
     this.renew = refreshInterval > 0;
-    this.lock = clientOf(...clients).lock(this.key, { ttl: lockTimeout, wait: acquireTimeout, renew: this.renew });
+    this.lock = make(clientOf(...clients), { ttl: lockTimeout, wait: acquireTimeout, renew: this.renew });
   }
 
   async acquire() {
@@ -54,10 +56,31 @@ class RedlockMutex {
   }
 }
 
+class RedlockMutex extends Lock {
+  constructor(clients, name, options) {
+    const key = `mutex:${name}`;
+    super(clients, key, (client, given) => client.lock(key, given), options);
+  }
+}
+
+class RedlockSemaphore extends Lock {
+  constructor(clients, name, limit, options) {
+    const key = `semaphore:${name}`;
+    // Of its slots each has a key, so it has no key of its own name.
+    super(clients, key, (client, given) => client.semaphore(key, limit, { ...given, raw: false }), options);
+  }
+}
+
+class Semaphore extends RedlockSemaphore {
+  constructor(client, ...rest) {
+    super([client], ...rest);
+  }
+}
+
 class Mutex extends RedlockMutex {
   constructor(client, ...rest) {
     super([client], ...rest);
   }
 }
 
-module.exports = { Mutex, RedlockMutex, LostLockError, TimeoutError };
+module.exports = { Mutex, RedlockMutex, Semaphore, RedlockSemaphore, LostLockError, TimeoutError };

@@ -501,6 +501,7 @@ pub const ALL: &[Change] = &[
         "if false then",
     ),
     change("reserve", "'PX', least)", "'PX', life)"),
+    change("release", "string.sub(first[1], 1, 1) ~= 's' or ", ""),
     // Slots of a semaphore.
     change("choose", "now > tonumber(A[5])", "now >= tonumber(A[5])"),
     change(

@@ -1,10 +1,10 @@
 //! The script `release` on a node in memory: gives the lock back, and calls the next.
 
-use super::line::{Message, Turn, life};
+use super::line::{Message, Place, Turn, life};
 use super::scripts::Found;
 use super::{Form, MemoryNode, Whom, micros};
 use crate::mutants::mutant;
-use crate::node::{Leaving, Reply, Request};
+use crate::node::{Leaving, Mode, Reply, Request};
 
 impl MemoryNode {
     /// Gives the vote back, and takes the waiter out of the queue. Where the lock is free
@@ -91,7 +91,12 @@ impl MemoryNode {
                 let line = self.lines.get(request.keys.companions.queue());
                 let line = line.filter(|line| line.lives(found.now));
                 let first = line.and_then(|line| line.queue.front());
-                first.is_some_and(|first| first.ticket <= *ticket)
+                // Who waits for it alone may have one of their tickets: these begin anew in a
+                // queue that was empty.
+                let shares =
+                    |first: &Place| mutant!("ticket-alone-says", first.mode == Mode::Shared, true);
+                let called = |first: &Place| shares(first) && first.ticket <= *ticket;
+                first.is_some_and(called)
             }
             Some(_) => !form.is_for(request, found.time),
         }

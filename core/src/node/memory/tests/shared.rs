@@ -132,6 +132,23 @@ fn all_up_to_the_first_who_wants_it_alone_are_called_at_once() {
 }
 
 #[test]
+fn who_waits_alone_behind_readers_that_came_is_called_when_the_last_goes() {
+    let mut node = listening(2);
+    ask(&mut node, ACQUIRE, "a", 0);
+    assert_eq!(refused(share(&mut node, 1, JOIN, "b", 0).0).1, Some(0));
+    let (_, told) = node.execute(&request(Op::Release, "a"), None, at(1));
+    assert_eq!(told.len(), 1);
+    assert!(granted(&share(&mut node, 1, JOIN, "b", 2).0));
+    // The queue is empty, and its first ticket is that which was called: within the
+    // reservation it is not taken for it.
+    assert_eq!(refused(ask_for(&mut node, 2, JOIN, "c", 3).0).1, Some(0));
+    let (_, told) = node.execute(&request(Op::Release, "b"), None, at(4));
+    let told: Vec<u64> = told.into_iter().map(|(_, hint)| hint.number).collect();
+    assert_eq!(told, [2]);
+    assert!(granted(&ask_for(&mut node, 2, JOIN, "c", 5).0));
+}
+
+#[test]
 fn who_is_called_and_does_not_come_has_no_place_any_more() {
     let mut node = listening(2);
     ask(&mut node, ACQUIRE, "a", 0);

@@ -44,10 +44,11 @@ elseif held and A[5] and form ~= '-' and form ~= '&' then
 end
 local free = not value or form ~= '&' and held or form and (not stands or (form == '@' or form == '&') and whose == A[2])
 if not free and (form == '@' or form == '&') then
-  -- Of readers who were called none is to come yet.
+  -- Of readers who were called none is to come yet. Who waits for it alone may have one of their tickets: these begin anew
+  -- in a queue that was empty.
   local ticket = string.match(whose, '^s(%d+)$')
   local first = ticket and call('ZRANGE', K[2], '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
-  free = ticket and (not first[1] or tonumber(first[2]) > tonumber(ticket))
+  free = ticket and (not first[1] or string.sub(first[1], 1, 1) ~= 's' or tonumber(first[2]) > tonumber(ticket))
 end
 if free then
   -- What is released is released, whatever becomes of the line.

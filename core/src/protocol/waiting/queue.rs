@@ -57,6 +57,8 @@ pub(crate) struct Quest<'a> {
     asked: Instant,
     /// Attempts that came to their end.
     ended: u32,
+    /// Polls in a row that no home has answered.
+    in_vain: u32,
     /// The token before, to which nodes may yet answer.
     before: Option<Arc<Hold>>,
     /// What the nodes said to those before that one.
@@ -109,6 +111,7 @@ impl<'a> Quest<'a> {
             slot: None,
             asked: Instant::NEVER,
             ended: 0,
+            in_vain: 0,
             before: None,
             last: None,
             misconfigured: false,

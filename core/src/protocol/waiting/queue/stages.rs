@@ -13,6 +13,9 @@ use crate::protocol::home::{self, Heard, Next};
 use crate::protocol::retry;
 use crate::protocol::waiting::inbox::Notice;
 
+/// After so many polls in a row that nobody has answered all nodes are asked.
+const ALL_ASKED: u32 = 3;
+
 /// What we are about.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Stage {
@@ -65,12 +68,20 @@ impl Quest<'_> {
                 }
             }
             Heard::Refused { left, line } => {
+                self.in_vain = 0;
                 self.wait_at(home, left, line, now);
                 self.answer_call();
             }
             Heard::Out => {
                 self.give_up(Some(home));
+                self.in_vain += 1;
                 match self.is_any_there() {
+                    // A set is founded by all its nodes together: those that are no home have
+                    // to be asked, too.
+                    true if self.in_vain % ALL_ASKED == 0 => {
+                        self.hold().take_any_slot();
+                        self.ask_all(Means::Script);
+                    }
                     true => self.poll(),
                     false => self.pause_for_nodes(now),
                 }

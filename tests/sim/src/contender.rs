@@ -34,6 +34,9 @@ pub const KEYS: [&[u8]; NAMES.len() + SLOTS] = [
     b"lock:#p2:{k}",
 ];
 
+/// The key that stands for all slots of the semaphore.
+pub const SEMAPHORE: &[u8] = b"lock:#p:{k}";
+
 /// Which of the locks a key is.
 pub fn place_of(key: &[u8]) -> usize {
     KEYS.iter().position(|other| *other == key).unwrap_or(0)

@@ -11,9 +11,6 @@ use crate::plan::Plan;
 use crate::random::Random;
 use crate::world::{FaultEvent, MS, Time, World};
 
-/// The lock of the tail.
-const LOCK: usize = 0;
-
 impl Plan {
     /// How long the tail may last.
     pub fn tail_ends(&self) -> Time {
@@ -80,8 +77,14 @@ impl Client {
         let (world, random, plan) = (&stage.world, &stage.random, &stage.plan);
         let (clock, who) = (&*self.set.clock, (self.number, worker));
         let ttl = plan.ttl.as_nanos() as u64;
-        let lock = stage.lock(self, LOCK).wait(None);
-        world.waits(who, LOCK);
+        // A semaphore of one slot is a lock: what is promised of that is judged of its slot.
+        let (place, lock) = match plan.slots {
+            Some(_) => (NAMES.len(), stage.semaphore(self, 1)),
+            None => (0, stage.lock(self, 0)),
+        };
+        let shares = plan.shares && random.aside().chance(50);
+        let lock = lock.shared(shares).wait(None);
+        world.waits(who, place);
         stage.says(|| "waits for the lock as long as it takes, in the calm at the end".into());
         // Some give up: after a while, or in the moment in which they are called.
         let aside = random.aside();
@@ -95,10 +98,10 @@ impl Client {
         };
         let Some(Ok(lease)) = outcome else {
             stage.says(|| "wants the lock no more".into());
-            return world.leaves(who, LOCK);
+            return world.leaves(who, place);
         };
         let lease = Arc::new(lease);
-        world.wins(who, LOCK);
+        world.wins(who, place);
         stage.holds.fetch_add(1, Ordering::Relaxed);
         let index = world.won(self.number, &lease);
         world.done_with_tokens();
@@ -109,7 +112,7 @@ impl Client {
             let trip = random.below(2 * plan.network.calm().base);
             plan.reset_one(random, world, world.time() + trip);
         }
-        world.ends(who, LOCK);
+        world.ends(who, place);
         self.let_go(stage, lease, index).await;
     }
 }

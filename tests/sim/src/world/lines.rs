@@ -7,8 +7,14 @@ use super::line::{Bounds, Line, Who};
 use super::messages::HALF_OPEN;
 use super::oracle::{holds_until, readers_on};
 use super::{Inner, MS, Time, World};
-use crate::contender::{KEYS, companions_of};
+use crate::contender::{KEYS, NAMES, SEMAPHORE, companions_of};
 use crate::plan::DRIFT;
+
+/// Whether a request for that key is about the lock of the `known` one: what is asked of a
+/// semaphore is about each of its slots.
+fn is_about(key: &[u8], known: &[u8]) -> bool {
+    key == known || key == SEMAPHORE && KEYS[NAMES.len()..].contains(&known)
+}
 
 impl World {
     /// L4 is judged from the [calm](World::judge_calm) on: for each lock, with these
@@ -133,7 +139,7 @@ impl Inner {
 
     pub(super) fn lost(&mut self, key: Option<&[u8]>, unheard: Option<usize>) {
         for (lock, known) in KEYS.iter().enumerate().take(self.lines.len()) {
-            if key.is_none_or(|key| key == *known) {
+            if key.is_none_or(|key| is_about(key, known)) {
                 self.line(lock, |line, at| line.in_vain(unheard, at));
             }
         }
@@ -142,7 +148,7 @@ impl Inner {
     /// An attempt that had its home's vote is given up.
     pub(super) fn backs_off(&mut self, key: &[u8]) {
         for (line, known) in self.lines.iter_mut().zip(KEYS) {
-            if key == known {
+            if is_about(key, known) {
                 line.backs_off(self.time);
             }
         }

@@ -105,7 +105,9 @@ impl Quest<'_> {
         let deaf = line.is_some_and(|line| line.deaf);
         let readers = line.is_some_and(|line| line.shared);
         let first = mutant!("drain-by-all", place == Some(0), place.is_some());
-        if readers && first && self.terms.keys.mode == Mode::Exclusive {
+        // The home, too, has to let no reader past: it does so for those whom it can call.
+        let is_queued = mutant!("deaf-drains", !deaf, true);
+        if readers && first && is_queued && self.terms.keys.mode == Mode::Exclusive {
             self.hold().drain(home, now);
         }
         let (low, high) = retry::poll_pause(left, place, deaf);

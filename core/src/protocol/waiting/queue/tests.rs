@@ -144,11 +144,15 @@ impl Asking {
 }
 
 fn refused(place: u32, shared: bool) -> Reply {
+    refused_to(1, place, shared)
+}
+
+fn refused_to(subscribers: u32, place: u32, shared: bool) -> Reply {
     Reply::Refused {
         left: Some(Duration::from_secs(10)),
         holder: None,
         place: Some(place),
-        subscribers: 1,
+        subscribers,
         shared,
     }
 }
@@ -171,7 +175,14 @@ fn a_call_that_overtakes_the_refusal_is_answered() {
 
 #[test]
 fn who_is_first_behind_readers_lets_no_more_in_elsewhere_and_nobody_else_does() {
-    for (place, shared, reserves) in [(0, true, 2), (1, true, 0), (0, false, 0)] {
+    let cases = [
+        (refused(0, true), 2),
+        (refused(1, true), 0),
+        (refused(0, false), 0),
+        // The home does not queue whom it cannot call.
+        (refused_to(0, 0, true), 0),
+    ];
+    for (refused, reserves) in cases {
         let mut asking = Asking::new(3);
         asking.turn();
         let mut asked = asking.asked();
@@ -180,7 +191,8 @@ fn who_is_first_behind_readers_lets_no_more_in_elsewhere_and_nobody_else_does() 
             .position(Option::is_some)
             .expect("the home is asked");
         let (request, ticket, sink) = asked[home].take().expect("it is");
-        sink.on_reply(ticket, refused(place, shared), None);
+        let told = format!("{refused:?}");
+        sink.on_reply(ticket, refused, None);
         asking.turn();
         let asked = asking.asked();
         assert!(asked[home].is_none());
@@ -194,7 +206,7 @@ fn who_is_first_behind_readers_lets_no_more_in_elsewhere_and_nobody_else_does() 
             .flatten()
             .filter(|asked| reserve(asked))
             .count();
-        assert_eq!(done, reserves, "place {place}, shared {shared}");
+        assert_eq!(done, reserves, "{told}");
         // What is reserved is given back with the place.
         drop(asking.acquire);
         let left = asking.nodes.iter().map(|node| node.only()).enumerate();

@@ -78,7 +78,7 @@ impl Quest<'_> {
                 match self.is_any_there() {
                     // A set is founded by all its nodes together: those that are no home have
                     // to be asked, too.
-                    true if self.in_vain % ALL_ASKED == 0 => {
+                    true if self.in_vain.is_multiple_of(ALL_ASKED) => {
                         self.hold().take_any_slot();
                         self.ask_all(Means::Script);
                     }

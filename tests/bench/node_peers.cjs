@@ -1,5 +1,5 @@
-// The Node driver: `node_peers.cjs [--gate] [--shared] [--hold] [--contend=FILE --stay=MS] PEER WORKERS SECONDS`, nodes from
-// `QUORLOCK_NODES`.
+// The Node driver: `node_peers.cjs [--gate] [--shared] [--hold] [--contend=FILE --stay=MS [--readers=N | --slots=N]]
+// PEER WORKERS SECONDS`, nodes from `QUORLOCK_NODES`.
 // PEER is `js:NAME`; `+fast` and `+safe` after it are its best settings, see README.md. Prints one line of JSON.
 
 "use strict";
@@ -40,6 +40,8 @@ function words(given) {
     hold: flags.includes("--hold"),
     contend: value("--contend"),
     stay: Number(value("--stay") ?? 0),
+    readers: Number(value("--readers") ?? 0),
+    slots: Number(value("--slots") ?? 0),
     nodes: process.env.QUORLOCK_NODES.split(","),
   };
 }
@@ -61,14 +63,14 @@ function ioredis({ nodes, settings, workers }) {
   }));
 }
 
-// Each peer makes, for a worker's name, a function that acquires and one that releases what came of it.
+// Each peer makes, for a worker's name and number, a function that acquires and one that releases what came of it.
 const PEERS = {
-  quorlock({ nodes, settings }) {
+  quorlock({ nodes, settings, readers, slots }) {
     const { Client } = require(join(ROOT, "node"));
     const plain = settings.includes("plain") ? { fencing: false, restartGuard: "off" } : {};
     const client = new Client(nodes, { ttl: TTL, ...plain });
-    return (name) => {
-      const lock = client.lock(name);
+    return (name, number) => {
+      const lock = slots ? client.semaphore(name, slots) : client.lock(name, { shared: number < readers });
       return [() => lock.acquire(), (lease) => lease.release()];
     };
   },
@@ -124,13 +126,17 @@ const PEERS = {
     };
   },
   async "redis-semaphore"(words) {
-    const { Mutex, RedlockMutex } = peer("redis-semaphore");
+    const { Mutex, RedlockMutex, RedlockSemaphore, Semaphore } = peer("redis-semaphore");
     const clients = await ioredis(words);
     const options = { lockTimeout: TTL };
     // Without its timer a lock is not renewed. That is less work than ours.
     if (words.settings.includes("fast")) options.refreshInterval = 0;
+    const { slots } = words;
+    const semaphore = (name) => clients.length === 1 ? new Semaphore(clients[0], name, slots, options)
+      : new RedlockSemaphore(clients, name, slots, options);
     return (name) => {
-      const mutex = clients.length === 1 ? new Mutex(clients[0], name, options) : new RedlockMutex(clients, name, options);
+      const mutex = slots ? semaphore(name) : clients.length === 1 ? new Mutex(clients[0], name, options)
+        : new RedlockMutex(clients, name, options);
       return [async () => (await mutex.acquire(), true), () => mutex.release()];
     };
   },
@@ -206,7 +212,7 @@ function gateway(open) {
 async function run(words) {
   const make = await PEERS[words.base](words);
   const meter = new Meter();
-  const pairs = Array.from({ length: words.workers }, (_, i) => make(words.shared ? "bench" : `bench-${i}`));
+  const pairs = Array.from({ length: words.workers }, (_, i) => make(words.shared ? "bench" : `bench-${i}`, i));
   const warm = performance.now() + (words.shared ? 0 : WARM);
   await Promise.all(pairs.map(async ([acquire, release]) => {
     do await release(await acquire());
@@ -283,7 +289,7 @@ async function contend(words) {
   const make = await PEERS[words.base](words);
   const warm = performance.now() + WARM;
   await Promise.all(Array.from({ length: words.workers }, async (_, i) => {
-    const [acquire, release] = make(`warm-${process.pid}-${i}`);
+    const [acquire, release] = make(`warm-${process.pid}-${i}`, i);
     do await release(await acquire());
     while (performance.now() < warm);
   }));
@@ -292,7 +298,7 @@ async function contend(words) {
   const [began, cpu] = [clock(), process.cpuUsage()];
   const end = began + BigInt(Math.round(words.seconds * 1e9));
   const contest = { history: new History(), failures: 0, late: words.workers, end };
-  const all = Promise.all(Array.from({ length: words.workers }, (_, i) => contender(contest, BigInt(i), make("bench"), words.stay)));
+  const all = Promise.all(Array.from({ length: words.workers }, (_, i) => contender(contest, BigInt(i), make("bench", i), words.stay)));
   await sleep(words.seconds * 1000);
   const { user, system } = process.cpuUsage(cpu);
   await Promise.race([all, sleep(DRAIN)]);

@@ -26,6 +26,7 @@ COMMANDS = {
     "aio": lambda: [str(PYTHON), str(HERE / "py_peers.py")],
     "go": lambda: [str(OUT / "go_peer")],
     "js": lambda: ["node", str(HERE / "node_peers.cjs")],
+    "java": lambda: ["java", "-cp", f"{OUT / 'java' / 'classes'}:{OUT / 'java' / 'lib'}/*", "Peer"],
     "before": lambda: [str(BEFORE / "target" / "release" / "quorlock-bench")],
 }
 
@@ -104,6 +105,10 @@ def go():
     call("go", "build", "-mod=readonly", "-trimpath", "-o", OUT / "go_peer", ".", cwd=HERE / "go")
 
 
+def java():
+    call("mvn", "--batch-mode", "--quiet", "--file", HERE / "java" / "pom.xml", "compile", "dependency:copy-dependencies")
+
+
 def before():
     """The Rust driver of then, built from then's sources in a folder of its own."""
     stamp = BEFORE / "commit.txt"
@@ -117,7 +122,7 @@ def before():
         stamp.write_text(BEFORE_COMMIT)
 
 
-STEPS = {"rust": rust, "c": c, "py": python, "aio": python, "js": node, "go": go, "before": before}
+STEPS = {"rust": rust, "c": c, "py": python, "aio": python, "js": node, "go": go, "java": java, "before": before}
 
 
 def prepare(languages):

@@ -34,6 +34,8 @@ CONTENDED = [("hand-offs/s", "handoffs_per_s", "{:.0f}"), ("holds/s", "holds_per
              ("scripts/hand-off", "scripts_per_handoff", "{:.1f}"), ("commands/hand-off", "executed_per_handoff", "{:.1f}"),
              ("client CPU µs/hand-off", "cpu_us_per_handoff", "{:.0f}"), ("server CPU µs/hand-off", "server_us_per_handoff", "{:.0f}"),
              ("double holds", "violations", "{:.0f}"), ("failures", "failures", "{:.0f}")]
+READ = [("writer holds", "writer_holds", "{:.0f}"), ("writer p50 ms", "writer_p50_ms", "{:.1f}"), ("writer p99 ms", "writer_p99_ms", "{:.1f}"),
+        ("reader p99 ms", "reader_p99_ms", "{:.1f}")]
 # No middle of repetitions: one is one too many.
 SUMMED = ("violations", "failures")
 
@@ -137,7 +139,7 @@ def table(figures, workload, nodes, state, server, columns):
 
 def columns(workload):
     if workload.contended:
-        return CONTENDED
+        return CONTENDED + READ * (workload.name == "W6")
     return HELD if "--hold" in workload.flags else FAULTED if workload.name == "W4" else CYCLES
 
 

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from handoffs import Room
+
 
 # The redis-server on the PATH, and newer ones that delete by value in one command (newer.py).
 OWN, VALKEY, REDIS8 = "own", "valkey-9.1", "redis-8.6"
@@ -33,6 +35,14 @@ class Shape:
 
     processes: tuple
     stay_ms: int
+    # Of those in each process, the first so many share the lock.
+    readers: int = 0
+    # Of a semaphore: how many may hold it at once.
+    slots: int = 1
+
+    @property
+    def room(self):
+        return Room(self.slots, self.readers)
 
 
 W1 = Workload("W1", "uncontended latency: one worker, client and servers on core 0", 0.8, 5, 5, pinned=True,
@@ -44,6 +54,13 @@ SHAPES = {f"{who}, {stay} ms": Shape(processes, stay) for who, processes, stays 
     (ONE, (8,), (0, 5)), (MANY, (32,), (0, 5)), (PROCESSES, (1,) * 8, (0, 5)), (BESIDE, (8, 1), (5,))) for stay in stays}
 W3 = Workload("W3", "contention: one lock, and who has released it asks again at once", 3.0, 3, 1, states=tuple(SHAPES),
               contended=True, newer_states=(f"{PROCESSES}, 0 ms",))
+READING, SLOTS = "64 readers, 1 writer", "10 slots, 40 callers"
+CROWDS = {**{f"{READING}, {stay} ms": Shape((65,), stay, readers=64) for stay in (0, 5)},
+          **{f"{SLOTS}, {stay} ms": Shape((40,), stay, slots=10) for stay in (0, 5)}}
+READ, COUNTED = (tuple(state for state in CROWDS if state.startswith(who)) for who in (READING, SLOTS))
+W6 = Workload("W6", "a lock that readers share and a writer has alone; who has released it asks again at once", 3.0, 3, 3, states=READ,
+              contended=True)
+W7 = Workload("W7", "a semaphore: who has released a slot asks for one again at once", 3.0, 3, 3, states=COUNTED, contended=True)
 # Of peers only an order of magnitude is wanted here: their latency is a timeout, or for ever.
 W4 = Workload("W4", "faults: five nodes, one worker, connected before the fault", 1.0, 5, 1, nodes=(5,),
               states=("up", "killed", "hung", "slow", "two hung"))
@@ -58,7 +75,7 @@ REPLICATED = (DIRECT, BEHIND)
 SHARED = Workload("shared", "8 workers on one lock, holders counted", 2.0, 1, 0, workers=8, flags=("--shared",),
                   states=("up",))
 
-WORKLOADS = {workload.name: workload for workload in (W1, W2, W3, W4, W5, SENTINEL, SHARED)}
+WORKLOADS = {workload.name: workload for workload in (W1, W2, W3, W4, W5, W6, W7, SENTINEL, SHARED)}
 
 
 def shapes(*whos):
@@ -148,7 +165,7 @@ PEERS = [
     Peer("before:quorlock-thread", ("W5",), (1,), compared=True),
     Peer("rust:rslock", ("W1", "W2", "W4", "W5"), shapes=NARROW, newer=(1, 5)),
     Peer("rust:rslock+fast", (), shapes=WIDE),
-    Peer("rust:quorlock", ("W1", "W2", "W4", "shared"), shapes=EVERY, newer=(1, 5)),
+    Peer("rust:quorlock", ("W1", "W2", "W4", "shared"), shapes=(*EVERY, *READ, *COUNTED), newer=(1, 5)),
     Peer("rust:quorlock+plain", CYCLES, newer=(1, 5)),
     Peer("rust:quorlock+cold", ("W2",), (1,), newer=(1,)),
     Peer("rust:quorlock+fence", CYCLES),
@@ -183,7 +200,7 @@ PEERS = [
     Peer("aio:pottery+safe", ("W4",)),
     Peer("aio:aioredlock", ("W1", "W2", "W4", "W5")),
     Peer("aio:aioredlock+fast", CYCLES),
-    Peer("js:quorlock", ALL, shapes=WIDE),
+    Peer("js:quorlock", ALL, shapes=(*WIDE, *READ, *COUNTED)),
     Peer("js:quorlock+plain", CYCLES),
     Peer("js:raw-native", CYCLES),
     Peer("js:raw-native+plain", CYCLES),
@@ -192,10 +209,11 @@ PEERS = [
     Peer("js:redlock4", (), shapes=NARROW),
     Peer("js:ioredis", CYCLES),
     Peer("js:ioredis+fast", ("W2",)),
-    Peer("js:redis-semaphore", ("W1", "W2", "W4", "W5"), shapes=WIDE, compared=True),
+    Peer("js:redis-semaphore", ("W1", "W2", "W4", "W5"), shapes=(*WIDE, *COUNTED), compared=True),
     Peer("js:redis-semaphore+fast", CYCLES),
     Peer("js:redis-semaphore+safe", ("W4",)),
     Peer("go:redsync", CYCLES, shapes=NARROW, compared=True),
     Peer("go:redsync+fast", CYCLES, shapes=NARROW, compared=True),
+    Peer("java:redisson", (), (1,), (*READ, *COUNTED), compared=True),
     Peer("mixed:quorlock", (), shapes=shapes(PROCESSES)),
 ]

@@ -2,7 +2,7 @@
 
 from statistics import median
 
-from table import BARE, BEHIND, BESIDE, DIRECT, MANY, ONE, OWN, PEERS, PROCESSES, SERVERS, SHAPES, shapes
+from table import BARE, BEHIND, BESIDE, COUNTED, CROWDS, DIRECT, MANY, ONE, OWN, PEERS, PROCESSES, READ, SERVERS, SHAPES, shapes
 
 OURS = {peer.name for peer in PEERS if peer.ours}
 LANGUAGES = {"rust:quorlock": "Rust, caller's runtime", "rust:quorlock-thread": "Rust, internal thread", "c:quorlock": "C",
@@ -239,14 +239,14 @@ def fault_lines(figures):
             yield Line("T16", f"W4 {state}: success of `{ours}`", success, "≥", 1.0, f"{failures} of {cycles} failed")
 
 
-def contended(figures, name, nodes, ours, state, field, sign, bound, theirs=None):
-    """A line of W3: a figure of ours, or with `theirs` its ratio to a peer's."""
-    what = f"W3, {nodes} node{'s' * (nodes > 1)}, {state}: {CONTENDED[field]} of `{ours}`"
+def contended(figures, name, nodes, ours, state, field, sign, bound, theirs=None, workload="W3"):
+    """A line of a contended workload: a figure of ours, or with `theirs` its ratio to a peer's."""
+    what = f"{workload}, {nodes} node{'s' * (nodes > 1)}, {state}: {CONTENDED[field]} of `{ours}`"
     if theirs:
         what += f" to `{theirs}`"
-        found = figures.ratios("W3", nodes, ours, theirs, field, state)
+        found = figures.ratios(workload, nodes, ours, theirs, field, state)
     else:
-        found = list(figures.values("W3", nodes, ours, field, state).values())
+        found = list(figures.values(workload, nodes, ours, field, state).values())
     note = f"{min(found):.2f} to {max(found):.2f}" if found else ""
     total = max if field in WORST else median
     return Line(name, what, total(found) if found else None, sign, bound, note)
@@ -288,8 +288,21 @@ def contended_lines(figures):
     for nodes in (1, 5):
         for peer in PEERS:
             for state in peer.shapes if peer.ours else ():
-                if SHAPES[state].stay_ms:
+                if state in SHAPES and SHAPES[state].stay_ms:
                     yield contended(figures, "T15", nodes, peer.name, state, "longest_ms", "≤", longest_allowed(state))
+
+
+def crowd_lines(figures):
+    """Readers and a writer, and semaphores: with a stay it is the stay that bounds hand-offs."""
+    for workload, states in (("W6", READ), ("W7", COUNTED)):
+        for nodes in (1, 5):
+            for state in states:
+                for ours in ("rust:quorlock", "js:quorlock"):
+                    peers = [peer.name for peer in PEERS if state in peer.shapes and nodes in peer.nodes and not peer.ours]
+                    if peers and not CROWDS[state].stay_ms:
+                        best = max(peers, key=lambda peer: figures.median(workload, nodes, peer, "handoffs_per_s", state) or 0)
+                        yield contended(figures, workload, nodes, ours, state, "handoffs_per_s", "≥", 3, best, workload)
+                    yield contended(figures, workload, nodes, ours, state, "scripts_per_handoff", "≤", 2 * nodes + 1, None, workload)
 
 
 def longest_allowed(state):
@@ -318,7 +331,7 @@ def hold_lines(figures):
 def clean_lines(figures):
     ours = [run for run in figures.runs if run["peer"] in OURS]
     counted = [run for run in ours if "keys_left" in run]
-    shared = [run for run in ours if run["workload"] in ("shared", "W3") and "violations" in run]
+    shared = [run for run in ours if run["workload"] in ("shared", "W3", "W6", "W7") and "violations" in run]
     yield Line("T19", f"keys left, summed over {len(counted)} runs of Quorlock", sum(run["keys_left"] for run in counted)
                if counted else None, "≤", 0)
     yield Line("T19", f"violations in {sum(run.get('cycles') or run.get('holds', 0) for run in shared)} contended holds",
@@ -328,5 +341,5 @@ def clean_lines(figures):
 
 
 def lines(figures):
-    return [*ratio_lines(figures), *contended_lines(figures), *fault_lines(figures), *hold_lines(figures),
+    return [*ratio_lines(figures), *contended_lines(figures), *crowd_lines(figures), *fault_lines(figures), *hold_lines(figures),
             *redsync_lines(figures), *sentinel_lines(figures), *clean_lines(figures)]

@@ -11,7 +11,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.dirname(HERE)]
 
 from contest import together  # noqa: E402
-from handoffs import double_holds, figures, gaps, longest_waits, read  # noqa: E402
+from handoffs import Room, double_holds, figures, gaps, longest_waits, read  # noqa: E402
 from table import PEERS, PROCESSES, W3  # noqa: E402
 
 MS = 1_000_000
@@ -64,6 +64,23 @@ class Handoffs(unittest.TestCase):
 
     def test_a_grant_after_the_end_is_a_wait_to_the_end(self):
         self.assertEqual(longest_waits([hold(0, 80, 81, 82)], 1, 10 * MS, 50 * MS), [40 * MS])
+
+    def test_a_slot_lies_idle_from_the_release_that_made_room(self):
+        # Two slots: the third waits for the first that is given back, the fourth for the second.
+        holds = [hold(0, 0, 10, 11), hold(1, 1, 20, 21), hold(2, 12, 30, 31), hold(3, 25, 30, 31)]
+        self.assertEqual(gaps(holds, 0, 50 * MS, Room(slots=2))[1:], [2 * MS, 5 * MS])
+        self.assertEqual(double_holds(holds, Room(slots=2)), 0)
+        self.assertEqual(double_holds([*holds, hold(4, 26, 28, 29)], Room(slots=2)), 1)
+
+    def test_readers_hold_together_and_a_writer_alone(self):
+        room = Room(readers=2)
+        holds = [hold(0, 0, 10, 11), hold(1, 1, 20, 21), hold(2, 23, 30, 31), hold(0, 32, 40, 41), hold(1, 35, 40, 41)]
+        self.assertEqual(gaps(holds, 0, 50 * MS, room)[1:], [3 * MS, 2 * MS, 5 * MS])
+        self.assertEqual(double_holds(holds, room), 0)
+        self.assertEqual(double_holds([*holds, hold(2, 38, 39, 40)], room), 1)
+        self.assertEqual(double_holds([hold(2, 0, 10, 11), hold(0, 5, 6, 7)], room), 1)
+        found = figures(holds, 3, 0, 50 * MS, room)
+        self.assertEqual((found["reader_holds"], found["writer_holds"], found["reader_p50_ms"]), (4, 1, 14.0))
 
     def test_figures_of_a_run(self):
         found = figures(reversed(HISTORY), 3, 90 * MS, 140 * MS)

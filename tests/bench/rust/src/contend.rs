@@ -57,7 +57,11 @@ impl Contender for Rslock {
 pub(crate) async fn quorlock(words: &Words, contend: &Contend) {
     let builder = words.client().ttl(TTL).on_current_runtime();
     let client = builder.build().expect("settings");
-    run(words, contend, |name| client.lock(name)).await;
+    run(words, contend, |name, number| match contend.slots {
+        Some(slots) => client.semaphore(name, slots),
+        None => client.lock(name).shared(number < contend.readers),
+    })
+    .await;
 }
 
 pub(crate) async fn rslock(words: &Words, contend: &Contend) {
@@ -67,7 +71,7 @@ pub(crate) async fn rslock(words: &Words, contend: &Contend) {
         manager.set_retry(u32::MAX, Duration::from_millis(10));
     }
     let manager = Arc::new(manager);
-    run(words, contend, |name| Rslock {
+    run(words, contend, |name, _| Rslock {
         manager: manager.clone(),
         name: name.into_bytes(),
     })
@@ -112,10 +116,10 @@ impl Contest {
     }
 }
 
-async fn run<C: Contender>(words: &Words, contend: &Contend, make: impl Fn(String) -> C) {
+async fn run<C: Contender>(words: &Words, contend: &Contend, make: impl Fn(String, usize) -> C) {
     for number in 0..words.workers {
         // Nobody else is at this lock.
-        let warm = make(format!("warm-{}-{number}", std::process::id()));
+        let warm = make(format!("warm-{}-{number}", std::process::id()), number);
         for _ in 0..(WARM_CYCLES / words.workers).max(2) {
             let held = warm.acquire().await.expect("the lock is free");
             warm.release(held).await;
@@ -131,7 +135,7 @@ async fn run<C: Contender>(words: &Words, contend: &Contend, make: impl Fn(Strin
     });
     let contenders: Vec<JoinHandle<()>> = (0..words.workers)
         .map(|number| {
-            let (contest, contender) = (contest.clone(), make("bench".to_owned()));
+            let (contest, contender) = (contest.clone(), make("bench".to_owned(), number));
             tokio::task::spawn_local(async move {
                 contest.take_part(number as u64, contender).await;
             })

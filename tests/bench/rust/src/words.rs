@@ -6,12 +6,13 @@ use std::time::Duration;
 use quorlock::{Client, ClientBuilder, RestartGuard};
 
 pub(crate) const USAGE: &str =
-    "usage: quorlock-bench [--gate] [--shared] [--hold] [--contend=FILE --stay=MS] PEER WORKERS SECONDS
+    "usage: quorlock-bench [--gate] [--shared] [--hold] [--contend=FILE --stay=MS [--readers=N | --slots=N]] PEER WORKERS SECONDS
   PEER      raw, raw-native, raw-queue (contended only), rslock, quorlock (on the caller's runtime), quorlock-thread (the library's own)
   --gate    print `ready`, wait for a line, and at the end for another
   --shared  all workers on one lock, holders counted
   --hold    hold WORKERS locks for SECONDS instead of cycles
-  --contend all workers at one lock; their holds, of MS each, are written to FILE";
+  --contend all workers at one lock; their holds, of MS each, are written to FILE
+  --readers=N, --slots=N  contended: the first N workers share the lock; it is a semaphore of N slots";
 
 /// With `cold`, how many names each worker goes round.
 pub(crate) const COLD_NAMES: usize = 20;
@@ -35,11 +36,14 @@ pub(crate) struct Words {
     pub(crate) nodes: Vec<String>,
 }
 
-/// Of a contended run: where its history goes, and how long a holder stays.
+/// Of a contended run: where its history goes, how long a holder stays, how many of the
+/// workers share the lock, and of a semaphore the slots.
 #[derive(Clone)]
 pub(crate) struct Contend {
     pub(crate) history: String,
     pub(crate) stay: Duration,
+    pub(crate) readers: usize,
+    pub(crate) slots: Option<u32>,
 }
 
 impl Words {
@@ -57,6 +61,8 @@ impl Words {
         };
         let stay = value("--stay=").map_or(Some(0), |ms| ms.parse().ok())?;
         let stay = Duration::from_millis(stay);
+        let readers = value("--readers=").map_or(Some(0), |n| n.parse().ok())?;
+        let slots = value("--slots=").map_or(Some(None), |n| n.parse().ok().map(Some))?;
         let peer = peer.trim_start_matches("rust:");
         let (peer, settings) = peer.split_once('+').unwrap_or((peer, ""));
         Some(Words {
@@ -67,7 +73,12 @@ impl Words {
             gate: has("--gate"),
             shared: has("--shared"),
             hold: has("--hold"),
-            contend: value("--contend=").map(|history| Contend { history, stay }),
+            contend: value("--contend=").map(|history| Contend {
+                history,
+                stay,
+                readers,
+                slots,
+            }),
             nodes: std::env::var("QUORLOCK_NODES")
                 .ok()?
                 .split(',')

@@ -121,7 +121,8 @@ fn who_goes_leaves_its_slot_to_the_next() {
     assert_eq!(gone, (Reply::Released { held: false }, Vec::new()));
     // Nobody is left, and the slot is as it was before anybody waited.
     assert!(node.form(&any_slot().of_slot(1).lock, at(4)).is_none());
-    assert!(node.line(any_slot().companions.queue(), at(4)).is_none());
+    let line = node.lines.get(any_slot().companions.queue());
+    assert!(line.is_none_or(|line| !line.lives(at(4))));
     assert_eq!(choose(&mut node, 0, LOOK, 4), chosen(1));
 }
 

@@ -174,6 +174,16 @@ impl Inner {
             let ticket = &open.ticket;
             ticket.sent.until(ticket.deadline).as_nanos() as Time
         });
+        // One that is written again waits no longer for that: it, or any that it may be.
+        let now = self.clients[client].now(self.time);
+        let asked = self.pairs[pair]
+            .open
+            .values()
+            .filter(|o| !first && alike(o));
+        let left = asked.map(|o| now.until(o.ticket.deadline).as_nanos() as Time);
+        let patience = left
+            .filter(|left| *left > 0)
+            .fold(patience, |least, left| least.min(left));
         let (at, due) = (self.time, self.time + patience * 9 / 10);
         // It may have waited for room until its release was asked.
         let released = self.is_dead(&sent.request.value);

@@ -228,11 +228,7 @@ pub const ALL: &[Change] = &[
     // Readers.
     change("release", "if reader == A[1] then", "if false then"),
     change("release", "call('ZREM', K[3], A[1]) == 1", "false"),
-    change(
-        "release",
-        "not first[1] or tonumber",
-        "tonumber(first[2] or 0) > 0 and tonumber",
-    ),
+    change("release", "not first[1] or string", "first[1] and string"),
     change("release", "> tonumber(ticket))", ">= tonumber(ticket))"),
     change("release", "if last or call('ZCARD'", "if call('ZCARD'"),
     change(

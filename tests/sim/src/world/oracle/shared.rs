@@ -3,7 +3,8 @@
 //! - RW1: at any instant at most one lease that is not shared is valid, and none beside a
 //!   shared one; on each node never a vote of one kind beside one of the other.
 //! - RW3, which is L1 of readers: after the tail no dead token shares anything.
-//! - RW4 is L4: in the calm at the end half of the waiters share, and all are served in time.
+//! - RW4 is L4: in the calm at the end, over links, half of the waiters share, and all are
+//!   served in time.
 //! - RW5: no reader is let in past a live waiter that wants the lock for itself, unless
 //!   readers are being called.
 

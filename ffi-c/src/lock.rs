@@ -4,7 +4,7 @@ use std::ffi::c_char;
 use std::ptr;
 
 use quorlock_core::binding::wait;
-use quorlock_core::{Lock, Owner};
+use quorlock_core::{Error, Lock, Owner};
 
 use crate::cancel::{quorlock_cancel_t, unless_used};
 use crate::client::quorlock_client_t;
@@ -32,6 +32,18 @@ impl Handle for quorlock_lock_t {
     }
 }
 
+/// The lock of that name with these options, not yet checked.
+fn named(
+    client: *const quorlock_client_t, name: *const c_char, name_len: usize, options: *const quorlock_lock_options_t,
+) -> Result<Lock, Error> {
+    let client = handle::borrow(client, "client")?;
+    let lock = client.0.lock(handle::bytes(name, name_len, "name")?);
+    match handle::maybe(options, "options")? {
+        Some(options) => options.apply(lock),
+        None => Ok(lock),
+    }
+}
+
 /// Makes a lock. `name` is any 1 to 1,024 bytes; a name with a hash tag of its
 /// own ("buy_{7}") is used as it is, any other braces are refused. `options` may
 /// be NULL for the client's, and freed afterwards.
@@ -45,11 +57,7 @@ pub extern "C" fn quorlock_lock_new(
 ) -> i32 {
     boundary!(error, {
         handle::wanted(lock, "lock")?;
-        let client = handle::borrow(client, "client")?;
-        let mut named = client.0.lock(handle::bytes(name, name_len, "name")?);
-        if let Some(options) = handle::maybe(options, "options")? {
-            named = options.apply(named)?;
-        }
+        let named = named(client, name, name_len, options)?;
         named.check()?;
         handle::give(lock, "lock", quorlock_lock_t(named))
     })
@@ -67,12 +75,8 @@ pub extern "C" fn quorlock_semaphore_new(
 ) -> i32 {
     boundary!(error, {
         handle::wanted(lock, "lock")?;
-        let client = handle::borrow(client, "client")?;
-        let mut named = client.0.lock(handle::bytes(name, name_len, "name")?);
-        if let Some(options) = handle::maybe(options, "options")? {
-            named = options.apply(named)?;
-        }
-        named = named.slots(handle::count(slots, "slots")? as u32);
+        let named = named(client, name, name_len, options)?;
+        let named = named.slots(handle::count(slots, "slots")? as u32);
         named.check()?;
         handle::give(lock, "lock", quorlock_lock_t(named))
     })

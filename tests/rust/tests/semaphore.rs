@@ -132,6 +132,42 @@ fn many_who_come_and_go_are_never_more_than_the_limit() -> Result<(), Error> {
 }
 
 #[test]
+fn a_crowd_in_one_client_passes_slots_on_and_leaves_some_to_others() -> Result<(), Error> {
+    for nodes in [1, 3] {
+        let stage = Stage::new(nodes);
+        let (crowd, other) = (Client::new(&stage.nodes)?, Client::new(&stage.nodes)?);
+        let (inside, over) = (AtomicI64::new(0), AtomicI64::new(0));
+        let fences = Mutex::new([0; 2]);
+        let hold = |client: &Client| {
+            let lease = get(client.semaphore("a", 2).wait(None)).unwrap();
+            assert!(inside.fetch_add(1, Ordering::SeqCst) < 2);
+            let slot = lease.slot().unwrap() as usize;
+            let before =
+                std::mem::replace(&mut fences.lock().unwrap()[slot], lease.fence().unwrap());
+            assert!(before < lease.fence().unwrap());
+            std::thread::yield_now();
+            inside.fetch_sub(1, Ordering::SeqCst);
+            assert!(blocking::wait(lease.release()).unwrap());
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    while over.load(Ordering::SeqCst) == 0 {
+                        hold(&crowd);
+                    }
+                });
+            }
+            (0..5).for_each(|_| hold(&other));
+            over.store(1, Ordering::SeqCst);
+        });
+        let stats = crowd.stats();
+        assert!(stats.passed_on > 0, "{stats:?}");
+        stage.await_nothing_left();
+    }
+    Ok(())
+}
+
+#[test]
 fn a_named_owner_enters_its_slot_again_and_nobody_else_does() -> Result<(), Error> {
     let stage = Stage::new(1);
     let client = Client::new(&stage.nodes)?;

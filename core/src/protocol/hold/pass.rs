@@ -24,10 +24,9 @@ impl Terms {
     fn serves(&self, other: &Terms) -> bool {
         let timing = |t: &Terms| (t.timing.ttl, t.timing.min_validity, t.timing.node_timeout);
         let counted = |t: &Terms| t.keys.fence_ttl.is_some();
-        let alone = |t: &Terms| t.keys.mode == Mode::Exclusive;
         self.keys.lock == other.keys.lock
-            && alone(self)
-            && alone(other)
+            && self.keys.mode == other.keys.mode
+            && self.keys.mode.is_alone()
             && self.label == other.label
             && counted(self) == counted(other)
             && timing(self) == timing(other)

@@ -174,6 +174,12 @@ impl Line {
         }
     }
 
+    /// Whether this lease of the line may be passed on: it is had alone, or is a slot.
+    fn may_pass(&self, lease: u64) -> bool {
+        let is_slot = |(held, slot): &(u64, Option<u32>)| *held == lease && slot.is_some();
+        self.held == Some(lease) || self.shared.iter().any(is_slot)
+    }
+
     /// Whether a lease that was won in the line is not over.
     fn is_held(&self) -> bool {
         self.held.is_some() || !self.shared.is_empty()
@@ -237,8 +243,10 @@ impl Lines {
     pub fn pass(&self, hold: &Arc<Hold>, watched: Watched) -> Passed {
         let mut table = lock(&self.0);
         let line = table.get_mut(&hold.terms.keys.lock);
-        let ours = |line: &&mut Line| line.held == Some(hold.id);
-        let Some(behind) = line.filter(ours).and_then(|line| line.behind.as_mut()) else {
+        let Some(behind) = line
+            .filter(|line| line.may_pass(hold.id))
+            .and_then(|line| line.behind.as_mut())
+        else {
             return Passed::Not(watched);
         };
         let next = behind.seats.front();
@@ -304,7 +312,7 @@ impl Place {
     pub(crate) fn block(&self) -> u32 {
         let table = lock(&self.lines.0);
         let line = table.get(&self.key);
-        match self.mode == Mode::Exclusive && line.is_some_and(|line| line.waiting() > 0) {
+        match self.mode.is_alone() && line.is_some_and(|line| line.waiting() > 0) {
             true => 1 + IN_A_ROW,
             false => 1,
         }

@@ -213,16 +213,15 @@ impl Inner {
             ));
         }
         let at = self.time;
-        let lane = &mut self.bytes().lanes[pair];
-        if newest {
-            // Over one in doubt it may have waited for room since.
-            lane.postponed.retain(|(m, _)| *m != message);
-        }
         // Any of those that are alike, if it is written again.
         let open = self.pairs[pair].open.iter();
         let alike = open.filter(|(m, o)| **m == message || !first && alike(o));
         let alike: Vec<u64> = alike.map(|(message, _)| *message).collect();
         let lane = &mut self.bytes().lanes[pair];
+        if newest {
+            // Over one in doubt it may have waited for room since.
+            lane.postponed.retain(|(m, _)| !alike.contains(m));
+        }
         lane.written.retain(|(m, _)| !alike.contains(m));
         let at = (alike.len() <= 1).then_some(at);
         lane.written
@@ -283,6 +282,10 @@ impl Inner {
             let w = self.open_wire(wire);
             w.late |= w.releases.pop_front().is_some_and(|due| due <= now);
         }
+        let message = match answer.release {
+            true => self.one_of_those(pair, answer.message, &answer.mark),
+            false => answer.message,
+        };
         let lane = &mut self.bytes().lanes[pair];
         lane.in_vain = 0;
         let ready = lane.ready;
@@ -306,8 +309,8 @@ impl Inner {
         };
         lane.heard.push((answer.mark, reply));
         match answer.release && !newer {
-            true if answer.copy => lane.perhaps.push(answer.message),
-            true => self.acknowledged(pair, answer.message),
+            true if answer.copy => lane.perhaps.push(message),
+            true => self.acknowledged(pair, message),
             false => {}
         }
     }
@@ -321,6 +324,21 @@ impl Inner {
         if let Some(request) = given_up.map(|open| open.request.clone()) {
             self.came_late(node, &request);
         }
+    }
+
+    /// Which release is acknowledged, of those that nobody can tell apart: this, or another if
+    /// this one was before.
+    fn one_of_those(&self, pair: usize, message: u64, mark: &Mark) -> u64 {
+        let bytes = self.bytes.as_ref();
+        let perhaps = |m: &u64| bytes.is_some_and(|bytes| bytes.lanes[pair].perhaps.contains(m));
+        let owed =
+            |m: &u64, o: &Open| !o.readmitted && !perhaps(m) && Mark::of(&o.request) == *mark;
+        let open = &self.pairs[pair].open;
+        if open.get(&message).is_some_and(|o| owed(&message, o)) {
+            return message;
+        }
+        let other = open.iter().find(|(m, o)| owed(m, o));
+        other.map_or(message, |(other, _)| *other)
     }
 
     /// A release is acknowledged: nobody owes it any more.
@@ -353,6 +371,10 @@ impl Inner {
         }
         if !acknowledged {
             self.under_way(node, &request, -1);
+            if self.oracle.stepped_back > 0 {
+                // No key could stand any more, but for that.
+                self.came_late(node, &request);
+            }
         }
     }
 

@@ -13,9 +13,10 @@ WINGS = {
     "node": {"ground"},
     "node::memory": {"ground", "node"},
     "node::redis": {"ground", "node", "runtime"},
+    "node::cluster": {"ground", "node", "runtime", "node::redis"},
     "protocol": {"ground", "node"},
-    "public": {"ground", "runtime", "node", "node::memory", "node::redis", "protocol"},
-    "binding": {"ground", "runtime", "node", "node::memory", "node::redis", "protocol", "public"},
+    "public": {"ground", "runtime", "node", "node::memory", "node::redis", "node::cluster", "protocol"},
+    "binding": {"ground", "runtime", "node", "node::memory", "node::redis", "node::cluster", "protocol", "public"},
 }
 GROUND = {"clock", "error", "hash", "lean", "mutants", "mutex", "owner", "sync", "token", "wakers"}
 # The crate's root shows what the others have, and probes are for tests.

@@ -396,6 +396,12 @@ impl Settings {
         self.nodes.iter().any(Address::fails_over)
     }
 
+    /// Whether a node is a cluster.
+    pub(crate) fn has_cluster(&self) -> bool {
+        let is_cluster = |node: &Address| matches!(node.endpoint, Endpoint::Cluster(_));
+        self.nodes.iter().any(is_cluster)
+    }
+
     /// The longest ttl of any lock of the set.
     pub(crate) fn max_ttl(&self) -> Duration {
         self.lock.times.settled().max_ttl

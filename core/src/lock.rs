@@ -692,6 +692,13 @@ fn keys(client: &Shared, name: &[u8], options: &LockOptions) -> Result<Arc<Keys>
     let namespace = &client.settings.namespace;
     let naming = options.naming;
     let key = names::lock_key(namespace, name, naming)?;
+    if naming == Naming::Raw && client.settings.has_cluster() && !names::shares_hash_slot(&key) {
+        return Err(Error::invalid(format!(
+            "the raw lock name {} has braces that form no hash tag, so in a cluster its keys would \
+             be on several servers: leave the braces out, or write `{{tag}}`",
+            shown(name)
+        )));
+    }
     let (lock, companions) = match options.mode() {
         Mode::AnySlot(_) if naming == Naming::Tagged => names::semaphore(namespace, &key),
         _ => {

@@ -69,6 +69,7 @@ pub fn command(
         record,
         record_key: names::record_key(namespace).into(),
         quarantine_key: names::quarantine_key(namespace).into(),
+        shard: false,
     });
     let mut out = Vec::new();
     script::write_command(&mut out, request, guard.as_ref(), false, cold);
@@ -92,7 +93,9 @@ pub fn read(op: Op, bytes: &[u8]) -> io::Result<Option<(Said, usize)>> {
     };
     let said = match replies::outcome(op, &reply) {
         Outcome::Reply(reply, time) => Said::Reply(reply, time),
-        Outcome::Demoted(fault) => Said::Reply(Reply::Failed(fault), None),
+        Outcome::Demoted(fault) | Outcome::Elsewhere(_, fault) => {
+            Said::Reply(Reply::Failed(fault), None)
+        }
         Outcome::NoScript => Said::NoScript,
         Outcome::OtherRecord => Said::OtherRecord,
         Outcome::AskByScript => unreachable!("a script was asked"),

@@ -28,6 +28,7 @@ from . import certs, clock
 from .install import ensure_server
 from .node import UP, Node
 from .sentinel import Replicated
+from .shards import Clustered
 
 # Every password of a stage begins so: whoever searches output for leaked secrets looks for this word.
 SECRET_MARK = "qlsecret"
@@ -42,9 +43,9 @@ def _secret():
 
 class Stage:
     def __init__(self, n, *, tls=False, client_certs=False, auth=False, permit="", unix=False, options=(), clocks=False,
-                 folder=None, cert_folder=None, declare=True, replicas=0, sentinels=0):
-        if (replicas or sentinels) and (client_certs or unix or clocks):
-            raise ValueError("a stage with replicas or sentinels has no client certificates, Unix sockets and clocks of its own")
+                 folder=None, cert_folder=None, declare=True, replicas=0, sentinels=0, shards=0):
+        if (replicas or sentinels or shards) and (client_certs or unix or clocks):
+            raise ValueError("a stage with replicas, sentinels or shards has no client certificates, Unix sockets and clocks of its own")
         ensure_server()
         self._own_folder = folder is None
         self.folder = folder or tempfile.mkdtemp(prefix="qlstage")
@@ -53,7 +54,7 @@ class Stage:
         if tls or client_certs:
             self.certs = certs.make(cert_folder or os.path.join(self.folder, "certs"))
         self.secrets = {name: _secret() for name in ("default", "quorlock", "wrong", "sentinel")} if auth else None
-        self.fails_over = sentinels > 0
+        self.fails_over = sentinels > 0 or shards > 0
         self.auth = auth
         library = clock.build(self.folder) if clocks else None
         self._lock = threading.RLock()
@@ -64,7 +65,9 @@ class Stage:
             for number in range(1, n + 1):
                 place = os.path.join(self.folder, f"node{number}")
                 same = {"tls": self.certs, "secrets": self.secrets, "permit": permit, "options": options}
-                if replicas or sentinels:
+                if shards:
+                    self._nodes.append(Clustered(number, place, shards, replicas, **same))
+                elif replicas or sentinels:
                     self._nodes.append(Replicated(number, place, replicas, sentinels, **same))
                 else:
                     self._nodes.append(Node(number, place, client_certs=client_certs, unix=unix, clock=library,
@@ -103,7 +106,7 @@ class Stage:
 
     def _replicated(self, number):
         node = self._node(number)
-        if not isinstance(node, Replicated):
+        if not isinstance(node, (Replicated, Clustered)):
             raise ValueError(f"node {number} has no replicas")
         return node
 
@@ -143,6 +146,10 @@ class Stage:
     def await_failover(self, number, seconds):
         """Waits until another server is the node's master than when that was last stopped, killed or failed over."""
         self._replicated(number).await_failover(seconds)
+
+    def move(self, step, number, *words):
+        """A step of the move of a hash slot of a cluster: `begin_move`, `move_keys`, `end_move`."""
+        getattr(self._replicated(number), step)(*words)
 
     def await_order(self, number, seconds):
         """Waits until all that runs of the node works together, so that it would fail over."""
@@ -184,7 +191,7 @@ class Stage:
             self.cont(*everything)
             for node in self._nodes:
                 # The roles of servers last, too.
-                if node.number in self._touched or isinstance(node, Replicated) and node.signalled:
+                if node.number in self._touched or isinstance(node, (Replicated, Clustered)) and node.signalled:
                     node.kill_all()
             self.start(*everything)
             for node in self._nodes:
@@ -201,17 +208,22 @@ class Stage:
         if guard is None:
             guard = len(numbers) >= 3 or self.fails_over
         for number in numbers:
-            run = self._run(number)
+            node = self._node(number)
+            whole = isinstance(node, Clustered)
+            run = "-" if whole else self._run(node)
             vouched = f"{run} on" if guard else "- off"
             record = f"1 {set_name} 1 {len(numbers)} {max_ttl} node{number:012} {vouched}"
-            self._node(number).call("SET", namespace + "#node", record, db=db)
+            if whole:
+                node.declare(record, namespace, self._run)
+                continue
+            node.call("SET", namespace + "#node", record, db=db)
             # A client that is closed goes on sending its releases for a while: it may have met the node when that was
             # empty, and have begun a quarantine there.
-            self._node(number).call("DEL", namespace + "#quarantine", db=db)
+            node.call("DEL", namespace + "#quarantine", db=db)
 
-    def _run(self, number):
+    def _run(self, server):
         """What names the server's run in a record: another one after each promotion."""
-        said = self._node(number).call("INFO")
+        said = server.call("INFO")
         run, before = (re.search(rb"^%s:(\w{40})" % name, said, re.MULTILINE)[1] for name in (b"run_id", b"master_replid2"))
         return (run.decode() if not before.strip(b"0") else hashlib.sha1(run + before).hexdigest())[:16]
 
@@ -257,7 +269,8 @@ class Stage:
         for line in self._node(number).call("INFO", "commandstats").decode().split():
             name, _, fields = line.partition(":")
             if name.startswith("cmdstat_"):
-                counts[name[len("cmdstat_"):]] = int(fields.split(",")[0].partition("=")[2])
+                name = name[len("cmdstat_"):]
+                counts[name] = counts.get(name, 0) + int(fields.split(",")[0].partition("=")[2])
         return counts
 
     def calls(self, command):
@@ -272,7 +285,7 @@ class Stage:
         """URLs of the nodes; via tcp, tls or unix; password right, wrong or none; another name of the master for sentinels."""
         nodes = self._nodes if numbers is None else [self._node(number) for number in numbers]
         login = self._login(user, password)
-        return [node.url(via, login, db, master) if isinstance(node, Replicated) else self._url(node, via, login, db)
+        return [node.url(via, login, db, master) if isinstance(node, (Replicated, Clustered)) else self._url(node, via, login, db)
                 for node in nodes]
 
     def _login(self, user, password):

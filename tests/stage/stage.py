@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Real redis-servers for tests, from the command line. Imports little at the top: it starts once per `stage` line.
 
-  stage.py [-d DIR] serve [N] [tls] [mtls] [auth] [unix] [clocks] [new] [resp2] [cluster] [nolua] [replicas=R] [sentinels=S]
-        starts N servers (default 3), each with R replicas and watched by S sentinels, prints lines NAME=VALUE for the tests'
+  stage.py [-d DIR] serve [N] [tls] [mtls] [auth] [unix] [clocks] [new] [resp2] [cluster] [nolua] [replicas=R] [sentinels=S] [shards=C]
+        starts N servers (default 3), each with R replicas and watched by S sentinels, or N clusters of C primaries, prints lines NAME=VALUE for the tests'
         environment, then `ready`; lives until stdin ends or a signal comes. DIR must not exist; default: a new temporary
         folder. `new`: the set is not declared.
   stage.py -d DIR COMMAND...
@@ -29,7 +29,7 @@ FEATURES = {"tls": {"tls": True}, "mtls": {"client_certs": True}, "auth": {"auth
             "cluster": {"declare": False, "options": ("cluster-enabled yes",)},
             "resp2": {"options": ('rename-command HELLO ""',)},
             "nolua": {"options": ('rename-command EVAL ""', 'rename-command EVALSHA ""')}}
-COUNTED = re.compile(r"(replicas|sentinels)=[0-9]")
+COUNTED = re.compile(r"(replicas|sentinels|shards)=[0-9]")
 
 
 def command(folder):

@@ -14,7 +14,7 @@ HELP = """\
 NODES is one number, several with commas, or `all`. KEY and other words may hold %XX for any byte. MS: at most so long.
 Where a node has replicas its number means the server that is the master now, with `cont` and `start` all of the node. Parts
 of it: `1.replica1`…, `1.replicas`, `1.sentinel1`…, `1.sentinels`, and `1.old`, what was the master when that was last stopped,
-killed or failed over.
+killed or failed over. A node that is a cluster has `1.shard1`…, `1.shards`, and the same of replicas and the old one.
 -n DB before a command: look at that database.
 
   stop NODES                       hang (SIGSTOP)
@@ -24,6 +24,8 @@ killed or failed over.
   failover NODES                   a sentinel is told to promote a replica, though the master is alive
   await-failover NODES MS          another server is the master than the old one, and all sentinels name it
   await-order NODES MS             all that runs of the nodes works together
+  move NODES KEY PLACE             the hash slot of KEY goes to the server of that place; or step by step:
+  begin-move NODES KEY PLACE, move-keys NODES KEY, end-move NODES KEY
   behind NODES                     what is written from now on reaches no replica, until `cont`
   heal                             all up and empty, counters zero
   redis NODES COMMAND WORD...      run a command and print the reply; fails if one node answers with an error
@@ -113,6 +115,24 @@ class Words:
     def do_await_order(self, db, nodes, milliseconds):
         for number in self._numbers(nodes):
             self._stage.await_order(number, int(milliseconds) / 1000)
+
+    def do_begin_move(self, db, nodes, key, place):
+        self._move("begin_move", nodes, key, place)
+
+    def do_move_keys(self, db, nodes, key):
+        self._move("move_keys", nodes, key)
+
+    def do_end_move(self, db, nodes, key):
+        self._move("end_move", nodes, key)
+
+    def do_move(self, db, nodes, key, place):
+        self._move("begin_move", nodes, key, place)
+        self._move("move_keys", nodes, key)
+        self._move("end_move", nodes, key)
+
+    def _move(self, step, nodes, key, *place):
+        for number in self._numbers(nodes):
+            self._stage.move(step, number, unquote_to_bytes(key), *place)
 
     def do_behind(self, db, nodes):
         self._stage.fall_behind(*self._numbers(nodes))

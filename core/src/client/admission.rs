@@ -131,5 +131,6 @@ pub(super) fn target(address: &Address, node: usize, tls: &Tls, gate: &Arc<Gate>
         node,
         gate: gate.clone(),
         located: Located::default(),
+        routes: None,
     }
 }

@@ -103,7 +103,8 @@ impl ClientBuilder {
     /// The nodes of the set: `redis://[user:password@]host[:port][/db]`,
     /// `rediss://…` for TLS, `valkey://…` and `valkeys://…` likewise, `redis+unix:///path?db=1&user=u&password=p`,
     /// `redis+sentinel://host:26379;host;host/master` for a master with replicas that sentinels
-    /// know by that name (docs/SENTINEL.md), or `memory://name` for a node in this process.
+    /// know by that name (docs/SENTINEL.md), `redis+cluster://host:6379;host` for a Redis Cluster
+    /// (docs/CLUSTER.md), or `memory://name` for a node in this process.
     pub fn nodes<S: Into<String>>(mut self, nodes: impl IntoIterator<Item = S>) -> ClientBuilder {
         let nodes = nodes.into_iter().map(Into::into).collect();
         self.nodes = Some((nodes, Origin::Caller));

@@ -219,7 +219,10 @@ fn of_stop(stopped: &Stopped) -> Finding {
 /// A server of a kind that can be no node.
 fn of_kind(kind: Stranger) -> (&'static str, &'static str) {
     match kind {
-        Stranger::Clustered => ("QD05", "list servers that stand alone"),
+        Stranger::Clustered => (
+            "QD05",
+            "write redis+cluster://, or list servers that stand alone",
+        ),
         Stranger::Sentinel => (
             "QD17",
             "write redis+sentinel://, and the name by which the sentinels know the master \

@@ -19,6 +19,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::config::{self, Settings};
 use crate::error::Error;
 use crate::node::address::{Address, Endpoint, Origin};
+use crate::node::cluster::{ClusterLink, Spawn};
 use crate::node::memory::MemoryLink;
 use crate::node::redis::RedisLink;
 use crate::node::redis::tls::Tls;
@@ -139,6 +140,13 @@ impl Shared {
                 return Arc::new(MemoryLink::new(name, i, inbox, node.shown.clone(), clock));
             }
             let target = target(node, i, &self.tls, &gate);
+            if let Endpoint::Cluster(_) = &node.endpoint {
+                let spawns = handle.clone();
+                let spawn: Spawn = Box::new(move |task| drop(spawns.spawn(task)));
+                let (link, task) = ClusterLink::new(target, driver, spawn);
+                handle.spawn(task);
+                return Arc::new(link);
+            }
             let (link, task) = RedisLink::new(target, clock.clone(), driver);
             handle.spawn(task);
             Arc::new(link)

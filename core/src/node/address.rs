@@ -2,9 +2,11 @@
 //!
 //! `redis://[user:password@]host[:port][/db]`, `rediss://` for TLS, `valkey://`
 //! and `valkeys://` likewise; `redis+unix:///path?db=1&user=u&password=p`, `memory://NAME`;
-//! [`redis+sentinel://`](sentinel).
+//! [`redis+sentinel://`](sentinel); [`redis+cluster://`](cluster).
 
+mod cluster;
 mod endpoint;
+mod listed;
 mod sentinel;
 
 use std::fmt;
@@ -16,6 +18,7 @@ use url::Url;
 use crate::error::Error;
 pub(crate) use endpoint::{Endpoint, Sentinels, shown};
 use endpoint::{number_of, percent_decoded, with_database};
+use listed::By;
 
 /// Who has named the nodes of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +62,7 @@ impl fmt::Debug for Address {
 }
 
 const FORMS: &str = "write redis://host:port, rediss://host:port, redis+unix:///path, \
-                     redis+sentinel://host:port/master or memory://name";
+                     redis+sentinel://host:port/master, redis+cluster://host:port or memory://name";
 
 impl Address {
     /// Parses a node URL. Errors never repeat the URL, which may carry a
@@ -72,22 +75,8 @@ impl Address {
             return Err(wrong(&format!("it does not say how to reach it: {FORMS}")));
         }
         // Its list of hosts is nothing that a URL has.
-        if let Some((tls, rest)) = sentinel::scheme(text) {
-            let sentinel::Parts {
-                sentinels,
-                user,
-                password,
-                db,
-                shown,
-            } = sentinel::parse(tls, rest).map_err(|why| wrong(&why))?;
-            return Ok(Address {
-                endpoint: Endpoint::Sentinel(Arc::new(sentinels)),
-                user,
-                password,
-                db,
-                origin,
-                shown: shown.into(),
-            });
+        if let Some((by, tls, rest)) = listed::scheme(text) {
+            return Address::of_several(by, tls, rest, origin).map_err(|why| wrong(&why));
         }
         let url = Url::parse(text).map_err(|e| wrong(&format!("not a URL ({e}): {FORMS}")))?;
         let decoded = |text: &str, what: &str| {
@@ -157,9 +146,48 @@ impl Address {
         })
     }
 
-    /// Whether another server takes the node's place when its own fails.
+    /// The address in a URL that names several hosts, by what comes behind its scheme; or why
+    /// that is none.
+    fn of_several(by: By, tls: bool, rest: &str, origin: Origin) -> Result<Address, String> {
+        Ok(match by {
+            By::Sentinel => {
+                let parts = sentinel::parse(tls, rest)?;
+                Address {
+                    endpoint: Endpoint::Sentinel(Arc::new(parts.sentinels)),
+                    user: parts.user,
+                    password: parts.password,
+                    db: parts.db,
+                    origin,
+                    shown: parts.shown.into(),
+                }
+            }
+            By::Cluster => {
+                let parts = cluster::parse(tls, rest)?;
+                Address {
+                    endpoint: Endpoint::Cluster(Arc::new(parts.seeds)),
+                    user: parts.user,
+                    password: parts.password,
+                    db: 0,
+                    origin,
+                    shown: parts.shown.into(),
+                }
+            }
+        })
+    }
+
+    /// That of one of its servers, of a node that is a cluster.
+    pub(crate) fn of_cluster(&self, at: Endpoint) -> Address {
+        Address {
+            shown: format!("{} of {}", shown(&at), self.shown).into(),
+            endpoint: at,
+            ..self.clone()
+        }
+    }
+
+    /// Whether another server takes the node's place when its own fails, or that of a part
+    /// of it.
     pub(crate) fn fails_over(&self) -> bool {
-        matches!(self.endpoint, Endpoint::Sentinel(_))
+        matches!(self.endpoint, Endpoint::Sentinel(_) | Endpoint::Cluster(_))
     }
 }
 

@@ -2,6 +2,8 @@
 
 pub(crate) mod address;
 pub mod admission;
+pub(crate) mod cluster;
+pub(crate) mod hash_slot;
 pub mod memory;
 pub mod names;
 pub mod native;

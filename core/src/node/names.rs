@@ -101,6 +101,11 @@ pub fn companions(namespace: &str, key: &[u8], naming: Naming) -> Companions {
     Companions::of(&named(b"#q:"), &named(b"#f:"))
 }
 
+/// Whether all keys of a raw name are in the hash slot of the name itself.
+pub(crate) fn shares_hash_slot(name: &[u8]) -> bool {
+    hash_tag(name).is_some() || !name.iter().any(|b| matches!(b, b'{' | b'}'))
+}
+
 /// The keys of a semaphore of that name, whose lock would have this `key`: one by which it is
 /// known, under which nothing is stored, and those that go with it, among which that of the
 /// counter is stored under neither. [`Keys::of_slot`](super::Keys::of_slot) makes the others of them.
@@ -125,7 +130,7 @@ pub fn quarantine_key(namespace: &str) -> Vec<u8> {
 /// The part of a key that Redis hashes: between the first `{` and the first
 /// `}` after it, unless that is empty (Redis cluster specification, "Hash
 /// tags").
-fn hash_tag(name: &[u8]) -> Option<&[u8]> {
+pub(crate) fn hash_tag(name: &[u8]) -> Option<&[u8]> {
     let open = name.iter().position(|&b| b == b'{')?;
     let length = name[open + 1..].iter().position(|&b| b == b'}')?;
     (length > 0).then(|| &name[open + 1..open + 1 + length])

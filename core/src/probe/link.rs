@@ -127,6 +127,7 @@ impl Door {
             node,
             gate: self.0.clone(),
             located: Located::default(),
+            routes: None,
         };
         let (link, task) = RedisLink::new(target, self.0.clock.clone(), None);
         (Arc::new(link), Box::pin(task))

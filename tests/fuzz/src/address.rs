@@ -9,11 +9,15 @@ use url::Url;
 const SECRET: &str = "hunter2";
 
 /// The schemes of URLs that are not such as others are.
-const SENTINELS: [&str; 4] = [
+const SENTINELS: [&str; 8] = [
     "redis+sentinel",
     "rediss+sentinel",
     "valkey+sentinel",
     "valkeys+sentinel",
+    "redis+cluster",
+    "rediss+cluster",
+    "valkey+cluster",
+    "valkeys+cluster",
 ];
 
 pub(crate) const SEEDS: &[&[u8]] = &[
@@ -24,6 +28,7 @@ pub(crate) const SEEDS: &[&[u8]] = &[
     b"memory://a",
     b"redis+sentinel://u:hunter2@one:1;two/m/3?sentinel_user=s&sentinel_password=hunter2",
     b"rediss+sentinel://u:26/hunter2@one",
+    b"redis+cluster://u:hunter2@one:1;two",
     b" redis://h/-1?x=hunter2#f",
     b"redis://u:/hunter2@h",
     b"redis://%68unter2:%ff@h",

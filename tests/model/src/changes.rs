@@ -84,8 +84,16 @@ pub const ALL: &[Change] = &[
         "if quarantine and (",
         "if quarantine and call('PTTL', K[6]) > 0 and (",
     ),
-    change("release", "m[2] == A[4] and not m[3]", "m[2] == A[4]"),
-    change("release", "m[2] == A[4] and not m[3]", "not m[3]"),
+    change(
+        "release",
+        "(A[4] == '-' or m[2] == A[4]) and not m[3]",
+        "m[2] == A[4]",
+    ),
+    change(
+        "release",
+        "(A[4] == '-' or m[2] == A[4]) and not m[3]",
+        "not m[3]",
+    ),
     change("release", "call('ZCARD', K[2]) == 0", "true"),
     change("release", "call('ZCARD', K[2]) == 0", "false"),
     change("release", "'@0 ', 'PX', life", "'@0 ', 'PX', reservation"),

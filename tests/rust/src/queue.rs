@@ -111,7 +111,7 @@ impl Stage {
     pub fn await_nothing_left(&self) {
         let known = |key: &str| {
             let counts = key.starts_with("lock:#f:") || key.starts_with("lock:#pf");
-            counts || key == "lock:#node"
+            counts || key == "lock:#node" || key.starts_with("lock:#shard:")
         };
         until("records and counters alone", || {
             let keys = self.tell("redis all KEYS %2A");

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Where to connect.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Endpoint {
     Tcp {
         host: String,
@@ -16,10 +16,19 @@ pub(crate) enum Endpoint {
     Memory(String),
     /// Wherever these sentinels say that the master is.
     Sentinel(Arc<Sentinels>),
+    /// Whichever server of that cluster serves a key's hash slot.
+    Cluster(Arc<Seeds>),
+}
+
+/// Servers of a cluster, any of which knows the others.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Seeds {
+    /// TCP all of them, with TLS or all without.
+    pub(crate) hosts: Vec<Endpoint>,
 }
 
 /// Who knows where the master is, and by what name.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Sentinels {
     /// The master's name.
     pub(crate) master: String,

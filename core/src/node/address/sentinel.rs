@@ -6,7 +6,8 @@
 
 use url::Url;
 
-use super::endpoint::{Endpoint, Sentinels, number_of, percent_decoded, with_database};
+use super::endpoint::{Sentinels, number_of, percent_decoded, with_database};
+use super::listed::{Listed, listed};
 
 /// The port of a sentinel.
 const PORT: u16 = 26379;
@@ -22,39 +23,18 @@ pub(super) struct Parts {
     pub(super) shown: String,
 }
 
-/// What comes behind the scheme of a URL of sentinels, and whether it asks for TLS.
-pub(super) fn scheme(text: &str) -> Option<(bool, &str)> {
-    let (scheme, rest) = text.split_once("://")?;
-    match &*scheme.to_ascii_lowercase() {
-        "redis+sentinel" | "valkey+sentinel" => Some((false, rest)),
-        "rediss+sentinel" | "valkeys+sentinel" => Some((true, rest)),
-        _ => None,
-    }
-}
-
 /// Parses what comes behind the scheme, or says why not; never with a part that may belong
 /// to a password.
 pub(super) fn parse(tls: bool, rest: &str) -> Result<Parts, String> {
-    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    let (authority, path) = rest.split_at(end);
-    let (login, list) = match authority.rsplit_once('@') {
-        Some((login, list)) => (format!("{login}@"), list),
-        None => (String::new(), authority),
-    };
-    let (hosts, listed) = hosts(list, tls)?;
-    // The rest is as in any other URL.
-    let url = Url::parse(&format!("redis://{login}host{path}"))
-        .map_err(|e| format!("not a URL ({e}): {FORM}"))?;
+    let Listed {
+        url,
+        user,
+        password,
+        hosts,
+        listed,
+    } = listed(rest, tls, PORT, "sentinel", FORM)?;
     let decoded = |text: &str, what: &str| {
         percent_decoded(text).ok_or_else(|| format!("its {what} is not valid UTF-8"))
-    };
-    let user = match url.username() {
-        "" => None,
-        user => Some(decoded(user, "user")?),
-    };
-    let password = match url.password() {
-        None => None,
-        Some(password) => Some(decoded(password, "password")?),
     };
     let path = url.path();
     if path.contains('@') {
@@ -126,43 +106,10 @@ fn take_query(
     }
 }
 
-/// The sentinels of a list, and how they are shown.
-fn hosts(list: &str, tls: bool) -> Result<(Vec<Endpoint>, String), String> {
-    if list.contains(',') {
-        return Err(format!("its sentinels are not separated by `;`: {FORM}"));
-    }
-    let (mut hosts, mut listed) = (Vec::new(), Vec::new());
-    for (place, text) in list.split(';').enumerate() {
-        let (host, port) = host(text).ok_or_else(|| {
-            format!(
-                "sentinel {} of its list has no host, or a port that is none (write `/` and `@` in \
-                 a password as %2F and %40): {FORM}",
-                place + 1
-            )
-        })?;
-        listed.push(match host.contains(':') {
-            true => format!("[{host}]:{port}"),
-            false => format!("{host}:{port}"),
-        });
-        hosts.push(Endpoint::Tcp { host, port, tls });
-    }
-    Ok((hosts, listed.join(";")))
-}
-
-/// A host and its port.
-fn host(text: &str) -> Option<(String, u16)> {
-    let url = Url::parse(&format!("redis://{text}")).ok()?;
-    let host = match url.host()? {
-        url::Host::Ipv6(ip) => ip.to_string(),
-        host => host.to_string(),
-    };
-    Some((host, url.port().unwrap_or(PORT)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::address::{Address, Origin};
+    use crate::node::address::{Address, Endpoint, Origin};
 
     fn parse(url: &str) -> Address {
         Address::parse(0, url, Origin::Caller).unwrap()

@@ -172,6 +172,22 @@ impl Info {
         self.unfit_as(accept_eviction).map(|(_, why)| why)
     }
 
+    /// What a shard of a cluster says of itself, as of any server; or why it is none.
+    pub(crate) fn of_shard(self) -> Result<Info, String> {
+        match self.stranger {
+            Some(Stranger::Clustered) => Ok(Info {
+                stranger: None,
+                ..self
+            }),
+            // What it says of itself is not permitted, perhaps.
+            None if self.version.is_empty() => Ok(self),
+            None => {
+                Err("it is not in cluster mode: write redis:// in place of redis+cluster://".into())
+            }
+            Some(_) => Ok(self),
+        }
+    }
+
     /// The same, with what kind of reason it is.
     pub(crate) fn unfit_as(&self, accept_eviction: bool) -> Option<(Unfit, String)> {
         // First, for what such a server says of its version, role and memory is not as it looks.

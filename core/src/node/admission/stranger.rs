@@ -36,8 +36,8 @@ impl Stranger {
     pub(crate) const fn sentence(self) -> &'static str {
         match self {
             Clustered => {
-                "it runs in cluster mode, as no node of a set may: list servers that stand alone \
-                 (`cluster-enabled no`)"
+                "it runs in cluster mode: write redis+cluster://HOST:PORT in place of \
+                 redis://HOST:PORT, or list servers that stand alone (`cluster-enabled no`)"
             }
             Sentinel => {
                 "it is a sentinel, which keeps no locks: write \

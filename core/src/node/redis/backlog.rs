@@ -163,33 +163,23 @@ mod tests {
             fence_ttl: None,
             mode: Mode::Exclusive,
         };
-        Box::new(Item {
-            request: Request {
-                op,
-                keys: Arc::new(keys),
-                value: Value(b"v"[..].into()),
-                waiter: None,
-                leaving: Leaving::Free,
-                native: false,
-                not_after: 0,
-            },
-            ticket: Ticket {
-                node: number,
-                sent: Instant(1),
-                deadline: Instant(5),
-                op,
-                server: 0,
-            },
-            sink: Some(told.clone()),
-            give_up: Instant(9),
-            with_text: false,
-            readmitted: false,
-            void: false,
-            again: false,
-            on_old: false,
-            cold: false,
-            written: Instant::NEVER,
-        })
+        let request = Request {
+            op,
+            keys: Arc::new(keys),
+            value: Value(b"v"[..].into()),
+            waiter: None,
+            leaving: Leaving::Free,
+            native: false,
+            not_after: 0,
+        };
+        let ticket = Ticket {
+            node: number,
+            sent: Instant(1),
+            deadline: Instant(5),
+            op,
+            server: 0,
+        };
+        Item::new(request, ticket, told.clone(), Instant(9))
     }
 
     const REQUEST: Op = Op::Confirm {

@@ -2,6 +2,7 @@
 //! and [look](greet()) at the node, [admit](admit()) it, and [prepare](prepare()) the connection.
 
 mod admit;
+mod cluster;
 mod degraded;
 mod former;
 mod greet;
@@ -25,6 +26,7 @@ use crate::node::Fault;
 use crate::node::address::Endpoint;
 use crate::node::admission::{Record, Reign};
 use admit::admit;
+pub(crate) use cluster::map_of;
 pub(crate) use degraded::{PLACELESS, RUNLESS};
 pub(crate) use former::is_over;
 use former::is_over_now;
@@ -68,12 +70,31 @@ pub(crate) struct Connected {
     pub(crate) stepped: bool,
     /// The inbox is subscribed.
     pub(crate) subscribed: bool,
+    /// How long it is in quarantine yet, of a shard.
+    pub(crate) quarantine: Duration,
 }
 
 /// Connects to a node and admits it.
 pub(crate) async fn connect(target: &Target, how: How) -> Result<Connected, Fault> {
-    let mut greeted = greet(target, &how).await?;
-    let record = admit(target, &mut greeted).await?;
+    let gate = &target.gate;
+    let (mut greeted, record) = match &target.routes {
+        None => {
+            let mut greeted = greet(target, &how).await?;
+            let (wire, look) = (&mut greeted.wire, &mut greeted.look);
+            let quarantine = Some(&*gate.quarantine_key);
+            let record = admit(target, wire, look, &gate.record_key, quarantine).await?;
+            (greeted, record)
+        }
+        Some(routes) => {
+            let record = cluster::admit_node(target, &**routes).await?;
+            (greet(target, &how).await?, record)
+        }
+    };
+    let (mut shard, mut quarantine) = (None, Duration::ZERO);
+    if target.routes.is_some() {
+        let stamped = cluster::stamp(target, &mut greeted, &record, &how).await?;
+        (shard, quarantine) = (Some(stamped.scratch), stamped.quarantine);
+    }
     let succeeds = match &how.before {
         Some(before) if *before != greeted.endpoint => is_over_now(target, before).await,
         _ => false,
@@ -87,15 +108,21 @@ pub(crate) async fn connect(target: &Target, how: How) -> Result<Connected, Faul
         resp3,
         ..
     } = greeted;
-    let gate = &target.gate;
     try_wait(target, &mut wire).await?;
-    let prepared = prepare(target, &mut wire, how.subscribe, resp3).await?;
+    let prepared = prepare(target, &mut wire, shard, how.subscribe, resp3).await?;
     let id = Record::parse(&record).map_or(0, |record| fnv1a(record.node().as_bytes()));
     let guarded = mutant!("unguarded-connection", gate.expected().guard, false);
-    let guard = guarded.then(|| Guard {
-        record: record.into(),
-        record_key: gate.record_key.clone(),
-        quarantine_key: gate.quarantine_key.clone(),
+    let guard = guarded.then(|| match &target.routes {
+        None => Guard {
+            record: record.into(),
+            record_key: gate.record_key.clone(),
+            quarantine_key: gate.quarantine_key.clone(),
+            shard: false,
+        },
+        Some(routes) => {
+            routes.admitted(id);
+            Guard::shard_of(gate.quarantine_key.clone())
+        }
     });
     Ok(Connected {
         wire,
@@ -111,6 +138,7 @@ pub(crate) async fn connect(target: &Target, how: How) -> Result<Connected, Faul
         time,
         stepped: how.stepped,
         subscribed: prepared.subscribed,
+        quarantine,
     })
 }
 
@@ -118,9 +146,20 @@ pub(crate) async fn connect(target: &Target, how: How) -> Result<Connected, Faul
 /// other nodes. Returns how long it is in quarantine yet; with `force` the
 /// quarantine is lifted.
 pub(crate) async fn declare(target: &Target, force: bool) -> Result<Duration, Fault> {
+    if let Endpoint::Cluster(_) = &target.address.endpoint {
+        return cluster::declare(target, force).await;
+    }
     let mut greeted = greet(target, &How::default()).await?;
-    admit(target, &mut greeted).await?;
     let (gate, wire) = (&target.gate, &mut greeted.wire);
+    let quarantine = Some(&*gate.quarantine_key);
+    admit(
+        target,
+        wire,
+        &mut greeted.look,
+        &gate.record_key,
+        quarantine,
+    )
+    .await?;
     if force {
         let lift = redis::cmd("DEL").arg(&*gate.quarantine_key).take();
         exchange(wire, &[lift])

@@ -46,6 +46,7 @@ use super::outbox::{Item, Outbox};
 use super::pipe::Pipe;
 use super::pushes::Push;
 use super::replies::Outcome;
+use super::server_error::Redirect;
 use super::subscription::Subscription;
 use super::wire::Incoming;
 use crate::clock::{Clock, Instant, Sleep};
@@ -82,6 +83,8 @@ pub(crate) struct Connection {
     connecting: Option<(Instant, Connecting)>,
     /// Whether the node's clock ends a quarantine too early.
     watch: StepWatch,
+    /// Until when a shard's own quarantine may last.
+    calm_from: Instant,
     /// It may have: the next connection begins the quarantine again.
     stepped: bool,
     /// The node left a request unanswered, and has not answered since.
@@ -137,6 +140,7 @@ impl Connection {
         Connection {
             subscription: Subscription::new(target.node),
             watch: StepWatch::new(quarantine, target.gate.drift),
+            calm_from: Instant::NEVER,
             stepped: false,
             target: Arc::new(target),
             clock,
@@ -390,10 +394,25 @@ impl Connection {
             Outcome::OtherRecord => {
                 item.fail(FaultKind::NotReady, "its record has changed twice", true);
             }
+            Outcome::Elsewhere(redirect, fault) => match &self.target.routes {
+                Some(routes) => {
+                    let here = &self.target.address.endpoint;
+                    routes.redirected(item, redirect, here, self.is_calm());
+                }
+                None if item.is_release() => self.failed(item, fault),
+                None => item.tell(Reply::Failed(fault), None),
+            },
             Outcome::Demoted(fault) => {
                 // What the address leads to now is another question.
                 self.readmit();
                 self.failed(item, fault);
+            }
+            // Its one key says too little to call it lost.
+            Outcome::Reply(Reply::NotMine, _) if item.prolongs => {
+                if let Some(routes) = &self.target.routes {
+                    let here = &self.target.address.endpoint;
+                    routes.redirected(item, Redirect::TryAgain, here, false);
+                }
             }
             Outcome::Reply(Reply::Failed(fault), _) if item.is_release() => {
                 self.failed(item, fault);
@@ -409,6 +428,11 @@ impl Connection {
                 item.tell(reply, time);
             }
         }
+    }
+
+    /// Whether no quarantine lasts on it, of a shard.
+    fn is_calm(&self) -> bool {
+        self.clock.now() >= self.calm_from
     }
 
     /// The server could not carry a request out. A release is tried again.

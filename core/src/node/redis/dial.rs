@@ -105,8 +105,8 @@ async fn dial(endpoint: &Endpoint, tls: &Tls) -> Result<Stream, Undialled> {
             Runtime::watch(&stream);
             Ok(Stream::Unix(stream))
         }
-        Endpoint::Memory(_) | Endpoint::Sentinel(_) => {
-            unreachable!("memory nodes have a link of their own, and sentinels name an address")
+        Endpoint::Memory(_) | Endpoint::Sentinel(_) | Endpoint::Cluster(_) => {
+            unreachable!("memory nodes have a link of their own, and others name an address")
         }
     }
 }

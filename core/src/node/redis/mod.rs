@@ -6,14 +6,16 @@ pub(crate) mod connect;
 mod connection;
 pub(crate) mod declare;
 pub(crate) mod dial;
+pub(crate) mod map;
 pub(crate) mod native;
-mod outbox;
+pub(crate) mod outbox;
 mod pipe;
 pub(crate) mod pushes;
 pub(crate) mod replies;
 pub(crate) mod resp;
+pub(crate) mod router;
 pub(crate) mod script;
-mod server_error;
+pub(crate) mod server_error;
 pub(crate) mod subscription;
 pub(crate) mod tls;
 pub(crate) mod wire;
@@ -23,7 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::admission::Gate;
-use super::{FaultKind, Link, Request, Sink, Subscriber, Ticket};
+use super::{Fault, FaultKind, Link, Reply, Request, Sink, Subscriber, Ticket};
 use crate::clock::{Clock, Instant};
 use crate::hash::fnv1a;
 use crate::mutex::lock;
@@ -69,6 +71,23 @@ impl RedisLink {
         };
         (link, task)
     }
+
+    /// Queues an item; returns the wake-up that is owed for it, or why it takes it not.
+    pub(crate) fn put(&self, item: Box<Item>) -> Result<Wakers, (Box<Item>, Fault)> {
+        let mut state = lock(&self.outbox.state);
+        let refused = if state.ended || (state.closed && !item.is_release()) {
+            Some("the client is closed")
+        } else if state.items.len() >= QUEUE_BOUND && !item.is_release() {
+            Some("too many requests are waiting for this node")
+        } else {
+            None
+        };
+        if let Some(why) = refused {
+            return Err((item, Fault::new(FaultKind::Refused, why, false)));
+        }
+        state.items.push_back(item);
+        Ok(state.task.take())
+    }
 }
 
 impl Link for RedisLink {
@@ -79,34 +98,13 @@ impl Link for RedisLink {
         sink: Arc<dyn Sink>,
         give_up: Instant,
     ) -> Option<Wakers> {
-        let mut item = Box::new(Item {
-            request,
-            ticket,
-            sink: Some(sink),
-            give_up,
-            with_text: false,
-            readmitted: false,
-            void: false,
-            again: false,
-            on_old: false,
-            cold: false,
-            written: Instant::NEVER,
-        });
-        let mut state = lock(&self.outbox.state);
-        let refused = if state.ended || (state.closed && !item.is_release()) {
-            Some("the client is closed")
-        } else if state.items.len() >= QUEUE_BOUND && !item.is_release() {
-            Some("too many requests are waiting for this node")
-        } else {
-            None
-        };
-        if let Some(why) = refused {
-            drop(state);
-            item.fail(FaultKind::Refused, why, false);
-            return None;
+        match self.put(Item::new(request, ticket, sink, give_up)) {
+            Ok(owed) => Some(owed),
+            Err((mut item, fault)) => {
+                item.tell(Reply::Failed(fault), None);
+                None
+            }
         }
-        state.items.push_back(item);
-        Some(state.task.take())
     }
 
     fn ring(&self, owed: Wakers) {

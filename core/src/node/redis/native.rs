@@ -220,6 +220,7 @@ mod tests {
             record: "rec".into(),
             record_key: b"#node"[..].into(),
             quarantine_key: b"#quar"[..].into(),
+            shard: false,
         }
     }
 

@@ -54,6 +54,14 @@ pub(crate) struct Item {
     pub(crate) again: bool,
     /// A release that already went out over the connection in doubt.
     pub(crate) on_old: bool,
+    /// Its hash slot is being moved to the server that it is sent to.
+    pub(crate) asking: bool,
+    /// It is an extension, and asked by the one key of its lock, whose hash slot is being moved.
+    pub(crate) prolongs: bool,
+    /// How often in a row a server of its cluster has sent it to another,
+    pub(crate) redirects: u32,
+    /// and how often one could not serve it yet.
+    pub(crate) pauses: u32,
     /// It was written with the life of its counter.
     pub(crate) cold: bool,
     /// When it was written last.
@@ -61,6 +69,32 @@ pub(crate) struct Item {
 }
 
 impl Item {
+    /// A request that nothing has been done about.
+    pub(crate) fn new(
+        request: Request,
+        ticket: Ticket,
+        sink: Arc<dyn Sink>,
+        give_up: Instant,
+    ) -> Box<Item> {
+        Box::new(Item {
+            request,
+            ticket,
+            sink: Some(sink),
+            give_up,
+            with_text: false,
+            readmitted: false,
+            void: false,
+            again: false,
+            on_old: false,
+            asking: false,
+            prolongs: false,
+            redirects: 0,
+            pauses: 0,
+            cold: false,
+            written: Instant::NEVER,
+        })
+    }
+
     pub(crate) fn is_release(&self) -> bool {
         self.request.op == Op::Release
     }
@@ -100,6 +134,11 @@ impl Item {
     /// token lives.
     pub(crate) fn wanted(&self) -> bool {
         self.is_release() || self.sink.as_ref().is_some_and(|sink| sink.wanted())
+    }
+
+    /// Whether it was written.
+    pub(crate) fn is_sent(&self) -> bool {
+        self.written != Instant::NEVER
     }
 
     /// How long its requester waits for an answer.

@@ -13,6 +13,7 @@ use super::connect::Connected;
 use super::native::{self, Ballot, Delete, Reading};
 use super::outbox::Item;
 use super::replies::{self, Outcome};
+use super::resp;
 use super::script::{self, Guard};
 use super::wire::{Incoming, Wire};
 use crate::clock::Instant;
@@ -108,6 +109,11 @@ impl Pipe {
             replicas.wrote(item.ticket.deadline);
         }
         let (out, guard) = (&mut self.wire.out, self.guard.as_ref());
+        if item.asking {
+            resp::write_array(out, 1);
+            resp::write_text(out, b"ASKING");
+            self.places.push_back(Place::Script(None));
+        }
         let place = match (item.request.native, item.request.op) {
             (true, Op::Acquire { ttl, .. }) => {
                 if native::needs_trailer(&item.request, guard) {
@@ -372,6 +378,11 @@ impl Pipe {
 /// Writes a request's script. What is left of its time is told as of now, however often
 /// it is written.
 fn write_script(out: &mut Vec<u8>, item: &Item, guard: Option<&Guard>, cold: bool, now: Instant) {
+    if let (true, Op::Extend { ttl, .. }) = (item.prolongs, item.request.op) {
+        return script::write_prolong(out, &item.request, ttl, item.with_text);
+    }
+    let mark = guard.and_then(|guard| guard.of_shard(&item.request.keys.lock));
+    let guard = mark.as_ref().or(guard);
     let leaving = item.request.leaving.at(now);
     if leaving == item.request.leaving {
         return script::write_command(out, &item.request, guard, item.with_text, cold);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use redis::Value as Resp;
 
 use super::resp::number;
-use super::server_error::{demoted, fault_of};
+use super::server_error::{Redirect, demoted, fault_of, redirect};
 use crate::node::{Fault, FaultKind, Op, Reply, Seen, Standing, Value, native};
 
 /// The largest fence: beyond it Lua's numbers are not exact.
@@ -23,6 +23,8 @@ pub(crate) enum Outcome {
     NoScript,
     /// The server may not write any more: it has become a replica.
     Demoted(Fault),
+    /// The server is of a cluster, and does not serve the request.
+    Elsewhere(Redirect, Fault),
     /// The node holds another record than the one it was admitted with: it may
     /// have lost its memory.
     OtherRecord,
@@ -43,6 +45,9 @@ pub(crate) fn outcome(op: Op, value: &Resp) -> Outcome {
             let fault = fault_of(error.code(), error.details());
             if demoted(error) {
                 return Outcome::Demoted(fault);
+            }
+            if let Some(redirect) = redirect(error) {
+                return Outcome::Elsewhere(redirect, fault);
             }
             return Outcome::Reply(Reply::Failed(fault), None);
         }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use once_cell::sync::Lazy;
 
 use super::resp::{self, Decimal};
+use crate::node::hash_slot;
 use crate::node::{Companions, Leaving, Mode, Op, Repair, Request, Waiter};
 
 /// A script: its text, and the hash by which the node knows it.
@@ -62,6 +63,8 @@ pub(crate) static SHARE_EXTEND: Script = script!("share_extend.lua");
 pub(crate) static CHOOSE: Script = script!("choose.lua");
 /// Let no more readers in, for a waiter.
 pub(crate) static RESERVE: Script = script!("reserve.lua");
+/// Keep a vote whose hash slot is being moved. Seldom asked for, too.
+pub(crate) static PROLONG: Script = script!("prolong.lua");
 /// Look what is there. Seldom asked for: a node is given its text then.
 pub(crate) static INSPECT: Script = script!("inspect.lua");
 /// Replace a node's record, if it is still the one that was read.
@@ -84,6 +87,43 @@ pub(crate) struct Guard {
     pub(crate) record_key: Arc<[u8]>,
     /// The key of the quarantine.
     pub(crate) quarantine_key: Arc<[u8]>,
+    /// Of a shard of a cluster: each hash slot has a quarantine of its own, whose key is this
+    /// one's with the hash slot's tag, and no record is compared.
+    pub(crate) shard: bool,
+}
+
+/// Stands for a record that is not compared.
+const NO_RECORD: &str = "-";
+
+impl Guard {
+    /// That of a shard; `quarantine_key` as of any node.
+    pub(crate) fn shard_of(quarantine_key: Arc<[u8]>) -> Guard {
+        Guard {
+            record: NO_RECORD.into(),
+            record_key: quarantine_key.clone(),
+            quarantine_key,
+            shard: true,
+        }
+    }
+
+    /// What goes with requests for this lock, of a shard.
+    pub(crate) fn of_shard(&self, lock: &[u8]) -> Option<Guard> {
+        let mark: Arc<[u8]> = match self.shard {
+            true => mark(&self.quarantine_key, hash_slot::of(lock)).into(),
+            false => return None,
+        };
+        Some(Guard {
+            record: self.record.clone(),
+            record_key: mark.clone(),
+            quarantine_key: mark,
+            shard: false,
+        })
+    }
+}
+
+/// The key of the quarantine of a hash slot, which is in that hash slot.
+pub(crate) fn mark(quarantine_key: &[u8], slot: u16) -> Vec<u8> {
+    [quarantine_key, b":{", hash_slot::tag(slot).as_bytes(), b"}"].concat()
 }
 
 /// Appends the script call for a request to `out`: `EVALSHA`, or `EVAL` with the
@@ -133,6 +173,17 @@ pub(crate) fn write_command(
     } else if !is_plain(request, guard) {
         write_checks(out, request, guard, cold);
     }
+}
+
+/// Appends the call that lengthens a vote by its one key, if that is what is asked.
+pub(crate) fn write_prolong(out: &mut Vec<u8>, request: &Request, ttl: Duration, with_text: bool) {
+    resp::write_array(out, 7);
+    write_script(out, &PROLONG, with_text);
+    resp::write_number(out, 1);
+    resp::write_text(out, &request.keys.lock);
+    resp::write_text(out, &request.value.0);
+    resp::write_number(out, millis(ttl));
+    resp::write_number(out, not_after(request));
 }
 
 /// Appends the call that reserves the lock for the request's waiter, who does not share.

@@ -25,6 +25,36 @@ pub(crate) fn demoted(error: &redis::ServerError) -> bool {
     mutant!("readonly-keeps-connection", demoted, false)
 }
 
+/// What a server of a cluster answers to a request that it does not serve.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Redirect {
+    /// Another serves that hash slot, from now on.
+    Moved { slot: u16, host: String, port: u16 },
+    /// Another has that key: the hash slot is being moved there.
+    Ask { host: String, port: u16 },
+    /// The hash slot is being moved, and its keys are not all in one place.
+    TryAgain,
+    /// Nobody serves the hash slot, or the cluster has no majority.
+    Down,
+}
+
+/// Where an error sends a request.
+pub(crate) fn redirect(error: &redis::ServerError) -> Option<Redirect> {
+    let mut words = error.details().unwrap_or_default().split(' ');
+    let mut place = || {
+        let slot = words.next()?.parse().ok()?;
+        let (host, port) = words.next()?.rsplit_once(':')?;
+        Some((slot, host.to_owned(), port.parse().ok()?))
+    };
+    match error.code() {
+        "MOVED" => place().map(|(slot, host, port)| Redirect::Moved { slot, host, port }),
+        "ASK" => place().map(|(_, host, port)| Redirect::Ask { host, port }),
+        "TRYAGAIN" => Some(Redirect::TryAgain),
+        "CLUSTERDOWN" => Some(Redirect::Down),
+        _ => None,
+    }
+}
+
 /// What to tell of a command that is not permitted.
 pub(crate) fn lacks(command: &str) -> String {
     format!("its user lacks the permission to run `{command}`: add `+{command}` to its ACL")
@@ -150,6 +180,37 @@ mod tests {
             ("-OOM x", false),
         ] {
             assert_eq!(demoted(&error(wire)), told, "{wire}");
+        }
+    }
+
+    #[test]
+    fn a_redirect_says_where_to() {
+        let moved = |slot, host: &str, port| Redirect::Moved {
+            slot,
+            host: host.into(),
+            port,
+        };
+        for (wire, said) in [
+            (
+                "-MOVED 866 10.0.0.2:6379",
+                Some(moved(866, "10.0.0.2", 6379)),
+            ),
+            ("-MOVED 866 ::1:6379", Some(moved(866, "::1", 6379))),
+            ("-MOVED 866 :6379", Some(moved(866, "", 6379))),
+            ("-MOVED 866", None),
+            ("-MOVED x h:1", None),
+            (
+                "-ASK 1 h:1",
+                Some(Redirect::Ask {
+                    host: "h".into(),
+                    port: 1,
+                }),
+            ),
+            ("-TRYAGAIN Multiple keys", Some(Redirect::TryAgain)),
+            ("-CLUSTERDOWN The cluster is down", Some(Redirect::Down)),
+            ("-CROSSSLOT Keys", None),
+        ] {
+            assert_eq!(redirect(&error(wire)), said, "{wire}");
         }
     }
 

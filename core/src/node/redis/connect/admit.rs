@@ -4,10 +4,9 @@
 use std::future::poll_fn;
 use std::time::Duration;
 
-use super::greet::Greeted;
 use super::talk::{exchange, good, refused};
 use super::target::Target;
-use crate::node::admission::{Gate, Next, Refusal};
+use crate::node::admission::{Gate, Look, Next, Refusal};
 use crate::node::redis::wire::Wire;
 use crate::node::redis::{replies, script};
 use crate::node::{Fault, FaultKind};
@@ -18,10 +17,16 @@ const WRITES: u32 = 6;
 
 /// Admits the node: its record is good, or is written now. Returns the record.
 /// Waits for the other nodes of a set that is being founded; the wait is bounded
-/// by whoever wants the connection.
-pub(super) async fn admit(target: &Target, greeted: &mut Greeted) -> Result<String, Fault> {
+/// by whoever wants the connection. Without the key of a quarantine there is none: each part
+/// of the node has its own.
+pub(super) async fn admit(
+    target: &Target,
+    wire: &mut Wire,
+    look: &mut Look,
+    record_key: &[u8],
+    quarantine_key: Option<&[u8]>,
+) -> Result<String, Fault> {
     let gate = &target.gate;
-    let Greeted { wire, look, .. } = greeted;
     let fresh = fresh_name(gate);
     let mut writes = 0;
     loop {
@@ -41,10 +46,12 @@ pub(super) async fn admit(target: &Target, greeted: &mut Greeted) -> Result<Stri
             }
             Next::Write(record, quarantine) => {
                 writes += 1;
+                let quarantine = quarantine_key.map_or(Duration::ZERO, |_| quarantine);
+                let keys = [record_key, quarantine_key.unwrap_or(record_key)];
                 let (old, new) = (look.stored.take().unwrap_or_default(), record.to_string());
                 // Another client may write it at the same time; once it has, that
                 // is what counts.
-                look.stored = match write_record(gate, wire, &old, &new, quarantine).await? {
+                look.stored = match write_record(wire, keys, &old, &new, quarantine).await? {
                     None => {
                         look.stepped = false;
                         tell_quarantine(target, quarantine);
@@ -75,7 +82,7 @@ async fn change(target: &Target, seen: u64) {
     poll_fn(|cx| target.gate.survey.poll_change(seen, &mut parked.1, cx)).await;
 }
 
-fn tell_quarantine(target: &Target, quarantine: Duration) {
+pub(super) fn tell_quarantine(target: &Target, quarantine: Duration) {
     if quarantine.is_zero() {
         return;
     }
@@ -94,14 +101,13 @@ fn fresh_name(gate: &Gate) -> String {
 }
 
 /// Replaces the record if it is still `old`; otherwise returns what it is.
-async fn write_record(
-    gate: &Gate,
+pub(super) async fn write_record(
     wire: &mut Wire,
+    keys: [&[u8]; 2],
     old: &str,
     new: &str,
     quarantine: Duration,
 ) -> Result<Option<String>, Fault> {
-    let keys = [&*gate.record_key, &*gate.quarantine_key];
     let command = script::init_command(keys, old, new, quarantine);
     let mut replies = exchange(wire, &[command]).await?;
     match replies.pop() {

@@ -52,7 +52,7 @@ pub(super) struct Greeted {
 /// not come so far is absent, to the others.
 pub(super) async fn greet(target: &Target, how: &How) -> Result<Greeted, Fault> {
     let greeted = say_hello(target, how).await;
-    if greeted.is_err() {
+    if greeted.is_err() && target.routes.is_none() {
         target.gate.survey.absent(target.node);
     }
     greeted
@@ -79,10 +79,15 @@ async fn say_hello(target: &Target, how: &How) -> Result<Greeted, Fault> {
     let resp3 = how.subscribe && matches!(answers.pop(), Some(Resp::Map(_)));
     let own_address = answers.pop().map_or(0, |reply| own_address(&text(&reply)));
     let time = answers.pop();
-    let record = answers.pop();
+    let record = match target.routes {
+        None => answers.pop(),
+        Some(_) => None,
+    };
     let info = answers.pop();
     // Before the password, which a sentinel refuses where it has none.
-    if let Some(stranger) = stranger(info.as_ref()) {
+    let stranger = stranger(info.as_ref());
+    let clustered = stranger == Some(Stranger::Clustered);
+    if let Some(stranger) = stranger.filter(|_| !(clustered && target.routes.is_some())) {
         return Err(refused(stranger.sentence().into()));
     }
     // Then the password: without it nothing else is permitted.
@@ -102,6 +107,10 @@ async fn say_hello(target: &Target, how: &How) -> Result<Greeted, Fault> {
         at,
     };
     let info = info_of(target, info)?;
+    let info = match &target.routes {
+        None => info,
+        Some(_) => info.of_shard().map_err(refused)?,
+    };
     let record = record.filter(|r| *r != Resp::Nil).map(|r| text(&r));
     match info.unfit_as(target.gate.accept_eviction) {
         None => {}
@@ -109,7 +118,7 @@ async fn say_hello(target: &Target, how: &How) -> Result<Greeted, Fault> {
         Some((Unfit::Replica, why))
             if mutant!(
                 "replica-admitted",
-                address.fails_over() || how.reached,
+                address.fails_over() || how.reached || target.routes.is_some(),
                 false
             ) =>
         {
@@ -120,18 +129,24 @@ async fn say_hello(target: &Target, how: &How) -> Result<Greeted, Fault> {
         Some((_, why)) => return Err(refused(why)),
     }
     let (roster, run) = (&target.gate.roster, info.run.as_deref());
-    if address.fails_over() && target.gate.expected().guard && run.is_none() {
+    let fails_over = address.fails_over() || target.routes.is_some();
+    if fails_over && target.gate.expected().guard && run.is_none() {
         return Err(refused(
             "it does not tell its run_id, by which a promotion is noticed: permit `+info` to its \
              user, or turn restart_guard off"
                 .into(),
         ));
     }
-    roster
-        .meet(target.node, &address.shown, run, target.gate.clock.now())
-        .map_err(refused)?;
+    if target.routes.is_none() {
+        roster
+            .meet(target.node, &address.shown, run, target.gate.clock.now())
+            .map_err(refused)?;
+    }
     degraded::tell(target, &info, own_address);
-    let newness = newness_of(target, &mut wire, record.as_deref(), &info).await?;
+    let newness = match &target.routes {
+        None => newness_of(target, &mut wire, record.as_deref(), &info).await?,
+        Some(_) => Newness::Used,
+    };
     Ok(Greeted {
         wire,
         look: Look {
@@ -140,7 +155,7 @@ async fn say_hello(target: &Target, how: &How) -> Result<Greeted, Fault> {
             newness,
             stepped: how.stepped,
         },
-        server: match address.fails_over() {
+        server: match fails_over {
             // Two of them may have the same address by their own account, in networks of
             // their own; and one that was promoted again is as good as another.
             true => fnv1a(format!("{own_address} {}", run.unwrap_or_default()).as_bytes()),
@@ -197,7 +212,9 @@ pub(super) fn greeting(target: &Target, how: &How) -> Vec<redis::Cmd> {
         commands.push(redis::cmd("SELECT").arg(address.db).take());
     }
     commands.push(redis::cmd("INFO"));
-    commands.push(redis::cmd("GET").arg(&*target.gate.record_key).take());
+    if target.routes.is_none() {
+        commands.push(redis::cmd("GET").arg(&*target.gate.record_key).take());
+    }
     commands.push(redis::cmd("TIME"));
     commands.push(redis::cmd("CLIENT").arg("INFO").take());
     if how.subscribe {

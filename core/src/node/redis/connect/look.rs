@@ -8,12 +8,14 @@ use std::time::Duration;
 
 use redis::Value as Resp;
 
+use super::cluster;
 use super::degraded::is_runless;
 use super::greet::{fault_of, greeting, own_address, quarantine_left, stranger, unanswered};
 use super::locate::locate;
 use super::prepare::{permitted, prepare};
 use super::talk::exchange;
 use super::target::{How, Target};
+use crate::node::address::Endpoint;
 use crate::node::admission::{Info, Newness, Record, Server, Stranger, Unfit};
 use crate::node::redis::native::Delete;
 use crate::node::redis::replies::{self, text};
@@ -99,6 +101,9 @@ async fn see(target: &Target, looked: &mut Looked) -> Result<(), Stopped> {
         subscribe: true,
         ..How::default()
     };
+    if let Endpoint::Cluster(_) = &address.endpoint {
+        return see_cluster(target, looked).await;
+    }
     let (endpoint, _) = locate(target).await.map_err(|fault| match fault.kind {
         FaultKind::Misconfigured => Stopped::Unnamed(fault),
         _ => Stopped::Unreached(fault),
@@ -181,7 +186,7 @@ async fn see(target: &Target, looked: &mut Looked) -> Result<(), Stopped> {
                 let left = quarantine_left(gate, &mut wire).await;
                 looked.quarantine = left.map_err(refused_or_lacks)?;
             }
-            let prepared = prepare(target, &mut wire, true, resp3).await;
+            let prepared = prepare(target, &mut wire, None, true, resp3).await;
             let prepared = prepared.map_err(refused_or_lacks)?;
             looked.delete = Some(prepared.delete);
             looked.heard = Some(prepared.heard);
@@ -190,6 +195,26 @@ async fn see(target: &Target, looked: &mut Looked) -> Result<(), Stopped> {
         // What another set may do there is not ours to try.
         Some(_) => Ok(()),
     }
+}
+
+/// The same of a cluster: its record, and whether all its primaries may be asked.
+async fn see_cluster(target: &Target, looked: &mut Looked) -> Result<(), Stopped> {
+    let seen = cluster::see(target)
+        .await
+        .map_err(|fault| match fault.kind {
+            FaultKind::Misconfigured => refused_or_lacks(fault),
+            _ => Stopped::Unreached(fault),
+        });
+    let (mut shards, record) = seen?;
+    looked.record = Some(record);
+    if let Some(shard) = shards.first_mut() {
+        looked.run = shard.look.run.clone();
+        looked.placeless = shard.server == 0;
+        for _ in 0..ROUND_TRIPS {
+            time_of(target, &mut shard.wire, looked).await?;
+        }
+    }
+    Ok(())
 }
 
 /// Asks for its `TIME` once, and measures that.

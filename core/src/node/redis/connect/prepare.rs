@@ -25,11 +25,12 @@ pub(super) struct Prepared {
     pub(super) delete: Delete,
 }
 
-/// Loads the scripts and tries what they do, so that a permission that lacks
+/// Loads the scripts and tries what they do, on keys of the shard if it is one, so that a permission that lacks
 /// is found now and by name, not in the middle of a script.
 pub(super) async fn prepare(
     target: &Target,
     wire: &mut Wire,
+    shard: Option<Vec<Vec<u8>>>,
     subscribe: bool,
     resp3: bool,
 ) -> Result<Prepared, Fault> {
@@ -45,14 +46,14 @@ pub(super) async fn prepare(
     }
     // A key like those of our own, and one like those of locks, which no name
     // has: it begins with braces that are no tag.
-    let like_a_lock = [namespace(gate), b"{}#try"].concat();
+    let like_a_lock = || [namespace(gate), b"{}#try"].concat();
+    let keys = shard.unwrap_or_else(|| vec![gate.scratch_key.to_vec(), like_a_lock()]);
     // As a text, so that the first acquire of a client is the first EVALSHA on
     // its nodes; whether that is permitted shows then.
     let attempt = redis::cmd("EVAL")
         .arg(script::TRY.text.as_str())
-        .arg(2)
-        .arg(&*gate.scratch_key)
-        .arg(like_a_lock)
+        .arg(keys.len())
+        .arg(&keys)
         .take();
     commands.push(attempt);
     let needed = commands.len();
@@ -161,7 +162,7 @@ async fn confirmation(wire: &mut Wire) -> Result<Option<Resp>, Fault> {
 }
 
 /// The namespace of the keys.
-fn namespace(gate: &Gate) -> &[u8] {
+pub(super) fn namespace(gate: &Gate) -> &[u8] {
     let key = &*gate.scratch_key;
     key.strip_suffix(b"#try").unwrap_or(key)
 }

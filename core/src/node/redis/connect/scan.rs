@@ -4,11 +4,13 @@ use std::collections::BTreeSet;
 
 use redis::Value as Resp;
 
-use super::greet::greet;
+use super::cluster;
+use super::greet::{Greeted, greet};
 use super::prepare::permitted;
 use super::talk::{exchange, within};
 use super::target::{How, Target};
 use crate::node::Fault;
+use crate::node::address::Endpoint;
 use crate::node::names::name_of;
 use crate::node::redis::replies;
 
@@ -24,8 +26,28 @@ pub(crate) async fn scan(
     pattern: &[u8],
     most: usize,
 ) -> Result<(BTreeSet<Vec<u8>>, bool), Fault> {
+    let shards = match &target.address.endpoint {
+        Endpoint::Cluster(_) => cluster::see(target).await?.0,
+        _ => vec![greet(target, &How::default()).await?],
+    };
+    let (mut names, mut all) = (BTreeSet::new(), true);
+    for mut greeted in shards {
+        let (found, whole) = one(target, &mut greeted, namespace, pattern, most).await?;
+        names.extend(found);
+        all &= whole;
+    }
+    Ok((names, all))
+}
+
+/// The same of one server.
+async fn one(
+    target: &Target,
+    greeted: &mut Greeted,
+    namespace: &str,
+    pattern: &[u8],
+    most: usize,
+) -> Result<(BTreeSet<Vec<u8>>, bool), Fault> {
     let gate = &target.gate;
-    let mut greeted = greet(target, &How::default()).await?;
     let (mut names, mut cursor) = (BTreeSet::new(), "0".to_owned());
     while names.len() <= most {
         let mut scan = redis::cmd("SCAN");

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::node::address::{Address, Endpoint};
 use crate::node::admission::Gate;
 use crate::node::redis::dial::Dial;
+use crate::node::redis::router::Router;
 
 /// Which node to connect to.
 pub(crate) struct Target {
@@ -16,6 +17,23 @@ pub(crate) struct Target {
     pub(crate) gate: Arc<Gate>,
     /// What is known of its sentinels.
     pub(crate) located: Located,
+    /// Of what cluster it is a shard, whose requests are sent elsewhere where it does not serve
+    /// them.
+    pub(crate) routes: Option<Arc<dyn Router>>,
+}
+
+impl Target {
+    /// The same node at another address: a server of its cluster, if it is given `routes`.
+    pub(crate) fn at(&self, address: Address, routes: Option<Arc<dyn Router>>) -> Target {
+        Target {
+            address,
+            dial: self.dial.clone(),
+            node: self.node,
+            gate: self.gate.clone(),
+            located: Located::default(),
+            routes,
+        }
+    }
 }
 
 /// What is known of a node's sentinels.

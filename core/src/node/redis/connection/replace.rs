@@ -95,6 +95,7 @@ impl Connection {
         // A reply over the connection in doubt may have told of a step meanwhile.
         let missed = self.stepped && !connected.stepped;
         self.stepped = self.guarded() && (stepped || missed);
+        self.calm_from = now + connected.quarantine;
         self.up = Some(Pipe::new(*connected));
         if mutant!("warm-after-reconnect", false, true)
             && let (Some(up), Some(old)) = (&mut self.up, &mut self.old)
@@ -137,6 +138,7 @@ impl Connection {
             sent: false,
             ..fault
         };
+        self.send_elsewhere();
         self.waiting.fail_requests(&fault);
         let known = self
             .last_fault
@@ -153,6 +155,16 @@ impl Connection {
             self.told_away = true;
         }
         self.last_fault = Some(fault);
+    }
+
+    /// A shard of a cluster is not reached: another may serve by now what waits for it.
+    fn send_elsewhere(&mut self) {
+        if let Some(routes) = &self.target.routes {
+            routes.doubt();
+            let waiting = self.waiting.drain().collect();
+            let kept = routes.take_strays(&self.target.address.endpoint, waiting);
+            self.waiting.extend(kept);
+        }
     }
 
     /// The node has another record than on connect, so it may have lost its

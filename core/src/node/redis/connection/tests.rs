@@ -135,6 +135,7 @@ impl Link {
             node: 0,
             gate: Arc::new(gate),
             located: Located::default(),
+            routes: None,
         };
         Link {
             connection: Connection::new(target, clock.clone(), Arc::default()),
@@ -160,6 +161,7 @@ impl Link {
                 record: "r".into(),
                 record_key: b"#node"[..].into(),
                 quarantine_key: b"#quarantine"[..].into(),
+                shard: false,
             }),
             delete: Delete::Lean,
             id: 1,
@@ -176,6 +178,7 @@ impl Link {
             },
             stepped: false,
             subscribed: false,
+            quarantine: Duration::ZERO,
         }));
         self.connection.push_on();
     }
@@ -207,33 +210,23 @@ impl Link {
             fence_ttl: self.fence_ttl,
             mode: Mode::Exclusive,
         };
-        Box::new(Item {
-            request: Request {
-                op,
-                keys: Arc::new(keys),
-                value: Value(b"v"[..].into()),
-                waiter: None,
-                leaving: Leaving::Free,
-                native,
-                not_after: 0,
-            },
-            ticket: Ticket {
-                node: 0,
-                sent: now,
-                deadline: now + PATIENCE,
-                op,
-                server: 0,
-            },
-            sink: Some(self.heard.clone()),
-            give_up: Instant::FAR,
-            with_text: false,
-            readmitted: false,
-            void: false,
-            again: false,
-            on_old: false,
-            cold: false,
-            written: Instant::NEVER,
-        })
+        let request = Request {
+            op,
+            keys: Arc::new(keys),
+            value: Value(b"v"[..].into()),
+            waiter: None,
+            leaving: Leaving::Free,
+            native,
+            not_after: 0,
+        };
+        let ticket = Ticket {
+            node: 0,
+            sent: now,
+            deadline: now + PATIENCE,
+            op,
+            server: 0,
+        };
+        Item::new(request, ticket, self.heard.clone(), Instant::FAR)
     }
 
     /// The connection in use is answered this.

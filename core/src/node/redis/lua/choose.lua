@@ -10,7 +10,7 @@ local slots = guarded and #KEYS - 3 or #KEYS - 1
 local values = call('MGET', unpack(KEYS, 2))
 local goes, votes, quarantine = A[3] == '', true, nil
 if guarded then
-  votes, quarantine = values[slots + 1] == A[4], values[slots + 2]
+  votes, quarantine = A[4] == '-' or values[slots + 1] == A[4], values[slots + 2]
   if not votes and not goes then return {4, time[1], time[2]} end
 end
 if not goes and A[5] and now > tonumber(A[5]) then return {5, time[1], time[2]} end

@@ -9,7 +9,7 @@ local value
 local votes = true
 if A[4] and A[4] ~= '' then
   local m = call('MGET', K[1], K[4], K[5])
-  value, votes = m[1], m[2] == A[4] and not m[3]
+  value, votes = m[1], (A[4] == '-' or m[2] == A[4]) and not m[3]
 end
 if not value then
   value = redis.pcall('GET', K[1])

@@ -6,7 +6,7 @@ local now = time[1] * 1000000 + time[2]
 local value, quarantine
 if A[3] ~= '' then
   local m = call('MGET', K[1], K[2], K[3])
-  if m[2] ~= A[3] then return {4, time[1], time[2]} end
+  if A[3] ~= '-' and m[2] ~= A[3] then return {4, time[1], time[2]} end
   value, quarantine = m[1], m[3]
 end
 if now > tonumber(A[4]) then return {5, time[1], time[2]} end

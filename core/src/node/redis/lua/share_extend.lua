@@ -7,7 +7,7 @@ local now = time[1] * 1000000 + time[2]
 local value, quarantine
 if A[5] and A[5] ~= '' then
   local m = call('MGET', K[1], K[6], K[7])
-  if m[2] ~= A[5] then return {4, time[1], time[2]} end
+  if A[5] ~= '-' and m[2] ~= A[5] then return {4, time[1], time[2]} end
   value, quarantine = m[1], m[3]
 end
 if A[5] and now > tonumber(A[6]) then return {5, time[1], time[2]} end

@@ -1,0 +1,102 @@
+//! A cluster as one node: what is asked of it goes to the server that serves the hash slot of
+//! the lock's key (Redis cluster specification). All keys of one lock share a hash slot.
+//!
+//! | file | one idea |
+//! |---|---|
+//! | [`hash_slot`](crate::node::hash_slot) | which hash slot a key belongs to, and a short tag of each |
+//! | [`map`](crate::node::redis::map) | which server serves which hash slots, as one of them says |
+//! | [`routes`] | where a request goes, and what becomes of one that was sent elsewhere |
+//!
+//! A shard is a primary and the hash slots that it serves. Each has a connection as any node
+//! has, with all that this does about deadlines, doubt and releases; so what is here routes,
+//! and asks nothing itself. Shards are asked by scripts alone: plain commands tell too little of
+//! a key whose hash slot is being moved.
+//!
+//! redis-rs's cluster client does not serve here: it repeats requests by itself, so an acquire
+//! may be carried out behind the release of its token, and nobody hears of it.
+
+pub(crate) mod routes;
+
+use std::future::Future;
+use std::sync::Arc;
+
+use super::redis::connect::Target;
+use super::redis::outbox::Item;
+use super::{Link, Request, Sink, Subscriber, Ticket};
+use crate::clock::Instant;
+use crate::hash::fnv1a;
+use crate::runtime::drive::Driver;
+use crate::wakers::Wakers;
+pub(crate) use routes::{Routes, Spawn};
+
+/// The link to a cluster, as callers see it.
+pub(crate) struct ClusterLink(Arc<Routes>);
+
+impl ClusterLink {
+    /// A link, and the task that keeps its map, which somebody has to spawn; its shards'
+    /// tasks are spawned by `spawn`. Connects to nothing yet.
+    pub(crate) fn new(
+        target: Target,
+        driver: Option<&'static Driver>,
+        spawn: Spawn,
+    ) -> (ClusterLink, impl Future<Output = ()> + Send + use<>) {
+        let routes = Routes::new(target, driver, spawn);
+        (ClusterLink(routes.clone()), routes.run())
+    }
+}
+
+impl Link for ClusterLink {
+    fn send(
+        &self,
+        mut request: Request,
+        ticket: Ticket,
+        sink: Arc<dyn Sink>,
+        give_up: Instant,
+    ) -> Option<Wakers> {
+        request.native = false;
+        self.0.put(Item::new(request, ticket, sink, give_up))
+    }
+
+    fn ring(&self, owed: Wakers) {
+        self.0.ring(owed);
+    }
+
+    fn shown(&self) -> Arc<str> {
+        self.0.target.address.shown.clone()
+    }
+
+    fn id(&self) -> u64 {
+        match self.0.id() {
+            0 => fnv1a(self.shown().as_bytes()),
+            id => id,
+        }
+    }
+
+    fn is_met(&self) -> bool {
+        self.0.id() != 0
+    }
+
+    fn is_ours(&self) -> bool {
+        self.0.target.gate.survey.is_ours(self.0.target.node)
+    }
+
+    fn close(&self) {
+        self.0.close();
+    }
+
+    fn connects(&self) -> u64 {
+        self.0.sum(|shard| shard.connects())
+    }
+
+    fn dropped(&self) -> u64 {
+        self.0.sum(|shard| shard.dropped())
+    }
+
+    fn subscribe(&self, subscriber: Arc<dyn Subscriber>) {
+        self.0.subscribe(subscriber);
+    }
+
+    fn stray(&self) -> u64 {
+        self.0.sum(|shard| shard.stray())
+    }
+}

@@ -1,0 +1,535 @@
+//! Where a request goes, and what becomes of one that its server does not serve.
+//!
+//! What a server of the cluster says of one hash slot (`MOVED`) counts at once, and the whole
+//! map is asked for anew. Whoever is sent elsewhere is sent there before anything that is asked
+//! later: both happen in one lock. A request of a token that was released meanwhile is not sent
+//! again; see [`Sink::wanted`](crate::node::Sink::wanted).
+
+use std::collections::VecDeque;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use crate::clock::{Instant, Sleep};
+use crate::mutex::lock;
+use crate::node::address::Endpoint;
+use crate::node::hash_slot::{self, SLOTS};
+use crate::node::redis::RedisLink;
+use crate::node::redis::connect::{Target, map_of};
+use crate::node::redis::map::{Range, at};
+use crate::node::redis::outbox::Item;
+use crate::node::redis::router::Router;
+use crate::node::redis::server_error::Redirect;
+use crate::node::{Fault, FaultKind, Link, Op, Reply, Sink, Subscriber, Ticket};
+use crate::runtime::drive::Driver;
+use crate::wakers::Wakers;
+
+/// A map is asked for no more often than this,
+const REFRESH: Duration = Duration::from_millis(100);
+/// or after so long where none was to be had.
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// The first pause before a server is asked again that could not serve a hash slot yet; it
+/// doubles up to [`REFRESH`].
+const PAUSE: Duration = Duration::from_millis(2);
+/// A request that was sent from server to server so often waits for the next map.
+const REDIRECTS: u32 = 5;
+/// No shard.
+const NONE: u16 = u16::MAX;
+
+/// Spawns the task of a shard.
+pub(crate) type Spawn = Box<dyn Fn(Pin<Box<dyn Future<Output = ()> + Send>>) + Send + Sync>;
+
+type Asking = Pin<Box<dyn Future<Output = Result<Vec<Range>, Fault>> + Send>>;
+
+/// See the [module documentation](self).
+pub(crate) struct Routes {
+    /// The cluster as its URL names it.
+    pub(crate) target: Target,
+    driver: Option<&'static Driver>,
+    spawn: Spawn,
+    /// The hash of the node's id; 0 before that is known.
+    id: AtomicU64,
+    state: Mutex<State>,
+    /// For the connections to its shards.
+    me: Weak<Routes>,
+}
+
+struct State {
+    shards: Vec<Shard>,
+    /// The place of the shard that serves each hash slot.
+    map: Box<[u16]>,
+    /// It may be wrong: another is to be read.
+    stale: bool,
+    /// Requests that cannot go anywhere yet.
+    waiting: VecDeque<Waiting>,
+    subscriber: Option<Arc<dyn Subscriber>>,
+    /// The task that reads maps.
+    task: Wakers,
+    /// It is to look once more before it sleeps.
+    fresh: bool,
+    closed: bool,
+}
+
+struct Shard {
+    at: Endpoint,
+    link: Arc<RedisLink>,
+}
+
+/// A request that waits.
+struct Waiting {
+    item: Box<Item>,
+    /// Until then; for a map, if that is never.
+    until: Instant,
+    why: &'static str,
+}
+
+/// What is due once the lock is dropped: whoever is told of a request may send another at once.
+#[derive(Default)]
+struct After {
+    owed: Wakers,
+    told: Vec<(Arc<dyn Sink>, Ticket, Fault)>,
+}
+
+impl After {
+    /// The item has failed. A release is kept by whoever has it.
+    fn fail(&mut self, item: &mut Item, fault: Fault) {
+        let sink = item.sink.take();
+        self.told
+            .extend(sink.map(|sink| (sink, item.ticket, fault)));
+    }
+
+    /// Tells what has failed.
+    fn tell(&mut self) {
+        for (sink, ticket, fault) in self.told.drain(..) {
+            sink.on_reply(ticket, Reply::Failed(fault), None);
+        }
+    }
+}
+
+impl State {
+    /// The item goes to the shard of that place.
+    fn send(&self, shard: usize, item: Box<Item>, after: &mut After) {
+        match self.shards[shard].link.put(item) {
+            Ok(owed) => after.owed.extend(owed),
+            Err((mut item, fault)) => after.fail(&mut item, fault),
+        }
+    }
+
+    /// The item goes to whoever serves it, or waits for that to be known.
+    fn route(&mut self, mut item: Box<Item>, after: &mut After) {
+        // Each server has a clock of its own, by which the connection says until when.
+        item.request.not_after = 0;
+        if let Some(shard) = self.place_of(&item) {
+            return self.send(shard, item, after);
+        }
+        if self.closed {
+            let fault = Fault::new(FaultKind::Refused, "the client is closed", false);
+            return after.fail(&mut item, fault);
+        }
+        self.stale = true;
+        self.wait(item, Instant::NEVER, "its servers are not known yet", after);
+    }
+
+    /// The item waits until then, and for a map if need be.
+    fn wait(&mut self, item: Box<Item>, until: Instant, why: &'static str, after: &mut After) {
+        self.waiting.push_back(Waiting { item, until, why });
+        self.fresh = true;
+        after.owed.extend(self.task.take());
+    }
+
+    fn place_of(&self, item: &Item) -> Option<usize> {
+        let slot = hash_slot::of(&item.request.keys.lock);
+        let place = usize::from(self.map[usize::from(slot)]);
+        (place < self.shards.len()).then_some(place)
+    }
+
+    fn shard_of(&self, item: &Item) -> Option<&Shard> {
+        let slot = hash_slot::of(&item.request.keys.lock);
+        self.shards.get(usize::from(self.map[usize::from(slot)]))
+    }
+}
+
+impl Routes {
+    /// Nothing is known yet.
+    pub(super) fn new(
+        target: Target,
+        driver: Option<&'static Driver>,
+        spawn: Spawn,
+    ) -> Arc<Routes> {
+        Arc::new_cyclic(|me| Routes {
+            me: me.clone(),
+            target,
+            driver,
+            spawn,
+            id: AtomicU64::new(0),
+            state: Mutex::new(State {
+                shards: Vec::new(),
+                map: vec![NONE; SLOTS].into(),
+                stale: false,
+                waiting: VecDeque::new(),
+                subscriber: None,
+                task: Wakers::default(),
+                fresh: false,
+                closed: false,
+            }),
+        })
+    }
+
+    /// Queues an item for whoever serves it; returns the wake-up that is owed.
+    pub(super) fn put(&self, item: Box<Item>) -> Option<Wakers> {
+        let mut after = After::default();
+        lock(&self.state).route(item, &mut after);
+        after.tell();
+        Some(after.owed)
+    }
+
+    fn finish(&self, mut after: After) {
+        after.tell();
+        self.ring(after.owed);
+    }
+
+    /// The place of the shard at an endpoint, whose link is made if there is none.
+    fn shard(&self, state: &mut MutexGuard<'_, State>, at: Endpoint) -> usize {
+        if let Some(place) = state.shards.iter().position(|shard| shard.at == at) {
+            return place;
+        }
+        let target = self.target_at(at.clone());
+        let (link, task) = RedisLink::new(target, self.target.gate.clock.clone(), self.driver);
+        if let Some(subscriber) = &state.subscriber {
+            link.subscribe(subscriber.clone());
+        }
+        if state.closed {
+            link.close();
+        }
+        (self.spawn)(Box::pin(task));
+        state.shards.push(Shard {
+            at,
+            link: Arc::new(link),
+        });
+        state.shards.len() - 1
+    }
+
+    /// The server at an endpoint, as a connection to it is made.
+    fn target_at(&self, at: Endpoint) -> Target {
+        let address = self.target.address.of_cluster(at);
+        let me = self.me.upgrade().map(|me| me as Arc<dyn Router>);
+        self.target.at(address, me)
+    }
+
+    /// The primaries of the map.
+    fn primaries(&self) -> Vec<Endpoint> {
+        let state = lock(&self.state);
+        let serves = |place: &usize| state.map.contains(&(*place as u16));
+        let places = (0..state.shards.len()).filter(serves);
+        places.map(|place| state.shards[place].at.clone()).collect()
+    }
+
+    /// The hash of the node's id; 0 before that is known.
+    pub(super) fn id(&self) -> u64 {
+        self.id.load(Ordering::Relaxed)
+    }
+
+    /// The sum over all links that there are.
+    pub(super) fn sum(&self, of: impl Fn(&RedisLink) -> u64) -> u64 {
+        let state = lock(&self.state);
+        state.shards.iter().map(|shard| of(&shard.link)).sum()
+    }
+
+    pub(super) fn subscribe(&self, subscriber: Arc<dyn Subscriber>) {
+        let mut state = lock(&self.state);
+        for shard in &state.shards {
+            shard.link.subscribe(subscriber.clone());
+        }
+        state.subscriber = Some(subscriber);
+    }
+
+    pub(super) fn close(&self) {
+        let mut state = lock(&self.state);
+        (state.closed, state.fresh) = (true, true);
+        let task = state.task.take();
+        let links: Vec<_> = state
+            .shards
+            .iter()
+            .map(|shard| shard.link.clone())
+            .collect();
+        drop(state);
+        self.ring(task);
+        links.iter().for_each(|link| link.close());
+    }
+
+    pub(super) fn ring(&self, owed: Wakers) {
+        match self.driver {
+            Some(driver) => driver.wake(owed),
+            None => owed.wake(),
+        }
+    }
+
+    /// Keeps the map, and what waits, until the client is closed.
+    pub(super) async fn run(self: Arc<Routes>) {
+        let mut reader = Reader {
+            routes: self,
+            asking: None,
+            next: Instant::NEVER,
+            pause: PAUSE,
+            first: 0,
+            timer: None,
+        };
+        poll_fn(|cx| reader.poll(cx)).await;
+    }
+
+    /// Another map is there.
+    fn take_map(&self, ranges: Vec<Range>) {
+        let mut state = lock(&self.state);
+        state.map.fill(NONE);
+        for range in ranges {
+            let shard = self.shard(&mut state, range.primary) as u16;
+            state.map[usize::from(range.first)..=usize::from(range.last)].fill(shard);
+        }
+    }
+
+    /// Sends on what need not wait any more, and fails what waited for too long. Returns when
+    /// to look again.
+    fn look(&self, now: Instant) -> Instant {
+        let mut guard = lock(&self.state);
+        let (mut next, mut after) = (Instant::FAR, After::default());
+        for mut waits in std::mem::take(&mut guard.waiting) {
+            let item = &mut waits.item;
+            if item.due() <= now {
+                let fault = Fault::new(FaultKind::Timeout, waits.why, item.is_sent());
+                let given_up = !item.is_release() || item.give_up <= now;
+                after.fail(item, fault);
+                if given_up {
+                    continue;
+                }
+            }
+            let nowhere = guard.place_of(item).is_none();
+            guard.stale |= nowhere;
+            if waits.until > now || nowhere {
+                let until = match waits.until > now {
+                    true => waits.until,
+                    false => Instant::FAR,
+                };
+                next = next.min(until).min(item.due());
+                guard.waiting.push_back(waits);
+                continue;
+            }
+            guard.route(waits.item, &mut after);
+        }
+        drop(guard);
+        self.finish(after);
+        next
+    }
+
+    /// No map is to be had: requests that wait for one fail, and releases go on waiting.
+    fn no_map(&self, fault: &Fault) {
+        let mut state = lock(&self.state);
+        let waiting = std::mem::take(&mut state.waiting);
+        let (lost, kept) = waiting
+            .into_iter()
+            .partition(|waits| !waits.item.is_release() && state.shard_of(&waits.item).is_none());
+        state.waiting = kept;
+        drop(state);
+        let lost: VecDeque<Waiting> = lost;
+        for mut waits in lost {
+            let sent = waits.item.is_sent();
+            let fault = Fault {
+                sent,
+                ..fault.clone()
+            };
+            waits.item.tell(Reply::Failed(fault), None);
+        }
+    }
+}
+
+impl Router for Routes {
+    fn redirected(&self, mut item: Box<Item>, redirect: Redirect, from: &Endpoint, calm: bool) {
+        let now = self.target.gate.clock.now();
+        let mut after = After::default();
+        let mut guard = lock(&self.state);
+        let state = &mut guard;
+        item.request.not_after = 0;
+        item.with_text = false;
+        item.asking = false;
+        match redirect {
+            Redirect::Moved { .. } | Redirect::Ask { .. } => item.redirects += 1,
+            Redirect::TryAgain | Redirect::Down => {
+                (item.redirects, item.pauses) = (0, item.pauses + 1)
+            }
+        }
+        let prolongs = !item.prolongs
+            && calm
+            && matches!(redirect, Redirect::TryAgain)
+            && item.request.keys.mode.is_alone()
+            && matches!(item.request.op, Op::Extend { .. });
+        item.prolongs = prolongs || item.prolongs && matches!(redirect, Redirect::Ask { .. });
+        let pause = (PAUSE * (1 << item.pauses.clamp(1, 6))).min(REFRESH);
+        let to = match &redirect {
+            Redirect::Moved { host, port, .. } | Redirect::Ask { host, port } => {
+                at(host, *port, from)
+            }
+            Redirect::TryAgain | Redirect::Down => None,
+        };
+        state.stale |= !matches!(redirect, Redirect::Ask { .. } | Redirect::TryAgain);
+        match (to, redirect) {
+            (Some(_), _) if item.redirects > REDIRECTS => {
+                let why = "its servers send the request from one to another";
+                state.wait(item, now + REFRESH, why, &mut after)
+            }
+            (Some(to), Redirect::Ask { .. }) => {
+                let shard = self.shard(state, to);
+                item.asking = true;
+                state.send(shard, item, &mut after)
+            }
+            (Some(to), Redirect::Moved { slot, .. }) => {
+                let shard = self.shard(state, to);
+                if let Some(place) = state.map.get_mut(usize::from(slot)) {
+                    *place = shard as u16;
+                }
+                state.send(shard, item, &mut after)
+            }
+            _ if prolongs => state.route(item, &mut after),
+            (_, Redirect::Down) => {
+                let why = "the cluster is down: nobody serves the hash slot, or most of its \
+                           primaries are not there";
+                state.wait(item, now + pause, why, &mut after)
+            }
+            _ => {
+                let why = "its hash slot is being moved";
+                state.wait(item, now + pause, why, &mut after)
+            }
+        }
+        // For the map.
+        state.fresh = true;
+        after.owed.extend(state.task.take());
+        drop(guard);
+        self.finish(after);
+    }
+
+    fn take_strays(&self, here: &Endpoint, items: VecDeque<Box<Item>>) -> VecDeque<Box<Item>> {
+        let mut guard = lock(&self.state);
+        let (mut kept, mut after) = (VecDeque::new(), After::default());
+        for mut item in items {
+            let elsewhere = guard.shard_of(&item).is_some_and(|shard| shard.at != *here);
+            if !elsewhere || item.asking {
+                kept.push_back(item);
+                continue;
+            }
+            item.with_text = false;
+            guard.route(item, &mut after);
+        }
+        drop(guard);
+        self.finish(after);
+        kept
+    }
+
+    fn doubt(&self) {
+        let mut state = lock(&self.state);
+        (state.stale, state.fresh) = (true, true);
+        let task = state.task.take();
+        drop(state);
+        self.ring(task);
+    }
+
+    fn served_at(&self, slot: u16) -> Option<Endpoint> {
+        let state = lock(&self.state);
+        let place = state.map[usize::from(slot)];
+        let shard = state.shards.get(usize::from(place))?;
+        Some(shard.at.clone())
+    }
+
+    fn admitted(&self, id: u64) {
+        self.id.store(id, Ordering::Relaxed);
+    }
+}
+
+/// Reads maps.
+struct Reader {
+    routes: Arc<Routes>,
+    asking: Option<Asking>,
+    /// The next is not asked for before.
+    next: Instant,
+    pause: Duration,
+    /// Which server is asked first.
+    first: usize,
+    timer: Option<(Instant, Sleep)>,
+}
+
+impl Reader {
+    /// Ready when the client is closed.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            let now = self.routes.target.gate.clock.now();
+            if let Some(asking) = &mut self.asking
+                && let Poll::Ready(answer) = asking.as_mut().poll(cx)
+            {
+                self.asking = None;
+                self.took(answer, now);
+            }
+            let mut until = self.routes.look(now);
+            let mut state = lock(&self.routes.state);
+            if state.closed {
+                let waiting = std::mem::take(&mut state.waiting);
+                drop(state);
+                for mut waits in waiting {
+                    let item = &mut waits.item;
+                    item.fail(FaultKind::Refused, "the client is closed", true);
+                }
+                return Poll::Ready(());
+            }
+            let wanted = state.stale && self.asking.is_none();
+            if wanted && self.next <= now {
+                state.stale = false;
+                drop(state);
+                let (routes, first) = (self.routes.clone(), self.first);
+                let known = routes.primaries();
+                // Another each time: this one may be cut off from the others.
+                self.first = self.first.wrapping_add(1);
+                self.asking = Some(Box::pin(async move {
+                    map_of(&routes.target, &known, first).await
+                }));
+                continue;
+            }
+            if std::mem::take(&mut state.fresh) {
+                continue;
+            }
+            if wanted {
+                until = until.min(self.next);
+            }
+            let _: Poll<()> = state.task.park(cx);
+            drop(state);
+            match &self.timer {
+                Some((at, _)) if *at <= until => {}
+                _ if until == Instant::FAR => self.timer = None,
+                _ => {
+                    let sleep = self.routes.target.gate.clock.sleep_until(until.max(now));
+                    self.timer = Some((until, sleep));
+                }
+            }
+            if let Some((_, timer)) = &mut self.timer
+                && timer.as_mut().poll(cx).is_ready()
+            {
+                self.timer = None;
+                continue;
+            }
+            return Poll::Pending;
+        }
+    }
+
+    fn took(&mut self, answer: Result<Vec<Range>, Fault>, now: Instant) {
+        match answer {
+            Ok(ranges) => {
+                self.pause = PAUSE;
+                self.next = now + REFRESH;
+                self.routes.take_map(ranges);
+            }
+            Err(fault) => {
+                self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+                self.next = now + self.pause;
+                self.routes.no_map(&fault);
+            }
+        }
+    }
+}

@@ -1,0 +1,423 @@
+//! What a connection to a shard of a cluster takes beside what one to any node takes: the map,
+//! the node's record, and whether the shard may have lost votes.
+//!
+//! A cluster's record is one key, so it is on one shard, and no script of another can compare
+//! it. It is read whenever a connection is made, and says whose node the cluster is. Whether a
+//! shard may have lost its memory, or some of it, shows by its *stamp*: a key in the lowest of
+//! its hash slots, with the run of the primary that wrote it. Where no
+//! hash slot of the shard has one of its run, each is given a *mark*, which is the quarantine of
+//! the locks there, and only then the shard is given its stamp. Marks go with their hash slots
+//! wherever these are moved.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::Value as Resp;
+
+use super::admit::{admit, tell_quarantine, write_record};
+use super::greet::{Greeted, greet, login};
+use super::prepare::{namespace, permitted};
+use super::talk::{exchange, good, refused, within};
+use super::target::{How, Target};
+use crate::node::address::{Endpoint, shown};
+use crate::node::admission::{Look, Newness, Record};
+use crate::node::hash_slot;
+use crate::node::redis::dial::Undialled;
+use crate::node::redis::map::{self, Range, at};
+use crate::node::redis::outbox::Item;
+use crate::node::redis::replies::{self, text};
+use crate::node::redis::router::Router;
+use crate::node::redis::script::{mark, millis};
+use crate::node::redis::server_error::{Redirect, redirect, unknown};
+use crate::node::redis::wire::Wire;
+use crate::node::{Fault, FaultKind};
+
+/// How long one server has to say what it knows of the cluster, at least.
+const PATIENCE: Duration = Duration::from_millis(250);
+/// So many times what a node has to answer, where that is longer.
+const STEPS: u32 = 3;
+/// How often a stamp may be found changed on the way to a connection.
+const WRITES: u32 = 6;
+/// So many marks are set at once.
+const AT_ONCE: usize = 1024;
+
+/// A shard that may vote.
+#[derive(Default)]
+pub(super) struct Stamped {
+    /// Keys that are for trying what its user may do.
+    pub(super) scratch: Vec<Vec<u8>>,
+    /// How long it is in quarantine yet.
+    pub(super) quarantine: Duration,
+}
+
+/// Which server serves which hash slots: as the first says that answers, of the servers `known`
+/// and those of the URL, beginning with the one of that place. One that takes the cluster for
+/// down is asked last, for it may be the only one that does.
+pub(crate) async fn map_of(
+    target: &Target,
+    known: &[Endpoint],
+    first: usize,
+) -> Result<Vec<Range>, Fault> {
+    let Endpoint::Cluster(seeds) = &target.address.endpoint else {
+        return Err(refused("it is no cluster".into()));
+    };
+    let new = |seed: &&Endpoint| !known.contains(seed);
+    let servers: Vec<&Endpoint> = known.iter().chain(seeds.hosts.iter().filter(new)).collect();
+    let most = PATIENCE.max(target.gate.node_timeout * STEPS);
+    let (mut down, mut refusal, mut away) = (None, None, None);
+    for place in 0..servers.len() {
+        let server = servers[(first + place) % servers.len()];
+        match within(&target.gate.clock, most, ask(target, server)).await {
+            Ok((ranges, true)) if !ranges.is_empty() => return Ok(ranges),
+            Ok((ranges, _)) => down = Some(ranges),
+            Err(fault) => {
+                let text = format!(
+                    "the server {} of the cluster: {}",
+                    shown(server),
+                    fault.text
+                );
+                let fault = Fault {
+                    text: text.into(),
+                    ..fault
+                };
+                match fault.kind {
+                    FaultKind::Misconfigured => refusal = Some(fault),
+                    _ => away = Some(fault),
+                }
+            }
+        }
+    }
+    match (down, refusal, away) {
+        (Some(ranges), ..) if !ranges.is_empty() => Ok(ranges),
+        (Some(_), ..) => Err(not_ready("no server of the cluster serves a hash slot")),
+        (None, Some(fault), _) | (None, None, Some(fault)) => Err(fault),
+        (None, None, None) => Err(refused("the cluster has no servers".into())),
+    }
+}
+
+/// What the server at `server` says of the hash slots, and whether it takes the cluster for up.
+async fn ask(target: &Target, server: &Endpoint) -> Result<(Vec<Range>, bool), Fault> {
+    let mut wire = reach(target, server).await?;
+    let commands = [
+        redis::cmd("CLUSTER").arg("SLOTS").take(),
+        redis::cmd("CLUSTER").arg("INFO").take(),
+    ];
+    let mut replies = exchange(&mut wire, &commands).await?;
+    let info = replies.pop().map(|reply| text(&reply)).unwrap_or_default();
+    let slots = replies.pop().ok_or_else(replies::unexpected)?;
+    if let Resp::ServerError(error) = &slots {
+        let details = error.details().unwrap_or_default();
+        if details.contains("cluster support disabled") || unknown(error) {
+            return Err(refused(
+                "it is not in cluster mode: write redis:// in place of redis+cluster://".into(),
+            ));
+        }
+    }
+    let slots = permitted(&target.gate, "cluster|slots", slots)?;
+    let ranges = map::read(&slots, server).ok_or_else(replies::unexpected)?;
+    Ok((ranges, !info.contains("cluster_state:fail")))
+}
+
+/// A connection to a server of the cluster, and nothing more.
+async fn reach(target: &Target, server: &Endpoint) -> Result<Wire, Fault> {
+    let stream = target.dial.dial(server).await.map_err(|undialled| {
+        let (Undialled::Refused(fault) | Undialled::Other(fault)) = undialled;
+        fault
+    })?;
+    let mut wire = Wire::new(stream, target.gate.inbox.clone());
+    for reply in exchange(&mut wire, &login(&target.address)).await? {
+        good(reply)?;
+    }
+    Ok(wire)
+}
+
+fn not_ready(why: &str) -> Fault {
+    Fault::new(FaultKind::NotReady, why.to_owned(), true)
+}
+
+/// Admits the cluster as a node of the set, by its record. Returns that.
+pub(super) async fn admit_node(target: &Target, routes: &dyn Router) -> Result<String, Fault> {
+    let gate = &target.gate;
+    let admitted = async {
+        let (mut wire, stored) = record_of(target, routes).await?;
+        let shown = &target.address.shown;
+        gate.roster
+            .meet(target.node, shown, None, gate.clock.now())
+            .map_err(refused)?;
+        let mut look = Look {
+            stored,
+            run: None,
+            newness: Newness::Used,
+            stepped: false,
+        };
+        admit(target, &mut wire, &mut look, &gate.record_key, None).await
+    };
+    let admitted = admitted.await;
+    if admitted.is_err() {
+        routes.doubt();
+        gate.survey.absent(target.node);
+    }
+    admitted
+}
+
+/// The record of the cluster, and a connection to the server that has it.
+async fn record_of(target: &Target, routes: &dyn Router) -> Result<(Wire, Option<String>), Fault> {
+    let gate = &target.gate;
+    let slot = hash_slot::of(&gate.record_key);
+    let Some(server) = routes.served_at(slot) else {
+        return Err(not_ready("nobody serves the hash slot of its record"));
+    };
+    let mut wire = reach(target, &server).await?;
+    let get = redis::cmd("GET").arg(&*gate.record_key).take();
+    let stored = exchange(&mut wire, &[get]).await?.pop();
+    let stored = permitted(gate, "get", elsewhere(stored)?)?;
+    let stored = Some(stored).filter(|r| *r != Resp::Nil).map(|r| text(&r));
+    Ok((wire, stored))
+}
+
+/// A map as it was read once: for who looks, and asks nothing for anybody.
+struct Still(Vec<Range>);
+
+impl Router for Still {
+    fn redirected(&self, _: Box<Item>, _: Redirect, _: &Endpoint, _: bool) {}
+
+    fn take_strays(&self, _: &Endpoint, items: VecDeque<Box<Item>>) -> VecDeque<Box<Item>> {
+        items
+    }
+
+    fn doubt(&self) {}
+
+    fn served_at(&self, slot: u16) -> Option<Endpoint> {
+        let mut ranges = self.0.iter();
+        let range = ranges.find(|range| (range.first..=range.last).contains(&slot))?;
+        Some(range.primary.clone())
+    }
+
+    fn admitted(&self, _: u64) {}
+}
+
+/// How connections are made to all primaries of a cluster, and the map that names them.
+async fn shards_of(target: &Target) -> Result<(Vec<Target>, Arc<dyn Router>), Fault> {
+    let ranges = map_of(target, &[], 0).await?;
+    let mut primaries: Vec<Endpoint> = Vec::new();
+    for range in &ranges {
+        if !primaries.contains(&range.primary) {
+            primaries.push(range.primary.clone());
+        }
+    }
+    let routes: Arc<dyn Router> = Arc::new(Still(ranges));
+    let shard = |at| target.at(target.address.of_cluster(at), Some(routes.clone()));
+    Ok((primaries.into_iter().map(shard).collect(), routes))
+}
+
+/// Connections to all primaries of a cluster, for a look at them that changes nothing, and the
+/// record of the cluster.
+pub(super) async fn see(target: &Target) -> Result<(Vec<Greeted>, Option<String>), Fault> {
+    let (shards, routes) = shards_of(target).await?;
+    let mut greeted = Vec::new();
+    for shard in shards {
+        greeted.push(greet(&shard, &How::default()).await?);
+    }
+    let (_, record) = record_of(target, &*routes).await?;
+    Ok((greeted, record))
+}
+
+/// A reply that does not send us elsewhere.
+fn elsewhere(reply: Option<Resp>) -> Result<Resp, Fault> {
+    match reply.ok_or_else(replies::unexpected)? {
+        Resp::ServerError(error) if redirect(&error).is_some() => {
+            Err(not_ready("its hash slots are being moved"))
+        }
+        reply => Ok(reply),
+    }
+}
+
+/// Finds out which hash slots the shard serves, and gives it a stamp, if restarts are guarded.
+pub(super) async fn stamp(
+    target: &Target,
+    greeted: &mut Greeted,
+    record: &str,
+    how: &How,
+) -> Result<Stamped, Fault> {
+    let gate = &target.gate;
+    let slots = own_slots(target, &mut greeted.wire).await?;
+    let Some(lowest) = slots.first().copied() else {
+        // It is to be given some. What is moved here brings its marks along.
+        return Ok(Stamped::default());
+    };
+    let tag = hash_slot::tag(lowest);
+    let tagged = |key: &[u8]| [key, b":{", tag.as_bytes(), b"}"].concat();
+    let mut stamped = Stamped {
+        scratch: vec![tagged(&gate.scratch_key)],
+        quarantine: Duration::ZERO,
+    };
+    let (Some(run), true) = (&greeted.look.run, gate.expected().guard) else {
+        return Ok(stamped);
+    };
+    let node = Record::parse(record).map_or_else(|| "-".into(), |r| r.node().to_owned());
+    let (key, own) = (
+        tagged(&[namespace(gate), b"#shard"].concat()),
+        format!("{node} {run}"),
+    );
+    let (wire, mut stepped) = (&mut greeted.wire, how.stepped);
+    for _ in 0..WRITES {
+        let get = redis::cmd("GET").arg(&key).take();
+        let stored = permitted(gate, "get", elsewhere(exchange(wire, &[get]).await?.pop())?)?;
+        let stored = match stored {
+            Resp::Nil => String::new(),
+            stored => text(&stored),
+        };
+        let lowest = mark(&gate.quarantine_key, lowest);
+        if stored == own && !stepped {
+            // Another client may have stamped it a moment ago.
+            let left = redis::cmd("PTTL").arg(&lowest).take();
+            let left = elsewhere(exchange(wire, &[left]).await?.pop())?;
+            if let Resp::Int(left) = permitted(gate, "pttl", left)? {
+                stamped.quarantine = Duration::from_millis(left.try_into().unwrap_or(0));
+            }
+            return Ok(stamped);
+        }
+        let known = !stepped && is_stamped(target, wire, &slots, &own).await?;
+        let quarantine = match known {
+            true => Duration::ZERO,
+            false => gate.expected().quarantine,
+        };
+        if !known {
+            set_marks(target, wire, &slots, quarantine).await?;
+        }
+        let keys = [&*key, &*lowest];
+        if write_record(wire, keys, &stored, &own, quarantine)
+            .await?
+            .is_none()
+        {
+            tell_quarantine(target, quarantine);
+            stamped.quarantine = quarantine;
+            return Ok(stamped);
+        }
+        stepped = false;
+    }
+    Err(not_ready("its stamp changes again and again"))
+}
+
+/// Whether a shard whose lowest hash slot has come from another, or has gone, has its stamp in
+/// any of those that it serves. The run says that it has lost nothing since; and what has come
+/// from another has brought its marks along.
+async fn is_stamped(
+    target: &Target,
+    wire: &mut Wire,
+    slots: &[u16],
+    own: &str,
+) -> Result<bool, Fault> {
+    let prefix = [namespace(&target.gate), b"#shard:{"].concat();
+    for slots in slots.chunks(AT_ONCE) {
+        let key = |slot: &u16| [&*prefix, hash_slot::tag(*slot).as_bytes(), b"}"].concat();
+        let commands: Vec<_> = slots
+            .iter()
+            .map(|s| redis::cmd("GET").arg(key(s)).take())
+            .collect();
+        let replies = exchange(wire, &commands).await?;
+        if replies.iter().any(|reply| text(reply) == own) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Admits a cluster, and gives all its shards their stamps. Returns how long any of them is in
+/// quarantine yet; with `force` the quarantines are lifted.
+pub(super) async fn declare(target: &Target, force: bool) -> Result<Duration, Fault> {
+    let (gate, mut left) = (&target.gate, Duration::ZERO);
+    let (shards, routes) = shards_of(target).await?;
+    for shard in shards {
+        let how = How::default();
+        let record = admit_node(&shard, &*routes).await?;
+        let mut greeted = greet(&shard, &how).await?;
+        stamp(&shard, &mut greeted, &record, &how).await?;
+        let wire = &mut greeted.wire;
+        let slots = own_slots(&shard, wire).await?;
+        let marks: Vec<_> = slots
+            .iter()
+            .map(|s| mark(&gate.quarantine_key, *s))
+            .collect();
+        let command = if force { "DEL" } else { "PTTL" };
+        for marks in marks.chunks(AT_ONCE) {
+            let commands: Vec<_> = marks
+                .iter()
+                .map(|m| redis::cmd(command).arg(m).take())
+                .collect();
+            for reply in exchange(wire, &commands).await? {
+                match permitted(gate, command, elsewhere(Some(reply))?)? {
+                    Resp::Int(ms) if !force => {
+                        left = left.max(Duration::from_millis(ms.try_into().unwrap_or(0)));
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+    Ok(left)
+}
+
+/// The hash slots that the server serves, in order.
+async fn own_slots(target: &Target, wire: &mut Wire) -> Result<Vec<u16>, Fault> {
+    let commands = [
+        redis::cmd("CLUSTER").arg("SLOTS").take(),
+        redis::cmd("CLUSTER").arg("MYID").take(),
+    ];
+    let mut replies = exchange(wire, &commands).await?;
+    let (id, slots) = (replies.pop(), replies.pop());
+    let (id, slots) = id.zip(slots).ok_or_else(replies::unexpected)?;
+    let id = permitted(&target.gate, "cluster|myid", id)?;
+    let slots = permitted(&target.gate, "cluster|slots", slots)?;
+    map::own(&slots, &text(&id)).ok_or_else(replies::unexpected)
+}
+
+/// Sets the marks of these hash slots, for so long; those of hash slots that are being moved
+/// where these are moved to.
+async fn set_marks(
+    target: &Target,
+    wire: &mut Wire,
+    slots: &[u16],
+    long: Duration,
+) -> Result<(), Fault> {
+    let gate = &target.gate;
+    let set = |slot: u16| {
+        let mark = mark(&gate.quarantine_key, slot);
+        let set = redis::cmd("SET").arg(mark).arg("1").take();
+        set.clone().arg("PX").arg(millis(long)).take()
+    };
+    let mut moved: BTreeMap<(String, u16, bool), Vec<u16>> = BTreeMap::new();
+    for slots in slots.chunks(AT_ONCE) {
+        let commands: Vec<_> = slots.iter().map(|slot| set(*slot)).collect();
+        for (slot, reply) in slots.iter().zip(exchange(wire, &commands).await?) {
+            let sent = match &reply {
+                Resp::ServerError(error) => redirect(error),
+                _ => None,
+            };
+            let (host, port, asking) = match sent {
+                None => {
+                    permitted(gate, "set", reply)?;
+                    continue;
+                }
+                Some(Redirect::Moved { host, port, .. }) => (host, port, false),
+                Some(Redirect::Ask { host, port }) => (host, port, true),
+                Some(_) => return Err(not_ready("its hash slots are being moved")),
+            };
+            moved.entry((host, port, asking)).or_default().push(*slot);
+        }
+    }
+    for ((host, port, asking), slots) in moved {
+        let server = at(&host, port, &target.address.endpoint);
+        let server = server.ok_or_else(replies::unexpected)?;
+        let mut wire = reach(target, &server).await?;
+        for slot in slots {
+            let asks = asking.then(|| redis::cmd("ASKING"));
+            let commands: Vec<_> = asks.into_iter().chain([set(slot)]).collect();
+            for reply in exchange(&mut wire, &commands).await? {
+                permitted(gate, "set", elsewhere(Some(reply))?)?;
+            }
+        }
+    }
+    Ok(())
+}

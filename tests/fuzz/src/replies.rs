@@ -13,6 +13,7 @@ pub(crate) const SEEDS: &[&[u8]] = &[
     b"\0*7\r\n:0\r\n:1500\r\n$6\r\nhost:1\r\n:-1\r\n:1\r\n$2\r\n12\r\n$1\r\n7\r\n",
     b"\0*5\r\n:0\r\n:17\r\n$0\r\n\r\n:3\r\n:0\r\n",
     b"\0*4\r\n:3\r\n:900\r\n$2\r\n12\r\n$1\r\n7\r\n",
+    b"\0*4\r\n:7\r\n:3\r\n$2\r\n12\r\n$1\r\n7\r\n",
     b"\x01*3\r\n:5\r\n$2\r\n12\r\n$1\r\n7\r\n",
     b"\x01*4\r\n:2\r\n$1\r\n9\r\n$2\r\n12\r\n$1\r\n7\r\n",
     b"\x02*4\r\n:6\r\n$1\r\n9\r\n$2\r\n12\r\n$1\r\n7\r\n",
@@ -72,6 +73,8 @@ fn fits(op: Op, reply: &Reply) -> bool {
         // How long a script's vote lasts is for its ttl to say.
         (Op::Acquire { .. }, Reply::Granted { fence, lasts }) => *fence < BEYOND && lasts.is_none(),
         (Op::Acquire { .. }, Reply::Refused { .. } | Reply::Quarantined { .. }) => true,
+        // Of a semaphore, which is no vote.
+        (Op::Acquire { .. }, Reply::Chosen { .. }) => true,
         (Op::Extend { .. }, Reply::Extended { .. } | Reply::Quarantined { .. }) => true,
         (Op::Extend { .. } | Op::Confirm { .. }, Reply::NotMine) => true,
         (Op::Extend { .. }, Reply::Banned) => true,

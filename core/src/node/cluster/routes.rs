@@ -17,12 +17,12 @@ use crate::clock::{Instant, Sleep};
 use crate::mutex::lock;
 use crate::node::address::Endpoint;
 use crate::node::hash_slot::{self, SLOTS};
-use crate::node::redis::RedisLink;
 use crate::node::redis::connect::{Target, map_of};
 use crate::node::redis::map::{Range, at};
 use crate::node::redis::outbox::Item;
 use crate::node::redis::router::Router;
 use crate::node::redis::server_error::Redirect;
+use crate::node::redis::{QUEUE_BOUND, RedisLink, TOO_MANY};
 use crate::node::{Fault, FaultKind, Link, Op, Reply, Sink, Subscriber, Ticket};
 use crate::runtime::drive::Driver;
 use crate::wakers::Wakers;
@@ -134,7 +134,11 @@ impl State {
     }
 
     /// The item waits until then, and for a map if need be.
-    fn wait(&mut self, item: Box<Item>, until: Instant, why: &'static str, after: &mut After) {
+    fn wait(&mut self, mut item: Box<Item>, until: Instant, why: &'static str, after: &mut After) {
+        if self.waiting.len() >= QUEUE_BOUND && !item.is_release() {
+            let fault = Fault::new(FaultKind::Refused, TOO_MANY, item.is_sent());
+            return after.fail(&mut item, fault);
+        }
         self.waiting.push_back(Waiting { item, until, why });
         self.fresh = true;
         after.owed.extend(self.task.take());
@@ -147,8 +151,7 @@ impl State {
     }
 
     fn shard_of(&self, item: &Item) -> Option<&Shard> {
-        let slot = hash_slot::of(&item.request.keys.lock);
-        self.shards.get(usize::from(self.map[usize::from(slot)]))
+        self.place_of(item).map(|place| &self.shards[place])
     }
 }
 

@@ -111,6 +111,9 @@ pub(crate) async fn connect(target: &Target, how: How) -> Result<Connected, Faul
     try_wait(target, &mut wire).await?;
     let prepared = prepare(target, &mut wire, shard, how.subscribe, resp3).await?;
     let id = Record::parse(&record).map_or(0, |record| fnv1a(record.node().as_bytes()));
+    if let Some(routes) = &target.routes {
+        routes.admitted(id);
+    }
     let guarded = mutant!("unguarded-connection", gate.expected().guard, false);
     let guard = guarded.then(|| match &target.routes {
         None => Guard {
@@ -119,10 +122,7 @@ pub(crate) async fn connect(target: &Target, how: How) -> Result<Connected, Faul
             quarantine_key: gate.quarantine_key.clone(),
             shard: false,
         },
-        Some(routes) => {
-            routes.admitted(id);
-            Guard::shard_of(gate.quarantine_key.clone())
-        }
+        Some(_) => Guard::shard_of(gate.quarantine_key.clone()),
     });
     Ok(Connected {
         wire,

@@ -37,7 +37,10 @@ use crate::wakers::Wakers;
 
 /// Requests that may wait for one node. Beyond it the node is as good as
 /// down: more would only time out.
-const QUEUE_BOUND: usize = 100_000;
+pub(crate) const QUEUE_BOUND: usize = 100_000;
+
+/// What is told of a request beyond it.
+pub(crate) const TOO_MANY: &str = "too many requests are waiting for this node";
 
 /// See the [module documentation](self).
 pub(crate) struct RedisLink {
@@ -78,7 +81,7 @@ impl RedisLink {
         let refused = if state.ended || (state.closed && !item.is_release()) {
             Some("the client is closed")
         } else if state.items.len() >= QUEUE_BOUND && !item.is_release() {
-            Some("too many requests are waiting for this node")
+            Some(TOO_MANY)
         } else {
             None
         };

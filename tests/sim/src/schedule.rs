@@ -176,7 +176,7 @@ fn play_out(
         calm: AtomicBool::new(false),
     });
     if stage.plan.tail > 0 {
-        world.judge_lines(stage.plan.bounds());
+        world.judge_lines(stage.plan.bounds(), stage.plan.fence_ttl.is_some());
     }
     if stage.plan.several && stage.plan.workers > 1 {
         world.passes_unseen();
@@ -357,6 +357,8 @@ fn epilogue(stage: &Arc<Stage>, random: &Random, finish: Time, veterans: Vec<Cli
     };
     let most = plan.ttl + quarantine + plan.grace() + Duration::from_millis(500);
     let most = most + Duration::from_nanos(plan.pauses());
+    // Who came back with an old snapshot is called in its turn, in vain.
+    let most = most + plan.waits.reservation * world.ghosts();
     world.spawn(prober.number, prober.probe(stage.clone(), most));
     let mut until = world.time();
     let end = until + 3 * (most.as_nanos() as Time);

@@ -105,6 +105,8 @@ struct Inner {
     oracle: Oracle,
     /// For L4, by lock.
     lines: Vec<Line>,
+    /// Locks have fences.
+    fenced: bool,
     /// The streams, in a world of bytes.
     bytes: Option<Box<Bytes>>,
     /// What users saw, if that is kept; and what they draw their aims from then.
@@ -208,6 +210,7 @@ impl World {
                 edge: 0,
                 oracle: Oracle::default(),
                 lines: Vec::new(),
+                fenced: false,
                 bytes,
                 seen: None,
             }),

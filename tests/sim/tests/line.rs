@@ -17,12 +17,13 @@ const POLL: Time = 2_400 * MS;
 const POLL_MUTE: Time = 120 * MS;
 
 fn judge(world: &World) {
-    world.judge_lines(Bounds {
+    let bounds = Bounds {
         quorum: 1,
         reservation: RESERVATION,
         trip: MS,
         longest: 20_000 * MS,
-    });
+    };
+    world.judge_lines(bounds, false);
     world.calm();
     world.judge_calm();
 }

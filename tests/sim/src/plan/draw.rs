@@ -187,6 +187,12 @@ impl Plan {
             false if aside.chance(33) => plan.with_habits(&aside),
             false => plan,
         };
+        let plan = match plan.several && !plan.renew {
+            // Who waits for one of several loses those that it has with their ttl, and its place:
+            // where every call is lost it has to be that a turn ends before.
+            true => plan.with_short_turns(),
+            false => plan,
+        };
         let failovers = Random::new(aside.aside().bits().rotate_left(13));
         match failovers.chance(FAILS_OVER) {
             true => plan.failing_over(&failovers),
@@ -209,6 +215,13 @@ impl Plan {
             true => plan.waiting_for_replicas(&random),
             false => plan,
         }
+    }
+}
+
+impl Plan {
+    fn with_short_turns(mut self) -> Plan {
+        self.waits.reservation = self.waits.reservation.min(self.ttl / 2);
+        self
     }
 }
 

@@ -18,9 +18,10 @@ fn is_about(key: &[u8], known: &[u8]) -> bool {
 
 impl World {
     /// L4 is judged from the [calm](World::judge_calm) on: for each lock, with these
-    /// bounds.
-    pub fn judge_lines(&self, bounds: Bounds) {
+    /// bounds. `fenced`: with fences, for which the nodes are founded.
+    pub fn judge_lines(&self, bounds: Bounds, fenced: bool) {
         let mut inner = self.inner();
+        inner.fenced = fenced;
         let line = |_| Line::new(inner.nodes.len(), bounds);
         inner.lines = KEYS.iter().map(line).collect();
         (0..inner.nodes.len()).for_each(|node| inner.look_at_lines(node));
@@ -38,6 +39,7 @@ impl World {
     pub fn waits(&self, who: Who, lock: usize) {
         let mut inner = self.inner();
         let mute = inner.clients[who.0].mute;
+        inner.oracle.one_slot |= lock == NAMES.len();
         inner.line(lock, |line, at| line.waits(who, mute, at));
     }
 
@@ -60,6 +62,20 @@ impl World {
     /// It holds the lock no more.
     pub fn ends(&self, who: Who, lock: usize) {
         self.inner().line(lock, |line, at| line.ends(who, at));
+    }
+
+    /// How many stand in a queue, at most, of a node that has old data again.
+    pub fn ghosts(&self) -> u32 {
+        let inner = self.inner();
+        let queued = inner.nodes.iter().filter(|node| node.forgot).map(|node| {
+            let local = node.clock.local_ms(inner.time);
+            let keys = KEYS.map(companions_of);
+            let lines = keys
+                .iter()
+                .filter_map(|keys| node.state.line(keys.queue(), local));
+            lines.map(|line| line.queue.len()).max().unwrap_or(0)
+        });
+        queued.max().unwrap_or(0) as u32
     }
 
     /// L4, up to now. A node whose clock has stepped may keep keys and
@@ -101,8 +117,13 @@ impl Inner {
             let run = record.rsplit(' ').next();
             run == Some(self.admission.run_id(node, state.run).as_str())
         };
-        if self.admission.expected.guard && !state.state.record().is_some_and(|r| admitted(r)) {
+        let record = state.state.record();
+        if self.admission.expected.guard && !record.is_some_and(|r| admitted(r)) {
             // Its quarantine begins when somebody finds out.
+            return Time::MAX;
+        }
+        if self.fenced && record.is_none() {
+            // All nodes are founded together, before the first fence.
             return Time::MAX;
         }
         // Keys live up to and including their last millisecond.

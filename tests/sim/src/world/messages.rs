@@ -299,12 +299,19 @@ impl Inner {
         }
     }
 
-    /// Sends what a node has published to whoever listens.
-    pub(super) fn publish(&mut self, node: usize, key: &[u8], messages: Vec<Message>) {
+    /// Sends what a node has published to whoever listens. `guarded`: at the request of one
+    /// whose requests say which record has to stand there.
+    pub(super) fn publish(
+        &mut self,
+        node: usize,
+        key: &[u8],
+        messages: Vec<Message>,
+        guarded: bool,
+    ) {
         let state = &self.nodes[node];
         let local = state.clock.local_ms(self.time);
         let shut = self.admission.expected.guard && state.state.quarantine(local).is_some();
-        if shut && !messages.is_empty() {
+        if shut && guarded && !messages.is_empty() {
             // It would vote for nobody: the turn comes to nothing.
             self.violated(format!("L4 n{node} calls a waiter in its quarantine"));
         }

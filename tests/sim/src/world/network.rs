@@ -438,7 +438,7 @@ impl Inner {
             if !self.lines.is_empty() {
                 self.look_at_lines(node);
             }
-            self.publish(node, &request.keys.lock, messages);
+            self.publish(node, &request.keys.lock, messages, record.is_some());
             reply.ok()
         };
         self.note(|| Happened::CarriedOut {
@@ -473,10 +473,12 @@ impl Inner {
         let (node, now) = (self.pairs[pair].node, self.time);
         // See the oracle on L1: the node timeout, a tenth of it, and what is
         // not known of the node's clock.
-        let in_time = now <= sent + 3 * self.network.patience + MS;
+        let client = self.pairs[pair].client;
+        let unknown = MS + self.unknown_of_clock(client, node);
+        let in_time = now <= sent + 3 * self.network.patience + unknown;
         // A client that was held up has read what told the clock late: it takes that to be
         // behind by as much.
-        let awake_since = self.clients[self.pairs[pair].client].awake_since;
+        let awake_since = self.clients[client].awake_since;
         let may_misread = self.bytes.is_some() || self.fails_over(node);
         let misread = may_misread && sent < awake_since + 20 * self.network.patience;
         // What a native acquire makes ends by itself, whenever it is carried out.

@@ -33,6 +33,7 @@ mod order;
 mod places;
 mod shared;
 mod slot;
+mod told;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -56,14 +57,10 @@ const MOST_NODES: usize = 7;
 /// As often a token may be passed on.
 const IN_A_ROW: u32 = 16;
 
-/// A step of a node's clock that is larger than this, in µs, is seen.
-const STEP_SEEN: i64 = 2_100;
-
 #[derive(Default)]
 pub(super) struct Oracle {
-    /// What each client was last told of each node's `TIME`: the most that it
-    /// is ahead of the client's clock, in µs, when, and by which server.
-    node_times: Vec<Option<(i64, Instant, u64)>>,
+    /// What each client was told of each server's clock.
+    times: Vec<Option<told::Told>>,
     /// A node's clock has stepped.
     pub(super) steps_seen: bool,
     /// An address led to another server, with another clock.
@@ -80,6 +77,9 @@ pub(super) struct Oracle {
     /// Holds that are to keep their locks.
     kept: Vec<Kept>,
     natives: Natives,
+    /// Some wait for a semaphore of one slot under the name of a larger one: whoever takes
+    /// another slot passes nobody who waits for it.
+    pub(super) one_slot: bool,
     /// Leases may go from one user to another without either saying so.
     passes_unseen: bool,
     /// How far node clocks stepped back in all: keys live longer by it.
@@ -616,39 +616,6 @@ impl Inner {
             node.counts[lock] = false;
         }
         counted.unwrap_or(0)
-    }
-
-    /// A node's `TIME` has reached a client. If that cannot be but for a step
-    /// forward, what stood on the node is worth less by it.
-    pub(super) fn told_time(&mut self, client: usize, ticket: Ticket, time: u64) {
-        let now = self.clients[client].now(self.time);
-        let micros = |at: Instant| (at.0 / 1000) as i64;
-        let (low, high) = (time as i64 - micros(now), time as i64 - micros(ticket.sent));
-        // Each server's clock is compared with itself.
-        let place = 2 * (client * self.nodes.len() + ticket.node);
-        let place = place + usize::from(ticket.server == Time::MAX);
-        let known = &mut self.oracle.node_times;
-        if known.len() <= place {
-            known.resize(place + 1, None);
-        }
-        // It was told at the earliest then; clocks have drifted since.
-        let before = known[place].replace((high, ticket.sent, ticket.server));
-        let before = before.filter(|(.., server)| *server == ticket.server);
-        let Some((before, at, _)) = before else {
-            return;
-        };
-        let drifted = (at.until(now) + ticket.sent.until(now)).mul_f64(self.clients[client].drift);
-        let step = low - before - drifted.as_micros() as i64;
-        if step <= STEP_SEEN {
-            return;
-        }
-        let step = Duration::from_micros(step as u64);
-        for life in self.oracle.tokens.values_mut() {
-            if life.client == client {
-                let end = &mut life.ends[ticket.node];
-                *end = Instant(end.0.saturating_sub(step.as_nanos() as u64));
-            }
-        }
     }
 
     /// A node has voted, at a moment of its clock, by what it did at a time.

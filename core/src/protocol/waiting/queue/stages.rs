@@ -16,6 +16,11 @@ use crate::protocol::waiting::inbox::Notice;
 /// After so many polls in a row that nobody has answered all nodes are asked.
 const ALL_ASKED: u32 = 3;
 
+/// So many times the nodes that refused are asked again for a slot of a semaphore. Whose slot
+/// it is may lack the home's vote alone: for as long as we have that vote he cannot have it
+/// back, and the home takes his slot for ours, where another may be free.
+pub(super) const SLOT_TRIES: u32 = 5;
+
 /// What we are about.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Stage {
@@ -124,11 +129,14 @@ impl Quest<'_> {
         }
         self.look_up_order();
         let heard = self.hold().heard();
-        let over = now >= self.hold().attempt_ends();
+        let next = home::next(&self.order, &heard);
+        let another = matches!(next, Next::Retry(_)) && self.is_slot_anothers(tries);
+        let another = mutant!("one-slot-for-good", another, false);
+        let over = another || now >= self.hold().attempt_ends();
         if self.hold().so_far().misconfigured {
             return self.give_up(None);
         }
-        match home::next(&self.order, &heard) {
+        match next {
             Next::Yield(home) => {
                 let Heard::Refused { left, line } = heard[home] else {
                     // A seeded bug alone gives way with the home's vote.
@@ -184,6 +192,11 @@ impl Quest<'_> {
                 self.hold().ask(nodes, homes);
             }
         }
+    }
+
+    /// Whether the slot that the home has chosen is taken for another's by now.
+    fn is_slot_anothers(&self, tries: u32) -> bool {
+        matches!(self.terms.keys.mode, Mode::AnySlot(_)) && tries >= SLOT_TRIES
     }
 
     /// What follows from what the waiter was told.

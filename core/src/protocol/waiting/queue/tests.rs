@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
+use super::stages::SLOT_TRIES;
 use super::*;
 use crate::clock::Clock;
 use crate::mutex::lock;
@@ -70,7 +71,7 @@ impl Link for Slow {
     }
 }
 
-fn terms() -> Terms {
+fn terms(mode: Mode) -> Terms {
     Terms {
         keys: Arc::new(Keys {
             lock: b"lock:{k}"[..].into(),
@@ -81,7 +82,7 @@ fn terms() -> Terms {
                 most: 10,
             },
             fence_ttl: None,
-            mode: Mode::Exclusive,
+            mode,
         }),
         label: "".into(),
         timing: Timing::of(
@@ -108,7 +109,11 @@ struct Asking {
 
 impl Asking {
     fn new(nodes: usize) -> Asking {
-        let terms = terms();
+        Asking::of(Mode::Exclusive, nodes)
+    }
+
+    fn of(mode: Mode, nodes: usize) -> Asking {
+        let terms = terms(mode);
         let nodes: Vec<_> = (0..nodes).map(|_| Arc::new(Slow::default())).collect();
         let links: Vec<_> = nodes
             .iter()
@@ -216,4 +221,49 @@ fn who_is_first_behind_readers_lets_no_more_in_elsewhere_and_nobody_else_does() 
         });
         assert_eq!(left.count(), 1 + reserves);
     }
+}
+
+#[test]
+fn a_slot_that_others_refuse_again_and_again_is_given_up() {
+    let mut asking = Asking::of(Mode::AnySlot(2), 3);
+    asking.turn();
+    let mut asked = asking.asked();
+    let home = asked.iter().position(Option::is_some);
+    let home = home.expect("the home is asked");
+    let (request, ticket, sink) = asked[home].take().expect("it is");
+    let number = request.waiter.expect("one that may be queued").number;
+    sink.on_reply(ticket, Reply::Chosen { slot: 1 }, None);
+    asking.turn();
+    for tries in 0..=SLOT_TRIES {
+        let asked = asking.asked();
+        for (node, asked) in asked.into_iter().enumerate() {
+            let Some((request, ticket, sink)) = asked else {
+                assert!(node == home && tries > 0, "node {node} is not asked");
+                continue;
+            };
+            assert!(matches!(request.op, Op::Acquire { .. }));
+            let vote = Reply::Granted {
+                fence: 1,
+                lasts: None,
+            };
+            let taken = Reply::Refused {
+                left: Some(Duration::from_secs(10)),
+                holder: None,
+                place: None,
+                subscribers: 1,
+                shared: false,
+            };
+            sink.on_reply(ticket, if node == home { vote } else { taken }, None);
+            asking.turn();
+        }
+        // Somebody calls, so that nobody waits for the time of the next try.
+        let subscriber = asking.nodes[home].subscriber.get().expect("subscribed to");
+        let slot = Some(1);
+        subscriber.on_message(home, Hint { number, slot });
+        asking.turn();
+    }
+    let asked = asking.asked();
+    let released = asked.iter().flatten();
+    let released = released.filter(|asked| asked.0.op == Op::Release);
+    assert_eq!(released.count(), 3, "it is given up on all nodes");
 }

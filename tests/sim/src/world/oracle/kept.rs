@@ -105,9 +105,15 @@ impl Inner {
         if let (Op::Release, Some(Reply::Released { held: true })) = (request.op, reply) {
             let token = name_of(&request.value.0);
             let (time, kept) = (self.time, self.oracle.kept.iter_mut());
+            let mut ends = false;
             for kept in kept.filter(|kept| kept.token == token) {
                 // What comes at its end may find it over.
+                ends |= !kept.on.iter().any(|on| *on);
                 kept.on[node] |= time + MS < kept.until;
+            }
+            if ends {
+                // Nobody is called as that ends: whoever waits finds out with its next poll.
+                self.in_vain(&request.keys.lock);
             }
         }
     }

@@ -133,7 +133,8 @@ impl Inner {
             form => form.holder(time) == Some(&request.value),
         };
         let called = seen.form.as_ref().is_some_and(|(form, _)| called(form));
-        if seen.first_before.is_some() && !called && !self.oracle.steps_seen {
+        let other = matches!(request.keys.mode, Mode::Slot(1..)) && self.oracle.one_slot;
+        if seen.first_before.is_some() && !called && !self.oracle.steps_seen && !other {
             let how = if request.native { " natively" } else { "" };
             self.violated(format!("L7 n{node} votes{how} past a live queue"));
         }

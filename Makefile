@@ -81,10 +81,10 @@ test: setup ## everything that CI runs; ends with `N passed, M failed`
 	$(MAKE) build tests/node/node_modules/.package-lock.json
 	$(VENV)/bin/python tests/run.py
 
-sim: ## the simulator; SEED=n tells one schedule, SHRINK=1 a shorter one, BYTES=1 over streams of bytes (tests/sim/README.md)
+sim: ## the simulator; SEED=n tells one schedule, SHRINK=1 a shorter one, BYTES=1 over streams of bytes, CLUSTERS=1 over links to clusters (tests/sim/README.md)
 	@$(if $(MUTANT),RUSTFLAGS="--cfg mutants" CARGO_TARGET_DIR=target/mutants )$(CARGO) build --release -q -p quorlock-sim
 	@target/$(if $(MUTANT),mutants/)release/quorlock-sim \
-		$(if $(SEED),replay $(SEED) $(if $(BYTES),--bytes) --without '$(WITHOUT)' $(if $(SHRINK),--shrink $(if $(SECONDS),--seconds $(SECONDS))),run $(if $(BYTES),--bytes) --schedules 300000) $(if $(MUTANT),--mutant $(MUTANT))
+		$(if $(SEED),replay $(SEED) $(if $(BYTES),--bytes) $(if $(CLUSTERS),--clusters) --without '$(WITHOUT)' $(if $(SHRINK),--shrink $(if $(SECONDS),--seconds $(SECONDS))),run $(if $(BYTES),--bytes) $(if $(CLUSTERS),--clusters --schedules 20000,--schedules 300000)) $(if $(MUTANT),--mutant $(MUTANT))
 
 mutants: ## seeded bugs are caught by the simulator
 	$(PYTHON) tests/sim/mutants.py

@@ -74,6 +74,7 @@ STEPS = [
     Step("tracing", ["cargo", "test", "-p", "quorlock", "--features", "sim,tracing", "--locked", "--lib", "timed"], minutes=4),
     Step("sim", ["target/release/quorlock-sim", "run", "--schedules", "100000"]),
     Step("sim-bytes", ["target/release/quorlock-sim", "run", "--bytes", "--schedules", "60000"], minutes=5),
+    Step("sim-clusters", ["target/release/quorlock-sim", "run", "--clusters", "--schedules", "3000"], minutes=3),
     Step("mutants", [sys.executable, "tests/sim/mutants.py"], floor=41),
     # Behind the step before, which builds what it needs.
     Step("shrink", [sys.executable, "tests/sim/test_shrink.py"], floor=5, minutes=3),

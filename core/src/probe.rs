@@ -47,6 +47,11 @@ pub fn scripts() -> [(&'static str, &'static str, &'static str); 9] {
     ]
 }
 
+/// The text of the script of one key that lengthens a vote, and its hash.
+pub fn prolong() -> (&'static str, &'static str) {
+    (&script::PROLONG.text, &script::PROLONG.sha)
+}
+
 /// The text of the init script.
 pub fn init_text() -> &'static str {
     &script::INIT.text

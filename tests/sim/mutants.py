@@ -3,7 +3,7 @@
 
 The bugs are the `mutant!("name", right, wrong)` places of the core and of the simulator's network and clock, which stand
 for the connection and the system's. Those of the real link (`core/src/node/redis`) fall in schedules of bytes, the others in
-schedules of links; `bytes:` stands before the seed of the former. One build with `--cfg mutants` carries all of them. `caught.txt` remembers for each the
+schedules of links; `bytes:` stands before the seed of the former, and `clusters:` before that of one over the links to clusters. One build with `--cfg mutants` carries all of them. `caught.txt` remembers for each the
 seed that caught it last, and the invariant: that schedule is run first, and the first SCHEDULES where it catches the bug no
 more, for every change shifts what seeds stand for. In place of a seed there may be a unit test of the core, with the word
 `test` behind it: it has to fail with the bug and to pass without. With the word `loom` it is one of tests/loom.py, which sees to
@@ -86,6 +86,15 @@ def of_the_wire():
     return set(re.findall(r'mutant!\(\s*"([a-z0-9-]+)"', text))
 
 
+def of_clusters():
+    """Those that only the links to clusters have."""
+    paths = [*(ROOT / "core/src/node/cluster").rglob("*.rs"), ROOT / "core/src/node/redis/connect/cluster.rs",
+             *(ROOT / "tests/sim/src/cluster").rglob("*.rs")]
+    text = "".join(path.read_text() for path in sorted(paths))
+    # And what a connection does for them alone.
+    return set(re.findall(r'mutant!\(\s*"([a-z0-9-]+)"', text)) | {"moved-resends-after-release", "asks-without-asking"}
+
+
 def remembered():
     lines = CAUGHT.read_text().splitlines() if CAUGHT.exists() else []
     return {name: (by, what) for name, by, what in (line.split() for line in lines)}
@@ -126,10 +135,11 @@ def main():
         passed, failed = passed + good, failed + (not good)
         print(f"{'ok  ' if good else 'FAIL'} {NUMBERS.get(name, ''):>3} {name:24} {text}", flush=True)
 
-    for layer in ([], ["--bytes"]):
-        plain = subprocess.run([binary, "run", *layer, "--schedules", "20000"], stdout=subprocess.PIPE, text=True, timeout=900)
-        over = " of bytes" if layer else ""
-        report("(none)", plain.returncode == 0, f"the same build and seeds without a bug violate nothing in 20000 schedules{over}")
+    for layer in ([], ["--bytes"], ["--clusters"]):
+        seeds = "2000" if layer == ["--clusters"] else "20000"
+        plain = subprocess.run([binary, "run", *layer, "--schedules", seeds], stdout=subprocess.PIPE, text=True, timeout=900)
+        over = {"": "", "--bytes": " of bytes", "--clusters": " of clusters"}["".join(layer)]
+        report("(none)", plain.returncode == 0, f"the same build and seeds without a bug violate nothing in {seeds} schedules{over}")
     judged, known = names(), remembered()
     by_test = {name: test for name, (test, what) in known.items() if what == "test"}
     by_loom = {name for name, (_, what) in known.items() if what == "loom"}
@@ -139,13 +149,16 @@ def main():
 
     def verdicts(layer, names):
         """Runs the bugs of one layer, from the schedules that caught them."""
-        words = [f"{name}={known[name][0].removeprefix('bytes:')}" if name in known else name for name in names]
+        words = [f"{name}={known[name][0].split(':')[-1]}" if name in known else name for name in names]
         command = [binary, "mutants", *layer, "--schedules", str(schedules), *words]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as run:
             yield from run.stdout
 
-    wire = of_the_wire()
-    for prefix, layer, over in [("", [], [b for b in bugs if b not in wire]), ("bytes:", ["--bytes"], [b for b in bugs if b in wire])]:
+    clusters = of_clusters()
+    wire = of_the_wire() - clusters
+    over_links = [bug for bug in bugs if bug not in wire | clusters]
+    for prefix, layer, over in [("", [], over_links), ("bytes:", ["--bytes"], [b for b in bugs if b in wire]),
+                                ("clusters:", ["--clusters"], [b for b in bugs if b in clusters])]:
         for line in verdicts(layer, over):
             name, seed, text = line.strip().split(" ", 2)
             seen.add(name)

@@ -277,6 +277,17 @@ class Clustered:
         said = ((server, server.ask("CLUSTER", "NODES").decode()) for server in self.servers if server.state == UP)
         next(server for server, nodes in said if follows.search(nodes)).call("CLUSTER", "FAILOVER")
 
+    def fall_behind(self):
+        """From now on the replicas hear nothing of their primaries, until they are thawed (see `sentinel.py`)."""
+        for server in self.servers:
+            if server.role() == "slave":
+                server.stop()
+        primaries = [server for server in self.servers if server.role() == "master"]
+        for primary in primaries:
+            primary.call("CLIENT", "KILL", "TYPE", "replica")
+        self._await(lambda: all(b"connected_slaves:0\r" in primary.call("INFO", "replication") for primary in primaries),
+                    ORDER_SECONDS, "replicas are linked")
+
     def fails(self, server):
         """That server is about to be killed or stopped."""
         self._old = server

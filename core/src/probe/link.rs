@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use crate::clock::Clock;
 use crate::hash::fnv1a;
-use crate::node::address::{Address, Endpoint, Origin, Sentinels, shown};
+use crate::node::address::{Address, Endpoint, Origin, Seeds, Sentinels, shown};
 use crate::node::admission::{Expected, Gate, Roster, Survey};
+use crate::node::cluster::ClusterLink;
 use crate::node::redis::RedisLink;
 use crate::node::redis::connect::{Located, Target};
 use crate::node::redis::dial::{Dial, Dialling, Stream, unreachable};
@@ -130,6 +131,42 @@ impl Door {
             routes: None,
         };
         let (link, task) = RedisLink::new(target, self.0.clock.clone(), None);
+        (Arc::new(link), Box::pin(task))
+    }
+
+    /// The link to a node that is a cluster, one server of which is at each of the `seeds`, and
+    /// the task of that link; those of its shards are spawned by `spawn`.
+    pub fn cluster(
+        &self,
+        node: usize,
+        seeds: &[&str],
+        dial: impl Fn(&str) -> Dialled + Send + Sync + 'static,
+        spawn: impl Fn(Task) + Send + Sync + 'static,
+    ) -> (Arc<dyn Link>, Task) {
+        let at = |host: &&str| Endpoint::Tcp {
+            host: (*host).to_owned(),
+            port: 6379,
+            tls: false,
+        };
+        let seeds = Seeds {
+            hosts: seeds.iter().map(at).collect(),
+        };
+        let target = Target {
+            address: Address {
+                endpoint: Endpoint::Cluster(Arc::new(seeds)),
+                user: None,
+                password: None,
+                db: 0,
+                origin: Origin::Caller,
+                shown: self.1[node].clone(),
+            },
+            dial: Arc::new(Simulated(Box::new(dial))),
+            node,
+            gate: self.0.clone(),
+            located: Located::default(),
+            routes: None,
+        };
+        let (link, task) = ClusterLink::new(target, None, Box::new(spawn));
         (Arc::new(link), Box::pin(task))
     }
 }

@@ -35,6 +35,7 @@
 //! newcomer passes a live queue, is judged at each vote and win (`world::oracle::order`).
 
 mod candidate;
+pub mod cluster;
 pub mod contender;
 pub mod history;
 pub mod mutants;

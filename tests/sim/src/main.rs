@@ -30,6 +30,7 @@ const HOLDS_FLOOR: u64 = 88;
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     match words.first().map(String::as_str) {
+        Some("replay") if layer(&words) == Layer::Clusters => replay::of_clusters(&words[1..]),
         Some("replay") => replay::replay(&words[1..]),
         Some("run") => run(&words[1..]),
         Some("mutants") => each_mutant(&words[1..]),
@@ -39,7 +40,7 @@ fn main() -> ExitCode {
             eprintln!("       {}", replay::USAGE);
             eprintln!("       quorlock-sim mutants [--schedules N] NAME[=SEED]...");
             eprintln!("       quorlock-sim digest [--schedules N] [--from SEED]");
-            eprintln!("--bytes: over the real links");
+            eprintln!("--bytes: over the real links; --clusters: over those to clusters");
             eprintln!("--mutant NAME: with this seeded bug, in a build with --cfg mutants");
             ExitCode::from(2)
         }
@@ -51,11 +52,13 @@ fn option<'a>(words: &'a [String], name: &str) -> Option<&'a str> {
     words.get(place + 1).map(String::as_str)
 }
 
-/// `--bytes`: over the real links.
+/// `--bytes`: over the real links. `--clusters`: over those to clusters.
 fn layer(words: &[String]) -> Layer {
-    match words.iter().any(|w| w == "--bytes") {
-        true => Layer::Bytes,
-        false => Layer::Links,
+    let has = |word: &str| words.iter().any(|w| w == word);
+    match (has("--bytes"), has("--clusters")) {
+        (_, true) => Layer::Clusters,
+        (true, false) => Layer::Bytes,
+        (false, false) => Layer::Links,
     }
 }
 
@@ -186,7 +189,7 @@ fn each_mutant(words: &[String]) -> ExitCode {
     let mut bugs = words.iter();
     while let Some(bug) = bugs.next() {
         if bug.starts_with("--") {
-            if bug != "--bytes" {
+            if bug != "--bytes" && bug != "--clusters" {
                 bugs.next();
             }
             continue;

@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
+use quorlock_sim::cluster;
 use quorlock_sim::history::ORACLES;
 use quorlock_sim::schedule::{self, Layer, Outcome};
 use quorlock_sim::shrink::{self, Shrunk};
@@ -139,4 +140,24 @@ fn shorter(wanted: &Wanted, seconds: u64) -> ExitCode {
     };
     println!("shrunk: {lines_before} -> {lines} lines, {tried} schedules tried, {end}");
     status
+}
+
+/// Prints what happened in a schedule of clusters.
+pub(crate) fn of_clusters(words: &[String]) -> ExitCode {
+    let Some(seed) = words.first().and_then(|word| word.parse().ok()) else {
+        eprintln!("usage: quorlock-sim replay SEED --clusters");
+        return ExitCode::from(2);
+    };
+    let outcome = cluster::schedule::run(seed, true, true);
+    outcome.lines.iter().for_each(|line| println!("{line}"));
+    match outcome.violation {
+        Some(violation) => {
+            println!("{violation}");
+            ExitCode::FAILURE
+        }
+        None => {
+            println!("no violation");
+            ExitCode::SUCCESS
+        }
+    }
 }

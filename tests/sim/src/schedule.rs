@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use quorlock::sim::{Inbox, Set, Watchdog};
 
+use crate::cluster;
 use crate::contender::{Client, Stage};
 use crate::history::{Happened, History};
 use crate::plan::{LONGEST, Plan};
@@ -24,6 +25,8 @@ pub enum Layer {
     Links,
     /// The real links, over streams of bytes.
     Bytes,
+    /// The real links to clusters: see [`cluster`](crate::cluster).
+    Clusters,
 }
 
 /// What came of a schedule.
@@ -49,6 +52,22 @@ pub struct Outcome {
     pub begun: Vec<Part>,
 }
 
+impl From<cluster::schedule::Outcome> for Outcome {
+    fn from(outcome: cluster::schedule::Outcome) -> Outcome {
+        Outcome {
+            violation: outcome.violation,
+            events: outcome.events,
+            faults: outcome.faults,
+            holds: outcome.holds,
+            natives: Natives::default(),
+            history: None,
+            plan: None,
+            planned: Vec::new(),
+            begun: Vec::new(),
+        }
+    }
+}
+
 impl Outcome {
     /// The history, a line for each event; none if it was not recorded.
     pub fn lines(&self) -> Vec<String> {
@@ -67,7 +86,10 @@ pub fn run(seed: u64, history: bool) -> Outcome {
 /// Runs the schedule of `seed` over a layer. The same seed stands for the same plan
 /// on each; what is drawn while it is played differs.
 pub fn run_on(layer: Layer, seed: u64, history: bool) -> Outcome {
-    perform(layer, seed, history, None)
+    match layer {
+        Layer::Clusters => cluster::schedule::run(seed, true, false).into(),
+        _ => perform(layer, seed, history, None),
+    }
 }
 
 /// Runs the schedule of `seed` as it is. Returns what is needed to run it without

@@ -14,6 +14,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::clock::{Instant, Sleep};
+use crate::mutants::mutant;
 use crate::mutex::lock;
 use crate::node::address::Endpoint;
 use crate::node::hash_slot::{self, SLOTS};
@@ -148,6 +149,12 @@ impl State {
         let slot = hash_slot::of(&item.request.keys.lock);
         let place = usize::from(self.map[usize::from(slot)]);
         (place < self.shards.len()).then_some(place)
+    }
+
+    #[cfg(mutants)]
+    fn moves(&mut self, item: &Item, shard: usize) {
+        let slot = usize::from(hash_slot::of(&item.request.keys.lock));
+        self.map[slot] = shard as u16;
     }
 
     fn shard_of(&self, item: &Item) -> Option<&Shard> {
@@ -383,6 +390,7 @@ impl Router for Routes {
             }
             (Some(to), Redirect::Ask { .. }) => {
                 let shard = self.shard(state, to);
+                mutant!("ask-changes-map", (), state.moves(&item, shard));
                 item.asking = true;
                 state.send(shard, item, &mut after)
             }

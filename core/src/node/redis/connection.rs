@@ -337,6 +337,11 @@ impl Connection {
             let undone =
                 |later: &Item| later.is_release() && later.request.value == item.request.value;
             let unwanted = mutant!("unwanted-is-written", !item.wanted(), false);
+            let unwanted = mutant!(
+                "moved-resends-after-release",
+                unwanted,
+                unwanted && item.redirects + item.pauses == 0
+            );
             if unwanted && !self.waiting.iter().any(|later| undone(later)) {
                 item.tell(Reply::Failed(Fault::unwanted()), None);
                 continue;

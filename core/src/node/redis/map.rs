@@ -105,6 +105,18 @@ pub(crate) fn at(host: &str, port: u16, asked: &Endpoint) -> Option<Endpoint> {
     })
 }
 
+/// The hash slots that are being moved to the server that answered `CLUSTER NODES` so.
+pub(crate) fn arriving(nodes: &str) -> Vec<u16> {
+    let mut own = nodes.lines().filter(|line| {
+        let flags = line.split(' ').nth(2).unwrap_or_default();
+        flags.split(',').any(|flag| flag == "myself")
+    });
+    let words = own.next().unwrap_or_default().split(' ').skip(8);
+    // `[93-<-ID]`; those that are moved away are `[93->-ID]`.
+    let arriving = words.filter_map(|word| word.strip_prefix('[')?.split_once("-<-"));
+    arriving.filter_map(|(slot, _)| slot.parse().ok()).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -116,6 +128,21 @@ mod tests {
             port,
             tls: true,
         }
+    }
+
+    #[test]
+    fn what_is_being_moved_here_is_read_and_nothing_else() {
+        let nodes = "a1 10.0.0.2:6379@16379,host master - 0 7 2 connected 0-92 [4->-b2]\n\
+                     b2 10.0.0.1:6379@16379 myself,master - 0 0 1 connected 94-100 200 \
+                     [93-<-a1] [95->-a1] [16383-<-a1]\n";
+        assert_eq!(arriving(nodes), [93, 16_383]);
+        let alone = "b2 :6379@16379 myself,master - 0 0 1 connected 0-16383\n";
+        assert_eq!(arriving(alone), []);
+        assert_eq!(
+            arriving("a1 10.0.0.2:6379@16379 master - 0 7 2 connected [4-<-b2]\n"),
+            []
+        );
+        assert_eq!(arriving(""), []);
     }
 
     #[test]

@@ -108,12 +108,8 @@ impl Pipe {
         {
             replicas.wrote(item.ticket.deadline);
         }
+        self.write_asking(&item);
         let (out, guard) = (&mut self.wire.out, self.guard.as_ref());
-        if item.asking {
-            resp::write_array(out, 1);
-            resp::write_text(out, b"ASKING");
-            self.places.push_back(Place::Script(None));
-        }
         let place = match (item.request.native, item.request.op) {
             (true, Op::Acquire { ttl, .. }) => {
                 if native::needs_trailer(&item.request, guard) {
@@ -140,6 +136,15 @@ impl Pipe {
             }
         };
         self.places.push_back(place);
+    }
+
+    /// What is carried out where its hash slot is being moved to says so first.
+    fn write_asking(&mut self, item: &Item) {
+        if mutant!("asks-without-asking", item.asking, false) {
+            resp::write_array(&mut self.wire.out, 1);
+            resp::write_text(&mut self.wire.out, b"ASKING");
+            self.places.push_back(Place::Script(None));
+        }
     }
 
     /// Whether the life of the counter that an acquire counts on has to be told with it.
@@ -305,6 +310,7 @@ impl Pipe {
 
     /// Writes a request whose answer is awaited on another connection.
     pub(crate) fn write_copy(&mut self, item: &Item, now: Instant) {
+        self.write_asking(item);
         let (out, guard) = (&mut self.wire.out, self.guard.as_ref());
         write_script(out, item, guard, true, now);
         self.places.push_back(Place::Script(None));

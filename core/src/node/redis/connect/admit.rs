@@ -4,9 +4,13 @@
 use std::future::poll_fn;
 use std::time::Duration;
 
-use super::talk::{exchange, good, refused};
+use redis::Value as Resp;
+
+use super::prepare::permitted;
+use super::talk::{elsewhere, exchange, good, refused};
 use super::target::Target;
 use crate::node::admission::{Gate, Look, Next, Refusal};
+use crate::node::redis::replies::text;
 use crate::node::redis::wire::Wire;
 use crate::node::redis::{replies, script};
 use crate::node::{Fault, FaultKind};
@@ -38,7 +42,13 @@ pub(super) async fn admit(
             Next::Refuse(Refusal::Unfounded(why)) => {
                 return Err(Fault::new(FaultKind::NotReady, why, true));
             }
-            Next::Wait => change(target, seen).await,
+            Next::Wait => {
+                change(target, seen).await;
+                if quarantine_key.is_none() {
+                    // It may have been another part of the same node that has written it.
+                    look.stored = read_record(target, wire).await?;
+                }
+            }
             Next::Admit => break,
             Next::Write(..) if writes == WRITES => {
                 let why = "its record changes again and again";
@@ -67,6 +77,15 @@ pub(super) async fn admit(
         .admit(target.node, &record, gate.clock.now())
         .map_err(refused)?;
     Ok(record)
+}
+
+/// The record of a node of several parts, on that which has it.
+pub(super) async fn read_record(target: &Target, wire: &mut Wire) -> Result<Option<String>, Fault> {
+    let gate = &target.gate;
+    let get = redis::cmd("GET").arg(&*gate.record_key).take();
+    let stored = elsewhere(exchange(wire, &[get]).await?.pop())?;
+    let stored = permitted(gate, "get", stored)?;
+    Ok(Some(stored).filter(|r| *r != Resp::Nil).map(|r| text(&r)))
 }
 
 /// Waits until a node shows something new, if none has since `seen` was counted.

@@ -15,11 +15,12 @@ use std::time::Duration;
 
 use redis::Value as Resp;
 
-use super::admit::{admit, tell_quarantine, write_record};
+use super::admit::{admit, read_record, tell_quarantine, write_record};
 use super::greet::{Greeted, greet, login};
 use super::prepare::{namespace, permitted};
-use super::talk::{exchange, good, refused, within};
+use super::talk::{elsewhere, exchange, good, not_ready, refused, within};
 use super::target::{How, Target};
+use crate::mutants::mutant;
 use crate::node::address::{Endpoint, shown};
 use crate::node::admission::{Look, Newness, Record};
 use crate::node::hash_slot;
@@ -132,10 +133,6 @@ async fn reach(target: &Target, server: &Endpoint) -> Result<Wire, Fault> {
     Ok(wire)
 }
 
-fn not_ready(why: &str) -> Fault {
-    Fault::new(FaultKind::NotReady, why.to_owned(), true)
-}
-
 /// Admits the cluster as a node of the set, by its record. Returns that.
 pub(super) async fn admit_node(target: &Target, routes: &dyn Router) -> Result<String, Fault> {
     let gate = &target.gate;
@@ -169,10 +166,7 @@ async fn record_of(target: &Target, routes: &dyn Router) -> Result<(Wire, Option
         return Err(not_ready("nobody serves the hash slot of its record"));
     };
     let mut wire = reach(target, &server).await?;
-    let get = redis::cmd("GET").arg(&*gate.record_key).take();
-    let stored = exchange(&mut wire, &[get]).await?.pop();
-    let stored = permitted(gate, "get", elsewhere(stored)?)?;
-    let stored = Some(stored).filter(|r| *r != Resp::Nil).map(|r| text(&r));
+    let stored = read_record(target, &mut wire).await?;
     Ok((wire, stored))
 }
 
@@ -223,16 +217,6 @@ pub(super) async fn see(target: &Target) -> Result<(Vec<Greeted>, Option<String>
     Ok((greeted, record))
 }
 
-/// A reply that does not send us elsewhere.
-fn elsewhere(reply: Option<Resp>) -> Result<Resp, Fault> {
-    match reply.ok_or_else(replies::unexpected)? {
-        Resp::ServerError(error) if redirect(&error).is_some() => {
-            Err(not_ready("its hash slots are being moved"))
-        }
-        reply => Ok(reply),
-    }
-}
-
 /// Finds out which hash slots the shard serves, and gives it a stamp, if restarts are guarded.
 pub(super) async fn stamp(
     target: &Target,
@@ -241,7 +225,7 @@ pub(super) async fn stamp(
     how: &How,
 ) -> Result<Stamped, Fault> {
     let gate = &target.gate;
-    let slots = own_slots(target, &mut greeted.wire).await?;
+    let (slots, arriving) = own_slots(target, &mut greeted.wire).await?;
     let Some(lowest) = slots.first().copied() else {
         // It is to be given some. What is moved here brings its marks along.
         return Ok(Stamped::default());
@@ -283,14 +267,20 @@ pub(super) async fn stamp(
             true => Duration::ZERO,
             false => gate.expected().quarantine,
         };
-        if !known {
+        let late = mutant!("stamp-before-marks", false, !known);
+        if !known && !late {
             set_marks(target, wire, &slots, quarantine).await?;
+            mark_arriving(target, wire, &arriving, quarantine).await?;
         }
         let keys = [&*key, &*lowest];
         if write_record(wire, keys, &stored, &own, quarantine)
             .await?
             .is_none()
         {
+            if late {
+                // The seeded bug alone.
+                set_marks(target, wire, &slots, quarantine).await?;
+            }
             tell_quarantine(target, quarantine);
             stamped.quarantine = quarantine;
             return Ok(stamped);
@@ -335,7 +325,7 @@ pub(super) async fn declare(target: &Target, force: bool) -> Result<Duration, Fa
         let mut greeted = greet(&shard, &how).await?;
         stamp(&shard, &mut greeted, &record, &how).await?;
         let wire = &mut greeted.wire;
-        let slots = own_slots(&shard, wire).await?;
+        let (slots, _) = own_slots(&shard, wire).await?;
         let marks: Vec<_> = slots
             .iter()
             .map(|s| mark(&gate.quarantine_key, *s))
@@ -359,18 +349,50 @@ pub(super) async fn declare(target: &Target, force: bool) -> Result<Duration, Fa
     Ok(left)
 }
 
-/// The hash slots that the server serves, in order.
-async fn own_slots(target: &Target, wire: &mut Wire) -> Result<Vec<u16>, Fault> {
-    let commands = [
-        redis::cmd("CLUSTER").arg("SLOTS").take(),
-        redis::cmd("CLUSTER").arg("MYID").take(),
-    ];
+/// The hash slots that the server serves, in order, and those that are being moved to it. Those
+/// are asked for first: a move that ends in between is seen twice, not never.
+async fn own_slots(target: &Target, wire: &mut Wire) -> Result<(Vec<u16>, Vec<u16>), Fault> {
+    let commands = ["NODES", "SLOTS", "MYID"].map(|what| redis::cmd("CLUSTER").arg(what).take());
     let mut replies = exchange(wire, &commands).await?;
-    let (id, slots) = (replies.pop(), replies.pop());
-    let (id, slots) = id.zip(slots).ok_or_else(replies::unexpected)?;
-    let id = permitted(&target.gate, "cluster|myid", id)?;
-    let slots = permitted(&target.gate, "cluster|slots", slots)?;
-    map::own(&slots, &text(&id)).ok_or_else(replies::unexpected)
+    let mut reply = |what: &str| {
+        let reply = replies.pop().ok_or_else(replies::unexpected)?;
+        permitted(&target.gate, what, reply)
+    };
+    let id = text(&reply("cluster|myid")?);
+    let slots = reply("cluster|slots")?;
+    let arriving = map::arriving(&text(&reply("cluster|nodes")?));
+    let own = map::own(&slots, &id).ok_or_else(replies::unexpected)?;
+    Ok((own, arriving))
+}
+
+/// Sets the marks of the hash slots that are being moved to this server, for so long: keys of
+/// theirs that were here already may be lost as well.
+async fn mark_arriving(
+    target: &Target,
+    wire: &mut Wire,
+    slots: &[u16],
+    long: Duration,
+) -> Result<(), Fault> {
+    let mut commands = Vec::new();
+    for slot in mutant!("arriving-slots-unmarked", slots, &[]) {
+        commands.push(redis::cmd("ASKING"));
+        commands.push(set_mark(target, *slot, long));
+    }
+    for reply in exchange(wire, &commands).await? {
+        match &reply {
+            // Its move was called off meanwhile.
+            Resp::ServerError(error) if redirect(error).is_some() => {}
+            _ => drop(permitted(&target.gate, "set", reply)?),
+        }
+    }
+    Ok(())
+}
+
+fn set_mark(target: &Target, slot: u16, long: Duration) -> redis::Cmd {
+    let mark = mark(&target.gate.quarantine_key, slot);
+    let mut set = redis::cmd("SET");
+    set.arg(mark).arg("1").arg("PX").arg(millis(long));
+    set
 }
 
 /// Sets the marks of these hash slots, for so long; those of hash slots that are being moved
@@ -382,11 +404,7 @@ async fn set_marks(
     long: Duration,
 ) -> Result<(), Fault> {
     let gate = &target.gate;
-    let set = |slot: u16| {
-        let mark = mark(&gate.quarantine_key, slot);
-        let set = redis::cmd("SET").arg(mark).arg("1").take();
-        set.clone().arg("PX").arg(millis(long)).take()
-    };
+    let set = |slot| set_mark(target, slot, long);
     let mut moved: BTreeMap<(String, u16, bool), Vec<u16>> = BTreeMap::new();
     for slots in slots.chunks(AT_ONCE) {
         let commands: Vec<_> = slots.iter().map(|slot| set(*slot)).collect();
@@ -404,7 +422,12 @@ async fn set_marks(
                 Some(Redirect::Ask { host, port }) => (host, port, true),
                 Some(_) => return Err(not_ready("its hash slots are being moved")),
             };
-            moved.entry((host, port, asking)).or_default().push(*slot);
+            let server = (host, port, asking);
+            mutant!(
+                "marks-of-moved-slots-forgotten",
+                moved.entry(server).or_default().push(*slot),
+                drop(server)
+            );
         }
     }
     for ((host, port, asking), slots) in moved {

@@ -10,8 +10,8 @@ use std::time::Duration;
 use redis::Value as Resp;
 
 use crate::clock::Clock;
-use crate::node::redis::server_error;
 use crate::node::redis::wire::{Incoming, Wire};
+use crate::node::redis::{replies, server_error};
 use crate::node::{Fault, FaultKind};
 
 /// What is told of a connection that the other side has ended.
@@ -100,4 +100,19 @@ pub(crate) fn broken(error: &io::Error) -> Fault {
 /// The fault of a node that cannot serve until somebody mends it.
 pub(super) fn refused(why: String) -> Fault {
     Fault::new(FaultKind::Misconfigured, why, true)
+}
+
+/// A reply that does not send us elsewhere.
+pub(super) fn elsewhere(reply: Option<Resp>) -> Result<Resp, Fault> {
+    match reply.ok_or_else(replies::unexpected)? {
+        Resp::ServerError(error) if server_error::redirect(&error).is_some() => {
+            Err(not_ready("its hash slots are being moved"))
+        }
+        reply => Ok(reply),
+    }
+}
+
+/// The server can do nothing for now, and says why.
+pub(super) fn not_ready(why: &str) -> Fault {
+    Fault::new(FaultKind::NotReady, why.to_owned(), true)
 }

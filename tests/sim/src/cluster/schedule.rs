@@ -1,0 +1,490 @@
+//! What a seed stands for: the clusters, what goes wrong, the users; and the verdict.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use quorlock::sim::admission::Expected;
+use quorlock::sim::probe::link::Door;
+use quorlock::sim::{Inbox, Link, Set, Waits, Watchdog};
+use quorlock::{Client, Lease};
+
+use super::commands::{NAMESPACE, slot_of};
+use super::servers::{Cluster, Fault, local};
+use super::world::{Event, MS, Network, Time, World};
+use crate::random::Random;
+
+/// How far clock rates may differ, as clients take it. Here they do not.
+const DRIFT: f64 = 0.01;
+/// The locks' names.
+const NAMES: [&str; 2] = ["k", "l"];
+/// A call may take this much longer than its bound.
+const SLACK: Time = 5 * MS;
+
+/// What a schedule came to.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// What was wrong first.
+    pub violation: Option<String>,
+    /// How many leases were won,
+    pub holds: u64,
+    /// things went wrong,
+    pub faults: u64,
+    /// events there were.
+    pub events: u64,
+    /// What happened, if that was asked for.
+    pub lines: Vec<String>,
+}
+
+/// What a seed stands for.
+#[derive(Debug)]
+struct Plan {
+    clusters: usize,
+    primaries: usize,
+    clients: usize,
+    workers: usize,
+    rounds: u64,
+    ttl: Duration,
+    node_timeout: Duration,
+    renew: bool,
+    guard: bool,
+    declared: bool,
+    network: Network,
+    faults: Vec<(Time, usize, Fault)>,
+    /// Nothing goes wrong from then on.
+    calm: Time,
+    /// Old data comes back.
+    lags: bool,
+}
+
+/// A hold, as its user has it.
+struct Held {
+    name: usize,
+    shared: bool,
+    lease: Lease,
+}
+
+/// What the users of a schedule share.
+struct Stage {
+    world: Arc<World>,
+    random: Random,
+    plan: Plan,
+    held: Mutex<Vec<Arc<Held>>>,
+    /// The largest fences of the locks so far, of a hold for one alone and of any.
+    fences: Mutex<[(u64, u64); NAMES.len()]>,
+    holds: AtomicU64,
+    done: AtomicU64,
+}
+
+/// Plays the schedule of a seed. Without the guard S1 and S2 are not promised.
+/// `tells`: what happens is written down.
+pub fn run(seed: u64, guard: bool, tells: bool) -> Outcome {
+    let random = Random::new(seed ^ 0xc1_057e5);
+    let plan = Plan::draw(&random, guard);
+    let slots = hash_slots(&plan, &random);
+    let clusters = (0..plan.clusters).map(|n| Cluster::new(n, plan.primaries, &slots));
+    let world = World::new(clusters.collect(), Random::new(random.bits()), plan.network);
+    world.inner().lines = tells.then(Vec::new);
+    world.inner().says(|| format!("{plan:?}"));
+    let faults = plan.faults.len() as u64;
+    let stage = Arc::new(Stage {
+        world: world.clone(),
+        random,
+        plan,
+        held: Mutex::default(),
+        fences: Mutex::default(),
+        holds: AtomicU64::new(0),
+        done: AtomicU64::new(0),
+    });
+    stage.prepare();
+    let clients: Vec<_> = (0..stage.plan.clients).map(|n| stage.client(n)).collect();
+    for (number, (client, ..)) in clients.iter().enumerate() {
+        for _ in 0..stage.plan.workers {
+            let (stage, client) = (stage.clone(), client.clone());
+            world.spawn(Box::pin(async move { stage.work(number, client).await }));
+        }
+    }
+    stage.play();
+    stage.end();
+    let outcome = {
+        let mut inner = world.inner();
+        Outcome {
+            lines: inner.lines.take().unwrap_or_default(),
+            violation: inner.violation.clone(),
+            holds: stage.holds.load(Ordering::Relaxed),
+            faults,
+            events: inner.events,
+        }
+    };
+    drop(clients);
+    lock(&stage.held).clear();
+    world.end();
+    outcome
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().expect("one thread")
+}
+
+/// The hash slots of the record and of the locks, each with any server, and one more for each
+/// server, so that it has a place for its stamp.
+fn hash_slots(plan: &Plan, random: &Random) -> Vec<(u16, usize)> {
+    let locks = NAMES.map(|name| format!("{NAMESPACE}{{{name}}}"));
+    let keys = locks.iter().map(String::as_str).chain(["lock:#node"]);
+    let any = |key: &str| {
+        let server = random.below(plan.primaries as u64) as usize;
+        (slot_of(key.as_bytes()), server)
+    };
+    let mut slots: Vec<_> = keys.map(any).collect();
+    slots.extend((0..plan.primaries).map(|server| (1 + server as u16, server)));
+    slots
+}
+
+impl Plan {
+    fn draw(random: &Random, guard: bool) -> Plan {
+        let ttl = *random.pick(&[500, 1500, 6000]);
+        let node_timeout = *random.pick(&[50, 100, 150]);
+        let clusters = if random.chance(65) { 1 } else { 3 };
+        let primaries = random.between(2, 3) as usize;
+        let mut plan = Plan {
+            clusters,
+            primaries,
+            clients: random.between(2, 3) as usize,
+            workers: random.between(1, 2) as usize,
+            rounds: random.between(2, 4),
+            ttl: Duration::from_millis(ttl),
+            node_timeout: Duration::from_millis(node_timeout),
+            renew: random.chance(60),
+            guard,
+            declared: random.chance(93),
+            network: Network {
+                base: MS / 20 * random.between(1, 20),
+                slow: *random.pick(&[0, 2, 10]),
+                tail: 2 * node_timeout * MS,
+                cut: *random.pick(&[0, 0, 5, 20]),
+            },
+            faults: Vec::new(),
+            calm: 0,
+            lags: false,
+        };
+        let span = ttl * MS * 3;
+        for _ in 0..random.below(6) {
+            plan.draw_fault(random, span);
+        }
+        plan.calm = span + ttl * MS;
+        plan.faults.sort_by_key(|(at, ..)| *at);
+        plan
+    }
+
+    fn draw_fault(&mut self, random: &Random, span: Time) {
+        let cluster = random.below(self.clusters as u64) as usize;
+        let server = random.below(self.primaries as u64) as usize;
+        let at = random.below(span);
+        let ttl = self.ttl.as_nanos() as Time;
+        let long = random.between(1, ttl / 2);
+        let mut plan = |at, fault| self.faults.push((at, cluster, fault));
+        match random.below(100) {
+            0..45 => {
+                let key = random.pick(&["lock:{k}", "lock:{k}", "lock:{l}", "lock:#node"]);
+                let slot = slot_of(key.as_bytes());
+                let keys = at + long;
+                plan(at, Fault::BeginMove(slot, server));
+                plan(keys, Fault::MoveKeys(slot));
+                plan(keys + random.below(ttl / 2), Fault::EndMove(slot));
+            }
+            45..60 => plan(at, Fault::Restart(server, random.below(ttl / 4))),
+            60..75 => {
+                let lags = random.chance(60);
+                if lags {
+                    let since = random.below(ttl / 2);
+                    plan(at.saturating_sub(since), Fault::FallsBehind(server));
+                }
+                plan(at, Fault::FailsOver(server, random.below(ttl / 2)));
+                self.lags |= lags;
+            }
+            75..85 => plan(at, Fault::Pause(server, long)),
+            85..94 => plan(at, Fault::Cuts(server)),
+            _ => plan(at, Fault::Down(random.below(ttl / 4))),
+        }
+    }
+
+    /// Whether nothing holds up requests but hash slots that move.
+    fn is_swift(&self) -> bool {
+        let moves = |fault: &Fault| {
+            use Fault::{BeginMove, EndMove, MoveKeys};
+            matches!(fault, BeginMove(..) | MoveKeys(_) | EndMove(_))
+        };
+        let Network { slow, cut, .. } = self.network;
+        slow == 0 && cut == 0 && self.faults.iter().all(|(.., fault)| moves(fault))
+    }
+
+    /// What clients expect of their nodes.
+    fn expected(&self) -> Expected {
+        Expected::new("s", self.clusters, self.ttl, DRIFT, self.guard).failing_over()
+    }
+}
+
+impl Stage {
+    /// Nodes are declared, and what is to happen is planned.
+    fn prepare(&self) {
+        let mut inner = self.world.inner();
+        let plan = &self.plan;
+        if plan.declared {
+            let (ttl, on) = (plan.ttl.as_millis(), if plan.guard { "on" } else { "off" });
+            for (number, cluster) in inner.clusters.iter_mut().enumerate() {
+                let node = format!("node{number}");
+                let record = format!("1 s 1 {} {ttl} {node} - {on}", plan.clusters);
+                let slot = slot_of(b"lock:#node");
+                let at = cluster.slots.get_mut(&slot).expect("served");
+                at.data.texts.insert(b"lock:#node".to_vec(), record);
+                if plan.guard {
+                    cluster.stamp(&node);
+                }
+            }
+        }
+        for (at, cluster, fault) in &plan.faults {
+            inner.push(*at, Event::Fault(*cluster, *fault));
+        }
+    }
+
+    /// A client of all nodes.
+    fn client(&self, number: usize) -> (Client, Arc<Inbox>, Arc<Watchdog>) {
+        let (world, plan) = (&self.world, &self.plan);
+        let names = (0..plan.clusters).map(|n| format!("n{n}").into()).collect();
+        let inbox: Arc<[u8]> = format!("lock:#in:{number:032}").into_bytes().into();
+        let rng = || Arc::new(Random::new(self.random.bits()));
+        let waits = (plan.node_timeout, 0);
+        let door = Door::new(
+            plan.expected(),
+            names,
+            NAMESPACE,
+            inbox.clone(),
+            DRIFT,
+            waits,
+            (world.clock(), rng()),
+        );
+        let link = |node: usize| -> Arc<dyn Link> {
+            let seeds = world.inner().clusters[node].living();
+            let seeds: Vec<&str> = seeds.iter().map(String::as_str).collect();
+            let (dials, spawns) = (world.clone(), world.clone());
+            let dial = move |address: &str| dials.dial(node, address);
+            let (link, task) = door.cluster(node, &seeds, dial, move |task| spawns.spawn(task));
+            world.spawn(task);
+            link
+        };
+        let links: Vec<_> = (0..plan.clusters).map(link).collect();
+        let inbox = Inbox::new(inbox, &links);
+        let set = Set::new(links, world.clock(), rng(), plan.ttl, DRIFT, |_| ());
+        let set = Arc::new(set);
+        let watchdog = Watchdog::new(set.clock.clone());
+        watchdog.follow_steps(&set);
+        world.spawn(Box::pin(watchdog.clone().run()));
+        let builder = Client::builder()
+            .label("")
+            .ttl(plan.ttl)
+            .max_ttl(plan.ttl)
+            .node_timeout(plan.node_timeout)
+            .drift(DRIFT)
+            .renew(plan.renew)
+            .max_waiters(usize::MAX);
+        let waits = Waits {
+            reservation: plan.ttl / 3,
+            place: Duration::from_millis(7_200).max(plan.ttl),
+            most: 10_000,
+        };
+        let client = builder.simulated(set, inbox.clone(), watchdog.clone(), waits);
+        (client, inbox, watchdog)
+    }
+
+    /// A user: takes a lock, has it for a while, gives it back.
+    async fn work(self: Arc<Stage>, number: usize, client: Client) {
+        let (plan, random) = (&self.plan, &self.random);
+        let (clock, ttl) = (self.world.clock(), plan.ttl.as_nanos() as u64);
+        for _ in 0..plan.rounds {
+            let pause = Duration::from_nanos(random.below(ttl));
+            clock.sleep_until(clock.now() + pause).await;
+            let name = if random.chance(75) { 0 } else { 1 };
+            let shared = random.chance(20);
+            let wait = match random.chance(25) {
+                true => Duration::ZERO,
+                false => Duration::from_nanos(random.below(2 * ttl)),
+            };
+            let begun = self.world.inner().time;
+            let asked = client.lock(NAMES[name]).shared(shared).wait(wait);
+            let outcome = asked.acquire().await;
+            let took = self.world.inner().time - begun;
+            let most = wait.as_nanos() as Time + 3 * plan.node_timeout.as_nanos() as Time;
+            if took > most + SLACK {
+                let (took, most) = (took / MS, most / MS);
+                let what = format!("L5 c{number}: an acquire took {took} ms of {most}");
+                self.world.violated(what);
+            }
+            let Ok(lease) = outcome else { continue };
+            self.hold(name, shared, lease).await;
+        }
+        self.done.fetch_add(1, Ordering::Relaxed);
+    }
+
+    async fn hold(&self, name: usize, shared: bool, lease: Lease) {
+        let (random, clock) = (&self.random, self.world.clock());
+        let ttl = self.plan.ttl.as_nanos() as u64;
+        self.holds.fetch_add(1, Ordering::Relaxed);
+        let fence = lease.fence().unwrap_or(0);
+        {
+            let mut fences = lock(&self.fences);
+            let (alone, any) = &mut fences[name];
+            if fence <= if shared { *alone } else { *any }
+                && lease.is_held()
+                && self.plan.guard
+                && !self.is_excused()
+            {
+                let what = format!("S2 the fence {fence} of {} is not new", NAMES[name]);
+                self.world.violated(what);
+            }
+            *any = fence.max(*any);
+            if !shared {
+                *alone = fence.max(*alone);
+            }
+        }
+        let says = || format!("a user has {} with the fence {fence}", NAMES[name]);
+        self.world.inner().says(says);
+        let held = Arc::new(Held {
+            name,
+            shared,
+            lease,
+        });
+        lock(&self.held).push(held.clone());
+        let long = if random.chance(40) { 2 * ttl } else { ttl / 4 };
+        let until = clock.now() + Duration::from_nanos(random.below(long));
+        clock.sleep_until(until).await;
+        if random.chance(20) {
+            let _ = held.lease.extend(None).await;
+        }
+        let says = || format!("a user gives {} with the fence {fence} back", NAMES[name]);
+        self.world.inner().says(says);
+        let release = held.lease.release();
+        lock(&self.held).retain(|other| !Arc::ptr_eq(other, &held));
+        match random.chance(20) {
+            true => drop(release),
+            false => drop(release.await),
+        }
+    }
+
+    /// Whether votes were lost and nobody could know of it.
+    fn is_excused(&self) -> bool {
+        let inner = self.world.inner();
+        inner.clusters.iter().any(|cluster| cluster.excused)
+    }
+
+    /// S1, as the users' leases say.
+    fn judge(&self) {
+        if self.is_excused() {
+            return;
+        }
+        let held = lock(&self.held);
+        let valid: Vec<_> = held.iter().filter(|h| h.lease.is_held()).collect();
+        for (place, one) in valid.iter().enumerate() {
+            let beside =
+                |other: &&&Arc<Held>| other.name == one.name && !(other.shared && one.shared);
+            if valid[place + 1..].iter().any(|other| beside(&other)) {
+                let what = format!("S1 {} is held twice", NAMES[one.name]);
+                self.world.violated(what);
+            }
+        }
+    }
+
+    /// Lets the users come to their end.
+    fn play(self: &Arc<Stage>) {
+        let users = (self.plan.clients * self.plan.workers) as u64;
+        let ttl = self.plan.ttl.as_nanos() as Time;
+        let mut until = self.plan.calm;
+        let (world, stage) = (self.world.clone(), self.clone());
+        let mut judge = || stage.judge();
+        world.run(until, &mut judge);
+        // What broke by itself breaks no more.
+        {
+            let mut inner = world.inner();
+            (inner.network.cut, inner.network.slow) = (0, 0);
+        }
+        let most = until + 8 * self.plan.rounds * ttl + 60_000 * MS;
+        while self.done.load(Ordering::Relaxed) < users {
+            if until > most {
+                return world.violated("L5 a user comes to no end".into());
+            }
+            until += ttl;
+            world.run(until, &mut judge);
+            if world.inner().violation.is_some() {
+                return;
+            }
+        }
+        self.look_for_leaks();
+    }
+
+    /// L1: what was given up leaves no vote behind, where no old data has come back.
+    fn look_for_leaks(self: &Arc<Stage>) {
+        let world = &self.world;
+        let settled = world.inner().time + 4_000 * MS;
+        world.run(settled, &mut || ());
+        let mut inner = world.inner();
+        if self.plan.lags || inner.violation.is_some() {
+            return;
+        }
+        // Where every answer comes in time, a request is over before its release is sent.
+        let mut slots = inner.clusters.iter().flat_map(|c| c.slots.values());
+        if self.plan.is_swift() && slots.any(|slot| slot.data.too_late) {
+            let what = "L1 a token is given a vote behind its release";
+            inner.violation = Some(what.into());
+            return;
+        }
+        let now = local(inner.time);
+        let time = quorlock::sim::MemoryNode::time(now);
+        let slots = inner
+            .clusters
+            .iter()
+            .flat_map(|cluster| cluster.slots.values());
+        let left = slots
+            .flat_map(|slot| slot.data.node.keys(now))
+            .find_map(|(key, form, _)| {
+                let held = form.holder(time).is_some();
+                held.then(|| String::from_utf8_lossy(key).into_owned())
+            });
+        if let Some(key) = left {
+            inner.violation = Some(format!("L1 {key} is still held"));
+        }
+    }
+
+    /// L2: every lock is to be had, once quarantines are over.
+    fn end(self: &Arc<Stage>) {
+        let (world, plan) = (&self.world, &self.plan);
+        if world.inner().violation.is_some() {
+            return;
+        }
+        let (client, _inbox, _watchdog) = self.client(plan.clients);
+        let most = plan.expected().quarantine + 2 * plan.ttl + Duration::from_secs(8);
+        let stage = self.clone();
+        let done = Arc::new(AtomicU64::new(0));
+        let count = done.clone();
+        world.spawn(Box::pin(async move {
+            for name in NAMES {
+                match client.lock(name).wait(most).acquire().await {
+                    Ok(lease) => drop(lease.release().await),
+                    Err(why) => stage
+                        .world
+                        .violated(format!("L2 {name} is not to be had: {why}")),
+                }
+            }
+            count.fetch_add(1, Ordering::Relaxed);
+        }));
+        let end = world.inner().time + 4 * most.as_nanos() as Time;
+        while done.load(Ordering::Relaxed) == 0 {
+            let at = world.inner().time + 500 * MS;
+            world.run(at, &mut || ());
+            if at > end {
+                world.violated("L5 an acquire never returns".into());
+            }
+            if world.inner().violation.is_some() {
+                return;
+            }
+        }
+    }
+}

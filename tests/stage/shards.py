@@ -22,6 +22,8 @@ SLOTS = 16_384
 NODE_TIMEOUT_MS = 2000
 PLACE = re.compile(r"(shard|replica)(\d+)")
 REDIRECT = re.compile(r"(MOVED|ASK) \d+ (?:\S*):(\d+)")
+# What docs/CLUSTER.md adds to the line of what a user may do.
+PERMIT = "+cluster|slots +cluster|info +cluster|myid +cluster|nodes +asking"
 # What is asked of all servers, and what of it is told.
 EVERYWHERE = {"FLUSHALL": all, "SCRIPT": all, "CONFIG": all, "KEYS": list, "DBSIZE": sum, "INFO": bytes}
 
@@ -92,7 +94,7 @@ class Clustered:
     def __init__(self, number, folder, shards, replicas, *, tls=None, secrets=None, permit="", options=()):
         self.number = number
         os.makedirs(folder, mode=0o700)
-        more = {"tls": tls, "secrets": secrets, "permit": permit, "options": (*options, "cluster-enabled yes")}
+        more = {"tls": tls, "secrets": secrets, "permit": f"{permit} {PERMIT}", "options": (*options, "cluster-enabled yes")}
         self.servers = [Server(self, number, os.path.join(folder, f"server{place}"), **more)
                         for place in range(1, shards * (replicas + 1) + 1)]
         self._shards, self._replicas = shards, replicas
@@ -168,6 +170,9 @@ class Clustered:
 
     def call(self, *words, db=0):
         """A command, on the server that serves its key; on all primaries, if it has none."""
+        if str(words[0]).upper() == "ACL":
+            # Of each server alone.
+            return [server.call(*words) for server in self.servers if server.state == UP][0]
         told = EVERYWHERE.get(str(words[0]).upper())
         if told:
             answers = [server.call(*words) for server in self.servers if server.role() == "master"]
@@ -214,13 +219,14 @@ class Clustered:
     def _found(self):
         """The servers meet, and are given their hash slots and replicas."""
         lead = self.servers[0]
-        for other in self.servers[1:]:
-            bus = [] if other._bus == [] else [other._ports[1].number]
-            lead.call("CLUSTER", "MEET", "127.0.0.1", other.named_port, *bus)
         for place, server in enumerate(self.servers[:self._shards], 1):
             last = SLOTS if place == self._shards else self.first(place + 1)
             server.call("CLUSTER", "ADDSLOTS", *range(self.first(place), last))
-            server.call("CLUSTER", "SET-CONFIG-EPOCH", place) if place > 1 else None
+            # Only while it knows no other.
+            server.call("CLUSTER", "SET-CONFIG-EPOCH", place)
+        for other in self.servers[1:]:
+            bus = [] if other._bus == [] else [other._ports[1].number]
+            lead.call("CLUSTER", "MEET", "127.0.0.1", other.named_port, *bus)
         self._await(lambda: all(len(server.ask("CLUSTER", "NODES").splitlines()) == len(self.servers)
                                 for server in self.servers), ORDER_SECONDS, "not all have met")
         for place, server in enumerate(self.servers[self._shards:]):

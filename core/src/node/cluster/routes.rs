@@ -403,7 +403,7 @@ impl Router for Routes {
             }
             _ if prolongs => state.route(item, &mut after),
             (_, Redirect::Down) => {
-                let why = "the cluster is down: nobody serves the hash slot, or most of its \
+                let why = "CLUSTERDOWN: nobody serves the hash slot, or most of the cluster's \
                            primaries are not there";
                 state.wait(item, now + pause, why, &mut after)
             }

@@ -47,6 +47,11 @@ pub fn scripts() -> [(&'static str, &'static str, &'static str); 9] {
     ]
 }
 
+/// The hash slot of a key.
+pub fn hash_slot(key: &[u8]) -> u16 {
+    crate::node::hash_slot::of(key)
+}
+
 /// The text of the script of one key that lengthens a vote, and its hash.
 pub fn prolong() -> (&'static str, &'static str) {
     (&script::PROLONG.text, &script::PROLONG.sha)

@@ -1,8 +1,10 @@
 //! A Redis Cluster as one node, on real servers.
 
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
 use std::time::Duration;
 
-use quorlock::{Client, Error, ErrorKind, Lease, Lock, blocking};
+use quorlock::{Client, Error, ErrorKind, Lease, Lock, RestartGuard, blocking};
 use quorlock_tests::queue::{since, until};
 use quorlock_tests::{Stage, monotonic};
 
@@ -139,5 +141,130 @@ fn a_shard_that_failed_over_gives_no_vote_for_a_while() -> Result<(), Error> {
     // Its shard has the vote, and takes the release.
     assert!(blocking::wait(held.release())?);
     stage.tell(&format!("await-free lock:{{{here}}} 5000"));
+    Ok(())
+}
+
+/// The numbers of hash slots, as the servers count them, of names of every shape.
+#[test]
+fn hash_slots_are_those_of_the_servers() {
+    let stage = Stage::like(1, &["shards=3"]);
+    let port = stage.tell("redis 1.shard1 CONFIG GET port");
+    let port = port.split_whitespace().last().expect("a port");
+    let address = format!("127.0.0.1:{port}");
+    let mut server = BufReader::new(TcpStream::connect(address).expect("it listens"));
+    let mut random = 7_u64;
+    let mut next = || {
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (random >> 33) as usize
+    };
+    let keys: Vec<Vec<u8>> = (0..10_000)
+        .map(|n| match n {
+            0 => b"lock:{}x".to_vec(),
+            1 => b"lock:{{a}}".to_vec(),
+            2 => b"}a{".to_vec(),
+            _ => (0..1 + next() % 24)
+                .map(|_| b"ab{}:\xff\x00z"[next() % 8])
+                .collect(),
+        })
+        .collect();
+    let mut out = Vec::new();
+    for key in &keys {
+        out.extend(format!("*3\r\n$7\r\nCLUSTER\r\n$7\r\nKEYSLOT\r\n${}\r\n", key.len()).bytes());
+        out.extend(key.iter().chain(b"\r\n"));
+    }
+    let mut writes = server.get_ref().try_clone().expect("a socket");
+    let writer = std::thread::spawn(move || writes.write_all(&out));
+    for key in &keys {
+        let mut line = String::new();
+        server.read_line(&mut line).expect("an answer");
+        let slot: u16 = line
+            .trim()
+            .trim_start_matches(':')
+            .parse()
+            .expect("a number");
+        assert_eq!(
+            quorlock::sim::probe::hash_slot(key),
+            slot,
+            "{}",
+            key.escape_ascii()
+        );
+    }
+    writer.join().unwrap().expect("all is written");
+}
+
+/// Servers of two clusters in one URL would be one node with two memories.
+#[test]
+fn servers_of_two_clusters_are_not_one_node() -> Result<(), Error> {
+    for guard in [RestartGuard::Off, RestartGuard::Auto] {
+        let stage = Stage::like(2, &["shards=3", "new"]);
+        let urls: Vec<&str> = stage
+            .nodes
+            .iter()
+            .map(|url| url.rsplit("//").next().unwrap())
+            .collect();
+        let both = format!("redis+cluster://{};{}", urls[0], urls[1]);
+        let client = Client::builder()
+            .nodes([both])
+            .restart_guard(guard)
+            .build()?;
+        // What was found out is told from then on; the first may have been won before.
+        let mut last = None;
+        until("it is refused", || {
+            last = get(client.lock("a").wait(Duration::ZERO)).err();
+            last.as_ref()
+                .is_some_and(|e| e.kind() == ErrorKind::Misconfigured)
+        });
+        let error = last.expect("looked at above").to_string();
+        assert!(error.contains("another cluster"), "{error}");
+    }
+    Ok(())
+}
+
+/// A cluster behind an address translation announces what clients cannot reach.
+#[test]
+fn an_announced_address_that_nobody_answers_at_is_named() -> Result<(), Error> {
+    let stage = Stage::like(1, &["shards=3"]);
+    stage.tell("redis 1.shard1 CONFIG SET cluster-announce-ip 127.9.9.9");
+    let first = stage.nodes[0].split(';').next().unwrap();
+    let client = Client::new([first])?;
+    let name = name_in(&stage, true);
+    let error = get(client.lock(&*name).wait(SOON)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::QuorumUnavailable, "{error}");
+    let error = error.to_string();
+    assert!(
+        error.contains("127.9.9.9") && error.contains("cluster-announce-ip"),
+        "{error}"
+    );
+    Ok(())
+}
+
+/// Who is no part of a cluster is told from one that does not answer, and the other way round.
+#[test]
+fn a_wrong_kind_of_url_is_told() -> Result<(), Error> {
+    let alone = Stage::new(1);
+    let cluster = Stage::like(1, &["shards=3"]);
+    let as_cluster = alone.nodes[0].replace("redis://", "redis+cluster://");
+    let port = as_cluster.rsplit('/').next().unwrap();
+    let host = cluster.nodes[0]
+        .rsplit('/')
+        .next()
+        .unwrap()
+        .split(';')
+        .next()
+        .unwrap();
+    for (url, says) in [
+        (
+            format!("redis+cluster://{port}"),
+            "redis:// in place of redis+cluster://",
+        ),
+        (format!("redis://{host}"), "redis+cluster://"),
+    ] {
+        let client = Client::new([&url])?;
+        let error = get(client.lock("a").wait(SOON)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+        assert!(error.to_string().contains(says), "{error}");
+    }
     Ok(())
 }

@@ -18,7 +18,7 @@ use crate::mutants::mutant;
 use crate::mutex::lock;
 use crate::node::address::Endpoint;
 use crate::node::hash_slot::{self, SLOTS};
-use crate::node::redis::connect::{Target, map_of};
+use crate::node::redis::connect::{Target, View, look_for_strangers, map_of};
 use crate::node::redis::map::{Range, at};
 use crate::node::redis::outbox::Item;
 use crate::node::redis::router::Router;
@@ -43,7 +43,8 @@ const NONE: u16 = u16::MAX;
 /// Spawns the task of a shard.
 pub(crate) type Spawn = Box<dyn Fn(Pin<Box<dyn Future<Output = ()> + Send>>) + Send + Sync>;
 
-type Asking = Pin<Box<dyn Future<Output = Result<Vec<Range>, Fault>> + Send>>;
+type Asking = Pin<Box<dyn Future<Output = Result<View, Fault>> + Send>>;
+type Checking = Pin<Box<dyn Future<Output = Result<(), Fault>> + Send>>;
 
 /// See the [module documentation](self).
 pub(crate) struct Routes {
@@ -64,6 +65,8 @@ struct State {
     map: Box<[u16]>,
     /// It may be wrong: another is to be read.
     stale: bool,
+    /// Why nothing is asked of the node any more, but to release.
+    refused: Option<Fault>,
     /// Requests that cannot go anywhere yet.
     waiting: VecDeque<Waiting>,
     subscriber: Option<Arc<dyn Subscriber>>,
@@ -123,6 +126,9 @@ impl State {
     fn route(&mut self, mut item: Box<Item>, after: &mut After) {
         // Each server has a clock of its own, by which the connection says until when.
         item.request.not_after = 0;
+        if let Some(fault) = self.refused.clone().filter(|_| !item.is_release()) {
+            return after.fail(&mut item, fault);
+        }
         if let Some(shard) = self.place_of(&item) {
             return self.send(shard, item, after);
         }
@@ -179,6 +185,7 @@ impl Routes {
                 shards: Vec::new(),
                 map: vec![NONE; SLOTS].into(),
                 stale: false,
+                refused: None,
                 waiting: VecDeque::new(),
                 subscriber: None,
                 task: Wakers::default(),
@@ -282,6 +289,8 @@ impl Routes {
         let mut reader = Reader {
             routes: self,
             asking: None,
+            checking: None,
+            ids: Vec::new(),
             next: Instant::NEVER,
             pause: PAUSE,
             first: 0,
@@ -331,6 +340,16 @@ impl Routes {
         drop(guard);
         self.finish(after);
         next
+    }
+
+    /// Its URL names servers of two clusters.
+    fn refuse(&self, fault: Fault) {
+        lock(&self.state).refused = Some(fault.clone());
+        (self.target.gate.warn)(format!(
+            "the node {}: {}",
+            self.target.address.shown, fault.text
+        ));
+        self.no_map(&fault);
     }
 
     /// No map is to be had: requests that wait for one fail, and releases go on waiting.
@@ -460,6 +479,10 @@ impl Router for Routes {
 struct Reader {
     routes: Arc<Routes>,
     asking: Option<Asking>,
+    /// Whether the URL names servers of one cluster, once there is a map.
+    checking: Option<Checking>,
+    /// The servers that the last map's server knew.
+    ids: Vec<String>,
     /// The next is not asked for before.
     next: Instant,
     pause: Duration,
@@ -479,6 +502,14 @@ impl Reader {
                 self.asking = None;
                 self.took(answer, now);
             }
+            if let Some(checking) = &mut self.checking
+                && let Poll::Ready(answer) = checking.as_mut().poll(cx)
+            {
+                self.checking = None;
+                if let Err(fault) = answer {
+                    self.routes.refuse(fault);
+                }
+            }
             let mut until = self.routes.look(now);
             let mut state = lock(&self.routes.state);
             if state.closed {
@@ -495,11 +526,11 @@ impl Reader {
                 state.stale = false;
                 drop(state);
                 let (routes, first) = (self.routes.clone(), self.first);
-                let known = routes.primaries();
+                let (known, ids) = (routes.primaries(), self.ids.clone());
                 // Another each time: this one may be cut off from the others.
                 self.first = self.first.wrapping_add(1);
                 self.asking = Some(Box::pin(async move {
-                    map_of(&routes.target, &known, first).await
+                    map_of(&routes.target, &known, &ids, first).await
                 }));
                 continue;
             }
@@ -529,11 +560,18 @@ impl Reader {
         }
     }
 
-    fn took(&mut self, answer: Result<Vec<Range>, Fault>, now: Instant) {
+    fn took(&mut self, answer: Result<View, Fault>, now: Instant) {
         match answer {
-            Ok(ranges) => {
+            Ok(View { ranges, ids, .. }) => {
                 self.pause = PAUSE;
                 self.next = now + REFRESH;
+                if self.ids.is_empty() {
+                    let (routes, ids) = (self.routes.clone(), ids.clone());
+                    self.checking = Some(Box::pin(async move {
+                        look_for_strangers(&routes.target, &ids).await
+                    }));
+                }
+                self.ids = ids;
                 self.routes.take_map(ranges);
             }
             Err(fault) => {

@@ -26,7 +26,7 @@ use crate::node::Fault;
 use crate::node::address::Endpoint;
 use crate::node::admission::{Record, Reign};
 use admit::admit;
-pub(crate) use cluster::map_of;
+pub(crate) use cluster::{View, look_for_strangers, map_of, not_there};
 pub(crate) use degraded::{PLACELESS, RUNLESS};
 pub(crate) use former::is_over;
 use former::is_over_now;
@@ -87,7 +87,12 @@ pub(crate) async fn connect(target: &Target, how: How) -> Result<Connected, Faul
         }
         Some(routes) => {
             let record = cluster::admit_node(target, &**routes).await?;
-            (greet(target, &how).await?, record)
+            let greeted = greet(target, &how).await;
+            let here = &target.address.endpoint;
+            (
+                greeted.map_err(|fault| cluster::announced(here, fault))?,
+                record,
+            )
         }
     };
     let (mut shard, mut quarantine) = (None, Duration::ZERO);

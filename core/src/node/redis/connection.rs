@@ -29,6 +29,7 @@
 mod failover;
 mod replace;
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::io;
@@ -41,7 +42,7 @@ use std::time::Duration;
 use redis::Value as Resp;
 
 use super::backlog::Backlog;
-use super::connect::{Connected, Target, broken};
+use super::connect::{Connected, Target, broken, not_there};
 use super::outbox::{Item, Outbox};
 use super::pipe::Pipe;
 use super::pushes::Push;
@@ -450,6 +451,15 @@ impl Connection {
         }
     }
 
+    /// Says that no connection was made in time, and of a shard where.
+    fn no_connection(&self) -> Cow<'static, str> {
+        const WHY: &str = "no connection in time";
+        match &self.target.routes {
+            None => WHY.into(),
+            Some(_) => format!("{WHY} {}", not_there(&self.target.address.endpoint)).into(),
+        }
+    }
+
     /// Fails what is past its deadline, puts its connection in doubt, and
     /// finds out what is due next.
     fn look_at_deadlines(&mut self) {
@@ -464,7 +474,8 @@ impl Connection {
         }
         self.waiting.extend(self.postponed.drain(..));
         let wait = self.waits_for_others();
-        let why = wait.as_deref().unwrap_or("no connection in time");
+        let away = self.no_connection();
+        let why = wait.as_deref().unwrap_or(&away);
         self.waiting.expire(now, &mut self.due, why);
         if mutant!("timeout-without-doubt", doubtful, false) {
             self.note("leaves a request unanswered: it is connected to anew");
@@ -481,7 +492,7 @@ impl Connection {
                 None => {
                     self.silent = true;
                     self.target.gate.survey.absent(self.target.node);
-                    Fault::new(FaultKind::Timeout, "no connection in time", false)
+                    Fault::new(FaultKind::Timeout, self.no_connection(), false)
                 }
             };
             self.connect_failed(fault);

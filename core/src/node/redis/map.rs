@@ -105,6 +105,15 @@ pub(crate) fn at(host: &str, port: u16, asked: &Endpoint) -> Option<Endpoint> {
     })
 }
 
+/// The names that servers have in the answer to `CLUSTER NODES`.
+pub(crate) fn ids(nodes: &str) -> Vec<String> {
+    let names = nodes.lines().filter_map(|line| line.split(' ').next());
+    names
+        .filter(|name| !name.is_empty())
+        .map(str::to_owned)
+        .collect()
+}
+
 /// The hash slots that are being moved to the server that answered `CLUSTER NODES` so.
 pub(crate) fn arriving(nodes: &str) -> Vec<u16> {
     let mut own = nodes.lines().filter(|line| {
@@ -136,6 +145,7 @@ mod tests {
                      b2 10.0.0.1:6379@16379 myself,master - 0 0 1 connected 94-100 200 \
                      [93-<-a1] [95->-a1] [16383-<-a1]\n";
         assert_eq!(arriving(nodes), [93, 16_383]);
+        assert_eq!(ids(nodes), ["a1", "b2"]);
         let alone = "b2 :6379@16379 myself,master - 0 0 1 connected 0-16383\n";
         assert_eq!(arriving(alone), []);
         assert_eq!(

@@ -227,7 +227,11 @@ impl Inner {
             }
             ("cluster", "nodes") => {
                 let id = cluster.servers[server].id();
-                let mut nodes = format!("{id} 10.0.0.1:6379@16379 myself,master - 0 0 1 connected");
+                let others = cluster.servers.iter().map(|other| other.id());
+                let others = others.filter(|other| *other != id);
+                let line = |id| format!("{id} 10.0.0.2:6379@16379 master - 0 0 1 connected\n");
+                let mut nodes: String = others.map(line).collect();
+                nodes += &format!("{id} 10.0.0.1:6379@16379 myself,master - 0 0 1 connected");
                 for (number, slot) in &cluster.slots {
                     if slot.moving.is_some_and(|(to, _)| to == server) {
                         let from = cluster.servers[slot.at].id();

@@ -55,33 +55,29 @@ pub(super) struct Stamped {
 /// Which server serves which hash slots: as the first says that answers, of the servers `known`
 /// and those of the URL, beginning with the one of that place. One that takes the cluster for
 /// down is asked last, for it may be the only one that does.
+/// One that knows none of the servers of the map before, whose `ids` these were, is of another
+/// cluster, or all have been made anew: it counts where no other answers.
 pub(crate) async fn map_of(
     target: &Target,
     known: &[Endpoint],
+    ids: &[String],
     first: usize,
-) -> Result<Vec<Range>, Fault> {
+) -> Result<View, Fault> {
     let Endpoint::Cluster(seeds) = &target.address.endpoint else {
         return Err(refused("it is no cluster".into()));
     };
     let new = |seed: &&Endpoint| !known.contains(seed);
     let servers: Vec<&Endpoint> = known.iter().chain(seeds.hosts.iter().filter(new)).collect();
     let most = PATIENCE.max(target.gate.node_timeout * STEPS);
-    let (mut down, mut refusal, mut away) = (None, None, None);
+    let (mut down, mut other, mut refusal, mut away) = (None, None, None, None);
     for place in 0..servers.len() {
         let server = servers[(first + place) % servers.len()];
         match within(&target.gate.clock, most, ask(target, server)).await {
-            Ok((ranges, true)) if !ranges.is_empty() => return Ok(ranges),
-            Ok((ranges, _)) => down = Some(ranges),
+            Ok(view) if !ids.is_empty() && !view.knows(ids) => other = Some(view),
+            Ok(view) if view.up && !view.ranges.is_empty() => return Ok(view),
+            Ok(view) => down = Some(view),
             Err(fault) => {
-                let text = format!(
-                    "the server {} of the cluster: {}",
-                    shown(server),
-                    fault.text
-                );
-                let fault = Fault {
-                    text: text.into(),
-                    ..fault
-                };
+                let fault = of_server(server, fault);
                 match fault.kind {
                     FaultKind::Misconfigured => refusal = Some(fault),
                     _ => away = Some(fault),
@@ -89,24 +85,68 @@ pub(crate) async fn map_of(
             }
         }
     }
-    match (down, refusal, away) {
-        (Some(ranges), ..) if !ranges.is_empty() => Ok(ranges),
+    match (down.or(other), refusal, away) {
+        (Some(view), ..) if !view.ranges.is_empty() => Ok(view),
         (Some(_), ..) => Err(not_ready("no server of the cluster serves a hash slot")),
         (None, Some(fault), _) | (None, None, Some(fault)) => Err(fault),
         (None, None, None) => Err(refused("the cluster has no servers".into())),
     }
 }
 
+/// What one server knows of its cluster.
+pub(crate) struct View {
+    pub(crate) ranges: Vec<Range>,
+    /// The servers' own names.
+    pub(crate) ids: Vec<String>,
+    /// It takes the cluster for up.
+    up: bool,
+}
+
+impl View {
+    /// Whether it is of the cluster of those servers.
+    fn knows(&self, ids: &[String]) -> bool {
+        self.ids.iter().any(|id| ids.contains(id))
+    }
+}
+
+fn of_server(server: &Endpoint, fault: Fault) -> Fault {
+    let text = format!(
+        "the server {} of the cluster: {}",
+        shown(server),
+        fault.text
+    );
+    Fault {
+        text: text.into(),
+        ..fault
+    }
+}
+
+/// Whether all servers of the URL that answer are of the cluster that has servers of these
+/// `ids`: else its map would be now of the one, now of the other.
+pub(crate) async fn look_for_strangers(target: &Target, ids: &[String]) -> Result<(), Fault> {
+    let Endpoint::Cluster(seeds) = &target.address.endpoint else {
+        return Ok(());
+    };
+    let most = PATIENCE.max(target.gate.node_timeout * STEPS);
+    for server in &seeds.hosts {
+        let view = within(&target.gate.clock, most, ask(target, server)).await;
+        if view.is_ok_and(|view| !view.knows(ids)) {
+            let why = "it belongs to another cluster than the others of its URL: name servers of one \
+                       cluster in each URL";
+            return Err(of_server(server, refused(why.into())));
+        }
+    }
+    Ok(())
+}
+
 /// What the server at `server` says of the hash slots, and whether it takes the cluster for up.
-async fn ask(target: &Target, server: &Endpoint) -> Result<(Vec<Range>, bool), Fault> {
+async fn ask(target: &Target, server: &Endpoint) -> Result<View, Fault> {
     let mut wire = reach(target, server).await?;
-    let commands = [
-        redis::cmd("CLUSTER").arg("SLOTS").take(),
-        redis::cmd("CLUSTER").arg("INFO").take(),
-    ];
+    let commands = ["NODES", "SLOTS", "INFO"].map(|what| redis::cmd("CLUSTER").arg(what).take());
     let mut replies = exchange(&mut wire, &commands).await?;
     let info = replies.pop().map(|reply| text(&reply)).unwrap_or_default();
     let slots = replies.pop().ok_or_else(replies::unexpected)?;
+    let nodes = replies.pop().ok_or_else(replies::unexpected)?;
     if let Resp::ServerError(error) = &slots {
         let details = error.details().unwrap_or_default();
         if details.contains("cluster support disabled") || unknown(error) {
@@ -116,8 +156,33 @@ async fn ask(target: &Target, server: &Endpoint) -> Result<(Vec<Range>, bool), F
         }
     }
     let slots = permitted(&target.gate, "cluster|slots", slots)?;
-    let ranges = map::read(&slots, server).ok_or_else(replies::unexpected)?;
-    Ok((ranges, !info.contains("cluster_state:fail")))
+    let nodes = permitted(&target.gate, "cluster|nodes", nodes)?;
+    Ok(View {
+        ranges: map::read(&slots, server).ok_or_else(replies::unexpected)?,
+        ids: map::ids(&text(&nodes)),
+        up: !info.contains("cluster_state:fail"),
+    })
+}
+
+/// The fault of a server that was not reached where the cluster says that it is.
+pub(super) fn announced(server: &Endpoint, fault: Fault) -> Fault {
+    if !matches!(fault.kind, FaultKind::Unreachable | FaultKind::Timeout) {
+        return fault;
+    }
+    let text = format!("{} {}", fault.text, not_there(server));
+    Fault {
+        text: text.into(),
+        ..fault
+    }
+}
+
+/// Where a server was looked for in vain.
+pub(crate) fn not_there(server: &Endpoint) -> String {
+    format!(
+        "at {}, which the cluster announces: if it has another address for clients, set \
+         cluster-announce-ip",
+        shown(server)
+    )
 }
 
 /// A connection to a server of the cluster, and nothing more.
@@ -165,7 +230,8 @@ async fn record_of(target: &Target, routes: &dyn Router) -> Result<(Wire, Option
     let Some(server) = routes.served_at(slot) else {
         return Err(not_ready("nobody serves the hash slot of its record"));
     };
-    let mut wire = reach(target, &server).await?;
+    let reached = reach(target, &server).await;
+    let mut wire = reached.map_err(|fault| announced(&server, fault))?;
     let stored = read_record(target, &mut wire).await?;
     Ok((wire, stored))
 }
@@ -193,7 +259,8 @@ impl Router for Still {
 
 /// How connections are made to all primaries of a cluster, and the map that names them.
 async fn shards_of(target: &Target) -> Result<(Vec<Target>, Arc<dyn Router>), Fault> {
-    let ranges = map_of(target, &[], 0).await?;
+    let View { ranges, ids, .. } = map_of(target, &[], &[], 0).await?;
+    look_for_strangers(target, &ids).await?;
     let mut primaries: Vec<Endpoint> = Vec::new();
     for range in &ranges {
         if !primaries.contains(&range.primary) {

@@ -26,6 +26,7 @@ SCHEDULES = 10_000_000
 PACE = 600_000
 # Over bytes, where all of the real link runs.
 BYTES, BYTES_PACE = 2_000_000, 40_000
+CLUSTERS, CLUSTERS_PACE = 400_000, 5_000
 
 # Each of the fuzzer's targets.
 FUZZ_SECONDS = 600
@@ -37,6 +38,7 @@ CALLS = 2_000_000
 FAULTS_OF_LEADERS = 50
 # Of each kind, on each of these servers and without and with votes that wait for replicas.
 FAILOVERS, FAILOVER_SERVERS = 20, ([], ["--server", "valkey-9.1"])
+MOVING_MINUTES = 20
 # Of each of two runners, on 1, 3 and 5 nodes, beside a queue.
 TRIES = 2_000
 
@@ -144,6 +146,15 @@ def failovers():
                (done.stdout + done.stderr).strip().splitlines()[-1])
 
 
+def moving():
+    """A cluster whose hash slots move all the time."""
+    words = [run.PYTHON, "tests/failover/moving.py", "--minutes", str(MOVING_MINUTES)]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    (OUT / "moving.txt").write_text(done.stdout + done.stderr)
+    print(done.stdout, end="")
+    report(f"hash slots that move for {MOVING_MINUTES} min", done.returncode == 0, (done.stdout + done.stderr).strip().splitlines()[-1])
+
+
 def peers():
     done = subprocess.run([sys.executable, ROOT / "tests" / "peers" / "run.py"], capture_output=True, text=True)
     (OUT / "peers.txt").write_text(done.stdout + done.stderr)
@@ -176,6 +187,7 @@ def main():
     OUT.mkdir(parents=True, exist_ok=True)
     simulator("simulator", [], SCHEDULES, PACE)
     simulator("simulator-bytes", ["--bytes"], BYTES, BYTES_PACE)
+    simulator("simulator-clusters", ["--clusters"], CLUSTERS, CLUSTERS_PACE)
     mutants()
     for nodes in (1, 5):
         many_leases(nodes)
@@ -185,6 +197,7 @@ def main():
     names()
     leaders()
     failovers()
+    moving()
     peers()
     interop()
     static()

@@ -103,8 +103,8 @@ def main():
         environment, word = dict(os.environ, PATH=path), BY_VALUE.get(name)
         runs = [(name, scenarios(environment))]
         if word:
-            # It counts the scripts of releases.
-            runs.append((f"{name} +{word}", scenarios(environment, "--permit", f"+{word}", "-x", "basic-script-count")))
+            # It counts the scripts of releases; and clusters are asked by scripts alone.
+            runs.append((f"{name} +{word}", scenarios(environment, "--permit", f"+{word}", "-x", "basic-script-count", "-x", "cluster")))
             with mock.patch.dict(os.environ, PATH=path):
                 runs.append((name, releases("", {word: 0, "evalsha": CYCLES})))
                 runs.append((name, releases(f"+{word}", {word: CYCLES, "evalsha": 0})))

@@ -144,14 +144,137 @@ fn a_shard_that_failed_over_gives_no_vote_for_a_while() -> Result<(), Error> {
     Ok(())
 }
 
+/// A connection of ours to a server.
+struct Raw(BufReader<TcpStream>);
+
+impl Raw {
+    fn to(stage: &Stage, node: &str) -> Raw {
+        let port = stage.tell(&format!("redis {node} CONFIG GET port"));
+        let port = port.split_whitespace().last().expect("a port");
+        let stream = TcpStream::connect(format!("127.0.0.1:{port}")).expect("it listens");
+        Raw(BufReader::new(stream))
+    }
+
+    /// Bytes of a command.
+    fn command(words: &[&[u8]]) -> Vec<u8> {
+        let mut out = format!("*{}\r\n", words.len()).into_bytes();
+        for word in words {
+            out.extend(format!("${}\r\n", word.len()).bytes());
+            out.extend(word.iter().chain(b"\r\n"));
+        }
+        out
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.0.read_line(&mut line).expect("an answer");
+        line.trim_end().to_owned()
+    }
+
+    /// The answer to a command, without what says how long it is.
+    fn call(&mut self, words: &[&str]) -> Vec<String> {
+        let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+        self.0
+            .get_mut()
+            .write_all(&Raw::command(&words))
+            .expect("it is written");
+        let first = self.line();
+        match first.as_bytes()[0] {
+            b'*' => (0..first[1..].parse().expect("a number"))
+                .map(|_| self.one())
+                .collect(),
+            b'$' if first != "$-1" => vec![self.line()],
+            _ => vec![first],
+        }
+    }
+
+    fn one(&mut self) -> String {
+        let first = self.line();
+        if first.starts_with('$') {
+            self.line()
+        } else {
+            first
+        }
+    }
+}
+
+/// The script that lengthens a vote while its hash slot is being moved stores nothing, and takes
+/// nothing from anybody.
+#[test]
+fn prolong_lengthens_what_stands_and_does_nothing_else() {
+    let stage = Stage::new(1);
+    let mut raw = Raw::to(&stage, "1");
+    let (script, _) = quorlock::sim::probe::prolong();
+    let time: u64 = raw.call(&["TIME"])[0].parse().expect("a number");
+    let (soon, past) = ((time + 1) * 1_000_000, (time - 9) * 1_000_000);
+    let late = (time + 1000) * 1_000_000;
+    let cases = [
+        // What stands there, its life, when it is too late; the answer, and the least life then.
+        (None, 0, late, ":0", None),
+        (Some("mine".to_owned()), 1_000, late, ":1", Some(4_000)),
+        (Some("mine".to_owned()), 60_000, late, ":1", Some(50_000)),
+        (Some("another".to_owned()), 1_000, late, ":0", Some(0)),
+        (
+            Some(format!("={soon} mine")),
+            1_000,
+            late,
+            ":1",
+            Some(4_000),
+        ),
+        (Some(format!("={past} mine")), 1_000, late, ":0", Some(0)),
+        (Some(format!("={soon} another")), 1_000, late, ":0", Some(0)),
+        (Some(format!("-{soon} mine")), 1_000, late, ":0", Some(0)),
+        (Some(format!("@{soon} mine")), 1_000, late, ":0", Some(0)),
+        (Some("mine".to_owned()), 1_000, 1, ":5", Some(0)),
+    ];
+    for (value, life, not_after, says, least) in cases {
+        raw.call(&["DEL", "k"]);
+        if let Some(value) = &value {
+            raw.call(&["SET", "k", value, "PX", &life.to_string()]);
+        }
+        let answer = raw.call(&[
+            "EVAL",
+            script,
+            "1",
+            "k",
+            "mine",
+            "5000",
+            &not_after.to_string(),
+        ]);
+        assert_eq!(answer[0], says, "{value:?}");
+        let left: i64 = raw.call(&["PTTL", "k"])[0][1..].parse().expect("a number");
+        let Some(least) = least else {
+            assert_eq!(left, -2, "nothing is stored");
+            continue;
+        };
+        assert!(
+            left >= least && (least > 0 || left <= 1_000),
+            "{value:?} lives for {left}"
+        );
+        let stands = raw.call(&["GET", "k"])[0].clone();
+        if says != ":1" || !value.as_ref().unwrap().starts_with('=') {
+            assert_eq!(Some(stands), value);
+        } else {
+            let (till, whose) = stands[1..].split_once(' ').expect("two words");
+            assert!(
+                whose == "mine" && till.parse::<u64>().unwrap() > soon,
+                "{stands}"
+            );
+        }
+    }
+    raw.call(&["DEL", "k"]);
+    raw.call(&["ZADD", "k", "1", "mine"]);
+    assert_eq!(
+        raw.call(&["EVAL", script, "1", "k", "mine", "5000", &late.to_string()])[0],
+        ":0"
+    );
+}
+
 /// The numbers of hash slots, as the servers count them, of names of every shape.
 #[test]
 fn hash_slots_are_those_of_the_servers() {
     let stage = Stage::like(1, &["shards=3"]);
-    let port = stage.tell("redis 1.shard1 CONFIG GET port");
-    let port = port.split_whitespace().last().expect("a port");
-    let address = format!("127.0.0.1:{port}");
-    let mut server = BufReader::new(TcpStream::connect(address).expect("it listens"));
+    let mut raw = Raw::to(&stage, "1.shard1");
     let mut random = 7_u64;
     let mut next = || {
         random = random
@@ -169,21 +292,14 @@ fn hash_slots_are_those_of_the_servers() {
                 .collect(),
         })
         .collect();
-    let mut out = Vec::new();
-    for key in &keys {
-        out.extend(format!("*3\r\n$7\r\nCLUSTER\r\n$7\r\nKEYSLOT\r\n${}\r\n", key.len()).bytes());
-        out.extend(key.iter().chain(b"\r\n"));
-    }
-    let mut writes = server.get_ref().try_clone().expect("a socket");
+    let out: Vec<u8> = keys
+        .iter()
+        .flat_map(|key| Raw::command(&[b"CLUSTER", b"KEYSLOT", key]))
+        .collect();
+    let mut writes = raw.0.get_ref().try_clone().expect("a socket");
     let writer = std::thread::spawn(move || writes.write_all(&out));
     for key in &keys {
-        let mut line = String::new();
-        server.read_line(&mut line).expect("an answer");
-        let slot: u16 = line
-            .trim()
-            .trim_start_matches(':')
-            .parse()
-            .expect("a number");
+        let slot: u16 = raw.line()[1..].parse().expect("a number");
         assert_eq!(
             quorlock::sim::probe::hash_slot(key),
             slot,

@@ -4,6 +4,7 @@ long as it lives. Every second command ignores TERM. At SIGUSR1 the program that
 """
 
 import ctypes
+import json
 import mmap
 import os
 import random
@@ -25,19 +26,23 @@ MAX_REST_SECONDS = 0.05
 LONGEST = 3
 # Of a program that takes its time to start, and of its command that does, too.
 PATIENCE = 0.5
-BEATS = struct.Struct("=QQQQ")
-# The first moment, the last one, the fence, and of a semaphore the slot: for whoever outlives it.
+BEATS = struct.Struct("=QQQQQ")
+# The first moment, the last one, the fence, of a semaphore the slot, and when it was asked to end: for whoever outlives it.
 COMMAND = """
 import mmap, os, signal, struct, sys, time
+page = mmap.mmap(int(sys.argv[1]), 40)
+asked = 0
+def told(*_):
+    global asked
+    asked = time.monotonic_ns()
 if sys.argv[3] == "stubborn":
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-page = mmap.mmap(int(sys.argv[1]), 32)
+    signal.signal(signal.SIGTERM, told)
 now = begun = time.monotonic_ns()
 end = begun + int(sys.argv[2])
 fence = int(os.environ["QUORLOCK_FENCE"])
 slot = int(os.environ["QUORLOCK_SLOT"] or 0)
 while now < end:
-    page[:] = struct.pack("=QQQQ", begun, now, fence, slot)
+    page[:] = struct.pack("=QQQQQ", begun, now, fence, slot, asked)
     time.sleep(0.0003)
     now = time.monotonic_ns()
 """
@@ -59,14 +64,18 @@ def once(lock, page, fd):
     shared = lock.endswith("&") and random.random() < 0.75
     invoked = time.monotonic_ns()
     program = subprocess.Popen(
-        [*crew.CLI, "run", "-q", "-w", wait, "--ttl", TTL, "--max-ttl", MAX_TTL, "--node-timeout", NODE_TIMEOUT, "--label", NAME,
+        [*crew.CLI, "run", "-q", "--json", "-", "-w", wait, "--ttl", TTL, "--max-ttl", MAX_TTL, "--node-timeout", NODE_TIMEOUT, "--label", NAME,
          *(["--slots", slots] if slots else ["--shared"] if shared else []), name, "--", sys.executable, "-I", "-S", "-c", COMMAND, str(fd), str(lives), manner],
-        stdin=subprocess.DEVNULL, pass_fds=[fd], preexec_fn=end_with_us)
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, pass_fds=[fd], preexec_fn=end_with_us)
     signal.signal(signal.SIGUSR1, lambda *_: program.send_signal(signal.SIGSTOP))
     signal.signal(signal.SIGUSR2, lambda *_: program.send_signal(signal.SIGCONT))
-    program.wait()
-    begun, last, fence, slot = BEATS.unpack(page[:])
+    said = [json.loads(line) for line in program.communicate()[0].splitlines()]
+    begun, last, fence, slot, asked = BEATS.unpack(page[:])
     if begun:
+        if asked and any(one["event"] == "lost" and one["reason"] in ("refused", "forced") for one in said):
+            # It was lost without notice, for too many nodes had lost their votes: nothing can end the command before, and one
+            # that ignores TERM lives for the grace.
+            last = min(last, asked)
         # Each slot is a lock of its own to the history.
         lock = f"{name}.{slot}" if slots else name
         # Until behind the last beat, by as much as a command that is not held up takes to the next.

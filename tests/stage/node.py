@@ -27,9 +27,9 @@ class Port:
     sets it) may listen there. Linux allows that; elsewhere the port is only known to have been free.
     """
 
-    def __init__(self):
+    def __init__(self, number=0):
         self._guard = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        self._guard.bind(("127.0.0.1", 0))
+        self._guard.bind(("127.0.0.1", number))
         self.number = self._guard.getsockname()[1]
         if sys.platform == "linux":
             # After the bind, so that the bind itself never shares a port with another guard.
@@ -39,6 +39,17 @@ class Port:
 
     def close(self):
         self._guard.close()
+
+
+def ports_of_a_cluster():
+    """A port, and that of the cluster's bus, which is 10,000 above it."""
+    for _ in range(100):
+        port = Port()
+        try:
+            return [port, Port(port.number + 10_000)]
+        except (OSError, OverflowError):
+            port.close()
+    raise RuntimeError("no two free ports that are 10,000 apart")
 
 
 class Node:
@@ -63,10 +74,8 @@ class Node:
     def _take_ports(self):
         for port in self._ports:
             port.close()
-        self._ports = [Port(), Port()] if self._tls or self._clustered else [Port()]
+        self._ports = [*([Port()] if self._tls else []), *(ports_of_a_cluster() if self._clustered else [Port()])]
         self.port = self._ports[0].number
-        # By itself a cluster's bus takes the port 10,000 above, which may not exist.
-        self._bus = [f"cluster-port {self._ports[1].number}"] if self._clustered else []
         self.tls_port = self._ports[1].number if self._tls else None
 
     def _configuration(self):
@@ -78,7 +87,7 @@ class Node:
         if self._secrets:
             lines += [f"user default on >{self._secrets['default']} ~* &* +@all",
                       f"user quorlock on >{self._secrets['quorlock']} {ACL} {self._permit}"]
-        return "\n".join([*lines, *self._bus, *self._options, ""])
+        return "\n".join([*lines, *self._options, ""])
 
     def _tls_lines(self):
         return self._tls and [f"tls-port {self.tls_port}", f"tls-cert-file {self._tls}/server.crt",

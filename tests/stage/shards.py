@@ -225,8 +225,7 @@ class Clustered:
             # Only while it knows no other.
             server.call("CLUSTER", "SET-CONFIG-EPOCH", place)
         for other in self.servers[1:]:
-            bus = [] if other._bus == [] else [other._ports[1].number]
-            lead.call("CLUSTER", "MEET", "127.0.0.1", other.named_port, *bus)
+            lead.call("CLUSTER", "MEET", "127.0.0.1", other.named_port)
         self._await(lambda: all(len(server.ask("CLUSTER", "NODES").splitlines()) == len(self.servers)
                                 for server in self.servers), ORDER_SECONDS, "not all have met")
         for place, server in enumerate(self.servers[self._shards:]):

@@ -25,7 +25,7 @@ pub enum Layer {
     Links,
     /// The real links, over streams of bytes.
     Bytes,
-    /// The real links to clusters: see [`cluster`](crate::cluster).
+    /// The real links to clusters: see [`cluster`].
     Clusters,
 }
 

@@ -2,9 +2,9 @@
 //!
 //! | module | one idea |
 //! |---|---|
-//! | [`world`] | virtual time, tasks, and streams between clients and servers |
-//! | [`servers`] | the servers of a cluster: who serves which hash slot, and what stands there |
-//! | [`commands`] | one command at one server: sent elsewhere, or carried out |
+//! | `world` | virtual time, tasks, and streams between clients and servers |
+//! | `servers` | the servers of a cluster: who serves which hash slot, and what stands there |
+//! | `commands` | one command at one server: sent elsewhere, or carried out |
 //! | [`schedule`] | what a seed stands for, the users, and the verdict |
 //!
 //! This is a world of its own, smaller than [`crate::world`]: there a node is one server, and

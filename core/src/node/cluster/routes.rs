@@ -403,7 +403,9 @@ impl Router for Routes {
         };
         state.stale |= !matches!(redirect, Redirect::Ask { .. } | Redirect::TryAgain);
         match (to, redirect) {
-            (Some(_), _) if item.redirects > REDIRECTS => {
+            (Some(_), _)
+                if mutant!("redirects-without-bound", item.redirects > REDIRECTS, false) =>
+            {
                 let why = "its servers send the request from one to another";
                 state.wait(item, now + REFRESH, why, &mut after)
             }

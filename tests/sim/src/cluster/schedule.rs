@@ -171,6 +171,13 @@ impl Plan {
         for _ in 0..random.below(6) {
             plan.draw_fault(random, span);
         }
+        let aside = random.aside();
+        if aside.chance(10) {
+            let cluster = aside.below(plan.clusters as u64) as usize;
+            let long = aside.between(100, 1000) * MS;
+            plan.faults
+                .push((aside.below(span), cluster, Fault::Loops(long)));
+        }
         plan.calm = span + ttl * MS;
         plan.faults.sort_by_key(|(at, ..)| *at);
         plan

@@ -76,6 +76,12 @@ pub struct Cluster {
     pub slots: BTreeMap<u16, Slot>,
     /// It takes itself for down before.
     pub down_until: Time,
+    /// Each of its servers says before that another has every hash slot.
+    pub loops_until: Time,
+    /// For how long they say so,
+    pub loops_for: Time,
+    /// and to whose requests how often.
+    pub looped: BTreeMap<Vec<u8>, u64>,
     /// Votes were lost, and nobody could know of it.
     pub excused: bool,
     number: usize,
@@ -99,6 +105,8 @@ pub enum Fault {
     Cuts(usize),
     /// The cluster takes itself for down for so long.
     Down(Time),
+    /// Its servers send everybody from one to another for so long.
+    Loops(Time),
     /// A hash slot begins to move to a server,
     BeginMove(u16, usize),
     /// its keys go there,
@@ -186,6 +194,9 @@ impl Cluster {
             servers: Vec::new(),
             slots: BTreeMap::new(),
             down_until: 0,
+            loops_until: 0,
+            loops_for: 0,
+            looped: BTreeMap::new(),
             excused: false,
             number,
             runs: 0,
@@ -361,6 +372,9 @@ impl Inner {
                 self.cuts(number, server);
             }
             Fault::Down(long) => cluster.down_until = now + long,
+            Fault::Loops(long) => {
+                (cluster.loops_until, cluster.loops_for) = (now + long, long);
+            }
             Fault::BeginMove(slot, to) => {
                 let to = cluster.heir(to);
                 if let Some(slot) = cluster.slots.get_mut(&slot)

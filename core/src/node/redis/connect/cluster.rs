@@ -294,7 +294,11 @@ pub(super) async fn stamp(
     let gate = &target.gate;
     let (slots, arriving) = own_slots(target, &mut greeted.wire).await?;
     let Some(lowest) = slots.first().copied() else {
-        // It is to be given some. What is moved here brings its marks along.
+        if gate.expected().guard && !arriving.is_empty() {
+            // Nothing says whether it has lost keys of theirs. Once it serves one it has a stamp.
+            return Err(not_ready("it is being given its first hash slots"));
+        }
+        // What is moved here later brings its marks along.
         return Ok(Stamped::default());
     };
     let tag = hash_slot::tag(lowest);

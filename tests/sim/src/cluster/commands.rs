@@ -210,11 +210,9 @@ impl Inner {
         let maps = cluster.loops_for / (100 * MS) + 2;
         // An acquire, extensions, and the release.
         let most = 4 * 6 * maps;
-        let count = number_of_keys(words).and_then(|keys| words.get(3 + keys));
-        let count = cluster
-            .looped
-            .entry(count.map_or(Vec::new(), |v| v.to_vec()));
-        let count = count.or_default();
+        let token = words.get(3 + keys_of(words).len());
+        let token = token.map_or(Vec::new(), |token| token.to_vec());
+        let count = cluster.looped.entry(token).or_default();
         *count += 1;
         let name = cluster.servers[next].name.clone();
         if *count > most {
@@ -388,10 +386,6 @@ fn keys_of<'a>(words: &[&'a [u8]]) -> Vec<&'a [u8]> {
     }
 }
 
-fn number_of_keys(words: &[&[u8]]) -> Option<usize> {
-    Some(number(words.get(2)?)? as usize)
-}
-
 fn key_of<'a>(words: &[&'a [u8]]) -> Option<&'a [u8]> {
     keys_of(words).first().copied()
 }
@@ -520,7 +514,7 @@ impl Host for Serving<'_> {
         }
         data.texts.insert(key.clone(), new.to_string());
         if key.starts_with(b"lock:#shard:") {
-            self.cluster.is_stamped(self.server);
+            self.cluster.was_stamped(self.server);
         }
         let data = self.data();
         if quarantine.as_nanos() as Time >= MS {

@@ -257,7 +257,7 @@ impl Cluster {
     }
 
     /// A client has given a server its stamp, and so marked what was lost there.
-    pub fn is_stamped(&mut self, server: usize) {
+    pub fn was_stamped(&mut self, server: usize) {
         for slot in self.slots.values_mut() {
             slot.data.lost_at.take_if(|at| *at == server);
         }

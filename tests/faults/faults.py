@@ -32,8 +32,9 @@ OWN = dict.fromkeys([*KEEPERS, *(f"{language}-{STRAY}" for language in LANGUAGES
 STALL_SECONDS = 0.05
 # What may stay on a node: its record, and counters.
 MAY_STAY = (b"lock:#node", b"lock:#f:", b"lock:#pf")
-# The keys of queues, how the text of a crowded lock begins, and how long both last, in seconds: the life of a place.
-QUEUE, CROWDED, PLACE = b"lock:#q:", (b"=", b"@"), 6.0
+# The keys of queues and of readers, how the text of a crowded lock begins, and how long all of them last at most, in
+# seconds: the life of a place. Readers, and the lock that they share, last for a second longer than the last of them.
+SETS, CROWDED, PLACE = (b"lock:#q:", b"lock:#pq:", b"lock:#s:"), (b"=", b"@", b"&"), 6.0
 KEEP = os.path.join(ROOT, "target", "faults")
 
 
@@ -60,9 +61,9 @@ def wrong_clocks(folder):
 
 
 def in_line(stage, number, key):
-    """Whether a key lasts as long as a place: that of a queue, or of a lock that somebody waited for. One that has ended
-    since it was listed does not last too long, either."""
-    if key.startswith(QUEUE):
+    """Whether a key lasts as long as a place: that of a queue, of readers, or of a lock that somebody waited for or shared.
+    One that has ended since it was listed does not last too long, either."""
+    if key.startswith(SETS):
         return True
     value = stage.redis(number, "GET", key)
     return value is None or value.startswith(CROWDED)

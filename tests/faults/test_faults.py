@@ -188,9 +188,10 @@ class Leftovers(Case):
             def redis(self, number, *words):
                 return self.value
 
-        for value, lasts in ((b"=1 token", True), (b"@1 ", True), (b"-1 token", False), (b"token", False), (None, True)):
+        for value, lasts in ((b"=1 token", True), (b"@1 ", True), (b"&0 1 ", True), (b"-1 token", False), (b"token", False), (None, True)):
             self.assertEqual(in_line(OneValue(value), 1, b"lock:{a}"), lasts, value)
-        self.assertTrue(in_line(OneValue(b"token"), 1, b"lock:#q:{a}"))
+        for key in (b"lock:#q:{a}", b"lock:#pq:{a}", b"lock:#s:{a}"):
+            self.assertTrue(in_line(None, 1, key), "a set, whose type GET refuses")
 
 
 class Plan(Case):

@@ -151,7 +151,7 @@ impl Inner {
     /// How the clock of a node stands against the one in the middle, in seconds.
     fn clock_offset(&self, node: usize) -> Option<f64> {
         let now = self.set.clock.now();
-        let (time, median) = (self.set.guess(node, now)?, self.set.median(now));
+        let (time, median) = (self.set.guess(node, now)?.0, self.set.median(now));
         (median != 0).then(|| (time as f64 - median as f64) / 1e6)
     }
 }

@@ -553,7 +553,8 @@ pub struct Ticket {
     pub op: Op,
     /// Which server it was written to: the hash of the address that it has by
     /// its own account, which a proxy does not change and a restart seldom; 0
-    /// where that is not known. The link's to set.
+    /// where that is not known. The link sets it; before, it is the server by whose
+    /// clock the request's `not_after` is.
     pub server: u64,
 }
 

@@ -259,9 +259,11 @@ impl Set {
         Some((times.present().bounds(now, self.drift)?, times.server()))
     }
 
-    /// What the node's `TIME` is at `now` by the best guess, in µs.
-    pub(crate) fn guess(&self, node: usize, now: Instant) -> Option<u64> {
-        lock(&self.clocks[node].times).present().estimate(now)
+    /// What the `TIME` of the node's server that answered last is at `now` by the best
+    /// guess, in µs, and which server that is.
+    pub(crate) fn guess(&self, node: usize, now: Instant) -> Option<(u64, u64)> {
+        let times = lock(&self.clocks[node].times);
+        Some((times.present().estimate(now)?, times.server()))
     }
 
     /// What `TIME` it is at `now` by the median of the nodes' clocks, in µs; 0 where too

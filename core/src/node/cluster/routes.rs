@@ -124,8 +124,6 @@ impl State {
 
     /// The item goes to whoever serves it, or waits for that to be known.
     fn route(&mut self, mut item: Box<Item>, after: &mut After) {
-        // Each server has a clock of its own, by which the connection says until when.
-        item.request.not_after = 0;
         if let Some(fault) = self.refused.clone().filter(|_| !item.is_release()) {
             return after.fail(&mut item, fault);
         }
@@ -379,7 +377,6 @@ impl Router for Routes {
         let mut after = After::default();
         let mut guard = lock(&self.state);
         let state = &mut guard;
-        item.request.not_after = 0;
         item.with_text = false;
         item.asking = false;
         match redirect {

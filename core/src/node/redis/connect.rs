@@ -66,6 +66,8 @@ pub(crate) struct Connected {
     pub(crate) node_timeout: Duration,
     /// What the node's clock was.
     pub(crate) time: Told,
+    /// How far clock rates may differ.
+    pub(crate) drift: f64,
     /// As it was [asked](How::stepped): the quarantine has begun again.
     pub(crate) stepped: bool,
     /// The inbox is subscribed.
@@ -139,6 +141,7 @@ pub(crate) async fn connect(target: &Target, how: How) -> Result<Connected, Faul
         reign,
         succeeds,
         wait_replicas: gate.wait_replicas,
+        drift: gate.drift,
         node_timeout: gate.node_timeout,
         time,
         stepped: how.stepped,

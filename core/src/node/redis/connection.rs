@@ -424,6 +424,9 @@ impl Connection {
                 self.failed(item, fault);
             }
             Outcome::Reply(reply, time) => {
+                if let (Some(up), Some(time)) = (&mut self.up, time) {
+                    up.told(&item, self.clock.now(), time);
+                }
                 let reply = match time {
                     Some(time) => self.look_at_time(item.ticket, time, reply),
                     None => reply,

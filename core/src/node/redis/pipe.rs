@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use redis::Value as Resp;
 
-use super::connect::Connected;
+use super::connect::{Connected, Told};
 use super::native::{self, Ballot, Delete, Reading};
 use super::outbox::Item;
 use super::replies::{self, Outcome};
@@ -21,6 +21,7 @@ use crate::hash::{HashMap, fnv1a};
 use crate::lean::trim;
 use crate::mutants::mutant;
 use crate::node::native::{key_end_of, outcome};
+use crate::node::time::NodeTime;
 use crate::node::{FaultKind, Op, Reply, Request};
 use replicas::Replicas;
 
@@ -38,6 +39,9 @@ pub(crate) struct Pipe {
     server: u64,
     /// The node's `TIME` on connect, in µs, and when that was.
     time: (u64, Instant),
+    /// The server's clock, as far as it is known from that and from replies since.
+    clock: NodeTime,
+    drift: f64,
     /// Until when a counter's life need not be told again, by the hash of its key.
     pub(super) warm: HashMap<u64, Instant>,
     /// Votes were asked for in this write that need its trailer.
@@ -70,13 +74,18 @@ enum Place {
 
 impl Pipe {
     pub(crate) fn new(connected: Connected) -> Pipe {
+        let (Told { time, asked, at }, drift) = (connected.time, connected.drift);
+        let mut clock = NodeTime::default();
+        clock.observe(asked, at, time, drift);
         Pipe {
             wire: connected.wire,
             guard: connected.guard,
             delete: connected.delete,
             lean_text: false,
             server: connected.server,
-            time: (connected.time.time, connected.time.at),
+            time: (time, at),
+            clock,
+            drift,
             warm: HashMap::default(),
             owes_trailer: false,
             places: VecDeque::new(),
@@ -101,6 +110,13 @@ impl Pipe {
     pub(crate) fn write(&mut self, mut item: Box<Item>, now: Instant) {
         item.written = now;
         item.request.op = item.request.op.on(self.server);
+        if mutant!(
+            "until-by-any-clock",
+            item.ticket.server != self.server,
+            false
+        ) {
+            item.request.not_after = 0;
+        }
         item.ticket.server = self.server;
         item.cold = self.is_cold(&item, now);
         if let Some(replicas) = &mut self.replicas
@@ -129,13 +145,24 @@ impl Pipe {
             }
             _ => {
                 if item.request.not_after == 0 && !item.is_release() {
-                    item.request.not_after = not_after(self.time, &item);
+                    // The least that it may be, for a request must not be carried out long
+                    // after its time; too little costs one that is late, and tells the time.
+                    let known = self.clock.bounds(now, 0.0);
+                    let earliest = known.map_or(0, |(earliest, _)| earliest);
+                    item.request.not_after = not_after(earliest, &item, now);
                 }
                 write_script(out, &item, guard, item.cold, now);
                 Place::Script(Some(item))
             }
         };
         self.places.push_back(place);
+    }
+
+    /// The reply to a request has told the server's `TIME`, in µs.
+    pub(crate) fn told(&mut self, item: &Item, now: Instant, time: u64) {
+        if mutant!("clock-of-set-up", item.ticket.server == self.server, false) {
+            self.clock.observe(item.written, now, time, self.drift);
+        }
     }
 
     /// What is carried out where its hash slot is being moved to says so first.
@@ -400,12 +427,13 @@ fn write_script(out: &mut Vec<u8>, item: &Item, guard: Option<&Guard>, cold: boo
     script::write_command(out, &request, guard, item.with_text, cold);
 }
 
-/// For a request that was made before the node's clock was known: it is, from the
-/// connection's set-up.
-fn not_after((time, at): (u64, Instant), item: &Item) -> u64 {
-    let due = at.until(item.ticket.deadline) + item.ticket.sent.until(item.ticket.deadline) / 10;
+/// Until when a request is worth carrying out that was made without knowing the server's
+/// clock, which shows this now at the earliest.
+fn not_after(earliest: u64, item: &Item, now: Instant) -> u64 {
+    let (sent, deadline) = (item.ticket.sent, item.ticket.deadline);
+    let due = now.until(deadline) + sent.until(deadline) / 10;
     let due = mutant!("not-after-in-millis", due.as_micros(), due.as_millis());
-    time + u64::try_from(due).unwrap_or(u64::MAX / 2)
+    earliest + u64::try_from(due).unwrap_or(u64::MAX / 2)
 }
 
 /// The counter that an acquire counts on, if it proposes a fence, and how long it lives.

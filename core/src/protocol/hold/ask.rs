@@ -168,13 +168,16 @@ impl Hold {
     /// connection takes no lock that nobody wants.
     fn native_question(&self, node: usize, op: Op, now: Instant) -> Outgoing {
         let deadline = now + self.terms.timing.node_timeout;
-        let ends = |time| native::key_end(time, self.terms.timing.ttl);
+        let ends = |(time, server)| (native::key_end(time, self.terms.timing.ttl), server);
+        let (not_after, server) = self.set.guess(node, now).map_or((0, 0), ends);
         let request = Request {
             native: true,
-            not_after: self.set.guess(node, now).map_or(0, ends),
+            not_after,
             ..self.request(op)
         };
-        self.outgoing(node, request, now, deadline, deadline)
+        let mut asked = self.outgoing(node, request, now, deadline, deadline);
+        asked.ticket.server = server;
+        asked
     }
 
     /// The fence to propose, once it can be told: 0 before, and without fences.
@@ -214,12 +217,14 @@ impl Hold {
             Op::Acquire { .. } if self.waiter.is_none() => deadline.min(self.attempt_ends()),
             _ => deadline,
         };
-        let (op, not_after) = self.bounded(node, op, now);
+        let (op, not_after, server) = self.bounded(node, op, now);
         let request = Request {
             not_after,
             ..self.request(op)
         };
-        self.outgoing(node, request, now, deadline, deadline)
+        let mut asked = self.outgoing(node, request, now, deadline, deadline);
+        asked.ticket.server = server;
+        asked
     }
 
     /// The release that takes the vote back, if the token may stand on the node,
@@ -322,14 +327,14 @@ impl Hold {
 
     /// What is asked of the node at `now`, and the `TIME` after which it must do
     /// nothing: so that a request which is stuck in a dead connection takes no
-    /// lock that nobody wants. 0: no such time is known.
+    /// lock that nobody wants. 0: no such time is known. By the clock of that server.
     ///
     /// Here is rule R11 (`extend` in docs/PROTOCOL.md): in quarantine a vote that
     /// is gone is stored anew only on the very server that gave it, and only while
     /// its end is still ahead by that server's own clock.
-    fn bounded(&self, node: usize, op: Op, now: Instant) -> (Op, u64) {
+    fn bounded(&self, node: usize, op: Op, now: Instant) -> (Op, u64, u64) {
         let Some(((low, high), server)) = self.set.node_time(node, now) else {
-            return (op, 0);
+            return (op, 0, 0);
         };
         let micros = |d: Duration| u64::try_from(d.as_micros()).unwrap_or(u64::MAX / 2);
         let timeout = self.terms.timing.node_timeout;
@@ -340,18 +345,19 @@ impl Hold {
             fence,
         } = op
         else {
-            return (op, usual);
+            return (op, usual, server);
         };
         let (had, its) = self.had(node);
         // What is known is the clock of the server that answered last.
         if now >= had || mutant!("bound-by-any-clock", its != server, false) {
-            return (op, usual);
+            return (op, usual, server);
         }
         let repair = Repair::InQuarantine { server: its };
         let end = low + micros(now.until(had));
         (
             Op::Extend { ttl, repair, fence },
             mutant!("taken-back-without-bound", usual.min(end), usual),
+            server,
         )
     }
 }

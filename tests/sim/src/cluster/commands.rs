@@ -4,18 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock::sim::{
-    Hint, Keys, Leaving, MemoryNode, Message, Mode, Op, OtherRecord, Repair, Reply, Request, Value,
-    names, probe,
+    Hint, Instant, Keys, Leaving, MemoryNode, Message, Mode, Op, OtherRecord, Repair, Reply,
+    Request, Value, names, probe,
 };
 
-use super::servers::{ANY_RECORD, Cluster, Data, local};
+use super::servers::{ANY_RECORD, Cluster, Data};
 use super::world::{Inner, MS, Time};
 use crate::server::resp::{array, bulk, int, line, number};
 use crate::server::scripts::{Call, Script};
 use crate::server::{self, Host, Life, Told};
 
 /// How many hash slots there are.
-const SLOTS: u16 = 16_384;
+pub const SLOTS: u16 = 16_384;
 /// The namespace of all clients.
 pub const NAMESPACE: &str = "lock:";
 
@@ -62,11 +62,8 @@ impl Inner {
                     break;
                 }
             };
-            let texts: Vec<Vec<u8>> = words
-                .iter()
-                .map(|word| session.input.word(word).to_vec())
-                .collect();
-            let texts: Vec<&[u8]> = texts.iter().map(|word| &word[..]).collect();
+            let texts = words.iter().map(|word| session.input.word(word));
+            let texts: Vec<&[u8]> = texts.collect();
             let route = self.route(wire, &texts);
             self.says_command(wire, &texts, &route);
             let before = out.len();
@@ -80,15 +77,14 @@ impl Inner {
             if self.is_clusters(wire, &texts, slot, &mut out) {
                 continue;
             }
-            let (now, place) = (
-                self.time,
-                (self.wires[wire].cluster, self.wires[wire].server),
-            );
+            let key = key_of(&texts).map(<[u8]>::to_vec).unwrap_or_default();
+            let (now, w) = (self.time, &self.wires[wire]);
+            let place = (w.cluster, w.server);
             let mut host = Serving {
                 cluster: &mut self.clusters[place.0],
                 server: place.1,
                 slot,
-                key: key_of(&texts).map(<[u8]>::to_vec).unwrap_or_default(),
+                key,
                 now,
                 messages: &mut messages,
                 subscribed: None,
@@ -175,7 +171,8 @@ impl Inner {
         let sent = match slot.moving {
             None if slot.at == server => return Route::Here(Some(number)),
             Some((to, keys)) if slot.at == server => {
-                let there = !keys && has(&slot.data, key, self.time);
+                let there =
+                    !keys && has(&slot.data, key, cluster.servers[slot.at].local(self.time));
                 match several {
                     false if there => return Route::Here(Some(number)),
                     true if !keys => try_again,
@@ -233,13 +230,22 @@ impl Inner {
         let now = self.time;
         let (number_, server) = (self.wires[wire].cluster, self.wires[wire].server);
         let cluster = &mut self.clusters[number_];
-        let lower: Vec<String> = words
-            .iter()
-            .take(2)
-            .map(|word| String::from_utf8_lossy(word).to_ascii_lowercase())
-            .collect();
-        let second = lower.get(1).map_or("", String::as_str);
-        match (&*lower[0], second) {
+        let clock = cluster.servers[server].local(now);
+        let lower = |place: usize| {
+            words
+                .get(place)
+                .map_or(Vec::new(), |w| w.to_ascii_lowercase())
+        };
+        let (first, second) = (
+            lower(0),
+            if words.len() == 2 {
+                lower(1)
+            } else {
+                Vec::new()
+            },
+        );
+        let text = |word| std::str::from_utf8(word).unwrap_or_default();
+        match (text(&first), text(&second)) {
             ("asking", _) => {
                 self.wires[wire].asking = true;
                 line(out, b'+', "OK");
@@ -289,13 +295,13 @@ impl Inner {
                     .expect("served")
                     .data;
                 let long = Duration::from_millis(number(words[4]).unwrap_or(0));
-                data.mark(long, now);
+                data.mark(long, clock);
                 line(out, b'+', "OK");
             }
             ("eval" | "evalsha", _) if is_prolong(words) => {
                 let loaded = &mut cluster.servers[server].loaded;
                 let bit = 1 << 15;
-                if lower[0] == "evalsha" && *loaded & bit == 0 {
+                if first == b"evalsha" && *loaded & bit == 0 {
                     line(out, b'-', "NOSCRIPT No matching script. Please use EVAL.");
                     return true;
                 }
@@ -305,7 +311,7 @@ impl Inner {
                     .get_mut(&slot.unwrap_or(0))
                     .expect("served")
                     .data;
-                prolong(data, &words[3..], now, out);
+                prolong(data, &words[3..], clock, out);
             }
             _ => return false,
         }
@@ -314,7 +320,7 @@ impl Inner {
 }
 
 /// The script of one key that lengthens a vote: an extension that stores nothing.
-fn prolong(data: &mut Data, words: &[&[u8]], now: Time, out: &mut Vec<u8>) {
+fn prolong(data: &mut Data, words: &[&[u8]], clock: Instant, out: &mut Vec<u8>) {
     let [lock, value, ttl, not_after] = *words else {
         return line(out, b'-', "ERR user_script:1: no client of ours asks that");
     };
@@ -341,7 +347,6 @@ fn prolong(data: &mut Data, words: &[&[u8]], now: Time, out: &mut Vec<u8>) {
         leaving: Leaving::Free,
         not_after: number(not_after).unwrap_or(0),
     };
-    let clock = local(now);
     let time = MemoryNode::time(clock);
     let (answer, _) = data.node.execute(&request, None, clock);
     let code = match answer {
@@ -365,8 +370,7 @@ fn is_prolong(words: &[&[u8]]) -> bool {
 }
 
 /// Whether a key of a hash slot is there.
-fn has(data: &Data, key: &[u8], now: Time) -> bool {
-    let clock = local(now);
+fn has(data: &Data, key: &[u8], clock: Instant) -> bool {
     let mark = key.starts_with(b"lock:#quarantine:");
     data.texts.contains_key(key)
         || mark && data.node.quarantine(clock).is_some()
@@ -393,18 +397,18 @@ fn key_of<'a>(words: &[&'a [u8]]) -> Option<&'a [u8]> {
 impl Data {
     /// Notes releases, and a vote that comes behind its own.
     fn follow(&mut self, op: Op, value: &Value, granted: bool) {
-        let dead = self.released.contains(&value.0);
+        let dead = || self.released.contains(&value.0);
         match op {
-            Op::Release if !value.0.is_empty() && !dead => self.released.push(value.0.clone()),
-            Op::Acquire { .. } if granted && dead => self.too_late = true,
+            Op::Release if !value.0.is_empty() && !dead() => self.released.push(value.0.clone()),
+            Op::Acquire { .. } if granted && dead() => self.too_late = true,
             _ => {}
         }
     }
 
     /// Marks the hash slot: no new vote for so long.
-    pub fn mark(&mut self, long: Duration, now: Time) {
+    pub fn mark(&mut self, long: Duration, clock: Instant) {
         self.node
-            .init(Some(ANY_RECORD), ANY_RECORD.into(), long, local(now));
+            .init(Some(ANY_RECORD), ANY_RECORD.into(), long, clock);
     }
 }
 
@@ -420,6 +424,11 @@ struct Serving<'a> {
 }
 
 impl Serving<'_> {
+    /// What the server's clock shows.
+    fn clock(&self) -> Instant {
+        self.cluster.servers[self.server].local(self.now)
+    }
+
     fn data(&mut self) -> &mut Data {
         let slot = self.slot.expect("a command with a key");
         let slot = self.cluster.slots.get_mut(&slot).expect("it is served");
@@ -439,7 +448,7 @@ impl Host for Serving<'_> {
     }
 
     fn time(&self) -> u64 {
-        MemoryNode::time(local(self.now))
+        MemoryNode::time(self.clock())
     }
 
     fn info(&self, section: Option<&str>) -> String {
@@ -462,7 +471,7 @@ impl Host for Serving<'_> {
     }
 
     fn pttl(&mut self, _: &[u8]) -> Option<Duration> {
-        let now = local(self.now);
+        let now = self.clock();
         self.data().node.quarantine(now)
     }
 
@@ -495,7 +504,7 @@ impl Host for Serving<'_> {
     fn told(&mut self, _: Told<'_>) {}
 
     fn carry_out(&mut self, call: &Call) -> Result<Reply, OtherRecord> {
-        let now = local(self.now);
+        let now = self.clock();
         let record = call.record.as_deref();
         let (answer, messages) = self.data().node.execute(&call.request, record, now);
         self.messages.extend(messages);
@@ -506,7 +515,7 @@ impl Host for Serving<'_> {
     }
 
     fn init(&mut self, old: &str, new: Arc<str>, quarantine: Duration) -> Result<(), String> {
-        let (key, now) = (self.key.clone(), self.now);
+        let (key, now) = (self.key.clone(), self.clock());
         let data = self.data();
         let found = data.texts.get(&key).cloned().unwrap_or_default();
         if found != old {

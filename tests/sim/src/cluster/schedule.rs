@@ -10,14 +10,14 @@ use quorlock::sim::{Inbox, Link, Set, Waits, Watchdog};
 use quorlock::{Client, Lease};
 
 use super::commands::{NAMESPACE, slot_of};
-use super::servers::{Cluster, Fault, local};
+use super::servers::{Cluster, Fault};
 use super::world::{Event, MS, Network, Time, World};
 use crate::random::Random;
 
 /// How far clock rates may differ, as clients take it. Here they do not.
 const DRIFT: f64 = 0.01;
 /// The locks' names.
-const NAMES: [&str; 2] = ["k", "l"];
+pub(super) const NAMES: [&str; 2] = ["k", "l"];
 /// A call may take this much longer than its bound.
 const SLACK: Time = 5 * MS;
 
@@ -38,23 +38,27 @@ pub struct Outcome {
 
 /// What a seed stands for.
 #[derive(Debug)]
-struct Plan {
+pub(super) struct Plan {
     clusters: usize,
     primaries: usize,
     clients: usize,
     workers: usize,
     rounds: u64,
-    ttl: Duration,
+    pub(super) ttl: Duration,
     node_timeout: Duration,
     renew: bool,
     guard: bool,
     declared: bool,
-    network: Network,
+    pub(super) network: Network,
     faults: Vec<(Time, usize, Fault)>,
     /// Nothing goes wrong from then on.
     calm: Time,
     /// Old data comes back.
     lags: bool,
+    /// Hand-offs are judged at the end.
+    tail: bool,
+    /// How far the clocks of a cluster's servers differ.
+    skew: Time,
 }
 
 /// A hold, as its user has it.
@@ -65,10 +69,10 @@ struct Held {
 }
 
 /// What the users of a schedule share.
-struct Stage {
-    world: Arc<World>,
-    random: Random,
-    plan: Plan,
+pub(super) struct Stage {
+    pub(super) world: Arc<World>,
+    pub(super) random: Random,
+    pub(super) plan: Plan,
     held: Mutex<Vec<Arc<Held>>>,
     /// The largest fences of the locks so far, of a hold for one alone and of any.
     fences: Mutex<[(u64, u64); NAMES.len()]>,
@@ -82,7 +86,7 @@ pub fn run(seed: u64, guard: bool, tells: bool) -> Outcome {
     let random = Random::new(seed ^ 0xc1_057e5);
     let plan = Plan::draw(&random, guard);
     let slots = hash_slots(&plan, &random);
-    let clusters = (0..plan.clusters).map(|n| Cluster::new(n, plan.primaries, &slots));
+    let clusters = (0..plan.clusters).map(|n| Cluster::new(n, plan.primaries, &slots, plan.skew));
     let world = World::new(clusters.collect(), Random::new(random.bits()), plan.network);
     world.inner().lines = tells.then(Vec::new);
     world.inner().says(|| format!("{plan:?}"));
@@ -106,6 +110,9 @@ pub fn run(seed: u64, guard: bool, tells: bool) -> Outcome {
     }
     stage.play();
     stage.end();
+    if stage.plan.tail && world.inner().violation.is_none() {
+        stage.tail(clients.iter().map(|(client, ..)| client));
+    }
     let outcome = {
         let mut inner = world.inner();
         Outcome {
@@ -122,7 +129,7 @@ pub fn run(seed: u64, guard: bool, tells: bool) -> Outcome {
     outcome
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().expect("one thread")
 }
 
@@ -166,6 +173,8 @@ impl Plan {
             faults: Vec::new(),
             calm: 0,
             lags: false,
+            tail: false,
+            skew: 0,
         };
         let span = ttl * MS * 3;
         for _ in 0..random.below(6) {
@@ -178,6 +187,13 @@ impl Plan {
             plan.faults
                 .push((aside.below(span), cluster, Fault::Loops(long)));
         }
+        // A client that knows dead servers alone does not come back.
+        let failovers = plan.faults.iter();
+        let failovers = failovers.filter(|(.., fault)| matches!(fault, Fault::FailsOver(..)));
+        plan.tail = aside.chance(30) && failovers.count() < plan.primaries;
+        // A lock that is moved ends by another clock: a limit that is told in docs/CLUSTER.md.
+        let most = if plan.moves() { 4 } else { 2_000 };
+        plan.skew = *aside.pick(&[0, 0, 4, most]) * MS;
         plan.calm = span + ttl * MS;
         plan.faults.sort_by_key(|(at, ..)| *at);
         plan
@@ -215,14 +231,15 @@ impl Plan {
         }
     }
 
+    /// Whether hash slots move.
+    fn moves(&self) -> bool {
+        self.faults.iter().any(|(.., fault)| fault.moves())
+    }
+
     /// Whether nothing holds up requests but hash slots that move.
     fn is_swift(&self) -> bool {
-        let moves = |fault: &Fault| {
-            use Fault::{BeginMove, EndMove, MoveKeys};
-            matches!(fault, BeginMove(..) | MoveKeys(_) | EndMove(_))
-        };
         let Network { slow, cut, .. } = self.network;
-        slow == 0 && cut == 0 && self.faults.iter().all(|(.., fault)| moves(fault))
+        slow == 0 && cut == 0 && self.faults.iter().all(|(.., fault)| fault.moves())
     }
 
     /// What clients expect of their nodes.
@@ -430,7 +447,7 @@ impl Stage {
     /// L1: what was given up leaves no vote behind, where no old data has come back.
     fn look_for_leaks(self: &Arc<Stage>) {
         let world = &self.world;
-        let settled = world.inner().time + 4_000 * MS;
+        let settled = world.inner().time + 4_000 * MS + self.plan.skew;
         world.run(settled, &mut || ());
         let mut inner = world.inner();
         if self.plan.lags || inner.violation.is_some() {
@@ -443,20 +460,12 @@ impl Stage {
             inner.violation = Some(what.into());
             return;
         }
-        let now = local(inner.time);
-        let time = quorlock::sim::MemoryNode::time(now);
-        let slots = inner
-            .clusters
-            .iter()
-            .flat_map(|cluster| cluster.slots.values());
-        let left = slots
-            .flat_map(|slot| slot.data.node.keys(now))
-            .find_map(|(key, form, _)| {
-                let held = form.holder(time).is_some();
-                held.then(|| String::from_utf8_lossy(key).into_owned())
-            });
-        if let Some(key) = left {
-            inner.violation = Some(format!("L1 {key} is still held"));
+        let clusters = &inner.clusters;
+        let stands = |name: &&str| clusters.iter().any(|c| c.has_vote(name, inner.time));
+        let left = NAMES.iter().find(|name| stands(name));
+        if let Some(name) = left {
+            let what = format!("L1 a vote for {name} still stands");
+            inner.violation = Some(what);
         }
     }
 
@@ -483,14 +492,24 @@ impl Stage {
             count.fetch_add(1, Ordering::Relaxed);
         }));
         let end = world.inner().time + 4 * most.as_nanos() as Time;
-        while done.load(Ordering::Relaxed) == 0 {
+        self.wait_for(&done, 1, end, &mut || ());
+    }
+
+    /// Lets time go on until so many have ended, or something is wrong. L5: nobody waits for
+    /// longer than to a time.
+    pub(super) fn wait_for(
+        &self,
+        done: &AtomicU64,
+        count: u64,
+        end: Time,
+        judge: &mut dyn FnMut(),
+    ) {
+        let world = &self.world;
+        while done.load(Ordering::Relaxed) < count && world.inner().violation.is_none() {
             let at = world.inner().time + 500 * MS;
-            world.run(at, &mut || ());
+            world.run(at, judge);
             if at > end {
                 world.violated("L5 an acquire never returns".into());
-            }
-            if world.inner().violation.is_some() {
-                return;
             }
         }
     }

@@ -1,11 +1,13 @@
 //! The servers of a cluster: who serves which hash slot, and what stands there.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use quorlock::sim::names::{Naming, companions};
 use quorlock::sim::{Instant, MemoryNode};
 
+use super::commands::{NAMESPACE, SLOTS, slot_of};
 use super::world::{Event, Inner, MS, Time};
 
 /// What servers' clocks show at the start, in ns.
@@ -28,6 +30,8 @@ pub struct Server {
     pub paused_until: Time,
     /// Which scripts it has.
     pub loaded: u16,
+    /// By how much its clock is ahead.
+    ahead: Time,
     started: Time,
     down_until: Time,
     /// What waits in its socket.
@@ -84,6 +88,8 @@ pub struct Cluster {
     pub looped: BTreeMap<Vec<u8>, u64>,
     /// Votes were lost, and nobody could know of it.
     pub excused: bool,
+    /// By how much the clocks of its servers differ at the most.
+    skew: Time,
     number: usize,
     runs: u64,
 }
@@ -115,6 +121,14 @@ pub enum Fault {
     EndMove(u16),
 }
 
+impl Fault {
+    /// It is a step of a hash slot's way to another server.
+    pub fn moves(&self) -> bool {
+        use Fault::{BeginMove, EndMove, MoveKeys};
+        matches!(self, BeginMove(..) | MoveKeys(_) | EndMove(_))
+    }
+}
+
 impl Data {
     fn new() -> Data {
         let mut data = Data::default();
@@ -135,6 +149,22 @@ impl Data {
             (0..*count).for_each(|_| self.node.subscribe(inbox));
         }
         self.listening.clone_from(listeners);
+    }
+}
+
+impl Cluster {
+    /// Whether a vote for the lock of that name stands.
+    pub fn has_vote(&self, name: &str, time: Time) -> bool {
+        let lock = format!("{NAMESPACE}{{{name}}}").into_bytes();
+        let slot = &self.slots[&slot_of(&lock)];
+        let now = self.servers[slot.at].local(time);
+        let time = MemoryNode::time(now);
+        let form = slot.data.node.form(&lock, now);
+        let alone = form.is_some_and(|(form, _)| form.holder(time).is_some());
+        let readers = companions(NAMESPACE, &lock, Naming::Tagged).shared();
+        let readers = slot.data.node.readers(&readers, now).into_iter();
+        let mut votes = readers.flat_map(|readers| &readers.votes);
+        alone || votes.any(|(_, until)| time <= *until)
     }
 }
 
@@ -171,6 +201,11 @@ impl Server {
             / (1000 * MS)
     }
 
+    /// The moment that its clock shows.
+    pub fn local(&self, time: Time) -> Instant {
+        Instant(START + time + self.ahead)
+    }
+
     /// The id of its process. Clients look at the first half of it.
     pub fn run_id(&self) -> String {
         format!("{:016x}{:024}", self.run, 0)
@@ -182,14 +217,9 @@ impl Server {
     }
 }
 
-/// The moment that every server's clock shows.
-pub fn local(time: Time) -> Instant {
-    Instant(START + time)
-}
-
 impl Cluster {
-    /// So many primaries, which serve these hash slots.
-    pub fn new(number: usize, primaries: usize, slots: &[(u16, usize)]) -> Cluster {
+    /// So many primaries, which serve these hash slots, and how far their clocks differ.
+    pub fn new(number: usize, primaries: usize, slots: &[(u16, usize)], skew: Time) -> Cluster {
         let mut cluster = Cluster {
             servers: Vec::new(),
             slots: BTreeMap::new(),
@@ -198,6 +228,7 @@ impl Cluster {
             loops_for: 0,
             looped: BTreeMap::new(),
             excused: false,
+            skew,
             number,
             runs: 0,
         };
@@ -232,6 +263,7 @@ impl Cluster {
             promoted: now > 0,
             paused_until: 0,
             loaded: 0,
+            ahead: self.skew * (self.servers.len() as Time * 37 % 100) / 100,
             started: now,
             down_until: 0,
             held_back: Vec::new(),
@@ -423,10 +455,26 @@ impl Cluster {
             let mut slots = self.slots.iter_mut();
             let lowest = slots.find(|(_, slot)| slot.at == server);
             let (number, slot) = lowest.expect("it serves one");
-            let tag = (0_u32..)
-                .find(|tag| super::commands::slot_of(tag.to_string().as_bytes()) == *number);
-            let key = format!("lock:#shard:{{{}}}", tag.expect("there is one"));
+            let key = format!("lock:#shard:{{{}}}", tag_of(*number));
             slot.data.texts.insert(key.into_bytes(), own);
         }
     }
+}
+
+/// The smallest number whose decimal text hashes to a hash slot: the tag of its stamp.
+fn tag_of(slot: u16) -> u32 {
+    static TAGS: LazyLock<Vec<Option<u32>>> = LazyLock::new(|| {
+        let (mut tags, mut missing) = (vec![None; usize::from(SLOTS)], SLOTS);
+        for tag in 0_u32.. {
+            let own = &mut tags[usize::from(slot_of(tag.to_string().as_bytes()))];
+            if own.is_none() {
+                (*own, missing) = (Some(tag), missing - 1);
+            }
+            if missing == 0 {
+                break;
+            }
+        }
+        tags
+    });
+    TAGS[usize::from(slot)].expect("each has one")
 }

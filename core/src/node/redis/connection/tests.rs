@@ -171,6 +171,7 @@ impl Link {
             succeeds: false,
             wait_replicas: self.wait_replicas,
             node_timeout: PATIENCE,
+            drift: 0.01,
             time: Told {
                 time: 0,
                 asked: now,
@@ -530,4 +531,38 @@ async fn a_native_vote_ends_as_if_it_was_written_when_it_was_asked_for() {
         .collect();
     let (asked, second) = (0, 1_000_000);
     assert_eq!(ends, [asked + second + 5_000]);
+}
+
+#[tokio::test]
+async fn until_when_is_told_by_the_clock_of_the_server_that_is_asked() {
+    let mut link = Link::connected();
+    let mut ask = |server, not_after| {
+        let mut asked = link.item(ACQUIRE, false);
+        (asked.ticket.server, asked.request.not_after) = (server, not_after);
+        lock(&link.connection.outbox.state).items.push_back(asked);
+        link.connection.take_outbox();
+        link.connection.push_on();
+        let up = link.connection.up.iter();
+        let told = up.flat_map(Pipe::items).map(|i| i.request.not_after);
+        let told = told.last().expect("one is written");
+        // The server's `TIME` is seven seconds by now.
+        link.answered(&["*4\r\n:1\r\n$1\r\n1\r\n$1\r\n7\r\n$1\r\n0\r\n"]);
+        told
+    };
+    // Requests wait for less than a microsecond here.
+    let since = |time: u64| time.saturating_sub(10)..time + 10;
+    // By its clock already.
+    assert_eq!(ask(1, 5), 5);
+    // By another's, or by none.
+    assert!(since(7_000_000).contains(&ask(2, 5)));
+    assert!(since(7_000_000).contains(&ask(0, 0)));
+    // As the connection was made it was zero.
+    let mut link = Link::connected();
+    link.asks(ACQUIRE);
+    let up = link.connection.up.iter();
+    let told: Vec<u64> = up
+        .flat_map(Pipe::items)
+        .map(|i| i.request.not_after)
+        .collect();
+    assert!(since(0).contains(&told[0]));
 }

@@ -148,9 +148,10 @@ impl Inner {
         let new_here = |o: &Open| o.connection < wire as u64 && alike(o);
         let moved = || open.iter().find(|(_, o)| new_here(o));
         let again = || moved().or_else(|| open.iter().rev().find(|(_, o)| alike(o)));
-        // Where one that is alike may be written again, which the link writes before what is
-        // new, nobody can say which of them this is.
-        let first = fresh.is_some() && moved().is_none();
+        // Where one that is alike was written and may be written again, over the next connection
+        // or with its script's text, nobody can say which of them this is.
+        let mut others = open.values().filter(|o| alike(o));
+        let first = fresh.is_some() && others.all(|o| o.connection == NOT_SENT);
         let found = fresh.or_else(again).map(|(message, _)| *message);
         sent.message = found.unwrap_or(0);
         let message = sent.message;
@@ -223,7 +224,8 @@ impl Inner {
             lane.postponed.retain(|(m, _)| !alike.contains(m));
         }
         lane.written.retain(|(m, _)| !alike.contains(m));
-        let at = (alike.len() <= 1).then_some(at);
+        let known = alike.len() <= 1;
+        let at = known.then_some(at);
         lane.written
             .extend(alike.iter().map(|message| (*message, at)));
         let Some(open) = self.pairs[pair].open.get_mut(&message) else {
@@ -237,8 +239,10 @@ impl Inner {
             NOT_SENT => wire as u64,
             before => before.max(wire as u64),
         };
-        let sink = open.sink.clone().filter(|_| !release);
-        if sink.is_none() && !release {
+        // Of several that are alike, another may be wanted.
+        let judged = known && !release;
+        let sink = open.sink.clone().filter(|_| judged);
+        if sink.is_none() && judged {
             self.wrote_unwanted(wire, vec![message]);
         }
         sink.map(|sink| (message, sink))

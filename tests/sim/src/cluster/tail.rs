@@ -10,8 +10,10 @@ use quorlock::Client;
 use super::schedule::{NAMES, Stage, lock};
 use super::world::{MS, Time};
 
-/// Each takes the lock so often.
-const ROUNDS: usize = 2;
+/// Each takes the lock so often,
+const ROUNDS: u32 = 2;
+/// and waits for it for as many times its ttl.
+const WAITS: u64 = 10;
 /// How long the place lasts of one that has left without anybody hearing of it.
 const PLACE: Time = 7_500 * MS;
 /// A lock may be idle for so much of a reservation, in percent,
@@ -37,27 +39,25 @@ impl Line {
 }
 
 impl Stage {
-    /// All clients take the lock in turns, after all that was left behind has ended.
+    /// All clients take the lock in turns, once they have found their connections, and after
+    /// all that was left behind has ended.
     pub(super) fn tail<'a>(self: &Arc<Stage>, clients: impl Iterator<Item = &'a Client>) {
         let (world, line) = (&self.world, Arc::new(Mutex::new(Line::default())));
-        let ttl = self.plan.ttl.as_nanos() as Time;
-        let calm = world.inner().time + PLACE.max(ttl);
-        let done = Arc::new(AtomicU64::new(0));
-        let mut users = 0;
-        for client in clients {
-            users += 1;
-            let (stage, client) = (self.clone(), client.clone());
-            let (line, done) = (line.clone(), done.clone());
-            world.spawn(Box::pin(async move {
-                stage.take_turns(&client, calm, &line).await;
-                done.fetch_add(1, Ordering::Relaxed);
-            }));
+        let clients: Vec<&Client> = clients.collect();
+        self.all_take(&clients, 1, &line, &mut || ());
+        if world.inner().violation.is_some() {
+            return;
         }
+        let (quarantine, ttl) = (self.plan.expected().quarantine, self.plan.ttl);
+        let most = quarantine.max(ttl).as_nanos() as Time + PLACE;
+        let calm = world.inner().time + most;
+        world.run(calm, &mut || ());
         let ways = GAP_WAYS * 2 * self.plan.network.base;
-        let most = (ttl / 3 * GAP_SHARE / 100).max(GAP_LEAST).max(ways);
-        let judged = world.clone();
+        let reservation = ttl.as_nanos() as Time / 3;
+        let most = (reservation * GAP_SHARE / 100).max(GAP_LEAST).max(ways);
+        let (judged, known) = (world.clone(), line.clone());
         let mut judge = move || {
-            let mut line = lock(&line);
+            let mut line = lock(&known);
             if !line.is_idle() {
                 return;
             }
@@ -75,11 +75,35 @@ impl Stage {
                 judged.violated(what);
             }
         };
-        let end = calm + (users + 1) * 4 * ttl + 30_000 * MS;
-        self.wait_for(&done, users, end, &mut judge);
+        self.all_take(&clients, ROUNDS, &line, &mut judge);
     }
 
-    async fn take_turns(&self, client: &Client, calm: Time, line: &Mutex<Line>) {
+    /// Each client takes the lock so often.
+    fn all_take(
+        self: &Arc<Stage>,
+        clients: &[&Client],
+        rounds: u32,
+        line: &Arc<Mutex<Line>>,
+        judge: &mut dyn FnMut(),
+    ) {
+        let done = Arc::new(AtomicU64::new(0));
+        for client in clients {
+            let (stage, client) = (self.clone(), (*client).clone());
+            let (line, done) = (line.clone(), done.clone());
+            self.world.spawn(Box::pin(async move {
+                for _ in 0..rounds {
+                    stage.take(&client, &line).await;
+                }
+                done.fetch_add(1, Ordering::Relaxed);
+            }));
+        }
+        let (users, ttl) = (clients.len() as u64, self.plan.ttl.as_nanos() as Time);
+        let end = self.world.inner().time + users * WAITS * ttl + 30_000 * MS;
+        self.wait_for(&done, users, end, judge);
+    }
+
+    /// A user takes the lock, and gives it back after a while.
+    async fn take(&self, client: &Client, line: &Mutex<Line>) {
         let (world, clock) = (&self.world, self.world.clock());
         let tell = |change: &dyn Fn(&mut Line)| {
             let (mut line, now) = (lock(line), world.inner().time);
@@ -90,34 +114,18 @@ impl Stage {
             }
         };
         let ttl = self.plan.ttl;
-        for round in 0..=ROUNDS {
-            // The first time it finds its connections, and is not judged.
-            let judged = round > 0;
-            if round == 1 {
-                let left = calm.saturating_sub(world.inner().time);
-                clock
-                    .sleep_until(clock.now() + Duration::from_nanos(left))
-                    .await;
-            }
-            let tell = |change: &dyn Fn(&mut Line)| {
-                if judged {
-                    tell(change)
-                }
-            };
-            let shared = self.random.chance(20);
-            tell(&|line| line.waiting += 1);
-            let asked = client.lock(NAMES[0]).shared(shared).wait(10 * ttl);
-            let lease = match asked.acquire().await {
-                Ok(lease) => lease,
-                Err(why) => return world.violated(format!("L4 a lock is not to be had: {why}")),
-            };
-            tell(&|line| (line.waiting, line.holding) = (line.waiting - 1, line.holding + 1));
-            let long = self.random.below(ttl.as_nanos() as u64 / 8);
-            clock
-                .sleep_until(clock.now() + Duration::from_nanos(long))
-                .await;
-            tell(&|line| line.holding -= 1);
-            let _ = lease.release().await;
-        }
+        let shared = self.random.chance(20);
+        tell(&|line| line.waiting += 1);
+        let asked = client.lock(NAMES[0]).shared(shared);
+        let lease = match asked.wait(WAITS as u32 * ttl).acquire().await {
+            Ok(lease) => lease,
+            Err(why) => return world.violated(format!("L4 a lock is not to be had: {why}")),
+        };
+        tell(&|line| (line.waiting, line.holding) = (line.waiting - 1, line.holding + 1));
+        let long = self.random.below(ttl.as_nanos() as u64 / 8);
+        let until = clock.now() + Duration::from_nanos(long);
+        clock.sleep_until(until).await;
+        tell(&|line| line.holding -= 1);
+        let _ = lease.release().await;
     }
 }

@@ -19,8 +19,10 @@ use shared::Shared;
 
 use crate::election::Election;
 use crate::error::{Error, ErrorKind};
+use crate::export::Exported;
 use crate::force::Forced;
 use crate::inspect::Inspection;
+use crate::lease::Lease;
 use crate::lock::Lock;
 use crate::locks::Locks;
 use crate::metrics::Metrics;
@@ -59,6 +61,28 @@ impl Client {
     /// [`Lock::check`].
     pub fn lock(&self, name: impl Into<Vec<u8>>) -> Lock {
         Lock::new(self.shared.clone(), name.into())
+    }
+
+    /// Goes on with a lease that another client has [exported](crate::Lease::export), as long as
+    /// its ttl from then has not ended: with the same ttl, what was left of its `max_hold`, and a larger fence.
+    /// Of two that adopt one lease one wins at most.
+    ///
+    /// Waits for nodes that do not answer at most as long as the client's `wait`, and no longer than
+    /// the lease's ttl.
+    ///
+    /// # Errors
+    ///
+    /// `LockLost` if the lease has ended, or another has adopted it; `QuorumUnavailable` if too
+    /// few nodes answered; `InvalidArgument` for a text that is damaged, or of another set,
+    /// namespace or version; `Misconfigured`, `Closed`, `Forked`.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future gives back what was taken over: the lock may be free then.
+    pub async fn adopt(&self, text: &str) -> Result<Lease, Error> {
+        let exported = Exported::parse(text)?;
+        let lock = Lock::of_export(self.shared.clone(), &exported)?;
+        lock.adopt(&exported).await
     }
 
     /// Several locks by their names, to be held together: all of them, or none. 1 to 16 that

@@ -11,6 +11,7 @@ use crate::client::inner::Inner;
 #[cfg(feature = "sim")]
 use crate::clock::Instant;
 use crate::error::{Error, ErrorKind, shown};
+use crate::export::Exported;
 use crate::mutants::mutant;
 use crate::node::Mode;
 use crate::node::names::Naming;
@@ -237,6 +238,73 @@ impl Lease {
         }
         self.client.lines.downgraded(hold);
         self.extended(hold.extend(hold.terms.timing.ttl).await, "share")
+    }
+
+    /// Ends the lease here without releasing the lock, and returns a text with which one other
+    /// client of the same nodes [goes on with it](crate::Client::adopt): in another process, in
+    /// another language, on another host.
+    ///
+    /// The lease is lengthened to its full ttl first. Then it is over for this client, and nobody renews it: whoever is to
+    /// go on has to adopt it within the ttl, else the lock is free then. Until then the lock is
+    /// held by nobody who could know of a loss, so do not touch what it protects.
+    ///
+    /// **The text is a secret**: whoever has it can take the lock. Hand it on as you would a password.
+    ///
+    /// # Errors
+    ///
+    /// `LockLost` if it is lost; `NotOwner` after release; `QuorumUnavailable` if too few
+    /// nodes answered to lengthen it: then it is held here as before, as it is where
+    /// `InvalidArgument` says that others hold this lease too (re-entry: release the inner
+    /// handles first), that it is [shared](crate::Lock::shared), or [kept](crate::Lock::keep).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves the lease held here.
+    pub async fn export(&self) -> Result<String, Error> {
+        self.client.check()?;
+        if self.share.is_released() {
+            return Err(self.not_owner());
+        }
+        let hold = &self.share.held.hold;
+        let refuse = |why: &str| {
+            Err(Error::invalid(format!(
+                "the lease of the lock {} cannot be exported: {why}",
+                shown(&self.name)
+            )))
+        };
+        if self.is_shared() {
+            return refuse("it is shared, and others hold the lock beside it");
+        }
+        if !hold.terms.keep.is_zero() {
+            return refuse("its lock is kept beyond the release, by the client that won it");
+        }
+        if self.client.owners.handles(&self.share) > 1 {
+            return refuse("it was entered more than once: release the inner handles first");
+        }
+        self.extended(hold.extend(hold.terms.timing.ttl).await, "export")?;
+        // Somebody may have entered it meanwhile.
+        if self.client.owners.handles(&self.share) > 1 {
+            return refuse("it was entered more than once: release the inner handles first");
+        }
+        let Some(max_hold) = hold.export() else {
+            return Err(self.lost_error());
+        };
+        self.client.owners.leave(&self.share);
+        let settings = &self.client.settings;
+        let exported = Exported {
+            set_name: settings.set_name.to_string(),
+            nodes: settings.nodes.len() as u64,
+            key: hold.keys().lock.to_vec(),
+            name: self.name.to_vec(),
+            raw: self.naming == Naming::Raw,
+            slot: self.slot(),
+            value: hold.value().to_vec(),
+            ttl: hold.terms.timing.ttl,
+            renew: hold.terms.renew,
+            fence: hold.last_fence(),
+            max_hold,
+        };
+        Ok(exported.to_text())
     }
 
     /// Releases this handle; the last handle of a lease frees the lock. Returns

@@ -68,6 +68,7 @@ mod clock;
 mod config;
 mod election;
 mod error;
+mod export;
 mod force;
 mod hash;
 mod inspect;

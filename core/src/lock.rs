@@ -1,5 +1,7 @@
 //! The lock: a name with options. Holding nothing yet.
 
+mod adopt;
+
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -338,24 +340,7 @@ impl Lock {
         let _call = client.set.counters.call();
         client.check()?;
         self.check()?;
-        let keys = self.keys.clone()?;
-        let owner = self.options.owner.as_ref();
-        let times = self.options.times.settled();
-        let terms = Terms {
-            keys: keys.clone(),
-            label: match self.options.naming {
-                Naming::Tagged => client.settings.label.clone(),
-                Naming::Raw => "".into(),
-            },
-            timing: client.settings.timing(times.ttl),
-            drift: client.settings.drift,
-            renew: self.options.renew,
-            fair: self.options.fair,
-            keep: self.options.keep,
-            max_hold: times.max_hold,
-            gone: owner.and_then(Owner::gone),
-            group: self.measured_group()?,
-        };
+        let terms = self.terms(client)?;
         let clock = &*client.set.clock;
         let deadline = self.options.wait.map(|wait| clock.now() + wait);
         let mut wait = self.options.wait;
@@ -371,6 +356,27 @@ impl Lock {
                 return Err(lease.lost_error());
             }
         }
+    }
+
+    /// What is asked of the nodes.
+    fn terms(&self, client: &Inner) -> Result<Terms, Error> {
+        let times = self.options.times.settled();
+        Ok(Terms {
+            keys: self.keys.clone()?,
+            label: match self.options.naming {
+                Naming::Tagged => client.settings.label.clone(),
+                Naming::Raw => "".into(),
+            },
+            timing: client.settings.timing(times.ttl),
+            drift: client.settings.drift,
+            renew: self.options.renew,
+            fair: self.options.fair,
+            keep: self.options.keep,
+            max_hold: times.max_hold,
+            gone: self.options.owner.as_ref().and_then(Owner::gone),
+            group: self.measured_group()?,
+            adopts: None,
+        })
     }
 
     /// One lease, won or passed on; or entered once more, which is told.

@@ -32,7 +32,7 @@ pub enum Said {
 
 /// The texts of the scripts, with the hash under which a node is asked for
 /// each.
-pub fn scripts() -> [(&'static str, &'static str, &'static str); 9] {
+pub fn scripts() -> [(&'static str, &'static str, &'static str); 10] {
     let named = |name, script: &'static script::Script| (name, &**script.text, &**script.sha);
     [
         named("acquire", &script::ACQUIRE),
@@ -44,6 +44,7 @@ pub fn scripts() -> [(&'static str, &'static str, &'static str); 9] {
         named("share_extend", &script::SHARE_EXTEND),
         named("reserve", &script::RESERVE),
         named("choose", &script::CHOOSE),
+        named("adopt", &script::ADOPT),
     ]
 }
 

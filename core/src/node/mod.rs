@@ -40,6 +40,9 @@ pub struct Request {
     pub value: Value,
     /// Who asks, if it waits: see [`Op::Acquire`] and [`Op::Release`].
     pub waiter: Option<Waiter>,
+    /// Of an [`Op::Acquire`]: nobody but this value's vote is to be had, in whose place the
+    /// request's own comes. What stands there else is [not ours](Reply::NotMine).
+    pub old: Option<Value>,
     /// How an [`Op::Release`] leaves the lock.
     pub leaving: Leaving,
     /// The node's `TIME` in µs after which it does nothing; 0: at any time. Of a native

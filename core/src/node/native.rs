@@ -142,6 +142,7 @@ mod tests {
             }),
             value: Value(b"v"[..].into()),
             waiter: None,
+            old: None,
             leaving: Leaving::Free,
             not_after: key_end(TIME, TTL),
         }

@@ -221,7 +221,7 @@ async fn turn<T>(
 }
 
 /// An attempt under way. Dropped, it is undone.
-struct Attempt(Option<Arc<Hold>>);
+pub(super) struct Attempt(pub(super) Option<Arc<Hold>>);
 
 impl Drop for Attempt {
     fn drop(&mut self) {

@@ -10,6 +10,7 @@ mod ask;
 mod at_home;
 mod downgrade;
 mod drain;
+mod export;
 mod extension;
 mod keep;
 mod loss;
@@ -74,6 +75,8 @@ pub struct Terms {
     pub gone: Option<Arc<AtomicBool>>,
     /// By which metrics tell it from others.
     pub group: Group,
+    /// The value whose votes are taken over, of a lease that was another client's.
+    pub adopts: Option<Value>,
 }
 
 /// One token's life. See the [module documentation](self).
@@ -377,7 +380,7 @@ impl Hold {
             Verdict::Open | Verdict::Lost => Word::Yes,
         };
         let fence = match verdict {
-            Verdict::Open if self.waiter.is_none() => return,
+            Verdict::Open if !self.is_patient() => return,
             Verdict::Open | Verdict::Lost => None,
             // A queue may stand there.
             Verdict::Won if home == Word::No => None,
@@ -410,7 +413,7 @@ impl Hold {
             }
             Some(fence) => self.win(&mut state, fence, now),
             // Whoever waits decides how it goes on.
-            None if self.waiter.is_some() => {
+            None if self.is_patient() => {
                 if told {
                     let wakers = state.round.wakers.take();
                     drop(state);
@@ -435,6 +438,11 @@ impl Hold {
         if mutant!("verdict-wakes-nobody", true, false) {
             wakers.wake();
         }
+    }
+
+    /// Whether whoever waits decides how an attempt goes on that is not won.
+    fn is_patient(&self) -> bool {
+        self.waiter.is_some() || self.terms.adopts.is_some()
     }
 
     /// A quorum has voted for the token, and stores its fence.

@@ -4,6 +4,7 @@
 //! of it.
 
 pub mod acquire;
+pub(crate) mod adopt;
 pub(crate) mod ask_all;
 pub(crate) mod contention;
 pub(crate) mod counters;

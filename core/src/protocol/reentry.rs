@@ -136,6 +136,12 @@ impl Owners {
         })
     }
 
+    /// How many handles there are on the lease.
+    pub(crate) fn handles(&self, share: &Share) -> usize {
+        let _table = share.held.place.as_ref().map(|_| lock(&self.held));
+        lock(&share.held.handles).len()
+    }
+
     /// Gives a handle back.
     pub(crate) fn leave(&self, share: &Share) -> Left {
         if share.released.swap(true, Ordering::AcqRel) {

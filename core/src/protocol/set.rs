@@ -374,6 +374,7 @@ mod tests {
                 keys: Arc::new(keys),
                 value: Value(Arc::default()),
                 waiter: None,
+                old: None,
                 leaving: Leaving::Free,
                 native: false,
                 not_after: 0,

@@ -77,11 +77,15 @@ impl fmt::Display for Call {
             Call::Init(old, new, quarantine) => write!(f, "init {old:?} {new:?} {quarantine:?}"),
             Call::Ask(request, record) => write!(
                 f,
-                "{}{:?} {} {:?} for {:?}, {:?}, counter {:?} not_after {} record {record:?}",
+                "{}{:?} {} {:?} in place of {:?} for {:?}, {:?}, counter {:?} not_after {} record {record:?}",
                 if request.native { "native " } else { "" },
                 request.op,
                 request.keys.lock.escape_ascii(),
                 request.value.0.escape_ascii().to_string(),
+                request
+                    .old
+                    .as_ref()
+                    .map(|old| old.0.escape_ascii().to_string()),
                 request
                     .waiter
                     .as_ref()
@@ -305,6 +309,12 @@ impl Calls {
             && mode.is_alone()
             && !chooses
             && (op == Op::Release || matches!(op, Op::Acquire { block: 1, .. }));
+        // A vote is taken over: of one alone, by nobody who waits.
+        let adopts = random.chance(12)
+            && mode.is_alone()
+            && !chooses
+            && !native
+            && matches!(op, Op::Acquire { .. });
         let leaving = match op == Op::Release && !native && !chooses && random.chance(25) {
             true if random.chance(50) => Leaving::Forced(self.often_long(3_000_000)),
             true => Leaving::TakenFor(self.often_long(3_000_000)),
@@ -339,7 +349,11 @@ impl Calls {
                 fence_ttl,
                 mode,
             }),
-            waiter: self.waiter(op, mode, node, keys, at),
+            waiter: match adopts {
+                true => None,
+                false => self.waiter(op, mode, node, keys, at),
+            },
+            old: adopts.then(|| self.old(node, keys, at)),
             leaving,
             not_after,
         };
@@ -484,6 +498,15 @@ impl Calls {
             _ if empty => Value([].into()),
             Some(value) if random.chance(own) && value.is_ours() => value.clone(),
             _ => Value(random.pick(&VALUES).to_vec().into()),
+        }
+    }
+
+    /// Whose vote is taken over: mostly that which stands there.
+    fn old(&self, node: &MemoryNode, keys: &Keys, at: Instant) -> Value {
+        let stored = node.form(&keys.lock, at).and_then(|(form, _)| form.value());
+        match stored {
+            Some(value) if self.random.chance(80) && value.is_ours() => value.clone(),
+            _ => Value(self.random.pick(&VALUES).to_vec().into()),
         }
     }
 

@@ -638,6 +638,36 @@ pub const ALL: &[Change] = &[
     change("acquire", "math.max(left, life)", "left"),
     change("acquire", "= redis.pcall('PUBSUB'", "= call('PUBSUB'"),
     change("acquire", "[2] or 1\n", "[1] or 1\n"),
+    // A vote that is taken over.
+    change("adopt", "now > tonumber(A[6])", "now >= tonumber(A[6])"),
+    change("adopt", "m[2] ~= A[5]", "m[2] and m[2] ~= A[5]"),
+    change("adopt", "value == whom or form", "form"),
+    change(
+        "adopt",
+        "'=' and stands and whose == whom",
+        "'=' and whose == whom",
+    ),
+    change(
+        "adopt",
+        "'=' and stands and whose == whom",
+        "'=' and stands",
+    ),
+    change("adopt", "not stands_there(A[4]) and not", "not"),
+    change("adopt", " and not stands_there(A[1])", ""),
+    change("adopt", "if quarantine then", "if quarantine and form then"),
+    change(
+        "adopt",
+        "math.max(now + rest * 1000, till)",
+        "now + rest * 1000",
+    ),
+    change("adopt", "math.ceil((full - now) / 1000)", "A[2]"),
+    change("adopt", "call('SET', K[1], A[1], 'KEEPTTL')", ""),
+    change("adopt", "if call('PTTL', K[1]) < rest then", "if true then"),
+    change(
+        "adopt",
+        "if A[8] ~= '' then call('PEXPIRE', K[4], A[8]) end",
+        "",
+    ),
 ];
 
 /// Those that need what no memory node has (values of a later version, and keys of another

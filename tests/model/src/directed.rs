@@ -234,6 +234,7 @@ impl Case<'_> {
                 number: number.parse().expect("a number"),
                 inbox: INBOXES[index(number)].into(),
             }),
+            old: option(words, "of").map(|name| Value(value(name).into())),
             leaving: match (option(words, "keep"), option(words, "force")) {
                 (Some(_), _) => Leaving::TakenFor(millis(words, "keep", 0)),
                 (None, Some(_)) => Leaving::Forced(millis(words, "force", 0)),

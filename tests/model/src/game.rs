@@ -236,7 +236,8 @@ impl Game {
                 let ours = match answer {
                     Ok(reply) => {
                         // TIME is told where it is minded, and with each refusal.
-                        let refused = matches!(reply, Reply::Refused { .. });
+                        let refused = matches!(reply, Reply::Refused { .. })
+                            || reply == Reply::NotMine && request.old.is_some();
                         let chooses = matches!(request.keys.mode, Mode::AnySlot(_));
                         let always = refused
                             || chooses && request.op != Op::Release

@@ -71,6 +71,7 @@ fn terms() -> Terms {
         keep: Duration::ZERO,
         gone: None,
         group: Default::default(),
+        adopts: None,
     }
 }
 

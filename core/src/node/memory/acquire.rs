@@ -20,6 +20,9 @@ impl MemoryNode {
         asked: Asked,
         messages: &mut Vec<Message>,
     ) -> Reply {
+        if let Some(old) = &request.old {
+            return self.adopt(request, old, found, asked);
+        }
         let me = request.waiter.as_ref();
         let reserved = found.form.as_ref();
         let reserved = reserved.and_then(|form| form.reserved(found.time));
@@ -75,6 +78,18 @@ impl MemoryNode {
                 self.grant(request, found, asked, crowded)
             }
             Turn::Nobodys => self.grant(request, found, asked, false),
+        }
+    }
+
+    /// The vote of this value becomes the request's.
+    fn adopt(&mut self, request: &Request, old: &Value, found: &Found, asked: Asked) -> Reply {
+        let form = found.form.as_ref().filter(|form| !form.is_kept());
+        let holder = form.and_then(|form| form.holder(found.time));
+        let stands = found.own || holder == Some(old);
+        let stands = mutant!("adopt-without-old", stands, stands || found.free);
+        match mutant!("adopt-from-anybody", stands, true) {
+            true => self.confirm_own(request, found, asked),
+            false => Reply::NotMine,
         }
     }
 

@@ -268,6 +268,7 @@ mod tests {
             }),
             value: Value(value.as_bytes().into()),
             waiter,
+            old: None,
             leaving: Leaving::Free,
             not_after: 0,
         };

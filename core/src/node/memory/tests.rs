@@ -69,6 +69,7 @@ fn request(op: Op, name: &str) -> Request {
         }),
         value: value(name),
         waiter: None,
+        old: None,
         leaving: Leaving::Free,
         not_after: 0,
     }

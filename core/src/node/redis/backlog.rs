@@ -168,6 +168,7 @@ mod tests {
             keys: Arc::new(keys),
             value: Value(b"v"[..].into()),
             waiter: None,
+            old: None,
             leaving: Leaving::Free,
             native: false,
             not_after: 0,

@@ -210,6 +210,7 @@ mod tests {
             }),
             value: Value(b"t.l"[..].into()),
             waiter: None,
+            old: None,
             leaving: Leaving::Free,
             not_after: 9_000,
         }

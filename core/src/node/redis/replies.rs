@@ -60,6 +60,7 @@ pub(crate) fn outcome(op: Op, value: &Resp) -> Outcome {
             let shared = matches!(rest, [_, _, Resp::Int(1)]);
             (refused([left, holder, place, subscribers], shared), rest)
         }
+        (Op::Acquire { .. }, 2, _) => (Some(Reply::NotMine), more),
         (Op::Acquire { .. }, 7, [Resp::Int(slot), rest @ ..]) => {
             let slot = u32::try_from(*slot).ok();
             (slot.map(|slot| Reply::Chosen { slot }), rest)

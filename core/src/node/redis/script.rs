@@ -39,6 +39,7 @@ fn whole(text: &str) -> String {
         ("--- join.lua\n", include_str!("lua/join.lua")),
         ("--- place.lua\n", include_str!("lua/place.lua")),
         ("--- vote.lua\n", include_str!("lua/vote.lua")),
+        ("--- fence.lua\n", include_str!("lua/fence.lua")),
     ];
     parts.iter().fold(text.to_owned(), |text, (name, part)| {
         text.replace(name, part)
@@ -59,6 +60,8 @@ pub(crate) static LEAN: Script = script!("lean.lua");
 pub(crate) static SHARE: Script = script!("share.lua");
 /// Keep such a vote, and what [`EXTEND`] does besides; make one of a vote for one alone.
 pub(crate) static SHARE_EXTEND: Script = script!("share_extend.lua");
+/// Take a vote over from another client. Seldom asked for.
+pub(crate) static ADOPT: Script = script!("adopt.lua");
 /// Find a free slot of a semaphore, or queue the waiter for one.
 pub(crate) static CHOOSE: Script = script!("choose.lua");
 /// Let no more readers in, for a waiter.
@@ -143,6 +146,7 @@ pub(crate) fn write_command(
         return write_choose(out, request, guard, slots, with_text);
     }
     let script = match (request.op, request.keys.mode) {
+        (Op::Acquire { .. }, _) if request.old.is_some() => &ADOPT,
         (Op::Acquire { .. }, Mode::Shared) => &SHARE,
         (Op::Acquire { .. }, _) => &ACQUIRE,
         (Op::Extend { .. } | Op::Confirm { .. }, Mode::Shared) => &SHARE_EXTEND,
@@ -364,7 +368,10 @@ fn write_own(out: &mut Vec<u8>, request: &Request) {
         Op::Acquire { ttl, home, .. } => {
             resp::write_number(out, millis(ttl));
             write_waits(out, request, home && request.waiter.is_some());
-            write_waiter(out, request.waiter.as_ref(), request.keys.mode);
+            match &request.old {
+                Some(old) => resp::write_text(out, &old.0),
+                None => write_waiter(out, request.waiter.as_ref(), request.keys.mode),
+            }
         }
         Op::Extend { ttl, repair, .. } => {
             resp::write_number(out, millis(ttl));

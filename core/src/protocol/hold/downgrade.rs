@@ -18,7 +18,7 @@ impl Hold {
     }
 
     /// What all requests for the token have in common.
-    pub(super) fn keys(&self) -> &Arc<Keys> {
+    pub(crate) fn keys(&self) -> &Arc<Keys> {
         self.own_keys.get().unwrap_or(&self.terms.keys)
     }
 

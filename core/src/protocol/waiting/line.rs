@@ -448,6 +448,7 @@ mod tests {
             keep: Duration::ZERO,
             gone: None,
             group: Default::default(),
+            adopts: None,
         }
     }
 

@@ -344,6 +344,7 @@ fn prolong(data: &mut Data, words: &[&[u8]], clock: Instant, out: &mut Vec<u8>) 
         }),
         value: Value(value.into()),
         waiter: None,
+        old: None,
         leaving: Leaving::Free,
         not_after: number(not_after).unwrap_or(0),
     };

@@ -38,6 +38,8 @@ pub enum Script {
     Reserve,
     /// Find a free slot of a semaphore, or go.
     Choose,
+    /// Take a vote over.
+    Adopt,
     /// Replace the node's record.
     Init,
     /// Try permissions.
@@ -46,7 +48,7 @@ pub enum Script {
 
 impl Script {
     /// The scripts that may be called by their hash, in the order of [`probe::scripts`].
-    const LOADED: [Script; 9] = [
+    const LOADED: [Script; 10] = [
         Script::Acquire,
         Script::Extend,
         Script::Release,
@@ -56,6 +58,7 @@ impl Script {
         Script::ShareExtend,
         Script::Reserve,
         Script::Choose,
+        Script::Adopt,
     ];
 
     /// The script of that text.
@@ -131,6 +134,7 @@ fn look(keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
             }),
             value: Value([].into()),
             waiter: None,
+            old: None,
             leaving: Leaving::Free,
             not_after: 0,
         },
@@ -171,6 +175,7 @@ fn reserve(keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
             }),
             value: Value([].into()),
             waiter: Some(waiter),
+            old: None,
             leaving: Leaving::Free,
             not_after: if not_after == ANY_TIME { 0 } else { not_after },
         },
@@ -220,6 +225,7 @@ fn choose(keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
             }),
             value: Value([].into()),
             waiter,
+            old: None,
             leaving: Leaving::Free,
             not_after: if not_after == ANY_TIME { 0 } else { not_after },
         },
@@ -270,6 +276,7 @@ pub fn call(script: Script, keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
     // How many arguments are its own, who waits, and its waits; how many keys are its own.
     let ((own, own_keys), waiter, waits) = match script {
         Script::Acquire | Script::Share => ((4, 3), waiter(args.get(3)?)?, waits(args[2])?),
+        Script::Adopt if args.len() > 3 => ((4, 3), None, waits(args[2])?),
         Script::Extend => ((3, 3), None, (NO_WAITS, None)),
         Script::ShareExtend => ((4, 4), None, waits(args.get(3)?)?),
         Script::Release => ((3, 3), waiter(args.get(1)?)?, waits(args.get(2)?)?),
@@ -294,7 +301,7 @@ pub fn call(script: Script, keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
         _ => mode,
     };
     // Whoever may call others says for which slot.
-    let says = matches!(script, Script::Acquire | Script::Release);
+    let says = matches!(script, Script::Acquire | Script::Adopt | Script::Release);
     if slot != mode.slot().filter(|_| says) {
         return None;
     }
@@ -342,7 +349,7 @@ pub fn call(script: Script, keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
     };
     let op = match script {
         Script::Release => Op::Release,
-        Script::Acquire | Script::Share => Op::Acquire {
+        Script::Acquire | Script::Share | Script::Adopt => Op::Acquire {
             ttl: millis(1)?,
             candidate: fence.unwrap_or(0),
             home: waits.most > 0,
@@ -371,6 +378,10 @@ pub fn call(script: Script, keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
             }),
             value: Value(args[0].into()),
             waiter,
+            old: match script {
+                Script::Adopt => Some(Value(args[3].into())),
+                _ => None,
+            },
             leaving,
             not_after: if not_after == ANY_TIME { 0 } else { not_after },
         },
@@ -521,6 +532,11 @@ pub fn answer(out: &mut Vec<u8>, call: &Call, answer: &Result<Reply, OtherRecord
             int(out, 0);
             moment(out, time);
             return int(out, 1);
+        }
+        Ok(Reply::NotMine) if matches!(call.request.op, Op::Acquire { .. }) => {
+            array(out, b'*', 3);
+            int(out, 2);
+            return moment(out, time);
         }
         // No script says that another's value stands there and nothing else.
         Ok(Reply::Reserved { done }) => (i64::from(*done), Vec::new(), 0),

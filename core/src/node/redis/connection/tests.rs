@@ -216,6 +216,7 @@ impl Link {
             keys: Arc::new(keys),
             value: Value(b"v"[..].into()),
             waiter: None,
+            old: None,
             leaving: Leaving::Free,
             native,
             not_after: 0,

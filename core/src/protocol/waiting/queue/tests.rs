@@ -98,6 +98,7 @@ fn terms(mode: Mode) -> Terms {
         keep: Duration::ZERO,
         gone: None,
         group: Default::default(),
+        adopts: None,
     }
 }
 

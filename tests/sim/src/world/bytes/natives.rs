@@ -282,6 +282,7 @@ fn native(key: &[u8], value: &[u8], op: Op) -> Request {
         }),
         value: Value(value.into()),
         waiter: None,
+        old: None,
         leaving: Leaving::Free,
         not_after: 0,
     }

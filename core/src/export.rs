@@ -1,0 +1,186 @@
+//! The text in which a lease goes from one client to another.
+//!
+//! `quorlock1.` and, in base64url (RFC 4648, section 5), what the other client needs: which set,
+//! which lock, the value whose votes it takes over, and the lease's terms; at the end a checksum.
+//! Whoever has the text can take the lock, so nothing here shows it.
+
+use std::time::Duration;
+
+use data_encoding::BASE64URL_NOPAD;
+
+use crate::error::Error;
+use crate::hash::fnv1a;
+use crate::node::names::Naming;
+
+/// How a text begins; the number is that of its layout.
+const PREFIX: &str = "quorlock1.";
+/// Stands for "none" among the numbers.
+const NONE: u64 = u64::MAX;
+
+/// What a text says.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Exported {
+    pub(crate) set_name: String,
+    pub(crate) nodes: u64,
+    /// The lock's key, with the namespace.
+    pub(crate) key: Vec<u8>,
+    /// Its name.
+    pub(crate) name: Vec<u8>,
+    pub(crate) raw: bool,
+    pub(crate) slot: Option<u32>,
+    /// The value that stands on the nodes.
+    pub(crate) value: Vec<u8>,
+    pub(crate) ttl: Duration,
+    pub(crate) renew: bool,
+    /// The lease's fence; 0 without fences.
+    pub(crate) fence: u64,
+    /// How much of `max_hold` was left.
+    pub(crate) max_hold: Option<Duration>,
+}
+
+impl Exported {
+    pub(crate) fn naming(&self) -> Naming {
+        match self.raw {
+            true => Naming::Raw,
+            false => Naming::Tagged,
+        }
+    }
+
+    pub(crate) fn to_text(&self) -> String {
+        let mut bytes = Vec::new();
+        for text in [self.set_name.as_bytes(), &self.key, &self.name, &self.value] {
+            bytes.extend_from_slice(&(text.len() as u64).to_be_bytes());
+            bytes.extend_from_slice(text);
+        }
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(NONE);
+        for number in [
+            self.nodes,
+            u64::from(self.raw),
+            self.slot.map_or(NONE, u64::from),
+            millis(self.ttl),
+            u64::from(self.renew),
+            self.fence,
+            self.max_hold.map_or(NONE, millis),
+        ] {
+            bytes.extend_from_slice(&number.to_be_bytes());
+        }
+        let sum = fnv1a(&bytes);
+        bytes.extend_from_slice(&sum.to_be_bytes());
+        format!("{PREFIX}{}", BASE64URL_NOPAD.encode(&bytes))
+    }
+
+    /// # Errors
+    ///
+    /// `InvalidArgument`, which does not show the text.
+    pub(crate) fn parse(text: &str) -> Result<Exported, Error> {
+        let text = text.trim();
+        let Some(code) = text.strip_prefix(PREFIX) else {
+            return Err(Error::invalid(format!(
+                "this text is no exported lease: one begins with `{PREFIX}`; another number there \
+                 is of another version of Quorlock"
+            )));
+        };
+        let damaged = || {
+            Error::invalid(
+                "the text of the exported lease is damaged, or a part of it is missing: hand it on \
+                 as it was exported",
+            )
+        };
+        let bytes = BASE64URL_NOPAD.decode(code.as_bytes());
+        let bytes = bytes.map_err(|_| damaged())?;
+        let (bytes, sum) = bytes.split_last_chunk().ok_or_else(damaged)?;
+        if fnv1a(bytes) != u64::from_be_bytes(*sum) {
+            return Err(damaged());
+        }
+        Exported::read(bytes).ok_or_else(damaged)
+    }
+
+    fn read(mut bytes: &[u8]) -> Option<Exported> {
+        fn number(bytes: &mut &[u8]) -> Option<u64> {
+            let (number, rest) = bytes.split_first_chunk()?;
+            *bytes = rest;
+            Some(u64::from_be_bytes(*number))
+        }
+        let mut texts = Vec::new();
+        for _ in 0..4 {
+            let long = usize::try_from(number(&mut bytes)?).ok()?;
+            let (text, rest) = bytes.split_at_checked(long)?;
+            bytes = rest;
+            texts.push(text.to_vec());
+        }
+        let mut numbers = [0; 7];
+        for place in &mut numbers {
+            *place = number(&mut bytes)?;
+        }
+        let [nodes, raw, slot, ttl, renew, fence, max_hold] = numbers;
+        let [set_name, key, name, value]: [Vec<u8>; 4] = texts.try_into().ok()?;
+        let some = |number: u64| (number != NONE).then_some(number);
+        bytes.is_empty().then_some(())?;
+        Some(Exported {
+            set_name: String::from_utf8(set_name).ok()?,
+            nodes,
+            key,
+            name,
+            raw: raw != 0,
+            slot: some(slot).map(u32::try_from).transpose().ok()?,
+            value,
+            ttl: Duration::from_millis(ttl),
+            renew: renew != 0,
+            fence,
+            max_hold: some(max_hold).map(Duration::from_millis),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn exported(name: &[u8], slot: Option<u32>, max_hold: Option<u64>) -> Exported {
+        Exported {
+            set_name: "default".into(),
+            nodes: 3,
+            key: [b"lock:{", name, b"}"].concat(),
+            name: name.to_vec(),
+            raw: false,
+            slot,
+            value: [&[b'a'; 40], &b".me"[..]].concat(),
+            ttl: Duration::from_secs(10),
+            renew: true,
+            fence: 1 << 52,
+            max_hold: max_hold.map(Duration::from_millis),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(
+            name in proptest::collection::vec(any::<u8>(), 1..200),
+            slot in proptest::option::of(0u32..128),
+            max_hold in proptest::option::of(0u64..1 << 40),
+        ) {
+            let lease = exported(&name, slot, max_hold);
+            prop_assert!(Exported::parse(&lease.to_text()).unwrap() == lease);
+        }
+
+        #[test]
+        fn any_other_text_is_refused_and_not_shown(
+            place in any::<prop::sample::Index>(),
+            with in "[A-Za-z0-9_.-]",
+            cut in any::<prop::sample::Index>(),
+        ) {
+            let text = exported(b"orders", None, None).to_text();
+            let (place, cut) = (place.index(text.len()), cut.index(text.len()));
+            let changed = [&text[..place], &with, &text[place + 1..]].concat();
+            for other in [changed, text[..cut].to_owned(), format!("{text}A")] {
+                if other == text {
+                    continue;
+                }
+                let error = Exported::parse(&other).err().expect("it is damaged");
+                prop_assert_eq!(error.kind(), crate::ErrorKind::InvalidArgument);
+                prop_assert!(!error.to_string().contains(&text[20..30]));
+            }
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! A lease that was another client's, and goes on here.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Lock;
+use crate::client::shared::Shared;
+use crate::error::{Error, ErrorKind, shown};
+use crate::export::Exported;
+use crate::lease::Lease;
+use crate::node::Value;
+use crate::protocol::adopt;
+
+impl Lock {
+    /// The lock of an exported lease, with its terms.
+    pub(crate) fn of_export(client: Arc<Shared>, exported: &Exported) -> Result<Lock, Error> {
+        let settings = &client.settings;
+        let set = (&*settings.set_name, settings.nodes.len() as u64);
+        if set != (&exported.set_name, exported.nodes) {
+            return Err(Error::invalid(format!(
+                "the lease was exported by a client of the set `{}` with {} nodes, and this one's \
+                 is `{}` with {}",
+                exported.set_name, exported.nodes, set.0, set.1
+            )));
+        }
+        let mut options = settings.lock.clone();
+        options.shared = false;
+        options.owner = None;
+        options.once = false;
+        options.slots = exported.slot.map(|slot| slot + 1);
+        options.naming = exported.naming();
+        options.fencing = exported.fence != 0;
+        options.renew = exported.renew;
+        options.keep = Duration::ZERO;
+        let lock = Lock::with(client, exported.name.clone(), options);
+        let max_hold = exported.max_hold;
+        let lock = lock.ttl(exported.ttl).max_hold(max_hold);
+        let keys = lock.keys.as_ref().map_err(Error::clone)?;
+        let keys = match exported.slot {
+            Some(slot) => Arc::new(keys.of_slot(slot)),
+            None => keys.clone(),
+        };
+        if *keys.lock != *exported.key {
+            return Err(Error::invalid(format!(
+                "the lease of the lock {} was exported from another namespace: its key is {}, and \
+                 here it would be {}",
+                shown(&exported.name),
+                shown(&exported.key),
+                shown(&keys.lock)
+            )));
+        }
+        Ok(Lock {
+            keys: Ok(keys),
+            ..lock
+        })
+    }
+
+    /// Goes on with the lease.
+    pub(crate) async fn adopt(&self, exported: &Exported) -> Result<Lease, Error> {
+        let client = self.client.running()?;
+        let _call = client.set.counters.call();
+        client.check()?;
+        self.options.check(&client.settings)?;
+        let mut terms = self.terms(client)?;
+        terms.adopts = Some(Value(exported.value.as_slice().into()));
+        let ttl = terms.timing.ttl;
+        let wait = self.options.wait.map_or(ttl, |wait| wait.min(ttl));
+        let deadline = client.set.clock.now() + wait.max(2 * terms.timing.node_timeout);
+        let hold = adopt::adopt(&client.set, &terms, &self.name, deadline).await?;
+        let watched = client.watchdog.watch(hold.clone());
+        // Who closes the client releases what is watched over then.
+        if let Err(closed) = client.check() {
+            hold.release();
+            return Err(closed);
+        }
+        if exported.fence != 0 && hold.fence() <= exported.fence {
+            hold.release();
+            return Err(self.counted_anew(exported.fence));
+        }
+        let (share, _) = client.owners.enter(hold, watched, None);
+        Ok(self.lease(client, share).handed_over())
+    }
+
+    /// The nodes count fences that are not beyond the one that the lease had.
+    fn counted_anew(&self, fence: u64) -> Error {
+        let message = format!(
+            "the nodes count fewer fences than {fence}, which the exported lease of the lock {} had: \
+             they have lost their counters, so the lock was given back",
+            shown(&self.name)
+        );
+        Error::new(ErrorKind::LockLost, message).about(&self.name, None)
+    }
+}

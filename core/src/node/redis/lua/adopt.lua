@@ -1,0 +1,27 @@
+-- KEYS as of acquire; ARGV too, but that in place of the waiter stands the value whose vote is taken over. A lease goes on in
+-- another client: its value stands from here on where that one stood, and the one before is nothing any more.
+local call, K, A = redis.call, KEYS, ARGV
+local time = call('TIME')
+local now = time[1] * 1000000 + time[2]
+local value, quarantine
+if A[5] and A[5] ~= '' then
+  local m = call('MGET', K[1], K[5], K[6])
+  if A[5] ~= '-' and m[2] ~= A[5] then return {4, time[1], time[2]} end
+  value, quarantine = m[1], m[3]
+end
+if A[5] and now > tonumber(A[6]) then return {5, time[1], time[2]} end
+if not value then value = call('GET', K[1]) end
+--- form.lua
+local function stands_there(whom) return value == whom or form == '=' and stands and whose == whom end
+if not stands_there(A[4]) and not stands_there(A[1]) then return {2, time[1], time[2]} end
+if quarantine then return {3, call('PTTL', K[6]), time[1], time[2]} end
+local rest = tonumber(A[2])
+if form then
+  local full = math.max(now + rest * 1000, till)
+  call('SET', K[1], string.format('=%.0f ', full) .. A[1], 'KEEPTTL')
+  rest = math.ceil((full - now) / 1000)
+else
+  call('SET', K[1], A[1], 'KEEPTTL')
+end
+if call('PTTL', K[1]) < rest then call('PEXPIRE', K[1], rest) end
+--- fence.lua

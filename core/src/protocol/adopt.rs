@@ -1,0 +1,107 @@
+//! A lease that goes on in another client, as [exported](crate::Lease::export): its votes are
+//! taken over with a token of our own, each in one step on its node, so exclusion is that of
+//! votes. Of two that adopt one lease each may have some of them, and one a quorum at most.
+//!
+//! Nodes that do not answer are asked again, with the same token, for what one attempt has
+//! taken over the next one would not find.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use crate::clock::Instant;
+use crate::error::{Error, ErrorKind, shown};
+use crate::node::Nodes;
+use crate::protocol::acquire::Attempt;
+use crate::protocol::hold::{Hold, Means, NoQuorum, Terms};
+use crate::protocol::home::Heard;
+use crate::protocol::quorum::quorum;
+use crate::protocol::set::Set;
+
+/// From one round to the next.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Goes on with the lease whose value the terms name, if that is to be had before the
+/// `deadline`.
+///
+/// # Errors
+///
+/// `LockLost` if too many nodes have its votes no more; `QuorumUnavailable` if too few
+/// answered; `Misconfigured`.
+///
+/// # Cancel safety
+///
+/// Dropping the future gives back what was taken over.
+pub(crate) async fn adopt(
+    set: &Arc<Set>,
+    terms: &Terms,
+    name: &[u8],
+    deadline: Instant,
+) -> Result<Arc<Hold>, Error> {
+    let now = set.clock.now();
+    let mut attempt = Attempt(Some(Hold::new(set, terms, 1, None, None, now)));
+    let hold = attempt.0.clone().expect("it is there");
+    let all = Nodes::all(set.links.len());
+    hold.open(all, Nodes::NONE, Means::Script, now);
+    let mut seen = 0;
+    loop {
+        if !progress(set, &hold, &mut seen, deadline).await {
+            return Err(unanswered(set, name, &hold.so_far()));
+        }
+        if hold.is_won() {
+            attempt.0 = None;
+            return Ok(hold);
+        }
+        if !hold.is_answered() {
+            continue;
+        }
+        let heard = hold.heard();
+        let gone = heard
+            .iter()
+            .filter(|heard| matches!(heard, Heard::Refused { .. }));
+        if gone.count() > heard.len() - quorum(heard.len()) {
+            return Err(ended(name));
+        }
+        let said = hold.so_far();
+        if said.misconfigured {
+            return Err(said.set_up_wrong(set, name));
+        }
+        let again = set.clock.now() + PAUSE;
+        if again >= deadline {
+            return Err(unanswered(set, name, &said));
+        }
+        set.clock.sleep_until(again).await;
+        let missing = |i: &usize| heard[*i] != Heard::Granted;
+        let missing = (0..heard.len()).filter(missing).collect();
+        hold.open(missing, Nodes::NONE, Means::Script, again);
+    }
+}
+
+/// Waits for more to know; false at the deadline.
+async fn progress(set: &Set, hold: &Hold, seen: &mut u64, deadline: Instant) -> bool {
+    let mut timer = set.clock.sleep_until(deadline);
+    poll_fn(|cx| match hold.poll_progress(seen, cx) {
+        Poll::Ready(()) => Poll::Ready(true),
+        Poll::Pending => timer.as_mut().poll(cx).map(|()| false),
+    })
+    .await
+}
+
+fn ended(name: &[u8]) -> Error {
+    let message = format!(
+        "the lease of the lock {} that was exported is held no longer: it has ended, or another \
+         has adopted it; a text is to be adopted once, within the ttl from its export",
+        shown(name)
+    );
+    Error::new(ErrorKind::LockLost, message).about(name, None)
+}
+
+fn unanswered(set: &Set, name: &[u8], said: &NoQuorum) -> Error {
+    let message = format!(
+        "too few nodes answered to go on with the lease of the lock {}: its text may be adopted \
+         yet, while its ttl lasts",
+        shown(name)
+    );
+    said.error(set, ErrorKind::QuorumUnavailable, name, message)
+}

@@ -1,0 +1,49 @@
+//! The end of a lease that goes on in another client: nothing is sent, so its votes stand
+//! until they end, or until that client [takes them over](crate::protocol::adopt).
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::Hold;
+use super::votes::Phase;
+use crate::clock::Instant;
+use crate::mutants::mutant;
+use crate::protocol::counters::count;
+
+impl Hold {
+    /// Ends the lease here, and leaves its votes. Returns how much of `max_hold` is left, if
+    /// that is bounded; `None`, and nothing has changed, unless the lease is valid.
+    pub(crate) fn export(&self) -> Option<Option<Duration>> {
+        let now = self.set.clock.now();
+        let mut state = self.state();
+        if self.end_if_over(&mut state, now) {
+            self.publish(state);
+            return None;
+        }
+        if state.phase != Phase::Held {
+            return None;
+        }
+        // Before anybody knows what it takes to go on with it.
+        if mutant!("export-holds-on", true, false) {
+            state.phase = Phase::Dead;
+            self.end.store(Instant::NEVER.0, Ordering::Release);
+        }
+        let (group, since) = (state.lease.group, state.lease.since);
+        drop(state);
+        count(&self.set.counters.released);
+        self.set.counters.measures.released(group, since.until(now));
+        self.tell_over();
+        let left = self.terms.max_hold.map(|_| now.until(self.last_end()));
+        Some(left)
+    }
+
+    /// What stands for it on the nodes.
+    pub(crate) fn value(&self) -> &[u8] {
+        &self.value.0
+    }
+
+    /// The last fence that was counted for it, or for a lease that might have followed.
+    pub(crate) fn last_fence(&self) -> u64 {
+        self.block_end()
+    }
+}

@@ -1,0 +1,196 @@
+//! A lease that goes from one client to another, on real servers.
+
+use std::time::Duration;
+
+use quorlock::{Client, Error, ErrorKind, Lease, Lock, Owner, blocking};
+use quorlock_tests::Stage;
+
+fn get(lock: Lock) -> Result<Lease, Error> {
+    blocking::wait(lock.acquire())
+}
+
+fn export(lease: &Lease) -> Result<String, Error> {
+    blocking::wait(lease.export())
+}
+
+fn adopt(client: &Client, text: &str) -> Result<Lease, Error> {
+    blocking::wait(client.adopt(text))
+}
+
+fn kind<T: std::fmt::Debug>(outcome: Result<T, Error>) -> ErrorKind {
+    outcome.expect_err("it is refused").kind()
+}
+
+#[test]
+fn a_lease_goes_on_in_another_client_with_a_larger_fence() -> Result<(), Error> {
+    for nodes in [1, 3, 5] {
+        let stage = Stage::new(nodes);
+        let (one, other) = (Client::new(&stage.nodes)?, Client::new(&stage.nodes)?);
+        for lock in [
+            one.lock("a"),
+            one.lock("a")
+                .ttl(Duration::from_secs(3))
+                .max_hold(Duration::from_secs(60)),
+            one.lock("raw:a").raw(true),
+            one.lock("unfenced").fencing(false).renew(false),
+            one.semaphore("pool", 2),
+        ] {
+            let first = get(lock.clone())?;
+            let text = export(&first)?;
+            assert!(!first.is_held() && first.loss().is_none());
+            assert!(!blocking::wait(first.release())?, "it is the other's");
+            if first.slot().is_none() {
+                assert_eq!(
+                    kind(get(lock.clone().wait(Duration::ZERO))),
+                    ErrorKind::Contended
+                );
+            }
+            let second = adopt(&other, &text)?;
+            assert!(second.is_held() && second.fence() > first.fence() || first.fence().is_none());
+            assert_eq!((second.name(), second.slot()), (first.name(), first.slot()));
+            blocking::wait(second.extend(None))?;
+            assert_eq!(kind(adopt(&one, &text)), ErrorKind::LockLost, "once");
+            assert!(second.is_held());
+            // And back.
+            let third = adopt(&one, &export(&second)?)?;
+            assert!(third.fence() > second.fence() || third.fence().is_none());
+            assert!(blocking::wait(third.release())?);
+            let fourth = get(lock)?;
+            assert!(fourth.fence() > third.fence() || fourth.fence().is_none());
+        }
+        stage.await_nothing_left();
+    }
+    Ok(())
+}
+
+#[test]
+fn of_many_that_adopt_it_one_has_it() -> Result<(), Error> {
+    let stage = Stage::new(5);
+    let clients: Vec<Client> = (0..4)
+        .map(|_| Client::new(&stage.nodes))
+        .collect::<Result<_, _>>()?;
+    for _ in 0..30 {
+        let lease = get(clients[0].lock("a"))?;
+        let text = export(&lease)?;
+        let all: Vec<_> = clients
+            .iter()
+            .map(|client| {
+                let (client, text) = (client.clone(), text.clone());
+                std::thread::spawn(move || adopt(&client, &text))
+            })
+            .collect();
+        let all: Vec<_> = all
+            .into_iter()
+            .map(|thread| thread.join().expect("it ends"))
+            .collect();
+        let held: Vec<&Lease> = all
+            .iter()
+            .flatten()
+            .filter(|lease| lease.is_held())
+            .collect();
+        assert!(held.len() <= 1, "{all:?}");
+        for refused in all.iter().filter_map(|outcome| outcome.as_ref().err()) {
+            assert_eq!(refused.kind(), ErrorKind::LockLost);
+        }
+    }
+    stage.await_nothing_left();
+    Ok(())
+}
+
+#[test]
+fn one_that_has_ended_or_cannot_go_on_is_refused() -> Result<(), Error> {
+    let stage = Stage::new(3);
+    let (one, other) = (Client::new(&stage.nodes)?, Client::new(&stage.nodes)?);
+    let short = Duration::from_millis(300);
+    let text = export(&get(one.lock("a").ttl(short))?)?;
+    // Its keys end by themselves.
+    stage.await_nothing_left();
+    assert_eq!(kind(adopt(&other, &text)), ErrorKind::LockLost);
+    let held = get(one.lock("a"))?;
+    assert_eq!(kind(adopt(&other, &text)), ErrorKind::LockLost);
+    assert!(held.is_held());
+
+    let lease = get(one.lock("b"))?;
+    blocking::wait(lease.release())?;
+    assert_eq!(kind(export(&lease)), ErrorKind::NotOwner);
+    let shared = get(one.lock("b").shared(true))?;
+    assert_eq!(kind(export(&shared)), ErrorKind::InvalidArgument);
+    drop(shared);
+    let owner = Owner::named("me");
+    let outer = get(one.lock("b").owner(owner.clone()))?;
+    let inner = get(one.lock("b").owner(owner))?;
+    assert_eq!(kind(export(&outer)), ErrorKind::InvalidArgument);
+    assert!(outer.is_held());
+    drop(inner);
+    let text = export(&outer)?;
+
+    let elsewhere = Client::builder()
+        .nodes(&stage.nodes)
+        .namespace("other:")
+        .build()?;
+    for wrong in [
+        adopt(&elsewhere, &text),
+        adopt(&Client::new(&stage.nodes[..1])?, &text),
+        adopt(&other, &text[..text.len() - 2]),
+        adopt(&other, "quorlock2.AAAA"),
+        adopt(&other, ""),
+    ] {
+        let error = wrong.expect_err("it is refused");
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+        assert!(!error.to_string().contains(&text[10..40]), "{error}");
+    }
+    assert!(adopt(&other, &text)?.is_held());
+    drop(held);
+    stage.await_nothing_left();
+    Ok(())
+}
+
+#[test]
+fn who_waits_behind_it_goes_on_waiting() -> Result<(), Error> {
+    let stage = Stage::new(3);
+    let (one, other) = (Client::new(&stage.nodes)?, Client::new(&stage.nodes)?);
+    let lease = get(one.lock("a"))?;
+    let waiter = Client::new(&stage.nodes)?;
+    let waits = std::thread::spawn(move || get(waiter.lock("a").wait(Duration::from_secs(20))));
+    quorlock_tests::queue::until("it waits", || {
+        let found = blocking::wait(one.lock("a").inspect());
+        found.is_ok_and(|found| found.queued() > 0)
+    });
+    let second = adopt(&other, &export(&lease)?)?;
+    assert!(!waits.is_finished());
+    assert!(blocking::wait(second.release())?);
+    let third = waits.join().expect("it ends")?;
+    assert!(third.fence() > second.fence());
+    drop(third);
+    stage.await_nothing_left();
+    Ok(())
+}
+
+#[test]
+fn one_node_that_is_missing_is_no_matter_and_two_are() -> Result<(), Error> {
+    let stage = Stage::new(3);
+    let (one, other) = (Client::new(&stage.nodes)?, Client::new(&stage.nodes)?);
+    let lease = get(one.lock("a"))?;
+    drop(get(other.lock("warm"))?);
+    let text = export(&lease)?;
+    stage.tell("kill 1");
+    let lease = adopt(&other, &text)?;
+    assert!(lease.is_held());
+    let text = export(&lease)?;
+    stage.tell("kill 2");
+    let error = adopt(&one, &text).expect_err("one node is no quorum");
+    assert_eq!(error.kind(), ErrorKind::QuorumUnavailable, "{error}");
+    Ok(())
+}
+
+#[test]
+fn where_too_few_answer_it_stays_where_it_is() -> Result<(), Error> {
+    let stage = Stage::new(3);
+    let one = Client::new(&stage.nodes)?;
+    let lease = get(one.lock("a"))?;
+    stage.tell("kill 1");
+    stage.tell("kill 2");
+    assert_eq!(kind(export(&lease)), ErrorKind::QuorumUnavailable);
+    assert!(lease.is_held());
+    Ok(())
+}

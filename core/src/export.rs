@@ -135,6 +135,7 @@ impl Exported {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Client, ErrorKind, blocking};
     use proptest::prelude::*;
 
     fn exported(name: &[u8], slot: Option<u32>, max_hold: Option<u64>) -> Exported {
@@ -182,5 +183,23 @@ mod tests {
                 prop_assert!(!error.to_string().contains(&text[20..30]));
             }
         }
+    }
+
+    #[test]
+    fn it_goes_on_once_with_a_larger_fence() {
+        let node = |place| format!("memory://exported-{place}");
+        let client = || Client::new([node(0), node(1), node(2)]).unwrap();
+        let (one, other) = (client(), client());
+        let first = blocking::wait(one.lock("k").acquire()).unwrap();
+        let text = blocking::wait(first.export()).unwrap();
+        assert!(!first.is_held());
+        assert!(!blocking::wait(first.release()).unwrap());
+        let second = blocking::wait(other.adopt(&text)).unwrap();
+        assert!(second.is_held() && second.fence() > first.fence());
+        let again = blocking::wait(one.adopt(&text)).unwrap_err();
+        assert_eq!(again.kind(), ErrorKind::LockLost);
+        assert!(blocking::wait(second.release()).unwrap());
+        let late = blocking::wait(one.adopt(&text)).unwrap_err();
+        assert_eq!(late.kind(), ErrorKind::LockLost);
     }
 }

@@ -1,5 +1,6 @@
 //! What requests mean on a node in memory, each rule by itself.
 
+mod adopt;
 mod crowded;
 mod fences;
 mod forced;

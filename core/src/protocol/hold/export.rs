@@ -24,12 +24,14 @@ impl Hold {
             return None;
         }
         // Before anybody knows what it takes to go on with it.
-        if mutant!("export-holds-on", true, false) {
-            state.phase = Phase::Dead;
-            self.end.store(Instant::NEVER.0, Ordering::Release);
-        }
+        state.phase = Phase::Dead;
+        self.end.store(Instant::NEVER.0, Ordering::Release);
         let (group, since) = (state.lease.group, state.lease.since);
+        let traces = state.votes.traces(None);
         drop(state);
+        if mutant!("export-releases", false, true) {
+            self.undo(&traces);
+        }
         count(&self.set.counters.released);
         self.set.counters.measures.released(group, since.until(now));
         self.tell_over();

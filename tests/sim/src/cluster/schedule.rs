@@ -76,6 +76,8 @@ pub(super) struct Stage {
     held: Mutex<Vec<Arc<Held>>>,
     /// The largest fences of the locks so far, of a hold for one alone and of any.
     fences: Mutex<[(u64, u64); NAMES.len()]>,
+    /// Who may go on with what another has exported.
+    clients: Mutex<Vec<Client>>,
     holds: AtomicU64,
     done: AtomicU64,
 }
@@ -97,11 +99,14 @@ pub fn run(seed: u64, guard: bool, tells: bool) -> Outcome {
         plan,
         held: Mutex::default(),
         fences: Mutex::default(),
+        clients: Mutex::default(),
         holds: AtomicU64::new(0),
         done: AtomicU64::new(0),
     });
     stage.prepare();
     let clients: Vec<_> = (0..stage.plan.clients).map(|n| stage.client(n)).collect();
+    let all = clients.iter().map(|(client, ..)| client.clone());
+    *lock(&stage.clients) = all.collect();
     for (number, (client, ..)) in clients.iter().enumerate() {
         for _ in 0..stage.plan.workers {
             let (stage, client) = (stage.clone(), client.clone());
@@ -125,6 +130,7 @@ pub fn run(seed: u64, guard: bool, tells: bool) -> Outcome {
     };
     drop(clients);
     lock(&stage.held).clear();
+    lock(&stage.clients).clear();
     world.end();
     outcome
 }
@@ -389,6 +395,16 @@ impl Stage {
         if random.chance(20) {
             let _ = held.lease.extend(None).await;
         }
+        if random.aside().chance(15)
+            && let Ok(text) = held.lease.export().await
+        {
+            lock(&self.held).retain(|other| !Arc::ptr_eq(other, &held));
+            if held.lease.is_held() {
+                self.world.violated("S5 an exported lease is held".into());
+            }
+            drop(held);
+            return self.hand_on(name, &text).await;
+        }
         let says = || format!("a user gives {} with the fence {fence} back", NAMES[name]);
         self.world.inner().says(says);
         let release = held.lease.release();
@@ -396,6 +412,28 @@ impl Stage {
         match random.chance(20) {
             true => drop(release),
             false => drop(release.await),
+        }
+    }
+
+    /// Somebody goes on with an exported lease, if its ttl has not ended by then; and nobody
+    /// else does.
+    async fn hand_on(&self, name: usize, text: &str) {
+        let (random, clock) = (self.random.aside(), self.world.clock());
+        let most = self.plan.ttl.as_nanos() as u64 * 5 / 4;
+        let pause = Duration::from_nanos(random.below(most));
+        clock.sleep_until(clock.now() + pause).await;
+        let clients = lock(&self.clients).clone();
+        let (one, other) = (random.pick(&clients), random.pick(&clients));
+        let both = futures_util::future::join(one.adopt(text), other.adopt(text));
+        let (first, second) = both.await;
+        if let (Ok(first), Ok(second)) = (&first, &second)
+            && first.is_held()
+            && second.is_held()
+        {
+            self.world.violated("S1 two have adopted one lease".into());
+        }
+        for lease in [first, second].into_iter().flatten() {
+            Box::pin(self.hold(name, false, lease)).await;
         }
     }
 
@@ -452,7 +490,8 @@ impl Stage {
     /// L1: what was given up leaves no vote behind, where no old data has come back.
     fn look_for_leaks(self: &Arc<Stage>) {
         let world = &self.world;
-        let settled = world.inner().time + 4_000 * MS + self.plan.skew;
+        let settled =
+            world.inner().time + 4_000 * MS + self.plan.skew + self.plan.ttl.as_nanos() as Time;
         world.run(settled, &mut || ());
         let mut inner = world.inner();
         if self.plan.lags || inner.violation.is_some() {

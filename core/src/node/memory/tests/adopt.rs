@@ -1,0 +1,39 @@
+//! A vote that goes on under another value.
+
+use super::*;
+
+fn adopt(node: &mut MemoryNode, name: &str, old: &str, ms: u64) -> Reply {
+    let request = Request {
+        old: Some(value(old)),
+        ..request(acquire(7, false, 1), name)
+    };
+    node.execute(&request, None, at(ms)).0.unwrap()
+}
+
+#[test]
+fn the_vote_that_stands_is_taken_over_and_nothing_else() {
+    let mut node = MemoryNode::default();
+    assert_eq!(adopt(&mut node, "b", "a", 0), Reply::NotMine);
+    assert_eq!(stands(&node, 0), None);
+    let first = ask(&mut node, acquire(7, false, 1), "a", 1);
+    assert_eq!(adopt(&mut node, "c", "b", 2), Reply::NotMine);
+    let second = adopt(&mut node, "b", "a", 3);
+    assert!(granted(&first) && granted(&second));
+    let fence = |reply: &Reply| match reply {
+        Reply::Granted { fence, .. } => *fence,
+        other => panic!("{other:?}"),
+    };
+    assert!(fence(&second) > fence(&first));
+    assert_eq!(
+        stands(&node, 3).map(|(form, _)| form),
+        Some(Form::Quiet(value("b")))
+    );
+    // Once; and whoever has it may ask again.
+    assert_eq!(adopt(&mut node, "c", "a", 4), Reply::NotMine);
+    assert!(granted(&adopt(&mut node, "b", "a", 5)));
+    assert_eq!(
+        ask(&mut node, Op::Release, "b", 6),
+        Reply::Released { held: true }
+    );
+    assert_eq!(adopt(&mut node, "c", "b", 7), Reply::NotMine);
+}

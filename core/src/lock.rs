@@ -375,7 +375,6 @@ impl Lock {
             max_hold: times.max_hold,
             gone: self.options.owner.as_ref().and_then(Owner::gone),
             group: self.measured_group()?,
-            adopts: None,
         })
     }
 
@@ -718,5 +717,6 @@ fn keys(client: &Shared, name: &[u8], options: &LockOptions) -> Result<Arc<Keys>
         waits: client.waits,
         fence_ttl: options.fencing.then_some(client.settings.fence_ttl()),
         mode: options.mode(),
+        adopts: None,
     }))
 }

@@ -33,6 +33,12 @@ impl Answer for bool {
     }
 }
 
+impl Answer for String {
+    fn into_python(self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        self.into_py_any(py)
+    }
+}
+
 impl Answer for Duration {
     fn into_python(self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         self.as_secs_f64().into_py_any(py)

@@ -38,6 +38,12 @@ impl Client {
         })
     }
 
+    /// Goes on with an exported lease.
+    fn adopt(&self, text: String) -> Call {
+        let core = self.core.clone();
+        Call::new(true, async move { core.adopt(&text).await.map(Some) })
+    }
+
     fn nodes(&self) -> Vec<&str> {
         self.core.nodes()
     }

@@ -157,6 +157,12 @@ impl Lease {
         Call::new(false, async move { core.downgrade().await })
     }
 
+    /// A text with which another client goes on.
+    fn export(&self) -> Call {
+        let core = Arc::clone(&self.core);
+        Call::new(false, async move { core.export().await })
+    }
+
     fn ensure(&self, py: Python<'_>, min: &Bound<'_, PyAny>) -> PyResult<Call> {
         entry(py, || {
             let (core, min) = (Arc::clone(&self.core), seconds("min_remaining", min)?);

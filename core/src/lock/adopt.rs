@@ -8,7 +8,7 @@ use crate::client::shared::Shared;
 use crate::error::{Error, ErrorKind, shown};
 use crate::export::Exported;
 use crate::lease::Lease;
-use crate::node::Value;
+use crate::node::{Keys, Value};
 use crate::protocol::adopt;
 
 impl Lock {
@@ -37,8 +37,8 @@ impl Lock {
         let lock = lock.ttl(exported.ttl).max_hold(max_hold);
         let keys = lock.keys.as_ref().map_err(Error::clone)?;
         let keys = match exported.slot {
-            Some(slot) => Arc::new(keys.of_slot(slot)),
-            None => keys.clone(),
+            Some(slot) => keys.of_slot(slot),
+            None => Keys::clone(keys),
         };
         if *keys.lock != *exported.key {
             return Err(Error::invalid(format!(
@@ -49,8 +49,12 @@ impl Lock {
                 shown(&keys.lock)
             )));
         }
+        let keys = Keys {
+            adopts: Some(Value(exported.value.as_slice().into())),
+            ..keys
+        };
         Ok(Lock {
-            keys: Ok(keys),
+            keys: Ok(Arc::new(keys)),
             ..lock
         })
     }
@@ -61,8 +65,7 @@ impl Lock {
         let _call = client.set.counters.call();
         client.check()?;
         self.options.check(&client.settings)?;
-        let mut terms = self.terms(client)?;
-        terms.adopts = Some(Value(exported.value.as_slice().into()));
+        let terms = self.terms(client)?;
         let ttl = terms.timing.ttl;
         let wait = self.options.wait.map_or(ttl, |wait| wait.min(ttl));
         let deadline = client.set.clock.now() + wait.max(2 * terms.timing.node_timeout);

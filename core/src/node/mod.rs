@@ -40,9 +40,6 @@ pub struct Request {
     pub value: Value,
     /// Who asks, if it waits: see [`Op::Acquire`] and [`Op::Release`].
     pub waiter: Option<Waiter>,
-    /// Of an [`Op::Acquire`]: nobody but this value's vote is to be had, in whose place the
-    /// request's own comes. What stands there else is [not ours](Reply::NotMine).
-    pub old: Option<Value>,
     /// How an [`Op::Release`] leaves the lock.
     pub leaving: Leaving,
     /// The node's `TIME` in µs after which it does nothing; 0: at any time. Of a native
@@ -67,6 +64,10 @@ pub struct Keys {
     pub fence_ttl: Option<Duration>,
     /// Whom a vote lets in beside it.
     pub mode: Mode,
+    /// Of a lease that was another client's, its value: an [`Op::Acquire`] is given this one's
+    /// vote and no other, and the request's value comes in its place. What stands there else is
+    /// [not ours](Reply::NotMine).
+    pub adopts: Option<Value>,
 }
 
 /// In which mode a lock is held, or asked for.

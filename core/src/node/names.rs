@@ -286,6 +286,7 @@ mod tests {
                     },
                     fence_ttl: None,
                     mode: Mode::AnySlot(128),
+                    adopts: None,
                 };
                 keys.of_slot(slot.into())
             };

@@ -139,10 +139,10 @@ mod tests {
                 },
                 fence_ttl: Some(TTL),
                 mode: Mode::Exclusive,
+                adopts: None,
             }),
             value: Value(b"v"[..].into()),
             waiter: None,
-            old: None,
             leaving: Leaving::Free,
             not_after: key_end(TIME, TTL),
         }

@@ -80,7 +80,7 @@ fn micros(at: Instant) -> i64 {
 
 /// By how many µs two clocks may come apart in that time.
 fn drifted(time: Duration, drift: f64) -> i64 {
-    (time.as_micros() as f64 * drift) as i64
+    (time.as_secs_f64() * 1_000_000.0 * drift) as i64
 }
 
 impl NodeTime {
@@ -109,7 +109,7 @@ impl NodeTime {
         };
         // Replies may be looked at in another order than they arrived in.
         let apart = old.at.until(received).max(received.until(old.at));
-        let slack = (apart.as_micros() as f64 * drift) as i64;
+        let slack = drifted(apart, drift);
         let (low, high) = (
             old.low.saturating_sub(slack),
             old.high.saturating_add(slack),

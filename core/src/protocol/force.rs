@@ -63,7 +63,6 @@ pub(crate) async fn force_out(
         keys: keys.clone(),
         value,
         waiter: None,
-        old: None,
         leaving: Leaving::Forced(ban),
         not_after: 0,
     };

@@ -75,8 +75,6 @@ pub struct Terms {
     pub gone: Option<Arc<AtomicBool>>,
     /// By which metrics tell it from others.
     pub group: Group,
-    /// The value whose votes are taken over, of a lease that was another client's.
-    pub adopts: Option<Value>,
 }
 
 /// One token's life. See the [module documentation](self).
@@ -442,7 +440,7 @@ impl Hold {
 
     /// Whether whoever waits decides how an attempt goes on that is not won.
     fn is_patient(&self) -> bool {
-        self.waiter.is_some() || self.terms.adopts.is_some()
+        self.waiter.is_some() || self.terms.keys.adopts.is_some()
     }
 
     /// A quorum has voted for the token, and stores its fence.

@@ -78,7 +78,6 @@ pub(crate) async fn inspect(set: &Arc<Set>, keys: &Arc<Keys>, node_timeout: Dura
         keys: keys.clone(),
         value: Value(Arc::default()),
         waiter: None,
-        old: None,
         leaving: Leaving::Free,
         not_after: 0,
     };

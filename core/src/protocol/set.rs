@@ -367,6 +367,7 @@ mod tests {
             },
             fence_ttl: None,
             mode: Mode::Exclusive,
+            adopts: None,
         };
         Outgoing {
             request: Request {
@@ -374,7 +375,6 @@ mod tests {
                 keys: Arc::new(keys),
                 value: Value(Arc::default()),
                 waiter: None,
-                old: None,
                 leaving: Leaving::Free,
                 native: false,
                 not_after: 0,

@@ -89,7 +89,7 @@ class LeaseBase(NotPickled):
 
     __slots__ = ("__weakref__", "_callbacks", "_core", "_hold", "_kept", "_lost")
 
-    def __init__(self, core: _native.Lease, hold: Hold) -> None:
+    def __init__(self, core: _native.Lease, hold: Hold | None) -> None:
         # What few leases need is made when it is needed: many live for microseconds.
         self._core = core
         self._hold = hold

@@ -58,7 +58,7 @@ class Lease(LeaseBase):
 
     __slots__ = ("_scope",)
 
-    def __init__(self, core: _native.Lease, hold: Hold) -> None:
+    def __init__(self, core: _native.Lease, hold: Hold | None) -> None:
         super().__init__(core, hold)
         self._scope: Scope | None = None
 
@@ -78,6 +78,24 @@ class Lease(LeaseBase):
         all the same; `InvalidArgumentError` of a raw lock, which stays as it is.
         """
         await completed(self._core.downgrade().start)
+
+    async def export(self) -> str:
+        """Ends the lease here without releasing the lock; returns a text with which one other client of the same nodes goes on.
+
+        `Client.adopt(text)` does, in another process, in another language, on another host. The lease is lengthened to its
+        full ttl first. Then it is over here, and nobody renews it: adopt it within the ttl, else the lock is free. Until then
+        nobody could know of a loss, so leave alone what the lock protects.
+
+        **The text is a secret**: whoever has it can take the lock.
+
+        Raises `LockLostError` if the lease is lost, `NotOwnerError` after release, `QuorumUnavailableError` if too few nodes
+        answered to lengthen it: then it is held here as before, as it is where `InvalidArgumentError` says that it was entered
+        more than once (release the inner handles first), that it is shared, or that its lock is kept. Cancelled, it may or may not
+        have been exported: then the lock is free after its ttl.
+        """
+        text: str = await completed(self._core.export().start)
+        self._forgotten()
+        return text
 
     async def ensure(self, min_remaining: Seconds) -> None:
         """Makes sure that at least so many seconds of validity are left, extending the lease if there are not.
@@ -205,7 +223,8 @@ class Lock(NotPickled):
         if not self._reentrant:
             # Each lease has an owner to itself.
             held_now = [lease for lease in self._mine() if not lease._core.is_released()]
-            owner = held_now[-1]._hold.owner if held_now else owner
+            hold = held_now[-1]._hold if held_now else None
+            owner = owner if hold is None else hold.owner
         held: bool = await completed(self._core.release(owner).start)
         for lease in tuple(self._mine()):
             if lease._core.is_released():
@@ -434,6 +453,17 @@ class Client(ClientBase):
         done it then, and calling again completes it, as it does where the task was cancelled. `MisconfiguredError` where the lock's key is no string.
         """
         return await self.lock(name).force_release(fence)
+
+    async def adopt(self, text: str) -> Lease:
+        """Goes on with a lease that another client has exported by `lease.export()`, while its ttl from then lasts.
+
+        It has the same ttl, what was left of its `max_hold`, and a larger fence. Of two that adopt one lease one wins at most.
+        Nobody re-enters it. Nodes that do not answer are waited for as long as the client's `wait`, at most for the ttl.
+
+        Raises `LockLostError` if the lease has ended or another has adopted it, `QuorumUnavailableError` if too few nodes
+        answered, `InvalidArgumentError` for a text that is damaged, or of another set, namespace or version.
+        """
+        return Lease(_delivered(await completed(self._core.adopt(text).start)), None)
 
     async def probe(self) -> Probe:
         """Looks how it stands with the set: which nodes answer, which would vote, and what is to be mended.

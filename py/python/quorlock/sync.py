@@ -62,6 +62,23 @@ class Lease(LeaseBase, _native.Scoped):
         """
         waited(self._core.downgrade())
 
+    def export(self) -> str:
+        """Ends the lease here without releasing the lock; returns a text with which one other client of the same nodes goes on.
+
+        `Client.adopt(text)` does, in another process, in another language, on another host. The lease is lengthened to its
+        full ttl first. Then it is over here, and nobody renews it: adopt it within the ttl, else the lock is free. Until then
+        nobody could know of a loss, so leave alone what the lock protects.
+
+        **The text is a secret**: whoever has it can take the lock.
+
+        Raises `LockLostError` if the lease is lost, `NotOwnerError` after release, `QuorumUnavailableError` if too few nodes
+        answered to lengthen it: then it is held here as before, as it is where `InvalidArgumentError` says that it was entered
+        more than once (release the inner handles first), that it is shared, or that its lock is kept.
+        """
+        text: str = waited(self._core.export())
+        self._forgotten()
+        return text
+
     def ensure(self, min_remaining: Seconds) -> None:
         """Makes sure that at least so many seconds of validity are left, extending the lease if there are not.
 
@@ -536,6 +553,23 @@ class Client(ClientBase):
         done it then, and calling again completes it. `MisconfiguredError` where the lock's key is no string.
         """
         return self.lock(name).force_release(fence)
+
+    def adopt(self, text: str) -> Lease:
+        """Goes on with a lease that another client has exported by `lease.export()`, while its ttl from then lasts.
+
+        It has the same ttl, what was left of its `max_hold`, and a larger fence. Of two that adopt one lease one wins at most.
+        Nobody re-enters it. Nodes that do not answer are waited for as long as the client's `wait`, at most for the ttl.
+
+        Raises `LockLostError` if the lease has ended or another has adopted it, `QuorumUnavailableError` if too few nodes
+        answered, `InvalidArgumentError` for a text that is damaged, or of another set, namespace or version.
+        """
+        core: _native.Lease = waited(self._core.adopt(text))
+        try:
+            return Lease(core, None)
+        except BaseException:
+            # Ctrl-C before the caller has it.
+            core.discard()
+            raise
 
     def probe(self) -> Probe:
         """Looks how it stands with the set: which nodes answer, which would vote, and what is to be mended.

@@ -83,7 +83,8 @@ impl fmt::Display for Call {
                 request.keys.lock.escape_ascii(),
                 request.value.0.escape_ascii().to_string(),
                 request
-                    .old
+                    .keys
+                    .adopts
                     .as_ref()
                     .map(|old| old.0.escape_ascii().to_string()),
                 request
@@ -129,6 +130,7 @@ fn semaphore() -> sim::Keys {
         },
         fence_ttl: None,
         mode: Mode::AnySlot(SLOTS),
+        adopts: None,
     }
 }
 
@@ -348,12 +350,12 @@ impl Calls {
                 },
                 fence_ttl,
                 mode,
+                adopts: adopts.then(|| self.old(node, keys, at)),
             }),
             waiter: match adopts {
                 true => None,
                 false => self.waiter(op, mode, node, keys, at),
             },
-            old: adopts.then(|| self.old(node, keys, at)),
             leaving,
             not_after,
         };

@@ -229,12 +229,12 @@ impl Case<'_> {
                 } else {
                     Mode::Exclusive
                 },
+                adopts: option(words, "of").map(|name| Value(value(name).into())),
             }),
             waiter: option(words, "for").map(|number| Waiter {
                 number: number.parse().expect("a number"),
                 inbox: INBOXES[index(number)].into(),
             }),
-            old: option(words, "of").map(|name| Value(value(name).into())),
             leaving: match (option(words, "keep"), option(words, "force")) {
                 (Some(_), _) => Leaving::TakenFor(millis(words, "keep", 0)),
                 (None, Some(_)) => Leaving::Forced(millis(words, "force", 0)),

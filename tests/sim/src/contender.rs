@@ -55,6 +55,7 @@ pub fn keys_of(lock: &[u8], waits: Waits, fence_ttl: Option<Duration>) -> Arc<Ke
         waits,
         fence_ttl,
         mode: Mode::Exclusive,
+        adopts: None,
     };
     Arc::new(match slot {
         Some(slot) => keys.of_slot(slot as u32),

@@ -37,7 +37,6 @@ fn terms() -> Terms {
         keep: Duration::ZERO,
         gone: None,
         group: Default::default(),
-        adopts: None,
     }
 }
 

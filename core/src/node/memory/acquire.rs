@@ -20,7 +20,7 @@ impl MemoryNode {
         asked: Asked,
         messages: &mut Vec<Message>,
     ) -> Reply {
-        if let Some(old) = &request.old {
+        if let Some(old) = &request.keys.adopts {
             return self.adopt(request, old, found, asked);
         }
         let me = request.waiter.as_ref();

@@ -265,10 +265,10 @@ mod tests {
                 },
                 fence_ttl: None,
                 mode: Mode::Exclusive,
+                adopts: None,
             }),
             value: Value(value.as_bytes().into()),
             waiter,
-            old: None,
             leaving: Leaving::Free,
             not_after: 0,
         };

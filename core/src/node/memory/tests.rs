@@ -67,10 +67,10 @@ fn request(op: Op, name: &str) -> Request {
             },
             fence_ttl: Some(Duration::from_secs(10)),
             mode: Mode::Exclusive,
+            adopts: None,
         }),
         value: value(name),
         waiter: None,
-        old: None,
         leaving: Leaving::Free,
         not_after: 0,
     }

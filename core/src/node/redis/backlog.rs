@@ -162,13 +162,13 @@ mod tests {
             },
             fence_ttl: None,
             mode: Mode::Exclusive,
+            adopts: None,
         };
         let request = Request {
             op,
             keys: Arc::new(keys),
             value: Value(b"v"[..].into()),
             waiter: None,
-            old: None,
             leaving: Leaving::Free,
             native: false,
             not_after: 0,

@@ -424,7 +424,8 @@ impl Connection {
                 self.failed(item, fault);
             }
             Outcome::Reply(reply, time) => {
-                if let (Some(up), Some(time)) = (&mut self.up, time) {
+                // Who asks one server alone knows its clock, and says until when.
+                if let (Some(_), Some(up), Some(time)) = (&self.target.routes, &mut self.up, time) {
                     up.told(&item, self.clock.now(), time);
                 }
                 let reply = match time {

@@ -76,6 +76,7 @@ impl RedisLink {
     }
 
     /// Queues an item; returns the wake-up that is owed for it, or why it takes it not.
+    #[inline]
     pub(crate) fn put(&self, item: Box<Item>) -> Result<Wakers, (Box<Item>, Fault)> {
         let mut state = lock(&self.outbox.state);
         let refused = if state.ended || (state.closed && !item.is_release()) {

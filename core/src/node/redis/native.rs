@@ -207,10 +207,10 @@ mod tests {
                 },
                 fence_ttl,
                 mode: Mode::Exclusive,
+                adopts: None,
             }),
             value: Value(b"t.l"[..].into()),
             waiter: None,
-            old: None,
             leaving: Leaving::Free,
             not_after: 9_000,
         }

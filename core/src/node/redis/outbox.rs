@@ -96,7 +96,7 @@ impl Item {
     }
 
     pub(crate) fn is_release(&self) -> bool {
-        self.request.op == Op::Release
+        matches!(self.request.op, Op::Release)
     }
 
     /// Has it asked by script, if it was not: plain commands are never sent twice.

@@ -146,7 +146,7 @@ pub(crate) fn write_command(
         return write_choose(out, request, guard, slots, with_text);
     }
     let script = match (request.op, request.keys.mode) {
-        (Op::Acquire { .. }, _) if request.old.is_some() => &ADOPT,
+        (Op::Acquire { .. }, _) if request.keys.adopts.is_some() => &ADOPT,
         (Op::Acquire { .. }, Mode::Shared) => &SHARE,
         (Op::Acquire { .. }, _) => &ACQUIRE,
         (Op::Extend { .. } | Op::Confirm { .. }, Mode::Shared) => &SHARE_EXTEND,
@@ -164,7 +164,7 @@ pub(crate) fn write_command(
     }
     resp::write_text(out, &request.value.0);
     write_own(out, request);
-    if request.op == Op::Release {
+    if matches!(request.op, Op::Release) {
         let keep = keep(request);
         if guard.is_some() || keep.is_some() {
             resp::write_text(out, guard.map_or(b"", |guard| guard.record.as_bytes()));
@@ -328,7 +328,7 @@ fn write_keys(out: &mut Vec<u8>, request: &Request, guard: Option<&Guard>) {
     }
     if request.op == Op::Inspect {
         resp::write_text(out, request.keys.companions.counter());
-    } else if request.op != Op::Release && !is_plain(request, guard) {
+    } else if !matches!(request.op, Op::Release) && !is_plain(request, guard) {
         // Without fences the place is kept by a key of the same lock.
         let counter = request.keys.counter();
         resp::write_text(out, counter.map_or(&request.keys.lock, |(key, _)| key));
@@ -337,7 +337,10 @@ fn write_keys(out: &mut Vec<u8>, request: &Request, guard: Option<&Guard>) {
         resp::write_text(out, &guard.record_key);
         resp::write_text(out, &guard.quarantine_key);
     }
-    if request.op == Op::Release && matches!(request.leaving, Leaving::Forced(_)) {
+    if matches!(
+        (request.op, request.leaving),
+        (Op::Release, Leaving::Forced(_))
+    ) {
         write_marked(out, companions, b"x");
     }
 }
@@ -368,7 +371,7 @@ fn write_own(out: &mut Vec<u8>, request: &Request) {
         Op::Acquire { ttl, home, .. } => {
             resp::write_number(out, millis(ttl));
             write_waits(out, request, home && request.waiter.is_some());
-            match &request.old {
+            match &request.keys.adopts {
                 Some(old) => resp::write_text(out, &old.0),
                 None => write_waiter(out, request.waiter.as_ref(), request.keys.mode),
             }

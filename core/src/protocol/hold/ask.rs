@@ -261,10 +261,6 @@ impl Hold {
             keys: self.keys().clone(),
             value: self.value.clone(),
             waiter: self.waiter.clone(),
-            old: match op {
-                Op::Acquire { .. } => self.terms.adopts.clone(),
-                _ => None,
-            },
             leaving: Leaving::Free,
             not_after: 0,
         }

@@ -20,7 +20,7 @@ impl Hold {
     /// What the home says at `now`, where a quorum has voted.
     pub(super) fn word_of_home(&self, state: &mut State, now: Instant) -> Word {
         let granted = |vote: &Vote| matches!(vote, Vote::Granted(_));
-        if self.terms.adopts.is_some()
+        if self.terms.keys.adopts.is_some()
             || mutant!("home-is-not-asked", false, true)
             || state.votes.cast.iter().all(granted)
         {

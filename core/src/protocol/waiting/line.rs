@@ -438,6 +438,7 @@ mod tests {
                 },
                 fence_ttl: None,
                 mode: Mode::Exclusive,
+                adopts: None,
             }),
             label: "".into(),
             timing: Timing::of(Duration::from_secs(1), 0.01, 0.1, Duration::from_millis(50)),
@@ -448,7 +449,6 @@ mod tests {
             keep: Duration::ZERO,
             gone: None,
             group: Default::default(),
-            adopts: None,
         }
     }
 

@@ -341,10 +341,10 @@ fn prolong(data: &mut Data, words: &[&[u8]], clock: Instant, out: &mut Vec<u8>) 
             },
             fence_ttl: None,
             mode: Mode::Exclusive,
+            adopts: None,
         }),
         value: Value(value.into()),
         waiter: None,
-        old: None,
         leaving: Leaving::Free,
         not_after: number(not_after).unwrap_or(0),
     };

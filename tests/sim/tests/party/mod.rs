@@ -89,7 +89,6 @@ impl Party {
             keys: keys_of(KEY, WAITS, None),
             value: Value(format!("{token:016x}{:024x}", 0).into_bytes().into()),
             waiter,
-            old: None,
             leaving: Leaving::Free,
             not_after: 0,
         };

@@ -3,10 +3,11 @@
 use super::*;
 
 fn adopt(node: &mut MemoryNode, name: &str, old: &str, ms: u64) -> Reply {
-    let request = Request {
-        old: Some(value(old)),
-        ..request(acquire(7, false, 1), name)
-    };
+    let mut request = request(acquire(7, false, 1), name);
+    request.keys = Arc::new(Keys {
+        adopts: Some(value(old)),
+        ..Keys::clone(&request.keys)
+    });
     node.execute(&request, None, at(ms)).0.unwrap()
 }
 

@@ -210,13 +210,13 @@ impl Link {
             },
             fence_ttl: self.fence_ttl,
             mode: Mode::Exclusive,
+            adopts: None,
         };
         let request = Request {
             op,
             keys: Arc::new(keys),
             value: Value(b"v"[..].into()),
             waiter: None,
-            old: None,
             leaving: Leaving::Free,
             native,
             not_after: 0,
@@ -546,8 +546,13 @@ async fn until_when_is_told_by_the_clock_of_the_server_that_is_asked() {
         let up = link.connection.up.iter();
         let told = up.flat_map(Pipe::items).map(|i| i.request.not_after);
         let told = told.last().expect("one is written");
-        // The server's `TIME` is seven seconds by now.
+        // The server's `TIME` is seven seconds by now, as a shard's connection takes it.
         link.answered(&["*4\r\n:1\r\n$1\r\n1\r\n$1\r\n7\r\n$1\r\n0\r\n"]);
+        let mut answered = link.item(ACQUIRE, false);
+        let now = link.clock.now();
+        (answered.ticket.server, answered.written) = (1, now);
+        let up = link.connection.up.as_mut().expect("a connection");
+        up.told(&answered, now, 7_000_000);
         told
     };
     // Requests wait for less than a microsecond here.

@@ -83,6 +83,7 @@ fn terms(mode: Mode) -> Terms {
             },
             fence_ttl: None,
             mode,
+            adopts: None,
         }),
         label: "".into(),
         timing: Timing::of(
@@ -98,7 +99,6 @@ fn terms(mode: Mode) -> Terms {
         keep: Duration::ZERO,
         gone: None,
         group: Default::default(),
-        adopts: None,
     }
 }
 

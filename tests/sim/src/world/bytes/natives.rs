@@ -279,10 +279,10 @@ fn native(key: &[u8], value: &[u8], op: Op) -> Request {
             },
             fence_ttl: None,
             mode: Mode::Exclusive,
+            adopts: None,
         }),
         value: Value(value.into()),
         waiter: None,
-        old: None,
         leaving: Leaving::Free,
         not_after: 0,
     }

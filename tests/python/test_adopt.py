@@ -1,0 +1,91 @@
+"""A lease that goes on in another client: in this process, in another API, in another process."""
+
+import asyncio
+import subprocess
+import sys
+import unittest
+
+import quorlock
+import quorlock.aio
+
+from support import LONG, Case
+
+GOES_ON = """
+import sys, quorlock
+with quorlock.Client(sys.argv[1]) as client, client.adopt(sys.stdin.read()) as lease:
+    print(lease.name, lease.fence, lease.is_held())
+"""
+
+
+class Adopt(Case):
+    def setUp(self):
+        super().setUp()
+        self.client, self.other = (quorlock.Client(self.nodes, wait=LONG) for _ in range(2))
+        for client in (self.client, self.other):
+            self.addCleanup(client.close)
+
+    def test_a_lease_goes_on_with_a_larger_fence(self):
+        lease = self.client.lock("orders").acquire()
+        text = lease.export()
+        self.assertFalse(lease.is_held())
+        self.assertFalse(lease.lost.is_set())
+        self.assertFalse(lease.release())
+        self.assertIsNone(self.client.lock("orders").try_acquire())
+        with self.other.adopt(text) as second:
+            self.assertTrue(second.is_held())
+            self.assertEqual(second.name, "orders")
+            self.assertGreater(second.fence, lease.fence)
+            with self.assertRaises(quorlock.LockLostError):
+                self.client.adopt(text)
+        self.assert_nothing_left()
+
+    def test_within_with(self):
+        """A scope whose lease was exported ends without a word: nothing was lost."""
+        with self.client.lock("orders") as lease:
+            text = lease.export()
+        self.other.adopt(text).release()
+        self.assert_nothing_left()
+
+    def test_asyncio(self):
+        async def main():
+            async with quorlock.aio.Client(self.nodes) as client:
+                lease = await client.lock("orders").acquire()
+                text = await lease.export()
+                self.assertFalse(lease.is_held())
+                second = self.other.adopt(text)
+                async with await client.adopt(second.export()) as third:
+                    self.assertGreater(third.fence, lease.fence)
+                    self.assertTrue(third.is_held())
+
+        asyncio.run(main())
+        self.assert_nothing_left()
+
+    def test_another_process(self):
+        text = self.client.lock("orders").acquire().export()
+        done = subprocess.run([sys.executable, "-c", GOES_ON, ",".join(self.nodes)], input=text, capture_output=True, text=True,
+                              timeout=LONG, check=True)
+        name, fence, held = done.stdout.split()
+        self.assertEqual((name, held), ("orders", "True"))
+        self.assertGreater(int(fence), 0)
+        self.assert_nothing_left()
+
+    def test_what_cannot_go_on_is_refused(self):
+        with self.client.lock("orders", owner="me") as outer:
+            with self.client.lock("orders", owner="me"), self.assertRaisesRegex(quorlock.InvalidArgumentError, "inner handles"):
+                outer.export()
+            self.assertTrue(outer.is_held())
+        with self.client.lock("orders", shared=True) as shared, self.assertRaisesRegex(quorlock.InvalidArgumentError, "shared"):
+            shared.export()
+        text = self.client.lock("orders").acquire().export()
+        for wrong in (text[:-1], "quorlock9.abc", ""):
+            with self.assertRaises(quorlock.InvalidArgumentError) as refused:
+                self.other.adopt(wrong)
+            self.assertNotIn(text[20:40], str(refused.exception))
+        with self.assertRaises(TypeError):
+            self.other.adopt(b"text")
+        self.other.adopt(text).release()
+        self.assert_nothing_left()
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -35,6 +35,15 @@ impl Client {
         entry(|| Ok(counts.map(|(name, n)| (name, n as i64)).into()))
     }
 
+    /// Goes on with an exported lease.
+    #[napi(catch_unwind)]
+    pub fn adopt(&self, port: &Port, number: i64, text: String) -> Option<Failure> {
+        let core = self.core.clone();
+        port.start(number, true, async move {
+            Ok(Value::Lease(Some(core.adopt(&text).await?)))
+        })
+    }
+
     /// Looks how it stands with its set.
     #[napi(catch_unwind)]
     pub fn probe(&self, port: &Port, number: i64) -> Option<Failure> {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use napi::bindgen_prelude::Array;
+use napi::bindgen_prelude::{Array, Buffer};
 use napi::{Either, Env};
 use napi_derive::napi;
 use quorlock::{Error, ErrorKind, Lease as Core, LossReason};
@@ -107,6 +107,20 @@ impl Port {
         self.begin(number, false, self.lease(lease), |core| async move {
             core.downgrade().await.map(|()| Value::Nothing)
         })
+    }
+
+    /// Ends it here; a text with which another client goes on.
+    #[napi(catch_unwind)]
+    pub fn export(&self, number: i64, lease: i64) -> Option<Failure> {
+        self.begin(number, false, self.lease(lease), |core| async move {
+            core.export().await.map(Value::Text)
+        })
+    }
+
+    /// Its lock's name, of one that was adopted.
+    #[napi(catch_unwind)]
+    pub fn name(&self, lease: i64) -> Either<Buffer, Failure> {
+        entry(|| Ok(self.lease(lease)?.name().to_vec().into()))
     }
 
     /// Makes sure of so much validity.

@@ -34,6 +34,8 @@ export interface NativePort {
   slot(lease: number): number | null | Failure;
   isShared(lease: number): boolean | Failure;
   downgrade(number: number, lease: number): Failure | null;
+  export(number: number, lease: number): Failure | null;
+  name(lease: number): Buffer | Failure;
   release(number: number, lease: number): Failure | null;
   /** Forgets it; what is left: token, fence, reason and error of the loss, and its slot. */
   end(lease: number): [string, number | null, string | null, Failure | null, number | null] | Failure;
@@ -135,6 +137,7 @@ export interface NativeClient {
 
   /** Counts, by the names that the core gives them. */
   stats(): Record<string, number> | Failure;
+  adopt(port: NativePort, number: number, text: string): Failure | null;
   probe(port: NativePort, number: number): Failure | null;
   initSet(port: NativePort, number: number, force: boolean): Failure | null;
   close(port: NativePort, number: number): Failure | null;

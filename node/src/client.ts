@@ -4,10 +4,11 @@ import { inspect } from "node:util";
 
 import { native, type NativeClient } from "./binding.js";
 import { asyncDispose } from "./dispose.js";
-import { checked, look } from "./errors.js";
+import { checked, invalid, look, toError } from "./errors.js";
 import { newElection, type Election } from "./election.js";
 import { Events, tellLog } from "./events.js";
 import type { Forced, Inspection } from "./inspection.js";
+import { adoptedLease, type Lease } from "./lease.js";
 import { newLock, type Lock } from "./lock.js";
 import { newLocks, type Locks } from "./locks.js";
 import {
@@ -180,6 +181,27 @@ export class Client extends Events {
    */
   async forceRelease(name: Name, options?: ForceOptions): Promise<Forced> {
     return await this.lock(name).forceRelease(options);
+  }
+
+  /**
+   * Goes on with a lease that another client has exported by `lease.export()`, while its ttl from then lasts: with the same
+   * ttl, what was left of its `maxHold`, and a larger fence. Of two that adopt one lease one wins at most. Nobody re-enters
+   * it. Nodes that do not answer are waited for as long as the client's `wait`, at most for the ttl.
+   *
+   * Rejects with `LockLostError` if the lease has ended or another has adopted it, `QuorumUnavailableError` if too few nodes
+   * answered, `InvalidArgumentError` for a text that is damaged, or of another set, namespace or version.
+   */
+  async adopt(text: string): Promise<Lease> {
+    if (typeof text !== "string") {
+      throw invalid(`text is a ${typeof text}: give what lease.export() has resolved to`, this.adopt);
+    }
+    return await this.#adopt(text);
+  }
+
+  async #adopt(text: string): Promise<Lease> {
+    const outcome = await begin<boolean>((port, number) => this.#core.adopt(port, number, text));
+    if ("failure" in outcome) throw toError(outcome.failure, this.adopt);
+    return adoptedLease(outcome.number, this);
   }
 
   /**

@@ -62,6 +62,13 @@ const leases = new WeakMap<AbortSignal, Lease>();
 /** Who is told of a loss first. */
 const first = new WeakMap<Lease, () => void>();
 
+/** Text where it is UTF-8, as users give names; else its bytes. */
+function readName(number: number): Name {
+  const bytes = checked(port.name(number)) as Buffer;
+  const text = bytes.toString();
+  return Buffer.from(text).equals(bytes) ? text : bytes;
+}
+
 function lossOf(number: number): LossReason | null {
   const reason = checked(port.loss(number));
   return reason === "" ? null : (reason as LossReason);
@@ -69,6 +76,8 @@ function lossOf(number: number): LossReason | null {
 
 /** Makes a lease. Not part of the API. */
 export let newLease: (number: number, keeper: Keeper) => Lease;
+/** Makes a lease that was another client's. Not part of the API. */
+export let adoptedLease: (number: number, client: Keeper["client"]) => Lease;
 /** Ends a handle that was released by its lock. Not part of the API. */
 export let endIfReleased: (lease: Lease) => void;
 /** Has that called at the loss, before the signal aborts. Not part of the API. */
@@ -104,6 +113,7 @@ export class Lease {
 
   static {
     newLease = (number, keeper) => new Lease(number, keeper);
+    adoptedLease = (number, client) => new Lease(number, { name: readName(number), client, kept: undefined });
     endIfReleased = (lease) => {
       if (lease.#over === undefined && checked(port.isReleased(lease.#number))) lease.#end();
     };
@@ -213,6 +223,29 @@ export class Lease {
   async #downgrade(): Promise<void> {
     this.#throwIfOver(this.downgrade);
     valueOf(await begin((port, number) => port.downgrade(number, this.#number)), this.downgrade);
+  }
+
+  /**
+   * Ends the lease here without releasing the lock, and resolves to a text with which one other client of the same nodes
+   * goes on: `client.adopt(text)`, in another process, in another language, on another host.
+   *
+   * The lease is lengthened to its full ttl first. Then it is over here, and nobody renews it: adopt it within the ttl, else
+   * the lock is free. Until then nobody could know of a loss, so leave alone what the lock protects. **The text is a
+   * secret**: whoever has it can take the lock.
+   *
+   * Rejects with `LockLostError` if the lease is lost, `NotOwnerError` after release, `QuorumUnavailableError` if too few
+   * nodes answered to lengthen it: then it is held here as before, as it is where `InvalidArgumentError` says that it was
+   * entered more than once (release the inner handles first), that it is shared, or that its lock is kept.
+   */
+  async export(): Promise<string> {
+    return await this.#export();
+  }
+
+  async #export(): Promise<string> {
+    this.#throwIfOver(this.export);
+    const text = valueOf(await begin<string>((port, number) => port.export(number, this.#number)), this.export);
+    this.#end();
+    return text;
   }
 
   /**

@@ -1041,6 +1041,24 @@ int32_t quorlock_client_init_set_forced(const struct quorlock_client_t *client,
                                         struct quorlock_error_t **error);
 
 /**
+ * Goes on with a lease that another client has exported, see quorlock_lease_export(), while
+ * its ttl from then lasts: with the same ttl, what was left of its max_hold, and a larger
+ * fence. Of two that adopt one lease one wins at most. Nobody acquires it once more by its
+ * lock. Nodes that do not answer are waited for as long as the client's wait, at most for the
+ * ttl. The lease is to be freed with quorlock_lease_free().
+ *
+ * Fails with #QUORLOCK_LOCK_LOST if the lease has ended or another has adopted it;
+ * #QUORLOCK_QUORUM_UNAVAILABLE if too few nodes answered; #QUORLOCK_INVALID_ARGUMENT for a
+ * text that is damaged, or of another set, namespace or version.
+ */
+QUORLOCK_MUST_USE
+int32_t quorlock_client_adopt(const struct quorlock_client_t *client,
+                              const char *text,
+                              size_t text_len,
+                              struct quorlock_lease_t **lease,
+                              struct quorlock_error_t **error);
+
+/**
  * Releases every lease, then stops what runs for the client. Leases still held
  * are lost with the reason #QUORLOCK_LEASE_CLOSED; waits of other threads end
  * with #QUORLOCK_CLOSED. Returns when the releases are acknowledged, at the
@@ -1357,6 +1375,25 @@ bool quorlock_lease_is_shared(const struct quorlock_lease_t *lease);
 QUORLOCK_MUST_USE
 int32_t quorlock_lease_downgrade(const struct quorlock_lease_t *lease,
                                  struct quorlock_error_t **error);
+
+/**
+ * Ends the lease here without releasing the lock, and makes a text with which one other
+ * client of the same nodes goes on: by quorlock_client_adopt() or its like, in another
+ * process, in another language, on another host. Free the text with quorlock_text_free().
+ *
+ * The lease is lengthened to its full ttl first. Then it is over here, and nobody renews it:
+ * adopt it within the ttl, else the lock is free. Until then nobody could know of a loss, so
+ * leave alone what the lock protects. The text is a secret: whoever has it can take the lock.
+ *
+ * Fails with #QUORLOCK_LOCK_LOST; #QUORLOCK_NOT_OWNER after a release;
+ * #QUORLOCK_QUORUM_UNAVAILABLE if too few nodes answered to lengthen it: then it is held here
+ * as before, as it is after #QUORLOCK_INVALID_ARGUMENT, where it was acquired more than once by
+ * its owner, is shared, or its lock is kept.
+ */
+QUORLOCK_MUST_USE
+int32_t quorlock_lease_export(const struct quorlock_lease_t *lease,
+                              char **text,
+                              struct quorlock_error_t **error);
 
 /**
  * Makes sure that at least `min_ms` of validity is left, extending the lease if

@@ -644,6 +644,16 @@ public:
         detail::checked([&](auto error) { return quorlock_lease_downgrade(get(), error); });
     }
 
+    /** Ends it here without releasing the lock; the text is for client::adopt() of one other client of the same nodes, in
+     * another process, in another language, on another host. It is lengthened to its full ttl first, and nobody renews it from then
+     * on: adopt it within the ttl, else the lock is free. The text is a secret: whoever has it can take the lock. */
+    [[nodiscard]] std::string export_text() const {
+        char *text = nullptr;
+        detail::checked([&](auto error) { return quorlock_lease_export(get(), &text, error); });
+        const std::unique_ptr<char, void (*)(char *)> owned(text, quorlock_text_free);
+        return text;
+    }
+
     /** Has `function` called when it is lost, or soon if it was lost before; an empty one is for none. When this
      * returns, a function set before is over. It may destroy the lease. */
     void on_lost(std::function<void(lease_state)> function) {
@@ -1630,6 +1640,15 @@ public:
 
     /** A client for these nodes, with default options. */
     explicit client(std::vector<std::string> nodes) : client(with_nodes(std::move(nodes))) {}
+
+    /** Goes on with a lease that another client has exported by lease::export_text(), while its ttl from then lasts: with a larger
+     * fence. Of two that adopt one lease one wins at most. Throws lock_lost if it has ended or another has adopted it,
+     * invalid_argument for a text that is damaged, or of another set, namespace or version. */
+    [[nodiscard]] lease adopt(std::string_view text) const {
+        quorlock_lease_t *handle = nullptr;
+        detail::checked([&](auto error) { return quorlock_client_adopt(get(), text.data(), text.size(), &handle, error); });
+        return lease(handle);
+    }
 
     /** A lock by its name, any 1 to 1,024 bytes. */
     [[nodiscard]] quorlock::lock lock(std::string_view name, const lock_options &options = {}) const {

@@ -1,5 +1,6 @@
 //! The client.
 
+use std::ffi::c_char;
 use std::ptr;
 
 use quorlock_core::Client;
@@ -8,6 +9,7 @@ use quorlock_core::binding::wait;
 use crate::client_options::quorlock_client_options_t;
 use crate::error::quorlock_error_t;
 use crate::handle::{self, Handle};
+use crate::lease::quorlock_lease_t;
 
 /// A set of nodes, and what runs for it: connections, renewal of leases.
 /// Connects when first needed. May be used by all threads at once.
@@ -111,6 +113,29 @@ pub extern "C" fn quorlock_client_init_set_forced(
     client: *const quorlock_client_t, error: *mut *mut quorlock_error_t,
 ) -> i32 {
     boundary!(error, { wait(handle::borrow(client, "client")?.0.init_set_forced()).map(drop) })
+}
+
+/// Goes on with a lease that another client has exported, see quorlock_lease_export(), while
+/// its ttl from then lasts: with the same ttl, what was left of its max_hold, and a larger
+/// fence. Of two that adopt one lease one wins at most. Nobody acquires it once more by its
+/// lock. Nodes that do not answer are waited for as long as the client's wait, at most for the
+/// ttl. The lease is to be freed with quorlock_lease_free().
+///
+/// Fails with #QUORLOCK_LOCK_LOST if the lease has ended or another has adopted it;
+/// #QUORLOCK_QUORUM_UNAVAILABLE if too few nodes answered; #QUORLOCK_INVALID_ARGUMENT for a
+/// text that is damaged, or of another set, namespace or version.
+#[must_use]
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_client_adopt(
+    client: *const quorlock_client_t, text: *const c_char, text_len: usize, lease: *mut *mut quorlock_lease_t,
+    error: *mut *mut quorlock_error_t,
+) -> i32 {
+    boundary!(error, {
+        handle::wanted(lease, "lease")?;
+        let client = handle::borrow(client, "client")?;
+        let adopted = wait(client.0.adopt(handle::text(text, text_len, "text")?))?;
+        handle::give(lease, "lease", quorlock_lease_t::new(adopted.delivered()?))
+    })
 }
 
 /// Releases every lease, then stops what runs for the client. Leases still held

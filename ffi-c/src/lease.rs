@@ -1,6 +1,6 @@
 //! The lease: what acquiring gives.
 
-use std::ffi::{c_char, c_void};
+use std::ffi::{CString, c_char, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
@@ -251,6 +251,30 @@ pub extern "C" fn quorlock_lease_is_shared(lease: *const quorlock_lease_t) -> bo
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_lease_downgrade(lease: *const quorlock_lease_t, error: *mut *mut quorlock_error_t) -> i32 {
     boundary!(error, { wait(handle::borrow(lease, "lease")?.lease.downgrade()) })
+}
+
+/// Ends the lease here without releasing the lock, and makes a text with which one other
+/// client of the same nodes goes on: by quorlock_client_adopt() or its like, in another
+/// process, in another language, on another host. Free the text with quorlock_text_free().
+///
+/// The lease is lengthened to its full ttl first. Then it is over here, and nobody renews it:
+/// adopt it within the ttl, else the lock is free. Until then nobody could know of a loss, so
+/// leave alone what the lock protects. The text is a secret: whoever has it can take the lock.
+///
+/// Fails with #QUORLOCK_LOCK_LOST; #QUORLOCK_NOT_OWNER after a release;
+/// #QUORLOCK_QUORUM_UNAVAILABLE if too few nodes answered to lengthen it: then it is held here
+/// as before, as it is after #QUORLOCK_INVALID_ARGUMENT, where it was acquired more than once by
+/// its owner, is shared, or its lock is kept.
+#[must_use]
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_lease_export(
+    lease: *const quorlock_lease_t, text: *mut *mut c_char, error: *mut *mut quorlock_error_t,
+) -> i32 {
+    boundary!(error, {
+        handle::wanted(text, "text")?;
+        let exported = wait(handle::borrow(lease, "lease")?.lease.export())?;
+        handle::put(text, "text", CString::new(exported).unwrap_or_default().into_raw())
+    })
 }
 
 /// Makes sure that at least `min_ms` of validity is left, extending the lease if

@@ -67,6 +67,13 @@ static void null_everywhere(void) {
     FAILS(1, quorlock_lease_extend(NULL, 0, &error));
     FAILS(1, quorlock_lease_ensure(NULL, 0, &error));
     FAILS(1, quorlock_lease_downgrade(NULL, &error));
+    char *text = NULL;
+    FAILS(1, quorlock_lease_export(NULL, NULL, &error));
+    FAILS(1, quorlock_lease_export(NULL, &text, &error));
+    FAILS(1, quorlock_client_adopt(NULL, NULL, 0, NULL, &error));
+    quorlock_lease_t *adopted = NULL;
+    FAILS(1, quorlock_client_adopt(NULL, "x", 1, &adopted, &error));
+    CHECK(!text && !adopted);
     FAILS(1, quorlock_lease_set_lost_callback(NULL, NULL, NULL, &error));
     FAILS(1, quorlock_lease_set_lost_callback_on(NULL, NULL, NULL, NULL, &error));
     quorlock_locks_t *locks = NULL;

@@ -60,6 +60,37 @@ static void fences_grow(void) {
     quorlock_client_free(rival);
 }
 
+/* A lease goes on in another client, once, with a larger fence. */
+static void handed_on(void) {
+    quorlock_client_t *client = client_of("memory://c-handed-on"), *rival = client_of("memory://c-handed-on");
+    quorlock_lock_t *lock = lock_of(client, NULL);
+    quorlock_lease_t *first = held(lock), *again = held(lock), *second = NULL;
+    char *text = NULL;
+    FAILS(QUORLOCK_INVALID_ARGUMENT, quorlock_lease_export(first, &text, &error));
+    CHECK(!text && quorlock_lease_is_held(first));
+    quorlock_lease_free(again);
+    WORKS(quorlock_lease_export(first, &text, &error));
+    CHECK(text && quorlock_lease_state(first) == QUORLOCK_LEASE_RELEASED);
+    FAILS(QUORLOCK_INVALID_ARGUMENT, quorlock_client_adopt(rival, text, strlen(text) - 1, &second, &error));
+    FAILS(QUORLOCK_INVALID_ARGUMENT, quorlock_client_adopt(rival, "\xff", 1, &second, &error));
+    CHECK(!second);
+    WORKS(quorlock_client_adopt(rival, text, strlen(text), &second, &error));
+    CHECK(quorlock_lease_is_held(second) && quorlock_lease_fence(second) > quorlock_lease_fence(first));
+    quorlock_lease_t *third = NULL;
+    FAILS(QUORLOCK_LOCK_LOST, quorlock_client_adopt(client, text, strlen(text), &third, &error));
+    quorlock_text_free(text);
+    bool was_held = true;
+    WORKS(quorlock_unlock(first, &was_held, &error));
+    CHECK(!was_held && quorlock_lease_is_held(second));
+    WORKS(quorlock_unlock(second, &was_held, &error));
+    CHECK(was_held);
+    quorlock_lease_free(first);
+    quorlock_lease_free(second);
+    quorlock_lock_free(lock);
+    quorlock_client_free(client);
+    quorlock_client_free(rival);
+}
+
 static void without_fences(void) {
     const char *node = "memory://c-unfenced";
     quorlock_client_options_t *options = quorlock_client_options_new();
@@ -245,5 +276,5 @@ static void closing(void) {
 }
 
 const struct test leases_tests[] = {
-    TEST(a_hold), TEST(fences_grow), TEST(without_fences), TEST(freeing_releases), TEST(owners), TEST(not_reentrant),
-    TEST(an_owner_that_ends), TEST(a_loss_is_final), TEST(cancelling), TEST(closing), {NULL, NULL}};
+    TEST(a_hold), TEST(fences_grow), TEST(handed_on), TEST(without_fences), TEST(freeing_releases), TEST(owners),
+    TEST(not_reentrant), TEST(an_owner_that_ends), TEST(a_loss_is_final), TEST(cancelling), TEST(closing), {NULL, NULL}};

@@ -155,6 +155,20 @@ void algorithms_of_the_standard() {
     c.unlock();
 }
 
+void a_lease_goes_on_in_another_client() {
+    const std::string at = node();
+    const quorlock::client ours({at}), theirs({at});
+    const quorlock::lease first = ours.lock("a").acquire();
+    const std::string text = first.export_text();
+    CHECK(!first.is_held() && !first.release() && !ours.lock("a").try_acquire());
+    THROWS(quorlock::not_owner, std::ignore = first.export_text());
+    const quorlock::lease second = theirs.adopt(text);
+    CHECK(second.is_held() && second.fence() > first.fence());
+    THROWS(quorlock::lock_lost, std::ignore = ours.adopt(text));
+    THROWS(quorlock::invalid_argument, std::ignore = ours.adopt(text.substr(1)));
+    CHECK(second.release() && ours.lock("a").try_acquire());
+}
+
 void slots_of_a_semaphore() {
     const std::string at = node();
     const quorlock::client ours({at}), theirs({at});
@@ -1393,6 +1407,7 @@ const std::pair<const char *, void (*)()> tests[] = {
 #define TEST(name) {#name, name}
     TEST(guards_of_the_standard), TEST(two_at_once), TEST(algorithms_of_the_standard),
     TEST(shared_and_alone),
+    TEST(a_lease_goes_on_in_another_client),
     TEST(slots_of_a_semaphore),
     TEST(several_at_once), TEST(the_loss_of_one_of_several), TEST(threads_are_owners), TEST(a_mutex_that_is_not_reentrant),
     TEST(waits_have_an_end),

@@ -60,6 +60,11 @@ RUNNERS = {
 }
 
 
+def handed_on():
+    words = [word for name, command in RUNNERS.items() for word in (name, *command, "---")]
+    return Step("handed-on", [sys.executable, "tests/scenarios/handed_on.py", *words[:-1]], floor=len(RUNNERS) ** 2, minutes=3)
+
+
 def newcomers(name):
     command = [PYTHON, "tests/scenarios/newcomers.py", "--tries", "100", *RUNNERS[name]]
     return Step(f"newcomers-{name}", command, floor=600, minutes=3)
@@ -93,6 +98,7 @@ STEPS = [
     as_documented_user(*RUNNERS["rust"]),
     # Tries beside a queue, of each language.
     *(newcomers(name) for name in RUNNERS if name != "node-cjs"),
+    handed_on(),
     # Redis 6.2 and 8, Valkey: all files but those about TLS, on each; with and without the right to delete by value.
     Step("servers", [PYTHON, "tests/scenarios/servers.py", *RUNNERS["rust"]], floor=560, minutes=15),
     Step("node", ["node", "tests/node/run.mjs"], floor=127),

@@ -151,7 +151,8 @@ static const struct { const char *name; int words; bool by_actor; } verbs[] = {
     {"client", 1, false}, {"lock", 3, false}, {"locks", 3, false}, {"acquire", 2, true}, {"try", 2, true}, {"release", 1, true},
     {"unlock", 1, true}, {"drop", 1, true}, {"extend", 1, true}, {"ensure", 2, true}, {"downgrade", 1, true}, {"held", 1, true},
     {"remaining", 1, true}, {"fence", 1, false}, {"newer", 2, false}, {"same-slot", 2, false}, {"fence-of", 2, false}, {"lost-name", 1, false}, {"init", 1, false}, {"lost", 2, false},
-    {"force", 2, false}, {"election", 3, false}, {"leader", 1, false}, {"resign", 1, false},
+    {"force", 2, false}, {"election", 3, false}, {"leader", 1, false}, {"resign", 1, false}, {"export", 2, false},
+    {"adopt", 3, false},
     {"stats", 3, false}, {"close", 1, false}, {"message", 2, false},
     {"inspect", 2, false}, {"error", 1, false}, {"causes", 0, false}, {"metric", 1, false}, {"finish", 2, false}, {"cancel", 1, false}, {"stage", 0, false}};
 
@@ -234,6 +235,30 @@ static struct answer leader(const struct lock *candidate) {
     return told;
 }
 
+static struct answer export_to(const struct hold *hold, const char *file) {
+    quorlock_error_t *error = NULL;
+    char *text = NULL;
+    int32_t code = quorlock_lease_export(hold->one, &text, &error);
+    FILE *out = text ? fopen(file, "w") : NULL;
+    if (text && (!out || fputs(text, out) < 0 || fclose(out))) fail("cannot write the text");
+    quorlock_text_free(text);
+    return result(code, error, "ok");
+}
+
+static struct answer adopt(struct line *line) {
+    char text[8192];
+    FILE *in = fopen(line->words[3], "r");
+    if (!in) fail("cannot read the text");
+    size_t len = fread(text, 1, sizeof text, in);
+    fclose(in);
+    quorlock_error_t *error = NULL;
+    struct hold *hold = calloc(1, sizeof *hold);
+    int32_t code = quorlock_client_adopt(get(&clients, line->words[2]), text, len, &hold->one, &error);
+    if (code == QUORLOCK_OK) keep(&leases, line->words[1], hold);
+    else free(hold);
+    return result(code, error, "ok");
+}
+
 static void run(struct line *line) {
     const char *verb = line->words[0];
     if (!strcmp(verb, "client")) {
@@ -262,6 +287,10 @@ static void run(struct line *line) {
         bool held = false;
         int32_t code = quorlock_election_resign(candidate->election, &held, &error);
         judge(result(code, error, held ? "true" : "false"), line->expected);
+    } else if (!strcmp(verb, "export")) {
+        judge(export_to(get(&leases, line->words[1]), line->words[2]), line->expected);
+    } else if (!strcmp(verb, "adopt")) {
+        judge(adopt(line), line->expected);
     } else if (!strcmp(verb, "force")) {
         judge(force(line), line->expected);
     } else if (!strcmp(verb, "init")) {

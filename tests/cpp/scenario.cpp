@@ -10,6 +10,7 @@
 #include <fstream>
 #include <future>
 #include <iostream>
+#include <iterator>
 #include <map>
 #include <quorlock.hpp>
 #include <sstream>
@@ -269,6 +270,19 @@ public:
             judge({std::get<quorlock::leases>(held_of(line)).lost_name().value_or("none"), {}}, line);
         }
         else if (verb == "force") judge(force(line), line);
+        else if (verb == "export") {
+            judge(answer_of([&] {
+                const std::string text = std::get<quorlock::lease>(held_of(line.said[1])).export_text();
+                std::ofstream(line.said[2]) << text;
+                return answer{"ok", {}};
+            }), line);
+        } else if (verb == "adopt") {
+            judge(answer_of([&] {
+                std::ifstream in(line.said[3]);
+                const std::string text{std::istreambuf_iterator<char>(in), {}};
+                return keep(line.said[1], known(clients_, line, 2).adopt(text)), answer{"ok", {}};
+            }), line);
+        }
         else if (verb == "init") {
             judge(answer_of([&] { return known(clients_, line).init_set(), answer{"ok", {}}; }), line);
         } else if (verb == "stats") judge(stats(line), line);
@@ -346,7 +360,7 @@ private:
             {"extend", 1}, {"ensure", 2}, {"downgrade", 1}, {"held", 1},   {"remaining", 1}, {"lost", 2},  {"stats", 3},  {"close", 1},  {"metric", 1},
             {"message", 2}, {"causes", 0}, {"finish", 2}, {"cancel", 1}, {"stage", 0},   {"fence", 1},  {"newer", 2}, {"same-slot", 2},
             {"init", 1},    {"inspect", 2}, {"error", 1}, {"locks", 3},  {"fence-of", 2}, {"lost-name", 1},
-            {"force", 2},   {"election", 3}, {"leader", 1}, {"resign", 1}};
+            {"force", 2},   {"election", 3}, {"leader", 1}, {"resign", 1}, {"export", 2}, {"adopt", 3}};
         line found;
         std::istringstream stream(text);
         for (std::string word; stream >> word;) found.said.push_back(word);

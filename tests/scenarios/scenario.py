@@ -38,6 +38,8 @@ VERBS = {
     "extend": (1, {"ttl"}, {"ok"}),
     "ensure": (2, set(), {"ok"}),
     "downgrade": (1, set(), {"ok"}),
+    "export": (2, set(), {"ok"}),
+    "adopt": (3, set(), {"ok"}),
     "held": (1, set(), BOOLEAN),
     "remaining": (1, set(), None),
     "fence": (1, set(), None),
@@ -244,7 +246,8 @@ def _check_options(options):
 
 def _check_handles(step, made):
     verb, words = step.verb, step.words
-    kind = {"client": "client", "lock": "lock", "locks": "lock", "election": "lock", "acquire": "lease", "try": "lease"}.get(verb)
+    kind = {"client": "client", "lock": "lock", "locks": "lock", "election": "lock", "acquire": "lease", "try": "lease",
+            "adopt": "lease"}.get(verb)
     if kind:
         if not HANDLE.match(words[0]):
             raise FormatError("a handle is letters, digits and _")
@@ -255,7 +258,7 @@ def _check_handles(step, made):
             made.add(f"{kind} {words[0]}")
             made.add(f"{verb} {words[0]}")
     needed = {"lock": ("client", 1), "locks": ("client", 1), "election": ("client", 1), "leader": ("election", 0), "resign": ("election", 0), "acquire": ("lock", 1), "try": ("lock", 1), "unlock": ("lock", 0), "inspect": ("lock", 0),
-              "stats": ("client", 0), "force": ("client", 0), "close": ("client", 0), "init": ("client", 0), "fence": ("lease", 0),
+              "stats": ("client", 0), "force": ("client", 0), "close": ("client", 0), "adopt": ("client", 1), "export": ("lease", 0), "init": ("client", 0), "fence": ("lease", 0),
               "fence-of": ("lease", 0), "lost-name": ("lease", 0),
               "release": ("lease", 0), "drop": ("lease", 0),
               "extend": ("lease", 0), "ensure": ("lease", 0), "downgrade": ("lease", 0), "held": ("lease", 0), "remaining": ("lease", 0),
@@ -312,6 +315,8 @@ def _rewrite(line, stage):
     line = repeated(line)
     if "<secret" in line:
         line = line.replace("<secret>", stage.secrets["quorlock"]).replace("<secret:wrong>", stage.secrets["wrong"])
+    if "<text>" in line:
+        line = line.replace("<text>", os.path.join(stage.folder, "exported"))
     words = line.split()
     if words[0] != "client":
         return line

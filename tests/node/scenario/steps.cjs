@@ -17,6 +17,8 @@ const VERB_WORDS = {
   extend: 1,
   ensure: 2,
   downgrade: 1,
+  export: 2,
+  adopt: 3,
   held: 1,
   remaining: 1,
   fence: 1,

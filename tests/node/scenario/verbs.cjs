@@ -2,6 +2,7 @@
 
 "use strict";
 
+const { readFileSync, writeFileSync } = require("node:fs");
 const { exec } = require("node:child_process");
 const { setImmediate: turn, setTimeout: pause } = require("node:timers/promises");
 const v8 = require("node:v8");
@@ -165,6 +166,14 @@ class Verbs {
 
   downgrade(_step, _signal, name) {
     return this.#found(this.#leases, name).downgrade();
+  }
+
+  async export(_step, _signal, name, file) {
+    writeFileSync(file, await this.#found(this.#leases, name).export());
+  }
+
+  async adopt(_step, _signal, name, client, file) {
+    this.#leases.set(name, await this.#found(this.#clients, client).adopt(readFileSync(file, "utf8")));
   }
 
   held(_step, _signal, name) {

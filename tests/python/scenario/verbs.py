@@ -6,6 +6,7 @@ end in any thread; with asyncio they are awaited.
 
 import asyncio
 import functools
+import pathlib
 import inspect
 import os
 import subprocess
@@ -140,6 +141,13 @@ class Verbs:
 
     async def do_downgrade(self, step, name):
         await now(self.leases[name].downgrade())
+
+    async def do_export(self, step, name, file):
+        text = await now(self.leases[name].export())
+        pathlib.Path(file).write_text(text)
+
+    async def do_adopt(self, step, name, client, file):
+        self.leases[name] = await now(self.clients[client].adopt(pathlib.Path(file).read_text()))
 
     async def do_held(self, step, name):
         return self.leases[name].is_held()

@@ -279,6 +279,8 @@ impl Runner {
             "client" => self.client(&line)?,
             "lock" | "locks" | "election" => self.lock(&line)?,
             "leader" | "resign" => self.election(&line)?,
+            "export" => self.export(line.word(1)?, line.word(2)?)?,
+            "adopt" => self.adopt(line.word(1)?, line.word(2)?, line.word(3)?)?,
             "close" => {
                 blocking::wait(self.clients[line.word(1)?].close());
                 Ok("ok".to_owned())
@@ -326,6 +328,30 @@ impl Runner {
             other => return Err(format!("expected a verb, got {other}")),
         };
         self.judge(answer, verdict)
+    }
+
+    fn export(&self, name: &str, file: &str) -> Result<Result<String, Error>, String> {
+        let leases = self.leases.lock().unwrap();
+        let Some(Held::One(lease)) = leases.get(name) else {
+            return Err("expected one lease".to_owned());
+        };
+        Ok(match blocking::wait(lease.export()) {
+            Ok(text) => {
+                std::fs::write(file, text).map_err(|error| error.to_string())?;
+                Ok("ok".to_owned())
+            }
+            Err(error) => Err(error),
+        })
+    }
+
+    fn adopt(&self, name: &str, client: &str, file: &str) -> Result<Result<String, Error>, String> {
+        let client = self.clients.get(client).ok_or("no such client")?;
+        let text = std::fs::read_to_string(file).map_err(|error| error.to_string())?;
+        Ok(blocking::wait(client.adopt(&text)).map(|lease| {
+            let held = Held::One(Arc::new(lease));
+            self.leases.lock().unwrap().insert(name.to_owned(), held);
+            "ok".to_owned()
+        }))
     }
 
     fn actor(&mut self, name: &str) -> &Actor {

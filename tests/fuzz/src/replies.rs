@@ -76,7 +76,8 @@ fn fits(op: Op, reply: &Reply) -> bool {
         // Of a semaphore, which is no vote.
         (Op::Acquire { .. }, Reply::Chosen { .. }) => true,
         (Op::Extend { .. }, Reply::Extended { .. } | Reply::Quarantined { .. }) => true,
-        (Op::Extend { .. } | Op::Confirm { .. }, Reply::NotMine) => true,
+        // Of an acquire: what it was to take over is not there.
+        (Op::Acquire { .. } | Op::Extend { .. } | Op::Confirm { .. }, Reply::NotMine) => true,
         (Op::Extend { .. }, Reply::Banned) => true,
         (Op::Confirm { .. }, Reply::Confirmed) => true,
         (Op::Confirm { .. }, Reply::Greater { fence }) => *fence < BEYOND,

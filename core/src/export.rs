@@ -32,7 +32,7 @@ pub(crate) struct Exported {
     pub(crate) value: Vec<u8>,
     pub(crate) ttl: Duration,
     pub(crate) renew: bool,
-    /// The lease's fence; 0 without fences.
+    /// The last fence that was counted for it; 0 without fences.
     pub(crate) fence: u64,
     /// How much of `max_hold` was left.
     pub(crate) max_hold: Option<Duration>,

@@ -244,11 +244,13 @@ impl Lease {
     /// client of the same nodes [goes on with it](crate::Client::adopt): in another process, in
     /// another language, on another host.
     ///
-    /// The lease is lengthened to its full ttl first. Then it is over for this client, and nobody renews it: whoever is to
-    /// go on has to adopt it within the ttl, else the lock is free then. Until then the lock is
-    /// held by nobody who could know of a loss, so do not touch what it protects.
+    /// The lease is lengthened to its full ttl first. Then it is over for this client, and
+    /// nobody renews it: whoever is to go on has to adopt it within the ttl, else the lock is
+    /// free then. Until then the lock is held by nobody who could know of a loss, so do not
+    /// touch what it protects.
     ///
-    /// **The text is a secret**: whoever has it can take the lock. Hand it on as you would a password.
+    /// **The text is a secret**: whoever has it can take the lock. Hand it on as you would a
+    /// password.
     ///
     /// # Errors
     ///
@@ -278,12 +280,12 @@ impl Lease {
         if !hold.terms.keep.is_zero() {
             return refuse("its lock is kept beyond the release, by the client that won it");
         }
-        if self.client.owners.handles(&self.share) > 1 {
-            return refuse("it was entered more than once: release the inner handles first");
+        let entered = || self.client.owners.handles(&self.share) > 1;
+        if !entered() {
+            self.extended(hold.extend(hold.terms.timing.ttl).await, "export")?;
         }
-        self.extended(hold.extend(hold.terms.timing.ttl).await, "export")?;
-        // Somebody may have entered it meanwhile.
-        if self.client.owners.handles(&self.share) > 1 {
+        // Before, or meanwhile.
+        if entered() {
             return refuse("it was entered more than once: release the inner handles first");
         }
         let Some(max_hold) = hold.export() else {

@@ -231,19 +231,10 @@ impl Inner {
         let (number_, server) = (self.wires[wire].cluster, self.wires[wire].server);
         let cluster = &mut self.clusters[number_];
         let clock = cluster.servers[server].local(now);
-        let lower = |place: usize| {
-            words
-                .get(place)
-                .map_or(Vec::new(), |w| w.to_ascii_lowercase())
-        };
-        let (first, second) = (
-            lower(0),
-            if words.len() == 2 {
-                lower(1)
-            } else {
-                Vec::new()
-            },
-        );
+        let lower = |word: Option<&&[u8]>| word.map_or(Vec::new(), |w| w.to_ascii_lowercase());
+        // Of longer ones the second word is a key, or a whole script.
+        let second = words.get(1).filter(|_| words.len() == 2);
+        let (first, second) = (lower(words.first()), lower(second));
         let text = |word| std::str::from_utf8(word).unwrap_or_default();
         match (text(&first), text(&second)) {
             ("asking", _) => {

@@ -71,13 +71,11 @@ pub(crate) fn write_acquire(
 /// Appends the trailer of a write; returns how many replies it has.
 pub(crate) fn write_trailer(out: &mut Vec<u8>, guard: Option<&Guard>) -> u8 {
     if let Some(guard) = guard {
-        resp::write_array(out, 3);
-        resp::write_text(out, b"MGET");
+        out.extend_from_slice(b"*3\r\n$4\r\nMGET\r\n");
         resp::write_text(out, &guard.record_key);
         resp::write_text(out, &guard.quarantine_key);
     }
-    resp::write_array(out, 1);
-    resp::write_text(out, b"TIME");
+    out.extend_from_slice(b"*1\r\n$4\r\nTIME\r\n");
     1 + u8::from(guard.is_some())
 }
 

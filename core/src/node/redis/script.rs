@@ -417,9 +417,9 @@ fn write_waits(out: &mut Vec<u8>, request: &Request, joins: bool) {
     ];
     let texts = numbers.map(Decimal::of);
     let [reservation, place, most] = texts.each_ref().map(Decimal::text);
-    let mut parts: Vec<&[u8]> = vec![reservation, b" ", place];
+    let mut parts: [&[u8]; 7] = [reservation, b" ", place, b"", b"", b"", b""];
     if joins {
-        parts.extend([b" ", most]);
+        parts[3..5].copy_from_slice(&[b" ", most]);
     }
     let slot = request
         .keys
@@ -427,7 +427,7 @@ fn write_waits(out: &mut Vec<u8>, request: &Request, joins: bool) {
         .slot()
         .map(|slot| Decimal::of(slot.into()));
     if let Some(slot) = &slot {
-        parts.extend([b" #", slot.text()]);
+        parts[5..7].copy_from_slice(&[b" #", slot.text()]);
     }
     resp::write_parts(out, &parts);
 }

@@ -129,6 +129,36 @@ impl std::str::FromStr for RestartGuard {
     }
 }
 
+/// How a lock is stored on the nodes, and so which other libraries it excludes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Layout {
+    /// Quorlock's own: a string, fair waiting, and all that Quorlock offers.
+    #[default]
+    Plain,
+    /// That of Redisson's `RLock`: one lock with Java programs. See
+    /// [`Lock::layout`](crate::Lock::layout).
+    Redisson,
+}
+
+impl Layout {
+    /// The layout by its word in every language: `plain`, `redisson`.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` for any other word.
+    pub fn from_word(word: &str) -> Result<Layout, Error> {
+        match word {
+            "plain" => Ok(Layout::Plain),
+            "redisson" => Ok(Layout::Redisson),
+            _ => Err(Error::invalid(format!(
+                "layout is `{}`: give plain or redisson",
+                word.escape_debug()
+            ))),
+        }
+    }
+}
+
 /// Options of a lock. A client's are the defaults of its locks.
 #[derive(Clone, Debug)]
 pub(crate) struct LockOptions {
@@ -137,6 +167,7 @@ pub(crate) struct LockOptions {
     pub(crate) wait: Option<Duration>,
     pub(crate) renew: bool,
     pub(crate) naming: Naming,
+    pub(crate) layout: Layout,
     pub(crate) fencing: bool,
     pub(crate) max_waiters: usize,
     pub(crate) fair: bool,
@@ -160,6 +191,7 @@ impl Default for LockOptions {
             wait: Some(defaults::WAIT),
             renew: defaults::RENEW,
             naming: Naming::Tagged,
+            layout: Layout::Plain,
             fencing: defaults::FENCING,
             max_waiters: defaults::MAX_WAITERS,
             fair: defaults::FAIR,
@@ -214,6 +246,23 @@ macro_rules! lock_option_setters {
                 use crate::node::names::Naming::{Raw, Tagged};
                 let naming = if raw { Raw } else { Tagged };
                 self.change(|options| options.naming = naming)
+            }
+
+            /// How the lock is stored on the nodes. [`Layout::Redisson`](crate::Layout): as one
+            /// lock with Redisson's `RLock` of that name, for programs in Java and others
+            /// beside each other. The key is the name, as with [`raw`](Self::raw). Both wake
+            /// each other, and leases have fences of one order with `RFencedLock`.
+            ///
+            /// A lock with a [named owner](crate::Owner::named) is held by that owner in every
+            /// process, and in Java (there it is `redisson.getId() + ":" + threadId`): each
+            /// may enter while another is inside, and the last one out frees the lock. Any
+            /// other lease has an owner of its own.
+            ///
+            /// Waiters are not queued on the nodes, for Redisson knows no such queue, and Java's
+            /// waiters come in any order. Not with `shared`, `slots` nor `keep`, and such a lease
+            /// is not exported. Plain.
+            pub fn layout(self, layout: crate::Layout) -> $Type {
+                self.change(|options| options.layout = layout)
             }
 
             /// Whether leases have [fences](crate::Lease::fence). On.
@@ -293,6 +342,38 @@ impl LockOptions {
         }
     }
 
+    /// How its name becomes its key.
+    pub(crate) fn naming(&self) -> Naming {
+        match self.layout {
+            Layout::Plain => self.naming,
+            Layout::Redisson => Naming::Raw,
+        }
+    }
+
+    /// Whether Redisson's layout allows the other options.
+    fn check_redisson(&self) -> Result<(), Error> {
+        let refused = [
+            (self.slots.is_some(), "a semaphore's slots", "slots"),
+            (self.shared, "readers of Quorlock's", "shared"),
+            (!self.keep.is_zero(), "locks that are kept", "keep"),
+        ];
+        if let Some((_, what, option)) = refused.iter().find(|(given, ..)| *given) {
+            return Err(Error::invalid(format!(
+                "Redisson's RLock knows no {what}: leave {option} out, or layout"
+            )));
+        }
+        match self.owner.as_ref().and_then(Owner::name) {
+            Some(name) if name.is_empty() || name.len() > 256 || name.iter().any(u8::is_ascii_control) => {
+                Err(Error::invalid(format!(
+                    "the owner {} is the field of a hash in Redisson's layout: give it 1 to 256 \
+                     bytes without control characters",
+                    crate::error::shown(name)
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Checks the options of one lock against its client's settings.
     pub(crate) fn check(&self, settings: &Settings) -> Result<(), Error> {
         self.group.clone()?;
@@ -351,6 +432,9 @@ impl LockOptions {
                     "a semaphore has no raw key, for other libraries count otherwise: leave raw out",
                 ));
             }
+        }
+        if self.layout == Layout::Redisson {
+            self.check_redisson()?;
         }
         if self.keep > max_ttl {
             return Err(Error::invalid(format!(

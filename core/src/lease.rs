@@ -277,6 +277,9 @@ impl Lease {
         if self.is_shared() {
             return refuse("it is shared, and others hold the lock beside it");
         }
+        if hold.terms.keys.field.is_some() {
+            return refuse("in Redisson's layout it is its owner's");
+        }
         if !hold.terms.keep.is_zero() {
             return refuse("its lock is kept beyond the release, by the client that won it");
         }

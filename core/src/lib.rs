@@ -97,7 +97,7 @@ mod wakers;
 
 pub use client::metrics::metrics_text;
 pub use client::{Client, ClientBuilder, Listing};
-pub use config::{RestartGuard, defaults};
+pub use config::{Layout, RestartGuard, defaults};
 pub use election::{Election, Leadership, Observer};
 pub use error::{Error, ErrorKind, NodeError};
 pub use force::Forced;

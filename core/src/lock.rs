@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use crate::client::inner::Inner;
 use crate::client::shared::Shared;
-use crate::config::{LockOptions, MIN_TTL, lock_option_setters};
+use crate::config::{Layout, LockOptions, MIN_TTL, lock_option_setters};
 use crate::error::{Error, ErrorKind, shown};
 use crate::force::{Forced, force_release};
 use crate::inspect::{Holder, Inspection, Verdict};
 use crate::lease::{self, Lease};
 use crate::mutants::mutant;
 use crate::node::names::{self, Naming};
-use crate::node::{Keys, Mode};
+use crate::node::{Field, Keys, Mode};
 use crate::owner::Owner;
 use crate::protocol::acquire::{self, Acquired, Wait};
 use crate::protocol::group::Group;
@@ -67,7 +67,7 @@ impl Lock {
     }
 
     pub(crate) fn change(mut self, change: impl FnOnce(&mut LockOptions)) -> Lock {
-        let keyed = |options: &LockOptions| (options.naming, options.fencing, options.mode());
+        let keyed = |options: &LockOptions| (options.naming(), options.layout, options.fencing, options.mode());
         let before = keyed(&self.options);
         change(&mut self.options);
         if keyed(&self.options) != before {
@@ -340,7 +340,7 @@ impl Lock {
         let _call = client.set.counters.call();
         client.check()?;
         self.check()?;
-        let terms = self.terms(client)?;
+        let mut terms = self.terms(client)?;
         let clock = &*client.set.clock;
         let deadline = self.options.wait.map(|wait| clock.now() + wait);
         let mut wait = self.options.wait;
@@ -355,6 +355,7 @@ impl Lock {
             if wait == Some(Duration::ZERO) {
                 return Err(lease.lost_error());
             }
+            terms = self.terms(client)?;
         }
     }
 
@@ -362,8 +363,8 @@ impl Lock {
     fn terms(&self, client: &Inner) -> Result<Terms, Error> {
         let times = self.options.times.settled();
         Ok(Terms {
-            keys: self.keys.clone()?,
-            label: match self.options.naming {
+            keys: self.asked_for(client)?,
+            label: match self.options.naming() {
                 Naming::Tagged => client.settings.label.clone(),
                 Naming::Raw => "".into(),
             },
@@ -375,6 +376,27 @@ impl Lock {
             max_hold: times.max_hold,
             gone: self.options.owner.as_ref().and_then(Owner::gone),
             group: self.measured_group()?,
+        })
+    }
+
+    /// The keys, and in Redisson's layout by which owner they are asked for.
+    fn asked_for(&self, client: &Inner) -> Result<Arc<Keys>, Error> {
+        let keys = self.keys.clone()?;
+        Ok(match self.options.layout {
+            Layout::Plain => keys,
+            Layout::Redisson => Arc::new(Keys {
+                field: Some(match self.options.owner.as_ref().and_then(Owner::name) {
+                    Some(name) => Field {
+                        name: name.into(),
+                        shared: true,
+                    },
+                    None => Field {
+                        name: client.inbox.owner().into(),
+                        shared: false,
+                    },
+                }),
+                ..Keys::clone(&keys)
+            }),
         })
     }
 
@@ -666,7 +688,7 @@ impl Lock {
             client.clone(),
             share,
             self.name.clone(),
-            self.options.naming,
+            self.options.naming(),
             self.options.times.settled().ttl,
         )
     }
@@ -695,7 +717,7 @@ impl fmt::Debug for Lock {
 
 fn keys(client: &Shared, name: &[u8], options: &LockOptions) -> Result<Arc<Keys>, Error> {
     let namespace = &client.settings.namespace;
-    let naming = options.naming;
+    let naming = options.naming();
     let key = names::lock_key(namespace, name, naming)?;
     if naming == Naming::Raw && client.settings.has_cluster() && !names::shares_hash_slot(&key) {
         return Err(Error::invalid(format!(
@@ -705,6 +727,10 @@ fn keys(client: &Shared, name: &[u8], options: &LockOptions) -> Result<Arc<Keys>
         )));
     }
     let (lock, companions) = match options.mode() {
+        _ if options.layout == Layout::Redisson => {
+            let companions = names::redisson(namespace, &key);
+            (key, companions)
+        }
         Mode::AnySlot(_) if naming == Naming::Tagged => names::semaphore(namespace, &key),
         _ => {
             let companions = names::companions(namespace, &key, naming);
@@ -718,5 +744,6 @@ fn keys(client: &Shared, name: &[u8], options: &LockOptions) -> Result<Arc<Keys>
         fence_ttl: options.fencing.then_some(client.settings.fence_ttl()),
         mode: options.mode(),
         adopts: None,
+        field: None,
     }))
 }

@@ -103,6 +103,14 @@ impl Owner {
         }
     }
 
+    /// Its name, if it has one.
+    pub(crate) fn name(&self) -> Option<&[u8]> {
+        match &self.0 {
+            Who::Named(name) => Some(name),
+            Who::Thread(_) | Who::Task(_) => None,
+        }
+    }
+
     /// Whether one of them may wait while another is given the lock.
     pub(crate) fn may_be_shared(&self) -> bool {
         matches!(self.0, Who::Named(_))

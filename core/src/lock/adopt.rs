@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::Lock;
 use crate::client::shared::Shared;
+use crate::config::Layout;
 use crate::error::{Error, ErrorKind, shown};
 use crate::export::Exported;
 use crate::lease::Lease;
@@ -29,6 +30,7 @@ impl Lock {
         options.once = false;
         options.slots = exported.slot.map(|slot| slot + 1);
         options.naming = exported.naming();
+        options.layout = Layout::Plain;
         options.fencing = exported.fence != 0;
         options.renew = exported.renew;
         options.keep = Duration::ZERO;

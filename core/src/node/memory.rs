@@ -10,6 +10,7 @@ mod choose;
 mod counter;
 mod extend;
 mod form;
+mod hashed;
 mod inspect;
 mod line;
 mod link;
@@ -49,6 +50,12 @@ pub struct MemoryNode {
     lines: BTreeMap<Arc<[u8]>, line::Line>,
     /// Who shares a lock, by the keys of the sets.
     readers: BTreeMap<Arc<[u8]>, readers::Readers>,
+    /// The locks in Redisson's layout that are held.
+    hashes: BTreeMap<Arc<[u8]>, hashed::Hashed>,
+    /// Whose the counts of those are, by the keys of the tokens.
+    tokens: BTreeMap<Arc<[u8]>, hashed::Tokens>,
+    /// Who is told that one of those is free.
+    listening: hashed::Listening,
     /// Which values were forced out.
     bans: bans::Bans,
     listeners: Listeners,
@@ -132,11 +139,14 @@ impl MemoryNode {
         self.quarantine = self.quarantine.filter(|end| tick(now) <= *end);
         self.lines.retain(|_, line| line.lives(now));
         self.readers.retain(|_, readers| tick(now) <= readers.end);
+        self.hashes.retain(|_, lock| tick(now) <= lock.end);
+        self.tokens.retain(|_, tokens| tick(now) <= tokens.end);
         self.bans.expire(now);
     }
 
     fn sweep(&mut self, now: Instant) {
         let held = self.keys.len() + self.lines.len() + self.readers.len() + self.bans.len();
+        let held = held + self.hashes.len() + self.tokens.len();
         if held >= self.sweep_at {
             self.expire(now);
             self.sweep_at = 64.max(2 * held);

@@ -68,6 +68,19 @@ pub struct Keys {
     /// vote and no other, and the request's value comes in its place. What stands there else is
     /// [not ours](Reply::NotMine).
     pub adopts: Option<Value>,
+    /// Of a lock in Redisson's layout, who has it: see [`Field`].
+    pub field: Option<Field>,
+}
+
+/// Who has a lock in Redisson's layout. There the lock's key is a hash with one field, the
+/// owner's, which counts how often that has entered; whose tokens those counts are is kept in
+/// the key that is the [queue's](Companions::queue) of other locks. Nobody is queued.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// The name of the field.
+    pub name: Arc<[u8]>,
+    /// Others may be the same owner, in other processes and in Java.
+    pub shared: bool,
 }
 
 /// In which mode a lock is held, or asked for.

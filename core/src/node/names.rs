@@ -101,6 +101,28 @@ pub fn companions(namespace: &str, key: &[u8], naming: Naming) -> Companions {
     Companions::of(&named(b"#q:"), &named(b"#f:"))
 }
 
+/// The keys of a lock in Redisson's layout, beside its own, which is the name: where the tokens
+/// are, and Redisson's counter of fences (`RedissonFencedLock`).
+pub fn redisson(namespace: &str, name: &[u8]) -> Companions {
+    let mut tokens = companions(namespace, name, Naming::Raw).queue().to_vec();
+    tokens[namespace.len() + 1] = b'h';
+    Companions::of(&tokens, &prefixed(b"redisson_lock_token", name))
+}
+
+/// The channel on which Redisson tells that such a lock is free (`RedissonLock`).
+pub(crate) fn redisson_channel(name: &[u8]) -> Vec<u8> {
+    prefixed(b"redisson_lock__channel", name)
+}
+
+/// As Redisson names what goes with a lock (`RedissonObject.prefixName`): so that it is in the
+/// hash slot of the lock itself.
+fn prefixed(prefix: &[u8], name: &[u8]) -> Vec<u8> {
+    match name.contains(&b'{') {
+        true => [prefix, b":", name].concat(),
+        false => [prefix, b":{", name, b"}"].concat(),
+    }
+}
+
 /// Whether all keys of a raw name are in the hash slot of the name itself.
 pub(crate) fn shares_hash_slot(name: &[u8]) -> bool {
     hash_tag(name).is_some() || !name.iter().any(|b| matches!(b, b'{' | b'}'))
@@ -287,6 +309,7 @@ mod tests {
                     fence_ttl: None,
                     mode: Mode::AnySlot(128),
                     adopts: None,
+                    field: None,
                 };
                 keys.of_slot(slot.into())
             };

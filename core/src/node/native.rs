@@ -140,6 +140,7 @@ mod tests {
                 fence_ttl: Some(TTL),
                 mode: Mode::Exclusive,
                 adopts: None,
+                field: None,
             }),
             value: Value(b"v"[..].into()),
             waiter: None,

@@ -43,7 +43,7 @@ impl Stream {
                 Incoming::Reply(_) => Came::Reply,
                 Incoming::Push(Push::Message(call)) => Came::Message(call),
                 Incoming::Push(Push::Subscribed) => Came::Subscribed,
-                Incoming::Push(Push::Stray) => Came::Stray,
+                Incoming::Push(Push::Stray | Push::Listens) => Came::Stray,
             });
         }
         Ok(())

@@ -368,6 +368,7 @@ mod tests {
             fence_ttl: None,
             mode: Mode::Exclusive,
             adopts: None,
+            field: None,
         };
         Outgoing {
             request: Request {

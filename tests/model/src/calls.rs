@@ -131,6 +131,7 @@ fn semaphore() -> sim::Keys {
         fence_ttl: None,
         mode: Mode::AnySlot(SLOTS),
         adopts: None,
+        field: None,
     }
 }
 

@@ -56,6 +56,7 @@ pub fn keys_of(lock: &[u8], waits: Waits, fence_ttl: Option<Duration>) -> Arc<Ke
         fence_ttl,
         mode: Mode::Exclusive,
         adopts: None,
+        field: None,
     };
     Arc::new(match slot {
         Some(slot) => keys.of_slot(slot as u32),

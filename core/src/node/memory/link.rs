@@ -266,6 +266,7 @@ mod tests {
                 fence_ttl: None,
                 mode: Mode::Exclusive,
                 adopts: None,
+                field: None,
             }),
             value: Value(value.as_bytes().into()),
             waiter,

@@ -108,6 +108,10 @@ impl MemoryNode {
                 return Ok(Reply::Late);
             }
         }
+        if let Some(field) = request.keys.field.as_ref().filter(|_| request.op != Op::Inspect) {
+            let quarantine = self.quarantine(now).filter(|_| record.is_some());
+            return self.hashed(request, field, quarantine, now, messages);
+        }
         if let Mode::AnySlot(slots) = request.keys.mode {
             let votes = admitted && (record.is_none() || self.quarantine(now).is_none());
             return Ok(match request.op {

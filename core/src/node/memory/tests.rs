@@ -68,6 +68,7 @@ fn request(op: Op, name: &str) -> Request {
             fence_ttl: Some(Duration::from_secs(10)),
             mode: Mode::Exclusive,
             adopts: None,
+            field: None,
         }),
         value: value(name),
         waiter: None,

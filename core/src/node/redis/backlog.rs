@@ -163,6 +163,7 @@ mod tests {
             fence_ttl: None,
             mode: Mode::Exclusive,
             adopts: None,
+            field: None,
         };
         let request = Request {
             op,

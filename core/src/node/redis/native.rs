@@ -206,6 +206,7 @@ mod tests {
                 fence_ttl,
                 mode: Mode::Exclusive,
                 adopts: None,
+                field: None,
             }),
             value: Value(b"t.l"[..].into()),
             waiter: None,

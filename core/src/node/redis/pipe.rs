@@ -10,8 +10,10 @@ use std::time::Duration;
 use redis::Value as Resp;
 
 use super::connect::{Connected, Told};
+use super::hashed;
 use super::native::{self, Ballot, Delete, Reading};
 use super::outbox::Item;
+use super::pushes::Push;
 use super::replies::{self, Outcome};
 use super::resp;
 use super::script::{self, Guard};
@@ -22,7 +24,7 @@ use crate::lean::trim;
 use crate::mutants::mutant;
 use crate::node::native::{key_end_of, outcome};
 use crate::node::time::NodeTime;
-use crate::node::{FaultKind, Op, Reply, Request};
+use crate::node::{names, FaultKind, Op, Reply, Request};
 use replicas::Replicas;
 
 /// So many counters are remembered whose life was told; beyond it all are forgotten.
@@ -39,6 +41,8 @@ pub(crate) struct Pipe {
     server: u64,
     /// The node's `TIME` on connect, in µs, and when that was.
     time: (u64, Instant),
+    /// The channels of locks in Redisson's layout may be heard here.
+    listens: bool,
     /// The server's clock, as far as it is known from that and from replies since.
     clock: NodeTime,
     drift: f64,
@@ -70,6 +74,8 @@ enum Place {
     Trailer(Reading),
     /// The reply to the `WAIT` of a write.
     Wait,
+    /// A push, or the error that the channel of a lock may not be heard.
+    Listen,
 }
 
 impl Pipe {
@@ -82,6 +88,7 @@ impl Pipe {
             guard: connected.guard,
             delete: connected.delete,
             lean_text: false,
+            listens: connected.subscribed,
             server: connected.server,
             time: (time, at),
             clock,
@@ -103,7 +110,12 @@ impl Pipe {
         if let Poll::Ready(Err(error)) = self.wire.poll_flush(cx) {
             return Poll::Ready(Err(error));
         }
-        self.wire.poll_next(cx)
+        loop {
+            match self.wire.poll_next(cx) {
+                Poll::Ready(Ok(Incoming::Push(Push::Listens))) => self.take_listening(),
+                next => return next,
+            }
+        }
     }
 
     /// Writes a request, now.
@@ -124,6 +136,7 @@ impl Pipe {
         {
             replicas.wrote(item.ticket.deadline);
         }
+        self.listen(&item);
         self.write_asking(&item);
         let (out, guard) = (&mut self.wire.out, self.guard.as_ref());
         let place = match (item.request.native, item.request.op) {
@@ -156,6 +169,47 @@ impl Pipe {
             }
         };
         self.places.push_back(place);
+    }
+
+    /// Has the waiter of a lock in Redisson's layout called by what is told on the lock's
+    /// channel, from before it asks until it goes.
+    fn listen(&mut self, item: &Item) {
+        let request = &item.request;
+        let (Some(_), Some(waiter)) = (&request.keys.field, &request.waiter) else {
+            return;
+        };
+        if let Some(channel) = hashed::channel(request).filter(|_| self.listens) {
+            if self.wire.input.pushes.listen(&channel, waiter.number) {
+                self.write_listening(b"SUBSCRIBE", &channel);
+            }
+        } else if item.is_release() {
+            self.hush(request);
+        }
+    }
+
+    /// The waiter of the request waits no more.
+    fn hush(&mut self, request: &Request) {
+        let (Some(_), Some(waiter)) = (&request.keys.field, &request.waiter) else {
+            return;
+        };
+        let channel = names::redisson_channel(&request.keys.lock);
+        if self.wire.input.pushes.hush(&channel, waiter.number) {
+            self.write_listening(b"UNSUBSCRIBE", &channel);
+        }
+    }
+
+    fn write_listening(&mut self, command: &[u8], channel: &[u8]) {
+        resp::write_array(&mut self.wire.out, 2);
+        resp::write_text(&mut self.wire.out, command);
+        resp::write_text(&mut self.wire.out, channel);
+        self.places.push_back(Place::Listen);
+    }
+
+    /// A push has said that a channel is heard, or is no more.
+    fn take_listening(&mut self) {
+        if let Some(Place::Listen) = self.places.front() {
+            self.places.pop_front();
+        }
     }
 
     /// The reply to a request has told the server's `TIME`, in µs.
@@ -226,6 +280,9 @@ impl Pipe {
                     if mutant!("warm-though-refused", granted, true) {
                         warm_up(&mut self.warm, &item);
                     }
+                    if granted {
+                        self.hush(&item.request);
+                    }
                     done.push_back((item, said));
                 }
             }
@@ -289,6 +346,13 @@ impl Pipe {
                 }
                 trim(&mut self.voted);
             }
+            Place::Listen => {
+                // Whoever may not listen asks from time to time.
+                self.listens = false;
+                self.places.pop_front();
+                // A push would have come before it: see `take_listening`.
+                return matches!(reply, Resp::ServerError(_));
+            }
             Place::Wait => {
                 if let Some(replicas) = &mut self.replicas {
                     replicas.take(&reply, done);
@@ -305,7 +369,7 @@ impl Pipe {
         let voted = self.voted.iter_mut().map(|(item, _)| item);
         let asked = self.places.iter_mut().filter_map(|place| match place {
             Place::Script(item) | Place::Delete(item) | Place::Acquire(item, ..) => Some(item),
-            Place::Trailer(_) | Place::Wait => None,
+            Place::Trailer(_) | Place::Wait | Place::Listen => None,
         });
         let parked = self.replicas.iter_mut().flat_map(Replicas::items_mut);
         parked.chain(voted).chain(asked)
@@ -316,7 +380,7 @@ impl Pipe {
         let voted = self.voted.iter().filter_map(|(item, _)| item.as_deref());
         let asked = self.places.iter().filter_map(|place| match place {
             Place::Script(item) | Place::Delete(item) | Place::Acquire(item, ..) => item.as_deref(),
-            Place::Trailer(_) | Place::Wait => None,
+            Place::Trailer(_) | Place::Wait | Place::Listen => None,
         });
         let parked = self.replicas.iter().flat_map(Replicas::items);
         parked.chain(voted).chain(asked)

@@ -10,8 +10,12 @@ use std::io;
 use std::sync::Arc;
 
 use super::resp::{self, LONGEST_REPLY};
+use crate::hash::HashMap;
 use crate::node::Hint;
+use crate::node::names::MAX_NAME;
 
+/// The name of the longest channel of a lock in Redisson's layout.
+const LOCK_CHANNEL: usize = MAX_NAME + 32;
 /// Digits of the largest number.
 const DIGITS: usize = 20;
 /// What a message has at most: a number, a blank, and the number of a slot.
@@ -26,6 +30,8 @@ pub enum Push {
     Message(Hint),
     /// Our inbox is subscribed.
     Subscribed,
+    /// So is, or no more, the channel of a lock in Redisson's layout.
+    Listens,
     /// Nothing that a node tells us.
     Stray,
 }
@@ -34,6 +40,10 @@ pub enum Push {
 pub(crate) struct Pushes {
     /// The name of our inbox.
     channel: Arc<[u8]>,
+    /// The channels of locks in Redisson's layout, and who waits there.
+    locks: HashMap<Vec<u8>, u64>,
+    /// There have been some.
+    listened: bool,
     /// Elements of the push that are yet to come, those inside of others
     /// included; `None` between two pushes.
     left: Option<u64>,
@@ -48,11 +58,29 @@ impl Pushes {
     pub(crate) fn new(channel: Arc<[u8]>) -> Pushes {
         Pushes {
             channel,
+            locks: HashMap::default(),
+            listened: false,
             left: None,
             skip: 0,
             words: Vec::new(),
             odd: false,
         }
+    }
+
+    /// From now on the waiter is called by any message on the channel. Whether nobody was
+    /// before.
+    pub(crate) fn listen(&mut self, channel: &[u8], waiter: u64) -> bool {
+        self.listened = true;
+        self.locks.insert(channel.to_vec(), waiter).is_none()
+    }
+
+    /// The waiter is called no more. Whether it was.
+    pub(crate) fn hush(&mut self, channel: &[u8], waiter: u64) -> bool {
+        let listens = self.locks.get(channel) == Some(&waiter);
+        if listens {
+            self.locks.remove(channel);
+        }
+        listens
     }
 
     /// Whether a push has begun and not ended.
@@ -136,7 +164,9 @@ impl Pushes {
     }
 
     fn longest(&self) -> usize {
-        self.channel.len().max(MESSAGE)
+        // Also that which is just being left.
+        let lock = if self.listened { LOCK_CHANNEL } else { 0 };
+        self.channel.len().max(MESSAGE).max(lock)
     }
 
     fn word(&mut self, word: &[u8]) {
@@ -157,6 +187,21 @@ impl Pushes {
                 b"subscribe" => Push::Subscribed,
                 _ => Push::Stray,
             },
+            [kind, channel, _] if !odd && self.listened => self.of_lock(kind, channel),
+            _ => Push::Stray,
+        }
+    }
+
+    /// What a push over the channel of a lock is.
+    fn of_lock(&self, kind: &[u8], channel: &[u8]) -> Push {
+        match kind {
+            // Whatever it says: Redisson says `0` where the lock is free, and `1` for readers.
+            b"message" => match self.locks.get(channel) {
+                Some(&number) => Push::Message(Hint { number, slot: None }),
+                // It came as the channel was left.
+                None => Push::Listens,
+            },
+            b"subscribe" | b"unsubscribe" => Push::Listens,
             _ => Push::Stray,
         }
     }

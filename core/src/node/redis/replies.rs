@@ -61,6 +61,7 @@ pub(crate) fn outcome(op: Op, value: &Resp) -> Outcome {
             (refused([left, holder, place, subscribers], shared), rest)
         }
         (Op::Acquire { .. }, 2, _) => (Some(Reply::NotMine), more),
+        (Op::Acquire { .. }, 9, _) => (Some(Reply::Failed(read_write())), more),
         (Op::Acquire { .. }, 7, [Resp::Int(slot), rest @ ..]) => {
             let slot = u32::try_from(*slot).ok();
             (slot.map(|slot| Reply::Chosen { slot }), rest)
@@ -225,6 +226,13 @@ pub(crate) fn time(rest: &[Resp]) -> Option<u64> {
             .checked_add(number(micros)?),
         _ => None,
     }
+}
+
+/// The lock is one of Redisson's, and of another kind.
+fn read_write() -> Fault {
+    let text = "the key is that of Redisson's RReadWriteLock, which is no RLock: give the lock \
+                another name";
+    Fault::new(FaultKind::Misconfigured, text, true)
 }
 
 /// The fault of a reply that is none of ours.

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use once_cell::sync::Lazy;
 
+use super::hashed;
 use super::resp::{self, Decimal};
 use crate::node::hash_slot;
 use crate::node::{Companions, Leaving, Mode, Op, Repair, Request, Waiter};
@@ -62,6 +63,12 @@ pub(crate) static SHARE: Script = script!("share.lua");
 pub(crate) static SHARE_EXTEND: Script = script!("share_extend.lua");
 /// Take a vote over from another client. Seldom asked for.
 pub(crate) static ADOPT: Script = script!("adopt.lua");
+/// Enter a lock in Redisson's layout, keep it, leave it. Seldom asked for.
+pub(crate) static HACQUIRE: Script = script!("hacquire.lua");
+/// See [`HACQUIRE`].
+pub(crate) static HEXTEND: Script = script!("hextend.lua");
+/// See [`HACQUIRE`].
+pub(crate) static HRELEASE: Script = script!("hrelease.lua");
 /// Find a free slot of a semaphore, or queue the waiter for one.
 pub(crate) static CHOOSE: Script = script!("choose.lua");
 /// Let no more readers in, for a waiter.
@@ -109,6 +116,11 @@ impl Guard {
         }
     }
 
+    /// Whether it goes with requests to a shard of a cluster.
+    pub(crate) fn is_of_cluster(&self) -> bool {
+        *self.record == *NO_RECORD
+    }
+
     /// What goes with requests for this lock, of a shard.
     pub(crate) fn of_shard(&self, lock: &[u8]) -> Option<Guard> {
         let mark: Arc<[u8]> = match self.shard {
@@ -139,6 +151,9 @@ pub(crate) fn write_command(
     with_text: bool,
     cold: bool,
 ) {
+    if let Some(field) = request.keys.field.as_ref().filter(|_| request.op != Op::Inspect) {
+        return hashed::write_command(out, request, field, guard, with_text);
+    }
     if let Op::Reserve { long } = request.op {
         return write_reserve(out, request, guard, long, with_text);
     }
@@ -457,7 +472,8 @@ fn write_checks(out: &mut Vec<u8>, request: &Request, guard: Option<&Guard>, col
     }
 }
 
-fn not_after(request: &Request) -> u64 {
+/// The `TIME` after which a request does nothing, as it goes over the wire.
+pub(crate) fn not_after(request: &Request) -> u64 {
     match request.not_after {
         0 => ANY_TIME,
         time => time.min(ANY_TIME),

@@ -115,8 +115,9 @@ pub(crate) fn fault_of(code: &str, detail: Option<&str>) -> Fault {
     }
     let mut text = format!("{code} {detail}").trim_end().to_owned();
     if code == "WRONGTYPE" {
-        text = "its key holds a value of another type than a lock of this library has: a lock of \
-                another library (Redisson keeps a hash), or data; choose another name or namespace"
+        text = "its key holds a value of another type than this lock has: a lock of another layout \
+                (Redisson keeps a hash: see the option layout), or data; choose another name or \
+                namespace"
             .into();
     }
     if text.len() > 200 {

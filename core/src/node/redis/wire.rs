@@ -37,7 +37,7 @@ pub(crate) struct Wire {
     /// To be written; the first `written` bytes have been.
     pub(crate) out: Vec<u8>,
     written: usize,
-    input: Input,
+    pub(crate) input: Input,
     chunk: Box<[u8]>,
 }
 
@@ -94,7 +94,7 @@ pub(crate) struct Input {
     /// The first `parsed` of them are done with.
     bytes: Vec<u8>,
     parsed: usize,
-    pushes: Pushes,
+    pub(crate) pushes: Pushes,
 }
 
 impl Input {

@@ -98,7 +98,8 @@ impl Hold {
     }
 
     /// By which means a lock is asked for that was not waited for yet. Plain commands
-    /// know of no line and no readers, and take one fence at once.
+    /// know of no line and no readers, and take one fence at once. A lock in Redisson's layout
+    /// is asked for by its script all the same; but nobody listens there yet.
     pub(crate) fn cheapest_means(&self, now: Instant) -> Means {
         let contended = || self.set.contention.is_seen(&self.terms.keys.lock, now);
         let alone = self.terms.keys.mode.is_alone();
@@ -140,7 +141,10 @@ impl Hold {
         for i in nodes.iter() {
             let queues = self.waiter.is_some() && homes.contains(i) && !native.contains(i);
             let renew_at = now + self.renew_every;
-            let node = state.votes.ask(i, candidate, queues, renew_at);
+            // In Redisson's layout a node never tells what others have stored: what it has
+            // is the hold's.
+            let told = candidate.max(self.terms.keys.field.is_some().into());
+            let node = state.votes.ask(i, told, queues, renew_at);
             node.scripted |= !native.contains(i);
         }
         drop(state);
@@ -155,7 +159,7 @@ impl Hold {
                 home: homes.contains(node) && !native.contains(node),
                 block: self.fences.block,
             };
-            match native.contains(node) {
+            match native.contains(node) && self.terms.keys.field.is_none() {
                 true => self.native_question(node, op, now),
                 false => self.question(node, op, now),
             }
@@ -249,6 +253,7 @@ impl Hold {
         request.leaving = self.leaving(now);
         let keeps = request.leaving != Leaving::Free;
         let plain = !traces.scripted && !lined && self.mode().is_alone() && !self.is_undecided();
+        let plain = plain && self.terms.keys.field.is_none();
         request.native = traces.token && plain && !traces.waiter && !keeps;
         let deadline = now + self.terms.timing.node_timeout;
         self.outgoing(node, request, now, deadline, now + self.longest_life())

@@ -27,6 +27,8 @@ impl Terms {
         self.keys.lock == other.keys.lock
             && self.keys.mode == other.keys.mode
             && self.keys.mode.is_alone()
+            && !self.is_owners()
+            && !other.is_owners()
             && self.label == other.label
             && counted(self) == counted(other)
             && timing(self) == timing(other)
@@ -36,6 +38,11 @@ impl Terms {
             && !other.fair
             && self.keep == other.keep
             && self.max_hold == other.max_hold
+    }
+
+    /// Whether the nodes know the owner, and others may be that too.
+    fn is_owners(&self) -> bool {
+        self.keys.field.as_ref().is_some_and(|field| field.shared)
     }
 }
 

@@ -26,6 +26,8 @@ pub struct Inbox {
     name: Arc<[u8]>,
     table: Mutex<Table>,
     stray: AtomicU64,
+    /// How many owners were named after it.
+    owners: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -71,6 +73,7 @@ impl Inbox {
             name,
             table: Mutex::default(),
             stray: AtomicU64::new(0),
+            owners: AtomicU64::new(1),
         });
         for link in links {
             link.subscribe(inbox.clone());
@@ -84,6 +87,14 @@ impl Inbox {
             inbox: self.clone(),
             number: lock(&self.table).add(key.clone()),
         }
+    }
+
+    /// An owner that nobody else is, by a name that says which client's it is.
+    pub(crate) fn owner(&self) -> Vec<u8> {
+        let number = self.owners.fetch_add(1, Ordering::Relaxed);
+        let at = self.name.iter().rposition(|byte| *byte == b':');
+        let id = &self.name[at.map_or(0, |at| at + 1)..];
+        [id, b":", number.to_string().as_bytes()].concat()
     }
 
     /// Has all that wait for `key` look again; all of the client without one.

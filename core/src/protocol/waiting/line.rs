@@ -439,6 +439,7 @@ mod tests {
                 fence_ttl: None,
                 mode: Mode::Exclusive,
                 adopts: None,
+                field: None,
             }),
             label: "".into(),
             timing: Timing::of(Duration::from_secs(1), 0.01, 0.1, Duration::from_millis(50)),

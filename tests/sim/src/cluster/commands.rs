@@ -333,6 +333,7 @@ fn prolong(data: &mut Data, words: &[&[u8]], clock: Instant, out: &mut Vec<u8>) 
             fence_ttl: None,
             mode: Mode::Exclusive,
             adopts: None,
+            field: None,
         }),
         value: Value(value.into()),
         waiter: None,

@@ -211,6 +211,7 @@ impl Link {
             fence_ttl: self.fence_ttl,
             mode: Mode::Exclusive,
             adopts: None,
+            field: None,
         };
         let request = Request {
             op,

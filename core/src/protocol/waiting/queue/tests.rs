@@ -84,6 +84,7 @@ fn terms(mode: Mode) -> Terms {
             fence_ttl: None,
             mode,
             adopts: None,
+            field: None,
         }),
         label: "".into(),
         timing: Timing::of(

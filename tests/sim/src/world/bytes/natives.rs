@@ -280,6 +280,7 @@ fn native(key: &[u8], value: &[u8], op: Op) -> Request {
             fence_ttl: None,
             mode: Mode::Exclusive,
             adopts: None,
+            field: None,
         }),
         value: Value(value.into()),
         waiter: None,

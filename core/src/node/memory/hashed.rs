@@ -1,0 +1,257 @@
+//! The scripts `hacquire`, `hextend` and `hrelease` on a node in memory: a lock in Redisson's
+//! layout.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::line::{Message, life};
+use super::{Answer, MemoryNode, tick};
+use crate::clock::Instant;
+use crate::mutants::mutant;
+use crate::node::{Fault, FaultKind, Field, Hint, Op, Repair, Reply, Request, Value};
+
+/// A lock that is held.
+#[derive(Clone, Debug)]
+pub(super) struct Hashed {
+    /// Who holds it.
+    owner: Arc<[u8]>,
+    /// How often that has entered.
+    count: u32,
+    pub(super) end: Instant,
+}
+
+/// Whose the counts are, as far as they are known.
+#[derive(Clone, Debug)]
+pub(super) struct Tokens {
+    tokens: BTreeSet<Value>,
+    /// The fence that was taken for the hold.
+    fence: Option<u64>,
+    pub(super) end: Instant,
+}
+
+/// Who is told that such a lock is free: by its key the waiters, each by its inbox and number.
+pub(super) type Listening = BTreeMap<Arc<[u8]>, BTreeSet<(Arc<[u8]>, u64)>>;
+
+impl MemoryNode {
+    /// Carries the script out that the request calls. `quarantine`: how long that lasts yet,
+    /// where it is minded.
+    pub(super) fn hashed(
+        &mut self,
+        request: &Request,
+        field: &Field,
+        quarantine: Option<Duration>,
+        now: Instant,
+        messages: &mut Vec<Message>,
+    ) -> Answer {
+        Ok(match request.op {
+            Op::Acquire {
+                ttl,
+                candidate,
+                block,
+                ..
+            } => self.enter(request, field, quarantine, (ttl, candidate, block), now),
+            Op::Extend { ttl, repair, fence } => {
+                let minded = quarantine.filter(|_| !matches!(repair, Repair::InQuarantine { .. }));
+                match self.has(request, field, now) {
+                    false => Reply::NotMine,
+                    true if let Some(left) = minded => Reply::Quarantined { left },
+                    true => {
+                        self.raise_hashed(request, fence);
+                        self.lengthen_hashed(request, ttl, now);
+                        Reply::Extended { repaired: false }
+                    }
+                }
+            }
+            Op::Confirm { ttl, fence, block } => {
+                let stored = self.counted(request, now).unwrap_or(0);
+                match self.has(request, field, now) {
+                    false => Reply::NotMine,
+                    true if fence.checked_sub(block.into()).is_none_or(|below| stored > below) => {
+                        Reply::Greater { fence: stored }
+                    }
+                    true => {
+                        self.raise_hashed(request, fence);
+                        self.lengthen_hashed(request, ttl, now);
+                        Reply::Confirmed
+                    }
+                }
+            }
+            Op::Release => self.leave_hashed(request, field, now, messages),
+            Op::Inspect | Op::Reserve { .. } => unreachable!("no script of such a lock does it"),
+        })
+    }
+
+    fn enter(
+        &mut self,
+        request: &Request,
+        field: &Field,
+        quarantine: Option<Duration>,
+        (ttl, candidate, block): (Duration, u64, u32),
+        now: Instant,
+    ) -> Reply {
+        if self.form(&request.keys.lock, now).is_some() {
+            let text = "WRONGTYPE the key is that of a lock in another layout";
+            return Reply::Failed(Fault::new(FaultKind::Misconfigured, text, true));
+        }
+        let own = self.lock_of(request, now).map(|held| held.owner == field.name);
+        if own == Some(false) && mutant!("field-not-compared", true, false) {
+            return self.refuse_hashed(request, now);
+        }
+        if let Some(left) = quarantine {
+            return Reply::Quarantined { left };
+        }
+        self.hush(request);
+        let key = request.keys.companions.queue();
+        if own.is_none() && mutant!("stale-holds-kept", true, false) {
+            self.tokens.remove(key);
+        }
+        self.tokens.retain(|_, tokens| tick(now) <= tokens.end);
+        let tokens = self.tokens.entry(key.into()).or_insert(Tokens {
+            tokens: BTreeSet::new(),
+            fence: None,
+            end: Instant::NEVER,
+        });
+        let fenced = tokens.fence;
+        let new = tokens.tokens.insert(request.value.clone());
+        let counted = mutant!("hold-not-recorded", new, true);
+        let lock = self.hashes.entry(request.keys.lock.clone());
+        let lock = lock.or_insert(Hashed {
+            owner: field.name.clone(),
+            count: 0,
+            end: Instant::NEVER,
+        });
+        if tick(now) > lock.end {
+            (lock.owner, lock.count) = (field.name.clone(), 0);
+        }
+        lock.count += u32::from(counted);
+        self.lengthen_hashed(request, ttl, now);
+        Reply::Granted {
+            fence: self.fence_hashed(request, fenced, candidate, block, now),
+            lasts: None,
+        }
+    }
+
+    /// The fence of a hold that has none yet, or that one.
+    fn fence_hashed(
+        &mut self,
+        request: &Request,
+        has: Option<u64>,
+        candidate: u64,
+        block: u32,
+        now: Instant,
+    ) -> u64 {
+        if request.keys.fence_ttl.is_none() {
+            return 0;
+        }
+        if candidate == 0 || has.is_some() {
+            return has.unwrap_or(0);
+        }
+        let last = self.counted(request, now).unwrap_or(0);
+        let latest = MemoryNode::time(now) + 10_000_000;
+        let fence = candidate.min(latest).max(last + u64::from(block));
+        self.raise_hashed(request, fence);
+        fence
+    }
+
+    fn refuse_hashed(&mut self, request: &Request, now: Instant) -> Reply {
+        let waits = match (request.op, &request.waiter) {
+            (Op::Acquire { home: true, .. }, Some(waiter)) => {
+                let listening = self.listening.entry(request.keys.lock.clone());
+                let who = (waiter.inbox.clone(), waiter.number);
+                listening.or_default().insert(who);
+                true
+            }
+            _ => false,
+        };
+        let lock = self.lock_of(request, now).expect("it was found");
+        Reply::Refused {
+            left: Some(tick(now).until(lock.end)),
+            holder: Some(lock.owner.escape_ascii().to_string().into()),
+            place: waits.then_some(0),
+            subscribers: 1,
+            shared: false,
+        }
+    }
+
+    fn leave_hashed(
+        &mut self,
+        request: &Request,
+        field: &Field,
+        now: Instant,
+        messages: &mut Vec<Message>,
+    ) -> Reply {
+        self.hush(request);
+        let held = self.has(request, field, now);
+        let tokens = self.tokens.get_mut(request.keys.companions.queue());
+        let counted = tokens.is_some_and(|tokens| tokens.tokens.remove(&request.value));
+        let counted = mutant!("release-counts-twice", counted, true);
+        let lock = self.hashes.get_mut(&request.keys.lock);
+        let lock = lock.filter(|lock| tick(now) <= lock.end && lock.owner == field.name);
+        if let Some(lock) = lock.filter(|_| counted && !request.value.0.is_empty()) {
+            lock.count -= 1;
+            if lock.count == 0 {
+                self.hashes.remove(&request.keys.lock);
+                self.tokens.remove(request.keys.companions.queue());
+                let waiting = self.listening.get(&request.keys.lock);
+                messages.extend(waiting.into_iter().flatten().map(|(inbox, number)| {
+                    let number = *number;
+                    (inbox.clone(), Hint { number, slot: None })
+                }));
+            }
+        }
+        Reply::Released { held }
+    }
+
+    /// The waiter of the request is told nothing more.
+    fn hush(&mut self, request: &Request) {
+        let Some(waiter) = &request.waiter else { return };
+        if let Some(waiting) = self.listening.get_mut(&request.keys.lock) {
+            waiting.remove(&(waiter.inbox.clone(), waiter.number));
+            if waiting.is_empty() {
+                self.listening.remove(&request.keys.lock);
+            }
+        }
+    }
+
+    /// The lock, if it is held.
+    pub(super) fn lock_of(&self, request: &Request, now: Instant) -> Option<&Hashed> {
+        let lock = self.hashes.get(&request.keys.lock);
+        lock.filter(|lock| tick(now) <= lock.end)
+    }
+
+    /// Whether the owner holds it by the request's token.
+    fn has(&self, request: &Request, field: &Field, now: Instant) -> bool {
+        let tokens = self.tokens.get(request.keys.companions.queue());
+        let tokens = tokens.filter(|tokens| tick(now) <= tokens.end);
+        let lock = self.lock_of(request, now);
+        lock.is_some_and(|lock| lock.owner == field.name)
+            && tokens.is_some_and(|tokens| tokens.tokens.contains(&request.value))
+    }
+
+    fn lengthen_hashed(&mut self, request: &Request, ttl: Duration, now: Instant) {
+        let end = life(now, ttl);
+        if let Some(lock) = self.hashes.get_mut(&request.keys.lock) {
+            lock.end = lock.end.max(end);
+        }
+        if let Some(tokens) = self.tokens.get_mut(request.keys.companions.queue()) {
+            tokens.end = tokens.end.max(end);
+        }
+    }
+
+    /// What is counted has no end: Redisson's own counter has none.
+    fn raise_hashed(&mut self, request: &Request, fence: u64) {
+        let Some((key, _)) = request.keys.counter() else {
+            return;
+        };
+        let counter = self.counters.entry(key.into());
+        let counter = counter.or_insert((0, Instant::FAR));
+        if fence > counter.0 {
+            let end = mutant!("counter-with-ttl", Instant::FAR, Instant(0) + request.keys.waits.place);
+            *counter = (fence, end);
+            if let Some(tokens) = self.tokens.get_mut(request.keys.companions.queue()) {
+                tokens.fence = Some(fence);
+            }
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! How the scripts of a lock in Redisson's layout are called: `hacquire`, `hextend` and
+//! `hrelease` of docs/PROTOCOL.md. This file and that page change together.
+
+use super::resp;
+use super::script::{self, Guard, HACQUIRE, HEXTEND, HRELEASE, millis};
+use crate::node::{Field, Op, Repair, Request, names};
+
+/// Appends the script call for a request to a lock whose owner is `field`.
+pub(crate) fn write_command(
+    out: &mut Vec<u8>,
+    request: &Request,
+    field: &Field,
+    guard: Option<&Guard>,
+    with_text: bool,
+) {
+    let releases = request.op == Op::Release;
+    let script = match request.op {
+        Op::Acquire { .. } => &HACQUIRE,
+        Op::Release => &HRELEASE,
+        _ => &HEXTEND,
+    };
+    let keys = match releases {
+        true => 2,
+        false => 3 + 2 * usize::from(guard.is_some()),
+    };
+    resp::write_array(out, 3 + keys + if releases { 4 } else { 8 });
+    script::write_script(out, script, with_text);
+    resp::write_number(out, keys as u64);
+    let companions = &request.keys.companions;
+    resp::write_text(out, &request.keys.lock);
+    resp::write_text(out, companions.queue());
+    if !releases {
+        resp::write_text(out, companions.counter());
+        if let Some(guard) = guard {
+            resp::write_text(out, &guard.record_key);
+            resp::write_text(out, &guard.quarantine_key);
+        }
+    }
+    resp::write_text(out, &field.name);
+    resp::write_text(out, &request.value.0);
+    let (fence, block) = match request.op {
+        Op::Acquire {
+            ttl,
+            candidate,
+            block,
+            ..
+        } => {
+            resp::write_number(out, millis(ttl));
+            resp::write_text(out, &channel(request).unwrap_or_default());
+            (candidate, block)
+        }
+        Op::Extend { ttl, repair, fence } => {
+            resp::write_number(out, millis(ttl));
+            let mode = match repair {
+                Repair::No => 0,
+                Repair::Yes => 1,
+                Repair::InQuarantine { .. } => 2,
+            };
+            resp::write_number(out, mode);
+            (fence, 1)
+        }
+        Op::Confirm { ttl, fence, block } => {
+            resp::write_number(out, millis(ttl));
+            resp::write_number(out, 3);
+            (fence, block)
+        }
+        _ => {
+            resp::write_text(out, &names::redisson_channel(&request.keys.lock));
+            // Redisson listens on sharded channels where there are shards.
+            let in_cluster = guard.is_some_and(Guard::is_of_cluster);
+            let publish: &[u8] = if in_cluster { b"SPUBLISH" } else { b"PUBLISH" };
+            return resp::write_text(out, publish);
+        }
+    };
+    resp::write_text(out, guard.map_or(b"", |guard| guard.record.as_bytes()));
+    resp::write_number(out, script::not_after(request));
+    match request.keys.counter() {
+        Some(_) => resp::write_number(out, fence),
+        None => resp::write_text(out, b""),
+    }
+    resp::write_number(out, block.into());
+}
+
+/// Where it is told that the lock is free, to whoever asks so that he waits at his home.
+pub(crate) fn channel(request: &Request) -> Option<Vec<u8>> {
+    let home = matches!(request.op, Op::Acquire { home: true, .. });
+    let waits = home && request.waiter.is_some() && request.keys.field.is_some();
+    waits.then(|| names::redisson_channel(&request.keys.lock))
+}

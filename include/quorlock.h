@@ -160,6 +160,16 @@
 #define QUORLOCK_RESTART_GUARD_OFF 2
 
 /**
+ * A lock is stored as Quorlock stores it.
+ */
+#define QUORLOCK_LAYOUT_PLAIN 0
+
+/**
+ * A lock is stored as Redisson stores its RLock, and is one with that.
+ */
+#define QUORLOCK_LAYOUT_REDISSON 1
+
+/**
  * A time without end, or no limit.
  */
 #define QUORLOCK_FOREVER -1
@@ -883,6 +893,12 @@ int32_t quorlock_client_options_set_keep(struct quorlock_client_options_t *optio
                                          int64_t keep_ms);
 
 /**
+ * See quorlock_lock_options_set_layout(). #QUORLOCK_LAYOUT_PLAIN.
+ */
+int32_t quorlock_client_options_set_layout(struct quorlock_client_options_t *options,
+                                           int32_t layout);
+
+/**
  * See quorlock_lock_options_set_group(). Empty.
  */
 int32_t quorlock_client_options_set_group(struct quorlock_client_options_t *options,
@@ -1165,6 +1181,13 @@ int32_t quorlock_lock_options_set_shared(struct quorlock_lock_options_t *options
  * of that name is another matter. Not with raw, nor shared.
  */
 int32_t quorlock_lock_options_set_slots(struct quorlock_lock_options_t *options, int64_t slots);
+
+/**
+ * #QUORLOCK_LAYOUT_REDISSON makes it one lock with Java's RLock of that name. The key is the
+ * name then, a named owner is one in all processes and in Java, and waiters are not queued on
+ * the nodes. Not with shared, slots, nor keep. #QUORLOCK_LAYOUT_PLAIN.
+ */
+int32_t quorlock_lock_options_set_layout(struct quorlock_lock_options_t *options, int32_t layout);
 
 /**
  * The lock's group in quorlock_metrics_text(), which never names locks: a word for

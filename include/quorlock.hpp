@@ -253,6 +253,15 @@ enum class restart_guard : std::int32_t {
     off = QUORLOCK_RESTART_GUARD_OFF,
 };
 
+/** How a lock is stored on the nodes, and so which other libraries it excludes. */
+enum class layout : std::int32_t {
+    /** Quorlock's own. */
+    plain = QUORLOCK_LAYOUT_PLAIN,
+    /** That of Redisson's RLock: one lock with Java programs. The key is the name then, a named owner is one in all processes
+     * and in Java, and waiters are not queued on the nodes. Not with shared, slots, nor keep. */
+    redisson = QUORLOCK_LAYOUT_REDISSON,
+};
+
 /** Options of a lock. What is not set is as its client has it. */
 struct lock_options {
     /** Auto-release time on the nodes: how long the lock outlives a crashed holder. */
@@ -288,6 +297,8 @@ struct lock_options {
     std::optional<bool> shared;
     /** Makes it a semaphore of so many slots, 1 to 128, at most all of which are held at once: see client::semaphore(). */
     std::optional<std::int64_t> slots;
+    /** How the lock is stored: as Quorlock's own, or as one with Java's. */
+    std::optional<quorlock::layout> layout;
 };
 
 /** Options of a client; those that locks have too are the defaults of its locks. See quorlock.h for the values
@@ -336,6 +347,8 @@ struct client_options {
     std::optional<milliseconds> keep;
     /** The group of its locks in metrics_text(): see lock_options. */
     std::optional<std::string> group;
+    /** How its locks are stored: see lock_options. */
+    std::optional<quorlock::layout> layout;
 };
 
 namespace detail {
@@ -356,6 +369,7 @@ inline owned<quorlock_lock_options_t> made(const lock_options &options) {
     if (options.keep) quorlock_lock_options_set_keep(o, ms(*options.keep));
     if (options.shared) quorlock_lock_options_set_shared(o, *options.shared);
     if (options.slots) quorlock_lock_options_set_slots(o, *options.slots);
+    if (options.layout) quorlock_lock_options_set_layout(o, static_cast<std::int32_t>(*options.layout));
     if (options.group) quorlock_lock_options_set_group(o, options.group->data(), options.group->size());
     if (options.reentrant) quorlock_lock_options_set_reentrant(o, *options.reentrant);
     return made;
@@ -1631,6 +1645,7 @@ public:
         if (options.max_waiters) quorlock_client_options_set_max_waiters(o, *options.max_waiters);
         if (options.fair) quorlock_client_options_set_fair(o, *options.fair);
         if (options.keep) quorlock_client_options_set_keep(o, detail::ms(*options.keep));
+        if (options.layout) quorlock_client_options_set_layout(o, static_cast<std::int32_t>(*options.layout));
         text(quorlock_client_options_set_group, options.group);
         if (options.reentrant) quorlock_client_options_set_reentrant(o, *options.reentrant);
         quorlock_client_t *handle = nullptr;

@@ -141,13 +141,11 @@ pub enum Layout {
     Redisson,
 }
 
-impl Layout {
-    /// The layout by its word in every language: `plain`, `redisson`.
-    ///
-    /// # Errors
-    ///
-    /// `InvalidArgument` for any other word.
-    pub fn from_word(word: &str) -> Result<Layout, Error> {
+impl std::str::FromStr for Layout {
+    type Err = Error;
+
+    /// By its word in every language: `plain`, `redisson`.
+    fn from_str(word: &str) -> Result<Layout, Error> {
         match word {
             "plain" => Ok(Layout::Plain),
             "redisson" => Ok(Layout::Redisson),

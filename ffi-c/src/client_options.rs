@@ -6,6 +6,7 @@ use std::{mem, ptr};
 use quorlock_core::{ClientBuilder, Error, RestartGuard};
 
 use crate::handle::{self, Handle, invalid};
+use crate::lock_options::layout_of;
 use crate::options::Options;
 
 /// The guard is on for sets of three nodes and more.
@@ -143,6 +144,12 @@ pub extern "C" fn quorlock_client_options_set_fair(options: *mut quorlock_client
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_client_options_set_keep(options: *mut quorlock_client_options_t, keep_ms: i64) -> i32 {
     set(options, || handle::millis(keep_ms, "keep"), ClientBuilder::keep)
+}
+
+/// See quorlock_lock_options_set_layout(). #QUORLOCK_LAYOUT_PLAIN.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_client_options_set_layout(options: *mut quorlock_client_options_t, layout: i32) -> i32 {
+    set(options, || layout_of(layout), ClientBuilder::layout)
 }
 
 /// See quorlock_lock_options_set_group(). Empty.

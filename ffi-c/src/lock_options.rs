@@ -3,10 +3,15 @@
 use std::ffi::c_char;
 use std::ptr;
 
-use quorlock_core::{Error, Lock, Owner};
+use quorlock_core::{Error, Layout, Lock, Owner};
 
-use crate::handle::{self, Handle};
+use crate::handle::{self, Handle, invalid};
 use crate::options::Options;
+
+/// A lock is stored as Quorlock stores it.
+pub const QUORLOCK_LAYOUT_PLAIN: i32 = 0;
+/// A lock is stored as Redisson stores its RLock, and is one with that.
+pub const QUORLOCK_LAYOUT_REDISSON: i32 = 1;
 
 /// Options of a lock. What is not set is as its client has it. For one thread
 /// at a time; mistakes are reported as those of quorlock_client_options_t, by
@@ -144,6 +149,22 @@ pub extern "C" fn quorlock_lock_options_set_shared(options: *mut quorlock_lock_o
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_lock_options_set_slots(options: *mut quorlock_lock_options_t, slots: i64) -> i32 {
     set(options, || handle::count(slots, "slots"), |lock, slots| lock.slots(slots as u32))
+}
+
+/// #QUORLOCK_LAYOUT_REDISSON makes it one lock with Java's RLock of that name. The key is the
+/// name then, a named owner is one in all processes and in Java, and waiters are not queued on
+/// the nodes. Not with shared, slots, nor keep. #QUORLOCK_LAYOUT_PLAIN.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_lock_options_set_layout(options: *mut quorlock_lock_options_t, layout: i32) -> i32 {
+    set(options, || layout_of(layout), Lock::layout)
+}
+
+pub(crate) fn layout_of(number: i32) -> Result<Layout, Error> {
+    match number {
+        QUORLOCK_LAYOUT_PLAIN => Ok(Layout::Plain),
+        QUORLOCK_LAYOUT_REDISSON => Ok(Layout::Redisson),
+        _ => Err(invalid(format!("layout is {number}: give a QUORLOCK_LAYOUT_ constant, 0 or 1"))),
+    }
 }
 
 /// The lock's group in quorlock_metrics_text(), which never names locks: a word for

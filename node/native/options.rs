@@ -26,6 +26,7 @@ pub struct LockOptions {
     pub max_waiters: Option<u32>,
     pub fair: Option<bool>,
     pub keep: Option<f64>,
+    pub layout: Option<String>,
     pub group: Option<String>,
     pub shared: Option<bool>,
     pub slots: Option<u32>,
@@ -91,6 +92,7 @@ macro_rules! set_lock {
             max_waiters = |given| given as usize,
             fair = |given| given,
             keep = |given| time("keep", given)?,
+            layout = |given| given.parse()?,
             group = |given| given,
         }
     };

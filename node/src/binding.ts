@@ -157,6 +157,7 @@ export interface NativeLockOptions {
   maxWaiters?: number;
   fair?: boolean;
   keep?: number;
+  layout?: "plain" | "redisson";
   group?: string;
   shared?: boolean;
   slots?: number;

@@ -39,6 +39,11 @@ export interface LockOptions {
    */
   keep?: number | undefined;
   /**
+   * `"redisson"` makes it one lock with Java's `RLock` of that name. The key is the name then, a named `owner` is one in all
+   * processes and in Java, and waiters are not queued on the nodes. Not with `shared`, `slots` nor `keep`. `"plain"`.
+   */
+  layout?: "plain" | "redisson" | undefined;
+  /**
    * The lock's group in `metricsText()`, which never names locks: a word for all of a kind, such as `orders`. At most 64
    * bytes. The process keeps 64 groups; later ones are counted as `other`. Empty.
    */
@@ -249,6 +254,7 @@ const OF_LOCK: Record<string, Convert> = {
   maxWaiters: count,
   fair: flag,
   keep: milliseconds,
+  layout: string('"plain" or "redisson"'),
   group: text,
 };
 

@@ -111,6 +111,7 @@ macro_rules! lock_option {
             "max_waiters" => $to.max_waiters(count($name, &$value)?),
             "fair" => $to.fair(flag($name, &$value)?),
             "keep" => $to.keep(seconds($name, &$value)?),
+            "layout" => $to.layout(checked($value.py(), text($name, &$value)?.parse())?),
             "group" => $to.group(text($name, &$value)?),
             _ => {
                 return Err(PyTypeError::new_err(format!(

@@ -81,6 +81,11 @@ bool on(const std::string &text) {
 }
 
 /// Another word is a number that is no guard: for the library to refuse.
+quorlock::layout layout(const std::string &text) {
+    if (text == "plain") return quorlock::layout::plain;
+    return text == "redisson" ? quorlock::layout::redisson : static_cast<quorlock::layout>(-1);
+}
+
 quorlock::restart_guard guard(const std::string &text) {
     if (text == "auto") return quorlock::restart_guard::automatic;
     if (text == "on") return quorlock::restart_guard::on;
@@ -136,6 +141,7 @@ void common(Options &made, options &given) {
     take(given, "max_waiters", [&](auto &v) { made.max_waiters = count(v); });
     take(given, "fair", [&](auto &v) { made.fair = on(v); });
     take(given, "keep", [&](auto &v) { made.keep = millis(v); });
+    take(given, "layout", [&](auto &v) { made.layout = layout(v); });
     take(given, "group", [&](auto &v) { made.group = unescaped(v); });
 }
 

@@ -1004,7 +1004,7 @@ void all_options() {
     options.keep = 10ms;
     options.group = "stock";
     const quorlock::client client(options);
-    quorlock::lock_options of_lock = {1s, 0ms, true, 10s, true, "me", false, 7, true, false, 20ms, "orders", false, {}};
+    quorlock::lock_options of_lock = {1s, 0ms, true, 10s, true, "me", false, 7, true, false, 20ms, "orders", false, {}, {}};
     CHECK(client.lock(std::string_view("\xff\0", 2), of_lock).acquire().remaining() < 1s);
     CHECK(quorlock::metrics_text().find("group=\"orders\",outcome=\"released\"") != std::string::npos);
     options.min_validity = 2;

@@ -14,9 +14,9 @@ REASONS = {"expired", "refused", "max_hold", "owner_gone", "closed", "forced", "
 DATABASES = 16
 # In the first line: the driver does not declare the set.
 NEW = "new"
-LOCK_OPTIONS = {"ttl", "wait", "renew", "max_hold", "raw", "fencing", "max_waiters", "fair", "keep", "group", "owner"}
+LOCK_OPTIONS = {"ttl", "wait", "renew", "max_hold", "raw", "fencing", "max_waiters", "fair", "keep", "layout", "group", "owner"}
 CLIENT_OPTIONS = {"nodes", "ttl", "wait", "renew", "max_hold", "max_ttl", "node_timeout", "drift", "min_validity",
-                  "namespace", "label", "raw", "fencing", "fence_ttl", "max_waiters", "fair", "keep", "group", "set_name",
+                  "namespace", "label", "raw", "fencing", "fence_ttl", "max_waiters", "fair", "keep", "layout", "group", "set_name",
                   "restart_guard", "accept_eviction", "wait_replicas", "ca", "cert", "key"}
 DRIVER_OPTIONS = {"via", "db", "user", "password", "master"}
 # What a label, a name or a count is written with.

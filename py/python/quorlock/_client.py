@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from . import _native
 from ._lease import NotPickled
-from ._options import UNSET, Guard, Limit, Seconds, Unset, client_options
+from ._options import UNSET, Guard, Layout, Limit, Seconds, Unset, client_options
 
 
 class ClientBase(NotPickled):
@@ -36,6 +36,7 @@ class ClientBase(NotPickled):
         max_waiters: int | Unset = UNSET,
         fair: bool | Unset = UNSET,
         keep: Seconds | Unset = UNSET,
+        layout: Layout | Unset = UNSET,
         group: str | Unset = UNSET,
         fence_ttl: Seconds | Unset = UNSET,
         set_name: str | Unset = UNSET,
@@ -64,6 +65,7 @@ class ClientBase(NotPickled):
                 max_waiters=max_waiters,
                 fair=fair,
                 keep=keep,
+                layout=layout,
                 group=group,
                 fence_ttl=fence_ttl,
                 set_name=set_name,

@@ -27,6 +27,7 @@ Limit: TypeAlias = float | None | Unset
 """A time in seconds, or `None` for no limit."""
 
 Guard: TypeAlias = Literal["auto", "on", "off"] | bool
+Layout: TypeAlias = Literal["plain", "redisson"]
 """Whether restarts are guarded: a word, or true for `"on"` and false for `"off"`."""
 
 Name: TypeAlias = str | bytes

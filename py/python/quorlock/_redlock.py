@@ -14,6 +14,7 @@ from ._lease import shown
 from ._options import (
     UNSET,
     Guard,
+    Layout,
     Limit,
     Name,
     Seconds,
@@ -84,6 +85,7 @@ class _Redlock(_ForBoth):
         max_waiters: int | Unset = UNSET,
         fair: bool | Unset = UNSET,
         keep: Seconds | Unset = UNSET,
+        layout: Layout | Unset = UNSET,
         group: str | Unset = UNSET,
         shared: bool | Unset = UNSET,
         slots: int | Unset = UNSET,
@@ -128,6 +130,7 @@ class _Redlock(_ForBoth):
             max_waiters=max_waiters,
             fair=fair,
             keep=keep,
+            layout=layout,
             group=group,
             shared=shared,
             slots=slots,
@@ -307,7 +310,7 @@ class redlock(_Redlock):  # noqa: N801 - used as a function and as a decorator
       all uses with the same `nodes`, `max_ttl`, `node_timeout`, `drift`, `min_validity`, `namespace`, `label`, `fence_ttl`,
       `set_name`, `restart_guard`, `accept_eviction`, `wait_replicas`, `ca`, `cert` and `cert_key` (the client's
       `key`, which is the lock's name here), made at the first use in each process; `nodes` defaults to `QUORLOCK_NODES`.
-    - `ttl`, `wait`, `renew`, `max_hold`, `raw`, `fencing`, `max_waiters`, `fair`, `keep`, `group`, `shared`, `slots`, `owner`, `reentrant`: as of `Client.lock`;
+    - `ttl`, `wait`, `renew`, `max_hold`, `raw`, `fencing`, `max_waiters`, `fair`, `keep`, `layout`, `group`, `shared`, `slots`, `owner`, `reentrant`: as of `Client.lock`;
       times in seconds.
 
     The object may be used again, and by many threads and tasks at once. Who may re-enter: in `async with` and coroutine

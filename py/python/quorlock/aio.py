@@ -25,6 +25,7 @@ from ._probe import Probe
 from ._lease import Kept, LeaseBase, NotPickled, shown
 from ._options import (
     UNSET,
+    Layout,
     Limit,
     Name,
     Seconds,
@@ -351,6 +352,7 @@ class Client(ClientBase):
         max_waiters: int | Unset = UNSET,
         fair: bool | Unset = UNSET,
         keep: Seconds | Unset = UNSET,
+        layout: Layout | Unset = UNSET,
         group: str | Unset = UNSET,
         shared: bool | Unset = UNSET,
         slots: int | Unset = UNSET,
@@ -374,6 +376,7 @@ class Client(ClientBase):
             max_waiters=max_waiters,
             fair=fair,
             keep=keep,
+            layout=layout,
             group=group,
             shared=shared,
             slots=slots,

@@ -12,6 +12,7 @@ from ._probe import Probe
 from ._lease import Kept, LeaseBase, NotPickled, shown
 from ._options import (
     UNSET,
+    Layout,
     Limit,
     Name,
     Seconds,
@@ -372,7 +373,7 @@ class Client(ClientBase):
       `redis+unix:///path`, `redis+sentinel://host:26379;host;host/master` for a master with replicas that sentinels know
       by that name, or `memory://name` for a node in this process. Default: the environment variable
       `QUORLOCK_NODES`, else `redis://127.0.0.1:6379`.
-    - `ttl`, `wait`, `renew`, `max_hold`, `raw`, `fencing`, `max_waiters`, `fair`, `keep`, `group`: defaults for its locks, see `lock`.
+    - `ttl`, `wait`, `renew`, `max_hold`, `raw`, `fencing`, `max_waiters`, `fair`, `keep`, `layout`, `group`: defaults for its locks, see `lock`.
     - `max_ttl`: the longest ttl of any lock of the set, in seconds, and so how long a node that may have lost its memory
       gives no vote; the same for all clients of a set (60).
     - `node_timeout`: seconds for one request to one node, at most a quarter of the ttl (0.25).
@@ -413,6 +414,7 @@ class Client(ClientBase):
         max_waiters: int | Unset = UNSET,
         fair: bool | Unset = UNSET,
         keep: Seconds | Unset = UNSET,
+        layout: Layout | Unset = UNSET,
         group: str | Unset = UNSET,
         shared: bool | Unset = UNSET,
         slots: int | Unset = UNSET,
@@ -433,6 +435,9 @@ class Client(ClientBase):
           may be passed on to the next in line of this client, up to 16 times in a row.
         - `keep`: for how many seconds the lock stays taken after it was won, also when it is released before (0): so that a
           job which every host starts at about the same time runs once. At most the client's `max_ttl`.
+        - `layout`: `"redisson"` makes it one lock with Java's `RLock` of that name (`"plain"`). The key is the name then, a named
+          `owner` is one in all processes and in Java, and waiters are not queued on the nodes. Not with `shared`, `slots` nor
+          `keep`. See docs/REDISSON.md.
         - `group`: the lock's group in `quorlock.metrics_text`, which never names locks: a word for all of a kind, such as
           `orders`. At most 64 bytes. The process keeps 64 groups; later ones are counted as `other`.
         - `shared`: whether the lease is one of many that share the lock (false): readers, whom a lease that is not shared keeps
@@ -457,6 +462,7 @@ class Client(ClientBase):
             max_waiters=max_waiters,
             fair=fair,
             keep=keep,
+            layout=layout,
             group=group,
             shared=shared,
             slots=slots,

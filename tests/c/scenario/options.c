@@ -42,6 +42,8 @@ struct answer make_client(struct line *line) {
             quorlock_client_options_set_fair(options, on(value));
         } else if (!strcmp(name, "keep")) {
             quorlock_client_options_set_keep(options, millis(value));
+        } else if (!strcmp(name, "layout")) {
+            quorlock_client_options_set_layout(options, layout(value));
         } else if (!strcmp(name, "restart_guard")) {
             quorlock_client_options_set_restart_guard(options, guard(value));
         } else if (!strcmp(name, "accept_eviction")) {
@@ -110,6 +112,7 @@ void make_lock(struct line *line) {
         else if (!strcmp(name, "shared")) quorlock_lock_options_set_shared(lock->options, on(value));
         else if (!strcmp(name, "slots")) quorlock_lock_options_set_slots(lock->options, count_of(value));
         else if (!strcmp(name, "keep")) quorlock_lock_options_set_keep(lock->options, millis(value));
+        else if (!strcmp(name, "layout")) quorlock_lock_options_set_layout(lock->options, layout(value));
         else if (!strcmp(name, "group")) quorlock_lock_options_set_group(lock->options, value, unescape(value));
         else if (!strcmp(name, "owner")) quorlock_lock_options_set_owner(lock->options, value, unescape(value));
         else fail("expected no option %s", name);

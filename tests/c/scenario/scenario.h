@@ -50,6 +50,7 @@ int64_t limit(const char *text);
 int64_t count_of(const char *text);
 bool on(const char *text);
 int32_t guard(const char *text);
+int32_t layout(const char *text);
 double fraction(const char *text);
 /* `%XX` is one byte, `%` alone the empty text. Returns the number of bytes; they are in place. */
 size_t unescape(char *text);

@@ -91,6 +91,11 @@ int32_t guard(const char *text) {
     return strcmp(text, "off") ? -1 : QUORLOCK_RESTART_GUARD_OFF;
 }
 
+int32_t layout(const char *text) {
+    if (!strcmp(text, "plain")) return QUORLOCK_LAYOUT_PLAIN;
+    return strcmp(text, "redisson") ? -1 : QUORLOCK_LAYOUT_REDISSON;
+}
+
 double fraction(const char *text) {
     char *end;
     double value = strtod(text, &end);

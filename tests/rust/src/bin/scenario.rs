@@ -405,6 +405,7 @@ impl Runner {
             "max_waiters",
             "fair",
             "keep",
+            "layout",
             "group",
             "set_name",
             "restart_guard",
@@ -419,6 +420,10 @@ impl Runner {
             b = match *name {
                 "restart_guard" => match value.parse() {
                     Ok(guard) => b.restart_guard(guard),
+                    Err(error) => return Ok(Err(error)),
+                },
+                "layout" => match value.parse() {
+                    Ok(layout) => b.layout(layout),
                     Err(error) => return Ok(Err(error)),
                 },
                 "fencing" => b.fencing(switch(value)?),
@@ -465,6 +470,7 @@ impl Runner {
             "max_waiters",
             "fair",
             "keep",
+            "layout",
             "group",
             "shared",
             "slots",
@@ -726,6 +732,7 @@ macro_rules! options {
                     "max_waiters" => self.max_waiters(number(value)?),
                     "fair" => self.fair(switch(value)?),
                     "keep" => self.keep(millis(value)?),
+                    "layout" => self.layout(value.parse().map_err(|e: Error| e.to_string())?),
                     "group" => self.group(string(value)),
                     _ => $owned(self, name, value)?,
                 })

@@ -361,7 +361,9 @@ impl LockOptions {
             )));
         }
         match self.owner.as_ref().and_then(Owner::name) {
-            Some(name) if name.is_empty() || name.len() > 256 || name.iter().any(u8::is_ascii_control) => {
+            Some(name)
+                if name.is_empty() || name.len() > 256 || name.iter().any(u8::is_ascii_control) =>
+            {
                 Err(Error::invalid(format!(
                     "the owner {} is the field of a hash in Redisson's layout: give it 1 to 256 \
                      bytes without control characters",

@@ -129,8 +129,8 @@ pub mod sim {
     pub use crate::node::names;
     pub use crate::node::native;
     pub use crate::node::{
-        Companions, Fault, FaultKind, Hint, Keys, Leaving, Link, Mode, Op, Repair, Reply, Request,
-        Seen, Sink, Standing, Subscriber, Ticket, Value, Waiter, Waits,
+        Companions, Fault, FaultKind, Field, Hint, Keys, Leaving, Link, Mode, Op, Repair, Reply,
+        Request, Seen, Sink, Standing, Subscriber, Ticket, Value, Waiter, Waits,
     };
     pub use crate::probe;
     pub use crate::protocol::acquire::{Acquired, Wait, acquire};

@@ -67,7 +67,14 @@ impl Lock {
     }
 
     pub(crate) fn change(mut self, change: impl FnOnce(&mut LockOptions)) -> Lock {
-        let keyed = |options: &LockOptions| (options.naming(), options.layout, options.fencing, options.mode());
+        let keyed = |options: &LockOptions| {
+            (
+                options.naming(),
+                options.layout,
+                options.fencing,
+                options.mode(),
+            )
+        };
         let before = keyed(&self.options);
         change(&mut self.options);
         if keyed(&self.options) != before {

@@ -32,7 +32,7 @@ pub enum Said {
 
 /// The texts of the scripts, with the hash under which a node is asked for
 /// each.
-pub fn scripts() -> [(&'static str, &'static str, &'static str); 10] {
+pub fn scripts() -> [(&'static str, &'static str, &'static str); 13] {
     let named = |name, script: &'static script::Script| (name, &**script.text, &**script.sha);
     [
         named("acquire", &script::ACQUIRE),
@@ -45,6 +45,9 @@ pub fn scripts() -> [(&'static str, &'static str, &'static str); 10] {
         named("reserve", &script::RESERVE),
         named("choose", &script::CHOOSE),
         named("adopt", &script::ADOPT),
+        named("hacquire", &script::HACQUIRE),
+        named("hextend", &script::HEXTEND),
+        named("hrelease", &script::HRELEASE),
     ]
 }
 

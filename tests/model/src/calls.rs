@@ -352,6 +352,7 @@ impl Calls {
                 fence_ttl,
                 mode,
                 adopts: adopts.then(|| self.old(node, keys, at)),
+                field: None,
             }),
             waiter: match adopts {
                 true => None,

@@ -230,6 +230,7 @@ impl Case<'_> {
                     Mode::Exclusive
                 },
                 adopts: option(words, "of").map(|name| Value(value(name).into())),
+                field: None,
             }),
             waiter: option(words, "for").map(|number| Waiter {
                 number: number.parse().expect("a number"),

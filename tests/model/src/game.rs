@@ -43,6 +43,8 @@ pub struct Game {
     pub clock: Clock,
     /// Pieces of commands, and what takes their place.
     replaced: Vec<(Vec<u8>, Vec<u8>)>,
+    /// A script of Redisson's layout is changed, or of the others, or none.
+    changed: Option<bool>,
     /// How often each kind of answer came.
     pub answers: BTreeMap<String, u64>,
 }
@@ -54,6 +56,7 @@ impl Game {
             listener,
             clock,
             replaced: Vec::new(),
+            changed: None,
             answers: BTreeMap::new(),
         }
     }
@@ -61,6 +64,7 @@ impl Game {
     /// Loads the scripts, with one change or none.
     pub fn load(&mut self, change: Option<&Change>) -> io::Result<()> {
         self.replaced.clear();
+        self.changed = change.map(|change| change.script.starts_with('h'));
         let changed = |name: &str, text: &str| match change {
             Some(change) if change.script == name => {
                 assert_eq!(text.matches(change.old).count(), 1, "{change:?}");
@@ -127,6 +131,9 @@ impl Game {
     /// Plays the sequence of this seed. `Err`: where they differ first, and
     /// what came before.
     pub fn play(&mut self, seed: u64, show: bool) -> io::Result<Result<(), String>> {
+        if self.changed.unwrap_or(seed % 8 == 7) {
+            return self.play_hashed(seed, show);
+        }
         let calls = Calls::new(seed);
         let mut node = MemoryNode::default();
         let mut now = START;

@@ -10,6 +10,7 @@ mod changes;
 mod clock;
 mod directed;
 mod game;
+mod hashed;
 mod listener;
 mod native;
 mod server;
@@ -84,7 +85,7 @@ fn run(calls: u64, from: u64) -> io::Result<bool> {
     let floor = (done * OF_EACH_ANSWER / 40_000).max(1);
     let least = |kind: &str| match kind.split(' ').next() {
         // Of these there are many kinds in few sequences.
-        Some("shared" | "slot" | "choose" | "leave") => floor.div_ceil(4),
+        Some("shared" | "slot" | "choose" | "leave" | "hashed") => floor.div_ceil(4),
         _ => floor,
     };
     for (kind, count) in &game.answers {

@@ -96,7 +96,10 @@ fn each_keeps_the_other_out_and_fences_are_of_one_order() -> Result<(), Error> {
         assert!(last > fence);
         assert_eq!(java.leave(), 1);
     }
-    assert_eq!(stage.tell("redis 1 PTTL redisson_lock_token:{a}").trim(), "-1");
+    assert_eq!(
+        stage.tell("redis 1 PTTL redisson_lock_token:{a}").trim(),
+        "-1"
+    );
     await_free(&stage);
     Ok(())
 }
@@ -105,7 +108,9 @@ fn each_keeps_the_other_out_and_fences_are_of_one_order() -> Result<(), Error> {
 fn each_wakes_the_other() -> Result<(), Error> {
     let stage = Stage::new(1);
     let java = Java(&stage, JAVA);
-    let clients: Vec<Client> = (0..2).map(|_| Client::new(&stage.nodes)).collect::<Result<_, _>>()?;
+    let clients: Vec<Client> = (0..2)
+        .map(|_| Client::new(&stage.nodes))
+        .collect::<Result<_, _>>()?;
     let mut slowest = Duration::ZERO;
     for round in 0..20 {
         // Of Java, and of another client of ours.
@@ -202,7 +207,10 @@ fn waits_end_in_time_and_nobody_listens_any_more() -> Result<(), Error> {
     assert_eq!(late.kind(), ErrorKind::Timeout, "{late}");
     assert!(late.to_string().contains(JAVA), "{late}");
     until("nobody listens", || {
-        stage.tell("redis 1 PUBSUB CHANNELS redisson%2A").trim().is_empty()
+        stage
+            .tell("redis 1 PUBSUB CHANNELS redisson%2A")
+            .trim()
+            .is_empty()
     });
     // A lock whose time is over is had without a word of its holder.
     stage.tell("redis 1 PEXPIRE a 700");
@@ -250,7 +258,10 @@ fn many_nodes_and_memory_keep_such_locks_too() -> Result<(), Error> {
         assert!(second.fence() > lease.fence());
         let owner = || Owner::named("x");
         assert!(release(&second));
-        let (a, b) = (get(lock(&one).owner(owner()))?, get(lock(&other).owner(owner()))?);
+        let (a, b) = (
+            get(lock(&one).owner(owner()))?,
+            get(lock(&other).owner(owner()))?,
+        );
         assert!(release(&a) && b.is_held());
         contended(lock(&one));
         assert!(release(&b));

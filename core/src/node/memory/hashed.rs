@@ -65,11 +65,12 @@ impl MemoryNode {
             }
             Op::Confirm { ttl, fence, block } => {
                 let stored = self.counted(request, now).unwrap_or(0);
+                let below = fence.checked_sub(block.into());
+                let counts = request.keys.fence_ttl.is_some();
+                let taken = counts && below.is_none_or(|below| stored > below);
                 match self.has(request, field, now) {
                     false => Reply::NotMine,
-                    true if fence.checked_sub(block.into()).is_none_or(|below| stored > below) => {
-                        Reply::Greater { fence: stored }
-                    }
+                    true if taken => Reply::Greater { fence: stored },
                     true => {
                         self.raise_hashed(request, fence);
                         self.lengthen_hashed(request, ttl, now);
@@ -94,7 +95,9 @@ impl MemoryNode {
             let text = "WRONGTYPE the key is that of a lock in another layout";
             return Reply::Failed(Fault::new(FaultKind::Misconfigured, text, true));
         }
-        let own = self.lock_of(request, now).map(|held| held.owner == field.name);
+        let own = self
+            .lock_of(request, now)
+            .map(|held| held.owner == field.name);
         if own == Some(false) && mutant!("field-not-compared", true, false) {
             return self.refuse_hashed(request, now);
         }
@@ -183,8 +186,15 @@ impl MemoryNode {
     ) -> Reply {
         self.hush(request);
         let held = self.has(request, field, now);
-        let tokens = self.tokens.get_mut(request.keys.companions.queue());
-        let counted = tokens.is_some_and(|tokens| tokens.tokens.remove(&request.value));
+        let key = request.keys.companions.queue();
+        let tokens = self.tokens.get_mut(key);
+        let mut tokens = tokens.filter(|tokens| tick(now) <= tokens.end);
+        let counted = tokens
+            .as_mut()
+            .is_some_and(|tokens| tokens.tokens.remove(&request.value));
+        if tokens.is_some_and(|tokens| tokens.tokens.is_empty() && tokens.fence.is_none()) {
+            self.tokens.remove(key);
+        }
         let counted = mutant!("release-counts-twice", counted, true);
         let lock = self.hashes.get_mut(&request.keys.lock);
         let lock = lock.filter(|lock| tick(now) <= lock.end && lock.owner == field.name);
@@ -205,7 +215,9 @@ impl MemoryNode {
 
     /// The waiter of the request is told nothing more.
     fn hush(&mut self, request: &Request) {
-        let Some(waiter) = &request.waiter else { return };
+        let Some(waiter) = &request.waiter else {
+            return;
+        };
         if let Some(waiting) = self.listening.get_mut(&request.keys.lock) {
             waiting.remove(&(waiter.inbox.clone(), waiter.number));
             if waiting.is_empty() {
@@ -247,11 +259,62 @@ impl MemoryNode {
         let counter = self.counters.entry(key.into());
         let counter = counter.or_insert((0, Instant::FAR));
         if fence > counter.0 {
-            let end = mutant!("counter-with-ttl", Instant::FAR, Instant(0) + request.keys.waits.place);
+            let end = mutant!(
+                "counter-with-ttl",
+                Instant::FAR,
+                Instant(0) + request.keys.waits.place
+            );
             *counter = (fence, end);
             if let Some(tokens) = self.tokens.get_mut(request.keys.companions.queue()) {
                 tokens.fence = Some(fence);
             }
         }
+    }
+}
+
+#[cfg(feature = "sim")]
+impl MemoryNode {
+    /// The hashes that live, each with its fields and the moment it ends: those of locks, and
+    /// those of tokens.
+    pub fn hashes(
+        &self,
+        now: Instant,
+    ) -> impl Iterator<Item = (&[u8], BTreeMap<Vec<u8>, u64>, Instant)> {
+        let locks = self.hashes.iter().map(|(key, lock)| {
+            let fields = [(lock.owner.to_vec(), lock.count.into())];
+            (&**key, BTreeMap::from(fields), lock.end)
+        });
+        let tokens = self.tokens.iter().map(|(key, tokens)| {
+            let each = tokens.tokens.iter().map(|token| (token.0.to_vec(), 1));
+            let fence = tokens.fence.map(|fence| (b"f".to_vec(), fence));
+            (&**key, each.chain(fence).collect(), tokens.end)
+        });
+        let all = locks.chain(tokens);
+        all.filter(move |(_, _, end)| tick(now) <= *end)
+    }
+
+    /// Java says how long a lock lasts, if it is held.
+    pub fn java_renews(&mut self, lock: &[u8], long: Duration, now: Instant) {
+        if let Some(lock) = self
+            .hashes
+            .get_mut(lock)
+            .filter(|lock| tick(now) <= lock.end)
+        {
+            lock.end = life(now, long);
+        }
+    }
+
+    /// Java deletes a lock.
+    pub fn java_forces(&mut self, lock: &[u8]) {
+        self.hashes.remove(lock);
+    }
+
+    /// Java counts a fence.
+    pub fn java_counts(&mut self, counter: &[u8]) {
+        let counted = self
+            .counters
+            .entry(counter.into())
+            .or_insert((0, Instant::FAR));
+        counted.0 += 1;
     }
 }

@@ -108,7 +108,12 @@ impl MemoryNode {
                 return Ok(Reply::Late);
             }
         }
-        if let Some(field) = request.keys.field.as_ref().filter(|_| request.op != Op::Inspect) {
+        if let Some(field) = request
+            .keys
+            .field
+            .as_ref()
+            .filter(|_| request.op != Op::Inspect)
+        {
             let quarantine = self.quarantine(now).filter(|_| record.is_some());
             return self.hashed(request, field, quarantine, now, messages);
         }

@@ -24,7 +24,7 @@ use crate::lean::trim;
 use crate::mutants::mutant;
 use crate::node::native::{key_end_of, outcome};
 use crate::node::time::NodeTime;
-use crate::node::{names, FaultKind, Op, Reply, Request};
+use crate::node::{FaultKind, Op, Reply, Request, names};
 use replicas::Replicas;
 
 /// So many counters are remembered whose life was told; beyond it all are forgotten.

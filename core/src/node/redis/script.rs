@@ -151,7 +151,12 @@ pub(crate) fn write_command(
     with_text: bool,
     cold: bool,
 ) {
-    if let Some(field) = request.keys.field.as_ref().filter(|_| request.op != Op::Inspect) {
+    if let Some(field) = request
+        .keys
+        .field
+        .as_ref()
+        .filter(|_| request.op != Op::Inspect)
+    {
         return hashed::write_command(out, request, field, guard, with_text);
     }
     if let Op::Reserve { long } = request.op {

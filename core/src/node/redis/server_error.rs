@@ -115,10 +115,11 @@ pub(crate) fn fault_of(code: &str, detail: Option<&str>) -> Fault {
     }
     let mut text = format!("{code} {detail}").trim_end().to_owned();
     if code == "WRONGTYPE" {
-        text = "its key holds a value of another type than this lock has: a lock of another layout \
+        text =
+            "its key holds a value of another type than this lock has: a lock of another layout \
                 (Redisson keeps a hash: see the option layout), or data; choose another name or \
                 namespace"
-            .into();
+                .into();
     }
     if text.len() > 200 {
         let cut = (0..=200).rev().find(|i| text.is_char_boundary(*i));

@@ -382,6 +382,7 @@ pub fn call(script: Script, keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
                     Script::Adopt => Some(Value(args[3].into())),
                     _ => None,
                 },
+                field: None,
             }),
             value: Value(args[0].into()),
             waiter,

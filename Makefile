@@ -10,7 +10,7 @@ MINUTES ?= 5
 OPTIONS ?=
 PREFIX  ?= /usr/local
 
-.PHONY: help setup build rust program static python node c demo test full faults restarts bench sim mutants install clean
+.PHONY: help setup build rust program static python node c demo test full faults redisson restarts bench sim mutants install clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -96,6 +96,10 @@ full: ## long runs, by hand: 10,000 leases, 200,000 cycles, 150 faults of leader
 
 faults: build ## processes of all languages, five servers, every fault, for MINUTES; SEED=n repeats its faults
 	$(VENV)/bin/python tests/faults/faults.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(OPTIONS)
+
+redisson: build ## the real Redisson, in Java, and Quorlock as one lock, on a real server
+	tests/setup.sh redisson
+	$(VENV)/bin/python tests/interop/redisson/run.py
 
 restarts: build ## 1,000 restarts without data, 100 of all nodes, 200 clock steps, under a held lock; 15 min
 	$(VENV)/bin/python tests/faults/restarts.py cycles $(OPTIONS)

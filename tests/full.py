@@ -183,6 +183,13 @@ def interop():
     report("libraries of Go and Rust on one key with us", done.returncode == 0, (done.stdout + done.stderr).strip().splitlines()[-1])
 
 
+def redisson():
+    done = subprocess.run([run.PYTHON, "tests/interop/redisson/run.py"], cwd=ROOT, capture_output=True, text=True)
+    (OUT / "redisson.txt").write_text(done.stdout + done.stderr)
+    print(done.stdout, end="")
+    report("Redisson and Quorlock as one lock", done.returncode == 0, (done.stdout + done.stderr).strip().splitlines()[-1])
+
+
 def main():
     OUT.mkdir(parents=True, exist_ok=True)
     simulator("simulator", [], SCHEDULES, PACE)
@@ -200,6 +207,7 @@ def main():
     moving()
     peers()
     interop()
+    redisson()
     static()
     fuzz()
     fuzz_of_the_c_abi()

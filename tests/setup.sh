@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Installs what `make demo`, `make test` or `make full` needs and this machine lacks, and says what: tests/setup.sh demo|test|full
+# Installs what `make demo`, `make test` or `make full` needs and this machine lacks, and says what: tests/setup.sh demo|test|full|redisson
 #
 # The Makefile runs it before anything is built. On Debian (and Ubuntu) as root it installs packages; elsewhere it installs
 # nothing, names everything that is missing, and ends with status 2. cargo, python3 and node are the reader's own: which
 # version of them to have is no decision of ours, so one that is too old is named, too.
 set -euo pipefail
 shopt -s inherit_errexit
-what=${1:?demo, test or full}
+what=${1:?demo, test, full or redisson}
 
 declare -a packages=() others=()
 
@@ -46,6 +46,14 @@ own python3 3.11 https://www.python.org
 own node 20.4 https://nodejs.org
 # Other libraries are Go's: go.mod says which one they want.
 [ "$what" != full ] || own go 1.26 https://go.dev version
+
+case $what in
+full | redisson)
+    # Redisson is Java's.
+    need javac default-jdk-headless
+    need mvn maven
+    ;;
+esac
 
 need make make
 need cc gcc

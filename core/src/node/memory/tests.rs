@@ -4,6 +4,7 @@ mod adopt;
 mod crowded;
 mod fences;
 mod forced;
+mod hashed;
 mod kept;
 mod line;
 mod native;

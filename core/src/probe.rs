@@ -16,7 +16,7 @@ use crate::config::defaults;
 use crate::error::Error;
 use crate::node::address::{Address, Origin};
 use crate::node::redis::replies::{self, Outcome};
-use crate::node::redis::{resp, script};
+use crate::node::redis::{hashed, resp, script};
 use crate::node::{Op, Reply, Request, names};
 
 /// What a node said to a request.
@@ -86,7 +86,10 @@ pub fn command(
         shard: false,
     });
     let mut out = Vec::new();
-    script::write_command(&mut out, request, guard.as_ref(), false, cold);
+    match hashed::is_meant(request) {
+        true => hashed::write_command(&mut out, request, guard.as_ref(), false),
+        false => script::write_command(&mut out, request, guard.as_ref(), false, cold),
+    }
     out
 }
 

@@ -3,16 +3,23 @@
 
 use super::resp;
 use super::script::{self, Guard, HACQUIRE, HEXTEND, HRELEASE, millis};
-use crate::node::{Field, Op, Repair, Request, names};
+use crate::node::{Op, Repair, Request, names};
 
-/// Appends the script call for a request to a lock whose owner is `field`.
+/// Whether the request is one to a lock in Redisson's layout. Looking is the same for all.
+pub(crate) fn is_meant(request: &Request) -> bool {
+    request.keys.field.is_some() && request.op != Op::Inspect
+}
+
+/// Appends the script call for a request to such a lock.
 pub(crate) fn write_command(
     out: &mut Vec<u8>,
     request: &Request,
-    field: &Field,
     guard: Option<&Guard>,
     with_text: bool,
 ) {
+    let Some(field) = &request.keys.field else {
+        unreachable!("it is asked for by an owner's field");
+    };
     let releases = request.op == Op::Release;
     let script = match request.op {
         Op::Acquire { .. } => &HACQUIRE,

@@ -6,7 +6,7 @@ pub(crate) mod connect;
 mod connection;
 pub(crate) mod declare;
 pub(crate) mod dial;
-mod hashed;
+pub(crate) mod hashed;
 pub(crate) mod map;
 pub(crate) mod native;
 pub(crate) mod outbox;

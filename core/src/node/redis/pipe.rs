@@ -480,6 +480,9 @@ fn write_script(out: &mut Vec<u8>, item: &Item, guard: Option<&Guard>, cold: boo
     }
     let mark = guard.and_then(|guard| guard.of_shard(&item.request.keys.lock));
     let guard = mark.as_ref().or(guard);
+    if hashed::is_meant(&item.request) {
+        return hashed::write_command(out, &item.request, guard, item.with_text);
+    }
     let leaving = item.request.leaving.at(now);
     if leaving == item.request.leaving {
         return script::write_command(out, &item.request, guard, item.with_text, cold);

@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use once_cell::sync::Lazy;
 
-use super::hashed;
 use super::resp::{self, Decimal};
 use crate::node::hash_slot;
 use crate::node::{Companions, Leaving, Mode, Op, Repair, Request, Waiter};
@@ -151,14 +150,6 @@ pub(crate) fn write_command(
     with_text: bool,
     cold: bool,
 ) {
-    if let Some(field) = request
-        .keys
-        .field
-        .as_ref()
-        .filter(|_| request.op != Op::Inspect)
-    {
-        return hashed::write_command(out, request, field, guard, with_text);
-    }
     if let Op::Reserve { long } = request.op {
         return write_reserve(out, request, guard, long, with_text);
     }

@@ -130,8 +130,8 @@ fn no_string(said: &[Said], found: &Inspection, name: &[u8]) -> Error {
     let nodes = found.nodes().iter().zip(odd).filter(|(_, odd)| *odd);
     let nodes = nodes.map(|(view, _)| NodeError::new(view.node().into(), "no string".into()));
     let message = format!(
-        "the key of the lock {} is of another type than a string, so it is no lock: delete it by \
-         hand, or use another name",
+        "the key of the lock {} is of another type than a string, so nothing was taken away: it is a \
+         lock of Redisson's, whose forceUnlock does that, or data; use another name",
         shown(name)
     );
     Error::with_nodes(ErrorKind::Misconfigured, message, nodes.collect()).about(name, None)

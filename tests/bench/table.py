@@ -214,6 +214,7 @@ PEERS = [
     Peer("js:redis-semaphore+safe", ("W4",)),
     Peer("go:redsync", CYCLES, shapes=NARROW, compared=True),
     Peer("go:redsync+fast", CYCLES, shapes=NARROW, compared=True),
-    Peer("java:redisson", (), (1,), (*READ, *COUNTED), compared=True),
+    Peer("java:redisson", CYCLES, (1,), (*WIDE, *READ, *COUNTED), compared=True),
+    Peer("java:redisson+fair", CYCLES, (1,), WIDE, compared=True),
     Peer("mixed:quorlock", (), shapes=shapes(PROCESSES)),
 ]

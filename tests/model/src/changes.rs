@@ -734,11 +734,8 @@ pub const ALL: &[Change] = &[
     ),
     change("hrelease", "call('HDEL', K[2], A[2]) == 0", "false"),
     change("hrelease", "A[2] == '' or ", "A[2] ~= '' and "),
-    change(
-        "hrelease",
-        "if type(field) ~= 'string' then return 0 end",
-        "if type(field) ~= 'string' then return 1 end",
-    ),
+    change("hrelease", "return 0\nend\nif", "return 1\nend\nif"),
+    change("hrelease", "call('DEL', K[2])\n", ""),
     change("hrelease", "tonumber(field) > 1", "true"),
     change("hrelease", "tonumber(field) > 1", "false"),
     change("hrelease", "call('DEL', K[1], K[2])", "call('DEL', K[1])"),

@@ -149,7 +149,10 @@ fn a_named_owner_is_one_in_all_processes_and_in_java() -> Result<(), Error> {
     let stage = Stage::new(1);
     let (one, other) = (Client::new(&stage.nodes)?, Client::new(&stage.nodes)?);
     let (java, stranger) = (Java(&stage, JAVA), Java(&stage, "0e1d-java:2"));
-    let ours = |client: &Client| lock(client).owner(Owner::named(JAVA));
+    let ours = |client: &Client| {
+        let short = lock(client).ttl(Duration::from_secs(3));
+        short.owner(Owner::named(JAVA))
+    };
     let first = get(ours(&one))?;
     // Within a client no request is needed, and nothing is counted there.
     let again = get(ours(&one))?;
@@ -250,6 +253,12 @@ fn many_nodes_and_memory_keep_such_locks_too() -> Result<(), Error> {
         let (one, other) = (Client::new(nodes)?, Client::new(nodes)?);
         let lease = get(lock(&one))?;
         contended(lock(&other));
+        assert!(blocking::wait(lock(&other).is_locked())?);
+        let forced = blocking::wait(other.force_release("a", None));
+        assert!(
+            forced.is_err() || lease.is_held(),
+            "it is not Quorlock's to take away"
+        );
         let waits = lock(&other).wait(Duration::from_secs(20));
         let waiter = std::thread::spawn(move || get(waits));
         blocking::wait(lease.extend(None))?;

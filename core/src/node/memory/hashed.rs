@@ -198,7 +198,10 @@ impl MemoryNode {
         let counted = mutant!("release-counts-twice", counted, true);
         let lock = self.hashes.get_mut(&request.keys.lock);
         let lock = lock.filter(|lock| tick(now) <= lock.end && lock.owner == field.name);
-        if let Some(lock) = lock.filter(|_| counted && !request.value.0.is_empty()) {
+        if lock.is_none() && counted {
+            // It was forced open: the other tokens are nothing any more, either.
+            self.tokens.remove(key);
+        } else if let Some(lock) = lock.filter(|_| counted && !request.value.0.is_empty()) {
             lock.count -= 1;
             if lock.count == 0 {
                 self.hashes.remove(&request.keys.lock);

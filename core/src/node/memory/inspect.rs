@@ -1,16 +1,20 @@
 //! The script `inspect` on a node in memory: what is there.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::scripts::Found;
-use super::{Form, MemoryNode};
+use super::{Form, MemoryNode, tick};
 use crate::clock::Instant;
-use crate::node::{Reply, Request, Seen, Standing};
+use crate::node::{Reply, Request, Seen, Standing, Value};
 
 impl MemoryNode {
     pub(super) fn inspect(&self, request: &Request, found: &Found) -> Reply {
         let (form, time) = (found.form.as_ref(), found.time);
+        // Of another type: held, by whom is not looked at.
+        let hashed = self.lock_of(request, found.now);
         let standing = match form {
+            _ if hashed.is_some() => Standing::Foreign,
             _ if found.last.is_some() => Standing::Shared,
             Some(form @ (Form::Free { .. } | Form::Shared { .. })) if form.stands(time) => {
                 Standing::Reserved
@@ -26,7 +30,8 @@ impl MemoryNode {
         let value = form.and_then(|form| form.holder(time));
         let value = value
             .or(found.last.as_ref().map(|(reader, _)| reader))
-            .cloned();
+            .cloned()
+            .or(hashed.map(|_| Value(Arc::default())));
         let readers = self.readers(&request.keys.companions.shared(), found.now);
         let readers = readers.filter(|_| standing == Standing::Shared);
         let readers = readers.map_or(0, |r| r.votes.values().filter(|end| time <= **end).count());
@@ -38,6 +43,7 @@ impl MemoryNode {
             standing,
             left: match standing {
                 Standing::Free => Some(Duration::ZERO),
+                _ if let Some(lock) = hashed => Some(tick(found.now).until(lock.end)),
                 _ => found.left(),
             },
             value,

@@ -3,7 +3,11 @@
 local call, K, A = redis.call, KEYS, ARGV
 if A[2] == '' or call('HDEL', K[2], A[2]) == 0 then return 0 end
 local field = redis.pcall('HGET', K[1], A[1])
-if type(field) ~= 'string' then return 0 end
+if type(field) ~= 'string' then
+  -- It was forced open: the other tokens are nothing any more, either.
+  call('DEL', K[2])
+  return 0
+end
 if tonumber(field) > 1 then
   call('HINCRBY', K[1], A[1], '-1')
 else

@@ -14,14 +14,17 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.Lock;
 import org.redisson.Redisson;
+import org.redisson.api.RLock;
 import org.redisson.api.RPermitExpirableSemaphore;
 import org.redisson.api.RReadWriteLock;
 import org.redisson.api.RedissonClient;
 import org.redisson.config.Config;
 
 /**
- * The Java driver: {@code Peer --gate --contend=FILE --stay=MS (--readers=N | --slots=N) PEER WORKERS SECONDS}, one node from
- * {@code QUORLOCK_NODES}. PEER is {@code java:redisson}, on its defaults. Prints one line of JSON.
+ * The Java driver: {@code Peer --gate [--contend=FILE --stay=MS [--readers=N | --slots=N]] PEER WORKERS SECONDS}, one node from
+ * {@code QUORLOCK_NODES}. Without {@code --contend} each worker has a lock of its own. PEER is {@code java:redisson}, an
+ * {@code RLock}, or {@code java:redisson+fair}, an {@code RFairLock}; both with a lease time, which is cheaper for Redisson than its
+ * watchdog. Readers and slots are on its defaults. Prints one line of JSON.
  */
 final class Peer {
     private static final long TTL_SECONDS = 30;
@@ -37,13 +40,15 @@ final class Peer {
     }
 
     private final RedissonClient client;
+    private final boolean fair;
     private final int readers;
     private final int slots;
     private final long stay;
     private final AtomicInteger failures = new AtomicInteger();
 
-    private Peer(RedissonClient client, int readers, int slots, long stay) {
+    private Peer(RedissonClient client, boolean fair, int readers, int slots, long stay) {
         this.client = client;
+        this.fair = fair;
         this.readers = readers;
         this.slots = slots;
         this.stay = stay;
@@ -64,6 +69,20 @@ final class Peer {
                 @Override
                 public void release() {
                     semaphore.release(permit);
+                }
+            };
+        }
+        if (readers == 0) {
+            RLock lock = fair ? client.getFairLock(name) : client.getLock(name);
+            return new Contender() {
+                @Override
+                public void acquire() {
+                    lock.lock(TTL_SECONDS, TimeUnit.SECONDS);
+                }
+
+                @Override
+                public void release() {
+                    lock.unlock();
                 }
             };
         }
@@ -154,13 +173,84 @@ final class Peer {
         RedissonClient client = Redisson.create(config);
         int readers = Integer.parseInt(value(words, "--readers=", "0"));
         int slots = Integer.parseInt(value(words, "--slots=", "0"));
-        Peer peer = new Peer(client, readers, slots, Long.parseLong(value(words, "--stay=", "0")));
-        peer.run(given.get(0), workers, seconds, Path.of(value(words, "--contend=", "")));
+        boolean fair = given.get(0).endsWith("+fair");
+        Peer peer = new Peer(client, fair, readers, slots, Long.parseLong(value(words, "--stay=", "0")));
+        String path = value(words, "--contend=", "");
+        if (path.isEmpty()) {
+            peer.cycle(given.get(0), workers, seconds);
+        } else {
+            peer.run(given.get(0), workers, seconds, Path.of(path));
+        }
     }
 
     private static String value(String[] words, String flag, String otherwise) {
         return Arrays.stream(words).filter(word -> word.startsWith(flag)).findFirst().map(word -> word.substring(flag.length()))
             .orElse(otherwise);
+    }
+
+    /** How long each cycle of a worker took, in ns. */
+    private static final class Cycles {
+        private long[] nanos = new long[1 << 12];
+        private int used;
+
+        void add(long took) {
+            if (used == nanos.length) {
+                nanos = Arrays.copyOf(nanos, 2 * nanos.length);
+            }
+            nanos[used++] = took;
+        }
+    }
+
+    /** Each worker on a lock of its own, which nobody else wants. */
+    private void cycle(String name, int workers, double seconds) throws Exception {
+        CountDownLatch warm = new CountDownLatch(workers);
+        CountDownLatch go = new CountDownLatch(1);
+        CountDownLatch done = new CountDownLatch(workers);
+        long[] ends = new long[1];
+        List<Cycles> all = java.util.stream.IntStream.range(0, workers).mapToObj(number -> new Cycles()).toList();
+        long warmUntil = System.nanoTime() + WARM_NANOS;
+        for (int number = 0; number < workers; number++) {
+            Contender own = contender("bench-" + ProcessHandle.current().pid() + "-" + number, number);
+            Cycles cycles = all.get(number);
+            Thread thread = new Thread(() -> {
+                warm(own, warmUntil);
+                warm.countDown();
+                try {
+                    go.await();
+                    for (long began = System.nanoTime(); began < ends[0];) {
+                        own.acquire();
+                        own.release();
+                        long ended = System.nanoTime();
+                        cycles.add(ended - began);
+                        began = ended;
+                    }
+                } catch (InterruptedException | RuntimeException error) {
+                    failures.incrementAndGet();
+                }
+                done.countDown();
+            });
+            thread.setDaemon(true);
+            thread.start();
+        }
+        warm.await();
+        BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
+        System.out.println("ready");
+        lines.readLine();
+        OperatingSystemMXBean process = (OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();
+        long used = process.getProcessCpuTime();
+        long began = System.nanoTime();
+        ends[0] = began + (long) (seconds * 1e9);
+        go.countDown();
+        done.await();
+        double took = (System.nanoTime() - began) / 1e9;
+        used = process.getProcessCpuTime() - used;
+        long[] nanos = all.stream().flatMapToLong(cycles -> Arrays.stream(cycles.nanos, 0, cycles.used)).sorted().toArray();
+        java.util.function.DoubleFunction<Double> at = share -> nanos[(int) (share * (nanos.length - 1))] / 1e3;
+        System.out.printf("{\"peer\": \"%s\", \"cycles\": %d, \"seconds\": %.3f, \"cycles_per_s\": %.0f, \"p50_us\": %.2f, \"p99_us\": %.2f, "
+            + "\"max_us\": %.2f, \"cpu_us\": %.2f, \"failures\": %d, \"violations\": 0}%n", name, nanos.length, took, nanos.length / took,
+            at.apply(0.5), at.apply(0.99), at.apply(1.0), used / 1e3 / nanos.length, failures.get());
+        lines.readLine();
+        Runtime.getRuntime().halt(0);
     }
 
     private void run(String name, int workers, double seconds, Path path) throws Exception {

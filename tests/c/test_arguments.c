@@ -163,6 +163,8 @@ static void null_everywhere(void) {
     CHECK(quorlock_client_options_set_fair(NULL, true) == 1);
     CHECK(quorlock_client_options_set_keep(NULL, 1) == 1);
     CHECK(quorlock_lock_options_set_keep(NULL, 1) == 1);
+    CHECK(quorlock_client_options_set_layout(NULL, QUORLOCK_LAYOUT_REDISSON) == 1);
+    CHECK(quorlock_lock_options_set_layout(NULL, QUORLOCK_LAYOUT_REDISSON) == 1);
     CHECK(quorlock_lock_options_set_fair(NULL, true) == 1);
     CHECK(quorlock_lock_options_set_shared(NULL, true) == 1);
     CHECK(quorlock_lock_options_set_slots(NULL, 2) == 1 && quorlock_lease_slot(NULL) == -1);

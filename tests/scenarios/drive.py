@@ -55,13 +55,21 @@ def votes_left(stage):
     return sorted(left)
 
 
+# As docs/REDISSON.md says.
+REDISSON = {"&redisson_lock__channel:*", *"+hgetall +hget +hset +hsetnx +hexists +hdel +hincrby +get +set +unsubscribe".split()}
+
+
 def permit(stage, lines):
     """Adds the keys of the file's other namespaces to what the tests' user may touch: the line is one for each namespace.
-    With raw naming the keys are the names, and `wait_replicas` needs a word more."""
+    With raw naming the keys are the names, in Redisson's layout there are channels and other commands, and `wait_replicas`
+    needs a word more."""
     patterns, words = set(), set()
     for step in scenario.parse([scenario.repeated(line) for line in lines]):
         if step.options.get("raw") == "on":
             patterns.add("*")
+        if step.options.get("layout") == "redisson":
+            patterns.add("*")
+            words |= REDISSON
         if step.verb == "client" and "namespace" in step.options:
             patterns.add(step.options["namespace"] + "*")
         if "wait_replicas" in step.options:

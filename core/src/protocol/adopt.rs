@@ -44,41 +44,40 @@ pub(crate) async fn adopt(
     let hold = attempt.0.clone().expect("it is there");
     let all = Nodes::all(set.links.len());
     hold.open(all, Nodes::NONE, Means::Script, now);
-    let mut seen = 0;
+    let (mut seen, mut again) = (0, deadline);
     loop {
-        if !progress(set, &hold, &mut seen, deadline).await {
-            return Err(unanswered(set, name, &hold.so_far()));
-        }
+        let told = progress(set, &hold, &mut seen, again).await;
         if hold.is_won() {
             attempt.0 = None;
             return Ok(hold);
         }
-        if !hold.is_answered() {
+        let (heard, said, now) = (hold.heard(), hold.so_far(), set.clock.now());
+        if now >= deadline {
+            return Err(unanswered(set, name, &said));
+        }
+        if !told {
+            let missing = |i: &usize| heard[*i] != Heard::Granted;
+            let missing = (0..heard.len()).filter(missing).collect();
+            hold.open(missing, Nodes::NONE, Means::Script, now);
+            again = deadline;
             continue;
         }
-        let heard = hold.heard();
         let gone = heard
             .iter()
             .filter(|heard| matches!(heard, Heard::Refused { .. }));
         if gone.count() > heard.len() - quorum(heard.len()) {
             return Err(ended(name));
         }
-        let said = hold.so_far();
         if said.misconfigured {
             return Err(said.set_up_wrong(set, name));
         }
-        let again = set.clock.now() + PAUSE;
-        if again >= deadline {
-            return Err(unanswered(set, name, &said));
+        if hold.is_answered() {
+            again = again.min(now + PAUSE);
         }
-        set.clock.sleep_until(again).await;
-        let missing = |i: &usize| heard[*i] != Heard::Granted;
-        let missing = (0..heard.len()).filter(missing).collect();
-        hold.open(missing, Nodes::NONE, Means::Script, again);
     }
 }
 
-/// Waits for more to know; false at the deadline.
+/// Waits for more to know; false at that time.
 async fn progress(set: &Set, hold: &Hold, seen: &mut u64, deadline: Instant) -> bool {
     let mut timer = set.clock.sleep_until(deadline);
     poll_fn(|cx| match hold.poll_progress(seen, cx) {

@@ -354,7 +354,10 @@ impl Client {
         if let Some(gone) = gone.filter(|_| !lost) {
             self.vanish(stage, &lease, &gone).await;
         }
-        self.let_go(stage, lease, index).await;
+        match !lost && random.aside().chance(8) {
+            true => self.hand_on(stage, lease, index).await,
+            false => self.let_go(stage, lease, index).await,
+        }
         if random.chance(40) {
             let pause = Duration::from_nanos(random.below(ttl.as_nanos() as u64 / 4));
             clock.sleep_until(clock.now() + pause).await;
@@ -402,6 +405,40 @@ impl Client {
         if done.is_pending() && random.chance(50) {
             let _ = release.await;
             self.in_time(stage, begun, self.node_timeout(stage), "a release");
+        }
+    }
+
+    /// Exports the lease, which two then try to go on with, if its ttl has not ended by then.
+    /// One that may not be exported is given back.
+    async fn hand_on(&self, stage: &Stage, lease: Arc<Lease>, index: usize) {
+        let (world, random, clock) = (&stage.world, stage.random.aside(), &*self.set.clock);
+        let Ok(text) = lease.export().await else {
+            return self.let_go(stage, lease, index).await;
+        };
+        world.exported(index, &lease);
+        world.done_with_tokens();
+        if lease.is_held() {
+            world.violated(format!("S5 c{} holds what it exported", self.number));
+        }
+        stage.says(|| "exports the lease".into());
+        let most = stage.plan.ttl.as_nanos() as u64 * 5 / 4;
+        let pause = Duration::from_nanos(random.below(most));
+        clock.sleep_until(clock.now() + pause).await;
+        let adopted = async || {
+            let lease = Arc::new(self.door.adopt(&text).await.ok()?);
+            Some((world.won_with_others(self.number, &lease), lease))
+        };
+        let (first, second) = futures_util::future::join(adopted(), adopted()).await;
+        world.done_with_tokens();
+        let leases: Vec<_> = [first, second].into_iter().flatten().collect();
+        if leases.len() > 1 && leases.iter().all(|(_, lease)| lease.is_held()) {
+            world.violated("S1 two have adopted one lease".into());
+        }
+        for (index, lease) in leases {
+            stage.says(|| "goes on with the lease".into());
+            self.hold_for_a_while(stage, None, &lease, index, None)
+                .await;
+            self.let_go(stage, lease, index).await;
         }
     }
 

@@ -89,7 +89,11 @@ impl Hold {
     /// Begins the attempt, and asks by these means as [`ask`](Hold::ask) does: from
     /// here on `max_hold` counts, and the time until it [ends](Hold::attempt_ends).
     pub(crate) fn open(&self, nodes: Nodes, homes: Nodes, means: Means, now: Instant) {
-        self.begun.store(now.0, Ordering::Release);
+        // Votes that are taken over are asked for in rounds of one attempt.
+        let goes_on = self.terms.keys.adopts.is_some() && self.begun() != Instant::NEVER;
+        if mutant!("adopted-anew-each-round", !goes_on, true) {
+            self.begun.store(now.0, Ordering::Release);
+        }
         let mut state = self.state();
         state.round.candidate = 0;
         state.round.home_due = None;
@@ -319,6 +323,7 @@ impl Hold {
                     .reservation
                     .min(self.terms.timing.ttl / 2),
             ),
+            None if self.terms.keys.adopts.is_some() => long.max(self.terms.timing.ttl),
             None => long,
         };
         self.begun() + mutant!("attempt-without-end", long, Duration::MAX)

@@ -114,6 +114,8 @@ struct Life {
     /// the release behind it was lost with that connection; within the
     /// request's `not_after`.
     late: [bool; MOST_NODES],
+    /// Its lease was exported: its votes stand until they end, or are taken over.
+    exported: bool,
 }
 
 impl Life {
@@ -404,6 +406,16 @@ impl World {
         }
     }
 
+    /// The lease of this place was exported, by its only handle.
+    pub fn exported(&self, index: usize, lease: &Arc<Lease>) {
+        self.give_up(index, lease);
+        let name = self.inner().oracle.watches[index].name;
+        if let Some(life) = self.inner().oracle.tokens.get_mut(&name) {
+            life.exported = true;
+        }
+        self.gave_up(index);
+    }
+
     /// When a lease ends, in true time, if nothing lengthens it.
     pub fn end_of(&self, index: usize) -> Time {
         let inner = self.inner();
@@ -492,6 +504,7 @@ impl Inner {
                     at_home: false,
                     under_way: [0; MOST_NODES],
                     late: [false; MOST_NODES],
+                    exported: false,
                 };
                 self.oracle.tokens.entry(name).or_insert(fresh);
             }

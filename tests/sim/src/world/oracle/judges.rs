@@ -35,7 +35,7 @@ impl World {
                 let given_up = stepped_back && since + longest < inner.time;
                 // An old snapshot brings dead keys back.
                 let lost = node.forgot || inner.clients[life.client].crashed;
-                let excused = lost || life.late[i] || given_up;
+                let excused = lost || life.late[i] || given_up || life.exported;
                 let under_way = life.under_way[i] != 0 || inner.found_no_room(life.client, i);
                 if dead && !excused && (at_rest || !under_way) {
                     let token = String::from_utf8_lossy(&value.0[..6]).into_owned();
@@ -459,6 +459,10 @@ impl Inner {
         let Some(holder) = form.holder(time).filter(|holder| **holder != request.value) else {
             return;
         };
+        // Of a lease that goes on elsewhere the votes are taken over.
+        if request.keys.adopts.as_ref() == Some(holder) {
+            return;
+        }
         let until = holds_until(form, *end);
         let after = self.nodes[node].state.form(&request.keys.lock, seen.local);
         let same = after.is_some_and(|(after, end)| {

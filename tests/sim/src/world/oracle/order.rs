@@ -130,7 +130,10 @@ impl Inner {
                 let waiter = request.waiter.clone().map(Whom::Waiter);
                 waiter.as_ref() == Some(whom) && time <= *until
             }
-            form => form.holder(time) == Some(&request.value),
+            // A lease that goes on elsewhere stays before those who wait.
+            form => form.holder(time).is_some_and(|holder| {
+                *holder == request.value || request.keys.adopts.as_ref() == Some(holder)
+            }),
         };
         let called = seen.form.as_ref().is_some_and(|(form, _)| called(form));
         let other = matches!(request.keys.mode, Mode::Slot(1..)) && self.oracle.one_slot;

@@ -84,7 +84,8 @@ impl Inner {
         let slots = slots.filter(|w| w.hold.mode().slot().is_some());
         let most = slots.clone().map(|w| match w.hold.terms().keys.mode {
             Mode::AnySlot(slots) => slots as usize,
-            _ => 0,
+            // One that was adopted does not know how many there are.
+            _ => usize::MAX,
         });
         let (held, most) = (slots.count(), most.max().unwrap_or(0));
         let excused = self.nodes.iter().any(|node| node.excused);

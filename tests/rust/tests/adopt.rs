@@ -196,3 +196,18 @@ fn where_too_few_answer_it_stays_where_it_is() -> Result<(), Error> {
     assert!(lease.is_held());
     Ok(())
 }
+
+#[test]
+fn what_is_released_leaves_nothing_of_the_lease_before() -> Result<(), Error> {
+    let stage = Stage::new(3);
+    let (client, other) = (Client::new(&stage.nodes)?, Client::new(&stage.nodes)?);
+    let lease = get(client.lock("a").ttl(Duration::from_secs(60)))?;
+    let text = export(&lease)?;
+    // To this node the other has no connection yet, so that its vote is not taken over.
+    stage.tell("stop 3");
+    let adopted = adopt(&other, &text)?;
+    assert!(blocking::wait(adopted.release())?);
+    stage.tell("cont 3");
+    stage.await_nothing_left();
+    Ok(())
+}

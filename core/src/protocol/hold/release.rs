@@ -12,7 +12,7 @@ use super::votes::{Phase, Votes};
 use crate::clock::{self, Instant};
 use crate::mutants::mutant;
 use crate::mutex::lock;
-use crate::node::{Leaving, Mode, Reply, Sink, Ticket};
+use crate::node::{Leaving, Mode, Nodes, Reply, Sink, Ticket, Value};
 use crate::protocol::counters::count;
 use crate::protocol::quorum::{self, Vote};
 use crate::protocol::set::Set;
@@ -119,6 +119,10 @@ impl Hold {
             self.end.store(Instant::NEVER.0, Ordering::Release);
         }
         let traces = state.votes.traces(stay);
+        let old = match (was, &self.terms.keys.adopts) {
+            (Phase::Held, Some(old)) => Some((old.clone(), state.votes.not_granted())),
+            _ => None,
+        };
         let (group, since) = (state.lease.group, state.lease.since);
         let wakers = state.round.wakers.take();
         drop(state);
@@ -134,6 +138,9 @@ impl Hold {
             return (false, Release::new(&self.set, 0));
         }
         let release = self.undo_at(&traces, now);
+        if let Some((old, nodes)) = old {
+            self.release_old(&old, nodes, now);
+        }
         if was == Phase::Held {
             self.tell_over();
         }
@@ -196,6 +203,23 @@ impl Hold {
         (at != Instant::NEVER).then_some(at)
     }
 
+    /// What was adopted may stand yet on nodes whose votes were not taken over: nobody else
+    /// can win with it any more, and nobody else takes it away.
+    fn release_old(&self, old: &Value, nodes: Nodes, now: Instant) {
+        let sink: Arc<dyn Sink> = Release::new(&self.set, nodes.iter().count());
+        let traces = Traces {
+            token: true,
+            waiter: false,
+            scripted: true,
+        };
+        let releases = nodes.iter().map(|node| {
+            let mut asked = self.release_of(node, traces, true, now);
+            asked.request.value = old.clone();
+            asked
+        });
+        self.set.send(releases, &sink);
+    }
+
     fn undo_at(&self, traces: &[Traces], now: Instant) -> Arc<Release> {
         let most = mutant!("undo-at-a-quorum", traces.len(), traces.len() / 2 + 1);
         let targets = || {
@@ -212,6 +236,12 @@ impl Hold {
 }
 
 impl Votes {
+    /// The nodes that have given no vote.
+    fn not_granted(&self) -> Nodes {
+        let none = |i: &usize| !matches!(self.cast[*i], Vote::Granted(_));
+        (0..self.cast.len()).filter(none).collect()
+    }
+
     /// What may be left on the nodes. The waiter is left alone at `stay`.
     pub(super) fn traces(&self, stay: Option<usize>) -> Vec<Traces> {
         let token = |i: usize| {

@@ -45,7 +45,7 @@ thread_local! {
 impl Owner {
     /// An owner with a name, for a lease that is passed between threads or
     /// tasks. Valid within one client: in another client or process the same
-    /// name is another owner.
+    /// name is another owner, but of a lock in [Redisson's layout](crate::Layout).
     pub fn named(name: impl Into<Vec<u8>>) -> Owner {
         Owner(Who::Named(name.into().into()))
     }

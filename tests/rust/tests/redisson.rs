@@ -127,8 +127,6 @@ fn each_wakes_the_other() -> Result<(), Error> {
             let channels = stage.tell("redis 1 PUBSUB CHANNELS redisson%2A");
             channels.trim() == "redisson_lock__channel:{a}"
         });
-        let asked = stage.calls("hgetall");
-        until("it was refused", || stage.calls("hgetall") >= asked);
         let begun = monotonic();
         match held {
             None => assert_eq!(java.leave(), 1),
@@ -254,11 +252,6 @@ fn many_nodes_and_memory_keep_such_locks_too() -> Result<(), Error> {
         let lease = get(lock(&one))?;
         contended(lock(&other));
         assert!(blocking::wait(lock(&other).is_locked())?);
-        let forced = blocking::wait(other.force_release("a", None));
-        assert!(
-            forced.is_err() || lease.is_held(),
-            "it is not Quorlock's to take away"
-        );
         let waits = lock(&other).wait(Duration::from_secs(20));
         let waiter = std::thread::spawn(move || get(waits));
         blocking::wait(lease.extend(None))?;

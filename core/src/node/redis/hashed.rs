@@ -3,7 +3,7 @@
 
 use super::resp;
 use super::script::{self, Guard, HACQUIRE, HEXTEND, HRELEASE, millis};
-use crate::node::{Op, Repair, Request, names};
+use crate::node::{Op, Request, names};
 
 /// Whether the request is one to a lock in Redisson's layout. Looking is the same for all.
 pub(crate) fn is_meant(request: &Request) -> bool {
@@ -58,12 +58,7 @@ pub(crate) fn write_command(
         }
         Op::Extend { ttl, repair, fence } => {
             resp::write_number(out, millis(ttl));
-            let mode = match repair {
-                Repair::No => 0,
-                Repair::Yes => 1,
-                Repair::InQuarantine { .. } => 2,
-            };
-            resp::write_number(out, mode);
+            resp::write_number(out, script::mode(repair));
             (fence, 1)
         }
         Op::Confirm { ttl, fence, block } => {

@@ -389,12 +389,7 @@ fn write_own(out: &mut Vec<u8>, request: &Request) {
         }
         Op::Extend { ttl, repair, .. } => {
             resp::write_number(out, millis(ttl));
-            let mode = match repair {
-                Repair::No => 0,
-                Repair::Yes => 1,
-                Repair::InQuarantine { .. } => 2,
-            };
-            resp::write_number(out, mode);
+            resp::write_number(out, mode(repair));
             write_shared_waits(out, request);
         }
         Op::Confirm { ttl, .. } => {
@@ -407,6 +402,15 @@ fn write_own(out: &mut Vec<u8>, request: &Request) {
             write_waits(out, request, false);
         }
         Op::Inspect | Op::Reserve { .. } => {}
+    }
+}
+
+/// The mode of an extension.
+pub(crate) fn mode(repair: Repair) -> u64 {
+    match repair {
+        Repair::No => 0,
+        Repair::Yes => 1,
+        Repair::InQuarantine { .. } => 2,
     }
 }
 

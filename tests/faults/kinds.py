@@ -430,12 +430,16 @@ def told(world, since, begins, word="", meanwhile=lambda: None):
 
 
 def whole(world):
-    """Waits until every node has a record: one that has just lost its memory is given it by the workers."""
+    """Waits until every node has a record: one that has just lost its memory is given it by the workers. False if they have
+    ended before, so that nobody gives it."""
     end = time.monotonic() + PATIENCE_SECONDS
     while not all(world.stage.redis(node, "EXISTS", RECORD) for node in world.numbers):
+        if world.crew.over():
+            return False
         if time.monotonic() > end:
             raise TimeoutError("a node is left without a record")
         yield LOOK_SECONDS
+    return True
 
 
 def strays(world, victims, known):
@@ -478,7 +482,8 @@ def refused(world, name):
 
 @kind(SET, nodes=(1, 1), seconds=(0.2, 0.6), alone=True)
 def stray_client(world, nodes, _seconds):
-    yield from whole(world)
+    if not (yield from whole(world)):
+        return
     with stray(world, nodes, nodes) as name:
         yield
         yield from refused(world, name)
@@ -493,7 +498,8 @@ def stray_beside_loss(world, nodes, _seconds):
         else:
             world.stage.redis(node, "FLUSHALL")
 
-    yield from whole(world)
+    if not (yield from whole(world)):
+        return
     with stray(world, nodes, [node for node in world.numbers if node not in nodes]) as name:
         yield
         # From its first look on nodes that have just lost everything are what it finds.
@@ -506,7 +512,8 @@ def stray_beside_loss(world, nodes, _seconds):
 
 @kind(SET, seconds=(0.6, 1.5), guard=True, loses=True, alone=True)
 def stray_beside_outage(world, nodes, _seconds):
-    yield from whole(world)
+    if not (yield from whole(world)):
+        return
     hung = world.random.random() < 0.5
     (world.stage.stop if hung else world.stage.kill)(*nodes)
     # The one whose record would tell it may be the one that does not answer.

@@ -42,13 +42,13 @@ class Most:
 
 class Crew:
     def __init__(self):
-        self.told, self.wrong, self.nodes = [], [], None
+        self.told, self.wrong, self.nodes, self.has_ended = [], [], None, False
 
     def names(self):
         return ["rust-1"]
 
     def over(self):
-        return False
+        return self.has_ended
 
     def signal(self, name, number):
         self.told.append((name, number))
@@ -344,6 +344,11 @@ class Kinds(unittest.TestCase):
         self.stage.redis(self.world.spares[0], "SET", RECORD, "v")
         self.assertEqual(list(steps), [])
         self.assertRegex(self.world.crew.wrong[0], r"asyncio-stray .* on 4$")
+
+    def test_nobody_waits_for_a_record_once_the_workers_have_ended(self):
+        self.world.crew.has_ended = True
+        self.assertEqual(list(KINDS["stray-client"].run(self.world, [1], SECONDS)), [])
+        self.assertEqual(self.world.crew.told, [])
 
     def test_no_stray_lists_the_set_or_only_nodes_that_have_lost_their_memory(self):
         for count, victims, known in itertools.product((3, 5), ([1], [3, 2]), ([1], [2, 3], [4])):

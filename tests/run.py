@@ -40,7 +40,7 @@ class Step:
 def scenarios(name, *command):
     # The same files for every language: a skipped one is a failed one.
     floor = len(glob.glob(os.path.join(ROOT, "tests", "scenarios", "*.scenario")))
-    return Step(f"scenarios-{name}", [sys.executable, "tests/scenarios/drive.py", "-j", "3", *command], floor=floor)
+    return Step(f"scenarios-{name}", [sys.executable, "tests/scenarios/drive.py", "-j", "6", *command], floor=floor)
 
 
 def as_documented_user(*command):

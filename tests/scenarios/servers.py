@@ -66,7 +66,7 @@ def stand_in(name):
 
 def scenarios(environment, *words):
     """Runs the files; returns what the runner printed, line by line."""
-    command = [sys.executable, HERE / "drive.py", "-j", "3", "-x", "tls-", "--auth", *words, *sys.argv[1:]]
+    command = [sys.executable, HERE / "drive.py", "-j", "6", "-x", "tls-", "--auth", *words, *sys.argv[1:]]
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True)
     return done.stdout.splitlines() or [""]
 

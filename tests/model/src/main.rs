@@ -2,7 +2,8 @@
 //! node and on a real server, the clock of both set between them; both must
 //! answer alike and hold the same. `quorlock-model replay SEED`: one sequence,
 //! and its history. `quorlock-model changes`: one thing in a script changed at
-//! a time, each of which must be found. `quorlock-model directed`: calls whose effects
+//! a time, each of which must be found; `--remember` keeps the sequences that find what is
+//! rarely seen. `quorlock-model directed`: calls whose effects
 //! are written down by hand.
 
 mod calls;
@@ -13,9 +14,11 @@ mod game;
 mod hashed;
 mod listener;
 mod native;
+mod remembered;
 mod server;
 mod texts;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::process::ExitCode;
 
@@ -44,11 +47,14 @@ fn main() -> ExitCode {
     let done = match words.first().map(String::as_str) {
         Some("run") => run(number("--calls", 40_000), number("--from", 1)),
         Some("replay") => replay(number("replay", 1)),
-        Some("changes") => changes(number("--from", 1)),
+        Some("changes") => {
+            let remember = words.iter().any(|w| w == "--remember");
+            changes(number("--from", 1), remember)
+        }
         Some("directed") => directed(),
         _ => {
             eprintln!(
-                "usage: quorlock-model run [--calls N] [--from SEED] | replay SEED | changes | directed"
+                "usage: quorlock-model run [--calls N] [--from SEED] | replay SEED | changes [--remember] | directed"
             );
             return ExitCode::from(2);
         }
@@ -117,9 +123,17 @@ fn directed() -> io::Result<bool> {
     Ok(failed.is_empty())
 }
 
-fn changes(from: u64) -> io::Result<bool> {
+/// What was looked at, how many of it were not found, and by which seed which change was.
+#[derive(Default)]
+struct Share {
+    looked: u64,
+    failed: u64,
+    found: BTreeMap<String, u64>,
+}
+
+fn changes(from: u64, remember: bool) -> io::Result<bool> {
     // Two servers side by side, for the game and its server wait for each other.
-    let shares: io::Result<Vec<_>> = std::thread::scope(|scope| {
+    let shares: io::Result<Vec<Share>> = std::thread::scope(|scope| {
         let begun = [0, 1].map(|share| scope.spawn(move || share_of_changes(from, share)));
         let ended = begun
             .into_iter()
@@ -127,16 +141,20 @@ fn changes(from: u64) -> io::Result<bool> {
         ended.collect()
     });
     let shares = shares?;
-    let looked: u64 = shares.iter().map(|(looked, _)| looked).sum();
-    let failed: u64 = shares.iter().map(|(_, failed)| failed).sum();
+    let looked: u64 = shares.iter().map(|share| share.looked).sum();
+    let failed: u64 = shares.iter().map(|share| share.failed).sum();
+    if remember {
+        let found = shares.into_iter().flat_map(|share| share.found).collect();
+        remembered::keep(&found, from)?;
+    }
     println!("{} passed, {failed} failed", looked - failed);
     Ok(failed == 0)
 }
 
-/// Every other change: how many were looked at, and how many of them were not found.
-fn share_of_changes(from: u64, share: usize) -> io::Result<(u64, u64)> {
+/// Every other change.
+fn share_of_changes(from: u64, share: usize) -> io::Result<Share> {
     let (_stage, mut game) = start()?;
-    let (mut looked, mut failed) = (0, 0);
+    let mut done = Share::default();
     let drops_early = game.drops_early()?;
     for change in changes::ALL.iter().skip(share).step_by(2) {
         if drops_early && change.at_the_end {
@@ -144,50 +162,42 @@ fn share_of_changes(from: u64, share: usize) -> io::Result<(u64, u64)> {
             // like the change.
             continue;
         }
-        looked += 1;
-        let found = found(&mut game, change, from)?;
-        failed += u64::from(found.is_none());
-        let why = format!("not in {PATIENCE} calls");
-        told(
-            change,
-            found.map(|calls| format!("after {calls} calls")),
-            &why,
-        );
+        done.looked += 1;
+        let title = remembered::title(change);
+        match found(&mut game, change, &title, from)? {
+            Some(seed) => {
+                println!("ok   {title}  by sequence {seed}");
+                done.found.insert(title, seed);
+            }
+            None => {
+                println!("FAIL {title}  not in {PATIENCE} calls");
+                done.failed += 1;
+            }
+        }
     }
     for change in changes::DIRECTED.iter().skip(share).step_by(2) {
-        looked += 1;
+        done.looked += 1;
         game.load(Some(change))?;
         let by = directed::play(&mut game)?;
-        failed += u64::from(by.is_empty());
-        let title = by.first().and_then(|case| case.lines().next());
-        told(
-            change,
-            title.map(|case| format!("by: {case}")),
-            "by no case",
-        );
+        let title = remembered::title(change);
+        match by.first().and_then(|case| case.lines().next()) {
+            Some(case) => println!("ok   {title}  by: {case}"),
+            None => {
+                println!("FAIL {title}  by no case");
+                done.failed += 1;
+            }
+        }
     }
-    Ok((looked, failed))
+    Ok(done)
 }
 
-/// Tells of a change by what it was found, or that it was not.
-fn told(change: &Change, found: Option<String>, why: &str) {
-    let Change {
-        script, old, new, ..
-    } = change;
-    let in_one_line = |text: &str| text.replace('\n', "\\n");
-    let (old, new) = (in_one_line(old), in_one_line(new));
-    match found {
-        Some(how) => println!("ok   {script}: `{old}` -> `{new}`  {how}"),
-        None => println!("FAIL {script}: `{old}` -> `{new}`  {why}"),
-    }
-}
-
-/// How many calls it took at most to find a change.
-fn found(game: &mut Game, change: &Change, from: u64) -> io::Result<Option<u64>> {
+/// Which sequence found a change: one that did before, or the first in order.
+fn found(game: &mut Game, change: &Change, title: &str, from: u64) -> io::Result<Option<u64>> {
     game.load(Some(change))?;
-    for round in 0..PATIENCE / LENGTH {
-        if game.play(from + round, false)?.is_err() {
-            return Ok(Some((round + 1) * LENGTH));
+    let in_order = from..from + PATIENCE / LENGTH;
+    for seed in remembered::seed(title).into_iter().chain(in_order) {
+        if game.play(seed, false)?.is_err() {
+            return Ok(Some(seed));
         }
     }
     Ok(None)

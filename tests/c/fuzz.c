@@ -26,7 +26,7 @@ static quorlock_queue_t *shared_queue;
 static atomic_uint_fast64_t started, ended, arrived;
 
 struct fuzz {
-    uint64_t random, calls, holds, losses;
+    uint64_t random, calls, holds, losses, adopted;
     int number;
     int32_t last; /* code of the last call */
     quorlock_client_t *clients[POOL];
@@ -240,6 +240,29 @@ static void lock_call(struct fuzz *f) {
     *lease = won;
 }
 
+/* What a lease was exported as is adopted, now and then with a letter that is another, or twice. */
+static void hand_on_call(struct fuzz *f, const quorlock_lease_t *lease) {
+    char *text = NULL;
+    CODE(quorlock_lease_export(lease, draw(f, 16) ? &text : NULL, error));
+    if (f->last == QUORLOCK_OK && !text) broken(f, "an export without a text");
+    if (text && f->last != QUORLOCK_OK) broken(f, "a text, and an error");
+    if (text && quorlock_lease_is_held(lease)) broken(f, "held, and exported");
+    size_t len, whole = text ? strlen(text) : 0;
+    const char *other = some_text(f, &len);
+    if (whole && !draw(f, 4)) text[draw(f, whole)] ^= 1;
+    for (int times = 0; times < 2; times++) {
+        quorlock_lease_t **place = SLOT(leases), *adopted = NULL;
+        const quorlock_client_t *client = draw(f, 2) ? shared_client : SOME(clients);
+        CODE(quorlock_client_adopt(client, text ? text : other, text ? whole : len, &adopted, error));
+        if ((f->last == QUORLOCK_OK) != (adopted != NULL)) broken(f, "an adopted lease");
+        if (!adopted) continue;
+        f->adopted++;
+        quorlock_lease_free(*place);
+        *place = adopted;
+    }
+    quorlock_text_free(text);
+}
+
 static void lease_call(struct fuzz *f) {
     size_t at = draw(f, POOL);
     quorlock_lease_t *lease = draw(f, 16) ? f->leases[at] : NULL;
@@ -248,7 +271,8 @@ static void lease_call(struct fuzz *f) {
     if (!quorlock_state_name(state)) broken(f, "no such state");
     f->losses += state > 0;
     if (quorlock_lease_fence(lease) >> 53) broken(f, "a fence of a lease that is over");
-    switch (draw(f, 9)) {
+    switch (draw(f, 10)) {
+    case 7: hand_on_call(f, lease); break;
     case 0: CODE(quorlock_unlock(lease, was_held, error)); break;
     case 1: CODE(quorlock_lease_extend(lease, some_ms(f), error)); break;
     case 2: CODE(quorlock_lease_ensure(lease, some_ms(f), error)); break;
@@ -622,12 +646,13 @@ int main(int argc, char **argv) {
         threads[at].number = at;
         pthread_create(&ids[at], NULL, run, &threads[at]);
     }
-    uint64_t calls = 0, holds = 0, losses = 0;
+    uint64_t calls = 0, holds = 0, losses = 0, adopted = 0;
     for (int at = 0; at < THREADS; at++) {
         pthread_join(ids[at], NULL);
         calls += threads[at].calls;
         holds += threads[at].holds;
         losses += threads[at].losses;
+        adopted += threads[at].adopted;
     }
     for (int at = 0; at < SHARED; at++) quorlock_lock_free(shared_locks[at]);
     quorlock_cancel_free(shared_cancel);
@@ -638,8 +663,9 @@ int main(int argc, char **argv) {
         nanosleep(&(struct timespec){0, 1000000}, NULL);
     quorlock_shutdown();
     uint64_t begun = atomic_load(&started), over = atomic_load(&ended), given = atomic_load(&arrived);
-    printf("seed %" PRIu64 ": %" PRIu64 " calls, %" PRIu64 " holds, %" PRIu64 " losses seen; %" PRIu64
-           " calls started, %" PRIu64 " ended, %" PRIu64 " with a lease\n", seed, calls, holds, losses, begun, over, given);
+    printf("seed %" PRIu64 ": %" PRIu64 " calls, %" PRIu64 " holds, %" PRIu64 " losses seen, %" PRIu64 " adopted; %" PRIu64
+           " calls started, %" PRIu64 " ended, %" PRIu64 " with a lease\n", seed, calls, holds, losses, adopted,
+           begun, over, given);
     /* Below this the calls have not met anything. */
-    return calls > 100 && holds > 10 && losses > 0 && given > 10 && begun == over ? 0 : 1;
+    return calls > 100 && holds > 10 && losses > 0 && adopted > 0 && given > 10 && begun == over ? 0 : 1;
 }

@@ -72,10 +72,10 @@ impl MemoryNode {
             true => self
                 .counters
                 .get(counter)
-                .filter(|(_, end)| tick(now) <= *end),
-            false => Some(&(0, tick(now) + whole(ttl + ttl / 4))),
+                .filter(|(_, end)| tick(now) <= *end)
+                .map_or(Instant::FAR, |(_, end)| *end),
+            false => tick(now) + whole(ttl + ttl / 4),
         };
-        let end = end.map_or(Instant::FAR, |(_, end)| *end);
         self.counters.insert(counter.into(), (fence, end));
     }
 }

@@ -53,10 +53,10 @@ impl MemoryNode {
             } => self.enter(request, field, quarantine, (ttl, candidate, block), now),
             Op::Extend { ttl, repair, fence } => {
                 let minded = quarantine.filter(|_| !matches!(repair, Repair::InQuarantine { .. }));
-                match self.has(request, field, now) {
-                    false => Reply::NotMine,
-                    true if let Some(left) = minded => Reply::Quarantined { left },
-                    true => {
+                match (self.has(request, field, now), minded) {
+                    (false, _) => Reply::NotMine,
+                    (true, Some(left)) => Reply::Quarantined { left },
+                    (true, None) => {
                         self.raise_hashed(request, fence);
                         self.lengthen_hashed(request, ttl, now);
                         Reply::Extended { repaired: false }

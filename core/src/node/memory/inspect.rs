@@ -41,10 +41,10 @@ impl MemoryNode {
         let counter = request.keys.companions.counter();
         Reply::Seen(Box::new(Seen {
             standing,
-            left: match standing {
-                Standing::Free => Some(Duration::ZERO),
-                _ if let Some(lock) = hashed => Some(tick(found.now).until(lock.end)),
-                _ => found.left(),
+            left: match (standing, hashed) {
+                (Standing::Free, _) => Some(Duration::ZERO),
+                (_, Some(lock)) => Some(tick(found.now).until(lock.end)),
+                (_, None) => found.left(),
             },
             value,
             fence: self.fence(counter, found.now).unwrap_or(0),

@@ -49,8 +49,10 @@ impl Found {
     /// How long yet, in whole milliseconds: what stands there, or its hold or
     /// reservation. `None`: without end.
     pub(super) fn left(&self) -> Option<Duration> {
+        if let Some(last) = self.ends_last() {
+            return Some(left(last, self.time));
+        }
         match self.form {
-            _ if let Some(last) = self.ends_last() => Some(left(last, self.time)),
             Some(
                 Form::Held { until, .. }
                 | Form::Kept { until, .. }

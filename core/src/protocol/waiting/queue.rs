@@ -198,19 +198,23 @@ impl<'a> Quest<'a> {
                 again: Some(again), ..
             } => again.min(self.hold().attempt_ends()),
             Stage::Asking { tries, .. } if tries > 0 => self.hold().attempt_ends(),
-            Stage::Asking { .. } if let Some(due) = self.hold().home_is_due() => due,
-            // All that was asked is answered by then: with a deadline behind
-            // it, an uncontended acquire needs no timer.
-            Stage::Polling | Stage::Asking { .. } => {
-                let answered = self.asked + 2 * self.terms.timing.node_timeout;
-                return if deadline < answered {
-                    deadline
-                } else {
-                    Instant::FAR
-                };
-            }
+            Stage::Asking { .. } => match self.hold().home_is_due() {
+                Some(due) => due,
+                None => return self.until_answered(deadline),
+            },
+            Stage::Polling => return self.until_answered(deadline),
         };
         mine.min(deadline)
+    }
+
+    /// All that was asked is answered soon: with a deadline behind that, an uncontended
+    /// acquire needs no timer.
+    fn until_answered(&self, deadline: Instant) -> Instant {
+        let answered = self.asked + 2 * self.terms.timing.node_timeout;
+        match deadline < answered {
+            true => deadline,
+            false => Instant::FAR,
+        }
     }
 
     async fn event(&mut self, at: Instant) -> Event {

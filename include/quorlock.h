@@ -1470,9 +1470,9 @@ int32_t quorlock_queue_new(struct quorlock_queue_t **queue,
                            struct quorlock_error_t **error);
 
 /**
- * The descriptor to watch: it can be read while there is something to dispatch. Do not
- * read it, write it or close it; take it out of the loop before the queue is freed. -1
- * for NULL, and in a forked child.
+ * The descriptor to watch, on Windows the socket: it can be read while there is something
+ * to dispatch. Do not read it, write it or close it; take it out of the loop before the
+ * queue is freed. -1 for NULL, and in a forked child.
  */
 int32_t quorlock_queue_fd(const struct quorlock_queue_t *queue);
 

@@ -1,7 +1,8 @@
 //! Time. The only module that reads a clock.
 //!
 //! Validity is counted on a clock that goes on while the machine is suspended
-//! (`CLOCK_BOOTTIME` on Linux, the continuous clock on Apple systems): after a
+//! (`CLOCK_BOOTTIME` on Linux, the continuous clock on Apple systems, interrupt time
+//! on Windows): after a
 //! resume the first look at a lease tells the truth. Wall-clock time is never
 //! read.
 
@@ -106,14 +107,19 @@ const CLOCK: libc::clockid_t = libc::CLOCK_BOOTTIME;
 // Darwin's CLOCK_MONOTONIC_RAW is mach_continuous_time: it counts sleep.
 #[cfg(target_vendor = "apple")]
 const CLOCK: libc::clockid_t = libc::CLOCK_MONOTONIC_RAW;
-#[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
+#[cfg(all(
+    unix,
+    not(any(target_os = "linux", target_os = "android", target_vendor = "apple"))
+))]
 const CLOCK: libc::clockid_t = libc::CLOCK_MONOTONIC;
 
 /// The clock that is read.
+#[cfg(unix)]
 fn clock() -> libc::clockid_t {
     mutant!("clock-stops-asleep", CLOCK, libc::CLOCK_MONOTONIC)
 }
 
+#[cfg(unix)]
 pub(crate) fn system_now() -> Instant {
     let mut t = libc::timespec {
         tv_sec: 0,
@@ -124,6 +130,17 @@ pub(crate) fn system_now() -> Instant {
     unsafe { libc::clock_gettime(clock(), &mut t) };
     // One second above zero, so that no moment equals `NEVER`.
     Instant((t.tv_sec as u64 + 1) * 1_000_000_000 + t.tv_nsec as u64)
+}
+
+/// Windows' interrupt time counts sleep; its performance counter does so on some machines alone.
+#[cfg(windows)]
+pub(crate) fn system_now() -> Instant {
+    let mut hundreds = 0;
+    // SAFETY: `hundreds` is a number to write to.
+    unsafe {
+        windows_sys::Win32::System::WindowsProgramming::QueryInterruptTimePrecise(&mut hundreds)
+    };
+    Instant(hundreds * 100 + 1_000_000_000)
 }
 
 /// The part of a ttl that is not relied upon: clocks may run at rates that
@@ -142,6 +159,7 @@ pub fn drift_allowance(ttl: Duration, drift: f64) -> Duration {
 mod tests {
     use super::*;
 
+    #[cfg(target_os = "linux")]
     #[test]
     fn the_system_clock_counts_time_since_boot() {
         let uptime = std::fs::read_to_string("/proc/uptime").unwrap();
@@ -153,9 +171,9 @@ mod tests {
 
     /// In a time namespace that was booted long before its clock began to run, as
     /// on a machine that has slept for so long.
+    #[cfg(target_os = "linux")]
     #[test]
     fn time_spent_asleep_is_counted() {
-        #[cfg(target_os = "linux")]
         assert_eq!(clock(), libc::CLOCK_BOOTTIME);
         let asleep = |program: &std::path::Path, words: &[&str]| {
             let mut unshare = std::process::Command::new("unshare");

@@ -636,14 +636,27 @@ fn fraction(what: &str, value: f64, low: f64, high: f64) -> Result<(), Error> {
 
 /// The label of this process, `host:pid`.
 pub(crate) fn default_label() -> String {
+    let host: String = host()
+        .chars()
+        .filter(|c| !c.is_control())
+        .take(64)
+        .collect();
+    format!("{host}:{}", std::process::id())
+}
+
+#[cfg(unix)]
+fn host() -> String {
     let mut buffer = [0u8; 256];
     // SAFETY: the buffer is writable for its length; gethostname writes at
     // most that many bytes.
     let failed = unsafe { libc::gethostname(buffer.as_mut_ptr().cast(), buffer.len() - 1) } != 0;
     let end = buffer.iter().position(|b| *b == 0).unwrap_or(0);
-    let host = String::from_utf8_lossy(if failed { b"?" } else { &buffer[..end] });
-    let host: String = host.chars().filter(|c| !c.is_control()).take(64).collect();
-    format!("{host}:{}", std::process::id())
+    String::from_utf8_lossy(if failed { b"?" } else { &buffer[..end] }).into_owned()
+}
+
+#[cfg(not(unix))]
+fn host() -> String {
+    std::env::var("COMPUTERNAME").unwrap_or_else(|_| "?".into())
 }
 
 /// The nodes of a client that was given none, and who has named them: the node list

@@ -6,8 +6,6 @@
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::mem;
-use std::os::fd::AsRawFd;
-use std::os::unix::net::UnixStream;
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -56,13 +54,49 @@ pub(crate) enum News {
 /// Both ends live as long as either is used: a byte that is written for nobody raises no
 /// signal.
 struct Bell {
-    reader: UnixStream,
-    writer: UnixStream,
+    reader: Socket,
+    writer: Socket,
+}
+
+#[cfg(unix)]
+type Socket = std::os::unix::net::UnixStream;
+#[cfg(windows)]
+type Socket = std::net::TcpStream;
+
+/// Two ends that are connected.
+#[cfg(unix)]
+fn pair() -> std::io::Result<(Socket, Socket)> {
+    Socket::pair()
+}
+
+/// Two ends that are connected. Windows has no such call, so they meet on a port of this machine,
+/// to which somebody else may have come first.
+#[cfg(windows)]
+fn pair() -> std::io::Result<(Socket, Socket)> {
+    let listener = std::net::TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0))?;
+    let writer = Socket::connect(listener.local_addr()?)?;
+    let (ours, mut accepted) = (writer.local_addr()?, listener.accept()?);
+    while accepted.1 != ours {
+        accepted = listener.accept()?;
+    }
+    writer.set_nodelay(true)?;
+    Ok((accepted.0, writer))
+}
+
+#[cfg(unix)]
+fn descriptor(socket: &Socket) -> i32 {
+    std::os::fd::AsRawFd::as_raw_fd(socket)
+}
+
+/// Only 32 bits of Windows' handles are ever used.
+#[cfg(windows)]
+fn descriptor(socket: &Socket) -> i32 {
+    std::os::windows::io::AsRawSocket::as_raw_socket(socket) as i32
 }
 
 impl Queue {
     fn new() -> std::io::Result<Queue> {
-        let (reader, writer) = UnixStream::pair()?;
+        let (reader, writer) = pair()?;
         reader.set_nonblocking(true)?;
         writer.set_nonblocking(true)?;
         let bell = Arc::new(Bell { reader, writer });
@@ -153,12 +187,12 @@ pub extern "C" fn quorlock_queue_new(queue: *mut *mut quorlock_queue_t, error: *
     })
 }
 
-/// The descriptor to watch: it can be read while there is something to dispatch. Do not
-/// read it, write it or close it; take it out of the loop before the queue is freed. -1
-/// for NULL, and in a forked child.
+/// The descriptor to watch, on Windows the socket: it can be read while there is something
+/// to dispatch. Do not read it, write it or close it; take it out of the loop before the
+/// queue is freed. -1 for NULL, and in a forked child.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_queue_fd(queue: *const quorlock_queue_t) -> i32 {
-    boundary!(or - 1, { Ok(handle::borrow(queue, "queue")?.0.bell.reader.as_raw_fd()) })
+    boundary!(or - 1, { Ok(descriptor(&handle::borrow(queue, "queue")?.0.bell.reader)) })
 }
 
 /// Runs the callbacks of all that is done, on the calling thread, and returns how many they

@@ -1,6 +1,6 @@
 //! How results reach asyncio: one channel per event loop for all of them.
 //!
-//! The I/O thread puts what has completed into a queue and writes one byte if
+//! The I/O thread puts what has completed into a queue and rings if
 //! the queue was empty; it never attaches to the interpreter. The loop's thread
 //! wakes up once, takes all there is and fills in the futures.
 //!
@@ -14,9 +14,9 @@
 
 use std::any::Any;
 use std::collections::HashMap;
-use std::io::{PipeReader, Read, Write, pipe};
 use std::mem;
-use std::os::fd::{AsRawFd, RawFd};
+#[cfg(unix)]
+use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -26,6 +26,9 @@ use pyo3::{PyTraverseError, intern};
 use quorlock::binding::{Mailbox, Owned, Steps, Turn, Work, lock};
 
 use crate::error::{checked, entry};
+
+#[cfg_attr(windows, path = "port/bell_windows.rs")]
+mod bell;
 
 /// Makes the result for its future, on the loop's thread. Dropped unused, it
 /// drops what it would have made the result from: a lease is released.
@@ -40,13 +43,13 @@ type Pending = (Py<PyAny>, Box<dyn Any + Send>);
 #[pyclass(frozen, weakref, module = "quorlock._native")]
 pub(crate) struct Port {
     queue: Owned<Arc<Queue>>,
-    reader: PipeReader,
+    bell: bell::Bell,
     /// Never locked while the interpreter is called, so that no thread ever waits for
     /// the one while it holds the other.
     pending: Mutex<HashMap<u64, Pending>>,
     turn: Turn,
     /// How the loop drives the I/O itself, and what it has to watch for that.
-    steps: Option<(Steps, RawFd)>,
+    steps: Option<(Steps, std::ffi::c_int)>,
     /// Calls that are under way.
     calls: Arc<AtomicUsize>,
 }
@@ -55,16 +58,11 @@ pub(crate) struct Port {
 impl Port {
     #[new]
     fn new(py: Python<'_>) -> PyResult<Port> {
-        let (reader, bell) = pipe()?;
-        let os = py.import(intern!(py, "os"))?;
-        for end in [reader.as_raw_fd(), bell.as_raw_fd()] {
-            os.call_method1(intern!(py, "set_blocking"), (end, false))?;
-        }
-        // A full buffer has woken the loop already.
-        let queue = Queue::new(move || drop((&bell).write(&[0])));
+        let (bell, rope) = bell::Bell::new(py)?;
+        let queue = Queue::new(move || rope.pull());
         Ok(Port {
             queue: Owned::new(Arc::new(queue)),
-            reader,
+            bell,
             pending: Mutex::default(),
             turn: Turn::default(),
             steps: checked(py, Steps::new())?,
@@ -73,12 +71,19 @@ impl Port {
     }
 
     /// The file descriptor for `loop.add_reader`.
+    #[cfg(unix)]
     fn fileno(&self) -> RawFd {
-        self.reader.as_raw_fd()
+        self.bell.descriptor()
+    }
+
+    /// Has itself called in the event loop, which can watch no descriptor.
+    #[cfg(windows)]
+    fn call_in(this: &Bound<'_, Self>, event_loop: &Bound<'_, PyAny>) -> PyResult<()> {
+        this.get().bell.calls(this, event_loop)
     }
 
     /// Another one, which calls for `step`; `None` where the I/O thread does it all.
-    fn sockets(&self) -> Option<RawFd> {
+    fn sockets(&self) -> Option<std::ffi::c_int> {
         self.steps.map(|(_, descriptor)| descriptor)
     }
 
@@ -106,8 +111,7 @@ impl Port {
     fn __call__(this: &Bound<'_, Self>) -> PyResult<()> {
         let (py, port) = (this.py(), this.get());
         entry(py, || {
-            let mut bytes = [0; 64];
-            while matches!((&port.reader).read(&mut bytes), Ok(64)) {}
+            port.bell.heard();
             Port::deliver(this)
         })
     }

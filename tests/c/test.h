@@ -11,8 +11,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
+
+#ifdef _WIN32
+/* It has no fork, and another name for poll. */
+#include <winsock2.h>
+#define poll WSAPoll
+#else
+#include <poll.h>
+#include <sys/wait.h>
+#endif
 
 #include <quorlock.h>
 

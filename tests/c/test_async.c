@@ -2,8 +2,11 @@
 
 #include "test.h"
 
+#ifdef _WIN32
+#include <tlhelp32.h>
+#else
 #include <dirent.h>
-#include <poll.h>
+#endif
 
 /* What has come of one call. */
 struct came {
@@ -133,9 +136,17 @@ static void a_callback_without_a_queue(void) {
 
 static int threads(void) {
     int count = 0;
+#ifdef _WIN32
+    HANDLE tasks = CreateToolhelp32Snapshot(TH32CS_SNAPTHREAD, 0);
+    THREADENTRY32 task = {.dwSize = sizeof task};
+    for (BOOL more = Thread32First(tasks, &task); more; more = Thread32Next(tasks, &task))
+        count += task.th32OwnerProcessID == GetCurrentProcessId();
+    CloseHandle(tasks);
+#else
     DIR *tasks = opendir("/proc/self/task");
     for (struct dirent *task; tasks && (task = readdir(tasks));) count += task->d_name[0] != '.';
     closedir(tasks);
+#endif
     return count;
 }
 

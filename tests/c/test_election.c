@@ -330,6 +330,7 @@ static void observers_see_each_leader(void) {
     quorlock_client_free(client);
 }
 
+#ifndef _WIN32
 /* Work in which the process forks; the child comes back as the parent does, and is told that it leads nothing. */
 struct forks {
     pid_t child;
@@ -377,8 +378,13 @@ static void a_child_that_is_forked_within_the_work_leads_nothing(void) {
     quorlock_client_free(client);
     quorlock_client_free(unused);
 }
+#endif
 
 const struct test election_tests[] = {
     TEST(the_next_candidate_leads_when_one_resigns), TEST(a_loss_is_told_and_work_ends_before_it_begins_again),
     TEST(work_that_fails_campaigns_again), TEST(a_run_is_cancelled), TEST(nobody_enters_a_term_again),
-    TEST(observers_see_each_leader), TEST(a_child_that_is_forked_within_the_work_leads_nothing), {NULL, NULL}};
+    TEST(observers_see_each_leader),
+#ifndef _WIN32
+    TEST(a_child_that_is_forked_within_the_work_leads_nothing),
+#endif
+    {NULL, NULL}};

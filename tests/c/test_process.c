@@ -2,7 +2,6 @@
 
 #include "test.h"
 
-#include <poll.h>
 
 struct inherited {
     quorlock_client_t *client;

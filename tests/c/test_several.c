@@ -2,8 +2,6 @@
 
 #include "test.h"
 
-#include <poll.h>
-
 static quorlock_locks_t *locks_of(const quorlock_client_t *client, size_t count, const char *const *names) {
     size_t lens[16];
     for (size_t at = 0; at < count; at++) lens[at] = strlen(names[at]);
@@ -222,6 +220,7 @@ static void what_cannot_be_held_together(void) {
     quorlock_client_free(client);
 }
 
+#ifndef _WIN32
 static void a_forked_child_holds_none_of_them(void) {
     quorlock_client_t *client = some_client();
     const char *const names[] = {"a", "b"};
@@ -255,7 +254,11 @@ static void a_forked_child_holds_none_of_them(void) {
     quorlock_locks_free(locks);
     quorlock_client_free(client);
 }
+#endif
 
 const struct test several_tests[] = {
     TEST(all_at_once), TEST(all_or_none), TEST(the_loss_of_one_is_told_with_its_name), TEST(what_cannot_be_held_together),
-    TEST(a_forked_child_holds_none_of_them), {NULL, NULL}};
+#ifndef _WIN32
+    TEST(a_forked_child_holds_none_of_them),
+#endif
+    {NULL, NULL}};

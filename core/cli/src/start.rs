@@ -1,8 +1,8 @@
 //! Starting a program, with the errors and exit codes of a shell.
 
 use std::ffi::OsString;
-use std::io::{self, ErrorKind};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::io::ErrorKind;
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus};
 
 use crate::exit::{self, Failure};
@@ -42,6 +42,9 @@ pub fn code(status: ExitStatus) -> i32 {
 /// nothing behind. To be spawned from the main thread: the kernel means the thread.
 #[cfg(target_os = "linux")]
 pub fn end_with_parent(command: &mut Command, signal: i32) {
+    use std::io;
+    use std::os::unix::process::CommandExt;
+
     let parent = std::process::id();
     // SAFETY: between fork and exec it makes system calls only.
     unsafe {

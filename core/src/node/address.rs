@@ -101,6 +101,11 @@ impl Address {
                 tcp(&url).map_err(|why| wrong(&why))?
             }
             "redis+unix" | "unix" => {
+                if cfg!(not(unix)) {
+                    return Err(wrong(
+                        "sockets of the machine are for Unix systems alone: write redis://host:port",
+                    ));
+                }
                 let path = decoded(url.path(), "path")?;
                 if path.len() < 2 {
                     return Err(wrong("the URL names no socket: write redis+unix:///path"));
@@ -240,6 +245,24 @@ mod tests {
         Address::parse(0, url, Origin::Caller).unwrap()
     }
 
+    #[cfg(unix)]
+    #[test]
+    fn sockets_of_this_machine_are_understood() {
+        let unix = parse("redis+unix:///run/redis.sock?db=2&password=x");
+        assert_eq!(unix.endpoint, Endpoint::Unix("/run/redis.sock".into()));
+        assert_eq!((unix.db, unix.password.as_deref()), (2, Some("x")));
+    }
+
+    #[cfg(not(unix))]
+    #[test]
+    fn what_this_system_has_no_sockets_for_is_refused() {
+        let error = Address::parse(0, "redis+unix:///run/redis.sock", Origin::Caller).unwrap_err();
+        assert!(
+            error.to_string().contains("write redis://host:port"),
+            "{error}"
+        );
+    }
+
     #[test]
     fn urls_are_understood() {
         let a = parse("redis://u:p%40ss@example.org:7000/3");
@@ -265,9 +288,6 @@ mod tests {
             let (one, same) = (parse(one), parse(same));
             assert_eq!((one.endpoint, one.db), (same.endpoint, same.db));
         }
-        let unix = parse("redis+unix:///run/redis.sock?db=2&password=x");
-        assert_eq!(unix.endpoint, Endpoint::Unix("/run/redis.sock".into()));
-        assert_eq!((unix.db, unix.password.as_deref()), (2, Some("x")));
         assert_eq!(parse("memory://a").endpoint, Endpoint::Memory("a".into()));
     }
 

@@ -102,9 +102,9 @@ impl Runtime {
     }
 
     /// An event loop that drives the I/O is told what comes over this socket.
-    pub(crate) fn watch(socket: &impl std::os::fd::AsRawFd) {
+    pub(crate) fn watch(socket: socket2::SockRef) {
         if let Some(driver) = Runtime::existing().and_then(|runtime| runtime.io.get()) {
-            driver.sockets.watch(socket.as_raw_fd());
+            driver.sockets.watch(&socket);
         }
     }
 

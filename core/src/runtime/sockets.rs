@@ -7,7 +7,7 @@
 //! it all.
 
 #[cfg(not(target_os = "linux"))]
-use std::os::fd::RawFd;
+use socket2::SockRef;
 
 #[cfg(target_os = "linux")]
 pub(crate) use linux::Sockets;
@@ -21,9 +21,9 @@ impl Sockets {
         Ok(Sockets)
     }
 
-    pub(crate) fn watch(&self, _socket: RawFd) {}
+    pub(crate) fn watch(&self, _socket: &SockRef) {}
 
-    pub(crate) fn descriptor(&self) -> Option<RawFd> {
+    pub(crate) fn descriptor(&self) -> Option<std::ffi::c_int> {
         None
     }
 
@@ -39,6 +39,8 @@ mod linux {
     use std::io;
     use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
     use std::sync::atomic::{AtomicBool, Ordering};
+
+    use socket2::SockRef;
 
     /// How many sockets are looked at in one system call.
     const AT_ONCE: usize = 32;
@@ -65,12 +67,12 @@ mod linux {
         }
 
         /// Watches a socket until it is closed.
-        pub(crate) fn watch(&self, socket: RawFd) {
+        pub(crate) fn watch(&self, socket: &SockRef) {
             // One that is not watched is read by the I/O thread, a breath later.
             let _ = control(
                 &self.inner,
                 libc::EPOLL_CTL_ADD,
-                socket,
+                socket.as_raw_fd(),
                 libc::EPOLLIN | libc::EPOLLET,
             );
         }
@@ -157,7 +159,7 @@ mod linux {
         fn a_loop_is_told_while_it_drives_and_once() {
             let sockets = Sockets::new().unwrap();
             let (mut reader, mut writer) = pipe().unwrap();
-            sockets.watch(reader.as_raw_fd());
+            sockets.watch(&(&reader).into());
             writer.write_all(b"a").unwrap();
             assert!(!is_readable(&sockets));
             sockets.arm();

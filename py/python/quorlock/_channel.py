@@ -1,6 +1,7 @@
 """How results of the core reach an event loop."""
 
 import asyncio
+import sys
 import weakref
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -21,10 +22,15 @@ def port_of(loop: asyncio.AbstractEventLoop) -> _native.Port:
     port = known() if known is not None else None
     if port is None or not port.is_ours():
         port = _native.Port()
-        loop.add_reader(port.fileno(), port)
-        sockets = port.sockets()
-        if sockets is not None:
-            loop.add_reader(sockets, port.step)
+        if sys.platform == "win32":
+            # The default loop of Windows watches no descriptors. This keeps the port as a reader would.
+            loop.__dict__["_quorlock_port"] = port
+            port.call_in(loop)
+        else:
+            loop.add_reader(port.fileno(), port)
+            sockets = port.sockets()
+            if sockets is not None:
+                loop.add_reader(sockets, port.step)
         _ports[loop] = weakref.ref(port)
     return port
 

@@ -11,7 +11,9 @@ use std::time::Duration;
 use rustls::pki_types::ServerName;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::TcpStream;
+#[cfg(unix)]
+use tokio::net::UnixStream;
 
 use super::tls::Tls;
 use crate::node::address::Endpoint;
@@ -98,13 +100,16 @@ async fn dial(endpoint: &Endpoint, tls: &Tls) -> Result<Stream, Undialled> {
                 })?;
             Ok(Stream::Tls(Box::new(stream)))
         }
+        #[cfg(unix)]
         Endpoint::Unix(path) => {
             let stream = UnixStream::connect(path)
                 .await
                 .map_err(|e| unreachable(&e))?;
-            Runtime::watch(&stream);
+            Runtime::watch((&stream).into());
             Ok(Stream::Unix(stream))
         }
+        #[cfg(not(unix))]
+        Endpoint::Unix(_) => unreachable!("no such URL is taken here"),
         Endpoint::Memory(_) | Endpoint::Sentinel(_) | Endpoint::Cluster(_) => {
             unreachable!("memory nodes have a link of their own, and others name an address")
         }
@@ -119,7 +124,7 @@ async fn tcp(host: &str, port: u16) -> io::Result<TcpStream> {
         match TcpStream::connect(address).await {
             Ok(stream) => {
                 tune(&stream)?;
-                Runtime::watch(&stream);
+                Runtime::watch((&stream).into());
                 return Ok(stream);
             }
             // It is refused where all of them refuse: a server may hang behind another.
@@ -149,9 +154,34 @@ fn tune(stream: &TcpStream) -> io::Result<()> {
 pub(crate) enum Stream {
     Tcp(TcpStream),
     Tls(Box<tokio_rustls::client::TlsStream<TcpStream>>),
+    #[cfg(unix)]
     Unix(UnixStream),
     #[cfg(feature = "sim")]
     Simulated(Box<dyn Bytes>),
+}
+
+/// Two ends of one stream of this machine, for tests.
+#[cfg(all(test, unix))]
+pub(super) fn pair() -> (Stream, UnixStream) {
+    let (near, far) = UnixStream::pair().expect("a pair of sockets");
+    (Stream::Unix(near), far)
+}
+
+/// Two ends of one stream of this machine, for tests.
+#[cfg(all(test, not(unix)))]
+pub(super) fn pair() -> (Stream, TcpStream) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let at = listener.local_addr().expect("its address");
+    let ends = [
+        std::net::TcpStream::connect(at).expect("a connection"),
+        listener.accept().expect("the same").0,
+    ];
+    let [near, far] = ends.map(|end| {
+        end.set_nonblocking(true)
+            .expect("a socket that does not block");
+        TcpStream::from_std(end).expect("a socket of tokio's")
+    });
+    (Stream::Tcp(near), far)
 }
 
 /// A stream of the simulator's.
@@ -166,6 +196,7 @@ macro_rules! on_stream {
         match $self.get_mut() {
             Stream::Tcp($stream) => $call,
             Stream::Tls($stream) => $call,
+            #[cfg(unix)]
             Stream::Unix($stream) => $call,
             #[cfg(feature = "sim")]
             Stream::Simulated($stream) => $call,

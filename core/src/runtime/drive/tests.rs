@@ -220,6 +220,7 @@ fn a_driver_that_is_stopped_ends() {
     assert!(driver.take().is_none());
 }
 
+#[cfg(unix)]
 #[test]
 fn a_thread_is_not_cancelled_at_the_wheel() {
     let state = || {
@@ -236,12 +237,11 @@ fn a_thread_is_not_cancelled_at_the_wheel() {
 /// A task that reads bytes one by one, and tells on which thread.
 #[cfg(target_os = "linux")]
 fn reader(driver: &'static Driver) -> (std::os::unix::net::UnixStream, mpsc::Receiver<ThreadId>) {
-    use std::os::fd::AsRawFd;
     use tokio::io::AsyncReadExt;
 
     let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
     theirs.set_nonblocking(true).unwrap();
-    driver.sockets.watch(theirs.as_raw_fd());
+    driver.sockets.watch(&(&theirs).into());
     let (tell, told) = mpsc::channel();
     driver.handle().spawn(async move {
         let mut stream = tokio::net::UnixStream::from_std(theirs).unwrap();

@@ -9,13 +9,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::task::ready;
 
 use tokio::io::{AsyncRead, ReadBuf};
-use tokio::net::UnixStream;
 
 use super::*;
 use crate::node::address::{Address, Endpoint, Origin};
 use crate::node::admission::{Expected, Gate, Reign, Roster, Survey};
 use crate::node::redis::connect::{Located, Told};
-use crate::node::redis::dial::{Dial, Dialling, Stream};
+use crate::node::redis::dial::{self, Dial, Dialling};
 use crate::node::redis::native::Delete;
 use crate::node::redis::script::Guard;
 use crate::node::redis::wire::Wire;
@@ -70,12 +69,17 @@ impl Sink for Heard {
     }
 }
 
+#[cfg(unix)]
+type Far = tokio::net::UnixStream;
+#[cfg(not(unix))]
+type Far = tokio::net::TcpStream;
+
 /// A link whose task is played by hand, with the far ends of its streams.
 struct Link {
     clock: Arc<ByHand>,
     connection: Connection,
     heard: Arc<Heard>,
-    ends: Vec<UnixStream>,
+    ends: Vec<Far>,
     fence_ttl: Option<Duration>,
     wait_replicas: u32,
     /// Where the next connection leads, and to which server.
@@ -151,12 +155,12 @@ impl Link {
 
     /// The connection that is being made is there.
     fn connects(&mut self) {
-        let (near, far) = UnixStream::pair().expect("a pair of sockets");
+        let (near, far) = dial::pair();
         self.ends.push(far);
         let now = self.clock.now();
         self.connection.connecting = None;
         self.connection.take_connection(Box::new(Connected {
-            wire: Wire::new(Stream::Unix(near), Arc::from(&b"in"[..])),
+            wire: Wire::new(near, Arc::from(&b"in"[..])),
             guard: Some(Guard {
                 record: "r".into(),
                 record_key: b"#node"[..].into(),

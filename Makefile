@@ -9,8 +9,10 @@ SEED    ?=
 MINUTES ?= 5
 OPTIONS ?=
 PREFIX  ?= /usr/local
+OLDEST_RUST := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
-.PHONY: help setup build rust program static python node c demo test full faults redisson restarts bench sim mutants install clean
+.PHONY: help setup build rust program static python node c demo test full faults redisson restarts bench sim mutants install \
+	dist dist-check dist-native windows smoke oldest-rust compatible clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -93,6 +95,34 @@ full: ## long runs, by hand: 10,000 leases, 200,000 cycles, 150 faults of leader
 	tests/setup.sh full
 	$(MAKE) build tests/node/node_modules/.package-lock.json
 	$(VENV)/bin/python tests/full.py
+
+dist: ## all that is released, for Linux on x86_64 and aarch64, glibc and musl: target/dist/files
+	.ci/dist/build.py
+
+dist-check: ## the same twice, compared byte by byte, installed in empty places, and looked at by the registries' tools
+	tests/setup.sh dist
+	.ci/dist/build.py
+	.ci/dist/build.py --out target/dist-again
+	tests/dist/check.py --again target/dist-again/files
+
+dist-native: build ## this machine's packages, of what it has built: target/dist-native/files
+	.ci/dist/build.py --native
+
+windows: ## everything but the command compiles for Windows; core's and C's tests run by Wine
+	tests/setup.sh windows
+	tests/windows/run.py
+
+smoke: python node ## some tests of each language, for a system that has not all that `make test` needs
+	$(CARGO) test --release -q -p quorlock --lib
+	$(VENV)/bin/python tests/run.py readme first-lock
+
+oldest-rust: ## the oldest Rust that is supported compiles all that users build
+	rustup toolchain install --profile minimal $(OLDEST_RUST)
+	$(CARGO) +$(OLDEST_RUST) check --locked -p quorlock -p quorlock-cli -p quorlock-c -p quorlock-node -p quorlock-python \
+		--target-dir target/oldest-rust
+
+compatible: ## what programs use of the last release is still there: C's symbols, and Rust's API
+	.ci/dist/compatible.py
 
 faults: build ## processes of all languages, five servers, every fault, for MINUTES; SEED=n repeats its faults
 	$(VENV)/bin/python tests/faults/faults.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(OPTIONS)

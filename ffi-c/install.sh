@@ -17,7 +17,15 @@ for path in "$PREFIX" "$LIBDIR" "$INCLUDEDIR"; do
     *) echo "$path: give absolute paths" >&2; exit 2 ;;
     esac
 done
-for file in libquorlock.so libquorlock.a; do
+# On macOS a library has another ending, and its version before it.
+if [ -f "$BUILT/libquorlock.dylib" ]; then
+    built=libquorlock.dylib
+    called() { echo "libquorlock.$1.dylib"; }
+else
+    built=libquorlock.so
+    called() { echo "libquorlock.so.$1"; }
+fi
+for file in "$built" libquorlock.a; do
     if [ ! -f "$BUILT/$file" ]; then
         echo "there is no $BUILT/$file: run cargo build --release -p quorlock-c first" >&2
         exit 1
@@ -30,8 +38,24 @@ abi=$(sed -n 's/^#define QUORLOCK_ABI_VERSION //p' "$root/include/quorlock.h")
 # themselves, and there is no static one of that name, so a program that is wholly static could not be linked.
 private="-lutil -lrt -lpthread -lm -ldl -lc"
 cmake=$(echo "$private" | sed 's/-l//g; s/ /;/g')
+if [ "$built" = libquorlock.dylib ]; then
+    private="-framework Security -framework CoreFoundation"
+    cmake="-framework Security;-framework CoreFoundation"
+fi
+# The way from one absolute path to another. Neither need be there, so no program tells it on every system.
+relative() {
+    from=${1%/}/ to=${2%/}/ up=
+    while [ "${to#"$from"}" = "$to" ]; do
+        from=${from%/}
+        from=${from%/*}/
+        up=../$up
+    done
+    way=$up${to#"$from"}
+    way=${way%/}
+    echo "${way:-.}"
+}
 # From the directory of the libraries to that of the headers: the CMake files hold no absolute path.
-from_lib=$(realpath -m -s --relative-to="$LIBDIR" "$INCLUDEDIR")
+from_lib=$(relative "$LIBDIR" "$INCLUDEDIR")
 
 fill() {
     sed -e "s|@PREFIX@|$PREFIX|g" -e "s|@LIBDIR@|$LIBDIR|g" -e "s|@INCLUDEDIR@|$INCLUDEDIR|g" \
@@ -46,10 +70,11 @@ lib=$DESTDIR$LIBDIR
 include=$DESTDIR$INCLUDEDIR
 install -d "$lib/pkgconfig" "$lib/cmake/quorlock" "$include"
 # Under another name first: a program that runs keeps the file it has mapped.
-install -m 755 "$BUILT/libquorlock.so" "$lib/libquorlock.so.$version.new"
-mv -f "$lib/libquorlock.so.$version.new" "$lib/libquorlock.so.$version"
-ln -sf "libquorlock.so.$version" "$lib/libquorlock.so.$abi"
-ln -sf "libquorlock.so.$abi" "$lib/libquorlock.so"
+file=$(called "$version") short=$(called "$abi")
+install -m 755 "$BUILT/$built" "$lib/$file.new"
+mv -f "$lib/$file.new" "$lib/$file"
+ln -sf "$file" "$lib/$short"
+ln -sf "$short" "$lib/$built"
 install -m 644 "$BUILT/libquorlock.a" "$lib/libquorlock.a"
 install -m 644 "$root/include/quorlock.h" "$root/include/quorlock.hpp" "$include"
 fill quorlock.pc "$lib/pkgconfig"

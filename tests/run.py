@@ -124,6 +124,10 @@ STEPS = [
     # What a process serves to Prometheus, and the page, the dashboard and the alerts that name it.
     Step("operations", [PYTHON, "tests/consumers/test_operations.py", "-v"], floor=10),
     Step("registries", [PYTHON, "tests/consumers/test_registries.py", "-v"], floor=3),
+    # What is released: whether it can be, and this machine's packages in empty folders; all of them: `make dist-check`.
+    Step("dist-tools", [sys.executable, "tests/dist/test_tools.py", "-v"], floor=9),
+    Step("dist-native", ["sh", "-c", "python3 .ci/dist/build.py --native && python3 tests/dist/check.py --files target/dist-native/files here"],
+         floor=4, minutes=5),
     Step("ledger", [sys.executable, "tests/demo/test_ledger.py"], floor=5),
     Step("bench-tools", [sys.executable, "-m", "unittest", "discover", "-v", "-s", "tests/bench", "-t", "tests/bench"], floor=43),
     Step("peers-tools", [sys.executable, "tests/peers/test_run.py"], floor=8),

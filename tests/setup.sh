@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Installs what `make demo`, `make test` or `make full` needs and this machine lacks, and says what: tests/setup.sh demo|test|full|redisson
+# Installs what `make demo`, `make test` or `make full` needs and this machine lacks, and says what:
+# tests/setup.sh demo|test|full|redisson|dist|windows
 #
 # The Makefile runs it before anything is built. On Debian (and Ubuntu) as root it installs packages; elsewhere it installs
 # nothing, names everything that is missing, and ends with status 2. cargo, python3 and node are the reader's own: which
 # version of them to have is no decision of ours, so one that is too old is named, too.
 set -euo pipefail
 shopt -s inherit_errexit
-what=${1:?demo, test, full or redisson}
+what=${1:?demo, test, full, redisson, dist or windows}
 
 declare -a packages=() others=()
 
@@ -45,13 +46,25 @@ own cargo 1.88 https://rustup.rs
 own python3 3.11 https://www.python.org
 own node 20.4 https://nodejs.org
 # Other libraries are Go's: go.mod says which one they want.
-[ "$what" != full ] || own go 1.26 https://go.dev version
+[ "$what" != full ] && [ "$what" != dist ] || own go 1.26 https://go.dev version
+# Compiling for others takes their standard library.
+[ "$what" != dist ] && [ "$what" != windows ] || own rustup 1.27 https://rustup.rs
 
 case $what in
 full | redisson)
     # Redisson is Java's.
     need javac default-jdk-headless
     need mvn maven
+    ;;
+dist)
+    # Trees of other Debians, programs of another processor, and what Debian says of a package.
+    need debootstrap debootstrap
+    need qemu-aarch64-static qemu-user-static
+    need lintian lintian
+    ;;
+windows)
+    need x86_64-w64-mingw32-gcc gcc-mingw-w64-x86-64
+    command -v wine64 >/dev/null 2>&1 || [ -x /usr/lib/wine/wine64 ] || packages+=(wine64)
     ;;
 esac
 

@@ -1,0 +1,3 @@
+import { redlock } from "quorlock";
+
+await redlock("dist", async (lease) => console.log("held with fence", lease.fence));

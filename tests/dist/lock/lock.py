@@ -1,0 +1,4 @@
+from quorlock import redlock
+
+with redlock("dist") as lease:
+    print("held with fence", lease.fence)

@@ -69,9 +69,11 @@ class Dist:
         home = os.environ.get("CARGO_HOME") or os.path.expanduser("~/.cargo")
         # No path of this machine is in what is made.
         rustflags = f"--remap-path-prefix={self.out}=/quorlock --remap-path-prefix={home}=/cargo {flags}"
-        told = {"PATH": self.path, "SOURCE_DATE_EPOCH": self.epoch, "LC_ALL": "C.UTF-8", "CARGO_TARGET_DIR": str(self.target)}
+        told = {"PATH": self.path}
+        # What is built here is not built anew, as it would be if any of that were another.
         if not self.native:
-            told |= {"RUSTFLAGS": rustflags.strip(), "CARGO_PROFILE_RELEASE_STRIP": "symbols", "CARGO_INCREMENTAL": "0"}
+            told |= {"SOURCE_DATE_EPOCH": self.epoch, "LC_ALL": "C.UTF-8", "CARGO_TARGET_DIR": str(self.target),
+                     "RUSTFLAGS": rustflags.strip(), "CARGO_PROFILE_RELEASE_STRIP": "symbols", "CARGO_INCREMENTAL": "0"}
         told |= more
         print("+", *command, flush=True)
         subprocess.run([str(word) for word in command], cwd=cwd or self.source, check=True, stdin=subprocess.DEVNULL,

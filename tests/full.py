@@ -190,6 +190,14 @@ def redisson():
     report("Redisson and Quorlock as one lock", done.returncode == 0, (done.stdout + done.stderr).strip().splitlines()[-1])
 
 
+def other_systems():
+    """What only compiles elsewhere, or runs there as far as Wine is Windows."""
+    for name, what in (("oldest-rust", "the oldest Rust compiles it"), ("windows", "Windows, by Wine")):
+        done = subprocess.run(["make", name], cwd=ROOT, capture_output=True, text=True)
+        (OUT / f"{name}.txt").write_text(done.stdout + done.stderr)
+        report(what, done.returncode == 0, (done.stdout + done.stderr).strip().splitlines()[-1])
+
+
 def main():
     OUT.mkdir(parents=True, exist_ok=True)
     simulator("simulator", [], SCHEDULES, PACE)
@@ -209,6 +217,7 @@ def main():
     interop()
     redisson()
     static()
+    other_systems()
     fuzz()
     fuzz_of_the_c_abi()
     print(f"{passed} passed, {failed} failed")

@@ -153,18 +153,12 @@ int main(int count, char **words) {
 }
 """)
         program = zig(f"{arch}-linux-musl", loads, folder / "loads", "-dynamic")
-        held(there.run(loader(there, arch), program, folder / "libpython.so", module,
-                       env={"LD_LIBRARY_PATH": unwinder(folder, arch)}))
+        held(there.run(loader(there, arch), program, folder / "libpython.so", module))
 
 
 def loader(there, arch):
     [found] = [path for place in ("lib", "usr/lib") for path in (there.place / place).glob(f"ld-musl-{arch}.so.1")][:1]
     return found if not there.native else f"/{found.relative_to(there.place)}"
-
-
-def unwinder(folder, arch):
-    """Where musl's programs find `libgcc_s.so.1`, if what they load needs it."""
-    return folder
 
 
 @check

@@ -62,7 +62,8 @@ def make(folder):
             os.makedirs(folder, mode=0o700, exist_ok=True)
             _authority(folder, "ca")
             _authority(folder, "wrong-ca")
-            _leaf(folder, "server", "ca", "serverAuth")
+            # Servers of a cluster are clients of each other.
+            _leaf(folder, "server", "ca", "serverAuth,clientAuth")
             _leaf(folder, "client", "ca", "clientAuth")
             _leaf(folder, "wrong-client", "wrong-ca", "clientAuth")
             _write(folder, "done", "")

@@ -121,7 +121,8 @@ class Clustered:
         raise RuntimeError(f"node {self.number}: no server knows who serves the hash slot {slot}")
 
     def at(self, port):
-        return next(server for server in self.servers if server.named_port == port)
+        # Who asks without TLS is told the ports without it.
+        return next(server for server in self.servers if port in (server.port, server.tls_port))
 
     def part(self, place):
         """The server of a place."""
@@ -299,13 +300,13 @@ class Clustered:
 
     def await_failover(self, seconds):
         """Waits until all that run take the cluster for up, and another server for the primary than the old one."""
-        old = self._old.named_port
+        old = self._old
 
         def done():
-            running = [server for server in self.servers if server.state == UP and server is not self._old]
+            running = [server for server in self.servers if server.state == UP and server is not old]
             slots = [server.ask("CLUSTER", "SLOTS") for server in running]
             return all(b"cluster_state:ok" in server.ask("CLUSTER", "INFO") for server in running) and all(
-                primary[1] != old for ranges in slots for _, _, primary, *_ in ranges)
+                self.at(primary[1]) is not old for ranges in slots for _, _, primary, *_ in ranges)
 
         self._await(done, seconds, "no other primary")
 

@@ -121,6 +121,9 @@ STEPS = [
     Step("testing-page", [PYTHON, "tests/consumers/test_testing.py", "-v"], floor=3, minutes=4),
     # The program of the wheel: its page, and what it prints for programs.
     Step("cli", [PYTHON, "tests/consumers/test_cli.py", "-v"], floor=12),
+    # Every block of code on every page.
+    Step("docs-tools", [sys.executable, "tests/docs/test_blocks.py", "-v"], floor=4),
+    Step("docs", [PYTHON, "tests/docs/run.py"], floor=41, minutes=6),
     # What a process serves to Prometheus, and the page, the dashboard and the alerts that name it.
     Step("operations", [PYTHON, "tests/consumers/test_operations.py", "-v"], floor=10),
     Step("registries", [PYTHON, "tests/consumers/test_registries.py", "-v"], floor=3),

@@ -22,7 +22,7 @@ SECONDS = 3
 
 
 def program(file):
-    [body] = re.findall(rf"```\w+ file={re.escape(file)}\n(.*?)```", PAGE, re.DOTALL)
+    [body] = re.findall(rf"<!-- block: file={re.escape(file)} -->\n```\w+\n(.*?)```", PAGE, re.DOTALL)
     return body.replace("3_600_000", str(1000 * SECONDS)).replace("3600", str(SECONDS))
 
 

@@ -15,7 +15,7 @@ PAGE = text("docs/TESTING.md")
 
 
 def program(file):
-    [body] = re.findall(rf"```\w+ file={re.escape(file)}\n(.*?)```", PAGE, re.DOTALL)
+    [body] = re.findall(rf"<!-- block: file={re.escape(file)} -->\n```\w+\n(.*?)```", PAGE, re.DOTALL)
     return body
 
 

@@ -1,0 +1,216 @@
+#!/usr/bin/env python3
+"""Every block of code on every page runs: tests/docs/run.py [PAGE...]
+
+A page's blocks run in order, in a folder of the page's own, on three real servers whose URLs are in QUORLOCK_NODES. What else
+can be said of a block: `blocks.py`. A block that is not run says why, and is counted.
+"""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import tomllib
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path[:0] = [str(HERE), str(ROOT / "tests")]
+
+from blocks import Wrong, agrees, blocks  # noqa: E402
+from stage import Stage, ensure_server  # noqa: E402
+
+PAGES = ["README.md", "core/README.md", "core/cli/README.md", "py/README.md", "node/README.md", "node/cli/README.md",
+         "ffi-c/README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))]
+PYTHON = ROOT / ".venv" / "bin" / "python"
+PREFIX = ROOT / "target" / "c" / "prefix"
+TARGET = ROOT / "target"
+FRAMEWORKS = ROOT / "tests" / "node" / "node_modules"
+SECONDS = 60
+# Nodes that pages name as a reader's own.
+EXAMPLE = re.compile(r"redis://(?:10\.0\.0\.([123])|([abc]))\b(?![.\w])")
+PACKAGE = """[package]
+name = "pages"
+version = "0.0.0"
+edition = "2024"
+[dependencies]
+quorlock = {{ path = "{core}" }}
+tokio = {{ version = "1", features = ["macros", "rt-multi-thread", "time"] }}
+[workspace]
+"""
+
+
+class Failed(Exception):
+    """A block that does not do what its page says."""
+
+
+class Reader:
+    """Somebody who types what one page says."""
+
+    def __init__(self, folder, urls, rust):
+        self.folder, self.urls, self.rust = folder, urls, rust
+        self.before, self.printed = {}, None
+        self.environment = {**os.environ, "QUORLOCK_NODES": ",".join(urls), "PATH": f"{PYTHON.parent}:{os.environ['PATH']}"}
+        modules = folder / "node_modules"
+        modules.mkdir()
+        (modules / "quorlock").symlink_to(ROOT / "node")
+        # What a reader has beside it: frameworks, at the versions that the tests have.
+        for package in FRAMEWORKS.glob("*") if FRAMEWORKS.exists() else ():
+            (modules / package.name).symlink_to(package)
+
+    def theirs(self, text):
+        """The text, with real nodes in place of those that it has for an example."""
+        return EXAMPLE.sub(lambda found: self.urls[int(found[1] or ord(found[2]) - ord("a") + 1) - 1], text)
+
+    def run(self, *command, fails=0):
+        done = subprocess.run([str(word) for word in command], cwd=self.folder, env=self.environment, stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, timeout=SECONDS)
+        if done.returncode != fails:
+            raise Failed(f"status {done.returncode}\n{done.stdout}{done.stderr}")
+        return done.stdout
+
+    def reads(self, block):
+        """Does with a block what is to be done; returns in a word what that was."""
+        if "out" in block.words:
+            if self.printed is None or not agrees(block.text, self.printed):
+                raise Failed(f"printed was\n{self.printed}")
+            return "compared"
+        text = self.theirs(block.whole())
+        if "file" in block.words:
+            (self.folder / block.words["file"]).write_text(text)
+            return self.check(block, text)
+        if "continues" in block.words:
+            text = self.before.get(block.language, "") + text
+        if "check" in block.words:
+            return self.check(block, text)
+        self.before[block.language] = text
+        ways = {"python": self.python, "js": self.js, "rust": self.runs_rust, "c": self.c, "cpp": self.c, "sh": self.sh, "sql": self.sql,
+                "json": self.parsed, "toml": self.parsed}
+        if block.language not in ways:
+            raise Failed(f"nobody knows how to run `{block.language}`: skip=why, or another language")
+        self.printed = ways[block.language](block, text, int(block.words.get("fails") or 0))
+        return "run"
+
+    def check(self, block, text):
+        if block.language == "python":
+            compile(text, str(block), "exec", flags=__import__("ast").PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        elif block.language == "js":
+            self.run("node", "--check", self.written(text, "mjs"))
+        elif block.language in ("c", "cpp"):
+            self.compiled(block, text, "-fsyntax-only")
+        elif block.language == "sh":
+            self.run("bash", "-n", self.written(text, "sh"))
+        elif block.language == "rust":
+            if str(block) not in self.rust:
+                raise Failed("it was not compiled")
+        else:
+            self.parsed(block, text, 0)
+        return "checked"
+
+    def written(self, text, ending):
+        file = self.folder / f"block.{ending}"
+        file.write_text(text)
+        return file
+
+    # ---- languages ----
+
+    def python(self, _block, text, fails):
+        return self.run(PYTHON, self.written(text, "py"), fails=fails)
+
+    def js(self, _block, text, fails):
+        return self.run("node", self.written(text, "mjs"), fails=fails)
+
+    def sh(self, _block, text, fails):
+        return self.run("bash", "-euo", "pipefail", self.written(text, "sh"), fails=fails)
+
+    def runs_rust(self, block, _text, fails):
+        return self.run(self.rust[str(block)], fails=fails)
+
+    def compiled(self, block, text, *flags):
+        compiler, standard = ("cc", "c11") if block.language == "c" else ("c++", "c++20")
+        self.run(compiler, f"-std={standard}", "-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter", f"-I{PREFIX}/include",
+                 self.written(text, block.language), *flags)
+
+    def c(self, block, text, fails):
+        self.compiled(block, text, "-o", "block", f"-L{PREFIX}/lib", f"-Wl,-rpath,{PREFIX}/lib", "-lquorlock", "-pthread")
+        return self.run("./block", fails=fails)
+
+    def sql(self, _block, text, _fails):
+        with sqlite3.connect(self.folder / "page.db") as database:
+            database.executescript(text)
+        return ""
+
+    @staticmethod
+    def parsed(block, text, _fails):
+        try:
+            {"json": json.loads, "toml": tomllib.loads}[block.language](text)
+        except (KeyError, ValueError) as error:
+            raise Failed(f"it cannot be parsed: {error!r}") from error
+        return ""
+
+
+def compile_rust(found, reader):
+    """Compiles the Rust of all pages as one package, for its dependencies are many. Where each program is, by its block."""
+    programs = {str(block): reader.theirs(block.whole()) for block in found if block.language == "rust" and "skip" not in block.words}
+    if not programs:
+        return {}
+    source = TARGET / "pages"
+    shutil.rmtree(source, ignore_errors=True)
+    (source / "src" / "bin").mkdir(parents=True)
+    (source / "Cargo.toml").write_text(PACKAGE.format(core=ROOT / "core"))
+    # The versions that everything else here is tested with.
+    shutil.copy(ROOT / "Cargo.lock", source)
+    names = {block: "page-" + re.sub(r"\W+", "-", block).lower() for block in programs}
+    for block, text in programs.items():
+        (source / "src" / "bin" / f"{names[block]}.rs").write_text(text)
+    done = subprocess.run(["cargo", "build", "--quiet", "--manifest-path", source / "Cargo.toml", "--target-dir", TARGET],
+                          capture_output=True, text=True)
+    if done.returncode:
+        raise Wrong(f"the Rust of the pages does not compile\n{done.stderr[-6000:]}")
+    return {block: TARGET / "debug" / name for block, name in names.items()}
+
+
+def main():
+    wanted = sys.argv[1:] or PAGES
+    try:
+        pages = {page: blocks(page, (ROOT / page).read_text()) for page in wanted}
+    except Wrong as wrong:
+        sys.exit(str(wrong))
+    ensure_server()
+    counts, passed, failed = {}, 0, 0
+    with Stage(3) as stage, tempfile.TemporaryDirectory() as folder:
+        urls = stage.urls()
+        environment = {**os.environ, "QUORLOCK_NODES": ",".join(urls)}
+        subprocess.run([PYTHON, "-m", "quorlock", "init", "--force"], env=environment, check=True, capture_output=True)
+        place = pathlib.Path(folder)
+        (place / "none").mkdir()
+        try:
+            rust = compile_rust([block for found in pages.values() for block in found], Reader(place / "none", urls, {}))
+        except Wrong as wrong:
+            sys.exit(str(wrong))
+        for number, (page, found) in enumerate(pages.items()):
+            (place / str(number)).mkdir()
+            reader = Reader(place / str(number), urls, rust)
+            for block in found:
+                if "skip" in block.words:
+                    counts["skipped"] = counts.get("skipped", 0) + 1
+                    print(f"skip {block}  {block.words['skip']}")
+                    continue
+                try:
+                    what = reader.reads(block)
+                except (Failed, SyntaxError, sqlite3.Error, subprocess.TimeoutExpired) as wrong:
+                    failed += 1
+                    print(f"FAIL {block}\n     " + "\n     ".join(str(wrong).splitlines()[-30:]))
+                else:
+                    passed += 1
+                    counts[what] = counts.get(what, 0) + 1
+    print(", ".join(f"{count} {what}" for what, count in sorted(counts.items())))
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed or not passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

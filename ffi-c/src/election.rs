@@ -199,7 +199,7 @@ fn lead(candidate: &Owned<Arc<Candidate>>, term: Lease, calls: Calls) -> Result<
 
 /// Why the work failed, as it has written it.
 fn reason(code: i32, why: &[c_char; ROOM]) -> String {
-    let why = why.map(c_char::cast_unsigned);
+    let why = why.map(|letter| letter.to_ne_bytes()[0]);
     match CStr::from_bytes_until_nul(&why) {
         Ok(text) if !text.is_empty() => text.to_string_lossy().into_owned(),
         _ => format!("it returned {code}"),

@@ -14,11 +14,11 @@ KEPT = ROOT / "target" / "dist-places"
 DEBIAN = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
-def run(*command, **more):
-    """What the command printed; it fails with that."""
+def run(*command, status=0, **more):
+    """What the command printed; it fails with that if it ends with another status."""
     done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, errors="backslashreplace", timeout=900, **more)
-    if done.returncode:
+    if done.returncode != status:
         raise AssertionError(f"{' '.join(map(str, command))}: status {done.returncode}\n{done.stdout[-3000:]}")
     return done.stdout
 

@@ -170,7 +170,6 @@ class Dist:
         package = self.source / "node"
         if not self.native:
             self.run("npm", "ci", "--loglevel", "error", cwd=package)
-        self.run("npm", "run", "--silent", "build:js", cwd=package)
         for triple in self.triples:
             self.build(triple, "quorlock-node")
             prebuild = package / "prebuilds" / TRIPLES[triple][2]
@@ -178,6 +177,8 @@ class Dist:
             # Not over the old file: a process that has it mapped would crash.
             shutil.copy(self.compiled(triple) / f"libquorlock_node.{ending()}", prebuild / "new")
             self.stripped(prebuild / "new").rename(prebuild / "quorlock.node")
+        # The list of what an ES module exports is asked of the package itself, so its native part is there first.
+        self.run("npm", "run", "--silent", "build:js", cwd=package)
         self.run("npm", "pack", "--silent", "--pack-destination", self.files, cwd=package)
         tool = package / "cli"
         for triple in self.triples:

@@ -81,7 +81,8 @@ class Dist:
 
     def export(self):
         """The sources of the last commit, alone in a folder."""
-        for folder in (self.files,) if self.native else (self.source, self.files):
+        # Also what another commit was built into: cargo goes by times, and those of an archive are its commit's.
+        for folder in (self.files,) if self.native else (self.source, self.files, self.target):
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)
         if self.native:

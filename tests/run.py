@@ -24,6 +24,8 @@ TAIL_LINES = 60
 # Lines before those that tell of a failure, in the words of the runners.
 TELLS = re.compile(r"FAIL|ERROR|panicked at|^error|Error: |^not ok|violation")
 TELLING_LINES = 20
+# A line of a test that passed, in the same words.
+PASSED = re.compile(r"ok\b|.* \.\.\. ok$")
 
 
 @dataclass
@@ -248,13 +250,19 @@ def run(step):
         text = log.read()
     passed, failed, why = verdict(step, status, text)
     show(step.name, passed, failed, time.monotonic() - begun, why)
+    told = telling(text) if failed else []
     if failed:
-        lines = text.splitlines()
-        # What failed may stand far before the end.
-        told = [line for line in lines[:-TAIL_LINES] if TELLS.search(line)][:TELLING_LINES]
-        print("    " + "\n    ".join(told + lines[-TAIL_LINES:]), flush=True)
+        print("    " + "\n    ".join(told), flush=True)
         print(f"    all of it: {os.path.relpath(path, ROOT)}", flush=True)
-    return passed, failed
+    return passed, failed, told[:TELLING_LINES]
+
+
+def telling(text):
+    """The lines of a failed step that say why: those with the words of a failure, and the last ones. Tests that passed
+    are left out."""
+    lines = [line for line in text.splitlines() if not PASSED.match(line)]
+    # What failed may stand far before the end.
+    return [line for line in lines[:-TAIL_LINES] if TELLS.search(line)][:TELLING_LINES] + lines[-TAIL_LINES:]
 
 
 def show(name, passed, failed, seconds, why=""):
@@ -302,10 +310,14 @@ def self_check():
     missed = [line for line in planted if not any(secret.search(line) for secret in SECRETS)]
     harmless = [b"at /rustc/" + b"5" * 40 + b"/library", b"0" * 64, b"sha256 " + b"a" * 41, b"qlsecret"]
     taken = [line for line in harmless if any(secret.search(line) for secret in SECRETS)]
+    noise = "test a ... ok\nok   a  0.1 s\ntest_a (x.Y) ... ok\n" * 50
+    told = telling(f"{noise}FAIL b  0.2 s\n     why\n{noise}last\n")
+    if told != ["FAIL b  0.2 s", "     why", "last"]:
+        wrong.append(told)
     for case in wrong + missed + taken:
         print("wrong:", case)
     failed = len(wrong) + len(missed) + len(taken)
-    print(f"{len(cases) + len(planted) + len(harmless) - failed} passed, {failed} failed")
+    print(f"{len(cases) + 1 + len(planted) + len(harmless) - failed} passed, {failed} failed")
     return 1 if failed else 0
 
 
@@ -327,8 +339,12 @@ def main():
     # An exception, so that the step under way ends with us.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     os.makedirs(LOGS, exist_ok=True)
-    counts = [run(step) for step in chosen]
-    counts.append(search([step.name for step in chosen]))
+    results = [run(step) for step in chosen]
+    counts = [(passed, failed) for passed, failed, _ in results] + [search([step.name for step in chosen])]
+    # Once more, for whoever is shown only the end of a long output.
+    for step, (_, failed, told) in zip(chosen, results):
+        if failed:
+            print(f"failed: {step.name}", *told, sep="\n    ")
     passed, failed = map(sum, zip(*counts))
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0

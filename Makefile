@@ -12,7 +12,7 @@ PREFIX  ?= /usr/local
 OLDEST_RUST := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
 .PHONY: help setup build rust program static python node c demo test full faults redisson restarts bench sim mutants install \
-	dist dist-check dist-native windows smoke oldest-rust compatible clean
+	dist dist-check dist-native windows smoke oldest-rust compatible site site-look pictures clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -135,6 +135,16 @@ restarts: build ## 1,000 restarts without data, 100 of all nodes, 200 clock step
 	$(VENV)/bin/python tests/faults/restarts.py cycles $(OPTIONS)
 	$(VENV)/bin/python tests/faults/restarts.py all-at-once $(OPTIONS)
 	$(VENV)/bin/python tests/faults/restarts.py clock $(OPTIONS)
+
+site: ## the site of documentation, in target/site
+	$(PYTHON) tests/docs/build.py
+
+site-look: ## each page of it in headless Chromium: light and dark, narrow and wide, contrast and texts
+	tests/setup.sh site
+	$(PYTHON) tests/docs/build.py --look
+
+pictures: python ## the pictures of the site, from locks on real servers and the last run of `make faults`
+	$(VENV)/bin/python tests/docs/pictures.py --record
 
 bench: build ## peers beside us, on a quiet machine, 1 h; writes docs/RESULTS.md and its plots
 	$(PYTHON) tests/bench/bench.py

@@ -516,7 +516,7 @@ typedef struct quorlock_holder_t {
    */
   uint64_t votes;
   /**
-   * For how many milliseconds a quorum of these votes lasts yet, unless they are
+   * For how many more milliseconds a quorum of these votes lasts, unless they are
    * renewed; -1: they have no end.
    */
   int64_t left_ms;
@@ -555,7 +555,7 @@ typedef struct quorlock_node_view_t {
    */
   const char *error;
   /**
-   * For how many milliseconds that lasts yet; -1: without an end, or not known.
+   * For how many more milliseconds that lasts; -1: without an end, or not known.
    */
   int64_t left_ms;
   /**
@@ -567,7 +567,7 @@ typedef struct quorlock_node_view_t {
    */
   uint64_t queued;
   /**
-   * For how many milliseconds it gives no vote yet, for it may have lost its memory.
+   * For how many more milliseconds it gives no vote, for it may have lost its memory.
    */
   int64_t quarantine_ms;
 } quorlock_node_view_t;
@@ -685,7 +685,7 @@ typedef struct quorlock_node_report_t {
    */
   int64_t memory_limit;
   /**
-   * For how many milliseconds it gives no vote yet, for it may have lost its memory.
+   * For how many more milliseconds it gives no vote, for it may have lost its memory.
    */
   int64_t quarantine_ms;
   /**

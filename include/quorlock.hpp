@@ -265,90 +265,90 @@ enum class layout : std::int32_t {
 /** Options of a lock. What is not set is as its client has it. */
 struct lock_options {
     /** Auto-release time on the nodes: how long the lock outlives a crashed holder. */
-    std::optional<milliseconds> ttl;
+    std::optional<milliseconds> ttl{};
     /** How long acquire() waits: zero tries once, `forever` is without end. */
-    std::optional<milliseconds> wait;
+    std::optional<milliseconds> wait{};
     /** Whether a lease is renewed until it is released. */
-    std::optional<bool> renew;
+    std::optional<bool> renew{};
     /** The longest life of a lease; `forever` for no cap. */
-    std::optional<milliseconds> max_hold;
+    std::optional<milliseconds> max_hold{};
     /** Whether key and value are those of other Redlock libraries. */
-    std::optional<bool> raw;
+    std::optional<bool> raw{};
     /** Who may re-enter, within one client. Not set: the thread that calls. */
-    std::optional<std::string> owner;
+    std::optional<std::string> owner{};
     /** Whether leases have fences. */
-    std::optional<bool> fencing;
+    std::optional<bool> fencing{};
     /** How many calls of the client may wait for the lock in a line, behind the one that asks the nodes or holds it; one
      * more throws too_many_waiters at once. 0 to 2^31 - 1. */
-    std::optional<std::int64_t> max_waiters;
+    std::optional<std::int64_t> max_waiters{};
     /** Whether every release goes over the nodes, where the waiters of other clients queue. Without, a lease may be passed
      * on to the next in line of the client, up to 16 times in a row. */
-    std::optional<bool> fair;
+    std::optional<bool> fair{};
     /** Whether an owner that holds the lock enters it again, at once. Without, it waits as any other does. */
-    std::optional<bool> reentrant;
+    std::optional<bool> reentrant{};
     /** For how long the lock stays taken after it was won, also when it is released before: so that a job which every host
      * starts at about the same time runs once. At most max_ttl. */
-    std::optional<milliseconds> keep;
+    std::optional<milliseconds> keep{};
     /** The lock's group in metrics_text(), which never names locks: a word for all of a kind, such as "orders". At most 64
      * bytes. The process keeps 64 groups; later ones are counted as "other". */
-    std::optional<std::string> group;
+    std::optional<std::string> group{};
     /** Whether the lease is one of many that share the lock: readers, whom a lease that is not shared keeps out, and who keep
      * that out. Who shares the lock and asks for it alone gets would_deadlock at once. Not with raw, nor keep. */
-    std::optional<bool> shared;
+    std::optional<bool> shared{};
     /** Makes it a semaphore of so many slots, 1 to 128, at most all of which are held at once: see client::semaphore(). */
-    std::optional<std::int64_t> slots;
+    std::optional<std::int64_t> slots{};
     /** How the lock is stored: as Quorlock's own, or as one with Java's. */
-    std::optional<quorlock::layout> layout;
+    std::optional<quorlock::layout> layout{};
 };
 
 /** Options of a client; those that locks have too are the defaults of its locks. See quorlock.h for the values
  * where nothing is set. */
 struct client_options {
     /** URLs. Not set: those of QUORLOCK_NODES, else redis://127.0.0.1:6379. */
-    std::optional<std::vector<std::string>> nodes;
-    std::optional<milliseconds> ttl, wait;
-    std::optional<bool> renew;
-    std::optional<milliseconds> max_hold;
-    std::optional<bool> raw;
+    std::optional<std::vector<std::string>> nodes{};
+    std::optional<milliseconds> ttl{}, wait{};
+    std::optional<bool> renew{};
+    std::optional<milliseconds> max_hold{};
+    std::optional<bool> raw{};
     /** The longest ttl of any lock of the set of nodes. */
-    std::optional<milliseconds> max_ttl;
+    std::optional<milliseconds> max_ttl{};
     /** Time for one request to one node. */
-    std::optional<milliseconds> node_timeout;
+    std::optional<milliseconds> node_timeout{};
     /** Bound on the difference of clock rates, as a fraction. */
-    std::optional<double> drift;
+    std::optional<double> drift{};
     /** The fraction of the ttl that must be left when a lease is won. */
-    std::optional<double> min_validity;
+    std::optional<double> min_validity{};
     /** Prefix of every key. */
-    std::optional<std::string> name_space;
+    std::optional<std::string> name_space{};
     /** Text stored with the token, to tell who holds a lock. */
-    std::optional<std::string> label;
+    std::optional<std::string> label{};
     /** Path of a PEM file, or its text: who vouches for the nodes, and the client's certificate and key. */
     std::optional<std::string> ca, cert, key;
     /** Whether leases have fences: see lease::fence(). */
-    std::optional<bool> fencing;
+    std::optional<bool> fencing{};
     /** How long a lock's counter of fences lives after its last use; at least twice max_ttl, which it follows where it is
      * not set. */
-    std::optional<milliseconds> fence_ttl;
+    std::optional<milliseconds> fence_ttl{};
     /** The name of the set that the nodes form: 1 to 64 printable ASCII characters without blanks. */
-    std::optional<std::string> set_name;
-    std::optional<quorlock::restart_guard> restart_guard;
+    std::optional<std::string> set_name{};
+    std::optional<quorlock::restart_guard> restart_guard{};
     /** Whether servers are accepted that drop keys when they are full: a lock may vanish under its holder. */
-    std::optional<bool> accept_eviction;
+    std::optional<bool> accept_eviction{};
     /** How many replicas of a node must have a vote before it counts, 0 to 16: with as many as the node has, a failover loses
      * no vote. A replica that hangs holds up every request to its master for half of node_timeout. */
-    std::optional<std::int64_t> wait_replicas;
+    std::optional<std::int64_t> wait_replicas{};
     /** How many of its calls may wait for one lock in a line: see lock_options. */
-    std::optional<std::int64_t> max_waiters;
+    std::optional<std::int64_t> max_waiters{};
     /** Whether every release goes over the nodes: see lock_options. */
-    std::optional<bool> fair;
+    std::optional<bool> fair{};
     /** Whether an owner that holds a lock enters it again: see lock_options. */
-    std::optional<bool> reentrant;
+    std::optional<bool> reentrant{};
     /** For how long a lock stays taken after it was won: see lock_options. */
-    std::optional<milliseconds> keep;
+    std::optional<milliseconds> keep{};
     /** The group of its locks in metrics_text(): see lock_options. */
-    std::optional<std::string> group;
+    std::optional<std::string> group{};
     /** How its locks are stored: see lock_options. */
-    std::optional<quorlock::layout> layout;
+    std::optional<quorlock::layout> layout{};
 };
 
 namespace detail {
@@ -870,7 +870,7 @@ struct holder {
     std::string label;
     /** How many nodes have its vote. */
     std::uint64_t votes = 0;
-    /** How long a quorum of these votes lasts yet, unless they are renewed. Nothing: they have no end. */
+    /** How much longer a quorum of these votes lasts, unless they are renewed. Nothing: they have no end. */
     std::optional<milliseconds> left;
     /** When it asked for the lock, by the nodes' clocks. */
     std::optional<std::chrono::system_clock::time_point> since;
@@ -890,13 +890,13 @@ struct node_view {
     std::string label;
     /** Why it did not say; empty where it did. */
     std::string error;
-    /** How long that lasts yet. */
+    /** How much longer that lasts. */
     std::optional<milliseconds> left;
     /** The last fence that the node has counted, for whoever asked last; 0 for none. */
     std::uint64_t fence = 0;
     /** How many wait in its queue. */
     std::uint64_t queued = 0;
-    /** How long it gives no vote yet, for it may have lost its memory. */
+    /** How much longer it gives no vote, for it may have lost its memory. */
     milliseconds quarantine{0};
 };
 
@@ -1227,10 +1227,10 @@ struct run_options {
     bool again = false;
     /** Called when a term is lost before its work has returned: on the thread of callbacks, so that it can tell the work to
      * stop now. Not after resign(). */
-    std::function<void(lease_state)> on_lost;
+    std::function<void(lease_state)> on_lost{};
     /** Called on the thread of the work when that has returned or thrown, whatever ended it: from here on this candidate does
      * nothing of the term any more. */
-    std::function<void()> on_stopped;
+    std::function<void()> on_stopped{};
 };
 
 namespace detail {
@@ -1523,7 +1523,7 @@ struct node_report {
     std::string record;
     /** What of its record is not as this client expects it, field by field. */
     std::vector<std::string> differences;
-    /** How long it gives no vote yet, for it may have lost its memory. */
+    /** How much longer it gives no vote, for it may have lost its memory. */
     milliseconds quarantine{0};
     /** How votes are given back there: "delifeq", "delex", or "script"; empty where that was not tried. */
     std::string release;

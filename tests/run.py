@@ -123,9 +123,15 @@ STEPS = [
     Step("testing-page", [PYTHON, "tests/consumers/test_testing.py", "-v"], floor=3, minutes=4),
     # The program of the wheel: its page, and what it prints for programs.
     Step("cli", [PYTHON, "tests/consumers/test_cli.py", "-v"], floor=12),
-    # Every block of code on every page.
-    Step("docs-tools", [sys.executable, "tests/docs/test_blocks.py", "-v"], floor=4),
-    Step("docs", [PYTHON, "tests/docs/run.py"], floor=41, minutes=6),
+    # The site: every block of code on every page, what pages have from the code, and how it looks when it is built.
+    Step("docs-tools", [sys.executable, "tests/docs/test_blocks.py", "-v"], floor=5),
+    Step("docs", [PYTHON, "tests/docs/run.py"], floor=190, minutes=10),
+    Step("docs-reference", [PYTHON, "tests/docs/reference.py", "--check"], floor=7),
+    Step("docs-pictures", [sys.executable, "tests/docs/pictures.py", "--check"], floor=6),
+    Step("docs-build-tools", [sys.executable, "tests/docs/test_build.py", "-v"], floor=7),
+    Step("docs-build", [sys.executable, "tests/docs/build.py", "--check"], floor=5),
+    # What somebody does who has the site alone.
+    Step("docs-tasks", [PYTHON, "tests/docs/tasks.py"], floor=6),
     # What a process serves to Prometheus, and the page, the dashboard and the alerts that name it.
     Step("operations", [PYTHON, "tests/consumers/test_operations.py", "-v"], floor=10),
     Step("registries", [PYTHON, "tests/consumers/test_registries.py", "-v"], floor=3),
@@ -338,6 +344,8 @@ def main():
     chosen = [step for step in STEPS if not asked.steps or any(step.name.startswith(word) for word in asked.steps)]
     # An exception, so that the step under way ends with us.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    # Where a shell has put us into the background, Ctrl-C is ignored, and would be in every test that we start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     os.makedirs(LOGS, exist_ok=True)
     results = [run(step) for step in chosen]
     counts = [(passed, failed) for passed, failed, _ in results] + [search([step.name for step in chosen])]

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Installs what `make demo`, `make test` or `make full` needs and this machine lacks, and says what:
-# tests/setup.sh demo|test|full|redisson|dist|windows
+# tests/setup.sh demo|test|full|redisson|dist|windows|site
 #
 # The Makefile runs it before anything is built. On Debian (and Ubuntu) as root it installs packages; elsewhere it installs
 # nothing, names everything that is missing, and ends with status 2. cargo, python3 and node are the reader's own: which
 # version of them to have is no decision of ours, so one that is too old is named, too.
 set -euo pipefail
 shopt -s inherit_errexit
-what=${1:?demo, test, full, redisson, dist or windows}
+what=${1:?demo, test, full, redisson, dist, windows or site}
 
 declare -a packages=() others=()
 
@@ -61,6 +61,9 @@ dist)
     need debootstrap debootstrap
     need qemu-aarch64-static qemu-user-static
     need lintian lintian
+    ;;
+site)
+    need chromium chromium
     ;;
 windows)
     need x86_64-w64-mingw32-gcc gcc-mingw-w64-x86-64

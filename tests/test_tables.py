@@ -107,7 +107,7 @@ class Tables(unittest.TestCase):
         self.assertNotIn("-k", step.command)
         self.assertEqual(step.floor, len(SCENARIOS))
         page = (ROOT / "docs" / "PROTOCOL.md").read_text()
-        self.assertIn(f"    ACL SETUSER quorlock on >PASSWORD {ACL}\n", page)
+        self.assertIn(f"\nACL SETUSER quorlock on >PASSWORD {ACL}\n", page)
 
 
 class House(unittest.TestCase):

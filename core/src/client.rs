@@ -256,7 +256,7 @@ impl Client {
     }
 
     /// Declares the set: where no node has a record yet, founds it by writing its
-    /// record to all of them. Returns how long it takes yet until every node
+    /// record to all of them. Returns how much longer it takes until every node
     /// votes. `memory://` nodes need none of this.
     ///
     /// A wholly new set, whose servers have run for longer than `max_ttl` and

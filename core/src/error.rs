@@ -12,28 +12,62 @@ use std::time::Duration;
 #[repr(i32)]
 pub enum ErrorKind {
     /// An argument or option is not valid. Fix the call.
+    ///
+    /// The text names the option, the value that was given, and what to give. The nodes were
+    /// not asked.
     InvalidArgument = 1,
     /// The lock is held by another, and the call was not to wait.
+    ///
+    /// A quorum of nodes answered, and too few of them were free. Nothing is left behind. Come
+    /// back later, give the call a `wait`, or leave the work to whoever does it.
     Contended = 2,
     /// The wait is over and the lock is still held by another.
+    ///
+    /// The call waited for all of its `wait`. Wait for longer, or look who holds the lock
+    /// ([`Lock::inspect`](crate::Lock::inspect), `quorlock inspect`): a holder may hang.
     Timeout = 3,
     /// Too few nodes answered for a decision. Look at the nodes.
+    ///
+    /// Nodes are down, cut off, slower than `node_timeout`, or were restarted and may not vote
+    /// yet; [`Error::nodes`](crate::Error::nodes) has what each of them answered. Whether the
+    /// lock is held is not known. `quorlock doctor` says what to mend; a later try may succeed.
     QuorumUnavailable = 4,
     /// The lease is held no longer. Stop the protected work.
+    ///
+    /// Renewals found no quorum in time, the process stood still for longer than the ttl, the lease
+    /// reached `max_hold`, or somebody took the lock away by force. Another may hold the lock by
+    /// now. Where the work cannot be stopped, let the resource refuse its smaller fence.
     LockLost = 5,
     /// Release or extend of a lock by an owner that holds nothing.
+    ///
+    /// Each release belongs to one acquire of the same owner: look for a release too many, or one
+    /// by another thread or task.
     NotOwner = 6,
     /// The waiting line of the lock is full. Shed load.
+    ///
+    /// As many calls of this client wait for it as `max_waiters` allows. Refuse some of what
+    /// comes in, or raise the option.
     TooManyWaiters = 7,
     /// Nodes or credentials are set up wrong. Never retried: fix the settings.
+    ///
+    /// For example a wrong password, a permission that is missing, a node of another set, a
+    /// server that drops keys when it is full, or a key of another type.
     Misconfigured = 8,
     /// The caller gave up the wait.
+    ///
+    /// Nothing is left behind: what the nodes gave meanwhile is taken back.
     Cancelled = 9,
     /// The client is closed.
+    ///
+    /// Its leases were released when it was closed. Make a new one.
     Closed = 10,
     /// The client was used before this process was forked. Make one here.
+    ///
+    /// Connections and threads do not survive a fork. What the parent holds stays the parent's.
     Forked = 11,
     /// A bug in Quorlock, or a panic caught at its boundary. Report it.
+    ///
+    /// The program goes on, and what was held is kept or lost as the nodes say.
     Internal = 12,
     /// An owner that shares a lock wants it for itself: two who did would wait for each
     /// other without end. Release the shared lease first, and look again then.

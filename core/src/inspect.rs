@@ -97,7 +97,7 @@ impl Holder {
         self.votes
     }
 
-    /// How long a quorum of these votes lasts yet, unless they are renewed; `None` for votes
+    /// How much longer a quorum of these votes lasts, unless they are renewed; `None` for votes
     /// without an end, which another library has put there.
     pub fn left(&self) -> Option<Duration> {
         self.left
@@ -145,7 +145,7 @@ impl NodeView {
         self.label.as_deref()
     }
 
-    /// How long that lasts yet; `None` where it has no end, or nothing is known.
+    /// How much longer that lasts; `None` where it has no end, or nothing is known.
     pub fn left(&self) -> Option<Duration> {
         self.left
     }
@@ -160,7 +160,7 @@ impl NodeView {
         self.queued
     }
 
-    /// How long the node gives no vote yet, for it may have lost its memory.
+    /// How much longer the node gives no vote, for it may have lost its memory.
     pub fn quarantine(&self) -> Duration {
         self.quarantine
     }
@@ -303,7 +303,7 @@ fn label(value: &Value) -> Option<String> {
     Some(String::from_utf8_lossy(label).into_owned())
 }
 
-/// How long a quorum has this value yet.
+/// How much longer a quorum has this value.
 fn left(said: &[Said], value: &Value) -> Option<Duration> {
     let has = |seen: &&Seen| seen.value.as_ref() == Some(value);
     let votes = said.iter().flatten().filter(has);

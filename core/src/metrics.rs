@@ -68,7 +68,7 @@ pub struct NodeMetrics {
     /// How its clock stands against the one in the middle of the set's, in seconds; `None`
     /// where too little is known.
     pub clock_offset: Option<f64>,
-    /// How long it gives no vote yet, as far as it has said.
+    /// How much longer it gives no vote, as far as it has said.
     pub quarantine: Duration,
     /// From when a request for a vote is handed to its connection to the answer.
     pub round_trips: Histogram,
@@ -342,7 +342,7 @@ impl Exposition<'_, '_> {
             nodes,
             "quorlock_node_quarantine_seconds",
             "gauge",
-            "How long the node gives no vote yet, since it may have lost some.",
+            "How much longer the node gives no vote, since it may have lost some.",
             |node| node.up.map(|_| node.quarantine.as_secs_f64()),
         )?;
         self.of_each(

@@ -140,7 +140,7 @@ pub struct NodeReport {
     pub record: &'static str,
     /// What of its record is not as this client expects it, field by field.
     pub differences: Vec<String>,
-    /// How long it gives no vote yet, for it may have lost its memory.
+    /// How much longer it gives no vote, for it may have lost its memory.
     pub quarantine: Duration,
     /// How votes are given back there: `delifeq`, `delex`, or `script`; `None` where that was
     /// not tried.

@@ -52,7 +52,7 @@ pub struct quorlock_holder_t {
     pub label: *const c_char,
     /// How many nodes have its vote; 0: nobody holds it.
     pub votes: u64,
-    /// For how many milliseconds a quorum of these votes lasts yet, unless they are
+    /// For how many more milliseconds a quorum of these votes lasts, unless they are
     /// renewed; -1: they have no end.
     pub left_ms: i64,
     /// When it asked for the lock, by the nodes' clocks, in milliseconds since the
@@ -77,13 +77,13 @@ pub struct quorlock_node_view_t {
     pub label: *const c_char,
     /// Why it did not say. NULL where it did.
     pub error: *const c_char,
-    /// For how many milliseconds that lasts yet; -1: without an end, or not known.
+    /// For how many more milliseconds that lasts; -1: without an end, or not known.
     pub left_ms: i64,
     /// The last fence that the node has counted, for whoever asked last; 0 for none.
     pub fence: u64,
     /// How many wait in its queue.
     pub queued: u64,
-    /// For how many milliseconds it gives no vote yet, for it may have lost its memory.
+    /// For how many more milliseconds it gives no vote, for it may have lost its memory.
     pub quarantine_ms: i64,
 }
 

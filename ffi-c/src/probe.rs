@@ -87,7 +87,7 @@ pub struct quorlock_node_report_t {
     pub memory_used: i64,
     /// How much it may use, in bytes; -1 also where it has no limit.
     pub memory_limit: i64,
-    /// For how many milliseconds it gives no vote yet, for it may have lost its memory.
+    /// For how many more milliseconds it gives no vote, for it may have lost its memory.
     pub quarantine_ms: i64,
     /// How many fields of its record are not as this client expects them: see
     /// quorlock_probe_difference().

@@ -54,7 +54,7 @@ impl Client {
         })
     }
 
-    /// Declares its set; for how long that gives no vote yet.
+    /// Declares its set; for how much longer that gives no vote.
     #[napi(catch_unwind)]
     pub fn init_set(&self, port: &Port, number: i64, force: bool) -> Option<Failure> {
         let core = self.core.clone();

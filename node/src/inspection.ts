@@ -8,7 +8,7 @@ export interface Holder {
   readonly label: string | null;
   /** How many nodes have its vote. */
   readonly votes: number;
-  /** For how many milliseconds a quorum of these votes lasts yet, unless they are renewed; `null`: they have no end. */
+  /** For how many more milliseconds a quorum of these votes lasts, unless they are renewed; `null`: they have no end. */
   readonly left: number | null;
   /** When it asked for the lock, by the nodes' clocks; `null` where that is not known. */
   readonly since: Date | null;
@@ -29,13 +29,13 @@ export interface NodeView {
   readonly state: "held" | "kept" | "free" | "reserved" | "foreign" | "unknown";
   /** The label of who has the vote. */
   readonly label: string | null;
-  /** For how many milliseconds that lasts yet. */
+  /** For how many more milliseconds that lasts. */
   readonly left: number | null;
   /** The last fence that the node has counted, for whoever asked last. */
   readonly fence: number | null;
   /** How many wait in its queue. */
   readonly queued: number;
-  /** For how many milliseconds it gives no vote yet, for it may have lost its memory. */
+  /** For how many more milliseconds it gives no vote, for it may have lost its memory. */
   readonly quarantine: number;
   /** Why it did not say. */
   readonly error: string | null;

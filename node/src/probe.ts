@@ -44,7 +44,7 @@ export interface NodeReport {
   readonly record: "expected" | "none" | "other" | "unknown";
   /** What of its record is not as this client expects it, field by field. */
   readonly differences: readonly string[];
-  /** How long it gives no vote yet, for it may have lost its memory. */
+  /** How much longer it gives no vote, for it may have lost its memory. */
   readonly quarantine: number;
   /** How votes are given back there; `null` where that was not tried. */
   readonly release: "delifeq" | "delex" | "script" | null;

@@ -181,15 +181,9 @@ def heading(workload, nodes, state, server=""):
             (f"; {server}" if server else ""))
 
 
-def link(workload):
-    """Its first long table, as GitHub makes addresses of headings."""
-    words = heading(workload, workload.nodes[0], workload.states[0])
-    return re.sub(r"[^\w\- ]", "", words.lower()).replace(" ", "-")
-
-
 def picture(drawn):
-    return (f'<picture>\n<source media="(prefers-color-scheme: dark)" srcset="results/{drawn.name}-dark.svg">\n'
-            f'<img alt="{drawn.title}. {drawn.description}" src="results/{drawn.name}-light.svg">\n</picture>')
+    """For both schemes of the site, which shows the one that goes with it."""
+    return "\n".join(f"![{drawn.title}. {drawn.description}](results/{drawn.name}-{scheme}.svg#only-{scheme})" for scheme in plot.SCHEMES)
 
 
 def missing(figures):
@@ -206,7 +200,7 @@ def text(figures, about):
 
     def fill(found):
         kind, _, name = found[1].partition(":")
-        return picture(drawn[name]) if kind == "plot" else link(WORKLOADS[name]) if kind == "link" else words[kind]
+        return picture(drawn[name]) if kind == "plot" else words[kind]
 
     page = re.sub(r"\{\{([\w:]+)\}\}", fill, TEMPLATE.read_text())
     page = re.sub(r" +$", "", page, flags=re.MULTILINE)

@@ -9,7 +9,7 @@ ROW, GROUP, HEAD, FOOT = 21, 27, 46, 26
 # Of a letter, about; and between a bar and its figure.
 LETTER, GAP = 7.4, 9
 SCHEMES = {
-    "light": {"ink": "#1f2328", "faint": "#656d76", "line": "#d0d7de", "ours": "#0a58ca", "other": "#9aa4af", "floor": "#57606a"},
+    "light": {"ink": "#1f2328", "faint": "#656d76", "line": "#d0d7de", "ours": "#0a58ca", "other": "#868f99", "floor": "#57606a"},
     "dark": {"ink": "#e6edf3", "faint": "#8d96a0", "line": "#30363d", "ours": "#58a6ff", "other": "#6e7681", "floor": "#b1bac4"},
 }
 

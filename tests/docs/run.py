@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Every block of code on every page runs: tests/docs/run.py [PAGE...]
 
-A page's blocks run in order, in a folder of the page's own, on three real servers whose URLs are in QUORLOCK_NODES. What else
-can be said of a block: `blocks.py`. A block that is not run says why, and is counted.
+A page's blocks run in order, in a folder of the page's own, on three real servers whose URLs are in QUORLOCK_NODES; BROKER is
+one more, for queues. What else can be said of a block: `blocks.py`. A block that is not run says why, and is counted. Pages that are made
+from the code have no blocks of their own: `reference.py`.
 """
 
+import configparser
 import json
 import os
 import pathlib
@@ -16,29 +18,34 @@ import sys
 import tempfile
 import tomllib
 
+import yaml
+
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(ROOT / "tests")]
 
 from blocks import Wrong, agrees, blocks  # noqa: E402
+from reference import MADE  # noqa: E402
 from stage import Stage, ensure_server  # noqa: E402
 
 PAGES = ["README.md", "core/README.md", "core/cli/README.md", "py/README.md", "node/README.md", "node/cli/README.md",
-         "ffi-c/README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))]
+         "ffi-c/README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md")
+                                    if not path.read_text().startswith(MADE))]
 PYTHON = ROOT / ".venv" / "bin" / "python"
 PREFIX = ROOT / "target" / "c" / "prefix"
 TARGET = ROOT / "target"
 FRAMEWORKS = ROOT / "tests" / "node" / "node_modules"
 SECONDS = 60
-# Nodes that pages name as a reader's own.
-EXAMPLE = re.compile(r"redis://(?:10\.0\.0\.([123])|([abc]))\b(?![.\w])")
+# Nodes that pages name as a reader's own: three, and one that is alone.
+EXAMPLE = re.compile(r"redis://(?:10\.0\.0\.([1239])|([abc]))\b(?![.\w])")
 PACKAGE = """[package]
 name = "pages"
 version = "0.0.0"
 edition = "2024"
 [dependencies]
 quorlock = {{ path = "{core}" }}
-tokio = {{ version = "1", features = ["macros", "rt-multi-thread", "time"] }}
+axum = "0.8"
+tokio = {{ version = "1", features = ["io-util", "macros", "net", "rt-multi-thread", "time"] }}
 [workspace]
 """
 
@@ -50,10 +57,11 @@ class Failed(Exception):
 class Reader:
     """Somebody who types what one page says."""
 
-    def __init__(self, folder, urls, rust):
+    def __init__(self, folder, urls, broker, rust):
         self.folder, self.urls, self.rust = folder, urls, rust
         self.before, self.printed = {}, None
-        self.environment = {**os.environ, "QUORLOCK_NODES": ",".join(urls), "PATH": f"{PYTHON.parent}:{os.environ['PATH']}"}
+        self.environment = {**os.environ, "QUORLOCK_NODES": ",".join(urls), "BROKER": broker,
+                            "PATH": f"{PYTHON.parent}:{os.environ['PATH']}"}
         modules = folder / "node_modules"
         modules.mkdir()
         (modules / "quorlock").symlink_to(ROOT / "node")
@@ -63,7 +71,8 @@ class Reader:
 
     def theirs(self, text):
         """The text, with real nodes in place of those that it has for an example."""
-        return EXAMPLE.sub(lambda found: self.urls[int(found[1] or ord(found[2]) - ord("a") + 1) - 1], text)
+        urls = {**dict(zip("123", self.urls)), **dict(zip("abc", self.urls)), "9": self.environment["BROKER"]}
+        return EXAMPLE.sub(lambda found: urls[found[1] or found[2]], text)
 
     def run(self, *command, fails=0):
         done = subprocess.run([str(word) for word in command], cwd=self.folder, env=self.environment, stdin=subprocess.DEVNULL,
@@ -78,6 +87,8 @@ class Reader:
             if self.printed is None or not agrees(block.text, self.printed):
                 raise Failed(f"printed was\n{self.printed}")
             return "compared"
+        if block.language == "text":
+            return "shown"
         text = self.theirs(block.whole())
         if "file" in block.words:
             (self.folder / block.words["file"]).write_text(text)
@@ -88,7 +99,7 @@ class Reader:
             return self.check(block, text)
         self.before[block.language] = text
         ways = {"python": self.python, "js": self.js, "rust": self.runs_rust, "c": self.c, "cpp": self.c, "sh": self.sh, "sql": self.sql,
-                "json": self.parsed, "toml": self.parsed}
+                "ini": self.parsed, "json": self.parsed, "toml": self.parsed, "yaml": self.parsed}
         if block.language not in ways:
             raise Failed(f"nobody knows how to run `{block.language}`: skip=why, or another language")
         self.printed = ways[block.language](block, text, int(block.words.get("fails") or 0))
@@ -146,8 +157,9 @@ class Reader:
     @staticmethod
     def parsed(block, text, _fails):
         try:
-            {"json": json.loads, "toml": tomllib.loads}[block.language](text)
-        except (KeyError, ValueError) as error:
+            {"ini": configparser.ConfigParser(strict=False, interpolation=None).read_string, "json": json.loads, "toml": tomllib.loads,
+             "yaml": lambda text: list(yaml.safe_load_all(text))}[block.language](text)
+        except (KeyError, ValueError, configparser.Error, yaml.YAMLError) as error:
             raise Failed(f"it cannot be parsed: {error!r}") from error
         return ""
 
@@ -181,19 +193,19 @@ def main():
         sys.exit(str(wrong))
     ensure_server()
     counts, passed, failed = {}, 0, 0
-    with Stage(3) as stage, tempfile.TemporaryDirectory() as folder:
-        urls = stage.urls()
+    with Stage(3) as stage, Stage(1, declare=False) as queues, tempfile.TemporaryDirectory() as folder:
+        urls, [broker] = stage.urls(), queues.urls()
         environment = {**os.environ, "QUORLOCK_NODES": ",".join(urls)}
         subprocess.run([PYTHON, "-m", "quorlock", "init", "--force"], env=environment, check=True, capture_output=True)
         place = pathlib.Path(folder)
         (place / "none").mkdir()
         try:
-            rust = compile_rust([block for found in pages.values() for block in found], Reader(place / "none", urls, {}))
+            rust = compile_rust([block for found in pages.values() for block in found], Reader(place / "none", urls, broker, {}))
         except Wrong as wrong:
             sys.exit(str(wrong))
         for number, (page, found) in enumerate(pages.items()):
             (place / str(number)).mkdir()
-            reader = Reader(place / str(number), urls, rust)
+            reader = Reader(place / str(number), urls, broker, rust)
             for block in found:
                 if "skip" in block.words:
                     counts["skipped"] = counts.get("skipped", 0) + 1

@@ -47,6 +47,28 @@ class Blocks(unittest.TestCase):
         [_, node, _] = blocks("p.md", PAGE)
         self.assertEqual(node.whole(), "const a = 1;\nif (a)\n  console.log(a);\n")
 
+    def test_a_comment_waits_for_the_block_of_its_language(self):
+        page = """\
+<!-- hidden js
+const a = 1;
+-->
+<!-- block: js check -->
+=== "Python"
+
+    ```python
+    a = 1
+    ```
+
+=== "Node"
+
+    ```js
+    a;
+    ```
+"""
+        python, node = blocks("p.md", page)
+        self.assertEqual((python.hidden, python.words), ("", {}))
+        self.assertEqual((node.whole(), node.words), ("const a = 1;\na;\n", {"check": ""}))
+
     def test_what_is_wrong_is_told_with_its_line(self):
         for page, why in {
             "```\nx\n```\n": "p.md:1: the block does not say its language",
@@ -54,6 +76,7 @@ class Blocks(unittest.TestCase):
             "<!-- block: run -->\n```python\n```\n": "p.md:1: there is no `run`",
             "<!-- block: skip -->\n```python\n```\n": "p.md:1: `skip` says why",
             "<!-- block: check -->\n\nWords.\n": "p.md:1: the comment is not followed by a block",
+            "<!-- block: js check -->\n```python\n```\n": "p.md:1: the comment is not followed by a block",
             "<!-- hidden\nx\n-->\n": "p.md:1: the comment is not followed by a block",
         }.items():
             with self.subTest(page), self.assertRaisesRegex(Wrong, why):

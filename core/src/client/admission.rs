@@ -68,7 +68,7 @@ pub(super) fn gate(
     }
 }
 
-/// Declares the set of a client to its nodes. Returns how long it takes yet until
+/// Declares the set of a client to its nodes. Returns how much longer it takes until
 /// every node votes; see [`Client::init_set`](crate::Client::init_set).
 pub(super) async fn declare(client: &Inner, force: bool) -> Result<Duration, Error> {
     let Set {

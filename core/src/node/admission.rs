@@ -65,7 +65,7 @@ pub struct Expected {
     pub quarantine: Duration,
 }
 
-/// How long the server whose place another has taken may give votes yet, to clients that
+/// How much longer the server whose place another has taken may give votes, to clients that
 /// have not heard of it: until it is told that it is a replica. Sentinels took 10 s for that
 /// with one that had been stopped, and 6 s with one that ran.
 pub const GRACE: Duration = Duration::from_secs(15);

@@ -87,7 +87,7 @@ impl MemoryNode {
         self.record.as_ref()
     }
 
-    /// How long the quarantine lasts yet.
+    /// How much longer the quarantine lasts.
     pub fn quarantine(&self, now: Instant) -> Option<Duration> {
         let end = self.quarantine.filter(|end| tick(now) <= *end)?;
         Some(tick(now).until(end))

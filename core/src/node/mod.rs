@@ -478,7 +478,7 @@ pub struct Seen {
     pub queued: u32,
     /// How many share the lock.
     pub readers: u32,
-    /// How long the node is in quarantine yet.
+    /// How much longer the node is in quarantine.
     pub quarantine: Duration,
 }
 

@@ -10,7 +10,7 @@ use crate::mutants::mutant;
 /// on its inbox, or that is not queued, asks every 80 to 120 ms.
 ///
 /// `place` is how many wait before it there, `None` where it is not queued; `deaf`:
-/// nobody listens on its inbox. `left` is how long the holder's vote lasts yet, as
+/// nobody listens on its inbox. `left` is how much longer the holder's vote lasts, as
 /// far as the home told it: a lock about to expire is asked for right after it has.
 pub(crate) fn poll_pause(
     left: Option<Duration>,

@@ -180,7 +180,7 @@ impl Set {
         quarantined_until.store(until.0, Ordering::Relaxed);
     }
 
-    /// For how long a node is in quarantine yet, as far as it has said.
+    /// How much longer a node is in quarantine, as far as it has said.
     pub(crate) fn quarantine(&self, node: usize) -> Duration {
         let until = &self.clocks[node].quarantined_until;
         let until = Instant(until.load(Ordering::Relaxed));

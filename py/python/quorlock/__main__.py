@@ -16,8 +16,8 @@ from .sync import Client
 _INIT = """\
 Declares a set: founds it, where no node has a record, by writing its record to all nodes. A wholly new set (servers that
 have run for longer than max_ttl and never stored anything) votes at once. Where the servers are only too young, this waits
-until they have run for max_ttl. Servers that may have lost something give no vote for max_ttl first, and this says how long
-that lasts yet. Where all nodes have this set's record already nothing is changed; so it is safe to run at every deploy.
+until they have run for max_ttl. Servers that may have lost something give no vote for max_ttl first, and this says how much
+longer that takes. Where all nodes have this set's record already nothing is changed; so it is safe to run at every deploy.
 
 Prints one line for each node. Exit status: 0 if the set is declared, 1 if not: a node has a record of another set, cannot
 be a node, or does not answer; nothing is written then.

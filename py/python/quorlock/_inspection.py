@@ -20,7 +20,7 @@ class Holder:
     votes: int
     """How many nodes have its vote."""
     left: Seconds | None
-    """For how many seconds a quorum of these votes lasts yet, unless they are renewed; `None`: they have no end."""
+    """For how many more seconds a quorum of these votes lasts, unless they are renewed; `None`: they have no end."""
     since: datetime | None
     """When it asked for the lock, by the nodes' clocks; `None` where that is not known."""
     fence: int | None
@@ -45,13 +45,13 @@ class NodeView:
     label: str | None
     """The label of who has the vote."""
     left: Seconds | None
-    """For how many seconds that lasts yet."""
+    """For how many more seconds that lasts."""
     fence: int | None
     """The last fence that the node has counted, for whoever asked last."""
     queued: int
     """How many wait in its queue."""
     quarantine: Seconds
-    """For how many seconds it gives no vote yet, for it may have lost its memory."""
+    """For how many more seconds it gives no vote, for it may have lost its memory."""
     error: str | None
     """Why it did not say."""
 

@@ -57,7 +57,7 @@ class NodeReport:
     differences: tuple[str, ...]
     """What of its record is not as this client expects it, field by field."""
     quarantine: Seconds
-    """How long it gives no vote yet, for it may have lost its memory."""
+    """How much longer it gives no vote, for it may have lost its memory."""
     release: Literal["delifeq", "delex", "script"] | None
     """How votes are given back there; `None` where that was not tried."""
     findings: tuple[Finding, ...]

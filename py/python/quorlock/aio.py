@@ -477,7 +477,7 @@ class Client(ClientBase):
         return Probe._of(await completed(self._core.probe().start))
 
     async def init_set(self, *, force: bool = False) -> Seconds:
-        """Declares the set; returns for how many seconds it gives no vote yet, 0.0 if it votes.
+        """Declares the set; returns for how many more seconds it gives no vote, 0.0 if it votes.
 
         As `quorlock.Client.init_set`. Cancelled, it goes on in the background.
         """

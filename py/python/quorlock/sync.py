@@ -588,7 +588,7 @@ class Client(ClientBase):
     def init_set(self, *, force: bool = False) -> Seconds:
         """Declares the set: founds it, where no node has a record, by writing its record to all nodes.
 
-        Returns for how many seconds the set gives no vote yet; 0.0: it votes. A wholly new set (servers that have run for
+        Returns for how many more seconds the set gives no vote; 0.0: it votes. A wholly new set (servers that have run for
         longer than `max_ttl` and never stored anything) votes at once. Where the servers are only too young, the call
         waits until they have run for `max_ttl` (a warning of the logger `quorlock` says for how long). Servers that may
         have lost something give no vote for `max_ttl` first. Where all nodes have this set's record already nothing is

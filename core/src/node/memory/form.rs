@@ -123,7 +123,7 @@ impl Form {
         (stands && *whom != Whom::Nobody).then_some(whom)
     }
 
-    /// How long a reservation stands yet, in whole milliseconds.
+    /// How much longer a reservation stands, in whole milliseconds.
     pub(super) fn reservation_left(&self, time: u64) -> Duration {
         match self {
             Form::Free { until, .. } | Form::Shared { until, .. } => left(*until, time),

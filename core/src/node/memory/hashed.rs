@@ -34,7 +34,7 @@ pub(super) struct Tokens {
 pub(super) type Listening = BTreeMap<Arc<[u8]>, BTreeSet<(Arc<[u8]>, u64)>>;
 
 impl MemoryNode {
-    /// Carries the script out that the request calls. `quarantine`: how long that lasts yet,
+    /// Carries the script out that the request calls. `quarantine`: how much longer that lasts,
     /// where it is minded.
     pub(super) fn hashed(
         &mut self,

@@ -20,7 +20,7 @@ pub(super) struct Found {
     pub(super) free: bool,
     /// The reader whose vote ends last, and when, if it lives.
     pub(super) last: Option<(Value, u64)>,
-    /// How long the node is in quarantine yet, where that is minded.
+    /// How much longer the node is in quarantine, where that is minded.
     pub(super) quarantine: Option<Duration>,
     pub(super) now: Instant,
     /// The node's `TIME` then.

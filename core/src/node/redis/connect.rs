@@ -72,7 +72,7 @@ pub(crate) struct Connected {
     pub(crate) stepped: bool,
     /// The inbox is subscribed.
     pub(crate) subscribed: bool,
-    /// How long it is in quarantine yet, of a shard.
+    /// How much longer it is in quarantine, of a shard.
     pub(crate) quarantine: Duration,
 }
 
@@ -151,7 +151,7 @@ pub(crate) async fn connect(target: &Target, how: How) -> Result<Connected, Faul
 }
 
 /// Admits a node as any client does, which founds a new set together with the
-/// other nodes. Returns how long it is in quarantine yet; with `force` the
+/// other nodes. Returns how much longer it is in quarantine; with `force` the
 /// quarantine is lifted.
 pub(crate) async fn declare(target: &Target, force: bool) -> Result<Duration, Fault> {
     if let Endpoint::Cluster(_) = &target.address.endpoint {

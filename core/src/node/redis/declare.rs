@@ -16,7 +16,7 @@ use crate::node::{Fault, FaultKind};
 /// Time for one node to be declared.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What came of it at the node of that name: how long it is in quarantine yet.
+/// What came of it at the node of that name: how much longer it is in quarantine.
 type Declared = (Arc<str>, Result<Duration, Fault>);
 
 /// Declares a set to these nodes of it, on the runtime `io`; with `force` their

@@ -49,7 +49,7 @@ pub trait Host {
     fn own_address(&self) -> String;
     /// The text under a key.
     fn get(&mut self, key: &[u8]) -> Option<String>;
-    /// How long a key lives yet; `None`: there is none.
+    /// How much longer a key lives; `None`: there is none.
     fn pttl(&mut self, key: &[u8]) -> Option<Duration>;
     /// It has this script, from here on.
     fn load(&mut self, script: Script);

@@ -48,7 +48,7 @@ const AT_ONCE: usize = 1024;
 pub(super) struct Stamped {
     /// Keys that are for trying what its user may do.
     pub(super) scratch: Vec<Vec<u8>>,
-    /// How long it is in quarantine yet.
+    /// How much longer it is in quarantine.
     pub(super) quarantine: Duration,
 }
 

@@ -298,7 +298,7 @@ pub(super) fn own_address(client_info: &str) -> u64 {
     address.map_or(0, |address| fnv1a(address.as_bytes()))
 }
 
-/// How long the node is in quarantine yet.
+/// How much longer the node is in quarantine.
 pub(super) async fn quarantine_left(gate: &Gate, wire: &mut Wire) -> Result<Duration, Fault> {
     let left = redis::cmd("PTTL").arg(&*gate.quarantine_key).take();
     match exchange(wire, &[left]).await?.pop().map(good).transpose()? {

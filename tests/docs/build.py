@@ -1,0 +1,169 @@
+#!/usr/bin/env python3
+"""Builds the site, and looks at what was built.
+
+    build.py                by Zensical, into target/site
+    build.py --check         by Zensical and by mkdocs-material, without a warning; links lead somewhere, pictures have texts, and
+                            what is drawn can be told from its ground
+    build.py --look          looks at each page in headless Chromium, light and dark, narrow and wide
+
+It needs the packages of requirements.txt, and makes an environment with them in target/site-tools.
+"""
+
+import html.parser
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import urllib.parse
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+SITE = ROOT / "target" / "site"
+TOOLS = ROOT / "target" / "site-tools"
+LOOK = ROOT / "target" / "site-look"
+# Without its note that it will end, which is no warning of the site.
+ENVIRONMENT = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+# Grounds of a page, light and dark, as the theme has them; and how much a text must stand out (WCAG 2, AA).
+GROUNDS = {"light": ["#ffffff"], "dark": ["#1e2129", "#121318"]}
+TEXT, GRAPHIC = 4.5, 3.0
+# What only divides, and tells nothing.
+DIVIDES = {"#d0d7de", "#3d444d", "#30363d"}
+
+
+def tools():
+    wanted = (HERE / "requirements.txt").read_text()
+    mark = TOOLS / "have.txt"
+    if not mark.exists() or mark.read_text() != wanted:
+        shutil.rmtree(TOOLS, ignore_errors=True)
+        subprocess.run([sys.executable, "-m", "venv", TOOLS], check=True)
+        subprocess.run([TOOLS / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", HERE / "requirements.txt"],
+                       check=True)
+        mark.write_text(wanted)
+
+
+def built(*command):
+    """What a builder said, and whether it built the site without a warning."""
+    done = subprocess.run([TOOLS / "bin" / command[0], *map(str, command[1:])], cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True)
+    said = done.stdout + done.stderr
+    return said, done.returncode == 0 and not re.search(r"warning", said, re.IGNORECASE)
+
+
+class Page(html.parser.HTMLParser):
+    """What a page links to, which addresses it has, and its pictures without a text."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.links, self.places, self.bare = [], set(), []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        attributes = dict(attributes)
+        if "id" in attributes:
+            self.places.add(attributes["id"])
+        if tag == "a" and attributes.get("href"):
+            self.links.append(attributes["href"])
+        if tag == "img":
+            self.links.append(attributes.get("src") or "")
+            if not (attributes.get("alt") or "").strip():
+                self.bare.append(attributes.get("src"))
+
+
+def links(site):
+    """What is wrong with the links and pictures of a built site."""
+    pages = {path: Page(path.read_text(encoding="utf-8")) for path in site.rglob("*.html") if path.name != "404.html"}
+    for path, page in pages.items():
+        name = path.relative_to(site)
+        yield from (f"{name}: the picture {source} has no text" for source in page.bare)
+        for link in page.links:
+            found = urllib.parse.urlsplit(link)
+            if found.scheme or found.netloc:
+                if found.scheme not in ("https", "http", "mailto"):
+                    yield f"{name}: {link} is no link"
+                continue
+            if found.path in (".", "") and not found.fragment:
+                continue
+            target = (path.parent / urllib.parse.unquote(found.path)).resolve() if found.path else path
+            target = target / "index.html" if target.is_dir() else target
+            if not target.exists():
+                yield f"{name}: {link} leads nowhere"
+            elif (place := urllib.parse.unquote(found.fragment)) and target in pages and not place.startswith(("only-", "__")):
+                if place not in pages[target].places:
+                    yield f"{name}: {link}: there is no such place on that page"
+
+
+def brightness(colour):
+    parts = [int(colour[at:at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(one, other):
+    """As WCAG 2 defines it: 1 for the same colour, 21 for black on white."""
+    low, high = sorted((brightness(one), brightness(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def colours(picture):
+    """Each colour of a picture with what it must reach: words more than shapes."""
+    for tag, colour in re.findall(r'<(\w+) [^>]*?(?:fill|stroke)="(#[0-9a-f]{6})"', picture):
+        if colour not in DIVIDES:
+            yield colour, TEXT if tag == "text" else GRAPHIC
+
+
+def pictures():
+    """What in the pictures cannot be told from the page's ground."""
+    for path in sorted((ROOT / "docs").rglob("*.svg")):
+        scheme = path.stem.rpartition("-")[2]
+        for colour, least in sorted(set(colours(path.read_text()))):
+            for ground in GROUNDS[scheme]:
+                if (reached := contrast(colour, ground)) < least:
+                    yield f"{path.relative_to(ROOT)}: {colour} on {ground} has a contrast of {reached:.1f}, and needs {least}"
+
+
+def check():
+    tools()
+    failed = passed = 0
+
+    def tell(name, wrong):
+        nonlocal failed, passed
+        wrong = list(wrong)
+        failed, passed = failed + bool(wrong), passed + (not wrong)
+        print(f"{'FAIL' if wrong else 'ok  '} {name}", *wrong[:20], sep="\n     ")
+
+    said, good = built("zensical", "build", "--clean", "--strict")
+    tell("zensical", [] if good else said.splitlines())
+    tell("zensical, links and texts", links(SITE))
+    with tempfile.TemporaryDirectory() as folder:
+        said, good = built("mkdocs", "build", "--strict", "--site-dir", folder)
+        tell("mkdocs-material", [] if good else said.splitlines())
+        tell("mkdocs-material, links and texts", links(pathlib.Path(folder)))
+    tell("contrast of the pictures", pictures())
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+def look():
+    tools()
+    said, good = built("zensical", "build", "--clean", "--strict")
+    if not good:
+        sys.exit(said)
+    subprocess.run(["npm", "ci", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix", HERE / "look"], check=True)
+    return subprocess.run(["node", HERE / "look" / "look.mjs", SITE, LOOK]).returncode
+
+
+def main():
+    if "--check" in sys.argv[1:]:
+        return check()
+    if "--look" in sys.argv[1:]:
+        return look()
+    tools()
+    said, good = built("zensical", "build", "--clean", "--strict")
+    print(said.strip())
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -6,7 +6,10 @@ one more, for queues. What else can be said of a block: `blocks.py`. A block tha
 from the code have no blocks of their own: `reference.py`.
 """
 
+import collections
+import concurrent.futures
 import configparser
+import contextlib
 import json
 import os
 import pathlib
@@ -36,6 +39,8 @@ PREFIX = ROOT / "target" / "c" / "prefix"
 TARGET = ROOT / "target"
 FRAMEWORKS = ROOT / "tests" / "node" / "node_modules"
 SECONDS = 60
+# Pages wait for locks most of the time, so two are read at once.
+LANES = 2
 # Nodes that pages name as a reader's own: three, and one that is alone.
 EXAMPLE = re.compile(r"redis://(?:10\.0\.0\.([1239])|([abc]))\b(?![.\w])")
 PACKAGE = """[package]
@@ -54,11 +59,17 @@ class Failed(Exception):
     """A block that does not do what its page says."""
 
 
+def theirs(text, urls, broker):
+    """The text, with real nodes in place of those that it has for an example."""
+    nodes = {**dict(zip("123", urls)), **dict(zip("abc", urls)), "9": broker}
+    return EXAMPLE.sub(lambda found: nodes[found[1] or found[2]], text)
+
+
 class Reader:
     """Somebody who types what one page says."""
 
     def __init__(self, folder, urls, broker, rust):
-        self.folder, self.urls, self.rust = folder, urls, rust
+        self.folder, self.urls, self.broker, self.rust = folder, urls, broker, rust
         self.before, self.printed = {}, None
         self.environment = {**os.environ, "QUORLOCK_NODES": ",".join(urls), "BROKER": broker,
                             "PATH": f"{PYTHON.parent}:{os.environ['PATH']}"}
@@ -68,11 +79,6 @@ class Reader:
         # What a reader has beside it: frameworks, at the versions that the tests have.
         for package in FRAMEWORKS.glob("*") if FRAMEWORKS.exists() else ():
             (modules / package.name).symlink_to(package)
-
-    def theirs(self, text):
-        """The text, with real nodes in place of those that it has for an example."""
-        urls = {**dict(zip("123", self.urls)), **dict(zip("abc", self.urls)), "9": self.environment["BROKER"]}
-        return EXAMPLE.sub(lambda found: urls[found[1] or found[2]], text)
 
     def run(self, *command, fails=0):
         done = subprocess.run([str(word) for word in command], cwd=self.folder, env=self.environment, stdin=subprocess.DEVNULL,
@@ -89,7 +95,7 @@ class Reader:
             return "compared"
         if block.language == "text":
             return "shown"
-        text = self.theirs(block.whole())
+        text = theirs(block.whole(), self.urls, self.broker)
         if "file" in block.words:
             (self.folder / block.words["file"]).write_text(text)
             return self.check(block, text)
@@ -164,9 +170,10 @@ class Reader:
         return ""
 
 
-def compile_rust(found, reader):
+def compile_rust(lanes):
     """Compiles the Rust of all pages as one package, for its dependencies are many. Where each program is, by its block."""
-    programs = {str(block): reader.theirs(block.whole()) for block in found if block.language == "rust" and "skip" not in block.words}
+    programs = {str(block): theirs(block.whole(), lane.urls, lane.broker) for lane in lanes for found in lane.pages.values()
+                for block in found if block.language == "rust" and "skip" not in block.words}
     if not programs:
         return {}
     source = TARGET / "pages"
@@ -185,40 +192,63 @@ def compile_rust(found, reader):
     return {block: TARGET / "debug" / name for block, name in names.items()}
 
 
-def main():
-    wanted = sys.argv[1:] or PAGES
+class Lane:
+    """Reads its pages one after the other, on servers of its own."""
+
+    def __init__(self, pages, place):
+        self.pages, self._place, self._stack = pages, place, contextlib.ExitStack()
+        stage, queues = (self._stack.enter_context(each) for each in (Stage(3), Stage(1, declare=False)))
+        self.urls, [self.broker] = stage.urls(), queues.urls()
+        environment = {**os.environ, "QUORLOCK_NODES": ",".join(self.urls)}
+        subprocess.run([PYTHON, "-m", "quorlock", "init", "--force"], env=environment, check=True, capture_output=True)
+
+    def close(self):
+        self._stack.close()
+
+    def read(self, rust):
+        """What was done with each block: a word, and what went wrong."""
+        done = []
+        for page, found in self.pages.items():
+            folder = self._place / re.sub(r"\W", "-", page)
+            folder.mkdir()
+            reader = Reader(folder, self.urls, self.broker, rust)
+            for block in found:
+                try:
+                    done.append((block, "skipped" if "skip" in block.words else reader.reads(block), None))
+                except (Failed, SyntaxError, sqlite3.Error, subprocess.TimeoutExpired) as wrong:
+                    done.append((block, "failed", wrong))
+        return done
+
+
+def read_all(pages, place):
+    """Has each lane read its share of the pages."""
+    names = sorted(pages)
+    lanes = [Lane({name: pages[name] for name in names[number::LANES]}, place) for number in range(min(LANES, len(names)))]
     try:
-        pages = {page: blocks(page, (ROOT / page).read_text()) for page in wanted}
+        rust = compile_rust(lanes)
+        with concurrent.futures.ThreadPoolExecutor(len(lanes)) as pool:
+            return [each for done in [pool.submit(lane.read, rust) for lane in lanes] for each in done.result()]
+    finally:
+        for lane in lanes:
+            lane.close()
+
+
+def main():
+    ensure_server()
+    try:
+        pages = {page: blocks(page, (ROOT / page).read_text()) for page in sys.argv[1:] or PAGES}
+        with tempfile.TemporaryDirectory() as folder:
+            done = read_all(pages, pathlib.Path(folder))
     except Wrong as wrong:
         sys.exit(str(wrong))
-    ensure_server()
-    counts, passed, failed = {}, 0, 0
-    with Stage(3) as stage, Stage(1, declare=False) as queues, tempfile.TemporaryDirectory() as folder:
-        urls, [broker] = stage.urls(), queues.urls()
-        environment = {**os.environ, "QUORLOCK_NODES": ",".join(urls)}
-        subprocess.run([PYTHON, "-m", "quorlock", "init", "--force"], env=environment, check=True, capture_output=True)
-        place = pathlib.Path(folder)
-        (place / "none").mkdir()
-        try:
-            rust = compile_rust([block for found in pages.values() for block in found], Reader(place / "none", urls, broker, {}))
-        except Wrong as wrong:
-            sys.exit(str(wrong))
-        for number, (page, found) in enumerate(pages.items()):
-            (place / str(number)).mkdir()
-            reader = Reader(place / str(number), urls, broker, rust)
-            for block in found:
-                if "skip" in block.words:
-                    counts["skipped"] = counts.get("skipped", 0) + 1
-                    print(f"skip {block}  {block.words['skip']}")
-                    continue
-                try:
-                    what = reader.reads(block)
-                except (Failed, SyntaxError, sqlite3.Error, subprocess.TimeoutExpired) as wrong:
-                    failed += 1
-                    print(f"FAIL {block}\n     " + "\n     ".join(str(wrong).splitlines()[-30:]))
-                else:
-                    passed += 1
-                    counts[what] = counts.get(what, 0) + 1
+    for block, what, wrong in done:
+        if what == "failed":
+            print(f"FAIL {block}\n     " + "\n     ".join(str(wrong).splitlines()[-30:]))
+        elif what == "skipped":
+            print(f"skip {block}  {block.words['skip']}")
+    counts = collections.Counter(what for _, what, _ in done)
+    failed = counts.pop("failed", 0)
+    passed = sum(counts.values()) - counts["skipped"]
     print(", ".join(f"{count} {what}" for what, count in sorted(counts.items())))
     print(f"{passed} passed, {failed} failed")
     return 1 if failed or not passed else 0

@@ -76,7 +76,9 @@ def options():
     def rows(found):
         for name, text in found:
             value = NO_CONSTANT[name] if name in NO_CONSTANT else default(constants[name.upper()])
-            yield f"| `{name}` | {value} | {prose(text)} |\n"
+            # The default, which ends a comment in the code, has a column of its own here.
+            said = re.sub(r"(?<=[.)]) (?:On|Off|Zero|Plain|Empty|[\d,.]+(?: m?s)?|`[^`]+`)\.(?=<br>|$)", "", prose(text))
+            yield f"| `{name}` | {value} | {said} |\n"
 
     def table(found):
         return "| option | default | what it is |\n|---|---|---|\n" + "".join(rows(found)) + "\n"

@@ -190,6 +190,9 @@ class Dist:
         self.run("npm", "pack", "--silent", "--pack-destination", self.files, cwd=tool)
 
     def python(self):
+        if not self.native:
+            # First: it is made of what was committed, and not of what is put there for wheels.
+            self.run("maturin", "sdist", "--manifest-path", "py/Cargo.toml", "--out", self.files)
         self.share()
         for triple in self.triples:
             target, tag, _, _ = TRIPLES[triple]
@@ -198,10 +201,6 @@ class Dist:
             words = ["--zig", "--target", target.removesuffix(".2.17"), "--compatibility", tag] if triple != NATIVE else []
             self.run("maturin", "build", "--release", "--locked", *words, "--manifest-path", "py/Cargo.toml", "--out", self.files,
                      flags=flags, CARGO_TARGET_DIR=str(self.folder(triple, True)))
-        if self.native:
-            return
-        shutil.rmtree(self.source / "py" / "quorlock.data")
-        self.run("maturin", "sdist", "--manifest-path", "py/Cargo.toml", "--out", self.files)
 
     def share(self):
         """The command's pages and completions, as this machine's own kind of it tells them."""

@@ -13,6 +13,7 @@ With --native it packs what `make build` has built for this machine, Linux or ma
 """
 
 import argparse
+import fcntl
 import gzip
 import hashlib
 import io
@@ -73,7 +74,8 @@ class Dist:
         # What is built here is not built anew, as it would be if any of that were another.
         if not self.native:
             told |= {"SOURCE_DATE_EPOCH": self.epoch, "LC_ALL": "C.UTF-8", "CARGO_TARGET_DIR": str(self.target),
-                     "RUSTFLAGS": rustflags.strip(), "CARGO_PROFILE_RELEASE_STRIP": "symbols", "CARGO_INCREMENTAL": "0"}
+                     "RUSTFLAGS": rustflags.strip(), "CARGO_PROFILE_RELEASE_STRIP": "symbols", "CARGO_INCREMENTAL": "0",
+                     "CARGO_ZIGBUILD_CACHE_DIR": str(self.out / "zig")}
         told |= more
         print("+", *command, flush=True)
         subprocess.run([str(word) for word in command], cwd=cwd or self.source, check=True, stdin=subprocess.DEVNULL,
@@ -277,7 +279,11 @@ def main():
             if word not in known:
                 parser.error(f"{word}: there are {' '.join(known)}")
     if not asked.native:
-        install_tools(triples, "boms" in recipes)
+        (ROOT / "target").mkdir(exist_ok=True)
+        # Two builds may be made at once, of which one installs.
+        with open(ROOT / "target" / "dist-tools.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            install_tools(triples, "boms" in recipes)
     dist = Dist(asked.out.resolve(), triples)
     dist.export()
     for recipe in recipes:

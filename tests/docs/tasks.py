@@ -185,11 +185,11 @@ def packages(folder):
     python = folder / "bin" / "python"
     wheel, = (ROOT / "target" / "wheels").glob("quorlock-*.whl")
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-    subprocess.run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", wheel, "redis"], check=True)
+    subprocess.run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", wheel, "redis==8.1.0"], check=True)
     packed = subprocess.run(["npm", "pack", "--silent", "--pack-destination", folder, ROOT / "node"], check=True, capture_output=True,
                             text=True).stdout.split()[-1]
     (folder / "package.json").write_text('{"private": true}\n')
-    subprocess.run(["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", folder, folder / packed, "ioredis", "redlock@5.0.0-beta.2"],
+    subprocess.run(["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", folder, folder / packed, "ioredis@6.0.0", "redlock@5.0.0-beta.2"],
                    check=True)
     return folder
 

@@ -163,12 +163,23 @@ def loader(there, arch):
 
 @check
 def sdist(files):
-    """Everything is in it that it is built from."""
-    with tarfile.open(files.one("quorlock-[0-9]*.tar.gz")) as packed:
-        names = packed.getnames()
-    for wanted in ("/Cargo.lock", "/core/src/lib.rs", "/py/src/lib.rs", "/PKG-INFO", "/LICENSE"):
-        if not any(name.endswith(wanted) for name in names):
-            raise AssertionError(f"the sdist has no {wanted}: {names[:40]}")
+    """Everything is in it that it is built from: pip builds and installs it."""
+    with tempfile.TemporaryDirectory() as folder:
+        run(sys.executable, "-m", "venv", folder)
+        run(f"{folder}/bin/pip", "install", "--quiet", "--disable-pip-version-check", files.one("quorlock-[0-9]*.tar.gz"),
+            env={**os.environ, "CARGO_TARGET_DIR": f"{folder}/target"})
+        held(run(f"{folder}/bin/python", HERE / "lock/lock.py", cwd=folder))
+
+
+@check
+def crates(files):
+    """The command is built from its crate, with the core's crate in place of the registry's, and holds a lock."""
+    with tempfile.TemporaryDirectory() as folder:
+        core, command = (unpack(files.one(f"{name}-[0-9]*.crate"), pathlib.Path(folder)) / files.one(f"{name}-[0-9]*.crate").stem
+                         for name in ("quorlock", "quorlock-cli"))
+        run("cargo", "install", "--quiet", "--path", command, "--root", folder, "--target-dir", f"{folder}/target",
+            "--config", f'patch.crates-io.quorlock.path="{core}"')
+        held(run(f"{folder}/bin/quorlock", "run", "dist", "--", "echo", "held with fence", "1"))
 
 
 @check

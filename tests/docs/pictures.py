@@ -23,7 +23,9 @@ from html import escape
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 IMAGES = ROOT / "docs" / "images"
-sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "faults")]
+sys.path[:0] = [str(HERE), str(ROOT / "tests"), str(ROOT / "tests" / "faults")]
+
+from made import put  # noqa: E402
 
 WIDTH, LEFT, RIGHT, ROW = 860, 110, 20, 34
 FONT = 'font-family="system-ui, -apple-system, Segoe UI, Helvetica, Arial, sans-serif" font-size="13"'
@@ -310,18 +312,11 @@ def main():
         named = [word for word in sys.argv[1:] if word in PICTURES] or PICTURES
         for name in named:
             (IMAGES / f"{name}.json").write_text(json.dumps(PICTURES[name][1](), separators=(",", ":")) + "\n")
-    wrong = 0
+    files = {}
     for name, (draw, _) in PICTURES.items():
         data = json.loads((IMAGES / f"{name}.json").read_text())
-        for scheme in SCHEMES:
-            path, picture = IMAGES / f"{name}-{scheme}.svg", draw(data, scheme)
-            if "--check" not in sys.argv[1:]:
-                path.write_text(picture)
-            elif not path.exists() or path.read_text() != picture:
-                wrong += 1
-                print(f"FAIL {path.relative_to(ROOT)} is not what its data gives: run `make pictures`")
-    print(f"{len(PICTURES) * len(SCHEMES) - wrong} passed, {wrong} failed")
-    return 1 if wrong else 0
+        files.update({IMAGES / f"{name}-{scheme}.svg": draw(data, scheme) for scheme in SCHEMES})
+    return put(files, "--check" in sys.argv[1:], "run `make pictures`")
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import subprocess
 import sys
 
 import headers
+from made import put
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGES = ROOT / "docs" / "reference"
@@ -177,16 +178,8 @@ MAKERS = {
 
 
 def main():
-    wrong = 0
-    for name, made in MAKERS.items():
-        path, text = PAGES / f"{name}.md", made().rstrip() + "\n"
-        if "--check" not in sys.argv[1:]:
-            path.write_text(text, encoding="utf-8")
-        elif not path.exists() or path.read_text(encoding="utf-8") != text:
-            wrong += 1
-            print(f"FAIL {path.relative_to(ROOT)} is not what the code says: run tests/docs/reference.py")
-    print(f"{len(MAKERS) - wrong} passed, {wrong} failed")
-    return 1 if wrong else 0
+    files = {PAGES / f"{name}.md": made().rstrip() + "\n" for name, made in MAKERS.items()}
+    return put(files, "--check" in sys.argv[1:], "run tests/docs/reference.py")
 
 
 if __name__ == "__main__":

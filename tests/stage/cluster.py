@@ -33,12 +33,26 @@ from .shards import Clustered
 # Every password of a stage begins so: whoever searches output for leaked secrets looks for this word.
 SECRET_MARK = "qlsecret"
 POLL_SECONDS = 0.01
+# Containers often have but 64 MiB there, which files of servers may fill.
+MEMORY, MEMORY_BYTES = "/dev/shm", 2**30
 # After these a server is not the one that was started; `heal` replaces it.
 LASTING = {"CONFIG", "ACL", "REPLICAOF", "SLAVEOF", "DEBUG", "CLIENT"}
 
 
 def _secret():
     return SECRET_MARK + secrets.token_hex(8)
+
+
+def _memory():
+    """Where files are kept in memory, or None for the usual place.
+
+    The servers of clusters and sentinels write what they know of each other through to the disk before they go on. A disk
+    that takes 0.3 s for it makes a cluster pause for longer than leases are valid, and 0.7 s let it never come together.
+    """
+    if not os.access(MEMORY, os.W_OK):
+        return None
+    free = os.statvfs(MEMORY)
+    return MEMORY if free.f_bavail * free.f_frsize >= MEMORY_BYTES else None
 
 
 class Stage:
@@ -48,13 +62,13 @@ class Stage:
             raise ValueError("a stage with replicas, sentinels or shards has no client certificates, Unix sockets and clocks of its own")
         ensure_server()
         self._own_folder = folder is None
-        self.folder = folder or tempfile.mkdtemp(prefix="qlstage")
+        self.fails_over = sentinels > 0 or shards > 0
+        self.folder = folder or tempfile.mkdtemp(prefix="qlstage", dir=_memory() if self.fails_over else None)
         self.shape = (n, tls or client_certs, client_certs, auth, unix)
         self.certs = None
         if tls or client_certs:
             self.certs = certs.make(cert_folder or os.path.join(self.folder, "certs"))
         self.secrets = {name: _secret() for name in ("default", "quorlock", "wrong", "sentinel")} if auth else None
-        self.fails_over = sentinels > 0 or shards > 0
         self.auth = auth
         library = clock.build(self.folder) if clocks else None
         self._lock = threading.RLock()

@@ -161,6 +161,10 @@ class Stage:
         """Waits until another server is the node's master than when that was last stopped, killed or failed over."""
         self._replicated(number).await_failover(seconds)
 
+    def join(self, number):
+        """Another primary without hash slots joins a cluster."""
+        self._replicated(number).join()
+
     def move(self, step, number, *words):
         """A step of the move of a hash slot of a cluster: `begin_move`, `move_keys`, `end_move`."""
         getattr(self._replicated(number), step)(*words)

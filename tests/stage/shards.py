@@ -3,7 +3,7 @@
 To its stage it is one node: what is done to the node is done to all its servers, and a command goes to the server that serves
 its key. Its parts have places: `shard1`, `shard2`… (the server that serves what these served on the first day), `replica1`,
 `replica2`… (those that are no primaries now, in the order of their making), `old` (the primary that was last stopped, killed or
-failed over); `shards`, `replicas` are all of them.
+failed over), `new` (the primary without hash slots that joined last); `shards`, `replicas` are all of them.
 """
 
 import binascii
@@ -94,13 +94,17 @@ class Clustered:
     def __init__(self, number, folder, shards, replicas, *, tls=None, secrets=None, permit="", options=()):
         self.number = number
         os.makedirs(folder, mode=0o700)
-        more = {"tls": tls, "secrets": secrets, "permit": f"{permit} {PERMIT}", "options": (*options, "cluster-enabled yes")}
-        self.servers = [Server(self, number, os.path.join(folder, f"server{place}"), **more)
-                        for place in range(1, shards * (replicas + 1) + 1)]
+        self._folder = folder
+        self._more = {"tls": tls, "secrets": secrets, "permit": f"{permit} {PERMIT}", "options": (*options, "cluster-enabled yes")}
         self._shards, self._replicas = shards, replicas
-        self._old = None
+        self._founders = shards * (replicas + 1)
+        self.servers = [self._server(place) for place in range(1, self._founders + 1)]
+        self._old = self._new = None
         # From where to where hash slots are on their way.
         self._moves = {}
+
+    def _server(self, place):
+        return Server(self, self.number, os.path.join(self._folder, f"server{place}"), **self._more)
 
     # ---- who is who ----
 
@@ -133,6 +137,8 @@ class Clustered:
         """The servers of a place; several for `shards` and `replicas`."""
         if place == "old" and self._old:
             return [self._old]
+        if place == "new" and self._new:
+            return [self._new]
         kind, count = PLACE.fullmatch(place).groups() if PLACE.fullmatch(place) else (place.removesuffix("s"), None)
         if kind == "shard":
             wanted = [int(count)] if count else range(1, self._shards + 1)
@@ -199,7 +205,10 @@ class Clustered:
         if saved:
             raise ValueError("a cluster starts without data")
         if all(server.state == DEAD for server in self.servers):
-            self._old = None
+            self._old = self._new = None
+            for server in self.servers[self._founders:]:
+                server.close()
+            del self.servers[self._founders:]
             for server in self.servers:
                 path = os.path.join(server.folder, "nodes.conf")
                 if os.path.exists(path):
@@ -219,20 +228,33 @@ class Clustered:
 
     def _found(self):
         """The servers meet, and are given their hash slots and replicas."""
-        lead = self.servers[0]
         for place, server in enumerate(self.servers[:self._shards], 1):
             last = SLOTS if place == self._shards else self.first(place + 1)
             server.call("CLUSTER", "ADDSLOTS", *range(self.first(place), last))
             # Only while it knows no other.
             server.call("CLUSTER", "SET-CONFIG-EPOCH", place)
-        for other in self.servers[1:]:
-            lead.call("CLUSTER", "MEET", "127.0.0.1", other.named_port)
-        self._await(lambda: all(len(server.ask("CLUSTER", "NODES").splitlines()) == len(self.servers)
-                                for server in self.servers), ORDER_SECONDS, "not all have met")
+        self._meet(self.servers[1:])
         for place, server in enumerate(self.servers[self._shards:]):
             followed = self.servers[place % self._shards].call("CLUSTER", "MYID")
             self._await(lambda: server.ask("CLUSTER", "REPLICATE", followed) == b"OK", ORDER_SECONDS, "no replica")
         self.await_order(ORDER_SECONDS)
+
+    def _meet(self, others):
+        for other in others:
+            self.servers[0].call("CLUSTER", "MEET", "127.0.0.1", other.named_port)
+        self._await(lambda: all(len(server.ask("CLUSTER", "NODES").splitlines()) == len(self.servers)
+                                for server in self.servers), ORDER_SECONDS, "not all have met")
+
+    def join(self):
+        """Another primary joins, which has no hash slots yet."""
+        self._new = self._server(len(self.servers) + 1)
+        self.servers.append(self._new)
+        self._new.launch()
+        self._new.ready()
+        self._meet([self._new])
+        self._await(lambda: b"cluster_state:ok" in self._new.ask("CLUSTER", "INFO"), ORDER_SECONDS, "the new server is not up")
+        # Not as on the first day any more.
+        self._old = self._old or self._new
 
     def stop(self):
         for server in self.servers:

@@ -26,6 +26,7 @@ killed or failed over. A node that is a cluster has `1.shard1`…, `1.shards`, a
   await-order NODES MS             all that runs of the nodes works together
   move NODES KEY PLACE             the hash slot of KEY goes to the server of that place; or step by step:
   begin-move NODES KEY PLACE, move-keys NODES KEY, end-move NODES KEY
+  join NODES                       another primary, which has no hash slots yet, joins clusters: its place is `new`
   behind NODES                     what is written from now on reaches no replica, until `cont`
   heal                             all up and empty, counters zero
   redis NODES COMMAND WORD...      run a command and print the reply; fails if one node answers with an error
@@ -115,6 +116,10 @@ class Words:
     def do_await_order(self, db, nodes, milliseconds):
         for number in self._numbers(nodes):
             self._stage.await_order(number, int(milliseconds) / 1000)
+
+    def do_join(self, db, nodes):
+        for number in self._numbers(nodes):
+            self._stage.join(number)
 
     def do_begin_move(self, db, nodes, key, place):
         self._move("begin_move", nodes, key, place)

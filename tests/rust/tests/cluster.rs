@@ -108,6 +108,29 @@ fn a_lock_outlives_the_move_of_its_hash_slot() -> Result<(), Error> {
     Ok(())
 }
 
+/// A server that has joined gives no vote before it serves a hash slot: nothing says until then
+/// whether keys of those that are on their way to it were lost. Then its shard is new, and marked.
+#[test]
+fn a_server_that_is_given_its_first_hash_slot_does_not_vote() -> Result<(), Error> {
+    let stage = Stage::like(1, &["shards=3"]);
+    let client = Client::new(&stage.nodes)?;
+    let refused = |why: &str| {
+        let error = get(client.lock("arriving").wait(Duration::from_secs(2))).unwrap_err();
+        assert!(error.to_string().contains(why), "{error}");
+    };
+    blocking::wait(get(client.lock("arriving"))?.release())?;
+    stage.tell("await-free lock:{arriving} 5000");
+    stage.tell("join 1");
+    stage.tell("begin-move 1 lock:{arriving} new");
+    stage.tell("move-keys 1 lock:{arriving}");
+    refused("first hash slots");
+    stage.tell("end-move 1 lock:{arriving}");
+    refused("quarantine");
+    let elsewhere = get(client.lock("elsewhere"))?;
+    assert!(blocking::wait(elsewhere.release())?);
+    Ok(())
+}
+
 /// A name whose lock is in the first shard, or is not.
 fn name_in(stage: &Stage, first: bool) -> String {
     let is_there = |name: &String| {

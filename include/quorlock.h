@@ -83,7 +83,7 @@
 #define QUORLOCK_INVALID_ARGUMENT 1
 
 /**
- * The lock is held by another, and the call was not to wait.
+ * The lock is held by another, and the call was told not to wait.
  */
 #define QUORLOCK_CONTENDED 2
 
@@ -140,7 +140,7 @@
 
 /**
  * An owner that shares a lock wants it for itself: two who did would wait for each
- * other for ever. Release the shared lease first, and look again at what it protected.
+ * other forever. Release the shared lease first, and look again at what it protected.
  */
 #define QUORLOCK_WOULD_DEADLOCK 13
 
@@ -257,12 +257,12 @@
 #define QUORLOCK_ANY_FENCE UINT64_MAX
 
 /**
- * A quorum votes, and there is nothing to mend.
+ * A quorum votes, and there is nothing to fix.
  */
 #define QUORLOCK_HEALTH_WORKS 1
 
 /**
- * A quorum votes, but something is to be mended or waited for.
+ * A quorum votes, but something needs to be fixed or waited for.
  */
 #define QUORLOCK_HEALTH_WORKS_BUT 2
 
@@ -304,7 +304,7 @@ typedef struct quorlock_client_options_t quorlock_client_options_t;
 typedef struct quorlock_client_t quorlock_client_t;
 
 /**
- * One candidate of an election. Who holds the lock of its name leads, for a term; the
+ * One candidate of an election. Whoever holds the lock of its name leads, for a term; the
  * fence of a term grows from term to term. A term has no owner: it is not entered again,
  * and does not end with a thread. May be used by all threads at once, for one term at a
  * time.
@@ -372,7 +372,7 @@ typedef struct quorlock_locks_t quorlock_locks_t;
 typedef struct quorlock_observer_t quorlock_observer_t;
 
 /**
- * How it stands with a set. It tells how it was. Free it with quorlock_probe_free().
+ * The state of a set. It tells how it was. Free it with quorlock_probe_free().
  * Its texts are UTF-8, end with NUL, have no secrets, and live as long as it does.
  */
 typedef struct quorlock_probe_t quorlock_probe_t;
@@ -621,7 +621,7 @@ typedef struct quorlock_set_report_t {
 } quorlock_set_report_t;
 
 /**
- * How it stands with one node. What is not known of one that cannot be used is NULL, or
+ * The state of one node. What is not known of one that cannot be used is NULL, or
  * -1 where no other meaning is named.
  */
 typedef struct quorlock_node_report_t {
@@ -708,11 +708,11 @@ typedef struct quorlock_node_report_t {
  */
 typedef struct quorlock_finding_t {
   /**
-   * Which one it is, such as "QD01": the same for ever.
+   * Which one it is, such as "QD01": the same forever.
    */
   const char *id;
   /**
-   * "error": it costs a vote, or breaks what is promised. "warning": to be mended, or
+   * "error": it costs a vote, or breaks what is promised. "warning": to be fixed, or
    * waited for. "note": worth knowing.
    */
   const char *severity;
@@ -831,8 +831,8 @@ void quorlock_client_options_free(struct quorlock_client_options_t *options);
  * redis://[user:password@]host[:port][/db], rediss://… for TLS,
  * redis+unix:///path?db=1&user=u&password=p,
  * redis+sentinel://host:26379;host;host/master for a master with replicas that
- * sentinels know by that name, or memory://name for a node in
- * this process. Not set, they are those of the environment variable
+ * sentinels know by that name, redis+cluster://host:6379;host for a Redis Cluster,
+ * or memory://name for a node in this process. Not set, they are those of the environment variable
  * QUORLOCK_NODES, split at commas and blanks; without it
  * redis://127.0.0.1:6379.
  */
@@ -1169,13 +1169,13 @@ int32_t quorlock_lock_options_set_keep(struct quorlock_lock_options_t *options, 
 
 /**
  * Whether the lease is one of many that share the lock: readers, whom a lease that is
- * not shared keeps out, and who keep that out. Who shares the lock and asks for it alone
+ * not shared keeps out, and who keep that out. Whoever shares the lock and asks for it alone
  * gets #QUORLOCK_WOULD_DEADLOCK at once. Not with raw, nor keep. False.
  */
 int32_t quorlock_lock_options_set_shared(struct quorlock_lock_options_t *options, bool shared);
 
 /**
- * Makes it a semaphore of so many slots, 1 to 128, at most all of which are held at once.
+ * Makes it a semaphore of this many slots, 1 to 128: no more of them are held at once.
  * No thread owns a lease of it, so none enters again, unless the options name an owner. All
  * who use it have to ask for as many slots: the largest number in use is the limit. A lock
  * of that name is another matter. Not with raw, nor shared.
@@ -1247,7 +1247,7 @@ int32_t quorlock_lock_new(const struct quorlock_client_t *client,
                           struct quorlock_error_t **error);
 
 /**
- * Makes a semaphore: at most so many `slots` of it are held at once, 1 to 128. It is a lock
+ * Makes a semaphore: at most `slots` of it are held at once, 1 to 128. It is a lock
  * whose options say quorlock_lock_options_set_slots(), and is acquired, released and freed
  * as such; quorlock_lease_slot() tells which slot a lease has. Fails as
  * quorlock_lock_new().
@@ -1330,7 +1330,7 @@ int32_t quorlock_unlock(const struct quorlock_lease_t *lease,
 void quorlock_lease_free(struct quorlock_lease_t *lease);
 
 /**
- * How it stands with a lease: #QUORLOCK_LEASE_HELD, why it was lost (a number
+ * The state of a lease: #QUORLOCK_LEASE_HELD, why it was lost (a number
  * above 0), or #QUORLOCK_LEASE_RELEASED, #QUORLOCK_LEASE_NONE.
  */
 int32_t quorlock_lease_state(const struct quorlock_lease_t *lease);
@@ -1632,7 +1632,7 @@ int32_t quorlock_unlock_all(const struct quorlock_leases_t *leases,
 void quorlock_leases_free(struct quorlock_leases_t *leases);
 
 /**
- * How it stands with the leases: #QUORLOCK_LEASE_HELD if all are, why the first of them
+ * The state of the leases: #QUORLOCK_LEASE_HELD if all are, why the first of them
  * that was lost was lost, or #QUORLOCK_LEASE_RELEASED, #QUORLOCK_LEASE_NONE.
  */
 int32_t quorlock_leases_state(const struct quorlock_leases_t *leases);
@@ -1731,7 +1731,7 @@ int32_t quorlock_leases_set_stop_callback(const struct quorlock_leases_t *leases
                                           struct quorlock_error_t **error);
 
 /**
- * Looks who holds a lock, without asking for it: one request to each node, at most
+ * Reports who holds a lock, without acquiring it: one request to each node, at most
  * the node timeout. That nodes do not answer is no error, but part of the result.
  *
  * Fails with #QUORLOCK_CLOSED, #QUORLOCK_FORKED, #QUORLOCK_INVALID_ARGUMENT.
@@ -1933,7 +1933,7 @@ int32_t quorlock_election_resign(const struct quorlock_election_t *election,
                                  struct quorlock_error_t **error);
 
 /**
- * Looks who leads, as a quorum of the nodes has it: one request to each node, at most the
+ * Reports who leads, as a quorum of the nodes has it: one request to each node, at most the
  * node timeout. Free the result with quorlock_leadership_free().
  *
  * Fails with #QUORLOCK_QUORUM_UNAVAILABLE where too few nodes answered to know;
@@ -1995,8 +1995,8 @@ int32_t quorlock_observer_next(const struct quorlock_observer_t *observer,
 void quorlock_observer_free(struct quorlock_observer_t *observer);
 
 /**
- * Looks how it stands with the set: which nodes answer, which would vote, and what is to
- * be mended, each with an id, what is wrong, and what to do. Made for monitors and for
+ * Checks the state of the set: which nodes answer, which would vote, and what
+ * needs to be fixed, each with an id, what is wrong, and what to do. Made for monitors and for
  * people; `docs/PROBE.md` lists what may be found.
  *
  * Over a connection of its own to each node it asks what a client asks when it connects,
@@ -2038,7 +2038,7 @@ int32_t quorlock_probe_set(const struct quorlock_probe_t *probe,
 size_t quorlock_probe_node_count(const struct quorlock_probe_t *probe);
 
 /**
- * How it stands with one node, `index` counting from 0 in the order of the node list.
+ * The state of one node, `index` counting from 0 in the order of the node list.
  * `size` is sizeof(quorlock_node_report_t), as above.
  *
  * Fails with #QUORLOCK_INVALID_ARGUMENT for an index beyond the last.

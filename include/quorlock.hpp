@@ -293,9 +293,9 @@ struct lock_options {
      * bytes. The process keeps 64 groups; later ones are counted as "other". */
     std::optional<std::string> group{};
     /** Whether the lease is one of many that share the lock: readers, whom a lease that is not shared keeps out, and who keep
-     * that out. Who shares the lock and asks for it alone gets would_deadlock at once. Not with raw, nor keep. */
+     * that out. Whoever shares the lock and asks for it alone gets would_deadlock at once. Not with raw, nor keep. */
     std::optional<bool> shared{};
-    /** Makes it a semaphore of so many slots, 1 to 128, at most all of which are held at once: see client::semaphore(). */
+    /** Makes it a semaphore of this many slots, 1 to 128: no more of them are held at once: see client::semaphore(). */
     std::optional<std::int64_t> slots{};
     /** How the lock is stored: as Quorlock's own, or as one with Java's. */
     std::optional<quorlock::layout> layout{};
@@ -379,7 +379,7 @@ inline owned<quorlock_lock_options_t> made(const lock_options &options) {
 
 /* ---- handles ---- */
 
-/** How it stands with a lease. Above 0: why it was lost. */
+/** The state of a lease. Above 0: why it was lost. */
 enum class lease_state : std::int32_t {
     held = QUORLOCK_LEASE_HELD,
     expired = QUORLOCK_LEASE_EXPIRED,
@@ -1023,7 +1023,7 @@ public:
         return locked;
     }
 
-    /** Looks who holds the lock, without asking for it. That nodes do not answer is no error, but part of the result. */
+    /** Reports who holds the lock, without acquiring it. That nodes do not answer is no error, but part of the result. */
     [[nodiscard]] inspection inspect() const {
         quorlock_inspection_t *handle = nullptr;
         detail::checked([&](auto error) { return quorlock_lock_inspect(get(), &handle, error); });
@@ -1333,7 +1333,7 @@ decltype(auto) work_on(Work &work, term &now) {
  *     quorlock::election election = client.election("scheduler");
  *     election.run([](quorlock::term &term) { schedule_jobs(term); });
  *
- * Who holds the lock of its name leads. A term has no owner: a candidate that leads already and campaigns once more, be it on
+ * Whoever holds the lock of its name leads. A term has no owner: a candidate that leads already and campaigns once more, be it on
  * the same thread, waits for its own term to end. The fence of a term grows from term to term.
  */
 class election {
@@ -1468,9 +1468,9 @@ private:
 
 /** Whether locks can be won. */
 enum class health : std::int32_t {
-    /** A quorum votes, and there is nothing to mend. */
+    /** A quorum votes, and there is nothing to fix. */
     works = QUORLOCK_HEALTH_WORKS,
-    /** A quorum votes, but something is to be mended or waited for. */
+    /** A quorum votes, but something needs to be fixed or waited for. */
     works_but = QUORLOCK_HEALTH_WORKS_BUT,
     /** Fewer nodes than a quorum would vote: no lock can be won now. */
     cannot = QUORLOCK_HEALTH_CANNOT,
@@ -1484,9 +1484,9 @@ inline const char *to_string(health found) noexcept {
 
 /** One thing that a probe has found. `docs/PROBE.md` lists all that there are. */
 struct finding {
-    /** Which one it is, such as "QD01": the same for ever. */
+    /** Which one it is, such as "QD01": the same forever. */
     std::string id;
-    /** "error": it costs a vote, or breaks what is promised. "warning": to be mended, or waited for. "note": worth knowing. */
+    /** "error": it costs a vote, or breaks what is promised. "warning": to be fixed, or waited for. "note": worth knowing. */
     std::string severity;
     /** What is wrong, without secrets. */
     std::string what;
@@ -1494,7 +1494,7 @@ struct finding {
     std::string remedy;
 };
 
-/** How it stands with one node. What is not known of one that cannot be used is empty, or nothing. */
+/** The state of one node. What is not known of one that cannot be used is empty, or nothing. */
 struct node_report {
     using microseconds = std::chrono::microseconds;
     /** The node, as in errors; never with credentials. */
@@ -1531,7 +1531,7 @@ struct node_report {
     std::vector<finding> findings;
 };
 
-/** How it stands with the set of a client. */
+/** The state of a client's set. */
 struct probe {
     /** The name of the set. */
     std::string set_name;
@@ -1718,7 +1718,7 @@ public:
         detail::checked([&](auto error) { return quorlock_client_init_set_forced(get(), error); });
     }
 
-    /** Looks how it stands with the set: which nodes answer, which would vote, and what is to be mended, each with an id, what
+    /** Checks the state of the set: which nodes answer, which would vote, and what needs to be fixed, each with an id, what
      * is wrong, and what to do. Nothing is admitted, founded or locked by it. It takes at most eight times node_timeout. That
      * nodes do not answer, or cannot be used, is no error, but part of the result: `docs/PROBE.md` lists what may be found. */
     [[nodiscard]] quorlock::probe probe() const {
@@ -1949,7 +1949,7 @@ public:
  *     { const std::shared_lock reading(prices); … }
  *     { const std::unique_lock writing(prices); … }
  *
- * Readers who come while somebody waits for it alone come behind him. A thread that shares it and locks it alone throws
+ * Readers that come while a writer waits for it are served after that writer. A thread that shares it and locks it alone throws
  * would_deadlock. The fence of who shares it is above that of all who had it alone before, and below that of all who will.
  */
 class shared_mutex : public mutex {
@@ -2002,7 +2002,7 @@ private:
 };
 
 /**
- * At most so many slots of it are held at once, by whatever program: a semaphore with the words of std::counting_semaphore.
+ * At most this many slots of it are held at once, by whatever program: a semaphore with the words of std::counting_semaphore.
  *
  *     quorlock::semaphore api(client, "api", 5);
  *     api.acquire(); … api.release();

@@ -94,14 +94,14 @@ impl Client {
         Locks::of(names.map(|name| self.lock(name.as_ref())).collect())
     }
 
-    /// A semaphore by its name: at most so many `slots` of it are held at once, 1 to 128. It is
+    /// A semaphore by its name: at most `slots` of it are held at once, 1 to 128. It is
     /// acquired and released as a lock is; the lease of one tells its [slot](crate::Lease::slot).
     ///
     /// Each slot is a lock on the quorum, so the limit is kept as a lock's is: a semaphore that
     /// counts on each node instead lets in more than its limit. Its name is another than that
     /// of a lock.
     ///
-    /// All who use it have to ask for as many slots: the largest number in use is the limit.
+    /// All who use it have to ask for the same number of slots: the largest number in use is the limit.
     /// While that is being changed, whoever asks for fewer may wait longer.
     ///
     /// Name and options are checked when it is used, or by [`Lock::check`]. Not with
@@ -123,7 +123,7 @@ impl Client {
         Election::of(self.lock(name).for_election())
     }
 
-    /// Looks who holds a lock, without asking for it: see [`Inspection`]. For a lock with
+    /// Reports who holds a lock, without acquiring it: see [`Inspection`]. For a lock with
     /// [`raw`](Lock::raw) see [`Lock::inspect`].
     ///
     /// # Errors
@@ -197,8 +197,8 @@ impl Client {
         list::list(&inner, names, most).await
     }
 
-    /// Looks how it stands with the set: which nodes answer, which would vote, and what is to
-    /// be mended, each with an id, what is wrong, and what to do. Made for monitors and for
+    /// Checks the state of the set: which nodes answer, which would vote, and what
+    /// needs to be fixed, each with an id, what is wrong, and what to do. Made for monitors and for
     /// people; `docs/PROBE.md` lists what may be found.
     ///
     /// Over a connection of its own to each node it asks what a client asks when it connects,

@@ -59,7 +59,7 @@ pub mod defaults {
     pub const FENCE_TTL: Duration = Duration::from_secs(600);
     /// Name of the set that the nodes form.
     pub const SET_NAME: &str = "default";
-    /// Whether servers may serve that drop keys when they are full.
+    /// Whether servers that drop keys when they are full are accepted.
     pub const ACCEPT_EVICTION: bool = false;
     /// How many replicas must have a vote before it counts.
     pub const WAIT_REPLICAS: usize = 0;
@@ -103,7 +103,7 @@ impl RestartGuard {
         }
     }
 
-    /// What it means for a set of so many nodes, some of which fail over or none.
+    /// What it means for a set of this many nodes, some of which fail over or none.
     pub(crate) fn is_on(self, nodes: usize, fails_over: bool) -> bool {
         match self {
             RestartGuard::Auto => nodes >= 3 || mutant!("auto-ignores-failover", fails_over, false),
@@ -161,7 +161,7 @@ impl std::str::FromStr for Layout {
 #[derive(Clone, Debug)]
 pub(crate) struct LockOptions {
     pub(crate) times: Given,
-    /// `None`: for ever.
+    /// `None`: forever.
     pub(crate) wait: Option<Duration>,
     pub(crate) renew: bool,
     pub(crate) naming: Naming,
@@ -170,7 +170,7 @@ pub(crate) struct LockOptions {
     pub(crate) max_waiters: usize,
     pub(crate) fair: bool,
     pub(crate) keep: Duration,
-    /// Who tries in the same moment as others tries again, until one of them has it.
+    /// Whoever tries in the same moment as others tries again, until one of them has it.
     pub(crate) once: bool,
     pub(crate) reentrant: bool,
     pub(crate) owner: Option<Owner>,
@@ -218,7 +218,7 @@ macro_rules! lock_option_setters {
             }
 
             /// How long [`acquire`](crate::Lock::acquire) waits: zero tries once,
-            /// `None` waits for ever. At the end answers that are under way are
+            /// `None` waits forever. At the end answers that are under way are
             /// awaited where they decide, at most for another `node_timeout`. 10 s.
             pub fn wait(self, wait: impl Into<Option<Duration>>) -> $Type {
                 let wait = wait.into();

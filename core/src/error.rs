@@ -16,7 +16,7 @@ pub enum ErrorKind {
     /// The text names the option, the value that was given, and what to give. The nodes were
     /// not asked.
     InvalidArgument = 1,
-    /// The lock is held by another, and the call was not to wait.
+    /// The lock is held by another, and the call was told not to wait.
     ///
     /// A quorum of nodes answered, and too few of them were free. Nothing is left behind. Come
     /// back later, give the call a `wait`, or leave the work to whoever does it.
@@ -30,7 +30,7 @@ pub enum ErrorKind {
     ///
     /// Nodes are down, cut off, slower than `node_timeout`, or were restarted and may not vote
     /// yet; [`Error::nodes`](crate::Error::nodes) has what each of them answered. Whether the
-    /// lock is held is not known. `quorlock doctor` says what to mend; a later try may succeed.
+    /// lock is held is not known. `quorlock doctor` says what to fix; a later try may succeed.
     QuorumUnavailable = 4,
     /// The lease is held no longer. Stop the protected work.
     ///
@@ -92,7 +92,7 @@ impl ErrorKind {
         ErrorKind::WouldDeadlock,
     ];
 
-    /// The kind's number, the same in every language and for ever.
+    /// The kind's number, the same in every language and forever.
     pub const fn number(self) -> i32 {
         self as i32
     }

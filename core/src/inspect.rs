@@ -53,7 +53,7 @@ impl Verdict {
         Verdict::Unknown,
     ];
 
-    /// The verdict's number, the same for ever.
+    /// The verdict's number, the same forever.
     pub const fn number(self) -> i32 {
         match self {
             Verdict::Held => 1,

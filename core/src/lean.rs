@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-/// So many places a queue keeps when it is empty.
+/// This many places a queue keeps when it is empty.
 const KEPT: usize = 256;
 
 /// Appends to a list that nearly always has one element: `push` alone would make

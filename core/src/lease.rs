@@ -112,8 +112,8 @@ impl Lease {
     }
 
     /// Lengthens the lease to `ttl` from now, to its own ttl with `None`; never
-    /// shortens it. A part of a millisecond is rounded up, so `remaining()` and
-    /// something is a ttl as good as any other.
+    /// shortens it. A part of a millisecond is rounded up, so `remaining()` plus
+    /// any other duration can be given.
     ///
     /// # Errors
     ///
@@ -205,8 +205,9 @@ impl Lease {
     }
 
     /// Shares the lease from now on with others that ask to share the lock, and calls those
-    /// that wait for that first. It keeps its fence. Of a lease that is shared already it
-    /// makes nothing else. Where it was entered more than once, all its handles are shared.
+    /// that wait for that first. It keeps its fence. Nothing changes
+    /// for a lease that is shared already. Where it was entered more than once, all its handles
+    /// are shared.
     ///
     /// The lease is shared at once. The call waits until a quorum of the nodes lets readers
     /// in; the others follow with the renewals.

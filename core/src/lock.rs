@@ -93,7 +93,7 @@ impl Lock {
     /// Whether the lease is shared with others that ask for the lock so too: it is one of many
     /// readers, whom a lease that is not shared keeps out, and who keep that out. Off.
     ///
-    /// Readers who ask while somebody waits who wants the lock for himself come behind him.
+    /// A reader that asks while a writer waits is served after that writer.
     /// The fence of a shared lease is above that of each lease before it that was not shared,
     /// and below that of each after it. Among readers it says nothing: two may have one
     /// number, and who came later the smaller. An owner that has a shared lease and asks for
@@ -105,8 +105,8 @@ impl Lock {
         self.change(|options| options.shared = shared)
     }
 
-    /// Makes it a [semaphore](crate::Client::semaphore) of so many slots, 1 to 128, at most all
-    /// of which are held at once; `None`, as it is to begin with: a lock.
+    /// Makes it a [semaphore](crate::Client::semaphore) of this many slots, 1 to 128: no more of
+    /// them are held at once. `None`, the default, makes it a lock.
     pub fn slots(self, slots: impl Into<Option<u32>>) -> Lock {
         let slots = slots.into();
         self.change(|options| options.slots = slots)
@@ -425,7 +425,7 @@ impl Lock {
             {
                 return Some(Err(closed));
             }
-            // Who looks again waits.
+            // Whoever looks again waits.
             if looks == 2
                 && wait != Some(Duration::ZERO)
                 && let Some(owner) = owner
@@ -454,7 +454,7 @@ impl Lock {
             Acquired::Given(hold, watched) => (hold, watched),
             Acquired::Reentered(share) => return Ok((self.reentered(client, share?)?, true)),
         };
-        // Who closes the client releases what is watched over then.
+        // Whoever closes the client releases what is watched over then.
         if let Err(closed) = client.check() {
             hold.release();
             return Err(closed);
@@ -573,7 +573,7 @@ impl Lock {
         self.win().await.map(Some).or_else(unless_others)
     }
 
-    /// Looks who holds the lock, without asking for it: one request to each node, at most
+    /// Reports who holds the lock, without acquiring it: one request to each node, at most
     /// `node_timeout`.
     ///
     /// # Errors
@@ -611,7 +611,7 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// As that.
+    /// As [`Client::force_release`](crate::Client::force_release).
     pub async fn force_release(&self, fence: Option<u64>) -> Result<Forced, Error> {
         let client = self.client.running()?;
         let _call = client.set.counters.call();
@@ -684,7 +684,7 @@ impl Lock {
     fn would_deadlock(&self) -> Error {
         let message = format!(
             "the owner shares the lock {} and wants it for itself: two who did would wait for each \
-             other for ever; release the shared lease first, and look again at what it protected",
+             other forever; release the shared lease first, and look again at what it protected",
             shown(&self.name)
         );
         Error::new(ErrorKind::WouldDeadlock, message).about(&self.name, None)

@@ -1,9 +1,9 @@
-//! How it stands with a set and its nodes, for people and monitors who look.
+//! The state of a set and of its nodes, for people and monitors who look.
 
 use std::fmt;
 use std::time::Duration;
 
-/// How it stands with the set of a client: see [`Client::probe`](crate::Client::probe).
+/// The state of a client's set: see [`Client::probe`](crate::Client::probe).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Probe {
@@ -29,16 +29,16 @@ pub struct Probe {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Health {
-    /// A quorum votes, and there is nothing to mend.
+    /// A quorum votes, and there is nothing to fix.
     Works,
-    /// A quorum votes, but something is to be mended or waited for.
+    /// A quorum votes, but something needs to be fixed or waited for.
     WorksBut,
     /// Fewer nodes than a quorum would vote: no lock can be won now.
     Cannot,
 }
 
 impl Health {
-    /// The health's number, the same for ever: 1, 2 and 3.
+    /// The health's number, the same forever: 1, 2 and 3.
     pub const fn number(self) -> i32 {
         match self {
             Health::Works => 1,
@@ -63,7 +63,7 @@ impl Health {
 pub enum Severity {
     /// Worth knowing.
     Note,
-    /// To be mended, or waited for.
+    /// To be fixed, or waited for.
     Warning,
     /// It costs a vote, or breaks what is promised.
     Error,
@@ -84,7 +84,7 @@ impl Severity {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
-    /// Which one it is, such as `QD01`: the same for ever.
+    /// Which one it is, such as `QD01`: the same forever.
     pub id: &'static str,
     /// How grave it is.
     pub severity: Severity,
@@ -107,7 +107,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// How it stands with one node. What is not known of one that cannot be used is `None`.
+/// The state of one node. What is not known of one that cannot be used is `None`.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct NodeReport {

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::LossReason;
 use crate::client::metrics::clients_of_process;
 
-/// So many `memory://` nodes that no other test has: a set of its own, within this process.
+/// This many `memory://` nodes that no other test has: a set of its own, within this process.
 pub fn nodes(count: usize) -> Vec<String> {
     static NUMBER: AtomicU64 = AtomicU64::new(1);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -28,8 +28,8 @@ pub fn nodes(count: usize) -> Vec<String> {
     (1..=count).map(node).collect()
 }
 
-/// Has every lease on the lock of that name be lost now that a client of this process has, on
-/// whatever nodes; returns how many these were. When it returns the loss has been told: leases
+/// Makes every client of this process lose its leases on the lock of that name, on whatever
+/// nodes; returns how many leases these were. When it returns the loss has been told: leases
 /// are held no longer, [`lost`](crate::Lease::lost) is ready, callbacks have been called or are
 /// under way, and the lock is given back.
 ///

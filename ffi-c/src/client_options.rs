@@ -57,8 +57,8 @@ pub extern "C" fn quorlock_client_options_free(options: *mut quorlock_client_opt
 /// redis://[user:password@]host[:port][/db], rediss://… for TLS,
 /// redis+unix:///path?db=1&user=u&password=p,
 /// redis+sentinel://host:26379;host;host/master for a master with replicas that
-/// sentinels know by that name, or memory://name for a node in
-/// this process. Not set, they are those of the environment variable
+/// sentinels know by that name, redis+cluster://host:6379;host for a Redis Cluster,
+/// or memory://name for a node in this process. Not set, they are those of the environment variable
 /// QUORLOCK_NODES, split at commas and blanks; without it
 /// redis://127.0.0.1:6379.
 #[unsafe(no_mangle)]

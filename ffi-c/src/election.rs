@@ -19,7 +19,7 @@ use crate::lease::{Lost, QUORLOCK_LEASE_RELEASED, quorlock_lease_t, quorlock_los
 use crate::lock_options::quorlock_lock_options_t;
 use crate::time::QUORLOCK_DEFAULT;
 
-/// One candidate of an election. Who holds the lock of its name leads, for a term; the
+/// One candidate of an election. Whoever holds the lock of its name leads, for a term; the
 /// fence of a term grows from term to term. A term has no owner: it is not entered again,
 /// and does not end with a thread. May be used by all threads at once, for one term at a
 /// time.
@@ -347,7 +347,7 @@ pub extern "C" fn quorlock_election_resign(
     })
 }
 
-/// Looks who leads, as a quorum of the nodes has it: one request to each node, at most the
+/// Reports who leads, as a quorum of the nodes has it: one request to each node, at most the
 /// node timeout. Free the result with quorlock_leadership_free().
 ///
 /// Fails with #QUORLOCK_QUORUM_UNAVAILABLE where too few nodes answered to know;

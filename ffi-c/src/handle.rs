@@ -104,7 +104,7 @@ pub(crate) fn put<T>(out: *mut T, what: &str, value: T) -> Result<(), Error> {
 pub(crate) fn fill<T: Copy>(out: *mut T, what: &str, room: usize, value: &T) -> Result<(), Error> {
     wanted(out, what)?;
     let size = room.min(size_of::<T>());
-    // SAFETY: by the header's contract there is room for so many bytes.
+    // SAFETY: by the header's contract there is room for this many bytes.
     unsafe { std::ptr::copy_nonoverlapping(std::ptr::from_ref(value).cast::<u8>(), out.cast(), size) };
     Ok(())
 }
@@ -133,7 +133,7 @@ pub(crate) fn items<'a, T>(data: *const T, count: usize, what: &str) -> Result<&
     match (data.is_null(), count) {
         (true, 0) => Ok(&[]),
         (true, _) => Err(null(what)),
-        // SAFETY: by the header's contract so many of them can be read there.
+        // SAFETY: by the header's contract this many of them can be read there.
         (false, _) => Ok(unsafe { std::slice::from_raw_parts(data, count) }),
     }
 }

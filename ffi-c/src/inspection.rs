@@ -171,7 +171,7 @@ impl quorlock_inspection_t {
     }
 }
 
-/// Looks who holds a lock, without asking for it: one request to each node, at most
+/// Reports who holds a lock, without acquiring it: one request to each node, at most
 /// the node timeout. That nodes do not answer is no error, but part of the result.
 ///
 /// Fails with #QUORLOCK_CLOSED, #QUORLOCK_FORKED, #QUORLOCK_INVALID_ARGUMENT.

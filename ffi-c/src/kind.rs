@@ -11,7 +11,7 @@ use crate::error::{Names, c_text, name_in};
 pub const QUORLOCK_OK: i32 = 0;
 /// An argument or option is not valid. Fix the call.
 pub const QUORLOCK_INVALID_ARGUMENT: i32 = 1;
-/// The lock is held by another, and the call was not to wait.
+/// The lock is held by another, and the call was told not to wait.
 pub const QUORLOCK_CONTENDED: i32 = 2;
 /// The wait is over and the lock is still held by another.
 pub const QUORLOCK_TIMEOUT: i32 = 3;
@@ -35,7 +35,7 @@ pub const QUORLOCK_FORKED: i32 = 11;
 /// A bug in Quorlock, or a panic caught at its boundary. Report it.
 pub const QUORLOCK_INTERNAL: i32 = 12;
 /// An owner that shares a lock wants it for itself: two who did would wait for each
-/// other for ever. Release the shared lease first, and look again at what it protected.
+/// other forever. Release the shared lease first, and look again at what it protected.
 pub const QUORLOCK_WOULD_DEADLOCK: i32 = 13;
 
 /// The name of a code, such as "QuorumUnavailable"; "Ok" for 0 and NULL for a

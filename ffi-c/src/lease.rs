@@ -154,7 +154,7 @@ pub extern "C" fn quorlock_lease_free(lease: *mut quorlock_lease_t) {
     boundary!({ handle::free(lease) });
 }
 
-/// How it stands with a lease: #QUORLOCK_LEASE_HELD, why it was lost (a number
+/// The state of a lease: #QUORLOCK_LEASE_HELD, why it was lost (a number
 /// above 0), or #QUORLOCK_LEASE_RELEASED, #QUORLOCK_LEASE_NONE.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_lease_state(lease: *const quorlock_lease_t) -> i32 {

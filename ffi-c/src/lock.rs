@@ -63,7 +63,7 @@ pub extern "C" fn quorlock_lock_new(
     })
 }
 
-/// Makes a semaphore: at most so many `slots` of it are held at once, 1 to 128. It is a lock
+/// Makes a semaphore: at most `slots` of it are held at once, 1 to 128. It is a lock
 /// whose options say quorlock_lock_options_set_slots(), and is acquired, released and freed
 /// as such; quorlock_lease_slot() tells which slot a lease has. Fails as
 /// quorlock_lock_new().

@@ -135,14 +135,14 @@ pub extern "C" fn quorlock_lock_options_set_keep(options: *mut quorlock_lock_opt
 }
 
 /// Whether the lease is one of many that share the lock: readers, whom a lease that is
-/// not shared keeps out, and who keep that out. Who shares the lock and asks for it alone
+/// not shared keeps out, and who keep that out. Whoever shares the lock and asks for it alone
 /// gets #QUORLOCK_WOULD_DEADLOCK at once. Not with raw, nor keep. False.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_lock_options_set_shared(options: *mut quorlock_lock_options_t, shared: bool) -> i32 {
     set(options, || Ok(shared), Lock::shared)
 }
 
-/// Makes it a semaphore of so many slots, 1 to 128, at most all of which are held at once.
+/// Makes it a semaphore of this many slots, 1 to 128: no more of them are held at once.
 /// No thread owns a lease of it, so none enters again, unless the options name an owner. All
 /// who use it have to ask for as many slots: the largest number in use is the limit. A lock
 /// of that name is another matter. Not with raw, nor shared.

@@ -1,4 +1,4 @@
-//! How it stands with a set and its nodes.
+//! The state of a set and of its nodes.
 
 use std::ffi::{CString, c_char};
 use std::ptr;
@@ -11,14 +11,14 @@ use crate::client::quorlock_client_t;
 use crate::error::{Names, c_text, name_in, quorlock_error_t};
 use crate::handle::{self, Handle};
 
-/// A quorum votes, and there is nothing to mend.
+/// A quorum votes, and there is nothing to fix.
 pub const QUORLOCK_HEALTH_WORKS: i32 = 1;
-/// A quorum votes, but something is to be mended or waited for.
+/// A quorum votes, but something needs to be fixed or waited for.
 pub const QUORLOCK_HEALTH_WORKS_BUT: i32 = 2;
 /// Fewer nodes than a quorum would vote: no lock can be won now.
 pub const QUORLOCK_HEALTH_CANNOT: i32 = 3;
 
-/// How it stands with a set. It tells how it was. Free it with quorlock_probe_free().
+/// The state of a set. It tells how it was. Free it with quorlock_probe_free().
 /// Its texts are UTF-8, end with NUL, have no secrets, and live as long as it does.
 pub struct quorlock_probe_t {
     health: Health,
@@ -51,7 +51,7 @@ pub struct quorlock_set_report_t {
     pub guard: bool,
 }
 
-/// How it stands with one node. What is not known of one that cannot be used is NULL, or
+/// The state of one node. What is not known of one that cannot be used is NULL, or
 /// -1 where no other meaning is named.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -102,9 +102,9 @@ pub struct quorlock_node_report_t {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct quorlock_finding_t {
-    /// Which one it is, such as "QD01": the same for ever.
+    /// Which one it is, such as "QD01": the same forever.
     pub id: *const c_char,
-    /// "error": it costs a vote, or breaks what is promised. "warning": to be mended, or
+    /// "error": it costs a vote, or breaks what is promised. "warning": to be fixed, or
     /// waited for. "note": worth knowing.
     pub severity: *const c_char,
     /// What is wrong, in words.
@@ -231,8 +231,8 @@ impl quorlock_probe_t {
     }
 }
 
-/// Looks how it stands with the set: which nodes answer, which would vote, and what is to
-/// be mended, each with an id, what is wrong, and what to do. Made for monitors and for
+/// Checks the state of the set: which nodes answer, which would vote, and what
+/// needs to be fixed, each with an id, what is wrong, and what to do. Made for monitors and for
 /// people; `docs/PROBE.md` lists what may be found.
 ///
 /// Over a connection of its own to each node it asks what a client asks when it connects,
@@ -295,7 +295,7 @@ pub extern "C" fn quorlock_probe_node_count(probe: *const quorlock_probe_t) -> u
     boundary!(or 0, { Ok(handle::borrow(probe, "probe")?.nodes.len()) })
 }
 
-/// How it stands with one node, `index` counting from 0 in the order of the node list.
+/// The state of one node, `index` counting from 0 in the order of the node list.
 /// `size` is sizeof(quorlock_node_report_t), as above.
 ///
 /// Fails with #QUORLOCK_INVALID_ARGUMENT for an index beyond the last.

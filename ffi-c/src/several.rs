@@ -153,7 +153,7 @@ pub extern "C" fn quorlock_leases_free(leases: *mut quorlock_leases_t) {
     boundary!({ handle::free(leases) });
 }
 
-/// How it stands with the leases: #QUORLOCK_LEASE_HELD if all are, why the first of them
+/// The state of the leases: #QUORLOCK_LEASE_HELD if all are, why the first of them
 /// that was lost was lost, or #QUORLOCK_LEASE_RELEASED, #QUORLOCK_LEASE_NONE.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_leases_state(leases: *const quorlock_leases_t) -> i32 {

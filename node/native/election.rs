@@ -75,7 +75,7 @@ impl Election {
         })
     }
 
-    /// Waits for so many milliseconds, or until the client is closed.
+    /// Waits for this many milliseconds, or until the client is closed.
     #[napi(catch_unwind)]
     pub fn pause(&self, port: &Port, number: i64, length: f64) -> Option<Failure> {
         let core = self.core.clone();

@@ -1,4 +1,4 @@
-//! How it stands with a set, as plain objects. What they mean stands in `probe.ts`.
+//! The state of a set, as plain objects. What they mean stands in `probe.ts`.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub struct Finding {
     pub remedy: String,
 }
 
-/// How it stands with one node. Times in milliseconds.
+/// The state of one node. Times in milliseconds.
 #[napi(object, object_from_js = false, use_nullable = true)]
 pub struct NodeReport {
     pub node: String,

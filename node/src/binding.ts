@@ -66,7 +66,7 @@ export interface NativeLeases {
 export interface NativeElection {
   leader(port: NativePort, number: number): Failure | null;
   observe(every: number | undefined): NativeObserver | Failure;
-  /** Waits for so many milliseconds, or until the client is closed. */
+  /** Waits for this many milliseconds, or until the client is closed. */
   pause(port: NativePort, number: number, length: number): Failure | null;
 }
 

@@ -124,8 +124,8 @@ export class Client extends Events {
   }
 
   /**
-   * A semaphore: at most so many `slots` of it are held at once, 1 to 128. It is acquired and released as a lock is; its leases
-   * tell their `slot`. Options as of `lock`. All who use it have to ask for as many slots: the largest number in use is the
+   * A semaphore: at most `slots` of it are held at once, 1 to 128. It is acquired and released as a lock is; its leases
+   * tell their `slot`. Options as of `lock`. All who use it have to ask for the same number of slots: the largest number in use is the
    * limit. A lock of that name is another matter. Throws as `lock`.
    */
   semaphore(name: Name, slots: number, options?: Omit<LockOptions, "shared" | "slots">): Lock {
@@ -160,7 +160,7 @@ export class Client extends Events {
   }
 
   /**
-   * Looks who holds a lock, without asking for it: what each node has of it, and what follows from that. That nodes do not
+   * Reports who holds a lock, without acquiring it: what each node has of it, and what follows from that. That nodes do not
    * answer is no error, but part of the result.
    */
   async inspect(name: Name): Promise<Inspection> {
@@ -205,7 +205,7 @@ export class Client extends Events {
   }
 
   /**
-   * Looks how it stands with the set: which nodes answer, which would vote, and what is to be mended. Nothing is admitted,
+   * Checks the state of the set: which nodes answer, which would vote, and what needs to be fixed. Nothing is admitted,
    * founded or locked by it. It takes at most eight times `nodeTimeout`. That nodes do not answer, or cannot be used, is no
    * error, but part of the result: `docs/PROBE.md` lists what may be found.
    */

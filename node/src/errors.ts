@@ -51,7 +51,7 @@ export class QuorlockError extends Error {
 /** An argument or option is not valid. Fix the call. */
 export class InvalidArgumentError extends QuorlockError {}
 
-/** The lock is held by another, and the call was not to wait. */
+/** The lock is held by another, and the call was told not to wait. */
 export class LockContendedError extends QuorlockError {}
 
 /** The wait is over and the lock is still held by another. */
@@ -76,7 +76,7 @@ export class MisconfiguredError extends QuorlockError {}
 export class ClientClosedError extends QuorlockError {}
 
 /**
- * An owner that shares a lock wants it for itself: two who did would wait for each other for ever. Release the shared lease
+ * An owner that shares a lock wants it for itself: two who did would wait for each other forever. Release the shared lease
  * first, and look again at what it protected.
  */
 export class WouldDeadlockError extends QuorlockError {}

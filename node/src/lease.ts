@@ -249,7 +249,7 @@ export class Lease {
   }
 
   /**
-   * Makes sure that at least so many milliseconds of validity are left, extending the lease if there are not. Call it
+   * Makes sure that at least this many milliseconds of validity are left, extending the lease if there are not. Call it
    * right before a step that takes so long. Rejects as `extend`, and with `InvalidArgumentError` if the ttl cannot give
    * so much.
    */

@@ -120,7 +120,7 @@ export class Leases implements Iterable<Lease> {
     valueOf(await begin((port, number) => this.#core.extend(port, number, ttl)), this.extend);
   }
 
-  /** Makes sure that each has at least so many milliseconds of validity left, as `Lease.ensure`. */
+  /** Makes sure that each has at least this many milliseconds of validity left, as `Lease.ensure`. */
   async ensure(minRemaining: number): Promise<void> {
     if (typeof minRemaining !== "number") {
       throw invalid(`minRemaining is a ${typeof minRemaining}: give milliseconds`, this.ensure);

@@ -13,7 +13,7 @@ export type Name = string | Uint8Array;
 export interface LockOptions {
   /** Auto-release time on the nodes: how long the lock outlives a crashed holder. 10,000. */
   ttl?: number | undefined;
-  /** How long to wait in `acquire`: 0 tries once, `null` or `Infinity` waits for ever. 10,000. */
+  /** How long to wait in `acquire`: 0 tries once, `null` or `Infinity` waits forever. 10,000. */
   wait?: number | null | undefined;
   /** Whether the lease is renewed until released. Without, it ends after the ttl unless extended. True. */
   renew?: boolean | undefined;
@@ -50,10 +50,10 @@ export interface LockOptions {
   group?: string | undefined;
   /**
    * Whether the lease is one of many that share the lock: readers, whom a lease that is not shared keeps out, and who keep
-   * that out. Who shares the lock and asks for it alone gets `WouldDeadlockError` at once. Not with `raw` nor `keep`. False.
+   * that out. Whoever shares the lock and asks for it alone gets `WouldDeadlockError` at once. Not with `raw` nor `keep`. False.
    */
   shared?: boolean | undefined;
-  /** Makes it a semaphore of so many slots, 1 to 128, at most all of which are held at once: see `client.semaphore`. */
+  /** Makes it a semaphore of this many slots, 1 to 128: no more of them are held at once: see `client.semaphore`. */
   slots?: number | undefined;
   /** Who may re-enter, by a name that is valid within the client. */
   owner?: Name | undefined;
@@ -64,8 +64,8 @@ export interface ClientOptions extends Omit<LockOptions, "owner" | "shared" | "s
   /**
    * URLs, as a list or in one text with commas: `redis://[user:password@]host[:port][/db]`, `rediss://…`,
    * `redis+unix:///path`, `redis+sentinel://host:26379;host;host/master` for a master with replicas that sentinels know by
-   * that name, or `memory://name` for a node in this process. Default: the environment variable
-   * `QUORLOCK_NODES`, else `redis://127.0.0.1:6379`.
+   * that name, `redis+cluster://host:6379;host` for a Redis Cluster, or `memory://name` for a node in this process.
+   * Default: the environment variable `QUORLOCK_NODES`, else `redis://127.0.0.1:6379`.
    */
   nodes?: string | Iterable<string> | undefined;
   /**
@@ -359,7 +359,7 @@ export function initOptions(given: unknown): { force: boolean } {
 }
 
 export interface AcquireOptions {
-  /** How long to wait, for this call alone: 0 tries once, `null` or `Infinity` waits for ever. */
+  /** How long to wait, for this call alone: 0 tries once, `null` or `Infinity` waits forever. */
   wait?: number | null | undefined;
   /** Ends the wait. The call then rejects with the signal's reason and leaves no key behind. */
   signal?: AbortSignal | undefined;

@@ -25,12 +25,12 @@ function around(): Invocation | undefined {
  * A new invocation: with the owner of the one around it, or with an owner of its own.
  *
  * What a body left running is an owner of its own once the body has ended. Else a server that was started under a lock
- * would share one owner among all its requests for ever.
+ * would share one owner among all its requests forever.
  */
 export function invocation(): Invocation {
   const parent = around();
   if (parent !== undefined) {
-    // Those between that have ended, or a chain of overlapping invocations would grow for ever.
+    // Those between that have ended, or a chain of overlapping invocations would grow forever.
     while (parent.parent !== undefined && !parent.parent.active) parent.parent = parent.parent.parent;
   }
   return { owner: parent?.owner ?? new native.Owner(), active: true, parent };

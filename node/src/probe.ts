@@ -1,10 +1,10 @@
-/** How it stands with a set and its nodes. */
+/** The state of a set and of its nodes. */
 
 /** One thing that a probe has found. `docs/PROBE.md` lists all that there are. */
 export interface Finding {
-  /** Which one it is, such as `QD01`: the same for ever. */
+  /** Which one it is, such as `QD01`: the same forever. */
   readonly id: string;
-  /** `error`: it costs a vote, or breaks what is promised. `warning`: to be mended, or waited for. `note`: worth knowing. */
+  /** `error`: it costs a vote, or breaks what is promised. `warning`: to be fixed, or waited for. `note`: worth knowing. */
   readonly severity: "note" | "warning" | "error";
   /** What is wrong, without secrets. */
   readonly what: string;
@@ -12,7 +12,7 @@ export interface Finding {
   readonly remedy: string;
 }
 
-/** How it stands with one node. What is not known of one that cannot be used is `null`. Times in milliseconds. */
+/** The state of one node. What is not known of one that cannot be used is `null`. Times in milliseconds. */
 export interface NodeReport {
   /** The node, as in errors; never with credentials. */
   readonly node: string;
@@ -52,7 +52,7 @@ export interface NodeReport {
   readonly findings: readonly Finding[];
 }
 
-/** How it stands with the set of a client. */
+/** The state of a client's set. */
 export interface Probe {
   /** The name of the set. */
   readonly setName: string;
@@ -65,7 +65,7 @@ export interface Probe {
   /** How many nodes would give a vote now. */
   readonly votes: number;
   /**
-   * `works`: a quorum votes, and there is nothing to mend. `works_but`: a quorum votes, and there is a warning or an error.
+   * `works`: a quorum votes, and there is nothing to fix. `works_but`: a quorum votes, and there is a warning or an error.
    * `cannot`: no lock can be won now.
    */
   readonly health: "works" | "works_but" | "cannot";

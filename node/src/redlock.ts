@@ -95,7 +95,7 @@ async function attempt<T>(
 redlock.attempt = attempt;
 
 /**
- * Has a slot of a semaphore while `body` runs: at most so many `slots` are held at once, 1 to 128.
+ * Has a slot of a semaphore while `body` runs: at most `slots` are held at once, 1 to 128.
  *
  *     await semaphore("api", 5, async (lease) => { … });
  *

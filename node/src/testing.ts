@@ -23,7 +23,7 @@ import { checked, look } from "./errors.js";
 import { bytesOf, nameOf, type LockOptions, type Name } from "./options.js";
 import type { LossReason } from "./lease.js";
 
-/** So many nodes that no other test has, for `nodes` or, joined by commas, for `QUORLOCK_NODES`. */
+/** This many nodes that no other test has, for `nodes` or, joined by commas, for `QUORLOCK_NODES`. */
 export function nodes(count = 1): string[] {
   return native.testingNodes(count);
 }

@@ -42,7 +42,7 @@ pub(crate) fn end(py: Python<'_>) {
 
 /// Keeps a thread whose wait was ended by [`end`] from going on: it is about to
 /// be killed, and to print its exception while the streams go could be fatal.
-/// Not for ever, since an exit handler may join it.
+/// Not forever, since an exit handler may join it.
 #[allow(clippy::disallowed_methods, reason = "there is no event to wait for")]
 pub(crate) fn linger(py: Python<'_>) {
     if is_ending() && !ENDS.get() {

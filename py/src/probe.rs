@@ -1,4 +1,4 @@
-//! How it stands with a set, as tuples. What they mean stands in `_probe.py`.
+//! The state of a set, as tuples. What they mean stands in `_probe.py`.
 
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;

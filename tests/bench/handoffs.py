@@ -2,7 +2,7 @@
 
 A hold is `(granted, releasing, released, contender)`: when acquire returned, when release was called and when it returned, in
 nanoseconds of CLOCK_MONOTONIC, which all processes of a machine share; 0 is what had not come yet when the history was
-written. From granted to releasing the contender takes itself for the holder. Who has released asks again at once: whoever
+written. From granted to releasing the contender takes itself for the holder. Whoever has released asks again at once: whoever
 does not hold waits. Contenders are numbers from 0.
 """
 
@@ -27,7 +27,7 @@ def read(path, first):
 
 @dataclass(frozen=True)
 class Room:
-    """Who may hold at once: so many, or the first `readers` of the contenders together and each of the others alone."""
+    """Who may hold at once: this many, or the first `readers` of the contenders together and each of the others alone."""
 
     slots: int = 1
     readers: int = 0
@@ -101,7 +101,7 @@ def longest_waits(holds, contenders, begin, end):
     since, longest = [begin] * contenders, [0] * contenders
     for granted, _, released, contender in holds:
         longest[contender] = max(longest[contender], min(granted, end) - since[contender])
-        # Who has not released yet waits for nothing.
+        # Whoever has not released yet waits for nothing.
         since[contender] = max(begin, released or end)
     return [max(wait, end - asked) for wait, asked in zip(longest, since)]
 

@@ -35,7 +35,7 @@ class Shape:
 
     processes: tuple
     stay_ms: int
-    # Of those in each process, the first so many share the lock.
+    # Of those in each process, the first this many share the lock.
     readers: int = 0
     # Of a semaphore: how many may hold it at once.
     slots: int = 1
@@ -61,7 +61,7 @@ READ, COUNTED = (tuple(state for state in CROWDS if state.startswith(who)) for w
 W6 = Workload("W6", "a lock that readers share and a writer has alone; who has released it asks again at once", 3.0, 3, 3, states=READ,
               contended=True)
 W7 = Workload("W7", "a semaphore: who has released a slot asks for one again at once", 3.0, 3, 3, states=COUNTED, contended=True)
-# Of peers only an order of magnitude is wanted here: their latency is a timeout, or for ever.
+# Of peers only an order of magnitude is wanted here: their latency is a timeout, or forever.
 W4 = Workload("W4", "faults: five nodes, one worker, connected before the fault", 1.0, 5, 1, nodes=(5,),
               states=("up", "killed", "hung", "slow", "two hung"))
 W5 = Workload("W5", "10,000 renewed locks of 10 s held for 20 s", 20, 2, 1, nodes=(1,), workers=10_000, flags=("--hold",))

@@ -72,7 +72,7 @@ static int64_t some_ms(struct fuzz *f) {
     return draw(f, 4) ? (int64_t)draw(f, 60) : odd[draw(f, sizeof odd / sizeof *odd)];
 }
 
-/* Not for ever, for this thread alone could end it. */
+/* Not forever, for this thread alone could end it. */
 static int64_t some_wait(struct fuzz *f) {
     int64_t ms = some_ms(f);
     return ms == QUORLOCK_FOREVER || ms == QUORLOCK_DEFAULT || ms > 1000 ? (int64_t)draw(f, 8) : ms;

@@ -69,7 +69,7 @@ static bool readable(const quorlock_queue_t *queue, int ms) {
     return poll(&watched, 1, ms) == 1;
 }
 
-/* Dispatches until so many callbacks have been called, but not for ever. */
+/* Dispatches until so many callbacks have been called, but not forever. */
 static bool dispatches(const quorlock_queue_t *queue, size_t count) {
     while (count) {
         if (!readable(queue, 30000)) return false;

@@ -96,7 +96,7 @@ static int32_t finish_candidate(struct candidate *candidate) {
     return candidate->code;
 }
 
-/* Waits until a call of the client stands in a queue, but not for ever. */
+/* Waits until a call of the client stands in a queue, but not forever. */
 static bool comes_to_queue(const quorlock_client_t *client) {
     for (int left = 6000; left; left--) {
         quorlock_stats_t stats;

@@ -106,7 +106,7 @@ static void a_lock_that_is_taken_away(void) {
     quorlock_client_free(theirs);
 }
 
-/* Waits until somebody stands in the queue of the lock, but not for ever. */
+/* Waits until somebody stands in the queue of the lock, but not forever. */
 static bool comes_to_queue(const quorlock_lock_t *lock) {
     for (int left = 6000; left; left--) {
         quorlock_inspection_t *found = look(lock);
@@ -137,7 +137,7 @@ static void only_a_fence_is_taken_away(void) {
     /* A lease without fences has this one, and means nobody by it. */
     FAILS(QUORLOCK_INVALID_ARGUMENT, quorlock_lock_force_release(operators, 0, &freed, NULL, &error));
     WORKS(quorlock_lease_extend(lease, QUORLOCK_DEFAULT, &error));
-    /* Who waits gets it. */
+    /* Whoever waits gets it. */
     struct other waiter = {.lock = operators, .wait_ms = QUORLOCK_FOREVER};
     start_other(&waiter);
     CHECK(comes_to_queue(lock));

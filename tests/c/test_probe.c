@@ -1,4 +1,4 @@
-/* Tests of how it stands with a set: which nodes would vote, and what is to be mended. */
+/* Tests of how it stands with a set: which nodes would vote, and what needs to be fixed. */
 
 #include "test.h"
 
@@ -58,7 +58,7 @@ static void a_set_is_probed(void) {
     CHECK(set.votes == 3 && set.quorum == 2 && set.guard);
     CHECK(quorlock_probe_health(probe) != QUORLOCK_HEALTH_CANNOT);
     quorlock_probe_free(probe);
-    /* Who has another name for it is told so, node by node. */
+    /* Whoever has another name for it is told so, node by node. */
     quorlock_client_t *other = client_of_new_set("probe", "other", QUORLOCK_RESTART_GUARD_AUTO);
     probe = probed(other);
     CHECK(quorlock_probe_health(probe) == QUORLOCK_HEALTH_CANNOT);

@@ -114,7 +114,7 @@ static void all_or_none(void) {
     FAILS(QUORLOCK_CONTENDED, QUORLOCK_CONTENDED);
     CHECK(quorlock_lock_all(locks, 30, NULL, &leases, &error) == QUORLOCK_TIMEOUT && !leases && error_names("b"));
     FAILS(QUORLOCK_TIMEOUT, QUORLOCK_TIMEOUT);
-    /* Who waits for one holds what comes before it, and leaves what is behind it to others. */
+    /* Whoever waits for one holds what comes before it, and leaves what is behind it to others. */
     for (int cancelled = 1; cancelled >= 0; cancelled--) {
         quorlock_cancel_t *cancel = quorlock_cancel_new();
         struct wants wants = {.locks = locks, .cancel = cancel};

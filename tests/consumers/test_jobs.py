@@ -17,7 +17,7 @@ from stage import Stage  # noqa: E402
 
 PAGE = text("docs/JOBS.md")
 PYTHON = sys.executable
-# The hour of the page, in the units of both languages, becomes so many seconds.
+# The hour of the page, in the units of both languages, becomes this many seconds.
 SECONDS = 3
 
 

@@ -555,7 +555,7 @@ void a_lock_that_is_taken_away() {
     CHECK(operators.try_acquire());
 }
 
-// Waits until a call of the client stands in a queue, but not for ever.
+// Waits until a call of the client stands in a queue, but not forever.
 bool comes_to_queue(const quorlock::client &client) {
     for (int left = 6000; left && client.stats().queued == 0; --left) std::this_thread::sleep_for(5ms);
     return client.stats().queued == 1;
@@ -1024,7 +1024,7 @@ bool readable(const quorlock::event_queue &queue, int ms) {
     return poll(&watched, 1, ms) == 1;
 }
 
-// Dispatches until so many callbacks have been called, but not for ever.
+// Dispatches until so many callbacks have been called, but not forever.
 bool dispatches(const quorlock::event_queue &queue, std::size_t count) {
     while (count) {
         if (!readable(queue, 30000)) return false;

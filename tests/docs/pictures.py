@@ -130,7 +130,7 @@ def draw_round(data, scheme):
 
 def draw_handoff(data, scheme):
     end = max(client["released"] for client in data) * 1.04
-    drawing = Drawing(scheme, "Four clients, one lock", "Who waits asks once and is then silent until it is called; each request is a dot.",
+    drawing = Drawing(scheme, "Four clients, one lock", "Whoever waits asks once and is then silent until it is called; each request is a dot.",
                       len(data), 0, end, "ms")
     for row, client in enumerate(data):
         drawing.label(row, f"client {row + 1}")

@@ -119,7 +119,7 @@ Errors tell apart what a program does next: *held by another* (`Contended`, `Tim
 *you no longer hold it* (`LockLost`). One that follows from what nodes answered carries all of their answers: `error.nodes` in Python and
 Node, `Error::nodes()` in Rust, `quorlock_error_node` in C. None carries a password or a token.
 
-Kinds have the same number and name in every language, for ever. In Rust they are `ErrorKind`, from `error.kind()`.
+Kinds have the same number and name in every language, forever. In Rust they are `ErrorKind`, from `error.kind()`.
 
 """
     body = re.search(r"pub enum ErrorKind \{\n(.*?)\n\}", source("core/src/error.rs"), re.DOTALL)[1]

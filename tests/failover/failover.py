@@ -38,7 +38,7 @@ PATIENCE_SECONDS = 40
 BEHIND_SECONDS = 3
 # How long after the failover what was the master comes back.
 MOST_AWAY_SECONDS = 6
-# Of those that must show double holds, so many runs at most.
+# Of those that must show double holds, this many runs at most.
 TRIES = 4
 KEEP = os.path.join(ROOT, "target", "failover")
 
@@ -194,7 +194,7 @@ def arguments():
     parser.add_argument("--wait-replicas", type=several(counts), default=[counts[0], counts[-1]], metavar="K",
                         help=f"what the workers ask for; several, with commas; 0,{REPLICAS} by default")
     parser.add_argument("--guard", choices=["auto", "on", "off"], default="auto", help="off: a run that must fail")
-    parser.add_argument("--stages", type=int, default=3, help="so many side by side with each number of replicas")
+    parser.add_argument("--stages", type=int, default=3, help="this many side by side with each number of replicas")
     parser.add_argument("--server", choices=list(servers.SERVERS), help="another than the redis-server on the PATH")
     parser.add_argument("--seed", type=int, default=None, help="default: another one each time; it is printed")
     asked = parser.parse_args()

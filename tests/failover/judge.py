@@ -23,7 +23,7 @@ KILLED, STOPPED, BY_HAND = KINDS = ("killed", "stopped", "by-hand")
 GRACE_SECONDS = 15
 # What a client may need beyond that, to meet the promoted server and to win: a floor for sanity, for a busy machine too.
 LATE_SECONDS = 15
-# Of the failovers, so many must have met a holder, and a waiter, or there was nothing to see.
+# Of the failovers, this many must have met a holder, and a waiter, or there was nothing to see.
 LIVE_SHARE = 0.5
 
 
@@ -89,7 +89,7 @@ def lateness(failovers, verdict, quarantine):
 
 
 def judge(path, wanted):
-    """Prints the verdict on a run in which each kind was to come so many times; returns what is wrong."""
+    """Prints the verdict on a run in which each kind was to come this many times; returns what is wrong."""
     history, verdict = read(path), Verdict()
     quarantine = history.notes["guarded"] * (GRACE_SECONDS * 1e9 + history.notes["ttl-ms"] * 1e6)
     exclusion(history, verdict)

@@ -29,7 +29,7 @@ SHARDS, REPLICAS = 3, 1
 TERMS = Terms(nodes=1, locks=("a", "b", "c", "prices&", "pool*2"), ttl=2000, max_ttl=2000, node_timeout=250, wait=3000, hold=300)
 # The hash slots of the locks, and that of the record of the node.
 KEYS = ("lock:{a}", "lock:{b}", "lock:{c}", "lock:{prices}", "lock:{pool}", "lock:#node")
-# A step of a move comes within so many seconds of the one before; leases outlive some moves, and some moves outlive them.
+# A step of a move comes within this many seconds of the one before; leases outlive some moves, and some moves outlive them.
 STEP_SECONDS = 1.5
 # So often a replica is told to take a primary's place, between two moves.
 FAILOVER_SECONDS = 90

@@ -22,7 +22,7 @@ HISTORY = os.open(os.environ["FAULTS_HISTORY"], os.O_WRONLY | os.O_APPEND)
 END = int(os.environ["FAULTS_END"])
 TTL, MAX_TTL, WAIT, NODE_TIMEOUT = (os.environ[f"FAULTS_{name}"] + "ms" for name in ("TTL", "MAX_TTL", "WAIT", "NODE_TIMEOUT"))
 MAX_REST_SECONDS = 0.05
-# So many ttls a command would like to live: most are cut short only by their own end, and a partition meets some.
+# This many ttls a command would like to live: most are cut short only by their own end, and a partition meets some.
 LONGEST = 3
 # Of a program that takes its time to start, and of its command that does, too.
 PATIENCE = 0.5

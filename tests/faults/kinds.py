@@ -280,7 +280,7 @@ def busy(world, nodes, _seconds):
             if "BUSY" not in str(error):
                 raise
             yield 0.01
-    raise TimeoutError(f"node {node} is busy for ever")
+    raise TimeoutError(f"node {node} is busy forever")
 
 
 @kind(SERVER)

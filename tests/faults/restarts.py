@@ -31,11 +31,11 @@ from stage import Stage  # noqa: E402
 
 # All in the language that can be told to leave the guard off.
 WORKERS = ("blocking-1", "blocking-2", "blocking-3")
-# Of the faults, so many must have met a holder, or there was nothing to see.
+# Of the faults, this many must have met a holder, or there was nothing to see.
 LIVE_SHARE = 0.5
 FULL_SECONDS = 3.0
 MAX_SECONDS = 3600
-# Of those that must show double holds, so many runs at most.
+# Of those that must show double holds, this many runs at most.
 TRIES = 5
 
 
@@ -52,7 +52,7 @@ class Faults:
 
 
 def await_full(world):
-    """Waits until a lease stands on all nodes; not for ever, since nobody says that it will."""
+    """Waits until a lease stands on all nodes; not forever, since nobody says that it will."""
     end = time.monotonic() + FULL_SECONDS
     while not world.full() and time.monotonic() < end:
         time.sleep(0.001)

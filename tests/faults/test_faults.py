@@ -72,7 +72,7 @@ class Judges(Case):
     def test_who_shares_a_lock_may_be_beside_who_does_too(self):
         beside = "share x a 1 10 90 5\nshare y a 2 20 95 5\n"
         self.assertEqual(self.counts(beside), (2, 0, 0, 0))
-        # Nobody else may; and two who share make two pairs with him.
+        # Nobody else may; and two who share make two pairs with that one.
         self.assertEqual(self.counts(beside + "take z a 3 30 99 9\n"), (3, 2, 0, 0))
         self.assertEqual(self.counts("take z a 3 5 99 1\n" + beside), (3, 2, 0, 0))
         # Among them fences say nothing; but to who has it alone before, and after.

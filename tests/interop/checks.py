@@ -22,7 +22,7 @@ CLOCKS = 0.02
 STAND_SECONDS = 0.7
 CYCLES, WORKERS = 200, 2
 LOOP_SECONDS = 120.0
-# Of 800 cycles so many at least are ours after theirs or theirs after ours: else they did not meet.
+# Of 800 cycles this many at least are ours after theirs or theirs after ours: else they did not meet.
 LEAST_CHANGES = 20
 
 
@@ -103,7 +103,7 @@ def version(bench):
 
 
 def refused(bench, holder):
-    """Who asks once while the other side holds is refused; it gets the lock once that has released."""
+    """Whoever asks once while the other side holds is refused; it gets the lock once that has released."""
     name, holds, asks = bench.name(f"{holder}-hold"), bench.adapter(holder), bench.adapter(other(holder))
     expect(holds, "held", "try", name, LONG_MS)
     bench.settled(name, True)
@@ -116,7 +116,7 @@ def refused(bench, holder):
 
 
 def handed_over(bench, holder):
-    """Who waits while the other side holds gets the lock within its poll after the release."""
+    """Whoever waits while the other side holds gets the lock within its poll after the release."""
     name, holds, waits = bench.name(f"{holder}-release"), bench.adapter(holder), bench.adapter(other(holder))
     expect(holds, "held", "try", name, LONG_MS)
     expect(waits, "waiting", "hold", name, SHORT_MS)
@@ -162,7 +162,7 @@ def late_release(bench, holder):
 
 
 def late_extension(bench, holder):
-    """Who lost its key to a server's loss of memory, and then the lock to the other side, extends nothing any more."""
+    """Whoever lost its key to a server's loss of memory, and then the lock to the other side, extends nothing any more."""
     name, late, now = bench.name(f"{holder}-extend"), bench.adapter(holder), bench.adapter(other(holder))
     expect(late, "held", "try", name, LONG_MS)
     bench.lose(name)

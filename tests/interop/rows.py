@@ -77,7 +77,7 @@ ROWS = [
     Row("pottery `Redlock`", "python", "pottery", "pottery", prefix="redlock:", note=MAJORITY),
     Row("pottery `AIORedlock`", "python", "pottery-asyncio", "pottery", prefix="redlock:"),
     Row("python-redis-lock", "python", "python-redis-lock", "python-redis-lock", prefix="lock:", nodes=1, poll="ttl",
-        note="Who waits in it is woken by a list of its own; after a release of Quorlock it looks again when its `expire` is over."),
+        note="Whoever waits in it is woken by a list of its own; after a release of Quorlock it looks again when its `expire` is over."),
     Row("redlock 4", "node", "redlock4", "redlock4", poll=0.3),
     Row("redlock 5", "node", "redlock5", "redlock5", poll=0.3, note=STALLS),
     Row("@sesamecare-oss/redlock", "node", "sesamecare", "@sesamecare-oss/redlock", poll=0.3, note=STALLS),

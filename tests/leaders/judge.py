@@ -261,7 +261,7 @@ def share_seen(history):
 
 
 def judge(lines, times):
-    """Prints the verdict on a run in which each kind of fault was to meet a leader so many times; returns what is wrong."""
+    """Prints the verdict on a run in which each kind of fault was to meet a leader this many times; returns what is wrong."""
     history, verdict = read(lines), Verdict()
     terms = history.ordered()
 

@@ -208,7 +208,7 @@ def observe(election, history):
 
 
 def play(run, times):
-    """Each kind of fault so many times, in random order; one that met no leader is none."""
+    """Each kind of fault this many times, in random order; one that met no leader is none."""
     for kind in LANGUAGES:
         run.start(kind)
     left = [kind for kind in KINDS for _ in range(times)]

@@ -27,7 +27,7 @@ from faults import leftovers  # noqa: E402
 from history import Writer, read  # noqa: E402
 from stage import Stage  # noqa: E402
 
-# By their bytes a, b and c come first. By those of their keys the last two do, for a tag of one's own stays as it is.
+# By their bytes a, b and c come first. By those of their keys the last two do, for a tag of its own stays as it is.
 NAMES = ("a", "b", "c", "y", "p_{1}", "q_{2}")
 PYTHON = [sys.executable, os.path.join(TESTS, "python", "names-worker.py")]
 LANGUAGES = {

@@ -65,7 +65,7 @@ test("release ends the lease at once", async () => {
   assert.deepEqual(await Promise.all([lease.release(), lease.release()]), [false, false]);
 });
 
-test("wait: 0 once, null and Infinity for ever", async () => {
+test("wait: 0 once, null and Infinity forever", async () => {
   const lease = await client.lock("wait").acquire();
   await assert.rejects(client.lock("wait", { wait: 0 }).acquire(), LockContendedError);
   const waits = [null, Infinity].map((wait) => client.lock("wait").acquire({ wait }));

@@ -93,7 +93,7 @@ test("a lease that is lost before JavaScript has seen it is not given", async ()
     // Given back: nobody has to wait for the collector.
     await (await client.lock("unseen").acquire({ wait: 0 })).release();
   }
-  // Who never had it lost nothing.
+  // Whoever never had it lost nothing.
   await support.sleep(20);
   assert.deepEqual(told, []);
   client.off("lost", tell);

@@ -1,4 +1,4 @@
-// How it stands with a set: `client.probe`.
+// The state of a set: `client.probe`.
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";

@@ -31,7 +31,7 @@ class Peer:
     name: str
     # Takes the stage; returns the command and the folder to run it in.
     prepare: Callable
-    # So many tests at least: a suite that silently runs no more is no success.
+    # This many tests at least: a suite that silently runs no more is no success.
     floor: int
     servers: int = 1
     # A suite that comes with the interpreter differs from one version to the next.

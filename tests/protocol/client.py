@@ -199,7 +199,7 @@ class Client:
         self.nodes = [Node(url, self.inbox, len(urls)) for url in urls]
 
     def acquire(self, name, ttl=10_000, wait=10.0, queued=lambda: None):
-        """The attempt that has won, or nothing if none has in so many seconds. Calls `queued` whenever it waits in the queue."""
+        """The attempt that has won, or nothing if none has in this many seconds. Calls `queued` whenever it waits in the queue."""
         end = time.monotonic() + wait
         attempt = Attempt(self, name, ttl)
         attempt.ask_natively()

@@ -318,7 +318,7 @@ class Django(Owners):
             django.setup()
 
     def get(self, view, times=1):
-        """What a view answers, so many times at once."""
+        """What a view answers, this many times at once."""
 
         async def main():
             with django.test.override_settings(ROOT_URLCONF=(django.urls.path("", view),)):

@@ -1,4 +1,4 @@
-"""How it stands with a set: `probe()`."""
+"""The state of a set: `probe()`."""
 
 import asyncio
 

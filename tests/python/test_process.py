@@ -289,7 +289,7 @@ lease = quorlock.Client().lock("b").acquire()
 """)
 
     def test_with_a_thread_that_waits(self):
-        # In the line, behind this process's own lease, and for ever.
+        # In the line, behind this process's own lease, and forever.
         self.assert_ends("""
 client = quorlock.Client()
 lock = client.lock("a")

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from stage import Stage  # noqa: E402
 
-# So many queue. One holds the lock and one is called; the rest is the queue.
+# This many queue. One holds the lock and one is called; the rest is the queue.
 WAITERS = 6
 RUNNERS = 2
 # Longer than anything here takes.
@@ -73,7 +73,7 @@ class Line:
 
 
 def newcomer(nodes, tries):
-    """A scenario file of so many tries, two by each client."""
+    """A scenario file of this many tries, two by each client."""
     lines = [f"nodes {nodes}"]
     for number in range(tries // 2):
         lines += [f"client C{number}", f"lock L{number} C{number} k"]
@@ -121,7 +121,7 @@ def once(nodes, tries, command):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--nodes", type=int, action="append", metavar="N", help="on so many servers; may be repeated (1, 3 and 5)")
+    parser.add_argument("--nodes", type=int, action="append", metavar="N", help="on this many servers; may be repeated (1, 3 and 5)")
     parser.add_argument("--tries", type=int, default=200, metavar="T", help="of each runner, on each number of servers (200)")
     parser.add_argument("command", nargs=argparse.REMAINDER)
     asked = parser.parse_args()

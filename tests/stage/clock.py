@@ -32,7 +32,7 @@ class Clock:
             file.write(bytes(SETTING_SIZE))
             file.flush()
             self._map = mmap.mmap(file.fileno(), SETTING_SIZE)
-        # Who sets it from another process writes the same numbers in the same order (tests/model/src/clock.rs).
+        # Whoever sets it from another process writes the same numbers in the same order (tests/model/src/clock.rs).
         self.path = path
         self.environment = {"LD_PRELOAD": library, "QUORLOCK_CLOCK": path}
         self._version = self._offset = self._rate = self._since = self._still = 0

@@ -110,7 +110,7 @@ class Sentinel(Node):
         return int(found[1]) if found else None
 
     def content(self, replicas, others):
-        """Whether to this sentinel's knowledge all is well, with so many replicas and other sentinels."""
+        """Whether to this sentinel's knowledge all is well, with this many replicas and other sentinels."""
         if fields(self.ask("MASTER"))["flags"] != "master" or not self.ask("CKQUORUM").startswith(b"OK"):
             return False
         well = [one for one in map(fields, self.ask("REPLICAS")) if one["flags"] == "slave" and one["master-link-status"] == "ok"]

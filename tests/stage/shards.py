@@ -87,7 +87,7 @@ class Server(Node):
 
 
 class Clustered:
-    """A cluster of so many primaries, each with so many replicas, as one node of a stage."""
+    """A cluster of this many primaries, each with this many replicas, as one node of a stage."""
 
     clock = unix = None
 
@@ -125,7 +125,7 @@ class Clustered:
         raise RuntimeError(f"node {self.number}: no server knows who serves the hash slot {slot}")
 
     def at(self, port):
-        # Who asks without TLS is told the ports without it.
+        # Whoever asks without TLS is told the ports without it.
         return next(server for server in self.servers if port in (server.port, server.tls_port))
 
     def part(self, place):

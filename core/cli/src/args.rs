@@ -35,7 +35,7 @@ pub enum Command {
     Init(Init),
     /// Takes a lock away from whoever holds it.
     Release(Release),
-    /// Looks how it stands with the nodes, and says what to mend.
+    /// Checks the nodes, and says what to fix.
     Doctor(Doctor),
     /// Lists the locks that are held or waited for now.
     List(List),
@@ -117,7 +117,7 @@ pub struct Release {
 Nothing is admitted, founded or changed by it; where the set is founded and votes, a lock of a name \
 that nobody has is won and given back a few times. Each finding has an id, which docs/PROBE.md explains.
 
-Exit code: 0 locks can be won, 1 they can but something is to be mended, 69 they cannot.")]
+Exit code: 0 locks can be won, 1 they can but something needs to be fixed, 69 they cannot.")]
 pub struct Doctor {
     /// Prints one JSON object.
     #[arg(long)]
@@ -261,7 +261,7 @@ pub struct Run {
     /// Does not wait if the lock is held by another.
     #[arg(short, long, conflicts_with = "wait")]
     pub no_wait: bool,
-    /// How long to wait for the lock; without, for ever.
+    /// How long to wait for the lock; without, forever.
     #[arg(short, long, value_name = "T", value_parser = times::parse)]
     pub wait: Option<Duration>,
     /// The exit code if the lock is held by another, in place of 75.
@@ -276,7 +276,7 @@ pub struct Run {
     /// Shares the lock with others that do so too; those who do not are kept out, and keep these out.
     #[arg(short, long, conflicts_with = "keep")]
     pub shared: bool,
-    /// Has one of so many slots of a semaphore, 1 to 128: at most so many commands run at once.
+    /// Holds one slot of a semaphore that has this many, 1 to 128: at most that many commands run at once.
     #[arg(long, value_name = "N", conflicts_with_all = ["shared", "keep"], value_parser = clap::value_parser!(u32).range(1..=128))]
     pub slots: Option<u32>,
     /// The longest time that the lock is held; the command is stopped before that is over.

@@ -86,7 +86,7 @@ impl Alarm {
             revents: 0,
         };
         let mut polled: Vec<_> = fds.iter().chain([&self.timer]).map(on).collect();
-        // SAFETY: so many valid pollfds; a negative descriptor in them is passed over. A signal
+        // SAFETY: this many valid pollfds; a negative descriptor in them is passed over. A signal
         // interrupts it, which is an early end.
         unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, timeout) };
     }

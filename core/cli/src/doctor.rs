@@ -1,4 +1,4 @@
-//! `quorlock doctor`: how it stands with the set, and what to mend.
+//! `quorlock doctor`: the state of the set, and what to fix.
 
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::inspect;
 use crate::output::{Ink, ink, line, object, plain, seconds};
 use crate::times;
 
-/// So many locks are won and given back to see how long that takes.
+/// This many locks are won and given back to see how long that takes.
 const CYCLES: usize = 20;
 
 pub fn doctor(options: &Doctor) -> Result<i32, Failure> {

@@ -2,7 +2,7 @@
 
 use quorlock::{Error, ErrorKind};
 
-/// Locks can be won, but something is to be mended.
+/// Locks can be won, but something needs to be fixed.
 pub const TO_MEND: i32 = 1;
 /// Nobody holds it.
 pub const FREE: i32 = 3;

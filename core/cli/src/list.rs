@@ -16,9 +16,9 @@ use crate::output::{Ink, fit, ink, line, object, plain, size};
 use crate::times;
 use crate::together::together;
 
-/// So many are listed at most.
+/// This many are listed at most.
 const MOST: usize = 1000;
-/// So many are looked at together.
+/// This many are looked at together.
 const AT_ONCE: usize = 64;
 
 pub fn list(options: &List) -> Result<i32, Failure> {

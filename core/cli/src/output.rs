@@ -73,7 +73,7 @@ pub fn size_of(fd: i32) -> Option<(usize, usize)> {
     (size.ws_col > 0).then_some((size.ws_col.into(), size.ws_row.into()))
 }
 
-/// The text in so many columns at most: cut where it is longer, and marked so.
+/// The text in this many columns at most: cut where it is longer, and marked so.
 pub fn cut(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();
@@ -82,7 +82,7 @@ pub fn cut(text: &str, width: usize) -> String {
     if width == 0 { kept } else { kept + "…" }
 }
 
-/// The same in just so many columns.
+/// The same in just this many columns.
 pub fn fit(text: &str, width: usize) -> String {
     let mut fitted = cut(text, width);
     fitted.extend(std::iter::repeat_n(' ', width - fitted.chars().count()));

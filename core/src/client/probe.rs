@@ -1,4 +1,4 @@
-//! How it stands with the set: all nodes are looked at, at once.
+//! The state of the set: all nodes are looked at, at once.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::node::redis::connect::{Looked, look};
 use crate::protocol::quorum::quorum;
 use crate::report::{Health, NodeReport, Probe, Severity};
 
-/// So many times `node_timeout` a look may take: it is about ten round trips, and a
+/// This many times `node_timeout` a look may take: it is about ten round trips, and a
 /// request may take all of that time.
 const STEPS: u32 = 8;
 

@@ -100,7 +100,7 @@ impl Shared {
         let inner = self
             .inner
             .get_or_try_init(|| self.start(None).map(Box::new))?;
-        // Who closed it meanwhile has not seen it.
+        // Whoever closed it meanwhile has not seen it.
         match self.closed.load(Ordering::SeqCst) {
             true => Err(Error::closed()),
             false => Ok(inner),

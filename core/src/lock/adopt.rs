@@ -73,7 +73,7 @@ impl Lock {
         let deadline = client.set.clock.now() + wait.max(2 * terms.timing.node_timeout);
         let hold = adopt::adopt(&client.set, &terms, &self.name, deadline).await?;
         let watched = client.watchdog.watch(hold.clone());
-        // Who closes the client releases what is watched over then.
+        // Whoever closes the client releases what is watched over then.
         if let Err(closed) = client.check() {
             hold.release();
             return Err(closed);

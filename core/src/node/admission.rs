@@ -71,7 +71,7 @@ pub struct Expected {
 pub const GRACE: Duration = Duration::from_secs(15);
 
 impl Expected {
-    /// A set of that name, of so many nodes, where no vote is asked for longer
+    /// A set of that name, of this many nodes, where no vote is asked for longer
     /// than `max_ttl`. `drift` bounds the difference of clock rates.
     pub fn new(
         set_name: &str,
@@ -105,7 +105,7 @@ impl Expected {
 
 /// What the connections of a client need to admit nodes.
 pub(crate) struct Gate {
-    /// Whether servers may serve that drop keys when they are full.
+    /// Whether servers that drop keys when they are full are accepted.
     pub(crate) accept_eviction: bool,
     /// Bound on the difference of clock rates.
     pub(crate) drift: f64,

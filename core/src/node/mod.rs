@@ -91,7 +91,7 @@ pub enum Mode {
     Exclusive,
     /// By many at once, who are called readers, and by nobody alone.
     Shared,
-    /// A semaphore of so many slots, of which any will do. It is asked for, and not held:
+    /// A semaphore of this many slots, of which any will do. It is asked for, and not held:
     /// what is held is one of its slots.
     AnySlot(u32),
     /// The slot of this number, counted from 0: by one alone, as a lock, beside those that
@@ -105,7 +105,7 @@ impl Mode {
         !matches!(self, Mode::Shared)
     }
 
-    /// As a waiter stands in a queue: to share, or for himself.
+    /// As a waiter stands in a queue: to share, or alone.
     pub fn in_line(self) -> Mode {
         match self.is_alone() {
             true => Mode::Exclusive,
@@ -548,7 +548,7 @@ pub enum FaultKind {
     /// read-only, busy.
     NotReady,
     /// Credentials, permissions, certificates, or the database are wrong: it
-    /// will not mend by itself.
+    /// will not recover by itself.
     Misconfigured,
     /// Its record is of another set, or of this one on other terms.
     Foreign,

@@ -8,7 +8,7 @@ impl Nodes {
     /// None.
     pub const NONE: Nodes = Nodes(0);
 
-    /// All of a set of so many.
+    /// All of a set of this many.
     pub fn all(count: usize) -> Nodes {
         (0..count).collect()
     }

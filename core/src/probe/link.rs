@@ -54,7 +54,7 @@ impl std::fmt::Debug for Door {
 impl Door {
     /// Of a client that expects this of its nodes, whose names these are, takes clocks
     /// to differ by `drift`, and listens on `inbox`. A request may take `node_timeout`, and
-    /// so many replicas must have a vote before it counts. Logs go nowhere.
+    /// this many replicas must have a vote before it counts. Logs go nowhere.
     pub fn new(
         expected: Expected,
         nodes: Vec<Arc<str>>,

@@ -25,7 +25,7 @@ const SLOTS_TRIED: u32 = 4;
 /// How an acquire waits.
 #[derive(Debug)]
 pub struct Wait<'a> {
-    /// Zero tries once, without a place in the line; `None` waits for ever.
+    /// Zero tries once, without a place in the line; `None` waits forever.
     pub limit: Option<Duration>,
     /// The lines of the client.
     pub lines: &'a Arc<Lines>,

@@ -39,7 +39,7 @@ impl Drop for Call<'_> {
 }
 
 impl Counters {
-    /// Of a client with so many nodes.
+    /// Of a client with this many nodes.
     pub(crate) fn new(nodes: usize) -> Counters {
         Counters {
             measures: Measures::new(nodes),

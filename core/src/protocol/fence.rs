@@ -10,7 +10,7 @@
 //!
 //! Where the counters are gone the clocks decide, but no single one of them: a
 //! node counts to what it is proposed, which is the median of a quorum of clocks
-//! and never its own. Who knows too few clocks yet proposes nothing. The node
+//! and never its own. Whoever knows too few clocks yet proposes nothing. The node
 //! then votes without a mark, and tells what others have stored; a fence beyond
 //! that, and no less than the median of the clocks that the replies have told,
 //! is written back.

@@ -15,7 +15,7 @@ pub(crate) type Said = Result<Seen, Fault>;
 /// What follows from all that the nodes have said.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Finding {
-    /// A quorum has this vote, of so many nodes; or so many have readers, of whom this is one.
+    /// A quorum has this vote, of this many nodes; or this many have readers, of whom this is one.
     Held(Value, usize),
     /// A quorum keeps the lock for this token, which was released.
     Kept(Value, usize),

@@ -33,7 +33,7 @@ impl LossReason {
         LossReason::Forced,
     ];
 
-    /// The reason's number, the same for ever.
+    /// The reason's number, the same forever.
     pub const fn number(self) -> i32 {
         match self {
             LossReason::Expired => 1,

@@ -1,7 +1,7 @@
 //! What a client measures: how long callers waited for locks, how long they held them, how
 //! fast nodes answer.
 //!
-//! A histogram is a row of counters, so to measure is to add one to one of them. Who reads
+//! A histogram is a row of counters, so to measure is to add one to one of them. Whoever reads
 //! sums them up: a histogram has no count of its own that could differ from its buckets.
 
 use std::sync::atomic::{AtomicU64, Ordering};

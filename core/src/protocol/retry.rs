@@ -48,7 +48,7 @@ pub(crate) fn back_off(attempts: u32) -> (Duration, Duration) {
 }
 
 /// Bounds of the random pause before a candidate of an election campaigns again, after the
-/// work of so many terms in a row had failed before this one's: 0.5 to 1 s, doubling to 15
+/// work of this many terms in a row had failed before this one's: 0.5 to 1 s, doubling to 15
 /// to 30 s.
 pub(crate) fn campaign_pause(failures: u32) -> (Duration, Duration) {
     let high = Duration::from_secs(mutant!("campaigns-at-once", 1, 0) << failures.min(5));

@@ -147,7 +147,7 @@ impl Runtime {
 
 /// Has what the process still holds released at its exit. Called when a client is
 /// made, not when it starts: exit handlers run newest first, so whoever registers
-/// one of his own with a client at hand may still release by it.
+/// one of its own with a client at hand may still release by it.
 pub(crate) fn release_at_exit() {
     // A forked child inherits the handlers.
     static REGISTERED: AtomicBool = AtomicBool::new(false);

@@ -101,7 +101,7 @@ mod linux {
         /// What has come is about to be read: only what comes from now on is told.
         pub(crate) fn clear(&self) {
             let mut events = [libc::epoll_event { events: 0, u64: 0 }; AT_ONCE];
-            // SAFETY: `events` has room for so many.
+            // SAFETY: `events` has room for this many.
             let look = || unsafe {
                 libc::epoll_wait(
                     self.inner.as_raw_fd(),

@@ -101,7 +101,7 @@ impl<R: Clone> Wheel<R> {
         false
     }
 
-    /// Who drives looks what there is to do.
+    /// Whoever drives looks what there is to do.
     fn answer(&self, mut state: MutexGuard<'_, State<R>>, waker: &Waker) {
         match &mut state.driver {
             Some(known) => known.clone_from(waker),

@@ -34,7 +34,7 @@ class Leases(LeasesBase[Lease]):
         await completed(self._core.extend(ttl).start)
 
     async def ensure(self, min_remaining: Seconds) -> None:
-        """Makes sure that each has at least so many seconds of validity left, as `Lease.ensure`."""
+        """Makes sure that each has at least this many seconds of validity left, as `Lease.ensure`."""
         await completed(self._core.ensure(min_remaining).start)
 
     async def release(self) -> bool:

@@ -25,8 +25,8 @@ class Election(NotPickled):
         election = client.election("scheduler")
         election.run(schedule_jobs)
 
-    Who holds the lock of that name leads. Each campaign is a caller of its own: one that leads already and campaigns once
-    more, be it in the same thread, waits for its own term to end. The fence of a term grows from term to term.
+    Whoever holds the lock of that name leads. Each campaign is a caller of its own: one that leads already and campaigns once
+    more, also in the same thread, waits for its own term to end. The fence of a term grows from term to term.
     """
 
     __slots__ = ("__weakref__", "_core", "_lock", "_term")

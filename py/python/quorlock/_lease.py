@@ -52,7 +52,7 @@ class Lost:
         return self._core.reason
 
     def wait(self, timeout: Seconds | None = None) -> bool:
-        """Blocks until the lease is lost, at most `timeout` seconds; `None`: for ever. Returns whether it is lost.
+        """Blocks until the lease is lost, at most `timeout` seconds; `None`: forever. Returns whether it is lost.
 
         Ctrl-C ends the wait. In asyncio use `await lease.lost`.
         """
@@ -151,7 +151,7 @@ class LeaseBase(NotPickled):
         if self._callbacks is None:
             self._callbacks = []
         self._callbacks.append(callback)
-        # The core keeps what it calls until the loss. Weakly, or a callback that knows its lease would keep it for ever.
+        # The core keeps what it calls until the loss. Weakly, or a callback that knows its lease would keep it forever.
         lease = weakref.ref(self)
 
         def call(reason: str) -> None:

@@ -63,7 +63,7 @@ class LeasesBase(NotPickled, Generic[L]):
         if self._callbacks is None:
             self._callbacks = []
         self._callbacks.append(callback)
-        # Weakly, or a callback that knows its leases would keep them for ever.
+        # Weakly, or a callback that knows its leases would keep them forever.
         leases = weakref.ref(self)
 
         def call(reason: str) -> None:

@@ -106,7 +106,7 @@ def check_reentrant(reentrant: bool, owner: Name | None) -> None:
 
 
 def enters(reentrant: bool, slots: int | Unset, owner: Name | None) -> bool:
-    """Whether who holds it enters it again. Who has a slot of a semaphore is one who may want another, unless he has a name."""
+    """Whether who holds it enters it again. Whoever has a slot of a semaphore is one who may want another, unless it has a name."""
     return reentrant and (slots is UNSET or owner is not None)
 
 

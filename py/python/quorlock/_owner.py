@@ -189,7 +189,7 @@ def _on(mark: _Mark, below: _Marks | None) -> _Marks:
 
 
 def _living(marks: _Marks) -> _Marks | None:
-    """The marks of those that live. So many more may come as there are, so that the effort for each is bounded."""
+    """The marks of those that live. As many more may come as there are, so that the effort for each is bounded."""
     living: list[_Mark] = []
     at: _Marks | None = marks
     while at is not None:

@@ -1,4 +1,4 @@
-"""How it stands with a set and its nodes."""
+"""The state of a set and of its nodes."""
 
 from dataclasses import dataclass
 from typing import Any, Literal, Self
@@ -13,9 +13,9 @@ class Finding:
     """One thing that a probe has found. `docs/PROBE.md` lists all that there are."""
 
     id: str
-    """Which one it is, such as `QD01`: the same for ever."""
+    """Which one it is, such as `QD01`: the same forever."""
     severity: Literal["note", "warning", "error"]
-    """`error`: it costs a vote, or breaks what is promised. `warning`: to be mended, or waited for. `note`: worth knowing."""
+    """`error`: it costs a vote, or breaks what is promised. `warning`: to be fixed, or waited for. `note`: worth knowing."""
     what: str
     """What is wrong, without secrets."""
     remedy: str
@@ -24,7 +24,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class NodeReport:
-    """How it stands with one node. What is not known of one that cannot be used is `None`."""
+    """The state of one node. What is not known of one that cannot be used is `None`."""
 
     node: str
     """The node, as in errors; never with credentials."""
@@ -73,7 +73,7 @@ class NodeReport:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """How it stands with the set of a client."""
+    """The state of a client's set."""
 
     set_name: str
     """The name of the set."""
@@ -86,7 +86,7 @@ class Probe:
     votes: int
     """How many nodes would give a vote now."""
     health: Literal["works", "works_but", "cannot"]
-    """`works`: a quorum votes, and there is nothing to mend. `works_but`: a quorum votes, and there is a warning or an error.
+    """`works`: a quorum votes, and there is nothing to fix. `works_but`: a quorum votes, and there is a warning or an error.
     `cannot`: no lock can be won now."""
     findings: tuple[Finding, ...]
     """What is to be said of the set as a whole."""

@@ -345,7 +345,7 @@ if TYPE_CHECKING:
 
 
 def semaphore(name: Name, slots: int, **options: Any) -> redlock:
-    """A slot of a semaphore, for a scope or for the run of a function: at most so many `slots` are held at once, 1 to 128.
+    """A slot of a semaphore, for a scope or for the run of a function: at most `slots` are held at once, 1 to 128.
 
         with semaphore("api", 5) as lease: ...
         async with semaphore("api", 5) as lease: ...

@@ -14,7 +14,7 @@ class RWLock(Generic[_L]):
         with prices.write() as lease:
             ...
 
-    Readers who come while somebody waits for the lock alone come behind him. Who shares the lock and asks for it alone gets
+    Readers that come while a writer waits for the lock are served after that writer. Whoever shares the lock and asks for it alone gets
     `WouldDeadlockError` at once; `lease.downgrade()` goes the other way.
     """
 

@@ -30,7 +30,7 @@ class Leases(LeasesBase[Lease], _native.Scoped):
         waited(self._core.extend(ttl))
 
     def ensure(self, min_remaining: Seconds) -> None:
-        """Makes sure that each has at least so many seconds of validity left, as `Lease.ensure`."""
+        """Makes sure that each has at least this many seconds of validity left, as `Lease.ensure`."""
         waited(self._core.ensure(min_remaining))
 
     def release(self) -> bool:

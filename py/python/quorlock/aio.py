@@ -99,7 +99,7 @@ class Lease(LeaseBase):
         return text
 
     async def ensure(self, min_remaining: Seconds) -> None:
-        """Makes sure that at least so many seconds of validity are left, extending the lease if there are not.
+        """Makes sure that at least this many seconds of validity are left, extending the lease if there are not.
 
         Call it right before a step that takes that long. Raises as `extend`, and `InvalidArgumentError` if the ttl
         cannot give so much.
@@ -183,7 +183,7 @@ class Lock(NotPickled):
     ) -> Lease | Literal[False]:
         """Acquires the lock, waiting as long as its `wait` says, or for this call `timeout` seconds.
 
-        `wait` is another word for `timeout`: 0 tries once, `None` waits for ever, and so does `timeout=-1`. With
+        `wait` is another word for `timeout`: 0 tries once, `None` waits forever, and so does `timeout=-1`. With
         `blocking=False` it tries once and returns `False` where another holds the lock. A lease is always true, also when it
         is lost: ask `is_held()`.
 
@@ -388,7 +388,7 @@ class Client(ClientBase):
         return RWLock(self.lock(name, **options, shared=True), self.lock(name, **options))
 
     def semaphore(self, name: Name, slots: int, **options: Any) -> Lock:
-        """A semaphore: at most so many `slots` of it are held at once, as `quorlock.Client.semaphore`. No task re-enters it."""
+        """A semaphore: at most `slots` of it are held at once, as `quorlock.Client.semaphore`. No task re-enters it."""
         return self.lock(name, **options, slots=slots)
 
     def lock_all(self, names: Iterable[Name], **options: Any) -> "Locks":
@@ -434,7 +434,7 @@ class Client(ClientBase):
         return Election(self._core.election(octet_name, options), text(octet_name))
 
     async def inspect(self, name: Name) -> Inspection:
-        """Looks who holds a lock, without asking for it: what each node has of it, and what follows from that.
+        """Reports who holds a lock, without acquiring it: what each node has of it, and what follows from that.
 
         That nodes do not answer is no error, but part of the result.
         """
@@ -469,7 +469,7 @@ class Client(ClientBase):
         return Lease(_delivered(await completed(self._core.adopt(text).start)), None)
 
     async def probe(self) -> Probe:
-        """Looks how it stands with the set: which nodes answer, which would vote, and what is to be mended.
+        """Checks the state of the set: which nodes answer, which would vote, and what needs to be fixed.
 
         Nothing is admitted, founded or locked by it. It takes at most eight times `node_timeout`. That nodes do not answer, or
         cannot be used, is no error, but part of the result: `docs/PROBE.md` lists what may be found.

@@ -51,7 +51,7 @@ class InvalidArgumentError(QuorlockError, ValueError):
 
 
 class LockContendedError(QuorlockError):
-    """The lock is held by another, and the call was not to wait."""
+    """The lock is held by another, and the call was told not to wait."""
 
     kind = "Contended"
     number = 2
@@ -114,7 +114,7 @@ class ForkedProcessError(QuorlockError):
 
 
 class WouldDeadlockError(QuorlockError, RuntimeError):
-    """An owner that shares a lock wants it for itself: two who did would wait for each other for ever. Release the shared lease
+    """An owner that shares a lock wants it for itself: two who did would wait for each other forever. Release the shared lease
     first, and look again at what it protected.
     """
 

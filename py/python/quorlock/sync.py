@@ -81,7 +81,7 @@ class Lease(LeaseBase, _native.Scoped):
         return text
 
     def ensure(self, min_remaining: Seconds) -> None:
-        """Makes sure that at least so many seconds of validity are left, extending the lease if there are not.
+        """Makes sure that at least this many seconds of validity are left, extending the lease if there are not.
 
         Call it right before a step that takes that long. Raises as `extend`, and `InvalidArgumentError` if the ttl
         cannot give so much.
@@ -192,7 +192,7 @@ class Lock(Scoped):
     ) -> Lease | Literal[False]:
         """Acquires the lock, waiting as long as its `wait` says, or for this call `timeout` seconds.
 
-        `wait` is another word for `timeout`: 0 tries once, `None` waits for ever, and so does `timeout=-1`. With
+        `wait` is another word for `timeout`: 0 tries once, `None` waits forever, and so does `timeout=-1`. With
         `blocking=False` it tries once and returns `False` where another holds the lock. A lease is always true, also when it
         is lost: ask `is_held()`.
 
@@ -235,7 +235,7 @@ class Lock(Scoped):
         """
         caller = Caller()
         hold = None if self._named else _owner.mine(self._place, caller) or _owner.left_by_task(self._place, caller)
-        # Who owns nothing is refused by the core, unless the owner has a name.
+        # Whoever owns nothing is refused by the core, unless the owner has a name.
         owner = hold.owner if hold is not None else _native.Owner(False)
         try:
             held: bool = waited(self._core.release(owner))
@@ -371,8 +371,8 @@ class Client(ClientBase):
 
     - `nodes`: URLs, as a list or in one text: `redis://[user:password@]host[:port][/db]`, `rediss://…`,
       `redis+unix:///path`, `redis+sentinel://host:26379;host;host/master` for a master with replicas that sentinels know
-      by that name, or `memory://name` for a node in this process. Default: the environment variable
-      `QUORLOCK_NODES`, else `redis://127.0.0.1:6379`.
+      by that name, `redis+cluster://host:6379;host` for a Redis Cluster, or `memory://name` for a node in this process.
+      Default: the environment variable `QUORLOCK_NODES`, else `redis://127.0.0.1:6379`.
     - `ttl`, `wait`, `renew`, `max_hold`, `raw`, `fencing`, `max_waiters`, `fair`, `keep`, `layout`, `group`: defaults for its locks, see `lock`.
     - `max_ttl`: the longest ttl of any lock of the set, in seconds, and so how long a node that may have lost its memory
       gives no vote; the same for all clients of a set (60).
@@ -424,7 +424,7 @@ class Client(ClientBase):
         """A lock by its name: 1 to 1,024 bytes. Options not given are the client's.
 
         - `ttl`: auto-release time on the nodes, in seconds: how long the lock outlives a crashed holder (10).
-        - `wait`: seconds to wait in `acquire` (10); 0 tries once, `None` waits for ever.
+        - `wait`: seconds to wait in `acquire` (10); 0 tries once, `None` waits forever.
         - `renew`: whether the lease is renewed until released (true). Without, it ends after the ttl unless extended.
         - `max_hold`: longest life of a lease in seconds (3600); `None` for no limit.
         - `raw`: the key on the nodes is the name itself, as in other Redlock libraries (false).
@@ -441,9 +441,9 @@ class Client(ClientBase):
         - `group`: the lock's group in `quorlock.metrics_text`, which never names locks: a word for all of a kind, such as
           `orders`. At most 64 bytes. The process keeps 64 groups; later ones are counted as `other`.
         - `shared`: whether the lease is one of many that share the lock (false): readers, whom a lease that is not shared keeps
-          out, and who keep that out. Who shares the lock and asks for it alone gets `WouldDeadlockError` at once. Not with
+          out, and who keep that out. Whoever shares the lock and asks for it alone gets `WouldDeadlockError` at once. Not with
           `raw` nor `keep`.
-        - `slots`: makes it a semaphore of so many slots, 1 to 128: see `semaphore`.
+        - `slots`: makes it a semaphore of this many slots, 1 to 128: see `semaphore`.
         - `owner`: who may re-enter, by a name that is valid within this client; by default whoever calls, see `Lock`.
         - `reentrant`: whether the owner may enter again while it holds the lock (true).
 
@@ -474,13 +474,13 @@ class Client(ClientBase):
         return RWLock(self.lock(name, **options, shared=True), self.lock(name, **options))
 
     def semaphore(self, name: Name, slots: int, **options: Any) -> Lock:
-        """A semaphore: at most so many `slots` of it are held at once, 1 to 128. Options as of `lock`.
+        """A semaphore: at most `slots` of it are held at once, 1 to 128. Options as of `lock`.
 
             with client.semaphore("api", 5) as lease:
                 call_the_api(worker=lease.slot)
 
         It is acquired and released as a lock is, and no thread re-enters it: who acquires it twice has two slots, as of
-        `threading.Semaphore`, but for an `owner` by name. All who use it have to ask for as many slots: the largest number in
+        `threading.Semaphore`, but for an `owner` by name. All who use it have to ask for the same number of slots: the largest number in
         use is the limit. A lock of that name is another matter. Raises as `lock`.
         """
         return self.lock(name, **options, slots=slots)
@@ -537,7 +537,7 @@ class Client(ClientBase):
         return Election(self._core.election(octet_name, options), text(octet_name))
 
     def inspect(self, name: Name) -> Inspection:
-        """Looks who holds a lock, without asking for it: what each node has of it, and what follows from that.
+        """Reports who holds a lock, without acquiring it: what each node has of it, and what follows from that.
 
         That nodes do not answer is no error, but part of the result.
         """
@@ -578,7 +578,7 @@ class Client(ClientBase):
             raise
 
     def probe(self) -> Probe:
-        """Looks how it stands with the set: which nodes answer, which would vote, and what is to be mended.
+        """Checks the state of the set: which nodes answer, which would vote, and what needs to be fixed.
 
         Nothing is admitted, founded or locked by it. It takes at most eight times `node_timeout`. That nodes do not answer, or
         cannot be used, is no error, but part of the result: `docs/PROBE.md` lists what may be found.

@@ -36,7 +36,7 @@ Reason = Literal["expired", "refused", "max_hold", "owner_gone", "closed", "forc
 
 
 def nodes(count: int = 1) -> list[str]:
-    """So many nodes that no other test has, for `nodes=` or, joined by commas, for `QUORLOCK_NODES`."""
+    """This many nodes that no other test has, for `nodes=` or, joined by commas, for `QUORLOCK_NODES`."""
     return _native.testing_nodes(count)
 
 

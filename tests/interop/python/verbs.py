@@ -20,7 +20,7 @@ def pause(least, most):
 
 
 def loop(locks, name, cycles, path, who, how):
-    """So many times: the last number of the file is read under the lock, and the next one is written behind it."""
+    """This many times: the last number of the file is read under the lock, and the next one is written behind it."""
     for _ in range(cycles):
         while not locks.acquire(name, LOOP_MS, how == "waits"):
             pause(0.001, 0.005)

@@ -94,7 +94,7 @@ def alternating(java, client, _):
 
 
 def wakes(java, client, _):
-    """Who waits on one side is woken by the other's release, long before a ttl ends."""
+    """Whoever waits on one side is woken by the other's release, long before a ttl ends."""
     slowest = {"java": 0.0, "ours": 0.0}
     for _ in range(10):
         lease = lock(client, "woken", ttl=30).acquire()

@@ -9,7 +9,7 @@ use crate::game::Change;
 
 const FOUND: &str = include_str!("../found.txt");
 const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/found.txt");
-/// What so many sequences in order do not find is worth remembering.
+/// What this many sequences in order do not find is worth remembering.
 const LATE: u64 = 15;
 
 /// A change in one line.

@@ -11,7 +11,7 @@ import quorlock
 import quorlock.aio
 
 PORTS = [int(port) for port in os.environ["PEERS_PORTS"].split(",")]
-# Where a peer would wait for ever: a suite must end.
+# Where a peer would wait forever: a suite must end.
 LONG = 30
 _clients = {}
 

@@ -23,7 +23,7 @@ class RLock:
         self._lock = client([{}]).lock(f"cpython:{next(numbers)}", reentrant=self.reentrant)
 
     def acquire(self, blocking=True, timeout=-1):
-        # By -1 theirs waits for ever; so would ours with `wait=None`, and here as long as a suite may.
+        # By -1 theirs waits forever; so would ours with `wait=None`, and here as long as a suite may.
         options = {} if timeout == -1 else {"timeout": timeout}
         try:
             lease = self._lock.acquire(blocking, **options)

@@ -101,7 +101,7 @@ impl Stage {
         panic!("the stage did not start");
     }
 
-    /// Sets the clock of a node, counted from 1, of a stage with `clocks`: so many
+    /// Sets the clock of a node, counted from 1, of a stage with `clocks`: this many
     /// seconds ahead of ours.
     ///
     /// # Panics

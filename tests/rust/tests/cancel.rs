@@ -7,7 +7,7 @@ use std::task::Poll;
 use quorlock::{Client, ErrorKind};
 use quorlock_tests::{Stage, monotonic};
 
-/// Drops `future` after so many turns of the runtime. True if it ended before.
+/// Drops `future` after this many turns of the runtime. True if it ended before.
 ///
 /// Turns and not time: an acquire takes a small part of a timer's millisecond,
 /// and few of them would be given up where it is fast.

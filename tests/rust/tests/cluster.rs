@@ -392,7 +392,7 @@ fn an_announced_address_that_nobody_answers_at_is_named() -> Result<(), Error> {
     Ok(())
 }
 
-/// Who is no part of a cluster is told from one that does not answer, and the other way round.
+/// Whoever is no part of a cluster is told from one that does not answer, and the other way round.
 #[test]
 fn a_wrong_kind_of_url_is_told() -> Result<(), Error> {
     let alone = Stage::new(1);

@@ -28,7 +28,7 @@ fn without_a_server_and_without_a_list_it_fails_at_once_and_says_what_to_do() {
     drop(port);
     let client = unnamed(&url).build().unwrap();
     let asked = monotonic();
-    // Although it would wait for ever.
+    // Although it would wait forever.
     let error = attempt(&client, None).unwrap_err();
     assert!(monotonic() - asked < 5_000_000_000, "{error}");
     let words = ["default", "redis-server", "QUORLOCK_NODES"];

@@ -94,7 +94,7 @@ fn a_hand_off_between_clients_costs_so_many_scripts() {
         let each = scripts as f64 / holds as f64;
         let hand_offs = hand_offs.into_inner();
         println!("N = {nodes}: {each:.2} scripts a hold, {hand_offs} hand-offs in {holds} holds");
-        // Who released goes behind the others; one whose threads come late, or that
+        // Whoever released goes behind the others; one whose threads come late, or that
         // is done first, leaves the others to themselves.
         assert!(hand_offs >= holds / 2, "{hand_offs}");
         assert!(each <= 2.0 * nodes as f64 + 2.0, "N = {nodes}: {each}");

@@ -158,7 +158,7 @@ fn each_that_is_refused_is_told_at_once_in_the_sentence_of_the_page() {
     for (id, part) in parts {
         let (_, sentence) = rows.iter().find(|row| row.0 == id).expect("its row");
         let client = Client::new([part.before(&stage.nodes[0])]).unwrap();
-        // Although it would wait for ever.
+        // Although it would wait forever.
         let error = blocking::wait(client.lock("a").wait(None).acquire()).unwrap_err();
         let said = error.to_string();
         assert_eq!(error.kind(), ErrorKind::Misconfigured, "{id}: {said}");

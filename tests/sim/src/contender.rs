@@ -642,7 +642,7 @@ pub async fn or_until<F: Future>(
     .await
 }
 
-/// Polls `future` so many times; drops it in place of the next one.
+/// Polls `future` this many times; drops it in place of the next one.
 pub async fn polled<F: Future>(future: F, times: u64) -> Option<F::Output> {
     let mut future = pin!(future);
     let mut left = times;

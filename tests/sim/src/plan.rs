@@ -59,7 +59,7 @@ pub struct Swarm {
     /// Clients that are suspended: their timers stand still, their clock does
     /// not.
     pub suspend: bool,
-    /// Clients that are gone for ever.
+    /// Clients that are gone forever.
     pub crash: bool,
     /// Node clocks that step, forward or back.
     pub step: bool,

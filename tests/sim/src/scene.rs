@@ -24,7 +24,7 @@ use crate::world::{Admission, FaultEvent, MS, Memory, Network, Time, Ways, World
 const HOLDER: usize = 0;
 const RIVAL: usize = 1;
 
-/// One schedule in so many is a scene.
+/// One schedule in this many is a scene.
 const ONE_IN: u64 = 150;
 
 /// When the holder extends its lease where it does, in percent of a ttl from

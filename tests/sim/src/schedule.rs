@@ -367,7 +367,7 @@ fn epilogue(stage: &Arc<Stage>, random: &Random, finish: Time, veterans: Vec<Cli
     if world.has_strayed() {
         return;
     }
-    // Who was there when a node failed over has to find its way.
+    // Whoever was there when a node failed over has to find its way.
     let alive = |client: &Client| plan.fails_over() && !world.is_crashed(client.number);
     let veteran = veterans.into_iter().find(alive);
     let prober = veteran.unwrap_or_else(|| client(stage, random, plan.clients).0);
@@ -379,7 +379,7 @@ fn epilogue(stage: &Arc<Stage>, random: &Random, finish: Time, veterans: Vec<Cli
     };
     let most = plan.ttl + quarantine + plan.grace() + Duration::from_millis(500);
     let most = most + Duration::from_nanos(plan.pauses());
-    // Who came back with an old snapshot is called in its turn, in vain.
+    // Whoever came back with an old snapshot is called in its turn, in vain.
     let most = most + plan.waits.reservation * world.ghosts();
     world.spawn(prober.number, prober.probe(stage.clone(), most));
     let mut until = world.time();

@@ -7,7 +7,7 @@
 //! Take one user away, and everybody would draw something else: it would be
 //! another schedule. Hence a schedule is *recorded* first, as it is: each draw is
 //! written down under the name of who [acts](crate::who) and in which of its
-//! rounds. When it is *played*, everybody reads its own tape. Who draws more than
+//! rounds. When it is *played*, everybody reads its own tape. Whoever draws more than
 //! it did goes on from a generator of its own.
 
 use std::collections::{BTreeMap, HashMap};

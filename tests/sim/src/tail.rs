@@ -1,6 +1,6 @@
 //! The calm tail of a schedule: nothing goes wrong any more but that clients
 //! vanish and connections break, and everybody waits for the lock, again and
-//! again. So it is never idle for long, and nobody waits for ever (L4).
+//! again. So it is never idle for long, and nobody waits forever (L4).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,7 +14,7 @@ use crate::world::{FaultEvent, MS, Time, World};
 impl Plan {
     /// How long the tail may last.
     pub fn tail_ends(&self) -> Time {
-        // Who wants several waits for each of them.
+        // Whoever wants several waits for each of them.
         let several = match self.several {
             true => NAMES.len() as u64,
             false => 2 * u64::from(self.slots.is_some()),

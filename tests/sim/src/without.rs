@@ -180,7 +180,7 @@ impl Without {
         more
     }
 
-    /// How many nodes are left of so many; at least one is. Scenes keep theirs: it
+    /// How many nodes are left of this many; at least one is. Scenes keep theirs: it
     /// is fixed what each of them is for.
     pub fn nodes(&self, plan: &Plan) -> usize {
         let gone = self.0.iter().filter_map(|part| match part {

@@ -30,7 +30,7 @@ enum Case {
 #[derive(Clone, Copy, Debug)]
 enum Cut {
     Never,
-    /// Drop after so many polls, at once.
+    /// Drop after this many polls, at once.
     After(usize),
     /// Drop instead of the next poll.
     Instead(usize),

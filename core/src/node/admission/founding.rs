@@ -183,7 +183,7 @@ impl Known {
             others().any(|other| missing(other.1)),
             others().filter(|other| missing(other.1)).count() > self.expected.nodes / 2
         ) {
-            // Who is named as missing has been tried.
+            // Whoever is named as missing has been tried.
             return match others().any(|other| *other.1 == Shown::Unknown) {
                 true => Next::Wait,
                 false => Next::Refuse(Refusal::Unfounded(self.missing())),

@@ -14,7 +14,7 @@ use crate::node::Request;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bans(BTreeMap<Vec<u8>, Banned>);
 
-/// Of one lock: the values, each until the node's `TIME` shows more than so many µs; and the
+/// Of one lock: the values, each until the node's `TIME` shows more than this many µs; and the
 /// end of the key's life.
 #[derive(Clone, Debug)]
 struct Banned {

@@ -18,7 +18,7 @@ pub enum Form {
     /// A value alone, which holds the lock as long as the key is there: ours, or a
     /// foreign one, which is never changed.
     Quiet(Value),
-    /// Crowded, held: by this value until the node's `TIME` shows more than so many µs.
+    /// Crowded, held: by this value until the node's `TIME` shows more than this many µs.
     Held {
         /// See [`Form::Held`].
         until: u64,

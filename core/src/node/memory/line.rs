@@ -31,7 +31,7 @@ pub struct Place {
     pub mode: Mode,
     /// Its number, larger than those before it.
     pub ticket: u64,
-    /// It ends when the node's `TIME` shows so many µs.
+    /// It ends when the node's `TIME` shows this many µs.
     pub end: u64,
 }
 
@@ -294,7 +294,7 @@ impl MemoryNode {
                 };
                 messages.push((place.waiter.inbox.clone(), call));
                 called = true;
-                // Who does not come while it is reserved for it has no place any more.
+                // Whoever does not come while it is reserved for it has no place any more.
                 let end = time + micros(request.keys.waits.reservation);
                 line.queue[at].end = mutant!("called-for-ever", end, line.queue[at].end);
             }

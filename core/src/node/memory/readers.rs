@@ -1,4 +1,4 @@
-//! Whose votes share a lock, on a node in memory: the readers. They are none but as long as
+//! Whose votes share a lock, on a node in memory: the readers. Those count only as long as
 //! the [form](super::Form::Shared) of the lock's key says so.
 
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use crate::clock::Instant;
 use crate::mutants::mutant;
 use crate::node::{Request, Value};
 
-/// The readers of one lock: each until the node's `TIME` shows more than so many µs.
+/// The readers of one lock: each until the node's `TIME` shows more than this many µs.
 #[derive(Clone, Debug)]
 pub struct Readers {
     /// Their votes.

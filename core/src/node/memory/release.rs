@@ -91,7 +91,7 @@ impl MemoryNode {
                 let line = self.lines.get(request.keys.companions.queue());
                 let line = line.filter(|line| line.lives(found.now));
                 let first = line.and_then(|line| line.queue.front());
-                // Who waits for it alone may have one of their tickets: these begin anew in a
+                // Whoever waits for it alone may have one of their tickets: these begin anew in a
                 // queue that was empty.
                 let shares =
                     |first: &Place| mutant!("ticket-alone-says", first.mode == Mode::Shared, true);

@@ -8,7 +8,7 @@ use super::{Form, MemoryNode, Whom, micros};
 use crate::node::{Reply, Request};
 
 impl MemoryNode {
-    /// Reserves the lock for the request's waiter, unless somebody has it for himself or it
+    /// Reserves the lock for the request's waiter, unless somebody has it alone or it
     /// is reserved for another.
     pub(super) fn reserve(&mut self, request: &Request, found: &Found, long: Duration) -> Reply {
         let form = found.form.as_ref();

@@ -36,7 +36,7 @@ impl Found {
         )
     }
 
-    /// Nobody has it for himself.
+    /// Nobody has it alone.
     pub(super) fn alone_free(&self) -> bool {
         self.free || self.last.is_some()
     }

@@ -144,7 +144,7 @@ fn quiet(name: &str) -> Form {
     Form::Quiet(value(name))
 }
 
-/// Held, crowded, until so many ms have passed.
+/// Held, crowded, until this many ms have passed.
 fn held(name: &str, ms: u64) -> Form {
     Form::Held {
         until: START + ms * 1000,
@@ -152,7 +152,7 @@ fn held(name: &str, ms: u64) -> Form {
     }
 }
 
-/// Reserved, until so many ms have passed.
+/// Reserved, until this many ms have passed.
 fn reserved(number: u64, ms: u64) -> Form {
     Form::Free {
         until: START + ms * 1000,
@@ -288,7 +288,7 @@ fn a_node_in_quarantine_is_no_home() {
     );
     assert!(!node.is_queued(&join, at(5)));
     assert_eq!(stands(&node, 5), Some((quiet("a"), 96)), "not marked");
-    // Who minds no record, minds no quarantine.
+    // Whoever minds no record, minds no quarantine.
     assert!(granted(&ask(&mut node, ACQUIRE, "a", 5)));
 }
 

@@ -59,7 +59,7 @@ use failover::Failover;
 
 /// Pause before a release is sent again that the node could not carry out.
 const POSTPONED: Duration = Duration::from_millis(200);
-/// A node that is the only one is written to again after it has told so many. Of several,
+/// A node that is the only one is written to again after it has told this many. Of several,
 /// one works while another's answers are told.
 const TURN: usize = 16;
 /// How long a closed link goes on sending releases.
@@ -424,7 +424,7 @@ impl Connection {
                 self.failed(item, fault);
             }
             Outcome::Reply(reply, time) => {
-                // Who asks one server alone knows its clock, and says until when.
+                // Whoever asks one server alone knows its clock, and says until when.
                 if let (Some(_), Some(up), Some(time)) = (&self.target.routes, &mut self.up, time) {
                     up.told(&item, self.clock.now(), time);
                 }

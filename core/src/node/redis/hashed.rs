@@ -83,7 +83,7 @@ pub(crate) fn write_command(
     resp::write_number(out, block.into());
 }
 
-/// Where it is told that the lock is free, to whoever asks so that he waits at his home.
+/// Where it is told that the lock is free, to whoever asks so that it waits at its home.
 pub(crate) fn channel(request: &Request) -> Option<Vec<u8>> {
     let home = matches!(request.op, Op::Acquire { home: true, .. });
     let waits = home && request.waiter.is_some() && request.keys.field.is_some();

@@ -140,7 +140,7 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    /// Of a trailer that has yet to be answered, with so many replies.
+    /// Of a trailer that has yet to be answered, with this many replies.
     pub(crate) fn new(left: u8) -> Reading {
         let trailer = Trailer {
             admitted: true,

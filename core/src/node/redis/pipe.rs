@@ -27,7 +27,7 @@ use crate::node::time::NodeTime;
 use crate::node::{FaultKind, Op, Reply, Request, names};
 use replicas::Replicas;
 
-/// So many counters are remembered whose life was told; beyond it all are forgotten.
+/// This many counters are remembered whose life was told; beyond it all are forgotten.
 const REMEMBERED: usize = 1024;
 
 /// See the [module documentation](self).
@@ -66,7 +66,7 @@ pub(crate) struct Pipe {
 enum Place {
     /// A script's reply.
     Script(Option<Box<Item>>),
-    /// So many replies to the commands of a native acquire.
+    /// This many replies to the commands of a native acquire.
     Acquire(Option<Box<Item>>, u8, Ballot),
     /// The reply to a native release.
     Delete(Option<Box<Item>>),

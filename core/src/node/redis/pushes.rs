@@ -1,7 +1,7 @@
 //! Pushes: what a server sends between its replies, without being asked
 //! (RESP3).
 //!
-//! Who may publish may send anything of any length, and it must cost us neither
+//! Whoever may publish may send anything of any length, and it must cost us neither
 //! memory nor the connection. So a push is read as it arrives: short words are
 //! kept, everything else is passed over, and at its end it is judged. Only what
 //! is no RESP3 at all ends the connection.
@@ -20,7 +20,7 @@ const LOCK_CHANNEL: usize = MAX_NAME + 32;
 const DIGITS: usize = 20;
 /// What a message has at most: a number, a blank, and the number of a slot.
 const MESSAGE: usize = DIGITS + 11;
-/// A push of ours has so many words: its kind, the channel, and one more.
+/// A push of ours has this many words: its kind, the channel, and one more.
 const WORDS: usize = 3;
 
 /// What a push turned out to be.
@@ -249,7 +249,7 @@ mod tests {
         Push::Message(Hint { number, slot: None })
     }
 
-    /// All pushes of a stream that arrives in pieces of so many bytes; what is
+    /// All pushes of a stream that arrives in pieces of this many bytes; what is
     /// left over must be less than one.
     fn read(stream: &[u8], piece: usize) -> io::Result<Vec<Push>> {
         let mut pushes = Pushes::new(CHANNEL.into());

@@ -163,7 +163,7 @@ fn reply_end(bytes: &[u8], depth: usize) -> Result<usize, Incomplete> {
     Ok(end)
 }
 
-/// Begins a command of so many words.
+/// Begins a command of this many words.
 pub(crate) fn write_array(out: &mut Vec<u8>, words: usize) {
     write_head(out, b'*', words);
 }

@@ -225,7 +225,7 @@ fn write_reserve(
     resp::write_number(out, not_after(request));
 }
 
-/// Appends the call that chooses among so many slots, or that a waiter for them goes.
+/// Appends the call that chooses among this many slots, or that a waiter for them goes.
 fn write_choose(
     out: &mut Vec<u8>,
     request: &Request,

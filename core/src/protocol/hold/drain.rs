@@ -1,7 +1,7 @@
 //! Letting no more readers in, for one that wants the lock for itself.
 //!
 //! The home alone knows the line. Readers that win without the home's vote would keep such a
-//! waiter out for ever, so the one that stands first at the home reserves the lock on the
+//! waiter out forever, so the one that stands first at the home reserves the lock on the
 //! other nodes, with each of its polls. It has to be that one alone: if all did, their
 //! reservations would split over the nodes, and readers would starve in their place. A
 //! reservation carries no safety, and ends by itself.

@@ -335,10 +335,10 @@ mod tests {
     #[test]
     fn what_was_said_before_stands_where_nothing_was_said_since() {
         for (nodes, before, answers, said) in [
-            // Who is not asked any more.
+            // Whoever is not asked any more.
             ("---", "grf", "gr-", "grf"),
             ("---", "?-r", "?-r", "?-r"),
-            // Who has yet to answer again: only a refusal tells of others.
+            // Whoever has yet to answer again: only a refusal tells of others.
             ("???", "grf", "?r?", "grf"),
             // An answer is newer than what was said before.
             ("grf", "rgr", "grf", "grf"),

@@ -4,7 +4,7 @@
 //! quorum of them holds it. So nothing that keeps holders apart is here, and there is no more
 //! to a semaphore than to choose. Whoever knows of no others tries any one. Whoever was refused
 //! that, or knows better, asks the home, where the waiters for all of the slots stand in one
-//! queue: it says which one is free, and reserves that for him. A semaphore that counts on each
+//! queue: it says which one is free, and reserves that for it. A semaphore that counts on each
 //! node instead lets in more than its limit: of three nodes that let in two each, any two make a
 //! quorum, for three holders in all.
 

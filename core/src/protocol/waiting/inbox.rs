@@ -221,7 +221,7 @@ impl Registration {
         }
     }
 
-    /// It stands in the queues of those nodes, or may; `place`: behind so many.
+    /// It stands in the queues of those nodes, or may; `place`: behind this many.
     pub(crate) fn stands_at(&self, homes: Nodes, place: Option<u32>) {
         if let Some(waiter) = lock(&self.inbox.table).registered.get_mut(&self.number) {
             waiter.homes = homes;

@@ -32,7 +32,7 @@ pub struct Lines(Mutex<HashMap<Arc<[u8]>, Line>>);
 
 #[derive(Debug, Default)]
 struct Line {
-    /// Somebody's turn it is who wants the lock for himself: he asks the nodes.
+    /// Somebody's turn it is who wants the lock alone: it asks the nodes.
     asking: bool,
     /// How many ask side by side, who want to share it, or a slot of it.
     sharing: usize,
@@ -142,12 +142,12 @@ impl Line {
         called
     }
 
-    /// Whether somebody may ask now, if nobody is before him.
+    /// Whether somebody may ask now, if nobody is before it.
     fn is_open(&self, mode: Mode) -> bool {
         let alone = self.asking || self.held.is_some();
         match mode {
             Mode::AnySlot(slots) => {
-                // Who counts more slots than he does may have others.
+                // Whoever counts more slots than this one may have others.
                 let his = |(_, slot): &&(u64, Option<u32>)| slot.is_some_and(|slot| slot < slots);
                 let left = (slots as usize).saturating_sub(self.shared.iter().filter(his).count());
                 !alone && self.sharing < SIDE_BY_SIDE.min(left)

@@ -154,7 +154,7 @@ async fn run<C: Contender>(words: &Words, contend: &Contend, make: impl Fn(Strin
     words.end_async().await;
 }
 
-/// Waits for contenders to come back, and not for ever; how many have not.
+/// Waits for contenders to come back, and not forever; how many have not.
 async fn drain(contenders: Vec<JoinHandle<()>>) -> usize {
     let end = monotonic() + DRAIN.as_nanos() as u64;
     let late = || contenders.iter().filter(|c| !c.is_finished()).count();

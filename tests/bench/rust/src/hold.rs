@@ -8,7 +8,7 @@ use crate::measure::{cpu, monotonic};
 use crate::words::Words;
 
 const TTL: Duration = Duration::from_secs(10);
-/// Acquired in parallel, so many at a time.
+/// Acquired in parallel, this many at a time.
 const TOGETHER: usize = 100;
 
 pub(crate) async fn quorlock(words: &Words, on_caller: bool) {

@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 use rslock::{Lock, LockError, LockManager};
 use tokio::runtime::{Builder, Runtime};
 
-/// It asks again after a random part of 200 ms: so many times are about 20 s.
+/// It asks again after a random part of 200 ms: this many times are about 20 s.
 const RETRIES: u32 = 200;
 const RETRY_DELAY: Duration = Duration::from_millis(200);
 /// Long enough for a busy machine: no lock of the counter ends by its time.
@@ -76,7 +76,7 @@ impl Locks {
         Ok(true)
     }
 
-    /// So many times: the last number of the file is read under the lock, and the next one is written behind it.
+    /// This many times: the last number of the file is read under the lock, and the next one is written behind it.
     fn count(&mut self, name: &str, cycles: u32, path: &str, who: &str, waits: bool) -> Answer {
         for _ in 0..cycles {
             while !self.acquire(name, LOOP_TTL, waits)? {

@@ -11,7 +11,7 @@
 //! | `NODE drop WAY` | bytes vanish; connections that lost some are reset by `heal` |
 //! | `NODE reset` | every connection is reset, on both sides |
 //! | `NODE half-open` | connections are silent for good; new ones, until `heal`, are never answered |
-//! | `NODE cut WAY BYTES` | each connection is closed after so many further bytes |
+//! | `NODE cut WAY BYTES` | each connection is closed after this many further bytes |
 //! | `NODE split WAY` | each connection is closed within the next chunk of several commands (replies), between two of them |
 //! | `NODE backend PORT [move]` | new connections go there; with `move` quiet ones too, and others are reset |
 //! | `NODE heal` | all of this is over, the backend excepted |

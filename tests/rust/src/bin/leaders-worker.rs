@@ -72,7 +72,7 @@ impl Worker {
     }
 }
 
-/// Writes that the work has ended, be it that it was dropped.
+/// Writes that the work has ended, also when it was dropped.
 struct Ended<'a>(&'a Worker);
 
 impl Drop for Ended<'_> {

@@ -197,7 +197,7 @@ impl Inner {
     }
 
     /// Sends a script to the next server, whichever serves it. L5: nobody is sent in circles
-    /// for ever: a request is, five times for each map, which is read ten times a second.
+    /// forever: a request is, five times for each map, which is read ten times a second.
     fn sends_on(&mut self, wire: usize, number: u16, words: &[&[u8]]) -> Route {
         let (place, server) = (self.wires[wire].cluster, self.wires[wire].server);
         let cluster = &mut self.clusters[place];

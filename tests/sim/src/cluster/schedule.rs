@@ -539,7 +539,7 @@ impl Stage {
         self.wait_for(&done, 1, end, &mut || ());
     }
 
-    /// Lets time go on until so many have ended, or something is wrong. L5: nobody waits for
+    /// Lets time go on until this many have ended, or something is wrong. L5: nobody waits for
     /// longer than to a time.
     pub(super) fn wait_for(
         &self,

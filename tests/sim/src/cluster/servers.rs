@@ -218,7 +218,7 @@ impl Server {
 }
 
 impl Cluster {
-    /// So many primaries, which serve these hash slots, and how far their clocks differ.
+    /// This many primaries, which serve these hash slots, and how far their clocks differ.
     pub fn new(number: usize, primaries: usize, slots: &[(u16, usize)], skew: Time) -> Cluster {
         let mut cluster = Cluster {
             servers: Vec::new(),

@@ -20,7 +20,7 @@ const PLACE: Time = 7_500 * MS;
 const GAP_SHARE: u64 = 45;
 /// or for so long,
 const GAP_LEAST: Time = 20 * MS;
-/// or for so many times the longest way of a message, whatever is longest.
+/// or for this many times the longest way of a message, whatever is longest.
 const GAP_WAYS: u64 = 16;
 
 /// One lock, as its users see it.

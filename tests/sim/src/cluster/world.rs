@@ -173,7 +173,7 @@ impl World {
     fn run_ready(&self) {
         for polls in 0.. {
             if polls > POLLS_BOUND {
-                return self.violated("L5 tasks wake each other for ever".into());
+                return self.violated("L5 tasks wake each other forever".into());
             }
             let next = self.ready.lock().expect("one thread").pop_front();
             let Some(id) = next else { return };

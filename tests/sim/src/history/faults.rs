@@ -50,7 +50,7 @@ pub(super) fn begin_of(fault: FaultEvent) -> String {
         FaultEvent::SuspendClient(c, long) => {
             format!("the machine of c{c} sleeps for {}", ms(long))
         }
-        FaultEvent::CrashClient(c) => format!("c{c} is gone for ever"),
+        FaultEvent::CrashClient(c) => format!("c{c} is gone forever"),
         FaultEvent::FallsBehind(n) => {
             format!("what n{n} has from here on does not reach its replica in time")
         }

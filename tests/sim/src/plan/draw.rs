@@ -188,7 +188,7 @@ impl Plan {
             false => plan,
         };
         let plan = match plan.several && !plan.renew {
-            // Who waits for one of several loses those that it has with their ttl, and its place:
+            // Whoever waits for one of several loses those that it has with their ttl, and its place:
             // where every call is lost it has to be that a turn ends before.
             true => plan.with_short_turns(),
             false => plan,

@@ -83,7 +83,7 @@ impl Plan {
         }
     }
 
-    /// The same, with all times so many times as long.
+    /// The same, with all times this many times as long.
     fn slower(self, times: u32) -> Plan {
         let long = Time::from(times);
         let mut waits = self.waits;

@@ -72,8 +72,8 @@ pub trait Host {
     fn carry_out(&mut self, call: &Call) -> Result<Reply, OtherRecord>;
     /// Replaces the record, if it is `old`; else what it is.
     fn init(&mut self, old: &str, new: Arc<str>, quarantine: Duration) -> Result<(), String>;
-    /// How many replicas have all that was written, if those are so many; else it waits for
-    /// as long, 0 ms for ever.
+    /// How many replicas have all that was written, if those are this many; else it waits for
+    /// as long, 0 ms forever.
     fn wait(&mut self, replicas: u64, long: Duration) -> Option<u32>;
     /// This connection listens on a channel. Returns on how many.
     fn subscribe(&mut self, channel: &[u8]) -> usize;
@@ -82,7 +82,7 @@ pub trait Host {
 /// How long a value stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Life {
-    /// Until `TIME` is beyond so many ms.
+    /// Until `TIME` is beyond this many ms.
     Until(u64),
     /// For so long.
     For(Duration),

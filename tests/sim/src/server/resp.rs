@@ -11,7 +11,7 @@ const MOST: usize = 1_000;
 #[derive(Debug, Default)]
 pub struct Input {
     bytes: Vec<u8>,
-    /// The first so many of them are done with.
+    /// The first this many of them are done with.
     done: usize,
     /// How many were done with before those.
     passed: u64,
@@ -118,7 +118,7 @@ pub fn bulk(out: &mut Vec<u8>, text: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends the head of so many elements.
+/// Appends the head of this many elements.
 pub fn array(out: &mut Vec<u8>, kind: u8, elements: usize) {
     line(out, kind, &elements.to_string());
 }

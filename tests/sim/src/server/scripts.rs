@@ -550,7 +550,7 @@ pub fn answer(out: &mut Vec<u8>, call: &Call, answer: &Result<Reply, OtherRecord
     if !call.told && !refused {
         return int(out, code);
     }
-    // Who is refused is told the TIME in any case, and behind it that readers hold the lock.
+    // Whoever is refused is told the TIME in any case, and behind it that readers hold the lock.
     let told = call.told || refused;
     let behind = match answer {
         Ok(Reply::Refused { shared: true, .. }) => Some(1),

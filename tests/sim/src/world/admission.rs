@@ -46,7 +46,7 @@ pub struct Terms {
 }
 
 impl Terms {
-    /// The terms of a set of so many nodes, where nobody asks for a longer vote
+    /// The terms of a set of this many nodes, where nobody asks for a longer vote
     /// than `max_ttl`.
     pub fn new(nodes: usize, max_ttl: Duration, guard: bool, declared: bool) -> Terms {
         Terms {

@@ -27,7 +27,7 @@ use crate::random::Random;
 /// The first run of the server that is a replica to begin with.
 const STANDBY: u64 = 500_000;
 
-/// So many bits of a server's number tell which promotion made it the master.
+/// This many bits of a server's number tell which promotion made it the master.
 const PROMOTIONS: u32 = 20;
 
 /// Which promotion of its node made the server of that number the master.

@@ -50,7 +50,7 @@ pub enum FaultEvent {
     Snapshot(usize),
     /// All that the node holds is deleted; it runs on.
     Flush(usize),
-    /// The node's clock steps by so many nanoseconds.
+    /// The node's clock steps by this many nanoseconds.
     StepNode(usize, i64),
     /// The same, right after the node has lost its memory, so that the step takes
     /// no vote that counts, and where every client sees it.
@@ -78,7 +78,7 @@ pub enum FaultEvent {
     PauseClient(usize, Time),
     /// The client's machine sleeps for so long: timers stand still too.
     SuspendClient(usize, Time),
-    /// The client is gone for ever.
+    /// The client is gone forever.
     CrashClient(usize),
     /// The client gets a message that no node sent, as if from that node.
     Forge(usize, usize),

@@ -1,5 +1,5 @@
 //! L4, no lost wake-up: a lock that is free while somebody waits for it is
-//! soon won, and nobody waits for ever. Judged once nothing goes wrong any more.
+//! soon won, and nobody waits forever. Judged once nothing goes wrong any more.
 //!
 //! This is fed with what happens to one lock and knows nothing else. It is
 //! *idle* while a quorum of its nodes would vote for whoever asks, nobody holds
@@ -7,7 +7,7 @@
 //! ends that within a part of the reservation. A wake-up that comes to nothing
 //! costs the reservation made for it and a poll of whoever asks next; a message
 //! that did not arrive, no more than until its client hears that node again, for
-//! then it asks by itself. Who cannot be called asks all the time.
+//! then it asks by itself. Whoever cannot be called asks all the time.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use super::{MS, Time};
 const GAP_SHARE: f64 = 0.45;
 /// or for so long,
 const GAP_LEAST: Time = 20 * MS;
-/// or for so many round trips, whatever is longest.
+/// or for this many round trips, whatever is longest.
 const GAP_TRIPS: Time = 8;
 /// The longest time between two polls of those next in line,
 const POLL_NEAR: Time = 500 * MS / 10 * 12;
@@ -27,7 +27,7 @@ pub const POLL_FAR: Time = 2_000 * MS / 10 * 12;
 const POLL_MUTE: Time = 100 * MS / 10 * 12;
 /// The longest pause after an attempt that came to its end.
 const BACK_OFF: Time = 640 * MS;
-/// So many are next in line.
+/// This many are next in line.
 const NEAR: u32 = 2;
 
 /// What is promised of a lock.
@@ -90,7 +90,7 @@ struct Waiting {
 }
 
 impl Line {
-    /// A lock that nobody has, on so many nodes.
+    /// A lock that nobody has, on this many nodes.
     pub fn new(nodes: usize, bounds: Bounds) -> Line {
         Line {
             bounds,
@@ -481,7 +481,7 @@ mod tests {
         line.waits(C, true, 200 * MS);
         release(&mut line, A, 500 * MS);
         judged_at(&mut line, 500 * MS + GAP + POLL_MUTE);
-        // Who can be called does not wait for that, from when it is there.
+        // Whoever can be called does not wait for that, from when it is there.
         let mut line = held(bounds());
         line.leaves(B, 200 * MS);
         line.waits(C, true, 200 * MS);

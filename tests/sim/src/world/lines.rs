@@ -200,7 +200,7 @@ impl Inner {
         }
     }
 
-    /// A client stands still until then, or for ever: then its nodes find out
+    /// A client stands still until then, or forever: then its nodes find out
     /// some time.
     pub(super) fn vanishes(&mut self, client: usize, until: Time) {
         let at = self.time;

@@ -17,7 +17,7 @@ use super::faults::Node;
 use super::{FaultEvent, Inner, Time, World};
 use crate::history::Happened;
 
-/// A node finds out that a connection is dead within so many ttls.
+/// A node finds out that a connection is dead within this many ttls.
 pub const HALF_OPEN: f64 = 1.0;
 
 /// The subscription of a client's inbox on one node, as the client knows it.
@@ -261,13 +261,13 @@ impl Inner {
             if let Some(Listener { pair, .. }) = listener
                 && !self.clients[self.pairs[pair].client].crashed
             {
-                // Who slept takes it for good, and its waiters are passed over.
+                // Whoever slept takes it for good, and its waiters are passed over.
                 self.unheard(pair, None);
             }
         }
     }
 
-    /// The client is gone for ever, or its machine sleeps until a time: its
+    /// The client is gone forever, or its machine sleeps until a time: its
     /// nodes miss it after a while, and close its connections.
     pub(super) fn falls_silent(&mut self, client: usize, until: Time) {
         let nodes = self.nodes.len();

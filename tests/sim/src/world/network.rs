@@ -171,7 +171,7 @@ pub(super) struct Connection {
     pub(super) astray: bool,
     /// The node has subscribed the client's inbox for it.
     pub(super) subscribed: bool,
-    /// Its node sees its end by and by, or has.
+    /// Its node sees its end later, or has seen it.
     pub(super) hung_up: bool,
     /// The record that goes with each request, if restarts are guarded.
     pub(super) record: Option<Arc<str>>,

@@ -552,7 +552,7 @@ impl Inner {
         life.is_some_and(|life| life.watch.is_some())
     }
 
-    /// So many more requests are on their way to a node.
+    /// This many more requests are on their way to a node.
     pub(super) fn under_way(&mut self, node: usize, request: &Request, more: i32) {
         // One that reserves leaves nothing of the token, and may come before any that does.
         if matches!(request.op, Op::Reserve { .. }) {

@@ -81,7 +81,7 @@ impl World {
     pub(super) fn run_ready(&self) {
         for polls in 0.. {
             if polls > POLLS_BOUND {
-                return self.violated("L5 tasks wake each other for ever".into());
+                return self.violated("L5 tasks wake each other forever".into());
             }
             let Some(id) = self.ready.get().pop_front() else {
                 return;

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Forces it out, banned for so many ms; returns the reply and who was told.
+/// Forces it out, banned for this many ms; returns the reply and who was told.
 fn force(node: &mut MemoryNode, name: &str, ms: u64, long: u64) -> (Reply, usize) {
     let release = Request {
         leaving: Leaving::Forced(Duration::from_millis(long)),

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Gives it back, and has it stay taken for so many ms.
+/// Gives it back, and has it stay taken for this many ms.
 fn keep(node: &mut MemoryNode, name: &str, ms: u64, long: u64) -> (Reply, usize) {
     let release = Request {
         leaving: Leaving::TakenFor(Duration::from_millis(long)),

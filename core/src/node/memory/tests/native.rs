@@ -3,7 +3,7 @@
 use super::*;
 use crate::node::native::{Trailer, Voted};
 
-/// A native acquire of a key that ends at so many ms; 0: a plain one.
+/// A native acquire of a key that ends at this many ms; 0: a plain one.
 fn native(name: &str, candidate: u64, end: u64) -> Request {
     Request {
         native: true,

@@ -36,11 +36,11 @@ use crate::node::{Fault, FaultKind};
 
 /// How long one server has to say what it knows of the cluster, at least.
 const PATIENCE: Duration = Duration::from_millis(250);
-/// So many times what a node has to answer, where that is longer.
+/// This many times what a node has to answer, where that is longer.
 const STEPS: u32 = 3;
 /// How often a stamp may be found changed on the way to a connection.
 const WRITES: u32 = 6;
-/// So many marks are set at once.
+/// This many marks are set at once.
 const AT_ONCE: usize = 1024;
 
 /// A shard that may vote.

@@ -278,7 +278,7 @@ async fn newness_of(
         Some(text) if Record::parse(text).is_none_or(|record| !record.is_pledge()) => {
             Ok(Newness::Used)
         }
-        // Who founds the set has looked at it before, and given it what it needs.
+        // Whoever founds the set has looked at it before, and given it what it needs.
         Some(_) if quarantine_left(&target.gate, wire).await?.is_zero() => Ok(Newness::New),
         Some(_) => Ok(Newness::Used),
         None => {

@@ -20,7 +20,7 @@ use crate::node::{Fault, FaultKind};
 
 /// How long one sentinel may take, at least.
 const PATIENCE: Duration = Duration::from_millis(250);
-/// So many times what a node has to answer, where that is longer: a connection, TLS, and what
+/// This many times what a node has to answer, where that is longer: a connection, TLS, and what
 /// is asked.
 const STEPS: u32 = 3;
 

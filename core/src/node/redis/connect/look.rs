@@ -24,7 +24,7 @@ use crate::node::redis::wire::Wire;
 use crate::node::time::NodeTime;
 use crate::node::{Fault, FaultKind};
 
-/// So many round trips are measured.
+/// This many round trips are measured.
 const ROUND_TRIPS: usize = 5;
 
 /// Where a look came to its end, and why.

@@ -14,12 +14,12 @@ use crate::node::address::Endpoint;
 use crate::node::names::name_of;
 use crate::node::redis::replies;
 
-/// About so many keys a node looks at before it answers: for a moment in which it does nothing
+/// About this many keys a node looks at before it answers: for a moment in which it does nothing
 /// else.
 const COUNT: usize = 1000;
 
 /// The names of locks in a namespace whose keys are like `pattern`, which is for the server to understand; at
-/// most so many and a few more. And whether those are all.
+/// most this many and a few more. And whether those are all.
 pub(crate) async fn scan(
     target: &Target,
     namespace: &str,

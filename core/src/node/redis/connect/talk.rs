@@ -33,7 +33,7 @@ pub(super) async fn send(wire: &mut Wire, commands: &[redis::Cmd]) -> Result<(),
         .map_err(|e| broken(&e))
 }
 
-/// Takes so many replies. Nothing is subscribed yet, so a push is nothing to us.
+/// Takes this many replies. Nothing is subscribed yet, so a push is nothing to us.
 pub(super) async fn receive(wire: &mut Wire, replies: usize) -> Result<Vec<Resp>, Fault> {
     let mut received = Vec::with_capacity(replies);
     while received.len() < replies {
@@ -97,7 +97,7 @@ pub(crate) fn broken(error: &io::Error) -> Fault {
     Fault::new(FaultKind::Unreachable, text, true)
 }
 
-/// The fault of a node that cannot serve until somebody mends it.
+/// The fault of a node that cannot serve until somebody fixes it.
 pub(super) fn refused(why: String) -> Fault {
     Fault::new(FaultKind::Misconfigured, why, true)
 }

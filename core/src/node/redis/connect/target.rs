@@ -46,7 +46,7 @@ pub(crate) struct Located {
 }
 
 impl Located {
-    /// The places of so many sentinels, in the order in which they are asked.
+    /// The places of this many sentinels, in the order in which they are asked.
     pub(crate) fn order(&self, count: usize) -> impl Iterator<Item = usize> + use<> {
         let first = self.first.load(Ordering::Relaxed);
         (0..count).map(move |i| (first + i) % count)

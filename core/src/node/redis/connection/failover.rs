@@ -23,7 +23,7 @@ use crate::node::admission::{GRACE, Reign};
 use crate::node::redis::connect::{Target, is_over, moved};
 use crate::node::{Fault, FaultKind, Op, Repair, Reply, Request};
 
-/// So many servers are remembered that are over.
+/// This many servers are remembered that are over.
 const REMEMBERED: usize = 8;
 
 type Waiting = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -98,7 +98,7 @@ impl Failover {
             let follows = mutant!("one-in-between-unseen", follows, true);
             let until = now + GRACE.mul_f64(1.0 + gate.drift);
             match before.at != here.at {
-                // Somebody was master in between, and may not have heard that he is none any
+                // Somebody was master in between, and may not have heard that it is none any
                 // more; nobody here knows where.
                 _ if !follows => self.former.push(Former {
                     at: None,

@@ -17,7 +17,7 @@ use crate::node::{Fault, FaultKind, Reply, Ticket};
 /// Time for a connection to be made, at the least. Longer than a request waits, so
 /// that a slow name server delays the first requests only.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-/// So many requests' time a connection has: its set-up takes several round trips, where
+/// This many requests' time a connection has: its set-up takes several round trips, where
 /// a request takes one.
 const CONNECT_STEPS: u32 = 4;
 
@@ -212,7 +212,7 @@ impl Connection {
         (self.target.gate.warn)(format!("the node {shown} {what}"));
     }
 
-    /// Says in the log how it stands with the node.
+    /// Logs the state of the node.
     pub(super) fn note(&self, what: &str) {
         let shown = &self.target.address.shown;
         (self.target.gate.note)(format!("the node {shown} {what}"));

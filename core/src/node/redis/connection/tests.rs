@@ -1,5 +1,5 @@
 //! What a link does where its connection is in doubt, step by step: nothing is read
-//! and no time passes but as a test says.
+//! and time passes only as a test says.
 
 mod failover;
 mod replicas;

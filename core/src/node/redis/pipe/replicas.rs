@@ -1,6 +1,6 @@
 //! Votes that count once replicas have them: `wait_replicas`.
 //!
-//! Behind the requests of a write goes one `WAIT`, which the server answers when so many
+//! Behind the requests of a write goes one `WAIT`, which the server answers when this many
 //! replicas have all that this connection has written, or the time is up. The votes of that
 //! write are *parked* until then; all other answers pass at once. A vote that too few replicas
 //! have is none, and may stand: it is undone as one that was not answered.
@@ -56,7 +56,7 @@ impl Replicas {
         let Some(deadline) = self.owed.take() else {
             return false;
         };
-        // One of 0 ms would wait for ever.
+        // One of 0 ms would wait forever.
         let least = mutant!("wait-zero", 1, 0);
         let most = now.until(deadline).min(self.most).as_millis().max(least);
         resp::write_array(out, 3);

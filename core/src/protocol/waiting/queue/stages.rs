@@ -13,12 +13,12 @@ use crate::protocol::home::{self, Heard, Next};
 use crate::protocol::retry;
 use crate::protocol::waiting::inbox::Notice;
 
-/// After so many polls in a row that nobody has answered all nodes are asked.
+/// After this many polls in a row that nobody has answered all nodes are asked.
 const ALL_ASKED: u32 = 3;
 
-/// So many times the nodes that refused are asked again for a slot of a semaphore. Whose slot
-/// it is may lack the home's vote alone: for as long as we have that vote he cannot have it
-/// back, and the home takes his slot for ours, where another may be free.
+/// This many times the nodes that refused are asked again for a slot of a semaphore. Whose slot
+/// it is may lack the home's vote alone: for as long as we have that vote it cannot have that
+/// back, and the home takes its slot for ours, where another may be free.
 pub(super) const SLOT_TRIES: u32 = 5;
 
 /// What we are about.
@@ -28,7 +28,7 @@ pub(super) enum Stage {
     Polling,
     /// It refused. It is asked again then, or when it calls.
     Waiting { until: Instant },
-    /// All were asked; those that refused so many times, and again then.
+    /// All were asked; those that refused this many times, and again then.
     Asking { tries: u32, again: Option<Instant> },
     /// Nobody is asked before then.
     Pausing { until: Instant },

@@ -261,7 +261,7 @@ impl Inner {
             .extend(messages.into_iter().map(|m| (wire, m)));
     }
 
-    /// A client has read so many more bytes.
+    /// A client has read this many more bytes.
     pub(super) fn has_read(&mut self, wire: usize, bytes: usize) {
         let w = self.open_wire(wire);
         w.read += bytes as u64;

@@ -99,7 +99,7 @@ impl Inner {
     }
 
     /// A command has been carried out that ended there; if it was a request, its
-    /// answer ends at so many bytes behind what the node wrote before.
+    /// answer ends at this many bytes behind what the node wrote before.
     fn has_served(&mut self, wire: usize, end: u64, length: usize) {
         let served = self.bytes().served.take();
         let deferred = std::mem::take(&mut self.bytes().deferred);

@@ -146,7 +146,7 @@ impl Drop for Stream {
 }
 
 impl Inner {
-    /// A draw for something that happens in so many percent of the cases.
+    /// A draw for something that happens in this many percent of the cases.
     pub(super) fn random_below(&self, percent: u64) -> Option<u64> {
         (percent > 0 && self.random.chance(percent)).then(|| self.random.bits())
     }
@@ -224,7 +224,7 @@ impl Inner {
         askers
     }
 
-    /// Sends a piece on its way to the node; behind it come so many more bytes.
+    /// Sends a piece on its way to the node; behind it come this many more bytes.
     fn carry_forth(&mut self, wire: usize, piece: &[u8], more: usize) {
         let pair = self.open_wire(wire).pair;
         let before = self.connections[wire].broken;

@@ -26,7 +26,7 @@ pub(super) fn requests(request: &Request) -> Vec<Request> {
     (0..slots).map(one).collect()
 }
 
-/// Whether the slot was kept for whoever asks: he has been called for it.
+/// Whether the slot was kept for whoever asks: that one has been called for it.
 fn is_reserved(one: &Request, before: &Seen) -> bool {
     let form = before.form.as_ref();
     let whom = form.and_then(|(form, _)| form.reserved(MemoryNode::time(before.local)));

@@ -11,7 +11,7 @@ const EXTEND: Op = Op::Extend {
 };
 const ONE: &str = ":1\r\n";
 
-/// A link whose votes wait for so many replicas.
+/// A link whose votes wait for this many replicas.
 fn link(replicas: u32) -> Link {
     let mut link = Link::connected();
     link.wait_replicas = replicas;

@@ -29,6 +29,8 @@ import debs
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TOOLS = ["ziglang==0.17.1", "cargo-zigbuild==0.24.1", "maturin==1.16.0"]
+# Where the crates are of which bills of materials are made.
+BOMS = {"cli": "core/cli", "c": "ffi-c", "node": "node", "python": "py", "rust": "core"}
 BOM_TOOL = ["cargo-cyclonedx", "--version", "0.5.9"]
 RECIPES = ("commands", "c", "node", "python", "crates", "debs", "boms")
 # By our name: Rust's target with the oldest glibc, the tag of a wheel, the folder of a prebuild, Debian's word.
@@ -70,11 +72,12 @@ class Dist:
         home = os.environ.get("CARGO_HOME") or os.path.expanduser("~/.cargo")
         # No path of this machine is in what is made.
         rustflags = f"--remap-path-prefix={self.out}=/quorlock --remap-path-prefix={home}=/cargo {flags}"
+        cflags = f"-ffile-prefix-map={home}=/cargo -ffile-prefix-map={ROOT / 'target' / 'dist-tools'}=/tools"
         told = {"PATH": self.path}
         # What is built here is not built anew, as it would be if any of that were another.
         if not self.native:
             told |= {"SOURCE_DATE_EPOCH": self.epoch, "LC_ALL": "C.UTF-8", "CARGO_TARGET_DIR": str(self.target),
-                     "RUSTFLAGS": rustflags.strip(), "CARGO_PROFILE_RELEASE_STRIP": "symbols", "CARGO_INCREMENTAL": "0",
+                     "RUSTFLAGS": rustflags.strip(), "CFLAGS": cflags, "CARGO_PROFILE_RELEASE_STRIP": "symbols", "CARGO_INCREMENTAL": "0",
                      "CARGO_ZIGBUILD_CACHE_DIR": str(self.out / "zig")}
         told |= more
         print("+", *command, flush=True)
@@ -201,6 +204,8 @@ class Dist:
             shutil.copy(self.command(triple), self.source / "py" / "quorlock.data" / "scripts" / "quorlock")
             flags = "-C target-feature=-crt-static" if "musl" in triple else ""
             words = ["--zig", "--target", target.removesuffix(".2.17"), "--compatibility", tag] if triple != NATIVE else []
+            if not self.native:
+                words += ["--sbom-include", self.bom("python")]
             self.run("maturin", "build", "--release", "--locked", *words, "--manifest-path", "py/Cargo.toml", "--out", self.files,
                      flags=flags, CARGO_TARGET_DIR=str(self.folder(triple, True)))
 
@@ -238,12 +243,18 @@ class Dist:
             debs.make(self, word, place, share, self.command(triple))
 
     def boms(self):
-        """A bill of materials, as CycloneDX has it, of what each package is linked from."""
-        for package, manifest in (("cli", "core/cli"), ("c", "ffi-c"), ("node", "node"), ("python", "py"), ("rust", "core")):
-            self.run("cargo", "cyclonedx", "--format", "json", "--manifest-path", f"{manifest}/Cargo.toml",
-                     "--override-filename", f"bom-{package}")
-            shutil.copy(self.source / manifest / f"bom-{package}.json",
-                        self.files / f"quorlock-{package}-{self.version}.cdx.json")
+        for package in BOMS:
+            shutil.copy(self.bom(package), self.files)
+
+    def bom(self, package):
+        """The bill of materials, as CycloneDX has it, of what a package is linked from."""
+        name = f"quorlock-{package}-{self.version}.cdx"
+        file = self.source / BOMS[package] / f"{name}.json"
+        if not file.exists():
+            self.run("cargo", "cyclonedx", "--format", "json", "--manifest-path", file.parent / "Cargo.toml", "--override-filename", name)
+            # It names each crate of ours by where that is on this machine.
+            file.write_text(file.read_text().replace(str(self.source), "/quorlock"))
+        return file
 
     def sums(self):
         sums = [f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n"
@@ -283,7 +294,7 @@ def main():
         # Two builds may be made at once, of which one installs.
         with open(ROOT / "target" / "dist-tools.lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            install_tools(triples, "boms" in recipes)
+            install_tools(triples, {"boms", "python"} & set(recipes))
     dist = Dist(asked.out.resolve(), triples)
     dist.export()
     for recipe in recipes:

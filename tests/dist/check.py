@@ -8,6 +8,7 @@ As root, for a tree of another Debian is entered by chroot. `--again`: a second 
 """
 
 import argparse
+import io
 import os
 import pathlib
 import re
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import zipfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -320,6 +322,29 @@ def sums(files):
     run("sha256sum", "--check", "--strict", "SHA256SUMS", cwd=files.folder)
 
 
+@check
+def no_path_of_this_machine(files):
+    """What was built where is nobody's business, and would make two builds differ."""
+    ours = [str(place).encode() for place in (ROOT, os.environ.get("CARGO_HOME") or pathlib.Path.home() / ".cargo")]
+    found = [name for name, content in contents(files) if any(place in content for place in ours)]
+    if found:
+        raise AssertionError(f"paths of this machine are in {', '.join(found)}")
+
+
+def contents(files):
+    """What is in all files that are released, with the name of each."""
+    for file in sorted(files.folder.iterdir()):
+        if file.suffix == ".whl":
+            with zipfile.ZipFile(file) as wheel:
+                yield from ((f"{file.name}: {name}", wheel.read(name)) for name in wheel.namelist())
+        elif file.suffix in (".gz", ".tgz", ".crate", ".deb"):
+            packed = subprocess.check_output(["dpkg-deb", "--fsys-tarfile", file]) if file.suffix == ".deb" else file.read_bytes()
+            with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
+                yield from ((f"{file.name}: {entry.name}", tar.extractfile(entry).read()) for entry in tar if entry.isfile())
+        else:
+            yield file.name, file.read_bytes()
+
+
 def same(files, again):
     ours, theirs = ({file.name: file.read_bytes() for file in folder.iterdir()} for folder in (files.folder, again))
     differ = sorted(name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name))
@@ -335,15 +360,16 @@ def main():
     parser.add_argument("checks", nargs="*", metavar="CHECK")
     asked = parser.parse_args()
     files = Files(asked.files.resolve())
+    checks = dict(CHECKS)
     if asked.again:
-        CHECKS["two-builds-are-the-same"] = lambda files: same(files, asked.again.resolve())
+        checks = {"two-builds-are-the-same": lambda files: same(files, asked.again.resolve()), **checks}
     KEPT.mkdir(parents=True, exist_ok=True)
     ensure_server()
     passed = failed = 0
     with Stage(3) as stage:
         os.environ["QUORLOCK_NODES"] = ",".join(stage.urls())
         run(files.one(f"quorlock-[0-9]*-{MACHINE}-linux"), "init", "--force")
-        for name, function in CHECKS.items():
+        for name, function in checks.items():
             if asked.checks and not any(name.startswith(word) for word in asked.checks):
                 continue
             try:

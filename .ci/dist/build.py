@@ -254,6 +254,10 @@ class Dist:
             self.run("cargo", "cyclonedx", "--format", "json", "--manifest-path", file.parent / "Cargo.toml", "--override-filename", name)
             # It names each crate of ours by where that is on this machine.
             file.write_text(file.read_text().replace(str(self.source), "/quorlock"))
+            # It leaves one in the folder of each crate of ours that this one needs, too, where crates would be packed with it.
+            for other in self.source.rglob(file.name):
+                if other != file:
+                    other.unlink()
         return file
 
     def sums(self):

@@ -429,6 +429,7 @@ impl Stage {
         if let (Ok(first), Ok(second)) = (&first, &second)
             && first.is_held()
             && second.is_held()
+            && !self.is_excused()
         {
             self.world.violated("S1 two have adopted one lease".into());
         }

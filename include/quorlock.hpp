@@ -2002,7 +2002,7 @@ private:
 };
 
 /**
- * At most this many slots of it are held at once, by whatever program: a semaphore with the words of std::counting_semaphore.
+ * At most `slots` of it are held at once, by whatever program: a semaphore with the words of std::counting_semaphore.
  *
  *     quorlock::semaphore api(client, "api", 5);
  *     api.acquire(); … api.release();

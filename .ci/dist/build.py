@@ -29,7 +29,7 @@ import debs
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TOOLS = ["ziglang==0.17.1", "cargo-zigbuild==0.24.1", "maturin==1.16.0"]
-# Where the crates are of which bills of materials are made.
+# The folder of the crate whose bill of materials is that of a package.
 BOMS = {"cli": "core/cli", "c": "ffi-c", "node": "node", "python": "py", "rust": "core"}
 BOM_TOOL = ["cargo-cyclonedx", "--version", "0.5.9"]
 RECIPES = ("commands", "c", "node", "python", "crates", "debs", "boms")
@@ -77,8 +77,8 @@ class Dist:
         # What is built here is not built anew, as it would be if any of that were another.
         if not self.native:
             told |= {"SOURCE_DATE_EPOCH": self.epoch, "LC_ALL": "C.UTF-8", "CARGO_TARGET_DIR": str(self.target),
-                     "RUSTFLAGS": rustflags.strip(), "CFLAGS": cflags, "CARGO_PROFILE_RELEASE_STRIP": "symbols", "CARGO_INCREMENTAL": "0",
-                     "CARGO_ZIGBUILD_CACHE_DIR": str(self.out / "zig")}
+                     "RUSTFLAGS": rustflags.strip(), "CFLAGS": cflags, "CARGO_PROFILE_RELEASE_STRIP": "symbols",
+                     "CARGO_INCREMENTAL": "0", "CARGO_ZIGBUILD_CACHE_DIR": str(self.out / "zig")}
         told |= more
         print("+", *command, flush=True)
         subprocess.run([str(word) for word in command], cwd=cwd or self.source, check=True, stdin=subprocess.DEVNULL,
@@ -251,7 +251,8 @@ class Dist:
         name = f"quorlock-{package}-{self.version}.cdx"
         file = self.source / BOMS[package] / f"{name}.json"
         if not file.exists():
-            self.run("cargo", "cyclonedx", "--format", "json", "--manifest-path", file.parent / "Cargo.toml", "--override-filename", name)
+            self.run("cargo", "cyclonedx", "--format", "json", "--manifest-path", file.parent / "Cargo.toml",
+                     "--override-filename", name)
             # It names each crate of ours by where that is on this machine.
             file.write_text(file.read_text().replace(str(self.source), "/quorlock"))
             # It leaves one in the folder of each crate of ours that this one needs, too, where crates would be packed with it.

@@ -101,8 +101,8 @@ impl Client {
     /// counts on each node instead lets in more than its limit. Its name is another than that
     /// of a lock.
     ///
-    /// All who use it have to ask for the same number of slots: the largest number in use is the limit.
-    /// While that is being changed, whoever asks for fewer may wait longer.
+    /// All who use it have to ask for the same number of slots: the largest number in use is the
+    /// limit. While that is being changed, whoever asks for fewer may wait longer.
     ///
     /// Name and options are checked when it is used, or by [`Lock::check`]. Not with
     /// [`raw`](Lock::raw) or [`shared`](Lock::shared).

@@ -125,8 +125,8 @@ export class Client extends Events {
 
   /**
    * A semaphore: at most `slots` of it are held at once, 1 to 128. It is acquired and released as a lock is; its leases
-   * tell their `slot`. Options as of `lock`. All who use it have to ask for the same number of slots: the largest number in use is the
-   * limit. A lock of that name is another matter. Throws as `lock`.
+   * tell their `slot`. Options as of `lock`. All who use it have to ask for the same number of slots: the largest number in
+   * use is the limit. A lock of that name is another matter. Throws as `lock`.
    */
   semaphore(name: Name, slots: number, options?: Omit<LockOptions, "shared" | "slots">): Lock {
     const key = look(this.semaphore, () => nameOf("name", name));

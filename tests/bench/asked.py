@@ -34,7 +34,7 @@ class Row:
     bound: float
     # What it was before, where that is known.
     before: str = "–"
-    # Whoever stands in our place, and if it is not the same, who in theirs.
+    # Who stands in our place, and if it is not the same, who in theirs.
     floor: str = ""
     beside: str = ""
     state: str = "up"

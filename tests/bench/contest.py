@@ -16,7 +16,7 @@ HUNG_SECONDS = 10
 
 
 def run(stage, workload, peer, state, seconds):
-    """The figures of one run; with `error` or `stuck` among them when there are none. Whoever starves is no error."""
+    """The figures of one run; with `error` or `stuck` among them when there are none. Starvation is no error."""
     # Nodes of another guard would refuse it, and empty ones would be in quarantine.
     stage.declare(guard=peer.guard)
     shape, servers, drivers, wait = {**SHAPES, **CROWDS}[state], Servers(stage), [], 5

@@ -6,7 +6,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def put(files, check, remedy):
-    """Writes the texts to their paths, or with `check` only says which file differs and how to mend that; returns a status."""
+    """Writes the texts to their paths, or with `check` only says which file differs and how to correct that; returns a status."""
     wrong = 0
     for path, text in files.items():
         if not check:

@@ -33,7 +33,7 @@ from .shards import Clustered
 # Every password of a stage begins so: whoever searches output for leaked secrets looks for this word.
 SECRET_MARK = "qlsecret"
 POLL_SECONDS = 0.01
-# Containers often have but 64 MiB there, which files of servers may fill.
+# Containers often have only 64 MiB there, which files of servers may fill.
 MEMORY, MEMORY_BYTES = "/dev/shm", 2**30
 # After these a server is not the one that was started; `heal` replaces it.
 LASTING = {"CONFIG", "ACL", "REPLICAOF", "SLAVEOF", "DEBUG", "CLIENT"}

@@ -480,8 +480,8 @@ class Client(ClientBase):
                 call_the_api(worker=lease.slot)
 
         It is acquired and released as a lock is, and no thread re-enters it: who acquires it twice has two slots, as of
-        `threading.Semaphore`, but for an `owner` by name. All who use it have to ask for the same number of slots: the largest number in
-        use is the limit. A lock of that name is another matter. Raises as `lock`.
+        `threading.Semaphore`, but for an `owner` by name. All who use it have to ask for the same number of slots: the largest
+        number in use is the limit. A lock of that name is another matter. Raises as `lock`.
         """
         return self.lock(name, **options, slots=slots)
 

@@ -28,7 +28,7 @@ fn most_polls(queued: u64) -> f64 {
     near as f64 / 0.4 + (queued - near) as f64 / 1.6
 }
 
-/// What this many waiters cost, that queue as this many for each of this many locks.
+/// What a number of waiters cost: so many locks, and so many waiters for each.
 struct Cost {
     waiters: u64,
     queued: u64,

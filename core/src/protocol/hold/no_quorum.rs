@@ -335,10 +335,10 @@ mod tests {
     #[test]
     fn what_was_said_before_stands_where_nothing_was_said_since() {
         for (nodes, before, answers, said) in [
-            // Whoever is not asked any more.
+            // Nodes that are not asked any more.
             ("---", "grf", "gr-", "grf"),
             ("---", "?-r", "?-r", "?-r"),
-            // Whoever has yet to answer again: only a refusal tells of others.
+            // Nodes that have yet to answer again: only a refusal tells of others.
             ("???", "grf", "?r?", "grf"),
             // An answer is newer than what was said before.
             ("grf", "rgr", "grf", "grf"),

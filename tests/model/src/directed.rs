@@ -259,7 +259,7 @@ impl Case<'_> {
 
     fn left(&mut self, key: &[u8]) -> io::Result<String> {
         Ok(match self.server().ask(&[b"PTTL", key])? {
-            Plain::Number(-1) => "forever".to_owned(),
+            Plain::Number(-1) => "for ever".to_owned(),
             Plain::Number(ms) => format!("for {ms}"),
             other => format!("{other:?}"),
         })

@@ -211,7 +211,9 @@ const text = string("a string");
 
 const pem: Convert = (name, value) => {
   if (types.isUint8Array(value)) return Buffer.from(value).toString();
-  return text(name, value);
+  // Whatever it is, it may hold a key: not shown.
+  if (typeof value !== "string") throw invalid(`${name} is of type ${typeof value}: give the path of a PEM file, or its text`);
+  return value;
 };
 
 const urls: Convert = (name, value) => {

@@ -59,6 +59,16 @@ fn text(name: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {
     typed(name, value, "text")
 }
 
+/// A certificate or key, which is not shown: whatever it is, it may hold a key.
+fn pem(name: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {
+    let refused = |_| {
+        PyTypeError::new_err(format!(
+            "{name}: give the path of a PEM file, or its text, as text that has a form in UTF-8"
+        ))
+    };
+    value.extract().map_err(refused)
+}
+
 /// Not shown: what is among them may hold a password.
 fn urls(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
     let refused = |_| PyTypeError::new_err(format!("{name}: give URLs, each of them text"));
@@ -142,9 +152,9 @@ pub(crate) fn of_client(mut to: ClientBuilder, options: &Options<'_>) -> PyResul
             }
             "accept_eviction" => to.accept_eviction(flag(name, &value)?),
             "wait_replicas" => to.wait_replicas(count(name, &value)?),
-            "ca" => to.ca(text(name, &value)?),
-            "cert" => to.cert(text(name, &value)?),
-            "key" => to.key(text(name, &value)?),
+            "ca" => to.ca(pem(name, &value)?),
+            "cert" => to.cert(pem(name, &value)?),
+            "key" => to.key(pem(name, &value)?),
             _ => lock_option!(to, name, value),
         };
     }

@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
 import { after, before, test } from "node:test";
+import { inspect } from "node:util";
 
 import * as quorlock from "../../node/dist/index.mjs";
 import support from "./support.cjs";
@@ -125,6 +126,25 @@ test("the stack begins at the caller, for every call", async () => {
     assert.ok(error.stack.includes("theCaller"), `${name}: ${error.stack}`);
   }
   await holder.release();
+});
+
+test("a key is not shown, whatever is wrong with it", () => {
+  const key = "-----BEGIN EC PRIVATE KEY-----\nMHcCAQEEIBMs0hUYjnWUE1BH\n-----END EC PRIVATE KEY-----\n";
+  const bare = "MHcCAQEEIBMs0hUYjnWUE1BHSO/yBdufupjL3oAGGEvFb4lZWh9QoAoGCCqGSM49";
+  const flat = key.replaceAll("\n", "\\n");
+  for (const given of [bare, bare.slice(0, 10), flat, Buffer.from(bare), [key], { key }, { [bare]: 1 }, new String(key), () => key, Symbol(bare), null]) {
+    for (const options of [{ ca: given }, { cert: given, key }, { cert: "c", key: given }]) {
+      assert.throws(
+        () => new Client("rediss://127.0.0.1:1", options),
+        (error) => {
+          assert.equal(error.kind, "InvalidArgument");
+          assert.match(error.message, /^(ca|cert|key)[ :]/);
+          assert.doesNotMatch(inspect(error), /MHcC|77, 72/);
+          return true;
+        },
+      );
+    }
+  }
 });
 
 test("what each node answered", async () => {

@@ -7,6 +7,7 @@ import logging
 import pickle
 import queue
 import threading
+import traceback
 import unittest
 
 import quorlock
@@ -15,6 +16,17 @@ from quorlock import _native, errors
 from support import LONG, Case, memory
 
 NODES = memory("errors")
+NOWHERE = ["rediss://127.0.0.1:1"]
+
+
+class Named:
+    """A path, as `os.PathLike` says."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __fspath__(self):
+        return self.path
 
 
 class Kinds(unittest.TestCase):
@@ -123,6 +135,20 @@ class Secrets(unittest.TestCase):
                 self.assertIn("held", repr(lease))
             self.assertIn("released", repr(lease))
             self.assertIn("\\x1b", repr(client.lock("\x1b[31m")))
+
+    def test_a_key_is_not_shown_whatever_is_wrong_with_it(self):
+        key = "-----BEGIN EC PRIVATE KEY-----\nMHcCAQEEIBMs0hUYjnWUE1BH\n-----END EC PRIVATE KEY-----\n"
+        bare = "MHcCAQEEIBMs0hUYjnWUE1BHSO/yBdufupjL3oAGGEvFb4lZWh9QoAoGCCqGSM49"
+        for given in (bare, bare[:10], key.replace("\n", "\\n"), key + "\udcff", bare + "\udcff", key.encode(), bytearray(key, "ascii"),
+                      [key], Named(key.encode()), Named(bare.encode()), Named(bare)):
+            for name, make in (("ca", lambda: quorlock.Client(NOWHERE, ca=given)), ("key", lambda: quorlock.Client(NOWHERE, cert="c", key=given)),
+                               ("cert", lambda: quorlock.Client(NOWHERE, cert=given, key=key)),
+                               ("key", lambda: quorlock.redlock("a", nodes=NOWHERE, cert="c", cert_key=given)(print))):
+                with self.subTest(name, given=given), self.assertRaises((quorlock.InvalidArgumentError, TypeError)) as raised:
+                    make()
+                said = "".join(traceback.format_exception(raised.exception)) + repr(raised.exception)
+                for part in ("MHcC", "77, 72"):
+                    self.assertNotIn(part, said)
 
     def test_nothing_is_pickled_or_copied(self):
         with quorlock.Client(NODES) as client, client.lock("pickled") as lease:

@@ -341,6 +341,16 @@ class Command(unittest.TestCase):
                 self.assertNotIn("hunter", complaints)
                 self.assertNotIn("Traceback", complaints)
 
+    def test_no_usage_error_repeats_a_key(self):
+        bare = "MHcCAQEEIBMs0hUYjnWUE1BHSO" + "yBdufupjL3oAGGEvFb4lZWh9QoAoGCCqGSM49"
+        framed = f"-----BEGIN EC PRIVATE KEY-----\n{bare}\n-----END EC PRIVATE KEY-----"
+        for key in (bare, framed, framed.replace(" ", "")):
+            for words in (("init", "--key", key), ("init", "--key", key, "--cert", "c", "rediss://127.0.0.1:1"), ("init", "--kee", key),
+                          ("init", f"--other={key}"), ("init", "--max-ttl", key), ("init", "--restart-guard", key),
+                          ("list", "--key", key), ("list", "a", key), (key,)):
+                with self.subTest(words):
+                    self.assertNotIn("MHcC", "".join(map(str, command(*words))))
+
     def test_help_says_where_passwords_belong(self):
         for words in (("init", "--help"), ("--help",)):
             status, said, _ = command(*words)

@@ -365,14 +365,22 @@ pub struct Connection {
     )]
     pub wait_replicas: Option<usize>,
     /// Whom to trust, a PEM file, for rediss://
-    #[arg(long, value_name = "FILE", env = "QUORLOCK_CA", hide_env_values = true)]
+    // As text it begins with a hyphen.
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "QUORLOCK_CA",
+        hide_env_values = true,
+        allow_hyphen_values = true
+    )]
     pub ca: Option<String>,
     /// The certificate of this client, a PEM file.
     #[arg(
         long,
         value_name = "FILE",
         env = "QUORLOCK_CERT",
-        hide_env_values = true
+        hide_env_values = true,
+        allow_hyphen_values = true
     )]
     pub cert: Option<String>,
     /// The key of that certificate, a PEM file.
@@ -380,7 +388,8 @@ pub struct Connection {
         long,
         value_name = "FILE",
         env = "QUORLOCK_KEY",
-        hide_env_values = true
+        hide_env_values = true,
+        allow_hyphen_values = true
     )]
     pub key: Option<String>,
 }
@@ -403,8 +412,31 @@ pub fn explain(error: &clap::Error) -> i32 {
         let _ = error.print();
         return exit::USAGE;
     }
-    eprint!("quorlock: {}", without_urls(&error.render().to_string()));
+    let given = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+    let told = without_keys(&error.render().to_string(), given);
+    eprint!("quorlock: {}", without_urls(&told));
     exit::USAGE
+}
+
+/// The same text without those of the words `given` that may be keys, whole or as far as a `=`.
+fn without_keys(text: &str, given: impl Iterator<Item = String>) -> String {
+    let mut out = text.to_owned();
+    for word in given {
+        let value = match word.split_once('=') {
+            Some((name, value)) if name.starts_with("--") && !name.starts_with("---") => value,
+            _ => &word,
+        };
+        let base64 = |b: u8| b.is_ascii_alphanumeric() || b"+/=-_".contains(&b);
+        let long = |run: &[u8]| run.len() >= 40;
+        let framed = value.contains("-----") || value.contains(char::is_control);
+        if framed || value.as_bytes().split(|b| !base64(*b)).any(long) {
+            let start = value.split('=').next().unwrap_or_default();
+            for part in [value, start].into_iter().filter(|part| !part.is_empty()) {
+                out = out.replace(part, "…");
+            }
+        }
+    }
+    out
 }
 
 /// The same text without words that may be URLs with passwords: clap repeats what it was given.
@@ -439,6 +471,33 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Args::command().debug_assert();
+    }
+
+    #[test]
+    fn a_key_in_an_argument_is_not_repeated() {
+        let body = "MHcCAQEEIBMs0hUYjnWUE1BHSO/yBdufupjL3oAGGEvFb4lZWh9QoAoGCCqGSM49==";
+        let framed = format!("-----BEGIN KEY-----\n{body}\n-----END KEY-----");
+        for key in [body, &framed] {
+            for words in [
+                vec!["list", "a", key],
+                vec!["list", "--", "a", key],
+                vec![key],
+                vec!["run", "a", key, "--", "true"],
+                vec!["run", "--ttl", key, "a", "--", "true"],
+                vec!["list", "--kee", key],
+            ] {
+                let words = || ["quorlock"].iter().chain(&words).map(|w| (*w).to_owned());
+                let text = Args::try_parse_from(words()).unwrap_err().to_string();
+                let text = without_keys(&text, words());
+                assert!(!text.contains(&body[..6]), "{text}");
+            }
+        }
+        // Where a key belongs.
+        let words = ["quorlock", "list", "--cert", "client.crt", "--key", &framed];
+        assert!(Args::try_parse_from(words).is_ok());
+        let text = "'--ttl' wants a time";
+        let given = ["quorlock", "--ttl=5x", "a"].map(str::to_owned);
+        assert_eq!(without_keys(text, given.into_iter()), text);
     }
 
     #[test]

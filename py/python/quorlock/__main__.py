@@ -53,8 +53,8 @@ def _program() -> str | None:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        """Says what is wrong, without what may be a URL with a password: argparse repeats what it was given."""
-        super().error(re.sub(r"\S*(:/|@).*", "…", message, flags=re.DOTALL))
+        """Says what is wrong, without what may be a key, or a URL with a password: argparse repeats what it was given."""
+        super().error(re.sub(r"\S*(:/|@|-----|[A-Za-z0-9+/=_]{40}).*", "…", message, flags=re.DOTALL))
 
 
 def _seconds(word: str) -> float:

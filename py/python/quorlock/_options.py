@@ -69,7 +69,7 @@ def pem(name: str, value: str | os.PathLike[str]) -> str:
     """A certificate or key: its path, or its text."""
     if not isinstance(value, str | os.PathLike):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"{name} is a {type(value).__name__}: give the path of a PEM file, or its text")
-    return os.fspath(value)
+    return os.fsdecode(value)
 
 
 def client_options(

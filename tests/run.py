@@ -90,7 +90,7 @@ STEPS = [
     Step("model", ["target/release/quorlock-model", "run", "--calls", "40000"], minutes=3),
     Step("model-changes", ["target/release/quorlock-model", "changes"], floor=250, minutes=8),
     Step("model-directed", ["target/release/quorlock-model", "directed"], floor=64),
-    Step("fuzz", [sys.executable, "tests/fuzz/fuzz.py", "--seconds", "10"], floor=5, minutes=20),
+    Step("fuzz", [sys.executable, "tests/fuzz/fuzz.py", "--seconds", "10"], floor=6, minutes=20),
     Step("stage", [sys.executable, "-m", "unittest", "discover", "-v", "-s", "tests/stage", "-t", "tests/stage"], floor=39),
     Step("format", [sys.executable, "tests/scenarios/test_format.py"], floor=9),
     Step("run", [sys.executable, "tests/run.py", "--self-check"], floor=10),

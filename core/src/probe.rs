@@ -14,9 +14,9 @@ use redis::parse_redis_value;
 use crate::client::ClientBuilder;
 use crate::config::defaults;
 use crate::error::Error;
-use crate::node::address::{Address, Origin};
+use crate::node::address::{Address, Endpoint, Origin};
 use crate::node::redis::replies::{self, Outcome};
-use crate::node::redis::{hashed, resp, script};
+use crate::node::redis::{hashed, map, resp, script};
 use crate::node::{Op, Reply, Request, names};
 
 /// What a node said to a request.
@@ -142,6 +142,29 @@ pub fn read_init(bytes: &[u8]) -> io::Result<Option<(Result<(), String>, usize)>
         Ok(other) => Ok(Some((other.map_or(Ok(()), Err), end))),
         Err(fault) => Err(io::Error::other(fault.text.to_string())),
     }
+}
+
+/// The ranges of hash slots in the map of a cluster at the start of `bytes`, the hash slots that
+/// the server `a` serves by it, and those that are being moved to the server whose text it is;
+/// nothing where it is refused.
+pub fn read_map(bytes: &[u8]) -> (Vec<(u16, u16)>, Vec<u16>, Vec<u16>) {
+    let Ok(Some((reply, _))) = resp::reply(bytes) else {
+        return Default::default();
+    };
+    let asked = Endpoint::Tcp {
+        host: "asked".into(),
+        port: 1,
+        tls: false,
+    };
+    let ranges = map::read(&reply, &asked).unwrap_or_default();
+    (
+        ranges
+            .iter()
+            .map(|range| (range.first, range.last))
+            .collect(),
+        map::own(&reply, "a").unwrap_or_default(),
+        map::arriving(&replies::text(&reply)),
+    )
 }
 
 /// Options of a client to which nobody has named a node, if `url` were the default

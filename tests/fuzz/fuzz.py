@@ -16,11 +16,11 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 OUT = ROOT / "target" / "fuzz"
-TARGETS = ["names", "replies", "pushes", "admission", "address"]
+TARGETS = ["names", "replies", "pushes", "admission", "maps", "address"]
 TRIPLE = "x86_64-unknown-linux-gnu"
 # Inputs a second that a target must at least be fed with: far below what one core does.
 FLOOR = 200
-LONGEST = {"names": 2200, "replies": 4096, "pushes": 4096, "admission": 2048, "address": 256}
+LONGEST = {"names": 2200, "replies": 4096, "pushes": 4096, "admission": 2048, "maps": 2048, "address": 256}
 # Sanitizers and coverage are not counted as stable; the compiler is the same.
 FLAGS = ["-Zsanitizer=address", "-Cforce-frame-pointers=yes", "-Cpasses=sancov-module", "-Cdebug-assertions=yes",
          "-Coverflow-checks=yes", "-Ccodegen-units=1"]

@@ -3,6 +3,7 @@
 
 mod address;
 mod admission;
+mod maps;
 mod names;
 mod pushes;
 mod replies;
@@ -19,7 +20,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 5] = [
+pub const TARGETS: [Target; 6] = [
     Target {
         name: "names",
         run: names::run,
@@ -39,6 +40,11 @@ pub const TARGETS: [Target; 5] = [
         name: "admission",
         run: admission::run,
         seeds: admission::SEEDS,
+    },
+    Target {
+        name: "maps",
+        run: maps::run,
+        seeds: maps::SEEDS,
     },
     Target {
         name: "address",

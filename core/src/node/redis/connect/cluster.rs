@@ -158,7 +158,7 @@ async fn ask(target: &Target, server: &Endpoint) -> Result<View, Fault> {
     let slots = permitted(&target.gate, "cluster|slots", slots)?;
     let nodes = permitted(&target.gate, "cluster|nodes", nodes)?;
     Ok(View {
-        ranges: map::read(&slots, server).ok_or_else(replies::unexpected)?,
+        ranges: map::read(&slots, server).map_err(refused)?,
         ids: map::ids(&text(&nodes)),
         up: !info.contains("cluster_state:fail"),
     })
@@ -432,7 +432,7 @@ async fn own_slots(target: &Target, wire: &mut Wire) -> Result<(Vec<u16>, Vec<u1
     let id = text(&reply("cluster|myid")?);
     let slots = reply("cluster|slots")?;
     let arriving = map::arriving(&text(&reply("cluster|nodes")?));
-    let own = map::own(&slots, &id).ok_or_else(replies::unexpected)?;
+    let own = map::own(&slots, &id).map_err(refused)?;
     Ok((own, arriving))
 }
 

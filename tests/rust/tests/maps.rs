@@ -8,10 +8,12 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use quorlock::{Client, Error, Lease, blocking};
+use quorlock::{Client, Error, Lease, RestartGuard, blocking};
 use quorlock_tests::Stage;
+use quorlock_tests::queue::until;
 
-const SOON: Duration = Duration::from_millis(500);
+/// Longer than a long map takes on a busy machine.
+const SOON: Duration = Duration::from_secs(5);
 /// A call that has not ended by then hangs.
 const NEVER: Duration = Duration::from_secs(60);
 
@@ -65,7 +67,8 @@ fn number(from: &mut impl BufRead) -> io::Result<usize> {
 }
 
 /// A map with these ranges of hash slots, all of the server at that port.
-fn map(ranges: impl ExactSizeIterator<Item = (i64, i64)>, port: u16) -> String {
+fn map(ranges: impl Iterator<Item = (i64, i64)>, port: u16) -> String {
+    let ranges: Vec<_> = ranges.collect();
     let mut answer = format!("*{}\r\n", ranges.len());
     for (first, last) in ranges {
         let primary = format!(
@@ -104,5 +107,65 @@ fn a_map_that_is_none_is_refused_and_ends_no_task() {
         nodes[0] = none;
         let lease = ended(&nodes).unwrap();
         assert!(blocking::wait(lease.release()).unwrap());
+    }
+}
+
+/// The most ranges that there may be: one for each hash slot.
+const MOST: i64 = 16_384;
+
+#[test]
+fn the_longest_map_is_read_and_a_longer_one_told() {
+    for ranges in [1024, MOST] {
+        let each = MOST / ranges;
+        let range = |n| (n * each, (n + 1) * each - 1);
+        let long = cluster(|port| map((0..ranges).map(range), port));
+        let error = ended(&[long]).unwrap_err().to_string();
+        assert!(error.contains("only maps are told here"), "{error}");
+    }
+    // Each range with servers for whose names there is no room.
+    let endless = cluster(|port| {
+        let map = map((0..MOST).map(|slot| (slot, slot)), port);
+        map.replace("127.0.0.1", &"1".repeat(600))
+            .replace("$9\r", "$600\r")
+    });
+    let error = ended(&[endless]).unwrap_err().to_string();
+    let why = "its map of the hash slots (CLUSTER SLOTS, CLUSTER NODES) is longer than 8 MiB";
+    assert!(error.contains(why), "{error}");
+    assert!(error.contains("redis-cli --cluster rebalance"), "{error}");
+}
+
+/// Two servers, of which each has every other range of so many hash slots.
+#[test]
+fn a_cluster_of_many_ranges_is_a_node() {
+    for each in [16, 1] {
+        let stage = Stage::like(2, &["cluster"]);
+        let port = |node: &str| node.rsplit(':').next().expect("a port").to_owned();
+        let other = port(&stage.nodes[1]);
+        for node in [0, 1] {
+            let own = (0..MOST).filter(|slot| slot / each % 2 == node);
+            let own: Vec<_> = own.map(|slot| slot.to_string()).collect();
+            stage.tell(&format!(
+                "redis {} CLUSTER ADDSLOTS {}",
+                node + 1,
+                own.join(" ")
+            ));
+        }
+        stage.tell("redis 2 CLUSTER SET-CONFIG-EPOCH 2");
+        stage.tell(&format!("redis 1 CLUSTER MEET 127.0.0.1 {other}"));
+        let up = |node| {
+            stage
+                .tell(&format!("redis {node} CLUSTER INFO"))
+                .contains("cluster_state:ok")
+        };
+        until("the cluster is up", || up(1) && up(2));
+        let url = stage.nodes[0].replace("redis://", "redis+cluster://");
+        let guard = RestartGuard::Off;
+        let client = Client::builder().nodes([url]).restart_guard(guard).build();
+        let client = client.unwrap();
+        for name in ["a", "b", "c", "d"] {
+            let lease = blocking::wait(client.lock(name).wait(NEVER).acquire()).unwrap();
+            assert!(blocking::wait(lease.release()).unwrap());
+        }
+        assert!(blocking::wait(client.list(None, 10)).is_ok());
     }
 }

@@ -67,6 +67,8 @@ struct State {
     stale: bool,
     /// Why nothing is asked of the node any more, but to release.
     refused: Option<Fault>,
+    /// Why the last that was asked for a map gave none.
+    mapless: Option<Fault>,
     /// Requests that cannot go anywhere yet.
     waiting: VecDeque<Waiting>,
     subscriber: Option<Arc<dyn Subscriber>>,
@@ -135,7 +137,11 @@ impl State {
             return after.fail(&mut item, fault);
         }
         self.stale = true;
-        self.wait(item, Instant::NEVER, "its servers are not known yet", after);
+        let why = match self.shards.is_empty() {
+            true => "its servers are not known yet",
+            false => "no server of the cluster serves its hash slot",
+        };
+        self.wait(item, Instant::NEVER, why, after);
     }
 
     /// The item waits until then, and for a map if need be.
@@ -184,6 +190,7 @@ impl Routes {
                 map: vec![NONE; SLOTS].into(),
                 stale: false,
                 refused: None,
+                mapless: None,
                 waiting: VecDeque::new(),
                 subscriber: None,
                 task: Wakers::default(),
@@ -300,6 +307,7 @@ impl Routes {
     /// Another map is there.
     fn take_map(&self, ranges: Vec<Range>) {
         let mut state = lock(&self.state);
+        state.mapless = None;
         state.map.fill(NONE);
         for range in ranges {
             let shard = self.shard(&mut state, range.primary) as u16;
@@ -315,7 +323,16 @@ impl Routes {
         for mut waits in std::mem::take(&mut guard.waiting) {
             let item = &mut waits.item;
             if item.due() <= now {
-                let fault = Fault::new(FaultKind::Timeout, waits.why, item.is_sent());
+                let late = || Fault::new(FaultKind::Timeout, waits.why, item.is_sent());
+                // Between one that gave no map and the next, what it said is what there is.
+                let mapless = guard.mapless.as_ref();
+                let fault = match mapless.filter(|_| guard.place_of(item).is_none()) {
+                    Some(fault) => Fault {
+                        sent: item.is_sent(),
+                        ..fault.clone()
+                    },
+                    None => late(),
+                };
                 let given_up = !item.is_release() || item.give_up <= now;
                 after.fail(item, fault);
                 if given_up {
@@ -353,6 +370,7 @@ impl Routes {
     /// No map is to be had: requests that wait for one fail, and releases go on waiting.
     fn no_map(&self, fault: &Fault) {
         let mut state = lock(&self.state);
+        state.mapless = Some(fault.clone());
         let waiting = std::mem::take(&mut state.waiting);
         let (lost, kept) = waiting
             .into_iter()

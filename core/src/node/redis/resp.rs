@@ -4,32 +4,127 @@
 //! Replies are read by redis-rs, but for what requests are answered. Pushes are
 //! read [as they arrive](super::pushes), and are no replies.
 
+use std::fmt;
 use std::io;
 use std::str::FromStr;
 
 use crate::mutants::mutant;
 use redis::{Value as Resp, parse_redis_value};
 
+/// How long a reply may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bound {
+    bytes: usize,
+    /// What is told of one that is longer: what it is, and what to do.
+    longer: &'static str,
+}
+
 /// A server that sends more than this for one reply is none of ours.
 pub(crate) const LONGEST_REPLY: usize = 64 * 1024;
 
+/// What requests are answered, and what a connection begins with.
+pub(crate) const REPLY: Bound = Bound {
+    bytes: LONGEST_REPLY,
+    longer: "a reply of more than 64 KiB, which is longer than any that Quorlock asks for: is this a \
+             Redis or Valkey server?",
+};
+
+/// What a server knows of its whole cluster: half a KiB for each of the 16,384 hash slots, which
+/// is a range of its own with two replicas, all by address and name.
+pub(crate) const MAP: Bound = Bound {
+    bytes: 8 << 20,
+    longer: "its map of the hash slots (CLUSTER SLOTS, CLUSTER NODES) is longer than 8 MiB: give its \
+             shards longer ranges of them (`redis-cli --cluster rebalance`), and fewer replicas",
+};
+
+/// The keys at which one `SCAN` has looked: about a thousand.
+pub(crate) const KEYS: Bound = Bound {
+    bytes: 8 << 20,
+    longer: "the names in one answer to SCAN are longer than 8 MiB: ask for those of a longer \
+             beginning",
+};
+
+/// A reply is longer than it may be.
+#[derive(Debug)]
+pub(crate) struct TooLong(Bound);
+
+impl fmt::Display for TooLong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.longer)
+    }
+}
+
+impl std::error::Error for TooLong {}
+
 /// The reply at the start of `bytes`, and its length; `None` if not all of it
 /// has arrived.
+#[cfg(any(test, feature = "sim"))]
 pub(crate) fn reply(bytes: &[u8]) -> io::Result<Option<(Resp, usize)>> {
-    let mut rest = bytes;
-    if let Some(reply) = simple(&mut rest) {
-        return Ok(Some((reply, bytes.len() - rest.len())));
+    Scan::default().reply(bytes, REPLY)
+}
+
+/// How far a reply was looked through that has not arrived as a whole, so that a long one is not
+/// looked through from its start again and again.
+#[derive(Debug, Default)]
+pub(crate) struct Scan {
+    /// Where its next element begins.
+    at: usize,
+    /// How many elements the array about that has yet, and each about this one, outermost first.
+    owed: Vec<usize>,
+}
+
+impl Scan {
+    /// The same of a reply of which more may have arrived since the last time.
+    pub(crate) fn reply(&mut self, bytes: &[u8], most: Bound) -> io::Result<Option<(Resp, usize)>> {
+        let mut rest = bytes;
+        if let Some(reply) = simple(&mut rest) {
+            *self = Scan::default();
+            return Ok(Some((reply, bytes.len() - rest.len())));
+        }
+        match self.end(bytes, most.bytes) {
+            Ok(end) => {
+                mutant!("looked-through-beyond-its-end", *self = Scan::default(), ());
+                match parse_redis_value(&bytes[..end]) {
+                    Ok(reply) => Ok(Some((reply, end))),
+                    Err(e) => Err(io::Error::new(
+                        io::ErrorKind::InvalidData,
+                        format!("not a reply: {e}"),
+                    )),
+                }
+            }
+            Err(Incomplete::More) if bytes.len() <= most.bytes => Ok(None),
+            Err(Incomplete::More | Incomplete::TooLong) => {
+                Err(io::Error::new(io::ErrorKind::InvalidData, TooLong(most)))
+            }
+            Err(Incomplete::Never) => Err(io::ErrorKind::InvalidData.into()),
+        }
     }
-    match reply_end(bytes, 0) {
-        Ok(end) => match parse_redis_value(&bytes[..end]) {
-            Ok(reply) => Ok(Some((reply, end))),
-            Err(e) => Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                format!("not a reply: {e}"),
-            )),
-        },
-        Err(Incomplete::More) if bytes.len() <= LONGEST_REPLY => Ok(None),
-        Err(_) => Err(io::ErrorKind::InvalidData.into()),
+
+    /// The length of the reply at the start of `bytes` (RESP2 and RESP3, Redis serialization
+    /// protocol specification). A push is none, and none contains one.
+    fn end(&mut self, bytes: &[u8], most: usize) -> Result<usize, Incomplete> {
+        loop {
+            if self.owed.len() > 8 {
+                return Err(Incomplete::Never);
+            }
+            let (end, elements) = element_end(&bytes[self.at..], most)?;
+            self.at += end;
+            if elements > 0 {
+                self.owed.push(elements);
+                continue;
+            }
+            // It may have been the last of an array, and that the last of another.
+            loop {
+                let Some(owed) = self.owed.last_mut() else {
+                    return Ok(self.at);
+                };
+                *owed -= 1;
+                if *owed > 0 {
+                    break;
+                }
+                self.owed.pop();
+            }
+        }
     }
 }
 
@@ -104,6 +199,8 @@ enum Incomplete {
     More,
     /// These bytes begin no reply.
     Never,
+    /// It says that it is longer than it may be.
+    TooLong,
 }
 
 /// Where the first line of `bytes` ends.
@@ -124,31 +221,28 @@ fn line_end(bytes: &[u8]) -> Result<usize, Incomplete> {
     }
 }
 
-/// The length of the reply at the start of `bytes` (RESP2 and RESP3, Redis
-/// serialization protocol specification). A push is none, and none contains
-/// one.
-fn reply_end(bytes: &[u8], depth: usize) -> Result<usize, Incomplete> {
-    if depth > 8 {
-        return Err(Incomplete::Never);
-    }
+/// The length of the element at the start of `bytes`, and how many elements stand in it, which
+/// come behind that.
+fn element_end(bytes: &[u8], most: usize) -> Result<(usize, usize), Incomplete> {
     let line = line_end(bytes)?;
     let head = line + 2;
     let count = || -> Result<Option<usize>, Incomplete> {
         match number(&bytes[1..line]) {
             Some(-1) => Ok(None),
-            Some(n) if (0..=LONGEST_REPLY as i64).contains(&n) => Ok(Some(n as usize)),
+            Some(n) if (0..=most as i64).contains(&n) => Ok(Some(n as usize)),
+            Some(n) if n > 0 => Err(Incomplete::TooLong),
             _ => Err(Incomplete::Never),
         }
     };
     let elements = match bytes[0] {
         // redis-rs takes blanks about a number.
         b':' if number::<i64>(&bytes[1..line]).is_none() => return Err(Incomplete::Never),
-        b'+' | b'-' | b':' | b'_' | b',' | b'#' | b'(' => return Ok(head),
+        b'+' | b'-' | b':' | b'_' | b',' | b'#' | b'(' => 0,
         b'$' | b'!' | b'=' => {
             let end = count()?.map_or(head, |length| head + length + 2);
             return match bytes.get(..end) {
                 None => Err(Incomplete::More),
-                Some(reply) if reply.ends_with(b"\r\n") => Ok(end),
+                Some(reply) if reply.ends_with(b"\r\n") => Ok((end, 0)),
                 Some(_) => Err(Incomplete::Never),
             };
         }
@@ -156,11 +250,7 @@ fn reply_end(bytes: &[u8], depth: usize) -> Result<usize, Incomplete> {
         b'%' => 2 * count()?.unwrap_or(0),
         _ => return Err(Incomplete::Never),
     };
-    let mut end = head;
-    for _ in 0..elements {
-        end += reply_end(&bytes[end..], depth + 1)?;
-    }
-    Ok(end)
+    Ok((head, elements))
 }
 
 /// Begins a command of this many words.
@@ -267,6 +357,63 @@ mod tests {
         assert_eq!(out, theirs);
     }
 
+    fn reply_end(bytes: &[u8]) -> Result<usize, Incomplete> {
+        Scan::default().end(bytes, LONGEST_REPLY)
+    }
+
+    /// As a cluster's map is answered, with this many ranges.
+    fn map(ranges: usize) -> Vec<u8> {
+        let primary = format!(
+            "*3\r\n$9\r\n127.0.0.1\r\n:7000\r\n$40\r\n{}\r\n",
+            "a".repeat(40)
+        );
+        let range = |n| format!("*3\r\n:{n}\r\n:{n}\r\n{primary}");
+        let all: String = (0..ranges).map(range).collect();
+        format!("*{ranges}\r\n{all}").into_bytes()
+    }
+
+    #[test]
+    fn a_reply_that_is_too_long_is_told_by_what_it_is() {
+        let map = map(1024);
+        assert!(map.len() > LONGEST_REPLY);
+        let told = |bound| Scan::default().reply(&map[..map.len() - 1], bound);
+        assert!(told(MAP).unwrap().is_none());
+        let long = |error: io::Error| error.into_inner().unwrap().to_string();
+        assert_eq!(long(told(REPLY).unwrap_err()), REPLY.longer);
+        // One that says so before it comes.
+        for (head, bound) in [
+            (&b"$65537\r\n"[..], REPLY),
+            (b"*1\r\n*65537\r\n", REPLY),
+            (b"$8388609\r\n", MAP),
+        ] {
+            let told = Scan::default().reply(head, bound);
+            assert_eq!(long(told.unwrap_err()), bound.longer);
+        }
+        let endless = vec![b'+'; MAP.bytes + 1];
+        let told = Scan::default().reply(&endless, MAP);
+        assert_eq!(long(told.unwrap_err()), MAP.longer);
+    }
+
+    #[test]
+    fn a_long_reply_is_looked_through_once() {
+        let map = map(1024);
+        let mut scan = Scan::default();
+        for end in (0..map.len()).step_by(1000) {
+            let before = scan.at;
+            assert!(scan.reply(&map[..end], MAP).unwrap().is_none());
+            // Of the elements behind what was looked through one at most has not arrived.
+            assert!(
+                scan.at >= before && end - scan.at <= 50,
+                "{} of {end}",
+                scan.at
+            );
+        }
+        let whole = scan.reply(&map, MAP).unwrap();
+        assert_eq!(whole, Some((parse_redis_value(&map).unwrap(), map.len())));
+        // The next one begins anew.
+        assert_eq!((scan.at, &scan.owed), (0, &Vec::new()));
+    }
+
     fn reply() -> impl Strategy<Value = Vec<u8>> {
         let leaf = prop_oneof![
             any::<i32>().prop_map(|n| format!(":{n}\r\n").into_bytes()),
@@ -295,7 +442,7 @@ mod tests {
             b">1\r\n:1\r\n",
             b"*1\r\n>1\r\n:1\r\n",
         ] {
-            assert_eq!(reply_end(bytes, 0), Err(Incomplete::Never));
+            assert_eq!(reply_end(bytes), Err(Incomplete::Never));
             assert!(super::reply(bytes).is_err());
         }
     }
@@ -316,13 +463,16 @@ mod tests {
         #[test]
         fn a_reply_ends_where_it_ends(reply in reply(), behind in proptest::collection::vec(any::<u8>(), 0..5)) {
             let stream = [&reply[..], &behind].concat();
-            prop_assert_eq!(reply_end(&stream, 0), Ok(reply.len()));
+            prop_assert_eq!(reply_end(&stream), Ok(reply.len()));
             let theirs = parse_redis_value(&reply).unwrap();
             prop_assert_eq!(super::reply(&stream).unwrap(), Some((theirs, reply.len())));
+            let mut scan = Scan::default();
             for cut in 0..reply.len() {
-                prop_assert_eq!(reply_end(&reply[..cut], 0), Err(Incomplete::More), "cut at {}", cut);
+                prop_assert_eq!(scan.reply(&reply[..cut], REPLY).unwrap(), None);
+                prop_assert_eq!(reply_end(&reply[..cut]), Err(Incomplete::More), "cut at {}", cut);
                 prop_assert_eq!(super::reply(&reply[..cut]).unwrap(), None);
             }
+            prop_assert_eq!(scan.reply(&stream, REPLY).unwrap(), super::reply(&stream).unwrap());
         }
 
         #[test]

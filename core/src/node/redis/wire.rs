@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::dial::Stream;
 use super::pushes::{Push, Pushes};
-use super::resp;
+use super::resp::{self, Bound, Scan};
 use crate::mutants::mutant;
 
 const CHUNK: usize = 16 * 1024;
@@ -94,6 +94,9 @@ pub(crate) struct Input {
     /// The first `parsed` of them are done with.
     bytes: Vec<u8>,
     parsed: usize,
+    /// How far the next reply was looked through, and how long it may be.
+    scan: Scan,
+    pub(crate) bound: Bound,
     pub(crate) pushes: Pushes,
 }
 
@@ -102,6 +105,8 @@ impl Input {
         Input {
             bytes: Vec::new(),
             parsed: 0,
+            scan: Scan::default(),
+            bound: resp::REPLY,
             pushes: Pushes::new(channel),
         }
     }
@@ -113,7 +118,10 @@ impl Input {
     }
 
     pub(crate) fn add(&mut self, chunk: &[u8]) {
-        let done = mutant!("cut-loses-bytes", self.parsed, self.bytes.len());
+        let done = mutant!("cut-loses-bytes", self.parsed, {
+            self.scan = Scan::default();
+            self.bytes.len()
+        });
         self.bytes.drain(..done);
         self.parsed = 0;
         self.bytes.extend_from_slice(chunk);
@@ -126,7 +134,7 @@ impl Input {
             let (taken, push) = self.pushes.read(rest)?;
             (taken, push.map(Incoming::Push))
         } else {
-            match resp::reply(rest)? {
+            match self.scan.reply(rest, self.bound)? {
                 Some((reply, end)) => (end, Some(Incoming::Reply(reply))),
                 None => (0, None),
             }

@@ -18,7 +18,7 @@ use redis::Value as Resp;
 use super::admit::{admit, read_record, tell_quarantine, write_record};
 use super::greet::{Greeted, greet, login};
 use super::prepare::{namespace, permitted};
-use super::talk::{elsewhere, exchange, good, not_ready, refused, within};
+use super::talk::{elsewhere, exchange, exchange_long, good, not_ready, refused, within};
 use super::target::{How, Target};
 use crate::mutants::mutant;
 use crate::node::address::{Endpoint, shown};
@@ -28,6 +28,7 @@ use crate::node::redis::dial::Undialled;
 use crate::node::redis::map::{self, Range, at};
 use crate::node::redis::outbox::Item;
 use crate::node::redis::replies::{self, text};
+use crate::node::redis::resp;
 use crate::node::redis::router::Router;
 use crate::node::redis::script::{mark, millis};
 use crate::node::redis::server_error::{Redirect, redirect, unknown};
@@ -143,7 +144,7 @@ pub(crate) async fn look_for_strangers(target: &Target, ids: &[String]) -> Resul
 async fn ask(target: &Target, server: &Endpoint) -> Result<View, Fault> {
     let mut wire = reach(target, server).await?;
     let commands = ["NODES", "SLOTS", "INFO"].map(|what| redis::cmd("CLUSTER").arg(what).take());
-    let mut replies = exchange(&mut wire, &commands).await?;
+    let mut replies = exchange_long(&mut wire, &commands, resp::MAP).await?;
     let info = replies.pop().map(|reply| text(&reply)).unwrap_or_default();
     let slots = replies.pop().ok_or_else(replies::unexpected)?;
     let nodes = replies.pop().ok_or_else(replies::unexpected)?;
@@ -424,7 +425,7 @@ pub(super) async fn declare(target: &Target, force: bool) -> Result<Duration, Fa
 /// are asked for first: a move that ends in between is seen twice, not never.
 async fn own_slots(target: &Target, wire: &mut Wire) -> Result<(Vec<u16>, Vec<u16>), Fault> {
     let commands = ["NODES", "SLOTS", "MYID"].map(|what| redis::cmd("CLUSTER").arg(what).take());
-    let mut replies = exchange(wire, &commands).await?;
+    let mut replies = exchange_long(wire, &commands, resp::MAP).await?;
     let mut reply = |what: &str| {
         let reply = replies.pop().ok_or_else(replies::unexpected)?;
         permitted(&target.gate, what, reply)

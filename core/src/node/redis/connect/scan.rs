@@ -7,12 +7,12 @@ use redis::Value as Resp;
 use super::cluster;
 use super::greet::{Greeted, greet};
 use super::prepare::permitted;
-use super::talk::{exchange, within};
+use super::talk::{exchange_long, within};
 use super::target::{How, Target};
 use crate::node::Fault;
 use crate::node::address::Endpoint;
 use crate::node::names::name_of;
-use crate::node::redis::replies;
+use crate::node::redis::{replies, resp};
 
 /// About this many keys a node looks at before it answers: for a moment in which it does nothing
 /// else.
@@ -54,7 +54,7 @@ async fn one(
         scan.arg(&cursor).arg("MATCH").arg(pattern);
         scan.arg("COUNT").arg(COUNT);
         let asked = [scan];
-        let answer = exchange(&mut greeted.wire, &asked);
+        let answer = exchange_long(&mut greeted.wire, &asked, resp::KEYS);
         let mut answer = within(&gate.clock, gate.node_timeout, answer).await?;
         let reply = permitted(gate, "scan", answer.pop().unwrap_or(Resp::Nil))?;
         let (next, keys) = redis::from_redis_value::<(String, Vec<Vec<u8>>)>(reply)

@@ -10,6 +10,7 @@ use std::time::Duration;
 use redis::Value as Resp;
 
 use crate::clock::Clock;
+use crate::node::redis::resp::{Bound, TooLong};
 use crate::node::redis::wire::{Incoming, Wire};
 use crate::node::redis::{replies, server_error};
 use crate::node::{Fault, FaultKind};
@@ -21,6 +22,18 @@ pub(super) const CLOSED: &str = "the node closed the connection";
 pub(super) async fn exchange(wire: &mut Wire, commands: &[redis::Cmd]) -> Result<Vec<Resp>, Fault> {
     send(wire, commands).await?;
     receive(wire, commands.len()).await
+}
+
+/// The same of commands whose replies may be so long.
+pub(super) async fn exchange_long(
+    wire: &mut Wire,
+    commands: &[redis::Cmd],
+    bound: Bound,
+) -> Result<Vec<Resp>, Fault> {
+    let usual = std::mem::replace(&mut wire.input.bound, bound);
+    let replies = exchange(wire, commands).await;
+    wire.input.bound = usual;
+    replies
 }
 
 /// Sends commands at once.
@@ -90,7 +103,9 @@ pub(crate) fn broken(error: &io::Error) -> Fault {
     let text = match error.kind() {
         io::ErrorKind::UnexpectedEof => CLOSED.to_owned(),
         io::ErrorKind::InvalidData => {
-            "no Redis protocol: is this a Redis or Valkey server?".to_owned()
+            let long = error.get_ref().and_then(|e| e.downcast_ref::<TooLong>());
+            let other = "no Redis protocol: is this a Redis or Valkey server?";
+            long.map_or_else(|| other.to_owned(), TooLong::to_string)
         }
         _ => format!("connection lost: {error}"),
     };

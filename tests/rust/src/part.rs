@@ -59,7 +59,7 @@ impl Part {
                 client.write_all(&reply)?;
                 reply = next(&mut node, &mut said)?;
             }
-            if words == "INFO " {
+            if named("INFO") && words != "INFO commandstats " {
                 reply = self.of_itself(&reply);
             }
             client.write_all(&reply)?;

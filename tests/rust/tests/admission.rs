@@ -1,5 +1,7 @@
 //! Which nodes may vote, where a scenario cannot say it.
 
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
 use std::time::Duration;
 
 use quorlock::{Client, ErrorKind, LossReason, blocking};
@@ -128,4 +130,32 @@ fn record() -> String {
 
 fn quarantine() -> String {
     escaped("lock:#quarantine")
+}
+
+/// A user of another namespace may do that, and so may any script whose errors begin with words
+/// that differ.
+#[test]
+fn a_server_with_errors_of_many_first_words_is_a_node_to_new_clients() {
+    let stage = Stage::new(1);
+    let at = stage.nodes[0].strip_prefix("redis://").expect("TCP");
+    let mut server = TcpStream::connect(at).expect("the node");
+    let script = "return redis.error_reply(ARGV[1] .. ' is no error')";
+    let words: Vec<String> = (0..2000).map(|n| format!("WORD{n:024}")).collect();
+    for word in &words {
+        let (script_len, len) = (script.len(), word.len());
+        let eval = format!(
+            "*4\r\n$4\r\nEVAL\r\n${script_len}\r\n{script}\r\n$1\r\n0\r\n${len}\r\n{word}\r\n"
+        );
+        server.write_all(eval.as_bytes()).expect("written");
+    }
+    let mut answers = BufReader::new(server).lines();
+    for word in &words {
+        let answer = answers.next().expect("an answer").expect("text");
+        assert!(answer.starts_with(&format!("-{word}")), "{answer}");
+    }
+    let client = Client::new(&stage.nodes).unwrap();
+    let lease = blocking::wait(client.lock("a").acquire()).unwrap();
+    assert!(blocking::wait(lease.release()).unwrap());
+    let probe = blocking::wait(client.probe()).unwrap();
+    assert!(probe.nodes[0].votes, "{probe:?}");
 }

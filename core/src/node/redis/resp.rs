@@ -44,6 +44,13 @@ pub(crate) const KEYS: Bound = Bound {
              beginning",
 };
 
+/// What a server has counted of each of its commands, those of its modules among them.
+pub(crate) const COUNTS: Bound = Bound {
+    bytes: 1 << 20,
+    longer: "its counters of commands (INFO commandstats) are longer than 1 MiB: is this a Redis or \
+             Valkey server?",
+};
+
 /// A reply is longer than it may be.
 #[derive(Debug)]
 pub(crate) struct TooLong(Bound);

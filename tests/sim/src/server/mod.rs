@@ -194,6 +194,10 @@ pub fn serve(session: &mut Session, words: &Words, host: &mut dyn Host, out: &mu
         ("info", args) => {
             let section = args.first().map(|section| text(section));
             let info = host.info(section.as_deref());
+            let info = match section {
+                None => info,
+                Some(section) => of_section(&info, &section),
+            };
             if session.resp3 {
                 line(out, b'=', &(info.len() + 4).to_string());
                 out.extend_from_slice(b"txt:");
@@ -287,9 +291,25 @@ pub fn info(run_id: &str, uptime: u64, promotion: u64, replica: bool) -> String 
     };
     format!(
         "# Server\r\nredis_version:{VERSION}\r\nrun_id:{run_id}\r\nuptime_in_seconds:{uptime}\r\n\
-         maxmemory:0\r\nmaxmemory_policy:noeviction\r\nevicted_keys:0\r\nrole:{role}\r\n\
-         master_replid:{history:040x}\r\nmaster_replid2:{before:040x}\r\ncluster_enabled:0\r\n"
+         # Memory\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n\
+         # Stats\r\nevicted_keys:0\r\n\
+         # Replication\r\nrole:{role}\r\nmaster_replid:{history:040x}\r\n\
+         master_replid2:{before:040x}\r\n\
+         # Cluster\r\ncluster_enabled:0\r\n"
     )
+}
+
+/// That section of what a server says of itself; nothing where it has none of the name.
+fn of_section(info: &str, section: &str) -> String {
+    let title = |text: &str| {
+        let name = text.lines().next().unwrap_or_default();
+        name.eq_ignore_ascii_case(section)
+    };
+    let mut parts = info.split("# ").filter(|part| title(part));
+    parts
+        .next()
+        .map(|part| format!("# {part}"))
+        .unwrap_or_default()
 }
 
 fn run(

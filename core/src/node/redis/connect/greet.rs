@@ -7,7 +7,7 @@ use redis::Value as Resp;
 use super::degraded;
 use super::locate::locate;
 use super::prepare::permitted;
-use super::talk::{CLOSED, exchange, good, refused};
+use super::talk::{CLOSED, exchange, exchange_long, good, refused};
 use super::target::{How, Target};
 use crate::clock::Instant;
 use crate::hash::fnv1a;
@@ -18,8 +18,8 @@ use crate::node::admission::{
 };
 use crate::node::redis::dial::Undialled;
 use crate::node::redis::replies::{self, text};
-use crate::node::redis::server_error;
 use crate::node::redis::wire::Wire;
+use crate::node::redis::{resp, server_error};
 use crate::node::{Fault, FaultKind};
 
 /// What a node's clock was, by its own word: before anything was written there,
@@ -83,7 +83,7 @@ async fn say_hello(target: &Target, how: &How) -> Result<Greeted, Fault> {
         None => answers.pop(),
         Some(_) => None,
     };
-    let info = answers.pop();
+    let info = take_info(&mut answers);
     // Before the password, which a sentinel refuses where it has none.
     let stranger = stranger(info.as_ref());
     let clustered = stranger == Some(Stranger::Clustered);
@@ -204,6 +204,31 @@ pub(super) fn login(address: &Address) -> Vec<redis::Cmd> {
     vec![auth.arg(password).take()]
 }
 
+/// The sections of `INFO` in which a server says what it is, the one by which it is known first.
+/// All of it may be of any length, for some sections grow with what anybody does there, such as
+/// the first words of errors (`errorstats`). Redis before 7.0 takes one section at a time.
+const SECTIONS: [&str; 5] = ["server", "memory", "stats", "cluster", "replication"];
+
+/// Takes the answers to [`SECTIONS`] from the end of `answers`, as one; `None` where there are
+/// none.
+pub(super) fn take_info(answers: &mut Vec<Resp>) -> Option<Resp> {
+    let sections = answers.split_off(answers.len().checked_sub(SECTIONS.len())?);
+    let mut said = String::new();
+    for (section, answer) in SECTIONS.iter().zip(sections) {
+        match &answer {
+            // A server that has no such section may say that so; one that knows no `INFO`, or
+            // does not permit it, says that of each.
+            Resp::ServerError(error) if *section != SECTIONS[0] && error.code() == "ERR" => {}
+            Resp::ServerError(_) => return Some(answer),
+            answer => {
+                said.push_str(&text(answer));
+                said.push_str("\r\n");
+            }
+        }
+    }
+    Some(Resp::BulkString(said.into_bytes()))
+}
+
 /// What a server is asked before anything is done there.
 pub(super) fn greeting(target: &Target, how: &How) -> Vec<redis::Cmd> {
     let address = &target.address;
@@ -211,7 +236,7 @@ pub(super) fn greeting(target: &Target, how: &How) -> Vec<redis::Cmd> {
     if address.db != 0 {
         commands.push(redis::cmd("SELECT").arg(address.db).take());
     }
-    commands.push(redis::cmd("INFO"));
+    commands.extend(SECTIONS.map(|section| redis::cmd("INFO").arg(section).take()));
     if target.routes.is_none() {
         commands.push(redis::cmd("GET").arg(&*target.gate.record_key).take());
     }
@@ -282,12 +307,17 @@ async fn newness_of(
         Some(_) if quarantine_left(&target.gate, wire).await?.is_zero() => Ok(Newness::New),
         Some(_) => Ok(Newness::Used),
         None => {
-            let ask = redis::cmd("INFO").arg("commandstats").take();
-            let stats = exchange(wire, &[ask]).await?.pop();
-            let stats = stats.map(|reply| text(&reply)).unwrap_or_default();
+            let stats = commandstats(wire).await?;
             Ok(info.newness(&stats, target.gate.expected().quarantine))
         }
     }
+}
+
+/// How often a server has carried out which commands; nothing where it does not tell.
+pub(super) async fn commandstats(wire: &mut Wire) -> Result<String, Fault> {
+    let ask = redis::cmd("INFO").arg("commandstats").take();
+    let stats = exchange_long(wire, &[ask], resp::COUNTS).await?.pop();
+    Ok(stats.map(|reply| text(&reply)).unwrap_or_default())
 }
 
 /// The hash of the address in `CLIENT INFO` at which the server itself has

@@ -10,7 +10,9 @@ use redis::Value as Resp;
 
 use super::cluster;
 use super::degraded::is_runless;
-use super::greet::{fault_of, greeting, own_address, quarantine_left, stranger, unanswered};
+use super::greet::{
+    commandstats, fault_of, greeting, own_address, quarantine_left, stranger, take_info, unanswered,
+};
 use super::locate::locate;
 use super::prepare::{permitted, prepare};
 use super::talk::exchange;
@@ -123,7 +125,8 @@ async fn see(target: &Target, looked: &mut Looked) -> Result<(), Stopped> {
     let resp3 = matches!(answers.pop(), Some(Resp::Map(_)));
     let client_info = answers.pop().map(|reply| text(&reply));
     looked.placeless = own_address(&client_info.unwrap_or_default()) == 0;
-    let (time, record, info) = (answers.pop(), answers.pop(), answers.pop());
+    let (time, record) = (answers.pop(), answers.pop());
+    let info = take_info(&mut answers);
     // It answers nothing but this, and maybe no password.
     if let Some(kind) = stranger(info.as_ref()) {
         return Err(strange(kind));
@@ -172,12 +175,9 @@ async fn see(target: &Target, looked: &mut Looked) -> Result<(), Stopped> {
         // Nothing but harmless commands, or it would not be new any more.
         None => {
             let load = redis::cmd("SCRIPT").arg("LOAD").arg("return 1").take();
-            let ask = redis::cmd("INFO").arg("commandstats").take();
-            let replies = exchange(&mut wire, &[load, ask]).await;
-            let mut replies = replies.map_err(Stopped::Unreached)?;
-            let stats = replies.pop();
-            asked("script|load", replies.pop())?;
-            let stats = stats.map(|reply| text(&reply)).unwrap_or_default();
+            let loaded = exchange(&mut wire, &[load]).await;
+            asked("script|load", loaded.map_err(Stopped::Unreached)?.pop())?;
+            let stats = commandstats(&mut wire).await.map_err(Stopped::Unreached)?;
             looked.newness = Some(info.newness(&stats, gate.expected().quarantine));
             Ok(())
         }

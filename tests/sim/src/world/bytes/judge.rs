@@ -91,6 +91,11 @@ impl Inner {
             let script = match words[0] {
                 b"EVALSHA" => Script::of_sha(words[1]),
                 b"EVAL" => Script::of_text(words[1]),
+                // It was dialled to be a connection.
+                b"INFO" if words.get(1) == Some(&&b"server"[..]) => {
+                    self.open_wire(wire).before = None;
+                    None
+                }
                 b"INFO" if words.get(1) == Some(&&b"replication"[..]) => {
                     // It was not dialled to ask anything else there.
                     let before = self.open_wire(wire).before.take();

@@ -180,7 +180,8 @@ impl Client {
     ///
     /// Over a connection of its own to each node it walks through all keys there (`SCAN`), a
     /// thousand a step, each at most `node_timeout`: on a server with millions of other keys
-    /// that takes a while. The user needs `+scan`, which locks do not. Locks with
+    /// that takes a while. A server that does not answer is given up after eight times
+    /// `node_timeout` when it is connected to, and after one at any step. The user needs `+scan`, which locks do not. Locks with
     /// [`raw`](crate::Lock::raw) are not found, for their keys are like any other.
     ///
     /// # Errors

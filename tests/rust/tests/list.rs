@@ -45,6 +45,37 @@ fn a_minority_is_missed_and_a_majority_is_an_error() {
     assert_eq!(failed.nodes().len(), 2, "{failed}");
 }
 
+/// What comes of a listing, which has to end though a server hangs.
+fn ended(client: &Client) -> Result<quorlock::Listing, quorlock::Error> {
+    let (tell, told) = std::sync::mpsc::channel();
+    let client = client.clone();
+    std::thread::spawn(move || tell.send(blocking::wait(client.list(None, 9))));
+    let long = std::time::Duration::from_secs(60);
+    told.recv_timeout(long).expect("the listing ends")
+}
+
+#[test]
+fn a_server_that_hangs_is_told_and_ends_the_wait() {
+    for (kinds, part) in [
+        (&[][..], ""),
+        (&["shards=2"], ".shard2"),
+        (&["shards=2"], ".shards"),
+        (&["replicas=1", "sentinels=1"], ""),
+    ] {
+        let stage = Stage::like(3, kinds);
+        let client = Client::new(&stage.nodes).expect("nodes");
+        let _lease = blocking::wait(client.lock("a").acquire()).expect("free");
+        stage.tell(&format!("stop 3{part}"));
+        let found = ended(&client).expect("two answer");
+        assert_eq!((found.names.len(), found.unread.len()), (1, 1), "{part}");
+        let why = found.unread[0].message();
+        assert!(why.contains("no answer within"), "{part}: {why}");
+        stage.tell(&format!("stop 2{part}"));
+        let failed = ended(&client).expect_err("one answers");
+        assert_eq!(failed.kind(), ErrorKind::QuorumUnavailable, "{part}");
+    }
+}
+
 #[test]
 fn who_may_not_scan_is_told_so() {
     let stage = Stage::like(1, &["auth"]);

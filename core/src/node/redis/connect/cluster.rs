@@ -69,7 +69,7 @@ pub(crate) async fn map_of(
     };
     let new = |seed: &&Endpoint| !known.contains(seed);
     let servers: Vec<&Endpoint> = known.iter().chain(seeds.hosts.iter().filter(new)).collect();
-    let most = PATIENCE.max(target.gate.node_timeout * STEPS);
+    let most = patience(target);
     let (mut down, mut other, mut refusal, mut away) = (None, None, None, None);
     for place in 0..servers.len() {
         let server = servers[(first + place) % servers.len()];
@@ -92,6 +92,11 @@ pub(crate) async fn map_of(
         (None, Some(fault), _) | (None, None, Some(fault)) => Err(fault),
         (None, None, None) => Err(refused("the cluster has no servers".into())),
     }
+}
+
+/// How long one server may take to be connected to and to say something.
+fn patience(target: &Target) -> Duration {
+    PATIENCE.max(target.gate.node_timeout * STEPS)
 }
 
 /// What one server knows of its cluster.
@@ -128,7 +133,7 @@ pub(crate) async fn look_for_strangers(target: &Target, ids: &[String]) -> Resul
     let Endpoint::Cluster(seeds) = &target.address.endpoint else {
         return Ok(());
     };
-    let most = PATIENCE.max(target.gate.node_timeout * STEPS);
+    let most = patience(target);
     for server in &seeds.hosts {
         let view = within(&target.gate.clock, most, ask(target, server)).await;
         if view.is_ok_and(|view| !view.knows(ids)) {
@@ -274,14 +279,18 @@ async fn shards_of(target: &Target) -> Result<(Vec<Target>, Arc<dyn Router>), Fa
 }
 
 /// Connections to all primaries of a cluster, for a look at them that changes nothing, and the
-/// record of the cluster.
+/// record of the cluster. Each of them has its time: one that hangs is a fault.
 pub(super) async fn see(target: &Target) -> Result<(Vec<Greeted>, Option<String>), Fault> {
     let (shards, routes) = shards_of(target).await?;
+    let (clock, most) = (&target.gate.clock, patience(target));
     let mut greeted = Vec::new();
     for shard in shards {
-        greeted.push(greet(&shard, &How::default()).await?);
+        let how = How::default();
+        let at = &shard.address.endpoint;
+        let met = within(clock, most, greet(&shard, &how)).await;
+        greeted.push(met.map_err(|fault| of_server(at, fault))?);
     }
-    let (_, record) = record_of(target, &*routes).await?;
+    let (_, record) = within(clock, most, record_of(target, &*routes)).await?;
     Ok((greeted, record))
 }
 

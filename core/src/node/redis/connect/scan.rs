@@ -17,9 +17,13 @@ use crate::node::redis::{replies, resp};
 /// About this many keys a node looks at before it answers: for a moment in which it does nothing
 /// else.
 const COUNT: usize = 1000;
+/// This many times what a request may take a server has to be connected to: its sentinels may
+/// have to say where it is.
+const STEPS: u32 = 8;
 
 /// The names of locks in a namespace whose keys are like `pattern`, which is for the server to understand; at
-/// most this many and a few more. And whether those are all.
+/// most this many and a few more. And whether those are all. Each step has its time: a server
+/// that hangs is a fault.
 pub(crate) async fn scan(
     target: &Target,
     namespace: &str,
@@ -28,7 +32,11 @@ pub(crate) async fn scan(
 ) -> Result<(BTreeSet<Vec<u8>>, bool), Fault> {
     let shards = match &target.address.endpoint {
         Endpoint::Cluster(_) => cluster::see(target).await?.0,
-        _ => vec![greet(target, &How::default()).await?],
+        _ => {
+            let (gate, how) = (&target.gate, How::default());
+            let most = gate.node_timeout * STEPS;
+            vec![within(&gate.clock, most, greet(target, &how)).await?]
+        }
     };
     let (mut names, mut all) = (BTreeSet::new(), true);
     for mut greeted in shards {

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::clock::Instant;
-use crate::node::address::Address;
+use crate::node::address::{Address, Endpoint};
 use crate::node::admission::{Expected, Newness, Record, Stranger, Unfit, beginning};
 use crate::node::redis::connect::{Looked, PLACELESS, RUNLESS, Stopped};
 use crate::node::redis::native::Delete;
@@ -124,7 +124,9 @@ pub(super) fn report(address: &Address, looked: &Looked, terms: &Terms<'_>) -> N
                 ));
             }
             report.differences = differences;
-            let run = looked.run.as_deref().map(beginning);
+            // A cluster's record is of no run: what its shards may have lost their stamps tell.
+            let cluster = matches!(address.endpoint, Endpoint::Cluster(_));
+            let run = looked.run.as_deref().filter(|_| !cluster).map(beginning);
             let restarted = terms.expected.guard
                 && report.differences.is_empty()
                 && record.is_some_and(|record| record.is_of_before(run));

@@ -238,6 +238,30 @@ fn records_of_others_and_none() {
 }
 
 #[test]
+fn clusters_that_work_have_no_findings() {
+    for clusters in [1, 3] {
+        let stage = Stage::like(clusters, &["shards=3"]);
+        let builder = of(&stage.nodes).restart_guard(RestartGuard::On);
+        let client = builder.clone().build().unwrap();
+        blocking::wait(client.init_set_forced()).unwrap();
+        let lease = blocking::wait(client.lock("a").acquire()).unwrap();
+        for _ in 0..2 {
+            let probe = probe(builder.clone());
+            assert_eq!(probe.health, Health::Works, "{probe:?}");
+            assert_eq!(probe.votes, clusters, "{probe:?}");
+            for node in &probe.nodes {
+                assert_eq!((node.record, ids(node)), ("expected", vec![]), "{node:?}");
+            }
+        }
+        assert!(blocking::wait(lease.release()).unwrap());
+        // A record of another set is one all the same.
+        let other = probe(builder.set_name("another"));
+        assert_eq!(sole(&other, 0, "QD08").severity, Severity::Error);
+        assert_eq!(other.health, Health::Cannot);
+    }
+}
+
+#[test]
 fn a_node_that_lost_its_memory_is_in_quarantine() {
     let stage = Stage::new(3);
     stage.tell("kill 1");

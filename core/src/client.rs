@@ -140,7 +140,8 @@ impl Client {
 
     /// Takes a lock away from whoever holds it, or keeps it, for an operator: deletes its vote
     /// on all nodes, whatever client or library put it there, and calls who waits next. Two
-    /// requests to each node, each at most `node_timeout`. That nobody holds it is no error.
+    /// requests to each node, each at most `node_timeout`, and two more for each further
+    /// reader of a lock that is shared: all of them go. That nobody holds it is no error.
     /// For a lock with [`raw`](Lock::raw) see [`Lock::force_release`].
     ///
     /// The holder learns it at its next renewal, at most about a third of its ttl later, or
@@ -158,8 +159,9 @@ impl Client {
     /// # Errors
     ///
     /// `InvalidArgument` for a name or a fence that is not valid; `Contended` if the lock is
-    /// held, and not by `fence` for certain, and nothing is changed; `QuorumUnavailable` if
-    /// too few nodes answer: some may have done it then. `Misconfigured` where the lock's key
+    /// held, and not by `fence` for certain, and nothing is changed, or where more came to share
+    /// it than could be taken away; `QuorumUnavailable` if too few nodes answer: some may have
+    /// done it then. `Misconfigured` where the lock's key
     /// is no string. `Closed`, `Forked`.
     ///
     /// # Cancel safety

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::client::inner::Inner;
 use crate::error::{Error, ErrorKind, NodeError, shown};
 use crate::inspect::{Holder, Inspection, Verdict};
+use crate::mutants::mutant;
 use crate::node::{Keys, Standing};
 use crate::protocol::force::{Freed, ban, force_out, targets};
 use crate::protocol::inspect::{Said, inspect};
@@ -47,8 +48,11 @@ impl fmt::Display for Forced {
 /// The largest fence: beyond it Lua's numbers are not exact.
 const LARGEST: u64 = (1 << 53) - 1;
 
-/// How often it is looked at a lock that readers share, of whom more may come meanwhile.
-const MOST_LOOKS: usize = 1_000;
+/// How often it is looked at a lock beyond the number of readers that shared it at first, for
+/// more may come meanwhile.
+const MORE_LOOKS: usize = 1_000;
+/// As many readers are believed to be there as a node says, up to this.
+const MOST_READERS: usize = 1_000_000;
 
 /// See [`Client::force_release`](crate::Client::force_release).
 pub(crate) async fn force_release(
@@ -74,7 +78,10 @@ pub(crate) async fn force_release(
         check(&found, fence)?;
     }
     let mut freed = 0;
-    for _ in 0..MOST_LOOKS {
+    let readers = said.iter().flatten().map(|seen| seen.readers as usize);
+    let readers = readers.sum::<usize>().min(MOST_READERS);
+    let mut looks = MORE_LOOKS + mutant!("forced-out-up-to-a-number", readers, 0);
+    loop {
         for value in std::mem::take(&mut values) {
             // A lock of another type than a string.
             if value.0.is_empty() {
@@ -89,12 +96,52 @@ pub(crate) async fn force_release(
         }
         // Of readers each node tells one at a time.
         if said.iter().flatten().all(|seen| seen.readers < 2) {
-            break;
+            return Ok(Forced { found, freed });
         }
+        if looks == 0 {
+            return Err(still_shared(&said, &found, freed));
+        }
+        looks -= 1;
         said = inspect(set, keys, node_timeout).await;
+        // Whom the others tell of is not known then.
+        if said.iter().flatten().count() < quorum(said.len()) {
+            return Err(half_looked(&said, &found, freed));
+        }
         values = targets(&said);
     }
-    Ok(Forced { found, freed })
+}
+
+/// What a lock's readers still are after as many were taken away as there can have been.
+fn still_shared(said: &[Said], found: &Inspection, freed: usize) -> Error {
+    let nodes = found.nodes().iter().zip(said).map(|(view, said)| {
+        let said = match said {
+            Ok(seen) => format!("{} share it", seen.readers),
+            Err(fault) => fault.text.to_string(),
+        };
+        NodeError::new(view.node().into(), said)
+    });
+    let message = format!(
+        "the lock {} is shared by others still: {freed} votes were taken away, and as many came \
+         meanwhile; keep them from coming, and do it again",
+        shown(found.name())
+    );
+    Error::with_nodes(ErrorKind::Contended, message, nodes.collect()).about(found.name(), None)
+}
+
+/// Some readers were taken away, and then too few nodes answered to tell of the next.
+fn half_looked(said: &[Said], found: &Inspection, freed: usize) -> Error {
+    let nodes = found.nodes().iter().zip(said);
+    let nodes = nodes.filter_map(|(view, said)| {
+        let fault = said.as_ref().err()?;
+        Some(NodeError::new(view.node().into(), fault.text.to_string()))
+    });
+    let message = format!(
+        "too few nodes answered to say who shares the lock {} yet, of which {freed} votes were taken \
+         away: look at the nodes, and do it again",
+        shown(found.name())
+    );
+    Error::with_nodes(ErrorKind::QuorumUnavailable, message, nodes.collect())
+        .about(found.name(), None)
 }
 
 /// Whether the lock is held by this fence for certain. Each hold that was won since has a
@@ -153,4 +200,22 @@ fn half_done(done: &Freed, found: &Inspection, name: &[u8]) -> Error {
     );
     let holder = found.holder().and_then(Holder::label);
     Error::with_nodes(ErrorKind::QuorumUnavailable, message, nodes.collect()).about(name, holder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Client, blocking, testing};
+
+    #[test]
+    fn all_readers_go_however_many() {
+        let nodes = testing::nodes(3);
+        let (theirs, ours) = (Client::new(&nodes).unwrap(), Client::new(&nodes).unwrap());
+        let share = || blocking::wait(theirs.lock("a").shared(true).acquire()).unwrap();
+        let leases: Vec<_> = (0..MORE_LOOKS + 200).map(|_| share()).collect();
+        let forced = blocking::wait(ours.force_release("a", None)).unwrap();
+        assert!(forced.freed() >= 2 * leases.len(), "{forced}");
+        let alone = blocking::wait(ours.lock("a").wait(None).acquire()).unwrap();
+        assert!(alone.is_held());
+    }
 }

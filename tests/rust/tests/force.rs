@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use quorlock::{Client, Error, ErrorKind, LossReason, Verdict, blocking};
-use quorlock_tests::Stage;
+use quorlock_tests::{Stage, escaped};
 
 fn client(stage: &Stage) -> Client {
     let builder = Client::builder().nodes(&stage.nodes).label("alex");
@@ -100,5 +100,27 @@ fn what_is_kept_or_foreign_goes_too() -> Result<(), Error> {
     stage.tell("redis all HSET lock:{c} field value");
     let error = blocking::wait(client.force_release("c", None)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+    Ok(())
+}
+
+/// As many as share a lock, and no thousand of them, are taken away; readers put there as
+/// `share` puts them.
+#[test]
+fn all_who_share_a_lock_go() -> Result<(), Error> {
+    let stage = Stage::new(3);
+    let (ours, theirs) = (client(&stage), client(&stage));
+    let real = blocking::wait(ours.lock("a").shared(true).acquire())?;
+    let script = "local t = redis.call('TIME') for i = 1, 1500 do redis.call('ZADD', KEYS[1], \
+                  string.format('%.0f', t[1] * 1000000 + 50000000 - i), string.format('%040x.reader%d', i, i)) end";
+    let script = escaped(script);
+    stage.tell(&format!("redis all EVAL {script} 1 lock:#s:{{a}}"));
+    let forced = blocking::wait(theirs.force_release("a", None))?;
+    assert!(forced.freed() >= 2 * 1501, "{forced}");
+    assert_eq!(
+        blocking::wait(theirs.inspect("a"))?.verdict(),
+        Verdict::Free
+    );
+    assert_eq!(blocking::wait(real.lost()), LossReason::Forced);
+    stage.tell("expect all 0 ZCARD lock:#s:{a}");
     Ok(())
 }

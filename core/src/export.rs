@@ -10,6 +10,8 @@ use data_encoding::BASE64URL_NOPAD;
 
 use crate::error::Error;
 use crate::hash::fnv1a;
+use crate::mutants::mutant;
+use crate::node::Value;
 use crate::node::names::Naming;
 
 /// How a text begins; the number is that of its layout.
@@ -28,8 +30,8 @@ pub(crate) struct Exported {
     pub(crate) name: Vec<u8>,
     pub(crate) raw: bool,
     pub(crate) slot: Option<u32>,
-    /// The value that stands on the nodes.
-    pub(crate) value: Vec<u8>,
+    /// The value that stands on the nodes, which a client of ours has made.
+    pub(crate) value: Value,
     pub(crate) ttl: Duration,
     pub(crate) renew: bool,
     /// The last fence that was counted for it; 0 without fences.
@@ -48,7 +50,12 @@ impl Exported {
 
     pub(crate) fn to_text(&self) -> String {
         let mut bytes = Vec::new();
-        for text in [self.set_name.as_bytes(), &self.key, &self.name, &self.value] {
+        for text in [
+            self.set_name.as_bytes(),
+            &self.key,
+            &self.name,
+            &self.value.0,
+        ] {
             bytes.extend_from_slice(&(text.len() as u64).to_be_bytes());
             bytes.extend_from_slice(text);
         }
@@ -116,6 +123,10 @@ impl Exported {
         let [set_name, key, name, value]: [Vec<u8>; 4] = texts.try_into().ok()?;
         let some = |number: u64| (number != NONE).then_some(number);
         bytes.is_empty().then_some(())?;
+        // The checksum is no signature: a text may say anything. Only a value that is ours names a
+        // lease; any other would be that of another library, or a text that a node makes itself.
+        let value = Value(value.into());
+        mutant!("adopts-what-is-no-lease", value.is_ours(), true).then_some(())?;
         Some(Exported {
             set_name: String::from_utf8(set_name).ok()?,
             nodes,
@@ -146,7 +157,7 @@ mod tests {
             name: name.to_vec(),
             raw: false,
             slot,
-            value: [&[b'a'; 40], &b".me"[..]].concat(),
+            value: Value([&[b'a'; 40], &b".me"[..]].concat().into()),
             ttl: Duration::from_secs(10),
             renew: true,
             fence: 1 << 52,
@@ -182,6 +193,55 @@ mod tests {
                 prop_assert_eq!(error.kind(), crate::ErrorKind::InvalidArgument);
                 prop_assert!(!error.to_string().contains(&text[20..30]));
             }
+        }
+    }
+
+    #[test]
+    fn a_text_that_names_no_lease_is_refused() {
+        let token = "a".repeat(40);
+        for value in [
+            "",
+            "worker-7",
+            "@0 ",
+            "&0 1 ",
+            "&0 0 ",
+            &format!("=99999999999999999 {token}."),
+            &format!("-99999999999999999 {token}."),
+            &token,
+            &token.to_uppercase(),
+            &format!("{token}:me"),
+        ] {
+            for raw in [false, true] {
+                let lease = Exported {
+                    value: Value(value.as_bytes().into()),
+                    raw,
+                    ..exported(b"orders", None, None)
+                };
+                let refused = Exported::parse(&lease.to_text()).err();
+                let refused = refused.expect("it names no lease").kind();
+                assert_eq!(refused, ErrorKind::InvalidArgument, "{value}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_text_with_numbers_that_no_lease_has_is_refused() {
+        let client = Client::new(["memory://exported-odd"]).unwrap();
+        let odd = [
+            Exported {
+                slot: Some(u32::MAX),
+                nodes: 1,
+                ..exported(b"orders", None, None)
+            },
+            Exported {
+                ttl: Duration::from_millis(u64::MAX),
+                nodes: 1,
+                ..exported(b"orders", None, None)
+            },
+        ];
+        for lease in odd {
+            let refused = blocking::wait(client.adopt(&lease.to_text())).unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
         }
     }
 

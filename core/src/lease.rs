@@ -304,7 +304,7 @@ impl Lease {
             name: self.name.to_vec(),
             raw: self.naming == Naming::Raw,
             slot: self.slot(),
-            value: hold.value().to_vec(),
+            value: hold.value().clone(),
             ttl: hold.terms.timing.ttl,
             renew: hold.terms.renew,
             fence: hold.last_fence(),

@@ -9,7 +9,7 @@ use crate::config::Layout;
 use crate::error::{Error, ErrorKind, shown};
 use crate::export::Exported;
 use crate::lease::Lease;
-use crate::node::{Keys, Value};
+use crate::node::Keys;
 use crate::protocol::adopt;
 
 impl Lock {
@@ -28,7 +28,7 @@ impl Lock {
         options.shared = false;
         options.owner = None;
         options.once = false;
-        options.slots = exported.slot.map(|slot| slot + 1);
+        options.slots = exported.slot.map(|slot| slot.saturating_add(1));
         options.naming = exported.naming();
         options.layout = Layout::Plain;
         options.fencing = exported.fence != 0;
@@ -52,7 +52,7 @@ impl Lock {
             )));
         }
         let keys = Keys {
-            adopts: Some(Value(exported.value.as_slice().into())),
+            adopts: Some(exported.value.clone()),
             ..keys
         };
         Ok(Lock {

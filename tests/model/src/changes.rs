@@ -641,7 +641,7 @@ pub const ALL: &[Change] = &[
     // A vote that is taken over.
     change("adopt", "now > tonumber(A[6])", "now >= tonumber(A[6])"),
     change("adopt", "m[2] ~= A[5]", "m[2] and m[2] ~= A[5]"),
-    change("adopt", "value == whom or form", "form"),
+    change("adopt", "not form and value == whom or form", "form"),
     change(
         "adopt",
         "'=' and stands and whose == whom",
@@ -745,6 +745,7 @@ pub const ALL: &[Change] = &[
 /// Those that need what no memory node has (values of a later version, and keys of another
 /// type), or the very end of a ban or of what is kept. The directed table must find them.
 pub const DIRECTED: &[Change] = &[
+    change("adopt", "not form and value == whom", "value == whom"),
     change("release", "held and A[5] and form ~= '-'", "held and A[5]"),
     change(
         "extend",

@@ -229,7 +229,7 @@ impl Case<'_> {
                 } else {
                     Mode::Exclusive
                 },
-                adopts: option(words, "of").map(|name| Value(value(name).into())),
+                adopts: option(words, "of").map(|name| Value(form(name).into())),
                 field: None,
             }),
             waiter: option(words, "for").map(|number| Waiter {

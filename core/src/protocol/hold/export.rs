@@ -8,6 +8,7 @@ use super::Hold;
 use super::votes::Phase;
 use crate::clock::Instant;
 use crate::mutants::mutant;
+use crate::node::Value;
 use crate::protocol::counters::count;
 
 impl Hold {
@@ -40,8 +41,8 @@ impl Hold {
     }
 
     /// What stands for it on the nodes.
-    pub(crate) fn value(&self) -> &[u8] {
-        &self.value.0
+    pub(crate) fn value(&self) -> &Value {
+        &self.value
     }
 
     /// The last fence that was counted for it, or for a lease that might have followed.

@@ -320,7 +320,8 @@ impl Lease {
     /// the lock in this client, the first of them may be given it without any
     /// request. Else the call waits until a quorum of nodes has carried the release out, at most
     /// `node_timeout`; a node that does not answer is sent the release again
-    /// in the background.
+    /// in the background. Of a lock that is [kept](crate::Lock::keep) true means that a quorum
+    /// keeps it taken; false is logged as a warning.
     ///
     /// # Errors
     ///
@@ -478,7 +479,15 @@ pub(crate) async fn release(client: &Inner, share: &Share) -> bool {
             Passed::Not(watched) => {
                 let (was_held, release) = hold.release();
                 drop(watched);
-                release.acknowledged().await && was_held
+                let done = release.acknowledged().await && was_held;
+                if was_held && !done && release.keeps_too_little() {
+                    (client.set.warn)(format!(
+                        "the lock {} was released and is to stay taken, and too few nodes have \
+                         stored so: another may get it as soon as it is free",
+                        shown(&hold.keys().lock)
+                    ));
+                }
+                done
             }
         },
     }

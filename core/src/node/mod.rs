@@ -444,6 +444,9 @@ pub enum Reply {
         /// Whether the key still held our value.
         held: bool,
     },
+    /// Release, of a lock that is to [stay taken](Leaving): our value was not there, and the lock
+    /// stays taken all the same.
+    Kept,
     /// Acquire, of a semaphore: this slot is free, and it is reserved for the waiter, if there
     /// is one. It is no vote.
     Chosen {

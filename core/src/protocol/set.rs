@@ -301,7 +301,7 @@ impl std::fmt::Debug for Set {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::task::Waker;
 
     use super::*;
@@ -389,6 +389,26 @@ mod tests {
             },
             give_up: Instant::FAR,
         }
+    }
+
+    /// A set of so many nodes that never answer.
+    pub(crate) fn of_silent(nodes: usize) -> Arc<Set> {
+        let link = || -> Arc<dyn Link> {
+            Arc::new(Slow {
+                owing: false,
+                done: Arc::default(),
+            })
+        };
+        let links = (0..nodes).map(|_| link()).collect();
+        let (clock, rng) = (Arc::new(Still), Arc::new(SystemRng));
+        Arc::new(Set::new(
+            links,
+            clock,
+            rng,
+            Duration::from_secs(1),
+            0.01,
+            |_| (),
+        ))
     }
 
     #[test]

@@ -68,7 +68,7 @@ pub(crate) fn run(data: &[u8]) {
 fn fits(op: Op, reply: &Reply) -> bool {
     match (op, reply) {
         (_, Reply::Failed(_)) => true,
-        (Op::Release, reply) => matches!(reply, Reply::Released { .. }),
+        (Op::Release, reply) => matches!(reply, Reply::Released { .. } | Reply::Kept),
         (_, Reply::Late) => true,
         // How long a script's vote lasts is for its ttl to say.
         (Op::Acquire { .. }, Reply::Granted { fence, lasts }) => *fence < BEYOND && lasts.is_none(),

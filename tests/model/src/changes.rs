@@ -200,7 +200,6 @@ pub const ALL: &[Change] = &[
         "form == '-' and now <= tonumber(till)",
         "form == '-'",
     ),
-    change("release", "held and A[5] and form", "A[5] and form"),
     change("release", "now + A[5] * 1000", "now + A[5] * 1001"),
     change("release", "math.max(A[5], life)", "A[5]"),
     change("release", "math.max(A[5], life)", "life"),
@@ -746,7 +745,32 @@ pub const ALL: &[Change] = &[
 /// type), or the very end of a ban or of what is kept. The directed table must find them.
 pub const DIRECTED: &[Change] = &[
     change("adopt", "not form and value == whom", "value == whom"),
-    change("release", "held and A[5] and form ~= '-'", "held and A[5]"),
+    change(
+        "release",
+        "free and form ~= '&' and not (held and form == '-')",
+        "free and form ~= '&'",
+    ),
+    change(
+        "release",
+        "A[5] and A[1] ~= '' and free",
+        "A[5] and A[1] ~= '' and held",
+    ),
+    change("release", "A[5] and A[1] ~= '' and free", "A[5] and free"),
+    change(
+        "release",
+        "free and form ~= '&' and not (held",
+        "free and not (held",
+    ),
+    change(
+        "release",
+        "(form or not value and redis.pcall('ZCARD', K[2]) ~= 0) and tonumber",
+        "form and tonumber",
+    ),
+    change(
+        "release",
+        "(form or not value and redis.pcall('ZCARD', K[2]) ~= 0) and tonumber",
+        "(form or not value) and tonumber",
+    ),
     change(
         "extend",
         "if banned and now <= tonumber(banned)",

@@ -177,6 +177,7 @@ pub fn said(answer: &Said) -> String {
         Reply::Reserved { done: false } => "not reserved".to_owned(),
         Reply::Released { held: true } => "released".to_owned(),
         Reply::Released { held: false } => "not held".to_owned(),
+        Reply::Kept => "kept".to_owned(),
         Reply::Seen(seen) => {
             let left = seen
                 .left

@@ -404,9 +404,16 @@ impl Client {
             let c = self.number;
             world.violated(format!("S5 a released handle of c{c} says that it is held"));
         }
-        if done.is_pending() && random.chance(50) {
-            let _ = release.await;
-            self.in_time(stage, begun, self.node_timeout(stage), "a release");
+        let done = match done {
+            Poll::Pending if random.chance(50) => {
+                let done = release.await;
+                self.in_time(stage, begun, self.node_timeout(stage), "a release");
+                Poll::Ready(done)
+            }
+            done => done,
+        };
+        if matches!(done, Poll::Ready(Ok(true))) {
+            world.released(&lease);
         }
     }
 

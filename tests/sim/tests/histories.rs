@@ -97,6 +97,7 @@ fn replies() -> Vec<Reply> {
         Reply::NotMine,
         Reply::Released { held: true },
         Reply::Released { held: false },
+        Reply::Kept,
         fault(FaultKind::Timeout),
         fault(FaultKind::NotReady),
     ]

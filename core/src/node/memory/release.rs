@@ -42,12 +42,8 @@ impl MemoryNode {
             }
             _ => false,
         };
-        if alone
-            && !forced
-            && let Some(form) = &found.form
-            && self.keep(request, form, found)
-        {
-            return answer;
+        if !forced && self.keep(request, found, alone) {
+            return if alone { answer } else { Reply::Kept };
         }
         let gives = mutant!("release-unowned", alone, !found.free)
             && mutant!("release-keeps-key", true, false);
@@ -103,16 +99,27 @@ impl MemoryNode {
     }
 
     /// Leaves the lock taken by the value that is released, where that is asked for, or it
-    /// is kept already. A crowded key outlives the places of those who wait.
-    fn keep(&mut self, request: &Request, form: &Form, found: &Found) -> bool {
-        if form.is_kept() {
-            let stands = form.holder(found.time).is_some();
+    /// is kept already; also where it has no vote and nobody else has, for another would win by
+    /// this node. A crowded key outlives the places of those who wait.
+    fn keep(&mut self, request: &Request, found: &Found, alone: bool) -> bool {
+        let form = found.form.as_ref();
+        let kept = form.is_some_and(Form::is_kept);
+        if alone && kept {
+            let stands = form.is_some_and(|form| form.holder(found.time).is_some());
             return stands && mutant!("keep-close-deletes", true, false);
         }
         let Leaving::TakenFor(long) = request.leaving else {
             return false;
         };
-        let least = match found.is_crowded() {
+        let shared = form.is_some_and(Form::is_shared);
+        let reserved = form.and_then(|form| form.reserved(found.time)).is_some();
+        let mine = form.is_some_and(|form| form.is_for(request, found.time));
+        let open = found.free && !shared && (!reserved || mine) && !request.value.0.is_empty();
+        if !(alone || mutant!("keeps-by-votes-alone", open, false)) {
+            return false;
+        }
+        let waited = form.is_none() && self.is_queued(request, found.now);
+        let least = match found.is_crowded() || waited {
             true => life(found.now, request.keys.waits.place),
             false => found.now,
         };

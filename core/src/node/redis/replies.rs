@@ -84,6 +84,7 @@ pub(crate) fn outcome(op: Op, value: &Resp) -> Outcome {
             (Some(Reply::Quarantined { left }), rest)
         }
         (Op::Release, 0 | 1, _) => (Some(Reply::Released { held: code == 1 }), more),
+        (Op::Release, 2, _) => (Some(Reply::Kept), more),
         (Op::Inspect, 8, [stands, left, value, fence, queued, quarantine, rest @ ..]) => {
             let readers = rest.get(2);
             (
@@ -315,6 +316,7 @@ mod tests {
             (CONFIRM, "*1\r\n:0\r\n", Reply::NotMine),
             (Op::Release, ":1\r\n", Reply::Released { held: true }),
             (Op::Release, ":0\r\n", Reply::Released { held: false }),
+            (Op::Release, ":2\r\n", Reply::Kept),
         ] {
             assert_eq!(reply(op, wire), (expected, None), "{wire:?}");
         }

@@ -66,7 +66,7 @@ impl Hold {
         let Some(reason) = state.loss else { return };
         let wakers = state.lease.watchers.take();
         let callbacks = std::mem::take(&mut state.lease.callbacks);
-        let traces = state.votes.traces(None);
+        let traces = self.traces(&state.votes, None, self.set.clock.now());
         drop(state);
         if mutant!("loss-wakes-nobody", true, false) {
             wakers.wake();

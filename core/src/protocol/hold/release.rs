@@ -21,6 +21,8 @@ use crate::wakers::Wakers;
 /// The releases of one token on their way.
 pub struct Release {
     set: Arc<Set>,
+    /// The lock is to stay taken: only a node that has stored so has done it.
+    keeps: bool,
     state: Mutex<Answers>,
 }
 
@@ -29,11 +31,12 @@ struct Answers {
     open: usize,
     done: usize,
     not_held: usize,
+    kept: usize,
     wakers: Wakers,
 }
 
 impl Release {
-    pub(super) fn new(set: &Arc<Set>, open: usize) -> Arc<Release> {
+    pub(super) fn new(set: &Arc<Set>, keeps: bool, open: usize) -> Arc<Release> {
         set.counters
             .releases_pending
             .fetch_add(open, Ordering::AcqRel);
@@ -43,42 +46,69 @@ impl Release {
         });
         Arc::new(Release {
             set: set.clone(),
+            keeps: mutant!("kept-where-it-is-not", keeps, false),
             state,
         })
     }
 
     /// Waits until a quorum has carried the release out, or all have answered
-    /// or failed to. Returns false if a quorum did not hold the token.
+    /// or failed to. Returns false if a quorum did not hold the token; where the lock is to
+    /// stay taken, also unless a quorum keeps it so.
     pub async fn acknowledged(&self) -> bool {
         let quorum = quorum::quorum(self.set.links.len());
         poll_fn(|cx| {
             let mut state = lock(&self.state);
-            let all = mutant!("release-waits-for-ever", state.open == 0, false);
-            if all || state.done >= quorum {
-                Poll::Ready(state.not_held < quorum)
+            if self.is_decided(&state) {
+                Poll::Ready(match self.keeps {
+                    true => state.not_held < quorum && state.kept >= quorum,
+                    false => state.not_held < quorum,
+                })
             } else {
                 state.wakers.park(cx)
             }
         })
         .await
     }
+
+    /// Whether the lock was to stay taken, and too few nodes have said that it does.
+    pub(crate) fn keeps_too_little(&self) -> bool {
+        self.keeps && lock(&self.state).kept < quorum::quorum(self.set.links.len())
+    }
+
+    /// Whether no answer that is to come changes anything.
+    fn is_decided(&self, state: &Answers) -> bool {
+        let all = mutant!("release-waits-for-ever", state.open == 0, false);
+        let done = match self.keeps {
+            true => state.kept,
+            false => state.done,
+        };
+        all || done >= quorum::quorum(self.set.links.len())
+    }
 }
 
 impl Sink for Release {
     fn on_reply(&self, ticket: Ticket, reply: Reply, _: Option<u64>) {
-        if matches!(reply, Reply::Released { .. }) {
+        if matches!(reply, Reply::Released { .. } | Reply::Kept) {
             self.set.answered(ticket.node, false);
         }
         self.set.counters.release_done();
         let mut state = lock(&self.state);
         state.open -= 1;
-        if let Reply::Released { held } = reply {
-            state.done += 1;
-            state.not_held += usize::from(!held);
+        match reply {
+            Reply::Released { held } => {
+                state.done += 1;
+                state.not_held += usize::from(!held);
+                state.kept += usize::from(held);
+            }
+            Reply::Kept => {
+                state.done += 1;
+                state.not_held += 1;
+                state.kept += 1;
+            }
+            _ => {}
         }
         // Whoever waits is woken once, at the answer that decides.
-        let quorum = quorum::quorum(self.set.links.len());
-        let wakers = match state.open == 0 || state.done >= quorum {
+        let wakers = match self.is_decided(&state) {
             true => state.wakers.take(),
             false => Wakers::default(),
         };
@@ -109,7 +139,7 @@ impl Hold {
         let mut state = self.state();
         if self.end_if_over(&mut state, now) {
             self.publish(state);
-            return (false, Release::new(&self.set, 0));
+            return (false, Release::new(&self.set, false, 0));
         }
         let was = state.phase;
         // Dead first, then the first byte: nothing is renewed, repaired or
@@ -118,7 +148,7 @@ impl Hold {
             state.phase = Phase::Dead;
             self.end.store(Instant::NEVER.0, Ordering::Release);
         }
-        let traces = state.votes.traces(stay);
+        let traces = self.traces(&state.votes, stay, now);
         let old = match (was, &self.terms.keys.adopts) {
             (Phase::Held, Some(old)) => Some((old.clone(), state.votes.not_granted())),
             _ => None,
@@ -128,14 +158,14 @@ impl Hold {
         drop(state);
         wakers.wake();
         if was == Phase::Dead {
-            return (false, Release::new(&self.set, 0));
+            return (false, Release::new(&self.set, false, 0));
         }
         if was == Phase::Held {
             count(&self.set.counters.released);
             self.set.counters.measures.released(group, since.until(now));
         }
         if mutant!("cancel-leaks", false, was == Phase::Asking) {
-            return (false, Release::new(&self.set, 0));
+            return (false, Release::new(&self.set, false, 0));
         }
         let release = self.undo_at(&traces, now);
         if let Some((old, nodes)) = old {
@@ -145,6 +175,18 @@ impl Hold {
             self.tell_over();
         }
         (was == Phase::Held, release)
+    }
+
+    /// What may be left of the token, which is dead, and where it is to be told that the lock
+    /// stays taken: at all nodes, for another would win by those that gave it no vote.
+    pub(super) fn traces(&self, votes: &Votes, stay: Option<usize>, now: Instant) -> Vec<Traces> {
+        let mut traces = votes.traces(stay);
+        if self.leaving(now).keeps() {
+            for traces in &mut traces {
+                (traces.token, traces.scripted) = (true, true);
+            }
+        }
+        traces
     }
 
     /// Sends the release to the nodes on which something may be left.
@@ -206,7 +248,7 @@ impl Hold {
     /// What was adopted may stand yet on nodes whose votes were not taken over: nobody else
     /// can win with it any more, and nobody else takes it away.
     fn release_old(&self, old: &Value, nodes: Nodes, now: Instant) {
-        let sink: Arc<dyn Sink> = Release::new(&self.set, nodes.iter().count());
+        let sink: Arc<dyn Sink> = Release::new(&self.set, false, nodes.iter().count());
         let traces = Traces {
             token: true,
             waiter: false,
@@ -226,7 +268,8 @@ impl Hold {
             let left = traces.iter().enumerate().filter(|(_, traces)| traces.any());
             left.take(most)
         };
-        let release = Release::new(&self.set, targets().count());
+        let keeps = self.leaving(now).keeps();
+        let release = Release::new(&self.set, keeps, targets().count());
         let sink: Arc<dyn Sink> = release.clone();
         let lined = self.set.contention.is_seen(&self.terms.keys.lock, now);
         let releases = targets().map(|(node, traces)| self.release_of(node, *traces, lined, now));
@@ -283,5 +326,69 @@ impl Votes {
 impl std::fmt::Debug for Release {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Release")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::{Fault, FaultKind, Op};
+    use crate::protocol::set::tests::of_silent;
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    /// What is said of a release that so many nodes have answered so; `None` while it is waited
+    /// for more.
+    fn said(keeps: bool, replies: &[Reply]) -> Option<bool> {
+        let release = Release::new(&of_silent(3), keeps, 3);
+        for (node, reply) in replies.iter().enumerate() {
+            let ticket = Ticket {
+                node,
+                sent: Instant(1),
+                deadline: Instant::FAR,
+                op: Op::Release,
+                server: 0,
+            };
+            release.on_reply(ticket, reply.clone(), None);
+        }
+        match pin!(release.acknowledged()).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(said) => Some(said),
+            Poll::Pending => None,
+        }
+    }
+
+    fn held(held: bool) -> Reply {
+        Reply::Released { held }
+    }
+
+    fn silent() -> Reply {
+        Reply::Failed(Fault::new(FaultKind::Timeout, "it is silent", false))
+    }
+
+    #[test]
+    fn a_lock_is_kept_by_a_quorum_that_has_stored_so() {
+        for (replies, expected) in [
+            (&[held(true), held(true)][..], Some(true)),
+            (&[held(true), held(false)], None),
+            (&[held(true), Reply::Kept], Some(true)),
+            (&[Reply::Kept, Reply::Kept], Some(false)),
+            (&[held(true), held(false), held(true)], Some(true)),
+            (&[held(true), held(false), silent()], Some(false)),
+            (&[held(true), silent(), silent()], Some(false)),
+        ] {
+            assert_eq!(said(true, replies), expected, "{replies:?}");
+        }
+    }
+
+    #[test]
+    fn a_lock_that_is_not_kept_is_free_by_any_answer() {
+        for (replies, expected) in [
+            (&[held(true), held(false)][..], Some(true)),
+            (&[held(false), held(false)], Some(false)),
+            (&[held(true), silent()], None),
+            (&[held(true), silent(), silent()], Some(true)),
+        ] {
+            assert_eq!(said(false, replies), expected, "{replies:?}");
+        }
     }
 }

@@ -299,7 +299,7 @@ impl Votes {
             }
             Reply::Late => self.late(&ticket, now, rules),
             Reply::Failed(fault) => self.fail(&ticket, fault, now, phase, rules),
-            Reply::Released { .. } | Reply::Seen(_) | Reply::Reserved { .. } => {}
+            Reply::Released { .. } | Reply::Kept | Reply::Seen(_) | Reply::Reserved { .. } => {}
         }
         false
     }

@@ -562,6 +562,7 @@ fn said(reply: &Reply) -> String {
         Reply::Released { held: true } => "its vote is deleted".into(),
         Reply::Seen(seen) => format!("{:?}", seen.standing).to_lowercase(),
         Reply::Released { held: false } => "there was no vote of its own to delete".into(),
+        Reply::Kept => "there was no vote of its own, and the lock stays taken".into(),
         Reply::Failed(fault) => {
             let sent = if fault.sent {
                 "perhaps carried out"

@@ -531,6 +531,7 @@ pub fn answer(out: &mut Vec<u8>, call: &Call, answer: &Result<Reply, OtherRecord
             (8, own, 6)
         }
         Ok(Reply::Released { held }) => return int(out, i64::from(*held)),
+        Ok(Reply::Kept) => return int(out, 2),
         Ok(Reply::Banned) => {
             array(out, b'*', 4);
             int(out, 0);

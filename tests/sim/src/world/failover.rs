@@ -483,7 +483,7 @@ impl Inner {
         let is_here = here.is_some_and(|(_, here)| here == server);
         let lengthens = match reply {
             Reply::Extended { .. } | Reply::Confirmed => true,
-            Reply::Released { .. } => request.leaving.keeps(),
+            Reply::Released { .. } | Reply::Kept => request.leaving.keeps(),
             _ => false,
         };
         match former.is_some() && is_here && lengthens {

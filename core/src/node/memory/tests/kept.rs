@@ -62,3 +62,30 @@ fn nobody_is_told_before_it_is_over() {
     let (reply, told) = ask_for(&mut node, 2, JOIN, "b", 311);
     assert_eq!((refused(reply), told), ((20, Some(0)), vec![1]));
 }
+
+#[test]
+fn it_is_kept_where_it_has_no_vote_and_nobody_else_has() {
+    let mut node = MemoryNode::default();
+    // It refused its vote, which another had, and that is gone by now.
+    assert_eq!(keep(&mut node, "a", 1, 300).0, Reply::Kept);
+    assert_eq!(stands(&node, 1).map(|(form, _)| form), Some(kept("a", 301)));
+    assert_eq!(refused(ask(&mut node, ACQUIRE, "b", 2)).0, 299);
+    // Another has it, or is called for it.
+    let mut node = MemoryNode::default();
+    ask(&mut node, ACQUIRE, "b", 0);
+    let another = Reply::Released { held: false };
+    assert_eq!(keep(&mut node, "a", 1, 300).0, another);
+    assert_eq!(
+        stands(&node, 1).map(|(form, _)| form),
+        Some(Form::Quiet(value("b")))
+    );
+    // A release without a value keeps nothing.
+    let mut node = MemoryNode::default();
+    let request = Request {
+        value: Value(Arc::default()),
+        leaving: Leaving::TakenFor(Duration::from_millis(300)),
+        ..request(Op::Release, "a")
+    };
+    assert_eq!(node.execute(&request, None, at(1)).0.unwrap(), another);
+    assert_eq!(stands(&node, 1), None);
+}

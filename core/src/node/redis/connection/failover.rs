@@ -200,7 +200,7 @@ impl Failover {
         let is_here = self.here.as_ref().is_some_and(|here| here.server == server);
         let lengthens = match reply {
             Reply::Extended { .. } | Reply::Confirmed => true,
-            Reply::Released { .. } => request.leaving.keeps(),
+            Reply::Released { .. } | Reply::Kept => request.leaving.keeps(),
             _ => false,
         };
         match self.former.first() {

@@ -25,6 +25,7 @@ if form == '&' and A[1] ~= '' and call('ZREM', K[3], A[1]) == 1 then
     last = found[1] and now <= tonumber(found[2]) and tonumber(found[2])
   end
 end
+local free = not value or form ~= '&' and held or form and (not stands or (form == '@' or form == '&') and whose == A[2])
 local ban = A[5] and string.match(A[5], '^%-(%d+)$')
 if A[2] ~= '' then redis.pcall('ZREM', K[2], A[2], '!' .. A[2]) end
 if ban then
@@ -36,13 +37,13 @@ if ban then
   if call('PTTL', K[#K]) < tonumber(ban) then call('PEXPIRE', K[#K], ban) end
 elseif held and form == '-' and now <= tonumber(till) then
   return 1
-elseif held and A[5] and form ~= '-' and form ~= '&' then
-  -- A crowded key outlives the places of those who wait.
-  local life = form and tonumber(string.match(A[3], ' (%d+)')) or 0
+elseif A[5] and A[1] ~= '' and free and form ~= '&' and not (held and form == '-') then
+  -- Also where it has no vote and nobody else has: else another would win by this node. A crowded key outlives the places
+  -- of those who wait, and they may where nothing is.
+  local life = (form or not value and redis.pcall('ZCARD', K[2]) ~= 0) and tonumber(string.match(A[3], ' (%d+)')) or 0
   call('SET', K[1], string.format('-%.0f ', now + A[5] * 1000) .. A[1], 'PX', math.max(A[5], life))
-  return 1
+  return held and 1 or 2
 end
-local free = not value or form ~= '&' and held or form and (not stands or (form == '@' or form == '&') and whose == A[2])
 if not free and (form == '@' or form == '&') then
   -- Of readers who were called none is to come yet. Who waits for it alone may have one of their tickets: these begin anew
   -- in a queue that was empty.

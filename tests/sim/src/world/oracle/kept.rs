@@ -1,5 +1,5 @@
 //! K1: no hold of a lock begins within `keep` of a win whose release a quorum has carried
-//! out, by the clock of the client that won it. Nor is a lock kept for longer than that, but
+//! out, or its user was told so, by the clock of the client that won it. Nor is a lock kept for longer than that, but
 //! for the drift that is allowed for.
 
 use std::time::Duration;
@@ -24,9 +24,20 @@ pub(super) struct Kept {
     until: Time,
     /// Where the release that keeps it was carried out.
     on: [bool; MOST_NODES],
+    /// Its user was told that the release is done.
+    told: bool,
 }
 
 impl World {
+    /// The user of this lease was told that its release is done.
+    pub fn released(&self, lease: &Lease) {
+        let token = name_of(lease.hold().token().as_bytes());
+        let over = lease.hold().end() == Instant::NEVER;
+        for kept in &mut self.inner().oracle.kept {
+            kept.told |= over && (kept.token, kept.lease) == (token, lease.number());
+        }
+    }
+
     /// A lease is shared from here on: it keeps no lock.
     pub fn downgraded(&self, lease: &Lease) {
         let token = name_of(lease.hold().token().as_bytes());
@@ -46,7 +57,8 @@ impl Inner {
         let until = clock.clock.time(won + keep);
         let stands = |kept: &&Kept| {
             let on = (0..self.nodes.len()).filter(|i| kept.on[*i] && !self.nodes[*i].excused);
-            time < kept.until && on.count() >= quorum
+            let excused = self.nodes.iter().any(|node| node.excused);
+            time < kept.until && (on.count() >= quorum || kept.told && !excused)
         };
         let others = |kept: &&Kept| kept.place == place && kept.token != token;
         let mut before = self.oracle.kept.iter().filter(others);
@@ -74,6 +86,7 @@ impl Inner {
                 slack: keep.mul_f64(hold.terms().drift) + Duration::from_millis(3),
                 until,
                 on: [false; MOST_NODES],
+                told: false,
             });
         }
     }
@@ -102,7 +115,9 @@ impl Inner {
         if self.reigns_beside_another(node) {
             return;
         }
-        if let (Op::Release, Some(Reply::Released { held: true })) = (request.op, reply) {
+        if let (Op::Release, Some(Reply::Released { held: true } | Reply::Kept)) =
+            (request.op, reply)
+        {
             let token = name_of(&request.value.0);
             let (time, kept) = (self.time, self.oracle.kept.iter_mut());
             let mut ends = false;

@@ -131,7 +131,8 @@ impl Lease {
         if self.share.is_released() {
             return Err(self.not_owner());
         }
-        self.extended(self.share.held.hold.extend(ttl).await, "extend")
+        let held = &self.share.held;
+        self.extended(held.hold.extend(held.lease, ttl).await, "extend")
     }
 
     fn extended(&self, how: Extended, to: &str) -> Result<(), Error> {
@@ -227,18 +228,19 @@ impl Lease {
         if self.share.is_released() {
             return Err(self.not_owner());
         }
-        let hold = &self.share.held.hold;
+        let (hold, lease) = (&self.share.held.hold, self.share.held.lease);
         self.client.settings.may_share(self.naming)?;
         if self.slot().is_some() {
             return Err(Error::invalid(
                 "a slot of a semaphore is one holder's: it cannot be shared",
             ));
         }
-        if !hold.share() {
+        if !hold.share(lease) {
             return Err(self.lost_error());
         }
         self.client.lines.downgraded(hold);
-        self.extended(hold.extend(hold.terms.timing.ttl).await, "share")
+        let ttl = hold.terms.timing.ttl;
+        self.extended(hold.extend(lease, ttl).await, "share")
     }
 
     /// Ends the lease here without releasing the lock, and returns a text with which one other
@@ -255,7 +257,7 @@ impl Lease {
     ///
     /// # Errors
     ///
-    /// `LockLost` if it is lost; `NotOwner` after release; `QuorumUnavailable` if too few
+    /// `LockLost` if it is lost; `NotOwner` after release, and where another call released it meanwhile; `QuorumUnavailable` if too few
     /// nodes answered to lengthen it: then it is held here as before, as it is where
     /// `InvalidArgument` says that others hold this lease too (re-entry: release the inner
     /// handles first), that it is [shared](crate::Lock::shared), or [kept](crate::Lock::keep).
@@ -268,15 +270,16 @@ impl Lease {
         if self.share.is_released() {
             return Err(self.not_owner());
         }
-        let hold = &self.share.held.hold;
+        let (hold, lease) = (&self.share.held.hold, self.share.held.lease);
         let refuse = |why: &str| {
             Err(Error::invalid(format!(
                 "the lease of the lock {} cannot be exported: {why}",
                 shown(&self.name)
             )))
         };
+        let shared = "it is shared, and others hold the lock beside it";
         if self.is_shared() {
-            return refuse("it is shared, and others hold the lock beside it");
+            return refuse(shared);
         }
         if hold.terms.keys.field.is_some() {
             return refuse("in Redisson's layout it is its owner's");
@@ -284,18 +287,25 @@ impl Lease {
         if !hold.terms.keep.is_zero() {
             return refuse("its lock is kept beyond the release, by the client that won it");
         }
-        let entered = || self.client.owners.handles(&self.share) > 1;
-        if !entered() {
-            self.extended(hold.extend(hold.terms.timing.ttl).await, "export")?;
+        if self.client.owners.handles(&self.share) == 1 {
+            let ttl = hold.terms.timing.ttl;
+            self.extended(hold.extend(lease, ttl).await, "export")?;
         }
-        // Before, or meanwhile.
-        if entered() {
-            return refuse("it was entered more than once: release the inner handles first");
+        // It may have been downgraded meanwhile.
+        if self.is_shared() {
+            return refuse(shared);
         }
-        let Some(max_hold) = hold.export() else {
+        // Nobody enters it from here on, and nobody else gives it back, or passes it on.
+        let _watched = match self.client.owners.leave_alone(&self.share) {
+            Left::Last(watched) => watched,
+            Left::Before => return Err(self.not_owner()),
+            Left::Others => {
+                return refuse("it was entered more than once: release the inner handles first");
+            }
+        };
+        let Some(max_hold) = hold.export(lease) else {
             return Err(self.lost_error());
         };
-        self.client.owners.leave(&self.share);
         let settings = &self.client.settings;
         let exported = Exported {
             set_name: settings.set_name.to_string(),
@@ -538,5 +548,52 @@ impl<F: Fn() + Send + Sync> Wake for Bell<F> {
 impl fmt::Debug for Lost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Lost")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::blocking::wait;
+    use crate::{Client, testing};
+    use std::pin::pin;
+
+    /// A lease that was released, and the one of the same token that followed it.
+    fn passed_on() -> (Lease, Lease) {
+        let client = Client::new(testing::nodes(3)).unwrap();
+        let lock = client
+            .lock("k")
+            .fencing(false)
+            .wait(Duration::from_secs(60));
+        let first = wait(lock.acquire()).unwrap();
+        let mut next = pin!(lock.acquire());
+        // It stands in the line from here on.
+        let waits = next.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(waits.is_pending());
+        assert!(wait(first.release()).unwrap());
+        let second = wait(next).unwrap();
+        assert_eq!(first.token(), second.token());
+        (first, second)
+    }
+
+    #[test]
+    fn of_a_lease_that_was_passed_on_nothing_can_be_done_any_more() {
+        let (first, second) = passed_on();
+        let (hold, lease) = (&first.share.held.hold, first.share.held.lease);
+        // As one does who asked before it was released, and comes to do it later.
+        assert!(hold.export(lease).is_none());
+        assert!(!hold.share(lease));
+        let ttl = hold.terms.timing.ttl;
+        assert!(matches!(wait(hold.extend(lease, ttl)), Extended::Lost));
+        assert!(second.is_held() && !second.is_shared());
+        assert_eq!(second.loss(), None);
+        for gone in [
+            wait(first.export()).map(drop),
+            wait(first.downgrade()),
+            wait(first.extend(None)),
+        ] {
+            assert_eq!(gone.unwrap_err().kind(), ErrorKind::NotOwner);
+        }
+        assert!(wait(second.release()).unwrap());
     }
 }

@@ -144,11 +144,25 @@ impl Owners {
 
     /// Gives a handle back.
     pub(crate) fn leave(&self, share: &Share) -> Left {
-        if share.released.swap(true, Ordering::AcqRel) {
-            return Left::Before;
-        }
+        self.leave_if(share, |_| true)
+    }
+
+    /// Gives a handle back that is the only one; where there are others nothing changes.
+    pub(crate) fn leave_alone(&self, share: &Share) -> Left {
+        self.leave_if(share, |handles| handles == 1)
+    }
+
+    /// The same, where that may be with so many handles: looked at in the step that does it.
+    fn leave_if(&self, share: &Share, may: impl FnOnce(usize) -> bool) -> Left {
         let mut table = share.held.place.as_ref().map(|_| lock(&self.held));
         let mut handles = lock(&share.held.handles);
+        if share.is_released() {
+            return Left::Before;
+        }
+        if !may(handles.len()) {
+            return Left::Others;
+        }
+        share.released.store(true, Ordering::Release);
         handles.retain(|h| !Arc::ptr_eq(h, &share.released));
         let last = mutant!("last-release-frees-nothing", handles.is_empty(), false);
         if !mutant!("first-release-frees", last, true) {

@@ -1,5 +1,7 @@
 //! A lease that goes from one client to another, on real servers.
 
+use std::pin::{Pin, pin};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use quorlock::{Client, Error, ErrorKind, Lease, Lock, Owner, blocking};
@@ -60,6 +62,61 @@ fn a_lease_goes_on_in_another_client_with_a_larger_fence() -> Result<(), Error> 
         }
         stage.await_nothing_left();
     }
+    Ok(())
+}
+
+/// Has a future do its first step.
+fn begin<F: Future>(future: &mut Pin<&mut F>) {
+    let first = future
+        .as_mut()
+        .poll(&mut Context::from_waker(Waker::noop()));
+    assert!(first.is_pending(), "it waits");
+}
+
+#[test]
+fn what_is_released_meanwhile_is_not_exported_nor_shared() -> Result<(), Error> {
+    let stage = Stage::new(3);
+    let (client, other) = (Client::new(&stage.nodes)?, Client::new(&stage.nodes)?);
+    let lock = client.lock("a").fencing(false);
+    for share in [false, true] {
+        // Another of this client waits, and is given the lease.
+        let first = get(lock.clone())?;
+        let mut next = pin!(lock.acquire());
+        begin(&mut next);
+        let mut export = pin!(async {
+            match share {
+                true => first.downgrade().await,
+                false => first.export().await.map(drop),
+            }
+        });
+        // Shared it would be at once, and is not passed on.
+        if !share {
+            begin(&mut export);
+        }
+        assert!(blocking::wait(first.release())?);
+        let second = blocking::wait(next)?;
+        assert_eq!(second.token(), first.token());
+        let refused = kind(blocking::wait(export));
+        assert!([ErrorKind::NotOwner, ErrorKind::LockLost].contains(&refused));
+        assert!(second.is_held() && second.loss().is_none() && !second.is_shared());
+        assert!(blocking::wait(second.release())?);
+    }
+    // Nobody else waits: it is free, or goes on elsewhere, and never both.
+    let lease = get(lock.clone())?;
+    let mut export = pin!(lease.export());
+    begin(&mut export);
+    assert!(blocking::wait(lease.release())?);
+    assert!(blocking::wait(export).is_err());
+    let next = get(other.lock("a").wait(Duration::ZERO))?;
+    assert!(blocking::wait(next.release())?);
+    // Nor does it go on where it has been entered again meanwhile.
+    let owned = client.lock("b").owner(Owner::named("me"));
+    let lease = get(owned.clone())?;
+    let mut export = pin!(lease.export());
+    begin(&mut export);
+    let inner = get(owned)?;
+    assert_eq!(kind(blocking::wait(export)), ErrorKind::InvalidArgument);
+    assert!(lease.is_held() && inner.is_held());
     Ok(())
 }
 

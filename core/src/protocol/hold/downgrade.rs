@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use super::Hold;
 use super::votes::Phase;
+use crate::mutants::mutant;
 use crate::node::{Keys, Mode};
 
 impl Hold {
@@ -22,16 +23,18 @@ impl Hold {
         self.own_keys.get().unwrap_or(&self.terms.keys)
     }
 
-    /// Shares the lease from now on, which is no slot's. False, and nothing has changed, if it
-    /// is not held. An extension tells the nodes, or the renewals that follow.
-    pub(crate) fn share(&self) -> bool {
+    /// Shares this [lease](Hold::lease) of the token from now on, which is no slot's. False, and
+    /// nothing has changed, if it is not held, or was passed on. An extension tells the nodes, or
+    /// the renewals that follow.
+    pub(crate) fn share(&self, lease: u32) -> bool {
         let now = self.set.clock.now();
         let mut state = self.state();
         if self.end_if_over(&mut state, now) {
             self.publish(state);
             return false;
         }
-        if state.phase != Phase::Held {
+        let passed = mutant!("shares-what-was-passed-on", state.is_passed(lease), false);
+        if state.phase != Phase::Held || passed {
             return false;
         }
         if self.terms.keys.mode == Mode::Exclusive {

@@ -12,16 +12,18 @@ use crate::node::Value;
 use crate::protocol::counters::count;
 
 impl Hold {
-    /// Ends the lease here, and leaves its votes. Returns how much of `max_hold` is left, if
-    /// that is bounded; `None`, and nothing has changed, unless the lease is valid.
-    pub(crate) fn export(&self) -> Option<Option<Duration>> {
+    /// Ends this [lease](Hold::lease) of the token here, and leaves its votes. Returns how much of
+    /// `max_hold` is left, if that is bounded; `None`, and nothing has changed, unless the lease is
+    /// valid. One that has been passed on meanwhile is another's.
+    pub(crate) fn export(&self, lease: u32) -> Option<Option<Duration>> {
         let now = self.set.clock.now();
         let mut state = self.state();
         if self.end_if_over(&mut state, now) {
             self.publish(state);
             return None;
         }
-        if state.phase != Phase::Held {
+        let passed = mutant!("exports-what-was-passed-on", state.is_passed(lease), false);
+        if state.phase != Phase::Held || passed {
             return None;
         }
         // Before anybody knows what it takes to go on with it.

@@ -14,8 +14,9 @@ use crate::protocol::quorum::{self, Verdict, Vote};
 use crate::wakers::Wakers;
 
 impl Hold {
-    /// Asks all nodes to lengthen the lease to `ttl`, and waits for a quorum.
-    pub async fn extend(self: &Arc<Self>, ttl: Duration) -> Extended {
+    /// Asks all nodes to lengthen this [lease](Hold::lease) of the token to `ttl`, and waits for a
+    /// quorum. One that was passed on is lost for who asks.
+    pub async fn extend(self: &Arc<Self>, lease: u32, ttl: Duration) -> Extended {
         let now = self.set.clock.now();
         if mutant!("extends-the-lost", !self.is_held(), false) {
             return Extended::Lost;
@@ -25,9 +26,15 @@ impl Hold {
             state: Mutex::new((vec![Vote::Awaited; self.set.links.len()], Wakers::default())),
         });
         let sink: Arc<dyn Sink> = round.clone();
-        for node in &mut self.state().votes.nodes {
-            node.requests.reached += 1;
-            node.requests.reached -= mutant!("extension-reaches-nobody", 0, 1);
+        {
+            let mut state = self.state();
+            if mutant!("extends-what-was-passed-on", state.is_passed(lease), false) {
+                return Extended::Lost;
+            }
+            for node in &mut state.votes.nodes {
+                node.requests.reached += 1;
+                node.requests.reached -= mutant!("extension-reaches-nobody", 0, 1);
+            }
         }
         let op = self.renewal(ttl);
         let all = 0..self.set.links.len();
@@ -50,9 +57,9 @@ impl Hold {
         })
         .await
         .then_some(Extended::Done)
-        .filter(|_| self.is_held())
+        .filter(|_| self.holds(lease))
         .unwrap_or_else(|| {
-            if self.is_held() {
+            if self.holds(lease) {
                 Extended::Unanswered(self.so_far())
             } else {
                 Extended::Lost

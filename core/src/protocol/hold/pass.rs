@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::votes::Phase;
-use super::{Hold, Terms};
+use super::{Hold, State, Terms};
 use crate::clock::Instant;
 use crate::mutants::mutant;
 use crate::node::Mode;
@@ -43,6 +43,13 @@ impl Terms {
     /// Whether the nodes know the owner, and others may be that too.
     fn is_owners(&self) -> bool {
         self.keys.field.as_ref().is_some_and(|field| field.shared)
+    }
+}
+
+impl State {
+    /// Whether this lease of the token is over, for the token was passed on.
+    pub(super) fn is_passed(&self, lease: u32) -> bool {
+        self.lease.passed != lease
     }
 }
 
@@ -96,6 +103,11 @@ impl Hold {
     /// Which of the token's leases is the present one.
     pub fn lease(&self) -> u32 {
         self.state().lease.passed
+    }
+
+    /// Whether this lease of the token is valid now, and not one that followed it.
+    pub(super) fn holds(&self, lease: u32) -> bool {
+        self.is_held() && self.lease() == lease
     }
 
     /// The last fence that was taken for the token.

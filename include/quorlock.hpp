@@ -611,7 +611,9 @@ public:
     }
     ~lease() = default;
 
-    /** Releases, and returns whether the lock was still held; false at the second call. Never throws for a loss. */
+    /** Releases, and returns whether the lock was still held; false at the second call. Of a lock with keep true means that
+     * a quorum of nodes keeps it taken. False with a warning in the log: too few do, or nodes refuse the release for a missing
+     * permission. Never throws for a loss. */
     bool release() const {
         bool held = false;
         detail::checked([&](auto error) { return quorlock_unlock(get(), &held, error); });

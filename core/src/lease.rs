@@ -15,7 +15,7 @@ use crate::export::Exported;
 use crate::mutants::mutant;
 use crate::node::Mode;
 use crate::node::names::Naming;
-use crate::protocol::hold::{Extended, Hold, Watch};
+use crate::protocol::hold::{Extended, Hold, Release, Watch};
 use crate::protocol::loss::LossReason;
 use crate::protocol::reentry::{Left, Share};
 use crate::protocol::waiting::Passed;
@@ -331,7 +331,8 @@ impl Lease {
     /// request. Else the call waits until a quorum of nodes has carried the release out, at most
     /// `node_timeout`; a node that does not answer is sent the release again
     /// in the background. Of a lock that is [kept](crate::Lock::keep) true means that a quorum
-    /// keeps it taken; false is logged as a warning.
+    /// keeps it taken. False with a warning in the log: too few do, or nodes refuse the release for
+    /// a missing permission.
     ///
     /// # Errors
     ///
@@ -490,16 +491,28 @@ pub(crate) async fn release(client: &Inner, share: &Share) -> bool {
                 let (was_held, release) = hold.release();
                 drop(watched);
                 let done = release.acknowledged().await && was_held;
-                if was_held && !done && release.keeps_too_little() {
-                    (client.set.warn)(format!(
-                        "the lock {} was released and is to stay taken, and too few nodes have \
-                         stored so: another may get it as soon as it is free",
-                        shown(&hold.keys().lock)
-                    ));
+                if was_held && !done {
+                    warn_of(client, hold, &release);
                 }
                 done
             }
         },
+    }
+}
+
+/// Says of a lease that was held why its release is not done.
+fn warn_of(client: &Inner, hold: &Hold, release: &Release) {
+    let key = shown(&hold.keys().lock);
+    if let Some(why) = release.refused() {
+        (client.set.warn)(format!(
+            "the lock {key} was released, and stays taken until its ttl is over, for nodes refuse \
+             the release: {why}"
+        ));
+    } else if release.keeps_too_little() {
+        (client.set.warn)(format!(
+            "the lock {key} was released and is to stay taken, and too few nodes have stored so: \
+             another may get it as soon as it is free"
+        ));
     }
 }
 

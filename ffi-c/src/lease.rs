@@ -136,7 +136,9 @@ pub(crate) fn tell(was_held: *mut bool, held: bool) -> Result<(), Error> {
 
 /// Releases a lease; the last one of its owner frees the lock. Frees no memory.
 /// `was_held` may be NULL and tells whether the lock was still held; a second
-/// call says false. The lease ends at once, before the first byte is sent; the
+/// call says false. Of a lock with keep true means that a quorum of nodes keeps it
+/// taken. False with a warning in the log: too few do, or nodes refuse the release
+/// for a missing permission. The lease ends at once, before the first byte is sent; the
 /// call returns when a quorum of nodes has carried the release out, at most
 /// after the node timeout. Never fails for a loss.
 #[unsafe(no_mangle)]

@@ -267,7 +267,9 @@ export class Lease {
 
   /**
    * Releases this handle; the last handle of a lease frees the lock. Resolves to whether the lock was still held; a
-   * second call does nothing and resolves to false. Never rejects for a loss. The lease ends before the nodes are told.
+   * second call does nothing and resolves to false. Of a lock with `keep` true means that a quorum of nodes keeps it taken. False
+   * with a warning in the log: too few do, or nodes refuse the release for a missing permission. Never rejects for a loss. The
+   * lease ends before the nodes are told.
    */
   async release(): Promise<boolean> {
     return await this.#release();

@@ -56,7 +56,7 @@ def votes_left(stage):
 
 
 # As docs/REDISSON.md says.
-REDISSON = {"&redisson_lock__channel:*", *"+hgetall +hget +hset +hsetnx +hexists +hdel +hincrby +get +set +unsubscribe".split()}
+REDISSON = {"&redisson_lock__channel:*", *"+hgetall +hget +hset +hdel +hincrby +get +set +unsubscribe".split()}
 
 
 def permit(stage, lines):

@@ -48,6 +48,7 @@ pub use extension::Extended;
 pub use loss::Watch;
 pub use no_quorum::NoQuorum;
 pub(crate) use pass::IN_A_ROW;
+pub(crate) use release::Release;
 pub(crate) use slot::look_for_slot;
 
 use votes::{Phase, Rules, Votes};

@@ -109,6 +109,9 @@ class Lease(LeaseBase):
     async def release(self) -> bool:
         """Releases this handle; the last handle of a lease frees the lock. Returns whether the lock was still held.
 
+        Of a lock with `keep` true means that a quorum of nodes keeps it taken. False with a warning in the log: too few do, or
+        nodes refuse the release for a missing permission.
+
         A second call does nothing and returns false. Raises for no loss; `ForkedProcessError` in a forked child.
         Cancelled, the release is carried out in the background.
         """

@@ -91,6 +91,9 @@ class Lease(LeaseBase, _native.Scoped):
     def release(self) -> bool:
         """Releases this handle; the last handle of a lease frees the lock. Returns whether the lock was still held.
 
+        Of a lock with `keep` true means that a quorum of nodes keeps it taken. False with a warning in the log: too few do, or
+        nodes refuse the release for a missing permission.
+
         A second call does nothing and returns false. Raises for no loss; `ForkedProcessError` in a forked child. The
         lease ends at once; Ctrl-C ends only the wait for the nodes, which do their part in the background.
         """

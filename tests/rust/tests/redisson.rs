@@ -294,3 +294,70 @@ fn what_redisson_does_not_know_is_refused() -> Result<(), Error> {
     assert!(release(&lease));
     Ok(())
 }
+
+/// What a script does may be refused in its middle, by a user that lacks one command or key: what
+/// is Java's stays Java's, and a release says what it has done.
+#[test]
+fn what_a_user_may_not_do_takes_nothing_from_java() -> Result<(), Error> {
+    let stage = Stage::like(1, &["auth"]);
+    let java = Java(&stage, JAVA);
+    let all = "~* &* +@all";
+    let permit = |words: &str| stage.permit(words.split(' '));
+    let count = || {
+        stage
+            .tell(&format!("redis 1 HGET a {JAVA}"))
+            .trim()
+            .to_owned()
+    };
+    let lacking = [
+        "hgetall", "hget", "hset", "hincrby", "hdel", "get", "set", "del", "pttl", "pexpire",
+        "publish", "time",
+    ];
+    let lacking = lacking.map(|command| format!("{all} -{command}"));
+    let keys = [
+        "%R~a ~lock:* ~redisson*",
+        "~a %R~lock:#h* ~lock:#[^h]* ~redisson*",
+        "~a ~lock:* %R~redisson*",
+    ];
+    let keys = keys.map(|keys| format!("{keys} &* +@all"));
+    let (mut refused, mut undone) = (0, 0);
+    for words in lacking.iter().chain(&keys) {
+        // From before it is entered, or when it is to be left.
+        for before in [true, false] {
+            for held_by_java in [true, false] {
+                let case = format!("{words}, before {before}, Java's {held_by_java}");
+                assert!(!held_by_java || java.enter());
+                permit(if before { words } else { all });
+                let client = Client::new(&stage.nodes)?;
+                let ours = lock(&client).owner(Owner::named(JAVA));
+                let entered = get(ours.wait(Duration::ZERO));
+                permit(words);
+                let mut left = usize::from(held_by_java);
+                match entered {
+                    Err(error) => {
+                        assert_eq!(error.kind(), ErrorKind::Misconfigured, "{case}: {error}");
+                        refused += 1;
+                    }
+                    Ok(lease) if release(&lease) => {}
+                    Ok(_) => {
+                        left += 1;
+                        undone += 1;
+                    }
+                }
+                // Its releases have been answered by then.
+                blocking::wait(client.close());
+                let left = Some(left.to_string()).filter(|_| left > 0);
+                assert_eq!(count(), left.unwrap_or("nil".into()), "{case}");
+                // Nothing stands for ever.
+                assert_ne!(stage.tell("redis 1 PTTL a").trim(), "-1", "{case}");
+                // A release that was refused is tried again, and is to find nothing of a later case.
+                for tokens in stage.tell("redis 1 KEYS lock:%23h*").split_whitespace() {
+                    stage.tell(&format!("redis 1 DEL {}", escaped(tokens)));
+                }
+                stage.tell("redis 1 DEL a");
+            }
+        }
+    }
+    assert!(refused > 10 && undone > 2, "{refused} {undone}");
+    Ok(())
+}

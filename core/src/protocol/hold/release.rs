@@ -12,7 +12,7 @@ use super::votes::{Phase, Votes};
 use crate::clock::{self, Instant};
 use crate::mutants::mutant;
 use crate::mutex::lock;
-use crate::node::{Leaving, Mode, Nodes, Reply, Sink, Ticket, Value};
+use crate::node::{FaultKind, Leaving, Mode, Nodes, Reply, Sink, Ticket, Value};
 use crate::protocol::counters::count;
 use crate::protocol::quorum::{self, Vote};
 use crate::protocol::set::Set;
@@ -32,6 +32,8 @@ struct Answers {
     done: usize,
     not_held: usize,
     kept: usize,
+    /// Of so many nodes, and why the last of them: it will not do it by itself.
+    refused: (usize, Option<Arc<str>>),
     wakers: Wakers,
 }
 
@@ -52,22 +54,28 @@ impl Release {
     }
 
     /// Waits until a quorum has carried the release out, or all have answered
-    /// or failed to. Returns false if a quorum did not hold the token; where the lock is to
-    /// stay taken, also unless a quorum keeps it so.
+    /// or failed to. Returns false if a quorum did not hold the token, or may not carry it out;
+    /// where the lock is to stay taken, also unless a quorum keeps it so.
     pub async fn acknowledged(&self) -> bool {
         let quorum = quorum::quorum(self.set.links.len());
         poll_fn(|cx| {
             let mut state = lock(&self.state);
             if self.is_decided(&state) {
+                let refused = mutant!("refused-release-is-done", state.refused.0, 0);
                 Poll::Ready(match self.keeps {
                     true => state.not_held < quorum && state.kept >= quorum,
-                    false => state.not_held < quorum,
+                    false => state.not_held + refused < quorum,
                 })
             } else {
                 state.wakers.park(cx)
             }
         })
         .await
+    }
+
+    /// Why a node may not carry it out, if one has said so: its user lacks a permission.
+    pub(crate) fn refused(&self) -> Option<Arc<str>> {
+        lock(&self.state).refused.1.clone()
     }
 
     /// Whether the lock was to stay taken, and too few nodes have said that it does.
@@ -104,6 +112,9 @@ impl Sink for Release {
                 state.done += 1;
                 state.not_held += 1;
                 state.kept += 1;
+            }
+            Reply::Failed(fault) if fault.kind == FaultKind::Misconfigured && fault.sent => {
+                state.refused = (state.refused.0 + 1, Some(fault.text));
             }
             _ => {}
         }
@@ -332,7 +343,7 @@ impl std::fmt::Debug for Release {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::{Fault, FaultKind, Op};
+    use crate::node::{Fault, Op};
     use crate::protocol::set::tests::of_silent;
     use std::pin::pin;
     use std::task::{Context, Waker};
@@ -378,6 +389,24 @@ mod tests {
         ] {
             assert_eq!(said(true, replies), expected, "{replies:?}");
         }
+    }
+
+    #[test]
+    fn what_nodes_refuse_to_carry_out_is_not_done() {
+        let fault = |kind, sent| Reply::Failed(Fault::new(kind, "NOPERM no", sent));
+        let refused = || fault(FaultKind::Misconfigured, true);
+        for (replies, expected) in [
+            (&[refused(), refused(), refused()][..], Some(false)),
+            (&[refused(), held(true), refused()], Some(false)),
+            (&[refused(), held(true), held(true)], Some(true)),
+            (&[refused(), held(true), silent()], Some(true)),
+            (&[refused(), held(false), silent()], Some(false)),
+        ] {
+            assert_eq!(said(false, replies), expected, "{replies:?}");
+        }
+        // What never got there is sent again.
+        let away = || fault(FaultKind::Misconfigured, false);
+        assert_eq!(said(false, &[away(), away(), away()]), Some(true));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 -- KEYS lock, tokens, counter [, record, quarantine].
 -- ARGV field, token, ttl, channel or '', record or '', not_after, candidate, block.
 -- A lock in Redisson's layout: a hash with one field, its owner's, that counts how often the owner has entered. Our tokens
--- say which of those counts are ours, so that a request may come twice. A channel: the asker listens there for who waits.
+-- say which of those counts are ours, so that a request may come twice, and its undo behind one that was refused halfway. A channel: the asker listens there for who waits.
 local call, K, A = redis.call, KEYS, ARGV
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -23,10 +23,11 @@ end
 if quarantine then return {3, call('PTTL', K[5]), time[1], time[2]} end
 -- What is left of a lock that was forced open.
 if not own then call('DEL', K[2]) end
-if call('HSETNX', K[2], A[2], '1') == 1 then call('HINCRBY', K[1], A[1], '1') end
-for i = 1, 2 do
-  if call('PTTL', K[i]) < tonumber(A[3]) then call('PEXPIRE', K[i], A[3]) end
-end
+-- A server may refuse any of these commands, and what was done before stays. So the owner's count comes behind all else, and a
+-- token says whether it was counted: 0, then 1.
+local new = call('HGET', K[2], A[2]) ~= '1'
+if new then call('HSET', K[2], A[2], '0') end
+call('PEXPIRE', K[2], string.format('%.0f', math.max(A[3], call('PTTL', K[2]))))
 local fence = A[7]
 if fence ~= '' then
   local has = call('HGET', K[2], 'f')
@@ -42,4 +43,9 @@ if fence ~= '' then
   end
   fence = fence > 0 and string.format('%.0f', fence) or ''
 end
+if new then
+  call('HINCRBY', K[1], A[1], '1')
+  call('HINCRBY', K[2], A[2], '1')
+end
+if call('PTTL', K[1]) < tonumber(A[3]) then call('PEXPIRE', K[1], A[3]) end
 return {1, fence, time[1], time[2]}

@@ -12,7 +12,9 @@ if A[5] ~= '' then
 end
 if now > tonumber(A[6]) then return {5, time[1], time[2]} end
 local field = redis.pcall('HGET', K[1], A[1])
-if type(field) ~= 'string' or call('HEXISTS', K[2], A[2]) == 0 then return {0, time[1], time[2]} end
+-- Of another type: it is gone. What may not be looked at is no answer.
+if type(field) == 'table' and not string.find(field.err, 'WRONGTYPE') then return field end
+if type(field) ~= 'string' or call('HGET', K[2], A[2]) ~= '1' then return {0, time[1], time[2]} end
 if quarantine and (A[4] == '0' or A[4] == '1') then return {3, call('PTTL', K[5]), time[1], time[2]} end
 if A[7] ~= '' then
   local last = tonumber(call('GET', K[3]) or '0')

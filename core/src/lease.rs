@@ -266,42 +266,70 @@ impl Lease {
     ///
     /// Dropping the future leaves the lease held here.
     pub async fn export(&self) -> Result<String, Error> {
+        self.prepare_export().await?;
+        self.export_now()
+    }
+
+    /// For bindings: what of an [`export`](Lease::export) has to be waited for. The lease is held
+    /// as before, and may be exported.
+    #[doc(hidden)]
+    pub async fn prepare_export(&self) -> Result<(), Error> {
+        self.may_export()?;
+        match self.client.owners.handles(&self.share) {
+            0 => return Err(self.not_owner()),
+            1 => {}
+            _ => return Err(self.entered_again()),
+        }
+        let (hold, lease) = (&self.share.held.hold, self.share.held.lease);
+        let ttl = hold.terms.timing.ttl;
+        self.extended(hold.extend(lease, ttl).await, "export")?;
+        let _: Option<Option<Duration>> =
+            mutant!("export-ends-before-its-text", None, hold.export(lease));
+        Ok(())
+    }
+
+    /// Whether the lease is one that may be exported.
+    fn may_export(&self) -> Result<(), Error> {
         self.client.check()?;
         if self.share.is_released() {
             return Err(self.not_owner());
         }
+        let terms = &self.share.held.hold.terms;
+        Err(self.not_exported(if self.is_shared() {
+            "it is shared, and others hold the lock beside it"
+        } else if terms.keys.field.is_some() {
+            "in Redisson's layout it is its owner's"
+        } else if !terms.keep.is_zero() {
+            "its lock is kept beyond the release, by the client that won it"
+        } else {
+            return Ok(());
+        }))
+    }
+
+    fn entered_again(&self) -> Error {
+        self.not_exported("it was entered more than once: release the inner handles first")
+    }
+
+    fn not_exported(&self, why: &str) -> Error {
+        Error::invalid(format!(
+            "the lease of the lock {} cannot be exported: {why}",
+            shown(&self.name)
+        ))
+    }
+
+    /// For bindings: ends the lease here, and returns the text with which another client goes on.
+    /// Nothing is waited for, so that a call which is given up ends no lease whose text nobody
+    /// has: it is called where the one who gets the text goes on.
+    #[doc(hidden)]
+    pub fn export_now(&self) -> Result<String, Error> {
+        // It may have been released, or downgraded, meanwhile.
+        self.may_export()?;
         let (hold, lease) = (&self.share.held.hold, self.share.held.lease);
-        let refuse = |why: &str| {
-            Err(Error::invalid(format!(
-                "the lease of the lock {} cannot be exported: {why}",
-                shown(&self.name)
-            )))
-        };
-        let shared = "it is shared, and others hold the lock beside it";
-        if self.is_shared() {
-            return refuse(shared);
-        }
-        if hold.terms.keys.field.is_some() {
-            return refuse("in Redisson's layout it is its owner's");
-        }
-        if !hold.terms.keep.is_zero() {
-            return refuse("its lock is kept beyond the release, by the client that won it");
-        }
-        if self.client.owners.handles(&self.share) == 1 {
-            let ttl = hold.terms.timing.ttl;
-            self.extended(hold.extend(lease, ttl).await, "export")?;
-        }
-        // It may have been downgraded meanwhile.
-        if self.is_shared() {
-            return refuse(shared);
-        }
         // Nobody enters it from here on, and nobody else gives it back, or passes it on.
         let _watched = match self.client.owners.leave_alone(&self.share) {
             Left::Last(watched) => watched,
             Left::Before => return Err(self.not_owner()),
-            Left::Others => {
-                return refuse("it was entered more than once: release the inner handles first");
-            }
+            Left::Others => return Err(self.entered_again()),
         };
         let Some(max_hold) = hold.export(lease) else {
             return Err(self.lost_error());
@@ -587,6 +615,30 @@ mod tests {
         let second = wait(next).unwrap();
         assert_eq!(first.token(), second.token());
         (first, second)
+    }
+
+    #[test]
+    fn an_export_that_nobody_gets_ends_nothing() {
+        let nodes = testing::nodes(3);
+        let (client, other) = (Client::new(&nodes).unwrap(), Client::new(&nodes).unwrap());
+        let lease = wait(client.lock("k").acquire()).unwrap();
+        wait(lease.prepare_export()).unwrap();
+        assert!(lease.is_held() && wait(lease.extend(None)).is_ok());
+        // It was entered meanwhile, or given back.
+        let owned = client.lock("o").owner(crate::Owner::named("me"));
+        let outer = wait(owned.acquire()).unwrap();
+        wait(outer.prepare_export()).unwrap();
+        let inner = wait(owned.acquire()).unwrap();
+        let refused = outer.export_now().unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
+        assert!(wait(inner.release()).unwrap() && outer.is_held());
+        assert!(wait(outer.release()).unwrap());
+        let refused = outer.export_now().unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::NotOwner);
+        // And who gets the text goes on.
+        let text = lease.export_now().unwrap();
+        assert!(!lease.is_held());
+        assert!(wait(other.adopt(&text)).unwrap().is_held());
     }
 
     #[test]

@@ -27,7 +27,6 @@ pub(crate) fn array(env: &Env, events: Vec<Event>) -> napi::Result<Array<'_>> {
                 all.set(at + 1, number)?;
                 match value {
                     Value::Flag(flag) => all.set(at + 2, flag)?,
-                    Value::Text(text) => all.set(at + 2, text)?,
                     Value::Time(time) => all.set(at + 2, time)?,
                     Value::Inspection(found) => all.set(at + 2, Inspection::from(&*found))?,
                     Value::Forced(forced) => all.set(at + 2, Forced::from(&*forced))?,

@@ -109,12 +109,18 @@ impl Port {
         })
     }
 
+    /// Does what of an export has to be waited for; the lease is held as before.
+    #[napi(catch_unwind)]
+    pub fn prepare_export(&self, number: i64, lease: i64) -> Option<Failure> {
+        self.begin(number, false, self.lease(lease), |core| async move {
+            core.prepare_export().await.map(|()| Value::Nothing)
+        })
+    }
+
     /// Ends it here; a text with which another client goes on.
     #[napi(catch_unwind)]
-    pub fn export(&self, number: i64, lease: i64) -> Option<Failure> {
-        self.begin(number, false, self.lease(lease), |core| async move {
-            core.export().await.map(Value::Text)
-        })
+    pub fn export(&self, lease: i64) -> Either<String, Failure> {
+        entry(|| self.lease(lease)?.export_now())
     }
 
     /// Its lock's name, of one that was adopted.

@@ -14,7 +14,6 @@ pub(crate) type Bell = ThreadsafeFunction<(), (), (), Status, false, true>;
 pub(crate) enum Value {
     Nothing,
     Flag(bool),
-    Text(String),
     /// In milliseconds.
     Time(f64),
     Lease(Option<quorlock::Lease>),

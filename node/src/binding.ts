@@ -34,7 +34,8 @@ export interface NativePort {
   slot(lease: number): number | null | Failure;
   isShared(lease: number): boolean | Failure;
   downgrade(number: number, lease: number): Failure | null;
-  export(number: number, lease: number): Failure | null;
+  prepareExport(number: number, lease: number): Failure | null;
+  export(lease: number): string | Failure;
   name(lease: number): Buffer | Failure;
   release(number: number, lease: number): Failure | null;
   /** Forgets it; what is left: token, fence, reason and error of the loss, and its slot. */

@@ -236,6 +236,9 @@ export class Lease {
    * Rejects with `LockLostError` if the lease is lost, `NotOwnerError` after release, `QuorumUnavailableError` if too few
    * nodes answered to lengthen it: then it is held here as before, as it is where `InvalidArgumentError` says that it was
    * entered more than once (release the inner handles first), that it is shared, or that its lock is kept.
+   *
+   * Await it: a promise cannot be given up, so one that is raced against a timer may end the lease later, with nobody who
+   * has its text.
    */
   async export(): Promise<string> {
     return await this.#export();
@@ -243,7 +246,10 @@ export class Lease {
 
   async #export(): Promise<string> {
     this.#throwIfOver(this.export);
-    const text = valueOf(await begin<string>((port, number) => port.export(number, this.#number)), this.export);
+    valueOf(await begin((port, number) => port.prepareExport(number, this.#number)), this.export);
+    // Ended here, where the text goes on.
+    this.#throwIfOver(this.export);
+    const text = checked(port.export(this.#number), this.export);
     this.#end();
     return text;
   }

@@ -157,10 +157,15 @@ impl Lease {
         Call::new(false, async move { core.downgrade().await })
     }
 
-    /// A text with which another client goes on.
-    fn export(&self) -> Call {
+    /// Does what of an export has to be waited for; the lease is held as before.
+    fn prepare_export(&self) -> Call {
         let core = Arc::clone(&self.core);
-        Call::new(false, async move { core.export().await })
+        Call::new(false, async move { core.prepare_export().await })
+    }
+
+    /// Ends it here; a text with which another client goes on.
+    fn export(&self, py: Python<'_>) -> PyResult<String> {
+        entry(py, || checked(py, self.core.export_now()))
     }
 
     fn ensure(&self, py: Python<'_>, min: &Bound<'_, PyAny>) -> PyResult<Call> {

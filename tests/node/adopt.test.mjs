@@ -37,6 +37,24 @@ test("a scope whose lease was exported ends without an error", async () => {
   await one.close();
 });
 
+test("of an export and a release side by side one comes first", async () => {
+  const [one, other] = [client("beside"), client("beside")];
+  for (const releaseFirst of [true, false]) {
+    const lease = await one.lock("orders").acquire();
+    const begin = [() => lease.export(), () => lease.release()];
+    if (releaseFirst) begin.reverse();
+    const done = await Promise.allSettled(begin.map((one) => one()));
+    if (releaseFirst) done.reverse();
+    const [exported, released] = done;
+    assert.equal(exported.status === "fulfilled", released.value === false);
+    if (exported.status === "rejected") assert.ok(exported.reason instanceof NotOwnerError, String(exported.reason));
+    else assert.ok(await (await other.adopt(exported.value)).release());
+    const next = await other.lock("orders").tryAcquire();
+    assert.ok(next !== null && (await next.release()));
+  }
+  await Promise.all([one.close(), other.close()]);
+});
+
 test("who has adopted a lease is told of its loss", async () => {
   const [one, other] = [client("loss"), client("loss")];
   const text = await (await one.lock("orders").acquire()).export();

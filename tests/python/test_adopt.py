@@ -7,6 +7,7 @@ import unittest
 
 import quorlock
 import quorlock.aio
+import quorlock.testing
 
 from support import LONG, Case
 
@@ -56,6 +57,52 @@ class Adopt(Case):
                 async with await client.adopt(second.export()) as third:
                     self.assertGreater(third.fence, lease.fence)
                     self.assertTrue(third.is_held())
+
+        asyncio.run(main())
+        self.assert_nothing_left()
+
+    def test_an_export_that_is_cancelled_leaves_the_lease_and_one_that_is_not_has_its_text(self):
+        async def exported(client, turns):
+            """Cancelled after so many turns of the loop; the text, if it was there by then."""
+            async with client.lock("orders", wait=LONG) as lease:
+                export = asyncio.create_task(lease.export())
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                export.cancel()
+                await asyncio.wait([export])
+                if not export.cancelled():
+                    self.assertFalse(lease.is_held())
+                    return export.result()
+                self.assertTrue(lease.is_held())
+                self.assertIsNone(lease.lost.reason)
+                await lease.extend()
+                return None
+
+        async def main():
+            for nodes in (self.nodes, quorlock.testing.nodes(3)):
+                async with quorlock.aio.Client(nodes) as client, quorlock.aio.Client(nodes) as other:
+                    for turns in range(40):
+                        if (text := await exported(client, turns)) is not None:
+                            await (await other.adopt(text)).release()
+
+        asyncio.run(main())
+        self.assert_nothing_left()
+
+    def test_an_adoption_that_is_cancelled_gives_the_lock_back(self):
+        async def main():
+            async with quorlock.aio.Client(self.nodes) as client, quorlock.aio.Client(self.nodes) as other:
+                for turns in range(40):
+                    text = await (await client.lock("orders", wait=LONG).acquire()).export()
+                    adoption = asyncio.create_task(other.adopt(text))
+                    for _ in range(turns):
+                        await asyncio.sleep(0)
+                    adoption.cancel()
+                    await asyncio.wait([adoption])
+                    if not adoption.cancelled():
+                        await adoption.result().release()
+                    elif turns == 0:
+                        # Not even begun: it goes on yet.
+                        await (await other.adopt(text)).release()
 
         asyncio.run(main())
         self.assert_nothing_left()

@@ -91,10 +91,12 @@ class Lease(LeaseBase):
 
         Raises `LockLostError` if the lease is lost, `NotOwnerError` after release, `QuorumUnavailableError` if too few nodes
         answered to lengthen it: then it is held here as before, as it is where `InvalidArgumentError` says that it was entered
-        more than once (release the inner handles first), that it is shared, or that its lock is kept. Cancelled, it may or may not
-        have been exported: then the lock is free after its ttl.
+        more than once (release the inner handles first), that it is shared, or that its lock is kept. Cancelled, it is held here
+        as before.
         """
-        text: str = await completed(self._core.export().start)
+        await completed(self._core.prepare_export().start)
+        # Where the task goes on: whoever gets no text keeps the lease.
+        text = self._core.export()
         self._forgotten()
         return text
 
@@ -467,7 +469,8 @@ class Client(ClientBase):
         Nobody re-enters it. Nodes that do not answer are waited for as long as the client's `wait`, at most for the ttl.
 
         Raises `LockLostError` if the lease has ended or another has adopted it, `QuorumUnavailableError` if too few nodes
-        answered, `InvalidArgumentError` for a text that is damaged, or of another set, namespace or version.
+        answered, `InvalidArgumentError` for a text that is damaged, or of another set, namespace or version. Cancelled, it gives
+        back what it has taken over, so the lock is free.
         """
         return Lease(_delivered(await completed(self._core.adopt(text).start)), None)
 

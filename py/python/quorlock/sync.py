@@ -74,9 +74,11 @@ class Lease(LeaseBase, _native.Scoped):
 
         Raises `LockLostError` if the lease is lost, `NotOwnerError` after release, `QuorumUnavailableError` if too few nodes
         answered to lengthen it: then it is held here as before, as it is where `InvalidArgumentError` says that it was entered
-        more than once (release the inner handles first), that it is shared, or that its lock is kept.
+        more than once (release the inner handles first), that it is shared, or that its lock is kept. Ctrl-C in the wait leaves
+        it held here.
         """
-        text: str = waited(self._core.export())
+        waited(self._core.prepare_export())
+        text = self._core.export()
         self._forgotten()
         return text
 

@@ -109,6 +109,13 @@ fn what_is_released_meanwhile_is_not_exported_nor_shared() -> Result<(), Error> 
     assert!(blocking::wait(export).is_err());
     let next = get(other.lock("a").wait(Duration::ZERO))?;
     assert!(blocking::wait(next.release())?);
+    // One that is given up ends nothing.
+    let lease = get(lock.clone())?;
+    let mut export = Box::pin(lease.export());
+    begin(&mut export.as_mut());
+    drop(export);
+    assert!(lease.is_held());
+    assert!(blocking::wait(lease.release())?);
     // Nor does it go on where it has been entered again meanwhile.
     let owned = client.lock("b").owner(Owner::named("me"));
     let lease = get(owned.clone())?;

@@ -28,7 +28,7 @@ impl Hold {
         let sink: Arc<dyn Sink> = round.clone();
         {
             let mut state = self.state();
-            if mutant!("extends-what-was-passed-on", state.is_passed(lease), false) {
+            if state.is_passed(lease) {
                 return Extended::Lost;
             }
             for node in &mut state.votes.nodes {

@@ -11,6 +11,9 @@ import quorlock.aio
 from quorlock import redlock
 from support import LONG, Case, Child, eventually, memory
 
+from stage import Stage
+from stage.shards import hash_slot, tag
+
 NODES = memory("line")
 # Longer than a busy machine takes to see that somebody waits.
 PATIENCE = 1.5
@@ -304,6 +307,56 @@ class Tasks(unittest.IsolatedAsyncioTestCase):
         # The line is as it was when it was new.
         await asyncio.wait_for(self.hold("after", lock), LONG)
         self.assertEqual(self.order, ["after"])
+
+
+class Called(Case):
+    """Who is called asks at once, though another lock of its client cannot be voted for."""
+
+    ROUNDS = 12
+    # For all rounds together. A waiter that does not believe its call asks again by itself after 0.4 to 0.6 s, in each.
+    BOUND = 2.4
+
+    def play(self, nodes, bad, kind, wait):
+        holder, waiter = (quorlock.Client(nodes, ttl=60, wait=None, node_timeout=1) for _ in range(2))
+        for client in (holder, waiter):
+            self.addCleanup(client.close)
+        waited = 0.0
+        for _ in range(self.ROUNDS):
+            lease, came = holder.lock("good").acquire(), []
+
+            def come():
+                with waiter.lock("good"):
+                    came.append(time.monotonic())
+
+            thread = threading.Thread(target=come, daemon=True)
+            thread.start()
+            self.assertTrue(eventually(lambda: waiter.stats()["queued"] == 1), waiter.stats())
+            with self.assertRaises(quorlock.QuorlockError) as raised:
+                waiter.lock(bad).acquire(wait=wait)
+            self.assertEqual(raised.exception.kind, kind)
+            freed = time.monotonic()
+            lease.release()
+            thread.join(LONG)
+            waited += came[0] - freed
+        self.assertLess(waited, self.BOUND)
+
+    def test_one_key_is_of_another_type(self):
+        with Stage(1) as stage:
+            for nodes in (self.stage, stage):
+                for number in range(1, len(nodes) + 1):
+                    nodes.redis(number, "RPUSH", "lock:{bad}", "x")
+                with self.subTest(len(nodes)):
+                    self.play(nodes.urls(), "bad", "Misconfigured", LONG)
+
+    def test_one_shard_is_in_quarantine_or_one_hash_slot_is_being_moved(self):
+        with Stage(1, shards=3) as stage:
+            mark = f"lock:#quarantine:{{{tag(hash_slot('lock:{bad}'))}}}"
+            stage.redis(1, "SET", mark, "1", "PX", "600000")
+            stage.redis(1, "SET", "{moved}stays", "x")
+            stage.move("begin_move", 1, "lock:{moved}", "next")
+            for bad in ("bad", "moved"):
+                with self.subTest(bad):
+                    self.play(stage.urls(), bad, "QuorumUnavailable", 0.05)
 
 
 if __name__ == "__main__":

@@ -163,7 +163,7 @@ impl Standing for Inner {
             return;
         }
         for (place, node) in metrics.nodes.iter_mut().enumerate() {
-            node.up = Some(!self.set.has_failed(place));
+            node.up = Some(!self.set.has_failed(place, None));
             node.clock_offset = self.clock_offset(place);
             node.quarantine = self.set.quarantine(place);
         }

@@ -523,6 +523,8 @@ pub struct Fault {
     /// Whether the request may have reached the node: it may have been carried
     /// out, or may yet be.
     pub sent: bool,
+    /// The cause is the lock's own: the node may vote for others.
+    pub of_lock: bool,
 }
 
 impl Fault {
@@ -531,7 +533,13 @@ impl Fault {
             kind,
             text: text.into(),
             sent,
+            of_lock: false,
         }
+    }
+
+    /// The same, of which the cause is the lock's own, or the node's.
+    pub(crate) fn of_lock(self, of_lock: bool) -> Fault {
+        Fault { of_lock, ..self }
     }
 
     /// A request that its sender wanted no more before it was written.
@@ -635,6 +643,12 @@ pub trait Link: Send + Sync + 'static {
     /// Whether the node has shown the record of this client's set, or needs none.
     fn is_ours(&self) -> bool {
         true
+    }
+
+    /// Whether the node is made of parts with locks of their own, and is there: then one may
+    /// be away, or in quarantine, while others vote.
+    fn in_parts(&self) -> bool {
+        false
     }
 
     /// Drops the connection and everything queued; answers nothing more.

@@ -199,7 +199,7 @@ impl Hold {
             // A lease may be lost before its winner looks: it was won.
             Phase::Dead if state.loss.is_some() => Poll::Ready(Ok(())),
             Phase::Dead => {
-                let lost = state.no_quorum(&self.set);
+                let lost = state.no_quorum(&self.set, &self.terms.keys.lock);
                 match lost.kind() {
                     Kind::Undecided if !lost.misconfigured => state.round.wakers.park(cx),
                     _ => Poll::Ready(Err(lost)),
@@ -210,7 +210,7 @@ impl Hold {
 
     /// What the nodes have said so far, for a round that is given up, or was.
     pub(crate) fn so_far(&self) -> NoQuorum {
-        self.state().no_quorum(&self.set)
+        self.state().no_quorum(&self.set, &self.terms.keys.lock)
     }
 
     /// Takes a reply to anything but a release into account.
@@ -314,21 +314,24 @@ impl Hold {
     /// Notes what a reply tells of its node, whatever becomes of the token.
     fn note_health(&self, node: usize, reply: &Reply) {
         let pause = 2 * self.terms.timing.node_timeout;
+        let key = &self.terms.keys.lock;
         match reply {
             Reply::Quarantined { left } => {
                 self.set.quarantined(node, *left);
-                self.set.shut(node, pause);
+                self.set.shut(node, key, false, pause);
             }
             // A node in quarantine refuses too.
-            Reply::Refused { place: None, .. } | Reply::Taken => self.set.answered(node, false),
+            Reply::Refused { place: None, .. } | Reply::Taken => {
+                self.set.answered(node, Some(key), false);
+            }
             Reply::Failed(fault) => match fault.kind {
                 FaultKind::Refused => {}
-                FaultKind::Timeout | FaultKind::Unreachable => self.set.silent(node, pause),
+                FaultKind::Timeout | FaultKind::Unreachable => self.set.silent(node, key, pause),
                 FaultKind::NotReady | FaultKind::Misconfigured | FaultKind::Foreign => {
-                    self.set.shut(node, pause);
+                    self.set.shut(node, key, fault.of_lock, pause);
                 }
             },
-            _ => self.set.answered(node, true),
+            _ => self.set.answered(node, Some(key), true),
         }
     }
 

@@ -5,6 +5,7 @@
 
 pub mod acquire;
 pub(crate) mod adopt;
+pub(crate) mod apart;
 pub(crate) mod ask_all;
 pub(crate) mod contention;
 pub(crate) mod counters;

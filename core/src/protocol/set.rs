@@ -9,6 +9,7 @@ use crate::mutants::mutant;
 use crate::mutex::lock;
 use crate::node::time::NodeTimes;
 use crate::node::{Link, Request, Sink, Ticket};
+use crate::protocol::apart::Apart;
 use crate::protocol::contention::Contention;
 use crate::protocol::counters::Counters;
 use crate::protocol::fence;
@@ -40,6 +41,8 @@ pub struct Set {
     pub origin: String,
     /// Which locks others were seen to want.
     pub(crate) contention: Contention,
+    /// Which locks nodes cannot vote for that may vote for others.
+    apart: Apart,
     /// The last fence that was proposed.
     proposed: AtomicU64,
     clocks: Vec<NodeClock>,
@@ -106,6 +109,7 @@ impl Set {
             max_ttl,
             drift,
             contention: Contention::default(),
+            apart: Apart::default(),
             proposed: AtomicU64::new(0),
             warn,
             note: drop,
@@ -165,12 +169,30 @@ impl Set {
         }
     }
 
+    /// Whether what a node says of one lock tells nothing of others there.
+    fn is_apart(&self, node: usize) -> bool {
+        mutant!(
+            "shard-fault-is-the-nodes",
+            self.links[node].in_parts(),
+            false
+        )
+    }
+
     /// A node answered that it cannot vote now: it is [out](Set::is_out) for
-    /// `pause`, or until it votes.
-    pub(crate) fn shut(&self, node: usize, pause: Duration) {
-        let until = self.clock.now() + pause;
-        let shut_until = &self.clocks[node].shut_until;
-        shut_until.store(until.0, Ordering::Relaxed);
+    /// `pause`, or until it votes. For the lock of that key, if the fault is `of_lock`, or the
+    /// node is in parts; else for all.
+    pub(crate) fn shut(&self, node: usize, key: &Arc<[u8]>, of_lock: bool, pause: Duration) {
+        let now = self.clock.now();
+        let (until, at) = (now + pause, (node, self.links.len()));
+        let apart = of_lock || self.is_apart(node);
+        if !apart
+            || !self
+                .apart
+                .note(key, at, now, |lock| lock.shut_until = until)
+        {
+            let shut_until = &self.clocks[node].shut_until;
+            shut_until.store(until.0, Ordering::Relaxed);
+        }
     }
 
     /// A node said that it is in quarantine for so long yet.
@@ -187,15 +209,33 @@ impl Set {
         self.clock.now().until(until)
     }
 
-    /// A node did not answer: it is out for `pause`, or until it does.
-    pub(crate) fn silent(&self, node: usize, pause: Duration) {
-        let until = self.clock.now() + pause;
-        let silent_until = &self.clocks[node].silent_until;
-        silent_until.store(until.0, Ordering::Relaxed);
+    /// A node did not answer: it is out for `pause`, or until it does; one in parts for the lock
+    /// of that key.
+    pub(crate) fn silent(&self, node: usize, key: &Arc<[u8]>, pause: Duration) {
+        let now = self.clock.now();
+        let (until, at) = (now + pause, (node, self.links.len()));
+        let apart = self.is_apart(node);
+        if !apart
+            || !self
+                .apart
+                .note(key, at, now, |lock| lock.silent_until = until)
+        {
+            let silent_until = &self.clocks[node].silent_until;
+            silent_until.store(until.0, Ordering::Relaxed);
+        }
     }
 
-    /// A node has answered; `votes`: as only one does that can vote.
-    pub(crate) fn answered(&self, node: usize, votes: bool) {
+    /// A node has answered, about the lock of that key; `votes`: as only one does that can vote
+    /// for it.
+    pub(crate) fn answered(&self, node: usize, key: Option<&[u8]>, votes: bool) {
+        if let Some(key) = key {
+            self.apart.mend(key, node, |lock| {
+                lock.silent_until = Instant::NEVER;
+                if votes {
+                    lock.shut_until = Instant::NEVER;
+                }
+            });
+        }
         let NodeClock {
             silent_until,
             shut_until,
@@ -210,35 +250,45 @@ impl Set {
         }
     }
 
-    /// Whether a node failed to vote lately, and has not since. A hint: it is
-    /// asked for votes all the same, but is no home.
-    pub(crate) fn is_out(&self, node: usize) -> bool {
-        let until = self.out_until(node);
+    /// Whether a node failed to vote for the lock of that key lately, and has not since. A hint:
+    /// it is asked for votes all the same, but is no home.
+    pub(crate) fn is_out(&self, node: usize, key: &[u8]) -> bool {
+        let until = self
+            .out_until(node)
+            .max(self.apart.of(key, node).out_until().0);
         until != 0 && self.clock.now().0 < until
     }
 
-    /// Whether a node failed to vote when it was asked last, however long ago.
-    pub(crate) fn has_failed(&self, node: usize) -> bool {
-        self.out_until(node) != 0
+    /// Whether a node failed to vote when it was asked last, however long ago; for the lock of
+    /// that key, or by a fault of its own without one.
+    pub(crate) fn has_failed(&self, node: usize, key: Option<&[u8]>) -> bool {
+        let apart = |key| self.apart.of(key, node).out_until() != Instant::NEVER;
+        self.out_until(node) != 0 || key.is_some_and(apart)
     }
 
     /// The home of an attempt did not answer while the attempt waited for it: until it
     /// [was prompt](Set::was_prompt) it is [late](Set::is_late).
-    pub(crate) fn waited_in_vain(&self, node: usize) {
-        self.clocks[node].late.store(true, Ordering::Relaxed);
+    pub(crate) fn waited_in_vain(&self, node: usize, key: &Arc<[u8]>) {
+        let (now, at) = (self.clock.now(), (node, self.links.len()));
+        let apart = self.is_apart(node);
+        if !apart || !self.apart.note(key, at, now, |lock| lock.late = true) {
+            self.clocks[node].late.store(true, Ordering::Relaxed);
+        }
     }
 
     /// A node was asked for its vote, and answered while it would have been waited for.
-    pub(crate) fn was_prompt(&self, node: usize) {
+    pub(crate) fn was_prompt(&self, node: usize, key: &[u8]) {
+        self.apart.mend(key, node, |lock| lock.late = false);
         let late = &self.clocks[node].late;
         if late.load(Ordering::Relaxed) {
             late.store(false, Ordering::Relaxed);
         }
     }
 
-    /// Whether it is in vain to wait for the node as a home, as far as is known.
-    pub(crate) fn is_late(&self, node: usize) -> bool {
-        self.clocks[node].late.load(Ordering::Relaxed)
+    /// Whether it is in vain to wait for the node as the home of the lock of that key, as far as
+    /// is known.
+    pub(crate) fn is_late(&self, node: usize, key: &[u8]) -> bool {
+        self.clocks[node].late.load(Ordering::Relaxed) || self.apart.of(key, node).late
     }
 
     fn out_until(&self, node: usize) -> u64 {
@@ -312,6 +362,7 @@ pub(crate) mod tests {
     /// A node whose task has yet to be woken, if `owing`, for each request.
     struct Slow {
         owing: bool,
+        parts: bool,
         done: Arc<Mutex<Vec<String>>>,
     }
 
@@ -329,6 +380,10 @@ pub(crate) mod tests {
 
         fn shown(&self) -> Arc<str> {
             "slow".into()
+        }
+
+        fn in_parts(&self) -> bool {
+            self.parts
         }
 
         fn close(&self) {}
@@ -396,6 +451,7 @@ pub(crate) mod tests {
         let link = || -> Arc<dyn Link> {
             Arc::new(Slow {
                 owing: false,
+                parts: false,
                 done: Arc::default(),
             })
         };
@@ -427,7 +483,11 @@ pub(crate) mod tests {
             let done = Arc::<Mutex<Vec<String>>>::default();
             let link = |owing| -> Arc<dyn Link> {
                 let done = done.clone();
-                Arc::new(Slow { owing, done })
+                Arc::new(Slow {
+                    owing,
+                    parts: false,
+                    done,
+                })
             };
             let links = owing.into_iter().map(link).collect();
             let (clock, rng) = (Arc::new(Still), Arc::new(SystemRng));
@@ -437,5 +497,72 @@ pub(crate) mod tests {
             set.send((0..3).map(release), &sink);
             assert_eq!(*lock(&done), expected);
         }
+    }
+
+    fn set_of(parts: [bool; 2]) -> Set {
+        let link = |parts| -> Arc<dyn Link> {
+            Arc::new(Slow {
+                owing: false,
+                parts,
+                done: Arc::default(),
+            })
+        };
+        let (clock, rng) = (Arc::new(Still), Arc::new(SystemRng));
+        let links = parts.into_iter().map(link).collect();
+        Set::new(links, clock, rng, Duration::from_secs(1), 0.01, |_| ())
+    }
+
+    #[test]
+    fn a_fault_is_the_locks_the_parts_or_the_nodes() {
+        let (bad, good): (Arc<[u8]>, Arc<[u8]>) = (b"bad"[..].into(), b"good"[..].into());
+        let long = Duration::from_secs(1);
+        let out = |set: &Set| [&bad, &good].map(|key| [0, 1].map(|node| set.is_out(node, key)));
+        let none = [[false; 2]; 2];
+        // Node 0 is in one piece, node 1 in parts.
+        for (node, of_lock, others) in [(0, true, false), (0, false, true), (1, false, false)] {
+            let set = set_of([false, true]);
+            let mut expected = none;
+            (expected[0][node], expected[1][node]) = (true, others);
+            set.shut(node, &bad, of_lock, long);
+            assert_eq!(out(&set), expected);
+            assert_eq!(set.has_failed(node, Some(&good)), others);
+            assert_eq!(set.has_failed(node, None), others);
+            // It refuses, in quarantine too.
+            set.answered(node, Some(&bad), false);
+            assert_eq!(out(&set), expected);
+            set.answered(node, Some(&bad), true);
+            assert_eq!(out(&set), none);
+            assert!(!set.has_failed(node, Some(&bad)));
+            if of_lock {
+                continue;
+            }
+            set.silent(node, &bad, long);
+            set.waited_in_vain(node, &bad);
+            assert_eq!(out(&set), expected);
+            let late = |set: &Set| [&bad, &good].map(|key| set.is_late(node, key));
+            assert_eq!(late(&set), [true, others]);
+            set.answered(node, Some(&bad), false);
+            set.was_prompt(node, &bad);
+            assert_eq!((out(&set), late(&set)), (none, [false; 2]));
+        }
+    }
+
+    #[test]
+    fn more_locks_than_are_remembered_are_the_nodes_fault() {
+        let set = set_of([false; 2]);
+        let key = |n: u32| -> Arc<[u8]> { n.to_le_bytes().into() };
+        let long = Duration::from_secs(1);
+        for n in 0..1024 {
+            set.shut(1, &key(n), true, long);
+            assert!(!set.has_failed(1, None));
+        }
+        set.shut(1, &key(1024), true, long);
+        assert!(set.is_out(1, &key(1024)) && set.has_failed(1, None));
+        // Those whose time is over are forgotten.
+        let set = set_of([false; 2]);
+        for n in 0..3000 {
+            set.shut(1, &key(n), true, Duration::ZERO);
+        }
+        assert!(!set.has_failed(1, None));
     }
 }

@@ -74,6 +74,7 @@ fn replies() -> Vec<Reply> {
             kind,
             text: "why".into(),
             sent: true,
+            of_lock: false,
         })
     };
     vec![

@@ -63,6 +63,7 @@ impl StepWatch {
                 kind: FaultKind::NotReady,
                 text: "its clock has stepped: it may have voted too early after a restart".into(),
                 sent: true,
+                of_lock: false,
             }),
             false => reply,
         }

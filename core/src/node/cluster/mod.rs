@@ -80,6 +80,10 @@ impl Link for ClusterLink {
         self.0.target.gate.survey.is_ours(self.0.target.node)
     }
 
+    fn in_parts(&self) -> bool {
+        self.0.is_mapped()
+    }
+
     fn close(&self) {
         self.0.close();
     }

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -54,6 +54,8 @@ pub(crate) struct Routes {
     spawn: Spawn,
     /// The hash of the node's id; 0 before that is known.
     id: AtomicU64,
+    /// The last map that was asked for is there.
+    mapped: AtomicBool,
     state: Mutex<State>,
     /// For the connections to its shards.
     me: Weak<Routes>,
@@ -185,6 +187,7 @@ impl Routes {
             driver,
             spawn,
             id: AtomicU64::new(0),
+            mapped: AtomicBool::new(false),
             state: Mutex::new(State {
                 shards: Vec::new(),
                 map: vec![NONE; SLOTS].into(),
@@ -254,6 +257,11 @@ impl Routes {
         self.id.load(Ordering::Relaxed)
     }
 
+    /// Whether it is known which server serves what, and so whose fault one is.
+    pub(super) fn is_mapped(&self) -> bool {
+        self.mapped.load(Ordering::Relaxed)
+    }
+
     /// The sum over all links that there are.
     pub(super) fn sum(&self, of: impl Fn(&RedisLink) -> u64) -> u64 {
         let state = lock(&self.state);
@@ -313,6 +321,7 @@ impl Routes {
             let shard = self.shard(&mut state, range.primary) as u16;
             state.map[usize::from(range.first)..=usize::from(range.last)].fill(shard);
         }
+        self.mapped.store(true, Ordering::Relaxed);
     }
 
     /// Sends on what need not wait any more, and fails what waited for too long. Returns when
@@ -369,6 +378,7 @@ impl Routes {
 
     /// No map is to be had: requests that wait for one fail, and releases go on waiting.
     fn no_map(&self, fault: &Fault) {
+        self.mapped.store(false, Ordering::Relaxed);
         let mut state = lock(&self.state);
         state.mapless = Some(fault.clone());
         let waiting = std::mem::take(&mut state.waiting);

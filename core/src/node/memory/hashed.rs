@@ -93,7 +93,8 @@ impl MemoryNode {
     ) -> Reply {
         if self.form(&request.keys.lock, now).is_some() {
             let text = "WRONGTYPE the key is that of a lock in another layout";
-            return Reply::Failed(Fault::new(FaultKind::Misconfigured, text, true));
+            let fault = Fault::new(FaultKind::Misconfigured, text, true);
+            return Reply::Failed(fault.of_lock(true));
         }
         let own = self
             .lock_of(request, now)

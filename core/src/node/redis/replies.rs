@@ -122,9 +122,9 @@ pub(crate) fn is_forgotten(reply: &Resp) -> bool {
     matches!(reply, Resp::ServerError(error) if error.code() == "NOSCRIPT")
 }
 
-/// What an error of the server means.
+/// What an error of the server means that is no answer to a script.
 pub(crate) fn fault(error: &redis::ServerError) -> Fault {
-    fault_of(error.code(), error.details())
+    fault_of(error.code(), error.details()).of_lock(false)
 }
 
 /// Another holds the lock, or it is reserved for another.
@@ -233,7 +233,7 @@ pub(crate) fn time(rest: &[Resp]) -> Option<u64> {
 fn read_write() -> Fault {
     let text = "the key is that of Redisson's RReadWriteLock, which is no RLock: give the lock \
                 another name";
-    Fault::new(FaultKind::Misconfigured, text, true)
+    Fault::new(FaultKind::Misconfigured, text, true).of_lock(true)
 }
 
 /// The fault of a reply that is none of ours.

@@ -80,7 +80,20 @@ fn beyond_place<'a>(code: &'a str, detail: &'a str) -> (&'a str, &'a str) {
     }
 }
 
-/// A server's error, sorted by what can be done about it.
+/// Whether an error that is no state of the server comes of what stands under the keys of one
+/// lock, or of whose they are: of another type, not what a script expects, or out of what the
+/// user may touch.
+fn is_of_lock(code: &str, detail: &str, kind: FaultKind) -> bool {
+    let keys = detail.contains("access") && detail.contains(" key") && !detail.contains("channel");
+    match code {
+        "WRONGTYPE" => true,
+        "NOPERM" => keys,
+        "ERR" => keys || kind == FaultKind::NotReady,
+        _ => false,
+    }
+}
+
+/// A server's error to a request for a lock, sorted by what can be done about it.
 pub(crate) fn fault_of(code: &str, detail: Option<&str>) -> Fault {
     let (code, detail) = beyond_place(code, detail.unwrap_or_default());
     if let Some(stranger) = Stranger::in_error(code, detail) {
@@ -113,6 +126,11 @@ pub(crate) fn fault_of(code: &str, detail: Option<&str>) -> Fault {
     if code == "NOPERM" && detail.contains("'evalsha'") {
         return Fault::new(kind, lacks("evalsha"), true);
     }
+    let of_lock = mutant!(
+        "lock-fault-is-the-nodes",
+        is_of_lock(code, detail, kind),
+        false
+    );
     let mut text = format!("{code} {detail}").trim_end().to_owned();
     if code == "WRONGTYPE" {
         text =
@@ -126,7 +144,7 @@ pub(crate) fn fault_of(code: &str, detail: Option<&str>) -> Fault {
         text.truncate(cut.unwrap_or(0));
         text.push('…');
     }
-    Fault::new(kind, text, true)
+    Fault::new(kind, text, true).of_lock(of_lock)
 }
 
 #[cfg(test)]
@@ -213,6 +231,55 @@ mod tests {
             ("-CROSSSLOT Keys", None),
         ] {
             assert_eq!(redirect(&error(wire)), said, "{wire}");
+        }
+    }
+
+    #[test]
+    fn what_one_lock_lacks_is_not_the_servers() {
+        for (wire, of_lock) in [
+            ("-WRONGTYPE x", true),
+            (
+                "-ERR Error running script (call to f_5a): @user_script:9: WRONGTYPE x",
+                true,
+            ),
+            ("-NOPERM No permissions to access a key", true),
+            (
+                "-NOPERM this user has no permissions to access one of the keys used as arguments",
+                true,
+            ),
+            (
+                "-ERR The user executing the script can't access at least one of the keys \
+                 mentioned in the command arguments script: 5a, on @user_script:9.",
+                true,
+            ),
+            (
+                "-ERR ACL failure in script: User u has no permissions to access the 'k' key \
+                 script: 5a, on @user_script:9.",
+                true,
+            ),
+            (
+                "-ERR user_script:9: attempt to compare number with nil script: 5a, on @user_script:9.",
+                true,
+            ),
+            (
+                "-NOPERM User u has no permissions to run the 'evalsha' command",
+                false,
+            ),
+            (
+                "-ERR ACL failure in script: User u has no permissions to run the 'set' command \
+                 script: 5a, on @user_script:9.",
+                false,
+            ),
+            ("-ERR unknown command 'EVALSHA'", false),
+            ("-OOM command not allowed", false),
+            ("-READONLY no", false),
+            ("-BUSY no", false),
+            ("-MOVED 866 10.0.0.2:6379", false),
+            ("-NOAUTH Authentication required.", false),
+        ] {
+            let error = error(wire);
+            let fault = fault_of(error.code(), error.details());
+            assert_eq!(fault.of_lock, of_lock, "{wire}");
         }
     }
 

@@ -140,7 +140,7 @@ impl Hold {
             false => candidate,
         };
         // A node that may be in quarantine is asked so that it says so.
-        let native = |i: usize| means == Means::Native && !self.set.is_out(i);
+        let native = |i: usize| means == Means::Native && !self.is_out(i);
         let native: Nodes = nodes.iter().filter(|i| native(*i)).collect();
         for i in nodes.iter() {
             let queues = self.waiter.is_some() && homes.contains(i) && !native.contains(i);

@@ -30,7 +30,7 @@ impl Hold {
             Some(node) => Word::Awaited(node),
             None => {
                 let heard = |i| self.heard_of(state, i);
-                home::word(self.key(), self.ids(), heard, |i| self.set.is_out(i))
+                home::word(self.key(), self.ids(), heard, |i| self.is_out(i))
             }
         };
         let Word::Awaited(node) = word else {
@@ -39,7 +39,11 @@ impl Hold {
         let least = self.terms.timing.node_timeout / 10;
         let due = &mut state.round.home_due;
         let due = *due.get_or_insert_with(|| now + self.begun().until(now).max(least));
-        let late = mutant!("late-home-is-waited-for", self.set.is_late(node), false);
+        let late = mutant!(
+            "late-home-is-waited-for",
+            self.set.is_late(node, self.key()),
+            false
+        );
         if mutant!("home-is-not-waited-for", now < due && !late, false) {
             return word;
         }
@@ -55,13 +59,20 @@ impl Hold {
     /// A node that has yet to answer and was not connected to before: then nobody can
     /// say which is the home, for that follows from the nodes' ids.
     fn awaited_unmet(&self, state: &State) -> Option<usize> {
-        let unmet = |i: usize| !self.set.links[i].is_met() && !self.set.is_out(i);
+        let unmet = |i: usize| !self.set.links[i].is_met() && !self.is_out(i);
         let mut nodes = 0..self.set.links.len();
         nodes.find(|i| state.votes.cast[*i] == Vote::Awaited && unmet(*i))
     }
 
     fn key(&self) -> &[u8] {
         &self.terms.keys.lock
+    }
+
+    /// Whether the node failed to vote for the lock lately: see [`Set::is_out`].
+    ///
+    /// [`Set::is_out`]: crate::protocol::set::Set::is_out
+    pub(super) fn is_out(&self, node: usize) -> bool {
+        self.set.is_out(node, self.key())
     }
 
     fn ids(&self) -> impl Iterator<Item = u64> {
@@ -74,7 +85,7 @@ impl Hold {
     pub(super) fn asks_home_again(&self, node: usize) -> bool {
         let home = || {
             let order = home::order(self.key(), self.ids());
-            order.into_iter().find(|i| !self.set.is_out(*i))
+            order.into_iter().find(|i| !self.is_out(*i))
         };
         let again = self.waiter.is_none() && home() == Some(node);
         if mutant!("taken-is-held", again, false) {
@@ -100,10 +111,10 @@ impl Hold {
         let due = state.round.home_due.is_some_and(|due| due <= now);
         if state.phase == Phase::Asking && state.round.awaits_home && due {
             let heard = |i| self.heard_of(&state, i);
-            let word = home::word(self.key(), self.ids(), heard, |i| self.set.is_out(i));
+            let word = home::word(self.key(), self.ids(), heard, |i| self.is_out(i));
             // Which one is the home is not known while others were never met.
             if let (Word::Awaited(home), None) = (word, self.awaited_unmet(&state)) {
-                self.set.waited_in_vain(home);
+                self.set.waited_in_vain(home, &self.terms.keys.lock);
             }
             self.decide(state, now, false);
         }
@@ -121,7 +132,7 @@ impl Hold {
         let asked = matches!(ticket.op, Op::Acquire { .. });
         let answered = !matches!(reply, Reply::Failed(_) | Reply::Late);
         if asked && answered && state.round.home_due.is_none_or(|due| now <= due) {
-            self.set.was_prompt(ticket.node);
+            self.set.was_prompt(ticket.node, self.key());
         }
     }
 }

@@ -30,7 +30,7 @@ impl Hold {
             return;
         }
         let others = (0..self.set.links.len()).filter(|node| *node != home);
-        let others: Vec<usize> = others.filter(|node| !self.set.is_out(*node)).collect();
+        let others: Vec<usize> = others.filter(|node| !self.is_out(*node)).collect();
         // What is reserved there has to be taken back with the waiter's place.
         for node in &others {
             state.votes.nodes[*node].queued = true;

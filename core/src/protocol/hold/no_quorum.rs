@@ -212,8 +212,8 @@ impl NoQuorum {
 }
 
 impl State {
-    /// What the nodes have said so far, in a round that is not won.
-    pub(super) fn no_quorum(&self, set: &Set) -> NoQuorum {
+    /// What the nodes have said so far, in a round for the lock of that key that is not won.
+    pub(super) fn no_quorum(&self, set: &Set, key: &[u8]) -> NoQuorum {
         let Votes {
             cast: votes,
             marks,
@@ -230,7 +230,7 @@ impl State {
                 && mark.asked != mark.stored
         };
         let answer = |(i, vote): (usize, &Vote)| match vote {
-            Vote::Unasked if set.has_failed(i) => Vote::Failed,
+            Vote::Unasked if set.has_failed(i, Some(key)) => Vote::Failed,
             Vote::Granted(_) if unmarked(i) => Vote::Awaited,
             vote => *vote,
         };

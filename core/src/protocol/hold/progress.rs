@@ -58,7 +58,7 @@ impl Hold {
             (Vote::Failed, _) => Heard::Out,
             // What a try was refused stands, though its home is gone a moment later.
             (Vote::Refused, node)
-                if !queued(node) && self.set.is_out(i) && state.round.taken != Some(i) =>
+                if !queued(node) && self.is_out(i) && state.round.taken != Some(i) =>
             {
                 Heard::Out
             }

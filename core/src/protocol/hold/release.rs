@@ -97,7 +97,7 @@ impl Release {
 impl Sink for Release {
     fn on_reply(&self, ticket: Ticket, reply: Reply, _: Option<u64>) {
         if matches!(reply, Reply::Released { .. } | Reply::Kept) {
-            self.set.answered(ticket.node, false);
+            self.set.answered(ticket.node, None, false);
         }
         self.set.counters.release_done();
         let mut state = lock(&self.state);

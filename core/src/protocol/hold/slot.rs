@@ -84,7 +84,9 @@ pub(crate) async fn look_for_slot(set: &Arc<Set>, terms: &Terms) -> Option<u32> 
     let now = set.clock.now();
     let ids = set.links.iter().map(|link| link.id());
     let order = home::order(&terms.keys.lock, ids);
-    let home = order.into_iter().find(|node| !set.is_out(*node))?;
+    let home = order
+        .into_iter()
+        .find(|node| !set.is_out(*node, &terms.keys.lock))?;
     let looks = Looks(Hold::new(set, terms, 1, None, None, now));
     looks
         .0

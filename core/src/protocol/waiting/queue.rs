@@ -260,7 +260,7 @@ impl<'a> Quest<'a> {
     /// Asks the home alone: another than before, if that is out.
     fn poll(&mut self) {
         self.look_up_order();
-        let there = |node: &&usize| !self.set.is_out(**node);
+        let there = |node: &&usize| !self.is_out(**node);
         let first = self.order.iter().find(there).copied();
         let home = first.or(self.home).unwrap_or(self.order[0]);
         if self.home.is_some_and(|before| before != home) {
@@ -294,7 +294,7 @@ impl<'a> Quest<'a> {
     /// Asks all nodes.
     fn ask_all(&mut self, means: Means) {
         self.look_up_order();
-        let there = |node: &&usize| !self.set.is_out(**node);
+        let there = |node: &&usize| !self.is_out(**node);
         let first = || self.order.iter().find(there).copied();
         let home = self.home.or_else(first).unwrap_or(self.order[0]);
         self.home = Some(home);
@@ -329,12 +329,16 @@ impl<'a> Quest<'a> {
         };
     }
 
+    fn is_out(&self, node: usize) -> bool {
+        self.set.is_out(node, &self.terms.keys.lock)
+    }
+
     fn is_any_there(&self) -> bool {
-        (0..self.order.len()).any(|node| !self.set.is_out(node))
+        (0..self.order.len()).any(|node| !self.is_out(node))
     }
 
     fn is_quorum_there(&self) -> bool {
-        let there = (0..self.order.len()).filter(|node| !self.set.is_out(*node));
+        let there = (0..self.order.len()).filter(|node| !self.is_out(*node));
         there.count() >= quorum(self.order.len())
     }
 

@@ -32,6 +32,7 @@ pub(super) fn failed(sent: bool) -> Reply {
         },
         text: "no answer".into(),
         sent,
+        of_lock: false,
     })
 }
 
@@ -41,6 +42,7 @@ pub(super) fn fault(kind: FaultKind, why: &str) -> Fault {
         kind,
         text: why.into(),
         sent: false,
+        of_lock: false,
     }
 }
 
@@ -50,6 +52,7 @@ pub(super) fn not_ready(why: &str) -> Reply {
         kind: FaultKind::NotReady,
         text: why.into(),
         sent: true,
+        of_lock: false,
     })
 }
 

@@ -85,7 +85,10 @@ pub(super) async fn within<T>(
 /// A reply that is no error.
 pub(super) fn good(reply: Resp) -> Result<Resp, Fault> {
     match reply {
-        Resp::ServerError(error) => Err(server_error::fault_of(error.code(), error.details())),
+        // What the connection itself needs is the node's.
+        Resp::ServerError(error) => {
+            Err(server_error::fault_of(error.code(), error.details()).of_lock(false))
+        }
         reply => Ok(reply),
     }
 }

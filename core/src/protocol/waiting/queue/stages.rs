@@ -206,6 +206,14 @@ impl Quest<'_> {
 
     /// What follows from what the waiter was told.
     pub(super) fn take_notice(&mut self, notice: Notice, now: Instant) {
+        // While others than the home may call it is not told which one did.
+        let by_home = notice.called && !matches!(self.stage, Stage::Asking { .. });
+        if let Some(home) = self.home.filter(|_| by_home)
+            && mutant!("call-proves-nothing", true, false)
+        {
+            // It is there, whatever it left without an answer before.
+            self.set.answered(home, Some(&self.terms.keys.lock), false);
+        }
         match self.stage {
             Stage::Waiting { .. } if notice.called && self.is_quorum_there() => {
                 self.ask_called(notice.slot)

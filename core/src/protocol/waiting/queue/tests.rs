@@ -11,7 +11,9 @@ use super::*;
 use crate::clock::Clock;
 use crate::mutex::lock;
 use crate::node::names::{Naming, companions};
-use crate::node::{Hint, Keys, Link, Mode, Op, Reply, Request, Sink, Subscriber, Ticket, Waits};
+use crate::node::{
+    Fault, FaultKind, Hint, Keys, Link, Mode, Op, Reply, Request, Sink, Subscriber, Ticket, Waits,
+};
 use crate::protocol::acquire::{Wait, acquire};
 use crate::protocol::timing::Timing;
 use crate::token::SystemRng;
@@ -106,6 +108,7 @@ fn terms(mode: Mode) -> Terms {
 /// An acquire over these nodes, of which the home alone is asked first.
 struct Asking {
     nodes: Vec<Arc<Slow>>,
+    set: Arc<Set>,
     acquire: Pin<Box<dyn Future<Output = ()>>>,
 }
 
@@ -127,6 +130,7 @@ impl Asking {
         let ttl = terms.timing.ttl;
         let set = Arc::new(Set::new(links, clock, rng, ttl, 0.01, |_| ()));
         set.contention.note(&terms.keys.lock, set.clock.now());
+        let asked = set.clone();
         let acquire = Box::pin(async move {
             let wait = Wait {
                 limit: None,
@@ -134,9 +138,13 @@ impl Asking {
                 inbox: &inbox,
                 max_waiters: 1,
             };
-            let _ = acquire(&set, &terms, b"k", wait, || None::<()>).await;
+            let _ = acquire(&asked, &terms, b"k", wait, || None::<()>).await;
         });
-        Asking { nodes, acquire }
+        Asking {
+            nodes,
+            set,
+            acquire,
+        }
     }
 
     fn turn(&mut self) {
@@ -231,6 +239,56 @@ fn who_is_first_behind_readers_lets_no_more_in_elsewhere_and_nobody_else_does() 
         });
         assert_eq!(left.count(), 1 + reserves);
     }
+}
+
+/// One waits at the only node, which calls after this has happened; whether it asks at once.
+fn answers_a_call_after(happened: impl FnOnce(&Asking)) -> bool {
+    let mut asking = Asking::new(1);
+    asking.turn();
+    let (request, ticket, sink) = asking.asked().remove(0).expect("it is asked");
+    let number = request.waiter.expect("one that may be queued").number;
+    sink.on_reply(ticket, refused(0, false), None);
+    asking.turn();
+    happened(&asking);
+    let subscriber = asking.nodes[0].subscriber.get().expect("subscribed to");
+    subscriber.on_message(0, Hint { number, slot: None });
+    asking.turn();
+    asking.asked()[0].is_some()
+}
+
+#[test]
+fn a_call_is_answered_whatever_is_wrong_with_another_lock() {
+    let of_lock = |kind| Fault::new(kind, "wrong", true).of_lock(true);
+    let other = |reply: Reply| {
+        answers_a_call_after(|asking| {
+            let mut terms = terms(Mode::Exclusive);
+            let keys = Arc::make_mut(&mut terms.keys);
+            keys.lock = b"lock:{bad}"[..].into();
+            let hold = Hold::begin(&asking.set, &terms, 1, None);
+            let (_, ticket, sink) = asking.asked().remove(0).expect("it is asked");
+            sink.on_reply(ticket, reply, None);
+            let out = |key: &[u8]| asking.set.is_out(0, key);
+            assert!(hold.is_over() && out(b"lock:{bad}"));
+            // Its release.
+            drop(asking.asked());
+        })
+    };
+    let lasting = |kind| Reply::Failed(of_lock(kind));
+    assert!(other(lasting(FaultKind::Misconfigured)));
+    assert!(other(lasting(FaultKind::NotReady)));
+    // What is wrong with the node is.
+    let fault = |kind| Reply::Failed(Fault::new(kind, "wrong", true));
+    assert!(!other(fault(FaultKind::NotReady)));
+}
+
+#[test]
+fn who_calls_is_there() {
+    assert!(answers_a_call_after(|asking| {
+        let (set, pause) = (&asking.set, Duration::from_secs(1));
+        let key = terms(Mode::Exclusive).keys.lock.clone();
+        set.silent(0, &key, pause);
+        assert!(set.is_out(0, &key));
+    }));
 }
 
 #[test]

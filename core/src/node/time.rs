@@ -59,6 +59,12 @@ impl NodeTimes {
         self.known.first().map_or_else(NodeTime::default, |k| k.1)
     }
 
+    /// The clock of this server, whichever answered last.
+    pub fn of(&self, server: u64) -> NodeTime {
+        let known = self.known.iter().find(|known| known.0 == server);
+        known.map_or_else(NodeTime::default, |known| known.1)
+    }
+
     /// Which server that is.
     pub fn server(&self) -> u64 {
         self.known.first().map_or(0, |k| k.0)
@@ -191,6 +197,9 @@ mod tests {
         }
         assert!(node.known.len() <= SERVERS);
         assert_eq!(node.server(), 109);
+        let shows = |node: &NodeTimes, server| node.of(server).estimate(at(60));
+        assert_eq!(shows(&node, 108), Some(108_000_000_000 - 500 + 5));
+        assert_eq!(shows(&node, 7), None);
         // In the middle of the round trip, but that the clock may have run ahead since.
         assert_eq!(
             node.present().estimate(at(60)),

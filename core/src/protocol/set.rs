@@ -309,6 +309,12 @@ impl Set {
         Some((times.present().bounds(now, self.drift)?, times.server()))
     }
 
+    /// Bounds on the `TIME` of that one of the node's servers at `now`, in µs.
+    pub(crate) fn server_time(&self, node: usize, server: u64, now: Instant) -> Option<(u64, u64)> {
+        let times = lock(&self.clocks[node].times);
+        times.of(server).bounds(now, self.drift)
+    }
+
     /// What the `TIME` of the node's server that answered last is at `now` by the best
     /// guess, in µs, and which server that is.
     pub(crate) fn guess(&self, node: usize, now: Instant) -> Option<(u64, u64)> {

@@ -343,31 +343,34 @@ impl Hold {
     /// is gone is stored anew only on the very server that gave it, and only while
     /// its end is still ahead by that server's own clock.
     fn bounded(&self, node: usize, op: Op, now: Instant) -> (Op, u64, u64) {
-        let Some(((low, high), server)) = self.set.node_time(node, now) else {
+        let Some(((_, high), server)) = self.set.node_time(node, now) else {
             return (op, 0, 0);
         };
         let micros = |d: Duration| u64::try_from(d.as_micros()).unwrap_or(u64::MAX / 2);
         let timeout = self.terms.timing.node_timeout;
-        let usual = high + micros(timeout + timeout / 10);
+        let late = micros(timeout + timeout / 10);
         let Op::Extend {
             ttl,
             repair: Repair::Yes,
             fence,
         } = op
         else {
-            return (op, usual, server);
+            return (op, high + late, server);
         };
         let (had, its) = self.had(node);
-        // What is known is the clock of the server that answered last.
-        if now >= had || mutant!("bound-by-any-clock", its != server, false) {
-            return (op, usual, server);
-        }
+        // Another server may have answered since, to another lease of this client.
+        let clock = mutant!("bound-by-any-clock", its, server);
+        let known = || self.set.server_time(node, clock, now);
+        let known = mutant!("first-reply-ends-the-rest", true, its == server).then(known);
+        let Some((low, high)) = known.flatten().filter(|_| now < had) else {
+            return (op, high + late, server);
+        };
         let repair = Repair::InQuarantine { server: its };
-        let end = low + micros(now.until(had));
+        let (usual, end) = (high + late, low + micros(now.until(had)));
         (
             Op::Extend { ttl, repair, fence },
             mutant!("taken-back-without-bound", usual.min(end), usual),
-            server,
+            its,
         )
     }
 }
@@ -398,3 +401,6 @@ impl Traces {
         self.token || self.waiter
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -268,7 +268,10 @@ impl Inner {
         let open = self.pairs[pair].open.get_mut(&message);
         let (asked, deadline) = open.map_or((Instant::NEVER, Instant::NEVER), |open| {
             let ticket = &mut open.ticket;
-            ticket.server = server;
+            // As the real link does: it was told by the clock of another.
+            if std::mem::replace(&mut ticket.server, server) != server {
+                request.not_after = 0;
+            }
             (ticket.sent, ticket.deadline)
         });
         let Some(at) = self.forth(pair, connection) else {

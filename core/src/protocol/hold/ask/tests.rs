@@ -1,0 +1,129 @@
+//! By whose clock an extension is bounded, where one address has led to two servers.
+
+use super::*;
+use crate::clock::{Clock, Sleep};
+use crate::mutex::lock;
+use crate::node::names::{Naming, companions};
+use crate::node::{Keys, Link, Mode, Reply, Waits};
+use crate::protocol::timing::Timing;
+use crate::token::SystemRng;
+use crate::wakers::Wakers;
+
+const TTL: Duration = Duration::from_secs(10);
+const NOW: Instant = Instant(1_000_000_000);
+/// The server that gave the votes, and the one that was promoted; what their clocks show.
+const FORMER: (u64, u64) = (7, 50_000_000);
+const PROMOTED: (u64, u64) = (8, 90_000_000);
+
+/// A clock that is set by hand.
+struct ByHand(AtomicU64);
+
+impl Clock for ByHand {
+    fn now(&self) -> Instant {
+        Instant(self.0.load(Ordering::Relaxed))
+    }
+
+    fn sleep_until(&self, _: Instant) -> Sleep {
+        Box::pin(std::future::pending())
+    }
+}
+
+/// A node that answers when it is told to.
+#[derive(Default)]
+struct Slow(Mutex<Vec<(Ticket, Arc<dyn Sink>)>>);
+
+impl Link for Slow {
+    fn send(&self, _: Request, asked: Ticket, sink: Arc<dyn Sink>, _: Instant) -> Option<Wakers> {
+        lock(&self.0).push((asked, sink));
+        None
+    }
+
+    fn shown(&self) -> Arc<str> {
+        "slow".into()
+    }
+
+    fn close(&self) {}
+}
+
+impl Slow {
+    /// That server answers what was asked.
+    fn answers(&self, (server, time): (u64, u64), reply: Reply) {
+        let (ticket, sink) = lock(&self.0).pop().expect("it is asked");
+        sink.on_reply(Ticket { server, ..ticket }, reply, Some(time));
+    }
+}
+
+fn terms(key: &[u8]) -> Terms {
+    Terms {
+        keys: Arc::new(Keys {
+            lock: key.into(),
+            companions: companions("lock:", key, Naming::Tagged),
+            waits: Waits {
+                reservation: Duration::from_millis(200),
+                place: Duration::from_secs(60),
+                most: 10,
+            },
+            fence_ttl: None,
+            mode: Mode::Exclusive,
+            adopts: None,
+            field: None,
+        }),
+        label: "".into(),
+        timing: Timing::of(TTL, 0.01, 0.1, Duration::from_millis(50)),
+        drift: 0.01,
+        renew: true,
+        max_hold: None,
+        fair: false,
+        keep: Duration::ZERO,
+        gone: None,
+        group: Default::default(),
+    }
+}
+
+#[test]
+fn every_lease_of_a_client_is_taken_back_by_the_server_that_was_promoted() {
+    let (node, clock) = (Arc::new(Slow::default()), Arc::new(ByHand(NOW.0.into())));
+    let links: Vec<Arc<dyn Link>> = vec![node.clone()];
+    let set = Set::new(links, clock.clone(), Arc::new(SystemRng), TTL, 0.01, |_| ());
+    let set = Arc::new(set);
+    let holds: Vec<_> = [b"lock:{a}", b"lock:{b}", b"lock:{c}"]
+        .map(|key| {
+            let hold = Hold::begin(&set, &terms(key), 1, None);
+            let vote = Reply::Granted {
+                fence: 0,
+                lasts: None,
+            };
+            node.answers(FORMER, vote);
+            assert!(hold.is_held());
+            hold
+        })
+        .into();
+    let bounded = |hold: &Hold, now| hold.bounded(0, hold.renewal(TTL), now);
+    let before = bounded(&holds[1], NOW);
+    let taken_back = |(op, not_after, by): (Op, u64, u64), (server, time): (u64, u64)| {
+        let repair = Repair::InQuarantine { server };
+        assert!(
+            matches!(op, Op::Extend { repair: r, .. } if r == repair),
+            "{op:?}"
+        );
+        assert!(by == server && (time..time + 10_000_000).contains(&not_after));
+    };
+    taken_back(before, FORMER);
+    // The first extension is answered by the other server, whose clock shows another time.
+    let sink: Arc<dyn Sink> = holds[0].clone();
+    holds[0].send([(0, holds[0].renewal(TTL))], NOW, &sink);
+    node.answers(PROMOTED, Reply::Extended { repaired: true });
+    taken_back(bounded(&holds[0], NOW), PROMOTED);
+    for hold in &holds[1..] {
+        assert_eq!(bounded(hold, NOW), before);
+    }
+    // Near the end of the vote the bound is that end.
+    let later = NOW + Duration::from_millis(9_880);
+    let (_, not_after, _) = bounded(&holds[1], later);
+    assert!(not_after <= FORMER.1 + 9_900_000, "{not_after}");
+    // And behind it nothing is taken back.
+    let over = NOW + TTL;
+    let (op, _, by) = bounded(&holds[1], over);
+    let repair = Repair::Yes;
+    assert!(matches!(op, Op::Extend { repair: r, .. } if r == repair) && by == PROMOTED.0);
+}

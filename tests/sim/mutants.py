@@ -92,7 +92,8 @@ def of_clusters():
              *(ROOT / "tests/sim/src/cluster").rglob("*.rs")]
     text = "".join(path.read_text() for path in sorted(paths))
     # And what a connection does for them alone.
-    return set(re.findall(r'mutant!\(\s*"([a-z0-9-]+)"', text)) | {"moved-resends-after-release", "asks-without-asking"}
+    more = {"moved-resends-after-release", "asks-without-asking", "moved-in-set-up-is-misconfigured"}
+    return set(re.findall(r'mutant!\(\s*"([a-z0-9-]+)"', text)) | more
 
 
 def remembered():

@@ -15,7 +15,8 @@
 //! servers stand still, and clusters take themselves for down.
 //!
 //! What is checked: S1 exclusion, S2 fences, S3 that nobody is asked who never served the hash
-//! slot, L1 no leak, L2 that every lock is to be had in the end, L4 hand-offs in time, L5 bounded.
+//! slot, L1 no leak, L2 that every lock is to be had in the end, L3 that nobody is said to have set
+//! something up wrong, L4 hand-offs in time, L5 bounded.
 //! Without the guard S1 is broken by restarts and failovers; the tests see to that, for it shows
 //! what the guard is worth.
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use quorlock::sim::admission::Expected;
 use quorlock::sim::probe::link::Door;
 use quorlock::sim::{Inbox, Link, Set, Waits, Watchdog};
-use quorlock::{Client, Lease};
+use quorlock::{Client, ErrorKind, Lease};
 
 use super::commands::{NAMESPACE, slot_of};
 use super::servers::{Cluster, Fault};
@@ -352,6 +352,12 @@ impl Stage {
             if took > most + SLACK {
                 let (took, most) = (took / MS, most / MS);
                 let what = format!("L5 c{number}: an acquire took {took} ms of {most}");
+                self.world.violated(what);
+            }
+            if let Err(why) = &outcome
+                && why.kind() == ErrorKind::Misconfigured
+            {
+                let what = format!("L3 c{number}: {why}, though nobody has to mend it");
                 self.world.violated(what);
             }
             let Ok(lease) = outcome else { continue };

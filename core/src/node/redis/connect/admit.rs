@@ -7,7 +7,7 @@ use std::time::Duration;
 use redis::Value as Resp;
 
 use super::prepare::permitted;
-use super::talk::{elsewhere, exchange, good, refused};
+use super::talk::{elsewhere, exchange, good, refused, unmoved};
 use super::target::Target;
 use crate::node::admission::{Gate, Look, Next, Refusal};
 use crate::node::redis::replies::text;
@@ -61,7 +61,8 @@ pub(super) async fn admit(
                 let (old, new) = (look.stored.take().unwrap_or_default(), record.to_string());
                 // Another client may write it at the same time; once it has, that
                 // is what counts.
-                look.stored = match write_record(wire, keys, &old, &new, quarantine).await? {
+                look.stored = match write_record(target, wire, keys, &old, &new, quarantine).await?
+                {
                     None => {
                         look.stepped = false;
                         tell_quarantine(target, quarantine);
@@ -121,6 +122,7 @@ fn fresh_name(gate: &Gate) -> String {
 
 /// Replaces the record if it is still `old`; otherwise returns what it is.
 pub(super) async fn write_record(
+    target: &Target,
     wire: &mut Wire,
     keys: [&[u8]; 2],
     old: &str,
@@ -130,7 +132,7 @@ pub(super) async fn write_record(
     let command = script::init_command(keys, old, new, quarantine);
     let mut replies = exchange(wire, &[command]).await?;
     match replies.pop() {
-        Some(reply) => replies::init_outcome(&good(reply)?),
+        Some(reply) => replies::init_outcome(&good(unmoved(target, reply)?)?),
         None => Err(replies::unexpected()),
     }
 }

@@ -354,7 +354,7 @@ pub(super) async fn stamp(
             mark_arriving(target, wire, &arriving, quarantine).await?;
         }
         let keys = [&*key, &*lowest];
-        if write_record(wire, keys, &stored, &own, quarantine)
+        if write_record(target, wire, keys, &stored, &own, quarantine)
             .await?
             .is_none()
         {

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use redis::Value as Resp;
 
-use super::talk::{good, next, receive, refused, send};
+use super::talk::{good, next, receive, refused, send, unmoved};
 use super::target::Target;
 use crate::node::Fault;
 use crate::node::admission::{Gate, Stranger};
@@ -94,7 +94,8 @@ pub(super) async fn prepare(
     for reply in replies {
         permitted(gate, "script|load", reply)?;
     }
-    let tried = permitted(gate, "eval", tried.ok_or_else(replies::unexpected)?)?;
+    let tried = unmoved(target, tried.ok_or_else(replies::unexpected)?)?;
+    let tried = permitted(gate, "eval", tried)?;
     match text(&tried) {
         lacking if lacking.is_empty() => {}
         key if key.starts_with('~') => return Err(no_keys(gate)),

@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use redis::Value as Resp;
 
+use super::target::Target;
 use crate::clock::Clock;
+use crate::mutants::mutant;
 use crate::node::redis::resp::{Bound, TooLong};
 use crate::node::redis::wire::{Incoming, Wire};
 use crate::node::redis::{replies, server_error};
@@ -127,6 +129,16 @@ pub(super) fn elsewhere(reply: Option<Resp>) -> Result<Resp, Fault> {
             Err(not_ready("its hash slots are being moved"))
         }
         reply => Ok(reply),
+    }
+}
+
+/// A reply of a server that stands alone as it is; one of a cluster's does not send us
+/// [elsewhere]. Of the former a redirection says that it is of the wrong kind.
+pub(super) fn unmoved(target: &Target, reply: Resp) -> Result<Resp, Fault> {
+    let of_cluster = target.routes.is_some();
+    match mutant!("moved-in-set-up-is-misconfigured", of_cluster, false) {
+        true => elsewhere(Some(reply)),
+        false => Ok(reply),
     }
 }
 

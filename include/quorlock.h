@@ -1481,7 +1481,8 @@ int32_t quorlock_queue_fd(const struct quorlock_queue_t *queue);
 /**
  * Runs the callbacks of all that is done, on the calling thread, and returns how many they
  * were: 0 if there was nothing, for NULL, and in a forked child. Never waits. A callback
- * may call anything of this header, also this, and may free the queue.
+ * may call anything of this header, also this, and may free the queue: then this calls no
+ * further callback, and returns.
  */
 size_t quorlock_queue_dispatch(const struct quorlock_queue_t *queue);
 
@@ -1491,6 +1492,10 @@ size_t quorlock_queue_dispatch(const struct quorlock_queue_t *queue);
  * #QUORLOCK_CANCELLED. An acquire among them is undone, or its lease given back; a release
  * goes on. Losses that were to come by it are told no more. Locks, leases and clients may
  * be freed before or after.
+ *
+ * When it returns, no callback of the queue runs, and none will: it waits for one that another
+ * thread runs. So do not hold what such a callback waits for. Called by a callback of the queue
+ * it waits for none, and that one is the last on its thread.
  */
 void quorlock_queue_free(struct quorlock_queue_t *queue);
 

@@ -498,6 +498,8 @@ private:
  *
  * Destroyed, it tells each call that it has not told of yet, by a callback on the thread that destroys it: the error is
  * quorlock::cancelled, and what was acquired is given back. What a callback throws then is dropped. Losses are told no more.
+ * The destructor waits for a callback that another thread runs, so do not hold what that waits for; in a callback of the queue
+ * it waits for none. After it none is called any more.
  */
 class event_queue {
 public:
@@ -514,7 +516,7 @@ public:
 
     /** Runs the callbacks of all that is done, on this thread, and returns how many they were. Never waits. If callbacks have
      * thrown, throws what the first of them has, when all have been run; what others have thrown is dropped. A callback may
-     * dispatch, too, and may destroy the queue. */
+     * dispatch, too, and may destroy the queue: it is then the last one. */
     std::size_t dispatch() const {
         /* A share of its own, for a callback may destroy the queue. */
         const std::shared_ptr<detail::thrown> thrown = thrown_;

@@ -8,9 +8,9 @@ use std::io::{Read, Write};
 use std::mem;
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use quorlock_core::binding::{Mailbox, Revocation, lock};
+use quorlock_core::binding::{Mailbox, Revocation, lock, this_thread};
 use quorlock_core::{Error, ErrorKind};
 
 use crate::error::quorlock_error_t;
@@ -32,14 +32,18 @@ impl Handle for quorlock_queue_t {
 pub(crate) struct Queue {
     pub(crate) news: Arc<Mailbox<News>>,
     bell: Arc<Bell>,
-    /// The calls under way, by number: each is taken out once, by whoever tells of it.
     awaited: Mutex<Awaited>,
+    /// Rings when a callback has returned.
+    idle: Condvar,
     numbers: AtomicU64,
 }
 
 #[derive(Default)]
 struct Awaited {
+    /// The calls under way, by number: each is taken out once, by whoever tells of it.
     calls: HashMap<u64, (Told, Option<Revocation>)>,
+    /// The threads that run a callback of the queue, each once for every one that it is in.
+    telling: Vec<usize>,
     closed: bool,
 }
 
@@ -49,6 +53,22 @@ pub(crate) enum News {
     Done(u64, Outcome),
     /// A lease is lost.
     Lost(Arc<Lost>, i32),
+}
+
+/// A callback of the queue that runs on this thread. What frees the queue on another thread
+/// waits for its end.
+struct Telling<'a>(&'a Queue);
+
+impl Drop for Telling<'_> {
+    fn drop(&mut self) {
+        let here = this_thread();
+        let mut awaited = lock(&self.0.awaited);
+        if let Some(at) = awaited.telling.iter().rposition(|thread| *thread == here) {
+            awaited.telling.remove(at);
+        }
+        drop(awaited);
+        self.0.idle.notify_all();
+    }
 }
 
 /// Both ends live as long as either is used: a byte that is written for nobody raises no
@@ -106,6 +126,7 @@ impl Queue {
             news: Arc::new(Mailbox::new(move || drop((&ring.writer).write(&[0])))),
             bell,
             awaited: Mutex::default(),
+            idle: Condvar::new(),
             numbers: AtomicU64::new(0),
         })
     }
@@ -130,34 +151,59 @@ impl Queue {
         drop(call);
     }
 
-    /// Tells all there is. Returns how many callbacks were called.
+    /// Tells all there is, until a callback or another thread frees the queue. Returns how many
+    /// callbacks were called.
     fn dispatch(&self) -> usize {
         let mut bytes = [0; 64];
         while matches!((&self.bell.reader).read(&mut bytes), Ok(64)) {}
         let mut told = 0;
+        // What is left of them at the end is dropped: a lease that was won is given back.
         for news in self.news.take() {
+            // Asked for each of them: the callback before may have freed the queue.
+            let mut awaited = lock(&self.awaited);
+            if awaited.closed {
+                break;
+            }
             match news {
                 News::Done(number, outcome) => {
-                    // Not within the lock of the table: a callback may start the next call.
-                    let call = lock(&self.awaited).calls.remove(&number);
-                    if let Some((whom, _)) = call {
-                        whom.tell(outcome);
-                        told += 1;
-                    }
+                    let call = awaited.calls.remove(&number);
+                    let Some((whom, _revocation)) = call else {
+                        // First: a lease that goes with the outcome takes locks of its own.
+                        drop(awaited);
+                        continue;
+                    };
+                    let _telling = self.telling(awaited);
+                    whom.tell(outcome);
+                    told += 1;
                 }
-                News::Lost(lost, state) => told += usize::from(lost.tell(state)),
+                News::Lost(lost, state) => {
+                    let _telling = self.telling(awaited);
+                    told += usize::from(lost.tell(state));
+                }
             }
         }
         told
     }
 
-    /// Ends what is under way, and tells so.
+    /// Notes that this thread calls a callback, under the lock by which the queue was seen not to
+    /// be closed. That is let go, for the callback may start the next call, or free the queue.
+    fn telling(&self, mut awaited: MutexGuard<'_, Awaited>) -> Telling<'_> {
+        awaited.telling.push(this_thread());
+        Telling(self)
+    }
+
+    /// Ends what is under way, and tells so. When this returns no callback runs, but one that
+    /// itself has called this, and none is called any more.
     fn close(&self) {
-        let calls = {
-            let mut awaited = lock(&self.awaited);
-            awaited.closed = true;
-            mem::take(&mut awaited.calls)
-        };
+        let here = this_thread();
+        let mut awaited = lock(&self.awaited);
+        awaited.closed = true;
+        // Nor is another thread's awaited within a callback: that one may wait for this.
+        while !awaited.telling.is_empty() && !awaited.telling.contains(&here) {
+            awaited = self.idle.wait(awaited).unwrap_or_else(PoisonError::into_inner);
+        }
+        let calls = mem::take(&mut awaited.calls);
+        drop(awaited);
         // What was won and not told of is given back here.
         self.news.close();
         for (whom, revocation) in calls.into_values() {
@@ -197,7 +243,8 @@ pub extern "C" fn quorlock_queue_fd(queue: *const quorlock_queue_t) -> i32 {
 
 /// Runs the callbacks of all that is done, on the calling thread, and returns how many they
 /// were: 0 if there was nothing, for NULL, and in a forked child. Never waits. A callback
-/// may call anything of this header, also this, and may free the queue.
+/// may call anything of this header, also this, and may free the queue: then this calls no
+/// further callback, and returns.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_queue_dispatch(queue: *const quorlock_queue_t) -> usize {
     boundary!(or 0, {
@@ -212,6 +259,10 @@ pub extern "C" fn quorlock_queue_dispatch(queue: *const quorlock_queue_t) -> usi
 /// #QUORLOCK_CANCELLED. An acquire among them is undone, or its lease given back; a release
 /// goes on. Losses that were to come by it are told no more. Locks, leases and clients may
 /// be freed before or after.
+///
+/// When it returns, no callback of the queue runs, and none will: it waits for one that another
+/// thread runs. So do not hold what such a callback waits for. Called by a callback of the queue
+/// it waits for none, and that one is the last on its thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_queue_free(queue: *mut quorlock_queue_t) {
     boundary!({ handle::free(queue) });

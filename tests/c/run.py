@@ -239,42 +239,42 @@ def discarded_results_are_warned_of():
 
 @check
 def test_c():
-    return counted(on_stage(compiled("test-c")), 64)
+    return counted(on_stage(compiled("test-c")), 66)
 
 
 @check
 def test_cpp():
-    return counted(on_stage(compiled("test-cpp")), 38)
+    return counted(on_stage(compiled("test-cpp")), 39)
 
 
 @check
 def test_cpp20():
-    return counted(on_stage(compiled("test-cpp", "-20", flags=CPP20)), 41)
+    return counted(on_stage(compiled("test-cpp", "-20", flags=CPP20)), 42)
 
 
 @check
 def test_cpp_clang():
-    return counted(on_stage(compiled("test-cpp", "-clang", "clang++", CPP20)), 41)
+    return counted(on_stage(compiled("test-cpp", "-clang", "clang++", CPP20)), 42)
 
 
 @check
 def sanitizers_c():
-    return counted(on_stage(sanitized("test-c")), 64)
+    return counted(on_stage(sanitized("test-c")), 66)
 
 
 @check
 def sanitizers_cpp():
-    return counted(on_stage(sanitized("test-cpp", "-asan-20", CPP20)), 41)
+    return counted(on_stage(sanitized("test-cpp", "-asan-20", CPP20)), 42)
 
 
 @check
 def valgrind_c():
-    return counted(on_stage(*VALGRIND, compiled("test-c")), 64)
+    return counted(on_stage(*VALGRIND, compiled("test-c")), 66)
 
 
 @check
 def valgrind_cpp():
-    return counted(on_stage(*VALGRIND, compiled("test-cpp", "-20", flags=CPP20)), 41)
+    return counted(on_stage(*VALGRIND, compiled("test-cpp", "-20", flags=CPP20)), 42)
 
 
 # Scenarios for the leak checkers: losses, cancelled waits, dead and hung nodes. Valgrind has less time, and no TLS: the
@@ -331,11 +331,11 @@ def instrumented(name):
 
 
 def instrumented_c():
-    return counted(on_stage(instrumented("test-c")), 64)
+    return counted(on_stage(instrumented("test-c")), 66)
 
 
 def instrumented_cpp():
-    return counted(on_stage(instrumented("test-cpp")), 38)
+    return counted(on_stage(instrumented("test-cpp")), 39)
 
 
 def instrumented_fuzz():

@@ -261,6 +261,109 @@ static void losses_come_by_the_queue(void) {
     quorlock_client_free(client);
 }
 
+/* Losses of one queue, and what the callback of the first of them does. */
+struct losses {
+    quorlock_queue_t *queue;
+    sem_t inside, go_on;
+    bool frees, waits;
+    int calls, running;
+};
+
+static void on_one_of_the_losses(void *userdata, int32_t state) {
+    struct losses *losses = userdata;
+    CHECK(state == QUORLOCK_LEASE_EXPIRED);
+    losses->running++;
+    if (losses->calls++ == 0) {
+        if (losses->frees) quorlock_queue_free(losses->queue);
+        sem_post(&losses->inside);
+        if (losses->waits) CHECK(comes(&losses->go_on));
+    }
+    losses->running--;
+}
+
+enum { LOSSES = 3 };
+
+/* That many losses stand in the queue when this returns, and none of them has been told. */
+static void lost_by_a_queue(quorlock_client_t *client, struct losses *losses, quorlock_lease_t **leases) {
+    static const char *const names[LOSSES] = {"orders:1", "orders:2", "orders:3"};
+    quorlock_lock_options_t *options = quorlock_lock_options_new();
+    quorlock_lock_options_set_ttl(options, 200);
+    quorlock_lock_options_set_renew(options, false);
+    losses->queue = some_queue();
+    sem_init(&losses->inside, 0, 0);
+    sem_init(&losses->go_on, 0, 0);
+    for (int at = 0; at < LOSSES; at++) {
+        struct seen arrived;
+        quorlock_lock_t *lock = NULL;
+        WORKS(quorlock_lock_new(client, names[at], strlen(names[at]), options, &lock, &error));
+        WORKS(quorlock_lock(lock, QUORLOCK_DEFAULT, NULL, &leases[at], &error));
+        WORKS(quorlock_lease_set_lost_callback_on(leases[at], losses->queue, losses, on_one_of_the_losses, &error));
+        /* Comes after the other, on one thread: then that one is in the queue. */
+        seen_init(&arrived);
+        WORKS(quorlock_lease_set_stop_callback(leases[at], &arrived, on_lost, &error));
+        CHECK(comes(&arrived.over));
+        quorlock_lock_free(lock);
+    }
+    quorlock_lock_options_free(options);
+}
+
+static void freed_by_a_callback_a_queue_tells_no_more(void) {
+    quorlock_client_t *client = some_client();
+    struct losses losses = {.frees = true};
+    quorlock_lease_t *leases[LOSSES] = {0};
+    lost_by_a_queue(client, &losses, leases);
+    CHECK(quorlock_queue_dispatch(losses.queue) == 1 && losses.calls == 1);
+    /* What was won, and came behind it: its callback tells so in the free, and no other comes. */
+    struct came freed, behind[2];
+    quorlock_lock_t *lock = lock_of(client, NULL);
+    quorlock_queue_t *queue = some_queue();
+    started_on(lock, QUORLOCK_DEFAULT, queue, &freed);
+    CHECK(readable(queue, 30000));
+    freed.free = queue;
+    for (int at = 0; at < 2; at++) started_on(lock, 0, queue, &behind[at]);
+    CHECK(quorlock_queue_dispatch(queue) == 1 && freed.calls == 1 && freed.lease);
+    for (int at = 0; at < 2; at++) CHECK(behind[at].calls == 1 && behind[at].code == QUORLOCK_CANCELLED);
+    quorlock_lease_free(freed.lease);
+    quorlock_lock_free(lock);
+    for (int at = 0; at < LOSSES; at++) quorlock_lease_free(leases[at]);
+    quorlock_client_free(client);
+}
+
+static void *dispatch_once(void *queue) {
+    quorlock_queue_dispatch(queue);
+    return NULL;
+}
+
+static void *free_queue(void *argument) {
+    struct losses *losses = argument;
+    quorlock_queue_free(losses->queue);
+    /* Where the free has returned no callback runs. */
+    CHECK(losses->running == 0);
+    sem_post(&losses->inside);
+    return NULL;
+}
+
+static void freed_by_another_thread_a_queue_has_told_all(void) {
+    quorlock_client_t *client = some_client();
+    struct losses losses = {.waits = true};
+    quorlock_lease_t *leases[LOSSES] = {0};
+    pthread_t dispatching, freeing;
+    lost_by_a_queue(client, &losses, leases);
+    pthread_create(&dispatching, NULL, dispatch_once, losses.queue);
+    CHECK(comes(&losses.inside));
+    pthread_create(&freeing, NULL, free_queue, &losses);
+    nap(100);
+    /* A callback runs, and waits for us: the free must wait for it. */
+    CHECK(sem_trywait(&losses.inside) != 0);
+    sem_post(&losses.go_on);
+    CHECK(comes(&losses.inside));
+    pthread_join(freeing, NULL);
+    pthread_join(dispatching, NULL);
+    CHECK(losses.calls == 1);
+    for (int at = 0; at < LOSSES; at++) quorlock_lease_free(leases[at]);
+    quorlock_client_free(client);
+}
+
 static quorlock_locks_t *pair_of(quorlock_client_t *client, const quorlock_lock_options_t *options) {
     const char *names[] = {"orders:42", "orders:41"};
     size_t lens[] = {9, 9};
@@ -373,4 +476,5 @@ const struct test async_tests[] = {
     TEST(a_loop_hears_by_its_queue), TEST(a_callback_without_a_queue), TEST(a_thousand_wait_without_a_thread),
     TEST(cancelled_or_closed_each_ends_once), TEST(what_nobody_takes_is_given_back),
     TEST(a_lease_that_is_lost_before_it_is_taken), TEST(losses_come_by_the_queue),
+    TEST(freed_by_a_callback_a_queue_tells_no_more), TEST(freed_by_another_thread_a_queue_has_told_all),
     TEST(several_are_waited_for_without_a_thread), TEST(a_loss_stops_the_work_and_is_told), {NULL, NULL}};

@@ -1214,6 +1214,32 @@ void losses_reach_a_loop() {
     CHECK(lease->is_held() && lease->release() && told.size() == 1);
 }
 
+// The callback of the first loss destroys the queue: those of the other two, which it may have worked with, come no more.
+void losses_end_with_their_loop() {
+    const quorlock::client client = some_client();
+    std::optional<quorlock::event_queue> queue(std::in_place);
+    auto told = std::make_unique<int>(0);
+    int calls = 0;
+    std::vector<quorlock::lease> leases;
+    for (const char *name : {"a", "b", "c"}) {
+        quorlock::lease &lease = leases.emplace_back(client.lock(name, short_lived()).acquire());
+        lease.on_lost(*queue, [&](lease_state) {
+            ++calls;
+            ++*told;
+            queue.reset();
+            told.reset();
+        });
+    }
+    while (std::any_of(leases.begin(), leases.end(), [](const auto &lease) { return lease.is_held(); }))
+        std::this_thread::sleep_for(5ms);
+    // Told after those, on the thread that tells the queue of them.
+    quorlock::lease other = client.lock("d", short_lived()).acquire();
+    std::promise<void> last;
+    other.on_lost([&](lease_state) { last.set_value(); });
+    last.get_future().get();
+    CHECK(queue->dispatch() == 1 && calls == 1 && !queue && !told);
+}
+
 void a_loop_waits_for_several_at_once() {
     const std::string at = node();
     const quorlock::client ours({at}), theirs({at});
@@ -1422,7 +1448,8 @@ const std::pair<const char *, void (*)()> tests[] = {
     TEST(a_set_is_probed), TEST(a_set_is_declared), TEST(the_guard_of_restarts), TEST(mistakes_in_options),
     TEST(a_callback_that_blocks_loses_no_lease), TEST(cancelling), TEST(a_line_of_threads), TEST(the_log), TEST(all_options),
     TEST(a_loop_waits_for_locks), TEST(a_thousand_waits_of_one_thread), TEST(a_wait_of_a_loop_is_cancelled),
-    TEST(callbacks_of_a_loop_may_throw), TEST(losses_reach_a_loop), TEST(a_loop_waits_for_several_at_once),
+    TEST(callbacks_of_a_loop_may_throw), TEST(losses_reach_a_loop), TEST(losses_end_with_their_loop),
+    TEST(a_loop_waits_for_several_at_once),
 #if defined(__cpp_lib_jthread)
     TEST(a_stop_token_ends_a_wait), TEST(a_loss_stops_the_work),
 #endif

@@ -95,7 +95,7 @@ thread_local! {
 }
 
 /// A number that no other living thread has.
-fn this_thread() -> usize {
+pub fn this_thread() -> usize {
     HERE.with(|here| std::ptr::from_ref(here) as usize)
 }
 

@@ -21,8 +21,9 @@
  * Conventions, for all of it:
  *
  * - Handles are opaque. Each type has its own `_free`, which takes NULL too; a
- *   handle is freed once, and not while another thread uses it in a call that has
- *   yet to begin. Only a `_free` frees.
+ *   handle is freed once. A call that waits, or runs callbacks, may be under way in
+ *   another thread then, or around the callback that frees: it goes on without the
+ *   handle. No other call may. Only a `_free` frees.
  * - What is taken as a pointer to const may be used by all threads at once. Builders
  *   of options are for one thread at a time.
  * - Functions that can fail return a code, #QUORLOCK_OK or the kind of the error,
@@ -1327,7 +1328,8 @@ int32_t quorlock_unlock(const struct quorlock_lease_t *lease,
 /**
  * Frees a lease, and releases it in the background if that was not done. NULL
  * is allowed. When it returns, the loss callback is over and will not be called
- * any more; called by that callback itself, this does not wait for it.
+ * any more; called by that callback itself, this does not wait for it. A call on the
+ * lease that another thread has under way goes on, and the lease is released after it.
  */
 void quorlock_lease_free(struct quorlock_lease_t *lease);
 

@@ -2,19 +2,28 @@
 
 use std::pin::pin;
 use std::ptr;
+use std::sync::Arc;
 
 use futures_util::future::{Either, select};
 use quorlock_core::{Error, ErrorKind};
 use tokio::sync::watch;
 
-use crate::handle::{self, Handle};
+use crate::handle::{self, Handle, Shared};
 
 /// A token that ends waits from another thread. One token may be given to many
 /// calls; once used it stays so.
-pub struct quorlock_cancel_t(watch::Sender<bool>);
+pub struct quorlock_cancel_t(Arc<watch::Sender<bool>>);
 
 impl Handle for quorlock_cancel_t {
     const ANEW: &str = "token";
+}
+
+impl Shared for quorlock_cancel_t {
+    type Share = Arc<watch::Sender<bool>>;
+
+    fn share(&self) -> Arc<watch::Sender<bool>> {
+        self.0.clone()
+    }
 }
 
 /// A token, or none, as a call hears of it that goes on: the token may be freed meanwhile, and is then not used any more.
@@ -49,7 +58,7 @@ pub(crate) fn unless_used<T, F: Future<Output = Result<T, Error>>>(
 #[must_use]
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_cancel_new() -> *mut quorlock_cancel_t {
-    boundary!(or ptr::null_mut(), { Ok(handle::boxed(quorlock_cancel_t(watch::Sender::new(false)))) })
+    boundary!(or ptr::null_mut(), { Ok(handle::boxed(quorlock_cancel_t(Arc::new(watch::Sender::new(false))))) })
 }
 
 /// Ends every wait that was given the token, and those that will be: they return
@@ -58,7 +67,8 @@ pub extern "C" fn quorlock_cancel_new() -> *mut quorlock_cancel_t {
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_cancel(cancel: *const quorlock_cancel_t) {
     boundary!({
-        handle::borrow(cancel, "cancel")?.0.send_replace(true);
+        // A share of its own: a wait that it ends may free the token before this returns.
+        handle::share(cancel, "cancel")?.send_replace(true);
         Ok(())
     });
 }

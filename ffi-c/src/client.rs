@@ -4,11 +4,10 @@ use std::ffi::c_char;
 use std::ptr;
 
 use quorlock_core::Client;
-use quorlock_core::binding::wait;
 
 use crate::client_options::quorlock_client_options_t;
 use crate::error::quorlock_error_t;
-use crate::handle::{self, Handle};
+use crate::handle::{self, Handle, Shared, wait};
 use crate::lease::quorlock_lease_t;
 
 /// A set of nodes, and what runs for it: connections, renewal of leases.
@@ -18,6 +17,14 @@ pub struct quorlock_client_t(pub(crate) Client);
 impl Handle for quorlock_client_t {
     fn starts_anew(&self) -> bool {
         self.0.is_ours()
+    }
+}
+
+impl Shared for quorlock_client_t {
+    type Share = Client;
+
+    fn share(&self) -> Client {
+        self.0.clone()
     }
 }
 
@@ -81,7 +88,7 @@ pub extern "C" fn quorlock_client_new(
 ) -> i32 {
     boundary!(error, {
         handle::wanted(client, "client")?;
-        let builder = handle::maybe(options, "options")?.map(|options| options.0.built()).transpose()?;
+        let builder = handle::maybe(&options, "options")?.map(|options| options.0.built()).transpose()?;
         handle::give(client, "client", quorlock_client_t(builder.cloned().unwrap_or_default().build()?))
     })
 }
@@ -101,7 +108,10 @@ pub extern "C" fn quorlock_client_new(
 #[must_use]
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_client_init_set(client: *const quorlock_client_t, error: *mut *mut quorlock_error_t) -> i32 {
-    boundary!(error, { wait(handle::borrow(client, "client")?.0.init_set()).map(drop) })
+    boundary!(error, {
+        let client = handle::share(client, "client")?;
+        wait(async move { client.init_set().await }).map(drop)
+    })
 }
 
 /// As quorlock_client_init_set(), but lifts the quarantine of the set's nodes, or
@@ -112,7 +122,10 @@ pub extern "C" fn quorlock_client_init_set(client: *const quorlock_client_t, err
 pub extern "C" fn quorlock_client_init_set_forced(
     client: *const quorlock_client_t, error: *mut *mut quorlock_error_t,
 ) -> i32 {
-    boundary!(error, { wait(handle::borrow(client, "client")?.0.init_set_forced()).map(drop) })
+    boundary!(error, {
+        let client = handle::share(client, "client")?;
+        wait(async move { client.init_set_forced().await }).map(drop)
+    })
 }
 
 /// Goes on with a lease that another client has exported, see quorlock_lease_export(), while
@@ -132,8 +145,9 @@ pub extern "C" fn quorlock_client_adopt(
 ) -> i32 {
     boundary!(error, {
         handle::wanted(lease, "lease")?;
-        let client = handle::borrow(client, "client")?;
-        let adopted = wait(client.0.adopt(handle::text(text, text_len, "text")?))?;
+        let client = handle::share(client, "client")?;
+        let text = handle::text(text, text_len, "text")?;
+        let adopted = wait(async move { client.adopt(text).await })?;
         handle::give(lease, "lease", quorlock_lease_t::new(adopted.delivered()?))
     })
 }
@@ -145,7 +159,8 @@ pub extern "C" fn quorlock_client_adopt(
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_client_close(client: *const quorlock_client_t, error: *mut *mut quorlock_error_t) -> i32 {
     boundary!(error, {
-        wait(handle::borrow(client, "client")?.0.close());
+        let client = handle::share(client, "client")?;
+        wait(async move { client.close().await });
         Ok(())
     })
 }
@@ -164,7 +179,7 @@ pub extern "C" fn quorlock_client_stats(
     client: *const quorlock_client_t, stats: *mut quorlock_stats_t, size: usize, error: *mut *mut quorlock_error_t,
 ) -> i32 {
     boundary!(error, {
-        let counts = handle::borrow(client, "client")?.0.stats().named().map(|(_, count)| count);
+        let counts = handle::borrow(&client, "client")?.0.stats().named().map(|(_, count)| count);
         handle::wanted(stats, "stats")?;
         let size = size.min(size_of_val(&counts));
         // SAFETY: by the header's contract there is room for `size` bytes; the

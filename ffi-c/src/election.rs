@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use quorlock_core::binding::{Failures, Owned, PerProcess, lock, wait};
+use quorlock_core::binding::{Failures, Owned, PerProcess, lock};
 use quorlock_core::{Election, Error, ErrorKind, Leadership, Lease, Lock, LossReason, Observer};
 
 use crate::cancel::{Heard, quorlock_cancel_t, unless_used};
 use crate::client::quorlock_client_t;
 use crate::error::quorlock_error_t;
-use crate::handle::{self, Handle};
+use crate::handle::{self, Handle, Shared, wait};
 use crate::inspection::{Whose, quorlock_holder_t};
 use crate::lease::{Lost, QUORLOCK_LEASE_RELEASED, quorlock_lease_t, quorlock_lost_callback_t, tell};
 use crate::lock_options::quorlock_lock_options_t;
@@ -31,7 +31,15 @@ impl Handle for quorlock_election_t {
     }
 }
 
-struct Candidate {
+impl Shared for quorlock_election_t {
+    type Share = Arc<Candidate>;
+
+    fn share(&self) -> Arc<Candidate> {
+        self.0.clone()
+    }
+}
+
+pub(crate) struct Candidate {
     core: Election,
     lock: Lock,
     /// A fork may come while it is locked, before the client is used.
@@ -60,6 +68,14 @@ impl Handle for quorlock_leadership_t {
 pub struct quorlock_observer_t(Arc<Mutex<Observer>>);
 
 impl Handle for quorlock_observer_t {}
+
+impl Shared for quorlock_observer_t {
+    type Share = Arc<Mutex<Observer>>;
+
+    fn share(&self) -> Arc<Mutex<Observer>> {
+        self.0.clone()
+    }
+}
 
 /// The work of a leader: called by quorlock_election_run(), on its thread, when the
 /// candidate leads. `term` is lent until it returns: look at quorlock_lease_is_held() before
@@ -193,7 +209,8 @@ fn lead(candidate: &Owned<Arc<Candidate>>, term: Lease, calls: Calls) -> Result<
     }
     candidate.leave_seat(&term);
     drop(lent);
-    let released = wait(term.release())?;
+    let given_up = Arc::clone(&term);
+    let released = wait(async move { given_up.release().await })?;
     Ok(Ended { held: held && released, led, failed: (code != 0).then(|| reason(code, &why)) })
 }
 
@@ -220,9 +237,9 @@ pub extern "C" fn quorlock_election_new(
 ) -> i32 {
     boundary!(error, {
         handle::wanted(election, "election")?;
-        let client = handle::borrow(client, "client")?;
+        let client = handle::borrow(&client, "client")?;
         let mut lock = client.0.lock(handle::bytes(name, name_len, "name")?).for_election();
-        if let Some(options) = handle::maybe(options, "options")? {
+        if let Some(options) = handle::maybe(&options, "options")? {
             if options.name_owner()? {
                 return Err(handle::invalid("the options name an owner, which an election has not: leave it out"));
             }
@@ -255,12 +272,12 @@ pub extern "C" fn quorlock_election_campaign(
 ) -> i32 {
     boundary!(error, {
         handle::wanted(term, "term")?;
-        let candidate = handle::borrow(election, "election")?.0.clone();
+        let candidate = handle::share(election, "election")?;
         let mut asked = candidate.lock.clone();
         if wait_ms != QUORLOCK_DEFAULT {
             asked = asked.wait(handle::limit(wait_ms, "wait")?);
         }
-        let won = wait(unless_used(handle::maybe(cancel, "cancel")?, async move { asked.win().await }))?;
+        let won = wait(unless_used(handle::maybe(&cancel, "cancel")?, async move { asked.win().await }))?;
         let won = Arc::new(won.delivered()?);
         candidate.take_seat(&won, None);
         handle::give(term, "term", quorlock_lease_t::shared(won))
@@ -306,8 +323,8 @@ pub extern "C" fn quorlock_election_run(
         let work = work.ok_or_else(|| handle::invalid("work is NULL"))?;
         let calls = Calls { userdata, work, lost, stopped };
         // Both may be freed within the work, and a child may be forked there.
-        let candidate = Owned::new(handle::borrow(election, "election")?.0.clone());
-        let heard = Owned::new(Heard::of(handle::maybe(cancel, "cancel")?));
+        let candidate = Owned::new(handle::share(election, "election")?);
+        let heard = Owned::new(Heard::of(handle::maybe(&cancel, "cancel")?));
         let mut failures = Failures::default();
         loop {
             let Some(term) = candidate.elected(&heard)? else { continue };
@@ -317,7 +334,8 @@ pub extern "C" fn quorlock_election_run(
                 Ended { held: true, failed: Some(why), led } => {
                     let pause = failures.pause_after(led);
                     candidate.core.tell_failed(&why, Some(pause));
-                    wait(Heard::clone(&heard).unless_used(candidate.core.pause(pause)))?;
+                    let core = candidate.core.clone();
+                    wait(Heard::clone(&heard).unless_used(async move { core.pause(pause).await }))?;
                 }
                 Ended { held: false, failed: Some(why), .. } => candidate.core.tell_failed(&why, None),
                 Ended { held: false, failed: None, .. } => {}
@@ -329,7 +347,7 @@ pub extern "C" fn quorlock_election_run(
 /// Whether the candidate leads now. Exact at every call. False for NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_election_is_leader(election: *const quorlock_election_t) -> bool {
-    boundary!(or false, { Ok(handle::borrow(election, "election")?.0.is_leader()) })
+    boundary!(or false, { Ok(handle::borrow(&election, "election")?.0.is_leader()) })
 }
 
 /// Gives up the term that the candidate has, so that the next one is called; it may campaign
@@ -342,7 +360,7 @@ pub extern "C" fn quorlock_election_resign(
     election: *const quorlock_election_t, was_held: *mut bool, error: *mut *mut quorlock_error_t,
 ) -> i32 {
     boundary!(error, {
-        let candidate = handle::borrow(election, "election")?.0.clone();
+        let candidate = handle::share(election, "election")?;
         tell(was_held, candidate.resign()?)
     })
 }
@@ -360,8 +378,8 @@ pub extern "C" fn quorlock_election_leader(
 ) -> i32 {
     boundary!(error, {
         handle::wanted(leadership, "leadership")?;
-        let candidate = handle::borrow(election, "election")?.0.clone();
-        let leader = wait(candidate.core.leader())?;
+        let candidate = handle::share(election, "election")?;
+        let leader = wait(async move { candidate.core.leader().await })?;
         let found = quorlock_leadership_t { known: true, leader: Whose::of(leader.as_ref()) };
         handle::give(leadership, "leadership", found)
     })
@@ -370,7 +388,7 @@ pub extern "C" fn quorlock_election_leader(
 /// Whether the nodes said who leads, or that nobody does: false where too few answered.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_leadership_is_known(leadership: *const quorlock_leadership_t) -> bool {
-    boundary!(or false, { Ok(handle::borrow(leadership, "leadership")?.known) })
+    boundary!(or false, { Ok(handle::borrow(&leadership, "leadership")?.known) })
 }
 
 /// Who leads; with 0 votes where nobody does, or it is not known. `size` is
@@ -381,7 +399,7 @@ pub extern "C" fn quorlock_leadership_leader(
     leadership: *const quorlock_leadership_t, leader: *mut quorlock_holder_t, size: usize,
     error: *mut *mut quorlock_error_t,
 ) -> i32 {
-    boundary!(error, { handle::borrow(leadership, "leadership")?.leader.tell(leader, size) })
+    boundary!(error, { handle::borrow(&leadership, "leadership")?.leader.tell(leader, size) })
 }
 
 /// Frees a leadership. NULL is allowed.
@@ -400,7 +418,7 @@ pub extern "C" fn quorlock_election_observe(
 ) -> i32 {
     boundary!(error, {
         handle::wanted(observer, "observer")?;
-        let candidate = &handle::borrow(election, "election")?.0;
+        let candidate = &handle::borrow(&election, "election")?.0;
         let every = (every_ms != QUORLOCK_DEFAULT).then(|| handle::millis(every_ms, "every")).transpose()?;
         let observer_of = candidate.core.observe(every);
         handle::give(observer, "observer", quorlock_observer_t(Arc::new(Mutex::new(observer_of))))
@@ -422,13 +440,13 @@ pub extern "C" fn quorlock_observer_next(
 ) -> i32 {
     boundary!(error, {
         handle::wanted(leadership, "leadership")?;
-        let place = handle::borrow(observer, "observer")?.0.clone();
+        let place = handle::share(observer, "observer")?;
         let mut seen = lock(&place).clone();
         let look = async move {
             let now = seen.next().await?;
             Ok((now, seen))
         };
-        let (now, seen): (Leadership, Observer) = wait(unless_used(handle::maybe(cancel, "cancel")?, look))?;
+        let (now, seen): (Leadership, Observer) = wait(unless_used(handle::maybe(&cancel, "cancel")?, look))?;
         *lock(&place) = seen;
         let found = quorlock_leadership_t { known: now.is_known(), leader: Whose::of(now.leader()) };
         handle::give(leadership, "leadership", found)

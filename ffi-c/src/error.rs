@@ -54,27 +54,27 @@ impl quorlock_error_t {
 /// Its kind: the code that the call has returned. 0 for NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_error_kind(error: *const quorlock_error_t) -> i32 {
-    boundary!(or 0, { Ok(handle::borrow(error, "error")?.kind) })
+    boundary!(or 0, { Ok(handle::borrow(&error, "error")?.kind) })
 }
 
 /// Its message, without the nodes' answers. NULL for NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_error_message(error: *const quorlock_error_t) -> *const c_char {
-    boundary!(or ptr::null(), { Ok(handle::borrow(error, "error")?.message.as_ptr()) })
+    boundary!(or ptr::null(), { Ok(handle::borrow(&error, "error")?.message.as_ptr()) })
 }
 
 /// All of it in one line, for a log: message and every node's answer. NULL for
 /// NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_error_text(error: *const quorlock_error_t) -> *const c_char {
-    boundary!(or ptr::null(), { Ok(handle::borrow(error, "error")?.text.as_ptr()) })
+    boundary!(or ptr::null(), { Ok(handle::borrow(&error, "error")?.text.as_ptr()) })
 }
 
 /// How many nodes it tells of: all of the client, or none where the nodes
 /// played no part.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_error_node_count(error: *const quorlock_error_t) -> usize {
-    boundary!(or 0, { Ok(handle::borrow(error, "error")?.nodes.len()) })
+    boundary!(or 0, { Ok(handle::borrow(&error, "error")?.nodes.len()) })
 }
 
 /// Address of a node, `index` counting from 0 in the order of the node list:
@@ -82,7 +82,7 @@ pub extern "C" fn quorlock_error_node_count(error: *const quorlock_error_t) -> u
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_error_node_address(error: *const quorlock_error_t, index: usize) -> *const c_char {
     boundary!(or ptr::null(), {
-        Ok(handle::borrow(error, "error")?.nodes.get(index).map_or(ptr::null(), |(address, _)| address.as_ptr()))
+        Ok(handle::borrow(&error, "error")?.nodes.get(index).map_or(ptr::null(), |(address, _)| address.as_ptr()))
     })
 }
 
@@ -91,7 +91,7 @@ pub extern "C" fn quorlock_error_node_address(error: *const quorlock_error_t, in
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_error_node_message(error: *const quorlock_error_t, index: usize) -> *const c_char {
     boundary!(or ptr::null(), {
-        Ok(handle::borrow(error, "error")?.nodes.get(index).map_or(ptr::null(), |(_, message)| message.as_ptr()))
+        Ok(handle::borrow(&error, "error")?.nodes.get(index).map_or(ptr::null(), |(_, message)| message.as_ptr()))
     })
 }
 
@@ -100,7 +100,7 @@ pub extern "C" fn quorlock_error_node_message(error: *const quorlock_error_t, in
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_error_lock_name(error: *const quorlock_error_t, len: *mut usize) -> *const c_char {
     boundary!(or ptr::null(), {
-        let name = handle::borrow(error, "error")?.name.as_deref();
+        let name = handle::borrow(&error, "error")?.name.as_deref();
         handle::put(len, "len", name.map_or(0, <[u8]>::len))?;
         Ok(name.map_or(ptr::null(), |name| name.as_ptr().cast()))
     })
@@ -112,7 +112,7 @@ pub extern "C" fn quorlock_error_lock_name(error: *const quorlock_error_t, len: 
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_error_holder(error: *const quorlock_error_t) -> *const c_char {
     boundary!(or ptr::null(), {
-        Ok(handle::borrow(error, "error")?.holder.as_ref().map_or(ptr::null(), |holder| holder.as_ptr()))
+        Ok(handle::borrow(&error, "error")?.holder.as_ref().map_or(ptr::null(), |holder| holder.as_ptr()))
     })
 }
 

@@ -4,7 +4,7 @@
 use std::ffi::c_char;
 use std::time::Duration;
 
-use quorlock_core::binding::process_id;
+use quorlock_core::binding::{self, process_id};
 use quorlock_core::{Error, ErrorKind};
 
 use crate::time::QUORLOCK_FOREVER;
@@ -22,6 +22,14 @@ pub(crate) trait Handle: Send + Sync {
     fn starts_anew(&self) -> bool {
         false
     }
+}
+
+/// A handle that may be freed while a call on it is under way, by another thread or by a callback.
+pub(crate) trait Shared: Handle {
+    /// What the call goes on with.
+    type Share;
+
+    fn share(&self) -> Self::Share;
 }
 
 /// What the pointer leads to.
@@ -47,8 +55,9 @@ fn null(what: &str) -> Error {
     invalid(format!("{what} is NULL"))
 }
 
-/// A handle that C lends for a call.
-pub(crate) fn borrow<'a, T: Handle>(pointer: *const T, what: &str) -> Result<&'a T, Error> {
+/// A handle that C lends for a call, for what is done at once. It lives no longer than the
+/// pointer, so that [`wait`] cannot be given it: see [`share`].
+pub(crate) fn borrow<'a, T: Handle>(pointer: &'a *const T, what: &str) -> Result<&'a T, Error> {
     // SAFETY: by the header's contract a pointer is NULL or from `boxed` and not
     // yet freed; only shared references to handles exist, but for builders.
     let owned = unsafe { pointer.cast::<Owned<T>>().as_ref() }.ok_or_else(|| null(what))?;
@@ -60,8 +69,19 @@ pub(crate) fn borrow<'a, T: Handle>(pointer: *const T, what: &str) -> Result<&'a
     Ok(&owned.handle)
 }
 
+/// What a call that waits, or runs a callback, has of a handle. By the header's contract that
+/// may be freed meanwhile, so nothing of it is touched any more.
+pub(crate) fn share<T: Shared>(pointer: *const T, what: &str) -> Result<T::Share, Error> {
+    Ok(borrow(&pointer, what)?.share())
+}
+
+/// Waits for a call on the calling thread. It borrows from no handle.
+pub(crate) fn wait<F: Future<Output: Send> + Send + 'static>(call: F) -> F::Output {
+    binding::wait(call)
+}
+
 /// As [`borrow`], where NULL has a meaning of its own.
-pub(crate) fn maybe<'a, T: Handle>(pointer: *const T, what: &str) -> Result<Option<&'a T>, Error> {
+pub(crate) fn maybe<'a, T: Handle>(pointer: &'a *const T, what: &str) -> Result<Option<&'a T>, Error> {
     (!pointer.is_null()).then(|| borrow(pointer, what)).transpose()
 }
 

@@ -4,11 +4,10 @@ use std::ffi::{CString, c_char};
 use std::ptr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use quorlock_core::binding::wait;
 use quorlock_core::{Error, Holder, Inspection, NodeView, Verdict};
 
 use crate::error::{Names, c_text, name_in, quorlock_error_t};
-use crate::handle::{self, Handle};
+use crate::handle::{self, Handle, wait};
 use crate::lock::quorlock_lock_t;
 
 /// A quorum has the vote of one holder.
@@ -182,7 +181,8 @@ pub extern "C" fn quorlock_lock_inspect(
 ) -> i32 {
     boundary!(error, {
         handle::wanted(inspection, "inspection")?;
-        let found = wait(handle::borrow(lock, "lock")?.0.inspect())?;
+        let lock = handle::share(lock, "lock")?;
+        let found = wait(async move { lock.inspect().await })?;
         handle::give(inspection, "inspection", quorlock_inspection_t::of(&found))
     })
 }
@@ -199,7 +199,8 @@ pub extern "C" fn quorlock_lock_is_locked(
 ) -> i32 {
     boundary!(error, {
         handle::wanted(locked, "locked")?;
-        let held = wait(handle::borrow(lock, "lock")?.0.is_locked())?;
+        let lock = handle::share(lock, "lock")?;
+        let held = wait(async move { lock.is_locked().await })?;
         handle::put(locked, "locked", held)
     })
 }
@@ -236,7 +237,8 @@ pub extern "C" fn quorlock_lock_force_release(
 ) -> i32 {
     boundary!(error, {
         let fence = (fence != QUORLOCK_ANY_FENCE).then_some(fence);
-        let forced = wait(handle::borrow(lock, "lock")?.0.force_release(fence))?;
+        let lock = handle::share(lock, "lock")?;
+        let forced = wait(async move { lock.force_release(fence).await })?;
         if !freed.is_null() {
             handle::put(freed, "freed", forced.freed() as u64)?;
         }
@@ -250,7 +252,7 @@ pub extern "C" fn quorlock_lock_force_release(
 /// What follows from the answers: #QUORLOCK_VERDICT_HELD and so on. 0 for NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_inspection_verdict(inspection: *const quorlock_inspection_t) -> i32 {
-    boundary!(or 0, { Ok(handle::borrow(inspection, "inspection")?.verdict) })
+    boundary!(or 0, { Ok(handle::borrow(&inspection, "inspection")?.verdict) })
 }
 
 /// A verdict as a word, such as "held". NULL for any other number. The text lives as
@@ -269,26 +271,26 @@ pub extern "C" fn quorlock_inspection_holder(
     inspection: *const quorlock_inspection_t, holder: *mut quorlock_holder_t, size: usize,
     error: *mut *mut quorlock_error_t,
 ) -> i32 {
-    boundary!(error, { handle::borrow(inspection, "inspection")?.holder.tell(holder, size) })
+    boundary!(error, { handle::borrow(&inspection, "inspection")?.holder.tell(holder, size) })
 }
 
 /// The largest fence that a node has counted: the holder's, unless somebody has asked
 /// for the lock since. 0 for none.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_inspection_fence(inspection: *const quorlock_inspection_t) -> u64 {
-    boundary!(or 0, { Ok(handle::borrow(inspection, "inspection")?.fence) })
+    boundary!(or 0, { Ok(handle::borrow(&inspection, "inspection")?.fence) })
 }
 
 /// How many wait in the queue of the lock: one for each client that waits.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_inspection_queued(inspection: *const quorlock_inspection_t) -> u32 {
-    boundary!(or 0, { Ok(handle::borrow(inspection, "inspection")?.queued) })
+    boundary!(or 0, { Ok(handle::borrow(&inspection, "inspection")?.queued) })
 }
 
 /// How many nodes the client has.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_inspection_node_count(inspection: *const quorlock_inspection_t) -> usize {
-    boundary!(or 0, { Ok(handle::borrow(inspection, "inspection")?.nodes.len()) })
+    boundary!(or 0, { Ok(handle::borrow(&inspection, "inspection")?.nodes.len()) })
 }
 
 /// What one node has, `index` counting from 0 in the order of the node list. `size` is
@@ -301,7 +303,7 @@ pub extern "C" fn quorlock_inspection_node(
     error: *mut *mut quorlock_error_t,
 ) -> i32 {
     boundary!(error, {
-        let nodes = &handle::borrow(inspection, "inspection")?.nodes;
+        let nodes = &handle::borrow(&inspection, "inspection")?.nodes;
         let Some(found) = nodes.get(index) else {
             return Err(handle::invalid(format!("index is {index}: there are {} nodes", nodes.len())));
         };

@@ -5,12 +5,12 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
 
-use quorlock_core::binding::{lock, wait};
+use quorlock_core::binding::lock;
 use quorlock_core::{Error, Lease, LossReason};
 
 use crate::callback::{Callback, Slot};
 use crate::error::{Names, c_text, name_in, quorlock_error_t};
-use crate::handle::{self, Handle};
+use crate::handle::{self, Handle, Shared, wait};
 use crate::queue::{News, Queue, quorlock_queue_t, shared};
 use crate::time::QUORLOCK_DEFAULT;
 
@@ -44,7 +44,7 @@ type Function = unsafe extern "C" fn(*mut c_void, i32);
 /// A hold on a lock. Valid until released or lost; renewed in the background,
 /// unless its lock says otherwise. May be used by all threads at once.
 pub struct quorlock_lease_t {
-    /// Shared with a release that was started, which may outlive the handle.
+    /// Shared with the calls under way, which may outlive the handle.
     pub(crate) lease: Arc<Lease>,
     lost: Arc<Lost>,
     stop: Arc<Lost>,
@@ -105,6 +105,12 @@ impl Lost {
         self.slot.set(None);
     }
 
+    /// The same for good, where the lease is freed: a call that is about to set another callback
+    /// may go on after that.
+    pub(crate) fn close(&self) {
+        self.slot.close();
+    }
+
     /// Where the core has found the loss out: on the library's own thread.
     pub(crate) fn arrive(self: Arc<Lost>, state: i32) {
         // First, so that a callback set from here on asks again.
@@ -119,10 +125,18 @@ impl Lost {
 
 impl Handle for quorlock_lease_t {}
 
+impl Shared for quorlock_lease_t {
+    type Share = Arc<Lease>;
+
+    fn share(&self) -> Arc<Lease> {
+        self.lease.clone()
+    }
+}
+
 impl Drop for quorlock_lease_t {
     fn drop(&mut self) {
-        self.lost.forget();
-        self.stop.forget();
+        self.lost.close();
+        self.stop.close();
     }
 }
 
@@ -145,12 +159,16 @@ pub(crate) fn tell(was_held: *mut bool, held: bool) -> Result<(), Error> {
 pub extern "C" fn quorlock_unlock(
     lease: *const quorlock_lease_t, was_held: *mut bool, error: *mut *mut quorlock_error_t,
 ) -> i32 {
-    boundary!(error, { tell(was_held, wait(handle::borrow(lease, "lease")?.lease.release())?) })
+    boundary!(error, {
+        let lease = handle::share(lease, "lease")?;
+        tell(was_held, wait(async move { lease.release().await })?)
+    })
 }
 
 /// Frees a lease, and releases it in the background if that was not done. NULL
 /// is allowed. When it returns, the loss callback is over and will not be called
-/// any more; called by that callback itself, this does not wait for it.
+/// any more; called by that callback itself, this does not wait for it. A call on the
+/// lease that another thread has under way goes on, and the lease is released after it.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_lease_free(lease: *mut quorlock_lease_t) {
     boundary!({ handle::free(lease) });
@@ -161,7 +179,7 @@ pub extern "C" fn quorlock_lease_free(lease: *mut quorlock_lease_t) {
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_lease_state(lease: *const quorlock_lease_t) -> i32 {
     boundary!(or QUORLOCK_LEASE_NONE, {
-        let lease = &handle::borrow(lease, "lease")?.lease;
+        let lease = &handle::borrow(&lease, "lease")?.lease;
         Ok(match lease.loss() {
             Some(reason) => reason.number(),
             None if lease.is_held() => QUORLOCK_LEASE_HELD,
@@ -189,14 +207,14 @@ pub extern "C" fn quorlock_state_name(state: i32) -> *const c_char {
 /// Whether the lease is valid now. Exact at every call. False for NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_lease_is_held(lease: *const quorlock_lease_t) -> bool {
-    boundary!(or false, { Ok(handle::borrow(lease, "lease")?.lease.is_held()) })
+    boundary!(or false, { Ok(handle::borrow(&lease, "lease")?.lease.is_held()) })
 }
 
 /// Validity left before the next renewal, rounded down; 0 when the lease is over.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_lease_remaining_ms(lease: *const quorlock_lease_t) -> i64 {
     boundary!(or 0, {
-        let left = handle::borrow(lease, "lease")?.lease.remaining();
+        let left = handle::borrow(&lease, "lease")?.lease.remaining();
         Ok(i64::try_from(left.as_millis()).unwrap_or(i64::MAX))
     })
 }
@@ -208,7 +226,7 @@ pub extern "C" fn quorlock_lease_remaining_ms(lease: *const quorlock_lease_t) ->
 /// work that outlives its lease does no harm.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_lease_fence(lease: *const quorlock_lease_t) -> u64 {
-    boundary!(or 0, { Ok(handle::borrow(lease, "lease")?.lease.fence().unwrap_or(0)) })
+    boundary!(or 0, { Ok(handle::borrow(&lease, "lease")?.lease.fence().unwrap_or(0)) })
 }
 
 /// Lengthens the lease to `ttl_ms` from now, to its own ttl with
@@ -224,7 +242,8 @@ pub extern "C" fn quorlock_lease_extend(
 ) -> i32 {
     boundary!(error, {
         let ttl = (ttl_ms != QUORLOCK_DEFAULT).then(|| handle::millis(ttl_ms, "ttl")).transpose()?;
-        wait(handle::borrow(lease, "lease")?.lease.extend(ttl))
+        let lease = handle::share(lease, "lease")?;
+        wait(async move { lease.extend(ttl).await })
     })
 }
 
@@ -233,14 +252,14 @@ pub extern "C" fn quorlock_lease_extend(
 /// slots it says nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_lease_slot(lease: *const quorlock_lease_t) -> i32 {
-    boundary!(or - 1, { Ok(handle::borrow(lease, "lease")?.lease.slot().map_or(-1, |slot| slot as i32)) })
+    boundary!(or - 1, { Ok(handle::borrow(&lease, "lease")?.lease.slot().map_or(-1, |slot| slot as i32)) })
 }
 
 /// Whether others may share the lock with the lease: it was asked for so, see
 /// quorlock_lock_options_set_shared(), or has been downgraded.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_lease_is_shared(lease: *const quorlock_lease_t) -> bool {
-    boundary!(or false, { Ok(handle::borrow(lease, "lease")?.lease.is_shared()) })
+    boundary!(or false, { Ok(handle::borrow(&lease, "lease")?.lease.is_shared()) })
 }
 
 /// Shares the lease from now on with others that ask to share the lock, and calls those
@@ -252,7 +271,10 @@ pub extern "C" fn quorlock_lease_is_shared(lease: *const quorlock_lease_t) -> bo
 #[must_use]
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_lease_downgrade(lease: *const quorlock_lease_t, error: *mut *mut quorlock_error_t) -> i32 {
-    boundary!(error, { wait(handle::borrow(lease, "lease")?.lease.downgrade()) })
+    boundary!(error, {
+        let lease = handle::share(lease, "lease")?;
+        wait(async move { lease.downgrade().await })
+    })
 }
 
 /// Ends the lease here without releasing the lock, and makes a text with which one other
@@ -274,7 +296,8 @@ pub extern "C" fn quorlock_lease_export(
 ) -> i32 {
     boundary!(error, {
         handle::wanted(text, "text")?;
-        let exported = wait(handle::borrow(lease, "lease")?.lease.export())?;
+        let lease = handle::share(lease, "lease")?;
+        let exported = wait(async move { lease.export().await })?;
         handle::put(text, "text", CString::new(exported).unwrap_or_default().into_raw())
     })
 }
@@ -287,7 +310,11 @@ pub extern "C" fn quorlock_lease_export(
 pub extern "C" fn quorlock_lease_ensure(
     lease: *const quorlock_lease_t, min_ms: i64, error: *mut *mut quorlock_error_t,
 ) -> i32 {
-    boundary!(error, { wait(handle::borrow(lease, "lease")?.lease.ensure(handle::millis(min_ms, "ensure")?)) })
+    boundary!(error, {
+        let lease = handle::share(lease, "lease")?;
+        let min = handle::millis(min_ms, "ensure")?;
+        wait(async move { lease.ensure(min).await })
+    })
 }
 
 /// Has `callback` called when the lease is lost, or soon if it was lost before;
@@ -312,9 +339,11 @@ pub extern "C" fn quorlock_lease_set_lost_callback_on(
     callback: quorlock_lost_callback_t, error: *mut *mut quorlock_error_t,
 ) -> i32 {
     boundary!(error, {
-        let lease = handle::borrow(lease, "lease")?;
-        lease.lost.set(queue, userdata, callback, |lost| {
-            lease.lease.on_lost(move |reason| lost.clone().arrive(reason.number()));
+        let lent = handle::borrow(&lease, "lease")?;
+        // Shares of its own: this waits for the callback before, which may free the lease.
+        let (lease, lost) = (lent.lease.clone(), lent.lost.clone());
+        lost.set(queue, userdata, callback, |lost| {
+            lease.on_lost(move |reason| lost.clone().arrive(reason.number()));
         })
     })
 }
@@ -329,9 +358,10 @@ pub extern "C" fn quorlock_lease_set_stop_callback(
     error: *mut *mut quorlock_error_t,
 ) -> i32 {
     boundary!(error, {
-        let lease = handle::borrow(lease, "lease")?;
-        lease.stop.set(ptr::null(), userdata, callback, |lost| {
-            lease.lease.on_lost(move |reason| lost.clone().arrive(reason.number()));
+        let lent = handle::borrow(&lease, "lease")?;
+        let (lease, stop) = (lent.lease.clone(), lent.stop.clone());
+        stop.set(ptr::null(), userdata, callback, |lost| {
+            lease.on_lost(move |reason| lost.clone().arrive(reason.number()));
         })
     })
 }

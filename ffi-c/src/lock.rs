@@ -3,13 +3,12 @@
 use std::ffi::c_char;
 use std::ptr;
 
-use quorlock_core::binding::wait;
 use quorlock_core::{Error, Lock, Owner};
 
 use crate::cancel::{quorlock_cancel_t, unless_used};
 use crate::client::quorlock_client_t;
 use crate::error::quorlock_error_t;
-use crate::handle::{self, Handle};
+use crate::handle::{self, Handle, Shared, wait};
 use crate::lease::{quorlock_lease_t, tell};
 use crate::lock_options::quorlock_lock_options_t;
 use crate::time::QUORLOCK_DEFAULT;
@@ -32,13 +31,21 @@ impl Handle for quorlock_lock_t {
     }
 }
 
+impl Shared for quorlock_lock_t {
+    type Share = Lock;
+
+    fn share(&self) -> Lock {
+        self.0.clone()
+    }
+}
+
 /// The lock of that name with these options, not yet checked.
 fn named(
     client: *const quorlock_client_t, name: *const c_char, name_len: usize, options: *const quorlock_lock_options_t,
 ) -> Result<Lock, Error> {
-    let client = handle::borrow(client, "client")?;
+    let client = handle::borrow(&client, "client")?;
     let lock = client.0.lock(handle::bytes(name, name_len, "name")?);
-    match handle::maybe(options, "options")? {
+    match handle::maybe(&options, "options")? {
         Some(options) => options.apply(lock),
         None => Ok(lock),
     }
@@ -112,11 +119,12 @@ pub extern "C" fn quorlock_lock(
 ) -> i32 {
     boundary!(error, {
         handle::wanted(lease, "lease")?;
-        let mut asked = of_thread(&handle::borrow(lock, "lock")?.0);
+        let mut asked = of_thread(&handle::share(lock, "lock")?);
         if wait_ms != QUORLOCK_DEFAULT {
             asked = asked.wait(handle::limit(wait_ms, "wait")?);
         }
-        let won = wait(unless_used(handle::maybe(cancel, "cancel")?, asked.win()))?.delivered()?;
+        let won =
+            wait(unless_used(handle::maybe(&cancel, "cancel")?, async move { asked.win().await }))?.delivered()?;
         handle::give(lease, "lease", quorlock_lease_t::new(won))
     })
 }
@@ -140,5 +148,8 @@ pub extern "C" fn quorlock_try_lock(
 pub extern "C" fn quorlock_lock_release(
     lock: *const quorlock_lock_t, was_held: *mut bool, error: *mut *mut quorlock_error_t,
 ) -> i32 {
-    boundary!(error, { tell(was_held, wait(of_thread(&handle::borrow(lock, "lock")?.0).release())?) })
+    boundary!(error, {
+        let lock = of_thread(&handle::share(lock, "lock")?);
+        tell(was_held, wait(async move { lock.release().await })?)
+    })
 }

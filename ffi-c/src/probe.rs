@@ -4,12 +4,11 @@ use std::ffi::{CString, c_char};
 use std::ptr;
 use std::time::Duration;
 
-use quorlock_core::binding::wait;
 use quorlock_core::{Finding, Health, NodeReport, Probe};
 
 use crate::client::quorlock_client_t;
 use crate::error::{Names, c_text, name_in, quorlock_error_t};
-use crate::handle::{self, Handle};
+use crate::handle::{self, Handle, wait};
 
 /// A quorum votes, and there is nothing to fix.
 pub const QUORLOCK_HEALTH_WORKS: i32 = 1;
@@ -248,7 +247,8 @@ pub extern "C" fn quorlock_client_probe(
 ) -> i32 {
     boundary!(error, {
         handle::wanted(probe, "probe")?;
-        let found = wait(handle::borrow(client, "client")?.0.probe())?;
+        let client = handle::share(client, "client")?;
+        let found = wait(async move { client.probe().await })?;
         handle::give(probe, "probe", quorlock_probe_t::of(&found))
     })
 }
@@ -256,7 +256,7 @@ pub extern "C" fn quorlock_client_probe(
 /// Whether locks can be won: #QUORLOCK_HEALTH_WORKS and so on. 0 for NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_probe_health(probe: *const quorlock_probe_t) -> i32 {
-    boundary!(or 0, { Ok(handle::borrow(probe, "probe")?.health.number()) })
+    boundary!(or 0, { Ok(handle::borrow(&probe, "probe")?.health.number()) })
 }
 
 /// A health as a word: "works", "works_but", "cannot". NULL for any other number. The text
@@ -277,7 +277,7 @@ pub extern "C" fn quorlock_probe_set(
     probe: *const quorlock_probe_t, set: *mut quorlock_set_report_t, size: usize, error: *mut *mut quorlock_error_t,
 ) -> i32 {
     boundary!(error, {
-        let found = handle::borrow(probe, "probe")?;
+        let found = handle::borrow(&probe, "probe")?;
         let known = quorlock_set_report_t {
             set_name: found.set_name.as_ptr(),
             quorum: found.quorum,
@@ -292,7 +292,7 @@ pub extern "C" fn quorlock_probe_set(
 /// How many nodes the client has.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_probe_node_count(probe: *const quorlock_probe_t) -> usize {
-    boundary!(or 0, { Ok(handle::borrow(probe, "probe")?.nodes.len()) })
+    boundary!(or 0, { Ok(handle::borrow(&probe, "probe")?.nodes.len()) })
 }
 
 /// The state of one node, `index` counting from 0 in the order of the node list.
@@ -305,7 +305,7 @@ pub extern "C" fn quorlock_probe_node(
     error: *mut *mut quorlock_error_t,
 ) -> i32 {
     boundary!(error, {
-        let known = handle::borrow(probe, "probe")?.node(index)?.for_c();
+        let known = handle::borrow(&probe, "probe")?.node(index)?.for_c();
         handle::fill(report, "report", size, &known)
     })
 }
@@ -317,7 +317,7 @@ pub extern "C" fn quorlock_probe_difference(
     probe: *const quorlock_probe_t, node: usize, index: usize,
 ) -> *const c_char {
     boundary!(or ptr::null(), {
-        let fields = &handle::borrow(probe, "probe")?.node(node)?.differences;
+        let fields = &handle::borrow(&probe, "probe")?.node(node)?.differences;
         Ok(fields.get(index).map_or(ptr::null(), |field| field.as_ptr()))
     })
 }
@@ -325,7 +325,7 @@ pub extern "C" fn quorlock_probe_difference(
 /// How many findings there are, of the set and of all nodes.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_probe_finding_count(probe: *const quorlock_probe_t) -> usize {
-    boundary!(or 0, { Ok(handle::borrow(probe, "probe")?.findings.len()) })
+    boundary!(or 0, { Ok(handle::borrow(&probe, "probe")?.findings.len()) })
 }
 
 /// One finding, `index` counting from 0: those of the set first, then those of each node,
@@ -338,7 +338,7 @@ pub extern "C" fn quorlock_probe_finding(
     error: *mut *mut quorlock_error_t,
 ) -> i32 {
     boundary!(error, {
-        let probe = handle::borrow(probe, "probe")?;
+        let probe = handle::borrow(&probe, "probe")?;
         let Some(found) = probe.findings.get(index) else {
             return Err(handle::invalid(format!("index is {index}: there are {} findings", probe.findings.len())));
         };

@@ -14,7 +14,7 @@ use quorlock_core::binding::{Mailbox, Revocation, lock, this_thread};
 use quorlock_core::{Error, ErrorKind};
 
 use crate::error::quorlock_error_t;
-use crate::handle::{self, Handle};
+use crate::handle::{self, Handle, Shared};
 use crate::lease::Lost;
 use crate::start::{Outcome, Told};
 
@@ -26,6 +26,14 @@ pub struct quorlock_queue_t(pub(crate) Arc<Queue>);
 
 impl Handle for quorlock_queue_t {
     const ANEW: &str = "queue";
+}
+
+impl Shared for quorlock_queue_t {
+    type Share = Arc<Queue>;
+
+    fn share(&self) -> Arc<Queue> {
+        self.0.clone()
+    }
 }
 
 /// What one loop is to be told, and what it waits for.
@@ -238,7 +246,7 @@ pub extern "C" fn quorlock_queue_new(queue: *mut *mut quorlock_queue_t, error: *
 /// queue is freed. -1 for NULL, and in a forked child.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_queue_fd(queue: *const quorlock_queue_t) -> i32 {
-    boundary!(or - 1, { Ok(descriptor(&handle::borrow(queue, "queue")?.0.bell.reader)) })
+    boundary!(or - 1, { Ok(descriptor(&handle::borrow(&queue, "queue")?.0.bell.reader)) })
 }
 
 /// Runs the callbacks of all that is done, on the calling thread, and returns how many they
@@ -248,9 +256,7 @@ pub extern "C" fn quorlock_queue_fd(queue: *const quorlock_queue_t) -> i32 {
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_queue_dispatch(queue: *const quorlock_queue_t) -> usize {
     boundary!(or 0, {
-        // A share of its own, for a callback may free the handle.
-        let queue = handle::borrow(queue, "queue")?.0.clone();
-        Ok(queue.dispatch())
+        Ok(handle::share(queue, "queue")?.dispatch())
     })
 }
 
@@ -270,7 +276,7 @@ pub extern "C" fn quorlock_queue_free(queue: *mut quorlock_queue_t) {
 
 /// A queue that C lends, or NULL for the library's own thread.
 pub(crate) fn shared(queue: *const quorlock_queue_t) -> Result<Option<Arc<Queue>>, Error> {
-    Ok(handle::maybe(queue, "queue")?.map(|queue| queue.0.clone()))
+    Ok(handle::maybe(&queue, "queue")?.map(|queue| queue.0.clone()))
 }
 
 /// NULL, for a result that there is not.

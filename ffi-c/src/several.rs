@@ -4,13 +4,12 @@ use std::ffi::{c_char, c_void};
 use std::ptr;
 use std::sync::Arc;
 
-use quorlock_core::binding::wait;
 use quorlock_core::{Error, Leases, Lock, Locks};
 
 use crate::cancel::{quorlock_cancel_t, unless_used};
 use crate::client::quorlock_client_t;
 use crate::error::quorlock_error_t;
-use crate::handle::{self, Handle};
+use crate::handle::{self, Handle, Shared, wait};
 use crate::lease::{
     Lost, QUORLOCK_LEASE_HELD, QUORLOCK_LEASE_NONE, QUORLOCK_LEASE_RELEASED, quorlock_lost_callback_t, tell,
 };
@@ -29,12 +28,20 @@ impl Handle for quorlock_locks_t {
     }
 }
 
+impl Shared for quorlock_locks_t {
+    type Share = Vec<Lock>;
+
+    fn share(&self) -> Vec<Lock> {
+        self.0.clone()
+    }
+}
+
 /// Holds on several locks that were acquired together. They are held while each of them
 /// is. The loss of one is the loss of all: the work that needs them has to stop. Those that
 /// are not lost stay held until they are released, so that nobody else comes in while it
 /// stops. May be used by all threads at once.
 pub struct quorlock_leases_t {
-    /// Shared with a release that was started, which may outlive the handle.
+    /// Shared with the calls under way, which may outlive the handle.
     pub(crate) leases: Arc<Leases>,
     lost: Arc<Lost>,
     stop: Arc<Lost>,
@@ -48,10 +55,18 @@ impl quorlock_leases_t {
 
 impl Handle for quorlock_leases_t {}
 
+impl Shared for quorlock_leases_t {
+    type Share = Arc<Leases>;
+
+    fn share(&self) -> Arc<Leases> {
+        self.leases.clone()
+    }
+}
+
 impl Drop for quorlock_leases_t {
     fn drop(&mut self) {
-        self.lost.forget();
-        self.stop.forget();
+        self.lost.close();
+        self.stop.close();
     }
 }
 
@@ -75,8 +90,8 @@ pub extern "C" fn quorlock_locks_new(
 ) -> i32 {
     boundary!(error, {
         handle::wanted(locks, "locks")?;
-        let client = handle::borrow(client, "client")?;
-        let options = handle::maybe(options, "options")?;
+        let client = handle::borrow(&client, "client")?;
+        let options = handle::maybe(&options, "options")?;
         let (names, lens) = (handle::items(names, count, "names")?, handle::items(lens, count, "lens")?);
         let mut named = Vec::with_capacity(count);
         for (name, len) in names.iter().zip(lens) {
@@ -116,13 +131,13 @@ pub extern "C" fn quorlock_lock_all(
 ) -> i32 {
     boundary!(error, {
         handle::wanted(leases, "leases")?;
-        let asked = handle::borrow(locks, "locks")?.0.iter();
+        let asked = handle::share(locks, "locks")?;
         // Each of them for the same owner, who may hold some already.
-        let mut asked = Locks::of(asked.map(of_thread).collect());
+        let mut asked = Locks::of(asked.iter().map(of_thread).collect());
         if wait_ms != QUORLOCK_DEFAULT {
             asked = asked.wait(handle::limit(wait_ms, "wait")?);
         }
-        let won = wait(unless_used(handle::maybe(cancel, "cancel")?, async move { asked.win().await }))?;
+        let won = wait(unless_used(handle::maybe(&cancel, "cancel")?, async move { asked.win().await }))?;
         handle::give(leases, "leases", quorlock_leases_t::new(won.delivered()?))
     })
 }
@@ -143,7 +158,10 @@ pub extern "C" fn quorlock_try_lock_all(
 pub extern "C" fn quorlock_unlock_all(
     leases: *const quorlock_leases_t, was_held: *mut bool, error: *mut *mut quorlock_error_t,
 ) -> i32 {
-    boundary!(error, { tell(was_held, wait(handle::borrow(leases, "leases")?.leases.release())?) })
+    boundary!(error, {
+        let leases = handle::share(leases, "leases")?;
+        tell(was_held, wait(async move { leases.release().await })?)
+    })
 }
 
 /// Frees leases, and releases them in the background if that was not done. NULL is
@@ -158,7 +176,7 @@ pub extern "C" fn quorlock_leases_free(leases: *mut quorlock_leases_t) {
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_leases_state(leases: *const quorlock_leases_t) -> i32 {
     boundary!(or QUORLOCK_LEASE_NONE, {
-        let leases = &handle::borrow(leases, "leases")?.leases;
+        let leases = &handle::borrow(&leases, "leases")?.leases;
         let lost = || leases.loss().map(|(_, reason)| reason.number());
         Ok(match lost() {
             Some(reason) => reason,
@@ -174,13 +192,13 @@ pub extern "C" fn quorlock_leases_state(leases: *const quorlock_leases_t) -> i32
 /// where none was lost.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_leases_lost_name(leases: *const quorlock_leases_t, len: *mut usize) -> *const c_char {
-    boundary!(or ptr::null(), { lent(handle::borrow(leases, "leases")?.leases.loss().map(|(name, _)| name), len) })
+    boundary!(or ptr::null(), { lent(handle::borrow(&leases, "leases")?.leases.loss().map(|(name, _)| name), len) })
 }
 
 /// Whether all of the leases are valid now. Exact at every call. False for NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_leases_is_held(leases: *const quorlock_leases_t) -> bool {
-    boundary!(or false, { Ok(handle::borrow(leases, "leases")?.leases.is_held()) })
+    boundary!(or false, { Ok(handle::borrow(&leases, "leases")?.leases.is_held()) })
 }
 
 /// The least validity that any of them has left before the next renewal, rounded down; 0
@@ -188,7 +206,7 @@ pub extern "C" fn quorlock_leases_is_held(leases: *const quorlock_leases_t) -> b
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_leases_remaining_ms(leases: *const quorlock_leases_t) -> i64 {
     boundary!(or 0, {
-        let left = handle::borrow(leases, "leases")?.leases.remaining();
+        let left = handle::borrow(&leases, "leases")?.leases.remaining();
         Ok(i64::try_from(left.as_millis()).unwrap_or(i64::MAX))
     })
 }
@@ -196,7 +214,7 @@ pub extern "C" fn quorlock_leases_remaining_ms(leases: *const quorlock_leases_t)
 /// How many they are: one for each name. 0 for NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_leases_count(leases: *const quorlock_leases_t) -> usize {
-    boundary!(or 0, { Ok(handle::borrow(leases, "leases")?.leases.parts().len()) })
+    boundary!(or 0, { Ok(handle::borrow(&leases, "leases")?.leases.parts().len()) })
 }
 
 /// The name of a lock that is held, `index` counting from 0 in the order in which they were
@@ -207,7 +225,7 @@ pub extern "C" fn quorlock_leases_name(
     leases: *const quorlock_leases_t, index: usize, len: *mut usize,
 ) -> *const c_char {
     boundary!(or ptr::null(), {
-        let lease = handle::borrow(leases, "leases")?.leases.parts().get(index);
+        let lease = handle::borrow(&leases, "leases")?.leases.parts().get(index);
         lent(lease.map(|lease| lease.name()), len)
     })
 }
@@ -217,7 +235,7 @@ pub extern "C" fn quorlock_leases_name(
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_leases_fence(leases: *const quorlock_leases_t, index: usize) -> u64 {
     boundary!(or 0, {
-        let lease = handle::borrow(leases, "leases")?.leases.parts().get(index);
+        let lease = handle::borrow(&leases, "leases")?.leases.parts().get(index);
         Ok(lease.and_then(|lease| lease.fence()).unwrap_or(0))
     })
 }
@@ -229,7 +247,7 @@ pub extern "C" fn quorlock_leases_fence_of(
     leases: *const quorlock_leases_t, name: *const c_char, name_len: usize,
 ) -> u64 {
     boundary!(or 0, {
-        let lease = handle::borrow(leases, "leases")?.leases.get(handle::bytes(name, name_len, "name")?);
+        let lease = handle::borrow(&leases, "leases")?.leases.get(handle::bytes(name, name_len, "name")?);
         Ok(lease.and_then(quorlock_core::Lease::fence).unwrap_or(0))
     })
 }
@@ -245,7 +263,8 @@ pub extern "C" fn quorlock_leases_extend(
 ) -> i32 {
     boundary!(error, {
         let ttl = (ttl_ms != QUORLOCK_DEFAULT).then(|| handle::millis(ttl_ms, "ttl")).transpose()?;
-        wait(handle::borrow(leases, "leases")?.leases.extend(ttl))
+        let leases = handle::share(leases, "leases")?;
+        wait(async move { leases.extend(ttl).await })
     })
 }
 
@@ -256,7 +275,11 @@ pub extern "C" fn quorlock_leases_extend(
 pub extern "C" fn quorlock_leases_ensure(
     leases: *const quorlock_leases_t, min_ms: i64, error: *mut *mut quorlock_error_t,
 ) -> i32 {
-    boundary!(error, { wait(handle::borrow(leases, "leases")?.leases.ensure(handle::millis(min_ms, "ensure")?)) })
+    boundary!(error, {
+        let leases = handle::share(leases, "leases")?;
+        let min = handle::millis(min_ms, "ensure")?;
+        wait(async move { leases.ensure(min).await })
+    })
 }
 
 /// Has `callback` called once, when the first of the leases is lost, or soon if one was
@@ -278,9 +301,11 @@ pub extern "C" fn quorlock_leases_set_lost_callback_on(
     callback: quorlock_lost_callback_t, error: *mut *mut quorlock_error_t,
 ) -> i32 {
     boundary!(error, {
-        let leases = handle::borrow(leases, "leases")?;
-        leases.lost.set(queue, userdata, callback, |lost| {
-            leases.leases.on_lost(move |_, reason| lost.clone().arrive(reason.number()));
+        let lent = handle::borrow(&leases, "leases")?;
+        // Shares of its own: this waits for the callback before, which may free the leases.
+        let (leases, lost) = (lent.leases.clone(), lent.lost.clone());
+        lost.set(queue, userdata, callback, |lost| {
+            leases.on_lost(move |_, reason| lost.clone().arrive(reason.number()));
         })
     })
 }
@@ -293,9 +318,10 @@ pub extern "C" fn quorlock_leases_set_stop_callback(
     error: *mut *mut quorlock_error_t,
 ) -> i32 {
     boundary!(error, {
-        let leases = handle::borrow(leases, "leases")?;
-        leases.stop.set(ptr::null(), userdata, callback, |lost| {
-            leases.leases.on_lost(move |_, reason| lost.clone().arrive(reason.number()));
+        let lent = handle::borrow(&leases, "leases")?;
+        let (leases, stop) = (lent.leases.clone(), lent.stop.clone());
+        stop.set(ptr::null(), userdata, callback, |lost| {
+            leases.on_lost(move |_, reason| lost.clone().arrive(reason.number()));
         })
     })
 }

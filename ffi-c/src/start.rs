@@ -162,12 +162,12 @@ pub extern "C" fn quorlock_lock_start(
 ) -> i32 {
     boundary!(error, {
         let told = Told::Locked(Callback { function: wanted(callback)?, userdata });
-        let mut asked = handle::borrow(lock, "lock")?.0.clone();
+        let mut asked = handle::borrow(&lock, "lock")?.0.clone();
         if wait_ms != QUORLOCK_DEFAULT {
             asked = asked.wait(handle::limit(wait_ms, "wait")?);
         }
         let win = async move { asked.win().await };
-        let work = unless_used(handle::maybe(cancel, "cancel")?, win);
+        let work = unless_used(handle::maybe(&cancel, "cancel")?, win);
         begin(queue, told, true, work, Outcome::Lease)
     })
 }
@@ -187,7 +187,7 @@ pub extern "C" fn quorlock_unlock_start(
 ) -> i32 {
     boundary!(error, {
         let told = Told::Unlocked(Callback { function: wanted(callback)?, userdata });
-        let lease = Arc::clone(&handle::borrow(lease, "lease")?.lease);
+        let lease = Arc::clone(&handle::borrow(&lease, "lease")?.lease);
         // First, so that nothing is released by a call that fails.
         shared(queue)?;
         let work = on_its_way(async move { lease.release().await });
@@ -208,12 +208,12 @@ pub extern "C" fn quorlock_lock_all_start(
 ) -> i32 {
     boundary!(error, {
         let told = Told::AllLocked(Callback { function: wanted(callback)?, userdata });
-        let mut asked = Locks::of(handle::borrow(locks, "locks")?.0.clone());
+        let mut asked = Locks::of(handle::borrow(&locks, "locks")?.0.clone());
         if wait_ms != QUORLOCK_DEFAULT {
             asked = asked.wait(handle::limit(wait_ms, "wait")?);
         }
         let win = async move { asked.win().await };
-        let work = unless_used(handle::maybe(cancel, "cancel")?, win);
+        let work = unless_used(handle::maybe(&cancel, "cancel")?, win);
         begin(queue, told, true, work, Outcome::Leases)
     })
 }
@@ -230,7 +230,7 @@ pub extern "C" fn quorlock_unlock_all_start(
 ) -> i32 {
     boundary!(error, {
         let told = Told::Unlocked(Callback { function: wanted(callback)?, userdata });
-        let leases = Arc::clone(&handle::borrow(leases, "leases")?.leases);
+        let leases = Arc::clone(&handle::borrow(&leases, "leases")?.leases);
         shared(queue)?;
         let work = on_its_way(async move { leases.release().await });
         begin(queue, told, false, work, Outcome::WasHeld)

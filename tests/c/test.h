@@ -31,7 +31,7 @@ struct test {
 };
 #define TEST(name) {#name, name}
 extern const struct test arguments_tests[], leases_tests[], line_tests[], inspection_tests[], probe_tests[], several_tests[],
-    election_tests[], callbacks_tests[], async_tests[], process_tests[];
+    election_tests[], callbacks_tests[], async_tests[], freed_tests[], process_tests[];
 
 extern const char *self; /* path of this program */
 extern int broken;       /* checks that did not hold in the test that runs */

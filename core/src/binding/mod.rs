@@ -112,6 +112,8 @@ struct State<C> {
     callback: Option<C>,
     /// The thread that runs it now.
     running: Option<usize>,
+    /// No callback is taken any more.
+    closed: bool,
 }
 
 impl<C> Default for Slot<C> {
@@ -120,6 +122,7 @@ impl<C> Default for Slot<C> {
             state: Mutex::new(State {
                 callback: None,
                 running: None,
+                closed: false,
             }),
             idle: Condvar::new(),
         }
@@ -131,7 +134,16 @@ impl<C: Copy> Slot<C> {
     /// that one which calls: then it is over when it returns.
     pub fn set(&self, callback: Option<C>) {
         let mut state = self.state();
-        state.callback = callback;
+        state.callback = callback.filter(|_| !state.closed);
+        drop(self.others_over(state));
+    }
+
+    /// Takes the callback back for good: as [`set`](Slot::set) with none, and one that is set
+    /// after this is never run.
+    pub fn close(&self) {
+        let mut state = self.state();
+        state.callback = None;
+        state.closed = true;
         drop(self.others_over(state));
     }
 

@@ -76,6 +76,11 @@ public:
         : told_(std::make_shared<const told>(told{kind, std::move(message), std::move(text), std::move(nodes),
                                                   std::move(lock_name), std::move(holder)})) {}
 
+    /* No moves: an error that was moved from tells what it did before, as one that was copied. */
+    error(const error &) noexcept = default;
+    error &operator=(const error &) noexcept = default;
+    ~error() override = default;
+
     const char *what() const noexcept override { return told_->text.c_str(); }
 
     /** The kind's number, such as QUORLOCK_TIMEOUT. */

@@ -79,6 +79,8 @@ static_assert(moves_only<quorlock::client> && moves_only<quorlock::lock> && move
 static_assert(moves_only<quorlock::election> && moves_only<quorlock::observer>);
 static_assert(moves_only<quorlock::cancel_token> && moves_only<quorlock::locks> && moves_only<quorlock::leases>);
 static_assert(std::is_nothrow_copy_constructible_v<quorlock::error>);
+static_assert(std::is_nothrow_move_constructible_v<quorlock::error> && std::is_nothrow_move_assignable_v<quorlock::error>);
+static_assert(std::is_nothrow_move_constructible_v<quorlock::lock_lost> && std::is_copy_assignable_v<quorlock::lock_lost>);
 
 void guards_of_the_standard() {
     const quorlock::client client = some_client();
@@ -437,6 +439,90 @@ void kinds_and_details() {
     };
     for (std::int32_t kind = 1; quorlock_kind_name(kind); ++kind) CHECK(thrown(kind));
     CHECK(!thrown(1000));
+}
+
+// What was moved from is asked by mistake: that is an error, or tells that there is nothing, and never a crash.
+void moved_from() {
+    const quorlock::client ours = some_client();
+    // An error tells what it did: a handler may well have moved it before it is logged.
+    try {
+        static_cast<void>(ours.lock(""));
+    } catch (quorlock::invalid_argument &caught) {
+        const std::string what = caught.what();
+        quorlock::error kept = std::move(static_cast<quorlock::error &>(caught));
+        quorlock::invalid_argument again = std::move(caught);
+        const quorlock::error assigned = std::exchange(kept, std::move(again));
+        for (const quorlock::error *one : std::initializer_list<const quorlock::error *>{&caught, &kept, &again, &assigned})
+            CHECK(one->what() == what && one->kind() == QUORLOCK_INVALID_ARGUMENT && !one->message().empty() &&
+                  one->nodes().empty() && one->lock_name().empty() && one->holder().empty() && *one->kind_name());
+    }
+    quorlock::result<int> failed(quorlock::error(QUORLOCK_TIMEOUT, "late", "late", {}));
+    const quorlock::result<int> moved_result = std::move(failed);
+    CHECK(!failed.has_value() && failed.error().what() == std::string("late"));
+    THROWS(quorlock::lock_timeout, failed.value());
+    THROWS(quorlock::lock_timeout, moved_result.value());
+    const auto gone = [](auto &handle) {
+        static_cast<void>(std::decay_t<decltype(handle)>(std::move(handle)));
+        CHECK(!handle.get());
+    };
+    quorlock::lease lease = ours.lock("a").acquire();
+    gone(lease);
+    CHECK(lease.state() == lease_state::none && !lease.is_held() && lease.remaining() == 0ms && lease.fence() == 0);
+    CHECK(lease.slot() == -1 && !lease.is_shared());
+    THROWS(quorlock::invalid_argument, lease.release());
+    THROWS(quorlock::invalid_argument, lease.extend());
+    THROWS(quorlock::invalid_argument, lease.ensure(1s));
+    THROWS(quorlock::invalid_argument, lease.downgrade());
+    THROWS(quorlock::invalid_argument, lease.export_text());
+    THROWS(quorlock::invalid_argument, lease.on_lost([](lease_state) {}));
+    quorlock::leases leases = ours.lock_all({"a", "b"}).acquire();
+    gone(leases);
+    CHECK(leases.state() == lease_state::none && !leases.is_held() && leases.remaining() == 0ms);
+    CHECK(leases.fence("a") == 0 && leases.fences().empty() && !leases.lost_name());
+    THROWS(quorlock::invalid_argument, leases.release());
+    THROWS(quorlock::invalid_argument, leases.extend());
+    THROWS(quorlock::invalid_argument, leases.ensure(1s));
+    THROWS(quorlock::invalid_argument, leases.on_lost([](lease_state) {}));
+    quorlock::lock lock = ours.lock("a");
+    gone(lock);
+    THROWS(quorlock::invalid_argument, lock.acquire());
+    THROWS(quorlock::invalid_argument, lock.try_acquire());
+    THROWS(quorlock::invalid_argument, lock.release());
+    THROWS(quorlock::invalid_argument, lock.is_locked());
+    THROWS(quorlock::invalid_argument, lock.inspect());
+    THROWS(quorlock::invalid_argument, lock.force_release());
+    quorlock::locks locks = ours.lock_all({"a", "b"});
+    gone(locks);
+    THROWS(quorlock::invalid_argument, locks.acquire());
+    THROWS(quorlock::invalid_argument, locks.try_acquire());
+    quorlock::election election = ours.election("e");
+    quorlock::observer observer = election.observe();
+    gone(election);
+    gone(observer);
+    CHECK(!election.is_leader());
+    THROWS(quorlock::invalid_argument, election.campaign());
+    THROWS(quorlock::invalid_argument, election.run([](quorlock::term &) {}));
+    THROWS(quorlock::invalid_argument, election.resign());
+    THROWS(quorlock::invalid_argument, election.leader());
+    THROWS(quorlock::invalid_argument, election.observe());
+    THROWS(quorlock::invalid_argument, observer.next());
+    quorlock::event_queue queue;
+    gone(queue);
+    CHECK(queue.descriptor() == -1 && queue.dispatch() == 0);
+    THROWS(quorlock::invalid_argument, ours.lock("a").async_acquire(queue, [](quorlock::result<quorlock::lease>) {}));
+    quorlock::cancel_token cancel;
+    gone(cancel);
+    cancel.cancel();
+    quorlock::client client = some_client();
+    gone(client);
+    THROWS(quorlock::invalid_argument, client.lock("a"));
+    THROWS(quorlock::invalid_argument, client.lock_all({"a"}));
+    THROWS(quorlock::invalid_argument, client.election("e"));
+    THROWS(quorlock::invalid_argument, client.adopt(""));
+    THROWS(quorlock::invalid_argument, client.probe());
+    THROWS(quorlock::invalid_argument, client.stats());
+    THROWS(quorlock::invalid_argument, client.init_set());
+    THROWS(quorlock::invalid_argument, client.close());
 }
 
 void what_each_node_said() {
@@ -1437,7 +1523,7 @@ const std::pair<const char *, void (*)()> tests[] = {
     TEST(slots_of_a_semaphore),
     TEST(several_at_once), TEST(the_loss_of_one_of_several), TEST(threads_are_owners), TEST(a_mutex_that_is_not_reentrant),
     TEST(waits_have_an_end),
-    TEST(only_contention_is_false), TEST(a_lost_mutex), TEST(kinds_and_details),
+    TEST(only_contention_is_false), TEST(a_lost_mutex), TEST(kinds_and_details), TEST(moved_from),
     TEST(what_each_node_said), TEST(a_panic_is_an_error), TEST(a_lease_by_hand), TEST(losses_are_told),
     TEST(fences_grow), TEST(a_lock_that_is_taken_away),
     TEST(the_next_candidate_leads_when_one_resigns), TEST(a_loss_ends_the_work_before_it_begins_again),

@@ -1887,6 +1887,11 @@ public:
 protected:
     explicit basic_mutex(Lock lock) : lock_(std::move(lock)) {}
 
+    /** Whether the calling thread has a hold, lost or not, that it has not given back. */
+    bool holds() const noexcept {
+        return of_hold([](const Lease &) { return true; }, false);
+    }
+
     /** What `ask` says of the calling thread's hold; `none` where it holds nothing. */
     template <typename Ask, typename Told>
     Told of_hold(Ask &&ask, Told none) const {
@@ -1958,6 +1963,9 @@ public:
  *     { const std::shared_lock reading(prices); … }
  *     { const std::unique_lock writing(prices); … }
  *
+ * is_held(), remaining(), ensure(), fence() and stop_token() tell of the hold that the calling thread has, in whichever mode; where it
+ * has it in both, as a reader inside of a writer does, of that alone.
+ *
  * Readers that come while a writer waits for it are served after that writer. A thread that shares it and locks it alone throws
  * would_deadlock. The fence of who shares it is above that of all who had it alone before, and below that of all who will.
  */
@@ -1989,11 +1997,36 @@ public:
     /** Whether the calling thread shares it, validly, now. */
     bool is_held_shared() const noexcept { return readers_.is_held(); }
 
+    /** Whether the calling thread holds it, alone or shared, validly, now. */
+    bool is_held() const noexcept { return mine().is_held(); }
+
+    /** What is left of the calling thread's hold, alone or shared, before the next renewal. */
+    milliseconds remaining() const noexcept { return mine().remaining(); }
+
+    /** Makes sure that the calling thread holds it, alone or shared, for so long. */
+    void ensure(milliseconds min) const { mine().ensure(min); }
+
     /** The fencing token of the calling thread's hold, alone or shared. 0 if it holds nothing. */
-    std::uint64_t fence() const noexcept {
-        const std::uint64_t alone = mutex::fence();
-        return alone ? alone : readers_.fence();
+    std::uint64_t fence() const noexcept { return mine().fence(); }
+
+#if defined(__cpp_lib_jthread)
+    /** As lock(stop), to share it. */
+    void lock_shared(const std::stop_token &stop) { readers_.lock(stop); }
+
+    /** As try_lock_for(wait, stop), to share it. */
+    template <typename Rep, typename Period>
+    [[nodiscard]] bool try_lock_shared_for(const std::chrono::duration<Rep, Period> &wait, const std::stop_token &stop) {
+        return readers_.try_lock_for(wait, stop);
     }
+
+    template <typename Clock, typename Duration>
+    [[nodiscard]] bool try_lock_shared_until(const std::chrono::time_point<Clock, Duration> &end, const std::stop_token &stop) {
+        return readers_.try_lock_until(end, stop);
+    }
+
+    /** A token that is stopped when the calling thread's hold, alone or shared, is lost: see mutex::stop_token(). */
+    std::stop_token stop_token() { return holds() ? mutex::stop_token() : readers_.stop_token(); }
+#endif
 
     /** Has `function` called whenever a hold of either mode that begins from now on is lost. */
     void on_lost(const std::function<void(lease_state)> &function) {
@@ -2002,6 +2035,9 @@ public:
     }
 
 private:
+    /** In which mode the calling thread holds it: alone, where it has it in both. */
+    const mutex &mine() const noexcept { return holds() ? *this : readers_; }
+
     static lock_options with_mode(lock_options options, bool shared) {
         options.shared = shared;
         return options;

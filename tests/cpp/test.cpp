@@ -205,6 +205,41 @@ void slots_of_a_semaphore() {
     THROWS(quorlock::invalid_argument, quorlock::semaphore(ours, "api", 129));
 }
 
+void a_reader_is_told_of_its_own_hold() {
+    const std::string at = node();
+    const quorlock::client client({at}), others({at});
+    quorlock::shared_mutex one(client, "a", short_lived()), other(others, "a");
+    one.lock_shared();
+#if defined(__cpp_lib_jthread)
+    const std::stop_token stop = one.stop_token();
+    CHECK(stop.stop_possible() && one.stop_token() == stop);
+    CHECK(!elsewhere([&] { return one.stop_token().stop_possible(); }));
+#endif
+    while (one.is_held()) std::this_thread::sleep_for(5ms);
+    CHECK(!one.is_held_shared() && one.remaining() == 0ms);
+    THROWS(quorlock::lock_lost, one.ensure(10ms));
+#if defined(__cpp_lib_jthread)
+    for (int left = 6000; left && !stop.stop_requested(); --left) std::this_thread::sleep_for(5ms);
+    CHECK(stop.stop_requested());
+    one.unlock_shared();
+    // The waits of readers end as those of writers do.
+    CHECK(other.try_lock_for(5s));
+    std::stop_source ends;
+    ends.request_stop();
+    THROWS(quorlock::cancelled, one.lock_shared(ends.get_token()));
+    THROWS(quorlock::cancelled, one.try_lock_shared_for(1h, ends.get_token()));
+    THROWS(quorlock::cancelled, one.try_lock_shared_until(std::chrono::system_clock::now() + 1h, ends.get_token()));
+    CHECK(!one.try_lock_shared_for(1ms, std::stop_token()));
+    // A writer's own.
+    CHECK(other.stop_token().stop_possible());
+    other.unlock();
+#else
+    one.unlock_shared();
+#endif
+    CHECK(!one.is_held());
+    THROWS(quorlock::not_owner, one.ensure(10ms));
+}
+
 void shared_and_alone() {
     const std::string at = node();
     const quorlock::client ours({at}), theirs({at});
@@ -212,7 +247,11 @@ void shared_and_alone() {
     {
         const std::shared_lock reading(one);
         const std::shared_lock beside(other, 1s);
-        CHECK(beside.owns_lock() && one.is_held_shared() && !one.is_held() && one.fence() > 0);
+        CHECK(beside.owns_lock() && one.is_held_shared() && one.is_held() && one.fence() > 0);
+        // Of the calling thread's own hold, in whichever mode.
+        CHECK(one.remaining() > 1s && elsewhere([&] { return !one.is_held() && one.remaining() == 0ms && !one.fence(); }));
+        one.ensure(1s);
+        elsewhere([&] { THROWS(quorlock::not_owner, one.ensure(1s)); });
         CHECK(!elsewhere([&] { return other.try_lock(); }));
         CHECK(elsewhere([&] {
             const bool got = one.try_lock_shared();
@@ -227,7 +266,11 @@ void shared_and_alone() {
     }();
     {
         const std::unique_lock writing(one);
-        CHECK(one.fence() > shared && !one.is_held_shared());
+        CHECK(one.fence() > shared && !one.is_held_shared() && one.is_held() && one.remaining() > 1s);
+        one.ensure(1s);
+        // Both: a reader inside of a writer.
+        const std::shared_lock reading(one);
+        CHECK(one.is_held() && one.is_held_shared());
         CHECK(!other.try_lock_shared() && !other.try_lock_shared_for(1ms));
         CHECK(!other.try_lock_shared_until(std::chrono::steady_clock::now()));
     }
@@ -1518,7 +1561,7 @@ int late() {
 const std::pair<const char *, void (*)()> tests[] = {
 #define TEST(name) {#name, name}
     TEST(guards_of_the_standard), TEST(two_at_once), TEST(algorithms_of_the_standard),
-    TEST(shared_and_alone),
+    TEST(shared_and_alone), TEST(a_reader_is_told_of_its_own_hold),
     TEST(a_lease_goes_on_in_another_client),
     TEST(slots_of_a_semaphore),
     TEST(several_at_once), TEST(the_loss_of_one_of_several), TEST(threads_are_owners), TEST(a_mutex_that_is_not_reentrant),

@@ -2055,7 +2055,8 @@ private:
  *     const quorlock::lease slot = api.hold();    // to the end of the scope, and slot.slot() tells which one
  *
  * 1 to 128 slots. All who use it have to ask for as many: the largest number in use is the limit. What is acquired and not
- * released goes with the object. May be used by many threads at once; any of them may release.
+ * released goes with the object. May be used by many threads at once; any of them may release, what it has acquired itself
+ * before what others have. A thread that gives back what another has acquired should have none of its own.
  */
 class semaphore {
 public:
@@ -2093,17 +2094,20 @@ public:
         return end <= now ? try_acquire() : try_acquire_for(end - now);
     }
 
-    /** Gives back the slot that was acquired here last, lost or not. Does nothing if there is none. */
+    /** Gives back one slot, lost or not, of those that the calling thread has acquired here; where it has none, of those that
+     * other threads have acquired. Of these a lost one goes first, else the one that was acquired last: so a thread whose slot
+     * was lost ends no slot of another thread that has its own. Does nothing if there is none. */
     void release() noexcept {
-        std::optional<lease> last;
+        std::optional<lease> gone;
         {
             const std::lock_guard<std::mutex> guard(inside_);
-            if (leases_.empty()) return;
-            last.emplace(std::move(leases_.back()));
-            leases_.pop_back();
+            const auto next = next_to_go();
+            if (next == slots_.end()) return;
+            gone.emplace(std::move(next->held));
+            slots_.erase(next);
         }
         /* Waits for a quorum's answer, at most for node_timeout; what is not released then is in the background. */
-        detail::unlock_now(last->get());
+        detail::unlock_now(gone->get());
     }
 
     /** Waits for a slot, as long as the options say, and has it as long as the lease is there, which tells the rest. */
@@ -2112,11 +2116,16 @@ public:
     /** How many slots this object has, validly, now. */
     std::size_t held() const {
         const std::lock_guard<std::mutex> guard(inside_);
-        const auto valid = [](const lease &one) { return one.is_held(); };
-        return static_cast<std::size_t>(std::count_if(leases_.begin(), leases_.end(), valid));
+        const auto valid = [](const slot &one) { return one.held.is_held(); };
+        return static_cast<std::size_t>(std::count_if(slots_.begin(), slots_.end(), valid));
     }
 
 private:
+    struct slot {
+        std::thread::id thread;
+        lease held;
+    };
+
     static lock_options with_slots(lock_options options, std::int64_t slots) {
         options.slots = slots;
         return options;
@@ -2124,12 +2133,27 @@ private:
 
     void keep(lease won) {
         const std::lock_guard<std::mutex> guard(inside_);
-        leases_.push_back(std::move(won));
+        slots_.push_back({std::this_thread::get_id(), std::move(won)});
+    }
+
+    /** The slot that release() gives back. */
+    std::vector<slot>::iterator next_to_go() noexcept {
+        const auto here = std::this_thread::get_id();
+        const auto mine = [&](const slot &one) { return one.thread == here; };
+        const bool any_mine = std::any_of(slots_.begin(), slots_.end(), mine);
+        auto last = slots_.end();
+        for (auto at = slots_.begin(); at != slots_.end(); ++at) {
+            if (any_mine && !mine(*at)) continue;
+            if (!at->held.is_held()) return at;
+            last = at;
+        }
+        return last;
     }
 
     quorlock::lock lock_;
     mutable std::mutex inside_;
-    std::vector<lease> leases_;
+    /* In the order in which they were acquired. */
+    std::vector<slot> slots_;
 };
 
 /**

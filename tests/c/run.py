@@ -271,17 +271,17 @@ def test_c():
 
 @check
 def test_cpp():
-    return counted(on_stage(compiled("test-cpp")), 41)
+    return counted(on_stage(compiled("test-cpp")), 42)
 
 
 @check
 def test_cpp20():
-    return counted(on_stage(compiled("test-cpp", "-20", flags=CPP20)), 44)
+    return counted(on_stage(compiled("test-cpp", "-20", flags=CPP20)), 45)
 
 
 @check
 def test_cpp_clang():
-    return counted(on_stage(compiled("test-cpp", "-clang", "clang++", CPP20)), 44)
+    return counted(on_stage(compiled("test-cpp", "-clang", "clang++", CPP20)), 45)
 
 
 @check
@@ -292,7 +292,7 @@ def sanitizers_c():
 
 @check
 def sanitizers_cpp():
-    return counted(on_stage(sanitized("test-cpp", "-asan-20", CPP20)), 44)
+    return counted(on_stage(sanitized("test-cpp", "-asan-20", CPP20)), 45)
 
 
 @check
@@ -302,7 +302,7 @@ def valgrind_c():
 
 @check
 def valgrind_cpp():
-    return counted(on_stage(*VALGRIND, compiled("test-cpp", "-20", flags=CPP20)), 44)
+    return counted(on_stage(*VALGRIND, compiled("test-cpp", "-20", flags=CPP20)), 45)
 
 
 # Scenarios for the leak checkers: losses, cancelled waits, dead and hung nodes. Valgrind has less time, and no TLS: the
@@ -363,7 +363,7 @@ def instrumented_c():
 
 
 def instrumented_cpp():
-    return counted(on_stage(instrumented("test-cpp")), 41)
+    return counted(on_stage(instrumented("test-cpp")), 42)
 
 
 def instrumented_fuzz():

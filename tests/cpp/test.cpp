@@ -205,6 +205,63 @@ void slots_of_a_semaphore() {
     THROWS(quorlock::invalid_argument, quorlock::semaphore(ours, "api", 129));
 }
 
+// One object, and a slot that is lost: its thread gives back that one, and none of a thread that has lost nothing.
+void a_lost_slot_is_given_back_for_itself() {
+    const std::string at = node();
+    const quorlock::client client({at}), others({at});
+    quorlock::semaphore other(others, "api", 2);
+    quorlock::lock_options options = short_lived();
+    options.ttl = 1s;
+    quorlock::semaphore one(client, "api", 2, options);
+    using clock = std::chrono::steady_clock;
+    clock::time_point good;
+    // Acquires two, so that the first is lost half a second before the other.
+    const auto acquires_later = [&] {
+        std::this_thread::sleep_for(500ms);
+        good = clock::now() + 900ms;
+        one.acquire();
+    };
+    const auto loses_one = [&] {
+        while (one.held() == 2) std::this_thread::sleep_for(5ms);
+    };
+    // A machine that has stood still meanwhile has cost that one, too.
+    const auto has_the_other = [&] { return one.held() == 1 || clock::now() > good; };
+    // The newest is not the loser's.
+    one.acquire();
+    std::promise<void> has, done;
+    std::thread holds([&] {
+        acquires_later();
+        has.set_value();
+        done.get_future().wait();
+        // What is left is its own.
+        one.release();
+        CHECK(one.held() == 0);
+    });
+    has.get_future().wait();
+    loses_one();
+    one.release();
+    CHECK(has_the_other());
+    done.set_value();
+    holds.join();
+    // Both of one thread: the lost one goes first. So it is with those of others, where a thread has none of its own.
+    for (const bool by_another : {false, true}) {
+        one.acquire();
+        acquires_later();
+        loses_one();
+        if (by_another)
+            elsewhere([&] { return one.release(), true; });
+        else
+            one.release();
+        CHECK(has_the_other());
+        one.release();
+        CHECK(one.held() == 0);
+    }
+    // Nothing is left here: both can be had.
+    CHECK(other.try_acquire_for(10s) && other.try_acquire_for(10s));
+    one.release();
+    CHECK(other.held() == 2);
+}
+
 void a_reader_is_told_of_its_own_hold() {
     const std::string at = node();
     const quorlock::client client({at}), others({at});
@@ -1563,7 +1620,7 @@ const std::pair<const char *, void (*)()> tests[] = {
     TEST(guards_of_the_standard), TEST(two_at_once), TEST(algorithms_of_the_standard),
     TEST(shared_and_alone), TEST(a_reader_is_told_of_its_own_hold),
     TEST(a_lease_goes_on_in_another_client),
-    TEST(slots_of_a_semaphore),
+    TEST(slots_of_a_semaphore), TEST(a_lost_slot_is_given_back_for_itself),
     TEST(several_at_once), TEST(the_loss_of_one_of_several), TEST(threads_are_owners), TEST(a_mutex_that_is_not_reentrant),
     TEST(waits_have_an_end),
     TEST(only_contention_is_false), TEST(a_lost_mutex), TEST(kinds_and_details), TEST(moved_from),

@@ -1852,7 +1852,8 @@ void quorlock_inspection_free(struct quorlock_inspection_t *inspection);
  * Makes a candidate of the election of that name, which is as of quorlock_lock_new().
  * `options` may be NULL, and freed afterwards. What they do not set is as an election
  * wants it: a wait and a term without an end, renewed, each release over the nodes; else
- * as the client has it. An owner is refused, for a term has none.
+ * as the client has it. An owner is refused, for a term has none; so are shared and slots,
+ * for one leads.
  *
  * Fails with #QUORLOCK_INVALID_ARGUMENT, naming the value and what to give.
  */

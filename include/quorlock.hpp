@@ -1701,7 +1701,8 @@ public:
     }
 
     /** A candidate of the election of that name, which is that of a lock. What the options do not set is as an election wants
-     * it: a wait and a term without an end, renewed, each release over the nodes. An owner is refused, for a term has none. */
+     * it: a wait and a term without an end, renewed, each release over the nodes. An owner is refused, for a term has none; so are
+     * shared and slots, for one leads. */
     [[nodiscard]] quorlock::election election(std::string_view name, const lock_options &options = {}) const {
         const detail::owned<quorlock_lock_options_t> made = detail::made(options);
         quorlock_election_t *handle = nullptr;

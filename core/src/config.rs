@@ -172,6 +172,8 @@ pub(crate) struct LockOptions {
     pub(crate) keep: Duration,
     /// Whoever tries in the same moment as others tries again, until one of them has it.
     pub(crate) once: bool,
+    /// It is won for a term of a leader.
+    pub(crate) election: bool,
     pub(crate) reentrant: bool,
     pub(crate) owner: Option<Owner>,
     /// Whether the lock is shared with others that ask so too.
@@ -195,6 +197,7 @@ impl Default for LockOptions {
             fair: defaults::FAIR,
             keep: defaults::KEEP,
             once: false,
+            election: false,
             reentrant: defaults::REENTRANT,
             owner: None,
             shared: false,
@@ -374,6 +377,20 @@ impl LockOptions {
         }
     }
 
+    /// Whether a term can be won with the mode: one leads, and only the exclusive mode has one holder.
+    fn check_election(&self) -> Result<(), Error> {
+        let refused = [
+            (self.slots.is_some(), "a semaphore is held by many", "slots"),
+            (self.shared, "a shared lock is held by many", "shared"),
+        ];
+        match refused.iter().find(|(given, ..)| *given) {
+            Some((_, why, option)) => Err(Error::invalid(format!(
+                "an election has one leader, and {why}: leave {option} out"
+            ))),
+            None => Ok(()),
+        }
+    }
+
     /// Checks the options of one lock against its client's settings.
     pub(crate) fn check(&self, settings: &Settings) -> Result<(), Error> {
         self.group.clone()?;
@@ -401,6 +418,9 @@ impl LockOptions {
         }
         if let Some(wait) = self.wait {
             within("wait", wait, Duration::ZERO, LONGEST)?;
+        }
+        if mutant!("leads-with-others", self.election, false) {
+            self.check_election()?;
         }
         if self.shared {
             settings.may_share(self.naming)?;

@@ -118,7 +118,7 @@ impl Election {
     ///
     /// # Errors
     ///
-    /// As [`Lock::check`].
+    /// As [`Lock::check`]; `InvalidArgument`, too, of a lock that is shared or has slots.
     pub fn check(&self) -> Result<(), Error> {
         self.lock.check()
     }
@@ -489,6 +489,34 @@ impl Observer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lock_that_many_hold_is_no_election() {
+        let client = crate::Client::new(["memory://an-election-of-many"]).unwrap();
+        let lock = || client.lock("chief").for_election();
+        for (lock, option) in [(lock().shared(true), "shared"), (lock().slots(2), "slots")] {
+            let fix = format!("leave {option} out");
+            let election = Election::of(lock.clone());
+            let work = |_| async { Ok::<_, Error>(()) };
+            // Wherever a term is asked for, also by a binding that wins the lock by itself.
+            let refused = [
+                election.check(),
+                crate::blocking::wait(election.campaign()).map(drop),
+                crate::blocking::wait(election.run(work)),
+                crate::blocking::wait(lock.win()).map(drop),
+                crate::blocking::wait(lock.try_win()).map(drop),
+            ];
+            for refused in refused {
+                let error = refused.unwrap_err();
+                assert_eq!(error.kind(), crate::ErrorKind::InvalidArgument);
+                assert!(error.message().ends_with(&fix), "{error}");
+            }
+        }
+        Election::of(lock()).check().unwrap();
+        Election::of(lock().shared(true).shared(false))
+            .check()
+            .unwrap();
+    }
 
     #[test]
     fn work_that_fails_at_once_is_begun_again_ever_later() {

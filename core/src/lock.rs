@@ -137,10 +137,12 @@ impl Lock {
 
     /// For bindings: what the lock of an [election](crate::Election) is asked for with:
     /// without end, in the line on the nodes, for as long as it lasts. Options that are given
-    /// behind it win.
+    /// behind it win, but [`check`](Lock::check) and every acquire refuse those by which
+    /// several would lead.
     #[doc(hidden)]
     pub fn for_election(self) -> Lock {
-        self.wait(None).max_hold(None).fair(true).renew(true)
+        let lock = self.change(|options| options.election = true);
+        lock.wait(None).max_hold(None).fair(true).renew(true)
     }
 
     /// For bindings: gives the lock an owner, unless it has one.

@@ -226,7 +226,8 @@ fn reason(code: i32, why: &[c_char; ROOM]) -> String {
 /// Makes a candidate of the election of that name, which is as of quorlock_lock_new().
 /// `options` may be NULL, and freed afterwards. What they do not set is as an election
 /// wants it: a wait and a term without an end, renewed, each release over the nodes; else
-/// as the client has it. An owner is refused, for a term has none.
+/// as the client has it. An owner is refused, for a term has none; so are shared and slots,
+/// for one leads.
 ///
 /// Fails with #QUORLOCK_INVALID_ARGUMENT, naming the value and what to give.
 #[must_use]
@@ -245,8 +246,9 @@ pub extern "C" fn quorlock_election_new(
             }
             lock = options.apply(lock)?;
         }
-        lock.check()?;
-        let candidate = Candidate { core: Election::of(lock.clone()), lock, seat: PerProcess::new() };
+        let core = Election::of(lock.clone());
+        core.check()?;
+        let candidate = Candidate { core, lock, seat: PerProcess::new() };
         handle::give(election, "election", quorlock_election_t(Arc::new(candidate)))
     })
 }

@@ -268,6 +268,16 @@ static void nobody_enters_a_term_again(void) {
     CHECK(has(quorlock_error_message(error), "owner"));
     FAILS(QUORLOCK_INVALID_ARGUMENT, QUORLOCK_INVALID_ARGUMENT);
     quorlock_lock_options_free(options);
+    /* Nor do several lead: what many hold is no election. */
+    for (int many = 0; many < 2; many++) {
+        options = quorlock_lock_options_new();
+        CHECK((many ? quorlock_lock_options_set_slots(options, 2) : quorlock_lock_options_set_shared(options, true)) ==
+              QUORLOCK_OK);
+        CHECK(quorlock_election_new(client, "a", 1, options, &unmade, &error) == QUORLOCK_INVALID_ARGUMENT && !unmade);
+        CHECK(has(quorlock_error_message(error), many ? "leave slots out" : "leave shared out"));
+        FAILS(QUORLOCK_INVALID_ARGUMENT, QUORLOCK_INVALID_ARGUMENT);
+        quorlock_lock_options_free(options);
+    }
     FAILS(QUORLOCK_INVALID_ARGUMENT, quorlock_election_new(client, "a{b", 3, NULL, &unmade, &error));
     quorlock_lock_free(lock);
     quorlock_election_free(election);

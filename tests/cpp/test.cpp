@@ -884,6 +884,12 @@ void nobody_enters_a_term_again() {
     quorlock::lock_options named;
     named.owner = "me";
     THROWS(quorlock::invalid_argument, client.election("a", named));
+    // Nor do several lead: what many hold is no election.
+    quorlock::lock_options shared, slots;
+    shared.shared = true;
+    slots.slots = 2;
+    THROWS(quorlock::invalid_argument, client.election("a", shared));
+    THROWS(quorlock::invalid_argument, client.election("a", slots));
 }
 
 void observers_see_each_leader() {

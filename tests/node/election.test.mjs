@@ -443,6 +443,9 @@ test("what is not valid is refused", async () => {
   assert.throws(() => one.election(""), InvalidArgumentError);
   assert.throws(() => one.election("x", { ttl: 0 }), InvalidArgumentError);
   assert.throws(() => one.election("x", { owner: "me" }), /no option 'owner'/);
+  // Many hold those, and one leads.
+  assert.throws(() => one.election("x", { shared: true }), /no option 'shared'/);
+  assert.throws(() => one.election("x", { slots: 2 }), /no option 'slots'/);
   const election = one.election("x");
   await assert.rejects(election.run(), /give a function/);
   await assert.rejects(election.run(() => 1, { onLost: 5 }), /onLost is 5: give a function/);

@@ -246,6 +246,10 @@ class Blocking(unittest.TestCase):
             self.one.election(self.id(), ttl=-1)
         with self.assertRaises(quorlock.InvalidArgumentError):
             self.one.election("")
+        # Many hold those, and one leads.
+        for many in ({"shared": True}, {"slots": 2}):
+            with self.assertRaisesRegex(TypeError, "unexpected keyword"):
+                self.one.election(self.id(), **many)
         with self.assertRaises(quorlock.InvalidArgumentError):
             next(self.election.observe(0))
 
@@ -520,6 +524,9 @@ class Asyncio(unittest.IsolatedAsyncioTestCase):
         self.assertIsNone(await self.election.leader())
         with self.assertRaises(quorlock.InvalidArgumentError):
             self.one.election(self.id(), max_waiters=-1)
+        for many in ({"shared": True}, {"slots": 2}):
+            with self.assertRaisesRegex(TypeError, "unexpected keyword"):
+                self.one.election(self.id(), **many)
 
         leads = asyncio.Event()
 

@@ -472,9 +472,12 @@ typedef struct quorlock_stats_t {
 
 /**
  * Called once when a lease is lost, on a thread of Quorlock's own for such
- * calls, where it may block without holding up any renewal. `state` is one of
+ * calls, where it may block: that holds up no renewal and no callback of another
+ * lease, unless 64 of them block at one time. Callbacks may run at the same time,
+ * on different threads: what they share needs a lock of yours. `state` is one of
  * #QUORLOCK_LEASE_EXPIRED to #QUORLOCK_LEASE_FORCED. It must not throw. It may
- * free the lease.
+ * free the lease. To free another lease waits for a callback of that which runs:
+ * so hold no lock then that the other callback takes.
  */
 typedef void (*quorlock_lost_callback_t)(void *userdata, int32_t state);
 
@@ -737,7 +740,8 @@ typedef struct quorlock_finding_t {
 
 /**
  * Called with each line of the log, on a thread of Quorlock's own for such
- * calls. `message` ends with NUL and is gone when the callback returns. It
+ * calls. One that blocks holds up other lines, and no loss; beyond 1024 lines that
+ * wait the oldest are dropped. `message` ends with NUL and is gone when the callback returns. It
  * holds no passwords and no tokens. It must not throw.
  */
 typedef void (*quorlock_log_callback_t)(void *userdata, int32_t level, const char *message);
@@ -1445,7 +1449,7 @@ int32_t quorlock_lease_set_lost_callback(const struct quorlock_lease_t *lease,
 
 /**
  * As quorlock_lease_set_lost_callback(), but the callback is called by
- * quorlock_queue_dispatch() of `queue`; NULL for the library's own thread. It is over, and
+ * quorlock_queue_dispatch() of `queue`; NULL for a thread of the library's. It is over, and
  * comes no more, when the queue or the lease is freed, also where the loss is in the queue
  * already.
  */
@@ -1458,8 +1462,8 @@ int32_t quorlock_lease_set_lost_callback_on(const struct quorlock_lease_t *lease
 /**
  * Has `callback` called at the loss as well, beside that of
  * quorlock_lease_set_lost_callback(): both are called. For what stops the work itself, as
- * std::stop_token does, while the other is left to who uses the lease. Always on the
- * library's own thread for callbacks; in all else as that.
+ * std::stop_token does, while the other is left to who uses the lease. Always on a thread
+ * of the library's for callbacks; neither waits for the other. In all else as that.
  */
 int32_t quorlock_lease_set_stop_callback(const struct quorlock_lease_t *lease,
                                          void *userdata,
@@ -1507,8 +1511,8 @@ void quorlock_queue_free(struct quorlock_queue_t *queue);
  *
  * When #QUORLOCK_OK was returned, `callback` is called exactly once: by
  * quorlock_queue_dispatch() or quorlock_queue_free() of `queue`; with NULL for `queue` on
- * the thread that losses are told on, where it may block without holding up any renewal,
- * but holds up other callbacks. On another code it is never called. Its error is of one of
+ * a thread that losses are told on, where it may block as a quorlock_lost_callback_t may,
+ * and run at the same time as other callbacks. On another code it is never called. Its error is of one of
  * the kinds of quorlock_lock(); closing the client ends it with #QUORLOCK_CLOSED, a token
  * that is used before the lock was won with #QUORLOCK_CANCELLED. A lease that was lost
  * before its callback came is #QUORLOCK_LOCK_LOST, and not given.
@@ -1895,7 +1899,7 @@ int32_t quorlock_election_campaign(const struct quorlock_election_t *election,
  *
  * - `lost`, if not NULL, is called once when the term is over before `work` has returned,
  *   with what quorlock_lease_state() says: the reason of its loss, or
- *   #QUORLOCK_LEASE_RELEASED after quorlock_election_resign(). It is called on the thread
+ *   #QUORLOCK_LEASE_RELEASED after quorlock_election_resign(). It is called on a thread
  *   that losses are told on, or on the one that resigns, so that it can tell `work` to stop
  *   now; but for a loss that is seen only when `work` has returned, on the calling thread.
  * - `stopped`, if not NULL, is called when `work` has returned, and after `lost`. Then the
@@ -1909,8 +1913,6 @@ int32_t quorlock_election_campaign(const struct quorlock_election_t *election,
  *
  * `cancel` may be NULL. Used, it ends the campaign or the pause, with
  * #QUORLOCK_CANCELLED; it does not end `work`, after which this returns as above.
- *
- * Not for the thread that callbacks run on: it would keep losses from being told.
  *
  * Fails with what ends it for good: #QUORLOCK_CANCELLED, #QUORLOCK_MISCONFIGURED,
  * #QUORLOCK_INVALID_ARGUMENT, #QUORLOCK_TOO_MANY_WAITERS, #QUORLOCK_CLOSED,

@@ -15,8 +15,8 @@
  *
  * Everything here is inline over quorlock.h and has no binary interface of its own. Handles can be moved,
  * not copied; one that was moved from may be destroyed or assigned to. Const member functions may be called
- * by all threads at once. Failures throw quorlock::error, by kind. Callbacks run on one thread of the
- * library's own and must not throw; those of a quorlock::event_queue, by which an event loop waits for many locks
+ * by all threads at once. Failures throw quorlock::error, by kind. Callbacks run on threads of the
+ * library's own, also at the same time, and must not throw; those of a quorlock::event_queue, by which an event loop waits for many locks
  * without a thread for each, run where that is dispatched, and may. The work of a leader runs on the thread that calls,
  * and may throw too.
  *
@@ -700,7 +700,7 @@ public:
 
 #if defined(__cpp_lib_jthread)
     /** A token that is stopped when the lock is lost, for work that takes one, and for waits that make no sense without it.
-     * What waits on it is called on the library's own thread for callbacks. It is not stopped by a release: who releases knows that
+     * What waits on it is called on a thread of the library's for callbacks. It is not stopped by a release: who releases knows that
      * the work is over. The same token at every call; beside on_lost(). */
     std::stop_token stop_token() {
         if (!stop_) {
@@ -1234,7 +1234,7 @@ private:
 struct run_options {
     /** Whether it campaigns again after work that ended well. */
     bool again = false;
-    /** Called when a term is lost before its work has returned: on the thread of callbacks, so that it can tell the work to
+    /** Called when a term is lost before its work has returned: on a thread of callbacks, so that it can tell the work to
      * stop now. Not after resign(). */
     std::function<void(lease_state)> on_lost{};
     /** Called on the thread of the work when that has returned or thrown, whatever ended it: from here on this candidate does

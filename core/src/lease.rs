@@ -408,8 +408,10 @@ impl Lease {
         self.share.held.hold.loss(self.share.held.lease)
     }
 
-    /// Calls `callback` once when the lease is lost, on a thread of its own for
-    /// such calls: it may block without holding up any renewal.
+    /// Calls `callback` once when the lease is lost, on a thread that is there for
+    /// such calls. It may block: that holds up no renewal and no callback of another lease,
+    /// unless 64 of them block at one time. Callbacks begin in the order of their losses and
+    /// may run at the same time, also those of one lease.
     pub fn on_lost(&self, callback: impl FnOnce(LossReason) + Send + 'static) {
         let runtime = self.client.runtime;
         let held = &self.share.held;

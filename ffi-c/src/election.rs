@@ -196,7 +196,7 @@ fn lead(candidate: &Owned<Arc<Candidate>>, term: Lease, calls: Calls) -> Result<
     }
     let (held, led) = (term.is_held(), led());
     match term.loss() {
-        // Told now, if that has not come to the library's own thread yet.
+        // Told now, if that has not come to a thread of the library's yet.
         Some(reason) => drop(lost.tell(reason.number())),
         None => lost.forget(),
     }
@@ -294,7 +294,7 @@ pub extern "C" fn quorlock_election_campaign(
 ///
 /// - `lost`, if not NULL, is called once when the term is over before `work` has returned,
 ///   with what quorlock_lease_state() says: the reason of its loss, or
-///   #QUORLOCK_LEASE_RELEASED after quorlock_election_resign(). It is called on the thread
+///   #QUORLOCK_LEASE_RELEASED after quorlock_election_resign(). It is called on a thread
 ///   that losses are told on, or on the one that resigns, so that it can tell `work` to stop
 ///   now; but for a loss that is seen only when `work` has returned, on the calling thread.
 /// - `stopped`, if not NULL, is called when `work` has returned, and after `lost`. Then the
@@ -308,8 +308,6 @@ pub extern "C" fn quorlock_election_campaign(
 ///
 /// `cancel` may be NULL. Used, it ends the campaign or the pause, with
 /// #QUORLOCK_CANCELLED; it does not end `work`, after which this returns as above.
-///
-/// Not for the thread that callbacks run on: it would keep losses from being told.
 ///
 /// Fails with what ends it for good: #QUORLOCK_CANCELLED, #QUORLOCK_MISCONFIGURED,
 /// #QUORLOCK_INVALID_ARGUMENT, #QUORLOCK_TOO_MANY_WAITERS, #QUORLOCK_CLOSED,

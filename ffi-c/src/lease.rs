@@ -34,9 +34,12 @@ pub const QUORLOCK_LEASE_RELEASED: i32 = -1;
 pub const QUORLOCK_LEASE_NONE: i32 = -2;
 
 /// Called once when a lease is lost, on a thread of Quorlock's own for such
-/// calls, where it may block without holding up any renewal. `state` is one of
+/// calls, where it may block: that holds up no renewal and no callback of another
+/// lease, unless 64 of them block at one time. Callbacks may run at the same time,
+/// on different threads: what they share needs a lock of yours. `state` is one of
 /// #QUORLOCK_LEASE_EXPIRED to #QUORLOCK_LEASE_FORCED. It must not throw. It may
-/// free the lease.
+/// free the lease. To free another lease waits for a callback of that which runs:
+/// so hold no lock then that the other callback takes.
 pub type quorlock_lost_callback_t = Option<unsafe extern "C" fn(userdata: *mut c_void, state: i32)>;
 
 type Function = unsafe extern "C" fn(*mut c_void, i32);
@@ -66,7 +69,7 @@ pub(crate) struct Lost {
     slot: Slot<Callback<Function>>,
     /// Whether the core will tell us.
     awaited: AtomicBool,
-    /// The queue by which it comes; none for the library's own thread.
+    /// The queue by which it comes; none for a thread of the library's.
     queue: Mutex<Option<Arc<Queue>>>,
 }
 
@@ -111,7 +114,7 @@ impl Lost {
         self.slot.close();
     }
 
-    /// Where the core has found the loss out: on the library's own thread.
+    /// Where the core has found the loss out: on a thread of the library's.
     pub(crate) fn arrive(self: Arc<Lost>, state: i32) {
         // First, so that a callback set from here on asks again.
         self.awaited.store(false, Ordering::Release);
@@ -330,7 +333,7 @@ pub extern "C" fn quorlock_lease_set_lost_callback(
 }
 
 /// As quorlock_lease_set_lost_callback(), but the callback is called by
-/// quorlock_queue_dispatch() of `queue`; NULL for the library's own thread. It is over, and
+/// quorlock_queue_dispatch() of `queue`; NULL for a thread of the library's. It is over, and
 /// comes no more, when the queue or the lease is freed, also where the loss is in the queue
 /// already.
 #[unsafe(no_mangle)]
@@ -350,8 +353,8 @@ pub extern "C" fn quorlock_lease_set_lost_callback_on(
 
 /// Has `callback` called at the loss as well, beside that of
 /// quorlock_lease_set_lost_callback(): both are called. For what stops the work itself, as
-/// std::stop_token does, while the other is left to who uses the lease. Always on the
-/// library's own thread for callbacks; in all else as that.
+/// std::stop_token does, while the other is left to who uses the lease. Always on a thread
+/// of the library's for callbacks; neither waits for the other. In all else as that.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_lease_set_stop_callback(
     lease: *const quorlock_lease_t, userdata: *mut c_void, callback: quorlock_lost_callback_t,

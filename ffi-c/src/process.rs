@@ -15,7 +15,8 @@ pub const QUORLOCK_LOG_WARN: i32 = 2;
 pub const QUORLOCK_LOG_INFO: i32 = 3;
 
 /// Called with each line of the log, on a thread of Quorlock's own for such
-/// calls. `message` ends with NUL and is gone when the callback returns. It
+/// calls. One that blocks holds up other lines, and no loss; beyond 1024 lines that
+/// wait the oldest are dropped. `message` ends with NUL and is gone when the callback returns. It
 /// holds no passwords and no tokens. It must not throw.
 pub type quorlock_log_callback_t =
     Option<unsafe extern "C" fn(userdata: *mut c_void, level: i32, message: *const c_char)>;

@@ -19,7 +19,7 @@ pub(crate) fn listen(queue: &Arc<Queue>) {
     listening.push(Arc::downgrade(queue));
 }
 
-/// Called on the dispatcher thread.
+/// Called on the thread for log lines.
 fn sink(level: Level, line: &str) {
     let queues: Vec<_> = lock(&LISTENING).iter().filter_map(Weak::upgrade).collect();
     for queue in queues {

@@ -201,7 +201,7 @@ impl Lease {
         entry(py, || Ok(port.watch(future, |ring| self.core.bell(ring))))
     }
 
-    /// Calls `callback(reason)` at the loss, on the dispatcher thread.
+    /// Calls `callback(reason)` at the loss, on a thread of the dispatcher.
     fn on_lost(&self, callback: Py<PyAny>) {
         let told = move |reason: LossReason| ending::call(&callback, [reason.as_str()]);
         self.core.on_lost(told);

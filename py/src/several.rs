@@ -181,7 +181,7 @@ impl Leases {
         entry(py, || Ok(port.watch(future, |ring| self.core.bell(ring))))
     }
 
-    /// Calls `callback(reason)` at the first loss, on the dispatcher thread.
+    /// Calls `callback(reason)` at the first loss, on a thread of the dispatcher.
     fn on_lost(&self, callback: Py<PyAny>) {
         let told = move |_: &[u8], reason: LossReason| ending::call(&callback, [reason.as_str()]);
         self.core.on_lost(told);

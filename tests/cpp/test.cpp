@@ -1087,6 +1087,24 @@ void a_callback_that_blocks_loses_no_lease() {
     go_on.set_value();
 }
 
+#if defined(__cpp_lib_jthread)
+void a_callback_that_blocks_withholds_no_stop() {
+    const quorlock::client client = some_client();
+    quorlock::lease blocks = client.lock("blocks", short_lived()).acquire();
+    quorlock::lease other = client.lock("other", short_lived()).acquire();
+    std::promise<void> called, go_on, stopped;
+    blocks.on_lost([&](lease_state) {
+        called.set_value();
+        go_on.get_future().wait();
+    });
+    // Lost right behind it.
+    const std::stop_callback stops(other.stop_token(), [&] { stopped.set_value(); });
+    CHECK(called.get_future().wait_for(30s) == std::future_status::ready);
+    CHECK(stopped.get_future().wait_for(30s) == std::future_status::ready);
+    go_on.set_value();
+}
+#endif
+
 bool comes_to_wait(const quorlock::client &client, std::uint64_t count) {
     for (int left = 6000; left && client.stats().waiting != count; --left) std::this_thread::sleep_for(5ms);
     return client.stats().waiting == count;
@@ -1643,7 +1661,7 @@ const std::pair<const char *, void (*)()> tests[] = {
     TEST(callbacks_of_a_loop_may_throw), TEST(losses_reach_a_loop), TEST(losses_end_with_their_loop),
     TEST(a_loop_waits_for_several_at_once),
 #if defined(__cpp_lib_jthread)
-    TEST(a_stop_token_ends_a_wait), TEST(a_loss_stops_the_work),
+    TEST(a_stop_token_ends_a_wait), TEST(a_loss_stops_the_work), TEST(a_callback_that_blocks_withholds_no_stop),
 #endif
     TEST(exiting_releases), TEST(destructors_after_main)};
 

@@ -1,7 +1,11 @@
 """A lease that is lost: how the holder hears of it."""
 
 import asyncio
+import collections
+import contextlib
 import gc
+import logging
+import os
 import sys
 import threading
 import time
@@ -152,6 +156,66 @@ class Slow(Case):
             self.assertTrue(awake.wait(LONG))
             self.assertTrue(kept.is_held())
             self.assertEqual(client.stats()["lost"], 1)
+
+
+class Withheld(unittest.TestCase):
+    """A loss is told behind no callback of another lease and behind no log line."""
+
+    def setUp(self):
+        self.client = quorlock.Client(NODES)
+        self.addCleanup(self.client.close)
+        self.kept = []
+
+    def told(self, name):
+        """An event that is set by the callback of a lease that is about to be lost."""
+        told, lease = threading.Event(), self.client.lock(f"{self.id()}.{name}", **BRIEF).acquire()
+        lease.on_lost(lambda _: told.set())
+        self.kept.append(lease)
+        return told
+
+    def test_a_callback_that_blocks_withholds_no_loss(self):
+        go_on = threading.Event()
+        self.addCleanup(go_on.set)
+        begun = []
+        for name in "abc":
+            begins = threading.Event()
+            lease = self.client.lock(f"{self.id()}.{name}", **BRIEF).acquire()
+            lease.on_lost(lambda _, begins=begins: (begins.set(), go_on.wait(LONG * 3)))
+            begun.append((lease, begins))
+        for _, begins in begun:
+            self.assertTrue(begins.wait(LONG))
+        self.assertTrue(self.told("last").wait(LONG))
+
+    def test_a_log_handler_on_a_full_pipe_withholds_no_loss(self):
+        reader, writer = os.pipe()
+        # As that of a container whose log nobody reads.
+        os.set_blocking(writer, False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                os.write(writer, bytes(4096))
+        os.set_blocking(writer, True)
+        stream = os.fdopen(writer, "w")
+        logger, handler = logging.getLogger("quorlock"), logging.StreamHandler(stream)
+        blocks = threading.Event()
+        handler.addFilter(lambda _: blocks.set() or True)
+        level = logger.level
+        logger.setLevel(logging.INFO)
+        logger.addHandler(handler)
+        try:
+            first = self.told("first")
+            self.assertTrue(blocks.wait(LONG))
+            self.assertTrue(first.wait(LONG))
+            self.assertTrue(self.told("second").wait(LONG))
+        finally:
+            logger.removeHandler(handler)
+            logger.setLevel(level)
+            # Reads until the other end is closed, so that the thread for log lines goes on.
+            drain = threading.Thread(target=lambda: collections.deque(iter(lambda: os.read(reader, 65536), b""), maxlen=0))
+            drain.start()
+            with handler.lock:
+                stream.close()
+            drain.join(LONG)
+            os.close(reader)
 
 
 class Asyncio(unittest.IsolatedAsyncioTestCase):

@@ -58,7 +58,7 @@ impl std::fmt::Debug for Steps {
     }
 }
 
-/// Runs a callback on the dispatcher, after those before it. None is ever dropped there.
+/// Runs a callback on the dispatcher, behind no other that blocks. None is ever dropped there.
 pub fn dispatch(callback: impl FnOnce() + Send + 'static) {
     Runtime::get().dispatcher().call(Box::new(callback));
 }

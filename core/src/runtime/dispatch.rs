@@ -1,7 +1,7 @@
-//! The dispatcher: the one thread that runs user code.
+//! The dispatcher: the threads that run user code.
 //!
-//! Loss callbacks and log lines are handed to it, so that a callback that
-//! sleeps holds up other callbacks and never a renewal.
+//! Callbacks run on [`callers`](super::callers), log lines on a thread of their own. So
+//! neither holds up a renewal, and a log sink that blocks withholds no loss.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,6 +11,8 @@ use std::thread::JoinHandle;
 use once_cell::sync::{Lazy, OnceCell};
 
 use crate::mutex::lock;
+use crate::runtime::callers::{Callback, Callers};
+use crate::runtime::threads;
 
 /// Log lines that wait at most. Beyond it the oldest goes, never a loss.
 const LOG_BOUND: usize = 1024;
@@ -40,51 +42,63 @@ type Sink = Arc<dyn Fn(Level, &str) + Send + Sync>;
 static SINK: Lazy<Mutex<Option<Sink>>> = Lazy::new(Mutex::default);
 
 /// Sends log lines to `sink` in place of the [`log`](https://docs.rs/log)
-/// crate, to which they go by default. The sink runs on the dispatcher thread.
-/// Lines carry no passwords and no tokens.
+/// crate, to which they go by default. The sink runs on a thread that is there for log
+/// lines alone: one that blocks holds up other lines, and no loss. Beyond 1024 lines that
+/// wait the oldest are dropped, and counted. Lines carry no passwords and no tokens.
 pub fn set_log_sink(sink: impl Fn(Level, &str) + Send + Sync + 'static) {
     *lock(&SINK) = Some(Arc::new(sink));
 }
 
+/// See above.
+#[derive(Default)]
 pub(crate) struct Dispatcher {
+    callers: Callers,
+    lines: Arc<Lines>,
+}
+
+impl Dispatcher {
+    /// Runs a callback, behind no other that blocks.
+    pub(crate) fn call(&self, callback: Callback) {
+        let lines = self.lines.clone();
+        self.callers.call(Box::new(move || {
+            if catch_unwind(AssertUnwindSafe(callback)).is_err() {
+                lines.log(Level::Warn, "a callback panicked".into());
+            }
+        }));
+    }
+
+    /// Logs a line. No thread is started for what nobody reads.
+    pub(crate) fn log(&self, level: Level, line: String) {
+        let read = || lock(&SINK).is_some() || is_read();
+        if level == Level::Warn || read() {
+            self.lines.log(level, line);
+        }
+    }
+
+    /// Ends the threads once nothing waits for them, and waits for that; but not for the
+    /// thread that calls this.
+    pub(crate) fn stop(&self) {
+        self.callers.stop();
+        self.lines.stop();
+    }
+}
+
+/// Log lines, and the thread that hands them to the sink.
+#[derive(Default)]
+struct Lines {
     queue: Arc<(Mutex<Queue>, Condvar)>,
     thread: OnceCell<Mutex<Option<JoinHandle<()>>>>,
 }
 
 #[derive(Default)]
 struct Queue {
-    calls: VecDeque<Box<dyn FnOnce() + Send>>,
     lines: VecDeque<(Level, String)>,
     dropped: u64,
     stopped: bool,
 }
 
-impl Queue {
-    fn is_empty(&self) -> bool {
-        self.calls.is_empty() && self.lines.is_empty()
-    }
-}
-
-impl Dispatcher {
-    pub(crate) fn new() -> Dispatcher {
-        Dispatcher {
-            queue: Arc::default(),
-            thread: OnceCell::new(),
-        }
-    }
-
-    /// Runs a callback on the thread, after those before it.
-    pub(crate) fn call(&self, callback: Box<dyn FnOnce() + Send>) {
-        lock(&self.queue.0).calls.push_back(callback);
-        self.wake();
-    }
-
-    /// Logs a line on the thread, which is not started for what nobody reads.
-    pub(crate) fn log(&self, level: Level, line: String) {
-        let read = || lock(&SINK).is_some() || is_read();
-        if level == Level::Info && !read() {
-            return;
-        }
+impl Lines {
+    fn log(&self, level: Level, line: String) {
         let mut queue = lock(&self.queue.0);
         if queue.lines.len() >= LOG_BOUND {
             queue.lines.pop_front();
@@ -92,15 +106,9 @@ impl Dispatcher {
         }
         queue.lines.push_back((level, line));
         drop(queue);
-        self.wake();
-    }
-
-    fn wake(&self) {
         let started = self.thread.get_or_try_init(|| {
             let queue = self.queue.clone();
-            std::thread::Builder::new()
-                .name("quorlock-events".into())
-                .spawn(move || run(&queue))
+            threads::start("quorlock-log", move || run(&queue))
                 .map(|thread| Mutex::new(Some(thread)))
         });
         // Without a thread the queue waits for the next try to start one.
@@ -109,9 +117,7 @@ impl Dispatcher {
         }
     }
 
-    /// Ends the thread once the queue is empty, and waits for that; but not on
-    /// the thread itself.
-    pub(crate) fn stop(&self) {
+    fn stop(&self) {
         lock(&self.queue.0).stopped = true;
         let Some(thread) = self.thread.get() else {
             return;
@@ -128,19 +134,15 @@ impl Dispatcher {
 
 fn run((queue, filled): &(Mutex<Queue>, Condvar)) {
     loop {
-        let (calls, lines, dropped) = {
+        let (lines, dropped) = {
             let mut queue = filled
-                .wait_while(lock(queue), |q| q.is_empty() && !q.stopped)
+                .wait_while(lock(queue), |q| q.lines.is_empty() && !q.stopped)
                 .unwrap_or_else(|poisoned| poisoned.into_inner());
-            if queue.is_empty() {
+            if queue.lines.is_empty() {
                 return;
             }
             let dropped = std::mem::take(&mut queue.dropped);
-            (
-                queue.calls.pop_front(),
-                std::mem::take(&mut queue.lines),
-                dropped,
-            )
+            (std::mem::take(&mut queue.lines), dropped)
         };
         let sink = lock(&SINK).clone();
         if dropped > 0 {
@@ -152,11 +154,6 @@ fn run((queue, filled): &(Mutex<Queue>, Condvar)) {
         }
         for (level, line) in lines {
             emit(&sink, level, &line);
-        }
-        if let Some(call) = calls
-            && catch_unwind(AssertUnwindSafe(call)).is_err()
-        {
-            emit(&sink, Level::Warn, "a callback panicked");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The runtime of the process: one I/O thread, one dispatcher thread, both
+//! The runtime of the process: one I/O thread, and the threads of the dispatcher, all
 //! started when first needed.
 //!
 //! A process that forks has threads no more. Its first use of Quorlock there
@@ -6,11 +6,13 @@
 //! inherited is left alone, for to drop it would be to join threads that do
 //! not exist.
 
+mod callers;
 pub mod dispatch;
 pub(crate) mod drive;
 pub(crate) mod parked;
 pub(crate) mod process;
 pub(crate) mod sockets;
+pub(crate) mod threads;
 pub(crate) mod wait;
 mod wheel;
 
@@ -54,7 +56,7 @@ impl Runtime {
         Box::new(Runtime {
             process: crate::runtime::process::id(),
             io: OnceCell::new(),
-            dispatcher: Dispatcher::new(),
+            dispatcher: Dispatcher::default(),
             clients: Mutex::default(),
             thread: Mutex::default(),
             stopped: AtomicBool::new(false),
@@ -91,10 +93,7 @@ impl Runtime {
             };
             // As long-lived as the runtime of the process, which is a static.
             let driver: &'static Driver = Box::leak(Box::new(Driver::new().map_err(failed)?));
-            let thread = std::thread::Builder::new()
-                .name("quorlock-io".into())
-                .spawn(|| driver.run())
-                .map_err(failed)?;
+            let thread = threads::start("quorlock-io", || driver.run()).map_err(failed)?;
             *lock(&self.thread) = Some(thread);
             Ok(driver)
         });
@@ -112,7 +111,7 @@ impl Runtime {
         self.process == crate::runtime::process::id() && !self.stopped.load(Ordering::Acquire)
     }
 
-    /// The thread for loss callbacks and logs.
+    /// What runs callbacks and hands on log lines.
     pub(crate) fn dispatcher(&self) -> &Dispatcher {
         &self.dispatcher
     }
@@ -179,7 +178,7 @@ extern "C" fn at_exit() {
             return;
         }
         // The thread that exits has lost its thread-local storage already.
-        let closer = std::thread::Builder::new().spawn(close_all);
+        let closer = threads::start("quorlock-exit", close_all);
         let _ = closer.map(|thread| thread.join());
     });
 }

@@ -65,7 +65,7 @@ class Election(NotPickled):
         leader may do it has to ask `term.is_held()`, and to give `term.fence` to what it writes to. The next campaign begins
         when it has returned.
 
-        - `on_lost(reason)` is called once at the loss of a term, on the thread that is there for such calls, as of
+        - `on_lost(reason)` is called once at the loss of a term, on a thread that is there for such calls, as of
           `Lease.on_lost`: so that it can tell `fn` to stop now.
         - `on_stopped()` is called when `fn` has returned or raised, whatever ended it: from here on this candidate does
           nothing of the term any more. What either of them raises is logged.

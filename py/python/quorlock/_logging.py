@@ -15,7 +15,7 @@ def logger() -> "Logger":
 
 
 def log(level: str, line: str) -> None:
-    """Logs a line of the core, on its dispatcher thread."""
+    """Logs a line of the core, on its thread for log lines."""
     # Not before it is needed, and never while the interpreter ends: then it is not called.
     import logging
 

@@ -1,4 +1,4 @@
-//! Loss callbacks and logs run on a thread of their own.
+//! Loss callbacks and logs run on threads of their own.
 
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -32,6 +32,37 @@ fn a_callback_that_blocks_loses_no_lease() {
     assert_eq!(hear.recv_timeout(PATIENCE), Ok(LossReason::Expired));
     assert!(kept.is_held(), "renewed while the callback slept");
     assert_eq!(client.stats().lost, 1);
+}
+
+#[test]
+fn a_callback_that_blocks_withholds_no_loss() {
+    let client = Client::builder()
+        .nodes(["memory://withholds"])
+        .build()
+        .unwrap();
+    let held = |name: &str| {
+        let lock = client.lock(name).ttl(BRIEF).renew(false);
+        blocking::wait(lock.acquire()).unwrap()
+    };
+    let (told, hear) = channel();
+    let (go_on, wait) = channel::<()>();
+    let first = held("first");
+    let tells = told.clone();
+    first.on_lost(move |_| {
+        tells.send("first").unwrap();
+        let _ = wait.recv();
+    });
+    let tells = told.clone();
+    first.on_lost(move |_| tells.send("first again").unwrap());
+    let heard = || hear.recv_timeout(PATIENCE);
+    assert_eq!([heard(), heard()], [Ok("first"), Ok("first again")]);
+    // Those of other leases, however many, and of several locks at once.
+    for name in ["second", "third"] {
+        let (lease, tells) = (held(name), told.clone());
+        lease.on_lost(move |_| tells.send(name).unwrap());
+        assert_eq!(heard(), Ok(name));
+    }
+    drop(go_on);
 }
 
 #[test]

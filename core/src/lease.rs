@@ -412,6 +412,9 @@ impl Lease {
     /// such calls. It may block: that holds up no renewal and no callback of another lease,
     /// unless 64 of them block at one time. Callbacks begin in the order of their losses and
     /// may run at the same time, also those of one lease.
+    ///
+    /// Signals are blocked there, as on every thread of the library. A program that the
+    /// callback starts inherits that, unless it is told otherwise.
     pub fn on_lost(&self, callback: impl FnOnce(LossReason) + Send + 'static) {
         let runtime = self.client.runtime;
         let held = &self.share.held;

@@ -101,5 +101,6 @@ void a_hold(void);
 void callbacks_may_free_their_lease(void);
 int role_exits(void);
 int role_frees_late(void);
+int role_signals(void);
 
 #endif

@@ -2,6 +2,8 @@
 
 #include "test.h"
 
+#include <dirent.h>
+#include <signal.h>
 
 struct inherited {
     quorlock_client_t *client;
@@ -267,6 +269,93 @@ static void freeing_after_main(void) {
     CHECK(system(command) == 0);
 }
 
+/* How many threads of this process are the library's of that name; -1 if one of them would take a signal. */
+static int deaf(const char *name) {
+    int found = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    for (struct dirent *task; tasks && found >= 0 && (task = readdir(tasks));) {
+        char path[512], line[256] = "";
+        unsigned long long blocked = 0;
+        snprintf(path, sizeof path, "/proc/self/task/%s/status", task->d_name);
+        FILE *status = fopen(path, "r");
+        bool ours = status && fgets(line, sizeof line, status) && has(line, name);
+        while (ours && fgets(line, sizeof line, status))
+            if (sscanf(line, "SigBlk: %llx", &blocked) == 1) break;
+        if (status) fclose(status);
+        if (!ours) continue;
+        found++;
+        const int signals[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM, SIGCHLD, SIGPIPE, SIGABRT};
+        for (size_t at = 0; at < sizeof signals / sizeof *signals; at++)
+            if (!(blocked >> (signals[at] - 1) & 1)) {
+                printf("     %s takes signal %d\n", name, signals[at]);
+                found = -1;
+                break;
+            }
+    }
+    if (tasks) closedir(tasks);
+    return found;
+}
+
+/* A program that takes SIGTERM in its own time, and blocks it only when it has a lock already. */
+int role_signals(void) {
+    /* By name, so that a thread looks it up. */
+    char nodes[1024] = "";
+    const char *from = getenv("QUORLOCK_NODES"), *address;
+    if (!from) return 1;
+    while ((address = strstr(from, "127.0.0.1"))) {
+        snprintf(nodes + strlen(nodes), sizeof nodes - strlen(nodes), "%.*slocalhost", (int)(address - from), from);
+        from = address + strlen("127.0.0.1");
+    }
+    snprintf(nodes + strlen(nodes), sizeof nodes - strlen(nodes), "%s", from);
+    setenv("QUORLOCK_NODES", nodes, 1);
+    struct seen log, lost;
+    seen_init(&log);
+    seen_init(&lost);
+    log.wait = lost.wait = true;
+    quorlock_set_log_callback(&log, on_log);
+    quorlock_client_t *client = patient_client(), *other = some_client();
+    quorlock_lock_t *lock = lock_of(client, NULL), *brief = lock_with_ttl(other, 200, false);
+    quorlock_lease_t *lease = held(lock), *doomed = held(brief);
+    WORKS(quorlock_lease_set_lost_callback(doomed, &lost, on_lost, &error));
+    CHECK(comes(&log.called) && comes(&lost.called));
+    sigset_t set, before;
+    pthread_sigmask(SIG_BLOCK, NULL, &before);
+    CHECK(sigismember(&before, SIGTERM) == 0);
+    if (access("/proc/self/task", R_OK) == 0)
+        CHECK(deaf("quorlock-io") == 1 && deaf("quorlock-dns") > 0 && deaf("quorlock-events") > 0 && deaf("quorlock-log") == 1);
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+    /* Not taken by a thread of the library's, where it would end the process. */
+    kill(getpid(), SIGTERM);
+    int taken = 0;
+    CHECK(sigwait(&set, &taken) == 0 && taken == SIGTERM);
+    CHECK(quorlock_lease_is_held(lease));
+    bool was_held = false;
+    WORKS(quorlock_unlock(lease, &was_held, &error));
+    CHECK(was_held);
+    log.wait = false;
+    sem_post(&log.go_on);
+    sem_post(&lost.go_on);
+    quorlock_set_log_callback(NULL, NULL);
+    CHECK(comes(&lost.over));
+    quorlock_lease_free(lease);
+    quorlock_lease_free(doomed);
+    quorlock_lock_free(lock);
+    quorlock_lock_free(brief);
+    quorlock_client_free(client);
+    quorlock_client_free(other);
+    quorlock_shutdown();
+    fflush(stdout);
+    return broken;
+}
+
+static void signals_are_the_programs(void) {
+    char command[512];
+    snprintf(command, sizeof command, "'%s' role:signals", self);
+    CHECK(system(command) == 0);
+}
+
 static void on_lost_shutdown(void *userdata, int32_t state) {
     (void)state;
     quorlock_shutdown();
@@ -304,4 +393,4 @@ static void shutting_down(void) {
 
 const struct test process_tests[] = {
     TEST(a_forked_child), TEST(a_forked_child_and_its_parents_queue), TEST(a_forked_child_starts_what_was_not_used),
-    TEST(exiting_releases), TEST(freeing_after_main), TEST(shutting_down), {NULL, NULL}};
+    TEST(exiting_releases), TEST(freeing_after_main), TEST(signals_are_the_programs), TEST(shutting_down), {NULL, NULL}};

@@ -53,6 +53,22 @@ const HELD = `
   const held = client.lock("left").acquire().then((lease) => (globalThis.lease = lease, lease));
 `;
 
+test("no thread of the library takes a signal of the program's", async () => {
+  const { code, out, err } = await script(
+    `${HELD} const fs = require("node:fs");
+    held.then(() => {
+      const tasks = fs.readdirSync("/proc/self/task").map((task) => fs.readFileSync(\`/proc/self/task/\${task}/status\`, "utf8"));
+      const ours = tasks.filter((status) => status.startsWith("Name:\\tquorlock-"));
+      // TERM, as bit 14 of 64.
+      const takes = ours.filter((status) => !(BigInt("0x" + /SigBlk:\\s*(\\w+)/.exec(status)[1]) & (1n << 14n)));
+      console.log(ours.length > 0, takes.length);
+    });`,
+    servers,
+  );
+  assert.deepEqual([code, out, err], [0, "true 0\n", ""]);
+  await servers.awaitNoKeys();
+});
+
 test("a script ends by itself while a client is open and a lease is held, and its lease is released", async () => {
   const { code, out, err } = await script(`${HELD} held.then((lease) => console.log(lease.isHeld()));`, servers);
   assert.deepEqual([code, out, err], [0, "true\n", ""]);

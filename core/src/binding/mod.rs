@@ -12,6 +12,7 @@ use std::thread;
 use once_cell::race::OnceBox;
 
 use crate::blocking;
+use crate::runtime::threads::without_signals;
 
 pub use crate::binding::call::{Revocation, Turn, call, caught, start};
 pub use crate::binding::mailbox::Mailbox;
@@ -84,7 +85,7 @@ pub fn wait<F: Future<Output: Send> + Send>(future: F) -> F::Output {
     }
     // The standard library has no parking place for this thread any more.
     thread::scope(|scope| {
-        let waiting = scope.spawn(|| blocking::wait(future));
+        let waiting = without_signals(|| scope.spawn(|| blocking::wait(future)));
         waiting.join().unwrap_or_else(|panic| resume_unwind(panic))
     })
 }

@@ -40,6 +40,7 @@ use tokio::runtime::{Handle, Runtime};
 use crate::clock::system_now;
 use crate::runtime::parked::Parked;
 use crate::runtime::sockets::Sockets;
+use crate::runtime::threads::without_signals;
 use crate::runtime::wheel::{BREATH, TURN, Wheel};
 use crate::wakers::Wakers;
 
@@ -52,6 +53,17 @@ pub(crate) struct Driver {
     wheel: Wheel<Arc<Runtime>>,
     /// For event loops.
     pub(crate) sockets: Sockets,
+}
+
+/// Runs what blocks on a thread beside whoever drives. It takes no signals if it is the
+/// library's; a runtime of the caller's has threads of its own.
+pub(crate) fn aside<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> tokio::task::JoinHandle<T> {
+    match AT_WHEEL.get() {
+        true => without_signals(|| tokio::task::spawn_blocking(work)),
+        false => tokio::task::spawn_blocking(work),
+    }
 }
 
 /// Something to be begun there.

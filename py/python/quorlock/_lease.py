@@ -146,8 +146,9 @@ class LeaseBase(NotPickled):
         """Calls `callback(reason)` once when the lease is lost, at once if it is.
 
         It runs on a thread that is there for such calls alone, and may block: that holds up no renewal and no callback of
-        another lease, unless 64 of them block at one time. Callbacks may run at the same time, on different threads. What one
-        raises goes to `sys.unraisablehook`. It is not called once the lease is released or collected.
+        another lease, unless 64 of them block at one time. Callbacks may run at the same time, on different threads. Signals
+        are blocked there, and in a process that a callback starts, unless that unblocks them. What a callback raises goes to
+        `sys.unraisablehook`. It is not called once the lease is released or collected.
         """
         if self._callbacks is None:
             self._callbacks = []

@@ -3,7 +3,7 @@
 
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -19,6 +19,7 @@ use super::tls::Tls;
 use crate::node::address::Endpoint;
 use crate::node::{Fault, FaultKind};
 use crate::runtime::Runtime;
+use crate::runtime::drive::aside;
 
 /// How long a connection may stay silent, or bytes unacknowledged, before the
 /// system gives it up: a host that died leaves no reset behind.
@@ -83,7 +84,7 @@ async fn dial(endpoint: &Endpoint, tls: &Tls) -> Result<Stream, Undialled> {
         } => {
             // Reading the system's certificates blocks.
             let tls = tls.clone();
-            let config = tokio::task::spawn_blocking(move || tls.config())
+            let config = aside(move || tls.config())
                 .await
                 .map_err(wrong)?
                 .map_err(wrong)?;
@@ -117,8 +118,14 @@ async fn dial(endpoint: &Endpoint, tls: &Tls) -> Result<Stream, Undialled> {
 }
 
 async fn tcp(host: &str, port: u16) -> io::Result<TcpStream> {
-    // Names are resolved on a thread for blocking calls, not on this one.
-    let addresses: Vec<SocketAddr> = tokio::net::lookup_host((host, port)).await?.collect();
+    let addresses = match host.parse::<IpAddr>() {
+        Ok(address) => vec![SocketAddr::new(address, port)],
+        // A look-up blocks.
+        Err(_) => {
+            let host = host.to_owned();
+            aside(move || (host.as_str(), port).to_socket_addrs().map(Vec::from_iter)).await??
+        }
+    };
     let mut failed: Option<io::Error> = None;
     for address in addresses {
         match TcpStream::connect(address).await {

@@ -122,8 +122,8 @@ impl std::str::FromStr for RestartGuard {
             "on" => Ok(RestartGuard::On),
             "off" => Ok(RestartGuard::Off),
             _ => Err(Error::invalid(format!(
-                "restart_guard is `{}`: give auto, on or off",
-                word.escape_debug()
+                "restart_guard is {}: give auto, on or off",
+                crate::error::word(word)
             ))),
         }
     }
@@ -150,8 +150,8 @@ impl std::str::FromStr for Layout {
             "plain" => Ok(Layout::Plain),
             "redisson" => Ok(Layout::Redisson),
             _ => Err(Error::invalid(format!(
-                "layout is `{}`: give plain or redisson",
-                word.escape_debug()
+                "layout is {}: give plain or redisson",
+                crate::error::word(word)
             ))),
         }
     }
@@ -585,14 +585,14 @@ impl Settings {
             || self.namespace.contains(['{', '}'])
         {
             return Err(Error::invalid(format!(
-                "namespace is `{}`: give 1 to 256 bytes without braces",
-                self.namespace.escape_debug()
+                "namespace is {}: give 1 to 256 bytes without braces",
+                crate::error::word(&self.namespace)
             )));
         }
         if self.label.len() > 256 || self.label.chars().any(char::is_control) {
             return Err(Error::invalid(format!(
-                "label is `{}`: give at most 256 bytes without control characters",
-                self.label.escape_debug()
+                "label is {}: give at most 256 bytes without control characters",
+                crate::error::word(&self.label)
             )));
         }
         let Times {
@@ -610,8 +610,8 @@ impl Settings {
             || !self.set_name.bytes().all(|b| b.is_ascii_graphic())
         {
             return Err(Error::invalid(format!(
-                "set_name is `{}`: give 1 to 64 printable ASCII characters without blanks",
-                self.set_name.escape_debug()
+                "set_name is {}: give 1 to 64 printable ASCII characters without blanks",
+                crate::error::word(&self.set_name)
             )));
         }
         within("fence_ttl", fence_ttl, 2 * max_ttl, LONGEST).map_err(|e| {

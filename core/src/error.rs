@@ -283,9 +283,36 @@ pub fn shown(name: &[u8]) -> String {
     }
 }
 
+/// A text that was given for an option which takes a word, for a message: escaped, and cut
+/// after 80 characters. What may be a URL or a key holds a secret, and is not shown.
+pub fn word(given: &str) -> String {
+    if [":/", "@", "-----BEGIN"]
+        .iter()
+        .any(|sign| given.contains(sign))
+    {
+        return "a URL or a key".into();
+    }
+    let cut: String = given.chars().take(80).collect();
+    let more = if cut.len() < given.len() { "…" } else { "" };
+    format!("`{}{more}`", cut.escape_debug())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_word_is_shown_unless_it_may_hold_a_secret() {
+        assert_eq!(word("maybe\n"), "`maybe\\n`");
+        assert_eq!(word(&"ä".repeat(81)), format!("`{}…`", "ä".repeat(80)));
+        for secret in [
+            "redis://u:secret@h",
+            "u:secret@h:6379",
+            "-----BEGIN KEY-----",
+        ] {
+            assert_eq!(word(secret), "a URL or a key");
+        }
+    }
 
     #[test]
     fn kinds_are_numbered_from_one_without_gaps() {

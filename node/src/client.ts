@@ -71,7 +71,8 @@ export interface Stats {
 const camel = (name: string) => name.replace(/_(.)/g, (_, letter: string) => letter.toUpperCase());
 
 function isOptions(value: unknown): value is ClientOptions {
-  return typeof value === "object" && value !== null && !(Symbol.iterator in value);
+  // A URL object has no options of its own, and would silently be none: it is refused as a node list.
+  return typeof value === "object" && value !== null && !(Symbol.iterator in value) && !(value instanceof URL);
 }
 
 /** The two modes of one lock: see `Client.rwlock`. */

@@ -162,10 +162,27 @@ export interface ForceOptions {
 
 type Convert = (name: string, value: unknown) => unknown;
 
+/**
+ * A value for a message, shortened. What may be or hold the URL of a node, and with it a password, is named by its type
+ * alone: that is whatever is no word, number or flag.
+ */
+function given(value: unknown): string {
+  if (value === null) return "null";
+  switch (typeof value) {
+    case "string":
+      return /:\/|@|-----BEGIN/.test(value) ? "a URL or a key" : inspect(value, { maxStringLength: 64 });
+    case "object":
+      return Array.isArray(value) ? "an array" : "an object";
+    case "function":
+    case "symbol":
+      return `a ${typeof value}`;
+    default:
+      return String(value);
+  }
+}
+
 function wrong(name: string, value: unknown, want: string): Error {
-  // Shortened, and never what may be a password.
-  const shown = name === "nodes" || name === "key" ? typeof value : inspect(value, { depth: 0, maxStringLength: 64 });
-  return invalid(`${name} is ${shown}: give ${want}`);
+  return invalid(`${name} is ${given(value)}: give ${want}`);
 }
 
 const number =
@@ -286,7 +303,7 @@ function converted(what: string, given: unknown, ...tables: Record<string, Conve
     if (value === undefined) continue;
     const i = tables.findIndex((table) => Object.hasOwn(table, name));
     // A misspelt option would silently be its default.
-    if (i < 0) throw invalid(`there is no option ${inspect(name)} here`);
+    if (i < 0) throw invalid(/^\w{1,64}$/.test(name) ? `there is no option '${name}' here` : "there is no option of that name here");
     found[i]![name] = tables[i]![name]!(name, value);
   }
   return found;

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyInt};
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString};
+use quorlock::binding;
 use quorlock::{ClientBuilder, ErrorKind, Lock, Owner};
 
 use crate::error::{checked, refused};
@@ -23,16 +24,33 @@ pub(crate) fn seconds(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Duration
     })
 }
 
+/// A value for a message. What may hold the URL of a node, and with it a password, is named
+/// by its type alone: that is whatever is no word, number or flag.
+fn shown(value: &Bound<'_, PyAny>) -> String {
+    if let Ok(text) = value.cast::<PyString>() {
+        return binding::word(&text.to_string_lossy());
+    }
+    let plain = value.is_none()
+        || value.is_exact_instance_of::<PyBool>()
+        || value.is_exact_instance_of::<PyInt>()
+        || value.is_exact_instance_of::<PyFloat>();
+    match value.repr() {
+        Ok(repr) if plain => repr.to_string().chars().take(64).collect(),
+        _ => {
+            let name = value.get_type().name();
+            format!("a {}", name.map_or_else(|_| "?".into(), |n| n.to_string()))
+        }
+    }
+}
+
 /// What is refused for its type, by the name of the option.
 fn typed<'py, T>(name: &str, value: &Bound<'py, PyAny>, give: &str) -> PyResult<T>
 where
     T: for<'a> FromPyObject<'a, 'py>,
 {
-    value.extract().map_err(|_| {
-        let given = value.repr().map_or_else(|_| "?".into(), |r| r.to_string());
-        let cut: String = given.chars().take(64).collect();
-        PyTypeError::new_err(format!("{name} is {cut}: give {give}"))
-    })
+    value
+        .extract()
+        .map_err(|_| PyTypeError::new_err(format!("{name} is {}: give {give}", shown(value))))
 }
 
 fn number(name: &str, value: &Bound<'_, PyAny>, give: &str) -> PyResult<f64> {
@@ -46,7 +64,10 @@ pub(crate) fn fence(value: &Bound<'_, PyAny>) -> PyResult<u64> {
         refused(
             value.py(),
             ErrorKind::InvalidArgument,
-            format!("fence is {whole}: give one that a lease had, 1 to 2^53 - 1"),
+            format!(
+                "fence is {}: give one that a lease had, 1 to 2^53 - 1",
+                shown(&whole)
+            ),
         )
     })
 }
@@ -98,7 +119,11 @@ fn count(name: &str, value: &Bound<'_, PyAny>) -> PyResult<usize> {
         None => Err(refused(
             value.py(),
             ErrorKind::InvalidArgument,
-            format!("{name} is {value}: give an integer, 0 to {}", i32::MAX),
+            format!(
+                "{name} is {}: give an integer, 0 to {}",
+                shown(value),
+                i32::MAX
+            ),
         )),
     }
 }
@@ -123,12 +148,7 @@ macro_rules! lock_option {
             "keep" => $to.keep(seconds($name, &$value)?),
             "layout" => $to.layout(checked($value.py(), text($name, &$value)?.parse())?),
             "group" => $to.group(text($name, &$value)?),
-            _ => {
-                return Err(PyTypeError::new_err(format!(
-                    "there is no option {}",
-                    $name
-                )))
-            }
+            _ => return Err(PyTypeError::new_err("there is no option of that name")),
         }
     };
 }

@@ -27,6 +27,56 @@ after(async () => {
   assert.deepEqual(unhandled, []);
 });
 
+test("what is refused shows no password, wherever it stood", async () => {
+  const URL_OF_IT = "redis://user:secret@host";
+  const holding = [
+    { url: URL_OF_IT },
+    { host: "h", password: "secret" },
+    new URL(URL_OF_IT),
+    [URL_OF_IT],
+    new Map([[URL_OF_IT, "secret"]]),
+    Object.assign(() => {}, { url: URL_OF_IT }),
+    Symbol(URL_OF_IT),
+    Buffer.from("secret"),
+    new (class secret {})(),
+  ];
+  const options = [
+    ["nodes", ...holding.filter((value) => !Array.isArray(value))],
+    ...["ttl", "wait", "renew", "namespace", "setName", "restartGuard", "layout", "group", "waitReplicas", "maxWaiters"].map(
+      (name) => [name, ...holding, URL_OF_IT, "user:secret@host"],
+    ),
+    ...["ca", "cert", "key"].map((name) => [name, ...holding.filter((value) => !(value instanceof Uint8Array))]),
+  ];
+  const refused = [];
+  for (const [name, ...values] of options) {
+    for (const value of values) refused.push([name, () => new Client({ nodes: "memory://refused", [name]: value })]);
+  }
+  for (const value of holding) refused.push(["a node", () => new Client([value])]);
+  for (const value of [URL_OF_IT, new URL(URL_OF_IT), [[URL_OF_IT]]]) {
+    refused.push(["given alone", () => new Client(value, { [URL_OF_IT]: true })]);
+    refused.push(["an option", () => new Client("memory://refused").lock("a", { [URL_OF_IT]: value })]);
+  }
+  refused.push(["alone", () => new Client(new URL(URL_OF_IT))]);
+  for (const [what, make] of refused) {
+    let made;
+    try {
+      made = make();
+    } catch (error) {
+      assert.equal(error.code, "ERR_QUORLOCK_INVALID_ARGUMENT", `${what}: ${error}`);
+      assert.doesNotMatch(`${error.message} ${error.stack.split("\n")[0]}`, /secret/, what);
+      continue;
+    }
+    // A text is taken where a text may stand.
+    assert.ok(["namespace", "group", "setName"].includes(what), `${what} was taken`);
+    await made.close();
+  }
+  await assert.rejects(quorlock.redlock("a", URL_OF_IT, () => {}), (error) => !/secret/.test(error.message));
+  for (const [name, value] of [["ttl", "10s"], ["renew", 1], ["nodes", 5], ["drift", null]]) {
+    // What is no secret is shown.
+    assert.throws(() => new Client({ nodes: "memory://refused", [name]: value }), new RegExp(`${name} is .*${value}`));
+  }
+});
+
 const CODES = {
   InvalidArgument: ["InvalidArgumentError", "ERR_QUORLOCK_INVALID_ARGUMENT"],
   Contended: ["LockContendedError", "ERR_QUORLOCK_CONTENDED"],

@@ -9,6 +9,7 @@ import queue
 import threading
 import traceback
 import unittest
+import urllib.parse
 
 import quorlock
 import quorlock.aio
@@ -126,6 +127,49 @@ class Panics(unittest.TestCase):
 
 
 class Secrets(unittest.TestCase):
+    def test_what_is_refused_shows_no_password_wherever_it_stood(self):
+        url = "redis://user:secret@host"
+
+        class Config:
+            def __repr__(self):
+                return url
+
+        class Whole(int):
+            __repr__ = Config.__repr__
+
+        holding = [{"url": url}, [url], (url,), {url}, Config(), url.encode(), lambda: url, urllib.parse.urlsplit(url)]
+        options = {name: [*holding, url, "user:secret@host"] for name in (
+            "ttl", "wait", "renew", "max_hold", "raw", "max_waiters", "fair", "drift", "restart_guard", "layout", "wait_replicas")}
+        options |= {name: holding for name in ("namespace", "label", "group", "set_name", "ca", "cert", "key")}
+        for name, values in options.items():
+            for value in values:
+                with self.subTest(name, value=type(value).__name__), self.assertRaises((TypeError, ValueError)) as raised:
+                    quorlock.Client(NODES, **{name: value})
+                self.assertNotIn("secret", str(raised.exception))
+        client = quorlock.Client(NODES)
+        calls = [
+            *(lambda node=node: quorlock.Client([node]) for node in holding),
+            lambda: quorlock.Client(Config()),
+            lambda: client.lock(Config()),
+            lambda: client.lock("a", owner=Config()),
+            lambda: client.lock("a", reentrant=Config()),
+            lambda: client.lock("a", slots=Config()),
+            lambda: client.locks(url),
+            lambda: client.force_release("a", fence=Config()),
+            lambda: client.force_release("a", fence=Whole(-1)),
+            lambda: quorlock.redlock("a", nodes=NODES)(Config()),
+            lambda: quorlock.redlock(Config()),
+            lambda: quorlock.redlock("a", nodes=NODES, client=Config()),
+        ]
+        for number, call in enumerate(calls):
+            with self.subTest(number), self.assertRaises((TypeError, ValueError, AttributeError)) as raised:
+                call()
+            self.assertNotIn("secret", str(raised.exception))
+        # What is no secret is shown.
+        for name, value in (("ttl", "10s"), ("renew", 1), ("drift", None), ("restart_guard", "maybe")):
+            with self.assertRaisesRegex((TypeError, ValueError), f"{name} is .*{value}"):
+                quorlock.Client(NODES, **{name: value})
+
     def test_repr_shows_no_token_and_cuts_names(self):
         with quorlock.Client(NODES) as client:
             lock = client.lock("n" * 500)

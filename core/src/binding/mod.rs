@@ -19,7 +19,7 @@ pub use crate::binding::mailbox::Mailbox;
 pub use crate::binding::owned::Owned;
 pub use crate::binding::spawn::{Steps, Task, Work, dispatch, shutdown, spawn};
 pub use crate::election::Failures;
-pub use crate::error::shown;
+pub use crate::error::{shown, word};
 pub use crate::mutex::lock;
 pub use crate::runtime::close_all;
 pub use crate::runtime::process::id as process_id;

@@ -55,8 +55,8 @@ impl Group {
             return Ok(Group::named(name));
         }
         Err(Error::invalid(format!(
-            "group is `{}`: give at most {LONGEST} bytes without control characters",
-            name.escape_debug()
+            "group is {}: give at most {LONGEST} bytes without control characters",
+            crate::error::word(name)
         )))
     }
 

@@ -67,8 +67,8 @@ impl std::str::FromStr for LossReason {
         let found = known.copied().find(|reason| reason.as_str() == word);
         found.ok_or_else(|| {
             Error::invalid(format!(
-                "reason is `{}`: give expired, refused, max_hold, owner_gone, closed or forced",
-                word.escape_debug()
+                "reason is {}: give expired, refused, max_hold, owner_gone, closed or forced",
+                crate::error::word(word)
             ))
         })
     }

@@ -10,7 +10,7 @@ from ._candidate import Leadership, Loss, told, work_failed, work_failed_late
 from ._channel import Awaited, completed
 from ._inspection import Holder
 from ._lease import NotPickled, shown
-from ._options import Seconds
+from ._options import Seconds, kind
 from .aio import Lease, Lock
 
 __all__ = ["Election", "Observer"]
@@ -278,7 +278,7 @@ class _Steps(Generator[Any, Any, _T]):
             made = self._fn(self._work.term)
             if not isinstance(made, Awaitable):  # pyright: ignore[reportUnnecessaryIsInstance]
                 self._work.is_misused = True
-                raise TypeError(f"run was given {self._fn!r}, which returns nothing to await: give a coroutine function")
+                raise TypeError(f"run was given {kind(self._fn)}, which returns nothing to await: give a coroutine function")
             self._inner = made.__await__()
         return next(self._inner) if value is None else self._inner.send(value)
 

@@ -80,7 +80,7 @@ class Election(NotPickled):
         `InvalidArgumentError`, `TooManyWaitersError`, `ClientClosedError`, `ForkedProcessError`.
         """
         if inspect.iscoroutinefunction(fn):
-            raise TypeError(f"run was given the coroutine function {fn!r}: use the election of a quorlock.aio.Client")
+            raise TypeError(f"run was given a coroutine function: use the election of a quorlock.aio.Client")
         failures = _native.Failures()
         terms = _Terms(self._lock)
         while True:

@@ -39,12 +39,18 @@ def given(**options: object) -> dict[str, object]:
     return {name: value for name, value in options.items() if value is not UNSET}
 
 
+def kind(value: object) -> str:
+    """A value that is refused for its type. It may hold the URL of a node, and with it a password: so what is no number or flag
+    is named by its type alone."""
+    return repr(value) if value is None or type(value) in (bool, int, float) else f"a {type(value).__name__}"
+
+
 def octets(what: str, name: Name) -> bytes:
     """A name as bytes. Bytes that are not text may come as surrogate escapes, as `shown` makes them."""
     if isinstance(name, bytes):
         return name
     if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"{what} is {name!r}: give text, or bytes")
+        raise TypeError(f"{what} is {kind(name)}: give text, or bytes")
     try:
         return name.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
@@ -61,14 +67,14 @@ def urls(nodes: str | Iterable[str]) -> list[str]:
     if isinstance(nodes, str):
         return nodes.replace(",", " ").split()
     if not isinstance(nodes, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"nodes is a {type(nodes).__name__}: give URLs, as a list or in one text")
+        raise TypeError(f"nodes is {kind(nodes)}: give URLs, as a list or in one text")
     return list(nodes)
 
 
 def pem(name: str, value: str | os.PathLike[str]) -> str:
     """A certificate or key: its path, or its text."""
     if not isinstance(value, str | os.PathLike):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"{name} is a {type(value).__name__}: give the path of a PEM file, or its text")
+        raise TypeError(f"{name} is {kind(value)}: give the path of a PEM file, or its text")
     return os.fsdecode(value)
 
 
@@ -85,7 +91,7 @@ def client_options(
     files = {name: pem(name, file) for name, file in (("ca", ca), ("cert", cert), ("key", key)) if file is not None}
     listed = {} if nodes is None else {"nodes": urls(nodes)}
     if not isinstance(restart_guard, str | bool | Unset):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f'restart_guard is {restart_guard!r}: give "auto", "on" or "off"')
+        raise TypeError(f'restart_guard is {kind(restart_guard)}: give "auto", "on" or "off"')
     if isinstance(restart_guard, bool):
         restart_guard = "on" if restart_guard else "off"
     return given(**options, restart_guard=restart_guard, **files, **listed)
@@ -100,7 +106,7 @@ def lock_options(owner: Name | Unset | None = UNSET, **options: object) -> dict[
 def check_reentrant(reentrant: bool, owner: Name | None) -> None:
     """Refuses what is no flag, and an owner where nobody re-enters."""
     if not isinstance(reentrant, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"reentrant is {reentrant!r}: give True or False")
+        raise TypeError(f"reentrant is {kind(reentrant)}: give True or False")
     if owner is not None and not reentrant:
         raise InvalidArgumentError("owner names who may re-enter: with reentrant=False nobody does, so give one of them")
 

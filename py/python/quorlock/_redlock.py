@@ -23,6 +23,7 @@ from ._options import (
     client_options,
     enters,
     given,
+    kind,
     lock_options,
     octets,
     text,
@@ -256,7 +257,7 @@ class _Redlock(_ForBoth):
             inner: Any = cast(Any, method).__func__
             return cast(Callable[_P, _R], type(cast(Any, method))(self._decorated(inner, of_thread, of_task)))
         if not callable(function):
-            raise TypeError(f"redlock holds a lock for the run of a function, and {function!r} is none")
+            raise TypeError(f"redlock holds a lock for the run of a function, and {kind(function)} is none")
         self._check()
         if _runs_as(inspect.isgeneratorfunction, function) or _runs_as(inspect.isasyncgenfunction, function):
             raise TypeError("redlock cannot hold a lock for a generator: use `with redlock(...)` inside it")
@@ -454,7 +455,7 @@ def _octets(what: str, name: "Name | Iterable[Name]") -> _Octets:
 def _called(function: object) -> str:
     """A function, as it is called in messages."""
     name = getattr(function, "__qualname__", None)
-    return f"the function {name}" if isinstance(name, str) else repr(function)
+    return f"the function {name}" if isinstance(name, str) else f"the {type(function).__name__}"
 
 
 def _runs_as(kind: Callable[[object], bool], function: object) -> bool:

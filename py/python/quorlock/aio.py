@@ -401,7 +401,7 @@ class Client(ClientBase):
         from ._aio_several import Locks
 
         if isinstance(names, str | bytes):
-            raise TypeError(f"names is {names!r}: give a list of names, or one name to lock()")
+            raise TypeError(f"names is a {type(names).__name__}: give a list of names, or one name to lock()")
         return Locks([self.lock(name, **options) for name in names])
 
     def election(

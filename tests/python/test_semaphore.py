@@ -97,6 +97,31 @@ class Slots(Case):
         asyncio.run(main())
         self.assert_nothing_left()
 
+    def test_a_task_gives_back_its_newest_slot(self):
+        async def main():
+            async with quorlock.aio.Client(self.nodes) as client:
+                for _ in range(10):
+                    api = client.semaphore("api", 8)
+                    held = [await api.acquire() for _ in range(7)]
+                    while held:
+                        self.assertTrue(await api.release())
+                        self.assertFalse(held.pop().is_held())
+                        self.assertTrue(all(lease.is_held() for lease in held))
+                # One that is lost is the newest as much: none that is held goes in its place.
+                first = await api.acquire()
+                doomed = client.semaphore("api", 8, ttl=0.1, renew=False)
+                kept, lost = await doomed.acquire(), await doomed.acquire()
+                await kept.extend(30)
+                await lost.lost
+                self.assertFalse(await doomed.release())
+                self.assertTrue(kept.is_held() and first.is_held())
+                self.assertTrue(await doomed.release())
+                self.assertTrue(first.is_held())
+                await first.release()
+
+        asyncio.run(main())
+        self.assert_nothing_left()
+
     def test_what_makes_no_semaphore_is_refused(self):
         for slots, given in ((0, "slots is 0: give 1 to 128"), (129, "slots is 129"), (-1, "slots is -1")):
             with self.assertRaisesRegex(quorlock.InvalidArgumentError, given):

@@ -73,15 +73,19 @@ class Lost:
         return f"<quorlock.Lost {self.reason or 'not lost'}>"
 
 
-class Kept(set["LeaseBase"]):
-    """Leases that were acquired by hand, kept until they are released."""
+class Kept(dict["LeaseBase", None]):
+    """Leases that were acquired by hand, kept until they are released: the newest is the last."""
 
-    __slots__ = ()
+    __slots__ = ("__weakref__",)
 
     def keep(self, lease: "LeaseBase") -> None:
         """Keeps a lease. It knows of that weakly: a cycle would wait for the garbage collector."""
         lease._kept = weakref.ref(self)
-        self.add(lease)
+        self[lease] = None
+
+    def discard(self, lease: "LeaseBase") -> None:
+        """Keeps it no longer."""
+        self.pop(lease, None)
 
 
 class LeaseBase(NotPickled):

@@ -2,6 +2,7 @@
 
 mod times;
 
+use std::env::VarError;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -679,11 +680,27 @@ fn host() -> String {
     std::env::var("COMPUTERNAME").unwrap_or_else(|_| "?".into())
 }
 
-/// The nodes of a client that was given none, and who has named them: the node list
-/// of the environment, or the default node.
-pub(crate) fn nodes_of_environment() -> (Vec<String>, Origin) {
-    let listed: Vec<String> = std::env::var(defaults::NODES_VARIABLE)
-        .unwrap_or_default()
+/// What the environment variable of the nodes says.
+///
+/// # Errors
+///
+/// `InvalidArgument` if it is no text: other nodes would be asked in silence. It may hold a
+/// password, so it is not shown.
+pub(crate) fn environment() -> Result<String, Error> {
+    let name = defaults::NODES_VARIABLE;
+    match std::env::var(name) {
+        Ok(listed) => Ok(listed),
+        Err(VarError::NotPresent) => Ok(String::new()),
+        Err(VarError::NotUnicode(_)) => Err(Error::invalid(format!(
+            "the environment variable {name} is not UTF-8: give URLs, with %XX for other bytes"
+        ))),
+    }
+}
+
+/// The nodes of a client that was given none, and who has named them: those of the
+/// environment, or the default node.
+pub(crate) fn nodes_of_environment(environment: &str) -> (Vec<String>, Origin) {
+    let listed: Vec<String> = environment
         .split([',', ' ', '\n', '\t'])
         .filter(|url| !url.is_empty())
         .map(str::to_owned)

@@ -59,7 +59,7 @@ pub extern "C" fn quorlock_client_options_free(options: *mut quorlock_client_opt
 /// redis+sentinel://host:26379;host;host/master for a master with replicas that
 /// sentinels know by that name, redis+cluster://host:6379;host for a Redis Cluster,
 /// or memory://name for a node in this process. Not set, they are those of the environment variable
-/// QUORLOCK_NODES, split at commas and blanks; without it
+/// QUORLOCK_NODES, split at commas and blanks, and UTF-8; without it
 /// redis://127.0.0.1:6379.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_client_options_set_nodes(

@@ -37,6 +37,8 @@ pub struct LockOptions {
 #[napi(object, object_to_js = false)]
 pub struct ClientOptions {
     pub nodes: Option<Vec<String>>,
+    /// What `QUORLOCK_NODES` says, where no nodes were given.
+    pub environment: Option<String>,
     pub max_ttl: Option<f64>,
     pub node_timeout: Option<f64>,
     pub drift: Option<f64>,
@@ -102,6 +104,7 @@ impl ClientOptions {
     pub(crate) fn apply(self, mut to: ClientBuilder) -> Result<ClientBuilder, Error> {
         set! { self, to:
             nodes = |given| given,
+            environment = |given| &given,
             max_ttl = |given| time("maxTtl", given)?,
             node_timeout = |given| time("nodeTimeout", given)?,
             drift = |given| given,

@@ -167,6 +167,8 @@ export interface NativeLockOptions {
 
 export interface NativeClientOptions {
   nodes?: string[];
+  /** What `QUORLOCK_NODES` says, where no nodes were given. */
+  environment?: string;
   maxTtl?: number;
   nodeTimeout?: number;
   drift?: number;

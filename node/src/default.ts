@@ -3,6 +3,7 @@
 import type { NativeClientOptions } from "./binding.js";
 import { Client } from "./client.js";
 import { Events, tellLog } from "./events.js";
+import { environment } from "./options.js";
 
 const clients = new Map<string, Client>();
 
@@ -11,7 +12,7 @@ export const events = new Events();
 tellLog(events);
 
 export function defaultClient(options: NativeClientOptions): Client {
-  const where = options.nodes ?? process.env["QUORLOCK_NODES"] ?? null;
+  const where = options.nodes ?? environment();
   const others = Object.entries(options).filter(([name]) => name !== "nodes");
   const place = JSON.stringify([where, ...others.sort()]);
   let client = clients.get(place);

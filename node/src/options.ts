@@ -176,6 +176,8 @@ function given(value: unknown): string {
     case "function":
     case "symbol":
       return `a ${typeof value}`;
+    case "bigint":
+      return `${value}n`;
     default:
       return String(value);
   }
@@ -337,8 +339,22 @@ export function observeOptions(given: unknown): ObserveOptions {
   return converted("options", given, { every: milliseconds, signal })[0] as ObserveOptions;
 }
 
+/**
+ * What `QUORLOCK_NODES` says, as this thread's `process.env` has it: a worker, and a test of Jest, may have one of its own.
+ * Where it is not UTF-8 Node has put replacement characters into it; it may hold a password, so it is not shown.
+ */
+export function environment(): string {
+  const listed = String(process.env["QUORLOCK_NODES"] ?? "");
+  if (listed.includes("\ufffd")) {
+    throw invalid("the environment variable QUORLOCK_NODES is not UTF-8: give URLs, with %XX for other bytes");
+  }
+  return listed;
+}
+
 export function clientOptions(given: unknown): [NativeClientOptions, NativeLockOptions] {
-  return converted("options", given, OF_CLIENT, OF_LOCK) as unknown as [NativeClientOptions, NativeLockOptions];
+  const [ofClient, ofLock] = converted("options", given, OF_CLIENT, OF_LOCK);
+  const where = ofClient!["nodes"] === undefined ? { environment: environment() } : {};
+  return [{ ...ofClient, ...where } as NativeClientOptions, ofLock as NativeLockOptions];
 }
 
 export function forceOptions(given: unknown): number | undefined {

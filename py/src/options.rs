@@ -159,6 +159,7 @@ pub(crate) fn of_client(mut to: ClientBuilder, options: &Options<'_>) -> PyResul
         let name: &str = name.extract()?;
         to = match name {
             "nodes" => to.nodes(urls(name, &value)?),
+            "environment" => to.environment(&text(name, &value)?),
             "max_ttl" => to.max_ttl(seconds(name, &value)?),
             "node_timeout" => to.node_timeout(seconds(name, &value)?),
             "drift" => to.drift(number(name, &value, "a fraction, such as 0.01")?),

@@ -356,6 +356,22 @@ static void signals_are_the_programs(void) {
     CHECK(system(command) == 0);
 }
 
+/* QUORLOCK_NODES is no text: no other nodes are asked in its place. */
+int role_environment(void) {
+    quorlock_client_t *client = NULL;
+    int32_t code = quorlock_client_new(NULL, &client, &error);
+    CHECK(code == QUORLOCK_INVALID_ARGUMENT && !client);
+    CHECK(has(quorlock_error_text(error), "QUORLOCK_NODES is not UTF-8") && !has(quorlock_error_text(error), "secret"));
+    quorlock_error_free(error);
+    return broken;
+}
+
+static void an_environment_that_is_no_text(void) {
+    char command[512];
+    snprintf(command, sizeof command, "QUORLOCK_NODES=$(printf 'redis://u:secret\\377@127.0.0.1') '%s' role:environment", self);
+    CHECK(system(command) == 0);
+}
+
 static void on_lost_shutdown(void *userdata, int32_t state) {
     (void)state;
     quorlock_shutdown();
@@ -393,4 +409,5 @@ static void shutting_down(void) {
 
 const struct test process_tests[] = {
     TEST(a_forked_child), TEST(a_forked_child_and_its_parents_queue), TEST(a_forked_child_starts_what_was_not_used),
-    TEST(exiting_releases), TEST(freeing_after_main), TEST(signals_are_the_programs), TEST(shutting_down), {NULL, NULL}};
+    TEST(exiting_releases), TEST(freeing_after_main), TEST(signals_are_the_programs), TEST(an_environment_that_is_no_text),
+    TEST(shutting_down), {NULL, NULL}};

@@ -1,6 +1,7 @@
 // What a process owes to the addon: nothing keeps it alive, nothing ends it, and a busy loop loses no lease.
 
 import assert from "node:assert/strict";
+import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
@@ -192,6 +193,38 @@ test("the same where only workers have loaded it", async () => {
   );
   assert.deepEqual([code, out, err], [0, "done\n", ""]);
   await servers.awaitNoKeys();
+});
+
+test("the nodes of the environment are those of the thread that asks", async () => {
+  const worker = new Worker(
+    `const { parentPort } = require("node:worker_threads");
+     const { inspect } = require("node:util");
+     const { Client, redlock } = require(${JSON.stringify(support.MAIN)});
+     (async () => {
+       const seen = [inspect(new Client())];
+       // Nothing listens at the nodes of the process.
+       await redlock("environment", { wait: 0 }, async (lease) => seen.push(lease.isHeld()));
+       process.env.QUORLOCK_NODES = "memory://later";
+       seen.push(inspect(new Client()));
+       delete process.env.QUORLOCK_NODES;
+       seen.push(inspect(new Client()));
+       process.env.QUORLOCK_NODES = Buffer.from("redis://u:secret\xff@127.0.0.1", "latin1").toString();
+       for (const make of [() => new Client(), () => redlock("environment", () => {})]) {
+         seen.push(await (async () => make())().catch((error) => error.code + ": " + error.message));
+       }
+       parentPort.postMessage(seen);
+     })();`,
+    { eval: true, env: { ...process.env, QUORLOCK_NODES: "memory://of-the-worker" } },
+  );
+  const [seen] = await Promise.race([once(worker, "message"), once(worker, "error").then(([error]) => Promise.reject(error))]);
+  const refused =
+    "ERR_QUORLOCK_INVALID_ARGUMENT: the environment variable QUORLOCK_NODES is not UTF-8: give URLs, with %XX for other bytes";
+  const [own, held, later, none, ...others] = seen;
+  assert.match(own, /memory:\/\/of-the-worker/);
+  assert.match(later, /memory:\/\/later/);
+  assert.match(none, /127\.0\.0\.1:6379/);
+  assert.deepEqual([held, ...others], [true, refused, refused]);
+  await worker.terminate();
 });
 
 test("several workers at once contend for one lock", async () => {

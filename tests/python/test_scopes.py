@@ -9,6 +9,7 @@ import os
 import threading
 import unittest
 import warnings
+from unittest import mock
 
 import quorlock
 import quorlock.aio
@@ -208,6 +209,20 @@ class Blocking(unittest.TestCase):
             del os.environ["QUORLOCK_NODES"]
             if before is not None:
                 os.environ["QUORLOCK_NODES"] = before
+
+    def test_nodes_of_the_environment_that_are_not_utf_8_are_refused(self):
+        with mock.patch.dict(os.environ, QUORLOCK_NODES=os.fsdecode(b"redis://user:secret\xff@127.0.0.1")):
+            calls = (
+                quorlock.Client,
+                quorlock.aio.Client,
+                redlock(self.id()).__enter__,
+                redlock(self.id())(lambda: self.fail("it ran")),
+            )
+            for call in calls:
+                with self.assertRaisesRegex(quorlock.InvalidArgumentError, "QUORLOCK_NODES is not UTF-8") as raised:
+                    call()
+                self.assertNotIn("secret", str(raised.exception))
+            quorlock.Client(NODES).close()
 
     def test_reentry_by_one_thread(self):
         held = redlock(self.id(), client=self.client)

@@ -121,3 +121,18 @@ fn doctor_says_how_it_stands() {
     let probe = both(&stage.nodes, &["doctor"], 69);
     assert_eq!(probe[0]["health"], "cannot");
 }
+
+#[test]
+fn nodes_of_the_environment_that_are_no_text_are_refused() {
+    use std::os::unix::ffi::OsStringExt;
+    let nodes = std::ffi::OsString::from_vec(b"redis://u:secret\xff@127.0.0.1".to_vec());
+    let mut command = program::quorlock(&[], &["inspect", "a"]);
+    let done = command
+        .env("QUORLOCK_NODES", nodes)
+        .output()
+        .expect("it runs");
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert_eq!(done.status.code(), Some(78), "{said}");
+    assert!(said.contains("QUORLOCK_NODES is not UTF-8"), "{said}");
+    assert!(!said.contains("secret"), "{said}");
+}

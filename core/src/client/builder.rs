@@ -83,7 +83,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`new`](Client::new).
+    /// As [`new`](Client::new); `InvalidArgument` also where the variable is not UTF-8.
     pub fn from_env() -> Result<Client, Error> {
         Client::builder().build()
     }
@@ -108,6 +108,14 @@ impl ClientBuilder {
     pub fn nodes<S: Into<String>>(mut self, nodes: impl IntoIterator<Item = S>) -> ClientBuilder {
         let nodes = nodes.into_iter().map(Into::into).collect();
         self.nodes = Some((nodes, Origin::Caller));
+        self
+    }
+
+    /// For bindings: the nodes that this text names as `QUORLOCK_NODES` does, for a language
+    /// that has an environment of its own.
+    #[doc(hidden)]
+    pub fn environment(mut self, listed: &str) -> ClientBuilder {
+        self.nodes = Some(config::nodes_of_environment(listed));
         self
     }
 
@@ -232,7 +240,10 @@ impl ClientBuilder {
     /// `InvalidArgument`, naming the option, its value and what to give.
     pub fn build(self) -> Result<Client, Error> {
         let mut settings = self.settings;
-        let (nodes, origin) = self.nodes.unwrap_or_else(config::nodes_of_environment);
+        let (nodes, origin) = match self.nodes {
+            Some(nodes) => nodes,
+            None => config::nodes_of_environment(&config::environment()?),
+        };
         let nodes = nodes.iter().enumerate();
         settings.nodes = nodes
             .map(|(i, url)| Address::parse(i, url, origin))

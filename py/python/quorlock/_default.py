@@ -15,8 +15,8 @@ _clients: dict[tuple[object, ...], _native.Client] = {}
 def client(nodes: str | Iterable[str] | None, options: dict[str, Any]) -> _native.Client:
     """The client for these options."""
     made = client_options(nodes, **options)
-    listed = made.get("nodes")
-    where = os.environ.get("QUORLOCK_NODES") if listed is None else tuple(cast("list[str]", listed))
-    place = (os.getpid(), where, *sorted((name, value) for name, value in made.items() if name != "nodes"))
+    where = tuple(cast("list[str]", made["nodes"])) if "nodes" in made else made["environment"]
+    others = sorted((name, value) for name, value in made.items() if name not in ("nodes", "environment"))
+    place = (os.getpid(), where, *others)
     known = _clients.get(place)
     return known if known is not None else _clients.setdefault(place, _native.Client(made))

@@ -71,6 +71,19 @@ def urls(nodes: str | Iterable[str]) -> list[str]:
     return list(nodes)
 
 
+def environment() -> str:
+    """What QUORLOCK_NODES says; empty where it is not set. Bytes that are not UTF-8 come as surrogate escapes; it may hold a
+    password, so it is not shown."""
+    listed = os.environ.get("QUORLOCK_NODES", "")
+    try:
+        listed.encode()
+    except UnicodeEncodeError:
+        raise InvalidArgumentError(
+            "the environment variable QUORLOCK_NODES is not UTF-8: give URLs, with %XX for other bytes"
+        ) from None
+    return listed
+
+
 def pem(name: str, value: str | os.PathLike[str]) -> str:
     """A certificate or key: its path, or its text."""
     if not isinstance(value, str | os.PathLike):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -89,7 +102,7 @@ def client_options(
 ) -> dict[str, object]:
     """A client's options as the native module takes them."""
     files = {name: pem(name, file) for name, file in (("ca", ca), ("cert", cert), ("key", key)) if file is not None}
-    listed = {} if nodes is None else {"nodes": urls(nodes)}
+    listed: dict[str, object] = {"environment": environment()} if nodes is None else {"nodes": urls(nodes)}
     if not isinstance(restart_guard, str | bool | Unset):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f'restart_guard is {kind(restart_guard)}: give "auto", "on" or "off"')
     if isinstance(restart_guard, bool):

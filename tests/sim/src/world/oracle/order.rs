@@ -104,13 +104,19 @@ impl Inner {
         natives.in_line += u64::from(seen.first_before.is_some());
     }
 
+    /// Whether it is about a slot that no waiter asks for: the tail waits for the first slot alone.
+    fn is_unwanted(&self, request: &Request) -> bool {
+        matches!(request.keys.mode, Mode::Slot(1..)) && self.oracle.one_slot
+    }
+
     /// A node has voted by script: where somebody waits behind that, what stands there is
     /// crowded, so that nobody passes natively.
     pub(super) fn check_mark(&mut self, node: usize, request: &Request, seen: &Seen) {
         let (state, time) = (&self.nodes[node].state, MemoryNode::time(seen.local));
         let form = state.form(&request.keys.lock, seen.local);
         let quiet = form.is_some_and(|(form, _)| matches!(form, Form::Quiet(_)));
-        if !quiet || self.oracle.steps_seen {
+        // An adopted lease of such a slot passes no waiter.
+        if !quiet || self.is_unwanted(request) || self.oracle.steps_seen {
             return;
         }
         let line = state.line(request.keys.companions.queue(), seen.local);
@@ -136,7 +142,7 @@ impl Inner {
             }),
         };
         let called = seen.form.as_ref().is_some_and(|(form, _)| called(form));
-        let other = matches!(request.keys.mode, Mode::Slot(1..)) && self.oracle.one_slot;
+        let other = self.is_unwanted(request);
         if seen.first_before.is_some() && !called && !self.oracle.steps_seen && !other {
             let how = if request.native { " natively" } else { "" };
             self.violated(format!("L7 n{node} votes{how} past a live queue"));

@@ -1,5 +1,6 @@
-//! The end of a lease that goes on in another client: nothing is sent, so its votes stand
-//! until they end, or until that client [takes them over](crate::protocol::adopt).
+//! The end of a lease that goes on in another client: its votes stand until they end, or until
+//! that client [takes them over](crate::protocol::adopt). A place in a queue that its winner may
+//! have left behind is given up: a node would call it, and wait for it in vain.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -30,11 +31,13 @@ impl Hold {
         state.phase = Phase::Dead;
         self.end.store(Instant::NEVER.0, Ordering::Release);
         let (group, since) = (state.lease.group, state.lease.since);
-        let traces = state.votes.traces(None);
+        let mut traces = state.votes.traces(None);
         drop(state);
-        if mutant!("export-releases", false, true) {
-            self.undo(&traces);
+        for traces in &mut traces {
+            traces.token &= mutant!("export-releases", false, true);
+            traces.waiter &= mutant!("export-stays-queued", true, false);
         }
+        self.undo(&traces);
         count(&self.set.counters.released);
         self.set.counters.measures.released(group, since.until(now));
         self.tell_over();

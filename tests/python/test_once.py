@@ -119,7 +119,9 @@ class Once(Case):
                     except asyncio.CancelledError:
                         continue
                     except quorlock.LockContendedError:
-                        self.fail(f"kept by nobody, after {pause} µs")
+                        # The one before was won as it was cancelled, and is on its way back. A lock that is kept would be
+                        # so for good.
+                        continue
                     await lease.release()
                     return
                 self.fail("it is never won")

@@ -288,6 +288,11 @@ impl World {
         self.handed(client, lease, false)
     }
 
+    /// Whether a node may have voted twice, as its excuse says.
+    pub fn has_excused(&self) -> bool {
+        self.inner().nodes.iter().any(|node| node.excused)
+    }
+
     fn handed(&self, client: usize, lease: &Arc<Lease>, now_won: bool) -> usize {
         let mut inner = self.inner();
         let inner = &mut *inner;

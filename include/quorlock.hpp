@@ -1858,7 +1858,9 @@ public:
     }
 
     /** Whether the calling thread holds it, validly, now. */
-    bool is_held() const noexcept { return remaining() > milliseconds::zero(); }
+    bool is_held() const noexcept {
+        return of_hold([](const Lease &lease) { return lease.is_held(); }, false);
+    }
 
     /** What is left of the calling thread's hold before the next renewal. */
     milliseconds remaining() const noexcept {

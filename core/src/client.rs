@@ -141,7 +141,7 @@ impl Client {
     /// Takes a lock away from whoever holds it, or keeps it, for an operator: deletes its vote
     /// on all nodes, whatever client or library put it there, and calls who waits next. Two
     /// requests to each node, each at most `node_timeout`, and two more for each further
-    /// reader of a lock that is shared: all of them go. That nobody holds it is no error.
+    /// reader of a lock that is shared: all of them go. A lock that is free is no error.
     /// For a lock with [`raw`](Lock::raw) see [`Lock::force_release`].
     ///
     /// The holder learns it at its next renewal, at most about a third of its ttl later, or

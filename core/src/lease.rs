@@ -318,14 +318,14 @@ impl Lease {
     }
 
     /// For bindings: ends the lease here, and returns the text with which another client goes on.
-    /// Nothing is waited for, so that a call which is given up ends no lease whose text nobody
-    /// has: it is called where the one who gets the text goes on.
+    /// It waits for nothing, and a binding calls it where its caller goes on with the text: so a
+    /// call that is given up ends no lease.
     #[doc(hidden)]
     pub fn export_now(&self) -> Result<String, Error> {
         // It may have been released, or downgraded, meanwhile.
         self.may_export()?;
         let (hold, lease) = (&self.share.held.hold, self.share.held.lease);
-        // Nobody enters it from here on, and nobody else gives it back, or passes it on.
+        // From here on no call enters the lease, gives it back, or passes it on.
         let _watched = match self.client.owners.leave_alone(&self.share) {
             Left::Last(watched) => watched,
             Left::Before => return Err(self.not_owner()),
@@ -414,7 +414,7 @@ impl Lease {
     /// may run at the same time, also those of one lease.
     ///
     /// Signals are blocked there, as on every thread of the library. A program that the
-    /// callback starts inherits that, unless it is told otherwise.
+    /// callback starts inherits that mask, unless the callback sets another.
     pub fn on_lost(&self, callback: impl FnOnce(LossReason) + Send + 'static) {
         let runtime = self.client.runtime;
         let held = &self.share.held;

@@ -99,8 +99,8 @@ impl MemoryNode {
     }
 
     /// Leaves the lock taken by the value that is released, where that is asked for, or it
-    /// is kept already; also where it has no vote and nobody else has, for another would win by
-    /// this node. A crowded key outlives the places of those who wait.
+    /// is kept already; also where no vote stands at all, for another client would win by this
+    /// node. A crowded key outlives the places of those who wait.
     fn keep(&mut self, request: &Request, found: &Found, alone: bool) -> bool {
         let form = found.form.as_ref();
         let kept = form.is_some_and(Form::is_kept);

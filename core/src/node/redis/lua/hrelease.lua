@@ -16,7 +16,7 @@ if type(field) ~= 'string' then
   return 0
 end
 if tonumber(field) > 1 then
-  -- The token first: where the second is refused a count is left that nobody gives back, and never is another's taken.
+  -- The token first: where the second command is refused one of our counts stays, and none of another's is taken.
   call('HINCRBY', K[2], A[2], '-1')
   call('HINCRBY', K[1], A[1], '-1')
   redis.pcall('HDEL', K[2], A[2])

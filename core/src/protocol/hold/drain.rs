@@ -2,12 +2,9 @@
 //!
 //! The home alone knows the line. Readers that win without the home's vote would keep such a
 //! waiter out forever, so the one that stands first at the home reserves the lock on the
-//! other nodes, with each of its polls but the first that finds it there. It has to be that one
-//! alone: if all did, their reservations would split over the nodes, and readers would starve in
-//! their place. And it has to be the second such poll: a reader that was called has the home's
-//! vote first and asks the other nodes with the answer in hand, so a waiter behind it that
-//! reserved these at once would come before it there, and the lock would stand still until that
-//! reader's attempt ends. A reservation carries no safety, and ends by itself.
+//! other nodes, with each of its polls. It has to be that one alone: if all did, their
+//! reservations would split over the nodes, and readers would starve in their place. A
+//! reservation carries no safety, and ends by itself.
 
 use std::sync::Arc;
 use std::time::Duration;

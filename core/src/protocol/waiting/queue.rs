@@ -53,8 +53,6 @@ pub(crate) struct Quest<'a> {
     called: bool,
     /// And which slot is reserved for us.
     slot: Option<u32>,
-    /// At the home's last word we were the first in its queue, behind readers.
-    behind_readers: bool,
     /// When nodes were asked last.
     asked: Instant,
     /// Attempts that came to their end.
@@ -111,7 +109,6 @@ impl<'a> Quest<'a> {
             },
             called: false,
             slot: None,
-            behind_readers: false,
             asked: Instant::NEVER,
             ended: 0,
             in_vain: 0,
@@ -360,7 +357,6 @@ impl<'a> Quest<'a> {
         self.home = stay;
         if stay.is_none() {
             self.registration.become_another();
-            self.behind_readers = false;
         }
         self.draw(self.most());
     }

@@ -112,12 +112,7 @@ impl Quest<'_> {
         let first = mutant!("drain-by-all", place == Some(0), place.is_some());
         // The home, too, has to let no reader past: it does so for those whom it can call.
         let is_queued = mutant!("deaf-drains", !deaf, true);
-        let alone = self.terms.keys.mode == Mode::Exclusive;
-        let behind_readers = readers && first && is_queued && alone;
-        let before = std::mem::replace(&mut self.behind_readers, behind_readers);
-        // A reader that was called before us leaves the queue with the home's vote, and asks the
-        // other nodes then. By our next poll it has.
-        if behind_readers && mutant!("drains-at-first-sight", before, true) {
+        if readers && first && is_queued && self.terms.keys.mode == Mode::Exclusive {
             self.hold().drain(home, now);
         }
         let (low, high) = retry::poll_pause(left, place, deaf);

@@ -67,7 +67,7 @@ impl Dispatcher {
         }));
     }
 
-    /// Logs a line. No thread is started for what nobody reads.
+    /// Logs a line. A line that no sink reads starts no thread.
     pub(crate) fn log(&self, level: Level, line: String) {
         let read = || lock(&SINK).is_some() || is_read();
         if level == Level::Warn || read() {

@@ -62,7 +62,7 @@ fn slot(number: i64) -> Option<u16> {
     slot.filter(|slot| usize::from(*slot) < SLOTS)
 }
 
-/// What is told of an answer to `CLUSTER SLOTS` that is none.
+/// The error for an answer to `CLUSTER SLOTS` that is no map.
 fn none(why: &str) -> String {
     format!(
         "its map of the hash slots (CLUSTER SLOTS) is none: {why}. Name servers of a Redis or Valkey \
@@ -252,7 +252,7 @@ mod tests {
             assert!(said.contains(why), "{said}");
             assert!(said.starts_with("its map of the hash slots"), "{said}");
         }
-        // No range, and so nobody that serves one.
+        // A map without a range names no server.
         assert_eq!(read(&map(&[]), &tcp("asked", 1)), Ok(Vec::new()));
         assert_eq!(own(&map(&[]), "a"), Ok(Vec::new()));
         assert_eq!(own(&map(&[(7, 9), (0, 1)]), "a"), Ok(vec![0, 1, 7, 8, 9]));

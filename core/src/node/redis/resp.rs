@@ -15,7 +15,7 @@ use redis::{Value as Resp, parse_redis_value};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bound {
     bytes: usize,
-    /// What is told of one that is longer: what it is, and what to do.
+    /// The error for a longer one: what it is, and what to do.
     longer: &'static str,
 }
 

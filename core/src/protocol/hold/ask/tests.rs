@@ -28,7 +28,7 @@ impl Clock for ByHand {
     }
 }
 
-/// A node that answers when it is told to.
+/// A node that answers when the test has it answer.
 #[derive(Default)]
 struct Slow(Mutex<Vec<(Ticket, Arc<dyn Sink>)>>);
 

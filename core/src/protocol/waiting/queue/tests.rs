@@ -34,7 +34,7 @@ impl Clock for Still {
 
 type Asked = (Request, Ticket, Arc<dyn Sink>);
 
-/// A node that answers when it is told to.
+/// A node that answers when the test has it answer.
 #[derive(Default)]
 struct Slow {
     asked: Mutex<Vec<Asked>>,

@@ -266,6 +266,10 @@ pub enum Op {
         /// Whether this node is the waiter's home: where it is refused it is
         /// queued, or its place lengthened.
         home: bool,
+        /// Whether the waiter's home has let it in, where it is to share the lock: it has voted
+        /// for the value. A [reservation](Op::Reserve) for one that wants the lock for itself
+        /// keeps it out no more.
+        let_in: bool,
         /// How many fences are taken at once, at least 1. The vote's own is the
         /// first of them.
         block: u32,

@@ -126,6 +126,7 @@ mod tests {
                 ttl: TTL,
                 candidate,
                 home: false,
+                let_in: false,
                 block: 1,
             },
             native: true,

@@ -35,6 +35,7 @@ pub(crate) fn run(data: &[u8]) {
             ttl: TTL,
             candidate: 0,
             home: true,
+            let_in: false,
             block: 1,
         },
         1 => Op::Extend {

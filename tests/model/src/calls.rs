@@ -371,6 +371,7 @@ impl Calls {
                 ttl: Duration::ZERO,
                 candidate: self.random.below(7),
                 home: self.random.chance(70),
+                let_in: false,
                 block: 1,
             },
             false => Op::Release,
@@ -389,6 +390,7 @@ impl Calls {
                 ttl,
                 candidate,
                 home: false,
+                let_in: false,
                 block,
             },
             Op::Reserve { .. } => Op::Inspect,
@@ -412,6 +414,7 @@ impl Calls {
                     ttl,
                     candidate,
                     home,
+                    let_in: self.random.chance(40),
                     block: 1,
                 };
                 (op, Mode::Shared)
@@ -440,6 +443,7 @@ impl Calls {
                 ttl,
                 candidate: self.candidate(now, stored),
                 home: random.chance(70),
+                let_in: false,
                 block: *random.pick(&[1, 1, 2, 17]),
             },
             7..10 => Op::Release,
@@ -451,6 +455,7 @@ impl Calls {
                 ttl,
                 candidate: 0,
                 home: true,
+                let_in: false,
                 block: 1,
             },
             10..14 => Op::Extend {

@@ -384,6 +384,9 @@ pub const ALL: &[Change] = &[
     change("share", "if whom == 5 then", "if false then"),
     change("share", "not string.find(whose, '^s')", "true"),
     change("share", "not string.find(whose, '^s')", "false"),
+    change("share", "let_in == '+' and call", "call"),
+    change("share", " and call('ZCARD', K[2]) == 0", ""),
+    change("share", "and not passes", ""),
     change(
         "share",
         "string.format('(%.0f', now)",

@@ -188,6 +188,7 @@ impl Case<'_> {
                 ttl,
                 candidate: fence("candidate"),
                 home: has("home"),
+                let_in: has("let-in"),
                 block,
             },
             "extend" => Op::Extend {

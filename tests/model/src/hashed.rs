@@ -104,6 +104,7 @@ fn request(random: &Random, node: &MemoryNode, name: usize, now: u64) -> Request
             ttl,
             candidate: fence,
             home: random.chance(50),
+            let_in: false,
             block,
         },
         4..7 => Op::Release,

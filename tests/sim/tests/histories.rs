@@ -112,10 +112,12 @@ fn requests() -> Vec<Asked> {
         repair,
         fence: 7,
     });
-    let acquires = [(0, false), (7, true)].map(|(candidate, home)| Op::Acquire {
+    let acquires = [(0, false, false), (7, true, false), (7, false, true)];
+    let acquires = acquires.map(|(candidate, home, let_in)| Op::Acquire {
         ttl: TTL,
         candidate,
         home,
+        let_in,
         block: 1,
     });
     let confirm = Op::Confirm {

@@ -332,6 +332,7 @@ mod tests {
             ttl: Duration::from_secs(1),
             candidate: 0,
             home: true,
+            let_in: false,
             block: 1,
         };
         let (holder, _) = link("told", 0, "in:h");
@@ -364,6 +365,7 @@ mod tests {
             ttl: Duration::from_secs(1),
             candidate: 0,
             home: true,
+            let_in: false,
             block: 1,
         };
         let name = |digit: &str| digit.repeat(40) + ".";

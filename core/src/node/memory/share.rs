@@ -9,7 +9,7 @@ use super::scripts::Found;
 use super::{Form, MemoryNode, Whom, micros, tick};
 use crate::mutants::mutant;
 use crate::node::native::FURTHEST;
-use crate::node::{Repair, Reply, Request};
+use crate::node::{Op, Repair, Reply, Request};
 
 impl MemoryNode {
     /// Vote for a token that shares the lock, or a place in the queue.
@@ -33,7 +33,13 @@ impl MemoryNode {
                 return self.refuse(request, found, found.left());
             }
             let reserved = found.form.as_ref().and_then(|form| form.reserved(time));
+            let let_in = matches!(request.op, Op::Acquire { let_in: true, .. });
+            let let_in = mutant!("any-reader-passes-reservations", let_in, true);
+            // Where a waiter is queued another client takes this node for the home.
+            let lined = self.is_queued(request, now);
+            let passes = let_in && mutant!("let-in-past-the-line", !lined, true);
             let reserved = match reserved.cloned() {
+                Some(Whom::Waiter(_)) if passes => None,
                 None => {
                     let (me, last) = (request.waiter.as_ref(), found.ends_last());
                     let turn = self.turn(request, me, last, now, messages);

@@ -24,6 +24,7 @@ const fn acquire(candidate: u64, home: bool, block: u32) -> Op {
         ttl: TTL,
         candidate,
         home,
+        let_in: false,
         block,
     }
 }
@@ -212,6 +213,7 @@ fn nothing_shortens_a_vote() {
         ttl: 3 * TTL,
         candidate: 0,
         home: false,
+        let_in: false,
         block: 1,
     };
     ask(&mut node, long, "a", 0);

@@ -192,6 +192,7 @@ mod tests {
                 ttl,
                 candidate,
                 home: false,
+                let_in: false,
                 block: 1,
             },
             native: true,

@@ -253,6 +253,7 @@ mod tests {
         ttl: TTL,
         candidate: 0,
         home: true,
+        let_in: false,
         block: 1,
     };
     const EXTEND: Op = Op::Extend {

@@ -422,7 +422,7 @@ fn write_shared_waits(out: &mut Vec<u8>, request: &Request) {
 }
 
 /// The reservation, the life of a place, where a waiter `joins` how many may be queued, and
-/// of a slot its number.
+/// of a slot its number; of a reader a `+` if its home has let it in.
 fn write_waits(out: &mut Vec<u8>, request: &Request, joins: bool) {
     let waits = request.keys.waits;
     let numbers = [
@@ -435,6 +435,9 @@ fn write_waits(out: &mut Vec<u8>, request: &Request, joins: bool) {
     let mut parts: [&[u8]; 7] = [reservation, b" ", place, b"", b"", b"", b""];
     if joins {
         parts[3..5].copy_from_slice(&[b" ", most]);
+    }
+    if let (Op::Acquire { let_in: true, .. }, Mode::Shared) = (request.op, request.keys.mode) {
+        parts[5] = b" +";
     }
     let slot = request
         .keys

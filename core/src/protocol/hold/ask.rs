@@ -142,6 +142,7 @@ impl Hold {
         // A node that may be in quarantine is asked so that it says so.
         let native = |i: usize| means == Means::Native && !self.is_out(i);
         let native: Nodes = nodes.iter().filter(|i| native(*i)).collect();
+        let let_in = self.is_let_in(&state, now);
         for i in nodes.iter() {
             let queues = self.waiter.is_some() && homes.contains(i) && !native.contains(i);
             let renew_at = now + self.renew_every;
@@ -161,6 +162,7 @@ impl Hold {
                 ttl: self.terms.timing.ttl,
                 candidate,
                 home: homes.contains(node) && !native.contains(node),
+                let_in,
                 block: self.fences.block,
             };
             match native.contains(node) && self.terms.keys.field.is_none() {

@@ -12,7 +12,7 @@ use super::votes::Phase;
 use super::{Hold, State};
 use crate::clock::Instant;
 use crate::mutants::mutant;
-use crate::node::{Nodes, Op, Reply, Ticket};
+use crate::node::{Mode, Nodes, Op, Reply, Ticket};
 use crate::protocol::home::{self, Word};
 use crate::protocol::quorum::Vote;
 
@@ -64,6 +64,22 @@ impl Hold {
         nodes.find(|i| state.votes.cast[*i] == Vote::Awaited && unmet(*i))
     }
 
+    /// Whether the home has let this reader in: its vote stands at `now`. Then a waiter that has
+    /// come to be the first there keeps it out on no other node: see [`drain`](super::drain).
+    pub(super) fn is_let_in(&self, state: &State, now: Instant) -> bool {
+        let voted = |home| matches!(state.votes.cast[home], Vote::Granted(end) if now < end);
+        let shares = self.mode() == Mode::Shared;
+        let let_in = shares && self.home().is_some_and(voted);
+        let let_in = mutant!("let-in-without-a-vote", let_in, shares);
+        mutant!("home-vote-passes-no-reservation", let_in, false)
+    }
+
+    /// The first node, in the order of homes, that is not out.
+    fn home(&self) -> Option<usize> {
+        let order = home::order(self.key(), self.ids());
+        order.into_iter().find(|i| !self.is_out(*i))
+    }
+
     fn key(&self) -> &[u8] {
         &self.terms.keys.lock
     }
@@ -83,11 +99,7 @@ impl Hold {
     /// nobody will ask again: what stands there may be a crowd that nobody holds the lock of any more,
     /// and the script says who does. Returns whether it asks.
     pub(super) fn asks_home_again(&self, node: usize) -> bool {
-        let home = || {
-            let order = home::order(self.key(), self.ids());
-            order.into_iter().find(|i| !self.is_out(*i))
-        };
-        let again = self.waiter.is_none() && home() == Some(node);
+        let again = self.waiter.is_none() && self.home() == Some(node);
         if mutant!("taken-is-held", again, false) {
             self.state().round.taken = Some(node);
             self.ask(Nodes::one(node), Nodes::NONE);

@@ -5,6 +5,14 @@
 //! other nodes, with each of its polls. It has to be that one alone: if all did, their
 //! reservations would split over the nodes, and readers would starve in their place. A
 //! reservation carries no safety, and ends by itself.
+//!
+//! A reader with the home's vote passes it. The home has let that reader in before this waiter
+//! was the first, and its requests to the other nodes may be on their way: refused there it would
+//! leave both without a quorum until its attempt ends. The waiter does not starve for that: the
+//! home lets no more readers in behind it, and a client that takes another node for the home asks
+//! that one first, without any vote. A waiter that alone cannot reach the home waits longer:
+//! readers win without the nodes in whose queues it stands, until its retries have queued it on
+//! so many that no quorum is left to them.
 
 use std::sync::Arc;
 use std::time::Duration;

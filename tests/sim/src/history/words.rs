@@ -446,19 +446,21 @@ impl<'a> Teller<'a> {
                 ttl,
                 candidate,
                 home,
+                let_in,
                 ..
             } => {
                 let home = match home {
                     true => ", and for a place in its queue",
                     false => "",
                 };
+                let let_in = if let_in { ", let in by its home" } else { "" };
                 let fence = match candidate {
                     0 => String::new(),
                     fence => format!(", proposes the fence {fence}"),
                 };
                 let how = if asked.native { ", natively" } else { "" };
                 format!(
-                    "asks {node} for {lock} for {}{home}{fence}{how}",
+                    "asks {node} for {lock} for {}{home}{let_in}{fence}{how}",
                     brief(ttl)
                 )
             }

@@ -211,6 +211,7 @@ fn choose(keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
             ttl: Duration::ZERO,
             candidate: number(from)?,
             home: waits.most > 0,
+            let_in: false,
             block: 1,
         },
     };
@@ -276,9 +277,15 @@ pub fn call(script: Script, keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
         _ => {}
     }
     let millis = |place: usize| Some(Duration::from_millis(number(args.get(place)?)?));
+    // Of one that its home has let in.
+    let let_in = args.get(2).filter(|_| script == Script::Share);
+    let let_in = let_in.and_then(|waits| waits.strip_suffix(b" +"));
     // How many arguments are its own, who waits, and its waits; how many keys are its own.
     let ((own, own_keys), waiter, waits) = match script {
-        Script::Acquire | Script::Share => ((4, 3), waiter(args.get(3)?)?, waits(args[2])?),
+        Script::Acquire | Script::Share => {
+            let said = waits(let_in.unwrap_or(args.get(2)?))?;
+            ((4, 3), waiter(args.get(3)?)?, said)
+        }
         Script::Adopt if args.len() > 3 => ((4, 3), None, waits(args[2])?),
         Script::Extend => ((3, 3), None, (NO_WAITS, None)),
         Script::ShareExtend => ((4, 4), None, waits(args.get(3)?)?),
@@ -356,6 +363,7 @@ pub fn call(script: Script, keys: &[&[u8]], args: &[&[u8]]) -> Option<Call> {
             ttl: millis(1)?,
             candidate: fence.unwrap_or(0),
             home: waits.most > 0,
+            let_in: let_in.is_some(),
             block,
         },
         _ => extension(millis(1)?, args[2], fence.unwrap_or(0), block)?,

@@ -512,6 +512,7 @@ impl Inner {
                     exported: false,
                 };
                 self.oracle.tokens.entry(name).or_insert(fresh);
+                self.check_let_in(request, now);
             }
             Op::Extend { .. } => {
                 let life = self.oracle.tokens.get(&name);

@@ -24,6 +24,7 @@ pub const ACQUIRE: Op = Op::Acquire {
     ttl: Duration::from_secs(10),
     candidate: 0,
     home: true,
+    let_in: false,
     block: 1,
 };
 
@@ -129,6 +130,7 @@ impl Party {
             ttl,
             candidate: 0,
             home: false,
+            let_in: false,
             block: 1,
         };
         let reply = self.ask(elsewhere, token, None);

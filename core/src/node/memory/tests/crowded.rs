@@ -50,6 +50,7 @@ fn a_hold_that_outlives_the_place_keeps_its_key() {
         ttl: 9 * TTL,
         candidate: 0,
         home: false,
+        let_in: false,
         block: 1,
     };
     ask(&mut node, long, "a", 0);

@@ -207,3 +207,41 @@ fn a_reservation_beside_readers_is_for_one_that_wants_it_alone() {
         Reply::Reserved { done: false }
     );
 }
+
+#[test]
+fn a_reader_that_its_home_has_let_in_passes_a_reservation_and_nothing_else() {
+    let let_in = |home| Op::Acquire {
+        ttl: TTL,
+        candidate: 0,
+        home,
+        let_in: true,
+        block: 1,
+    };
+    let reserve = Op::Reserve {
+        long: Duration::from_millis(50),
+    };
+    for beside_readers in [false, true] {
+        let mut node = listening(2);
+        if beside_readers {
+            share(&mut node, 0, SHARE, "a", 0);
+        }
+        ask_for(&mut node, 1, reserve, "", 1);
+        assert_eq!(refused(share(&mut node, 0, SHARE, "b", 2).0).0, 49);
+        assert!(granted(&share(&mut node, 0, let_in(true), "b", 2).0));
+        // It stands, for all others and for whom it is.
+        assert_eq!(refused(share(&mut node, 0, SHARE, "c", 3).0).0, 48);
+        let readers = refused(ask_for(&mut node, 1, ACQUIRE, "d", 3).0).0;
+        assert_eq!(readers, 99);
+        ask(&mut node, Op::Release, "b", 4);
+        ask(&mut node, Op::Release, "a", 4);
+        assert!(granted(&ask_for(&mut node, 1, ACQUIRE, "d", 5).0));
+        refused(share(&mut node, 0, let_in(false), "e", 6).0);
+    }
+    // Where another takes this node for its home it is the line that counts.
+    let mut node = listening(2);
+    share(&mut node, 0, SHARE, "a", 0);
+    assert_eq!(refused(ask_for(&mut node, 2, JOIN, "d", 0).0).1, Some(0));
+    refused(share(&mut node, 0, let_in(false), "b", 1).0);
+    ask_for(&mut node, 1, reserve, "", 1);
+    refused(share(&mut node, 0, let_in(false), "b", 2).0);
+}

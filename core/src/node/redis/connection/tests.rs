@@ -27,6 +27,7 @@ const ACQUIRE: Op = Op::Acquire {
     ttl: Duration::from_secs(1),
     candidate: 0,
     home: false,
+    let_in: false,
     block: 1,
 };
 
@@ -411,6 +412,7 @@ async fn the_life_of_a_counter_is_told_until_a_reply_says_that_it_was() {
         ttl: Duration::from_secs(1),
         candidate: 7,
         home: false,
+        let_in: false,
         block: 1,
     };
     // A script that is unknown, or that refuses, has told nothing;

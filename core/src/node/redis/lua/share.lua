@@ -1,6 +1,6 @@
 -- KEYS lock, queue, shared [, counter [, record, quarantine]].
 -- ARGV value, ttl, waits, waiter [, record, not_after, candidate, life of the counter]. As acquire; the waiter is one of
--- those that share.
+-- those that share. Behind its waits stands a blank and `+` where its home has voted for it.
 local call, K, A = redis.call, KEYS, ARGV
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -17,7 +17,7 @@ if not value then value = call('GET', K[1]) end
 local score = last and call('ZSCORE', K[3], A[1])
 local own = score and now <= tonumber(score)
 local held = value and (not form or form ~= '@' and form ~= '&' and stands)
-local reservation, life, most = string.match(A[3], '^(%d+) (%d+) ?(%d*)$')
+local reservation, life, most, let_in = string.match(A[3], '^(%d+) (%d+) ?(%d*) ?(%+?)$')
 if quarantine and (not held or most ~= '') then return {3, call('PTTL', K[6]), time[1], time[2]} end
 if not own then
   local left, holder, ours = nil, '', false
@@ -26,7 +26,12 @@ if not own then
     local token, label = string.match(whose or value, '^([0-9a-f]+)%.(.*)$')
     if token and #token == 40 then ours, holder = true, label end
   else
-    if not stands then
+    local passes
+    if stands then
+      -- The home alone orders the line, and has let this reader in before the waiter that reserves the other nodes. Where a
+      -- waiter is queued another client takes this node for the home, and its line counts.
+      passes = let_in == '+' and call('ZCARD', K[2]) == 0
+    else
       local slot
       --- line.lua
       local whom = turn(A[4])
@@ -35,7 +40,7 @@ if not own then
       end
     end
     -- While readers are called whoever shares may come.
-    if stands and not string.find(whose, '^s') then left = math.ceil((till - now) / 1000) end
+    if stands and not passes and not string.find(whose, '^s') then left = math.ceil((till - now) / 1000) end
     if not left and last then
       for _, over in ipairs(call('ZRANGE', K[3], '-inf', string.format('(%.0f', now), 'BYSCORE', 'LIMIT', '0', '64')) do
         call('ZREM', K[3], over)

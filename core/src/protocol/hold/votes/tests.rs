@@ -12,6 +12,7 @@ const ACQUIRE: Op = Op::Acquire {
     ttl: TTL,
     candidate: 40,
     home: false,
+    let_in: false,
     block: 1,
 };
 const EXTEND: Op = Op::Extend {

@@ -233,6 +233,77 @@ fn who_is_first_behind_readers_lets_no_more_in_elsewhere_and_nobody_else_does() 
     }
 }
 
+/// Whether the requests that wait for an answer, so many, say that the home has let the asker in.
+fn say_let_in(asked: &[Option<Asked>], many: usize) -> bool {
+    let says = |(request, ..): &Asked| match request.op {
+        Op::Acquire { let_in, .. } => let_in,
+        other => panic!("{other:?}"),
+    };
+    let said: Vec<bool> = asked.iter().flatten().map(says).collect();
+    assert!(said.len() == many && said.iter().all(|one| *one == said[0]));
+    said[0]
+}
+
+#[test]
+fn a_reader_with_the_vote_of_its_home_says_so_to_the_others() {
+    let vote = Reply::Granted {
+        fence: 0,
+        lasts: None,
+    };
+    let answer = |asked: &mut Option<Asked>, reply: &Reply| {
+        let (_, ticket, sink) = asked.take().expect("it is asked");
+        sink.on_reply(ticket, reply.clone(), None);
+    };
+    for mode in [Mode::Shared, Mode::Exclusive] {
+        for called in [false, true] {
+            let mut asking = Asking::of(mode, 3);
+            asking.turn();
+            let mut asked = asking.asked();
+            let home = asked.iter().position(Option::is_some);
+            let home = home.expect("the home is asked");
+            assert!(!say_let_in(&asked, 1));
+            let (request, ..) = asked[home].as_ref().expect("it is");
+            let number = request.waiter.as_ref().expect("it waits").number;
+            let subscriber = asking.nodes[home].subscriber.get();
+            let subscriber = subscriber.expect("subscribed to").clone();
+            let call = || subscriber.on_message(home, Hint { number, slot: None });
+            if called {
+                answer(&mut asked[home], &refused(0, false));
+                call();
+                asking.turn();
+                asked = asking.asked();
+                // All are asked at once, and the home may refuse.
+                assert!(!say_let_in(&asked, 3));
+            }
+            let others = [(home + 1) % 3, (home + 2) % 3];
+            let refused = Reply::Refused {
+                left: Some(Duration::from_secs(1)),
+                holder: None,
+                place: None,
+                subscribers: 1,
+                shared: false,
+            };
+            answer(&mut asked[home], &vote);
+            if called {
+                for node in others {
+                    answer(&mut asked[node], &refused);
+                }
+            }
+            for _ in 0..2 {
+                // A call, so that the time of the next try is not waited for.
+                call();
+                asking.turn();
+                asked = asking.asked();
+                assert_eq!(say_let_in(&asked, 2), mode == Mode::Shared);
+                for node in others {
+                    answer(&mut asked[node], &refused);
+                }
+                asking.turn();
+            }
+        }
+    }
+}
+
 /// One waits at the only node, which calls after this has happened; whether it asks at once.
 fn answers_a_call_after(happened: impl FnOnce(&Asking)) -> bool {
     let mut asking = Asking::new(1);

@@ -260,6 +260,7 @@ fn acquire(life: Life) -> Op {
         },
         candidate: 0,
         home: false,
+        let_in: false,
         block: 1,
     }
 }

@@ -333,8 +333,10 @@ impl Inner {
         }
         let reserved = seen.form.as_ref();
         let reserved = reserved.and_then(|(form, _)| form.reserved(MemoryNode::time(seen.local)));
+        let let_in = matches!(request.op, Op::Acquire { let_in: true, .. });
         let another = match (reserved, request.keys.mode) {
             (None, _) | (Some(Whom::Nobody), _) => false,
+            (Some(Whom::Waiter(_)), Mode::Shared) if let_in => false,
             (Some(Whom::Waiter(waiter)), mode) if mode.is_alone() => {
                 Some(waiter) != request.waiter.as_ref()
             }

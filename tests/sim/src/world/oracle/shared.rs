@@ -7,10 +7,11 @@
 //!   served in time.
 //! - RW5: no reader is let in past a live waiter that wants the lock for itself, unless
 //!   readers are being called.
+//! - RW6: a reader that says that its home has let it in has a vote, and that stands.
 
 use quorlock::sim::{Form, Hold, Instant, MemoryNode, Mode, Op, Reply, Request, Value, Whom};
 
-use super::{Inner, Seen, holds_until};
+use super::{Inner, Seen, holds_until, name_of};
 use crate::contender::{KEYS, companions_of};
 use crate::world::Node;
 
@@ -98,6 +99,18 @@ impl Inner {
                 "{what}: n{node}, {op:?}, before {before:?} at {:?}",
                 seen.local
             ));
+        }
+    }
+
+    /// RW6, of a request that its client is about to send at `now` of its clock.
+    pub(super) fn check_let_in(&mut self, request: &Request, now: Instant) {
+        let Op::Acquire { let_in: true, .. } = request.op else {
+            return;
+        };
+        let life = self.oracle.tokens.get(&name_of(&request.value.0));
+        let has_vote = life.is_some_and(|life| life.ends.iter().any(|end| now < *end));
+        if !has_vote || request.keys.mode != Mode::Shared {
+            self.violated("RW6 is said to be let in by its home without a vote".into());
         }
     }
 

@@ -12,7 +12,8 @@
 //! home lets no more readers in behind it, and a client that takes another node for the home asks
 //! that one first, without any vote. A waiter that alone cannot reach the home waits longer:
 //! readers win without the nodes in whose queues it stands, until its retries have queued it on
-//! so many that no quorum is left to them.
+//! so many that no quorum is left to them. It leaves these queues with its attempt, so that
+//! readers that hold the lock for longer, and always overlap, can keep it out.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -39,7 +39,7 @@ use crate::token::Rng;
 pub use founding::{Look, Next, Refusal};
 pub(crate) use info::Reign;
 pub(crate) use info::Unfit;
-pub use info::{Info, Newness};
+pub use info::{Info, Newness, may_have_voted};
 pub use record::Record;
 pub(crate) use record::beginning;
 pub use roster::Roster;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use quorlock::sim::Instant;
 use quorlock::sim::admission::{
-    Expected, Info, Look, Newness, Next, Record, Refusal, Roster, Survey,
+    Expected, Info, Look, Newness, Next, Record, Refusal, Roster, Survey, may_have_voted,
 };
 
 use crate::halves;
@@ -36,7 +36,9 @@ pub(crate) fn run(data: &[u8]) {
         if let Newness::Young(left) = newness {
             assert!(!left.is_zero() && left <= expected.quarantine);
         }
-        decided(&expected, &stored, run, newness);
+        for voted in [may_have_voted(&text), true] {
+            decided(&expected, &stored, run, (newness, voted));
+        }
     }
     let now = Instant(0);
     let roster = Roster::new(&Expected::new("s", 3, Duration::from_secs(1), 0.01, true));
@@ -47,7 +49,8 @@ pub(crate) fn run(data: &[u8]) {
 }
 
 /// What a node becomes that shows this, in a set whose other nodes are known.
-fn decided(expected: &Expected, stored: &str, run: Option<&str>, newness: Newness) {
+fn decided(expected: &Expected, stored: &str, run: Option<&str>, lost: (Newness, bool)) {
+    let (newness, voted) = lost;
     let survey = Survey::new(
         expected.clone(),
         ["a", "b", "c"].map(|n| (n.into(), false)).into(),
@@ -56,6 +59,7 @@ fn decided(expected: &Expected, stored: &str, run: Option<&str>, newness: Newnes
         stored: stored.map(str::to_owned),
         run: run.map(str::to_owned),
         newness,
+        voted,
         stepped: false,
     };
     // Another node has this set's record, so that nothing is waited for.

@@ -17,6 +17,15 @@ fn no_invariant_is_broken() {
     );
 }
 
+/// Several clients found a new set, and the writes of one are late: meanwhile another has won the
+/// lock, and two nodes have lost their data. The first gives them its pledge, for they were new
+/// when it looked.
+#[test]
+fn a_late_pledge_makes_no_node_vote_that_may_have_lost_a_vote() {
+    let outcome = schedule::run(40_138_363, false);
+    assert_eq!(outcome.violation, None);
+}
+
 #[test]
 fn a_seed_gives_the_same_history_each_time() {
     for seed in 1..20 {

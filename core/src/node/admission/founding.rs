@@ -30,6 +30,8 @@ pub struct Look {
     pub run: Option<String>,
     /// What a node without a record, or with a pledge, may have lost.
     pub newness: Newness,
+    /// It holds a pledge, and [may have voted](super::may_have_voted) before that was written.
+    pub voted: bool,
     /// Its clock has stepped forward while it was in quarantine, or may have
     /// been: the quarantine may have ended too early.
     pub stepped: bool,
@@ -170,7 +172,7 @@ impl Known {
         // The set stands: this node has lost its record, or is new in its place.
         if let Some(epoch) = self.epoch(node) {
             return match pledge {
-                Some(pledge) => self.raise(pledge, epoch, run),
+                Some(pledge) => self.raise(pledge, epoch, look),
                 None => {
                     let record = Record::new(&self.expected, epoch, fresh, run);
                     Next::Write(record, self.quarantine(true))
@@ -196,7 +198,7 @@ impl Known {
         if mutant!("founded-before-all-have-pledged", open, false) {
             return Next::Wait;
         }
-        self.raise(pledge, FIRST, run)
+        self.raise(pledge, FIRST, look)
     }
 
     /// A node of the set has its record. It keeps it, unless votes may have been
@@ -226,8 +228,9 @@ impl Known {
     }
 
     /// A node that has pledged is raised to that epoch.
-    fn raise(&self, pledge: Record, epoch: u64, run: Option<&str>) -> Next {
-        let lost = pledge.is_of_before(run);
+    fn raise(&self, pledge: Record, epoch: u64, look: &Look) -> Next {
+        let run = look.run.as_deref();
+        let lost = pledge.is_of_before(run) || mutant!("late-pledge-votes", look.voted, false);
         let record = pledge.renewed(&self.expected, epoch, run);
         Next::Write(record, self.quarantine(lost))
     }

@@ -56,6 +56,31 @@ fn is_harmless(name: &str) -> bool {
     }
 }
 
+/// How many strings a server stores for one pledge: the record, and maybe a quarantine.
+const STORED_BY_PLEDGE: u64 = 2;
+
+/// Whether a server that holds a pledge may have voted in this run before that was written.
+/// `commandstats` is asked for after the pledge was seen.
+///
+/// A client that has found the server new may write its pledge late: another has founded the
+/// set meanwhile, and the server has voted and lost all data, so that it is without a record
+/// once more. What it stored shows that: a record that was raised has been stored twice, and
+/// the pledge makes three. A server that counts nothing may have voted.
+pub fn may_have_voted(commandstats: &str) -> bool {
+    let counts = || {
+        let lines = commandstats.lines();
+        lines.filter_map(|line| line.strip_prefix("cmdstat_")?.split_once(':'))
+    };
+    let hidden = counts().any(|(name, _)| name.starts_with("config") && !is_harmless(name));
+    let stored = counts().find(|(name, _)| *name == "set");
+    let stored = stored.and_then(|(_, count)| {
+        let calls = count.strip_prefix("calls=")?;
+        calls.split(',').next()?.trim_end().parse::<u64>().ok()
+    });
+    let by_pledge = stored.is_some_and(|n| (1..=STORED_BY_PLEDGE).contains(&n));
+    hidden || !by_pledge
+}
+
 /// Where a server stands in the order of masters, as its histories of replication tell it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reign {
@@ -378,5 +403,29 @@ mod tests {
                 "{new}"
             );
         }
+    }
+
+    #[test]
+    fn a_server_that_stored_more_than_a_pledge_may_have_voted() {
+        let stats = |lines: &str| format!("# Commandstats\r\ncmdstat_info:calls=3\r\n{lines}\r\n");
+        for (lines, may) in [
+            ("cmdstat_set:calls=1,usec=5", false),
+            ("cmdstat_eval:calls=9\r\ncmdstat_set:calls=2,usec=5", false),
+            // A record, raised, and the pledge behind them.
+            ("cmdstat_set:calls=3,usec=5", true),
+            ("cmdstat_set:calls=12", true),
+            ("cmdstat_set:calls=1\r\ncmdstat_config|get:calls=1", false),
+            (
+                "cmdstat_set:calls=1\r\ncmdstat_config|resetstat:calls=1",
+                true,
+            ),
+            ("cmdstat_set:calls=1\r\ncmdstat_config:calls=1", true),
+            // It does not count the pledge either.
+            ("cmdstat_eval:calls=1", true),
+            ("cmdstat_set:usec=5", true),
+        ] {
+            assert_eq!(may_have_voted(&stats(lines)), may, "{lines}");
+        }
+        assert!(may_have_voted(""));
     }
 }

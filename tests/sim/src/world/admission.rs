@@ -5,7 +5,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorlock::sim::admission::{Expected, Info, Look, Newness, Next, Record, Refusal, StepWatch};
+use quorlock::sim::admission::{
+    Expected, Info, Look, Newness, Next, Record, Refusal, StepWatch, may_have_voted,
+};
 use quorlock::sim::{FaultKind, MemoryNode, Reply, Ticket};
 
 use super::bytes::{self, Breaks};
@@ -103,14 +105,15 @@ fn run_id(node: usize, run: u64) -> String {
 pub(super) enum Hello {
     /// To the node: who are you?
     Ask,
-    /// To the client: the run, the record, what it may have lost, the node's
-    /// `TIME` in µs.
-    Told(String, Option<Arc<str>>, Newness, u64),
+    /// To the client: the run, the record, what it may have lost, what it has counted,
+    /// the node's `TIME` in µs.
+    Told(String, Option<Arc<str>>, Newness, String, u64),
     /// To the node: replace this record by that, with such a quarantine. Later:
     /// the quarantine comes behind the record, in a seeded bug.
     Write(Option<Arc<str>>, Arc<str>, Duration, Option<Duration>),
-    /// To the client: it is written, or this one stands there.
-    Written(Result<Arc<str>, Option<Arc<str>>>, Option<Duration>),
+    /// To the client: it is written, or this one stands there; and what the node has
+    /// counted.
+    Written(Result<Arc<str>, Option<Arc<str>>>, String, Option<Duration>),
     /// To the node, whose record is good: tell this connection what comes to
     /// the client's inbox.
     Subscribe(Arc<str>),
@@ -149,8 +152,9 @@ impl Inner {
             _ if self.demoted(at) => Hello::Replica,
             Hello::Write(old, new, quarantine, later) => {
                 let written = self.write_record(pair, old.as_deref(), &new, quarantine);
-                let found = self.nodes[at].state.record().cloned();
-                Hello::Written(if written { Ok(new) } else { Err(found) }, later)
+                let node = &self.nodes[at];
+                let (found, stats) = (node.state.record().cloned(), node.commandstats());
+                Hello::Written(if written { Ok(new) } else { Err(found) }, stats, later)
             }
             Hello::Subscribe(record) => {
                 self.subscribe(pair, connection);
@@ -166,6 +170,7 @@ impl Inner {
                     node.shown_run(run),
                     node.state.record().cloned(),
                     node.newness(now, expected),
+                    node.commandstats(),
                     MemoryNode::time(node.clock.local(now)),
                 )
             }
@@ -195,6 +200,9 @@ impl Inner {
         let local = node.clock.local_ms(self.time);
         node.used = true;
         let written = node.state.init(old, new.clone(), quarantine, local);
+        if written {
+            node.stored += 1 + u64::from(!quarantine.is_zero());
+        }
         self.note(|| Happened::Record {
             node: at,
             record: new.clone(),
@@ -225,7 +233,7 @@ impl Inner {
         let (client, stepped) = (p.client, p.stepped);
         let place = pair % self.nodes.len();
         match hello {
-            Hello::Told(run, record, newness, time) => {
+            Hello::Told(run, record, newness, stats, time) => {
                 // Else every server has one place, and there is nothing to find.
                 let now = self.clients[client].now(self.time);
                 let met = || self.rosters[client].meet(place, "n", Some(&run), now);
@@ -236,18 +244,19 @@ impl Inner {
                 let wire = &mut self.connections[connection as usize];
                 wire.told = Some((time, now));
                 wire.look = Some(Look {
+                    voted: has_voted(record.as_deref(), &stats),
                     stored: record.map(|record| record.to_string()),
                     run: Some(run),
                     newness,
                     stepped,
                 });
             }
-            Hello::Written(Ok(record), Some(later)) => {
+            Hello::Written(Ok(record), _, Some(later)) => {
                 let write = Hello::Write(Some(record.clone()), record, later, None);
                 self.say(pair, connection, write);
                 return Vec::new();
             }
-            Hello::Written(outcome, _) => {
+            Hello::Written(outcome, stats, _) => {
                 let Some(look) = &mut self.connections[connection as usize].look else {
                     return Vec::new();
                 };
@@ -255,6 +264,7 @@ impl Inner {
                     look.stepped = false;
                 }
                 let stands = outcome.map_or_else(|other| other, Some);
+                look.voted = has_voted(stands.as_deref(), &stats);
                 look.stored = stands.map(|record| record.to_string());
             }
             Hello::Subscribed(record) => {
@@ -438,10 +448,26 @@ impl Node {
         let info = format!(
             "role:master\nuptime_in_seconds:{uptime}\nevicted_keys:0\nmaster_replid2:0000\n"
         );
-        let stats = match self.used {
-            true => "cmdstat_info:calls=1\ncmdstat_evalsha:calls=1\n",
-            false => "cmdstat_info:calls=1\n",
-        };
-        Info::parse(&info).newness(stats, expected.quarantine)
+        Info::parse(&info).newness(&self.commandstats(), expected.quarantine)
     }
+
+    /// How often its server has carried out which commands in this run, as far as that
+    /// matters.
+    pub(super) fn commandstats(&self) -> String {
+        let mut stats = "cmdstat_info:calls=1\r\n".to_owned();
+        if self.used {
+            stats.push_str("cmdstat_evalsha:calls=1\r\n");
+        }
+        if self.stored > 0 {
+            stats.push_str(&format!("cmdstat_set:calls={}\r\n", self.stored));
+        }
+        stats
+    }
+}
+
+/// Whether a node that shows this record, and has counted that, may have voted before it
+/// pledged.
+fn has_voted(record: Option<&str>, commandstats: &str) -> bool {
+    let record = record.and_then(Record::parse);
+    record.is_some_and(|record| record.is_pledge()) && may_have_voted(commandstats)
 }

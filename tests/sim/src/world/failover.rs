@@ -78,6 +78,7 @@ pub(super) struct Standby {
     role: Role,
     started: Instant,
     used: bool,
+    stored: u64,
     listeners: Vec<Listener>,
 }
 
@@ -110,6 +111,7 @@ impl Node {
             role: Role::Replica,
             started: Instant(clock.offset),
             used: true,
+            stored: 0,
             listeners: Vec::new(),
         }));
     }
@@ -127,6 +129,7 @@ impl Node {
         std::mem::swap(&mut self.role, &mut standby.role);
         std::mem::swap(&mut self.started, &mut standby.started);
         std::mem::swap(&mut self.used, &mut standby.used);
+        std::mem::swap(&mut self.stored, &mut standby.stored);
         std::mem::swap(&mut self.listeners, &mut standby.listeners);
     }
 

@@ -173,6 +173,8 @@ pub(super) struct Node {
     /// anything in it.
     pub(super) started: Instant,
     pub(super) used: bool,
+    /// How many strings it has stored in it for its records.
+    pub(super) stored: u64,
     /// When each lock's counter of fences was lost last, and whether there is
     /// one to lose.
     pub(super) lost_at: [Time; KEYS.len()],
@@ -209,6 +211,7 @@ impl Node {
             forgot: false,
             started: Instant(clock.offset.saturating_sub(uptime)),
             used,
+            stored: 0,
             lost_at: [0; KEYS.len()],
             counts: [false; KEYS.len()],
         }
@@ -299,6 +302,7 @@ impl Inner {
                 let state = &mut self.nodes[node];
                 state.run += 1;
                 (state.started, state.used) = (state.clock.local(now + long), false);
+                state.stored = 0;
                 self.nodes[node].drop_listeners();
                 self.nodes[node].forget(now, memory);
                 if memory == Memory::Old {

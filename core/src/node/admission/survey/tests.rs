@@ -20,6 +20,7 @@ fn look(stored: &str) -> Look {
         stored: (!stored.is_empty()).then(|| stored.to_owned()),
         run: Some("r".into()),
         newness: Newness::New,
+        voted: false,
         stepped: false,
     }
 }
@@ -82,6 +83,26 @@ fn a_wholly_new_set_votes_at_once_and_any_other_after_a_quarantine() {
         ..e
     };
     assert_eq!(found(&said, [New; 3]), full);
+}
+
+/// Its pledge was written late: the set was founded meanwhile, and the server has lost its data.
+#[test]
+fn a_pledge_on_a_server_that_may_have_voted_is_raised_with_a_quarantine() {
+    let e = expected(3);
+    let pledge = "1 s 0 3 60000 n r on";
+    for others in [pledge, "1 s 1 3 60000 n r on"] {
+        for (voted, quarantine) in [(false, Duration::ZERO), (true, e.quarantine)] {
+            let survey = survey(&e);
+            survey.look(0, &look(others), "x");
+            survey.look(1, &look(others), "x");
+            let look = Look {
+                voted,
+                ..look(pledge)
+            };
+            let raised = ("1 s 1 3 60000 n r on".to_owned(), quarantine);
+            assert_eq!(written(survey.look(2, &look, "x")), raised, "{others}");
+        }
+    }
 }
 
 #[test]

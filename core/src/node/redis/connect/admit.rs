@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use redis::Value as Resp;
 
+use super::greet::has_voted;
 use super::prepare::permitted;
 use super::talk::{elsewhere, exchange, good, refused, unmoved};
 use super::target::Target;
@@ -70,6 +71,9 @@ pub(super) async fn admit(
                     }
                     Some(other) => Some(other).filter(|other| !other.is_empty()),
                 };
+                if quarantine_key.is_some() {
+                    look.voted = has_voted(target, wire, look.stored.as_deref()).await?;
+                }
             }
         }
     }

@@ -217,6 +217,7 @@ pub(super) async fn admit_node(target: &Target, routes: &dyn Router) -> Result<S
             stored,
             run: None,
             newness: Newness::Used,
+            voted: false,
             stepped: false,
         };
         admit(target, &mut wire, &mut look, &gate.record_key, None).await

@@ -14,7 +14,7 @@ use crate::hash::fnv1a;
 use crate::mutants::mutant;
 use crate::node::address::{Address, Endpoint, Origin, shown};
 use crate::node::admission::{
-    Gate, Info, Look, Newness, Record, Reign, Stranger, Unfit, beginning,
+    Gate, Info, Look, Newness, Record, Reign, Stranger, Unfit, beginning, may_have_voted,
 };
 use crate::node::redis::dial::Undialled;
 use crate::node::redis::replies::{self, text};
@@ -143,9 +143,12 @@ async fn say_hello(target: &Target, how: &How) -> Result<Greeted, Fault> {
             .map_err(refused)?;
     }
     degraded::tell(target, &info, own_address);
-    let newness = match &target.routes {
-        None => newness_of(target, &mut wire, record.as_deref(), &info).await?,
-        Some(_) => Newness::Used,
+    let (newness, voted) = match &target.routes {
+        None => (
+            newness_of(target, &mut wire, record.as_deref(), &info).await?,
+            has_voted(target, &mut wire, record.as_deref()).await?,
+        ),
+        Some(_) => (Newness::Used, false),
     };
     Ok(Greeted {
         wire,
@@ -153,6 +156,7 @@ async fn say_hello(target: &Target, how: &How) -> Result<Greeted, Fault> {
             stored: record,
             run: run.map(|run| beginning(run).to_owned()),
             newness,
+            voted,
             stepped: how.stepped,
         },
         server: match fails_over {
@@ -310,6 +314,21 @@ async fn newness_of(
             let stats = commandstats(wire).await?;
             Ok(info.newness(&stats, target.gate.expected().quarantine))
         }
+    }
+}
+
+/// Whether the node holds a pledge, and may have voted before that was written.
+pub(super) async fn has_voted(
+    target: &Target,
+    wire: &mut Wire,
+    record: Option<&str>,
+) -> Result<bool, Fault> {
+    let pledged = record
+        .and_then(Record::parse)
+        .is_some_and(|record| record.is_pledge());
+    match pledged && target.gate.expected().guard {
+        true => Ok(may_have_voted(&commandstats(wire).await?)),
+        false => Ok(false),
     }
 }
 

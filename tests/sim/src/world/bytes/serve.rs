@@ -292,12 +292,7 @@ impl Host for Serving<'_> {
         let (node, now) = (self.node(), self.inner.time);
         let state = &self.inner.nodes[node];
         if section == Some("commandstats") {
-            let used = if state.used {
-                "cmdstat_evalsha:calls=1\r\n"
-            } else {
-                ""
-            };
-            return format!("# Commandstats\r\ncmdstat_info:calls=1\r\n{used}");
+            return format!("# Commandstats\r\n{}", state.commandstats());
         }
         let run = if self.astray() { OTHER } else { state.run };
         let uptime = state.started.until(state.clock.local(now)).as_secs();

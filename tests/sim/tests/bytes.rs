@@ -20,6 +20,15 @@ fn no_invariant_is_broken_over_bytes() {
     );
 }
 
+/// A reply over a connection in doubt tells that a node's clock has stepped, while the next one
+/// is made: that is in doubt, too, as soon as it stands. A release that was set aside for it
+/// goes out over it all the same.
+#[test]
+fn a_connection_in_doubt_from_the_first_has_all_releases_that_are_owed() {
+    let outcome = schedule::run_on(Layer::Bytes, 20_234_600, false);
+    assert_eq!(outcome.violation, None);
+}
+
 #[test]
 fn a_seed_gives_the_same_bytes_each_time() {
     for seed in 1..40 {

@@ -57,6 +57,19 @@ impl Backlog {
         self.fresh.iter_mut()
     }
 
+    /// Another connection is in doubt, which has had none of what waits: releases that were
+    /// set aside go out over it, too.
+    pub(crate) fn renew(&mut self) {
+        for item in self.iter_mut() {
+            item.on_old = false;
+        }
+        if mutant!("set-aside-in-doubt", true, false) {
+            let mut all = std::mem::take(&mut self.kept);
+            all.append(&mut self.fresh);
+            self.fresh = all;
+        }
+    }
+
     /// Everything, to be failed.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = Box<Item>> {
         self.kept.drain(..).chain(self.fresh.drain(..))

@@ -195,9 +195,7 @@ impl Connection {
         if let Some(old) = &mut self.old {
             mutant!("deletes-uncopied-in-doubt", old.copy_deletes(), ());
         }
-        for item in self.waiting.iter_mut() {
-            item.on_old = false;
-        }
+        self.waiting.renew();
         self.subscription.lost();
     }
 

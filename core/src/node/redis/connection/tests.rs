@@ -312,6 +312,27 @@ async fn a_release_has_one_copy_over_the_connection_in_doubt() {
 }
 
 #[tokio::test]
+async fn a_release_that_was_set_aside_goes_out_over_a_connection_in_doubt_from_the_first() {
+    let here = (Endpoint::Unix("/nowhere".into()), 1);
+    let expected = Expected::new("s", 1, Duration::from_secs(1), 0.01, true);
+    let mut link = Link::to(here.0.clone(), expected, Arc::new(Silence), here);
+    link.connects();
+    link.asks(ACQUIRE);
+    link.patience_ends();
+    link.asks(Op::Release);
+    assert_eq!(link.written(), [2, 0]);
+    // A reply over the connection in doubt has told of a step: the next one is in doubt as
+    // soon as it stands, and answers.
+    link.connection.stepped = true;
+    link.connects();
+    assert_eq!(link.written(), [1, 0]);
+    // The one behind that has it, too.
+    link.connection.stepped = false;
+    link.connects();
+    assert_eq!(link.written(), [1, 1]);
+}
+
+#[tokio::test]
 async fn a_release_that_is_not_acknowledged_is_worth_a_connection() {
     let mut link = Link::connected();
     link.asks(ACQUIRE);

@@ -83,8 +83,8 @@ impl Script {
             Some(at) => *at,
             None => {
                 *own = own.wrapping_add(0x9e37_79b9_7f4a_7c15);
-                let end = || seed_of(whose, other.unwrap_or(0));
-                own.wrapping_add(tape.last().copied().unwrap_or_else(end))
+                // Not from the end of its tape: there others went on, whose tokens it would draw.
+                own.wrapping_add(seed_of(whose, other.unwrap_or(0)))
             }
         }
     }
@@ -159,5 +159,29 @@ impl Tapes {
             without,
             state: Mutex::default(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+    use crate::who::{Who, act};
+
+    #[test]
+    fn who_draws_more_than_it_did_draws_nothing_of_anybody_elses() {
+        let recording = Arc::new(Script::default());
+        let random = Random::scripted(7, 0, Some(&recording));
+        let draw = |random: &Random, user| {
+            let _acting = act(Who::User(user));
+            random.bits()
+        };
+        let drawn = [0, 1, 0, 1].map(|user| draw(&random, user));
+        let script = Arc::new(recording.recorded().script(Without::default()));
+        let random = Random::scripted(7, 0, Some(&script));
+        let of = |user| [(); 4].map(|()| draw(&random, user));
+        let (first, second) = (of(0), of(1));
+        assert_eq!([first[0], second[0], first[1], second[1]], drawn);
+        assert!(first.iter().all(|bits| !second.contains(bits)));
     }
 }

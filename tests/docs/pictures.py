@@ -6,7 +6,8 @@
     pictures.py --record              records that data anew: of locks on real servers, and from target/faults/history
 
 `round`: one round of three nodes, of which one hangs. `handoff`: four clients want one lock, and each of their requests is a dot.
-`faults`: a part of a fault run, from its history. The times are those that were measured.
+`faults`: a part of a fault run, from its history. `benefit`: how long eight processes wait for one lock, beside other libraries, from the
+long tables of the benchmark. The times are those that were measured.
 """
 
 import collections
@@ -43,14 +44,14 @@ SCHEMES = {
 class Drawing:
     """Rows over a common time, which goes from left to right."""
 
-    def __init__(self, scheme, title, description, rows, begin, end, unit):
-        self.colours, self.parts = SCHEMES[scheme], []
+    def __init__(self, scheme, title, description, rows, begin, end, unit, left=LEFT, top=40):
+        self.colours, self.parts, self.left = SCHEMES[scheme], [], left
         self.title, self.description, self.begin, self.end, self.unit = title, description, begin, end, unit
-        self.top, self.rows = 40, rows
+        self.top, self.rows = top, rows
 
     def x(self, at):
         at = min(max(at, self.begin), self.end)
-        return LEFT + (WIDTH - LEFT - RIGHT) * (at - self.begin) / (self.end - self.begin)
+        return self.left + (WIDTH - self.left - RIGHT) * (at - self.begin) / (self.end - self.begin)
 
     def y(self, row):
         return self.top + ROW * row + ROW / 2
@@ -59,8 +60,8 @@ class Drawing:
         self.parts.append(f'<text x="{x:.1f}" y="{y:.1f}" fill="{self.colours[colour]}" text-anchor="{anchor}" '
                           f'font-weight="{weight}">{escape(words)}</text>')
 
-    def label(self, row, words):
-        self.text(LEFT - 12, self.y(row) + 5, words, anchor="end")
+    def label(self, row, words, colour="ink", weight=400):
+        self.text(self.left - 12, self.y(row) + 5, words, colour, "end", weight)
 
     def line(self, row, begin, end, colour="line", width=2, dashes=""):
         more = f' stroke-dasharray="{dashes}"' if dashes else ""
@@ -83,18 +84,18 @@ class Drawing:
         anchor = "start" if x < WIDTH * 0.7 else "end"
         self.text(x, self.top - 9, words, "faint", anchor)
 
-    def whole(self, words=()):
-        bottom = self.top + ROW * self.rows
+    def whole(self, words=(), axis=True):
+        bottom = round(self.top + ROW * self.rows)
         ticks = []
         step = nice((self.end - self.begin) / 6)
         at = 0.0
-        while at <= self.end - self.begin + 1e-9:
+        while axis and at <= self.end - self.begin + 1e-9:
             x = self.x(self.begin + at)
             ticks.append(f'<line x1="{x:.1f}" y1="{bottom}" x2="{x:.1f}" y2="{bottom + 5}" stroke="{self.colours["faint"]}"/>')
             ticks.append(f'<text x="{x:.1f}" y="{bottom + 20}" fill="{self.colours["faint"]}" text-anchor="middle">{at:g} {self.unit}</text>')
             at += step
-        height, foot = bottom + 32, []
-        x = LEFT
+        height, foot = bottom + (32 if axis else 4), []
+        x = self.left
         for colour, word in words:
             foot.append(f'<rect x="{x}" y="{height}" width="12" height="12" rx="2" fill="{self.colours[colour]}"/>')
             foot.append(f'<text x="{x + 17}" y="{height + 11}" fill="{self.colours["ink"]}">{escape(word)}</text>')
@@ -166,6 +167,29 @@ def draw_faults(data, scheme):
             drawing.block(row, begin, end, language, 20, least=0.8)
     used = {language for holds in locks.values() for language, *_ in holds}
     return drawing.whole((*((name, words) for name, words in LANGUAGES.items() if name in used), ("bad", "fault")))
+
+
+def draw_benefit(data, scheme):
+    groups, most = data["rows"], data["seconds"] * 1000
+    told = "; ".join(f"{label} in {language} {ms:,} ms" for language, rows in groups.items() for label, ms in rows)
+    gap = 0.4
+    drawing = Drawing(scheme, "Eight processes want one lock", f"The longest that one of eight processes waited for it: {told}.",
+                      sum(map(len, groups.values())) + gap * (len(groups) - 1), 0, most * 1.42, "ms", left=308, top=58)
+    drawing.text(0, 17, "Eight processes want one lock: the longest wait of any", weight=600)
+    drawing.text(0, 38, f"Each holds it for {data['hold_ms']} ms and asks again at once, for {data['seconds']} s, on one Redis server. Shorter is better.",
+                 "faint")
+    at = 0.0
+    for language, rows in groups.items():
+        drawing.text(0, drawing.y(at) + 5, language, weight=600)
+        for label, ms in rows:
+            ink, weight = ("ink", 600) if label == OURS else ("faint", 400)
+            drawing.label(at, label, ink, weight)
+            drawing.block(at, 0, ms, "good" if label == OURS else "wait", least=3)
+            words = f"{ms:,} ms" + (", the whole run" if ms > 0.99 * most else "")
+            drawing.text(drawing.x(ms) + 8, drawing.y(at) + 5, words, ink, weight=weight)
+            at += 1
+        at += gap
+    return drawing.whole(axis=False)
 
 
 # ---- recording ----
@@ -304,7 +328,32 @@ def language(worker):
     return {"blocking": "python", "asyncio": "python"}.get(name := worker.split("-")[0], name)
 
 
-PICTURES = {"round": (draw_round, record_round), "handoff": (draw_handoff, record_handoff), "faults": (draw_faults, record_faults)}
+OURS = "Quorlock"
+# Of each language what stands in the picture: the words for it, and its name in the long tables.
+WAITED = {
+    "Python": ((OURS, "py:quorlock"), ("redis-py Lock (asks each 1 ms)", "py:redis-py+fast"), ("redis-py Lock (default: asks each 100 ms)", "py:redis-py")),
+    "Node": ((OURS, "js:quorlock"), ("node-redlock (asks each 1 ms)", "js:redlock5+fast"), ("node-redlock (default: asks each 200 ms)", "js:redlock5")),
+}
+CONTENDED = "## W3: contention: one lock, and who has released it asks again at once; 1 node; 8 processes, 5 ms\n"
+CONTENDED_SECONDS, CONTENDED_HOLD_MS = 3, 5
+
+
+def contended():
+    """What the benchmark has found of eight processes and one lock: by peer the cells of its long table, by their column."""
+    section = (ROOT / "tests" / "bench" / "RESULTS.md").read_text().partition(CONTENDED)[2].partition("\n## ")[0]
+    head, _, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line.startswith("|")]
+    return {row[0].strip("*"): dict(zip(head, row)) for row in rows}
+
+
+def record_benefit():
+    """By the long table that is kept: nothing is measured here."""
+    found = contended()
+    return {"seconds": CONTENDED_SECONDS, "hold_ms": CONTENDED_HOLD_MS,
+            "rows": {language: [[label, int(found[peer]["longest wait ms"])] for label, peer in peers] for language, peers in WAITED.items()}}
+
+
+PICTURES = {"round": (draw_round, record_round), "handoff": (draw_handoff, record_handoff), "faults": (draw_faults, record_faults),
+            "benefit": (draw_benefit, record_benefit)}
 
 
 def main():

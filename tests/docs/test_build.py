@@ -1,5 +1,6 @@
 """What is found wrong with a built site, and how pictures are scaled."""
 
+import json
 import pathlib
 import re
 import sys
@@ -58,6 +59,12 @@ class Scale(unittest.TestCase):
     def test_steps_are_round(self):
         for least, step in {0.13: 0.2, 0.3: 0.5, 0.7: 1, 1: 1, 3: 5, 6.5: 10, 120: 200}.items():
             self.assertAlmostEqual(pictures.nice(least), step)
+
+
+class Kept(unittest.TestCase):
+    def test_the_picture_of_the_benefit_shows_what_the_benchmark_has_found(self):
+        kept = json.loads((pictures.IMAGES / "benefit.json").read_text())
+        self.assertEqual(kept, pictures.record_benefit(), "run `tests/docs/pictures.py --record benefit`")
 
 
 if __name__ == "__main__":

@@ -1,13 +1,15 @@
 #!/bin/sh
-# Builds the library and installs it in target/c/prefix, where the tests look for it. An
-# installation that is up to date is left alone, so that no program is compiled anew for nothing.
+# Installs the library in target/c/prefix, where the tests look for it: the one that stands in the folder that is named, or
+# one that is built first. An installation that is up to date is left alone, so that no program is compiled anew for nothing.
+#
+#   ffi-c/build.sh [FOLDER]
 set -eu
 cd "$(dirname "$0")/.."
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 prefix=$target/c/prefix
-built=$target/release
+built=${1:-$target/release}
 
-cargo build --release --locked -p quorlock-c
+[ $# -gt 0 ] || cargo packages --release
 
 up_to_date() {
     for library in "$prefix"/lib/libquorlock.so.*.*.*; do

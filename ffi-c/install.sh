@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs what `cargo build --release -p quorlock-c` has made: libraries, headers, pkg-config and CMake files.
+# Installs what `cargo packages --release` has made: libraries, headers, pkg-config and CMake files.
 #
 #   PREFIX=/usr/local [LIBDIR=$PREFIX/lib] [INCLUDEDIR=$PREFIX/include] [DESTDIR=] [BUILT=target/release] ffi-c/install.sh
 set -eu
@@ -27,7 +27,7 @@ else
 fi
 for file in "$built" libquorlock.a; do
     if [ ! -f "$BUILT/$file" ]; then
-        echo "there is no $BUILT/$file: run cargo build --release -p quorlock-c first" >&2
+        echo "there is no $BUILT/$file: run cargo packages --release first" >&2
         exit 1
     fi
 done

@@ -60,6 +60,8 @@ class Dist:
     def __init__(self, out, triples):
         self.out, self.triples = out, triples
         self.native = triples == [NATIVE]
+        # What `make build` has made is packed as it is, in the profile that it was made in.
+        self.profile = os.environ.get("PROFILE", "release") if self.native else "dist"
         self.source, self.files, self.target = out / "src", out / "files", out / "target"
         if self.native:
             self.source, self.target = ROOT, pathlib.Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target").resolve()
@@ -77,12 +79,14 @@ class Dist:
         # What is built here is not built anew, as it would be if any of that were another.
         if not self.native:
             told |= {"SOURCE_DATE_EPOCH": self.epoch, "LC_ALL": "C.UTF-8", "CARGO_TARGET_DIR": str(self.target),
-                     "RUSTFLAGS": rustflags.strip(), "CFLAGS": cflags, "CARGO_PROFILE_RELEASE_STRIP": "symbols",
+                     "RUSTFLAGS": rustflags.strip(), "CFLAGS": cflags,
                      "CARGO_INCREMENTAL": "0", "CARGO_ZIGBUILD_CACHE_DIR": str(self.out / "zig")}
         told |= more
         print("+", *command, flush=True)
+        # Of each other kind of machine maturin finds out about Python by itself.
+        kept = {name: value for name, value in os.environ.items() if self.native or not name.startswith("PYO3_")}
         subprocess.run([str(word) for word in command], cwd=cwd or self.source, check=True, stdin=subprocess.DEVNULL,
-                       env={**os.environ, **told})
+                       env=kept | told)
 
     def export(self):
         """The sources of the last commit, alone in a folder."""
@@ -98,7 +102,7 @@ class Dist:
 
     def compiled(self, triple, dynamic=True):
         """Where cargo has put what was built for that triple."""
-        return self.folder(triple, dynamic) / TRIPLES[triple][0].removesuffix(".2.17") / "release"
+        return self.folder(triple, dynamic) / TRIPLES[triple][0].removesuffix(".2.17") / self.profile
 
     def folder(self, triple, dynamic):
         if triple == NATIVE:
@@ -107,10 +111,11 @@ class Dist:
         return self.target / ("static" if "musl" in triple and not dynamic else "dynamic")
 
     def build(self, triple, *packages, dynamic=True):
+        if self.native:
+            return
         packages = [word for package in packages for word in ("-p", package)]
         flags = "-C target-feature=-crt-static" if "musl" in triple and dynamic else ""
-        build = ["build"] if triple == NATIVE else ["zigbuild", "--target", TRIPLES[triple][0]]
-        self.run("cargo", *build, "--release", "--locked", *packages, flags=flags,
+        self.run("cargo", "zigbuild", "--target", TRIPLES[triple][0], "--profile", self.profile, "--locked", *packages, flags=flags,
                  CARGO_TARGET_DIR=str(self.folder(triple, dynamic)))
 
     # ---- what is made ----
@@ -206,7 +211,7 @@ class Dist:
             words = ["--zig", "--target", target.removesuffix(".2.17"), "--compatibility", tag] if triple != NATIVE else []
             if not self.native:
                 words += ["--sbom-include", self.bom("python")]
-            self.run("maturin", "build", "--release", "--locked", *words, "--manifest-path", "py/Cargo.toml", "--out", self.files,
+            self.run("maturin", "build", "--profile", self.profile, "--locked", *words, "--manifest-path", "py/Cargo.toml", "--out", self.files,
                      flags=flags, CARGO_TARGET_DIR=str(self.folder(triple, True)))
 
     def share(self):

@@ -8,7 +8,6 @@ mod list;
 pub(crate) mod metrics;
 mod probe;
 pub(crate) mod shared;
-#[cfg(feature = "sim")]
 mod simulated;
 
 use std::fmt;
@@ -237,7 +236,6 @@ impl Client {
     }
 
     /// For tests of what comes in over the links.
-    #[cfg(feature = "sim")]
     pub(crate) fn links(&self) -> &[Arc<dyn crate::node::Link>] {
         let inner = self.shared.running();
         &inner.expect("a client of a test starts").set.links

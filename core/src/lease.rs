@@ -8,7 +8,6 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use crate::client::inner::Inner;
-#[cfg(feature = "sim")]
 use crate::clock::Instant;
 use crate::error::{Error, ErrorKind, shown};
 use crate::export::Exported;
@@ -492,7 +491,6 @@ impl Lease {
 }
 
 /// For the simulator, which looks from outside.
-#[cfg(feature = "sim")]
 #[doc(hidden)]
 impl Lease {
     /// What the lease stands on, whether this handle has a share in it or not.

@@ -83,7 +83,6 @@ mod mutex;
 mod node;
 mod owner;
 mod permissions;
-#[cfg(feature = "sim")]
 #[doc(hidden)]
 pub mod probe;
 mod protocol;
@@ -116,7 +115,6 @@ pub use stats::Stats;
 
 /// The protocol modules, for the simulator. Not part of the API: anything here
 /// may change at any time.
-#[cfg(feature = "sim")]
 #[doc(hidden)]
 pub mod sim {
     pub use crate::clock::{Clock, Instant, Sleep};

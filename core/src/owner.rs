@@ -79,7 +79,6 @@ impl Owner {
     }
 
     /// For the simulator: an owner that ends when `gone` is set, as a thread does.
-    #[cfg(feature = "sim")]
     #[doc(hidden)]
     pub fn mortal(gone: Arc<AtomicBool>) -> Owner {
         let id = NUMBERS.fetch_add(1, Ordering::Relaxed);

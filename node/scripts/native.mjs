@@ -10,7 +10,7 @@ const home = dirname(dirname(fileURLToPath(import.meta.url)));
 // Cargo tells where the library is: that depends on the target folder and the platform.
 const built = spawnSync(
   "cargo",
-  ["build", "--release", "--locked", "-p", "quorlock-node", "--message-format=json-render-diagnostics"],
+  ["packages", "--profile", process.env.PROFILE || "release", "--message-format=json-render-diagnostics"],
   { cwd: home, stdio: ["ignore", "pipe", "inherit"], encoding: "utf8", maxBuffer: 1 << 28 },
 );
 if (built.error) throw built.error;

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
-use futures_util::FutureExt;
+use futures::FutureExt;
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::PyResourceWarning;
 use pyo3::prelude::*;

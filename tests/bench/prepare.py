@@ -11,7 +11,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 TARGET = ROOT / "target"
 OUT = TARGET / "bench"
-RELEASE = TARGET / "release"
+# What is released is measured, and not what is quick to make.
+DIST = TARGET / "dist"
 PYTHON = OUT / "venv" / "bin" / "python"
 
 # Quorlock as it was before it spoke in native commands: what is asked to cost no more than then runs beside it.
@@ -20,7 +21,7 @@ BEFORE = OUT / "before"
 
 # By the language of a peer's name.
 COMMANDS = {
-    "rust": lambda: [str(RELEASE / "quorlock-bench")],
+    "rust": lambda: [str(OUT / "rust" / "release" / "quorlock-bench")],
     "c": lambda: [str(OUT / "c_peer")],
     "py": lambda: [str(PYTHON), str(HERE / "py_peers.py")],
     "aio": lambda: [str(PYTHON), str(HERE / "py_peers.py")],
@@ -38,23 +39,20 @@ def call(*words, cwd=ROOT):
     return done.stdout.strip()
 
 
-def cargo(*words):
-    call(os.environ.get("CARGO", "cargo"), "build", "--release", "--quiet", *words)
-
-
 def rust():
-    cargo("-p", "quorlock-bench")
+    call(os.environ.get("CARGO", "cargo"), "build", "--release", "--locked", "--quiet", "--manifest-path", HERE / "rust" / "Cargo.toml",
+         "--target-dir", OUT / "rust")
 
 
 def c():
-    cargo("-p", "quorlock-c")
+    call(os.environ.get("CARGO", "cargo"), "packages", "--profile", "dist", "--quiet")
     # Linked as a user would: the shared library under its name and its soname.
     version = re.search(r"define QUORLOCK_ABI_VERSION (\d+)", (ROOT / "include" / "quorlock.h").read_text())[1]
     library = OUT / "lib"
     library.mkdir(exist_ok=True)
     for name in ("libquorlock.so", f"libquorlock.so.{version}"):
         (library / name).unlink(missing_ok=True)
-        (library / name).symlink_to(RELEASE / "libquorlock.so")
+        (library / name).symlink_to(DIST / "libquorlock.so")
     call(os.environ.get("CC", "cc"), "-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", f"-I{ROOT / 'include'}",
          HERE / "c_peer.c", "-o", OUT / "c_peer", f"-L{library}", "-lquorlock", "-pthread", f"-Wl,-rpath,{library}")
 
@@ -75,7 +73,7 @@ def python():
         shutil.copy(wanted, have)
     wheels = sorted((TARGET / "wheels").glob("quorlock-*.whl"), key=os.path.getmtime)
     if not wheels:
-        raise RuntimeError("there is no wheel in target/wheels: `make build` makes it")
+        raise RuntimeError("there is no wheel in target/wheels: `make bench` makes it")
     call(PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--force-reinstall", "--no-deps", wheels[-1])
     hop("libhop.so")
 

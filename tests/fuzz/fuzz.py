@@ -30,8 +30,7 @@ COVERAGE = ["-sanitizer-coverage-level=4", "-sanitizer-coverage-inline-8bit-coun
 
 def build():
     flags = " ".join(FLAGS + [f"-Cllvm-args={word}" for word in COVERAGE])
-    environment = dict(os.environ, RUSTC_BOOTSTRAP="1", RUSTFLAGS=flags, CARGO_TARGET_DIR=str(OUT / "build"),
-                       CARGO_PROFILE_RELEASE_LTO="off")
+    environment = dict(os.environ, RUSTC_BOOTSTRAP="1", RUSTFLAGS=flags, CARGO_TARGET_DIR=str(OUT / "build"))
     subprocess.run(["cargo", "build", "--release", "--locked", "-q", "-p", "quorlock-fuzz", "--features", "guided",
                     "--target", TRIPLE], cwd=ROOT, env=environment, check=True)
     return OUT / "build" / TRIPLE / "release" / "quorlock-fuzz"

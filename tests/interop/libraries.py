@@ -15,7 +15,7 @@ from fetch import call, once  # noqa: E402
 OUT = ROOT / "target" / "interop"
 PYTHON = OUT / "python" / "bin" / "python"
 GO = OUT / "go" / "interop"
-RUST = ROOT / "target" / "release" / "quorlock-interop"
+RUST = ROOT / "target" / "interop" / "rust" / "release" / "quorlock-interop"
 
 
 def python():
@@ -45,7 +45,8 @@ def go():
 
 
 def rust():
-    call(os.environ.get("CARGO", "cargo"), "build", "--release", "--locked", "--quiet", "-p", "quorlock-interop")
+    call(os.environ.get("CARGO", "cargo"), "build", "--release", "--locked", "--quiet", "--manifest-path", HERE / "rust" / "Cargo.toml",
+         "--target-dir", RUST.parents[1])
 
 
 def get(groups):

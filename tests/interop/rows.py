@@ -53,7 +53,7 @@ def _of_go(module):
 
 
 def _of_cargo(package):
-    return re.search(rf'^name = "{re.escape(package)}"\nversion = "(.*)"$', (ROOT / "Cargo.lock").read_text(), re.M)[1]
+    return re.search(rf'^name = "{re.escape(package)}"\nversion = "(.*)"$', (HERE / "rust" / "Cargo.lock").read_text(), re.M)[1]
 
 
 PINS = {"python": _of_requirements, "node": _of_npm, "go": _of_go, "rust": _of_cargo}

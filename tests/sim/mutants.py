@@ -119,7 +119,7 @@ def unit_test(test, name):
 
 def directed(test):
     """Whether the test runs and passes: in this build it plays with the bug too, and asks that it shows."""
-    words = ["test", "--release", "-q", "-p", "quorlock-sim", "--test", "native", "--", "--exact", test]
+    words = ["test", "--release", "-q", "--workspace", "--test", "native", "--", "--exact", test]
     done = cargo(*words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     return "1 passed; 0 failed" in done.stdout
 
@@ -127,7 +127,7 @@ def directed(test):
 def main():
     remember = "--remember" in sys.argv[1:]
     schedules = SEARCHED if remember else SCHEDULES
-    cargo("build", "--release", "-q", "-p", "quorlock-sim", check=True)
+    cargo("build", "--release", "-q", "--workspace", "--bin", "quorlock-sim", check=True)
     binary = TARGET / "release" / "quorlock-sim"
     passed = failed = 0
 

@@ -64,7 +64,7 @@ def refuses():
 
 
 def main():
-    cargo("build", "--release", "-q", "-p", "quorlock-sim", check=True)
+    cargo("build", "--release", "-q", "--workspace", "--bin", "quorlock-sim", check=True)
     known = remembered()
     names = [f"{bug}={known[bug][0]}" for bug in BUGS]
     binary = TARGET / "release" / "quorlock-sim"

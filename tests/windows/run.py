@@ -83,7 +83,7 @@ def all_parts_compile():
 
 @check
 def core():
-    told = run("cargo", "test", "--no-run", "--locked", "--target", TARGET, "-p", "quorlock", "--lib", "--features", "sim",
+    told = run("cargo", "test", "--no-run", "--locked", "--target", TARGET, "-p", "quorlock", "--lib",
                "--message-format", "json")
     messages = [json.loads(line) for line in told.splitlines() if line.startswith("{")]
     [program] = [message["executable"] for message in messages if message.get("executable")]

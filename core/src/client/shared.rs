@@ -68,7 +68,6 @@ impl Shared {
     }
 
     /// A client that was made in another way, and runs.
-    #[cfg(feature = "sim")]
     pub(super) fn started_as(inner: Inner, waits: Waits) -> Shared {
         let settings = inner.settings.clone();
         let mut shared = Shared::new(settings, Origin::Caller, Tls::default(), true);

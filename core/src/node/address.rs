@@ -16,7 +16,6 @@ use std::sync::Arc;
 use url::Url;
 
 use crate::error::Error;
-#[cfg(feature = "sim")]
 pub(crate) use endpoint::Seeds;
 pub(crate) use endpoint::{Endpoint, Sentinels, shown};
 use endpoint::{number_of, percent_decoded, with_database};

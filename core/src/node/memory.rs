@@ -29,15 +29,12 @@ use std::time::Duration;
 
 use super::Reply;
 use crate::clock::Instant;
-#[cfg(any(test, feature = "sim"))]
 use crate::mutants::mutant;
 use line::Listeners;
 
 pub use form::{Form, Whom};
-#[cfg(feature = "sim")]
 pub use line::{Line, Message, Place};
 pub(crate) use link::{MemoryLink, forget};
-#[cfg(feature = "sim")]
 pub use readers::Readers;
 
 /// The state of one node. Time is an argument, as everything else.
@@ -82,7 +79,6 @@ impl MemoryNode {
     }
 
     /// The node's record.
-    #[cfg(feature = "sim")]
     pub fn record(&self) -> Option<&Arc<str>> {
         self.record.as_ref()
     }
@@ -95,7 +91,6 @@ impl MemoryNode {
 
     /// The init script: replaces the record, if it is still `old`, and begins
     /// a quarantine. Returns whether it did.
-    #[cfg(any(test, feature = "sim"))]
     pub fn init(
         &mut self,
         old: Option<&str>,
@@ -126,7 +121,6 @@ impl MemoryNode {
 
     /// Whether clients may publish messages and ask who listens. They may, to
     /// begin with.
-    #[cfg(any(test, feature = "sim"))]
     pub fn permit_messages(&mut self, permitted: bool) {
         self.listeners.forbidden = !permitted;
     }

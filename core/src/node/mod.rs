@@ -226,7 +226,6 @@ pub struct Waiter {
 impl Waiter {
     /// As nodes store it: the number in decimal, a blank, the inbox; before that of one
     /// that shares an `s`.
-    #[cfg(feature = "sim")]
     pub fn text(&self, mode: Mode) -> Vec<u8> {
         let mut text = match mode.is_alone() {
             true => Vec::new(),

@@ -474,13 +474,11 @@ impl Hold {
     }
 
     /// The key under which its votes stand: of a semaphore that of its slot.
-    #[cfg(feature = "sim")]
     pub fn lock_key(&self) -> &[u8] {
         &self.keys().lock
     }
 
     /// What its lock asked for.
-    #[cfg(feature = "sim")]
     pub fn terms(&self) -> &Terms {
         &self.terms
     }

@@ -192,7 +192,6 @@ impl Info {
     }
 
     /// Why a server like this cannot be a node.
-    #[cfg(any(test, feature = "sim"))]
     pub fn unfit(&self, accept_eviction: bool) -> Option<String> {
         self.unfit_as(accept_eviction).map(|(_, why)| why)
     }

@@ -67,7 +67,6 @@ impl Bans {
     }
 }
 
-#[cfg(feature = "sim")]
 impl MemoryNode {
     /// Of every living key of bans the values with their ends, and the moment the key's life
     /// ends.

@@ -14,7 +14,6 @@ impl MemoryNode {
     }
 
     /// Every living counter with its fence and the moment its life ends.
-    #[cfg(feature = "sim")]
     pub fn counters(&self, now: Instant) -> impl Iterator<Item = (&[u8], u64, Instant)> {
         self.counters
             .iter()

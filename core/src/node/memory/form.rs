@@ -148,7 +148,6 @@ impl MemoryNode {
     }
 
     /// Every living key of a lock, with what stands there and the moment its life ends.
-    #[cfg(feature = "sim")]
     pub fn keys(&self, now: Instant) -> impl Iterator<Item = (&[u8], &Form, Instant)> {
         self.keys
             .iter()
@@ -158,7 +157,6 @@ impl MemoryNode {
 
     /// What others than our clients do to a lock's key: store a value there, with or
     /// without an end, or drop it.
-    #[cfg(any(test, feature = "sim"))]
     pub fn meddle(&mut self, key: &[u8], what: Option<(Form, Instant)>) {
         match what {
             Some(what) => drop(self.keys.insert(key.into(), what)),

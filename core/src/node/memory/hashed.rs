@@ -276,7 +276,6 @@ impl MemoryNode {
     }
 }
 
-#[cfg(feature = "sim")]
 impl MemoryNode {
     /// The hashes that live, each with its fields and the moment it ends: those of locks, and
     /// those of tokens.

@@ -136,7 +136,6 @@ impl Line {
 
 impl MemoryNode {
     /// The line with that queue, if it lives at `now`.
-    #[cfg(feature = "sim")]
     pub fn line(&self, queue: &[u8], now: Instant) -> Option<&Line> {
         self.lines.get(queue).filter(|line| line.lives(now))
     }

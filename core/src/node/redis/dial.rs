@@ -163,7 +163,6 @@ pub(crate) enum Stream {
     Tls(Box<tokio_rustls::client::TlsStream<TcpStream>>),
     #[cfg(unix)]
     Unix(UnixStream),
-    #[cfg(feature = "sim")]
     Simulated(Box<dyn Bytes>),
 }
 
@@ -192,10 +191,8 @@ pub(super) fn pair() -> (Stream, TcpStream) {
 }
 
 /// A stream of the simulator's.
-#[cfg(feature = "sim")]
 pub trait Bytes: AsyncRead + AsyncWrite + Send + Unpin {}
 
-#[cfg(feature = "sim")]
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Bytes for T {}
 
 macro_rules! on_stream {
@@ -205,7 +202,6 @@ macro_rules! on_stream {
             Stream::Tls($stream) => $call,
             #[cfg(unix)]
             Stream::Unix($stream) => $call,
-            #[cfg(feature = "sim")]
             Stream::Simulated($stream) => $call,
         }
     };

@@ -65,7 +65,6 @@ impl std::error::Error for TooLong {}
 
 /// The reply at the start of `bytes`, and its length; `None` if not all of it
 /// has arrived.
-#[cfg(any(test, feature = "sim"))]
 pub(crate) fn reply(bytes: &[u8]) -> io::Result<Option<(Resp, usize)>> {
     Scan::default().reply(bytes, REPLY)
 }

@@ -112,7 +112,6 @@ impl Input {
     }
 
     /// How many bytes it holds that are not done with.
-    #[cfg(feature = "sim")]
     pub(crate) fn held(&self) -> usize {
         self.bytes.len() - self.parsed
     }

@@ -1,0 +1,46 @@
+#!/usr/bin/env python3
+"""What is built alone has the same features of every dependency as what is built together, so that cargo compiles each of them
+once in a profile. Ends with `N passed, M failed`.
+
+Compared is what `cargo tree` says of each choice of packages that the Makefile and the tests build.
+"""
+
+import os
+import pathlib
+import subprocess
+import sys
+import tomllib
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+CARGO = os.environ.get("CARGO", "cargo")
+ALIAS = tomllib.loads((ROOT / ".cargo" / "config.toml").read_text())["alias"]["packages"].split()
+PACKAGES = [word for here, word in enumerate(ALIAS) if "-p" in (word, ALIAS[here - 1])]
+# Each is a part of the workspace, which the tests build whole.
+PARTS = {
+    "the packages": PACKAGES,
+    "the packages and the programs of the tests": [*PACKAGES, "-p", "quorlock-tests"],
+    "the wheel, which maturin builds": ["-p", "quorlock-python"],
+}
+
+
+def compiled(*packages):
+    """Each dependency with its version and features, as they are compiled for these packages."""
+    words = [CARGO, "tree", "--locked", *packages, "--edges", "normal,build", "--prefix", "none", "--no-dedupe", "--format", "{p}|{f}"]
+    told = subprocess.run(words, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=True).stdout
+    return {line for line in told.splitlines() if line}
+
+
+def main():
+    whole, failed = compiled("--workspace"), 0
+    for part, packages in PARTS.items():
+        others = sorted(compiled(*packages) - whole)
+        failed += bool(others)
+        for line in others:
+            package, _, features = line.partition("|")
+            print(f"{part}: {package} is compiled with the features {features or 'none'}, and with others in the workspace")
+    print(f"{len(PARTS) - failed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -9,6 +9,9 @@ SEED    ?=
 MINUTES ?= 5
 OPTIONS ?=
 PREFIX  ?= /usr/local
+# `release` is quick to make; `dist` is what is released and measured.
+PROFILE ?= release
+BUILT   := target/$(PROFILE)
 OLDEST_RUST := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
 .PHONY: help setup build rust program static python node c demo test full faults redisson restarts bench sim mutants install \
@@ -20,10 +23,15 @@ help: ## what can be made
 setup: ## install what the tests need and this machine lacks, or name it where that cannot be
 	tests/setup.sh test
 
-build: rust python node c ## all libraries; the wheel in target/wheels, installed in .venv
+build: python node c ## the libraries of all languages; the wheel in target/wheels, installed in .venv
+	$(CARGO) build --release --locked --workspace --bins
 
-rust: ## the core and the programs of the tests
-	$(CARGO) build --release -p quorlock -p quorlock-cli -p quorlock-tests -p quorlock-sim -p quorlock-model
+# One call of cargo for what users get. The steps behind it put that where each language looks.
+packages:
+	$(CARGO) packages --profile $(PROFILE) $(WORKERS)
+
+rust: ## the programs of the tests and the simulator, in target/release
+	$(CARGO) build --release --locked --workspace --bins
 
 $(VENV)/.tools: py/requirements-dev.txt tests/python/requirements.txt
 	$(PYTHON) -m venv $(VENV)
@@ -34,57 +42,73 @@ $(VENV)/.tools: py/requirements-dev.txt tests/python/requirements.txt
 # With it go its pages and completions.
 DATA := py/quorlock.data
 SHARE := $(DATA)/data/share
-program:
-	$(CARGO) build --release --locked -p quorlock-cli
+program: packages
 	mkdir -p $(DATA)/scripts $(SHARE)/man/man1 $(SHARE)/bash-completion/completions $(SHARE)/zsh/site-functions \
 		$(SHARE)/fish/vendor_completions.d
-	cp target/release/quorlock $(DATA)/scripts/
-	target/release/quorlock man --dir $(SHARE)/man/man1
-	target/release/quorlock completions bash > $(SHARE)/bash-completion/completions/quorlock
-	target/release/quorlock completions zsh > $(SHARE)/zsh/site-functions/_quorlock
-	target/release/quorlock completions fish > $(SHARE)/fish/vendor_completions.d/quorlock.fish
+	cp $(BUILT)/quorlock $(DATA)/scripts/
+	$(BUILT)/quorlock man --dir $(SHARE)/man/man1
+	$(BUILT)/quorlock completions bash > $(SHARE)/bash-completion/completions/quorlock
+	$(BUILT)/quorlock completions zsh > $(SHARE)/zsh/site-functions/_quorlock
+	$(BUILT)/quorlock completions fish > $(SHARE)/fish/vendor_completions.d/quorlock.fish
 
 # One file that runs on any Linux of this kind of processor.
 MUSL := $(shell uname -m)-unknown-linux-musl
 static: ## the command `quorlock` as one file without dependencies: target/static/quorlock
 	rustup target add $(MUSL)
-	CC_$(subst -,_,$(MUSL))=$${CC:-cc} $(CARGO) build --release --locked --target $(MUSL) --target-dir target/static \
-		--config 'profile.release.strip="symbols"' -p quorlock-cli
-	cp target/static/$(MUSL)/release/quorlock target/static/quorlock
+	CC_$(subst -,_,$(MUSL))=$${CC:-cc} $(CARGO) build --profile dist --locked --target $(MUSL) --target-dir target/static -p quorlock-cli
+	cp target/static/$(MUSL)/dist/quorlock target/static/quorlock
 
+# As in .cargo/config.toml, for maturin reads that not.
+export PYO3_CONFIG_FILE := $(CURDIR)/py/pyo3.cfg
+export PYO3_BUILD_EXTENSION_MODULE := 1
 python: $(VENV)/.tools program ## the wheel, and a Python environment with it
 	rm -f target/wheels/quorlock-*.whl
-	$(VENV)/bin/maturin build --release --manifest-path py/Cargo.toml --out target/wheels --interpreter $(VENV)/bin/python
+	$(VENV)/bin/maturin build --profile $(PROFILE) --locked --manifest-path py/Cargo.toml --out target/wheels --interpreter $(VENV)/bin/python
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps target/wheels/quorlock-*.whl
 
-node: ## the Node package, in place
+node/node_modules/.package-lock.json: node/package-lock.json
 	npm ci --loglevel error --prefix node
-	npm run --silent build --prefix node
+	touch $@
+
+node: packages node/node_modules/.package-lock.json ## the Node package, in place
+	PROFILE=$(PROFILE) npm run --silent build --prefix node
 
 # The frameworks that the tests of the Node package run it under.
 tests/node/node_modules/.package-lock.json: tests/node/package-lock.json
 	npm ci --loglevel error --ignore-scripts --prefix tests/node
 	touch $@
 
-c: ## the C library and header, in target/c/prefix, and the programs of its tests
-	ffi-c/build.sh
-	$(PYTHON) tests/c/run.py --build
+c: packages ## the C library and header, in target/c/prefix, and the programs of its tests
+	ffi-c/build.sh $(BUILT)
+	$(PYTHON) tests/c/run.py --build $(C_PROGRAMS)
 
 install: ## the C library, headers, pkg-config and CMake files, below PREFIX (default /usr/local)
-	$(CARGO) build --release --locked -p quorlock-c
-	PREFIX=$(PREFIX) ffi-c/install.sh
+	$(CARGO) packages --profile dist
+	PREFIX=$(PREFIX) BUILT=$(CURDIR)/target/dist ffi-c/install.sh
 
 demo: ## processes of all languages contend for one lock while nodes die (LOCK=off: the check can fail)
 	tests/setup.sh demo
-	$(MAKE) build
+	$(MAKE) python node c WORKERS='-p quorlock-tests --bin demo-worker' C_PROGRAMS=demo-worker
 	$(VENV)/bin/python tests/demo/demo.py --seconds $(SECONDS) --lock $(LOCK)
 
-test: setup ## everything that CI runs; ends with `N passed, M failed`
+# A tier has its steps and their times in tests/run.py.
+check: ## first of all, 3 min after `make build`: format, lints, unit tests, Rust's scenarios, tables
+	tests/setup.sh test
+	$(MAKE) build
+	$(VENV)/bin/python tests/run.py --tier check
+
+test: ## before a change is proposed, 15 min after `make build`: every language and every promise; ends with `N passed, M failed`
+	tests/setup.sh test
 	$(MAKE) build tests/node/node_modules/.package-lock.json
-	$(VENV)/bin/python tests/run.py
+	$(VENV)/bin/python tests/run.py --tier test
+
+gate: ## the rest of what CI runs, 30 min: seeded bugs, bytes, clusters, model, fuzz, other servers, faults, failovers, packages
+	tests/setup.sh test
+	$(MAKE) build tests/node/node_modules/.package-lock.json
+	$(VENV)/bin/python tests/run.py --tier gate
 
 sim: ## the simulator; SEED=n tells one schedule, SHRINK=1 a shorter one, BYTES=1 over streams of bytes, CLUSTERS=1 over links to clusters (tests/sim/README.md)
-	@$(if $(MUTANT),RUSTFLAGS="--cfg mutants" CARGO_TARGET_DIR=target/mutants )$(CARGO) build --release -q -p quorlock-sim
+	@$(if $(MUTANT),RUSTFLAGS="--cfg mutants" CARGO_TARGET_DIR=target/mutants )$(CARGO) build --release -q --workspace --bin quorlock-sim
 	@target/$(if $(MUTANT),mutants/)release/quorlock-sim \
 		$(if $(SEED),replay $(SEED) $(if $(BYTES),--bytes) $(if $(CLUSTERS),--clusters) --without '$(WITHOUT)' $(if $(SHRINK),--shrink $(if $(SECONDS),--seconds $(SECONDS))),run $(if $(BYTES),--bytes) $(if $(CLUSTERS),--clusters --schedules 20000,--schedules 300000)) $(if $(MUTANT),--mutant $(MUTANT))
 
@@ -105,8 +129,8 @@ dist-check: ## the same twice, compared byte by byte, installed in empty places,
 	.ci/dist/build.py --out target/dist-again & again=$$!; .ci/dist/build.py && wait $$again
 	tests/dist/check.py --again target/dist-again/files
 
-dist-native: build ## this machine's packages, of what it has built: target/dist-native/files
-	.ci/dist/build.py --native
+dist-native: python node c ## this machine's packages, of what it has built: target/dist-native/files; PROFILE=dist is for others
+	PROFILE=$(PROFILE) .ci/dist/build.py --native
 
 windows: ## everything but the command compiles for Windows; core's and C's tests run by Wine
 	tests/setup.sh windows
@@ -146,7 +170,8 @@ site-look: ## each page of it in headless Chromium: light and dark, narrow and w
 pictures: python ## the pictures of the site, from locks on real servers and the last run of `make faults`
 	$(VENV)/bin/python tests/docs/pictures.py --record
 
-bench: build ## peers beside us, on a quiet machine, 1 h; writes docs/RESULTS.md and its plots
+bench: ## peers beside us, on a quiet machine, 1 h, with the profile `dist`; writes docs/RESULTS.md and its plots
+	$(MAKE) python node c PROFILE=dist
 	$(PYTHON) tests/bench/bench.py
 
 clean: ## remove what was built

@@ -1,29 +1,44 @@
 #!/usr/bin/env python3
-"""The body of `make test`: runs the steps below one after the other, counts, and ends with `N passed, M failed`.
+"""The bodies of `make check`, `make test` and `make gate`: runs their steps one after the other, counts, and ends with
+`N passed, M failed`.
 
+    tests/run.py --tier TIER             the steps of check, test or gate
     tests/run.py [--list] [STEP...]      all steps, or those whose names begin so
+    tests/run.py --total                 the count of the three tiers that ran last
 
 What a step prints goes to target/test-logs/STEP.log; of a step that failed the end of it is shown. A step that ran fewer
-tests than its floor has failed: tests that silently stopped running are no success.
+tests than its floor has failed: tests that silently stopped running are no success. A step fails for what it finds and not
+for the time that it takes: it is ended where it hangs alone, which is when it neither prints nor computes.
 """
 
 import argparse
 import glob
+import json
 import os
 import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import dataclass, field, replace
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(ROOT, "tests", "scenarios"))
+
+import scenario  # noqa: E402
+
 LOGS = os.path.join(ROOT, "target", "test-logs")
 PYTHON = os.path.join(ROOT, ".venv", "bin", "python")
 TAIL_LINES = 60
 # Lines before those that tell of a failure, in the words of the runners.
 TELLS = re.compile(r"FAIL|ERROR|panicked at|^error|Error: |^not ok|violation")
 TELLING_LINES = 20
+# A step that has printed nothing for so many seconds hangs, if it has used less than a tenth of a processor for the first of
+# them, or whatever it has used for the second.
+IDLE, MUTE = 300, 2400
+# It is looked at so often.
+LOOK_EVERY = 5
 # A line of a test that passed, in the same words.
 PASSED = re.compile(r"ok\b|.* \.\.\. ok$")
 
@@ -33,21 +48,9 @@ class Step:
     name: str
     command: list
     floor: int = 1
-    minutes: float = 10
     env: dict = field(default_factory=dict)
     # For a step that must fail: what it has to say when it does, with status 1.
     must_say: str = None
-
-
-def scenarios(name, *command):
-    # The same files for every language: a skipped one is a failed one.
-    floor = len(glob.glob(os.path.join(ROOT, "tests", "scenarios", "*.scenario")))
-    return Step(f"scenarios-{name}", [sys.executable, "tests/scenarios/drive.py", "-j", "6", *command], floor=floor)
-
-
-def as_documented_user(*command):
-    step = scenarios("auth", "--auth", *command)
-    return replace(step, name="auth")
 
 
 # The runner of the scenario files of each language, in each of its flavours.
@@ -62,51 +65,52 @@ RUNNERS = {
 }
 
 
+def scenarios(name, *options):
+    # A file that is skipped has failed: each says itself which runners it is for.
+    command = [sys.executable, "tests/scenarios/drive.py", "-j", "8", *options, "--runner", name, *RUNNERS[name]]
+    return Step(f"scenarios-{name}", command, floor=len(scenario.of_runner(name)))
+
+
+def as_documented_user(name):
+    return replace(scenarios(name, "--auth"), name="auth")
+
+
 def handed_on():
     words = [word for name, command in RUNNERS.items() for word in (name, *command, "---")]
-    return Step("handed-on", [sys.executable, "tests/scenarios/handed_on.py", *words[:-1]], floor=len(RUNNERS) ** 2, minutes=3)
+    return Step("handed-on", [sys.executable, "tests/scenarios/handed_on.py", *words[:-1]], floor=len(RUNNERS) ** 2)
 
 
 def newcomers(name):
     command = [PYTHON, "tests/scenarios/newcomers.py", "--tries", "100", *RUNNERS[name]]
-    return Step(f"newcomers-{name}", command, floor=600, minutes=3)
+    return Step(f"newcomers-{name}", command, floor=600)
 
 
-STEPS = [
+# First of all, before anything else is worth its time.
+CHECK = [
     Step("fmt", ["cargo", "fmt", "--all", "--check"]),
     Step("clippy", ["cargo", "clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]),
-    Step("doc", ["cargo", "doc", "--workspace", "--no-deps", "--locked"], env={"RUSTDOCFLAGS": "-D warnings"}),
-    Step("rust", ["cargo", "test", "--workspace", "--locked", "--no-fail-fast"], floor=50, minutes=15),
-    # What is told to the crate of that name, which is nobody's unless it is asked for.
-    Step("tracing", ["cargo", "test", "-p", "quorlock", "--features", "sim,tracing", "--locked", "--lib", "timed"], minutes=4),
-    Step("sim", ["target/release/quorlock-sim", "run", "--schedules", "100000"]),
-    Step("sim-bytes", ["target/release/quorlock-sim", "run", "--bytes", "--schedules", "60000"], minutes=5),
-    Step("sim-clusters", ["target/release/quorlock-sim", "run", "--clusters", "--schedules", "3000"], minutes=3),
-    Step("mutants", [sys.executable, "tests/sim/mutants.py"], floor=41),
-    # Behind the step before, which builds what it needs.
-    Step("shrink", [sys.executable, "tests/sim/test_shrink.py"], floor=5, minutes=3),
-    # Of what threads share: every order of their steps, and bugs that are seen in some.
-    Step("loom", [sys.executable, "tests/loom.py"], floor=12, minutes=4),
-    Step("model", ["target/release/quorlock-model", "run", "--calls", "40000"], minutes=3),
-    Step("model-changes", ["target/release/quorlock-model", "changes"], floor=250, minutes=8),
-    Step("model-directed", ["target/release/quorlock-model", "directed"], floor=64),
-    Step("fuzz", [sys.executable, "tests/fuzz/fuzz.py", "--seconds", "10"], floor=6, minutes=20),
-    Step("stage", [sys.executable, "-m", "unittest", "discover", "-v", "-s", "tests/stage", "-t", "tests/stage"], floor=39),
-    Step("format", [sys.executable, "tests/scenarios/test_format.py"], floor=9),
+    Step("unit", ["cargo", "test", "--workspace", "--locked", "--no-fail-fast", "--lib", "--bins"], floor=340),
+    # A dependency that is compiled twice, with other features, doubles what a build takes.
+    Step("features", [sys.executable, "tests/features.py"], floor=3),
+    scenarios("rust"),
+    Step("tables", [sys.executable, "tests/test_tables.py"], floor=4),
     Step("run", [sys.executable, "tests/run.py", "--self-check"], floor=10),
-    Step("setup", [sys.executable, "tests/test_setup.py"], floor=9),
-    *(scenarios(name, *command) for name, command in RUNNERS.items()),
-    # The same files as a user who may do what the documented line permits, and nothing else.
-    as_documented_user(*RUNNERS["rust"]),
+    Step("format", [sys.executable, "tests/scenarios/test_format.py"], floor=9),
+]
+
+# What shows that each language does what it promises.
+TEST = [
+    # Most of them wait for servers, so more of them run at a time than there are processors.
+    Step("rust", ["cargo", "test", "--workspace", "--locked", "--no-fail-fast", "--test", "*"], floor=250,
+         env={"RUST_TEST_THREADS": "6"}),
+    Step("rust-doc", ["cargo", "test", "--workspace", "--locked", "--doc"], floor=11),
+    Step("sim", ["target/release/quorlock-sim", "run", "--schedules", "20000"]),
+    *(scenarios(name) for name in RUNNERS if name != "rust"),
     # Tries beside a queue, of each language.
     *(newcomers(name) for name in RUNNERS if name != "node-cjs"),
     handed_on(),
-    # Redis 6.2 and 8, Valkey: all files but those about TLS, on each; with and without the right to delete by value.
-    Step("servers", [PYTHON, "tests/scenarios/servers.py", *RUNNERS["rust"]], floor=560, minutes=15),
     Step("node", ["node", "tests/node/run.mjs"], floor=127),
-    Step("header", ["ffi-c/header.sh", "--verify"]),
-    Step("c", [sys.executable, "tests/c/run.py"], floor=32, minutes=12),
-    Step("tables", [sys.executable, "tests/test_tables.py"], floor=4),
+    Step("c", [sys.executable, "tests/c/run.py", "--part", "plain"], floor=23),
     Step("python", [PYTHON, "-m", "unittest", "discover", "-v", "-s", "tests/python", "-t", "tests/python"], floor=259),
     # A client written from docs/PROTOCOL.md alone, beside Quorlock.
     Step("protocol", [PYTHON, "tests/protocol/test_protocol.py", "-v"], floor=32),
@@ -114,21 +118,49 @@ STEPS = [
     Step("pyright", [PYTHON, "-m", "pyright", "-p", "py", "--pythonpath", PYTHON]),
     # The stub of the compiled module says what is in it, and no more.
     Step("stubtest", [PYTHON, "-m", "mypy.stubtest", "quorlock._native"]),
-    Step("readme", [PYTHON, "tests/consumers/test_readme.py", "-v"], floor=6),
-    # What README has first, typed as it stands: three old servers, three new ones, none.
+    Step("readme", [PYTHON, "tests/consumers/test_readme.py", "-v"], floor=13),
+    # The first lock of README and of the tutorial, typed as it stands: three old servers, three new ones, none.
     Step("first-lock", [PYTHON, "tests/consumers/test_first_lock.py", "-v"], floor=3),
-    # The programs of docs/JOBS.md, as two hosts at once.
-    Step("jobs-page", [PYTHON, "tests/consumers/test_jobs.py", "-v"], floor=6, minutes=4),
-    # The tests that docs/TESTING.md shows, as they stand there.
-    Step("testing-page", [PYTHON, "tests/consumers/test_testing.py", "-v"], floor=3, minutes=4),
     # The program of the wheel: its page, and what it prints for programs.
     Step("cli", [PYTHON, "tests/consumers/test_cli.py", "-v"], floor=12),
+]
+
+# The rest of what a change must pass: what looks for faults longer or elsewhere, and whether the tests find any.
+GATE = [
+    Step("sim-more", ["target/release/quorlock-sim", "run", "--schedules", "80000", "--from", "20000"]),
+    Step("sim-bytes", ["target/release/quorlock-sim", "run", "--bytes", "--schedules", "60000"]),
+    # The same of C under sanitizers and valgrind.
+    Step("c-watched", [sys.executable, "tests/c/run.py", "--part", "watched"], floor=9),
+    Step("header", ["ffi-c/header.sh", "--verify"]),
+    # What is told to the crate of that name, which is nobody's unless it is asked for.
+    Step("tracing", ["cargo", "test", "-p", "quorlock", "--features", "tracing", "--locked", "--lib", "timed"]),
+    Step("doc", ["cargo", "doc", "--workspace", "--no-deps", "--locked"], env={"RUSTDOCFLAGS": "-D warnings"}),
+    Step("sim-clusters", ["target/release/quorlock-sim", "run", "--clusters", "--schedules", "3000"]),
+    Step("mutants", [sys.executable, "tests/sim/mutants.py"], floor=41),
+    # Behind the step before, which builds what it needs.
+    Step("shrink", [sys.executable, "tests/sim/test_shrink.py"], floor=5),
+    # Of what threads share: every order of their steps, and bugs that are seen in some.
+    Step("loom", [sys.executable, "tests/loom.py"], floor=12),
+    Step("model", ["target/release/quorlock-model", "run", "--calls", "40000"]),
+    Step("model-changes", ["target/release/quorlock-model", "changes"], floor=250),
+    Step("model-directed", ["target/release/quorlock-model", "directed"], floor=64),
+    Step("fuzz", [sys.executable, "tests/fuzz/fuzz.py", "--seconds", "10"], floor=6),
+    Step("stage", [sys.executable, "-m", "unittest", "discover", "-v", "-s", "tests/stage", "-t", "tests/stage"], floor=39),
+    Step("setup", [sys.executable, "tests/test_setup.py"], floor=9),
+    # The same files as a user who may do what the documented line permits, and nothing else.
+    as_documented_user("rust"),
+    # Redis 6.2 and 8, Valkey: all files but those about TLS, on each; with and without the right to delete by value.
+    Step("servers", [PYTHON, "tests/scenarios/servers.py", *RUNNERS["rust"]], floor=560),
+    # The programs of docs/JOBS.md, as two hosts at once.
+    Step("jobs-page", [PYTHON, "tests/consumers/test_jobs.py", "-v"], floor=6),
+    # The tests that docs/TESTING.md shows, as they stand there.
+    Step("testing-page", [PYTHON, "tests/consumers/test_testing.py", "-v"], floor=3),
     # The site: every block of code on every page, what pages have from the code, and how it looks when it is built.
     Step("docs-tools", [sys.executable, "tests/docs/test_blocks.py", "-v"], floor=5),
-    Step("docs", [PYTHON, "tests/docs/run.py"], floor=190, minutes=10),
+    Step("docs", [PYTHON, "tests/docs/run.py"], floor=186),
     Step("docs-reference", [PYTHON, "tests/docs/reference.py", "--check"], floor=7),
-    Step("docs-pictures", [sys.executable, "tests/docs/pictures.py", "--check"], floor=6),
-    Step("docs-build-tools", [sys.executable, "tests/docs/test_build.py", "-v"], floor=7),
+    Step("docs-pictures", [sys.executable, "tests/docs/pictures.py", "--check"], floor=8),
+    Step("docs-build-tools", [sys.executable, "tests/docs/test_build.py", "-v"], floor=8),
     Step("docs-build", [sys.executable, "tests/docs/build.py", "--check"], floor=5),
     # What somebody does who has the site alone.
     Step("docs-tasks", [PYTHON, "tests/docs/tasks.py"], floor=6),
@@ -138,46 +170,47 @@ STEPS = [
     # What is released: whether it can be, and this machine's packages in empty folders; all of them: `make dist-check`.
     Step("dist-tools", [sys.executable, "tests/dist/test_tools.py", "-v"], floor=9),
     Step("dist-native", ["sh", "-c", "python3 .ci/dist/build.py --native && python3 tests/dist/check.py --files target/dist-native/files here"],
-         floor=4, minutes=5),
+         floor=4),
     Step("ledger", [sys.executable, "tests/demo/test_ledger.py"], floor=5),
     Step("bench-tools", [sys.executable, "-m", "unittest", "discover", "-v", "-s", "tests/bench", "-t", "tests/bench"], floor=43),
     Step("peers-tools", [sys.executable, "tests/peers/test_run.py"], floor=8),
     Step("interop-tools", [PYTHON, "tests/interop/test_run.py", "-v"], floor=12),
     # Other libraries of Python and Node on one key with Quorlock. Those that take a build of their own: tests/full.py.
-    Step("interop", [PYTHON, "tests/interop/run.py", "python", "node"], floor=184, minutes=6),
+    Step("interop", [PYTHON, "tests/interop/run.py", "python", "node"], floor=184),
     Step("faults-tools", [PYTHON, "-m", "unittest", "discover", "-v", "-s", "tests/faults", "-t", "tests/faults"], floor=69),
     # A short run with small floors, on a machine that may be busy; `make faults MINUTES=30` is the long one.
-    Step("faults", [PYTHON, "tests/faults/faults.py", "--minutes", "0.9", "--holds", "15", "--each", "1", "--late", "1000"], minutes=4),
+    Step("faults", [PYTHON, "tests/faults/faults.py", "--minutes", "0.9", "--holds", "15", "--each", "1", "--late", "1000"]),
     Step("faults-fences-ignored", [PYTHON, "tests/faults/faults.py", "--minutes", "0.3", "--kinds", "worker-pause", "--hold",
-                                   "100", "--holds", "5", "--late", "1000", "--ignore-fences"],
-         minutes=3, must_say=r"[1-9]\d* lost updates"),
-    Step("restarts-unguarded", [PYTHON, "tests/faults/restarts.py", "all-at-once", "--count", "12", "--guard", "off"],
-         minutes=3, must_say=r"S1: [1-9]\d* double holds"),
-    Step("restarts", [PYTHON, "tests/faults/restarts.py", "all-at-once", "--count", "12"], minutes=3),
-    Step("restarts-clock", [PYTHON, "tests/faults/restarts.py", "clock", "--count", "12"], minutes=3),
+                                   "100", "--holds", "5", "--late", "1000", "--ignore-fences"], must_say=r"[1-9]\d* lost updates"),
+    Step("restarts-unguarded", [PYTHON, "tests/faults/restarts.py", "all-at-once", "--count", "12", "--guard", "off"], must_say=r"S1: [1-9]\d* double holds"),
+    Step("restarts", [PYTHON, "tests/faults/restarts.py", "all-at-once", "--count", "12"]),
+    Step("restarts-clock", [PYTHON, "tests/faults/restarts.py", "clock", "--count", "12"]),
     # A job that five hosts start by clocks that differ; and one whose `keep` is too short for them.
-    Step("jobs", [PYTHON, "tests/jobs/jobs.py", "--ticks", "8"], floor=160, minutes=3),
-    Step("jobs-too-short", [PYTHON, "tests/jobs/jobs.py", "--ticks", "8", "--every", "0.4"], minutes=3,
+    Step("jobs", [PYTHON, "tests/jobs/jobs.py", "--ticks", "8"], floor=160),
+    Step("jobs-too-short", [PYTHON, "tests/jobs/jobs.py", "--ticks", "8", "--every", "0.4"],
          must_say=r"[1-9]\d* ticks did not run once"),
     # Several locks at once, asked for in any order by processes of all languages; and one by one, which ends in rings.
     Step("names-tools", [sys.executable, "tests/names/test_names.py", "-v"], floor=11),
-    Step("names", [PYTHON, "tests/names/names.py", "--seconds", "8"], floor=10, minutes=3),
-    Step("names-unsorted", [PYTHON, "tests/names/names.py", "--seconds", "8", "--unsorted"], minutes=3,
+    Step("names", [PYTHON, "tests/names/names.py", "--seconds", "8"], floor=10),
+    Step("names-unsorted", [PYTHON, "tests/names/names.py", "--seconds", "8", "--unsorted"],
          must_say=r"[1-9]\d* waits were used up"),
     Step("leaders-tools", [PYTHON, "-m", "unittest", "discover", "-v", "-s", "tests/leaders", "-t", "tests/leaders"], floor=22),
     # An election while its leader is stopped, killed or cut off; and candidates that do not ask whether they lead.
-    Step("leaders", [PYTHON, "tests/leaders/leaders.py", "--times", "3"], minutes=4),
-    Step("leaders-careless", [PYTHON, "tests/leaders/leaders.py", "--times", "1", "--careless"], minutes=4,
+    Step("leaders", [PYTHON, "tests/leaders/leaders.py", "--times", "3"]),
+    Step("leaders-careless", [PYTHON, "tests/leaders/leaders.py", "--times", "1", "--careless"],
          must_say=r"[1-9]\d* of \d+ steps of an old leader that believed to lead"),
     Step("failover-tools", [PYTHON, "-m", "unittest", "discover", "-v", "-s", "tests/failover", "-t", "tests/failover"], floor=11),
     # A node with replicas and sentinels whose master is killed, stopped or told to give way; and the same without the guard.
-    Step("failover", [PYTHON, "tests/failover/failover.py"], minutes=6),
-    Step("failover-unguarded", [PYTHON, "tests/failover/failover.py", "--guard", "off", "--wait-replicas", "0"], minutes=6,
+    Step("failover", [PYTHON, "tests/failover/failover.py"]),
+    Step("failover-unguarded", [PYTHON, "tests/failover/failover.py", "--guard", "off", "--wait-replicas", "0"],
          must_say=r"S1: [1-9]\d* double holds"),
-    Step("demo", [PYTHON, "tests/demo/demo.py", "--lock", "on"], minutes=3),
-    Step("demo-lock-off", [PYTHON, "tests/demo/demo.py", "--lock", "off", "--seconds", "3"], minutes=3,
+    Step("demo", [PYTHON, "tests/demo/demo.py", "--lock", "on"]),
+    Step("demo-lock-off", [PYTHON, "tests/demo/demo.py", "--lock", "off", "--seconds", "3"],
          must_say=r"[1-9]\d* lost updates"),
 ]
+
+TIERS = {"check": CHECK, "test": TEST, "gate": GATE}
+STEPS = [step for tier in TIERS.values() for step in tier]
 
 # What must never be printed: passwords of stages, passwords in the URLs of tests, tokens (40 hex digits).
 SECRETS = [re.compile(rb"qlsecret[0-9a-f]{4,}"), re.compile(rb"hunter2"),
@@ -206,7 +239,7 @@ def verdict(step, status, text):
         return (1, 0, "") if good else (0, 1, f"must end with status 1 and say {step.must_say!r}; status {status}")
     passed, failed = counted(text) or ((1, 0) if status == 0 else (0, 1))
     if status is None:
-        return passed, max(failed, 1), f"no end after {step.minutes:g} min"
+        return passed, max(failed, 1), f"hangs: it said nothing for {IDLE} s and did nothing, or for {MUTE} s"
     if status and not failed:
         return passed, 1, f"status {status}"
     if passed + failed < step.floor:
@@ -215,7 +248,7 @@ def verdict(step, status, text):
 
 
 def execute(step, log):
-    """Runs the step's command; returns its status, or nothing if it did not end in time."""
+    """Runs the step's command; returns its status, or nothing if it hangs."""
     environment = dict(os.environ, CARGO_TERM_COLOR="never", PYTHONUNBUFFERED="1", **step.env)
     try:
         # A group of its own, so that everything it started ends with it.
@@ -225,12 +258,51 @@ def execute(step, log):
         log.write(f"{error}\n".encode())
         return 127
     try:
-        return process.wait(step.minutes * 60)
-    except subprocess.TimeoutExpired:
-        return None
+        return ended(process, log)
     finally:
         if process.poll() is None:
             end_group(process)
+
+
+def ended(process, log):
+    """Waits for the process; returns its status, or nothing if it hangs."""
+    size, since, used = -1, time.monotonic(), 0.0
+    while True:
+        try:
+            return process.wait(LOOK_EVERY)
+        except subprocess.TimeoutExpired:
+            pass
+        now = time.monotonic()
+        if os.fstat(log.fileno()).st_size != size:
+            size, since, used = os.fstat(log.fileno()).st_size, now, computed(process.pid)
+            continue
+        quiet = now - since
+        # What processes have used that have ended in between is not counted: a new one alone shows that it goes on.
+        if quiet > MUTE or quiet > IDLE and abs(computed(process.pid) - used) < quiet / 10:
+            return None
+
+
+def computed(root):
+    """Seconds of processor that the process and those below it have used so far. Elsewhere than on Linux: the time."""
+    if not os.path.isdir("/proc/self"):
+        return time.monotonic()
+    children, used, total = {}, {}, 0
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{entry}/stat") as file:
+                # Behind the name, which may have blanks and brackets.
+                words = file.read().rpartition(")")[2].split()
+        except (OSError, ValueError):
+            continue
+        children.setdefault(int(words[1]), []).append(int(entry))
+        # With what its children used whom it has waited for.
+        used[int(entry)] = sum(map(int, words[11:15]))
+    todo = [root]
+    while todo:
+        process = todo.pop()
+        total += used.get(process, 0)
+        todo += children.get(process, [])
+    return total / os.sysconf("SC_CLK_TCK")
 
 
 def end_group(process):
@@ -320,33 +392,56 @@ def self_check():
     told = telling(f"{noise}FAIL b  0.2 s\n     why\n{noise}last\n")
     if told != ["FAIL b  0.2 s", "     why", "last"]:
         wrong.append(told)
-    for case in wrong + missed + taken:
+    hanging = hangs()
+    for case in wrong + missed + taken + hanging:
         print("wrong:", case)
-    failed = len(wrong) + len(missed) + len(taken)
-    print(f"{len(cases) + 1 + len(planted) + len(harmless) - failed} passed, {failed} failed")
+    failed = len(wrong) + len(missed) + len(taken) + len(hanging)
+    print(f"{len(cases) + 1 + len(planted) + len(harmless) + 3 - failed} passed, {failed} failed")
     return 1 if failed else 0
+
+
+def hangs():
+    """Which of three programs is ended though it goes on, or is not though it hangs."""
+    global IDLE, LOOK_EVERY
+    kept, wrong = (IDLE, LOOK_EVERY), []
+    IDLE, LOOK_EVERY = 1, 0.1
+    for code, expected in [("import time; time.sleep(600)", None),
+                           ("import time\nwhile time.process_time() < 3: pass", 0),
+                           ("import time\nfor _ in range(30): print(flush=True); time.sleep(0.1)", 0)]:
+        with tempfile.TemporaryFile() as log:
+            if execute(Step("x", [sys.executable, "-c", code]), log) != expected:
+                wrong.append(code)
+    IDLE, LOOK_EVERY = kept
+    return wrong
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--list", action="store_true", help="print the names of the steps")
     parser.add_argument("--self-check", action="store_true", help="test the counting")
+    parser.add_argument("--tier", choices=TIERS, help="the steps of one tier")
+    parser.add_argument("--total", action="store_true", help="the count of the tiers, each as it ran last")
     parser.add_argument("steps", nargs="*", metavar="STEP")
     asked = parser.parse_args()
     if asked.self_check:
         return self_check()
+    if asked.total:
+        return total()
+    steps = TIERS[asked.tier] if asked.tier else STEPS
     if asked.list:
-        print(*[step.name for step in STEPS], sep="\n")
+        print(*[step.name for step in steps], sep="\n")
         return 0
-    unknown = [word for word in asked.steps if not any(step.name.startswith(word) for step in STEPS)]
+    unknown = [word for word in asked.steps if not any(step.name.startswith(word) for step in steps)]
     if unknown:
         parser.error(f"no step {unknown[0]}; --list shows them")
-    chosen = [step for step in STEPS if not asked.steps or any(step.name.startswith(word) for word in asked.steps)]
+    chosen = [step for step in steps if not asked.steps or any(step.name.startswith(word) for word in asked.steps)]
     # An exception, so that the step under way ends with us.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     # Where a shell has put us into the background, Ctrl-C is ignored, and would be in every test that we start.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.makedirs(LOGS, exist_ok=True)
+    if asked.tier and not asked.steps and os.path.exists(os.path.join(LOGS, f"{asked.tier}.json")):
+        os.remove(os.path.join(LOGS, f"{asked.tier}.json"))
     results = [run(step) for step in chosen]
     counts = [(passed, failed) for passed, failed, _ in results] + [search([step.name for step in chosen])]
     # Once more, for whoever is shown only the end of a long output.
@@ -354,6 +449,24 @@ def main():
         if failed:
             print(f"failed: {step.name}", *told, sep="\n    ")
     passed, failed = map(sum, zip(*counts))
+    if asked.tier and not asked.steps:
+        with open(os.path.join(LOGS, f"{asked.tier}.json"), "w") as file:
+            json.dump({"passed": passed, "failed": failed}, file)
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+def total():
+    """Adds up what each tier has counted. One that has not ended has failed."""
+    passed = failed = 0
+    for tier in TIERS:
+        try:
+            with open(os.path.join(LOGS, f"{tier}.json")) as file:
+                count = json.load(file)
+        except FileNotFoundError:
+            count = {"passed": 0, "failed": 1}
+        print(f"{tier}: {count['passed']} passed, {count['failed']} failed")
+        passed, failed = passed + count["passed"], failed + count["failed"]
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
 

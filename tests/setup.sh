@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what `make demo`, `make test` or `make full` needs and this machine lacks, and says what:
+# Installs what `make demo`, `make test`, `make gate` or `make full` needs and this machine lacks, and says what:
 # tests/setup.sh demo|test|full|redisson|dist|windows|site
 #
 # The Makefile runs it before anything is built. On Debian (and Ubuntu) as root it installs packages; elsewhere it installs

@@ -13,10 +13,11 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TESTS = ROOT / "tests"
-sys.path.insert(0, str(TESTS))
+sys.path[:0] = [str(TESTS), str(TESTS / "scenarios")]
 
 import house  # noqa: E402
 import run  # noqa: E402
+import scenario  # noqa: E402
 from stage.node import ACL  # noqa: E402
 
 PLACES = {
@@ -38,7 +39,9 @@ TEXT = {place: "\n".join(path.read_text() for glob in globs for path in TESTS.gl
 # Of which of these the tests of a column are, and how a test of that name begins.
 COLUMNS = {"Rust": "rust", "Python": "py", "asyncio": "py", "Node": "node", "C": "c", "C++": "cpp"}
 BEGINS = {"rust": "fn {}(", "py": "def {}(self", "node": 'test("{}"', "c": "TEST({})", "cpp": "TEST({})"}
-SCENARIOS = {path.stem for path in (TESTS / "scenarios").glob("*.scenario")}
+# Which runner of scenario files stands for which column.
+RUNNERS = {"Rust": "rust", "Python": "blocking", "asyncio": "asyncio", "Node": "node-esm", "C": "c", "C++": "cpp"}
+SCENARIOS = {pathlib.Path(path).stem: scenario.load(path) for path in scenario.of_runner()}
 
 
 def rows(path):
@@ -56,12 +59,17 @@ class Tables(unittest.TestCase):
         for feature, *cells in features:
             self.assertEqual(len(cells), len(languages), feature)
             for language, cell in zip(languages, cells):
+                if cell == "core":
+                    runners = SCENARIOS[cells[0]].runners
+                    self.assertNotIn(RUNNERS[language], runners, f"{feature}, {language}: {cells[0]} runs there, so name it")
+                    continue
                 place, dot, name = cell.partition(".")
                 if dot:
                     self.assertEqual(place, COLUMNS[language], f"{feature}, {language}: {cell!r} shows it elsewhere")
                     self.assertTrue(BEGINS[place].format(name) in TEXT[place], f"{feature}, {language}: no test {cell!r}")
                 else:
                     self.assertIn(cell, SCENARIOS, f"{feature}, {language}: no scenario {cell!r}")
+                    self.assertIn(RUNNERS[language], SCENARIOS[cell].runners, f"{feature}, {language}: {cell} does not run there")
                 named[language, cell] += 1
         # Else one of the two is only the nearest there is.
         self.assertEqual([each for each, times in named.items() if times > 1], [], "one test for two features")
@@ -93,13 +101,25 @@ class Tables(unittest.TestCase):
                 found = wanted in TEXT.get(place, "") if dot else name in SCENARIOS
                 self.assertTrue(found, f"{number}: no test {name!r}")
 
-    def test_all_runners_run_all_scenarios(self):
+    def test_all_runners_run_all_scenarios_that_are_for_them(self):
         runners = [step for step in run.STEPS if step.name.startswith("scenarios-")]
-        self.assertEqual(len(runners), 7, [step.name for step in runners])
+        self.assertEqual({step.name.removeprefix("scenarios-") for step in runners}, set(scenario.RUNNERS))
         for step in runners:
+            name = step.name.removeprefix("scenarios-")
             self.assertIn("tests/scenarios/drive.py", step.command)
+            self.assertEqual(step.command[step.command.index("--runner") + 1], name)
             self.assertNotIn("-k", step.command, "no runner may choose its files")
-            self.assertEqual(step.floor, len(SCENARIOS), f"{step.name} must run every file")
+            self.assertEqual(step.floor, sum(name in each.runners for each in SCENARIOS.values()), f"{name} must run every file")
+
+    def test_only_what_is_about_servers_is_for_some_runners(self):
+        few = {name for name, each in SCENARIOS.items() if each.runners != scenario.RUNNERS}
+        self.assertGreater(len(few), 5)
+        self.assertEqual([name for name in few if not name.startswith(("set-", "tls-", "sentinel-", "cluster-"))], [])
+        self.assertEqual([name for name in few if "rust" not in SCENARIOS[name].runners], [])
+
+    def test_each_step_stands_in_one_tier(self):
+        names = [step.name for step in run.STEPS]
+        self.assertEqual(sorted(names), sorted(set(names)))
 
     def test_all_scenarios_run_as_the_documented_user(self):
         [step] = [step for step in run.STEPS if step.name == "auth"]

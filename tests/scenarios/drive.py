@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Runs scenario files with one runner:
-drive.py [-k WORD] [-x WORD] [-j N] [--seconds S] [--patient] [--auth [--permit WORDS]] COMMAND...
+drive.py [-k WORD] [-x WORD] [-j N] [--runner NAME] [--seconds S] [--patient] [--auth [--permit WORDS]] COMMAND...
 
 Starts the servers that each file asks for, rewrites the file (README.md), runs COMMAND on it, bounds its time, and
 looks that no key of ours is left behind. With --auth every server asks for a password, and the clients may do what the
@@ -8,7 +8,6 @@ line of docs/PROTOCOL.md permits and nothing else. The last line is `N passed, M
 """
 
 import argparse
-import glob
 import os
 import queue
 import re
@@ -179,8 +178,8 @@ class Lane:
         return "\n".join(parts)
 
 
-def files(words, without):
-    paths = sorted(glob.glob(os.path.join(glob.escape(HERE), "*" + scenario.SUFFIX)))
+def files(words, without, runner):
+    paths = scenario.of_runner(runner)
 
     def has(path, words):
         return any(word in os.path.basename(path) for word in words)
@@ -235,6 +234,7 @@ def main():
     parser.add_argument("-k", action="append", default=[], metavar="WORD", help="only files with WORD in their name")
     parser.add_argument("-x", action="append", default=[], metavar="WORD", help="no files with WORD in their name")
     parser.add_argument("-j", type=int, default=1, metavar="N", help="this many files at a time")
+    parser.add_argument("--runner", choices=scenario.RUNNERS, help="only the files that are for it; without, all")
     parser.add_argument("--seconds", type=float, default=40.0, metavar="S", help="bound for one file")
     parser.add_argument("--patient", action="store_true", help="long node_timeouts, for a runner under a checker of memory")
     parser.add_argument("--auth", action="store_true", help="every file as the user of the documented ACL line")
@@ -246,7 +246,7 @@ def main():
     ensure_server()
     # An exception, so that servers and runners end with us.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    paths = files(asked.k, asked.x)
+    paths = files(asked.k, asked.x, asked.runner)
     with tempfile.TemporaryDirectory(prefix="qlscene") as folder:
         rewrite = patient if asked.patient else list
         lanes = [Lane(asked.command, asked.seconds, folder, rewrite, asked.auth, asked.permit)

@@ -1,5 +1,6 @@
 """Scenario files: reading, checking, rewriting, and cutting them into steps. The format is in README.md."""
 
+import glob
 import os
 import re
 from dataclasses import dataclass
@@ -14,6 +15,9 @@ REASONS = {"expired", "refused", "max_hold", "owner_gone", "closed", "forced", "
 DATABASES = 16
 # In the first line: the driver does not declare the set.
 NEW = "new"
+# And which of these the file is for, where it is about servers and not about a language: `runners=rust,c`.
+RUNNERS = ("rust", "blocking", "asyncio", "node-esm", "node-cjs", "c", "cpp")
+FOR = "runners="
 LOCK_OPTIONS = {"ttl", "wait", "renew", "max_hold", "raw", "fencing", "max_waiters", "fair", "keep", "layout", "group", "owner"}
 CLIENT_OPTIONS = {"nodes", "ttl", "wait", "renew", "max_hold", "max_ttl", "node_timeout", "drift", "min_validity",
                   "namespace", "label", "raw", "fencing", "fence_ttl", "max_waiters", "fair", "keep", "layout", "group", "set_name",
@@ -89,6 +93,7 @@ class Scenario:
     path: str
     lines: list
     shape: list
+    runners: tuple = RUNNERS
 
     @property
     def name(self):
@@ -117,7 +122,18 @@ def load(path):
     shape = next(filter(None, map(content, lines)), [])
     if shape[:1] != ["nodes"]:
         raise FormatError("the first line must be `nodes N …`")
-    return Scenario(path, lines, shape[1:])
+    named = [word for word in shape if word.startswith(FOR)]
+    runners = tuple(named[0].removeprefix(FOR).split(",")) if named else RUNNERS
+    if set(runners) - set(RUNNERS) or len(named) > 1:
+        raise FormatError(f"after {FOR} stand some of {','.join(RUNNERS)}")
+    return Scenario(path, lines, [word for word in shape[1:] if word not in named], runners)
+
+
+def of_runner(name=None):
+    """The paths of the files for a runner, or of all files."""
+    folder = os.path.dirname(os.path.abspath(__file__))
+    paths = sorted(glob.glob(os.path.join(glob.escape(folder), "*" + SUFFIX)))
+    return [path for path in paths if name is None or name in load(path).runners]
 
 
 def parse(lines):

@@ -3,6 +3,7 @@
 import glob
 import os
 import sys
+import tempfile
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -47,6 +48,22 @@ class Files(unittest.TestCase):
             self.assertEqual(wanted - {option for user, option in options if user == verb}, set())
         self.assertEqual(set(scenario.VERBS) - {step.verb for step in steps}, set())
         self.assertEqual(scenario.KINDS - {step.expected for step in steps} - ELSEWHERE, set())
+
+    def test_the_first_line_says_which_runners_a_file_is_for(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "x.scenario")
+
+            def load(line):
+                with open(path, "w", encoding="utf-8") as file:
+                    file.write(f"# what\n{line}\n")
+                found = scenario.load(path)
+                return found.shape, found.runners
+
+            self.assertEqual(load("nodes 3 new"), (["3", "new"], scenario.RUNNERS))
+            self.assertEqual(load("nodes 3 runners=rust,c new"), (["3", "new"], ("rust", "c")))
+            for wrong in ("runners=", "runners=java", "runners=c,", "runners=c runners=cpp"):
+                with self.assertRaises(scenario.FormatError):
+                    load(f"nodes 3 {wrong}")
 
 
 class Parsing(unittest.TestCase):

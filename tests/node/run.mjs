@@ -13,8 +13,8 @@ const own = readdirSync(here)
 const files =
   process.argv.length > 2 ? process.argv.slice(2) : [...own, join(here, "..", "consumers", "node.test.mjs")];
 
-// One after the other: what is timed should not be held up by its neighbours.
-const words = ["--test", "--test-concurrency=1", "--test-reporter=spec", ...files];
+// Most of them wait for servers, so that two files at a time cost each other little.
+const words = ["--test", "--test-concurrency=2", "--test-reporter=spec", ...files];
 const tests = spawn(process.execPath, words, { stdio: ["ignore", "pipe", "inherit"] });
 let tail = "";
 tests.stdout.on("data", (data) => {

@@ -35,6 +35,19 @@ pub fn nap(long: Duration) {
     std::thread::sleep(long);
 }
 
+/// Does it with each of these at the same time: for tests that mostly wait.
+///
+/// # Panics
+///
+/// If it does with any.
+pub fn at_once<T: Send>(each: impl IntoIterator<Item = T>, done: impl Fn(T) + Sync) {
+    std::thread::scope(|scope| {
+        for one in each {
+            scope.spawn(|| done(one));
+        }
+    });
+}
+
 /// How much memory this process has, in KiB.
 pub fn resident_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

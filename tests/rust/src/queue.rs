@@ -44,12 +44,21 @@ pub fn patient(nodes: &[String]) -> Client {
 /// A [patient] client that is connected, and knows nothing of `k`.
 pub fn connected(nodes: &[String]) -> Client {
     let client = patient(nodes);
+    connect(&client);
+    client
+}
+
+/// Has a client ask all its nodes for a lock that nobody else wants.
+///
+/// # Panics
+///
+/// If it does not get that.
+pub fn connect(client: &Client) {
     blocking::wait(async {
         let lease = client.lock("other").wait(PATIENCE).acquire().await;
         lease.expect("free").release().await.expect("released");
     });
     until("released", || client.stats().releases_pending == 0);
-    client
 }
 
 /// Has a client hold `k`, for longer than any of this takes without renewal.

@@ -1,7 +1,7 @@
 //! The locks of a set by their names.
 
 use quorlock::{Client, ErrorKind, blocking};
-use quorlock_tests::{Stage, documented_permissions};
+use quorlock_tests::{Stage, at_once, documented_permissions};
 
 fn names(client: &Client, pattern: Option<&str>) -> Vec<String> {
     let found = blocking::wait(client.list(pattern, 100)).expect("nodes answer");
@@ -56,12 +56,14 @@ fn ended(client: &Client) -> Result<quorlock::Listing, quorlock::Error> {
 
 #[test]
 fn a_server_that_hangs_is_told_and_ends_the_wait() {
-    for (kinds, part) in [
+    let cases = [
         (&[][..], ""),
         (&["shards=2"], ".shard2"),
         (&["shards=2"], ".shards"),
         (&["replicas=1", "sentinels=1"], ""),
-    ] {
+    ];
+    // What each waits for is the time that a server is given, so they wait beside each other.
+    at_once(cases, |(kinds, part)| {
         let stage = Stage::like(3, kinds);
         let client = Client::new(&stage.nodes).expect("nodes");
         let _lease = blocking::wait(client.lock("a").acquire()).expect("free");
@@ -73,7 +75,7 @@ fn a_server_that_hangs_is_told_and_ends_the_wait() {
         stage.tell(&format!("stop 2{part}"));
         let failed = ended(&client).expect_err("one answers");
         assert_eq!(failed.kind(), ErrorKind::QuorumUnavailable, "{part}");
-    }
+    });
 }
 
 #[test]

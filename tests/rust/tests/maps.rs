@@ -9,8 +9,8 @@ use std::thread;
 use std::time::Duration;
 
 use quorlock::{Client, Error, Lease, RestartGuard, blocking};
-use quorlock_tests::Stage;
 use quorlock_tests::queue::until;
+use quorlock_tests::{Stage, at_once};
 
 /// Longer than a long map takes on a busy machine.
 const SOON: Duration = Duration::from_secs(5);
@@ -115,13 +115,13 @@ const MOST: i64 = 16_384;
 
 #[test]
 fn the_longest_map_is_read_and_a_longer_one_told() {
-    for ranges in [1024, MOST] {
+    at_once([1024, MOST], |ranges| {
         let each = MOST / ranges;
         let range = |n| (n * each, (n + 1) * each - 1);
         let long = cluster(|port| map((0..ranges).map(range), port));
         let error = ended(&[long]).unwrap_err().to_string();
         assert!(error.contains("only maps are told here"), "{error}");
-    }
+    });
     // Each range with servers for whose names there is no room.
     let endless = cluster(|port| {
         let map = map((0..MOST).map(|slot| (slot, slot)), port);

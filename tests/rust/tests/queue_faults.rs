@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use quorlock_tests::muted::Muted;
-use quorlock_tests::queue::{Process, connected, hold, queue, release, since, until};
+use quorlock_tests::queue::{Process, connect, connected, hold, queue, release, since, until};
 use quorlock_tests::{Stage, documented_permissions, monotonic};
 
 const WAITER: &str = env!("CARGO_BIN_EXE_waiter");
@@ -121,6 +121,8 @@ fn a_waiter_whose_connection_breaks_is_called_all_the_same() {
     let lease = hold(&clients[0]);
     let waits = queue(&clients[1]);
     stage.tell("redis 1 CLIENT KILL TYPE pubsub");
+    // The waiter connects again by itself, and the holder with its next request.
+    connect(&clients[0]);
     until("again", || stage.listening(1) == 2);
     stage.tell("reset-counters");
     release(lease);

@@ -1,4 +1,4 @@
-"""The programs of the READMEs, as they stand in the text, and how each language runs one."""
+"""The programs of README.md and of the pages, as they stand in the text, and how each language runs one."""
 
 import os
 import pathlib
@@ -8,10 +8,15 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "docs")]
 
-# What the first programs of README.md name in place of a user's nodes.
-EXAMPLES = '["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"]'
+import blocks as pages  # noqa: E402
+
+# Where the first lock stands: in README.md in Python, and in the other languages on the page that it leads to.
+TUTORIAL = "docs/tutorial/first-lock.md"
+# What it prints, by the language.
+HELD = {"python": r"^held for [0-9.]+ s more, and renewed; fence [1-9]\d*\n$",
+        **dict.fromkeys(("js", "rust", "c"), r"^waiting\nheld, fence [1-9]\d*\nreleased\n$")}
 # Dependencies are compiled once: those of the tests in Rust are the same.
 TARGET = ROOT / "target"
 RUST_PACKAGE = """[package]
@@ -20,6 +25,7 @@ version = "0.0.0"
 edition = "2024"
 [dependencies]
 quorlock = {{ path = "{core}" }}
+tokio = {{ version = "1", features = ["macros", "rt-multi-thread", "time"] }}
 [workspace]
 """
 
@@ -38,9 +44,13 @@ def blocks(words, language):
             for indent, block in re.findall(rf"^( *)```{language}\n(.*?)^ *```$", words, re.MULTILINE | re.DOTALL)]
 
 
-def on(nodes, program):
-    """The program, with a user's nodes in place of those that the text has for an example, if it has."""
-    return program.replace(EXAMPLES, "[" + ", ".join(f'"{url}"' for url in nodes) + "]")
+def first_locks():
+    """The first lock in each language, with what a page leaves out around it."""
+    [python] = blocks(section("README.md", "A first lock"), "python")
+    found = {"python": python}
+    for block in pages.blocks(TUTORIAL, section(TUTORIAL, "Hold a lock")):
+        found.setdefault(block.language, block.whole())
+    return found
 
 
 def python(program):

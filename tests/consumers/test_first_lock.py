@@ -1,5 +1,5 @@
-"""The first minute of a new user, who types what README.md has first: with three servers that have run for a while, with
-three new ones, and with none.
+"""The first minute of a new user, who types the first lock of README.md, or of the page that it leads to for another language: with
+three servers that have run for a while, with three new ones, and with none.
 """
 
 import os
@@ -12,11 +12,11 @@ import time
 import unittest
 
 import programs
-from programs import ROOT, blocks, on, section, text
+from programs import ROOT
 
 from stage import Stage  # noqa: E402
 
-# README's `max_ttl`, and more than that.
+# The default of `max_ttl`, and more than that.
 MAX_TTL, AGE = 60, 70
 # Far less than a quarantine and than the default wait, and more than a machine stands still.
 AT_ONCE = 5
@@ -25,17 +25,6 @@ PORT = 6379
 ALONE = """import fcntl, os, socket, struct, sys
 fcntl.ioctl(socket.socket(), 0x8914, struct.pack("16sh14x", b"lo", 1))  # SIOCSIFFLAGS, IFF_UP
 os.execvp(sys.argv[1], sys.argv[1:])"""
-# What the first blocks call, or stand in.
-CHARGES = {
-    "python": lambda block: f'def charge(): print("charged")\n{block}',
-    "js": lambda block: f'async function charge() {{ console.log("charged"); }}\n{block}',
-    "rust": lambda block: f"""async fn charge() {{ println!("charged"); }}
-        fn main() -> Result<(), quorlock::Error> {{
-            quorlock::blocking::wait(async {{ {block} Ok(()) }})
-        }}""",
-    # The text has the call alone, in its block of C++.
-    "c": lambda block: block,
-}
 LANGUAGES = {"python": "Python", "js": "Node", "rust": "Rust", "c": "C"}
 
 
@@ -62,53 +51,46 @@ class Ended:
 class FirstLock(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        whole, first = text("README.md"), section("README.md", "The first lock")
         cls.old = {name: cls.enterClassContext(Stage(3, declare=False, clocks=True)) for name in LANGUAGES}
         cls.new = cls.enterClassContext(Stage(3, declare=False))
         for stage in cls.old.values():
             for number in range(1, 4):
                 # A server tells its age by the clock of its machine. Nobody has seen the clock before.
                 stage.clock(number).step(AGE)
-        blocks_of = {name: CHARGES[name](blocks(whole, name)[0]) for name in LANGUAGES}
-        sources = {"old": {name: on(cls.old[name].urls(), block) for name, block in blocks_of.items()},
-                   "new": {name: on(cls.new.urls(), block) for name, block in blocks_of.items()},
-                   "none": {name: blocks(first, name)[0] for name in LANGUAGES}}
-        folder = cls.enterClassContext(tempfile.TemporaryDirectory())
-        rust = programs.rust(folder, **{servers: source["rust"] for servers, source in sources.items()})
-        c = programs.c(folder, sources["none"]["c"])
-        cls.commands = {servers: {"python": programs.python(source["python"]), "js": programs.node(source["js"]),
-                                  "rust": rust[servers], "c": c} for servers, source in sources.items()}
+        folder, first = cls.enterClassContext(tempfile.TemporaryDirectory()), programs.first_locks()
+        cls.commands = {"python": programs.python(first["python"]), "js": programs.node(first["js"]),
+                        "rust": programs.rust(folder, first=first["rust"])["first"], "c": programs.c(folder, first["c"])}
 
     def test_three_servers_that_have_run_for_longer_than_max_ttl(self):
-        for language, command in self.commands["old"].items():
+        for language, command in self.commands.items():
             with self.subTest(LANGUAGES[language]):
                 stage = self.old[language]
                 age = re.search(rb"uptime_in_seconds:(\d+)", stage.redis(1, "INFO", "server"))
                 self.assertGreater(int(age[1]), MAX_TTL)
                 ended = Ended(command, stage.urls()).wait()
                 self.assertEqual((ended.status, ended.err), (0, ""))
-                self.assertRegex(ended.out, r"^(charged|held for \d+ ms more, and renewed; fence [1-9]\d*)\n$")
+                self.assertRegex(ended.out, programs.HELD[language])
                 self.assertLess(ended.seconds, AT_ONCE)
 
     def test_three_new_servers(self):
         # A server is old once this machine has compiled something for a minute.
         self.new.restart(1, 2, 3)
-        begun = {language: Ended(command, self.new.urls()) for language, command in self.commands["new"].items()}
+        begun = {language: Ended(command, self.new.urls()) for language, command in self.commands.items()}
         for language, ended in begun.items():
             with self.subTest(LANGUAGES[language]):
                 ended.wait()
-                self.assertEqual((ended.status, ended.out), (1, ""))
+                self.assertEqual((ended.status, ended.out.removeprefix("waiting\n")), (1, ""))
                 [left] = re.findall(r"a quorum may vote in (\d+)(?:\.\d+)?s: wait for that", ended.err)
                 self.assertTrue(MAX_TTL / 2 < int(left) < MAX_TTL, left)
                 self.assertIn("have a deployment declare the set first (docs/SETS.md)", ended.err)
 
     def test_no_server(self):
-        for language, command in self.commands["none"].items():
+        for language, command in self.commands.items():
             with self.subTest(LANGUAGES[language]), NobodyListens() as alone:
                 # The best of three: a machine may stand still, and with it the start of an interpreter.
                 tries = [Ended([*alone, *command], None).wait() for _ in range(3)]
                 for ended in tries:
-                    self.assertEqual((ended.status, ended.out), (1, ""), ended.err)
+                    self.assertEqual((ended.status, ended.out.removeprefix("waiting\n")), (1, ""), ended.err)
                     for word in ("no node was named", "`redis-server`", "docker run", "QUORLOCK_NODES"):
                         self.assertIn(word, ended.err)
                 self.assertLess(min(ended.seconds for ended in tries), 1)

@@ -96,12 +96,14 @@ Give them to a client, as the defaults of its locks, to a lock, or to `redlock(�
 
 """ + table(shared) + """## Of one lock alone
 
-In Python and Node `owner` is the thread, task or body of `redlock(…)` unless you give a name; Rust, and Node's `acquire`, have none.
+In Python and Node `owner` is the thread, task or body of `redlock(…)` unless you give a name, in Python a thread's task, greenlet and context, too;
+Rust, and Node's `acquire`, have none. The last release of an owner frees the lock.
 `slots` is what `client.semaphore(name, slots)` sets.
 
 """ + table(lock) + """## Of a client
 
-`max_ttl`, `set_name` and `restart_guard` must be the same in all clients of a set: [sets](../SETS.md).
+`max_ttl`, `set_name` and `restart_guard` must be the same in all clients of a set: [sets](../SETS.md). `nodes` is a list, or one text with
+commas. In Python's `redlock(…)` the option `key` is written `cert_key`, for `key` is the name there.
 
 """ + table(client)
 

@@ -120,14 +120,14 @@ full: ## long runs, by hand: 10,000 leases, 200,000 cycles, 150 faults of leader
 	$(MAKE) build tests/node/node_modules/.package-lock.json
 	$(VENV)/bin/python tests/full.py
 
-dist: ## all that is released, for Linux on x86_64 and aarch64, glibc and musl: target/dist/files
+dist: ## all that is released, for Linux on x86_64 and aarch64, glibc and musl: target/packages/files
 	.ci/dist/build.py
 
 dist-check: ## the same twice, compared byte by byte, installed in empty places, and looked at by the registries' tools
 	tests/setup.sh dist
 	# Both at once: each leaves a processor idle for much of the time.
-	.ci/dist/build.py --out target/dist-again & again=$$!; .ci/dist/build.py && wait $$again
-	tests/dist/check.py --again target/dist-again/files
+	.ci/dist/build.py --out target/packages-again & again=$$!; .ci/dist/build.py && wait $$again
+	tests/dist/check.py --again target/packages-again/files
 
 dist-native: python node c ## this machine's packages, of what it has built: target/dist-native/files; PROFILE=dist is for others
 	PROFILE=$(PROFILE) .ci/dist/build.py --native

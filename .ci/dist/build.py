@@ -2,7 +2,7 @@
 """Makes all that is released, from the last commit, and nothing of this machine is in it: `make dist`.
 
     .ci/dist/build.py --native
-    .ci/dist/build.py [--out target/dist] [--triples x86_64-linux-gnu,…] [--only commands,c,node,python,crates,debs,boms]
+    .ci/dist/build.py [--out target/packages] [--triples x86_64-linux-gnu,…] [--only commands,c,node,python,crates,debs,boms]
 
 Wheels, the sdist, npm's packages, C's tarballs, Debian's packages, the static command, crates, a bill of materials of each
 and SHA256SUMS come into OUT/files. Everything is compiled with zig as the C compiler and the linker, so that it needs no
@@ -285,7 +285,7 @@ def install_tools(triples, boms):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "target" / "dist")
+    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "target" / "packages")
     parser.add_argument("--triples", default=",".join(TRIPLES), help="for these alone")
     parser.add_argument("--only", default=",".join(RECIPES), help="these recipes alone, in this order")
     parser.add_argument("--native", action="store_true", help="for this machine alone, by its own compiler")

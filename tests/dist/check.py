@@ -2,7 +2,7 @@
 """Installs what `make dist` has made in empty places, runs one lock there on real servers, and looks at it with the registries'
 own tools: `make dist-check`.
 
-    tests/dist/check.py [--files target/dist/files] [--again target/dist-again/files] [CHECK...]
+    tests/dist/check.py [--files target/packages/files] [--again target/packages-again/files] [CHECK...]
 
 As root, for a tree of another Debian is entered by chroot. `--again`: a second build, which must be the same, byte by byte.
 """
@@ -355,7 +355,7 @@ def same(files, again):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--files", type=pathlib.Path, default=ROOT / "target" / "dist" / "files")
+    parser.add_argument("--files", type=pathlib.Path, default=ROOT / "target" / "packages" / "files")
     parser.add_argument("--again", type=pathlib.Path)
     parser.add_argument("checks", nargs="*", metavar="CHECK")
     asked = parser.parse_args()

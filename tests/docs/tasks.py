@@ -105,7 +105,9 @@ def hold(packages):
         for language, name, begin in (("python", "first.py", "import time"), ("js", "first.mjs", "import { redlock }")):
             place.save(name, shown(page, language, begin))
             lines = place.type(shown(page, "sh", f" {name} &")).splitlines()
-            must([line.split(",")[0] for line in lines if line != "waiting"] == ["held", "released"] * 2, "\n".join(lines))
+            # The first program may say that it has released behind the word of the second, which has the lock by then.
+            said = [line.split(",")[0] for line in lines if line != "waiting"]
+            must(said[0] == "held" and sorted(said) == ["held", "held", "released", "released"], "\n".join(lines))
             fences = [int(line.split()[-1]) for line in lines if line.startswith("held")]
             must(fences[0] < fences[1], fences)
 

@@ -97,12 +97,12 @@ check: ## first of all, 3 min after `make build`: format, lints, unit tests, Rus
 	$(MAKE) build
 	$(VENV)/bin/python tests/run.py --tier check
 
-test: ## before a change is proposed, 15 min after `make build`: every language and every promise; ends with `N passed, M failed`
+test: ## before a change is proposed, 13 min after `make build`: every language and every promise; ends with `N passed, M failed`
 	tests/setup.sh test
 	$(MAKE) build tests/node/node_modules/.package-lock.json
 	$(VENV)/bin/python tests/run.py --tier test
 
-gate: ## the rest of what CI runs, 30 min: seeded bugs, bytes, clusters, model, fuzz, other servers, faults, failovers, packages
+gate: ## the rest of what CI runs, 35 min: seeded bugs, bytes, clusters, model, fuzz, other servers, faults, failovers, packages
 	tests/setup.sh test
 	$(MAKE) build tests/node/node_modules/.package-lock.json
 	$(VENV)/bin/python tests/run.py --tier gate

@@ -58,7 +58,7 @@ static: ## the command `quorlock` as one file without dependencies: target/stati
 	CC_$(subst -,_,$(MUSL))=$${CC:-cc} $(CARGO) build --profile dist --locked --target $(MUSL) --target-dir target/static -p quorlock-cli
 	cp target/static/$(MUSL)/dist/quorlock target/static/quorlock
 
-# As in .cargo/config.toml, for maturin reads that not.
+# What .cargo/config.toml tells cargo, for maturin, which does not read that.
 export PYO3_CONFIG_FILE := $(CURDIR)/py/pyo3.cfg
 export PYO3_BUILD_EXTENSION_MODULE := 1
 python: $(VENV)/.tools program ## the wheel, and a Python environment with it

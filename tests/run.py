@@ -37,7 +37,7 @@ TELLING_LINES = 20
 # A step that has printed nothing for so many seconds hangs, if it has used less than a tenth of a processor for the first of
 # them, or whatever it has used for the second.
 IDLE, MUTE = 300, 2400
-# It is looked at so often.
+# The runner looks at a step every so many seconds.
 LOOK_EVERY = 5
 # A line of a test that passed, in the same words.
 PASSED = re.compile(r"ok\b|.* \.\.\. ok$")

@@ -48,7 +48,7 @@ pub fn connected(nodes: &[String]) -> Client {
     client
 }
 
-/// Has a client ask all its nodes for a lock that nobody else wants.
+/// Has a client ask all its nodes for a lock that no other client wants.
 ///
 /// # Panics
 ///

@@ -16,7 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 CAUGHT = ROOT / "tests" / "sim" / "caught.txt"
 TARGET = ROOT / "target" / "loom"
 # A model that does not end is not explored.
-SECONDS = 60
+SECONDS = 300
 
 
 def cargo(*words, bug="", **options):

@@ -257,7 +257,7 @@ def discarded_results_are_warned_of():
             program = f"#include <{header}>\nint main(void) {{ {line} return 0; }}\n"
             command = ["cc", "-x", language, *(["-std=c++17"] if language == "c++" else []), "-Werror=unused-result",
                        "-c", "-o", "/dev/null", "-I", os.path.join(ROOT, "include"), "-"]
-            done = subprocess.run(command, input=program, capture_output=True, text=True, timeout=120)
+            done = subprocess.run(command, input=program, capture_output=True, text=True, timeout=600)
             if (done.returncode == 0) != (not line):
                 raise Failure(f"{line or 'nothing at all'}: {done.stderr or 'no warning'}")
 
@@ -314,7 +314,7 @@ VALGRINDED = ("basic-three", "reentry", "cancel-while-cont", "loss-minority", "m
 
 def scenarios(words, least, *command):
     only = [word for name in words for word in ("-k", name)]
-    return counted(run(sys.executable, os.path.join(SCENARIOS, "drive.py"), "-j", "2", *only, *command, timeout=1200), least)
+    return counted(run(sys.executable, os.path.join(SCENARIOS, "drive.py"), "-j", "2", *only, *command, timeout=3600), least)
 
 
 @check
@@ -338,7 +338,7 @@ def scenarios_valgrind_cpp():
 
 
 def fuzzed(program):
-    return run(program, str(FUZZ_SECONDS), timeout=FUZZ_SECONDS + 120).strip()
+    return run(program, str(FUZZ_SECONDS), timeout=FUZZ_SECONDS + 600).strip()
 
 
 @check

@@ -29,7 +29,7 @@ OF_NODES = "Which nodes"
 
 def run(*words, nodes="memory://cli", code=0, **environment):
     told = {**os.environ, "QUORLOCK_NODES": nodes, "COLUMNS": "100", **environment}
-    done = subprocess.run([PROGRAM, *words], env=told, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([PROGRAM, *words], env=told, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300)
     if code is not None and done.returncode != code:
         raise AssertionError(f"{words}: {done.returncode}, {done.stdout} {done.stderr}")
     return done
@@ -174,7 +174,7 @@ class Package(unittest.TestCase):
         with Stage(1) as stage:
             told = {**os.environ, "QUORLOCK_NODES": ",".join(stage.urls())}
             words = [sys.executable, "-m", "quorlock", "run", "a", "--", "sh", "-c", "exit 9"]
-            done = subprocess.run(words, env=told, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+            done = subprocess.run(words, env=told, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300)
         self.assertEqual((done.returncode, done.stderr), (9, ""))
 
     def test_without_the_program_there_is_a_hint(self):
@@ -183,7 +183,7 @@ class Package(unittest.TestCase):
             package = pathlib.Path(quorlock.__file__).parent
             os.symlink(package, os.path.join(folder, "quorlock"))
             words = [sys.executable, "-S", "-m", "quorlock", "doctor"]
-            done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=60)
+            done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=300)
         self.assertEqual(done.returncode, 127)
         self.assertIn("cargo install quorlock-cli", done.stderr)
 

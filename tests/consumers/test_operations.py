@@ -42,7 +42,7 @@ print(quorlock.metrics_text(), end="")
 
 def served(nodes):
     """What such a process serves: the families by their names."""
-    done = subprocess.run([sys.executable, "-c", ALL.format(nodes=nodes)], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", ALL.format(nodes=nodes)], capture_output=True, text=True, timeout=300, check=True)
     return {family.name: family for family in text_string_to_metric_families(done.stdout)}
 
 
@@ -198,7 +198,7 @@ class Traces(unittest.TestCase):
 
     def makes_a_span(self, command, folder):
         environment = {**os.environ, "QUORLOCK_NODES": "memory://traces"}
-        done = subprocess.run(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300)
         self.assertEqual(done.returncode, 0, done.stderr)
         for word in ("acquire orders", "quorlock.fence", "won"):
             self.assertIn(word, done.stdout)

@@ -102,7 +102,7 @@ class FirstLock(unittest.TestCase):
 
     def run_it(self, language, command, nodes):
         environment = dict(os.environ, QUORLOCK_NODES=nodes)
-        done = subprocess.run(command, cwd=ROOT / "node", env=environment, capture_output=True, text=True, timeout=30)
+        done = subprocess.run(command, cwd=ROOT / "node", env=environment, capture_output=True, text=True, timeout=300)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertRegex(done.stdout, programs.HELD[language])
 

@@ -38,7 +38,7 @@ PYTHON = ROOT / ".venv" / "bin" / "python"
 PREFIX = ROOT / "target" / "c" / "prefix"
 TARGET = ROOT / "target"
 FRAMEWORKS = ROOT / "tests" / "node" / "node_modules"
-SECONDS = 60
+SECONDS = 300
 # Pages wait for locks most of the time, so two are read at once.
 LANES = 2
 # Nodes that pages name as a reader's own: three, and one that is alone.

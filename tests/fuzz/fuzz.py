@@ -46,9 +46,9 @@ def fuzz(binary, target, seconds):
     environment = dict(os.environ, QUORLOCK_FUZZ=target, QUORLOCK_FUZZ_SEEDS=str(seeds))
     try:
         done = subprocess.run(words, env=environment, stdin=subprocess.DEVNULL, capture_output=True,
-                              timeout=seconds + 120)
+                              timeout=seconds + 600)
     except subprocess.TimeoutExpired:
-        return False, f"no end after {seconds + 120} s"
+        return False, f"no end after {seconds + 600} s"
     said = done.stderr.decode(errors="backslashreplace")
     (OUT / f"{target}.log").write_text(said)
     executed = re.search(r"^stat::number_of_executed_units:\s*(\d+)", said, re.MULTILINE)

@@ -235,7 +235,7 @@ def main():
     parser.add_argument("-x", action="append", default=[], metavar="WORD", help="no files with WORD in their name")
     parser.add_argument("-j", type=int, default=1, metavar="N", help="this many files at a time")
     parser.add_argument("--runner", choices=scenario.RUNNERS, help="only the files that are for it; without, all")
-    parser.add_argument("--seconds", type=float, default=40.0, metavar="S", help="bound for one file")
+    parser.add_argument("--seconds", type=float, default=300.0, metavar="S", help="bound for one file")
     parser.add_argument("--patient", action="store_true", help="long node_timeouts, for a runner under a checker of memory")
     parser.add_argument("--auth", action="store_true", help="every file as the user of the documented ACL line")
     parser.add_argument("--permit", default="", metavar="WORDS", help="what this user may beyond the line")

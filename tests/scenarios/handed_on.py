@@ -19,7 +19,7 @@ sys.path.insert(0, str(HERE.parent))
 import scenario  # noqa: E402
 from stage import Stage  # noqa: E402
 
-SECONDS = 60
+SECONDS = 300
 EXPORTS = ("client c ttl=30000", "lock a c a", "acquire x a", "export x <text>", "held x -> false")
 ADOPTS = ("client c ttl=30000", "adopt y c <text>", "held y -> true", "extend y", "adopt z c <text> -> LockLost",
           "release y -> true", "lock a c a wait=0", "acquire v a", "newer v y -> true", "release v -> true")

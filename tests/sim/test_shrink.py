@@ -24,7 +24,7 @@ LINE = re.compile(r" *\d+\.\d{3} ms  (u\d+ c\d+|c\d+|n\d+|fault(:[\d.]+)?|world|
 
 def make(*words):
     command = ["make", "--no-print-directory", "sim", *words]
-    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, timeout=120)
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, timeout=600)
     return done.returncode, done.stdout
 
 

@@ -23,8 +23,7 @@ help: ## what can be made
 setup: ## install what the tests need and this machine lacks, or name it where that cannot be
 	tests/setup.sh test
 
-build: python node c ## the libraries of all languages; the wheel in target/wheels, installed in .venv
-	$(CARGO) build --release --locked --workspace --bins
+build: python node c rust ## the libraries of all languages; the wheel in target/wheels, installed in .venv
 
 # One call of cargo for what users get. The steps behind it put that where each language looks.
 packages:
@@ -97,7 +96,7 @@ check: ## first of all, 3 min after `make build`: format, lints, unit tests, Rus
 	$(MAKE) build
 	$(VENV)/bin/python tests/run.py --tier check
 
-test: ## before a change is proposed, 13 min after `make build`: every language and every promise; ends with `N passed, M failed`
+test: ## before a change is proposed, 13 min after `make build`: every language's tests and scenarios; ends with `N passed, M failed`
 	tests/setup.sh test
 	$(MAKE) build tests/node/node_modules/.package-lock.json
 	$(VENV)/bin/python tests/run.py --tier test

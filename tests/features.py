@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""What is built alone has the same features of every dependency as what is built together, so that cargo compiles each of them
-once in a profile. Ends with `N passed, M failed`.
+"""The choices of packages that the Makefile builds have the features of every dependency that the whole workspace has, so that
+cargo compiles each of them once in a profile. Ends with `N passed, M failed`.
 
-Compared is what `cargo tree` says of each choice of packages that the Makefile and the tests build.
+Compared is what `cargo tree` says of each choice. One package that is built by name alone may have others.
 """
 
 import os

@@ -182,6 +182,11 @@ fn an_operator_sees_readers_and_takes_the_lock_from_all_of_them() -> Result<(), 
         .map(|_| get(client.lock("a").shared(true)))
         .collect::<Result<_, _>>()?;
     assert!(blocking::wait(client.lock("a").is_locked())?);
+    // A lease is won before every node has carried everything out.
+    until("all nodes have voted for all of them", || {
+        let counts = stage.tell("redis all ZCARD lock:#s:{a}");
+        counts.lines().filter(|count| count.trim() == "5").count() == 3
+    });
     let found = blocking::wait(client.lock("a").inspect())?;
     assert_eq!(found.holder().map(|holder| holder.votes()), Some(3));
     assert!(found.nodes().iter().all(|node| node.state() == "shared"));

@@ -356,8 +356,7 @@ typedef struct quorlock_leases_t quorlock_leases_t;
 typedef struct quorlock_lock_options_t quorlock_lock_options_t;
 
 /**
- * A name with options; holds nothing. May be used by all threads at once: each
- * is an owner of its own, unless the options name one.
+ * A name with options; holds nothing. May be used by all threads at once.
  */
 typedef struct quorlock_lock_t quorlock_lock_t;
 
@@ -1205,19 +1204,30 @@ int32_t quorlock_lock_options_set_group(struct quorlock_lock_options_t *options,
                                         size_t len);
 
 /**
- * Whether an owner that holds the lock enters it again, at once. Without, it waits
- * as any other does: for itself, too, and so in vain, as with a plain mutex.
+ * Whether an owner that holds the lock enters it again, at once. Without, an owner by name
+ * waits as any other does, for its own lease too; where the owner is the calling thread that
+ * would be in vain, and fails at once with #QUORLOCK_WOULD_DEADLOCK.
  */
 int32_t quorlock_lock_options_set_reentrant(struct quorlock_lock_options_t *options,
                                             bool reentrant);
 
 /**
- * Names the owner: whoever gives the same name, in any thread but with the
- * same client, re-enters. Not set, the owner is the thread that calls.
+ * Names the owner: an acquire that gives the same name, in any thread but with the same
+ * client, enters the lock again. Not set, a lease has no owner, but for
+ * quorlock_lock_options_set_owner_thread().
  */
 int32_t quorlock_lock_options_set_owner(struct quorlock_lock_options_t *options,
                                         const char *name,
                                         size_t len);
+
+/**
+ * Whether each thread that calls quorlock_lock() or quorlock_lock_all() is an owner of its
+ * own, as of a mutex: for a lock that the thread which has it gives back. When the thread
+ * ends its lease is renewed no more. Counts for nothing where an owner is named, for a
+ * semaphore, and for a call that is started. False.
+ */
+int32_t quorlock_lock_options_set_owner_thread(struct quorlock_lock_options_t *options,
+                                               bool owner_thread);
 
 /**
  * A new token. Free it with quorlock_cancel_free().
@@ -1275,6 +1285,12 @@ void quorlock_lock_free(struct quorlock_lock_t *lock);
 /**
  * Acquires the lock, waiting at most `wait_ms`: 0 tries once, #QUORLOCK_DEFAULT
  * waits as the options say, #QUORLOCK_FOREVER without end. `cancel` may be NULL.
+ *
+ * The lease has no owner, unless the options of the lock give one. It is bound to no
+ * thread: any thread may use, release and free it, and a second call waits for it as for
+ * a stranger's, the thread that has it too. Where the thread that acquired it has ended
+ * and the lease is still held, the log warns once.
+ *
  * A lock that the owner holds already is entered again, without any request, but
  * for quorlock_lock_options_set_reentrant(): another lease on the same hold, and the last one to go frees the lock.
  *
@@ -1285,8 +1301,9 @@ void quorlock_lock_free(struct quorlock_lock_t *lock);
  * #QUORLOCK_CONTENDED likewise with a wait of 0; #QUORLOCK_QUORUM_UNAVAILABLE if
  * too few nodes answered; #QUORLOCK_MISCONFIGURED at once if credentials or
  * addresses leave no quorum; #QUORLOCK_TOO_MANY_WAITERS at once if as many of
- * the client wait already as max_waiters allows; #QUORLOCK_LOCK_LOST when
- * entering again what was lost, or if the lease is lost by the time the thread
+ * the client wait already as max_waiters allows; #QUORLOCK_WOULD_DEADLOCK at once if
+ * the owner is the calling thread, has the lock, and may not enter it again;
+ * #QUORLOCK_LOCK_LOST when entering again what was lost, or if the lease is lost by the time the thread
  * goes on; #QUORLOCK_CANCELLED, #QUORLOCK_CLOSED, #QUORLOCK_FORKED,
  * #QUORLOCK_INVALID_ARGUMENT. No key stays behind.
  */
@@ -1307,11 +1324,11 @@ int32_t quorlock_try_lock(const struct quorlock_lock_t *lock,
                           struct quorlock_error_t **error);
 
 /**
- * Releases by lock: gives back the newest lease of its owner, the calling
- * thread unless the options name one. That lease is to be freed all the same.
- * `was_held` may be NULL; see quorlock_unlock().
+ * Releases by lock: gives back the newest lease of the owner that the lock's options
+ * give. That lease is to be freed all the same. `was_held` may be NULL; see quorlock_unlock().
  *
- * Fails with #QUORLOCK_NOT_OWNER if the owner holds nothing.
+ * Fails with #QUORLOCK_NOT_OWNER if the owner holds nothing, or there is none: release
+ * the lease then, by quorlock_unlock().
  */
 int32_t quorlock_lock_release(const struct quorlock_lock_t *lock,
                               bool *was_held,
@@ -2128,6 +2145,12 @@ void quorlock_shutdown(void);
  * tests of this library and of what is built upon it.
  */
 int32_t quorlock_test_panic(struct quorlock_error_t **error);
+
+/**
+ * The calling thread's number, which no other thread of the process ever has: the system's
+ * ids are used again. 0 while the thread's own storage is being torn down.
+ */
+uint64_t quorlock_thread_number(void);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -116,12 +116,29 @@ private:
     std::shared_ptr<const told> told_;
 };
 
-/** The errors of one kind. */
-template <std::int32_t Kind>
-class error_of : public error {
+/** Others hold the lock: the base of lock_contended and lock_timeout. */
+class lock_busy : public error {
 public:
     using error::error;
-    explicit error_of(const error &same) noexcept : error(same) {}
+    explicit lock_busy(const error &same) noexcept : error(same) {}
+};
+
+namespace detail {
+
+/** From what the errors of a kind derive. */
+template <std::int32_t Kind>
+using base_of = std::conditional_t<Kind == QUORLOCK_CONTENDED || Kind == QUORLOCK_TIMEOUT, lock_busy, error>;
+
+}  // namespace detail
+
+/** The errors of one kind. */
+template <std::int32_t Kind>
+class error_of : public detail::base_of<Kind> {
+    using base = detail::base_of<Kind>;
+
+public:
+    using base::base;
+    explicit error_of(const error &same) noexcept : base(same) {}
 };
 
 using invalid_argument = error_of<QUORLOCK_INVALID_ARGUMENT>;
@@ -279,7 +296,8 @@ struct lock_options {
     std::optional<milliseconds> max_hold{};
     /** Whether key and value are those of other Redlock libraries. */
     std::optional<bool> raw{};
-    /** Who may re-enter, within one client. Not set: the thread that calls. */
+    /** Who may enter the lock again, within one client, in whatever thread. Not set, a lease has no owner, but for
+     * owner_thread: it is bound to no thread, and a second acquire waits for it as for a stranger's. */
     std::optional<std::string> owner{};
     /** Whether leases have fences. */
     std::optional<bool> fencing{};
@@ -289,7 +307,8 @@ struct lock_options {
     /** Whether every release goes over the nodes, where the waiters of other clients queue. Without, a lease may be passed
      * on to the next in line of the client, up to 16 times in a row. */
     std::optional<bool> fair{};
-    /** Whether an owner that holds the lock enters it again, at once. Without, it waits as any other does. */
+    /** Whether an owner that holds the lock enters it again, at once. Without, an owner by name waits as any other does, and a
+     * thread throws would_deadlock. */
     std::optional<bool> reentrant{};
     /** For how long the lock stays taken after it was won, also when it is released before: so that a job which every host
      * starts at about the same time runs once. At most max_ttl. */
@@ -304,6 +323,9 @@ struct lock_options {
     std::optional<std::int64_t> slots{};
     /** How the lock is stored: as Quorlock's own, or as one with Java's. */
     std::optional<quorlock::layout> layout{};
+    /** Whether each thread is an owner of its own, as mutex and recursive_mutex have it. Where the thread ends its lease is renewed
+     * no more. Counts for nothing where an owner is named, and for a semaphore. */
+    std::optional<bool> owner_thread{};
 };
 
 /** Options of a client; those that locks have too are the defaults of its locks. See quorlock.h for the values
@@ -368,6 +390,7 @@ inline owned<quorlock_lock_options_t> made(const lock_options &options) {
     if (options.max_hold) quorlock_lock_options_set_max_hold(o, ms(*options.max_hold));
     if (options.raw) quorlock_lock_options_set_raw(o, *options.raw);
     if (options.owner) quorlock_lock_options_set_owner(o, options.owner->data(), options.owner->size());
+    if (options.owner_thread) quorlock_lock_options_set_owner_thread(o, *options.owner_thread);
     if (options.fencing) quorlock_lock_options_set_fencing(o, *options.fencing);
     if (options.max_waiters) quorlock_lock_options_set_max_waiters(o, *options.max_waiters);
     if (options.fair) quorlock_lock_options_set_fair(o, *options.fair);
@@ -1017,7 +1040,8 @@ public:
         return std::nullopt;
     }
 
-    /** Releases by lock: gives back the newest lease of its owner. Returns whether the lock was still held. */
+    /** Releases by lock: gives back the newest lease of the owner that its options give. Returns whether the lock was still
+     * held. Throws not_owner where there is none: release the lease then. */
     bool release() const {
         bool held = false;
         detail::checked([&](auto error) { return quorlock_lock_release(get(), &held, error); });
@@ -1772,7 +1796,19 @@ inline std::int32_t ensure_of(const quorlock_leases_t *held, std::int64_t min_ms
     return quorlock_leases_ensure(held, min_ms, error);
 }
 
-/** What mutex and multi_mutex share: TimedLockable, with the hold of each thread kept here. */
+/** The options of a mutex: each thread is an owner of its own, unless an owner is named, and enters again or is refused. */
+inline lock_options of_threads(lock_options options, bool recursive) {
+    if (options.reentrant && *options.reentrant != recursive) {
+        const char *const why = recursive ? "reentrant is false, and a recursive_mutex is entered again: use mutex"
+                                          : "reentrant is true, and a mutex is not entered again: use recursive_mutex";
+        throw invalid_argument(QUORLOCK_INVALID_ARGUMENT, why, why, {});
+    }
+    options.reentrant = recursive;
+    if (!options.owner_thread) options.owner_thread = true;
+    return options;
+}
+
+/** What all mutexes share: TimedLockable, with the hold of each thread kept here. */
 template <typename Lock, typename Lease>
 class basic_mutex {
 public:
@@ -1780,10 +1816,11 @@ public:
     basic_mutex &operator=(const basic_mutex &) = delete;
 
     /** Waits without end; threads get it in the order in which they came. Throws what makes waiting pointless:
-     * misconfigured, too_many_waiters, client_closed, lock_lost. */
+     * misconfigured, too_many_waiters, client_closed; would_deadlock if the thread has it and may not enter it again; lock_lost
+     * if the thread had it, lost it, and has not unlocked it. */
     void lock() { keep(lock_.acquire(forever)); }
 
-    /** False only if another holds it; throws where that could not be found out. */
+    /** False only if another holds it; throws where that could not be found out, and as lock(). */
     [[nodiscard]] bool try_lock() {
         std::optional<Lease> won = lock_.try_acquire();
         if (won) keep(std::move(*won));
@@ -1817,13 +1854,10 @@ public:
     /** False only if others held it all the time; throws quorlock::cancelled when `stop` is stopped before. */
     template <typename Rep, typename Period>
     [[nodiscard]] bool try_lock_for(const std::chrono::duration<Rep, Period> &wait, const std::stop_token &stop) {
-        /* A wait of zero is contended, and not too late. */
         try {
             keep(lock_.acquire(wait_of(wait), stop));
             return true;
-        } catch (const lock_timeout &) {
-            return false;
-        } catch (const lock_contended &) {
+        } catch (const lock_busy &) {
             return false;
         }
     }
@@ -1905,7 +1939,7 @@ protected:
 
 private:
     struct hold {
-        std::thread::id thread;
+        std::uint64_t thread;
         Lease lease;
     };
 
@@ -1918,17 +1952,17 @@ private:
         /* Not under the lock: what is lost already is told at once, and may come back here. */
         if (lost) won.on_lost(std::move(lost));
         const std::lock_guard<std::mutex> guard(inside_);
-        held_.push_back({std::this_thread::get_id(), std::move(won)});
+        held_.push_back({quorlock_thread_number(), std::move(won)});
     }
 
     /** The newest hold of the calling thread. */
     typename std::vector<hold>::const_reverse_iterator of_this_thread() const noexcept {
         return std::find_if(held_.rbegin(), held_.rend(),
-                            [here = std::this_thread::get_id()](const hold &h) { return h.thread == here; });
+                            [here = quorlock_thread_number()](const hold &h) { return h.thread == here; });
     }
     typename std::vector<hold>::reverse_iterator of_this_thread() noexcept {
         return std::find_if(held_.rbegin(), held_.rend(),
-                            [here = std::this_thread::get_id()](const hold &h) { return h.thread == here; });
+                            [here = quorlock_thread_number()](const hold &h) { return h.thread == here; });
     }
 
     const Lock lock_;
@@ -1943,19 +1977,35 @@ private:
  * A lock as the standard library wants one: TimedLockable, for std::unique_lock, std::lock_guard and
  * std::scoped_lock.
  *
- * Each thread that locks it is an owner of its own. A thread may lock it again and then has to unlock it as often;
- * only the thread that locked it may unlock it. Unlike that of one process, this mutex can be lost while it is held:
- * look at is_held() or call ensure() before a step that must not overlap.
+ * Each thread is an owner of its own: only the thread that locked it may unlock it. A thread that has it and locks it again
+ * would wait for itself, and throws would_deadlock at once, by try_lock() too, and by another mutex of the same client and name.
+ * For threads that do that there is recursive_mutex. Unlike that of one process, this mutex can be lost while it is held:
+ * look at is_held() or call ensure() before a step that must not overlap. Where a thread ends and has not unlocked it, the
+ * lease is renewed no more.
  */
 class mutex : public detail::basic_mutex<quorlock::lock, lease> {
 public:
     mutex(const client &client, std::string_view name, const lock_options &options = {})
-        : basic_mutex(client.lock(name, options)) {}
+        : mutex(client, name, options, false) {}
 
     /** The fencing token of the calling thread's hold: see lease::fence(). 0 if it holds nothing. */
     std::uint64_t fence() const noexcept {
         return of_hold([](const lease &held) { return held.fence(); }, std::uint64_t{0});
     }
+
+protected:
+    mutex(const client &client, std::string_view name, const lock_options &options, bool recursive)
+        : basic_mutex(client.lock(name, detail::of_threads(options, recursive))) {}
+};
+
+/**
+ * A mutex that a thread which has it may lock again, and then has to unlock as often, as std::recursive_timed_mutex. All of the
+ * thread's holds are one lease, of the client and the name. As mutex in all else.
+ */
+class recursive_mutex : public mutex {
+public:
+    recursive_mutex(const client &client, std::string_view name, const lock_options &options = {})
+        : mutex(client, name, options, true) {}
 };
 
 /**
@@ -1966,11 +2016,10 @@ public:
  *     { const std::shared_lock reading(prices); … }
  *     { const std::unique_lock writing(prices); … }
  *
- * is_held(), remaining(), ensure(), fence() and stop_token() tell of the hold that the calling thread has, in whichever mode; where it
- * has it in both, as a reader inside of a writer does, of that alone.
+ * is_held(), remaining(), ensure(), fence() and stop_token() tell of the hold that the calling thread has, in whichever mode.
  *
- * Readers that come while a writer waits for it are served after that writer. A thread that shares it and locks it alone throws
- * would_deadlock. The fence of who shares it is above that of all who had it alone before, and below that of all who will.
+ * Readers that come while a writer waits for it are served after that writer. A thread that has it, in either mode, and locks it
+ * again, in either mode, throws would_deadlock, as of mutex. The fence of who shares it is above that of all who had it alone before, and below that of all who will.
  */
 class shared_mutex : public mutex {
 public:
@@ -2060,6 +2109,9 @@ private:
  * 1 to 128 slots. All who use it have to ask for as many: the largest number in use is the limit. What is acquired and not
  * released goes with the object. May be used by many threads at once; any of them may release, what it has acquired itself
  * before what others have. A thread that gives back what another has acquired should have none of its own.
+ *
+ * A slot that is lost is free for others from then on, but counts here as acquired until a release() has stood for it, which
+ * gives back nothing: so each acquire is followed by one release, also after a loss.
  */
 class semaphore {
 public:
@@ -2097,9 +2149,9 @@ public:
         return end <= now ? try_acquire() : try_acquire_for(end - now);
     }
 
-    /** Gives back one slot, lost or not, of those that the calling thread has acquired here; where it has none, of those that
-     * other threads have acquired. Of these a lost one goes first, else the one that was acquired last: so a thread whose slot
-     * was lost ends no slot of another thread that has its own. Does nothing if there is none. */
+    /** Gives back one slot: of those that the calling thread has acquired here the newest that is held, and where all of them are
+     * lost one of these, which does nothing to others. A thread that has acquired none gives back a slot of other threads: a
+     * lost one if there is one, else the newest. Does nothing if there is none. */
     void release() noexcept {
         std::optional<lease> gone;
         {
@@ -2125,7 +2177,7 @@ public:
 
 private:
     struct slot {
-        std::thread::id thread;
+        std::uint64_t thread;
         lease held;
     };
 
@@ -2136,21 +2188,21 @@ private:
 
     void keep(lease won) {
         const std::lock_guard<std::mutex> guard(inside_);
-        slots_.push_back({std::this_thread::get_id(), std::move(won)});
+        slots_.push_back({quorlock_thread_number(), std::move(won)});
     }
 
     /** The slot that release() gives back. */
     std::vector<slot>::iterator next_to_go() noexcept {
-        const auto here = std::this_thread::get_id();
+        const auto here = quorlock_thread_number();
         const auto mine = [&](const slot &one) { return one.thread == here; };
         const bool any_mine = std::any_of(slots_.begin(), slots_.end(), mine);
-        auto last = slots_.end();
+        auto held = slots_.end(), lost = slots_.end();
         for (auto at = slots_.begin(); at != slots_.end(); ++at) {
             if (any_mine && !mine(*at)) continue;
-            if (!at->held.is_held()) return at;
-            last = at;
+            (at->held.is_held() ? held : lost) = at;
         }
-        return last;
+        const auto first = any_mine ? held : lost;
+        return first != slots_.end() ? first : any_mine ? lost : held;
     }
 
     quorlock::lock lock_;
@@ -2167,12 +2219,13 @@ private:
  *     const std::scoped_lock hold(accounts);
  *     transfer(accounts.fence("account:1"), accounts.fence("account:2"));
  *
- * As mutex in all else. The loss of one lock is the loss of all.
+ * As mutex in all else: a thread that has one of the names, by whatever mutex of the client, throws would_deadlock. The loss of one
+ * lock is the loss of all.
  */
 class multi_mutex : public detail::basic_mutex<locks, leases> {
 public:
     multi_mutex(const client &client, const std::vector<std::string> &names, const lock_options &options = {})
-        : basic_mutex(client.lock_all(names, options)) {}
+        : basic_mutex(client.lock_all(names, detail::of_threads(options, false))) {}
 
     /** The fencing token of the calling thread's hold on the lock of that name. 0 if it holds nothing, or has no such lock. */
     std::uint64_t fence(std::string_view name) const noexcept {

@@ -11,7 +11,7 @@ use crate::mutants::mutant;
 use crate::node::address::{Address, Endpoint, Origin};
 use crate::node::names::Naming;
 use crate::node::{Mode, Waits};
-use crate::owner::Owner;
+use crate::owner::{Bound, Owner};
 use crate::protocol::group::Group;
 use crate::protocol::timing::Timing;
 pub(crate) use times::{Given, Times};
@@ -177,6 +177,10 @@ pub(crate) struct LockOptions {
     pub(crate) election: bool,
     pub(crate) reentrant: bool,
     pub(crate) owner: Option<Owner>,
+    /// Whether each thread that acquires it is an owner of its own, for bindings.
+    pub(crate) owned_by_threads: bool,
+    /// Of a lease without an owner: the thread that acquires it.
+    pub(crate) acquirer: Option<Bound>,
     /// Whether the lock is shared with others that ask so too.
     pub(crate) shared: bool,
     /// How many slots it has, of a semaphore.
@@ -201,6 +205,8 @@ impl Default for LockOptions {
             election: false,
             reentrant: defaults::REENTRANT,
             owner: None,
+            owned_by_threads: false,
+            acquirer: None,
             shared: false,
             slots: None,
             group: Ok(Group::default()),
@@ -296,8 +302,9 @@ macro_rules! lock_option_setters {
             }
 
             /// Whether an acquire by the [owner](crate::Lock::owner) of a lease enters
-            /// that lease again, at once. Without, it waits as any other does: for its own
-            /// owner, too, and so in vain if that waits here. On.
+            /// that lease again, at once. Without, an owner by name waits as any other does,
+            /// for its own lease too; an owner that is the calling thread would wait in vain,
+            /// and gets `WouldDeadlock` at once. On.
             pub fn reentrant(self, reentrant: bool) -> $Type {
                 self.change(|options| options.reentrant = reentrant)
             }

@@ -226,6 +226,11 @@ impl Error {
         self.0.kind
     }
 
+    /// Whether others hold the lock: `Contended` or `Timeout`.
+    pub fn is_busy(&self) -> bool {
+        matches!(self.0.kind, ErrorKind::Contended | ErrorKind::Timeout)
+    }
+
     /// What each node answered, in the order of the node list. Empty where
     /// the nodes played no part.
     pub fn nodes(&self) -> &[NodeError] {

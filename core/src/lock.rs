@@ -1,6 +1,8 @@
 //! The lock: a name with options. Holding nothing yet.
 
 mod adopt;
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,11 +19,12 @@ use crate::lease::{self, Lease};
 use crate::mutants::mutant;
 use crate::node::names::{self, Naming};
 use crate::node::{Field, Keys, Mode};
-use crate::owner::Owner;
+use crate::owner::{Bound, Owner};
 use crate::protocol::acquire::{self, Acquired, Wait};
 use crate::protocol::group::Group;
 use crate::protocol::hold::Terms;
 use crate::protocol::inspect::inspect;
+use crate::protocol::loss::LossReason;
 use crate::protocol::reentry::{Held, Share};
 use crate::protocol::timed::Timed;
 
@@ -152,6 +155,31 @@ impl Lock {
         self
     }
 
+    /// For bindings: that each thread which acquires it is an owner of its own: see
+    /// [`of_this_thread`](Lock::of_this_thread).
+    #[doc(hidden)]
+    pub fn owned_by_threads(mut self, owned: bool) -> Lock {
+        self.options.owned_by_threads = owned;
+        self
+    }
+
+    /// For bindings: the lock as the calling thread acquires it. Where threads own it the owner
+    /// is this one, but of a semaphore, whose slots anybody may give back. Without an owner the
+    /// log tells of a lease that is still kept when this thread has ended.
+    #[doc(hidden)]
+    pub fn of_this_thread(mut self) -> Lock {
+        if self.options.owner.is_some() {
+            return self;
+        }
+        match self.options.owned_by_threads && !self.has_slots() {
+            true => self.owner(Owner::current_thread()),
+            false => {
+                self.options.acquirer = Bound::told_at_the_end_of_this_thread();
+                self
+            }
+        }
+    }
+
     /// For bindings: what is one and the same for all locks of this client with
     /// this key, as long as the client lives. Fails as [`check`](Lock::check).
     #[doc(hidden)]
@@ -270,7 +298,8 @@ impl Lock {
     /// with a wait of zero; `QuorumUnavailable` if too few nodes answered;
     /// `Misconfigured` at once if credentials or addresses leave no quorum;
     /// `TooManyWaiters` at once if as many wait already as
-    /// [`max_waiters`](Lock::max_waiters) allows; `LockLost` on re-entry into a lease that was lost, and if a lease
+    /// [`max_waiters`](Lock::max_waiters) allows; `WouldDeadlock` at once if the owner would wait for itself;
+    /// `LockLost` on re-entry into a lease that was lost, and if a lease
     /// was won and lost again, since the future was not polled for longer than that lasts, and no time is left for
     /// another try; `InvalidArgument`, `Closed`, `Forked`.
     ///
@@ -383,7 +412,10 @@ impl Lock {
             fair: self.options.fair,
             keep: self.options.keep,
             max_hold: times.max_hold,
-            gone: self.options.owner.as_ref().and_then(Owner::gone),
+            bound: match &self.options.owner {
+                Some(owner) => owner.bound(),
+                None => self.options.acquirer.clone(),
+            },
             group: self.measured_group()?,
         })
     }
@@ -441,8 +473,16 @@ impl Lock {
             if mutant!("upgrade-allowed", upgrades, false) {
                 return Some(Err(self.would_deadlock()));
             }
-            let owner = owner.filter(|_| self.options.reentrant)?;
-            client.owners.reenter(&keys.lock, owner).map(Ok)
+            let owner = owner?;
+            if self.options.reentrant {
+                return client.owners.reenter(&keys.lock, owner).map(Ok);
+            }
+            let held = client.owners.newest(&keys.lock, owner)?;
+            // A name may be that of somebody else, who goes on.
+            let slot = matches!(keys.mode, Mode::AnySlot(_));
+            let itself = owner.is_thread() && !slot;
+            mutant!("waits-for-its-own-thread", itself, false)
+                .then(|| Err(self.held_by_the_thread_itself(&held.held)))
         };
         let set = &client.set;
         let wait = Wait {
@@ -476,7 +516,8 @@ impl Lock {
         let told = self.overruled(client, &share.held);
         let lease = self.lease(client, share);
         if !mutant!("reenters-the-lost", lease.is_held(), true) {
-            return Err(lease.lost_error());
+            let lost = lease.loss().map(|reason| self.lost_before(reason));
+            return Err(lost.unwrap_or_else(|| lease.lost_error()));
         }
         crate::protocol::counters::count(&client.set.counters.reentered);
         told.map(client.set.warn);
@@ -683,6 +724,30 @@ impl Lock {
         Ok(lease::release(client, &share).await)
     }
 
+    /// The thread that asks has the lock, or had it and has not given it back.
+    fn held_by_the_thread_itself(&self, held: &Held) -> Error {
+        if let Some(reason) = held.hold.loss(held.lease) {
+            return self.lost_before(reason);
+        }
+        let message = format!(
+            "the calling thread holds the lock {} and would wait for itself: release the lease first, or let the \
+             owner enter again (reentrant)",
+            shown(&self.name)
+        );
+        Error::new(ErrorKind::WouldDeadlock, message).about(&self.name, None)
+    }
+
+    /// An earlier lease of the owner is lost, and not yet given back.
+    fn lost_before(&self, reason: LossReason) -> Error {
+        let message = format!(
+            "an earlier lease of this owner on the lock {} is lost ({}), and it has not been released: stop the work \
+             it protects and release it, then acquire again",
+            shown(&self.name),
+            reason.as_str()
+        );
+        Error::new(ErrorKind::LockLost, message).about(&self.name, None)
+    }
+
     fn would_deadlock(&self) -> Error {
         let message = format!(
             "the owner shares the lock {} and wants it for itself: two who did would wait for each \
@@ -705,9 +770,9 @@ impl Lock {
 
 /// Nothing, where an error says that others hold the lock.
 pub(crate) fn unless_others<T>(error: Error) -> Result<Option<T>, Error> {
-    match error.kind() {
-        ErrorKind::Contended | ErrorKind::Timeout => Ok(None),
-        _ => Err(error),
+    match error.is_busy() {
+        true => Ok(None),
+        false => Err(error),
     }
 }
 

@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use crate::mutants::mutant;
+
 /// Who may re-enter: a thread, a task, or a named owner.
 ///
 /// Two acquisitions of one lock by one owner, within one client, share one
@@ -60,6 +62,13 @@ impl Owner {
             .unwrap_or_else(|_| Owner::task())
     }
 
+    /// The number of the calling thread, which no other thread of the process ever has: the
+    /// system's are used again. 0 while thread-local storage is being torn down.
+    #[doc(hidden)]
+    pub fn thread_number() -> u64 {
+        THREAD.try_with(|thread| thread.0.id).unwrap_or(0)
+    }
+
     /// A new owner, different from every other: for the tasks of a language's
     /// own scheduler.
     #[doc(hidden)]
@@ -95,11 +104,24 @@ impl Owner {
     }
 
     /// Set when the owner has ended.
-    pub(crate) fn gone(&self) -> Option<Arc<AtomicBool>> {
+    fn gone(&self) -> Option<Arc<AtomicBool>> {
         match &self.0 {
             Who::Thread(thread) => Some(thread.gone.clone()),
             _ => None,
         }
+    }
+
+    /// What the end of its thread means for a lease that it has.
+    pub(crate) fn bound(&self) -> Option<Bound> {
+        Some(Bound {
+            gone: self.gone()?,
+            ends: true,
+        })
+    }
+
+    /// Whether it is the calling thread itself, which can do nothing else while it waits.
+    pub(crate) fn is_thread(&self) -> bool {
+        matches!(self.0, Who::Thread(_))
     }
 
     /// Its name, if it has one.
@@ -122,6 +144,35 @@ impl Owner {
             Who::Thread(thread) => OwnerId::Numbered(thread.id),
             Who::Task(number) => OwnerId::Numbered(*number),
         }
+    }
+}
+
+/// To which thread a lease is bound, and how.
+#[derive(Clone, Debug)]
+pub struct Bound {
+    /// Set when the thread has ended.
+    gone: Arc<AtomicBool>,
+    /// The lease is renewed no more then. Else that is only told.
+    ends: bool,
+}
+
+impl Bound {
+    /// For a lease without an owner that the calling thread acquires: where that thread ends, the
+    /// lease lives on, and the log tells of it. Nothing while thread-local storage is torn down.
+    pub(crate) fn told_at_the_end_of_this_thread() -> Option<Bound> {
+        let gone = Owner::current_thread().gone()?;
+        Some(Bound { gone, ends: false })
+    }
+
+    /// Whether the lease is to be renewed no more.
+    pub(crate) fn ends_lease(&self) -> bool {
+        mutant!("by-hand-ends-with-its-thread", self.ends, true)
+            && self.gone.load(Ordering::Relaxed)
+    }
+
+    /// Whether it is to be told that the thread has ended.
+    pub(crate) fn is_to_tell(&self) -> bool {
+        !self.ends && self.gone.load(Ordering::Relaxed)
     }
 }
 

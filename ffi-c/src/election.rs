@@ -241,7 +241,7 @@ pub extern "C" fn quorlock_election_new(
         let client = handle::borrow(&client, "client")?;
         let mut lock = client.0.lock(handle::bytes(name, name_len, "name")?).for_election();
         if let Some(options) = handle::maybe(&options, "options")? {
-            if options.name_owner()? {
+            if options.give_owner()? {
                 return Err(handle::invalid("the options name an owner, which an election has not: leave it out"));
             }
             lock = options.apply(lock)?;

@@ -3,7 +3,7 @@
 use std::ffi::c_char;
 use std::ptr;
 
-use quorlock_core::{Error, Lock, Owner};
+use quorlock_core::{Error, Lock};
 
 use crate::cancel::{quorlock_cancel_t, unless_used};
 use crate::client::quorlock_client_t;
@@ -13,17 +13,8 @@ use crate::lease::{quorlock_lease_t, tell};
 use crate::lock_options::quorlock_lock_options_t;
 use crate::time::QUORLOCK_DEFAULT;
 
-/// A name with options; holds nothing. May be used by all threads at once: each
-/// is an owner of its own, unless the options name one.
+/// A name with options; holds nothing. May be used by all threads at once.
 pub struct quorlock_lock_t(pub(crate) Lock);
-
-/// The lock of the calling thread, unless it has an owner by name. A semaphore has none.
-pub(crate) fn of_thread(lock: &Lock) -> Lock {
-    match lock.has_slots() {
-        true => lock.clone(),
-        false => lock.clone().owner_or(Owner::current_thread),
-    }
-}
 
 impl Handle for quorlock_lock_t {
     fn starts_anew(&self) -> bool {
@@ -97,6 +88,12 @@ pub extern "C" fn quorlock_lock_free(lock: *mut quorlock_lock_t) {
 
 /// Acquires the lock, waiting at most `wait_ms`: 0 tries once, #QUORLOCK_DEFAULT
 /// waits as the options say, #QUORLOCK_FOREVER without end. `cancel` may be NULL.
+///
+/// The lease has no owner, unless the options of the lock give one. It is bound to no
+/// thread: any thread may use, release and free it, and a second call waits for it as for
+/// a stranger's, the thread that has it too. Where the thread that acquired it has ended
+/// and the lease is still held, the log warns once.
+///
 /// A lock that the owner holds already is entered again, without any request, but
 /// for quorlock_lock_options_set_reentrant(): another lease on the same hold, and the last one to go frees the lock.
 ///
@@ -107,8 +104,9 @@ pub extern "C" fn quorlock_lock_free(lock: *mut quorlock_lock_t) {
 /// #QUORLOCK_CONTENDED likewise with a wait of 0; #QUORLOCK_QUORUM_UNAVAILABLE if
 /// too few nodes answered; #QUORLOCK_MISCONFIGURED at once if credentials or
 /// addresses leave no quorum; #QUORLOCK_TOO_MANY_WAITERS at once if as many of
-/// the client wait already as max_waiters allows; #QUORLOCK_LOCK_LOST when
-/// entering again what was lost, or if the lease is lost by the time the thread
+/// the client wait already as max_waiters allows; #QUORLOCK_WOULD_DEADLOCK at once if
+/// the owner is the calling thread, has the lock, and may not enter it again;
+/// #QUORLOCK_LOCK_LOST when entering again what was lost, or if the lease is lost by the time the thread
 /// goes on; #QUORLOCK_CANCELLED, #QUORLOCK_CLOSED, #QUORLOCK_FORKED,
 /// #QUORLOCK_INVALID_ARGUMENT. No key stays behind.
 #[must_use]
@@ -119,7 +117,7 @@ pub extern "C" fn quorlock_lock(
 ) -> i32 {
     boundary!(error, {
         handle::wanted(lease, "lease")?;
-        let mut asked = of_thread(&handle::share(lock, "lock")?);
+        let mut asked = handle::share(lock, "lock")?.of_this_thread();
         if wait_ms != QUORLOCK_DEFAULT {
             asked = asked.wait(handle::limit(wait_ms, "wait")?);
         }
@@ -139,17 +137,17 @@ pub extern "C" fn quorlock_try_lock(
     quorlock_lock(lock, 0, ptr::null(), lease, error)
 }
 
-/// Releases by lock: gives back the newest lease of its owner, the calling
-/// thread unless the options name one. That lease is to be freed all the same.
-/// `was_held` may be NULL; see quorlock_unlock().
+/// Releases by lock: gives back the newest lease of the owner that the lock's options
+/// give. That lease is to be freed all the same. `was_held` may be NULL; see quorlock_unlock().
 ///
-/// Fails with #QUORLOCK_NOT_OWNER if the owner holds nothing.
+/// Fails with #QUORLOCK_NOT_OWNER if the owner holds nothing, or there is none: release
+/// the lease then, by quorlock_unlock().
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_lock_release(
     lock: *const quorlock_lock_t, was_held: *mut bool, error: *mut *mut quorlock_error_t,
 ) -> i32 {
     boundary!(error, {
-        let lock = of_thread(&handle::share(lock, "lock")?);
+        let lock = handle::share(lock, "lock")?.of_this_thread();
         tell(was_held, wait(async move { lock.release().await })?)
     })
 }

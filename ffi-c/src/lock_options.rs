@@ -22,7 +22,7 @@ pub struct quorlock_lock_options_t(Options<Steps>);
 #[derive(Default)]
 struct Steps {
     steps: Vec<Step>,
-    name_owner: bool,
+    own: bool,
 }
 
 /// Sets one option of a lock.
@@ -38,9 +38,9 @@ impl quorlock_lock_options_t {
         Ok(self.0.built()?.steps.iter().fold(lock, |lock, step| step(lock)))
     }
 
-    /// Whether they name an owner.
-    pub(crate) fn name_owner(&self) -> Result<bool, Error> {
-        Ok(self.0.built()?.name_owner)
+    /// Whether they give an owner.
+    pub(crate) fn give_owner(&self) -> Result<bool, Error> {
+        Ok(self.0.built()?.own)
     }
 }
 
@@ -177,15 +177,17 @@ pub extern "C" fn quorlock_lock_options_set_group(
     set(options, || Ok(handle::text(text, len, "group")?.to_owned()), Lock::group)
 }
 
-/// Whether an owner that holds the lock enters it again, at once. Without, it waits
-/// as any other does: for itself, too, and so in vain, as with a plain mutex.
+/// Whether an owner that holds the lock enters it again, at once. Without, an owner by name
+/// waits as any other does, for its own lease too; where the owner is the calling thread that
+/// would be in vain, and fails at once with #QUORLOCK_WOULD_DEADLOCK.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_lock_options_set_reentrant(options: *mut quorlock_lock_options_t, reentrant: bool) -> i32 {
     set(options, || Ok(reentrant), Lock::reentrant)
 }
 
-/// Names the owner: whoever gives the same name, in any thread but with the
-/// same client, re-enters. Not set, the owner is the thread that calls.
+/// Names the owner: an acquire that gives the same name, in any thread but with the same
+/// client, enters the lock again. Not set, a lease has no owner, but for
+/// quorlock_lock_options_set_owner_thread().
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_lock_options_set_owner(
     options: *mut quorlock_lock_options_t, name: *const c_char, len: usize,
@@ -194,8 +196,28 @@ pub extern "C" fn quorlock_lock_options_set_owner(
         let options = handle::borrow_mut(options, "options")?;
         let given = || Ok(Owner::named(handle::bytes(name, len, "owner")?));
         options.0.set(given, |made, owner| {
-            made.name_owner = true;
+            made.own = true;
             made.steps.push(Box::new(move |lock| lock.owner(owner.clone())));
         })
+    })
+}
+
+/// Whether each thread that calls quorlock_lock() or quorlock_lock_all() is an owner of its
+/// own, as of a mutex: for a lock that the thread which has it gives back. When the thread
+/// ends its lease is renewed no more. Counts for nothing where an owner is named, for a
+/// semaphore, and for a call that is started. False.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_lock_options_set_owner_thread(
+    options: *mut quorlock_lock_options_t, owner_thread: bool,
+) -> i32 {
+    boundary!(ptr::null_mut(), {
+        let options = handle::borrow_mut(options, "options")?;
+        options.0.set(
+            || Ok(owner_thread),
+            |made, owned| {
+                made.own |= owned;
+                made.steps.push(Box::new(move |lock| lock.owned_by_threads(owned)));
+            },
+        )
     })
 }

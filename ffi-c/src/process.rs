@@ -70,3 +70,10 @@ pub extern "C" fn quorlock_shutdown() {
 pub extern "C" fn quorlock_test_panic(error: *mut *mut quorlock_error_t) -> i32 {
     boundary!(error, { panic!("a test") })
 }
+
+/// The calling thread's number, which no other thread of the process ever has: the system's
+/// ids are used again. 0 while the thread's own storage is being torn down.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_thread_number() -> u64 {
+    quorlock_core::Owner::thread_number()
+}

@@ -13,7 +13,6 @@ use crate::handle::{self, Handle, Shared, wait};
 use crate::lease::{
     Lost, QUORLOCK_LEASE_HELD, QUORLOCK_LEASE_NONE, QUORLOCK_LEASE_RELEASED, quorlock_lost_callback_t, tell,
 };
-use crate::lock::of_thread;
 use crate::lock_options::quorlock_lock_options_t;
 use crate::queue::quorlock_queue_t;
 use crate::time::QUORLOCK_DEFAULT;
@@ -133,7 +132,7 @@ pub extern "C" fn quorlock_lock_all(
         handle::wanted(leases, "leases")?;
         let asked = handle::share(locks, "locks")?;
         // Each of them for the same owner, who may hold some already.
-        let mut asked = Locks::of(asked.iter().map(of_thread).collect());
+        let mut asked = Locks::of(asked.into_iter().map(Lock::of_this_thread).collect());
         if wait_ms != QUORLOCK_DEFAULT {
             asked = asked.wait(handle::limit(wait_ms, "wait")?);
         }

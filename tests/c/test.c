@@ -86,6 +86,15 @@ quorlock_lock_t *lock_of(quorlock_client_t *client, const quorlock_lock_options_
     return lock;
 }
 
+quorlock_lock_t *lock_of_threads(quorlock_client_t *client, bool reentrant) {
+    quorlock_lock_options_t *options = quorlock_lock_options_new();
+    CHECK(quorlock_lock_options_set_owner_thread(options, true) == QUORLOCK_OK);
+    CHECK(quorlock_lock_options_set_reentrant(options, reentrant) == QUORLOCK_OK);
+    quorlock_lock_t *lock = lock_of(client, options);
+    quorlock_lock_options_free(options);
+    return lock;
+}
+
 quorlock_lock_t *lock_with_ttl(quorlock_client_t *client, int64_t ttl_ms, bool renew) {
     quorlock_lock_options_t *options = quorlock_lock_options_new();
     quorlock_lock_options_set_ttl(options, ttl_ms);

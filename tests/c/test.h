@@ -60,6 +60,8 @@ quorlock_client_t *patient_client(void);
 /* A client of QUORLOCK_NODES with a namespace of its own, for which they are new. */
 quorlock_client_t *client_of_new_set(const char *name, const char *set_name, int32_t guard);
 quorlock_lock_t *lock_of(quorlock_client_t *client, const quorlock_lock_options_t *options);
+/* The same, with each thread as an owner of its own. */
+quorlock_lock_t *lock_of_threads(quorlock_client_t *client, bool reentrant);
 quorlock_lock_t *lock_with_ttl(quorlock_client_t *client, int64_t ttl_ms, bool renew);
 quorlock_lease_t *held(const quorlock_lock_t *lock);
 

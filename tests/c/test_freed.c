@@ -282,7 +282,10 @@ static void scene_init(struct scene *scene, const struct call *call, int64_t ttl
     quorlock_client_options_free(options);
     const char *names[] = {"b", "c"};
     const size_t lens[] = {1, 1};
-    WORKS(quorlock_lock_new(scene->client, "a", 1, NULL, &scene->lock, &error));
+    quorlock_lock_options_t *owned = quorlock_lock_options_new();
+    quorlock_lock_options_set_owner_thread(owned, true);
+    WORKS(quorlock_lock_new(scene->client, "a", 1, owned, &scene->lock, &error));
+    quorlock_lock_options_free(owned);
     WORKS(quorlock_locks_new(scene->client, names, lens, 2, NULL, &scene->locks, &error));
     WORKS(quorlock_election_new(scene->client, "e", 1, NULL, &scene->election, &error));
     WORKS(quorlock_election_observe(scene->election, QUORLOCK_DEFAULT, &scene->observer, &error));

@@ -46,7 +46,9 @@ static void fences_grow(void) {
         last = fence;
     }
     /* It is that of the hold: the same in a re-entry, and when the hold is over. */
-    quorlock_lease_t *first = held(lock), *second = held(lock);
+    quorlock_lock_t *reentrant = lock_of_threads(client, true);
+    quorlock_lease_t *first = held(reentrant), *second = held(reentrant);
+    quorlock_lock_free(reentrant);
     last = quorlock_lease_fence(first);
     CHECK(last && quorlock_lease_fence(second) == last);
     WORKS(quorlock_unlock(second, NULL, &error));
@@ -63,7 +65,7 @@ static void fences_grow(void) {
 /* A lease goes on in another client, once, with a larger fence. */
 static void handed_on(void) {
     quorlock_client_t *client = client_of("memory://c-handed-on"), *rival = client_of("memory://c-handed-on");
-    quorlock_lock_t *lock = lock_of(client, NULL);
+    quorlock_lock_t *lock = lock_of_threads(client, true);
     quorlock_lease_t *first = held(lock), *again = held(lock), *second = NULL;
     char *text = NULL;
     FAILS(QUORLOCK_INVALID_ARGUMENT, quorlock_lease_export(first, &text, &error));
@@ -131,11 +133,13 @@ static void freeing_releases(void) {
 
 static void not_reentrant(void) {
     quorlock_client_t *client = some_client();
-    quorlock_lock_options_t *options = quorlock_lock_options_new();
-    CHECK(quorlock_lock_options_set_reentrant(options, false) == QUORLOCK_OK);
-    quorlock_lock_t *plain = lock_of(client, options), *lock = lock_of(client, NULL);
+    quorlock_lock_t *plain = lock_of_threads(client, false), *lock = lock_of_threads(client, true);
     quorlock_lease_t *first = held(plain), *second = NULL;
-    FAILS(QUORLOCK_CONTENDED, quorlock_try_lock(plain, &second, &error));
+    FAILS(QUORLOCK_WOULD_DEADLOCK, quorlock_try_lock(plain, &second, &error));
+    FAILS(QUORLOCK_WOULD_DEADLOCK, quorlock_lock(plain, QUORLOCK_FOREVER, NULL, &second, &error));
+    struct other other = {.lock = plain};
+    start_other(&other);
+    CHECK(finish_other(&other) == QUORLOCK_CONTENDED && !other.lease);
     /* Each asks for itself. */
     second = held(lock);
     WORKS(quorlock_unlock(second, NULL, &error));
@@ -145,7 +149,6 @@ static void not_reentrant(void) {
     quorlock_lease_free(held(plain));
     quorlock_lease_free(first);
     quorlock_lease_free(second);
-    quorlock_lock_options_free(options);
     quorlock_lock_free(plain);
     quorlock_lock_free(lock);
     quorlock_client_free(client);
@@ -153,7 +156,7 @@ static void not_reentrant(void) {
 
 static void owners(void) {
     quorlock_client_t *client = some_client();
-    quorlock_lock_t *lock = lock_of(client, NULL);
+    quorlock_lock_t *lock = lock_of_threads(client, true);
     FAILS(QUORLOCK_NOT_OWNER, quorlock_lock_release(lock, NULL, &error));
     quorlock_lease_t *first = held(lock), *second = held(lock);
     /* Another thread is another owner, with the very same handle. */
@@ -188,7 +191,11 @@ static void owners(void) {
 
 static void an_owner_that_ends(void) {
     quorlock_client_t *client = some_client();
-    quorlock_lock_t *lock = lock_with_ttl(client, 2000, true);
+    quorlock_lock_options_t *options = quorlock_lock_options_new();
+    quorlock_lock_options_set_ttl(options, 2000);
+    quorlock_lock_options_set_owner_thread(options, true);
+    quorlock_lock_t *lock = lock_of(client, options);
+    quorlock_lock_options_free(options);
     struct other other = {.lock = lock, .wait_ms = QUORLOCK_DEFAULT};
     start_other(&other);
     CHECK(finish_other(&other) == QUORLOCK_OK);
@@ -202,9 +209,51 @@ static void an_owner_that_ends(void) {
     quorlock_client_free(client);
 }
 
+/* What is acquired by hand is bound to no thread: it is renewed for longer than its ttl when that which acquired it has ended, and
+ * the log says so. */
+static void by_hand(void) {
+    quorlock_client_t *client = some_client();
+    quorlock_lock_t *lock = lock_with_ttl(client, 600, true);
+    struct seen log;
+    seen_init(&log);
+    quorlock_set_log_callback(&log, on_log);
+    struct other other = {.lock = lock, .wait_ms = QUORLOCK_DEFAULT};
+    start_other(&other);
+    CHECK(finish_other(&other) == QUORLOCK_OK);
+    CHECK(comes(&log.over));
+    quorlock_set_log_callback(NULL, NULL);
+    CHECK(log.state == QUORLOCK_LOG_WARN && strstr(log.line, "the thread that acquired the lock"));
+    /* Once renewed after that, it has not ended with the thread. */
+    quorlock_stats_t before, now;
+    WORKS(quorlock_client_stats(client, &before, sizeof before, &error));
+    do {
+        nap(5);
+        WORKS(quorlock_client_stats(client, &now, sizeof now, &error));
+    } while (now.renewals == before.renewals && quorlock_lease_is_held(other.lease));
+    CHECK(quorlock_lease_is_held(other.lease));
+    quorlock_lease_t *none = NULL;
+    FAILS(QUORLOCK_CONTENDED, quorlock_try_lock(lock, &none, &error));
+    FAILS(QUORLOCK_NOT_OWNER, quorlock_lock_release(lock, NULL, &error));
+    quorlock_lease_free(other.lease);
+    /* No more for the thread that has it. */
+    quorlock_lease_t *lease = held(lock);
+    FAILS(QUORLOCK_CONTENDED, quorlock_try_lock(lock, &none, &error));
+    FAILS(QUORLOCK_TIMEOUT, quorlock_lock(lock, 20, NULL, &none, &error));
+    FAILS(QUORLOCK_NOT_OWNER, quorlock_lock_release(lock, NULL, &error));
+    CHECK(quorlock_lease_is_held(lease));
+    quorlock_lease_free(lease);
+    quorlock_lock_free(lock);
+    quorlock_client_free(client);
+}
+
 static void a_loss_is_final(void) {
     quorlock_client_t *client = some_client();
-    quorlock_lock_t *lock = lock_with_ttl(client, 200, false);
+    quorlock_lock_options_t *options = quorlock_lock_options_new();
+    quorlock_lock_options_set_ttl(options, 200);
+    quorlock_lock_options_set_renew(options, false);
+    quorlock_lock_options_set_owner_thread(options, true);
+    quorlock_lock_t *lock = lock_of(client, options);
+    quorlock_lock_options_free(options);
     quorlock_lease_t *lease = held(lock);
     while (quorlock_lease_is_held(lease)) nap(5);
     CHECK(quorlock_lease_state(lease) == QUORLOCK_LEASE_EXPIRED);
@@ -277,4 +326,4 @@ static void closing(void) {
 
 const struct test leases_tests[] = {
     TEST(a_hold), TEST(fences_grow), TEST(handed_on), TEST(without_fences), TEST(freeing_releases), TEST(owners),
-    TEST(not_reentrant), TEST(an_owner_that_ends), TEST(a_loss_is_final), TEST(cancelling), TEST(closing), {NULL, NULL}};
+    TEST(not_reentrant), TEST(an_owner_that_ends), TEST(by_hand), TEST(a_loss_is_final), TEST(cancelling), TEST(closing), {NULL, NULL}};

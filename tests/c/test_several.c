@@ -55,11 +55,23 @@ static void all_at_once(void) {
     CHECK(quorlock_leases_remaining_ms(leases) > 15000);
     WORKS(quorlock_leases_ensure(leases, 5000, &error));
     FAILS(QUORLOCK_INVALID_ARGUMENT, quorlock_leases_extend(leases, -5, &error));
-    /* One who holds them enters again, and the last release frees them. */
+    /* They belong to nobody, and so does the thread not enter them again. */
     quorlock_leases_t *again = NULL;
+    FAILS(QUORLOCK_CONTENDED, quorlock_try_lock_all(locks, &again, &error));
+    bool was_held = false;
+    WORKS(quorlock_unlock_all(leases, &was_held, &error));
+    CHECK(was_held);
+    quorlock_leases_free(leases);
+    quorlock_locks_free(locks);
+    /* An owner who holds them does, and the last release frees them. */
+    quorlock_lock_options_t *options = quorlock_lock_options_new();
+    CHECK(quorlock_lock_options_set_owner_thread(options, true) == QUORLOCK_OK);
+    const size_t lens[] = {1, 1, 1, 1};
+    WORKS(quorlock_locks_new(client, names, lens, 4, options, &locks, &error));
+    quorlock_lock_options_free(options);
+    WORKS(quorlock_lock_all(locks, QUORLOCK_DEFAULT, NULL, &leases, &error));
     WORKS(quorlock_try_lock_all(locks, &again, &error));
     CHECK(quorlock_leases_fence(again, 0) == quorlock_leases_fence(leases, 0));
-    bool was_held = false;
     WORKS(quorlock_unlock_all(again, &was_held, &error));
     CHECK(was_held && quorlock_leases_is_held(leases));
     quorlock_leases_free(again);

@@ -459,6 +459,8 @@ private:
         take(line.given, "shared", [&](auto &v) { made.options.shared = on(v); });
         take(line.given, "slots", [&](auto &v) { made.options.slots = count(v); });
         none_left(line.given);
+        // An actor is a thread.
+        if (kind != lock::election) made.options.owner_thread = true;
         answer_of([&] { return made.made = made.make(), answer{}; });
         locks_.insert_or_assign(line.said[1], std::make_shared<lock>(std::move(made)));
     }

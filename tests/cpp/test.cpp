@@ -243,19 +243,34 @@ void a_lost_slot_is_given_back_for_itself() {
     CHECK(has_the_other());
     done.set_value();
     holds.join();
-    // Both of one thread: the lost one goes first. So it is with those of others, where a thread has none of its own.
-    for (const bool by_another : {false, true}) {
+    // Both of one thread: the newest that is held goes, and the lost one takes no other's place.
+    one.acquire();
+    acquires_later();
+    loses_one();
+    one.release();
+    CHECK(one.held() == 0);
+    std::promise<void> taken, end;
+    std::thread owns([&] {
         one.acquire();
-        acquires_later();
-        loses_one();
-        if (by_another)
-            elsewhere([&] { return one.release(), true; });
-        else
-            one.release();
-        CHECK(has_the_other());
+        taken.set_value();
+        end.get_future().wait();
         one.release();
-        CHECK(one.held() == 0);
-    }
+    });
+    taken.get_future().wait();
+    good = clock::now() + 900ms;
+    one.release();
+    CHECK(has_the_other());
+    end.set_value();
+    owns.join();
+    CHECK(one.held() == 0);
+    // Of those of others, where a thread has none of its own, the lost one goes first.
+    one.acquire();
+    acquires_later();
+    loses_one();
+    elsewhere([&] { return one.release(), true; });
+    CHECK(has_the_other());
+    one.release();
+    CHECK(one.held() == 0);
     // Nothing is left here: both can be had.
     CHECK(other.try_acquire_for(10s) && other.try_acquire_for(10s));
     one.release();
@@ -316,6 +331,7 @@ void shared_and_alone() {
             return got;
         }));
         THROWS(quorlock::would_deadlock, one.lock());
+        THROWS(quorlock::would_deadlock, one.try_lock_shared());
     }
     const std::uint64_t shared = [&] {
         const std::shared_lock reading(one);
@@ -325,9 +341,7 @@ void shared_and_alone() {
         const std::unique_lock writing(one);
         CHECK(one.fence() > shared && !one.is_held_shared() && one.is_held() && one.remaining() > 1s);
         one.ensure(1s);
-        // Both: a reader inside of a writer.
-        const std::shared_lock reading(one);
-        CHECK(one.is_held() && one.is_held_shared());
+        THROWS(quorlock::would_deadlock, one.lock_shared());
         CHECK(!other.try_lock_shared() && !other.try_lock_shared_for(1ms));
         CHECK(!other.try_lock_shared_until(std::chrono::steady_clock::now()));
     }
@@ -362,9 +376,11 @@ void several_at_once() {
         CHECK(!turned.try_lock() && !turned.try_lock_for(20ms));
         CHECK(elsewhere([&] { return !both.is_held() && both.fence("a") == 0; }));
         THROWS(quorlock::not_owner, elsewhere([&] { both.ensure(1s); }));
-        // Entered again by the thread that holds it.
-        const std::unique_lock again(both, 1s);
-        CHECK(again && both.is_held());
+        // The thread that holds it would wait for itself, also for one of the names.
+        quorlock::mutex one_of_them(ours, "b");
+        THROWS(quorlock::would_deadlock, both.lock());
+        THROWS(quorlock::would_deadlock, one_of_them.try_lock());
+        CHECK(both.is_held());
     }
     CHECK(!both.is_held());
     int shared = 0;
@@ -436,8 +452,10 @@ void the_loss_of_one_of_several() {
 
 void threads_are_owners() {
     const quorlock::client client = some_client();
-    quorlock::mutex mutex(client, "a");
+    quorlock::recursive_mutex mutex(client, "a"), same(client, "a");
     mutex.lock();
+    same.lock();
+    same.unlock();
     mutex.lock();
     elsewhere([&] {
         CHECK(!mutex.try_lock() && !mutex.is_held());
@@ -451,19 +469,93 @@ void threads_are_owners() {
     mutex.unlock();
     CHECK(!mutex.is_held());
     mutex.unlock();
-    CHECK(client.stats().acquired == 1 && client.stats().reentered == 1);
+    CHECK(client.stats().acquired == 1 && client.stats().reentered == 2);
 }
 
-void a_mutex_that_is_not_reentrant() {
+void a_mutex_refuses_its_own_thread() {
     const quorlock::client client = some_client();
-    quorlock::lock_options options;
-    options.reentrant = false;
-    quorlock::mutex mutex(client, "a", options);
+    quorlock::mutex mutex(client, "a"), same(client, "a");
+    quorlock::recursive_mutex recursive(client, "a");
     mutex.lock();
-    CHECK(!mutex.try_lock() && mutex.is_held());
+    for (quorlock::mutex *each : {&mutex, &same}) {
+        THROWS(quorlock::would_deadlock, each->lock());
+        THROWS(quorlock::would_deadlock, each->try_lock());
+        THROWS(quorlock::would_deadlock, each->try_lock_for(1h));
+        THROWS(quorlock::would_deadlock, each->try_lock_until(std::chrono::steady_clock::now()));
+    }
+    THROWS(quorlock::would_deadlock, std::scoped_lock(same, mutex));
+    CHECK(mutex.is_held() && !same.is_held());
+    elsewhere([&] {
+        CHECK(!mutex.try_lock() && !same.try_lock());
+        return 0;
+    });
+    // One that lets its thread in may follow, and is no way around it.
+    recursive.lock();
+    THROWS(quorlock::would_deadlock, mutex.lock());
     mutex.unlock();
+    THROWS(quorlock::would_deadlock, mutex.lock());
+    recursive.unlock();
     CHECK(mutex.try_lock());
     mutex.unlock();
+    // What is asked for has to be what the type says.
+    quorlock::lock_options options;
+    options.reentrant = true;
+    THROWS(quorlock::invalid_argument, quorlock::mutex(client, "a", options));
+    THROWS(quorlock::invalid_argument, quorlock::shared_mutex(client, "a", options));
+    THROWS(quorlock::invalid_argument, quorlock::multi_mutex(client, {"a"}, options));
+    options.reentrant = false;
+    THROWS(quorlock::invalid_argument, quorlock::recursive_mutex(client, "a", options));
+}
+
+// A lease that was acquired by hand belongs to nobody: not to the thread, also not to the one that is asked for next.
+void what_is_acquired_by_hand_has_no_owner() {
+    const quorlock::client client = some_client();
+    const quorlock::lock lock = client.lock("a");
+    std::optional<quorlock::lease> lease = elsewhere([&] { return lock.try_acquire(); });
+    CHECK(lease && lease->is_held());
+    // The thread is gone, and another may have its system's id.
+    elsewhere([&] {
+        lease->extend(10s);
+        CHECK(!lock.try_acquire());
+        THROWS(quorlock::lock_timeout, lock.acquire(20ms));
+        try {
+            static_cast<void>(lock.acquire(0ms));
+            CHECK(false);
+        } catch (const quorlock::lock_busy &error) {
+            CHECK(error.kind() == QUORLOCK_CONTENDED);
+        }
+        return 0;
+    });
+    CHECK(lease->is_held() && lease->release());
+    lease = lock.acquire();
+    CHECK(!lock.try_acquire());
+    THROWS(quorlock::not_owner, lock.release());
+    quorlock::mutex mutex(client, "a");
+    CHECK(!mutex.try_lock());
+    lease.reset();
+    CHECK(mutex.try_lock());
+    mutex.unlock();
+}
+
+// The system gives the id of a thread that has ended to another one.
+void a_thread_is_not_taken_for_one_that_has_ended() {
+    const quorlock::client client = some_client();
+    quorlock::mutex mutex(client, "a");
+    std::thread::id first, second;
+    std::thread([&] {
+        mutex.lock();
+        first = std::this_thread::get_id();
+    }).join();
+    for (int tries = 0; first != second && tries < 100; ++tries) {
+        std::thread([&] {
+            second = std::this_thread::get_id();
+            CHECK(!mutex.is_held());
+            THROWS(quorlock::not_owner, mutex.ensure(1s));
+            mutex.unlock();
+        }).join();
+    }
+    CHECK(first == second);
+    CHECK(!client.lock("a").try_acquire());
 }
 
 void waits_have_an_end() {
@@ -670,9 +762,12 @@ void a_lease_by_hand() {
     CHECK(!lease.is_held() && lease.state() == lease_state::none && moved.is_held());
     THROWS(quorlock::invalid_argument, lease.extend());
     CHECK(moved.release() && !moved.release() && moved.state() == lease_state::released);
-    moved = lock.acquire(1s);
-    CHECK(moved.is_held());
-    CHECK(lock.release() && !moved.is_held());
+    quorlock::lock_options owned;
+    owned.owner_thread = true;
+    const quorlock::lock mine = client.lock("a", owned);
+    moved = mine.acquire(1s);
+    CHECK(moved.is_held() && mine.acquire().fence() == moved.fence());
+    CHECK(mine.release() && !moved.is_held());
     { const auto released_at_its_end = lock.try_acquire(); }
     CHECK(elsewhere([&] { return lock.try_acquire().has_value(); }));
 }
@@ -691,8 +786,8 @@ void fences_grow() {
         CHECK(elsewhere([&] { return mutex.fence(); }) == 0);
     }
     const quorlock::lock lock = client.lock("a");
-    const quorlock::lease first = lock.acquire(), again = lock.acquire();
-    CHECK(last < first.fence() && first.fence() == again.fence() && first.fence() < std::uint64_t{1} << 53);
+    const quorlock::lease first = lock.acquire();
+    CHECK(last < first.fence() && first.fence() < std::uint64_t{1} << 53);
     // Without.
     quorlock::lock_options options;
     options.fencing = false;
@@ -1214,7 +1309,7 @@ void all_options() {
     options.keep = 10ms;
     options.group = "stock";
     const quorlock::client client(options);
-    quorlock::lock_options of_lock = {1s, 0ms, true, 10s, true, "me", false, 7, true, false, 20ms, "orders", false, {}, {}};
+    quorlock::lock_options of_lock = {1s, 0ms, true, 10s, true, "me", false, 7, true, false, 20ms, "orders", false, {}, {}, {}};
     CHECK(client.lock(std::string_view("\xff\0", 2), of_lock).acquire().remaining() < 1s);
     CHECK(quorlock::metrics_text().find("group=\"orders\",outcome=\"released\"") != std::string::npos);
     options.min_validity = 2;
@@ -1534,8 +1629,9 @@ void a_stop_token_ends_a_wait() {
     held.reset();
     elsewhere([&] {
         mutex.lock(std::stop_token());
-        CHECK(mutex.is_held() && mutex.try_lock_until(std::chrono::steady_clock::now() + 1h, std::stop_token()));
+        CHECK(mutex.is_held());
         mutex.unlock();
+        CHECK(mutex.try_lock_until(std::chrono::steady_clock::now() + 1h, std::stop_token()));
         mutex.unlock();
         return 0;
     });
@@ -1645,7 +1741,8 @@ const std::pair<const char *, void (*)()> tests[] = {
     TEST(shared_and_alone), TEST(a_reader_is_told_of_its_own_hold),
     TEST(a_lease_goes_on_in_another_client),
     TEST(slots_of_a_semaphore), TEST(a_lost_slot_is_given_back_for_itself),
-    TEST(several_at_once), TEST(the_loss_of_one_of_several), TEST(threads_are_owners), TEST(a_mutex_that_is_not_reentrant),
+    TEST(several_at_once), TEST(the_loss_of_one_of_several), TEST(threads_are_owners), TEST(a_mutex_refuses_its_own_thread),
+    TEST(what_is_acquired_by_hand_has_no_owner), TEST(a_thread_is_not_taken_for_one_that_has_ended),
     TEST(waits_have_an_end),
     TEST(only_contention_is_false), TEST(a_lost_mutex), TEST(kinds_and_details), TEST(moved_from),
     TEST(what_each_node_said), TEST(a_panic_is_an_error), TEST(a_lease_by_hand), TEST(losses_are_told),

@@ -23,7 +23,7 @@ mod steps;
 mod votes;
 mod write_back;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -32,6 +32,7 @@ use crate::clock::Instant;
 use crate::mutants::mutant;
 use crate::mutex::lock;
 use crate::node::{FaultKind, Keys, Op, Reply, Sink, Ticket, Value, Waiter};
+use crate::owner::Bound;
 use crate::protocol::counters::count;
 use crate::protocol::fence::{self, Fence};
 use crate::protocol::group::Group;
@@ -72,8 +73,8 @@ pub struct Terms {
     pub fair: bool,
     /// For how long after it was won the lock stays taken, released or not.
     pub keep: Duration,
-    /// Set when the owner of the lease has ended.
-    pub gone: Option<Arc<AtomicBool>>,
+    /// The thread that the lease is bound to.
+    pub bound: Option<Bound>,
     /// By which metrics tell it from others.
     pub group: Group,
 }
@@ -149,8 +150,8 @@ struct LeaseState {
     group: Group,
     /// When it was won.
     since: Instant,
-    /// Set when the owner has ended.
-    gone: Option<Arc<AtomicBool>>,
+    /// The thread that it is bound to; nothing once it has been told that this has ended.
+    bound: Option<Bound>,
     /// Who waits for the loss.
     watchers: Watchers,
     callbacks: Vec<Callback>,

@@ -117,6 +117,8 @@ void make_lock(struct line *line) {
         else if (!strcmp(name, "owner")) quorlock_lock_options_set_owner(lock->options, value, unescape(value));
         else fail("expected no option %s", name);
     }
+    /* An actor is a thread. */
+    if (lock->kind != ELECTION) quorlock_lock_options_set_owner_thread(lock->options, true);
     quorlock_error_t *error = NULL;
     make_anew(lock, lock, &error);
     quorlock_error_free(error);

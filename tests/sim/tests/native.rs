@@ -35,7 +35,7 @@ fn terms() -> Terms {
         max_hold: None,
         fair: false,
         keep: Duration::ZERO,
-        gone: None,
+        bound: None,
         group: Default::default(),
     }
 }

@@ -34,7 +34,7 @@ fn terms(mode: Mode) -> Terms {
         max_hold: None,
         fair: false,
         keep: Duration::ZERO,
-        gone: None,
+        bound: None,
         group: Default::default(),
     }
 }

@@ -78,7 +78,7 @@ impl Hold {
                     passed: 0,
                     group: terms.group,
                     since: now,
-                    gone: terms.gone.clone(),
+                    bound: terms.bound.clone(),
                     watchers: Watchers::default(),
                     callbacks: Vec::new(),
                 },

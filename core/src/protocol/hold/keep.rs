@@ -13,6 +13,7 @@ use crate::error::shown;
 use crate::lean::push_lean;
 use crate::mutants::mutant;
 use crate::node::{Op, Repair, Sink};
+use crate::owner::Bound;
 use crate::protocol::counters::count;
 use crate::protocol::loss::LossReason;
 use crate::protocol::quorum;
@@ -33,7 +34,7 @@ impl Hold {
         }
         let reason = if now >= self.last_end() {
             LossReason::MaxHold
-        } else if Hold::is_gone(state.lease.gone.as_ref()) {
+        } else if Hold::is_ended_by_its_thread(state) {
             LossReason::OwnerGone
         } else {
             LossReason::Expired
@@ -186,7 +187,7 @@ impl Hold {
         }
         let mut look = self.end();
         let mut due = Vec::new();
-        let gone = Hold::is_gone(state.lease.gone.as_ref());
+        let gone = Hold::is_ended_by_its_thread(&state);
         if self.terms.renew && !mutant!("renews-for-the-gone", gone, false) {
             for (i, node) in state.votes.nodes.iter_mut().enumerate() {
                 let requests = &mut node.requests;
@@ -204,6 +205,7 @@ impl Hold {
             }
         }
         look = look.min(self.warn_near_the_cap(&mut state, now));
+        self.tell_of_its_thread(&mut state);
         drop(state);
         let sink: Arc<dyn Sink> = self.clone();
         let op = self.renewal(self.terms.timing.ttl);
@@ -227,6 +229,29 @@ impl Hold {
         let had = self.state().votes.nodes[node].had;
         let until = mutant!("ended-vote-taken-back", had.until, Instant::FAR);
         (until, had.server)
+    }
+
+    /// Whether the thread has ended that owns the lease.
+    fn is_ended_by_its_thread(state: &State) -> bool {
+        state.lease.bound.as_ref().is_some_and(Bound::ends_lease)
+    }
+
+    /// Warns once of a lease that lives on though the thread that acquired it by hand has ended:
+    /// it may have been handed on, or forgotten.
+    fn tell_of_its_thread(&self, state: &mut State) {
+        if state
+            .lease
+            .bound
+            .take_if(|bound| bound.is_to_tell())
+            .is_none()
+        {
+            return;
+        }
+        (self.set.warn)(format!(
+            "the thread that acquired the lock {} has ended, and its lease is still kept: it is renewed until it is \
+             released",
+            crate::error::shown(&self.terms.keys.lock),
+        ));
     }
 
     /// Warns once at four fifths of `max_hold`; returns when to look.

@@ -5,8 +5,7 @@
 //! lease has a fence of its own: an acquire takes a block of them where others
 //! wait behind it, and the nodes count to the end of the block.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use super::votes::Phase;
 use super::{Hold, State, Terms};
@@ -85,7 +84,7 @@ impl Hold {
             self.fences.present.store(next, Ordering::Release);
         }
         self.handed_over.store(Instant::NEVER.0, Ordering::Release);
-        state.lease.gone = terms.gone.clone();
+        state.lease.bound = terms.bound.clone();
         let group = std::mem::replace(&mut state.lease.group, terms.group);
         let since = std::mem::replace(&mut state.lease.since, now);
         // Whoever watched the lease that was has released it.
@@ -113,10 +112,5 @@ impl Hold {
     /// The last fence that was taken for the token.
     pub(super) fn block_end(&self) -> u64 {
         self.fences.last.load(Ordering::Acquire)
-    }
-
-    /// Set when the owner has ended.
-    pub(super) fn is_gone(gone: Option<&Arc<AtomicBool>>) -> bool {
-        gone.is_some_and(|gone| gone.load(Ordering::Relaxed))
     }
 }

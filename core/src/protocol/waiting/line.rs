@@ -448,7 +448,7 @@ mod tests {
             max_hold: None,
             fair: false,
             keep: Duration::ZERO,
-            gone: None,
+            bound: None,
             group: Default::default(),
         }
     }

@@ -75,7 +75,7 @@ fn terms(key: &[u8]) -> Terms {
         max_hold: None,
         fair: false,
         keep: Duration::ZERO,
-        gone: None,
+        bound: None,
         group: Default::default(),
     }
 }

@@ -1,0 +1,86 @@
+use std::thread;
+
+use super::*;
+use crate::{Client, blocking};
+
+fn kind(outcome: Result<Lease, Error>) -> Option<ErrorKind> {
+    outcome.err().map(|error| error.kind())
+}
+
+#[test]
+fn a_thread_that_may_not_enter_again_would_wait_for_itself() {
+    let client = Client::new(["memory://own-thread"]).unwrap();
+    let owned = || client.lock("a").owned_by_threads(true).reentrant(false);
+    let tried = |lock: Lock| blocking::wait(lock.wait(Duration::from_millis(20)).win());
+    let held = blocking::wait(owned().of_this_thread().acquire()).unwrap();
+    // It would wait for a reader of its own, too, behind a writer that waits for that one.
+    for lock in [owned(), owned().shared(true), owned().wait(Duration::ZERO)] {
+        let outcome = tried(lock.of_this_thread());
+        assert_eq!(kind(outcome), Some(ErrorKind::WouldDeadlock));
+    }
+    // What another thread has, and what nobody in particular has, may be given back meanwhile.
+    let other = thread::scope(|scope| scope.spawn(|| tried(owned().of_this_thread())).join());
+    assert_eq!(kind(other.unwrap()), Some(ErrorKind::Timeout));
+    let by_hand = client.lock("a").of_this_thread();
+    assert_eq!(kind(tried(by_hand.clone())), Some(ErrorKind::Timeout));
+    // One that may enter again does, and one that may not is refused beside it.
+    let entered = tried(owned().reentrant(true).of_this_thread()).unwrap();
+    drop(held);
+    assert_eq!(
+        kind(tried(owned().of_this_thread())),
+        Some(ErrorKind::WouldDeadlock)
+    );
+    assert!(entered.is_held());
+    drop(entered);
+    // Slots are given back by anybody.
+    let slots = || {
+        client
+            .semaphore("s", 2)
+            .owned_by_threads(true)
+            .reentrant(false)
+    };
+    let both = [
+        tried(slots().of_this_thread()),
+        tried(slots().of_this_thread()),
+    ];
+    assert!(both.iter().all(Result::is_ok));
+    let held = blocking::wait(by_hand.acquire()).unwrap();
+    assert_eq!(
+        kind(tried(owned().of_this_thread())),
+        Some(ErrorKind::Timeout)
+    );
+    drop(held);
+}
+
+#[test]
+fn what_the_owner_has_lost_is_to_be_released_first() {
+    let client = Client::new(["memory://lost-before"]).unwrap();
+    for reentrant in [true, false] {
+        let lock = client
+            .lock("lost-before")
+            .owned_by_threads(true)
+            .reentrant(reentrant);
+        let held = blocking::wait(lock.clone().of_this_thread().acquire()).unwrap();
+        crate::testing::lose("lost-before", LossReason::Refused);
+        let error = blocking::wait(lock.clone().of_this_thread().acquire()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::LockLost);
+        let told = "is lost (refused), and it has not been released";
+        assert!(error.message().contains(told), "{error}");
+        drop(held);
+        drop(blocking::wait(lock.of_this_thread().acquire()).unwrap());
+    }
+}
+
+#[test]
+fn what_is_acquired_by_hand_outlives_its_thread() {
+    let client = Client::new(["memory://by-hand"]).unwrap();
+    let lock = client.lock("outlives").ttl(Duration::from_millis(600));
+    let acquired = || blocking::wait(lock.clone().of_this_thread().acquire()).unwrap();
+    let lease = thread::scope(|scope| scope.spawn(acquired).join()).unwrap();
+    // A second one may have been under way when the thread ended.
+    let begun = client.stats().renewals + 2;
+    while client.stats().renewals < begun && lease.is_held() {
+        thread::yield_now();
+    }
+    assert!(lease.is_held(), "{:?}", lease.loss());
+}

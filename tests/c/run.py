@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Tests the C and C++ bindings: tests/c/run.py [--part plain|watched] [--instrumented] [--fuzz SECONDS] [CHECK...]
+"""Tests the C and C++ bindings: tests/c/run.py [--part plain|watched|drawn] [--instrumented] [--fuzz SECONDS] [CHECK...]
 or tests/c/run.py --build [PROGRAM...]
 
 Has the library built (ffi-c/build.sh), compiles the programs of the tests into target/c/bin, runs the checks, all or those
 whose names begin so, and ends with `N passed, M failed`. The part `watched` is what runs under sanitizers and valgrind, and
-takes most of the time. With --build it only compiles the programs, all or those whose
+takes most of the time; `drawn` is programs that are drawn. With --build it only compiles the programs, all or those whose
 names begin so, against the library that stands in target/c/prefix. What is built goes to
 $CARGO_TARGET_DIR, or target; `--fuzz` is how long the calls are fuzzed (3 s).
 """
@@ -41,13 +41,27 @@ PROGRAMS = {"scenario-c": "tests/c/scenario.c", "scenario-cpp": "tests/cpp/scena
             "demo-worker-c": "tests/c/demo-worker.c", "demo-worker-cpp": "tests/cpp/demo-worker.cpp",
             "faults-worker-c": "tests/c/faults-worker.c", "names-worker-c": "tests/c/names-worker.c",
             "names-worker-cpp": "tests/cpp/names-worker.cpp", "leaders-worker-cpp": "tests/cpp/leaders-worker.cpp",
-            "endurance-c": "tests/c/endurance.c",
+            "endurance-c": "tests/c/endurance.c", "programs": "tests/cpp/programs.cpp",
             "test-c": "tests/c/test*.[ch]", "test-cpp": "tests/cpp/test.cpp", "fuzz": "tests/c/fuzz.c"}
 # Newest version of the C library that may be asked for.
 GLIBC = (2, 34)
 CHECKS = {}
-# What of it a checker of memory watches.
-WATCHED = ("sanitizers", "valgrind", "scenarios", "fuzz", "instrumented")
+# What of it a checker of memory watches, and what is drawn; all else is plain.
+PARTS = {"watched": ("sanitizers", "valgrind", "scenarios", "fuzz", "instrumented"), "drawn": ("programs",)}
+# How many programs are drawn, and on real servers, which take longer.
+DRAWN, DRAWN_ON_SERVERS = 20_000, 1_000
+# Bugs of owners and scopes, as a change of quorlock.hpp. Programs that are drawn have to find each.
+BUGS = {
+    "threads-by-the-systems-id": ("quorlock_thread_number()", "std::hash<std::thread::id>{}(std::this_thread::get_id())"),
+    "any-thread-is-the-owner": ("return h.thread == here;", "return h.thread == here || true;"),
+    "a-mutex-lets-its-thread-in": ("options.reentrant = recursive;", "options.reentrant = true;"),
+    "a-recursive-mutex-refuses": ("options.reentrant = recursive;", "options.reentrant = false;"),
+    "readers-hold-nothing": ("is_held() const noexcept { return mine().is_held(); }",
+                             "is_held() const noexcept { return mutex::is_held(); }"),
+    "unlock-releases-nothing": ("        unlock_now(gone->get());", "new auto(std::move(*gone));"),
+    "by-hand-is-the-threads": ("if (options.owner_thread) quorlock", "if (!options.slots) quorlock_lock_options_set_owner_thread(o, true);\n"
+                               "    if (options.owner_thread) quorlock"),
+}
 
 
 class Failure(Exception):
@@ -341,6 +355,41 @@ def fuzzed(program):
     return run(program, str(FUZZ_SECONDS), timeout=FUZZ_SECONDS + 600).strip()
 
 
+# ---- programs that are drawn ----
+
+@check
+def programs_are_right():
+    program = compiled("programs")
+    on_stage(program, "--programs", str(DRAWN_ON_SERVERS), "--from", "1000000000", nodes=1, timeout=None)
+    counted(run(program, "--programs", str(DRAWN), timeout=None), DRAWN)
+    return f"{DRAWN + DRAWN_ON_SERVERS} programs"
+
+
+@check
+def programs_find_bugs():
+    found = []
+    for bug, (right, wrong) in BUGS.items():
+        with tempfile.TemporaryDirectory() as folder:
+            for path in glob.glob(os.path.join(ROOT, "include", "*")):
+                with open(path) as file:
+                    text = file.read()
+                if path.endswith(".hpp"):
+                    if right not in text:
+                        raise Failure(f"{bug}: the header has no {right!r}")
+                    text = text.replace(right, wrong)
+                with open(os.path.join(folder, os.path.basename(path)), "w") as file:
+                    file.write(text)
+            program = os.path.join(folder, "programs")
+            run("g++", "-std=c++17", "-w", f"-I{folder}", os.path.join(ROOT, PROGRAMS["programs"]), "-o", program,
+                f"-L{PREFIX}/lib", f"-Wl,-rpath,{PREFIX}/lib", "-lquorlock", "-pthread")
+            done = subprocess.run([program, "--programs", "1000"], capture_output=True, text=True)
+        first = re.match(r"FAIL seed (\d+): ", done.stdout)
+        if not first:
+            raise Failure(f"{bug} is not found: {done.stdout[-400:]}")
+        found.append(f"{bug} {first[1]}")
+    return "; ".join(found)
+
+
 @check
 def fuzz():
     return fuzzed(sanitized("fuzz"))
@@ -499,7 +548,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", action="store_true", help="only compile the programs, against the library that is there")
     parser.add_argument("--list", action="store_true")
-    parser.add_argument("--part", choices=("plain", "watched"), help="without: both")
+    parser.add_argument("--part", choices=("plain", *PARTS), help="without: all")
     parser.add_argument("--instrumented", action="store_true", help="also what takes a library built with the sanitizer")
     parser.add_argument("--fuzz", type=float, default=FUZZ_SECONDS, metavar="SECONDS")
     parser.add_argument("checks", nargs="*", metavar="CHECK or PROGRAM")
@@ -525,7 +574,7 @@ def main():
     for name, function in CHECKS.items():
         if asked.checks and not any(name.startswith(word) for word in asked.checks):
             continue
-        if asked.part and name.startswith(WATCHED) != (asked.part == "watched"):
+        if asked.part and asked.part != next((part for part in PARTS if name.startswith(PARTS[part])), "plain"):
             continue
         try:
             said = function()

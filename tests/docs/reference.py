@@ -96,8 +96,8 @@ Give them to a client, as the defaults of its locks, to a lock, or to `redlock(â
 
 """ + table(shared) + """## Of one lock alone
 
-In Python and Node `owner` is the thread, task or body of `redlock(â€¦)` unless you give a name, in Python a thread's task, greenlet and context, too;
-Rust, and Node's `acquire`, have none. The last release of an owner frees the lock.
+What is acquired by hand has no `owner` unless you give a name; a scope has one: [Whose lock it is](../explanation/owners.md). The last release of an owner
+frees the lock.
 `slots` is what `client.semaphore(name, slots)` sets.
 
 """ + table(lock) + """## Of a client

@@ -145,6 +145,7 @@ impl Locks {
         let deadline = wait.map(|wait| client.set.clock.now() + wait);
         let mut gathering = Gathering {
             won: locks.iter().map(|_| None).collect(),
+            entered: vec![false; locks.len()],
             refused: locks.iter().map(|_| None).collect(),
             has_waited: false,
             locks,
@@ -153,7 +154,7 @@ impl Locks {
         };
         loop {
             gathering.try_missing().await?;
-            gathering.refresh().await;
+            gathering.refresh().await?;
             let Some(first) = gathering.first_missing() else {
                 let won = gathering.won.into_iter().flatten();
                 return Ok(Leases::new(won.map(Arc::new).collect()));
@@ -214,6 +215,10 @@ struct Gathering {
     /// In their order.
     locks: Vec<Lock>,
     won: Vec<Option<Lease>>,
+    /// Which of those are leases that their owner had before. They are kept throughout, for
+    /// whoever won them may let them go meanwhile, and the owner would then win anew what
+    /// it is to share with nobody.
+    entered: Vec<bool>,
     /// What the last try of each said that did not win.
     refused: Vec<Option<Error>>,
     wait: Option<Duration>,
@@ -236,11 +241,11 @@ impl Gathering {
         let missing = self.missing();
         let tries = missing.iter().map(|i| {
             let once = self.locks[*i].clone().wait(Duration::ZERO);
-            async move { once.win_untimed().await.map(|(lease, _)| lease) }
+            async move { once.win_untimed().await }
         });
         for (i, outcome) in missing.iter().zip(together(tries).await) {
             match outcome {
-                Ok(lease) => self.won[*i] = Some(lease),
+                Ok(won) => self.keep(*i, won),
                 Err(error) if may_pass(&error) => self.refused[*i] = Some(error),
                 Err(error) => return Err(error),
             }
@@ -248,9 +253,13 @@ impl Gathering {
         Ok(())
     }
 
+    fn keep(&mut self, i: usize, (lease, entered): (Lease, bool)) {
+        (self.won[i], self.entered[i]) = (Some(lease), entered);
+    }
+
     /// What was won before a wait and is not renewed is lengthened; what was lost meanwhile,
-    /// or will be too soon, is missing.
-    async fn refresh(&mut self) {
+    /// or will be too soon, is missing. Of what was entered a loss ends the call.
+    async fn refresh(&mut self) -> Result<(), Error> {
         if self.has_waited && !self.locks[0].is_renewed() {
             let held = self.won.iter().flatten();
             // One that could not be lengthened is held for as long as it was.
@@ -258,15 +267,21 @@ impl Gathering {
         }
         let least = self.locks[0].min_validity();
         let lasts = |lease: &Lease| lease.is_held() && lease.remaining() >= least;
-        for won in &mut self.won {
-            won.take_if(|lease| !mutant!("loss-of-one-ignored", lasts(lease), true));
+        for (won, entered) in self.won.iter_mut().zip(&self.entered) {
+            match won {
+                Some(lease) if *entered && !lease.is_held() => return Err(lease.lost_error()),
+                Some(_) if *entered => {}
+                _ => drop(won.take_if(|lease| !mutant!("loss-of-one-ignored", lasts(lease), true))),
+            }
         }
+        Ok(())
     }
 
     /// Gives back what is behind the first that is missing, and waits for that. Ends
     /// without it where one that is held is lost.
     async fn wait_for(&mut self, first: usize, deadline: Option<Instant>) -> Result<(), Error> {
-        for won in &mut self.won[first + 1..] {
+        let behind = self.won.iter_mut().zip(&self.entered).skip(first + 1);
+        for (won, _) in behind.filter(|(_, entered)| !**entered) {
             mutant!("keeps-later-names", drop(won.take()), ());
         }
         let refused = self.refused[first].take();
@@ -299,7 +314,7 @@ impl Gathering {
         });
         self.has_waited = true;
         match won.await {
-            Some(Ok((lease, _))) => self.won[first] = Some(lease),
+            Some(Ok(won)) => self.keep(first, won),
             Some(Err(error)) => {
                 // It says how long it was waited for at the end.
                 let whole = self.wait.filter(|_| left != self.wait);

@@ -7,7 +7,7 @@ use napi_derive::napi;
 use quorlock::Client as Core;
 
 use crate::failure::{Failure, entry};
-use crate::options::{ClientOptions, LockOptions};
+use crate::options::{ClientOptions, LockOptions, time};
 use crate::port::Port;
 use crate::queue::Value;
 
@@ -64,6 +64,17 @@ impl Client {
                 false => core.init_set().await,
             };
             left.map(|left| Value::Time(left.as_secs_f64() * 1000.0))
+        })
+    }
+
+    /// Waits for this many milliseconds, or until the client is closed.
+    #[napi(catch_unwind)]
+    pub fn pause(&self, port: &Port, number: i64, length: f64) -> Option<Failure> {
+        let core = self.core.clone();
+        port.begin(number, true, time("pause", length), |length| async move {
+            // Of whatever name: it is asked for nothing.
+            let paused = core.election("pause").pause(length).await;
+            paused.map(|()| Value::Nothing)
         })
     }
 

@@ -23,17 +23,19 @@ pub(crate) fn octets(name: &Name) -> Vec<u8> {
     }
 }
 
-/// An invocation as an owner.
+/// Who holds a lease, for who may enter it again.
 #[napi]
 pub struct Owner(quorlock::Owner);
 
 #[napi]
 impl Owner {
-    /// Different from every other.
+    /// Different from every other, unless it is given a name.
     #[napi(constructor, catch_unwind)]
-    #[allow(clippy::new_without_default, reason = "each is another")]
-    pub fn new() -> Owner {
-        Owner(quorlock::Owner::task())
+    pub fn new(name: Option<Uint8Array>) -> Owner {
+        Owner(match name {
+            Some(name) => quorlock::Owner::named(name.to_vec()),
+            None => quorlock::Owner::task(),
+        })
     }
 }
 

@@ -4,6 +4,7 @@
 use std::sync::{Arc, Mutex};
 
 use napi::Either;
+use napi::bindgen_prelude::ClassInstance;
 use napi_derive::napi;
 use quorlock::binding::lock;
 use quorlock::{Error, ErrorKind, Leases as Core, Locks};
@@ -127,12 +128,13 @@ impl Client {
         &self,
         names: &[Name],
         options: Option<&LockOptions>,
-        owner: Option<&Owner>,
+        owners: Option<&[ClassInstance<'_, Owner>]>,
         wait: Option<f64>,
     ) -> Result<Locks, Error> {
-        let each = names
-            .iter()
-            .map(|name| self.asked(name, options, owner, wait));
+        let each = names.iter().enumerate().map(|(i, name)| {
+            let owner = owners.and_then(|owners| owners.get(i));
+            self.asked(name, options, owner.map(|owner| &**owner), wait)
+        });
         each.collect::<Result<_, _>>().map(Locks::of)
     }
 }
@@ -148,7 +150,8 @@ impl Client {
         })
     }
 
-    /// Acquires all of them; `wait` is for this call alone. Each lease that is won has a
+    /// Acquires all of them; `wait` is for this call alone, and `owners` has one for each
+    /// name. Each lease that is won has a
     /// number of its own: that of the operation and the place of its name among `names`,
     /// from 0 on.
     #[napi(catch_unwind)]
@@ -158,10 +161,10 @@ impl Client {
         number: i64,
         names: Vec<Name>,
         options: Option<LockOptions>,
-        owner: Option<&Owner>,
+        owners: Option<Vec<ClassInstance<'_, Owner>>>,
         wait: Option<f64>,
     ) -> Option<Failure> {
-        let asked = self.asked_all(&names, options.as_ref(), owner, wait);
+        let asked = self.asked_all(&names, options.as_ref(), owners.as_deref(), wait);
         let names = names.iter().map(octets).collect();
         port.begin(number, true, asked, |locks| async move {
             let leases = locks.win().await?;
@@ -177,10 +180,10 @@ impl Client {
         number: i64,
         names: Vec<Name>,
         options: Option<LockOptions>,
-        owner: Option<&Owner>,
+        owners: Option<Vec<ClassInstance<'_, Owner>>>,
         wait: Option<f64>,
     ) -> Option<Failure> {
-        let asked = self.asked_all(&names, options.as_ref(), owner, wait);
+        let asked = self.asked_all(&names, options.as_ref(), owners.as_deref(), wait);
         let names = names.iter().map(octets).collect();
         port.begin(number, true, asked, |locks| async move {
             let leases = locks.try_win().await?;

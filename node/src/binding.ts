@@ -105,14 +105,15 @@ export interface NativeClient {
     owner: NativeOwner | undefined,
     wait: number | undefined,
   ): Failure | null;
-  // Several at once. Each lease that is won has the number of the operation and the place of its name, from 0 on.
+  // Several at once, with an owner for each or none. Each lease that is won has the number of the operation and the place of its name, from
+  // 0 on.
   checkAll(names: readonly NativeName[], options: NativeLockOptions | undefined): Failure | null;
   acquireAll(
     port: NativePort,
     number: number,
     names: readonly NativeName[],
     options: NativeLockOptions | undefined,
-    owner: NativeOwner | undefined,
+    owners: readonly NativeOwner[] | undefined,
     wait: number | undefined,
   ): Failure | null;
   tryAcquireAll(
@@ -120,7 +121,7 @@ export interface NativeClient {
     number: number,
     names: readonly NativeName[],
     options: NativeLockOptions | undefined,
-    owner: NativeOwner | undefined,
+    owners: readonly NativeOwner[] | undefined,
     wait: number | undefined,
   ): Failure | null;
   release(port: NativePort, number: number, name: NativeName, options: NativeLockOptions | undefined): Failure | null;
@@ -141,6 +142,8 @@ export interface NativeClient {
   adopt(port: NativePort, number: number, text: string): Failure | null;
   probe(port: NativePort, number: number): Failure | null;
   initSet(port: NativePort, number: number, force: boolean): Failure | null;
+  /** Waits for this many milliseconds, or until it is closed. */
+  pause(port: NativePort, number: number, length: number): Failure | null;
   close(port: NativePort, number: number): Failure | null;
   describe(): string;
 }
@@ -187,7 +190,8 @@ export interface NativeClientOptions {
 
 export interface Native {
   readonly Port: new (ring: () => void) => NativePort;
-  readonly Owner: new () => NativeOwner;
+  /** Different from every other without a name. */
+  readonly Owner: new (name?: Uint8Array) => NativeOwner;
   readonly Failures: new () => NativeFailures;
   client(options: NativeClientOptions, locks: NativeLockOptions): NativeClient | Failure;
   metricsText(): string | Failure;

@@ -25,6 +25,7 @@ import {
   type LockOptions,
   type Name,
 } from "./options.js";
+import { know } from "./owner.js";
 import { begin, valueOf } from "./port.js";
 import type { Probe } from "./probe.js";
 
@@ -100,7 +101,9 @@ export class Client extends Events {
   constructor(nodes?: string | Iterable<string> | ClientOptions, options: Omit<ClientOptions, "nodes"> = {}) {
     super();
     const given = isOptions(nodes) ? { ...nodes, ...options } : { ...options, nodes };
-    this.#core = look(Client, () => checked(native.client(...clientOptions(given))));
+    const [ofClient, ofLocks] = look(Client, () => clientOptions(given));
+    this.#core = checked(native.client(ofClient, ofLocks), Client);
+    know(this.#core, ofLocks);
     tellLog(this);
   }
 
@@ -260,6 +263,10 @@ export class Client extends Events {
   /** For `await using`: closes. */
   async [asyncDispose](): Promise<void> {
     await this.#close();
+  }
+
+  override toString(): string {
+    return inspect(this);
   }
 
   [inspect.custom](): string {

@@ -2,10 +2,12 @@
 
 import type { NativeClientOptions } from "./binding.js";
 import { Client } from "./client.js";
-import { Events, tellLog } from "./events.js";
+import { Events, tellLog, warn } from "./events.js";
 import { environment } from "./options.js";
 
 const clients = new Map<string, Client>();
+/** More sets of options than this are hardly meant: each has connections of its own, for as long as the process lives. */
+const MANY = 16;
 
 /** Tells what all of them do. */
 export const events = new Events();
@@ -20,6 +22,10 @@ export function defaultClient(options: NativeClientOptions): Client {
     client = new Client(options);
     client.on("lost", (loss) => events.emit("lost", loss));
     clients.set(place, client);
+    if (clients.size === MANY + 1) {
+      const what = `${clients.size} calls without \`client\` had other options of a client each time, and each set of them has a client`;
+      warn("QUORLOCK_MANY_CLIENTS", `${what} and connections of its own: give them the same options, or a \`client\``);
+    }
   }
   return client;
 }

@@ -98,7 +98,7 @@ export class Election {
     for (;;) {
       const lease = await this.#elected(signal);
       if (lease === undefined) continue;
-      const term = new Term(lease, looked);
+      const term = new Term(lease, this.#lock, looked);
       const seat = { lease, term };
       this.#seat = seat;
       const begun = performance.now();
@@ -206,6 +206,10 @@ export class Election {
   observe(options: ObserveOptions = {}): AsyncIterableIterator<Leadership> {
     const { every, signal } = look(this.observe, () => observeOptions(options));
     return new Observer(checked(this.#core.observe(every), this.observe), signal);
+  }
+
+  toString(): string {
+    return inspect(this);
   }
 
   [inspect.custom](): string {

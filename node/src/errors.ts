@@ -51,11 +51,14 @@ export class QuorlockError extends Error {
 /** An argument or option is not valid. Fix the call. */
 export class InvalidArgumentError extends QuorlockError {}
 
+/** The lock is held by another: either of the two below. */
+export abstract class LockBusyError extends QuorlockError {}
+
 /** The lock is held by another, and the call was told not to wait. */
-export class LockContendedError extends QuorlockError {}
+export class LockContendedError extends LockBusyError {}
 
 /** The wait is over and the lock is still held by another. */
-export class LockTimeoutError extends QuorlockError {}
+export class LockTimeoutError extends LockBusyError {}
 
 /** Too few nodes answered for a decision. Look at the nodes. */
 export class QuorumUnavailableError extends QuorlockError {}
@@ -112,7 +115,9 @@ for (const [errorClass] of MEANINGS) {
   // Not of each error: `name` is what the stack begins with, and no detail of one.
   Object.defineProperty(errorClass.prototype, "name", { value: errorClass.name, configurable: true, writable: true });
 }
-Object.defineProperty(QuorlockError.prototype, "name", { value: "QuorlockError", configurable: true, writable: true });
+for (const base of [QuorlockError, LockBusyError]) {
+  Object.defineProperty(base.prototype, "name", { value: base.name, configurable: true, writable: true });
+}
 
 /** Number, kind and code of a class; a class derived by a user has those of its base. */
 function meaning(errorClass: unknown): [number, string, string] {

@@ -54,6 +54,12 @@ export function log(line: LogLine): boolean {
   return heard;
 }
 
+/** Tells what the program does that it should not: to the process, which prints it, and to all who listen to `log`. */
+export function warn(code: string, message: string, detail?: string): void {
+  log({ level: "warn", message });
+  process.emitWarning(message, { type: "QuorlockWarning", code, ...(detail !== undefined && { detail }) });
+}
+
 /** From now on log lines go to this one, too. */
 export function tellLog(emitter: Events): void {
   logged.add(new WeakRef(emitter));

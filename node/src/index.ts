@@ -20,6 +20,7 @@ export {
   ClientClosedError,
   InternalError,
   InvalidArgumentError,
+  LockBusyError,
   LockContendedError,
   LockLostError,
   LockTimeoutError,
@@ -52,4 +53,4 @@ export type {
 export { metricsText } from "./metrics.js";
 export { once, type OnceOptions } from "./once.js";
 export type { Finding, NodeReport, Probe } from "./probe.js";
-export { redlock, semaphore, type Body, type BodyOfAll, type RedlockOptions } from "./redlock.js";
+export { redlock, semaphore, type AttemptOptions, type Body, type BodyOfAll, type RedlockOptions } from "./redlock.js";

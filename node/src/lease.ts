@@ -1,13 +1,16 @@
 /** The lease: what `acquire` returns. */
 
+import { AsyncResource } from "node:async_hooks";
 import { inspect } from "node:util";
 
 import type { Failure } from "./binding.js";
 import { lost, released, type LostMessage, type ReleasedMessage } from "./channels.js";
 import { asyncDispose } from "./dispose.js";
 import { checked, invalid, toError } from "./errors.js";
+import { warn } from "./events.js";
 import type { Name } from "./options.js";
 import { begin, port, tell, told, valueOf } from "./port.js";
+import { LossSignal } from "./signals.js";
 
 /** Why a lease was lost. */
 export type LossReason = "expired" | "refused" | "max_hold" | "owner_gone" | "closed" | "forced";
@@ -25,7 +28,7 @@ export interface Loss {
 export interface Keeper {
   readonly name: Name;
   /** Their client, as far as they know it: whom they tell of a loss. */
-  readonly client: { emit(event: "lost", loss: Loss): boolean };
+  readonly client: { emit(event: "lost", loss: Loss): boolean; listenerCount(event: "lost"): number };
   /** Nearly always there is one at most, and a set of one is larger than the lease. */
   kept: Lease | Set<Lease> | undefined;
 }
@@ -51,9 +54,16 @@ const NOT_OWNER = 6;
 
 /** By the number of the operation that won them, for the time they are held. */
 const live = new Map<number, WeakRef<Lease>>();
-/** A lease that nobody has is released when it is collected. */
-const collected = new FinalizationRegistry<number>((number) => {
-  live.delete(number);
+/** A lease that nobody has is released when it is collected. That it was forgotten is told. */
+const collected = new FinalizationRegistry<{ number: number; name: Name }>(({ number, name }) => {
+  // Without it its loss has been told.
+  const isNews = live.delete(number);
+  const loss = lossOf(number);
+  if (isNews && (loss !== null || port.isHeld(number) === true)) {
+    const when = loss === null ? "while it was held, and is released" : `after it was lost (${loss}), which nobody heard of`;
+    const what = `the lease of ${inspect(name)} was collected ${when}`;
+    warn("QUORLOCK_COLLECTED", `${what}: keep it, or its lock, for as long as the lock is needed, and release it then`);
+  }
   port.forget(number);
 });
 /** Whoever has a lease's signal relies on the lease. */
@@ -78,6 +88,10 @@ function lossOf(number: number): LossReason | null {
 export let newLease: (number: number, keeper: Keeper) => Lease;
 /** Makes a lease that was another client's. Not part of the API. */
 export let adoptedLease: (number: number, client: Keeper["client"]) => Lease;
+/** Whether the handle was given back, or is about to be; a loss alone is no such thing. Not part of the API. */
+export let isGivenBack: (lease: Lease) => boolean;
+/** From now on it is given back. Not part of the API. */
+export let giveBack: (lease: Lease) => void;
 /** Ends a handle that was released by its lock. Not part of the API. */
 export let endIfReleased: (lease: Lease) => void;
 /** Has that called at the loss, before the signal aborts. Not part of the API. */
@@ -91,14 +105,18 @@ export let throwIfLost: (lease: Lease, from: Function) => void;
  * A hold on a lock.
  *
  * It is valid until released or lost, and renewed in the background, also while the event loop is blocked. Release it:
- * one that was forgotten is released when it and its lock have been collected, or when it reaches `maxHold`.
+ * one that was forgotten is released when it and its lock have been collected, which a warning tells, or when it reaches `maxHold`. It
+ * is bound to no context, and may be handed on.
  */
 export class Lease {
   /** The lock's name, as given. */
   readonly name: Name;
   readonly #number: number;
   readonly #keeper: Keeper;
-  #controller: AbortController | undefined;
+  #loss: LossSignal | undefined;
+  /** Where it is listened to: listeners run in the async context that it was acquired in. */
+  #context: AsyncResource | undefined;
+  #isGivenBack = false;
   /** What is left of it after its release: the core has forgotten it then. */
   #over: { token: string; fence: number | null; loss: LossReason | null; error: Failure | null; slot: number | null } | undefined;
 
@@ -107,22 +125,28 @@ export class Lease {
     this.#number = number;
     this.#keeper = keeper;
     live.set(number, new WeakRef(this));
-    collected.register(this, number, this);
+    collected.register(this, { number, name: this.name }, this);
     keep(keeper, this);
+    if (keeper.client.listenerCount("lost") > 0) this.#inContext();
   }
 
   static {
     newLease = (number, keeper) => new Lease(number, keeper);
     adoptedLease = (number, client) => new Lease(number, { name: readName(number), client, kept: undefined });
+    isGivenBack = (lease) => lease.#isGivenBack;
+    giveBack = (lease) => {
+      lease.#isGivenBack = true;
+    };
     endIfReleased = (lease) => {
       if (lease.#over === undefined && checked(port.isReleased(lease.#number))) lease.#end();
     };
     whenLost = (lease, call) => {
       first.set(lease, call);
+      lease.#inContext();
     };
     stopWork = (lease, reason) => {
       void lease.signal;
-      lease.#controller!.abort(reason);
+      lease.#loss!.abort(reason);
     };
     throwIfLost = (lease, from) => {
       const failure = lease.#lostError();
@@ -176,15 +200,23 @@ export class Lease {
   /**
    * Aborts when the lease is lost, with a `LockLostError` as its reason. Not when it is released. That of a term of
    * `election.run` aborts, too, when its work is to end because the term is given up.
+   *
+   * As of any `AbortSignal`, listeners hear of an abort that comes, and not of one that was: read it before the work, or look at
+   * `aborted` first.
    */
   get signal(): AbortSignal {
-    if (this.#controller === undefined) {
-      this.#controller = new AbortController();
-      leases.set(this.#controller.signal, this);
+    if (this.#loss === undefined) {
+      this.#loss = new LossSignal();
+      leases.set(this.#loss.signal, this);
+      this.#inContext();
       const failure = this.#lostError();
-      if (failure !== null) this.#controller.abort(toError(failure));
+      if (failure !== null) this.#loss.abortEarly(toError(failure));
     }
-    return this.#controller.signal;
+    return this.#loss.signal;
+  }
+
+  #inContext(): void {
+    this.#context ??= new AsyncResource("QUORLOCKLEASE", { requireManualDestroy: true });
   }
 
   /**
@@ -283,6 +315,7 @@ export class Lease {
 
   async #release(): Promise<boolean> {
     if (this.#over !== undefined) return false;
+    this.#isGivenBack = true;
     const outcome = await begin<boolean>((port, number) => port.release(number, this.#number));
     const held = valueOf(outcome, this.release);
     this.#end();
@@ -294,6 +327,7 @@ export class Lease {
     if (this.#over !== undefined) return;
     const [token, fence, loss, error, slot] = checked(port.end(this.#number));
     this.#over = { token, fence, loss: loss as LossReason | null, error, slot };
+    this.#isGivenBack = true;
     live.delete(this.#number);
     collected.unregister(this);
     letGo(this.#keeper, this);
@@ -324,12 +358,20 @@ export class Lease {
     if (reason === null || failure === null) return;
     live.delete(this.#number);
     const error = toError(failure);
-    first.get(this)?.();
-    if (lost.hasSubscribers) lost.publish({ lease: this, name: this.name, reason } satisfies LostMessage);
-    tell(() => {
-      this.#controller?.abort(error);
-      this.#keeper.client.emit("lost", { lease: this, name: this.name, reason, error });
-    });
+    const listeners = () => {
+      first.get(this)?.();
+      if (lost.hasSubscribers) lost.publish({ lease: this, name: this.name, reason } satisfies LostMessage);
+      tell(() => {
+        this.#loss?.abort(error);
+        this.#keeper.client.emit("lost", { lease: this, name: this.name, reason, error });
+      });
+    };
+    if (this.#context === undefined) listeners();
+    else this.#context.runInAsyncScope(listeners);
+  }
+
+  toString(): string {
+    return inspect(this);
   }
 
   [inspect.custom](): string {

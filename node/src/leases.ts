@@ -5,9 +5,10 @@ import { inspect } from "node:util";
 import type { NativeLeases, NativeLoss } from "./binding.js";
 import { asyncDispose } from "./dispose.js";
 import { checked, invalid, toError } from "./errors.js";
-import { endIfReleased, type Lease, type LossReason } from "./lease.js";
+import { endIfReleased, giveBack, type Lease, type LossReason } from "./lease.js";
 import { bytesOf, nameOf, type Name } from "./options.js";
 import { begin, valueOf } from "./port.js";
+import { LossSignal } from "./signals.js";
 
 const NOT_OWNER = 6;
 
@@ -29,7 +30,7 @@ export let throwIfOneLost: (leases: Leases, from: Function) => void;
 export class Leases implements Iterable<Lease> {
   readonly #core: NativeLeases;
   readonly #parts: readonly Lease[];
-  #controller: AbortController | undefined;
+  #lossSignal: LossSignal | undefined;
   /** What is left of them after their release: the core has forgotten them then. */
   #over: { loss: NativeLoss | null } | undefined;
 
@@ -91,17 +92,20 @@ export class Leases implements Iterable<Lease> {
     return (this.#loss()?.reason ?? null) as LossReason | null;
   }
 
-  /** Aborts when the first of them is lost, with a `LockLostError` as its reason. Not when they are released. */
+  /**
+   * Aborts when the first of them is lost, with a `LockLostError` as its reason. Not when they are released. Listeners: as of
+   * `Lease.signal`.
+   */
   get signal(): AbortSignal {
-    if (this.#controller === undefined) {
-      const controller = (this.#controller = new AbortController());
-      signalled.set(controller.signal, this);
+    if (this.#lossSignal === undefined) {
+      const loss = (this.#lossSignal = new LossSignal());
+      signalled.set(loss.signal, this);
       for (const { signal } of this.#parts) {
-        if (signal.aborted) controller.abort(signal.reason);
-        else signal.addEventListener("abort", () => controller.abort(signal.reason), { once: true });
+        if (signal.aborted) loss.abortEarly(signal.reason);
+        signal.addEventListener("abort", () => loss.abort(signal.reason), { once: true });
       }
     }
-    return this.#controller.signal;
+    return this.#lossSignal.signal;
   }
 
   /**
@@ -143,6 +147,7 @@ export class Leases implements Iterable<Lease> {
 
   async #release(): Promise<boolean> {
     if (this.#over !== undefined) return false;
+    for (const part of this.#parts) giveBack(part);
     const held = valueOf(await begin<boolean>((port, number) => this.#core.release(port, number)), this.release);
     this.#end();
     return held;
@@ -168,6 +173,10 @@ export class Leases implements Iterable<Lease> {
 
   #names(): string {
     return this.#parts.map((part) => inspect(part.name)).join(", ");
+  }
+
+  toString(): string {
+    return inspect(this);
   }
 
   [inspect.custom](): string {

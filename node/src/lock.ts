@@ -2,9 +2,9 @@
 
 import { inspect } from "node:util";
 
-import type { NativeClient, NativeLockOptions, NativeOwner, NativePort } from "./binding.js";
+import type { NativeClient, NativeLockOptions, NativePort } from "./binding.js";
 import { traced, type AcquireMessage } from "./channels.js";
-import { look, toError } from "./errors.js";
+import { look } from "./errors.js";
 import {
   holderOf,
   inspectionOf,
@@ -16,7 +16,8 @@ import {
 } from "./inspection.js";
 import { endIfReleased, keptBy, newLease, type Keeper, type Lease } from "./lease.js";
 import { acquireOptions, forceOptions, ownCopy, type AcquireOptions, type Acquiring, type ForceOptions, type Name } from "./options.js";
-import { begin, beginUntil, valueOf } from "./port.js";
+import { acquiring, Asked, type Invocation } from "./owner.js";
+import { begin, valueOf } from "./port.js";
 
 /** Makes a lock. Not part of the API. */
 export let newLock: (
@@ -25,20 +26,22 @@ export let newLock: (
   options: NativeLockOptions | undefined,
   client: Keeper["client"],
 ) => Lock;
-/** Acquires for an owner, and for `from`, a function of the API. Not part of the API. */
+/** Acquires for a call with a body, or by hand, and for `from`, a function of the API. Not part of the API. */
 export let acquireFor: (
   lock: Lock,
   options: Acquiring,
-  owner: NativeOwner | undefined,
+  own: Invocation | undefined,
   from: Function,
 ) => Promise<Lease>;
 /** The same; `null` where others hold the lock all the time. Not part of the API. */
 export let tryAcquireFor: (
   lock: Lock,
   options: Acquiring,
-  owner: NativeOwner | undefined,
+  own: Invocation | undefined,
   from: Function,
 ) => Promise<Lease | null>;
+/** Which lock it is. Not part of the API. */
+export let askedFor: (lock: Lock) => Asked;
 
 /**
  * A name with options; made by `client.lock(name)`. It holds nothing by itself.
@@ -54,6 +57,7 @@ export class Lock {
   /** The name again: whoever changes the bytes of the one above changes no lock. */
   readonly #key: Name;
   readonly #options: NativeLockOptions | undefined;
+  readonly #asked: Asked;
   readonly #keeper: Keeper;
 
   private constructor(core: NativeClient, key: Name, options: NativeLockOptions | undefined, client: Keeper["client"]) {
@@ -61,13 +65,15 @@ export class Lock {
     this.#core = core;
     this.#key = key;
     this.#options = options;
+    this.#asked = new Asked(core, key, options);
     this.#keeper = { name: this.name, client, kept: undefined };
   }
 
   static {
     newLock = (core, key, options, client) => new Lock(core, key, options, client);
-    acquireFor = (lock, options, owner, from) => lock.#acquire(options, owner, from);
-    tryAcquireFor = (lock, options, owner, from) => lock.#tryAcquire(options, owner, from);
+    acquireFor = (lock, options, own, from) => lock.#acquire(options, own, from);
+    tryAcquireFor = (lock, options, own, from) => lock.#tryAcquire(options, own, from);
+    askedFor = (lock) => lock.#asked;
   }
 
   /**
@@ -87,10 +93,10 @@ export class Lock {
     return await this.#acquire(looked, undefined, this.acquire);
   }
 
-  #acquire(options: Acquiring, owner: NativeOwner | undefined, from: Function): Promise<Lease> {
+  #acquire(options: Acquiring, own: Invocation | undefined, from: Function): Promise<Lease> {
     return traced(
       () => this.#message(),
-      () => this.#won(options, owner, from),
+      async () => (await this.#won(this.#core.acquire, options, own, from))!,
     );
   }
 
@@ -98,13 +104,20 @@ export class Lock {
     return { names: [this.name], group: this.#options?.group ?? "" };
   }
 
-  async #won(options: Acquiring, owner: NativeOwner | undefined, from: Function): Promise<Lease> {
-    const { wait, signal } = options;
-    const start = (port: NativePort, number: number) => 
-      this.#core.acquire(port, number, this.#key, this.#options, owner, wait);
-    const outcome = await (signal === undefined ? begin<boolean>(start) : beginUntil<boolean>(signal, start));
-    if ("failure" in outcome) throw toError(outcome.failure, from);
-    return newLease(outcome.number, this.#keeper);
+  async #won(
+    acquire: NativeClient["acquire"],
+    options: Acquiring,
+    own: Invocation | undefined,
+    from: Function,
+  ): Promise<Lease | null> {
+    const owner = own?.ownerOf(this.#asked);
+    const start = (port: NativePort, number: number) =>
+      acquire.call(this.#core, port, number, this.#key, this.#options, owner, options.wait);
+    const { value, number } = await acquiring<boolean>([this.#asked], own, options, from, start);
+    if (!value) return null;
+    const lease = newLease(number, this.#keeper);
+    own?.won(this.#asked, lease, owner);
+    return lease;
   }
 
   /** Tries once. `null` where another holds the lock. Rejects as `acquire` otherwise. */
@@ -113,21 +126,11 @@ export class Lock {
     return await this.#tryAcquire({ ...looked, wait: 0 }, undefined, this.tryAcquire);
   }
 
-  #tryAcquire(options: Acquiring, owner: NativeOwner | undefined, from: Function): Promise<Lease | null> {
+  #tryAcquire(options: Acquiring, own: Invocation | undefined, from: Function): Promise<Lease | null> {
     return traced(
       () => this.#message(),
-      () => this.#wonOrNot(options, owner, from),
+      () => this.#won(this.#core.tryAcquire, options, own, from),
     );
-  }
-
-  async #wonOrNot(options: Acquiring, owner: NativeOwner | undefined, from: Function): Promise<Lease | null> {
-    const { wait, signal } = options;
-    const start = (port: NativePort, number: number) =>
-      this.#core.tryAcquire(port, number, this.#key, this.#options, owner, wait);
-    const outcome = await (signal === undefined ? begin<boolean>(start) : beginUntil<boolean>(signal, start));
-    if ("failure" in outcome) throw toError(outcome.failure, from);
-    if (!outcome.value) return null;
-    return newLease(outcome.number, this.#keeper);
   }
 
   /**
@@ -194,6 +197,10 @@ export class Lock {
     const held = valueOf(await begin<boolean>(start), this.release);
     for (const lease of keptBy(this.#keeper)) endIfReleased(lease);
     return held;
+  }
+
+  toString(): string {
+    return inspect(this);
   }
 
   [inspect.custom](): string {

@@ -2,13 +2,13 @@
 
 import { inspect } from "node:util";
 
-import type { NativeClient, NativeLeases, NativeLockOptions, NativeOwner, NativePort } from "./binding.js";
+import type { NativeClient, NativeLeases, NativeLockOptions, NativePort } from "./binding.js";
 import { traced } from "./channels.js";
-import { look, toError } from "./errors.js";
+import { look } from "./errors.js";
 import { newLease, type Keeper } from "./lease.js";
 import { newLeases, type Leases } from "./leases.js";
 import { acquireOptions, ownCopy, type AcquireOptions, type Acquiring, type Name } from "./options.js";
-import { begin, beginUntil } from "./port.js";
+import { acquiring, Asked, type Invocation } from "./owner.js";
 
 /** Makes several locks. Not part of the API. */
 export let newLocks: (
@@ -17,18 +17,18 @@ export let newLocks: (
   options: NativeLockOptions | undefined,
   client: Keeper["client"],
 ) => Locks;
-/** Acquires for an owner, and for `from`, a function of the API. Not part of the API. */
+/** Acquires for a call with a body, or by hand, and for `from`, a function of the API. Not part of the API. */
 export let acquireAllFor: (
   locks: Locks,
   options: Acquiring,
-  owner: NativeOwner | undefined,
+  own: Invocation | undefined,
   from: Function,
 ) => Promise<Leases>;
 /** The same; `null` where others hold one of the locks all the time. Not part of the API. */
 export let tryAcquireAllFor: (
   locks: Locks,
   options: Acquiring,
-  owner: NativeOwner | undefined,
+  own: Invocation | undefined,
   from: Function,
 ) => Promise<Leases | null>;
 
@@ -49,6 +49,7 @@ export class Locks {
   /** The names again: whoever changes the bytes of those above changes no lock. */
   readonly #keys: readonly Name[];
   readonly #options: NativeLockOptions | undefined;
+  readonly #asked: readonly Asked[];
   readonly #keepers: readonly Keeper[];
 
   private constructor(
@@ -61,13 +62,14 @@ export class Locks {
     this.#core = core;
     this.#keys = keys;
     this.#options = options;
+    this.#asked = keys.map((key) => new Asked(core, key, options));
     this.#keepers = this.names.map((name) => ({ name, client, kept: undefined }));
   }
 
   static {
     newLocks = (core, keys, options, client) => new Locks(core, keys, options, client);
-    acquireAllFor = (locks, options, owner, from) => locks.#acquire(options, owner, from);
-    tryAcquireAllFor = (locks, options, owner, from) => locks.#tryAcquire(options, owner, from);
+    acquireAllFor = (locks, options, own, from) => locks.#acquire(options, own, from);
+    tryAcquireAllFor = (locks, options, own, from) => locks.#tryAcquire(options, own, from);
   }
 
   /**
@@ -81,11 +83,8 @@ export class Locks {
     return await this.#acquire(looked, undefined, this.acquire);
   }
 
-  async #acquire(options: Acquiring, owner: NativeOwner | undefined, from: Function): Promise<Leases> {
-    const { wait, signal } = options;
-    const start = (port: NativePort, number: number) =>
-      this.#core.acquireAll(port, number, this.#keys, this.#options, owner, wait);
-    return (await this.#traced(start, signal, from))!;
+  async #acquire(options: Acquiring, own: Invocation | undefined, from: Function): Promise<Leases> {
+    return (await this.#traced(this.#core.acquireAll, options, own, from))!;
   }
 
   /** Tries once. `null` where another holds one of the locks. Rejects as `acquire` otherwise. */
@@ -94,42 +93,44 @@ export class Locks {
     return await this.#tryAcquire({ ...looked, wait: 0 }, undefined, this.tryAcquire);
   }
 
-  async #tryAcquire(options: Acquiring, owner: NativeOwner | undefined, from: Function): Promise<Leases | null> {
-    const { wait, signal } = options;
-    const start = (port: NativePort, number: number) =>
-      this.#core.tryAcquireAll(port, number, this.#keys, this.#options, owner, wait);
-    return await this.#traced(start, signal, from);
+  async #tryAcquire(options: Acquiring, own: Invocation | undefined, from: Function): Promise<Leases | null> {
+    return await this.#traced(this.#core.tryAcquireAll, options, own, from);
   }
 
   #traced(
-    start: Parameters<typeof begin>[0],
-    signal: AbortSignal | undefined,
+    acquire: NativeClient["acquireAll"],
+    options: Acquiring,
+    own: Invocation | undefined,
     from: Function,
   ): Promise<Leases | null> {
     return traced(
       () => ({ names: this.names, group: this.#options?.group ?? "" }),
-      () => this.#won(start, signal, from),
+      () => this.#won(acquire, options, own, from),
     );
   }
 
   async #won(
-    start: Parameters<typeof begin>[0],
-    signal: AbortSignal | undefined,
+    acquire: NativeClient["acquireAll"],
+    options: Acquiring,
+    own: Invocation | undefined,
     from: Function,
   ): Promise<Leases | null> {
-    // Each lease that may be won has a number.
-    const numbers = this.#keys.length;
-    const outcome = await (signal === undefined
-      ? begin<Won | null>(start, numbers)
-      : beginUntil<Won | null>(signal, start, numbers));
-    if ("failure" in outcome) throw toError(outcome.failure, from);
-    const { value, number } = outcome;
+    const owners = own === undefined ? undefined : this.#asked.map((asked) => own.ownerOf(asked));
+    const start = (port: NativePort, number: number) =>
+      acquire.call(this.#core, port, number, this.#keys, this.#options, owners, options.wait);
+    const { value, number } = await acquiring<Won | null>(this.#asked, own, options, from, start);
     if (value === null) return null;
     const [core, places] = value;
-    return newLeases(
-      core,
-      places.map((place) => newLease(number + place, this.#keepers[place]!)),
-    );
+    const parts = places.map((place) => {
+      const lease = newLease(number + place, this.#keepers[place]!);
+      own?.won(this.#asked[place]!, lease, owners?.[place]);
+      return lease;
+    });
+    return newLeases(core, parts);
+  }
+
+  toString(): string {
+    return inspect(this);
   }
 
   [inspect.custom](): string {

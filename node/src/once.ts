@@ -3,10 +3,10 @@
 import type { Client } from "./client.js";
 import { look } from "./errors.js";
 import { nameOf, onceOptions, type Name } from "./options.js";
-import { attempted, scoped, type AnyBody, type Body, type RedlockOptions } from "./redlock.js";
+import { attempted, scoped, type AnyBody, type AttemptOptions, type Body } from "./redlock.js";
 
 /** Options of `once`. */
-export interface OnceOptions extends Omit<RedlockOptions, "wait" | "owner" | "reentrant"> {
+export interface OnceOptions<R = undefined> extends Omit<AttemptOptions<R>, "wait" | "owner" | "reentrant"> {
   /** How often the job runs, in milliseconds: 20 at least. */
   every: number;
   /**
@@ -20,7 +20,7 @@ export interface OnceOptions extends Omit<RedlockOptions, "wait" | "owner" | "re
 
 /**
  * Runs a job that every host starts at about the same time on one of them: `job` runs where nobody else runs it, or has
- * begun it within `keep`. Resolves to what it returns, and to `undefined` where it was left out.
+ * begun it within `keep`. Resolves to what it returns; where it was left out to `undefined`, or to what `otherwise` returns.
  *
  *     cron.schedule("0 * * * *", () => once("report", { every: 3_600_000 }, sendReport));
  *
@@ -29,7 +29,7 @@ export interface OnceOptions extends Omit<RedlockOptions, "wait" | "owner" | "re
  *
  * Rejects as `redlock`, but not where another holds the lock.
  */
-export async function once<T>(name: Name, options: OnceOptions, job: Body<T>): Promise<T | undefined> {
-  const { lock, signal } = look(once, () => scoped(nameOf("name", name), onceOptions(options), job));
-  return await attempted(lock, signal, undefined, job as AnyBody<T>, once);
+export async function once<T, R = undefined>(name: Name, options: OnceOptions<R>, job: Body<T>): Promise<T | R> {
+  const asked = look(once, () => scoped(nameOf("name", name), onceOptions(options), job));
+  return (await attempted<T, R>(asked, job as AnyBody<T>, once)) as T | R;
 }

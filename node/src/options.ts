@@ -361,21 +361,31 @@ export function forceOptions(given: unknown): number | undefined {
   return (converted("options", given, { fence })[0] as ForceOptions).fence;
 }
 
-/** Options of `redlock`: of its lock, of its client, and its own. */
-export function scopeOptions(given: unknown): [NativeLockOptions, NativeClientOptions, Record<string, unknown>] {
-  const own: Convert = (_name, value) => value;
-  return converted("options", given, { ...OF_LOCK, ...OF_ONE_LOCK }, OF_CLIENT, {
-    client: own,
-    signal: own,
-    reentrant: flag,
-  }) as unknown as [NativeLockOptions, NativeClientOptions, Record<string, unknown>];
+/** Options of what has a body: of its lock, of its client, and its own. */
+export type ScopeOptions = [
+  NativeLockOptions,
+  NativeClientOptions,
+  { client?: unknown; signal?: unknown; reentrant?: boolean; otherwise?: unknown },
+];
+
+const asGiven: Convert = (_name, value) => value;
+const OF_SCOPE: Record<string, Convert> = { client: asGiven, signal: asGiven, reentrant: flag };
+
+/** Options of `redlock`. */
+export function scopeOptions(given: unknown, ofScope = OF_SCOPE): ScopeOptions {
+  return converted("options", given, { ...OF_LOCK, ...OF_ONE_LOCK }, OF_CLIENT, ofScope) as unknown as ScopeOptions;
+}
+
+/** Those of work that may be left out. */
+export function attemptOptions(given: unknown): ScopeOptions {
+  return scopeOptions(given, { ...OF_SCOPE, otherwise: callback });
 }
 
 /** Options of `once`: its period is an option of its lock. */
-export function onceOptions(given: unknown): [NativeLockOptions, NativeClientOptions, Record<string, unknown>] {
+export function onceOptions(given: unknown): ScopeOptions {
   const { every, ...rest } = (typeof given === "object" && given !== null ? given : {}) as Record<string, unknown>;
   if (every === undefined) throw invalid("once was not told how often the job runs: give every, in milliseconds");
-  const [ofLock, ofClient, own] = scopeOptions(rest);
+  const [ofLock, ofClient, own] = attemptOptions(rest);
   // It tries once.
   return [{ every: milliseconds("every", every) as number, ...ofLock, wait: 0 }, ofClient, own];
 }

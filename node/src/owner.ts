@@ -1,50 +1,266 @@
-/** Who owns what `redlock` acquires: the invocation, and all that runs within it. */
+/** Whose a lock is: of the call whose body holds it, and of what enters it again within that body. */
 
 import { AsyncLocalStorage } from "node:async_hooks";
+import { inspect } from "node:util";
 
-import { native, type NativeOwner } from "./binding.js";
+import {
+  native,
+  type Failure,
+  type NativeClient,
+  type NativeLockOptions,
+  type NativeOwner,
+  type NativePort,
+} from "./binding.js";
+import { toError } from "./errors.js";
+import { warn } from "./events.js";
+import { isGivenBack, type Lease } from "./lease.js";
+import { bytesOf, type Acquiring, type Name } from "./options.js";
+import { begin, beginUntil } from "./port.js";
 
-/** One invocation of `redlock`. */
-export interface Invocation {
-  readonly owner: NativeOwner;
-  /** False when its body has ended. What it left running is then nobody's branch. */
-  active: boolean;
-  parent: Invocation | undefined;
+const WAIT = 10_000;
+/** How often a wait without end is told of, in milliseconds. */
+const EVERY = 10_000;
+const CONTENDED = 2;
+const TIMEOUT = 3;
+
+/** What a client's locks have where they do not say otherwise, and which client it is. */
+interface Known {
+  readonly number: number;
+  readonly options: NativeLockOptions;
 }
 
+const clients = new WeakMap<NativeClient, Known>();
+let lastClient = 0;
+
+/** From now on the locks of this client are told from others. */
+export function know(core: NativeClient, options: NativeLockOptions): void {
+  clients.set(core, { number: ++lastClient, options });
+}
+
+/** A lock as calls ask for it. */
+export class Asked {
+  readonly core: NativeClient;
+  readonly name: Name;
+  readonly options: NativeLockOptions | undefined;
+  #place: string | undefined;
+
+  constructor(core: NativeClient, name: Name, options: NativeLockOptions | undefined) {
+    this.core = core;
+    this.name = name;
+    this.options = options;
+  }
+
+  get #client(): Known {
+    return clients.get(this.core)!;
+  }
+
+  /**
+   * Equal for two that are one lock, whether they share it or want it alone. The one place that says so, for re-entry and for what is
+   * told of it.
+   */
+  get place(): string {
+    if (this.#place === undefined) {
+      const { number, options } = this.#client;
+      const layout = this.options?.layout ?? options.layout ?? "plain";
+      // In Redisson's layout the name is the key, too.
+      const raw = layout === "redisson" || (this.options?.raw ?? options.raw ?? false);
+      const name = Buffer.from(bytesOf(this.name)).toString("latin1");
+      this.#place = [number, layout, raw, this.options?.slots, name].join(" ");
+    }
+    return this.#place;
+  }
+
+  /** For how long a call waits that says nothing of it. */
+  get wait(): number {
+    return this.options?.wait ?? (this.options?.election === true ? Infinity : (this.#client.options.wait ?? WAIT));
+  }
+
+  hasOwnerOf(other: Asked): boolean {
+    const [ours, theirs] = [this.options?.owner, other.options?.owner];
+    return ours !== undefined && theirs !== undefined && Buffer.compare(ours, theirs) === 0;
+  }
+}
+
+/** A lock that a body holds. */
+interface Holding {
+  readonly asked: Asked;
+  readonly lease: Lease;
+  /** Who may enter it again; nobody enters a term of an election. */
+  readonly owner: NativeOwner | undefined;
+}
+
+/** The calls whose bodies the caller is in. */
 const storage = new AsyncLocalStorage<Invocation>();
 
-/** The innermost invocation around the caller whose body still runs. */
-function around(): Invocation | undefined {
-  let found = storage.getStore();
+/** The innermost of these whose body still runs. */
+function running(found: Invocation | undefined): Invocation | undefined {
   while (found !== undefined && !found.active) found = found.parent;
   return found;
 }
 
-/**
- * A new invocation: with the owner of the one around it, or with an owner of its own.
- *
- * What a body left running is an owner of its own once the body has ended. Else a server that was started under a lock
- * would share one owner among all its requests forever.
- */
-export function invocation(): Invocation {
-  const parent = around();
-  if (parent !== undefined) {
-    // Those between that have ended, or a chain of overlapping invocations would grow forever.
-    while (parent.parent !== undefined && !parent.parent.active) parent.parent = parent.parent.parent;
+/** What the bodies around have of a lock, the innermost first; lost or not, but not what was given back. */
+function heldAround(inner: Invocation | undefined, place: string): Holding[] {
+  const found: Holding[] = [];
+  for (let around = running(inner); around !== undefined; around = running(around.parent)) {
+    found.push(...around.holds.filter(({ asked, lease }) => asked.place === place && !isGivenBack(lease)));
   }
-  return { owner: parent?.owner ?? new native.Owner(), active: true, parent };
+  return found;
 }
 
-/** Runs the body of an invocation. */
-export async function within<L, T>(
-  invocation: Invocation,
-  body: (lease: L) => T | PromiseLike<T>,
-  lease: L,
-): Promise<T> {
+/** One call with a body. Made where the call begins: in the context of its caller. */
+export class Invocation {
+  /** Whether it enters again what bodies around it hold. */
+  readonly #reentrant: boolean;
+  readonly holds: Holding[] = [];
+  /** False when its body has ended. What it left running is then in nobody's body. */
+  active = true;
+  parent: Invocation | undefined;
+
+  constructor(reentrant: boolean) {
+    this.#reentrant = reentrant;
+    this.parent = running(storage.getStore());
+    // Those between that have ended, or a chain of overlapping calls would grow forever.
+    if (this.parent !== undefined) this.parent.parent = running(this.parent.parent);
+  }
+
+  /** Whose body around it this call enters again, if that has a lease on this very lock. */
+  enters(asked: Asked): Holding | undefined {
+    if (!this.#reentrant || this.parent === undefined || asked.options?.owner !== undefined) return undefined;
+    const found = heldAround(this.parent, asked.place).filter(({ owner }) => owner !== undefined);
+    return found.find(({ lease }) => lease.isHeld()) ?? found[0];
+  }
+
+  /** Who acquires it: an owner of its own, so that calls beside each other are strangers wherever they were made. */
+  ownerOf(asked: Asked): NativeOwner {
+    return this.enters(asked)?.owner ?? new native.Owner(asked.options?.owner);
+  }
+
+  won(asked: Asked, lease: Lease, owner: NativeOwner | undefined): void {
+    this.holds.push({ asked, lease, owner });
+  }
+
+  async run<H, T>(body: (held: H) => T | PromiseLike<T>, held: H): Promise<T> {
+    try {
+      return await storage.run(this, body, held);
+    } finally {
+      // Contexts that outlive the body, as that of a socket does, keep none of its leases.
+      this.active = false;
+      this.holds.length = 0;
+    }
+  }
+}
+
+/** A lock that a call asks for, and a body around the call has. */
+interface Conflict {
+  readonly asked: Asked;
+  /** Whether it cannot be had before that body has let go of it. */
+  readonly certain: boolean;
+  readonly remedy: string;
+}
+
+function conflictOf(asked: Asked, own: Invocation | undefined, inner: Invocation): Conflict | undefined {
+  const found = heldAround(inner, asked.place).filter((one) => !asked.hasOwnerOf(one.asked));
+  const [first] = found;
+  if (first === undefined || own?.enters(asked) !== undefined) return undefined;
+  const { slots, shared } = asked.options ?? {};
+  const held = found.filter(({ lease }) => lease.isHeld() && !(shared === true && lease.isShared()));
+  const certain = new Set(held.map(({ lease }) => lease.token)).size >= (slots ?? 1);
+  return { asked, certain, remedy: remedyFor(asked, own, first) };
+}
+
+function remedyFor(asked: Asked, own: Invocation | undefined, { owner, asked: held, lease }: Holding): string {
+  if (owner === undefined) return "nobody enters the term of an election again, so leave this call out";
+  if (asked.options?.owner ?? held.options?.owner) return "give both the same `owner` to have this call enter it again";
+  if (lease.isShared() && asked.options?.shared !== true) {
+    return "release the shared lease first, for with `reentrant: true` this call is refused at once";
+  }
+  if (own === undefined) return "have this call enter it again by `redlock` with `reentrant: true`";
+  return "give this call `reentrant: true` to have it enter the lock again";
+}
+
+/** A call that acquires, within a body that holds a lock which it asks for. It may wait for itself, and tells so. */
+class Within {
+  readonly #conflicts: readonly Conflict[];
+  readonly #from: Function;
+  readonly #over = new AbortController();
+
+  constructor(conflicts: readonly Conflict[], from: Function) {
+    this.#conflicts = conflicts;
+    this.#from = from;
+  }
+
+  /** Tells it, and again and again of a wait without end. */
+  async tell(wait: number): Promise<void> {
+    const certain = this.#conflicts.find((conflict) => conflict.certain);
+    // The frames of the caller are here before the first `await`.
+    const place = { stack: "" };
+    Error.captureStackTrace(place, this.#from);
+    const told = (conflict: Conflict, waits: string) => {
+      const name = inspect(conflict.asked.name);
+      const message = `the lock ${name} is ${waits} within a body that holds it, and in vain if that body awaits this: ${conflict.remedy}`;
+      warn("QUORLOCK_WAITS_WITHIN", message, place.stack.slice(place.stack.indexOf("\n") + 1));
+    };
+    if (certain !== undefined) told(certain, "waited for");
+    if (wait !== Infinity) return;
+    const [first] = this.#conflicts;
+    const { core } = first!.asked;
+    const pause = (port: NativePort, number: number) => core.pause(port, number, EVERY);
+    for (let seconds = EVERY / 1000; ; seconds += EVERY / 1000) {
+      const paused = await beginUntil(this.#over.signal, pause).catch(() => undefined);
+      if (paused === undefined || "failure" in paused) return;
+      told(certain ?? first!, `still waited for after ${seconds} s`);
+    }
+  }
+
+  end(): void {
+    this.#over.abort();
+  }
+
+  /** What the failure is about, and how it is mended. */
+  explained(failure: Failure): Failure {
+    if (failure.number !== CONTENDED && failure.number !== TIMEOUT) return failure;
+    const text = ({ asked: { name } }: Conflict) => Buffer.from(bytesOf(name)).toString();
+    const about = this.#conflicts.find((conflict) => text(conflict) === failure.lock);
+    if (about === undefined) return failure;
+    return { ...failure, message: `${failure.message}; a body around this call holds it: ${about.remedy}` };
+  }
+}
+
+function within(
+  asked: readonly Asked[],
+  own: Invocation | undefined,
+  { wait = asked[0]!.wait, signal }: Acquiring,
+  from: Function,
+): Within | undefined {
+  const inner = own === undefined ? running(storage.getStore()) : own.parent;
+  if (inner === undefined) return undefined;
+  const conflicts = asked.map((one) => conflictOf(one, own, inner)).filter((one) => one !== undefined);
+  if (conflicts.length === 0) return undefined;
+  const found = new Within(conflicts, from);
+  if (wait !== 0 && signal?.aborted !== true) void found.tell(wait);
+  return found;
+}
+
+/**
+ * Has an operation acquire these. `own`: the call whose body they are for, nothing for what is acquired by hand. `from`: the function of
+ * the API that the user called.
+ */
+export async function acquiring<T>(
+  asked: readonly Asked[],
+  own: Invocation | undefined,
+  options: Acquiring,
+  from: Function,
+  start: (port: NativePort, number: number) => Failure | null,
+): Promise<{ value: T; number: number }> {
+  const { signal } = options;
+  const around = within(asked, own, options, from);
   try {
-    return await storage.run(invocation, body, lease);
+    // Each lease that may be won has a number.
+    const numbers = asked.length;
+    const outcome = await (signal === undefined ? begin<T>(start, numbers) : beginUntil<T>(signal, start, numbers));
+    if ("failure" in outcome) throw toError(around?.explained(outcome.failure) ?? outcome.failure, from);
+    return outcome;
   } finally {
-    invocation.active = false;
+    around?.end();
   }
 }

@@ -53,13 +53,17 @@ function settle(number: number, value: unknown, failure: Failure | null): void {
   waiting(value, failure);
 }
 
-function expect(number: number, settle: Settle): void {
-  // While something is awaited the process lives, and no longer.
+/** While something is awaited the process lives, and no longer. */
+function enlist(number: number, settle: Settle): void {
   if (!kept) {
     kept = true;
     checked(port.keep(true));
   }
   pending.set(number, settle);
+}
+
+function expect(number: number, settle: Settle): void {
+  enlist(number, settle);
   if (started) return;
   started = true;
   microtask(submit);
@@ -100,7 +104,7 @@ function reserve(numbers: number): number {
 /** Keeps the process alive, as what is awaited does, and `what` from being collected, until what it returns is called. */
 export function stay(what: object): () => void {
   const number = reserve(1);
-  expect(number, () => void what);
+  enlist(number, () => void what);
   return () => forget(number);
 }
 

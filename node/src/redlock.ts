@@ -7,8 +7,18 @@ import { throwIfLost, type Lease } from "./lease.js";
 import { Leases, throwIfOneLost } from "./leases.js";
 import { acquireFor, tryAcquireFor, type Lock } from "./lock.js";
 import { acquireAllFor, Locks, tryAcquireAllFor } from "./locks.js";
-import { abortSignal, nameOf, scopeOptions, type ClientOptions, type LockOptions, type Name } from "./options.js";
-import { invocation, within, type Invocation } from "./owner.js";
+import {
+  abortSignal,
+  attemptOptions,
+  nameOf,
+  scopeOptions,
+  type ClientOptions,
+  type LockOptions,
+  type Name,
+  type ScopeOptions,
+} from "./options.js";
+import { Invocation } from "./owner.js";
+import { stay } from "./port.js";
 
 /** Options of `redlock`. */
 export interface RedlockOptions extends LockOptions, Omit<ClientOptions, keyof LockOptions> {
@@ -19,8 +29,17 @@ export interface RedlockOptions extends LockOptions, Omit<ClientOptions, keyof L
   client?: Client | undefined;
   /** Ends the wait for the lock. The call then rejects with the signal's reason. For a loss see `lease.signal`. */
   signal?: AbortSignal | undefined;
-  /** Whether this call may re-enter a lock that an invocation around it holds. True; of a semaphore false. */
+  /**
+   * Whether this call enters again what a body around it holds: this very lock, by the same client. Without, it waits as anybody
+   * does, in vain if that body waits for it. False.
+   */
   reentrant?: boolean | undefined;
+}
+
+/** Options of work that may be left out. */
+export interface AttemptOptions<R = undefined> extends RedlockOptions {
+  /** Called where the work is left out; the call then resolves to what this returns, and without it to `undefined`. */
+  otherwise?: (() => R | PromiseLike<R>) | undefined;
 }
 
 /** The work that a lock protects. */
@@ -34,7 +53,7 @@ type Asked = Lock | Locks;
 type Held = Lease | Leases;
 /** Not part of the API. */
 export type AnyBody<T> = (held: Held) => T | PromiseLike<T>;
-type Rest<B> = [B] | [RedlockOptions, B];
+type Rest<B, O = RedlockOptions> = [B] | [O, B];
 
 /**
  * Holds a lock while `body` runs, and resolves to what it returns.
@@ -43,9 +62,13 @@ type Rest<B> = [B] | [RedlockOptions, B];
  *       await charge({ signal: lease.signal });
  *     });
  *
- * The owner is the invocation: within the body, `redlock` with the same name enters again, without asking the nodes.
- * Branches that run in parallel inside one body share its owner, so the lock does not keep them apart; say
- * `reentrant: false` where it must.
+ * Each call is a stranger to every other, wherever it is made: branches that run in parallel are kept apart, within a body as
+ * without. With `reentrant: true` a call within the body of another on the same lock enters that again, without asking the nodes. Such
+ * branches of one body are inside together: the lock does not keep them apart.
+ *
+ * A call within the body of the same lock that does not say so waits, and a warning of the process tells it. "Within" is what runs in
+ * the async context of the body: also listeners of sockets, timers and emitters that were made there, as long as the body runs. Where
+ * they are no part of it, bind them with `AsyncResource.bind` outside of the body.
  *
  * Rejects as `lock.acquire`. If the body ends normally after the lock was lost, rejects with `LockLostError`; the body's
  * own error always wins.
@@ -61,35 +84,41 @@ export async function redlock<T>(names: readonly Name[], options: RedlockOptions
 export async function redlock<T>(name: Name | readonly Name[], ...rest: Rest<Body<T>> | Rest<BodyOfAll<T>>): Promise<T> {
   const [given, body] = (rest.length === 1 ? [{}, rest[0]] : rest) as [RedlockOptions, AnyBody<T>];
   const { lock, signal, reentrant } = look(redlock, () => prepared(name, given, body));
-  // Read here, where the caller's context is sure to be there.
-  const own = reentrant ? invocation() : undefined;
+  // Made here, where the caller's context is sure to be there.
+  const own = new Invocation(reentrant);
   const held = await (lock instanceof Locks
-    ? acquireAllFor(lock, { signal }, own?.owner, redlock)
-    : acquireFor(lock, { signal }, own?.owner, redlock));
-  return await holding(held, inside(own, body), redlock);
+    ? acquireAllFor(lock, { signal }, own, redlock)
+    : acquireFor(lock, { signal }, own, redlock));
+  return await holding(held, own, body, redlock);
 }
 
 /**
- * The same for work that is left out where others hold the lock: `body` is not called there, and the result is `undefined`.
+ * The same for work that is left out where others hold the lock: `body` is not called there, and the result is `undefined`, or what
+ * `otherwise` of the options returns.
  *
  *     await redlock.attempt("report", async (lease) => { … });
+ *     const made = await redlock.attempt("report", { otherwise: () => "another is at it" }, makeReport);
  *
  * By default it tries once; with `wait` for so long. Rejects as `redlock`, but never because others hold the lock.
  */
 async function attempt<T>(name: Name, body: Body<T>): Promise<T | undefined>;
-async function attempt<T>(name: Name, options: RedlockOptions, body: Body<T>): Promise<T | undefined>;
+async function attempt<T, R = undefined>(name: Name, options: AttemptOptions<R>, body: Body<T>): Promise<T | R>;
 async function attempt<T>(names: readonly Name[], body: BodyOfAll<T>): Promise<T | undefined>;
-async function attempt<T>(names: readonly Name[], options: RedlockOptions, body: BodyOfAll<T>): Promise<T | undefined>;
-async function attempt<T>(
+async function attempt<T, R = undefined>(
+  names: readonly Name[],
+  options: AttemptOptions<R>,
+  body: BodyOfAll<T>,
+): Promise<T | R>;
+async function attempt<T, R>(
   name: Name | readonly Name[],
-  ...rest: Rest<Body<T>> | Rest<BodyOfAll<T>>
-): Promise<T | undefined> {
-  const [given, body] = (rest.length === 1 ? [{}, rest[0]] : rest) as [RedlockOptions, AnyBody<T>];
-  const { lock, signal, reentrant } = look(attempt, () => {
-    const [ofLock, ...others] = scopeOptions(given);
+  ...rest: Rest<Body<T>, AttemptOptions<R>> | Rest<BodyOfAll<T>, AttemptOptions<R>>
+): Promise<T | R | undefined> {
+  const [given, body] = (rest.length === 1 ? [{}, rest[0]] : rest) as [AttemptOptions<R>, AnyBody<T>];
+  const asked = look(attempt, () => {
+    const [ofLock, ...others] = attemptOptions(given);
     return scoped(name, [{ wait: 0, ...ofLock }, ...others], body);
   });
-  return await attempted(lock, signal, reentrant ? invocation() : undefined, body, attempt);
+  return await attempted(asked, body, attempt);
 }
 
 redlock.attempt = attempt;
@@ -111,44 +140,36 @@ export async function semaphore<T>(
 export async function semaphore<T>(name: Name, slots: number, ...rest: Rest<Body<T>>): Promise<T> {
   const [given, body] = (rest.length === 1 ? [{}, rest[0]] : rest) as [RedlockOptions, AnyBody<T>];
   const { lock, signal, reentrant } = look(semaphore, () => prepared(nameOf("name", name), { ...given, slots }, body));
-  const own = reentrant ? invocation() : undefined;
-  return await holding(await acquireFor(lock as Lock, { signal }, own?.owner, semaphore), inside(own, body), semaphore);
+  const own = new Invocation(reentrant);
+  return await holding(await acquireFor(lock as Lock, { signal }, own, semaphore), own, body as AnyBody<T>, semaphore);
 }
 
-/** Runs the body where the lock is had in time; `undefined` where others hold it. Not part of the API. */
-export async function attempted<T>(
-  lock: Asked,
-  signal: AbortSignal | undefined,
-  own: Invocation | undefined,
+/** Runs the body where the lock is had in time; else it is left out. Not part of the API. */
+export async function attempted<T, R>(
+  { lock, signal, reentrant, otherwise }: Scoped,
   body: AnyBody<T>,
   from: Function,
-): Promise<T | undefined> {
+): Promise<T | R | undefined> {
+  const own = new Invocation(reentrant);
   const held = await (lock instanceof Locks
-    ? tryAcquireAllFor(lock, { signal }, own?.owner, from)
-    : tryAcquireFor(lock, { signal }, own?.owner, from));
-  return held === null ? undefined : await holding(held, inside(own, body), from);
+    ? tryAcquireAllFor(lock, { signal }, own, from)
+    : tryAcquireFor(lock, { signal }, own, from));
+  if (held !== null) return await holding(held, own, body, from);
+  return await (otherwise as AttemptOptions<R>["otherwise"])?.();
 }
-
-/** A body that runs as this invocation. */
-const inside =
-  <T>(own: Invocation | undefined, body: AnyBody<T>): AnyBody<T> =>
-  (held) =>
-    own === undefined ? body(held) : within(own, body, held);
 
 const throwIfEnded = (held: Held, from: Function) =>
   held instanceof Leases ? throwIfOneLost(held, from) : throwIfLost(held, from);
 
-/** What bodies hold that run. One that waits for its signal alone would be collected, and its lease with it. */
-const running = new Set<Held>();
-
-/** Runs the body under what it holds, and releases that. */
-async function holding<T>(held: Held, body: AnyBody<T>, from: Function): Promise<T> {
+/** Runs the body of a call under what it holds, and releases that. */
+async function holding<T>(held: Held, own: Invocation, body: AnyBody<T>, from: Function): Promise<T> {
   let result: T;
-  running.add(held);
+  // A body that waits for its signal alone would be collected, and its lease with it. And what is awaited keeps the process alive.
+  const done = stay(held);
   try {
     // A busy event loop may see a lease only when it is lost already: no work must begin under it.
     throwIfEnded(held, from);
-    result = await body(held);
+    result = await own.run(body, held);
   } catch (error) {
     try {
       await held.release();
@@ -157,7 +178,7 @@ async function holding<T>(held: Held, body: AnyBody<T>, from: Function): Promise
     }
     throw error;
   } finally {
-    running.delete(held);
+    done();
   }
   await held.release();
   throwIfEnded(held, from);
@@ -170,10 +191,18 @@ redlock.events = events;
 const prepared = (name: Name | readonly Name[], given: RedlockOptions, body: unknown) =>
   scoped(name, scopeOptions(given), body);
 
-/** The lock for a body, or several, of options that were looked at. Not part of the API. */
-export function scoped(name: Name | readonly Name[], options: ReturnType<typeof scopeOptions>, body: unknown) {
+/** What a call with a body asks for. Not part of the API. */
+export interface Scoped {
+  readonly lock: Asked;
+  readonly signal: AbortSignal | undefined;
+  readonly reentrant: boolean;
+  readonly otherwise: unknown;
+}
+
+/** The same of options that were looked at. Not part of the API. */
+export function scoped(name: Name | readonly Name[], options: ScopeOptions, body: unknown): Scoped {
   if (typeof body !== "function") throw invalid("the last argument is the work to do: give a function");
-  const [ofLock, ofClient, { client, signal, reentrant = ofLock.slots === undefined }] = options;
+  const [ofLock, ofClient, { client, signal, reentrant = false, otherwise }] = options;
   if (client !== undefined) {
     if (!(client instanceof Client)) throw invalid("client is no Client of this package");
     const own = Object.keys(ofClient);
@@ -184,5 +213,6 @@ export function scoped(name: Name | readonly Name[], options: ReturnType<typeof 
     lock: Array.isArray(name) ? of.lockAll(name, ofLock) : of.lock(name as Name, ofLock),
     signal: signal === undefined ? undefined : abortSignal(signal),
     reentrant,
+    otherwise,
   };
 }

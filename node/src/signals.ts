@@ -1,4 +1,4 @@
-/** Listening to abort signals: one listener for each signal, however many calls wait on it. */
+/** Abort signals: those that are listened to, with one listener for each, however many calls wait on it, and those of losses. */
 
 /** What is called when the signals abort. Many listeners on one signal would be warned about as a leak. */
 const waiting = new WeakMap<AbortSignal, Set<() => void>>();
@@ -24,4 +24,27 @@ export function noMore(signal: AbortSignal, call: () => void): void {
   if (calls === undefined || !calls.delete(call) || calls.size > 0) return;
   waiting.delete(signal);
   signal.removeEventListener("abort", onAbort);
+}
+
+/** The signal of what may be lost. */
+export class LossSignal {
+  readonly #controller = new AbortController();
+  /** Whether it aborted before the loss was told: who has listened since has not heard of it. */
+  #early = false;
+
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  /** For who asks after a loss that is about to be told. */
+  abortEarly(reason: unknown): void {
+    this.#early = true;
+    this.#controller.abort(reason);
+  }
+
+  abort(reason: unknown): void {
+    if (!this.signal.aborted) this.#controller.abort(reason);
+    else if (this.#early) this.signal.dispatchEvent(new Event("abort"));
+    this.#early = false;
+  }
 }

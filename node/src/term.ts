@@ -3,7 +3,9 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 
 import { stopWork, whenLost, type Lease } from "./lease.js";
+import { askedFor, type Lock } from "./lock.js";
 import type { RunOptions } from "./options.js";
+import { Invocation } from "./owner.js";
 import { stay, tell } from "./port.js";
 import type { Body } from "./redlock.js";
 import { noMore, whenAborted } from "./signals.js";
@@ -21,6 +23,7 @@ type Inside = { readonly term: Term; readonly outer: Inside | undefined };
 /** One term of `run`. */
 export class Term {
   readonly lease: Lease;
+  readonly #lock: Lock;
   readonly #options: RunOptions;
   #lossTold = false;
   #stopped = false;
@@ -29,8 +32,9 @@ export class Term {
   /** Resolves when it has been given up, to whether it was still held then. */
   readonly resigned = new Promise<boolean>((resolve) => (this.#settle = resolve));
 
-  constructor(lease: Lease, options: RunOptions) {
+  constructor(lease: Lease, lock: Lock, options: RunOptions) {
     this.lease = lease;
+    this.#lock = lock;
     this.#options = options;
     whenLost(lease, () => this.#tellLoss());
   }
@@ -49,7 +53,9 @@ export class Term {
     try {
       // The clock is asked: the loss may be told to nobody yet.
       if (this.#stopped || !this.lease.isHeld()) return undefined;
-      return { result: await around.run({ term: this, outer: around.getStore() }, body, this.lease) };
+      const own = new Invocation(false);
+      own.won(askedFor(this.#lock), this.lease, undefined);
+      return { result: await around.run({ term: this, outer: around.getStore() }, () => own.run(body, this.lease)) };
     } catch (error) {
       return { error };
     } finally {

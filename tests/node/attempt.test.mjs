@@ -29,10 +29,10 @@ test("attempt leaves the body out where another holds the lock, at once or after
   assert.equal(await waits, "in time");
 });
 
-test("the invocation enters an attempt again, unless it says otherwise", async () => {
+test("an attempt enters again where it says so", async () => {
   await redlock.attempt("b", { client }, async (lease) => {
-    assert.equal(await redlock.attempt("b", { client }, (again) => again.token), lease.token);
-    assert.equal(await redlock.attempt("b", { client, reentrant: false }, assert.fail), undefined);
+    assert.equal(await redlock.attempt("b", { client, reentrant: true }, (again) => again.token), lease.token);
+    assert.equal(await redlock.attempt("b", { client }, assert.fail), undefined);
   });
 });
 

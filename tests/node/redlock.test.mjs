@@ -58,7 +58,7 @@ test("client options make a client of their own, and the same ones share it", as
       true,
     );
     // The owner is found only within one client.
-    await redlock("own", { ...options, wait: 0 }, async (lease) => assert.equal(lease.isHeld(), true));
+    await redlock("own", { ...options, reentrant: true, wait: 0 }, async (lease) => assert.equal(lease.isHeld(), true));
   });
   await other.close();
   await servers.tell("redis", "all", "DEL", "other:%23node", "other:%23f:{own}");
@@ -123,7 +123,7 @@ test("after a loss the body's own error still wins", async () => {
 test("re-entry: the same lease, no request, and the last one out releases", async () => {
   await redlock("again", { client }, async (outer) => {
     const before = client.stats();
-    await redlock("again", { client, wait: 0 }, async (inner) => {
+    await redlock("again", { client, reentrant: true, wait: 0 }, async (inner) => {
       assert.equal(inner.token, outer.token);
       assert.equal(client.stats().reentered, before.reentered + 1);
     });
@@ -138,31 +138,15 @@ test("re-entry through another lock and many awaits", async () => {
     await sleep(1);
     await redlock("b", { client }, async () => {
       await new Promise((resolve) => setImmediate(resolve));
-      await redlock("a", { client, wait: 0 }, async (again) => assert.equal(again.token, a.token));
+      await redlock("a", { client, reentrant: true, wait: 0 }, async (again) => assert.equal(again.token, a.token));
     });
   });
 });
 
-test("parallel branches inside one body share its owner", async () => {
-  await redlock("branches", { client }, async () => {
-    let inside = 0;
-    let most = 0;
-    await Promise.all(
-      [1, 2, 3].map(() =>
-        redlock("shared", { client }, async () => {
-          most = Math.max(most, ++inside);
-          await sleep(20);
-          inside--;
-        }),
-      ),
-    );
-    // Documented: they are not kept apart.
-    assert.ok(most >= 1 && most <= 3);
-  });
+test("branches that enter one body again are inside together", async () => {
   await redlock("held", { client }, async (outer) => {
-    const tokens = await Promise.all(
-      [1, 2].map(() => redlock("held", { client, wait: 0 }, async (lease) => lease.token)),
-    );
+    const again = { client, reentrant: true, wait: 0 };
+    const tokens = await Promise.all([1, 2].map(() => redlock("held", again, async (lease) => lease.token)));
     assert.deepEqual(tokens, [outer.token, outer.token]);
   });
 });
@@ -184,18 +168,16 @@ test("invocations beside each other are strangers", async () => {
   assert.equal(balance.value, 20);
 });
 
-test("reentrant: false is a stranger, and leaves the scopes around it theirs", async () => {
+test("a call that does not enter again is a stranger, and leaves the bodies around it theirs", async () => {
+  const again = { client, reentrant: true, wait: 0 };
   await redlock("outer", { client }, async (outer) => {
     await assert.rejects(
-      redlock("outer", { client, reentrant: false, wait: 0 }, async () => {}),
+      redlock("outer", { client, wait: 0 }, async () => {}),
       LockContendedError,
     );
-    await redlock("inner", { client, reentrant: false }, async () => {
-      await redlock("outer", { client, wait: 0 }, async (again) => assert.equal(again.token, outer.token));
-      await assert.rejects(
-        redlock("inner", { client, wait: 0 }, async () => {}),
-        LockContendedError,
-      );
+    await redlock("inner", { client }, async (inner) => {
+      await redlock("outer", again, async (lease) => assert.equal(lease.token, outer.token));
+      await redlock("inner", again, async (lease) => assert.equal(lease.token, inner.token));
     });
   });
 });
@@ -209,12 +191,12 @@ test("what a body left running is an owner of its own afterwards", async () => {
     for (let i = 0; i < 5; i++) {
       left.push(
         go.then(() =>
-          redlock("request", { client }, async () => {
+          redlock("request", { client, reentrant: true }, async () => {
             assert.equal(++inside, 1);
             await sleep(2);
             inside--;
-            // And within it, the invocation it is in now is found.
-            await redlock("request", { client, wait: 0 }, async () => {});
+            // And within it, the body it is in now is found.
+            await redlock("request", { client, reentrant: true, wait: 0 }, async () => {});
           }),
         ),
       );
@@ -231,7 +213,7 @@ test("a branch that outlives the body that it re-entered keeps the lock", async 
   await redlock("outlives", { client }, async () => {
     let entered;
     const inside = new Promise((resolve) => (entered = resolve));
-    branch = redlock("outlives", { client }, async (lease) => {
+    branch = redlock("outlives", { client, reentrant: true }, async (lease) => {
       entered();
       await gate;
       assert.equal(lease.isHeld(), true);
@@ -254,7 +236,7 @@ test("a signal ends the wait, not the body", async () => {
     assert.equal(lease.isHeld(), true);
     const reason = new Error("enough");
     const second = new AbortController();
-    const waiting = redlock("signal", { client, reentrant: false, signal: second.signal }, async () => assert.fail());
+    const waiting = redlock("signal", { client, signal: second.signal }, async () => assert.fail());
     setTimeout(() => second.abort(reason), 20);
     await assert.rejects(waiting, (error) => error === reason);
   });
@@ -263,7 +245,7 @@ test("a signal ends the wait, not the body", async () => {
 test("the wait of an option", async () => {
   await redlock("wait", { client }, async () => {
     await assert.rejects(
-      redlock("wait", { client, reentrant: false, wait: 30 }, async () => {}),
+      redlock("wait", { client, wait: 30 }, async () => {}),
       LockTimeoutError,
     );
   });
@@ -324,9 +306,6 @@ test("a lease whose body waits for its signal alone is not collected", async () 
       begun = true;
       await once(lease.signal, "abort");
     }).catch((error) => console.log(error.code));
-    // The body keeps no process alive.
-    const stays = setInterval(() => {}, 100);
-    redlock.events.on("lost", () => clearInterval(stays));
   `;
   const done = await support.script(script, { nodes: servers.nodes, flags: ["--expose-gc"] });
   assert.equal(done.code, 0, done.err);

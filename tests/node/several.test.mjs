@@ -112,17 +112,27 @@ test("await using releases several leases, and so does release", async () => {
   await servers.awaitNoKeys();
 });
 
-test("the invocation enters several of its locks again", async () => {
+test("a call enters several of the locks around it again", async () => {
+  const again = { client, reentrant: true, wait: 0 };
   await redlock(["a", "b"], { client }, async (leases) => {
-    await redlock("b", { client, wait: 0 }, (again) => assert.equal(again.fence, leases.get("b").fence));
-    await redlock(["b", "a"], { client, wait: 0 }, (both) => assert.deepEqual(both.fences, leases.fences));
-    assert.equal(await redlock.attempt(["b"], { client, reentrant: false }, assert.fail), undefined);
+    await redlock("b", again, (lease) => assert.equal(lease.fence, leases.get("b").fence));
+    await redlock(["b", "a"], again, (both) => assert.deepEqual(both.fences, leases.fences));
+    assert.equal(await redlock.attempt(["b"], { client }, assert.fail), undefined);
     assert.ok(leases.isHeld());
   });
   await redlock("b", { client }, async (lease) => {
-    await redlock(["a", "b"], { client, wait: 0 }, (both) => assert.equal(both.get("b").fence, lease.fence));
+    await redlock(["a", "b"], again, (both) => assert.equal(both.get("b").fence, lease.fence));
     assert.ok(lease.isHeld());
   });
+  // Each of them is of another body.
+  await redlock("b", { client }, (b) =>
+    redlock("a", { client }, async (a) => {
+      await redlock(["a", "b", "c"], again, (all) => {
+        assert.deepEqual([all.get("a").token, all.get("b").token], [a.token, b.token]);
+      });
+      assert.ok(a.isHeld() && b.isHeld());
+    }),
+  );
   await servers.awaitNoKeys();
 });
 

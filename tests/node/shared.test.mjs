@@ -36,7 +36,7 @@ test("many run in the scoped form at once, and one who wants it alone within tha
   await Promise.all([read(), read(), read(), read(), read()]);
   await redlock("a", shared, async () => {
     await assert.rejects(
-      redlock("a", { client: shared.client }, async () => assert.fail("not alone")),
+      redlock("a", { client: shared.client, reentrant: true }, async () => assert.fail("not alone")),
       (error) => error instanceof WouldDeadlockError && error.code === "ERR_QUORLOCK_WOULD_DEADLOCK",
     );
   });

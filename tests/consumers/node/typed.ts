@@ -8,7 +8,9 @@ import {
   Leases,
   Lock,
   Locks,
+  LockBusyError,
   LockLostError,
+  once,
   QuorlockError,
   redlock,
   type AcquireOptions,
@@ -23,6 +25,7 @@ import {
   type Loss,
   type LossReason,
   type Name,
+  type OnceOptions,
   type RedlockOptions,
   type RunOptions,
   type Stats,
@@ -94,13 +97,19 @@ async function main(): Promise<void> {
   const released: boolean = await lock.release();
   if (tried === null || !released) throw new Error("not acquired");
 
-  const scope: RedlockOptions = { client, reentrant: false, signal: new AbortController().signal };
+  const scope: RedlockOptions = { client, reentrant: true, signal: new AbortController().signal };
   const text = await redlock("typed", scope, async (lease) => `${lease.isHeld()}`);
   const number = await redlock("typed", { client }, () => 5);
   same<Same<typeof text, string>>();
   const attempted = await redlock.attempt("typed", { client, wait: 100 }, () => 5);
   same<Same<typeof attempted, number | undefined>>();
   if (attempted !== 5) throw new Error("left out");
+  const either = await redlock.attempt("typed", { client, otherwise: () => "left out" as const }, () => 5);
+  same<Same<typeof either, number | "left out">>();
+  const job: OnceOptions<null> = { client, every: 60_000, otherwise: () => null };
+  same<Same<typeof done, number | null>>();
+  const done = await once("typed job", job, () => 5);
+  void ((error: LockBusyError): [string, string | undefined] => [error.code, error.holder]);
   same<Same<typeof number, number>>();
   // @ts-expect-error: the body is missing.
   await redlock("typed", scope).catch((error: unknown) => {
@@ -167,7 +176,7 @@ async function main(): Promise<void> {
   const stats: Stats = client.stats();
   const counts = Object.keys(stats).sort().join();
   if (counts !== Object.keys(COUNTS).sort().join()) throw new Error(`counts: ${counts}`);
-  if (stats.acquired !== 5) throw new Error(`${stats.acquired} acquired`);
+  if (stats.acquired !== 7) throw new Error(`${stats.acquired} acquired`);
 }
 
 main().then(

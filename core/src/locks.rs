@@ -295,7 +295,7 @@ impl Gathering {
                 _ => refused,
             });
         }
-        let held = self.won[..first].iter().flatten();
+        let held = self.won.iter().flatten();
         let mut losses: Vec<Lost> = held.clone().map(Lease::lost).collect();
         for lease in held {
             self.client.tell_order(lease.key(), &lock.key()?);

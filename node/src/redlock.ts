@@ -128,7 +128,7 @@ redlock.attempt = attempt;
  *
  *     await semaphore("api", 5, async (lease) => { … });
  *
- * As `redlock` in all else, but that a call within the body has another slot. `lease.slot` tells which one it is.
+ * As `redlock` in all else. A call within the body has another slot, unless it says `reentrant: true`; `lease.slot` tells which one it is.
  */
 export async function semaphore<T>(name: Name, slots: number, body: Body<T>): Promise<T>;
 export async function semaphore<T>(

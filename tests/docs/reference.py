@@ -114,7 +114,7 @@ def errors():
                                                                      re.MULTILINE) if constant in cpp}
     python = {number: name for name, number in re.findall(r"class (\w+)\(QuorlockError.*?number = (\d+)",
                                                           source("py/python/quorlock/errors.py"), re.DOTALL)}
-    node = set(re.findall(r"export class (\w+) extends QuorlockError", source("node/src/errors.ts")))
+    node = set(re.findall(r"export class (\w+) extends (?:Quorlock|LockBusy)Error", source("node/src/errors.ts")))
     text = MADE + """# Errors
 
 Errors tell apart what a program does next: *held by another* (`Contended`, `Timeout`), *nodes do not answer* (`QuorumUnavailable`), and

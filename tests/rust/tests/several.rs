@@ -218,6 +218,42 @@ fn an_owner_enters_again_what_it_holds() -> Result<(), Error> {
 }
 
 #[test]
+fn what_an_owner_has_entered_it_keeps_while_it_waits_for_others() -> Result<(), Error> {
+    let stage = Stage::new(1);
+    let (ours, theirs) = (Client::new(&stage.nodes)?, Client::new(&stage.nodes)?);
+    let first = blocking::wait(theirs.lock("a").acquire())?;
+    let mine = Owner::named("me");
+    let b = blocking::wait(ours.lock("b").owner(mine.clone()).acquire())?;
+    let all = ours.lock_all(["a", "b"]).owner(mine).wait(None);
+    let waits = std::thread::spawn(move || blocking::wait(all.acquire()));
+    until("it waits", || ours.stats().queued == 1);
+    let fence = b.fence();
+    blocking::wait(b.release())?;
+    // Else whoever asks next for that owner, and is no part of this call, would share it.
+    assert!(blocking::wait(theirs.lock("b").try_acquire())?.is_none());
+    blocking::wait(first.release())?;
+    let all = waits.join().unwrap()?;
+    assert_eq!(all.get("b").unwrap().fence(), fence);
+    drop(all);
+    // The loss of one that was entered ends the call.
+    let mine = Owner::named("me");
+    let first = blocking::wait(theirs.lock("a").acquire())?;
+    let b = blocking::wait(ours.lock("b").owner(mine.clone()).acquire())?;
+    let all = ours.lock_all(["a", "b"]).owner(mine).wait(None);
+    let waits = std::thread::spawn(move || blocking::wait(all.acquire()));
+    until("it waits", || ours.stats().queued == 1);
+    assert_eq!(quorlock::testing::lose("b", LossReason::Expired), 1);
+    let lost = waits.join().unwrap().unwrap_err();
+    assert_eq!(
+        (lost.kind(), lost.name()),
+        (ErrorKind::LockLost, Some(&b"b"[..]))
+    );
+    drop((b, first));
+    stage.await_nothing_left();
+    Ok(())
+}
+
+#[test]
 fn what_is_not_valid_is_refused() -> Result<(), Error> {
     let client = Client::new(["memory://several"])?;
     let many: Vec<String> = (0..17).map(|n| format!("n{n}")).collect();

@@ -109,7 +109,7 @@ TEST = [
     # Tries beside a queue, of each language.
     *(newcomers(name) for name in RUNNERS if name != "node-cjs"),
     handed_on(),
-    Step("node", ["node", "tests/node/run.mjs"], floor=127),
+    Step("node", ["node", "tests/node/run.mjs"], floor=149),
     Step("c", [sys.executable, "tests/c/run.py", "--part", "plain"], floor=23),
     Step("python", [PYTHON, "-m", "unittest", "discover", "-v", "-s", "tests/python", "-t", "tests/python"], floor=259),
     # A client written from docs/PROTOCOL.md alone, beside Quorlock.
@@ -196,6 +196,8 @@ GATE = [
     Step("names", [PYTHON, "tests/names/names.py", "--seconds", "8"], floor=10),
     Step("names-unsorted", [PYTHON, "tests/names/names.py", "--seconds", "8", "--unsorted"],
          must_say=r"[1-9]\d* waits were used up"),
+    # Programs that are drawn: who is inside of what, whatever the calls, branches, contexts and losses.
+    Step("programs-node", ["node", "--expose-gc", "--no-warnings", "tests/node/programs/run.mjs", "--programs", "2000"], floor=2000),
     Step("leaders-tools", [PYTHON, "-m", "unittest", "discover", "-v", "-s", "tests/leaders", "-t", "tests/leaders"], floor=22),
     # An election while its leader is stopped, killed or cut off; and candidates that do not ask whether they lead.
     Step("leaders", [PYTHON, "tests/leaders/leaders.py", "--times", "3"]),

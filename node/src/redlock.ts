@@ -163,26 +163,25 @@ const throwIfEnded = (held: Held, from: Function) =>
 
 /** Runs the body of a call under what it holds, and releases that. */
 async function holding<T>(held: Held, own: Invocation, body: AnyBody<T>, from: Function): Promise<T> {
-  let result: T;
   // A body that waits for its signal alone would be collected, and its lease with it. And what is awaited keeps the process alive.
   const done = stay(held);
   try {
-    // A busy event loop may see a lease only when it is lost already: no work must begin under it.
-    throwIfEnded(held, from);
-    result = await own.run(body, held);
-  } catch (error) {
+    let result: T;
     try {
-      await held.release();
-    } catch {
+      // A busy event loop may see a lease only when it is lost already: no work must begin under it.
+      throwIfEnded(held, from);
+      result = await own.run(body, held);
+    } catch (error) {
       // The body's own error wins.
+      await held.release().catch(() => {});
+      throw error;
     }
-    throw error;
+    await held.release();
+    throwIfEnded(held, from);
+    return result;
   } finally {
     done();
   }
-  await held.release();
-  throwIfEnded(held, from);
-  return result;
 }
 
 /** Emits `lost` for the leases of all calls without `client`, and `log` for what is worth knowing in this process. */

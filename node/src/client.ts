@@ -103,7 +103,7 @@ export class Client extends Events {
     const given = isOptions(nodes) ? { ...nodes, ...options } : { ...options, nodes };
     const [ofClient, ofLocks] = look(Client, () => clientOptions(given));
     this.#core = checked(native.client(ofClient, ofLocks), Client);
-    know(this.#core, ofLocks);
+    know(this.#core, ofClient.namespace, ofLocks);
     tellLog(this);
   }
 

@@ -27,14 +27,16 @@ const TIMEOUT = 3;
 interface Known {
   readonly number: number;
   readonly options: NativeLockOptions;
+  /** Where its locks are: another client's may be there, too. */
+  readonly where: string;
 }
 
 const clients = new WeakMap<NativeClient, Known>();
 let lastClient = 0;
 
 /** From now on the locks of this client are told from others. */
-export function know(core: NativeClient, options: NativeLockOptions): void {
-  clients.set(core, { number: ++lastClient, options });
+export function know(core: NativeClient, namespace: string | undefined, options: NativeLockOptions): void {
+  clients.set(core, { number: ++lastClient, options, where: `${core.describe()} ${namespace}` });
 }
 
 /** A lock as calls ask for it. */
@@ -42,7 +44,7 @@ export class Asked {
   readonly core: NativeClient;
   readonly name: Name;
   readonly options: NativeLockOptions | undefined;
-  #place: string | undefined;
+  #known: string | undefined;
 
   constructor(core: NativeClient, name: Name, options: NativeLockOptions | undefined) {
     this.core = core;
@@ -55,19 +57,29 @@ export class Asked {
   }
 
   /**
-   * Equal for two that are one lock, whether they share it or want it alone. The one place that says so, for re-entry and for what is
-   * told of it.
+   * Equal for two that are one lock of a client, whether they share it or want it alone. The one place that says so, for re-entry and for
+   * what is told of it.
    */
-  get place(): string {
-    if (this.#place === undefined) {
-      const { number, options } = this.#client;
+  get #key(): string {
+    if (this.#known === undefined) {
+      const { options } = this.#client;
       const layout = this.options?.layout ?? options.layout ?? "plain";
       // In Redisson's layout the name is the key, too.
       const raw = layout === "redisson" || (this.options?.raw ?? options.raw ?? false);
       const name = Buffer.from(bytesOf(this.name)).toString("latin1");
-      this.#place = [number, layout, raw, this.options?.slots, name].join(" ");
+      this.#known = [layout, raw, this.options?.slots, name].join(" ");
     }
-    return this.#place;
+    return this.#known;
+  }
+
+  /** Whether it is this very lock: one of two that are alike may enter the other again. */
+  is(other: Asked): boolean {
+    return this.core === other.core && this.#key === other.#key;
+  }
+
+  /** Whether it is a lock of that name on the same nodes, of whatever client. */
+  isAlso(other: Asked): boolean {
+    return this.#client.where === other.#client.where && this.#key === other.#key;
   }
 
   /** For how long a call waits that says nothing of it. */
@@ -98,11 +110,11 @@ function running(found: Invocation | undefined): Invocation | undefined {
   return found;
 }
 
-/** What the bodies around have of a lock, the innermost first; lost or not, but not what was given back. */
-function heldAround(inner: Invocation | undefined, place: string): Holding[] {
+/** What the bodies around have of such locks, the innermost first; lost or not, but not what was given back. */
+function heldAround(inner: Invocation | undefined, isOne: (held: Asked) => boolean): Holding[] {
   const found: Holding[] = [];
   for (let around = running(inner); around !== undefined; around = running(around.parent)) {
-    found.push(...around.holds.filter(({ asked, lease }) => asked.place === place && !isGivenBack(lease)));
+    found.push(...around.holds.filter(({ asked, lease }) => isOne(asked) && !isGivenBack(lease)));
   }
   return found;
 }
@@ -126,7 +138,7 @@ export class Invocation {
   /** Whose body around it this call enters again, if that has a lease on this very lock. */
   enters(asked: Asked): Holding | undefined {
     if (!this.#reentrant || this.parent === undefined || asked.options?.owner !== undefined) return undefined;
-    const found = heldAround(this.parent, asked.place).filter(({ owner }) => owner !== undefined);
+    const found = heldAround(this.parent, (held) => held.is(asked)).filter(({ owner }) => owner !== undefined);
     return found.find(({ lease }) => lease.isHeld()) ?? found[0];
   }
 
@@ -159,7 +171,7 @@ interface Conflict {
 }
 
 function conflictOf(asked: Asked, own: Invocation | undefined, inner: Invocation): Conflict | undefined {
-  const found = heldAround(inner, asked.place).filter((one) => !asked.hasOwnerOf(one.asked));
+  const found = heldAround(inner, (held) => held.isAlso(asked) && !(held.is(asked) && held.hasOwnerOf(asked)));
   const [first] = found;
   if (first === undefined || own?.enters(asked) !== undefined) return undefined;
   const { slots, shared } = asked.options ?? {};
@@ -169,6 +181,7 @@ function conflictOf(asked: Asked, own: Invocation | undefined, inner: Invocation
 }
 
 function remedyFor(asked: Asked, own: Invocation | undefined, { owner, asked: held, lease }: Holding): string {
+  if (!held.is(asked)) return "it was acquired by another client: use one for both, and have this call enter it again by `reentrant: true`";
   if (owner === undefined) return "nobody enters the term of an election again, so leave this call out";
   if (asked.options?.owner ?? held.options?.owner) return "give both the same `owner` to have this call enter it again";
   if (lease.isShared() && asked.options?.shared !== true) {

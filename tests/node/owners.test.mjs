@@ -165,7 +165,8 @@ test("where nothing waits in vain nothing is told", async (t) => {
 });
 
 test("what helps depends on the call", async (t) => {
-  const client = make(t);
+  const all = nodes(3);
+  const [client, twin] = [make(t, { nodes: all }), make(t, { nodes: all, label: "twin" })];
   const found = heard(t, client);
   const wait = 20;
   const cases = [
@@ -187,6 +188,11 @@ test("what helps depends on the call", async (t) => {
       (body) => client.election("x").run(body),
       () => redlock("x", { client, reentrant: true, wait }, assert.fail),
       /nobody enters the term of an election/,
+    ],
+    [
+      (body) => redlock("x", { client: twin }, body),
+      () => redlock("x", { client, reentrant: true, wait }, assert.fail),
+      /another client: use one for both/,
     ],
     [
       (body) => once("x", { client, every: 60_000, keep: 20 }, body),

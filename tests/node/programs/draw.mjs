@@ -9,7 +9,7 @@ const [NAMES, CLIENTS, VARIABLES, HOOKS] = [3, 2, 2, 2];
 export const SLOTS = 2;
 const DEPTH = 4;
 /** One program in so many has a worker beside it, which takes long to start. */
-const RARE = 500;
+const RARE = 200;
 
 const name = fc.nat(NAMES - 1);
 const one = fc.tuple(name);

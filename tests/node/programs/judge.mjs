@@ -24,7 +24,7 @@ export class Inside {
 export class Room {
   #inside = new Set();
 
-  /** `words` on the main thread and in a worker: who is inside here, who is there, and whether both were. */
+  /** `words`, which a worker shares: who is inside here, who is there, whether both were, and whether the worker is to end. */
   constructor(name, most, words) {
     this.name = name;
     this.most = most;

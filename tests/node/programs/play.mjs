@@ -51,16 +51,18 @@ const HOOKS = {
 };
 
 const WORKER = `
-  const { workerData: { main, name, words } } = require("node:worker_threads");
+  const { parentPort, workerData: { main, name, words } } = require("node:worker_threads");
   const { redlock } = require(main);
   (async () => {
-    for (let i = 0; i < 5; i++) {
+    while (Atomics.load(words, 3) === 0) {
       await redlock.attempt(name, { wait: 50 }, async (lease) => {
         Atomics.store(words, 1, 1);
         if (lease.isHeld() && Atomics.load(words, 0) === 1 && lease.isHeld()) Atomics.store(words, 2, 1);
         await new Promise((resolve) => setTimeout(resolve, 2));
         Atomics.store(words, 1, 0);
       }).catch(() => Atomics.store(words, 1, 0));
+      parentPort.postMessage("has tried");
+      await new Promise(setImmediate);
     }
   })();`;
 
@@ -109,10 +111,10 @@ export class Play {
   }
 
   async #all() {
-    const worker = this.program.worker ? this.#worker() : undefined;
+    const endWorker = this.program.worker ? await this.#worker() : undefined;
     await chain.run(undefined, () => this.#steps(this.program.steps)).catch(ours);
-    await worker;
     while (this.#left.length > 0) await Promise.all(this.#left.splice(0));
+    await endWorker?.();
     for (let i = 0; i < this.#variables.length; i++) await this.#back(i);
     await this.#nothingIsLeft();
   }
@@ -141,7 +143,7 @@ export class Play {
     const kind = mode === "shared" ? "alone" : mode;
     const key = `${kind} ${i}`;
     if (!this.#rooms.has(key)) {
-      const words = this.program.worker && key === "alone 0" ? new Int32Array(new SharedArrayBuffer(12)) : undefined;
+      const words = this.program.worker && key === "alone 0" ? new Int32Array(new SharedArrayBuffer(16)) : undefined;
       this.#rooms.set(key, new Room(key, kind === "slots" ? SLOTS : 1, words));
     }
     return this.#rooms.get(key);
@@ -398,8 +400,13 @@ export class Play {
     const env = { ...process.env, QUORLOCK_NODES: this.nodes };
     const workerData = { main: this.main, name: this.#name(0), words: room.words };
     const worker = new Worker(WORKER, { eval: true, env, workerData });
-    await new Promise((resolve, reject) => worker.once("exit", resolve).once("error", reject));
-    if (Atomics.load(room.words, 2) === 1 && !this.#lost.has(0)) this.#found("a worker is inside beside a body");
+    const exit = new Promise((resolve, reject) => worker.once("exit", resolve).once("error", reject));
+    await new Promise((resolve) => worker.once("message", resolve));
+    return async () => {
+      Atomics.store(room.words, 3, 1);
+      await exit;
+      if (Atomics.load(room.words, 2) === 1 && !this.#lost.has(0)) this.#found("a worker is inside beside a body");
+    };
   }
 
   async #nothingIsLeft() {

@@ -167,17 +167,16 @@ interface Conflict {
   readonly asked: Asked;
   /** Whether it cannot be had before that body has let go of it. */
   readonly certain: boolean;
-  readonly remedy: string;
+  readonly has: Holding;
 }
 
 function conflictOf(asked: Asked, own: Invocation | undefined, inner: Invocation): Conflict | undefined {
   const found = heldAround(inner, (held) => held.isAlso(asked) && !(held.is(asked) && held.hasOwnerOf(asked)));
-  const [first] = found;
-  if (first === undefined || own?.enters(asked) !== undefined) return undefined;
+  const [has] = found;
+  if (has === undefined || own?.enters(asked) !== undefined) return undefined;
   const { slots, shared } = asked.options ?? {};
   const held = found.filter(({ lease }) => lease.isHeld() && !(shared === true && lease.isShared()));
-  const certain = new Set(held.map(({ lease }) => lease.token)).size >= (slots ?? 1);
-  return { asked, certain, remedy: remedyFor(asked, own, first) };
+  return { asked, has, certain: new Set(held.map(({ lease }) => lease.token)).size >= (slots ?? 1) };
 }
 
 function remedyFor(asked: Asked, own: Invocation | undefined, { owner, asked: held, lease }: Holding): string {
@@ -191,37 +190,45 @@ function remedyFor(asked: Asked, own: Invocation | undefined, { owner, asked: he
   return "give this call `reentrant: true` to have it enter the lock again";
 }
 
-/** A call that acquires, within a body that holds a lock which it asks for. It may wait for itself, and tells so. */
+/** A call that acquires, within bodies. It may wait for itself, and tells so. */
 class Within {
-  readonly #conflicts: readonly Conflict[];
-  readonly #from: Function;
+  readonly #asked: readonly Asked[];
+  readonly #own: Invocation | undefined;
+  readonly #inner: Invocation;
   readonly #over = new AbortController();
 
-  constructor(conflicts: readonly Conflict[], from: Function) {
-    this.#conflicts = conflicts;
-    this.#from = from;
+  constructor(asked: readonly Asked[], own: Invocation | undefined, inner: Invocation) {
+    this.#asked = asked;
+    this.#own = own;
+    this.#inner = inner;
+  }
+
+  /** What it asks for and bodies around it have, as long as they run. */
+  conflicts(): Conflict[] {
+    return this.#asked.map((one) => conflictOf(one, this.#own, this.#inner)).filter((one) => one !== undefined);
   }
 
   /** Tells it, and again and again of a wait without end. */
-  async tell(wait: number): Promise<void> {
-    const certain = this.#conflicts.find((conflict) => conflict.certain);
+  async tell(wait: number, from: Function): Promise<void> {
     // The frames of the caller are here before the first `await`.
-    const place = { stack: "" };
-    Error.captureStackTrace(place, this.#from);
-    const told = (conflict: Conflict, waits: string) => {
-      const name = inspect(conflict.asked.name);
-      const message = `the lock ${name} is ${waits} within a body that holds it, and in vain if that body awaits this: ${conflict.remedy}`;
-      warn("QUORLOCK_WAITS_WITHIN", message, place.stack.slice(place.stack.indexOf("\n") + 1));
+    const caller = { stack: "" };
+    Error.captureStackTrace(caller, from);
+    const told = ({ asked, has }: Conflict, waits: string) => {
+      const what = `the lock ${inspect(asked.name)} is ${waits} within a body that holds it, and in vain if that body awaits this`;
+      warn("QUORLOCK_WAITS_WITHIN", `${what}: ${remedyFor(asked, this.#own, has)}`, caller.stack.slice(caller.stack.indexOf("\n") + 1));
     };
+    const certain = this.conflicts().find((conflict) => conflict.certain);
     if (certain !== undefined) told(certain, "waited for");
     if (wait !== Infinity) return;
-    const [first] = this.#conflicts;
-    const { core } = first!.asked;
+    const { core } = this.#asked[0]!;
     const pause = (port: NativePort, number: number) => core.pause(port, number, EVERY);
     for (let seconds = EVERY / 1000; ; seconds += EVERY / 1000) {
       const paused = await beginUntil(this.#over.signal, pause).catch(() => undefined);
       if (paused === undefined || "failure" in paused) return;
-      told(certain ?? first!, `still waited for after ${seconds} s`);
+      const conflicts = this.conflicts();
+      const [first] = conflicts;
+      if (first === undefined) return;
+      told(conflicts.find((conflict) => conflict.certain) ?? first, `still waited for after ${seconds} s`);
     }
   }
 
@@ -232,10 +239,10 @@ class Within {
   /** What the failure is about, and how it is mended. */
   explained(failure: Failure): Failure {
     if (failure.number !== CONTENDED && failure.number !== TIMEOUT) return failure;
-    const text = ({ asked: { name } }: Conflict) => Buffer.from(bytesOf(name)).toString();
-    const about = this.#conflicts.find((conflict) => text(conflict) === failure.lock);
+    const about = this.conflicts().find(({ asked: { name } }) => Buffer.from(bytesOf(name)).toString() === failure.lock);
     if (about === undefined) return failure;
-    return { ...failure, message: `${failure.message}; a body around this call holds it: ${about.remedy}` };
+    const { asked, has } = about;
+    return { ...failure, message: `${failure.message}; a body around this call holds it: ${remedyFor(asked, this.#own, has)}` };
   }
 }
 
@@ -247,10 +254,9 @@ function within(
 ): Within | undefined {
   const inner = own === undefined ? running(storage.getStore()) : own.parent;
   if (inner === undefined) return undefined;
-  const conflicts = asked.map((one) => conflictOf(one, own, inner)).filter((one) => one !== undefined);
-  if (conflicts.length === 0) return undefined;
-  const found = new Within(conflicts, from);
-  if (wait !== 0 && signal?.aborted !== true) void found.tell(wait);
+  const found = new Within(asked, own, inner);
+  if (found.conflicts().length === 0) return undefined;
+  if (wait !== 0 && signal?.aborted !== true) void found.tell(wait, from);
   return found;
 }
 

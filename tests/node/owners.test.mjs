@@ -164,6 +164,17 @@ test("where nothing waits in vain nothing is told", async (t) => {
   assert.deepEqual([found.lines, found.warnings], [[], []]);
 });
 
+test("who waits within a body that has ended meanwhile is told of it no more", async (t) => {
+  const client = make(t);
+  const first = await client.lock("w").acquire();
+  let left;
+  await redlock("x", { client }, async () => {
+    left = redlock(["w", "x"], { client, wait: 60 }, assert.fail);
+  });
+  await assert.rejects(left, (error) => error instanceof LockTimeoutError && !/body around/.test(error.message));
+  await first.release();
+});
+
 test("what helps depends on the call", async (t) => {
   const all = nodes(3);
   const [client, twin] = [make(t, { nodes: all }), make(t, { nodes: all, label: "twin" })];

@@ -225,7 +225,7 @@ export class Play {
   /** That is to be told in this very turn. */
   #told(isWithin, before, what) {
     if (!isWithin || this.old) return;
-    if (this.#lines.slice(before).some((line) => line.includes("within a body that holds it"))) return void counts.told++;
+    if (this.#lines.slice(before).some((line) => line.includes("is waited for within a body"))) return void counts.told++;
     this.#found(`${what} waits for itself, and nobody is told`);
   }
 

@@ -3,6 +3,7 @@
 import type { NativeClientOptions } from "./binding.js";
 import { Client } from "./client.js";
 import { Events, tellLog, warn } from "./events.js";
+import type { Loss } from "./lease.js";
 import { environment } from "./options.js";
 
 const clients = new Map<string, Client>();
@@ -13,6 +14,15 @@ const MANY = 16;
 export const events = new Events();
 tellLog(events);
 
+const forward = (loss: Loss) => void events.emit("lost", loss);
+// While nobody listens their leases need not know in which context to tell.
+events.on("newListener" as "lost", (name: unknown) => {
+  if (name === "lost" && events.listenerCount("lost") === 0) for (const client of clients.values()) client.on("lost", forward);
+});
+events.on("removeListener" as "lost", (name: unknown) => {
+  if (name === "lost" && events.listenerCount("lost") === 0) for (const client of clients.values()) client.off("lost", forward);
+});
+
 export function defaultClient(options: NativeClientOptions): Client {
   const where = options.nodes ?? environment();
   const others = Object.entries(options).filter(([name]) => name !== "nodes");
@@ -20,7 +30,7 @@ export function defaultClient(options: NativeClientOptions): Client {
   let client = clients.get(place);
   if (client === undefined) {
     client = new Client(options);
-    client.on("lost", (loss) => events.emit("lost", loss));
+    if (events.listenerCount("lost") > 0) client.on("lost", forward);
     clients.set(place, client);
     if (clients.size === MANY + 1) {
       const what = `${clients.size} calls without \`client\` had other options of a client each time, and each set of them has a client`;

@@ -4,7 +4,7 @@ import { inspect } from "node:util";
 
 import type { NativeClient, NativeLockOptions, NativePort } from "./binding.js";
 import { traced, type AcquireMessage } from "./channels.js";
-import { look } from "./errors.js";
+import { look, toError } from "./errors.js";
 import {
   holderOf,
   inspectionOf,
@@ -96,7 +96,7 @@ export class Lock {
   #acquire(options: Acquiring, own: Invocation | undefined, from: Function): Promise<Lease> {
     return traced(
       () => this.#message(),
-      async () => (await this.#won(this.#core.acquire, options, own, from))!,
+      () => this.#won(this.#core.acquire, options, own, from) as Promise<Lease>,
     );
   }
 
@@ -113,9 +113,10 @@ export class Lock {
     const owner = own?.ownerOf(this.#asked);
     const start = (port: NativePort, number: number) =>
       acquire.call(this.#core, port, number, this.#key, this.#options, owner, options.wait);
-    const { value, number } = await acquiring<boolean>([this.#asked], own, options, from, start);
-    if (!value) return null;
-    const lease = newLease(number, this.#keeper);
+    const outcome = await acquiring<boolean>([this.#asked], own, options, from, start);
+    if ("failure" in outcome) throw toError(outcome.failure, from);
+    if (!outcome.value) return null;
+    const lease = newLease(outcome.number, this.#keeper);
     own?.won(this.#asked, lease, owner);
     return lease;
   }

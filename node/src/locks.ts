@@ -4,7 +4,7 @@ import { inspect } from "node:util";
 
 import type { NativeClient, NativeLeases, NativeLockOptions, NativePort } from "./binding.js";
 import { traced } from "./channels.js";
-import { look } from "./errors.js";
+import { look, toError } from "./errors.js";
 import { newLease, type Keeper } from "./lease.js";
 import { newLeases, type Leases } from "./leases.js";
 import { acquireOptions, ownCopy, type AcquireOptions, type Acquiring, type Name } from "./options.js";
@@ -118,7 +118,9 @@ export class Locks {
     const owners = own === undefined ? undefined : this.#asked.map((asked) => own.ownerOf(asked));
     const start = (port: NativePort, number: number) =>
       acquire.call(this.#core, port, number, this.#keys, this.#options, owners, options.wait);
-    const { value, number } = await acquiring<Won | null>(this.#asked, own, options, from, start);
+    const outcome = await acquiring<Won | null>(this.#asked, own, options, from, start);
+    if ("failure" in outcome) throw toError(outcome.failure, from);
+    const { value, number } = outcome;
     if (value === null) return null;
     const [core, places] = value;
     const parts = places.map((place) => {

@@ -11,11 +11,10 @@ import {
   type NativeOwner,
   type NativePort,
 } from "./binding.js";
-import { toError } from "./errors.js";
 import { warn } from "./events.js";
 import { isGivenBack, type Lease } from "./lease.js";
 import { bytesOf, type Acquiring, type Name } from "./options.js";
-import { begin, beginUntil } from "./port.js";
+import { begin, beginUntil, type Outcome } from "./port.js";
 
 const WAIT = 10_000;
 /** How often a wait without end is told of, in milliseconds. */
@@ -37,6 +36,14 @@ let lastClient = 0;
 /** From now on the locks of this client are told from others. */
 export function know(core: NativeClient, namespace: string | undefined, options: NativeLockOptions): void {
   clients.set(core, { number: ++lastClient, options, where: `${core.describe()} ${namespace}` });
+}
+
+/** Equal for two names that are the same bytes. */
+function textOf(name: Name): string {
+  if (typeof name === "string") return `text ${name}`;
+  const bytes = Buffer.from(name);
+  const text = bytes.toString();
+  return Buffer.from(text).equals(bytes) ? `text ${text}` : `bytes ${bytes.toString("latin1")}`;
 }
 
 /** A lock as calls ask for it. */
@@ -66,20 +73,25 @@ export class Asked {
       const layout = this.options?.layout ?? options.layout ?? "plain";
       // In Redisson's layout the name is the key, too.
       const raw = layout === "redisson" || (this.options?.raw ?? options.raw ?? false);
-      const name = Buffer.from(bytesOf(this.name)).toString("latin1");
-      this.#known = [layout, raw, this.options?.slots, name].join(" ");
+      this.#known = `${layout} ${raw} ${this.options?.slots} ${textOf(this.name)}`;
     }
     return this.#known;
   }
 
   /** Whether it is this very lock: one of two that are alike may enter the other again. */
   is(other: Asked): boolean {
-    return this.core === other.core && this.#key === other.#key;
+    return this.core === other.core && this.#isAlike(other);
   }
 
   /** Whether it is a lock of that name on the same nodes, of whatever client. */
   isAlso(other: Asked): boolean {
-    return this.#client.where === other.#client.where && this.#key === other.#key;
+    return this.#isAlike(other) && this.#client.where === other.#client.where;
+  }
+
+  #isAlike(other: Asked): boolean {
+    // Nearly always they differ in this.
+    const differ = typeof this.name === "string" && typeof other.name === "string" && this.name !== other.name;
+    return !differ && this.#key === other.#key;
   }
 
   /** For how long a call waits that says nothing of it. */
@@ -195,7 +207,7 @@ class Within {
   readonly #asked: readonly Asked[];
   readonly #own: Invocation | undefined;
   readonly #inner: Invocation;
-  readonly #over = new AbortController();
+  #ended: AbortController | undefined;
 
   constructor(asked: readonly Asked[], own: Invocation | undefined, inner: Invocation) {
     this.#asked = asked;
@@ -220,10 +232,11 @@ class Within {
     const certain = this.conflicts().find((conflict) => conflict.certain);
     if (certain !== undefined) told(certain, "waited for");
     if (wait !== Infinity) return;
+    const { signal } = (this.#ended = new AbortController());
     const { core } = this.#asked[0]!;
     const pause = (port: NativePort, number: number) => core.pause(port, number, EVERY);
     for (let seconds = EVERY / 1000; ; seconds += EVERY / 1000) {
-      const paused = await beginUntil(this.#over.signal, pause).catch(() => undefined);
+      const paused = await beginUntil(signal, pause).catch(() => undefined);
       if (paused === undefined || "failure" in paused) return;
       const conflicts = this.conflicts();
       const [first] = conflicts;
@@ -232,12 +245,18 @@ class Within {
     }
   }
 
-  end(): void {
-    this.#over.abort();
+  /** What the operation comes to, and tells until then. */
+  async until<T>(operation: Promise<Outcome<T>>): Promise<Outcome<T>> {
+    try {
+      const outcome = await operation;
+      return "failure" in outcome ? { failure: this.#explained(outcome.failure) } : outcome;
+    } finally {
+      this.#ended?.abort();
+    }
   }
 
   /** What the failure is about, and how it is mended. */
-  explained(failure: Failure): Failure {
+  #explained(failure: Failure): Failure {
     if (failure.number !== CONTENDED && failure.number !== TIMEOUT) return failure;
     const about = this.conflicts().find(({ asked: { name } }) => Buffer.from(bytesOf(name)).toString() === failure.lock);
     if (about === undefined) return failure;
@@ -246,40 +265,23 @@ class Within {
   }
 }
 
-function within(
-  asked: readonly Asked[],
-  own: Invocation | undefined,
-  { wait = asked[0]!.wait, signal }: Acquiring,
-  from: Function,
-): Within | undefined {
-  const inner = own === undefined ? running(storage.getStore()) : own.parent;
-  if (inner === undefined) return undefined;
-  const found = new Within(asked, own, inner);
-  if (found.conflicts().length === 0) return undefined;
-  if (wait !== 0 && signal?.aborted !== true) void found.tell(wait, from);
-  return found;
-}
-
 /**
  * Has an operation acquire these. `own`: the call whose body they are for, nothing for what is acquired by hand. `from`: the function of
  * the API that the user called.
  */
-export async function acquiring<T>(
+export function acquiring<T>(
   asked: readonly Asked[],
   own: Invocation | undefined,
-  options: Acquiring,
+  { wait = asked[0]!.wait, signal }: Acquiring,
   from: Function,
   start: (port: NativePort, number: number) => Failure | null,
-): Promise<{ value: T; number: number }> {
-  const { signal } = options;
-  const around = within(asked, own, options, from);
-  try {
-    // Each lease that may be won has a number.
-    const numbers = asked.length;
-    const outcome = await (signal === undefined ? begin<T>(start, numbers) : beginUntil<T>(signal, start, numbers));
-    if ("failure" in outcome) throw toError(around?.explained(outcome.failure) ?? outcome.failure, from);
-    return outcome;
-  } finally {
-    around?.end();
-  }
+): Promise<Outcome<T>> {
+  const inner = own === undefined ? running(storage.getStore()) : own.parent;
+  const within = inner === undefined ? undefined : new Within(asked, own, inner);
+  const isTold = within !== undefined && within.conflicts().length > 0;
+  if (isTold && wait !== 0 && signal?.aborted !== true) void within.tell(wait, from);
+  // Each lease that may be won has a number.
+  const numbers = asked.length;
+  const operation = signal === undefined ? begin<T>(start, numbers) : beginUntil<T>(signal, start, numbers);
+  return isTold ? within.until(operation) : operation;
 }

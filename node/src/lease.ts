@@ -114,7 +114,7 @@ export class Lease {
   readonly #number: number;
   readonly #keeper: Keeper;
   #loss: LossSignal | undefined;
-  /** Where it is listened to: listeners run in the async context that it was acquired in. */
+  /** If it is listened to: the async context that it was acquired in, for the listeners. */
   #context: AsyncResource | undefined;
   #isGivenBack = false;
   /** What is left of it after its release: the core has forgotten it then. */

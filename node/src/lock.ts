@@ -186,7 +186,8 @@ export class Lock {
 
   /**
    * Gives back the newest handle of the lease that the lock's named owner holds. Resolves to whether the lock was still
-   * held. Rejects with `NotOwnerError` if the owner holds nothing, or the lock has no named owner.
+   * held. Rejects with `NotOwnerError` if the owner holds nothing, or the lock has no named owner: who calls is not known then, and
+   * `lease.release()` ends the lease that is meant.
    */
   async release(): Promise<boolean> {
     return await this.#release();

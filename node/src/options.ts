@@ -384,6 +384,9 @@ export function attemptOptions(given: unknown): ScopeOptions {
 /** Options of `once`: its period is an option of its lock. */
 export function onceOptions(given: unknown): ScopeOptions {
   const { every, ...rest } = (typeof given === "object" && given !== null ? given : {}) as Record<string, unknown>;
+  for (const name of ["wait", "owner", "reentrant"]) {
+    if (rest[name] !== undefined) throw invalid(`there is no option '${name}' here: a job runs once, or is left out at once`);
+  }
   if (every === undefined) throw invalid("once was not told how often the job runs: give every, in milliseconds");
   const [ofLock, ofClient, own] = attemptOptions(rest);
   // It tries once.

@@ -69,6 +69,9 @@ test("once says what it needs", async () => {
     once("x", { every: 50 }),
     /give a function/,
   );
+  for (const option of [{ wait: 50 }, { owner: "me" }, { reentrant: true }]) {
+    await assert.rejects(once("x", { every: 50, ...option }, assert.fail), /there is no option '(wait|owner|reentrant)' here/);
+  }
 });
 
 test("a lock with keep stays taken behind its body", async () => {

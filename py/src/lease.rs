@@ -3,6 +3,7 @@
 use std::ffi::CString;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Waker};
 
 use futures::FutureExt;
@@ -18,12 +19,15 @@ use crate::error::{checked, entry, raised};
 use crate::options::{limit, seconds};
 use crate::port::Port;
 use crate::wait::wait;
+use crate::warn;
 
 #[pyclass(frozen, module = "quorlock._native")]
 pub(crate) struct Lease {
     core: Owned<Arc<Core>>,
     /// Others keep it as well: leases that were won together.
     shared: bool,
+    /// A release of it has begun, or will.
+    given_back: AtomicBool,
 }
 
 impl Lease {
@@ -31,6 +35,7 @@ impl Lease {
         Lease {
             core: Owned::new(Arc::new(core)),
             shared: false,
+            given_back: AtomicBool::new(false),
         }
     }
 
@@ -39,11 +44,8 @@ impl Lease {
         Lease {
             core: Owned::new(core),
             shared: true,
+            given_back: AtomicBool::new(false),
         }
-    }
-
-    pub(crate) fn is_lost(&self) -> bool {
-        self.core.loss().is_some()
     }
 
     /// Releases in the background.
@@ -61,19 +63,21 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         // One that is lost has been told of, and a forked child holds nothing.
-        if !self.shared && self.core.is_ours() && self.core.is_held() {
+        let told = self.shared || self.given_back.load(Ordering::Relaxed);
+        if !told && self.core.is_ours() && self.core.is_held() {
             unkept(self.core.name());
         }
     }
 }
 
-/// Warns that a lease is collected while it is held.
+/// Warns, and logs, that a lease is collected while it is held.
 pub(crate) fn unkept(name: &[u8]) {
     let told = format!(
         "the lock {} is released because nobody keeps its lease: keep the lease and \
          release it, or hold the lock by `with`",
         shown(name)
     );
+    warn(told.clone());
     Python::try_attach(|py| {
         // That of whoever is going on while this is collected.
         let other = PyErr::take(py);
@@ -176,6 +180,8 @@ impl Lease {
     }
 
     fn release(&self) -> Call {
+        // A call that is cancelled at once is carried out all the same.
+        self.given_back.store(true, Ordering::Relaxed);
         let core = Arc::clone(&self.core);
         Call::new(false, async move { core.release().await })
     }
@@ -183,6 +189,7 @@ impl Lease {
     /// Releases in the background: for a lease that its acquirer gave up before it had it.
     fn discard(&self, py: Python<'_>) -> PyResult<()> {
         entry(py, || {
+            self.given_back.store(true, Ordering::Relaxed);
             self.core.take_back();
             Ok(())
         })

@@ -16,14 +16,17 @@ mod port;
 mod probe;
 mod scoped;
 mod several;
+mod site;
 mod wait;
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use pyo3::exceptions::PyImportError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use quorlock::ErrorKind;
+use quorlock::binding::{dispatch, lock};
 
 /// The number of the calling thread. The system's ids are used again, and
 /// frameworks put their own in the place of those of Python.
@@ -67,7 +70,19 @@ fn _panic(py: Python<'_>, at_once: bool) -> PyResult<call::Call> {
 /// Sends log lines to `log(level, line)`, on the dispatcher thread.
 #[pyfunction]
 fn _log_to(log: Py<PyAny>) {
+    let log = Arc::new(log);
+    *lock(&LOG) = Some(Arc::clone(&log));
     quorlock::set_log_sink(move |level, line| ending::call(&log, [level.as_str(), line]));
+}
+
+static LOG: Mutex<Option<Arc<Py<PyAny>>>> = Mutex::new(None);
+
+/// Logs a warning of the binding, on a thread of the core's: where there is something to be warned
+/// of an object is being collected, and no Python should run.
+pub(crate) fn warn(line: String) {
+    if let Some(log) = lock(&LOG).clone() {
+        dispatch(move || ending::call(&log, ["warning", &line]));
+    }
 }
 
 /// See [`quorlock::metrics_text`].
@@ -115,7 +130,10 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<lease::Lease>()?;
     module.add_class::<several::Leases>()?;
     module.add_class::<port::Port>()?;
+    module.add_class::<scoped::Ends>()?;
+    module.add_class::<scoped::Place>()?;
     module.add_class::<scoped::Scoped>()?;
+    module.add_class::<scoped::Scopes>()?;
     module.add_function(wrap_pyfunction!(several::check_all, module)?)?;
     module.add_function(wrap_pyfunction!(several::acquire_all, module)?)?;
     module.add_function(wrap_pyfunction!(several::try_all, module)?)?;

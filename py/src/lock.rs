@@ -14,20 +14,16 @@ pub(crate) struct Lock {
     core: Owned<CoreLock>,
 }
 
-/// Who may re-enter: one of our own, different from every other. What makes two
-/// callers one owner stands in `_owner.py`.
+/// Who may re-enter: one of our own, different from every other, which no thread ends with. What
+/// makes two callers one owner stands in `_owner.py`.
 #[pyclass(frozen, module = "quorlock._native")]
 pub(crate) struct Owner(Core);
 
 #[pymethods]
 impl Owner {
-    /// `mortal`: it ends with the calling thread, and nothing is renewed for it then.
     #[new]
-    fn new(mortal: bool) -> Owner {
-        Owner(match mortal {
-            true => Core::within_thread(),
-            false => Core::task(),
-        })
+    fn new() -> Owner {
+        Owner(Core::task())
     }
 }
 

@@ -1,6 +1,7 @@
 //! Several locks at once.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
@@ -70,13 +71,11 @@ pub(crate) fn try_all(
 #[pyclass(frozen, module = "quorlock._native")]
 pub(crate) struct Leases {
     core: Owned<Arc<Core>>,
+    /// A release of them has begun, or will.
+    given_back: AtomicBool,
 }
 
 impl Leases {
-    pub(crate) fn is_lost(&self) -> bool {
-        self.core.loss().is_some()
-    }
-
     /// Releases in the background.
     pub(crate) fn let_go(&self, py: Python<'_>) -> PyResult<()> {
         entry(py, || {
@@ -88,7 +87,7 @@ impl Leases {
 
 impl Drop for Leases {
     fn drop(&mut self) {
-        if self.core.is_ours() && self.core.is_held() {
+        if !self.given_back.load(Ordering::Relaxed) && self.core.is_ours() && self.core.is_held() {
             let names: Vec<&[u8]> = self.core.iter().map(quorlock::Lease::name).collect();
             unkept(&names.join(&b", "[..]));
         }
@@ -101,6 +100,7 @@ impl Answer for Option<Core> {
         let leases = checked(py, self.map(Core::delivered).transpose())?;
         let leases = leases.map(|leases| Leases {
             core: Owned::new(Arc::new(leases)),
+            given_back: AtomicBool::new(false),
         });
         leases.into_py_any(py)
     }
@@ -155,6 +155,7 @@ impl Leases {
     }
 
     fn release(&self) -> Call {
+        self.given_back.store(true, Ordering::Relaxed);
         let core = Arc::clone(&self.core);
         Call::new(false, async move { core.release().await })
     }
@@ -162,6 +163,7 @@ impl Leases {
     /// Releases in the background: for leases that their acquirer gave up before it had them.
     fn discard(&self, py: Python<'_>) -> PyResult<()> {
         entry(py, || {
+            self.given_back.store(true, Ordering::Relaxed);
             self.core.take_back();
             Ok(())
         })

@@ -103,7 +103,7 @@ class Attempt(Case):
             quorlock.once("job", every=40).attempt()
 
     def test_where_a_wait_would_be_for_our_own_thread(self):
-        """What holds the lock can go on only once we do: that is no reason to wait."""
+        """What holds the lock can go on only once we do: that is said, and the work is not left out in silence."""
 
         async def main():
             async def other():
@@ -113,7 +113,8 @@ class Attempt(Case):
             with self.client.lock(self.id()):
                 return await asyncio.create_task(other())
 
-        self.assertIsNone(asyncio.run(main()))
+        with self.assertRaises(quorlock.WouldDeadlockError):
+            asyncio.run(main())
 
     def test_in_asyncio(self):
         async def main():

@@ -43,7 +43,7 @@ class Blocking(unittest.TestCase):
 
     def test_a_reentry_keeps_it(self):
         lock = self.client.lock(self.id())
-        with lock as outer, redlock(self.id(), client=self.client) as inner, lock.acquire() as third:
+        with lock as outer, redlock(self.id(), client=self.client) as inner, lock as third:
             self.assertEqual({outer.fence, inner.fence, third.fence}, {outer.fence})
             self.assertIsNotNone(outer.fence)
 

@@ -72,12 +72,18 @@ class Blocking(unittest.TestCase):
 
     def test_acquiring_again_after_a_loss(self):
         lock = self.client.lock(self.id(), **BRIEF)
-        lock.acquire().lost.wait(LONG)
-        with self.assertRaises(quorlock.LockLostError):
-            lock.acquire()
-        self.assertFalse(lock.release())
-        lock.acquire()
-        lock.release()
+        lost = lock.acquire()
+        lost.lost.wait(LONG)
+        again = lock.acquire()
+        self.assertTrue(lock.release())
+        self.assertEqual((again.is_held(), lock.release()), (False, False))
+        with self.assertRaises(quorlock.NotOwnerError):
+            lock.release()
+        # A scope is entered again, and then that it was lost is told.
+        with self.assertRaises(quorlock.LockLostError), lock as lease:
+            lease.lost.wait(LONG)
+            with self.assertRaisesRegex(quorlock.LockLostError, "release the old lease first"):
+                lock.__enter__()
 
     def test_callbacks(self):
         told, done = [], threading.Event()
@@ -124,18 +130,18 @@ class Blocking(unittest.TestCase):
         self.assertEqual(called, [])
 
     def test_a_thread_that_ends(self):
-        leases = []
-        # So long that it does not expire before a machine that stands still sees the thread's end.
-        lock = self.client.lock(self.id(), ttl=2)
-        thread = threading.Thread(target=lambda: leases.append(lock.acquire()))
-        thread.start()
-        thread.join(LONG)
-        self.assertTrue(leases[0].lost.wait(LONG))
-        self.assertEqual(leases[0].lost.reason, "owner_gone")
-        # Whoever comes next is not kept from it, nor is the lost lease kept.
-        self.assertTrue(eventually(lambda: lock.try_acquire()))
-        self.assertEqual(len(lock._kept), 1)
-        lock.release()
+        """Its lease is bound to no thread, and it is told that it has been left behind."""
+        lock = self.client.lock(self.id(), ttl=0.3)
+        with self.assertLogs("quorlock", "WARNING") as logged:
+            thread = threading.Thread(target=lock.acquire)
+            thread.start()
+            thread.join(LONG)
+            self.assertTrue(eventually(lambda: logged.output))
+        self.assertRegex(logged.output[0], "the thread that acquired the lock .* has ended")
+        (lease,) = lock._kept
+        # Many renewals later.
+        self.assertFalse(lease.lost.wait(1))
+        self.assertTrue(lease.release())
 
 
 class Slow(Case):

@@ -1,6 +1,7 @@
 """Who makes a blocking call: thread, task, greenlet and context, and when two of them are one owner."""
 
 import asyncio
+import contextlib
 import contextvars
 import threading
 import time
@@ -39,7 +40,7 @@ class Owners(unittest.TestCase):
     def assert_at_once(self, function, *words):
         """Refused without a wait, and the error has these words."""
         before = time.monotonic()
-        with self.assertRaises(quorlock.LockContendedError) as raised:
+        with self.assertRaises(quorlock.WouldDeadlockError) as raised:
             function()
         self.assertLess(time.monotonic() - before, LONG / 2)
         for word in words:
@@ -68,8 +69,9 @@ class Contexts(Owners):
             before = contextvars.copy_context()
         # Kept, so that the mark still finds its hold.
         other = contextvars.Context().run(lock.acquire)
-        self.assert_at_once(lambda: self.client.lock(self.id()).acquire(wait=0))
         self.assertIsNone(before.run(lock.try_acquire))
+        with self.assertRaises(quorlock.LockContendedError):
+            before.run(lambda: self.client.lock(self.id(), wait=0).__enter__())
         other.release()
 
     def test_two_contexts_that_left_something_in_one_thread_are_two_owners(self):
@@ -77,9 +79,11 @@ class Contexts(Owners):
         with lock as ended:
             one, two = contextvars.copy_context(), contextvars.copy_context()
         self.assertFalse(ended.is_held())
-        lease = one.run(lock.acquire)
-        self.assertIsNone(two.run(lock.try_acquire))
-        self.assertEqual(one.run(lock.acquire).token, lease.token)
+        lease = one.run(lock.__enter__)
+        with two.run(lock.attempt().__enter__) or contextlib.nullcontext() as skipped:
+            self.assertIsNone(skipped)
+        self.assertEqual(one.run(self.reenters), lease.token)
+        lease.release()
 
     def test_a_generator_is_one_owner_with_its_caller(self):
         def generator():
@@ -103,7 +107,7 @@ class Contexts(Owners):
         self.assertLess(_owner._marks.get()[2], 64)
 
     def test_holds_of_many_names_do_not_heap_up(self):
-        held = [self.client.lock(f"held-{number}").acquire() for number in range(10)]
+        held = [self.client.lock(f"held-{number}").__enter__() for number in range(10)]
         for number in range(3 * _owner._MANY):
             with self.client.lock(f"many-{number}"):
                 pass
@@ -111,13 +115,15 @@ class Contexts(Owners):
         # Those that live are known yet, to whoever would wait for them.
         for number, lease in enumerate(held):
             other = contextvars.Context().run
-            self.assert_at_once(lambda: other(self.client.lock(f"held-{number}").acquire), "another context")  # noqa: B023
+            self.assert_at_once(lambda: other(self.client.lock(f"held-{number}").__enter__), "another context")  # noqa: B023
             lease.release()
 
     def test_many_holds_at_once(self):
-        leases = [self.client.lock(f"{self.id()}-{number}").acquire() for number in range(500)]
-        for number, lease in enumerate(leases):
-            self.assertEqual(self.client.lock(f"{self.id()}-{number}").acquire().token, lease.token)
+        locks = [self.client.lock(f"{self.id()}-{number}") for number in range(500)]
+        leases = [lock.__enter__() for lock in locks]
+        for lock, lease in zip(locks, leases, strict=True):
+            with lock as again:
+                self.assertEqual(again.token, lease.token)
         self.client.close()
 
 
@@ -140,6 +146,8 @@ class Flag(Owners):
             self.assertTrue(outer.is_held())
             with self.assertRaises(quorlock.LockContendedError):
                 redlock(self.id(), client=self.client, reentrant=False, wait=0).__enter__()
+            self.assert_at_once(redlock(self.id(), client=self.client, reentrant=False).__enter__, "around this call", "reentrant")
+            self.assert_at_once(self.client.lock(self.id()).acquire, "around this call", "by hand")
 
     def test_without_reentry_in_asyncio(self):
         async def main():
@@ -173,7 +181,7 @@ class Tasks(Owners):
             return await asyncio.gather(*(work() for _ in range(10)), return_exceptions=True)
 
         outcome = asyncio.run(main())
-        refused = [error for error in outcome if isinstance(error, quorlock.LockContendedError)]
+        refused = [error for error in outcome if isinstance(error, quorlock.WouldDeadlockError)]
         self.assertEqual((inside.most, inside.entries, len(refused)), (1, 1, 9))
         self.assertIn("async with", str(refused[0]))
         self.assert_free()
@@ -230,7 +238,7 @@ class Tasks(Owners):
             with self.assertRaisesRegex(quorlock.LockTimeoutError, "owner="):
                 await asyncio.to_thread(lock.acquire)
             with self.assertRaisesRegex(quorlock.NotOwnerError, "owner="):
-                await asyncio.to_thread(lock.release)
+                await asyncio.get_running_loop().run_in_executor(ThreadPoolExecutor(1), lock.release)
             self.assertTrue(lease.release())
 
         asyncio.run(main())
@@ -258,7 +266,7 @@ class Tasks(Owners):
                 with self.held, inside:
                     for _ in range(10):
                         await trio.lowlevel.checkpoint()
-            except quorlock.LockContendedError as error:
+            except quorlock.WouldDeadlockError as error:
                 refused.append(str(error))
 
         async def main():

@@ -201,9 +201,17 @@ class Blocking(unittest.TestCase):
         before = os.environ.get("QUORLOCK_NODES")
         try:
             os.environ["QUORLOCK_NODES"] = "memory://scopes-env1, memory://scopes-env2"
-            self.assertIn("scopes-env2", repr(quorlock.Client()))
+            client, late = quorlock.Client(), quorlock.Client()
+            lock = late.lock("a")
+            self.assertIn("not used", repr(client))
+            client.stats()
+            self.assertIn("scopes-env2", repr(client))
             self.assertIn("scopes-env2", repr(_default.client(None, {})))
             os.environ["QUORLOCK_NODES"] = "memory://scopes-env3"
+            with lock:
+                self.assertIn("scopes-env3", repr(late))
+            client.stats()
+            self.assertIn("scopes-env2", repr(client))
             self.assertIn("scopes-env3", repr(_default.client(None, {})))
         finally:
             del os.environ["QUORLOCK_NODES"]
@@ -213,8 +221,9 @@ class Blocking(unittest.TestCase):
     def test_nodes_of_the_environment_that_are_not_utf_8_are_refused(self):
         with mock.patch.dict(os.environ, QUORLOCK_NODES=os.fsdecode(b"redis://user:secret\xff@127.0.0.1")):
             calls = (
-                quorlock.Client,
-                quorlock.aio.Client,
+                lambda: quorlock.Client().lock("a").acquire(),
+                lambda: quorlock.aio.Client().stats(),
+                lambda: redlock("a", client=quorlock.Client()).__enter__(),
                 redlock(self.id()).__enter__,
                 redlock(self.id())(lambda: self.fail("it ran")),
             )
@@ -355,7 +364,9 @@ class Blocking(unittest.TestCase):
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             lock = self.client.lock(self.id())
-            with lock, redlock(self.id(), client=self.client), lock.acquire():
+            with lock, redlock(self.id(), client=self.client):
+                pass
+            with lock.acquire():
                 pass
             lock.acquire()
             lock.release()
@@ -386,6 +397,9 @@ class Blocking(unittest.TestCase):
         self.assertIsInstance(in_thread(lambda: lock.acquire(wait=0)), quorlock.LockContendedError)
         self.assertIsInstance(in_thread(lock.release), quorlock.NotOwnerError)
         self.assertTrue(lock.release())
+        # Nor has the same thread one, of what is acquired by hand.
+        with lock.acquire(), self.assertRaises(quorlock.LockContendedError):
+            lock.acquire(wait=0)
 
     def test_a_named_owner_is_one_everywhere(self):
         for owner in ("job-7", b"\xff"):
@@ -530,6 +544,9 @@ class Asyncio(unittest.IsolatedAsyncioTestCase):
         async with redlock(self.id(), client=self.client):
             with self.assertRaises(quorlock.LockContendedError), redlock(self.id(), client=self.client, wait=0):
                 pass
+            # It would be a wait for itself.
+            with self.assertRaisesRegex(quorlock.WouldDeadlockError, "async with"), redlock(self.id(), client=self.client):
+                pass
 
     async def test_acquire_and_release_without_storing_the_lease(self):
         lock = self.client.lock(self.id())
@@ -597,7 +614,7 @@ class Asyncio(unittest.IsolatedAsyncioTestCase):
 
     async def test_errors_and_calls(self):
         lock = self.client.lock(self.id())
-        async with self.client.lock(self.id(), owner="other"):
+        async with await self.client.lock(self.id(), owner="other").acquire():
             self.assertIs(await lock.acquire(blocking=False), False)
             with self.assertRaises(quorlock.LockContendedError) as raised:
                 await lock.acquire(timeout=0)
@@ -606,8 +623,7 @@ class Asyncio(unittest.IsolatedAsyncioTestCase):
                 await lock.acquire(timeout=0.05)
             self.assertIsNone(await lock.try_acquire())
         async with await lock.acquire(timeout=-1) as lease:
-            self.assertEqual((await lock.acquire(blocking=False)).token, lease.token)
-            await lock.release()
+            self.assertIs(await lock.acquire(blocking=False), False)
             await lease.extend(20)
             await lease.ensure(5)
             self.assertGreater(lease.remaining(), 15)

@@ -107,15 +107,17 @@ class Slots(Case):
                         self.assertTrue(await api.release())
                         self.assertFalse(held.pop().is_held())
                         self.assertTrue(all(lease.is_held() for lease in held))
-                # One that is lost is the newest as much: none that is held goes in its place.
+                # One that is lost takes no place of one that is held.
                 first = await api.acquire()
                 doomed = client.semaphore("api", 8, ttl=0.1, renew=False)
                 kept, lost = await doomed.acquire(), await doomed.acquire()
                 await kept.extend(30)
                 await lost.lost
-                self.assertFalse(await doomed.release())
-                self.assertTrue(kept.is_held() and first.is_held())
                 self.assertTrue(await doomed.release())
+                self.assertEqual((kept.is_held(), first.is_held()), (False, True))
+                self.assertFalse(await doomed.release())
+                with self.assertRaises(quorlock.NotOwnerError):
+                    await doomed.release()
                 self.assertTrue(first.is_held())
                 await first.release()
 

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Generator
 from typing import Any, Generic, Self, TypeVar
 
 from . import _native
+from ._client import Unmade
 from ._candidate import Leadership, Loss, told, work_failed, work_failed_late
 from ._channel import Awaited, completed
 from ._inspection import Holder
@@ -30,10 +31,16 @@ class Election(NotPickled):
 
     __slots__ = ("__weakref__", "_core", "_lock", "_seat")
 
-    def __init__(self, core: _native.Lock, name: str) -> None:
+    def __init__(self, core: _native.Lock | Unmade, name: str) -> None:
         self._lock = Lock(core, name, named=False, reentrant=False)
-        self._core = _native.Election(core)
         self._seat: Lease | _Work[Any] | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        # Made when it is first used, as its client is.
+        if name != "_core":
+            raise AttributeError(name)
+        self._core = _native.Election(self._lock._core)
+        return self._core
 
     @property
     def name(self) -> str:
@@ -83,7 +90,7 @@ class Election(NotPickled):
         """
         failures = _native.Failures()
         while True:
-            work: _Work[_T] = _Work(await self._lock._acquired({"wait": None}), on_lost)
+            work: _Work[_T] = _Work(await self._lock._acquired({"wait": None}, by_hand=False), on_lost)
             self._seat = work
             begun = time.monotonic()
             cancelled = await work.done(fn, f"quorlock election {shown(self.name)}")

@@ -10,7 +10,11 @@ from ._channel import completed
 from ._lease import NotPickled, shown
 from ._leases import LeasesBase
 from ._options import UNSET, Limit, Seconds, given, text, wait_options
+from ._client import checkable
+from ._doubt import left_in_doubt
+from ._owner import Warned, before_awaiting, told
 from ._scope import Scope, Scopes
+from .errors import LockBusyError
 from .aio import Lease, Lock
 
 __all__ = ["Leases", "Locks"]
@@ -65,9 +69,9 @@ class Locks(NotPickled):
 
     def __init__(self, locks: list[Lock]) -> None:
         # Each once: an owner enters a lock that it has just won no second time.
-        self._locks = tuple({lock._place: lock for lock in locks}.values())
+        self._locks = tuple({checkable(lock).place(): lock for lock in locks}.values())
         self._scopes = Scopes()
-        _native.check_all([lock._core for lock in self._locks])
+        _native.check_all([checkable(lock) for lock in self._locks])
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -93,32 +97,47 @@ class Locks(NotPickled):
         options = wait_options(blocking, timeout, wait)
         if not blocking:
             return await self.try_acquire() or False
-        return await self._acquired(options)
+        return await self._acquired(options, by_hand=True)
 
     async def try_acquire(self) -> Leases | None:
         """Tries once. `None` where another holds one of them. Raises as `acquire` otherwise."""
-        return await self._tried(0)
+        return await self._tried(0, by_hand=True)
 
     def attempt(self, wait: Limit = 0) -> "AttemptAll":
         """A scope for work that is left out where others hold one of the locks, as `Lock.attempt`."""
         return AttemptAll(self, wait)
 
-    def _owners(self) -> list[_native.Owner]:
-        return [lock._owner() for lock in self._locks]
+    def _owners(self, by_hand: bool, waits: bool) -> tuple[list[_native.Owner], str | None]:
+        """Who is to have them, and what there is to be warned of."""
+        owners, warning = [lock._owner(by_hand) for lock in self._locks], None
+        if waits:
+            for lock, owner in zip(self._locks, owners, strict=True):
+                warning = before_awaiting(lock._core, lock._place, owner, by_hand, lock.name) or warning
+        return owners, warning
 
-    async def _acquired(self, options: dict[str, object]) -> Leases:
-        owners = self._owners()
+    async def _acquired(self, options: dict[str, object], by_hand: bool) -> Leases:
+        wait = options.get("wait", self._locks[0]._wait)
+        owners, warning = self._owners(by_hand, wait != 0)
         cores = [lock._core for lock in self._locks]
-        return self._won(await completed(_native.acquire_all(cores, owners, options).start), owners)
+        try:
+            with Warned(warning, wait is None):
+                core: _native.Leases = await completed(_native.acquire_all(cores, owners, options).start)
+        except LockBusyError as error:
+            for lock in self._locks:
+                if warning is None and not lock._named and lock.name == error.name:
+                    told(error, lock._place)
+            raise
+        return self._won(core, owners, by_hand)
 
-    async def _tried(self, wait: Limit) -> Leases | None:
+    async def _tried(self, wait: Limit, by_hand: bool) -> Leases | None:
         """As `_acquired`; `None` where others hold one of them all the time."""
-        owners = self._owners()
+        owners, warning = self._owners(by_hand, wait != 0)
         cores = [lock._core for lock in self._locks]
-        core: _native.Leases | None = await completed(_native.try_all(cores, owners, given(wait=wait)).start)
-        return None if core is None else self._won(core, owners)
+        with Warned(warning, wait is None):
+            core: _native.Leases | None = await completed(_native.try_all(cores, owners, given(wait=wait)).start)
+        return None if core is None else self._won(core, owners, by_hand)
 
-    def _won(self, core: _native.Leases, owners: list[_native.Owner]) -> Leases:
+    def _won(self, core: _native.Leases, owners: list[_native.Owner], by_hand: bool) -> Leases:
         # Where its task goes on: since the result came the loop may have been busy for longer than the ttl.
         if not core.is_held():
             error = core.lost_error()
@@ -129,20 +148,28 @@ class Locks(NotPickled):
         leases: list[Lease] = []
         for part in core.parts():
             lock, owner = named[text(part.name)]
-            leases.append(lock._won(part, owner))
+            leases.append(lock._won(part, owner, by_hand))
         return Leases(core, tuple(leases))
 
     # Plain functions, which are called by the very frame that does the `async with`.
     def __aenter__(self) -> Coroutine[Any, Any, Leases]:
-        return self._enter(id(sys._getframe(1)))
+        return self._enter(self._scopes.place(sys._getframe(1)))
 
-    async def _enter(self, frame: int) -> Leases:
-        return self._scopes.enter(frame, await self._acquired({}))
+    async def _enter(self, place: _native.Place) -> Leases:
+        return self._scopes.enter(place, await self._entered(self._scopes.in_doubt()))
+
+    async def _entered(self, at_once: bool) -> Leases:
+        if not at_once:
+            return await self._acquired({}, by_hand=False)
+        leases = await self._tried(0, by_hand=False)
+        if leases is None:
+            raise left_in_doubt(", ".join(self.names))
+        return leases
 
     def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> Coroutine[Any, Any, None]:
-        return self._scopes.leave(id(sys._getframe(1)), error)
+        return self._scopes.leave(self, sys._getframe(1), error)
 
     def __repr__(self) -> str:
         return f"<quorlock.aio.Locks {', '.join(shown(name) for name in self.names)}>"
@@ -159,12 +186,18 @@ class AttemptAll(NotPickled):
         self._scopes = Scopes()
 
     def __aenter__(self) -> Coroutine[Any, Any, Leases | None]:
-        return self._enter(id(sys._getframe(1)))
+        return self._enter(self._scopes.place(sys._getframe(1)))
 
-    async def _enter(self, frame: int) -> Leases | None:
-        return self._scopes.enter(frame, await self._of._tried(self._wait))
+    async def _enter(self, place: _native.Place) -> Leases | None:
+        return self._scopes.enter(place, await self._entered(self._scopes.in_doubt()))
+
+    async def _entered(self, at_once: bool) -> Leases | None:
+        leases = await self._of._tried(0 if at_once else self._wait, by_hand=False)
+        if leases is None and at_once and self._wait != 0:
+            raise left_in_doubt(", ".join(self._of.names))
+        return leases
 
     def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> Coroutine[Any, Any, None]:
-        return self._scopes.leave(id(sys._getframe(1)), error)
+        return self._scopes.leave(self, sys._getframe(1), error)

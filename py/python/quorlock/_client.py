@@ -2,20 +2,54 @@
 
 import os
 from collections.abc import Iterable
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from . import _native
 from ._lease import NotPickled
-from ._options import UNSET, Guard, Layout, Limit, Seconds, Unset, client_options
+from ._options import UNSET, Guard, Layout, Limit, Seconds, Unset, client_options, environment
+
+if TYPE_CHECKING:
+    from . import aio, sync
+
+
+class Unmade:
+    """A lock of a client that nothing has used so far."""
+
+    __slots__ = ("_client", "_election", "_name", "_options")
+
+    def __init__(self, client: "ClientBase", name: bytes, options: dict[str, object], election: bool) -> None:
+        self._client = client
+        self._name = name
+        self._options = options
+        self._election = election
+        # Refused now, if at all.
+        self.checked().place()
+
+    def checked(self) -> _native.Lock:
+        """As it would be with other nodes."""
+        return self._of(self._client._unused())
+
+    def made(self) -> _native.Lock:
+        """As it is: now the client is used."""
+        return self._of(self._client._core)
+
+    def _of(self, core: _native.Client) -> _native.Lock:
+        return (core.election if self._election else core.lock)(self._name, self._options)
+
+
+def checkable(lock: "sync.Lock | aio.Lock") -> _native.Lock:
+    """A lock to be checked, whose client is not used on that account."""
+    return lock._later.checked() if lock._later is not None else lock._core
 
 
 class ClientBase(NotPickled):
     """A set of nodes and the options for its locks, without what waits. What the options mean: `quorlock.Client`."""
 
-    __slots__ = ("__weakref__", "_core")
+    __slots__ = ("__weakref__", "_core", "_options", "_wait", "_without")
 
     _package: ClassVar[str]
     """Where users find it."""
+    _core: _native.Client
 
     def __init__(
         self,
@@ -47,36 +81,73 @@ class ClientBase(NotPickled):
         cert: str | os.PathLike[str] | None = None,
         key: str | os.PathLike[str] | None = None,
     ) -> None:
-        self._core = _native.Client(
-            client_options(
-                nodes,
-                ttl=ttl,
-                wait=wait,
-                renew=renew,
-                max_hold=max_hold,
-                max_ttl=max_ttl,
-                node_timeout=node_timeout,
-                drift=drift,
-                min_validity=min_validity,
-                namespace=namespace,
-                label=label,
-                raw=raw,
-                fencing=fencing,
-                max_waiters=max_waiters,
-                fair=fair,
-                keep=keep,
-                layout=layout,
-                group=group,
-                fence_ttl=fence_ttl,
-                set_name=set_name,
-                restart_guard=restart_guard,
-                accept_eviction=accept_eviction,
-                wait_replicas=wait_replicas,
-                ca=ca,
-                cert=cert,
-                key=key,
-            )
+        options = client_options(
+            nodes,
+            ttl=ttl,
+            wait=wait,
+            renew=renew,
+            max_hold=max_hold,
+            max_ttl=max_ttl,
+            node_timeout=node_timeout,
+            drift=drift,
+            min_validity=min_validity,
+            namespace=namespace,
+            label=label,
+            raw=raw,
+            fencing=fencing,
+            max_waiters=max_waiters,
+            fair=fair,
+            keep=keep,
+            layout=layout,
+            group=group,
+            fence_ttl=fence_ttl,
+            set_name=set_name,
+            restart_guard=restart_guard,
+            accept_eviction=accept_eviction,
+            wait_replicas=wait_replicas,
+            ca=ca,
+            cert=cert,
+            key=key,
         )
+        self._wait = wait
+        self._options: dict[str, object] | None = None
+        self._without: dict[str, _native.Client] = {}
+        if nodes is None:
+            # Which nodes the environment names is asked when the client is first used: by then a test has set it.
+            self._options = options
+            self._unused()
+        else:
+            self._core = _native.Client(options)
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "_core" or self._options is None:
+            raise AttributeError(name)
+        made = _native.Client({**self._options, "environment": environment()})
+        # Of two threads that come at once both get the first. Behind that nothing is made once more.
+        self._core = self._without.setdefault("used", made)
+        return self._core
+
+    def _unused(self) -> _native.Client:
+        """One with the same options and no nodes, to check by what is asked of this one."""
+        known = self._without.get("unused")
+        if known is None:
+            known = self._without["unused"] = _native.Client({**(self._options or {}), "nodes": ["memory://none"]})
+        return known
+
+    def _checked(self) -> _native.Client:
+        """One to check by what is asked of this one, which is not used on that account."""
+        return self._core if self._is_used() else self._unused()
+
+    def _is_used(self) -> bool:
+        return self._options is None or "used" in self._without
+
+    def _lock(self, name: bytes, options: dict[str, Any]) -> tuple[_native.Lock | Unmade, Limit]:
+        """A lock, and how long it waits."""
+        core = self._core.lock(name, options) if self._is_used() else Unmade(self, name, options, False)
+        return core, options.get("wait", self._wait)
+
+    def _election(self, name: bytes, options: dict[str, object]) -> _native.Lock | Unmade:
+        return self._core.election(name, options) if self._is_used() else Unmade(self, name, options, True)
 
     def stats(self) -> dict[str, int]:
         """What has happened so far: counts by name.
@@ -97,4 +168,6 @@ class ClientBase(NotPickled):
         return self._core.stats()
 
     def __repr__(self) -> str:
+        if not self._is_used():
+            return f"<{self._package}.Client of QUORLOCK_NODES, not used so far>"
         return f"<{self._package}.{self._core!r}>"

@@ -3,9 +3,10 @@
 import inspect
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from . import _native
+from ._client import Unmade
 from ._candidate import Leadership, Loss, told, work_failed, work_failed_late
 from ._green import waited
 from ._inspection import Holder
@@ -31,10 +32,16 @@ class Election(NotPickled):
 
     __slots__ = ("__weakref__", "_core", "_lock", "_term")
 
-    def __init__(self, core: _native.Lock, name: str) -> None:
+    def __init__(self, core: _native.Lock | Unmade, name: str) -> None:
         self._lock = Lock(core, name, named=False, reentrant=False)
-        self._core = _native.Election(core)
         self._term: Lease | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        # Made when it is first used, as its client is.
+        if name != "_core":
+            raise AttributeError(name)
+        self._core = _native.Election(self._lock._core)
+        return self._core
 
     @property
     def name(self) -> str:
@@ -154,10 +161,9 @@ class _Terms(Scoped):
     __slots__ = ("_lock",)
 
     def __init__(self, lock: Lock) -> None:
-        super().__init__()
         self._lock = lock
 
-    def _enter(self) -> Lease:
+    def _enter(self, at_once: bool = False) -> Lease:
         return self._lock._acquired({"wait": None}, by_hand=False)
 
     def _leave(self, lease: object, error: BaseException | None) -> None:

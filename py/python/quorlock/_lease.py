@@ -1,21 +1,25 @@
 """What the leases of both APIs have in common."""
 
+import sys
 import weakref
-from collections.abc import Callable, Generator
-from typing import NoReturn
+from _thread import _local
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any, NoReturn
 
 from . import _native
 from ._green import waited_for_loss
-from ._options import Seconds, text
-from ._owner import Hold
+from ._logging import logger
+from ._options import Seconds, shown as shown, text
+from ._owner import Caller, Flow, Hold
 
-_SHOWN = 64
-
-
-def shown(name: str) -> str:
-    """A name for a message: escaped, and cut."""
-    escaped = ascii(name)
-    return escaped if len(escaped) <= _SHOWN else escaped[: _SHOWN - 1] + "…"
+def lost_in(lost: BaseException, error: BaseException | None) -> None:
+    """Raises a loss, or gives it to the error that a body has failed with."""
+    if error is None:
+        raise lost
+    if error.__cause__ is None and error is not lost:
+        error.__cause__ = lost
+    elif error is not lost:
+        error.add_note(f"and the lock was lost: {lost}")
 
 
 class NotPickled:
@@ -51,12 +55,19 @@ class Lost:
         """Why it was lost: `"expired"`, `"refused"`, `"max_hold"`, `"owner_gone"`, `"closed"` or `"forced"`; `None` if it is not."""
         return self._core.reason
 
-    def wait(self, timeout: Seconds | None = None) -> bool:
+    def wait(self, timeout: Seconds | None = None) -> Any:
         """Blocks until the lease is lost, at most `timeout` seconds; `None`: forever. Returns whether it is lost.
 
-        Ctrl-C ends the wait. In asyncio use `await lease.lost`.
+        Ctrl-C ends the wait. In a thread whose event loop runs it does not block: there `await lease.lost.wait(timeout)` waits, and
+        returns the same. `await lease.lost` waits without an end.
         """
+        if getattr(sys.modules.get("asyncio"), "_get_running_loop", _no_loop)() is not None:
+            return _Wait(self, timeout)
         return self.is_set() or waited_for_loss(self._core, timeout)
+
+    def __bool__(self) -> bool:
+        """Whether the lease is lost."""
+        return self.is_set()
 
     def __await__(self) -> Generator[object, None, str]:
         """Waits in asyncio until the lease is lost and returns the reason. May be cancelled at any time."""
@@ -73,8 +84,39 @@ class Lost:
         return f"<quorlock.Lost {self.reason or 'not lost'}>"
 
 
+def _no_loop() -> None:
+    """Where asyncio is not in use."""
+
+
+class _Wait(Awaitable[bool]):
+    """A wait for a loss that an event loop must not be blocked by."""
+
+    def __init__(self, lost: Lost, timeout: Seconds | None) -> None:
+        self._lost = lost
+        self._timeout = timeout
+
+    def __await__(self) -> Generator[Any, None, bool]:
+        return self._awaited().__await__()
+
+    async def _awaited(self) -> bool:
+        import asyncio
+
+        try:
+            async with asyncio.timeout(self._timeout):
+                await self._lost
+        except TimeoutError:
+            pass
+        return self._lost.is_set()
+
+    def __bool__(self) -> bool:
+        """For who looks and does not wait."""
+        if not self._lost.is_set() and self._timeout != 0:
+            raise RuntimeError("lost.wait() would block the event loop: use `await lease.lost.wait()`, or `await lease.lost`")
+        return self._lost.is_set()
+
+
 class Kept(dict["LeaseBase", None]):
-    """Leases that were acquired by hand, kept until they are released: the newest is the last."""
+    """Leases that were acquired by hand through one object, kept until they are released: the newest is the last."""
 
     __slots__ = ("__weakref__",)
 
@@ -82,10 +124,126 @@ class Kept(dict["LeaseBase", None]):
         """Keeps a lease. It knows of that weakly: a cycle would wait for the garbage collector."""
         lease._kept = weakref.ref(self)
         self[lease] = None
+        if lease._hold is not None:
+            _of_thread().has_acquired(lease)
 
     def discard(self, lease: "LeaseBase") -> None:
         """Keeps it no longer."""
         self.pop(lease, None)
+
+    def newest(self, caller: Caller) -> "LeaseBase | None":
+        """The newest that is held of those that the caller has acquired; where all are lost the newest of these."""
+        lost = None
+        for lease in reversed(tuple(self)):
+            if lease._hold is None or not _is_of(lease._hold.flow, caller):
+                continue
+            if lease._core.is_held():
+                return lease
+            lost = lost or (None if lease._core.is_released() else lease)
+        return lost
+
+    def refused(self, caller: Caller) -> None:
+        """The caller has acquired none, and may yet call to release it, as `finally` does."""
+        _of_thread().refused(self, caller)
+
+    def was_refused(self, caller: Caller) -> bool:
+        """Whether that is so, once."""
+        return _of_thread().was_refused(self, caller)
+
+    # Not those of a dictionary: a key of tables that are weak.
+    __hash__ = object.__hash__  # type: ignore[assignment]
+    __eq__ = object.__eq__
+
+
+class KeptByTask(Kept):
+    """Those of a task, which are kept as long as it is."""
+
+    __slots__ = ("_task",)
+
+    def __init__(self, task: Any) -> None:
+        super().__init__()
+        self._task = weakref.ref(task)
+
+    def __del__(self) -> None:
+        task = self._task()
+        if task is not None and not task.done():
+            # Its lock was collected.
+            return
+        leases = [weakref.ref(lease) for lease in self]
+        self.clear()
+        for known in leases:
+            lease = known()
+            if lease is not None and lease._core.is_held():
+                ended("task", lease)
+
+
+def _is_of(flow: Flow, caller: Caller) -> bool:
+    """Whether the caller has acquired it. Each cell of a notebook is a task of its own, and the next one goes on for it."""
+    return flow.is_of(caller) or ("IPython" in sys.modules and flow.is_left_by_task(caller))
+
+
+class _OfThread:
+    """What a thread has acquired by hand, and what in vain. It ends with the thread."""
+
+    def __init__(self) -> None:
+        self._leases: list[weakref.ref[LeaseBase]] = []
+        self._sweep_above = 64
+        self._refused: weakref.WeakKeyDictionary[Kept, list[Flow]] = weakref.WeakKeyDictionary()
+
+    def has_acquired(self, lease: "LeaseBase") -> None:
+        """The caller has acquired one, and keeps it."""
+        if self._refused and (kept := _keeper(lease)) is not None:
+            self.was_refused(kept, Caller())
+        if len(self._leases) >= self._sweep_above:
+            self._leases = [known for known in self._leases if (lives := known()) is not None and _keeper(lives) is not None]
+            self._sweep_above = max(64, 2 * len(self._leases))
+        self._leases.append(weakref.ref(lease))
+
+    def refused(self, kept: Kept, caller: Caller) -> None:
+        """The caller has acquired none."""
+        flows = self._refused.setdefault(kept, [])
+        flows[:] = [flow for flow in flows if not (flow.is_of(caller) or flow.is_left_by_task(caller))]
+        flows.append(Flow(caller))
+
+    def was_refused(self, kept: Kept, caller: Caller) -> bool:
+        """Whether that is so, once."""
+        flows = self._refused.get(kept, [])
+        for at, flow in enumerate(flows):
+            if flow.is_of(caller):
+                del flows[at]
+                return True
+        return False
+
+    def __del__(self) -> None:
+        for known in self._leases:
+            lease = known()
+            if lease is not None and _keeper(lease) is not None and lease._core.is_held():
+                ended("thread", lease)
+
+
+def _keeper(lease: "LeaseBase") -> Kept | None:
+    """What keeps it, if anything does."""
+    kept = lease._kept() if lease._kept is not None else None
+    return kept if kept is not None and lease in kept else None
+
+
+def ended(what: str, lease: "LeaseBase") -> None:
+    """Warns that who has acquired it has ended and left it behind."""
+    logger().warning(
+        "the %s that acquired the lock %s by hand has ended, and its lease is held: it is renewed until it is released, or its "
+        "max_hold has passed. Hold the lock by `with`, or call lease.release()", what, shown(lease.name),
+    )
+
+
+_threads = _local()
+
+
+def _of_thread() -> _OfThread:
+    try:
+        known: _OfThread = _threads.known
+    except AttributeError:
+        known = _threads.known = _OfThread()
+    return known
 
 
 class LeaseBase(NotPickled):
@@ -175,10 +333,10 @@ class LeaseBase(NotPickled):
         if kept is not None:
             kept.discard(self)
 
-    def _raise_if_lost(self) -> None:
-        """For a scope whose body ended normally."""
+    def _raise_if_lost(self, error: BaseException | None) -> None:
+        """For a scope that ends: raises after a loss, unless its body has failed by itself, and then says so there."""
         if self._core.reason is not None:
-            raise self._core.lost_error()
+            lost_in(self._core.lost_error(), error)
 
     def __repr__(self) -> str:
         if self.is_held():

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
 from . import _native
-from ._lease import Lost, NotPickled, shown
+from ._lease import Lost, NotPickled, lost_in, shown
 from ._options import Name, Seconds, octets, text
 
 L = TypeVar("L")
@@ -92,11 +92,11 @@ class LeasesBase(NotPickled, Generic[L]):
                 return lease
         raise KeyError(name)
 
-    def _raise_if_lost(self) -> None:
-        """For a scope whose body ended normally."""
-        error = self._core.lost_error()
-        if error is not None:
-            raise error
+    def _raise_if_lost(self, error: BaseException | None) -> None:
+        """As of a lease."""
+        lost = self._core.lost_error()
+        if lost is not None:
+            lost_in(lost, error)
 
     def __repr__(self) -> str:
         names = ", ".join(shown(text(part.name)) for part in self._core.parts())

@@ -62,6 +62,15 @@ def text(name: bytes) -> str:
     return name.decode("utf-8", "surrogateescape")
 
 
+_SHOWN: Final = 64
+
+
+def shown(name: str) -> str:
+    """A name for a message: escaped, and cut."""
+    escaped = ascii(name)
+    return escaped if len(escaped) <= _SHOWN else escaped[: _SHOWN - 1] + "…"
+
+
 def urls(nodes: str | Iterable[str]) -> list[str]:
     """A node list, or one in a text, split at commas and blanks as in QUORLOCK_NODES."""
     if isinstance(nodes, str):
@@ -100,9 +109,9 @@ def client_options(
     key: str | os.PathLike[str] | None = None,
     **options: object,
 ) -> dict[str, object]:
-    """A client's options as the native module takes them."""
+    """A client's options as the native module takes them, but for the nodes that the environment names."""
     files = {name: pem(name, file) for name, file in (("ca", ca), ("cert", cert), ("key", key)) if file is not None}
-    listed: dict[str, object] = {"environment": environment()} if nodes is None else {"nodes": urls(nodes)}
+    listed: dict[str, object] = {} if nodes is None else {"nodes": urls(nodes)}
     if not isinstance(restart_guard, str | bool | Unset):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f'restart_guard is {kind(restart_guard)}: give "auto", "on" or "off"')
     if isinstance(restart_guard, bool):

@@ -1,7 +1,7 @@
 """Who makes a blocking call, and so whether it re-enters.
 
-The owner of a blocking call is made of four things. A call re-enters a hold where all of them agree; else it is another
-owner's, and waits as any other.
+A scope has an owner, and what is acquired by hand has none. The owner of a scope is made of four things. A call re-enters a
+scope that is open where all of them agree; else it is another owner's, and waits as any other.
 
 - **The thread.**
 - **The task** that runs in it, where an event loop does: else every coroutine that blocks would be one owner.
@@ -16,16 +16,22 @@ value. It names one hold and counts for nothing once that has ended. A generator
 with whoever runs it, as with `threading.RLock`; and so is work that a pool runs in no context of its own.
 
 In the core every hold has an owner to itself, which a call that re-enters uses once more.
+
+What would wait for itself is refused at once, as `WouldDeadlockError`. What was acquired by hand anybody may release, so that is
+waited for, and a warning says who has it.
 """
 
 import sys
 import weakref
 from contextvars import ContextVar
+from types import TracebackType
 from typing import Any, Final, TypeAlias
 
 from . import _native
 from ._green import station
-from .errors import LockContendedError, QuorlockError
+from ._logging import logger
+from ._options import shown
+from .errors import QuorlockError, WouldDeadlockError
 
 Place: TypeAlias = tuple[int, bytes]
 """A client, and the key of a lock."""
@@ -66,6 +72,55 @@ def _greenlet() -> Any:
         return None
     greenlet = current()
     return None if greenlet.parent is None else greenlet
+
+
+class Flow:
+    """Who has called: as `Caller`, and keeps nothing alive."""
+
+    __slots__ = ("_greenlet", "_task", "thread")
+
+    def __init__(self, caller: Caller | None = None) -> None:
+        caller = caller or Caller()
+        self.thread: Final = caller.thread
+        self._task: Final = None if caller.task is None else weakref.ref(caller.task)
+        self._greenlet: Final = None if caller.greenlet is None else weakref.ref(caller.greenlet)
+
+    def is_of(self, caller: Caller) -> bool:
+        """Whether thread, task and greenlet agree."""
+        return self.thread == caller.thread and self.is_of_task(caller) and self.is_of_greenlet(caller)
+
+    def is_of_task(self, caller: Caller) -> bool:
+        """Whether the task agrees."""
+        return caller.task is None if self._task is None else self._task() is caller.task is not None
+
+    def is_of_greenlet(self, caller: Caller) -> bool:
+        """Whether the greenlet agrees."""
+        return caller.greenlet is None if self._greenlet is None else self._greenlet() is caller.greenlet is not None
+
+    def is_same(self, other: "Flow") -> bool:
+        """Whether it is the same, and goes on."""
+        if self.thread != other.thread:
+            return False
+        for one, its in ((self._task, other._task), (self._greenlet, other._greenlet)):
+            if one is None or its is None:
+                if one is not its:
+                    return False
+            elif one() is None or one() is not its():
+                return False
+        return True
+
+    @property
+    def has_task(self) -> bool:
+        """Whether it was a task."""
+        return self._task is not None
+
+    def is_left_by_task(self, caller: Caller) -> bool:
+        """Whether it was a task of the caller's thread, and has ended."""
+        if self._task is None or self.thread != caller.thread or not self.is_of_greenlet(caller):
+            return False
+        task = self._task()
+        done = getattr(task, "done", None)
+        return task is None or (done is not None and bool(done()))
 
 
 class _Mark:
@@ -117,21 +172,24 @@ def _newest_of(place: Place) -> "Hold | None":
 class Hold:
     """A lease as all handles of one owner share it. It lives as long as one of these does."""
 
-    __slots__ = ("__weakref__", "_greenlet", "_mark", "_task", "_thread", "lock", "owner", "place", "reentrant")
+    __slots__ = ("__weakref__", "_mark", "by_hand", "flow", "lock", "owner", "place", "reentrant")
 
-    def __init__(self, lock: _native.Lock, place: Place, owner: _native.Owner, caller: Caller, reentrant: bool) -> None:
+    def __init__(
+        self, lock: _native.Lock, place: Place, owner: _native.Owner, caller: Caller, reentrant: bool, by_hand: bool
+    ) -> None:
         self.lock: Final = lock
         self.place: Final = place
         self.owner: Final = owner
         self.reentrant: Final = reentrant
-        self._thread: Final = caller.thread
-        self._task: Final = None if caller.task is None else weakref.ref(caller.task)
-        self._greenlet: Final = None if caller.greenlet is None else weakref.ref(caller.greenlet)
+        self.by_hand: Final = by_hand
+        self.flow: Final = Flow(caller)
         self._mark: weakref.ref[_Mark] | None = None
 
     def won(self) -> None:
-        """Known from now on: to whoever is called from here, and to whoever would wait for it."""
+        """Known from now on to whoever would wait for it; that of a scope also to whoever is called from here."""
         _remember(self)
+        if self.by_hand:
+            return
         below = _marks.get()
         while below is not None and below[0].hold() is None:
             below = below[1]
@@ -149,37 +207,27 @@ class Hold:
         """Whether there is a handle that has not been released."""
         return self.lock.holds(self.owner) is not None
 
-    def is_of(self, caller: Caller) -> bool:
-        """Whether thread, task and greenlet agree."""
-        return self._thread == caller.thread and self._same_task(caller) and self._same_greenlet(caller)
-
-    def _same_task(self, caller: Caller) -> bool:
-        return caller.task is None if self._task is None else self._task() is caller.task is not None
-
-    def _same_greenlet(self, caller: Caller) -> bool:
-        return caller.greenlet is None if self._greenlet is None else self._greenlet() is caller.greenlet is not None
-
-    def is_left_by_task(self, caller: Caller) -> bool:
-        """Whether a task of the caller's thread has won it and ended: then that thread may release it."""
-        if self._task is None or self._thread != caller.thread or not self._same_greenlet(caller):
-            return False
-        task = self._task()
-        done = getattr(task, "done", None)
-        return task is None or (done is not None and bool(done()))
+    def is_lost(self) -> bool:
+        """Whether there is a handle on a lease that is lost."""
+        return self.lock.holds(self.owner) is False
 
     def why_stuck(self, caller: Caller) -> str | None:
         """Who holds it that cannot go on while the caller blocks its thread; `None` if somebody else may release it."""
-        if self._thread != caller.thread:
+        if self.flow.thread != caller.thread:
             return None
-        if not self._same_greenlet(caller):
+        if not self.flow.is_of_greenlet(caller):
             return "another greenlet of this thread" if station() is None else None
         if caller.task is not None:
-            if not self._same_task(caller):
-                return "this thread outside of the event loop" if self._task is None else "another task of this thread"
-            return "this task" if self._mark is None else "this task in another context"
-        # Where no context has the mark, the holder has returned from here and will go on elsewhere.
-        alive = self._mark is not None and self._mark() is not None
-        return "this thread in another context" if alive else None
+            if not self.flow.is_of_task(caller):
+                return "another task of this thread" if self.flow.has_task else "this thread outside of the event loop"
+            return "this task" if self._mark is None or self.by_hand else "this task in another context"
+        if self.by_hand:
+            return "this thread" if self.flow.is_of(caller) else None
+        return "this thread in another context" if self.is_marked() else None
+
+    def is_marked(self) -> bool:
+        """Whether a context knows it. Where none does, the holder has returned from here and will go on elsewhere."""
+        return self._mark is not None and self._mark() is not None
 
 
 def _on(mark: _Mark, below: _Marks | None) -> _Marks:
@@ -204,59 +252,139 @@ def _living(marks: _Marks) -> _Marks | None:
 
 
 def mine(place: Place, caller: Caller) -> Hold | None:
-    """The hold of this place that the caller has, by all four signs."""
+    """The open scope of this place that the caller has, by all four signs."""
     at = _marks.get()
     while at is not None:
         hold = at[0].hold()
-        if hold is not None and hold.place == place and hold.is_of(caller) and hold.lives():
+        if hold is not None and hold.place == place and hold.flow.is_of(caller) and hold.lives():
             return hold
         at = at[1]
     return None
 
 
-def left_by_task(place: Place, caller: Caller) -> Hold | None:
-    """The hold of this place that an ended task of the caller's thread has left; a cell of a notebook is a task."""
-    hold = _newest_of(place)
-    return hold if hold is not None and hold.is_left_by_task(caller) and hold.lives() else None
-
-
-def of_task(lock: _native.Lock, place: Place, owner: _native.Owner, reentrant: bool) -> Hold:
+def of_task(lock: _native.Lock, place: Place, owner: _native.Owner, reentrant: bool, by_hand: bool) -> Hold:
     """The hold of a task that has won by asyncio's API, or once more entered."""
     known = _newest_of(place)
-    return known if known is not None and known.owner is owner else Hold(lock, place, owner, Caller(), reentrant)
+    return known if known is not None and known.owner is owner else Hold(lock, place, owner, Caller(), reentrant, by_hand)
 
 
-def refuse_if_stuck(hold: Hold, caller: Caller, shown: str) -> None:
-    """Raises where to wait would be to wait for somebody who waits for us."""
-    other = _newest_of(hold.place)
+def _in_the_way(lock: _native.Lock, place: Place) -> Hold | None:
+    """The hold of this process that such a lock would be waited for, if it is for one."""
+    other = _newest_of(place)
+    return other if other is not None and _keeps_out(other, lock) else None
+
+
+def _keeps_out(other: Hold, lock: _native.Lock) -> bool:
+    """Whether such a lock is to be waited for until this hold ends."""
+    if not other.lock.holds(other.owner):
+        return False
+    # Readers keep no reader out. A slot any other thread or task may give back, as with `threading.Semaphore`.
+    return not lock.has_slots and not (lock.shared and other.lock.shares(other.owner))
+
+
+_SAME: Final = "give both the same owner= if they are one piece of work"
+
+
+def before_waiting(hold: Hold, caller: Caller, name: str) -> str | None:
+    """Raises where to wait would be to wait for somebody who waits for us; what there is to be warned of where it may be."""
     # Where an owner has a name it may be the same.
-    if other is None or not other.lock.holds(other.owner) or hold.lives():
-        return
-    if hold.lock.shared and other.lock.shares(other.owner):
-        # Readers keep no reader out.
-        return
-    if hold.lock.has_slots:
-        # As with `threading.Semaphore`: any other thread or task may give a slot back.
-        return
-    if mine(hold.place, caller) is other:
-        # It is to be no re-entry, so it is as with `threading.Lock`: another thread may release it.
-        return
+    if hold.lives():
+        return None
+    own = mine(hold.place, caller)
+    if own is not None and _keeps_out(own, hold.lock):
+        raise _of_our_own(own, hold.by_hand, name)
+    other = _in_the_way(hold.lock, hold.place)
+    if other is None:
+        return None
     who = other.why_stuck(caller)
-    if who is None:
-        return
+    if who is None or other.by_hand:
+        return None if who is None else _by_hand(name, who)
     of_asyncio = caller.task is not None and not type(caller.task).__module__.startswith("trio")
     instead = "use `async with`, or " if of_asyncio else ""
-    raise LockContendedError(
-        f"the lock {shown} is held by {who}, which cannot go on while this call blocks the thread: {instead}"
-        "give both the same owner= if they are one piece of work"
+    raise _would_deadlock(name, f"is held by {who}, which cannot go on while this call blocks the thread: {instead}{_SAME}")
+
+
+def before_awaiting(lock: _native.Lock, place: Place, owner: _native.Owner, by_hand: bool, name: str) -> str | None:
+    """As `before_waiting`, for a task that waits by asyncio's API."""
+    other = _in_the_way(lock, place)
+    if other is None or lock.holds(owner) is not None:
+        return None
+    caller = Caller()
+    if other.flow.thread != caller.thread or not other.flow.is_of_greenlet(caller):
+        return None
+    if other.flow.is_of_task(caller):
+        if other.by_hand:
+            return _by_hand(name, "this task")
+        raise _of_our_own(other, by_hand, name)
+    if other.by_hand or other.flow.has_task or not other.is_marked():
+        return None
+    raise _would_deadlock(name, f"is held by this thread outside of the event loop, which cannot go on while the loop runs: {_SAME}")
+
+
+def _would_deadlock(name: str, why: str) -> WouldDeadlockError:
+    error = WouldDeadlockError(f"the lock {shown(name)} {why}")
+    error.name = name
+    return error
+
+
+def _of_our_own(own: Hold, by_hand: bool, name: str) -> WouldDeadlockError:
+    if own.lock.shares(own.owner):
+        return _would_deadlock(name, "is shared by a scope around this call, which would wait for itself: release the shared lease first")
+    instead = (
+        "what is acquired by hand has no owner: use `with` or `async with`, which enters again"
+        if by_hand
+        else "it is entered again where both are by `with`, or both by `async with`, without reentrant=False"
+    )
+    return _would_deadlock(name, f"is held by a scope around this call, which would wait for itself: {instead}; or {_SAME}")
+
+
+def _by_hand(name: str, who: str) -> str:
+    return (
+        f"the lock {shown(name)} was acquired by hand by {who}, which waits for it now: nothing but lease.release() elsewhere ends "
+        f"the wait. Release that lease first, or hold the lock by `with` or `async with`, which enter again; or {_SAME}"
     )
 
 
-def told(error: QuorlockError, hold: Hold) -> None:
+WARNED_EVERY: Final = 10.0
+"""How often a wait without an end is warned of, in seconds."""
+
+
+class Warned:
+    """A wait of which there is something to be warned: at once, and again and again where it has no end."""
+
+    def __init__(self, warning: str | None, endless: bool) -> None:
+        self._warning = warning
+        self._endless = endless
+        self._over: Any = None
+
+    def __enter__(self) -> None:
+        if self._warning is None:
+            return
+        logger().warning("%s", self._warning)
+        if self._endless:
+            import threading
+
+            over = self._over = threading.Event()
+            threading.Thread(target=self._again, args=(over,), name="quorlock-waits", daemon=True).start()
+
+    def _again(self, over: Any) -> None:
+        while not over.wait(WARNED_EVERY):
+            logger().warning("%s", self._warning)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        if self._over is not None:
+            self._over.set()
+        if self._warning is not None and isinstance(error, QuorlockError):
+            error.args = (f"{error.args[0]}; {self._warning}",)
+
+
+def told(error: QuorlockError, place: Place) -> None:
     """Adds to an error of a wait where the holder is: perhaps it is the same piece of work."""
-    other = _newest_of(hold.place)
+    other = _newest_of(place)
     if other is not None and other.lock.holds(other.owner):
-        error.args = (
-            f"{error.args[0]}; its holder is in this process, in another thread or task: give both the same owner= if they "
-            "are one piece of work",
-        )
+        error.args = (f"{error.args[0]}; its holder is in this process, in another thread or task: {_SAME}",)
+
+
+def reentered_lost(error: QuorlockError) -> None:
+    """Adds to the error of who enters again what he has lost."""
+    error.args = (f"{error.args[0]}; a scope of this owner that is still open had it: release the old lease first, by leaving that scope",)

@@ -1,10 +1,12 @@
 """`redlock(...)`: a lock in one line."""
 
+import contextlib
 import functools
 import inspect
+import io
 import os
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, cast, overload
 
@@ -49,7 +51,6 @@ class _ForBoth(Scoped):
     """What can be entered by `with` and by `async with`."""
 
     def __init__(self) -> None:
-        super().__init__()
         # Made when first needed: asyncio is not imported for those who do not use it.
         self._task_scopes: _scope.Scopes | None = None
 
@@ -60,11 +61,21 @@ class _ForBoth(Scoped):
             self._task_scopes = _scope.Scopes()
         return self._task_scopes
 
-    # A plain function, which is called by the very frame that does the `async with`, and so are those that enter.
+    # Plain functions, which are called by the very frame that does the `async with`.
+    def __aenter__(self) -> "Coroutine[Any, Any, Any]":
+        return self._aenter(self._of_tasks().place(sys._getframe(1)))
+
+    async def _aenter(self, place: _native.Place) -> Any:
+        scopes = self._of_tasks()
+        return scopes.enter(place, await self._aentered(scopes.in_doubt()))
+
+    async def _aentered(self, at_once: bool) -> Any:
+        raise NotImplementedError
+
     def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> Coroutine[Any, Any, None]:
-        return self._of_tasks().leave(id(sys._getframe(1)), error)
+        return self._of_tasks().leave(self, sys._getframe(1), error)
 
 
 class _Redlock(_ForBoth):
@@ -170,9 +181,13 @@ class _Redlock(_ForBoth):
         client = self._client._core if self._client is not None else _default.client(self._nodes, self._of_client)
         return client.lock(name, self._options)
 
+    def _waits(self) -> Any:
+        """How long it waits."""
+        return self._options.get("wait", UNSET if self._client is None else self._client._wait)
+
     def _check(self) -> None:
         """Refuses names and options that are not valid, before anything is locked. Starts nothing and keeps nothing."""
-        client = self._client._core if self._client is not None else self._throwaway()
+        client = self._client._checked() if self._client is not None else self._throwaway()
         name = b"any" if self._octets is None else self._octets
         names = (name,) if isinstance(name, bytes) else name
         _native.check_all([client.lock(name, self._options) for name in names])
@@ -187,7 +202,7 @@ class _Redlock(_ForBoth):
             from ._several import Locks
 
             return Locks([self._sync(one) for one in name])
-        return sync.Lock(self._lock(name), text(name), self._named, self._reentrant)
+        return sync.Lock(self._lock(name), text(name), self._named, self._reentrant, self._waits())
 
     def _aio(self, name: "_Octets") -> Any:
         if isinstance(name, tuple):
@@ -196,7 +211,7 @@ class _Redlock(_ForBoth):
             return Locks([self._aio(one) for one in name])
         from . import aio
 
-        return aio.Lock(self._lock(name), text(name), self._named, self._reentrant)
+        return aio.Lock(self._lock(name), text(name), self._named, self._reentrant, self._waits())
 
     def _of_thread(self, name: "_Octets") -> Any:
         """What a decorated function runs in; where that gives no lease it is left out."""
@@ -221,14 +236,11 @@ class _Redlock(_ForBoth):
         """
         return Attempt(self, wait)
 
-    def _enter(self) -> Any:
-        return self._sync(self._name())._enter()
+    def _enter(self, at_once: bool = False) -> Any:
+        return self._sync(self._name())._enter(at_once)
 
-    def __aenter__(self) -> "Coroutine[Any, Any, Any]":
-        return self._aenter(id(sys._getframe(1)))
-
-    async def _aenter(self, frame: int) -> Any:
-        return self._of_tasks().enter(frame, await self._aio(self._name())._acquired({}))
+    async def _aentered(self, at_once: bool) -> Any:
+        return await self._aio(self._name())._entered(at_once)
 
     def _name_for(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> "_Octets":
         return self._name() if self._key is None else _octets("the key", self._key(*arguments, **keywords))
@@ -240,8 +252,10 @@ class _Redlock(_ForBoth):
         gives, and nodes of the environment.
 
         Of what is called, not only of functions: an object with `async def __call__`, a `functools.partial`, a static method.
-        A generator is refused, and so is a plain function when it returns a generator or something to be awaited, for that
-        would go on without the lock. Such a coroutine is closed and such a task cancelled: nothing of it has run.
+        A function of `contextlib.contextmanager` or `asynccontextmanager` holds the lock until what it gives is left. A class and a
+        generator are refused, and so is a function when it returns what would go on without the lock: a generator or another
+        iterator, something to be awaited, a future, a context manager of `contextlib`. A coroutine is closed and a task or future
+        cancelled: nothing of it has run, or it is waited for.
         """
         return self._decorated(function, self._of_thread, self._of_task)
 
@@ -258,7 +272,15 @@ class _Redlock(_ForBoth):
             return cast(Callable[_P, _R], type(cast(Any, method))(self._decorated(inner, of_thread, of_task)))
         if not callable(function):
             raise TypeError(f"redlock holds a lock for the run of a function, and {kind(function)} is none")
+        if _is_class(function):
+            raise TypeError(
+                f"redlock holds a lock for the run of a function, and {kind(function)} is a class: its methods would run without the "
+                "lock. Decorate these"
+            )
         self._check()
+        whole = _whole(function)
+        if whole is not None:
+            return cast(Callable[_P, _R], self._while_open(function, whole, of_thread, of_task))
         if _runs_as(inspect.isgeneratorfunction, function) or _runs_as(inspect.isasyncgenfunction, function):
             raise TypeError("redlock cannot hold a lock for a generator: use `with redlock(...)` inside it")
         if _runs_as(inspect.iscoroutinefunction, function):
@@ -268,7 +290,10 @@ class _Redlock(_ForBoth):
                 async with of_task(self._name_for(arguments, keywords)) as lease:
                     if lease is None:
                         return None
-                    return await cast("Awaitable[Any]", function(*arguments, **keywords))
+                    result = await cast("Awaitable[Any]", function(*arguments, **keywords))
+                    if _is_begun(result):
+                        raise _goes_on(function, result)
+                    return result
 
             return cast(Callable[_P, _R], held_by_task)
 
@@ -283,6 +308,41 @@ class _Redlock(_ForBoth):
                 return result
 
         return held_by_thread
+
+    def _while_open(
+        self,
+        function: Callable[..., Any],
+        whole: Callable[..., Any],
+        of_thread: "Callable[[_Octets], Any]",
+        of_task: "Callable[[_Octets], Any]",
+    ) -> Callable[..., Any]:
+        """What a function gives that makes context managers, with the lock held until it is left."""
+        if self._leaves_out(of_thread):
+            raise TypeError(
+                f"{_called(function)} makes a context manager, and a `with` cannot leave its body out: hold the lock by "
+                "`with redlock(...).attempt() as lease` inside it"
+            )
+        if whole is contextlib.contextmanager:
+
+            @contextlib.contextmanager
+            @functools.wraps(function)
+            def open_by_thread(*arguments: Any, **keywords: Any) -> Generator[Any, None, None]:
+                with of_thread(self._name_for(arguments, keywords)), function(*arguments, **keywords) as made:
+                    yield made
+
+            return open_by_thread
+
+        @contextlib.asynccontextmanager
+        @functools.wraps(function)
+        async def open_by_task(*arguments: Any, **keywords: Any) -> AsyncGenerator[Any, None]:
+            async with of_task(self._name_for(arguments, keywords)), function(*arguments, **keywords) as made:
+                yield made
+
+        return open_by_task
+
+    def _leaves_out(self, of_thread: "Callable[[_Octets], Any]") -> bool:
+        """Whether what is decorated is left out where others hold the lock."""
+        return getattr(of_thread, "__self__", None) is not self
 
     def __repr__(self) -> str:
         if self._octets is None:
@@ -373,18 +433,17 @@ class Attempt(_ForBoth):
     def _of_task(self, name: "_Octets") -> Any:
         return self._of._aio(name).attempt(self._wait)
 
-    def _enter(self) -> Any:
-        return self._of_thread(self._of._name())._enter()
+    def _enter(self, at_once: bool = False) -> Any:
+        return self._of_thread(self._of._name())._enter(at_once)
+
+    async def _aentered(self, at_once: bool) -> Any:
+        return await self._of_task(self._of._name())._entered(at_once)
 
     if TYPE_CHECKING:
 
         def __enter__(self) -> sync.Lease | None: ...
 
-    def __aenter__(self) -> "Coroutine[Any, Any, aio.Lease | None]":
-        return self._aenter(id(sys._getframe(1)))
-
-    async def _aenter(self, frame: int) -> Any:
-        return self._of_tasks().enter(frame, await self._of._aio(self._of._name())._tried(self._wait))
+        def __aenter__(self) -> "Coroutine[Any, Any, aio.Lease | None]": ...
 
     @overload
     def __call__(self, function: Callable[_P, Coroutine[Any, Any, _R]]) -> Callable[_P, Coroutine[Any, Any, _R | None]]: ...
@@ -435,10 +494,13 @@ class once(redlock):  # noqa: N801 - used as a decorator
     def _of_task(self, name: "_Octets") -> Any:
         return self._aio(name).attempt()
 
+    def _leaves_out(self, of_thread: "Callable[[_Octets], Any]") -> bool:
+        return True
+
     def attempt(self, wait: Limit = 0) -> "Attempt":
         raise TypeError("once tries once, and leaves its function out by itself: decorate the function with it")
 
-    def _enter(self) -> sync.Lease:
+    def _enter(self, at_once: bool = False) -> sync.Lease:
         raise TypeError("once is for functions: a `with` cannot leave its body out. Decorate one with it")
 
     def __aenter__(self) -> "Coroutine[Any, Any, aio.Lease]":
@@ -465,17 +527,44 @@ def _runs_as(kind: Callable[[object], bool], function: object) -> bool:
     return kind(function) or (not isinstance(function, type) and kind(type(function).__call__))
 
 
-def _is_begun(result: object) -> bool:
+def _is_class(function: object) -> bool:
+    """Whether calling it makes an object, whose methods are the work."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return isinstance(function, type)
+
+
+# What the makers of context managers make of a function.
+_MAKERS: tuple[Any, ...] = (contextlib.contextmanager, contextlib.asynccontextmanager)
+_WHOLE: dict[Any, Callable[..., Any]] = {maker(lambda: ()).__code__: maker for maker in _MAKERS}
+# What such a function gives.
+_OPENED: tuple[Any, ...] = (contextlib._GeneratorContextManager, contextlib._AsyncGeneratorContextManager)
+
+
+def _whole(function: object) -> Callable[..., Any] | None:
+    """Which of these has made the function, if one of them has."""
+    return _WHOLE.get(getattr(function, "__code__", None))
+
+
+def _is_begun(result: Any) -> bool:
     """Whether it is work that has only been begun, or not even that."""
-    return inspect.isawaitable(result) or isinstance(result, Generator | AsyncGenerator)
+    if inspect.isawaitable(result) or isinstance(result, (AsyncIterator, *_OPENED)):
+        return True
+    # A file is read line by line, but no work of the function's.
+    if isinstance(result, Iterator) and not isinstance(result, io.IOBase):
+        return True
+    futures = sys.modules.get("concurrent.futures")
+    return futures is not None and isinstance(result, futures.Future)
 
 
-def _goes_on(function: object, result: object) -> TypeError:
-    """Ends what a plain function has returned that would go on without the lock; gives the error that says so."""
-    end = getattr(result, "close", None) or getattr(result, "cancel", None)
-    if end is not None:
-        end()
+def _goes_on(function: object, result: Any) -> TypeError:
+    """Ends what a function has returned that would go on without the lock; gives the error that says so."""
+    of = getattr(result, "gen", result) if isinstance(result, _OPENED) else result
+    end = getattr(of, "close", None) or getattr(of, "cancel", None)
+    if end is not None and end() is False and not inspect.isawaitable(result):
+        # A future that is under way already. Here the lock is held.
+        sys.modules["concurrent.futures"].wait([result])
     return TypeError(
         f"{_called(function)} returned a {type(result).__name__}, which would go on without the lock: make it an `async def` "
-        "function, or use `async with redlock(...)` where the work is done"
+        "function, or use `with redlock(...)` or `async with redlock(...)` where the work is done"
     )

@@ -1,9 +1,13 @@
 """`async with` over a lease: the task is cancelled when the lease is lost."""
 
 import asyncio
+from collections.abc import Coroutine
+from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from . import _native
 from ._channel import Awaited
+from ._doubt import in_doubt, not_open
 from .errors import NotOwnerError, QuorlockError
 
 if TYPE_CHECKING:
@@ -26,23 +30,25 @@ class Scope:
         self._loss = Awaited(lease._core.watch_lost)
         self._loss.future.add_done_callback(self._on_lost)
 
-    def is_of(self, task: "asyncio.Task[object] | None") -> bool:
-        """Whether this task has entered it."""
-        return self._task is task
-
-    def is_lost(self) -> bool:
-        """Whether its lease is lost."""
-        return self.lease._core.reason is not None
-
     def _on_lost(self, loss: "asyncio.Future[Any]") -> None:
         if self._task is not None and not loss.cancelled():
             self._cancelled = True
             self._task.cancel(f"the lock is held no longer ({self.lease.lost.reason})")
 
-    def _ours(self, error: BaseException | None) -> bool:
-        """Whether the body ended by our cancellation alone. Nobody may hear of it afterwards."""
+    def _unwatched(self) -> None:
         self._loss.future.remove_done_callback(self._on_lost)
         self._loss.give_up()
+
+    def abandoned(self) -> None:
+        """Nobody leaves it any more: what had entered it was dropped. Whatever else keeps the lease goes on with it."""
+        loop = self._loss.future.get_loop()
+        if not loop.is_closed():
+            # This may be any thread.
+            loop.call_soon_threadsafe(self._unwatched)
+
+    def _ours(self, error: BaseException | None) -> bool:
+        """Whether the body ended by our cancellation alone. Nobody may hear of it afterwards."""
+        self._unwatched()
         if self._task is None or not self._cancelled or self._task is not asyncio.current_task():
             return False
         return self._task.uncancel() <= self._cancelling and isinstance(error, asyncio.CancelledError)
@@ -57,60 +63,84 @@ class Scope:
                 raise
             error.add_note(f"and the lock could not be released: {failed}")
             return
-        if error is None or ours:
-            try:
-                self.lease._raise_if_lost()
-            except QuorlockError as lost:
-                raise lost from error
+        if not ours:
+            self.lease._raise_if_lost(error)
+            return
+        try:
+            self.lease._raise_if_lost(None)
+        except QuorlockError as lost:
+            raise lost from error
 
 
 class Skipped:
     """An entry into a scope without a lease: there is nothing to watch, and nothing to release."""
 
-    def __init__(self) -> None:
-        self._task = asyncio.current_task()
-
-    def is_of(self, task: "asyncio.Task[object] | None") -> bool:
-        """As of `Scope`."""
-        return self._task is task
-
-    def is_lost(self) -> bool:
-        """What was not had is not lost."""
-        return False
-
     async def leave(self, error: BaseException | None) -> None:
         """There is nothing to do."""
 
 
+class _Left:
+    """Scopes that are left, until their release has begun."""
+
+    __slots__ = ("scopes",)
+
+    def __init__(self, scopes: "list[Scope | Skipped]") -> None:
+        self.scopes = scopes
+
+    def taken(self) -> "list[Scope | Skipped]":
+        scopes, self.scopes = self.scopes, []
+        return scopes
+
+    def __del__(self) -> None:
+        # The coroutine that was to release them was never begun, as that of a task which was cancelled at once.
+        for scope in self.scopes:
+            if isinstance(scope, Scope):
+                scope.abandoned()
+                scope.lease._core.discard()
+
+
 class Scopes:
-    """The scopes that are open of one object, newest last."""
+    """The scopes of an object that are open. Which of them is left says the native one, at once where `__aexit__` is called."""
+
+    __slots__ = ("_open",)
 
     def __init__(self) -> None:
-        self._open: list[tuple[int, Scope | Skipped]] = []
+        self._open = _native.Scopes()
 
-    def enter(self, frame: int, lease: _L) -> _L:
-        """Enters a scope, with a lease or without; returns that. `frame` is the one that does the `async with`."""
-        self._open.append((frame, Skipped() if lease is None else Scope(lease)))
+    def place(self, frame: FrameType) -> _native.Place:
+        """Where a scope is being entered by this frame."""
+        return self._open.place(frame)
+
+    def in_doubt(self) -> bool:
+        """Whether the task would wait for what it has left itself, which is not released because nothing tells which it was."""
+        return self._open.awaits_itself()
+
+    def enter(self, place: _native.Place, lease: _L) -> _L:
+        """Enters a scope, with a lease or without; returns that."""
+        self._open.enter(place, Skipped() if lease is None else Scope(lease))
         return lease
 
-    def _left(self, frame: int) -> Scope | Skipped | None:
-        """Takes the scope that is left here: the newest that this frame has entered, whatever task it goes on in.
+    def leave(self, of: object, frame: FrameType, error: BaseException | None) -> Coroutine[Any, Any, None]:
+        """Leaves a scope from this frame."""
+        scopes, doubt, more = self._open.leave(frame)
+        if not doubt:
+            return self._leave(_Left(scopes), more, error)
+        if more:
+            in_doubt(of)
+        return self._leave_doubt(scopes, error)
 
-        What opens scopes for others, as an `AsyncExitStack`, leaves them in another frame: then the newest of this task, else
-        of any. Of several then one that is lost, so that none is ended that somebody else may be inside of.
-        """
-        task = asyncio.current_task()
+    async def _leave(self, left: _Left, elsewhere: bool, error: BaseException | None) -> None:
+        scopes = left.taken()
+        if not scopes and error is None:
+            raise NotOwnerError(not_open(elsewhere))
+        if len(scopes) == 1:
+            return await scopes[0].leave(error)
+        # Those that were in doubt so far. Each is released, whatever becomes of the others.
+        ends = await asyncio.gather(*(scope.leave(error) for scope in scopes), return_exceptions=True)
+        failed = next((end for end in ends if end is not None), None)
+        if failed is not None:
+            raise failed
 
-        def fits(at: int) -> tuple[bool, bool, bool, int]:
-            entered, scope = self._open[at]
-            return (entered == frame, scope.is_of(task), scope.is_lost(), at)
-
-        return self._open.pop(max(range(len(self._open)), key=fits))[1] if self._open else None
-
-    async def leave(self, frame: int, error: BaseException | None) -> None:
-        """Leaves a scope."""
-        scope = self._left(frame)
-        if scope is not None:
-            await scope.leave(error)
-        elif error is None:
-            raise NotOwnerError("no scope of this lock is open: it was not entered, or has been left before")
+    async def _leave_doubt(self, scopes: list[Scope], error: BaseException | None) -> None:
+        for scope in scopes:
+            scope.lease._raise_if_lost(error)

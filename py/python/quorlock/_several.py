@@ -1,6 +1,6 @@
 """Several locks at once, for blocking code: all of them, or none."""
 
-from typing import TYPE_CHECKING, Literal, Self, overload
+from typing import TYPE_CHECKING, Literal, overload
 
 from . import _native, _owner
 from ._green import waited
@@ -8,13 +8,15 @@ from ._lease import shown
 from ._leases import LeasesBase
 from ._options import UNSET, Limit, Seconds, given, text, wait_options
 from ._owner import Caller, Hold
-from .errors import LockContendedError, LockTimeoutError
+from ._doubt import left_in_doubt
+from .errors import LockBusyError
+from ._client import checkable
 from .sync import Lease, Lock, Scoped, leave
 
 __all__ = ["Leases", "Locks"]
 
 
-class Leases(LeasesBase[Lease], _native.Scoped):
+class Leases(LeasesBase[Lease], _native.Ends):
     """Holds on several locks that were acquired together: what `Locks.acquire` returns.
 
     They are held while each of them is. The loss of one is the loss of all: the work that needs them has to stop. Those that
@@ -23,7 +25,7 @@ class Leases(LeasesBase[Lease], _native.Scoped):
     normally after a loss, `LockLostError` is raised.
     """
 
-    __slots__ = ("_entered",)
+    __slots__ = ()
 
     def extend(self, ttl: Seconds | None = None) -> None:
         """Lengthens all of them at the same time, as `Lease.extend`. Raises what the first raises that could not be."""
@@ -39,16 +41,8 @@ class Leases(LeasesBase[Lease], _native.Scoped):
         held: bool = waited(self._core.release())
         return held
 
-    def _enter(self) -> Self:
-        self._entered: list[object] = []
-        return self
-
-    def _leave(self, leases: object, error: BaseException | None) -> None:
+    def _leave(self, error: BaseException | None) -> None:
         leave(self, error)
-
-    if TYPE_CHECKING:
-
-        def __enter__(self) -> Self: ...
 
 
 class Locks(Scoped):
@@ -62,10 +56,9 @@ class Locks(Scoped):
     __slots__ = ("_locks",)
 
     def __init__(self, locks: list[Lock]) -> None:
-        super().__init__()
         # Each once: an owner enters a lock that it has just won no second time.
-        self._locks = tuple({lock._place: lock for lock in locks}.values())
-        _native.check_all([lock._core for lock in self._locks])
+        self._locks = tuple({checkable(lock).place(): lock for lock in locks}.values())
+        _native.check_all([checkable(lock) for lock in self._locks])
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -101,34 +94,35 @@ class Locks(Scoped):
         """A scope for work that is left out where others hold one of the locks, as `Lock.attempt`."""
         return AttemptAll(self, wait)
 
-    def _holds(self, by_hand: bool, waits: bool) -> list[Hold]:
-        caller = Caller()
+    def _holds(self, by_hand: bool, waits: bool) -> tuple[list[Hold], str | None]:
+        """The holds to be re-entered or won, and what there is to be warned of."""
+        caller, warning = Caller(), None
         holds = [lock._hold(caller, by_hand) for lock in self._locks]
         if waits:
             for lock, hold in zip(self._locks, holds, strict=True):
-                _owner.refuse_if_stuck(hold, caller, shown(lock.name))
-        return holds
+                warning = _owner.before_waiting(hold, caller, lock.name) or warning
+        return holds, warning
 
     def _acquired(self, options: dict[str, object], by_hand: bool) -> Leases:
-        holds = self._holds(by_hand, options.get("wait", UNSET) != 0)
+        wait = options.get("wait", self._locks[0]._wait)
+        holds, warning = self._holds(by_hand, wait != 0)
         cores, owners = [lock._core for lock in self._locks], [hold.owner for hold in holds]
         try:
-            core: _native.Leases = waited(_native.acquire_all(cores, owners, options))
-        except (LockContendedError, LockTimeoutError) as error:
-            for lock, hold in zip(self._locks, holds, strict=True):
-                if not lock._named and lock.name == error.name:
-                    _owner.told(error, hold)
+            with _owner.Warned(warning, wait is None):
+                core: _native.Leases = waited(_native.acquire_all(cores, owners, options))
+        except LockBusyError as error:
+            for lock in self._locks:
+                if warning is None and not lock._named and lock.name == error.name:
+                    _owner.told(error, lock._place)
             raise
         return self._won(core, holds)
 
     def _tried(self, wait: Limit, by_hand: bool) -> Leases | None:
         """As `_acquired`; `None` where others hold one of them all the time."""
-        try:
-            holds = self._holds(by_hand, wait != 0)
-        except LockContendedError:
-            return None
+        holds, warning = self._holds(by_hand, wait != 0)
         cores, owners = [lock._core for lock in self._locks], [hold.owner for hold in holds]
-        core: _native.Leases | None = waited(_native.try_all(cores, owners, given(wait=wait)))
+        with _owner.Warned(warning, wait is None):
+            core: _native.Leases | None = waited(_native.try_all(cores, owners, given(wait=wait)))
         return None if core is None else self._won(core, holds)
 
     def _won(self, core: _native.Leases, holds: list[Hold]) -> Leases:
@@ -142,8 +136,13 @@ class Locks(Scoped):
             core.discard()
             raise
 
-    def _enter(self) -> Leases | None:
-        return self._acquired({}, by_hand=False)
+    def _enter(self, at_once: bool = False) -> Leases | None:
+        if not at_once:
+            return self._acquired({}, by_hand=False)
+        leases = self._tried(0, by_hand=False)
+        if leases is None:
+            raise left_in_doubt(", ".join(self.names))
+        return leases
 
     if TYPE_CHECKING:
 
@@ -159,12 +158,14 @@ class AttemptAll(Scoped):
     __slots__ = ("_of", "_wait")
 
     def __init__(self, of: Locks, wait: Limit) -> None:
-        super().__init__()
         self._of = of
         self._wait = wait
 
-    def _enter(self) -> Leases | None:
-        return self._of._tried(self._wait, by_hand=False)
+    def _enter(self, at_once: bool = False) -> Leases | None:
+        leases = self._of._tried(0 if at_once else self._wait, by_hand=False)
+        if leases is None and at_once and self._wait != 0:
+            raise left_in_doubt(", ".join(self._of.names))
+        return leases
 
     if TYPE_CHECKING:
 

@@ -13,8 +13,8 @@ def owner() -> _native.Owner:
     task = asyncio.current_task()
     if task is None:
         # Not within a task: a stranger to everybody.
-        return _native.Owner(False)
+        return _native.Owner()
     known = _owners.get(task)
     if known is None:
-        known = _owners[task] = _native.Owner(False)
+        known = _owners[task] = _native.Owner()
     return known

@@ -15,14 +15,15 @@ import sys
 import weakref
 from collections.abc import Coroutine, Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, cast, overload
 
 from . import _native
 from ._channel import completed
-from ._client import ClientBase
+from ._client import ClientBase, Unmade
+from ._doubt import left_in_doubt
 from ._inspection import Forced, Holder, Inspection
 from ._probe import Probe
-from ._lease import Kept, LeaseBase, NotPickled, shown
+from ._lease import Kept, KeptByTask, LeaseBase, NotPickled, shown
 from ._options import (
     UNSET,
     Layout,
@@ -40,8 +41,9 @@ from ._options import (
 )
 from ._rwlock import RWLock
 from ._scope import Scope, Scopes
-from ._owner import Hold, Place, of_task
+from ._owner import Caller, Hold, Place, Warned, before_awaiting, of_task, reentered_lost, told
 from ._tasks import owner as this_task
+from .errors import LockBusyError, LockLostError, NotOwnerError
 
 if TYPE_CHECKING:
     from ._aio_several import Locks
@@ -145,30 +147,50 @@ def _delivered(core: _native.Lease) -> _native.Lease:
 class Lock(NotPickled):
     """A name with options; made by `Client.lock`. It holds nothing by itself.
 
-    May be used by many tasks at once: without `owner=` each task is an owner of its own, and a child task is another one
-    than its parent. Acquiring again by the same owner gives another handle on the same lease, and the last release frees
-    the lock.
+    May be used by many tasks at once. `async with lock as lease:` holds the lock for a scope. If the lease is lost the task is
+    cancelled, and that comes out of the scope as `LockLostError`, as `asyncio.timeout` does it. An exception of the body's own
+    always wins. A scope has an owner: the one named by `owner=`, else the task; a child task is another one than its parent. While
+    the scope is open its owner enters it again by `async with`, which gives another handle on the same lease, and the last one
+    that is left frees the lock.
 
-    A lease lives until it is released, or until both it and its lock, or its task, have been collected; so `await
+    What is acquired by hand, by `acquire` or `try_acquire`, has no owner unless `owner=` names one: a second call waits as a
+    stranger's does, also in the same task. Its lease may be handed on. It lives until it is released, or until both it and its
+    lock, or the task that acquired it, have been collected, which a `ResourceWarning` and a line in the log tell; so `await
     lock.acquire()` and `await lock.release()` work without storing the lease.
 
-    `async with lock as lease:` holds the lock for a scope. If the lease is lost the task is cancelled, and that comes out
-    of the scope as `LockLostError`, as `asyncio.timeout` does it. An exception of the body's own always wins.
+    Where a task would have to wait for a scope around it that does not let it in, `WouldDeadlockError` is raised at once.
     """
 
     __slots__ = (
-        "__weakref__", "_core", "_kept", "_kept_by_name", "_name", "_named", "_place", "_reentrant", "_scopes",
+        "__weakref__", "_core", "_kept", "_kept_by_name", "_later", "_name", "_named", "_place", "_reentrant", "_scopes", "_wait",
     )
 
-    def __init__(self, core: _native.Lock, name: str, named: bool, reentrant: bool) -> None:
-        self._core = core
+    _core: _native.Lock
+    _place: Place
+
+    def __init__(
+        self, core: _native.Lock | Unmade, name: str, named: bool, reentrant: bool, wait: Limit = UNSET
+    ) -> None:
+        self._later = core if isinstance(core, Unmade) else None
+        if not isinstance(core, Unmade):
+            self._core = core
+            self._place = core.place()
         self._name = name
         self._named = named
         self._reentrant = reentrant
-        self._place: Place = core.place()
+        # How long it waits where a call does not say.
+        self._wait = wait
         self._scopes = Scopes()
         self._kept: weakref.WeakKeyDictionary[asyncio.Task[object], Kept] = weakref.WeakKeyDictionary()
         self._kept_by_name = Kept()
+
+    def __getattr__(self, name: str) -> Any:
+        # What its client makes of it when it is first used.
+        if name not in ("_core", "_place") or self._later is None:
+            raise AttributeError(name)
+        self._core = self._later.made()
+        self._place = self._core.place()
+        return getattr(self, name)
 
     @property
     def name(self) -> str:
@@ -204,11 +226,11 @@ class Lock(NotPickled):
         options = wait_options(blocking, timeout, wait)
         if not blocking:
             return await self.try_acquire() or False
-        return self._keep(await self._acquired(options))
+        return self._keep(await self._acquired(options, by_hand=True))
 
     async def try_acquire(self) -> Lease | None:
         """Tries once. `None` where another holds the lock. Raises as `acquire` otherwise."""
-        lease = await self._tried(0)
+        lease = await self._tried(0, by_hand=True)
         return None if lease is None else self._keep(lease)
 
     def attempt(self, wait: Limit = 0) -> "Attempt":
@@ -221,21 +243,28 @@ class Lock(NotPickled):
         return Attempt(self, wait)
 
     async def release(self) -> bool:
-        """Gives back the newest handle of the lease that the owner (this task) holds.
+        """Releases the newest lease that is held of those that the task has acquired by hand through this object.
 
-        Returns whether the lock was still held. Raises `NotOwnerError` if the owner holds nothing.
+        Returns whether the lock was still held: false where all that the task has left are lost leases, or it has acquired none in
+        vain. Raises `NotOwnerError` otherwise, and never releases what another has acquired: that is released by
+        `lease.release()`, wherever its lease is. With `owner=` it releases the newest handle of that owner.
         """
-        owner = self._owner()
-        if not self._reentrant:
-            # Each lease has an owner to itself.
-            held_now = [lease for lease in self._mine() if not lease._core.is_released()]
-            hold = held_now[-1]._hold if held_now else None
-            owner = owner if hold is None else hold.owner
-        held: bool = await completed(self._core.release(owner).start)
-        for lease in tuple(self._mine()):
-            if lease._core.is_released():
-                lease._forgotten()
-        return held
+        if self._named:
+            held: bool = await completed(self._core.release(_native.Owner()).start)
+            for lease in tuple(self._kept_by_name):
+                if lease._core.is_released():
+                    lease._forgotten()
+            return held
+        caller, kept = Caller(), self._mine()
+        newest = kept.newest(caller)
+        if newest is None:
+            if kept.was_refused(caller):
+                return False
+            raise NotOwnerError(
+                f"the lock {shown(self._name)} was not acquired by this task through this object: call lease.release() of the lease "
+                "that acquire() gave, or leave the scope; or give both the same owner= to acquire and release in different places"
+            )
+        return await cast(Lease, newest).release()
 
     async def locked(self) -> bool:
         """Whether somebody holds the lock, or keeps it, or is about to: by one request to each node.
@@ -257,21 +286,50 @@ class Lock(NotPickled):
         """Takes the lock away from whoever holds it, or keeps it: see `Client.force_release`."""
         return Forced._of(await completed(self._core.force_release(fence).start))
 
-    async def _acquired(self, options: dict[str, object]) -> Lease:
-        owner = self._owner()
-        return self._won(_delivered(await completed(self._core.acquire(owner, options).start)), owner)
+    async def _acquired(self, options: dict[str, object], by_hand: bool) -> Lease:
+        owner = self._owner(by_hand)
+        wait = options.get("wait", self._wait)
+        try:
+            call = self._core.acquire(owner, options)
+            core: _native.Lease = await self._waited(call, owner, by_hand, wait)
+        except BaseException:
+            if by_hand:
+                self._mine().refused(Caller())
+            raise
+        return self._won(_delivered(core), owner, by_hand)
 
-    async def _tried(self, wait: Limit) -> Lease | None:
+    async def _tried(self, wait: Limit, by_hand: bool) -> Lease | None:
         """As `_acquired`; `None` where others hold the lock all the time."""
-        owner = self._owner()
-        core: _native.Lease | None = await completed(self._core.try_acquire(owner, given(wait=wait)).start)
-        return None if core is None else self._won(_delivered(core), owner)
+        owner = self._owner(by_hand)
+        call = self._core.try_acquire(owner, given(wait=wait))
+        core: _native.Lease | None = await self._waited(call, owner, by_hand, wait)
+        if core is None:
+            if by_hand:
+                self._mine().refused(Caller())
+            return None
+        return self._won(_delivered(core), owner, by_hand)
 
-    def _owner(self) -> _native.Owner:
-        return this_task() if self._reentrant else _native.Owner(False)
+    async def _waited(self, call: _native.Call, owner: _native.Owner, by_hand: bool, wait: object) -> Any:
+        warning = None if wait == 0 else before_awaiting(self._core, self._place, owner, by_hand, self._name)
+        try:
+            if warning is None:
+                return await completed(call.start)
+            with Warned(warning, wait is None):
+                return await completed(call.start)
+        except LockBusyError as error:
+            if warning is None and not self._named and not self._core.has_slots:
+                told(error, self._place)
+            raise
+        except LockLostError as error:
+            if self._core.holds(owner) is False:
+                reentered_lost(error)
+            raise
 
-    def _won(self, core: _native.Lease, owner: _native.Owner) -> Lease:
-        hold = of_task(self._core, self._place, owner, self._reentrant)
+    def _owner(self, by_hand: bool) -> _native.Owner:
+        return this_task() if self._reentrant and not by_hand else _native.Owner()
+
+    def _won(self, core: _native.Lease, owner: _native.Owner, by_hand: bool) -> Lease:
+        hold = of_task(self._core, self._place, owner, self._reentrant, by_hand)
         hold.won_by_task()
         return Lease(core, hold)
 
@@ -282,7 +340,7 @@ class Lock(NotPickled):
             return self._kept_by_name
         kept = self._kept.get(task)
         if kept is None:
-            kept = self._kept[task] = Kept()
+            kept = self._kept[task] = KeptByTask(task)
         return kept
 
     def _keep(self, lease: Lease) -> Lease:
@@ -291,15 +349,23 @@ class Lock(NotPickled):
 
     # Plain functions, which are called by the very frame that does the `async with`.
     def __aenter__(self) -> Coroutine[Any, Any, Lease]:
-        return self._enter(id(sys._getframe(1)))
+        return self._enter(self._scopes.place(sys._getframe(1)))
 
-    async def _enter(self, frame: int) -> Lease:
-        return self._scopes.enter(frame, await self._acquired({}))
+    async def _enter(self, place: _native.Place) -> Lease:
+        return self._scopes.enter(place, await self._entered(self._scopes.in_doubt()))
+
+    async def _entered(self, at_once: bool) -> Lease:
+        if not at_once:
+            return await self._acquired({}, by_hand=False)
+        lease = await self._tried(0, by_hand=False)
+        if lease is None:
+            raise left_in_doubt(self._name)
+        return lease
 
     def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> Coroutine[Any, Any, None]:
-        return self._scopes.leave(id(sys._getframe(1)), error)
+        return self._scopes.leave(self, sys._getframe(1), error)
 
     def __repr__(self) -> str:
         return f"<quorlock.aio.Lock {shown(self._name)}>"
@@ -320,15 +386,21 @@ class Attempt(NotPickled):
 
     # As of `Lock`.
     def __aenter__(self) -> Coroutine[Any, Any, Lease | None]:
-        return self._enter(id(sys._getframe(1)))
+        return self._enter(self._scopes.place(sys._getframe(1)))
 
-    async def _enter(self, frame: int) -> Lease | None:
-        return self._scopes.enter(frame, await self._lock._tried(self._wait))
+    async def _enter(self, place: _native.Place) -> Lease | None:
+        return self._scopes.enter(place, await self._entered(self._scopes.in_doubt()))
+
+    async def _entered(self, at_once: bool) -> Lease | None:
+        lease = await self._lock._tried(0 if at_once else self._wait, by_hand=False)
+        if lease is None and at_once and self._wait != 0:
+            raise left_in_doubt(self._lock.name)
+        return lease
 
     def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> Coroutine[Any, Any, None]:
-        return self._scopes.leave(id(sys._getframe(1)), error)
+        return self._scopes.leave(self, sys._getframe(1), error)
 
     def __repr__(self) -> str:
         return f"<quorlock.aio.Attempt {shown(self._lock.name)}>"
@@ -386,7 +458,8 @@ class Client(ClientBase):
             shared=shared,
             slots=slots,
         )
-        return Lock(self._core.lock(octet_name, options), text(octet_name), owner is not None, enters(reentrant, slots, owner))
+        core, its_wait = self._lock(octet_name, options)
+        return Lock(core, text(octet_name), owner is not None, enters(reentrant, slots, owner), its_wait)
 
     def rwlock(self, name: Name, **options: Any) -> RWLock[Lock]:
         """The two modes of one lock, to share it and to have it alone; options as of `lock`. Raises as `lock`."""
@@ -436,7 +509,7 @@ class Client(ClientBase):
             keep=keep,
             group=group,
         )
-        return Election(self._core.election(octet_name, options), text(octet_name))
+        return Election(self._election(octet_name, options), text(octet_name))
 
     async def inspect(self, name: Name) -> Inspection:
         """Reports who holds a lock, without acquiring it: what each node has of it, and what follows from that.

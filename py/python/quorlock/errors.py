@@ -11,6 +11,7 @@ __all__ = [
     "ForkedProcessError",
     "InternalError",
     "InvalidArgumentError",
+    "LockBusyError",
     "LockContendedError",
     "LockLostError",
     "LockTimeoutError",
@@ -50,14 +51,18 @@ class InvalidArgumentError(QuorlockError, ValueError):
     number = 1
 
 
-class LockContendedError(QuorlockError):
+class LockBusyError(QuorlockError):
+    """The lock is held by another: `LockContendedError` or `LockTimeoutError`."""
+
+
+class LockContendedError(LockBusyError):
     """The lock is held by another, and the call was told not to wait."""
 
     kind = "Contended"
     number = 2
 
 
-class LockTimeoutError(QuorlockError, TimeoutError):
+class LockTimeoutError(LockBusyError, TimeoutError):
     """The wait is over and the lock is still held by another."""
 
     kind = "Timeout"
@@ -114,8 +119,8 @@ class ForkedProcessError(QuorlockError):
 
 
 class WouldDeadlockError(QuorlockError, RuntimeError):
-    """An owner that shares a lock wants it for itself: two who did would wait for each other forever. Release the shared lease
-    first, and look again at what it protected.
+    """The call would wait for itself: for a scope around it that does not let it in, for another task or greenlet of its own thread,
+    or, where it shares the lock and wants it for itself, for another that does the same. The message says what to do instead.
     """
 
     kind = "WouldDeadlock"

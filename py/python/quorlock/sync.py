@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, cast, overload
 
 from . import _native, _owner
-from ._client import ClientBase
+from ._client import ClientBase, Unmade
 from ._green import waited
 from ._inspection import Forced, Holder, Inspection
 from ._probe import Probe
@@ -27,7 +27,8 @@ from ._options import (
 )
 from ._owner import Caller, Hold
 from ._rwlock import RWLock
-from .errors import LockContendedError, LockTimeoutError, NotOwnerError, QuorlockError
+from ._doubt import in_doubt, left_in_doubt, not_open
+from .errors import LockBusyError, LockLostError, NotOwnerError, QuorlockError
 
 if TYPE_CHECKING:
     from ._election import Election
@@ -35,8 +36,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Attempt", "Client", "Lease", "Lock"]
 
+_LOST_KEPT = 16
+"""So many lost leases are known to their lock, until it is called to release them."""
 
-class Lease(LeaseBase, _native.Scoped):
+
+class Lease(LeaseBase, _native.Ends):
     """A hold on a lock: what `Lock.acquire` returns.
 
     It is valid until released or lost. It is renewed in the background, unless its lock says otherwise. One that is
@@ -44,7 +48,7 @@ class Lease(LeaseBase, _native.Scoped):
     the end; if the body ends normally after a loss, `LockLostError` is raised.
     """
 
-    __slots__ = ("_entered",)
+    __slots__ = ()
 
     def extend(self, ttl: Seconds | None = None) -> None:
         """Lengthens the lease to `ttl` seconds from now, to its own ttl with `None`; never shortens it.
@@ -103,16 +107,8 @@ class Lease(LeaseBase, _native.Scoped):
         held: bool = waited(self._core.release())
         return held
 
-    def _enter(self) -> Self:
-        self._entered: list[object] = []
-        return self
-
-    def _leave(self, lease: object, error: BaseException | None) -> None:
+    def _leave(self, error: BaseException | None) -> None:
         leave(self, error)
-
-    if TYPE_CHECKING:
-
-        def __enter__(self) -> Self: ...
 
 
 def leave(lease: "Lease | Leases", error: BaseException | None) -> None:
@@ -124,60 +120,85 @@ def leave(lease: "Lease | Leases", error: BaseException | None) -> None:
             raise
         error.add_note(f"and the lock could not be released: {failed}")
         return
-    if error is None:
-        lease._raise_if_lost()
+    lease._raise_if_lost(error)
 
 
 class Scoped(NotPickled, _native.Scoped):
     """What `with` can enter again and again, in many threads at once. The native base does the `with`.
 
     A scope is left by the `with` that entered it, wherever that goes on: a generator or a fixture may be closed in another
-    thread, task or context.
+    thread, task or context. What was entered by hand, or by a stack, is left by what has entered it; see
+    `docs/explanation/owners.md`.
     """
 
-    __slots__ = ("_entered",)
+    __slots__ = ()
 
-    def __init__(self) -> None:
-        self._entered: list[object] = []
-
-    def _enter(self) -> "Lease | Leases | None":
+    def _enter(self, at_once: bool = False) -> "Lease | Leases | None":
+        """Gives the lease of a new scope. `at_once`: a wait would be for what the caller itself has left in doubt."""
         raise NotImplementedError
 
-    def _leave(self, lease: "Lease | Leases | None", error: BaseException | None) -> None:
-        if lease is not None:
-            leave(lease, error)
-        elif error is None:
-            raise NotOwnerError("no scope of this lock is open: it was not entered, or has been left before")
+    def _leave(self, lease: "Lease | Leases", error: BaseException | None) -> None:
+        leave(lease, error)
+
+    def _leave_doubt(self, leases: "list[Lease | Leases]", warn: bool, error: BaseException | None) -> None:
+        """One of several scopes was left, and nothing says which."""
+        if warn:
+            in_doubt(self)
+        for lease in leases:
+            lease._raise_if_lost(error)
+
+    def _leave_none(self, elsewhere: bool, error: BaseException | None) -> None:
+        """No scope is open that might be left."""
+        if error is None:
+            raise NotOwnerError(not_open(elsewhere))
 
 
 class Lock(Scoped):
     """A name with options; made by `Client.lock`. It holds nothing by itself.
 
-    May be used by many threads at once. Acquiring again by the same owner gives another handle on the same lease, and the
-    last release frees the lock. The owner is the one named by `owner=`, else whoever calls: the thread, and in it the task of
-    an event loop, the greenlet and the context (`contextvars`). So a function that the holder calls re-enters; another task,
-    another greenlet, other work of a thread of a pool is another owner. A generator is one owner with whoever runs it, as with
-    `threading.RLock`. With `reentrant=False` no call re-enters, as with `threading.Lock`.
+    May be used by many threads at once. `with lock as lease:` holds the lock for a scope; if the body ends normally after a
+    loss, `LockLostError` is raised. A scope has an owner: the one named by `owner=`, else whoever enters it: the thread, and in it
+    the task of an event loop, the greenlet and the context (`contextvars`). While the scope is open its owner enters it again by
+    `with`, which gives another handle on the same lease, and the last one that is left frees the lock. So a function that the
+    holder calls re-enters; another task, another greenlet, other work of a thread of a pool is another owner. A generator is one
+    owner with whoever runs it, as with `threading.RLock`. With `reentrant=False` no `with` re-enters, as with `threading.Lock`.
 
-    Where the call would have to wait for another task or context of its own thread, which cannot go on meanwhile,
-    `LockContendedError` is raised at once: use `async with` there, or one `owner=` for both. In gevent and eventlet a wait lets
-    other greenlets run.
+    What is acquired by hand, by `acquire` or `try_acquire`, has no owner unless `owner=` names one: a second call waits as a
+    stranger's does, also in the same thread. Its lease is bound to no thread and may be handed on. It lives until it is released,
+    or until both it and its lock have been collected, which a `ResourceWarning` and a line in the log tell.
 
-    `acquire` and `release` may be used as those of `threading.Lock`: a lease acquired so lives until it is released, or
-    until both it and its lock have been collected. `with lock as lease:` holds the lock for a scope; if the body ends
-    normally after a loss, `LockLostError` is raised.
+    Where a call would have to wait for a scope around it, or for another task or context of its own thread, which cannot go on
+    meanwhile, `WouldDeadlockError` is raised at once: use `async with` there, or one `owner=` for both. In gevent and eventlet a
+    wait lets other greenlets run. What this thread has acquired by hand somebody else may release, so that is waited for, with a
+    warning in the log.
     """
 
-    __slots__ = ("__weakref__", "_core", "_kept", "_name", "_named", "_place", "_reentrant")
+    __slots__ = ("__weakref__", "_core", "_kept", "_later", "_name", "_named", "_place", "_reentrant", "_wait")
 
-    def __init__(self, core: _native.Lock, name: str, named: bool, reentrant: bool) -> None:
-        super().__init__()
-        self._core = core
+    _core: _native.Lock
+    _place: _owner.Place
+
+    def __init__(
+        self, core: _native.Lock | Unmade, name: str, named: bool, reentrant: bool, wait: Limit = UNSET
+    ) -> None:
+        self._later = core if isinstance(core, Unmade) else None
+        if not isinstance(core, Unmade):
+            self._core = core
+            self._place = core.place()
         self._name = name
         self._named = named
         self._reentrant = reentrant
-        self._place: _owner.Place = core.place()
+        # How long it waits where a call does not say.
+        self._wait = wait
         self._kept = Kept()
+
+    def __getattr__(self, name: str) -> Any:
+        # What its client makes of it when it is first used.
+        if name not in ("_core", "_place") or self._later is None:
+            raise AttributeError(name)
+        self._core = self._later.made()
+        self._place = self._core.place()
+        return getattr(self, name)
 
     @property
     def name(self) -> str:
@@ -233,26 +254,28 @@ class Lock(Scoped):
         return Attempt(self, wait)
 
     def release(self) -> bool:
-        """Gives back the newest handle of the lease that the owner (see above) holds.
+        """Releases the newest lease that is held of those that the caller has acquired by hand through this object.
 
-        Returns whether the lock was still held. Raises `NotOwnerError` if the owner holds nothing: what another has
-        acquired is released by `release` of its lease.
+        The caller is the thread, and in it the task and the greenlet. Returns whether the lock was still held: false where all
+        that the caller has left are lost leases, or it has acquired none in vain. Raises `NotOwnerError` otherwise, and never
+        releases what another has acquired: that is released by `lease.release()`, wherever its lease is. With `owner=` it
+        releases the newest handle of that owner.
         """
+        if self._named:
+            held: bool = waited(self._core.release(_native.Owner()))
+            self._sweep()
+            return held
         caller = Caller()
-        hold = None if self._named else _owner.mine(self._place, caller) or _owner.left_by_task(self._place, caller)
-        # Whoever owns nothing is refused by the core, unless the owner has a name.
-        owner = hold.owner if hold is not None else _native.Owner(False)
-        try:
-            held: bool = waited(self._core.release(owner))
-        except NotOwnerError as error:
-            if self._named:
-                raise
-            raise NotOwnerError(
-                f"the lock {shown(self._name)} is not held by this owner: this thread, task, greenlet and context. Release "
-                "the lease that acquire() gave, or give both the same owner= to acquire and release in different places"
-            ) from error
-        self._sweep()
-        return held
+        lease = self._kept.newest(caller)
+        if lease is not None:
+            return cast(Lease, lease).release()
+        if self._kept.was_refused(caller):
+            return False
+        raise NotOwnerError(
+            f"the lock {shown(self._name)} was not acquired by this thread, task and greenlet through this object: call "
+            "lease.release() of the lease that acquire() gave, or leave the scope; or give both the same owner= to acquire and "
+            "release in different places"
+        )
 
     def locked(self) -> bool:
         """Whether somebody holds the lock, or keeps it, or is about to: by one request to each node.
@@ -276,22 +299,32 @@ class Lock(Scoped):
 
     def _hold(self, caller: Caller, by_hand: bool) -> Hold:
         """The hold that the caller re-enters, or one to be won."""
-        known = _owner.mine(self._place, caller) if self._reentrant and not self._named else None
-        if known is not None and known.reentrant:
-            return known
-        # What is acquired by hand and forgotten is renewed until the thread ends, a scope until it is left.
-        return Hold(self._core, self._place, _native.Owner(by_hand), caller, self._reentrant)
+        if self._reentrant and not self._named and not by_hand:
+            known = _owner.mine(self._place, caller)
+            if known is not None and known.reentrant:
+                return known
+        return Hold(self._core, self._place, _native.Owner(), caller, self._reentrant, by_hand)
 
     def _acquired(self, options: dict[str, object], by_hand: bool) -> Lease:
         caller = Caller()
         hold = self._hold(caller, by_hand)
-        if options.get("wait", UNSET) != 0:
-            _owner.refuse_if_stuck(hold, caller, shown(self._name))
+        wait = options.get("wait", self._wait)
+        warning = None
         try:
-            core: _native.Lease = waited(self._core.acquire(hold.owner, options))
-        except (LockContendedError, LockTimeoutError) as error:
-            if not self._named and not self._core.has_slots:
-                _owner.told(error, hold)
+            if wait != 0:
+                warning = _owner.before_waiting(hold, caller, self._name)
+            if warning is None:
+                core: _native.Lease = waited(self._core.acquire(hold.owner, options))
+            else:
+                with _owner.Warned(warning, wait is None):
+                    core = waited(self._core.acquire(hold.owner, options))
+        except QuorlockError as error:
+            if isinstance(error, LockBusyError) and warning is None and not self._named and not self._core.has_slots:
+                _owner.told(error, self._place)
+            elif isinstance(error, LockLostError) and hold.is_lost():
+                _owner.reentered_lost(error)
+            if by_hand:
+                self._kept.refused(caller)
             raise
         return self._won(core, hold)
 
@@ -299,12 +332,16 @@ class Lock(Scoped):
         """As `_acquired`; `None` where others hold the lock all the time."""
         caller = Caller()
         hold = self._hold(caller, by_hand)
-        if wait != 0:
-            try:
-                _owner.refuse_if_stuck(hold, caller, shown(self._name))
-            except LockContendedError:
-                return None
-        core: _native.Lease | None = waited(self._core.try_acquire(hold.owner, given(wait=wait)))
+        warning = None if wait == 0 else _owner.before_waiting(hold, caller, self._name)
+        try:
+            with _owner.Warned(warning, wait is None):
+                core: _native.Lease | None = waited(self._core.try_acquire(hold.owner, given(wait=wait)))
+        except LockLostError as error:
+            if hold.is_lost():
+                _owner.reentered_lost(error)
+            raise
+        if core is None and by_hand:
+            self._kept.refused(caller)
         return None if core is None else self._won(core, hold)
 
     def _won(self, core: _native.Lease, hold: Hold) -> Lease:
@@ -329,13 +366,20 @@ class Lock(Scoped):
             raise
 
     def _sweep(self) -> None:
-        """Keeps no longer what was released by lock, and what a thread left behind when it ended."""
-        for lease in tuple(self._kept):
-            if lease._core.is_released() or lease._core.reason == "owner_gone":
+        """Keeps no longer what was released by lock, nor too many that are lost."""
+        lost = 0
+        for lease in reversed(tuple(self._kept)):
+            lost += lease._core.reason is not None
+            if lease._core.is_released() or lost > _LOST_KEPT:
                 lease._forgotten()
 
-    def _enter(self) -> Lease:
-        return self._acquired({}, by_hand=False)
+    def _enter(self, at_once: bool = False) -> Lease:
+        if not at_once:
+            return self._acquired({}, by_hand=False)
+        lease = self._tried(0, by_hand=False)
+        if lease is None:
+            raise left_in_doubt(self._name)
+        return lease
 
     if TYPE_CHECKING:
 
@@ -354,12 +398,14 @@ class Attempt(Scoped):
     __slots__ = ("_lock", "_wait")
 
     def __init__(self, lock: Lock, wait: Limit) -> None:
-        super().__init__()
         self._lock = lock
         self._wait = wait
 
-    def _enter(self) -> Lease | None:
-        return self._lock._tried(self._wait, by_hand=False)
+    def _enter(self, at_once: bool = False) -> Lease | None:
+        lease = self._lock._tried(0 if at_once else self._wait, by_hand=False)
+        if lease is None and at_once and self._wait != 0:
+            raise left_in_doubt(self._lock.name)
+        return lease
 
     if TYPE_CHECKING:
 
@@ -472,7 +518,8 @@ class Client(ClientBase):
             shared=shared,
             slots=slots,
         )
-        return Lock(self._core.lock(octet_name, options), text(octet_name), owner is not None, enters(reentrant, slots, owner))
+        core, its_wait = self._lock(octet_name, options)
+        return Lock(core, text(octet_name), owner is not None, enters(reentrant, slots, owner), its_wait)
 
     def rwlock(self, name: Name, **options: Any) -> RWLock[Lock]:
         """The two modes of one lock, to share it and to have it alone; options as of `lock`. Raises as `lock`."""
@@ -539,7 +586,7 @@ class Client(ClientBase):
             keep=keep,
             group=group,
         )
-        return Election(self._core.election(octet_name, options), text(octet_name))
+        return Election(self._election(octet_name, options), text(octet_name))
 
     def inspect(self, name: Name) -> Inspection:
         """Reports who holds a lock, without acquiring it: what each node has of it, and what follows from that.

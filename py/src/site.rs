@@ -1,0 +1,299 @@
+//! Where a frame stands: whether it is at the entry of a `with`, or at its exit.
+//!
+//! A frame that stands at the entry of a `with` or `async with` cannot end without calling the exit from there; so it, and
+//! nothing else, leaves what was entered for it. Looking at it runs no Python.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use pyo3::ffi::{self, PyEval_GetFrame, PyFrameObject};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBytes, PyDict, PyTuple};
+use quorlock::binding::lock;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Site {
+    /// At the entry of a `with`, or where that is awaited.
+    Enter,
+    /// At its exit, or where that is awaited.
+    Exit,
+    Neither,
+    /// This Python has other instructions than those that are known here.
+    Unknown,
+}
+
+/// The frame that calls us. It is null where nothing of Python does, which is not so where Python has called.
+pub(crate) fn current(py: Python<'_>) -> Option<Bound<'_, PyAny>> {
+    // SAFETY: the thread is attached, and what comes is null or borrowed.
+    unsafe {
+        let frame: *mut PyFrameObject = PyEval_GetFrame();
+        Bound::from_borrowed_ptr_or_opt(py, frame.cast())
+    }
+}
+
+fn code<'py>(frame: &Bound<'py, PyAny>) -> Bound<'py, PyAny> {
+    // SAFETY: it is a frame, and every frame has a code, of which this gives a new reference.
+    unsafe {
+        let code = ffi::PyFrame_GetCode(frame.as_ptr().cast());
+        Bound::from_owned_ptr(frame.py(), code.cast())
+    }
+}
+
+/// The frame that called this one.
+pub(crate) fn back<'py>(frame: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let back = frame.getattr(intern!(frame.py(), "f_back"))?;
+    Ok((!back.is_none()).then_some(back))
+}
+
+/// The name of the function that it runs.
+pub(crate) fn name(frame: &Bound<'_, PyAny>) -> PyResult<String> {
+    code(frame)
+        .getattr(intern!(frame.py(), "co_name"))?
+        .extract()
+}
+
+/// The `self` of the method that it runs.
+pub(crate) fn this<'py>(frame: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let (py, code) = (frame.py(), code(frame));
+    let arguments: usize = code.getattr(intern!(py, "co_argcount"))?.extract()?;
+    let names = code
+        .getattr(intern!(py, "co_varnames"))?
+        .cast_into::<PyTuple>()?;
+    if arguments == 0 || !names.get_item(0)?.eq(intern!(py, "self"))? {
+        return Ok(None);
+    }
+    Ok(frame
+        .getattr(intern!(py, "f_locals"))?
+        .get_item(intern!(py, "self"))
+        .ok())
+}
+
+/// Whether the function that it runs goes on: it is being run, or suspended.
+pub(crate) fn is_going_on(frame: &Bound<'_, PyAny>) -> PyResult<bool> {
+    // A frame that has ended has its code by itself, and shows it to the garbage collector. Before, whatever runs it has that.
+    let code = code(frame);
+    let gc = frame.py().import(intern!(frame.py(), "gc"))?;
+    let shown = gc.call_method1(intern!(frame.py(), "get_referents"), (frame,))?;
+    for object in shown.try_iter()? {
+        if object?.is(&code) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Where this frame stands.
+pub(crate) fn site(frame: &Bound<'_, PyAny>) -> PyResult<Site> {
+    let py = frame.py();
+    let Some(codes) = opcodes(py)? else {
+        return Ok(Site::Unknown);
+    };
+    let code = code(frame);
+    let at: u32 = match frame.getattr(intern!(py, "f_lasti"))?.extract::<i64>()? {
+        at if at >= 0 => u32::try_from(at).unwrap_or(u32::MAX),
+        _ => return Ok(Site::Neither),
+    };
+    // A code that is known is kept, so its address is its own.
+    let address = code.as_ptr() as usize;
+    let known = lock(&SITES).get(&address).map(|known| Arc::clone(&known.1));
+    let sites = match known {
+        Some(known) => known,
+        None => {
+            let found: Arc<[Standing]> = sites(&code, codes)?.into();
+            remember(address, code.unbind(), Arc::clone(&found));
+            found
+        }
+    };
+    let before = sites.partition_point(|standing| standing.end <= at);
+    Ok(match sites.get(before) {
+        Some(standing) if standing.begin <= at => standing.site,
+        _ => Site::Neither,
+    })
+}
+
+/// Instructions, by their offsets, at which a frame stands where it enters or leaves.
+struct Standing {
+    begin: u32,
+    end: u32,
+    site: Site,
+}
+
+type Known = HashMap<usize, (Py<PyAny>, Arc<[Standing]>)>;
+
+static SITES: std::sync::LazyLock<Mutex<Known>> = std::sync::LazyLock::new(Mutex::default);
+
+/// So many functions are known at a time. Programs have fewer that hold locks, unless they make functions.
+const MOST: usize = 4096;
+
+fn remember(address: usize, code: Py<PyAny>, found: Arc<[Standing]>) {
+    let old = {
+        let mut sites = lock(&SITES);
+        let old = match sites.len() >= MOST {
+            true => std::mem::take(&mut *sites),
+            false => Known::new(),
+        };
+        let replaced = sites.insert(address, (code, found));
+        (old, replaced)
+    };
+    drop(old);
+}
+
+struct Opcodes {
+    before_with: u8,
+    before_async_with: u8,
+    with_except_start: u8,
+    get_awaitable: u8,
+    send: u8,
+    yield_value: u8,
+    resume: u8,
+    jump_back: u8,
+    load_const: u8,
+    call: u8,
+    /// Up to 3.11.
+    precall: Option<u8>,
+    extended: u8,
+    cache: u8,
+}
+
+/// The numbers of the instructions; `None` where this Python enters in another way.
+fn opcodes(py: Python<'_>) -> PyResult<Option<&'static Opcodes>> {
+    static CODES: PyOnceLock<Option<Opcodes>> = PyOnceLock::new();
+    let codes = CODES.get_or_try_init(py, || {
+        // Later ones may mean something else by the same words.
+        if py.version_info() >= (3, 14) {
+            return Ok::<_, PyErr>(None);
+        }
+        let map = py
+            .import("opcode")?
+            .getattr("opmap")?
+            .cast_into::<PyDict>()?;
+        let number = |name: &str| -> PyResult<Option<u8>> {
+            map.get_item(name)?
+                .map(|number| number.extract())
+                .transpose()
+        };
+        let all = || -> PyResult<Option<Opcodes>> {
+            macro_rules! known {
+                ($name:literal) => {
+                    match number($name)? {
+                        Some(number) => number,
+                        None => return Ok(None),
+                    }
+                };
+            }
+            Ok(Some(Opcodes {
+                before_with: known!("BEFORE_WITH"),
+                before_async_with: known!("BEFORE_ASYNC_WITH"),
+                with_except_start: known!("WITH_EXCEPT_START"),
+                get_awaitable: known!("GET_AWAITABLE"),
+                send: known!("SEND"),
+                yield_value: known!("YIELD_VALUE"),
+                resume: known!("RESUME"),
+                jump_back: known!("JUMP_BACKWARD_NO_INTERRUPT"),
+                load_const: known!("LOAD_CONST"),
+                call: known!("CALL"),
+                precall: number("PRECALL")?,
+                extended: known!("EXTENDED_ARG"),
+                cache: known!("CACHE"),
+            }))
+        };
+        all()
+    })?;
+    Ok(codes.as_ref())
+}
+
+struct Instruction {
+    code: u8,
+    argument: usize,
+    begin: u32,
+    end: u32,
+}
+
+fn instructions(bytes: &[u8], codes: &Opcodes) -> Vec<Instruction> {
+    let mut found: Vec<Instruction> = Vec::new();
+    let (mut begin, mut argument) = (0, 0);
+    for (at, unit) in (0u32..).step_by(2).zip(bytes.chunks_exact(2)) {
+        if unit[0] == codes.cache {
+            // A frame that has called another may stand at the last of these.
+            if let Some(last) = found.last_mut() {
+                last.end = at + 2;
+            }
+            begin = at + 2;
+            continue;
+        }
+        argument = (argument << 8) | usize::from(unit[1]);
+        if unit[0] == codes.extended {
+            continue;
+        }
+        found.push(Instruction {
+            code: unit[0],
+            argument,
+            begin,
+            end: at + 2,
+        });
+        (begin, argument) = (at + 2, 0);
+    }
+    found
+}
+
+/// Where a function enters and leaves. An exit is called with three times `None` if the body ended normally, by an instruction of its
+/// own otherwise; an `await` of either says so.
+fn sites(code: &Bound<'_, PyAny>, codes: &Opcodes) -> PyResult<Vec<Standing>> {
+    let py = code.py();
+    let bytes = code
+        .getattr(intern!(py, "co_code"))?
+        .cast_into::<PyBytes>()?;
+    let constants = code
+        .getattr(intern!(py, "co_consts"))?
+        .cast_into::<PyTuple>()?;
+    let all = instructions(bytes.as_bytes(), codes);
+    let is_none = |of: &Instruction| {
+        of.code == codes.load_const
+            && constants
+                .get_item(of.argument)
+                .is_ok_and(|value| value.is_none())
+    };
+    let mut found = Vec::new();
+    let mut awaits = None;
+    for (at, one) in all.iter().enumerate() {
+        let goes_on = [
+            codes.load_const,
+            codes.send,
+            codes.yield_value,
+            codes.resume,
+            codes.jump_back,
+        ];
+        awaits = awaits.filter(|_| goes_on.contains(&one.code));
+        let site = if one.code == codes.before_with || one.code == codes.before_async_with {
+            Some(Site::Enter)
+        } else if one.code == codes.with_except_start {
+            Some(Site::Exit)
+        } else if one.argument == 2 && (one.code == codes.call || Some(one.code) == codes.precall) {
+            // What precedes a call makes it where it has become a quick one.
+            let before = at - usize::from(at > 0 && codes.precall == Some(all[at - 1].code));
+            let nones = before.checked_sub(3).map(|first| &all[first..before]);
+            nones
+                .filter(|nones| nones.iter().all(is_none))
+                .map(|_| Site::Exit)
+        } else {
+            if one.code == codes.get_awaitable {
+                awaits = match one.argument {
+                    1 => Some(Site::Enter),
+                    2 => Some(Site::Exit),
+                    _ => None,
+                };
+            }
+            awaits
+        };
+        if let Some(site) = site {
+            found.push(Standing {
+                begin: one.begin,
+                end: one.end,
+                site,
+            });
+        }
+    }
+    Ok(found)
+}

@@ -64,6 +64,7 @@ class Verbs:
 
     def __init__(self):
         self.clients, self.locks, self.leases, self.elections = {}, {}, {}, {}
+        self.objects = {}
         self.error = None
 
     async def answer(self, step):
@@ -108,8 +109,10 @@ class Verbs:
         return await now(self.elections[name].resign())
 
     def _lock(self, name):
-        # A new object each time: a Lock keeps the leases acquired through it, so `drop` would let go of nothing.
-        return self.locks[name]()
+        # One object, for what is acquired by hand is released by the object that it was acquired through.
+        if name not in self.objects:
+            self.objects[name] = self.locks[name]()
+        return self.objects[name]
 
     async def do_acquire(self, step, name, lock, **options):
         if lock in self.elections:
@@ -132,6 +135,8 @@ class Verbs:
 
     async def do_drop(self, step, name):
         del self.leases[name]
+        # They keep what was acquired through them.
+        self.objects.clear()
 
     async def do_extend(self, step, name, **options):
         await now(self.leases[name].extend(**options))

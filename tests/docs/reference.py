@@ -112,8 +112,8 @@ def errors():
     cpp = {constant: name for name, constant in re.findall(r"using (\w+) = error_of<(\w+)>", source("include/quorlock.hpp"))}
     constants = {number: constant for constant, number in re.findall(r"#define (QUORLOCK_\w+) (\d+)$", source("include/quorlock.h"),
                                                                      re.MULTILINE) if constant in cpp}
-    python = {number: name for name, number in re.findall(r"class (\w+)\(QuorlockError.*?number = (\d+)",
-                                                          source("py/python/quorlock/errors.py"), re.DOTALL)}
+    python = {number: name for name, number in re.findall(r"class (\w+)\((?:QuorlockError|LockBusyError)(?:(?!^class ).)*?number = (\d+)",
+                                                          source("py/python/quorlock/errors.py"), re.DOTALL | re.MULTILINE)}
     node = set(re.findall(r"export class (\w+) extends (?:Quorlock|LockBusy)Error", source("node/src/errors.ts")))
     text = MADE + """# Errors
 

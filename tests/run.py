@@ -111,7 +111,7 @@ TEST = [
     handed_on(),
     Step("node", ["node", "tests/node/run.mjs"], floor=149),
     Step("c", [sys.executable, "tests/c/run.py", "--part", "plain"], floor=23),
-    Step("python", [PYTHON, "-m", "unittest", "discover", "-v", "-s", "tests/python", "-t", "tests/python"], floor=259),
+    Step("python", [PYTHON, "-m", "unittest", "discover", "-v", "-s", "tests/python", "-t", "tests/python"], floor=300),
     # A client written from docs/PROTOCOL.md alone, beside Quorlock.
     Step("protocol", [PYTHON, "tests/protocol/test_protocol.py", "-v"], floor=32),
     Step("mypy", [PYTHON, "-m", "mypy", "--config-file", "py/pyproject.toml", "py/python/quorlock"]),
@@ -191,6 +191,8 @@ GATE = [
     Step("jobs", [PYTHON, "tests/jobs/jobs.py", "--ticks", "8"], floor=160),
     Step("jobs-too-short", [PYTHON, "tests/jobs/jobs.py", "--ticks", "8", "--every", "0.4"],
          must_say=r"[1-9]\d* ticks did not run once"),
+    # Programs that are drawn: scopes that are entered and left in every way that Python has.
+    Step("programs", [PYTHON, "tests/python/programs.py", "--programs", "2000", "--real", "200"], floor=2200),
     # Several locks at once, asked for in any order by processes of all languages; and one by one, which ends in rings.
     Step("names-tools", [sys.executable, "tests/names/test_names.py", "-v"], floor=11),
     Step("names", [PYTHON, "tests/names/names.py", "--seconds", "8"], floor=10),

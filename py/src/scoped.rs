@@ -123,6 +123,14 @@ fn is_kept(kept: &Bound<'_, PyAny>, object: &Bound<'_, PyAny>) -> bool {
     }
 }
 
+/// Whether what [`weakly`] was given is still there.
+fn lives(kept: &Bound<'_, PyAny>) -> bool {
+    match kept.cast::<PyWeakref>() {
+        Ok(weak) => weak.upgrade().is_some(),
+        Err(_) => true,
+    }
+}
+
 /// What enters or leaves by the method of a wrapper.
 enum Above<'py> {
     /// A frame that does a `with` over it.
@@ -319,6 +327,9 @@ impl Open {
             (Entered::Hand(_), false) => self.forgotten(),
             _ => None,
         };
+        if matches!(at.entered, Entered::Hand(_)) {
+            self.let_go_of_frames(py);
+        }
         lock(&self.0).open.push(Entry {
             number,
             scope,
@@ -342,6 +353,30 @@ impl Open {
             .unbind();
         let list = list.as_ptr() as usize;
         Ok(Entered::Stack { stack, list })
+    }
+
+    /// Keeps no frames that have ended, which nothing is left from any more: each keeps those that called it.
+    fn let_go_of_frames(&self, py: Python<'_>) {
+        let frame_of = |entry: &Entry| match &entry.at.entered {
+            Entered::Hand(Some(frame)) => Some((entry.number, frame.clone_ref(py))),
+            _ => None,
+        };
+        let frames: Vec<_> = lock(&self.0).open.iter().filter_map(frame_of).collect();
+        let has_ended =
+            |frame: &Py<PyAny>| site::is_going_on(frame.bind(py)).is_ok_and(|goes_on| !goes_on);
+        let ended: Vec<u64> = frames
+            .iter()
+            .filter(|(_, frame)| has_ended(frame))
+            .map(|(number, _)| *number)
+            .collect();
+        for entry in lock(&self.0)
+            .open
+            .iter_mut()
+            .filter(|entry| ended.contains(&entry.number))
+        {
+            // Not dropped here: `frames` keeps it until the state is let go of.
+            entry.at.entered = Entered::Hand(None);
+        }
     }
 
     /// The oldest of too many that were entered by hand, without a lease, and never left, for there was nothing to release.
@@ -570,38 +605,62 @@ impl Choice {
                 }
             }
         }
+        // What an object has entered is left by that object; by another only where there is nothing else that is left.
+        let is_plain = |seen: &Seen| seen.this.as_ref().is_none_or(|this| !lives(this.bind(py)));
+        let plain: Vec<bool> = seen
+            .iter()
+            .map(|seen| seen.hand && is_plain(seen))
+            .collect();
+        let by_hand: Vec<bool> = seen.iter().map(|seen| seen.hand).collect();
+        let mut elsewhere = false;
+        for considered in [plain, by_hand] {
+            let (choice, others) = Choice::among(py, seen, &considered, &ours, frame)?;
+            elsewhere |= others;
+            if !matches!(choice, Choice::Nothing) {
+                return Ok((choice, elsewhere));
+            }
+        }
+        Ok((Choice::Nothing, elsewhere))
+    }
+
+    /// Among those that are considered; whether there is one of them that another function alone leaves.
+    fn among(
+        py: Python<'_>,
+        seen: &[Seen],
+        considered: &[bool],
+        ours: &[bool],
+        frame: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<(Choice, bool)> {
+        let all: Vec<usize> = (0..seen.len()).filter(|&at| considered[at]).collect();
         // One without a lease is left by its caller where that has entered none since: leaving it releases nothing, so at
         // worst another is released later than it could be, and never one that somebody is inside of.
-        let newest = (0..seen.len()).rev().find(|&at| ours[at] && seen[at].hand);
-        if let Some(skipped) = newest.map(|at| &seen[at]).filter(|newest| !newest.leased) {
+        let newest = all.iter().rev().find(|&&at| ours[at]);
+        if let Some(skipped) = newest.map(|&at| &seen[at]).filter(|newest| !newest.leased) {
             return Ok((Choice::One(skipped.number), false));
         }
         let (mut some, mut stay) = (Vec::new(), Vec::new());
-        let mut own = false;
-        for (at, seen) in seen
-            .iter()
-            .enumerate()
-            .filter(|(_, seen)| seen.hand && seen.leased)
-        {
-            match &seen.frame {
-                Some(entered)
-                    if site::is_going_on(entered.bind(py))?
-                        && !is_called_by(frame, entered.bind(py))? =>
-                {
-                    stay.push(seen.number);
-                }
-                _ => {
-                    own |= ours[at];
-                    some.push(seen.number);
-                }
+        let (mut own, mut called) = (false, false);
+        for &at in all.iter().filter(|&&at| seen[at].leased) {
+            let (mut goes_on, mut calls) = (false, false);
+            if let Some(entered) = &seen[at].frame {
+                calls = is_called_by(frame, entered.bind(py))?;
+                goes_on = !calls && site::is_going_on(entered.bind(py))?;
+            }
+            if goes_on {
+                stay.push(seen[at].number);
+            } else {
+                own |= ours[at];
+                called |= calls;
+                some.push(seen[at].number);
             }
         }
         // Of another caller it may be what is left here, unless there is one of our own: without a lease many are never left
         // at all, and what waited for those would be renewed for ever.
         if !own {
             some.extend(
-                seen.iter()
-                    .filter(|seen| seen.hand && !seen.leased)
+                all.iter()
+                    .map(|&at| &seen[at])
+                    .filter(|seen| !seen.leased)
                     .map(|seen| seen.number),
             );
         }
@@ -609,6 +668,8 @@ impl Choice {
         let choice = match (&some[..], &stay[..]) {
             ([], _) => Choice::Nothing,
             (&[one], []) => Choice::One(one),
+            // What still runs is left by the function that entered it, or by what that calls.
+            (&[one], _) if called => Choice::One(one),
             _ => Choice::AnyOf { some, stay },
         };
         Ok((choice, elsewhere))

@@ -136,7 +136,6 @@ static void not_reentrant(void) {
     quorlock_lock_t *plain = lock_of_threads(client, false), *lock = lock_of_threads(client, true);
     quorlock_lease_t *first = held(plain), *second = NULL;
     FAILS(QUORLOCK_WOULD_DEADLOCK, quorlock_try_lock(plain, &second, &error));
-    FAILS(QUORLOCK_WOULD_DEADLOCK, quorlock_lock(plain, QUORLOCK_FOREVER, NULL, &second, &error));
     struct other other = {.lock = plain};
     start_other(&other);
     CHECK(finish_other(&other) == QUORLOCK_CONTENDED && !other.lease);
@@ -151,6 +150,21 @@ static void not_reentrant(void) {
     quorlock_lease_free(second);
     quorlock_lock_free(plain);
     quorlock_lock_free(lock);
+    quorlock_client_free(client);
+}
+
+static void a_thread_would_wait_for_itself(void) {
+    quorlock_client_t *client = some_client();
+    quorlock_lock_t *lock = lock_of_threads(client, false), *same = lock_of_threads(client, false);
+    quorlock_lease_t *lease = held(lock), *none = NULL;
+    FAILS(QUORLOCK_WOULD_DEADLOCK, quorlock_lock(lock, QUORLOCK_FOREVER, NULL, &none, &error));
+    /* It goes by the client and the name, and not by the handle. */
+    FAILS(QUORLOCK_WOULD_DEADLOCK, quorlock_lock(same, QUORLOCK_DEFAULT, NULL, &none, &error));
+    CHECK(!none && quorlock_lease_is_held(lease));
+    quorlock_lease_free(lease);
+    quorlock_lease_free(held(same));
+    quorlock_lock_free(lock);
+    quorlock_lock_free(same);
     quorlock_client_free(client);
 }
 
@@ -326,4 +340,5 @@ static void closing(void) {
 
 const struct test leases_tests[] = {
     TEST(a_hold), TEST(fences_grow), TEST(handed_on), TEST(without_fences), TEST(freeing_releases), TEST(owners),
-    TEST(not_reentrant), TEST(an_owner_that_ends), TEST(by_hand), TEST(a_loss_is_final), TEST(cancelling), TEST(closing), {NULL, NULL}};
+    TEST(not_reentrant), TEST(a_thread_would_wait_for_itself), TEST(an_owner_that_ends), TEST(by_hand),
+    TEST(a_loss_is_final), TEST(cancelling), TEST(closing), {NULL, NULL}};

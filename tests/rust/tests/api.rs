@@ -25,6 +25,25 @@ fn lists_are_slices() {
 }
 
 #[test]
+fn what_is_acquired_belongs_to_nobody() {
+    let client = Client::new(["memory://belongs-to-nobody"]).unwrap();
+    let lock = client.lock("a");
+    let held = blocking::wait(lock.acquire()).unwrap();
+    assert!(blocking::wait(lock.try_acquire()).unwrap().is_none());
+    let error = blocking::wait(lock.release()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotOwner);
+    assert!(error.message().ends_with("release its lease"), "{error}");
+    // Any thread may release the lease.
+    let released = std::thread::spawn(move || blocking::wait(held.release()));
+    assert!(released.join().unwrap().unwrap());
+    drop(
+        blocking::wait(lock.try_acquire())
+            .unwrap()
+            .expect("it is free"),
+    );
+}
+
+#[test]
 fn an_owner_enters_again_unless_that_is_off() {
     let client = Client::builder().nodes(["memory://reentrant"]);
     let client = client.reentrant(false).build().unwrap();

@@ -79,7 +79,6 @@ impl Where {
                 stack: stack.unbind(),
                 list: 0,
             },
-            None if stands == Site::Unknown => Entered::With(frame.unbind()),
             None => Entered::Hand(Some(frame.unbind())),
         };
         Ok(Where {
@@ -417,7 +416,7 @@ impl Open {
         };
         let stands = site(&frame)?;
         let left = lock(&self.0).take_newest(|entry| match &entry.at.entered {
-            Entered::With(by) => by.is(&frame) && stands != Site::Neither,
+            Entered::With(by) => by.is(&frame) && stands == Site::Exit,
             Entered::Hand(Some(by)) => by.is(&frame) && stands != Site::Exit,
             _ => false,
         });
@@ -486,9 +485,10 @@ impl Open {
         };
         let state = lock(&self.0);
         // A plain `with` is left by its own frame alone.
-        let others = state.open.iter().filter(|entry| {
-            entry.at.flow.is_some() || !matches!(entry.at.entered, Entered::With(_))
-        });
+        let others = state
+            .open
+            .iter()
+            .filter(|entry| !matches!(entry.at.entered, Entered::With(_)));
         others.map(see).collect()
     }
 

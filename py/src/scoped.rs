@@ -390,6 +390,25 @@ impl Open {
         oldest.map(|at| state.open.remove(at))
     }
 
+    /// Refuses to enter by hand where many were left in doubt: while more and more come that overlap, none of these would
+    /// ever be released.
+    fn refuse_more(&self, py: Python<'_>, at: &Where) -> PyResult<()> {
+        const MOST: usize = 32;
+        if !matches!(at.entered, Entered::Hand(_)) {
+            return Ok(());
+        }
+        let many = lock(&self.0).groups.iter().any(|group| group.left >= MOST);
+        match many {
+            true => {
+                let doubt = py.import(intern!(py, "quorlock._doubt"))?;
+                Err(PyErr::from_value(
+                    doubt.call_method0(intern!(py, "too_many"))?,
+                ))
+            }
+            false => Ok(()),
+        }
+    }
+
     /// Whether a caller has left one of several, and would now wait for what is not released on that account.
     fn awaits_itself(&self, py: Python<'_>) -> PyResult<bool> {
         let leavers: Vec<Py<PyAny>> = {
@@ -727,6 +746,7 @@ impl Scoped {
         let py = this.py();
         let open = &this.get().0;
         let at = Where::entering(site::current(py), py)?;
+        open.refuse_more(py, &at)?;
         let lease = match open.awaits_itself(py)? {
             false => this.call_method0(intern!(py, "_enter"))?,
             true => this.call_method1(intern!(py, "_enter"), (true,))?,
@@ -836,6 +856,7 @@ impl Scopes {
     /// Where this frame enters.
     fn place(&self, py: Python<'_>, frame: &Bound<'_, PyAny>) -> PyResult<Place> {
         let at = Where::entering(Some(frame.clone()), py)?;
+        self.0.refuse_more(py, &at)?;
         Ok(Place(Mutex::new(Some(at))))
     }
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import gc
+import sys
 import threading
 import unittest
 import warnings
@@ -348,6 +349,27 @@ class Doubt(Case):
         with self.slots, self.slots:
             pass
 
+    def test_readers_that_overlap_for_ever_are_refused(self):
+        lock = self.client.lock(self.id(), shared=True)
+        pools = [ThreadPoolExecutor(1) for _ in range(2)]
+        for pool in pools:
+            self.addCleanup(pool.shutdown)
+        begun, refused = pools[0].submit(enter, lock).result(LONG), 0
+        for number in range(100):
+            # Each comes before the one before it has left.
+            come, gone = pools[1 - number % 2], pools[number % 2]
+            try:
+                come.submit(enter, lock).result(LONG)
+            except quorlock.WouldDeadlockError:
+                refused = number
+                break
+            gone.submit(leave, lock).result(LONG)
+        self.assertGreater(refused, 8)
+        # Then they come to an end, and the writer's turn.
+        leave(lock)
+        self.assert_ended(begun)
+        self.assertFalse(lock.locked())
+
     def test_attempts_that_overlap_keep_nothing_held(self):
         attempt = self.client.lock(self.id()).attempt()
         pools = [ThreadPoolExecutor(1) for _ in range(3)]
@@ -458,6 +480,18 @@ class Asyncio(unittest.IsolatedAsyncioTestCase):
             await asyncio.sleep(0)
             await asyncio.sleep(0)
             gc.collect()
+
+    @unittest.skipIf(sys.version_info < (3, 12), "before, nothing tells unittest that it is to be awaited")
+    async def test_a_context_of_unittest(self):
+        lock = self.client.lock(self.id())
+
+        class Locked(unittest.IsolatedAsyncioTestCase):
+            async def runTest(self):
+                self.lease = await self.enterAsyncContext(lock)
+
+        test = Locked()
+        self.assertTrue((await asyncio.to_thread(test.run)).wasSuccessful())
+        self.assertFalse(test.lease.is_held())
 
     async def test_a_release_that_is_cancelled_before_it_begins(self):
         lock = self.client.lock(self.id())

@@ -7,7 +7,7 @@ from typing import Any, Literal, Self, overload
 
 from . import _native
 from ._channel import completed
-from ._lease import NotPickled, shown
+from ._lease import NotPickled, awaited, shown
 from ._leases import LeasesBase
 from ._options import UNSET, Limit, Seconds, given, text, wait_options
 from ._client import checkable
@@ -152,6 +152,7 @@ class Locks(NotPickled):
         return Leases(core, tuple(leases))
 
     # Plain functions, which are called by the very frame that does the `async with`.
+    @awaited
     def __aenter__(self) -> Coroutine[Any, Any, Leases]:
         return self._enter(self._scopes.place(sys._getframe(1)))
 
@@ -166,6 +167,7 @@ class Locks(NotPickled):
             raise left_in_doubt(", ".join(self.names))
         return leases
 
+    @awaited
     def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> Coroutine[Any, Any, None]:
@@ -185,6 +187,7 @@ class AttemptAll(NotPickled):
         self._wait = wait
         self._scopes = Scopes()
 
+    @awaited
     def __aenter__(self) -> Coroutine[Any, Any, Leases | None]:
         return self._enter(self._scopes.place(sys._getframe(1)))
 
@@ -197,6 +200,7 @@ class AttemptAll(NotPickled):
             raise left_in_doubt(", ".join(self._of.names))
         return leases
 
+    @awaited
     def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> Coroutine[Any, Any, None]:

@@ -32,6 +32,13 @@ def left_in_doubt(name: str) -> WouldDeadlockError:
     return error
 
 
+def too_many() -> WouldDeadlockError:
+    """For who would enter where so many were left in doubt that none would ever be released, while more come."""
+    return WouldDeadlockError(
+        f"many scopes of one object were left that are not released, for nothing tells which of several they were: {_REMEDY}"
+    )
+
+
 def not_open(elsewhere: bool) -> str:
     """Why nothing is left here."""
     if elsewhere:

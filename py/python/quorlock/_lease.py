@@ -4,13 +4,16 @@ import sys
 import weakref
 from _thread import _local
 from collections.abc import Awaitable, Callable, Generator
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from . import _native
 from ._green import waited_for_loss
 from ._logging import logger
 from ._options import Seconds, shown as shown, text
 from ._owner import Caller, Flow, Hold
+
+_M = TypeVar("_M", bound=Callable[..., Any])
+
 
 def lost_in(lost: BaseException, error: BaseException | None) -> None:
     """Raises a loss, or gives it to the error that a body has failed with."""
@@ -32,6 +35,18 @@ class NotPickled:
             f"{type(self).__name__} cannot be pickled or copied: it belongs to connections of this process. "
             "Give another process the node list and the lock's name"
         )
+
+
+def awaited(method: _M) -> _M:
+    """Marks a plain method that gives something to be awaited, for those who look before they call, such as `unittest`.
+
+    It is plain because it has to know who calls it.
+    """
+    if sys.version_info >= (3, 12):
+        import inspect
+
+        return inspect.markcoroutinefunction(method)
+    return method
 
 
 class Lost:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, cast, over
 
 from . import _default, _native
 from . import sync
-from ._lease import shown
+from ._lease import awaited, shown
 from ._options import (
     UNSET,
     Guard,
@@ -62,6 +62,7 @@ class _ForBoth(Scoped):
         return self._task_scopes
 
     # Plain functions, which are called by the very frame that does the `async with`.
+    @awaited
     def __aenter__(self) -> "Coroutine[Any, Any, Any]":
         return self._aenter(self._of_tasks().place(sys._getframe(1)))
 
@@ -72,6 +73,7 @@ class _ForBoth(Scoped):
     async def _aentered(self, at_once: bool) -> Any:
         raise NotImplementedError
 
+    @awaited
     def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> Coroutine[Any, Any, None]:

@@ -23,7 +23,7 @@ from ._client import ClientBase, Unmade
 from ._doubt import left_in_doubt
 from ._inspection import Forced, Holder, Inspection
 from ._probe import Probe
-from ._lease import Kept, KeptByTask, LeaseBase, NotPickled, shown
+from ._lease import Kept, KeptByTask, LeaseBase, NotPickled, awaited, shown
 from ._options import (
     UNSET,
     Layout,
@@ -348,6 +348,7 @@ class Lock(NotPickled):
         return lease
 
     # Plain functions, which are called by the very frame that does the `async with`.
+    @awaited
     def __aenter__(self) -> Coroutine[Any, Any, Lease]:
         return self._enter(self._scopes.place(sys._getframe(1)))
 
@@ -362,6 +363,7 @@ class Lock(NotPickled):
             raise left_in_doubt(self._name)
         return lease
 
+    @awaited
     def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> Coroutine[Any, Any, None]:
@@ -385,6 +387,7 @@ class Attempt(NotPickled):
         self._scopes = Scopes()
 
     # As of `Lock`.
+    @awaited
     def __aenter__(self) -> Coroutine[Any, Any, Lease | None]:
         return self._enter(self._scopes.place(sys._getframe(1)))
 
@@ -397,6 +400,7 @@ class Attempt(NotPickled):
             raise left_in_doubt(self._lock.name)
         return lease
 
+    @awaited
     def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> Coroutine[Any, Any, None]:

@@ -2,6 +2,8 @@
 """Programs that are drawn: scopes of few locks, entered and left in every way, by threads, tasks and greenlets.
 
     programs.py [--programs N] [--seed S] [--real N] [--node URL]
+    programs.py --bugs       each seeded bug is found within 1,000 programs
+    programs.py --bug NAME   what is found of it, and made small
 
 A program is a list of steps. Each is done by one of some actors, threads, tasks of one event loop, greenlets of one thread, which take turns:
 so a program does the same each time, and a failure is made smaller (hypothesis) until nothing can be left out of it. Nothing in it waits for a
@@ -18,6 +20,7 @@ Programs come in batches of a seed each, the numbers from S on; one that fails n
 
 import argparse
 import asyncio
+import collections
 import contextlib
 import contextvars
 import functools
@@ -25,6 +28,8 @@ import gc
 import logging
 import os
 import queue
+import re
+import subprocess
 import sys
 import threading
 import time
@@ -35,7 +40,7 @@ import hypothesis
 import quorlock
 import quorlock.aio
 from hypothesis import strategies
-from quorlock import redlock, testing
+from quorlock import _lease, _leases, _native, _owner, redlock, sync, testing
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -345,8 +350,9 @@ class Tasked:
 # -- programs -----------------------------------------------------------------------------------------------------------------------------
 
 NOTHING = object()
-VERBS = ("with", "exit", "open", "close", "open", "close", "acquire", "release", "pop", "lose", "drop", "cancelled")
-WAYS = ("generator", "by_hand", "stack", "stack", "wrapped", "part", "part", "hand", "hand")
+# A step that does nothing is the first: to that those are made small which a failure does not need.
+VERBS = ("rest", "with", "exit", *3 * ("open",), *3 * ("close",), *2 * ("acquire", "release"), "pop", "lose", "drop", "cancelled")
+WAYS = ("generator", "by_hand", "stack", "wrapped", "part", "hand", "hand")
 
 
 class Scope:
@@ -358,7 +364,7 @@ class Scope:
         self.mode = mode
         self.thing = thing
         self.way = way
-        self.flow = flow
+        self.flow = self.owner = flow
         self.group = group
         self.lease = NOTHING
         self.open = False
@@ -398,7 +404,7 @@ class Program:
 
     number = 0
 
-    def __init__(self, nodes, crew):
+    def __init__(self, nodes, crew, chosen):
         Program.number += 1
         self.crew = crew
         self.done = []
@@ -406,17 +412,18 @@ class Program:
         self.names = [f"program-{os.getpid()}-{Program.number}-{at}" for at in (0, 1)]
         self.clients = {"thread": quorlock.Client(nodes, wait=0), "task": quorlock.aio.Client(nodes, wait=0)}
         self.other = quorlock.Client(nodes, wait=0)
+        # Few, so that they meet.
+        self.chosen = [(mode, self.names[name], form) for mode, name, form in chosen]
         self.objects, self.stacks, self.parts = {}, {}, [Part(), Part()]
         self.pool = ThreadPoolExecutor(1)
 
     # -- what is locked --
 
-    def object(self, actor, at, form):
+    def object(self, actor, at, by_hand=False):
         """A shared object to be entered, its mode, and what it is called."""
         kind = "task" if actor.kind == "task" else "thread"
-        mode = MODES[at % len(MODES)]
-        name = self.names[at // len(MODES) % 2]
-        form = ("lock", "redlock", "attempt", "several", "lock")[form % 5]
+        mode, name, form = self.chosen[at % len(self.chosen)]
+        form = "lock" if by_hand else form
         if form == "several" and mode == "slots":
             form = "lock"
         # The same object for threads and tasks, where there is one.
@@ -512,8 +519,11 @@ class Program:
     async def awaited(function, *arguments):
         return await function(*arguments)
 
+    def do_rest(self, actor, b, c, d):
+        pass
+
     def do_with(self, actor, b, c, d):
-        scope, mode, name = self.object(actor, b, d)
+        scope, mode, name = self.object(actor, b)
         if actor.depth > 3:
             return
         style = ("plain", "wrapped", "decorated", "nested")[c % 4]
@@ -561,10 +571,12 @@ class Program:
         actor.ask("exit", how)
 
     def do_open(self, actor, b, c, d):
-        scope, mode, name = self.object(actor, b, d // 5)
+        scope, mode, name = self.object(actor, b)
         way, via, of_task = WAYS[c % len(WAYS)], self.via(actor, d), actor.kind == "task"
         self.say(f"{self.who(actor)}: opens {name} by {way} ({via})")
         entered = Scope(self, self.said, mode, scope, way, self.flow(actor, via))
+        # In a context of its own nothing is entered again.
+        entered.owner = object() if via == "context" else entered.flow
         if way in ("generator", "by_hand"):
             put = []
             makers = {"generator": agenerator, "by_hand": aby_hand} if of_task else {"generator": generator, "by_hand": by_hand}
@@ -679,7 +691,7 @@ class Program:
     def do_cancelled(self, actor, b, c, d):
         if actor.kind != "task":
             return
-        scope, mode, name = self.object(actor, b, d)
+        scope, mode, name = self.object(actor, b)
         turns = c % 7
         self.say(f"{self.who(actor)}: a child task with {name} is cancelled after {turns} turns")
         put = []
@@ -702,7 +714,7 @@ class Program:
             raise Wrong(f"{self.said}, and its lease is held")
 
     def do_acquire(self, actor, b, c, d):
-        scope, mode, name = self.object(actor, b, 0)
+        scope, mode, name = self.object(actor, b, by_hand=True)
         self.say(f"{self.who(actor)}: acquires {name}")
         entered = Scope(self, self.said, mode, scope, "lease", actor)
         lease = self.call(actor, "direct", scope.try_acquire)
@@ -711,12 +723,12 @@ class Program:
         entered.begin(lease)
 
     def do_release(self, actor, b, c, d):
-        found = [scope for scope in self.scopes if scope.open and scope.way == "lease"
-                 and scope.words.startswith("task") == (actor.kind == "task")]
+        found = [scope for scope in self.scopes if scope.open and scope.way == "lease"]
         if not found:
             return
         scope = found[b % len(found)]
-        if scope.flow is actor and c % 2:
+        if c % 2 or scope.words.startswith("task") != (actor.kind == "task"):
+            actor = scope.flow
             mine = [one for one in found if one.flow is actor and one.thing is scope.thing]
             held = [one for one in mine if one.lease.is_held()]
             scope = (held or mine)[-1]
@@ -750,7 +762,7 @@ class Program:
                     raise Wrong(f"[{scope.words}] is inside without a lease, and was told nothing")
                 inside.setdefault((lease.name, lease.slot is not None), {})[lease.token] = lease
                 other = owners.setdefault(lease.token, scope)
-                if other is not scope and ("lease" in (scope.way, other.way) or other.flow is not scope.flow):
+                if other is not scope and ("lease" in (scope.way, other.way) or other.owner is not scope.owner):
                     raise Wrong(f"[{scope.words}] and [{other.words}] have one lease")
         for (name, slots), leases in inside.items():
             most = SLOTS if slots else len(leases) if all(lease.is_shared() for lease in leases.values()) else 1
@@ -798,8 +810,12 @@ async def nothing():
     """So that the actor has gone on."""
 
 
+FORMS = ("lock", "redlock", "attempt", "several")
+CHOSEN = strategies.lists(
+    strategies.tuples(strategies.sampled_from(MODES), strategies.integers(0, 1), strategies.sampled_from(FORMS)), min_size=1, max_size=3
+)
 STEPS = strategies.lists(
-    strategies.tuples(strategies.sampled_from(VERBS), *(strategies.integers(0, 49) for _ in range(4))), min_size=2, max_size=16
+    strategies.tuples(strategies.sampled_from(VERBS), *(strategies.integers(0, 49) for _ in range(4))), min_size=12, max_size=24
 )
 
 
@@ -817,11 +833,11 @@ class Runs:
         self.crew = None
         self.count = 0
 
-    def run(self, steps):
+    def run(self, chosen, steps):
         self.count += 1
         if Tasked.loop is None or self.crew is None:
             self.crew = crew()
-        program, ended = Program(self.nodes, self.crew), False
+        program, ended = Program(self.nodes, self.crew, chosen), False
         try:
             for step in steps:
                 program.step(*step)
@@ -836,15 +852,132 @@ class Runs:
             program.clear()
 
 
-def batch(runs, seed, count):
+# -- seeded bugs ----------------------------------------------------------------------------------------------------------------------------
+
+
+def guess():
+    """As it was: what is left is the newest of the thread or task, else of any, one that is lost first."""
+    entered = collections.defaultdict(list)
+
+    def fits(one, here):
+        where, lease = one
+        return where == here, lease is not None and lease._core.reason is not None
+
+    def chosen(scope, here):
+        found = entered[id(scope)]
+        return found.pop(max(range(len(found)), key=lambda at: (*fits(found[at], here), at)))[1] if found else None
+
+    def __enter__(self):
+        lease = self._enter()
+        entered[id(self)].append((threading.get_ident(), lease))
+        return lease
+
+    def __exit__(self, kind, error, traceback):
+        lease = chosen(self, threading.get_ident())
+        if lease is not None:
+            self._leave(lease, error)
+
+    sync.Scoped.__enter__, sync.Scoped.__exit__ = __enter__, __exit__
+
+
+def guess_of_tasks():
+    """The newest, whatever it is left by."""
+    native = _native.Scopes
+
+    class Newest:
+        def __init__(self):
+            self.native, self.entered = native(), []
+
+        def enter(self, place, scope):
+            self.entered.append(scope)
+
+        def leave(self, frame):
+            return [self.entered.pop()] if self.entered else [], False, False
+
+        def __getattr__(self, name):
+            return getattr(self.native, name)
+
+    _native.Scopes = Newest
+
+
+def one_of_several():
+    """Where nothing tells which is left, one is released."""
+
+    def _leave_doubt(self, leases, warn, error):
+        if leases:
+            self._leave(leases[-1], error)
+
+    sync.Scoped._leave_doubt = _leave_doubt
+
+
+def owner_by_hand():
+    """What is acquired by hand is entered again, as a scope is."""
+    made = _owner.Hold
+
+    def Hold(lock, place, owner, caller, reentrant, by_hand):  # noqa: N802
+        return made(lock, place, owner, caller, reentrant, False)
+
+    _owner.Hold = sync.Hold = Hold
+    hold = sync.Lock._hold
+    sync.Lock._hold = lambda self, caller, by_hand: hold(self, caller, False)
+
+
+def owner_by_hand_of_tasks():
+    owner = quorlock.aio.Lock._owner
+    quorlock.aio.Lock._owner = lambda self, by_hand: owner(self, False)
+
+
+def release_of_others():
+    """`Lock.release()` ends the newest lease, whoever has acquired it."""
+    _lease._is_of = lambda flow, caller: True
+
+
+def loss_untold():
+    """A scope that ends normally says nothing of its loss."""
+    _lease.lost_in = _leases.lost_in = lambda lost, error: None
+
+
+def owner_by_thread():
+    """A scope is entered again by whatever runs in its thread."""
+
+    def mine(place, caller):
+        hold = _owner._newest_of(place)
+        return hold if hold is not None and hold.flow.thread == caller.thread and hold.lives() and not hold.by_hand else None
+
+    _owner.mine = mine
+
+
+BUGS = {
+    bug.__name__.replace("_", "-"): bug
+    for bug in (guess, guess_of_tasks, one_of_several, owner_by_hand, owner_by_hand_of_tasks, release_of_others,
+                loss_untold, owner_by_thread)
+}
+
+
+def bugs():
+    """Whether each is found. Without that what is found is made small, which takes long."""
+    found = 0
+    for name in BUGS:
+        command = [sys.executable, __file__, "--bug", name, "--programs", "1000", "--large"]
+        said = subprocess.run(command, capture_output=True, text=True, timeout=600).stdout
+        number = re.search(r"^seed \d+, program (\d+) ", said, re.MULTILINE)
+        print(f"{'ok  ' if number else 'FAIL'} {name}: {f'program {number[1]}' if number else 'not found'}", flush=True)
+        found += number is not None
+    print(f"{found} passed, {len(BUGS) - found} failed")
+    sys.exit(found != len(BUGS))
+
+
+def batch(runs, seed, count, large=False):
+    phases = [hypothesis.Phase.generate, *([] if large else [hypothesis.Phase.shrink])]
+
     @hypothesis.seed(seed)
     @hypothesis.settings(
         max_examples=count, deadline=None, database=None, print_blob=False, report_multiple_bugs=False,
-        suppress_health_check=list(hypothesis.HealthCheck), phases=[hypothesis.Phase.generate, hypothesis.Phase.shrink],
+        suppress_health_check=list(hypothesis.HealthCheck), phases=phases,
     )
-    @hypothesis.given(STEPS)
-    def test(steps):
-        runs.run(steps)
+    @hypothesis.given(CHOSEN, STEPS)
+    def test(chosen, steps):
+        runs.run(chosen, steps)
 
     test()
 
@@ -855,7 +988,14 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--real", type=int, default=0, metavar="N", help="so many more on a real node")
     parser.add_argument("--node", help="the URL of a real node; else one is started")
+    parser.add_argument("--large", action="store_true", help="tells what is found as it is")
+    parser.add_argument("--bug", choices=BUGS, help="seeds this bug")
+    parser.add_argument("--bugs", action="store_true", help="looks whether each seeded bug is found")
     given = parser.parse_args()
+    if given.bugs:
+        return bugs()
+    if given.bug:
+        BUGS[given.bug]()
     logging.getLogger("quorlock").setLevel(logging.ERROR)
     warnings.simplefilter("ignore", ResourceWarning)
     sets = [(given.programs, ["memory://programs"])]
@@ -867,7 +1007,7 @@ def main():
         for number, begin in enumerate(range(0, programs, BATCH)):
             before = runs.count
             try:
-                batch(runs, given.seed + number, min(BATCH, programs - begin))
+                batch(runs, given.seed + number, min(BATCH, programs - begin), given.large)
             except Wrong as error:
                 print(f"seed {given.seed + number}, program {runs.count - before} on {nodes[0]}: {error}", flush=True)
                 failed += 1

@@ -650,28 +650,32 @@ impl Choice {
         ours: &[bool],
         frame: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<(Choice, bool)> {
-        let all: Vec<usize> = (0..seen.len()).filter(|&at| considered[at]).collect();
-        // One without a lease is left by its caller where that has entered none since: leaving it releases nothing, so at
-        // worst another is released later than it could be, and never one that somebody is inside of.
-        let newest = all.iter().rev().find(|&&at| ours[at]);
-        if let Some(skipped) = newest.map(|&at| &seen[at]).filter(|newest| !newest.leased) {
-            return Ok((Choice::One(skipped.number), false));
-        }
-        let (mut some, mut stay) = (Vec::new(), Vec::new());
+        let (mut all, mut some, mut stay) = (Vec::new(), Vec::new(), Vec::new());
         let (mut own, mut called) = (false, false);
-        for &at in all.iter().filter(|&&at| seen[at].leased) {
+        for at in (0..seen.len()).filter(|&at| considered[at]) {
             let (mut goes_on, mut calls) = (false, false);
             if let Some(entered) = &seen[at].frame {
                 calls = is_called_by(frame, entered.bind(py))?;
                 goes_on = !calls && site::is_going_on(entered.bind(py))?;
             }
-            if goes_on {
-                stay.push(seen[at].number);
-            } else {
-                own |= ours[at];
-                called |= calls;
-                some.push(seen[at].number);
+            match (goes_on, seen[at].leased) {
+                (true, true) => stay.push(seen[at].number),
+                (true, false) => {}
+                (false, leased) => {
+                    all.push(at);
+                    if leased {
+                        own |= ours[at];
+                        called |= calls;
+                        some.push(seen[at].number);
+                    }
+                }
             }
+        }
+        // One without a lease is left by its caller where that has entered none since: leaving it releases nothing, so at
+        // worst another is released later than it could be, and never one that somebody is inside of.
+        let newest = all.iter().rev().find(|&&at| ours[at]);
+        if let Some(skipped) = newest.map(|&at| &seen[at]).filter(|newest| !newest.leased) {
+            return Ok((Choice::One(skipped.number), false));
         }
         // Of another caller it may be what is left here, unless there is one of our own: without a lease many are never left
         // at all, and what waited for those would be renewed for ever.

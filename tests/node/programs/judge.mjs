@@ -8,11 +8,13 @@ export class Inside {
   /** Told that it is lost. */
   lost = false;
 
-  constructor(room, lease, what) {
+  /** `entered`: whom of those around it enters again. A body and what enters it count as one. */
+  constructor(room, lease, what, entered) {
     this.room = room;
     this.lease = lease;
     this.token = lease.token;
     this.what = what;
+    this.root = entered?.root ?? this;
   }
 
   get counts() {
@@ -35,12 +37,12 @@ export class Room {
     return [...this.#inside];
   }
 
-  /** Counts one in. `may`: the tokens of bodies around it that it may enter again. */
-  enter(inside, may) {
+  /** Counts one in. */
+  enter(inside) {
     for (const other of this.#inside) {
       if (!other.counts) continue;
       if (other.token === inside.token) {
-        if (may.has(inside.token)) continue;
+        if (other.root === inside.root) continue;
         throw new Violation(`${inside.what} was let in beside ${other.what}, which holds ${this.name} and is not around it`);
       }
       if (other.lease.isShared() && inside.lease.isShared()) continue;

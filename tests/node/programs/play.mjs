@@ -210,7 +210,7 @@ export class Play {
     const [found, room] = [[], this.#room(mode, i)];
     for (let body = chain.getStore(); body !== undefined; body = body.outer) {
       if (body.settled || body.gave || body.client !== client || !body.enterable) continue;
-      for (const { inside } of body.holds) if (inside.room === room) found.push({ inside, runs: body.runs });
+      for (const { inside } of body.holds) if (inside.room === room) found.push({ inside, body, runs: body.runs });
     }
     return found;
   }
@@ -234,10 +234,9 @@ export class Play {
     const outer = chain.getStore();
     const enters = reentrant ?? (this.old && call !== "semaphore" && call !== "once");
     const around = names.map((i) => (enters ? this.#around(mode, i, client) : []));
-    const may = around.map((found) => new Set(found.map(({ inside }) => inside.token)));
     // Which of them it enters is decided when it is called.
-    const must = around.map((found) => found.find(({ inside, runs }) => runs && inside.lease.isHeld())?.inside);
-    const refused = mode !== "shared" && must.some((inside) => inside?.lease.isShared());
+    const must = around.map((found) => found.find(({ inside, runs }) => runs && inside.lease.isHeld()));
+    const refused = mode !== "shared" && must.some((one) => one?.inside.lease.isShared());
     const isWithin = wait > 0 && !enters && names.some((i) => this.#isWithin(mode, i, client));
 
     let [ran, bodyError, parts] = [false, undefined, []];
@@ -250,11 +249,13 @@ export class Play {
       body.held = held;
       parts = names.length > 1 ? names.map((i) => held.get(this.#name(i))) : [held];
       parts.forEach((lease, k) => {
-        const inside = new Inside(this.#room(mode, names[k]), lease, what);
+        const entered = around[k].find(({ inside }) => inside.token === lease.token) ?? must[k];
+        const inside = new Inside(this.#room(mode, names[k]), lease, what, entered?.inside);
         body.holds.push({ inside });
-        this.#judge(() => inside.room.enter(inside, may[k]));
-        if (may[k].has(inside.token)) counts.entered++;
-        if (must[k] !== undefined && must[k].token !== inside.token) this.#found(`${what} does not enter ${must[k].what} again`);
+        this.#judge(() => inside.room.enter(inside));
+        if (entered?.inside.token === inside.token) counts.entered++;
+        // One that has ended in the turn of the call may be gone before the call is begun.
+        else if (entered?.body.runs && !entered.body.gave) this.#found(`${what} does not enter ${entered.inside.what} again`);
       });
       return chain.run(body, async () => {
         try {
@@ -353,7 +354,7 @@ export class Play {
     counts["by hand"]++;
     const inside = new Inside(this.#room(mode, name), lease, what);
     if (!lease.isHeld()) return void (await lease.release());
-    this.#judge(() => inside.room.enter(inside, new Set()));
+    this.#judge(() => inside.room.enter(inside));
     if (this.#variables[variable] === undefined) this.#variables[variable] = { lease, inside, lock, name };
     else await this.#release({ lease, inside });
   }

@@ -236,7 +236,8 @@ export class Play {
     const around = names.map((i) => (enters ? this.#around(mode, i, client) : []));
     // Which of them it enters is decided when it is called.
     const must = around.map((found) => found.find(({ inside, runs }) => runs && inside.lease.isHeld()));
-    const refused = mode !== "shared" && must.some((one) => one?.inside.lease.isShared());
+    const shares = (one) => mode !== "shared" && one?.inside.lease.isShared();
+    const [refused, mayBeRefused] = [must.some(shares), around.flat().some(shares)];
     const isWithin = wait > 0 && !enters && names.some((i) => this.#isWithin(mode, i, client));
 
     let [ran, bodyError, parts] = [false, undefined, []];
@@ -294,7 +295,7 @@ export class Play {
       if ((call !== "attempt" && call !== "once") || value !== out) this.#found(`${what} gives ${String(value)} and did not run`);
     } else if (!(error instanceof Aborted) && !this.#mayFail(error, call)) {
       this.#found(`${what} fails: ${error.stack}`);
-    } else if (error instanceof this.quorlock.WouldDeadlockError && !refused) {
+    } else if (error instanceof this.quorlock.WouldDeadlockError && !mayBeRefused) {
       this.#found(`${what} is refused, and shares nothing: ${error}`);
     }
     if (refused && ran) this.#found(`${what} has alone what a body around it shares`);

@@ -39,6 +39,8 @@ FAULTS_OF_LEADERS = 50
 # Of each kind, on each of these servers and without and with votes that wait for replicas.
 FAILOVERS, FAILOVER_SERVERS = 20, ([], ["--server", "valkey-9.1"])
 MOVING_MINUTES = 20
+# Of calls and bodies, beyond those of `make gate`.
+PROGRAMS = 200_000
 # Of each of two runners, on 1, 3 and 5 nodes, beside a queue.
 TRIES = 2_000
 
@@ -117,6 +119,13 @@ def newcomers():
         done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
         (OUT / f"newcomers-{name}.txt").write_text(done.stdout + done.stderr)
         report(f"newcomers beside a queue, {name}", done.returncode == 0, " ".join((done.stdout + done.stderr).split()))
+
+
+def programs():
+    words = ["node", "--expose-gc", "--no-warnings", "tests/node/programs/run.mjs", "--programs", str(PROGRAMS), "--seed", "1000000"]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    (OUT / "programs-node.txt").write_text(done.stdout + done.stderr)
+    report(f"{PROGRAMS} programs of Node that are drawn", done.returncode == 0, " ".join(done.stdout.splitlines()[-2:]))
 
 
 def names():
@@ -209,6 +218,7 @@ def main():
     cycles()
     model()
     newcomers()
+    programs()
     names()
     leaders()
     failovers()

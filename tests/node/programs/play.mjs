@@ -10,7 +10,7 @@ import { Inside, Room } from "./judge.mjs";
 
 const sleep = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
 const turn = () => new Promise(setImmediate);
-const LONGEST = 30_000;
+const LONGEST = 120_000;
 const LEFT_OUT = Symbol("left out");
 
 /** The bodies around who asks, as this file counts them. */
@@ -91,7 +91,7 @@ export class Play {
     this.prefix = prefix;
     this.nodes = nodes;
     this.old = old;
-    this.clients = clients ?? [0, 1].map(() => new quorlock.Client(nodes));
+    this.clients = clients ?? [0, 1].map(() => new quorlock.Client(nodes, { ttl: 60_000 }));
     this.owned = clients === undefined;
   }
 
@@ -325,7 +325,7 @@ export class Play {
       case "once":
         delete options.wait;
         // Its ttl would be as short as what it keeps.
-        return once(name, { ...options, every: 40, ttl: 10_000 }, work);
+        return once(name, { ...options, every: 40, ttl: 60_000 }, work);
       case "semaphore":
         delete options.slots;
         return semaphore(name, SLOTS, options, work);
@@ -413,7 +413,7 @@ export class Play {
 
   async #nothingIsLeft() {
     this.#locks.clear();
-    const end = performance.now() + 10_000;
+    const end = performance.now() + 30_000;
     const until = async (look, what) => {
       while (!(await look())) {
         if (performance.now() > end) return this.#found(what);

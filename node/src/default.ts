@@ -2,8 +2,7 @@
 
 import type { NativeClientOptions } from "./binding.js";
 import { Client } from "./client.js";
-import { Events, tellLog, warn } from "./events.js";
-import type { Loss } from "./lease.js";
+import { Events, tellLog, warn, type ClientEvents } from "./events.js";
 import { environment } from "./options.js";
 
 const clients = new Map<string, Client>();
@@ -14,14 +13,16 @@ const MANY = 16;
 export const events = new Events();
 tellLog(events);
 
-const forward = (loss: Loss) => void events.emit("lost", loss);
-// While nobody listens their leases need not know in which context to tell.
-events.on("newListener" as "lost", (name: unknown) => {
-  if (name === "lost" && events.listenerCount("lost") === 0) for (const client of clients.values()) client.on("lost", forward);
-});
-events.on("removeListener" as "lost", (name: unknown) => {
-  if (name === "lost" && events.listenerCount("lost") === 0) for (const client of clients.values()) client.off("lost", forward);
-});
+/** Whose losses `events` tells. */
+class Default extends Client {
+  override emit<E extends keyof ClientEvents>(event: E, ...values: ClientEvents[E]): boolean {
+    return event === "lost" ? events.emit(event, ...values) : super.emit(event, ...values);
+  }
+
+  override listenerCount(event: keyof ClientEvents): number {
+    return event === "lost" ? events.listenerCount(event) : super.listenerCount(event);
+  }
+}
 
 export function defaultClient(options: NativeClientOptions): Client {
   const where = options.nodes ?? environment();
@@ -29,8 +30,7 @@ export function defaultClient(options: NativeClientOptions): Client {
   const place = JSON.stringify([where, ...others.sort()]);
   let client = clients.get(place);
   if (client === undefined) {
-    client = new Client(options);
-    if (events.listenerCount("lost") > 0) client.on("lost", forward);
+    client = new Default(options);
     clients.set(place, client);
     if (clients.size === MANY + 1) {
       const what = `${clients.size} calls without \`client\` had other options of a client each time, and each set of them has a client`;

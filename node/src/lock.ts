@@ -15,9 +15,11 @@ import {
   type NativeInspection,
 } from "./inspection.js";
 import { endIfReleased, keptBy, newLease, type Keeper, type Lease } from "./lease.js";
-import { acquireOptions, forceOptions, ownCopy, type AcquireOptions, type Acquiring, type ForceOptions, type Name } from "./options.js";
+import { acquireOptions, bytesOf, forceOptions, ownCopy, type AcquireOptions, type Acquiring, type ForceOptions, type Name } from "./options.js";
 import { acquiring, Asked, type Invocation } from "./owner.js";
 import { begin, valueOf } from "./port.js";
+
+const NOT_OWNER = 6;
 
 /** Makes a lock. Not part of the API. */
 export let newLock: (
@@ -194,6 +196,10 @@ export class Lock {
   }
 
   async #release(): Promise<boolean> {
+    if (this.#options?.owner === undefined) {
+      const message = `the lock ${inspect(this.name)} has no named owner to release it for: use lease.release()`;
+      throw toError({ number: NOT_OWNER, message, nodes: [], lock: Buffer.from(bytesOf(this.name)).toString() }, this.release);
+    }
     const start = (port: NativePort, number: number) =>
       this.#core.release(port, number, this.#key, this.#options);
     const held = valueOf(await begin<boolean>(start), this.release);

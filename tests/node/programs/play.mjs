@@ -237,7 +237,7 @@ export class Play {
     // Which of them it enters is decided when it is called.
     const must = around.map((found) => found.find(({ inside, runs }) => runs && inside.lease.isHeld()));
     const shares = (one) => mode !== "shared" && one?.inside.lease.isShared();
-    const [refused, mayBeRefused] = [must.some(shares), around.flat().some(shares)];
+    const mayBeRefused = around.flat().some(shares);
     const isWithin = wait > 0 && !enters && names.some((i) => this.#isWithin(mode, i, client));
 
     let [ran, bodyError, parts] = [false, undefined, []];
@@ -257,6 +257,7 @@ export class Play {
         if (entered?.inside.token === inside.token) counts.entered++;
         // One that has ended in the turn of the call may be gone before the call is begun.
         else if (entered?.body.runs && !entered.body.gave) this.#found(`${what} does not enter ${entered.inside.what} again`);
+        if (shares(entered) && entered.body.runs && !entered.body.gave) this.#found(`${what} has alone what ${entered.inside.what} shares`);
       });
       return chain.run(body, async () => {
         try {
@@ -298,7 +299,6 @@ export class Play {
     } else if (error instanceof this.quorlock.WouldDeadlockError && !mayBeRefused) {
       this.#found(`${what} is refused, and shares nothing: ${error}`);
     }
-    if (refused && ran) this.#found(`${what} has alone what a body around it shares`);
   }
 
   #mayFail(error, call) {

@@ -279,6 +279,8 @@ struct Seen {
     scope: Py<PyAny>,
     leased: bool,
     hand: bool,
+    /// One of several may have been left, and it may be this one.
+    doubtful: bool,
     frame: Option<Py<PyAny>>,
     this: Option<Py<PyAny>>,
     flow: Option<Py<PyAny>>,
@@ -494,6 +496,7 @@ impl Open {
             number: entry.number,
             scope: entry.scope.clone_ref(py),
             leased: entry.leased,
+            doubtful: entry.group.is_some(),
             hand: matches!(entry.at.entered, Entered::Hand(_)),
             frame: match &entry.at.entered {
                 Entered::Hand(frame) => kept(frame),
@@ -594,33 +597,23 @@ impl Choice {
         for seen in seen {
             ours.push(is_same(py, seen.flow.as_ref(), here)?);
         }
-        let newest_of_ours = |is_one: &dyn Fn(&Seen) -> bool| {
-            let at = (0..seen.len())
-                .rev()
-                .find(|&at| ours[at] && is_one(&seen[at]))?;
-            Some(Choice::One(seen[at].number))
-        };
         // An object that has entered several for one caller leaves the newest of these.
         if let Some(this) = this {
             let is_its = |seen: &Seen| {
-                seen.this
-                    .as_ref()
-                    .is_some_and(|kept| is_kept(kept.bind(py), this))
+                let kept = seen.this.as_ref();
+                kept.is_some_and(|kept| is_kept(kept.bind(py), this))
             };
-            if let Some(newest) = newest_of_ours(&is_its) {
-                return Ok((newest, false));
-            }
-            let its: Vec<u64> = seen
-                .iter()
-                .filter(|seen| is_its(seen))
-                .map(|seen| seen.number)
-                .collect();
-            match its[..] {
-                [] => {}
-                [one] => return Ok((Choice::One(one), false)),
+            let its: Vec<usize> = (0..seen.len()).filter(|&at| is_its(&seen[at])).collect();
+            let own = its.iter().rev().find(|&&at| ours[at]);
+            match (own.filter(|&&at| !seen[at].doubtful), &its[..]) {
+                (_, []) => {}
+                (Some(&one), _) | (None, &[one]) => {
+                    return Ok((Choice::One(seen[one].number), false));
+                }
                 _ => {
+                    let some = its.iter().map(|&at| seen[at].number).collect();
                     let stay = Vec::new();
-                    return Ok((Choice::AnyOf { some: its, stay }, false));
+                    return Ok((Choice::AnyOf { some, stay }, false));
                 }
             }
         }
@@ -674,12 +667,13 @@ impl Choice {
         // One without a lease is left by its caller where that has entered none since: leaving it releases nothing, so at
         // worst another is released later than it could be, and never one that somebody is inside of.
         let newest = all.iter().rev().find(|&&at| ours[at]);
-        if let Some(skipped) = newest.map(|&at| &seen[at]).filter(|newest| !newest.leased) {
+        let skipped = newest.map(|&at| &seen[at]).filter(|newest| !newest.leased);
+        if let Some(skipped) = skipped.filter(|skipped| !skipped.doubtful) {
             return Ok((Choice::One(skipped.number), false));
         }
         // Of another caller it may be what is left here, unless there is one of our own: without a lease many are never left
         // at all, and what waited for those would be renewed for ever.
-        if !own {
+        if !own || skipped.is_some() {
             some.extend(
                 all.iter()
                     .map(|&at| &seen[at])
@@ -692,7 +686,7 @@ impl Choice {
             ([], _) => Choice::Nothing,
             (&[one], []) => Choice::One(one),
             // What still runs is left by the function that entered it, or by what that calls.
-            (&[one], _) if called => Choice::One(one),
+            (&[one], _) if called || all.iter().all(|&at| !seen[at].leased) => Choice::One(one),
             _ => Choice::AnyOf { some, stay },
         };
         Ok((choice, elsewhere))

@@ -108,6 +108,7 @@ class Blocking(unittest.TestCase):
         self.assertEqual((term.is_held(), term.lost.reason), (False, None))
         later = second.terms.get(timeout=LONG)
         self.assertGreater(later.fence, term.fence)
+        self.assertTrue(eventually(lambda: self.one.inspect(self.id()).queued == 1))
         self.assertTrue(second.election.resign())
         self.assertGreater(first.terms.get(timeout=LONG).fence, later.fence)
         self.assertFalse(second.election.resign())

@@ -270,6 +270,8 @@ class LeaseBase(NotPickled):
         # What few leases need is made when it is needed: many live for microseconds.
         self._core = core
         self._hold = hold
+        if hold is not None:
+            hold.handles.add(id(self))
         self._lost: Lost | None = None
         self._callbacks: list[Callable[[str], object]] | None = None
         self._kept: weakref.ref[Kept] | None = None
@@ -344,6 +346,8 @@ class LeaseBase(NotPickled):
     def _forgotten(self) -> None:
         """Released: nothing keeps it, and it calls nobody."""
         self._callbacks = None
+        if self._hold is not None:
+            self._hold.handles.discard(id(self))
         kept = self._kept() if self._kept is not None else None
         if kept is not None:
             kept.discard(self)

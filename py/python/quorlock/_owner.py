@@ -172,7 +172,7 @@ def _newest_of(place: Place) -> "Hold | None":
 class Hold:
     """A lease as all handles of one owner share it. It lives as long as one of these does."""
 
-    __slots__ = ("__weakref__", "_mark", "by_hand", "flow", "lock", "owner", "place", "reentrant")
+    __slots__ = ("__weakref__", "_mark", "by_hand", "flow", "handles", "lock", "owner", "place", "reentrant")
 
     def __init__(
         self, lock: _native.Lock, place: Place, owner: _native.Owner, caller: Caller, reentrant: bool, by_hand: bool
@@ -183,6 +183,9 @@ class Hold:
         self.reentrant: Final = reentrant
         self.by_hand: Final = by_hand
         self.flow: Final = Flow(caller)
+        # Those of its leases that have not been released, by their `id`. The core knows it only when a release has begun there,
+        # which may be in another thread.
+        self.handles: Final[set[int]] = set()
         self._mark: weakref.ref[_Mark] | None = None
 
     def won(self) -> None:
@@ -205,7 +208,7 @@ class Hold:
 
     def lives(self) -> bool:
         """Whether there is a handle that has not been released."""
-        return self.lock.holds(self.owner) is not None
+        return bool(self.handles) and self.lock.holds(self.owner) is not None
 
     def is_lost(self) -> bool:
         """Whether there is a handle on a lease that is lost."""
@@ -276,7 +279,7 @@ def _in_the_way(lock: _native.Lock, place: Place) -> Hold | None:
 
 def _keeps_out(other: Hold, lock: _native.Lock) -> bool:
     """Whether such a lock is to be waited for until this hold ends."""
-    if not other.lock.holds(other.owner):
+    if not other.handles or not other.lock.holds(other.owner):
         return False
     # Readers keep no reader out. A slot any other thread or task may give back, as with `threading.Semaphore`.
     return not lock.has_slots and not (lock.shared and other.lock.shares(other.owner))
@@ -285,10 +288,10 @@ def _keeps_out(other: Hold, lock: _native.Lock) -> bool:
 _SAME: Final = "give both the same owner= if they are one piece of work"
 
 
-def before_waiting(hold: Hold, caller: Caller, name: str) -> str | None:
+def before_waiting(hold: Hold, caller: Caller, name: str, named: bool) -> str | None:
     """Raises where to wait would be to wait for somebody who waits for us; what there is to be warned of where it may be."""
     # Where an owner has a name it may be the same.
-    if hold.lives():
+    if hold.handles or (named and hold.lock.holds(hold.owner) is not None):
         return None
     own = mine(hold.place, caller)
     if own is not None and _keeps_out(own, hold.lock):

@@ -100,7 +100,7 @@ class Locks(Scoped):
         holds = [lock._hold(caller, by_hand) for lock in self._locks]
         if waits:
             for lock, hold in zip(self._locks, holds, strict=True):
-                warning = _owner.before_waiting(hold, caller, lock.name) or warning
+                warning = _owner.before_waiting(hold, caller, lock.name, lock._named) or warning
         return holds, warning
 
     def _acquired(self, options: dict[str, object], by_hand: bool) -> Leases:

@@ -312,7 +312,7 @@ class Lock(Scoped):
         warning = None
         try:
             if wait != 0:
-                warning = _owner.before_waiting(hold, caller, self._name)
+                warning = _owner.before_waiting(hold, caller, self._name, self._named)
             if warning is None:
                 core: _native.Lease = waited(self._core.acquire(hold.owner, options))
             else:
@@ -332,7 +332,7 @@ class Lock(Scoped):
         """As `_acquired`; `None` where others hold the lock all the time."""
         caller = Caller()
         hold = self._hold(caller, by_hand)
-        warning = None if wait == 0 else _owner.before_waiting(hold, caller, self._name)
+        warning = None if wait == 0 else _owner.before_waiting(hold, caller, self._name, self._named)
         try:
             with _owner.Warned(warning, wait is None):
                 core: _native.Lease | None = waited(self._core.try_acquire(hold.owner, given(wait=wait)))

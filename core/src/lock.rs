@@ -478,7 +478,7 @@ impl Lock {
                 return client.owners.reenter(&keys.lock, owner).map(Ok);
             }
             let held = client.owners.newest(&keys.lock, owner)?;
-            // A name may be that of somebody else, who goes on.
+            // An owner by name may have other threads, one of which may release the lease.
             let slot = matches!(keys.mode, Mode::AnySlot(_));
             let itself = owner.is_thread() && !slot;
             mutant!("waits-for-its-own-thread", itself, false)

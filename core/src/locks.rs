@@ -215,9 +215,9 @@ struct Gathering {
     /// In their order.
     locks: Vec<Lock>,
     won: Vec<Option<Lease>>,
-    /// Which of those are leases that their owner had before. They are kept throughout, for
-    /// whoever won them may let them go meanwhile, and the owner would then win anew what
-    /// it is to share with nobody.
+    /// Which of those are leases that their owner had before. They are kept throughout: else the
+    /// call that won them could let them go meanwhile, this one would win them anew, and other
+    /// calls of that owner would enter them.
     entered: Vec<bool>,
     /// What the last try of each said that did not win.
     refused: Vec<Option<Error>>,

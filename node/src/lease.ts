@@ -54,7 +54,7 @@ const NOT_OWNER = 6;
 
 /** By the number of the operation that won them, for the time they are held. */
 const live = new Map<number, WeakRef<Lease>>();
-/** A lease that nobody has is released when it is collected. That it was forgotten is told. */
+/** Releases a lease that was collected, and tells that the program has forgotten it. */
 const collected = new FinalizationRegistry<{ number: number; name: Name }>(({ number, name }) => {
   // Without it its loss has been told.
   const isNews = live.delete(number);

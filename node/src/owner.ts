@@ -17,7 +17,7 @@ import { bytesOf, type Acquiring, type Name } from "./options.js";
 import { begin, beginUntil, type Outcome } from "./port.js";
 
 const WAIT = 10_000;
-/** How often a wait without end is told of, in milliseconds. */
+/** How long it takes from one warning of a wait without end to the next, in milliseconds. */
 const EVERY = 10_000;
 const CONTENDED = 2;
 const TIMEOUT = 3;
@@ -109,7 +109,7 @@ export class Asked {
 interface Holding {
   readonly asked: Asked;
   readonly lease: Lease;
-  /** Who may enter it again; nobody enters a term of an election. */
+  /** The owner that may enter it again; a term of an election has none. */
   readonly owner: NativeOwner | undefined;
 }
 
@@ -136,7 +136,7 @@ export class Invocation {
   /** Whether it enters again what bodies around it hold. */
   readonly #reentrant: boolean;
   readonly holds: Holding[] = [];
-  /** False when its body has ended. What it left running is then in nobody's body. */
+  /** False when its body has ended. What it left running is in no body then. */
   active = true;
   parent: Invocation | undefined;
 

@@ -665,7 +665,7 @@ impl Choice {
             }
         }
         // One without a lease is left by its caller where that has entered none since: leaving it releases nothing, so at
-        // worst another is released later than it could be, and never one that somebody is inside of.
+        // worst another is released later than it could be, and never one whose scope is open.
         let newest = all.iter().rev().find(|&&at| ours[at]);
         let skipped = newest.map(|&at| &seen[at]).filter(|newest| !newest.leased);
         if let Some(skipped) = skipped.filter(|skipped| !skipped.doubtful) {
@@ -705,7 +705,7 @@ fn is_called_by(frame: Option<&Bound<'_, PyAny>>, other: &Bound<'_, PyAny>) -> P
     Ok(false)
 }
 
-/// Ends a scope that is never left: the lease is released unless somebody keeps it otherwise.
+/// Ends a scope that is never left: the lease is released unless the program keeps it otherwise.
 fn abandon(py: Python<'_>, state: &Weak<Mutex<State>>, number: u64) {
     let Some(state) = state.upgrade() else {
         return;

@@ -55,7 +55,7 @@ static void all_at_once(void) {
     CHECK(quorlock_leases_remaining_ms(leases) > 15000);
     WORKS(quorlock_leases_ensure(leases, 5000, &error));
     FAILS(QUORLOCK_INVALID_ARGUMENT, quorlock_leases_extend(leases, -5, &error));
-    /* They belong to nobody, and so does the thread not enter them again. */
+    /* They have no owner, so the thread does not enter them again. */
     quorlock_leases_t *again = NULL;
     FAILS(QUORLOCK_CONTENDED, quorlock_try_lock_all(locks, &again, &error));
     bool was_held = false;

@@ -55,11 +55,11 @@ constexpr std::size_t NAMES = 2, CLIENTS = 2, SLOTS = 2;
 
 enum class mode { alone, shared, slot };
 
-/** One that is inside. */
+/** A hold that is inside. */
 struct entry {
     std::size_t client;
     mode how;
-    /** The thread that owns it; 0 of what is acquired by hand, which nobody owns. */
+    /** The thread that owns it; 0 of what is acquired by hand, which has no owner. */
     std::uint64_t thread;
 };
 

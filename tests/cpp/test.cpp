@@ -507,7 +507,7 @@ void a_mutex_refuses_its_own_thread() {
     THROWS(quorlock::invalid_argument, quorlock::recursive_mutex(client, "a", options));
 }
 
-// A lease that was acquired by hand belongs to nobody: not to the thread, also not to the one that is asked for next.
+// A lease that was acquired by hand has no owner: any thread may use it, and its own waits for it as any other.
 void what_is_acquired_by_hand_has_no_owner() {
     const quorlock::client client = some_client();
     const quorlock::lock lock = client.lock("a");

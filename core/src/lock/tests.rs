@@ -18,7 +18,7 @@ fn a_thread_that_may_not_enter_again_would_wait_for_itself() {
         let outcome = tried(lock.of_this_thread());
         assert_eq!(kind(outcome), Some(ErrorKind::WouldDeadlock));
     }
-    // What another thread has, and what nobody in particular has, may be given back meanwhile.
+    // A lease of another thread, and one without an owner, may be given back meanwhile.
     let other = thread::scope(|scope| scope.spawn(|| tried(owned().of_this_thread())).join());
     assert_eq!(kind(other.unwrap()), Some(ErrorKind::Timeout));
     let by_hand = client.lock("a").of_this_thread();

@@ -229,7 +229,7 @@ fn what_an_owner_has_entered_it_keeps_while_it_waits_for_others() -> Result<(), 
     until("it waits", || ours.stats().queued == 1);
     let fence = b.fence();
     blocking::wait(b.release())?;
-    // Else whoever asks next for that owner, and is no part of this call, would share it.
+    // Else the next call of that owner, which is no part of this one, would share it.
     assert!(blocking::wait(theirs.lock("b").try_acquire())?.is_none());
     blocking::wait(first.release())?;
     let all = waits.join().unwrap()?;

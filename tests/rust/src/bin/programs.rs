@@ -88,7 +88,7 @@ impl Held {
     }
 }
 
-/// One that is inside.
+/// A hold that is inside.
 struct Entry {
     id: u64,
     party: Party,
@@ -549,7 +549,7 @@ fn number(word: Option<String>) -> Result<u64, String> {
     word.parse().map_err(|_| format!("{word} is no number"))
 }
 
-/// How many failed: one, which is told, or none.
+/// Prints a program that failed. Returns how many did: one or none.
 fn report((seed, wrong): (u64, Option<String>)) -> u64 {
     let Some(wrong) = wrong else { return 0 };
     println!("FAIL seed {seed}: {wrong}");

@@ -221,32 +221,32 @@ fn an_owner_enters_again_what_it_holds() -> Result<(), Error> {
 fn what_an_owner_has_entered_it_keeps_while_it_waits_for_others() -> Result<(), Error> {
     let stage = Stage::new(1);
     let (ours, theirs) = (Client::new(&stage.nodes)?, Client::new(&stage.nodes)?);
-    let first = blocking::wait(theirs.lock("a").acquire())?;
+    let first = blocking::wait(theirs.lock("kept-a").acquire())?;
     let mine = Owner::named("me");
-    let b = blocking::wait(ours.lock("b").owner(mine.clone()).acquire())?;
-    let all = ours.lock_all(["a", "b"]).owner(mine).wait(None);
+    let b = blocking::wait(ours.lock("kept-b").owner(mine.clone()).acquire())?;
+    let all = ours.lock_all(["kept-a", "kept-b"]).owner(mine).wait(None);
     let waits = std::thread::spawn(move || blocking::wait(all.acquire()));
     until("it waits", || ours.stats().queued == 1);
     let fence = b.fence();
     blocking::wait(b.release())?;
     // Else the next call of that owner, which is no part of this one, would share it.
-    assert!(blocking::wait(theirs.lock("b").try_acquire())?.is_none());
+    assert!(blocking::wait(theirs.lock("kept-b").try_acquire())?.is_none());
     blocking::wait(first.release())?;
     let all = waits.join().unwrap()?;
-    assert_eq!(all.get("b").unwrap().fence(), fence);
+    assert_eq!(all.get("kept-b").unwrap().fence(), fence);
     drop(all);
     // The loss of one that was entered ends the call.
     let mine = Owner::named("me");
-    let first = blocking::wait(theirs.lock("a").acquire())?;
-    let b = blocking::wait(ours.lock("b").owner(mine.clone()).acquire())?;
-    let all = ours.lock_all(["a", "b"]).owner(mine).wait(None);
+    let first = blocking::wait(theirs.lock("kept-a").acquire())?;
+    let b = blocking::wait(ours.lock("kept-b").owner(mine.clone()).acquire())?;
+    let all = ours.lock_all(["kept-a", "kept-b"]).owner(mine).wait(None);
     let waits = std::thread::spawn(move || blocking::wait(all.acquire()));
     until("it waits", || ours.stats().queued == 1);
-    assert_eq!(quorlock::testing::lose("b", LossReason::Expired), 1);
+    assert_eq!(quorlock::testing::lose("kept-b", LossReason::Expired), 1);
     let lost = waits.join().unwrap().unwrap_err();
     assert_eq!(
         (lost.kind(), lost.name()),
-        (ErrorKind::LockLost, Some(&b"b"[..]))
+        (ErrorKind::LockLost, Some(&b"kept-b"[..]))
     );
     drop((b, first));
     stage.await_nothing_left();

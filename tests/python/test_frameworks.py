@@ -2,17 +2,20 @@
 
 import asyncio
 import concurrent.futures
+import contextlib
 import os
 import socket
 import subprocess
 import sys
 import tempfile
 import textwrap
+import time
 import unittest
 
 import fastapi
 import httpx
 import quorlock
+import quorlock.aio
 from inside import Inside
 from quorlock import redlock
 from support import LONG, TESTS, Case, Child
@@ -139,7 +142,7 @@ class Green(Case):
         """, "10 1", kinds=(GEVENT, GEVENT_UNPATCHED))
 
     def test_gunicorn(self):
-        app = """
+        self.assertEqual(self.served("""
             from gevent import sleep
             from quorlock import redlock
             held, inside, most = redlock("gunicorn", wait=20), 0, 0
@@ -154,7 +157,41 @@ class Green(Case):
                     inside -= 1
                 start_response("200 OK", [("Content-Type", "text/plain")])
                 return [b"most %d" % most]
+        """, "-k", "gevent"), {b"most 1"})
+
+    def test_slots_that_a_stack_leaves_when_the_reply_is_over(self):
+        app = """
+            import contextlib, threading, time
+            from quorlock import semaphore
+            slots, lock, inside, most = semaphore("gunicorn-slots", 3, wait=20), threading.Lock(), 0, 0
+
+            class Reply(list):
+                def close(self):
+                    global inside
+                    with lock:
+                        inside -= 1
+                    self.stack.close()
+
+            def app(environ, start_response):
+                global inside, most
+                stack = contextlib.ExitStack()
+                lease = stack.enter_context(slots)
+                with lock:
+                    inside += 1
+                    most = max(most, inside)
+                time.sleep(0.002)
+                start_response("200 OK", [("Content-Type", "text/plain")])
+                reply = Reply([b"%s" % (b"held" if lease.is_held() and most <= 3 else b"too many: %d" % most)])
+                reply.stack = stack
+                return reply
         """
+        for worker in (("-k", "gevent"), ("-k", "gthread", "--threads", "12")):
+            with self.subTest(worker):
+                self.assertEqual(self.served(app, *worker, times=60), {b"held"})
+        self.assert_nothing_left()
+
+    def served(self, app, *words, times=20):
+        """What so many requests at once to such an app are answered."""
 
         def get(path):
             with socket.socket(socket.AF_UNIX) as connection:
@@ -168,19 +205,17 @@ class Green(Case):
             with open(os.path.join(folder, "locked_app.py"), "w") as file:
                 file.write(textwrap.dedent(app))
             path = os.path.join(folder, "socket")
-            command = [sys.executable, "-m", "gunicorn", "-k", "gevent", "-b", f"unix:{path}", "--no-control-socket",
-                       "locked_app:app"]
+            command = [sys.executable, "-m", "gunicorn", *words, "-b", f"unix:{path}", "--no-control-socket", "locked_app:app"]
             environment = {**os.environ, "QUORLOCK_NODES": ",".join(self.nodes)}
             with subprocess.Popen(command, cwd=folder, env=environment, text=True, stderr=subprocess.PIPE) as server:
                 try:
                     while "Booting worker" not in (line := server.stderr.readline()):
                         self.assertTrue(line, "gunicorn has not started")
                     with concurrent.futures.ThreadPoolExecutor(20) as pool:
-                        replies = list(pool.map(get, [path] * 20))
+                        return set(pool.map(get, [path] * times))
                 finally:
                     server.terminate()
                     server.communicate()
-        self.assertEqual(set(replies), {b"most 1"})
 
 
 class FastAPI(Case):
@@ -219,6 +254,50 @@ class FastAPI(Case):
         replies, inside = self.serve(use, LONG)
         self.assertEqual([reply.status_code for reply in replies], [200] * 10)
         self.assertEqual((inside.most, inside.entries), (1, 10))
+        self.assert_nothing_left()
+
+    def test_slots_that_stacks_leave(self):
+        """One object for all requests: entered in one task or thread, left in another."""
+        client, aclient = quorlock.Client(self.nodes, wait=LONG), quorlock.aio.Client(self.nodes, wait=LONG)
+        self.addCleanup(client.close)
+        slots, aslots, lost = client.semaphore("slots", 2), aclient.semaphore("aslots", 2), []
+
+        def held():
+            stack = contextlib.ExitStack()
+            lease = stack.enter_context(slots)
+            yield lease
+            stack.close()
+
+        async def aheld():
+            stack = contextlib.AsyncExitStack()
+            lease = await asyncio.wait_for(stack.enter_async_context(aslots), LONG)
+            yield lease
+            await asyncio.create_task(stack.aclose())
+
+        app, here, there = fastapi.FastAPI(), Inside(), Inside()
+
+        @app.get("/blocking")
+        def blocking(lease=fastapi.Depends(held)):
+            with here:
+                time.sleep(0.002)
+                lost.extend([] if lease.is_held() else [lease])
+
+        @app.get("/asyncio")
+        async def tasks(lease=fastapi.Depends(aheld)):
+            with there:
+                await asyncio.sleep(0.002)
+                lost.extend([] if lease.is_held() else [lease])
+
+        async def main():
+            async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://app", timeout=LONG) as http:
+                # Those that block have a thread each while they wait, and the pool has 40.
+                gets = [("/blocking", 30), ("/asyncio", 60)]
+                replies = await asyncio.gather(*(http.get(path) for path, times in gets for _ in range(times)))
+            await aclient.close()
+            return {reply.status_code for reply in replies}
+
+        self.assertEqual(asyncio.run(main()), {200})
+        self.assertEqual((here.entries, here.most, there.entries, there.most, lost), (30, 2, 60, 2, []))
         self.assert_nothing_left()
 
     def test_an_endpoint_inside_of_its_dependency_waits(self):

@@ -15,7 +15,7 @@
             assert close_month() == "left to another"
 
 `quorlock_nodes` is a fixture for pytest: nodes that no other test has, which everything that names no nodes of its own uses while
-the test runs. With unittest and others, `nodes` gives such nodes.
+the test runs: `redlock` at each use, and a `Client` that a module has made if this test is the first that uses it. With unittest and others, `nodes` gives such nodes.
 
 The nodes live within this process (`memory://`): all of the API works on them, but no other process sees them.
 """

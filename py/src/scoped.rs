@@ -265,8 +265,8 @@ impl State {
 
 /// What leaving comes to.
 enum Left {
-    /// These scopes, none of which is open any more.
-    Scopes(Vec<Entry>),
+    /// These scopes, none of which is open any more. `first`: that is the one which is left here, and the others were left before.
+    Scopes { left: Vec<Entry>, first: bool },
     /// One of these, and nothing says which: they stay until as many have been left.
     Doubt { scopes: Vec<Py<PyAny>>, warn: bool },
     /// None is open that might be left here; whether one is that another function alone leaves.
@@ -442,7 +442,7 @@ impl Open {
             _ => false,
         });
         if let Some(left) = left {
-            return Ok(Left::Scopes(left));
+            return Ok(Left::Scopes { left, first: true });
         }
         if stands == Site::Exit {
             return Ok(Left::Nothing { elsewhere: false });
@@ -460,7 +460,7 @@ impl Open {
             None => None,
         };
         match left {
-            Some(left) => Ok(Left::Scopes(left)),
+            Some(left) => Ok(Left::Scopes { left, first: true }),
             None => self.doubtful(py, Some(&frame)),
         }
     }
@@ -477,7 +477,7 @@ impl Open {
                 Choice::Nothing => return Ok(Left::Nothing { elsewhere }),
                 Choice::One(number) => {
                     let taken = lock(&self.0).take_newest(|entry| entry.number == number);
-                    taken.map(Left::Scopes)
+                    taken.map(|left| Left::Scopes { left, first: true })
                 }
                 Choice::AnyOf { some, stay } => {
                     self.count(&some, &stay, here.clone_ref(py), &seen, py)
@@ -561,7 +561,10 @@ impl Open {
         state.settle(number, &mut taken);
         if !taken.is_empty() {
             drop(guard);
-            return Some(Left::Scopes(taken));
+            return Some(Left::Scopes {
+                left: taken,
+                first: false,
+            });
         }
         let leased = seen
             .iter()
@@ -761,14 +764,20 @@ impl Scoped {
     ) -> PyResult<()> {
         let py = this.py();
         match this.get().0.leave(py, site::current(py))? {
-            Left::Scopes(left) => {
+            Left::Scopes { left, first } => {
                 let mut ended = Ok(());
-                for entry in left {
+                for (at, entry) in left.into_iter().enumerate() {
                     let scope = entry.scope.bind(py);
                     if scope.is_none() {
                         continue;
                     }
-                    let left = this.call_method1(intern!(py, "_leave"), (scope, error));
+                    // What was left before has been told of its loss there.
+                    let left = match first && at > 0 {
+                        true => Ok(()),
+                        false => this
+                            .call_method1(intern!(py, "_leave"), (scope, error))
+                            .map(|_| ()),
+                    };
                     // Interrupted or not, it has been given back now.
                     ended = ended.and(left.and(let_go(scope)));
                 }
@@ -870,17 +879,17 @@ impl Scopes {
         self.0.enter(py, at, scope);
     }
 
-    /// Which scopes are left from this frame; whether that is in doubt, and whether this is to be said, or, where there are
-    /// none, whether there is one that another function alone leaves.
+    /// Which scopes are left from this frame; whether that is in doubt; and whether that is to be said, or else whether the first
+    /// is the one that is left here, or, where there are none, whether there is one that another function alone leaves.
     fn leave(
         &self,
         py: Python<'_>,
         frame: &Bound<'_, PyAny>,
     ) -> PyResult<(Vec<Py<PyAny>>, bool, bool)> {
         Ok(match self.0.leave(py, Some(frame.clone()))? {
-            Left::Scopes(left) => {
+            Left::Scopes { left, first } => {
                 let scopes = left.into_iter().map(|entry| entry.scope).collect();
-                (scopes, false, false)
+                (scopes, false, first)
             }
             Left::Doubt { scopes, warn } => (scopes, true, warn),
             Left::Nothing { elsewhere } => (Vec::new(), false, elsewhere),

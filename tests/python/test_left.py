@@ -328,6 +328,21 @@ class Doubt(Case):
         running.result(LONG)
         self.assert_ended(lease)
 
+    def test_a_loss_that_was_told_is_not_told_to_who_settles_it(self):
+        def by_hand():
+            yield lock.__enter__()
+            lock.__exit__(None, None, None)
+
+        lock, opened = self.client.lock(self.id(), reentrant=False), by_hand()
+        lost = enter(lock)
+        testing.lose(self.id())
+        held = next(opened)
+        with self.assertRaises(quorlock.LockLostError):
+            leave(lock)
+        self.assert_held(held)
+        self.assertIsNone(next(opened, None))
+        self.assert_ended(lost, held)
+
     def test_a_loss_is_told_to_all(self):
         lock = self.client.lock(self.id(), reentrant=False)
         lost = self.elsewhere(enter, lock)

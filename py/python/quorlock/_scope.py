@@ -129,15 +129,16 @@ class Scopes:
             in_doubt(of)
         return self._leave_doubt(scopes, error)
 
-    async def _leave(self, left: _Left, elsewhere: bool, error: BaseException | None) -> None:
+    async def _leave(self, left: _Left, more: bool, error: BaseException | None) -> None:
         scopes = left.taken()
         if not scopes and error is None:
-            raise NotOwnerError(not_open(elsewhere))
+            raise NotOwnerError(not_open(more))
         if len(scopes) == 1:
             return await scopes[0].leave(error)
-        # Those that were in doubt so far. Each is released, whatever becomes of the others.
+        # Those that were in doubt so far. Each is released, whatever becomes of the others; what was left before has been told there
+        # of its loss.
         ends = await asyncio.gather(*(scope.leave(error) for scope in scopes), return_exceptions=True)
-        failed = next((end for end in ends if end is not None), None)
+        failed = next((end for end in (ends[:1] if more else ends) if end is not None), None)
         if failed is not None:
             raise failed
 

@@ -80,19 +80,15 @@ class Skipped:
 
 
 class _Left:
-    """Scopes that are left, until their release has begun."""
+    """Scopes that are left, as long as their release has not begun."""
 
     __slots__ = ("scopes",)
 
     def __init__(self, scopes: "list[Scope | Skipped]") -> None:
         self.scopes = scopes
 
-    def taken(self) -> "list[Scope | Skipped]":
-        scopes, self.scopes = self.scopes, []
-        return scopes
-
     def __del__(self) -> None:
-        # The coroutine that was to release them was never begun, as that of a task which was cancelled at once.
+        # The coroutine that was to release them was cancelled before, as that of a task which never began.
         for scope in self.scopes:
             if isinstance(scope, Scope):
                 scope.abandoned()
@@ -130,17 +126,21 @@ class Scopes:
         return self._leave_doubt(scopes, error)
 
     async def _leave(self, left: _Left, more: bool, error: BaseException | None) -> None:
-        scopes = left.taken()
-        if not scopes and error is None:
+        if not left.scopes and error is None:
             raise NotOwnerError(not_open(more))
-        if len(scopes) == 1:
-            return await scopes[0].leave(error)
-        # Those that were in doubt so far. Each is released, whatever becomes of the others; what was left before has been told there
-        # of its loss.
-        ends = await asyncio.gather(*(scope.leave(error) for scope in scopes), return_exceptions=True)
-        failed = next((end for end in (ends[:1] if more else ends) if end is not None), None)
-        if failed is not None:
-            raise failed
+        failed: BaseException | None = None
+        for at in range(len(left.scopes)):
+            try:
+                await left.scopes.pop(0).leave(error)
+            except QuorlockError as ended:
+                # Where the first is the one that is left here, the others were left before, and told of their losses there.
+                failed = failed or (None if more and at else ended)
+        try:
+            if failed is not None:
+                raise failed
+        finally:
+            # Its traceback knows this frame.
+            del failed
 
     async def _leave_doubt(self, scopes: list[Scope], error: BaseException | None) -> None:
         for scope in scopes:

@@ -82,12 +82,16 @@ class Release(Case):
         slots = self.client.semaphore(self.id(), 3)
         first = slots.acquire()
         second = slots.acquire()
-        lost = self.client.semaphore(self.id(), 3, ttl=0.1, renew=False)
-        brief = lost.acquire()
-        self.assertTrue(brief.lost.wait(LONG))
         self.assertTrue(slots.release())
         self.assertEqual((first.is_held(), second.is_held()), (True, False))
-        self.assertFalse(lost.release())
+        # One that is lost takes no place of one that is held.
+        doomed = self.client.semaphore(self.id(), 3, ttl=0.1, renew=False)
+        kept, lost = doomed.acquire(), doomed.acquire()
+        kept.extend(30)
+        self.assertTrue(lost.lost.wait(LONG))
+        self.assertTrue(doomed.release())
+        self.assertFalse(kept.is_held())
+        self.assertFalse(doomed.release())
         self.assertTrue(slots.release())
 
     def test_in_asyncio(self):

@@ -496,17 +496,19 @@ class Asyncio(unittest.IsolatedAsyncioTestCase):
             await asyncio.sleep(0)
             gc.collect()
 
-    @unittest.skipIf(sys.version_info < (3, 12), "before, nothing tells unittest that it is to be awaited")
-    async def test_a_context_of_unittest(self):
-        lock = self.client.lock(self.id())
+    # Before, nothing tells unittest that it is to be awaited.
+    if sys.version_info >= (3, 12):
 
-        class Locked(unittest.IsolatedAsyncioTestCase):
-            async def runTest(self):
-                self.lease = await self.enterAsyncContext(lock)
+        async def test_a_context_of_unittest(self):
+            lock = self.client.lock(self.id())
 
-        test = Locked()
-        self.assertTrue((await asyncio.to_thread(test.run)).wasSuccessful())
-        self.assertFalse(test.lease.is_held())
+            class Locked(unittest.IsolatedAsyncioTestCase):
+                async def runTest(self):
+                    self.lease = await self.enterAsyncContext(lock)
+
+            test = Locked()
+            self.assertTrue((await asyncio.to_thread(test.run)).wasSuccessful())
+            self.assertFalse(test.lease.is_held())
 
     async def test_a_release_that_is_cancelled_before_it_begins(self):
         lock = self.client.lock(self.id())

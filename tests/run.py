@@ -31,9 +31,10 @@ import scenario  # noqa: E402
 LOGS = os.path.join(ROOT, "target", "test-logs")
 PYTHON = os.path.join(ROOT, ".venv", "bin", "python")
 TAIL_LINES = 60
-# Lines before those that tell of a failure, in the words of the runners.
+# Lines before those that tell of a failure, in the words of the runners, and how many lines after each may say why.
 TELLS = re.compile(r"FAIL|ERROR|panicked at|^error|Error: |^not ok|violation")
-TELLING_LINES = 20
+REASON_LINES = 2
+TELLING_LINES = 40
 # A step that has printed nothing for so many seconds hangs, if it has used less than a tenth of a processor for the first of
 # them, or whatever it has used for the second.
 IDLE, MUTE = 300, 2400
@@ -347,7 +348,10 @@ def telling(text):
     are left out."""
     lines = [line for line in text.splitlines() if not PASSED.match(line)]
     # What failed may stand far before the end.
-    return [line for line in lines[:-TAIL_LINES] if TELLS.search(line)][:TELLING_LINES] + lines[-TAIL_LINES:]
+    early = max(len(lines) - TAIL_LINES, 0)
+    tells = [number for number in range(early) if TELLS.search(lines[number])]
+    shown = {after for number in tells for after in range(number, min(number + 1 + REASON_LINES, early))}
+    return [lines[number] for number in sorted(shown)][:TELLING_LINES] + lines[early:]
 
 
 def show(name, passed, failed, seconds, why=""):
@@ -399,11 +403,14 @@ def self_check():
     told = telling(f"{noise}FAIL b  0.2 s\n     why\n{noise}last\n")
     if told != ["FAIL b  0.2 s", "     why", "last"]:
         wrong.append(told)
+    far = telling("thread 'a' panicked at a.rs:1:2:\nwhy\nnote\n" + "other\n" * 100)
+    if far != ["thread 'a' panicked at a.rs:1:2:", "why", "note"] + ["other"] * TAIL_LINES:
+        wrong.append(far)
     hanging = hangs()
     for case in wrong + missed + taken + hanging:
         print("wrong:", case)
     failed = len(wrong) + len(missed) + len(taken) + len(hanging)
-    print(f"{len(cases) + 1 + len(planted) + len(harmless) + 3 - failed} passed, {failed} failed")
+    print(f"{len(cases) + 2 + len(planted) + len(harmless) + 3 - failed} passed, {failed} failed")
     return 1 if failed else 0
 
 

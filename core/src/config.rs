@@ -167,6 +167,8 @@ pub(crate) struct LockOptions {
     pub(crate) renew: bool,
     pub(crate) naming: Naming,
     pub(crate) layout: Layout,
+    /// `None`: the [process's](process_label).
+    pub(crate) label: Option<Arc<str>>,
     pub(crate) fencing: bool,
     pub(crate) max_waiters: usize,
     pub(crate) fair: bool,
@@ -197,6 +199,7 @@ impl Default for LockOptions {
             renew: defaults::RENEW,
             naming: Naming::Tagged,
             layout: Layout::Plain,
+            label: None,
             fencing: defaults::FENCING,
             max_waiters: defaults::MAX_WAITERS,
             fair: defaults::FAIR,
@@ -273,6 +276,15 @@ macro_rules! lock_option_setters {
                 self.change(|options| options.layout = layout)
             }
 
+            /// Text that is stored with the token of a lease, to tell who holds the lock: at
+            /// most 256 bytes without control characters; empty for none. An acquire that enters a
+            /// lease again leaves that lease's label as it is. What is [`raw`](Self::raw), or in
+            /// Redisson's layout, has no label. `host:pid`.
+            pub fn label(self, label: impl Into<String>) -> $Type {
+                let label: std::sync::Arc<str> = label.into().into();
+                self.change(|options| options.label = Some(label.clone()))
+            }
+
             /// Whether leases have [fences](crate::Lease::fence). On.
             pub fn fencing(self, fencing: bool) -> $Type {
                 self.change(|options| options.fencing = fencing)
@@ -327,7 +339,6 @@ pub(crate) use lock_option_setters;
 pub struct Settings {
     pub(crate) nodes: Vec<Address>,
     pub(crate) namespace: Arc<str>,
-    pub(crate) label: Arc<str>,
     pub(crate) node_timeout: Duration,
     pub(crate) drift: f64,
     pub(crate) min_validity: f64,
@@ -385,6 +396,19 @@ impl LockOptions {
         }
     }
 
+    /// Whether the label can be told apart from the token, and shown in one line.
+    fn check_label(&self) -> Result<(), Error> {
+        match self.label.as_deref() {
+            Some(label) if label.len() > 256 || label.chars().any(char::is_control) => {
+                Err(Error::invalid(format!(
+                    "label is {}: give at most 256 bytes without control characters",
+                    crate::error::word(label)
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Whether a term can be won with the mode: one leads, and only the exclusive mode has one holder.
     fn check_election(&self) -> Result<(), Error> {
         let refused = [
@@ -402,6 +426,7 @@ impl LockOptions {
     /// Checks the options of one lock against its client's settings.
     pub(crate) fn check(&self, settings: &Settings) -> Result<(), Error> {
         self.group.clone()?;
+        self.check_label()?;
         let Times { ttl, max_hold, .. } = self.times.settled();
         let max_ttl = settings.max_ttl();
         if ttl < MIN_TTL {
@@ -597,12 +622,6 @@ impl Settings {
                 crate::error::word(&self.namespace)
             )));
         }
-        if self.label.len() > 256 || self.label.chars().any(char::is_control) {
-            return Err(Error::invalid(format!(
-                "label is {}: give at most 256 bytes without control characters",
-                crate::error::word(&self.label)
-            )));
-        }
         let Times {
             max_ttl, fence_ttl, ..
         } = self.lock.times.settled();
@@ -663,7 +682,7 @@ fn fraction(what: &str, value: f64, low: f64, high: f64) -> Result<(), Error> {
 }
 
 /// The label of this process, `host:pid`.
-pub(crate) fn default_label() -> String {
+pub(crate) fn process_label() -> String {
     let host: String = host()
         .chars()
         .filter(|c| !c.is_control())

@@ -305,7 +305,10 @@ fn label(value: &Value) -> Option<String> {
 
 /// How much longer a quorum has this value.
 fn left(said: &[Said], value: &Value) -> Option<Duration> {
-    let has = |seen: &&Seen| seen.value.as_ref() == Some(value);
+    let has = |seen: &&Seen| {
+        let theirs = seen.value.as_ref();
+        theirs.is_some_and(|theirs| theirs.is_of_one_lease_with(value))
+    };
     let votes = said.iter().flatten().filter(has);
     let mut left: Vec<Duration> = votes
         .map(|seen| seen.left.unwrap_or(Duration::MAX))

@@ -341,7 +341,7 @@ impl Lease {
             name: self.name.to_vec(),
             raw: self.naming == Naming::Raw,
             slot: self.slot(),
-            value: hold.value().clone(),
+            value: hold.value(),
             ttl: hold.terms.timing.ttl,
             renew: hold.terms.renew,
             fence: hold.last_fence(),

@@ -403,7 +403,10 @@ impl Lock {
         Ok(Terms {
             keys: self.asked_for(client)?,
             label: match self.options.naming() {
-                Naming::Tagged => client.settings.label.clone(),
+                Naming::Tagged => {
+                    let label = self.options.label.as_ref();
+                    label.unwrap_or(&client.process_label).clone()
+                }
                 Naming::Raw => "".into(),
             },
             timing: client.settings.timing(times.ttl),

@@ -25,8 +25,6 @@ pub struct ClientBuilder {
     cert: Option<String>,
     key: Option<String>,
     on_current_runtime: bool,
-    /// Whether the label was given.
-    labelled: bool,
 }
 
 impl Default for ClientBuilder {
@@ -36,7 +34,6 @@ impl Default for ClientBuilder {
             settings: Settings {
                 nodes: Vec::new(),
                 namespace: defaults::NAMESPACE.into(),
-                label: config::default_label().into(),
                 node_timeout: defaults::NODE_TIMEOUT,
                 drift: defaults::DRIFT,
                 min_validity: defaults::MIN_VALIDITY,
@@ -50,7 +47,6 @@ impl Default for ClientBuilder {
             cert: None,
             key: None,
             on_current_runtime: false,
-            labelled: false,
         }
     }
 }
@@ -193,14 +189,6 @@ impl ClientBuilder {
         self
     }
 
-    /// Text stored with the token, to tell who holds a lock; empty for none.
-    /// `host:pid`.
-    pub fn label(mut self, label: impl Into<String>) -> ClientBuilder {
-        self.settings.label = label.into().into();
-        self.labelled = true;
-        self
-    }
-
     /// Certificates that vouch for `rediss://` nodes, in place of the
     /// system's: the path of a PEM file, or its text.
     pub fn ca(mut self, ca: impl Into<String>) -> ClientBuilder {
@@ -250,7 +238,7 @@ impl ClientBuilder {
             .collect::<Result<_, _>>()?;
         settings.check()?;
         let tls = Tls::new(self.ca, self.cert, self.key)?;
-        let shared = Shared::new(settings, origin, tls, self.labelled);
+        let shared = Shared::new(settings, origin, tls);
         release_at_exit();
         if self.on_current_runtime {
             let handle = Handle::try_current().map_err(|_| {

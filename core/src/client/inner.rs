@@ -38,6 +38,8 @@ pub(crate) struct Inner {
     pub(crate) watchdog: Arc<Watchdog>,
     pub(crate) runtime: &'static Runtime,
     pub(crate) io: Handle,
+    /// The label of leases that are given none.
+    pub(crate) process_label: Arc<str>,
     pub(super) tls: Tls,
     pub(super) closed: AtomicBool,
     pub(super) process: u32,

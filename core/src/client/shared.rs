@@ -41,10 +41,6 @@ pub(crate) struct Shared {
     /// Who has named the nodes.
     origin: Origin,
     tls: Tls,
-    /// Whether the label is the user's own: else it names the process.
-    labelled: bool,
-    /// The process that it was made in.
-    process: u32,
     /// Closed, perhaps before it was used.
     closed: AtomicBool,
     /// `race`: no lock that another thread could have held at the fork. Where two
@@ -54,14 +50,12 @@ pub(crate) struct Shared {
 
 impl Shared {
     /// A client that has not started.
-    pub(super) fn new(settings: Settings, origin: Origin, tls: Tls, labelled: bool) -> Shared {
+    pub(super) fn new(settings: Settings, origin: Origin, tls: Tls) -> Shared {
         Shared {
             waits: settings.waits(),
             settings,
             origin,
             tls,
-            labelled,
-            process: process::id(),
             closed: AtomicBool::new(false),
             inner: OnceBox::new(),
         }
@@ -70,7 +64,7 @@ impl Shared {
     /// A client that was made in another way, and runs.
     pub(super) fn started_as(inner: Inner, waits: Waits) -> Shared {
         let settings = inner.settings.clone();
-        let mut shared = Shared::new(settings, Origin::Caller, Tls::default(), true);
+        let mut shared = Shared::new(settings, Origin::Caller, Tls::default());
         shared.waits = waits;
         let _ = shared.inner.set(Box::new(Arc::new(inner)));
         shared
@@ -114,10 +108,7 @@ impl Shared {
     }
 
     fn start(&self, on: Option<Handle>) -> Result<Arc<Inner>, Error> {
-        let mut settings = self.settings.clone();
-        if !self.labelled && self.process != process::id() {
-            settings.label = config::default_label().into();
-        }
+        let settings = self.settings.clone();
         let runtime = Runtime::get();
         let ours = on.is_none();
         let (handle, driver) = match on {
@@ -170,6 +161,7 @@ impl Shared {
             watchdog,
             runtime,
             io: handle,
+            process_label: config::process_label().into(),
             tls: self.tls.clone(),
             closed: AtomicBool::new(false),
             process: process::id(),

@@ -46,6 +46,7 @@ impl ClientBuilder {
             watchdog,
             runtime: Runtime::get(),
             io: NOBODYS.get_or_init(never_entered).handle().clone(),
+            process_label: "".into(),
             tls: Tls::default(),
             closed: AtomicBool::new(false),
             process: crate::runtime::process::id(),

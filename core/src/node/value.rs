@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::mutants::mutant;
 use crate::token::Token;
 
 /// The value by which a lock is held: the token, a dot, and the label. `Debug` hides
@@ -11,6 +12,29 @@ use crate::token::Token;
 pub struct Value(pub Arc<[u8]>);
 
 impl Value {
+    /// What tells one lease from another: the token and the dot of a value of ours, for its
+    /// label may change; else all of it.
+    pub fn identity(&self) -> &[u8] {
+        match self.is_ours() {
+            true => &self.0[..Token::LEN + 1],
+            false => &self.0,
+        }
+    }
+
+    /// Whether both are of one lease, whatever their labels.
+    pub fn is_of_one_lease_with(&self, other: &Value) -> bool {
+        mutant!(
+            "another-label-is-another-lease",
+            self.identity() == other.identity(),
+            self == other
+        )
+    }
+
+    /// The same lease's with this label.
+    pub fn labelled(&self, label: &str) -> Value {
+        Value([self.identity(), label.as_bytes()].concat().into())
+    }
+
     /// Whether a client of ours has made it: 40 lower-case hex digits and a dot. Other
     /// Redlock clients store 40 such digits too, but no dot behind them.
     pub fn is_ours(&self) -> bool {
@@ -42,6 +66,26 @@ impl fmt::Debug for Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lease_is_told_by_its_token_and_a_strangers_value_by_all_of_it() {
+        let token = "0123456789abcdef".repeat(3)[..40].to_owned();
+        let value = |text: &str| Value(text.as_bytes().into());
+        let ours = value(&format!("{token}.a.b"));
+        assert!(ours.is_of_one_lease_with(&ours.labelled("")));
+        assert_eq!(ours.labelled("c"), value(&format!("{token}.c")));
+        let other = token.replace('0', "1");
+        for stranger in [
+            &token,
+            &other,
+            &format!("{other}.a.b"),
+            &format!("{token}a.b"),
+        ] {
+            assert!(!ours.is_of_one_lease_with(&value(stranger)), "{stranger}");
+        }
+        let (one, two) = (value("abc.d"), value("abc.e"));
+        assert!(one.is_of_one_lease_with(&one) && !one.is_of_one_lease_with(&two));
+    }
 
     #[test]
     fn the_dot_behind_forty_digits_is_what_makes_a_value_ours() {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock;
-use crate::node::{Fault, Keys, Leaving, Op, Reply, Request, Value};
+use crate::node::{Fault, Keys, Leaving, Op, Reply, Request, Seen, Value};
 use crate::protocol::ask_all::{ask_all, no_answer};
 use crate::protocol::inspect::{Finding, Said, finding};
 use crate::protocol::set::Set;
@@ -23,7 +23,10 @@ pub(crate) fn targets(said: &[Said]) -> Vec<Value> {
     let mut values: Vec<Value> = Vec::new();
     let seen = said.iter().flatten().filter_map(|seen| seen.value.clone());
     for value in seen.filter(|value| !value.0.is_empty()) {
-        if !values.contains(&value) {
+        if !values
+            .iter()
+            .any(|known| known.is_of_one_lease_with(&value))
+        {
             values.push(value);
         }
     }
@@ -34,7 +37,11 @@ pub(crate) fn targets(said: &[Said]) -> Vec<Value> {
 /// node, which it got before or gets by a request that is on its way.
 pub(crate) fn ban(said: &[Said], value: &Value, max_ttl: Duration, late: Duration) -> Duration {
     let theirs = said.iter().flatten();
-    let theirs = theirs.filter(|seen| seen.value.as_ref() == Some(value));
+    let is_theirs = |seen: &&Seen| {
+        let seen = seen.value.as_ref();
+        seen.is_some_and(|seen| seen.is_of_one_lease_with(value))
+    };
+    let theirs = theirs.filter(is_theirs);
     let left = theirs.filter_map(|seen| seen.left).max();
     let longest = left.unwrap_or_default().max(max_ttl);
     longest + clock::drift_allowance(longest, DRIFT) + late

@@ -90,8 +90,10 @@ pub struct Hold {
     own_keys: OnceLock<Arc<Keys>>,
     /// Names the hold to the watchdog.
     pub(crate) id: u64,
-    /// The token, and behind it the label if there is one.
+    /// The token, and behind it the label that it was drawn with, if there is one.
     value: Value,
+    /// The same with the label of a lease that it was passed on to, once that had another.
+    relabelled: Mutex<Option<Value>>,
     /// Who waits, if the attempt may.
     waiter: Option<Waiter>,
     /// When the token was drawn, and the [median](Set::median) then.
@@ -170,8 +172,8 @@ struct Fences {
 /// Who is told of the lease; called with the state not locked.
 #[derive(Default)]
 struct Told {
-    /// Its end has come nearer.
-    earlier_end: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    /// It is to be looked at by then: its end has come nearer, or its label has changed.
+    earlier_look: OnceLock<Box<dyn Fn(Instant) + Send + Sync>>,
     /// It is over.
     over: OnceLock<Box<OnOver>>,
 }

@@ -33,7 +33,10 @@ pub(crate) fn finding(said: &[Said]) -> Finding {
     let quorum = quorum(said.len());
     let seen = || said.iter().flatten();
     let votes = |standing: Standing, value: &Value| {
-        let same = |seen: &&Seen| seen.standing == standing && seen.value.as_ref() == Some(value);
+        let same = |seen: &&Seen| {
+            let theirs = seen.value.as_ref();
+            seen.standing == standing && theirs.is_some_and(|v| v.is_of_one_lease_with(value))
+        };
         seen().filter(same).count()
     };
     for seen in seen() {

@@ -62,9 +62,9 @@ impl Watchdog {
             at: AtomicU64::new(Instant::FAR.0),
         });
         let (watchdog, watched) = (Arc::downgrade(self), Arc::downgrade(&entry));
-        hold.on_earlier_end(move || {
+        hold.on_earlier_look(move |by| {
             if let (Some(watchdog), Some(entry)) = (watchdog.upgrade(), watched.upgrade()) {
-                watchdog.look_earlier(&entry);
+                watchdog.look_earlier(&entry, by);
             }
         });
         // A step that was seen between its winning and now.
@@ -76,15 +76,15 @@ impl Watchdog {
         }
     }
 
-    /// The end of a lease has come nearer.
-    fn look_earlier(&self, entry: &Arc<Entry>) {
+    /// A lease is to be looked at by then.
+    fn look_earlier(&self, entry: &Arc<Entry>, by: Instant) {
         let mut state = lock(&self.state);
         let at = Instant(entry.at.load(Ordering::Relaxed));
         let known = state.due.remove(&(at, entry.hold.id));
         drop(state);
         // While it is tended it is not there, and inserted after.
         if let Some(entry) = known {
-            self.insert(at, Instant::NEVER, entry);
+            self.insert(at.min(by), Instant::NEVER, entry);
         }
     }
 

@@ -13,10 +13,11 @@ use quorlock::sim::{
 use quorlock_sim::random::Random;
 
 pub const NAMESPACE: &str = "lock:";
-/// Votes with a label, with one of any bytes, with one that looks like something else, and
-/// without.
-const VALUES: [&[u8]; 4] = [
+/// Votes with a label, with another of the same lease, with one of any bytes, with one that
+/// looks like something else, and without.
+const VALUES: [&[u8]; 5] = [
     b"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa.host:1",
+    b"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa.another",
     b"0123456789abcdef0123456789abcdef01234567.a.b\r\n\0\xff",
     b"cccccccccccccccccccccccccccccccccccccccc.=17 x",
     b"dddddddddddddddddddddddddddddddddddddddd.",

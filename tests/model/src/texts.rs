@@ -1,7 +1,7 @@
 //! How the directed table writes what is on a node, and what it says.
 
-use quorlock::sim::Reply;
 use quorlock::sim::probe::Said;
+use quorlock::sim::{Reply, Value};
 
 use crate::calls::INBOXES;
 use crate::game::START;
@@ -107,7 +107,9 @@ pub fn waiter(member: &[u8]) -> String {
 /// The notation of what a lock's key holds.
 pub fn written(stored: &[u8]) -> String {
     for letter in 'A'..='F' {
-        if value(&letter.to_string()) == stored {
+        let whole = value(&letter.to_string());
+        // Bans name the lease, without its label.
+        if whole == stored || Value(whole.as_slice().into()).identity() == stored {
             return letter.to_string();
         }
     }

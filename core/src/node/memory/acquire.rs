@@ -85,7 +85,7 @@ impl MemoryNode {
     fn adopt(&mut self, request: &Request, old: &Value, found: &Found, asked: Asked) -> Reply {
         let form = found.form.as_ref().filter(|form| !form.is_kept());
         let holder = form.and_then(|form| form.holder(found.time));
-        let stands = found.own || holder == Some(old);
+        let stands = found.own || holder.is_some_and(|holder| holder.is_of_one_lease_with(old));
         let stands = mutant!("adopt-without-old", stands, stands || found.free);
         match mutant!("adopt-from-anybody", stands, true) {
             true => self.confirm_own(request, found, asked),

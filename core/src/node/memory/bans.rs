@@ -1,8 +1,7 @@
-//! Which values were forced out of their locks, on a node in memory: those are not stored
-//! anew by an extension.
+//! Which leases were forced out of their locks, on a node in memory: their values are not
+//! stored anew by an extension.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::line::life;
@@ -14,11 +13,11 @@ use crate::node::Request;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bans(BTreeMap<Vec<u8>, Banned>);
 
-/// Of one lock: the values, each until the node's `TIME` shows more than this many µs; and the
+/// Of one lock: the [identities](crate::node::Value::identity) of the values, each until the node's `TIME` shows more than this many µs; and the
 /// end of the key's life.
 #[derive(Clone, Debug)]
 struct Banned {
-    values: BTreeMap<Arc<[u8]>, u64>,
+    values: BTreeMap<Vec<u8>, u64>,
     end: Instant,
 }
 
@@ -39,7 +38,8 @@ impl Bans {
             end,
         });
         banned.values.retain(|_, until| time <= *until);
-        let until = banned.values.entry(request.value.0.clone()).or_default();
+        let identity = request.value.identity().to_vec();
+        let until = banned.values.entry(identity).or_default();
         *until = (*until).max(time + micros(long));
         banned.end = banned.end.max(end);
         self.0.insert(key, banned);
@@ -53,7 +53,7 @@ impl Bans {
         }
         let banned = self.0.get(&request.keys.companions.bans());
         let banned = banned.filter(|banned| banned.lives(now));
-        let until = banned.and_then(|banned| banned.values.get(&request.value.0));
+        let until = banned.and_then(|banned| banned.values.get(request.value.identity()));
         until.is_some_and(|until| MemoryNode::time(now) <= *until)
     }
 

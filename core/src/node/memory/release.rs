@@ -19,7 +19,8 @@ impl MemoryNode {
         let now = found.now;
         // Also one that is over: nobody has taken the lock since.
         let value = found.form.as_ref().and_then(Form::value);
-        let alone = !request.value.0.is_empty() && value == Some(&request.value);
+        let alone = !request.value.0.is_empty()
+            && value.is_some_and(|value| value.is_of_one_lease_with(&request.value));
         let mut last = found.last.as_ref().map(|(_, until)| *until);
         let shared = found.form.as_ref().is_some_and(Form::is_shared)
             && mutant!("shared-vote-stays", true, false)

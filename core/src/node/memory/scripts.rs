@@ -178,7 +178,9 @@ impl MemoryNode {
             }
         );
         Found {
-            own: !kept && !request.value.0.is_empty() && holder == Some(&request.value),
+            own: !kept
+                && !request.value.0.is_empty()
+                && holder.is_some_and(|holder| holder.is_of_one_lease_with(&request.value)),
             free: holder.is_none() && last.is_none(),
             last,
             form,

@@ -335,8 +335,10 @@ impl Connection {
     fn write(&mut self, now: Instant) {
         let Some(up) = &mut self.up else { return };
         while let Some(mut item) = self.waiting.next() {
-            let undone =
-                |later: &Item| later.is_release() && later.request.value == item.request.value;
+            let undone = |later: &Item| {
+                let value = &item.request.value;
+                later.is_release() && later.request.value.is_of_one_lease_with(value)
+            };
             let unwanted = mutant!("unwanted-is-written", !item.wanted(), false);
             let unwanted = mutant!(
                 "moved-resends-after-release",

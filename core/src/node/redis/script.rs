@@ -35,6 +35,7 @@ macro_rules! script {
 fn whole(text: &str) -> String {
     let parts = [
         ("--- form.lua\n", include_str!("lua/form.lua")),
+        ("--- lease.lua\n", include_str!("lua/lease.lua")),
         ("--- line.lua\n", include_str!("lua/line.lua")),
         ("--- join.lua\n", include_str!("lua/join.lua")),
         ("--- place.lua\n", include_str!("lua/place.lua")),

@@ -55,6 +55,7 @@ impl Hold {
             own_keys: OnceLock::new(),
             id: IDS.fetch_add(1, Ordering::Relaxed),
             value: Value(value.into()),
+            relabelled: Mutex::default(),
             waiter,
             drawn: (now, median),
             begun: AtomicU64::new(Instant::NEVER.0),
@@ -260,6 +261,9 @@ impl Hold {
         let keeps = request.leaving != Leaving::Free;
         let plain = !traces.scripted && !lined && self.mode().is_alone() && !self.is_undecided();
         let plain = plain && self.terms.keys.field.is_none();
+        // A plain command deletes by the whole value, and which label a node has is not known.
+        let drawn = self.is_labelled_as_drawn();
+        let plain = plain && mutant!("relabelled-is-deleted-by-value", drawn, true);
         request.native = traces.token && plain && !traces.waiter && !keeps;
         let deadline = now + self.terms.timing.node_timeout;
         self.outgoing(node, request, now, deadline, now + self.longest_life())
@@ -270,7 +274,7 @@ impl Hold {
             op,
             native: false,
             keys: self.keys().clone(),
-            value: self.value.clone(),
+            value: self.value(),
             waiter: self.waiter.clone(),
             leaving: Leaving::Free,
             not_after: 0,

@@ -9,7 +9,6 @@ use super::Hold;
 use super::votes::Phase;
 use crate::clock::Instant;
 use crate::mutants::mutant;
-use crate::node::Value;
 use crate::protocol::counters::count;
 
 impl Hold {
@@ -43,11 +42,6 @@ impl Hold {
         self.tell_over();
         let left = self.terms.max_hold.map(|_| now.until(self.last_end()));
         Some(left)
-    }
-
-    /// What stands for it on the nodes.
-    pub(crate) fn value(&self) -> &Value {
-        &self.value
     }
 
     /// The last fence that was counted for it, or for a lease that might have followed.

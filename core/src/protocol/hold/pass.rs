@@ -1,8 +1,9 @@
 //! A lease that ends and another that begins on the same token, within one
 //! client: no request is sent.
 //!
-//! The votes stand as they did, so exclusion is that of the token. The new
-//! lease has a fence of its own: an acquire takes a block of them where others
+//! The votes stand as they did, so exclusion is that of the token. Where the new lease
+//! has another label, it is renewed at once, and each node stores that label with the token.
+//! The new lease has a fence of its own: an acquire takes a block of them where others
 //! wait behind it, and the nodes count to the end of the block.
 
 use std::sync::atomic::Ordering;
@@ -11,7 +12,8 @@ use super::votes::Phase;
 use super::{Hold, State, Terms};
 use crate::clock::Instant;
 use crate::mutants::mutant;
-use crate::node::Mode;
+use crate::mutex::lock;
+use crate::node::{Mode, Value};
 use crate::protocol::counters::count;
 
 /// How often in a row a token is passed on: then the lock goes over the nodes,
@@ -28,7 +30,6 @@ impl Terms {
             && self.keys.mode.is_alone()
             && !self.is_owners()
             && !other.is_owners()
-            && self.label == other.label
             && counted(self) == counted(other)
             && timing(self) == timing(other)
             && self.renew
@@ -84,6 +85,12 @@ impl Hold {
             self.fences.present.store(next, Ordering::Release);
         }
         self.handed_over.store(Instant::NEVER.0, Ordering::Release);
+        let relabelled = self.relabel(&terms.label);
+        if relabelled {
+            for node in &mut state.votes.nodes {
+                node.requests.renew_at = now;
+            }
+        }
         state.lease.bound = terms.bound.clone();
         let group = std::mem::replace(&mut state.lease.group, terms.group);
         let since = std::mem::replace(&mut state.lease.since, now);
@@ -92,11 +99,39 @@ impl Hold {
         let callbacks = std::mem::take(&mut state.lease.callbacks);
         drop(state);
         drop((watchers, callbacks));
+        if relabelled {
+            self.tell_look_by(now);
+        }
         count(&self.set.counters.released);
         self.set.counters.measures.released(group, since.until(now));
         count(&self.set.counters.acquired);
         count(&self.set.counters.passed_on);
         true
+    }
+
+    /// The lease has this label from now on; whether it had another. The nodes hear of it by the
+    /// next renewal.
+    fn relabel(&self, label: &str) -> bool {
+        let mut relabelled = lock(&self.relabelled);
+        let value = relabelled.as_ref().unwrap_or(&self.value);
+        if value.label() == Some(label.as_bytes()) {
+            return false;
+        }
+        *relabelled = Some(mutant!("label-stays", value.labelled(label), value.clone()));
+        true
+    }
+
+    /// What stands for the lease on the nodes, or will by the next renewal.
+    pub(crate) fn value(&self) -> Value {
+        lock(&self.relabelled)
+            .as_ref()
+            .unwrap_or(&self.value)
+            .clone()
+    }
+
+    /// Whether all nodes have the label that the token was drawn with, or none.
+    pub(super) fn is_labelled_as_drawn(&self) -> bool {
+        lock(&self.relabelled).is_none()
     }
 
     /// Which of the token's leases is the present one.

@@ -32,16 +32,21 @@ impl Hold {
         }
     }
 
-    /// Calls `act` whenever the end of the lease has come nearer.
-    pub(crate) fn on_earlier_end(&self, act: impl Fn() + Send + Sync + 'static) {
-        let _ = self.told.earlier_end.set(Box::new(act));
+    /// Calls `act` whenever the lease is to be looked at earlier than was said, with the moment.
+    pub(crate) fn on_earlier_look(&self, act: impl Fn(Instant) + Send + Sync + 'static) {
+        let _ = self.told.earlier_look.set(Box::new(act));
     }
 
     pub(super) fn tell_earlier_end(&self, before: Instant) {
-        if self.end() < before
-            && let Some(act) = self.told.earlier_end.get()
-        {
-            act();
+        let end = self.end();
+        if end < before {
+            self.tell_look_by(end);
+        }
+    }
+
+    pub(super) fn tell_look_by(&self, at: Instant) {
+        if let Some(act) = self.told.earlier_look.get() {
+            act(at);
         }
     }
 }

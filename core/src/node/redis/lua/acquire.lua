@@ -15,7 +15,8 @@ if A[5] and now > tonumber(A[6]) then return {5, time[1], time[2]} end
 -- MGET does not show what is of another type; GET says so.
 if not value then value = call('GET', K[1]) end
 --- form.lua
-local own = value == A[1] or form == '=' and stands and whose == A[1]
+--- lease.lua
+local own = value and lease(value) == mine or form == '=' and stands and lease(whose) == mine
 local held = value and (not form or last or form ~= '@' and form ~= '&' and stands)
 local reservation, life, most = string.match(A[3], '^(%d+) (%d+) ?(%d*)')
 if quarantine and (own or not held or most ~= '') then return {3, call('PTTL', K[6]), time[1], time[2]} end
@@ -45,6 +46,8 @@ if own then
     local full = math.max(now + rest * 1000, till)
     call('SET', K[1], string.format('=%.0f ', full) .. A[1], 'KEEPTTL')
     rest = math.ceil((full - now) / 1000)
+  elseif value ~= A[1] then
+    call('SET', K[1], A[1], 'KEEPTTL')
   end
   if call('PTTL', K[1]) < rest then call('PEXPIRE', K[1], rest) end
 elseif crowded then

@@ -12,9 +12,10 @@ end
 if A[5] and now > tonumber(A[6]) then return {5, time[1], time[2]} end
 if not value then value = call('GET', K[1]) end
 --- form.lua
+--- lease.lua
 -- In its form: a key of readers, or one that is reserved or kept, holds no lease, whatever text is said to be its value.
-local function stands_there(whom) return not form and value == whom or form == '=' and stands and whose == whom end
-if not stands_there(A[4]) and not stands_there(A[1]) then return {2, time[1], time[2]} end
+local holder = form == '=' and stands and whose or not form and value
+if not holder or lease(holder) ~= lease(A[4]) and lease(holder) ~= mine then return {2, time[1], time[2]} end
 if quarantine then return {3, call('PTTL', K[6]), time[1], time[2]} end
 local rest = tonumber(A[2])
 if form then

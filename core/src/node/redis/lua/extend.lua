@@ -17,11 +17,12 @@ if not value then
   if type(value) == 'table' then value = '' end
 end
 --- form.lua
-local own = value == A[1] or form == '=' and stands and whose == A[1]
+--- lease.lua
+local own = value and lease(value) == mine or form == '=' and stands and lease(whose) == mine
 local gone = not last and (not value or form == '@' or form == '&' or form and not stands)
 if not own and (not gone or A[3] == '0' or A[3] == '3') then return A[4] and {0, time[1], time[2]} or 0 end
 -- Who was forced out does not come back. Whoever stores nothing anew need not look.
-local banned = not own and call('ZSCORE', K[2], A[1])
+local banned = not own and call('ZSCORE', K[2], mine)
 if banned and now <= tonumber(banned) then return {0, time[1], time[2], 1} end
 -- What stands in quarantine may be a vote that was never counted. Modes 2 and 3 are of one that is.
 if quarantine and (A[3] == '0' or A[3] == '1') then return {3, call('PTTL', K[6]), time[1], time[2]} end
@@ -42,6 +43,9 @@ if form then
   rest = math.ceil((full - now) / 1000)
 elseif gone then
   call('SET', K[1], A[1], 'PX', A[2])
+elseif value ~= A[1] then
+  -- The lease has another label now.
+  call('SET', K[1], A[1], 'KEEPTTL')
 end
 if value and call('PTTL', K[1]) < rest then call('PEXPIRE', K[1], rest) end
 local code = own and 1 or 2

@@ -1,6 +1,6 @@
 -- KEYS lock, queue, shared [, record, quarantine] [, bans]; ARGV value, waiter, waits [, record or '' [, keep]].
 -- Waits: the reservation and the life of a place, in ms; of a slot `#` and its number. Keep: for how long the lock stays taken, in ms;
--- behind `-`: for how long the value is banned, which is forced out. Then the last key is that of the bans.
+-- behind `-`: for how long the lease is banned, which is forced out. Then the last key is that of the bans.
 local call, K, A = redis.call, KEYS, ARGV
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -17,7 +17,8 @@ if not value then
   if type(value) == 'table' then value = '' end
 end
 --- form.lua
-local held = A[1] ~= '' and (value == A[1] or (form == '=' or form == '-') and whose == A[1])
+--- lease.lua
+local held = A[1] ~= '' and value and (lease(value) == mine or (form == '=' or form == '-') and lease(whose) == mine)
 if form == '&' and A[1] ~= '' and call('ZREM', K[3], A[1]) == 1 then
   held = true
   if reader == A[1] then
@@ -33,7 +34,7 @@ if ban then
   for _, over in ipairs(call('ZRANGE', K[#K], '-inf', string.format('(%.0f', now), 'BYSCORE')) do
     call('ZREM', K[#K], over)
   end
-  call('ZADD', K[#K], 'GT', string.format('%.0f', now + ban * 1000), A[1])
+  call('ZADD', K[#K], 'GT', string.format('%.0f', now + ban * 1000), mine)
   if call('PTTL', K[#K]) < tonumber(ban) then call('PEXPIRE', K[#K], ban) end
 elseif held and form == '-' and now <= tonumber(till) then
   return 1

@@ -603,13 +603,15 @@ mod tests {
     use std::pin::pin;
 
     /// A lease that was released, and the one of the same token that followed it.
-    fn passed_on() -> (Lease, Lease) {
-        let client = Client::new(testing::nodes(3)).unwrap();
+    fn passed_on() -> (Client, Lease, Lease) {
+        let client = Client::builder().nodes(testing::nodes(3)).label("first");
+        let client = client.build().unwrap();
         let lock = client
             .lock("k")
             .fencing(false)
             .wait(Duration::from_secs(60));
         let first = wait(lock.acquire()).unwrap();
+        let lock = lock.label("second");
         let mut next = pin!(lock.acquire());
         // It stands in the line from here on.
         let waits = next.as_mut().poll(&mut Context::from_waker(Waker::noop()));
@@ -617,7 +619,7 @@ mod tests {
         assert!(wait(first.release()).unwrap());
         let second = wait(next).unwrap();
         assert_eq!(first.token(), second.token());
-        (first, second)
+        (client, first, second)
     }
 
     #[test]
@@ -645,8 +647,21 @@ mod tests {
     }
 
     #[test]
+    fn what_is_passed_on_has_the_label_of_who_has_it() {
+        let (client, _first, second) = passed_on();
+        // As its first renewal does.
+        wait(second.extend(None)).unwrap();
+        let lock = client.lock("k");
+        let found = wait(lock.inspect()).unwrap();
+        let holder = found.holder().expect("it is held");
+        assert_eq!((holder.label(), holder.votes()), (Some("second"), 3));
+        assert!(wait(second.release()).unwrap());
+        assert!(!wait(lock.inspect()).unwrap().is_locked());
+    }
+
+    #[test]
     fn of_a_lease_that_was_passed_on_nothing_can_be_done_any_more() {
-        let (first, second) = passed_on();
+        let (_client, first, second) = passed_on();
         let (hold, lease) = (&first.share.held.hold, first.share.held.lease);
         // As one does who asked before it was released, and comes to do it later.
         assert!(hold.export(lease).is_none());

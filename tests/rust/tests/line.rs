@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use quorlock::{Client, blocking};
+use quorlock::{Client, Holder, NodeView, blocking};
 use quorlock_tests::Stage;
+use quorlock_tests::queue::until;
 
 const CROWD: usize = 32;
 const EACH: usize = 40;
@@ -116,6 +117,86 @@ fn a_lease_that_was_passed_on_is_over_for_who_released_it() {
     stage.tell("kill 2");
     blocking::wait(third.lost());
     assert!(third.loss().is_some() && second.loss().is_none());
+}
+
+/// Labels are no reason to go over the nodes; each node has the present lease's soon.
+#[test]
+fn a_lease_is_passed_on_to_another_label_and_the_nodes_hear_of_it() {
+    let stage = Stage::new(3);
+    let builder = Client::builder().nodes(&stage.nodes);
+    let client = builder.label("client's").build().unwrap();
+    let watch = Client::new(&stage.nodes).unwrap();
+    let shown = |label: &str| {
+        until(label, || {
+            let seen = blocking::wait(watch.lock("k").inspect()).unwrap();
+            let shows = |view: &NodeView| view.label() == Some(label);
+            seen.nodes().iter().all(shows) && seen.holder().and_then(Holder::label) == Some(label)
+        });
+    };
+    // More than half of the ttl is left, on a machine that stands still too.
+    let lock = client.lock("k").wait(None).ttl(Duration::from_secs(60));
+    // It takes fences for those that wait behind it.
+    let blocker = blocking::wait(lock.acquire()).unwrap();
+    let acquire = |label: &str, waiting: u64| {
+        let lock = lock.clone().label(label);
+        let acquired = std::thread::spawn(move || blocking::wait(lock.acquire()).unwrap());
+        until("it waits", || client.stats().waiting == waiting);
+        acquired
+    };
+    let (first, second) = (acquire("first", 1), acquire("second", 2));
+    shown("client's");
+    blocking::wait(blocker.release()).unwrap();
+    let first = first.join().unwrap();
+    shown("first");
+    assert!(blocking::wait(first.release()).unwrap());
+    let second = second.join().unwrap();
+    assert_eq!(client.stats().passed_on, 1);
+    assert_eq!(first.token(), second.token());
+    shown("second");
+    blocking::wait(second.extend(None)).unwrap();
+    assert!(blocking::wait(second.release()).unwrap());
+    stage.tell("await-free lock:{k} 5000");
+}
+
+#[test]
+fn what_was_passed_on_to_another_label_goes_on_in_another_client_and_is_forced_out() {
+    let stage = Stage::new(3);
+    let client = Client::new(&stage.nodes).unwrap();
+    let other = Client::builder()
+        .nodes(&stage.nodes)
+        .label("other")
+        .build()
+        .unwrap();
+    let passed_on = |name: &str| {
+        let lock = client.lock(name).wait(None).ttl(Duration::from_secs(60));
+        let blocker = blocking::wait(lock.acquire()).unwrap();
+        let waiting = ["one", "two"].map(|label| {
+            let lock = lock.clone().label(label);
+            std::thread::spawn(move || blocking::wait(lock.acquire()).unwrap())
+        });
+        until("both wait", || client.stats().waiting == 2);
+        blocking::wait(blocker.release()).unwrap();
+        until("one has it", || waiting.iter().any(|one| one.is_finished()));
+        let [one, two] = waiting;
+        let (first, last) = if one.is_finished() {
+            (one, two)
+        } else {
+            (two, one)
+        };
+        assert!(blocking::wait(first.join().unwrap().release()).unwrap());
+        last.join().unwrap()
+    };
+    let text = blocking::wait(passed_on("a").export()).unwrap();
+    let adopted = blocking::wait(other.adopt(&text)).unwrap();
+    assert!(blocking::wait(adopted.extend(None)).is_ok());
+    assert!(blocking::wait(adopted.release()).unwrap());
+    stage.tell("await-free lock:{a} 5000");
+
+    let lease = passed_on("b");
+    let forced = blocking::wait(other.lock("b").force_release(None)).unwrap();
+    assert!(forced.holder().is_some(), "{forced:?}");
+    until("its holder hears of it", || !lease.is_held());
+    stage.tell("await-free lock:{b} 5000");
 }
 
 #[test]

@@ -273,7 +273,9 @@ impl Client {
             Some(slots) if random.aside().chance(85) => stage.semaphore(self, slots),
             _ => lock,
         };
-        let lock = lock.wait(wait).owner(owner);
+        // So that leases are passed on between labels, too.
+        let label = ["", "other"][usize::from(aside.chance(30))];
+        let lock = lock.wait(wait).owner(owner).label(label);
         let keeps = Random::new(random.aside().bits());
         let keep = keeps.chance(40);
         let shares = plan.shares && keeps.chance(70);

@@ -390,9 +390,11 @@ fn key_of<'a>(words: &[&'a [u8]]) -> Option<&'a [u8]> {
 impl Data {
     /// Notes releases, and a vote that comes behind its own.
     fn follow(&mut self, op: Op, value: &Value, granted: bool) {
-        let dead = || self.released.contains(&value.0);
+        let dead = || self.released.iter().any(|one| **one == *value.identity());
         match op {
-            Op::Release if !value.0.is_empty() && !dead() => self.released.push(value.0.clone()),
+            Op::Release if !value.0.is_empty() && !dead() => {
+                self.released.push(value.identity().into())
+            }
             Op::Acquire { .. } if granted && dead() => self.too_late = true,
             _ => {}
         }

@@ -3,12 +3,13 @@
 
 use std::sync::Arc;
 
-use quorlock::sim::{Fault, Op, Reply};
+use quorlock::sim::{Fault, Op, Reply, Value};
 
 use super::admission::Hello;
 use super::events::Event;
 use super::messages::Subscription;
 use super::network::{Connection, NOT_SENT, Open, Told, failed};
+use super::oracle::of_one_token;
 use super::{FaultEvent, Inner, Time};
 use crate::history::Happened;
 use crate::mutants::mutant;
@@ -207,6 +208,7 @@ impl Inner {
                 .collect(),
             false => Vec::new(),
         };
+        let is_undone = |value: &Value| undone.iter().any(|one| of_one_token(one, value));
         p.open.retain(|message, open| {
             if open.request.op == Op::Release {
                 let waited = open.connection == NOT_SENT;
@@ -223,7 +225,7 @@ impl Inner {
                 return true;
             }
             match open.sink.take() {
-                Some(sink) if !sink.wanted() && !undone.contains(&open.request.value) => {
+                Some(sink) if !sink.wanted() && !is_undone(&open.request.value) => {
                     let reply = open.fails(Reply::Failed(Fault::unwanted()));
                     told.push((sink, open.ticket, reply));
                     return false;

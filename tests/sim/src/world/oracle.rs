@@ -221,6 +221,14 @@ fn fence_of(lease: &Lease) -> Option<u64> {
     counts.map(|_| lease.fence().unwrap_or(0))
 }
 
+/// Whether both values begin with one token, written out independently: what stands behind
+/// the dot is a label.
+pub(super) fn of_one_token(one: &Value, other: &Value) -> bool {
+    let token = |value: &Value| value.0.iter().position(|byte| *byte == b'.');
+    let (one, other) = (&one.0[..token(one).unwrap_or(one.0.len())], other);
+    one == &other.0[..token(other).unwrap_or(other.0.len())]
+}
+
 /// A token's first 64 bits, as a name for it.
 fn name_of(token: &[u8]) -> u64 {
     let digit = |name, byte: &u8| name << 4 | u64::from((byte & 15) + (byte >> 6) * 9);

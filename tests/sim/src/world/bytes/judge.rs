@@ -194,7 +194,8 @@ impl Inner {
         // It may have waited for room until its release was asked.
         let released = self.is_dead(&sent.request.value);
         let w = self.open_wire(wire);
-        w.not_undone.retain(|(r, _)| r.value != sent.request.value);
+        w.not_undone
+            .retain(|(r, _)| !r.value.is_of_one_lease_with(&sent.request.value));
         if !release {
             w.not_undone.push((sent.request.clone(), released));
         }

@@ -194,7 +194,7 @@ impl Mark {
             },
             value: match names_waiter_alone(request) {
                 true => [].into(),
-                false => request.value.0.clone(),
+                false => request.value.identity().into(),
             },
             waiter: waiter.map(|waiter| waiter.number),
         }

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use quorlock::sim::native::Voted;
-use quorlock::sim::{Form, Hold, Instant, LossReason, MemoryNode, Mode, Op, Reply, Request, Whom};
+use quorlock::sim::{
+    Form, Hold, Instant, LossReason, MemoryNode, Mode, Op, Reply, Request, Value, Whom,
+};
 
-use super::{Seen, Watch, counted, holds_until, name_of, place_of, say, shared};
+use super::{Seen, Watch, counted, holds_until, name_of, of_one_token, place_of, say, shared};
 use crate::history::Happened;
 use crate::plan::DRIFT;
 use crate::world::{Inner, MS, Node, Time, World};
@@ -458,11 +460,13 @@ impl Inner {
         let Some((form, end)) = &seen.form else {
             return;
         };
-        let Some(holder) = form.holder(time).filter(|holder| **holder != request.value) else {
+        let strange = |holder: &&Value| !of_one_token(holder, &request.value);
+        let Some(holder) = form.holder(time).filter(strange) else {
             return;
         };
         // Of a lease that goes on elsewhere the votes are taken over.
-        if request.keys.adopts.as_ref() == Some(holder) {
+        let adopted = request.keys.adopts.as_ref();
+        if adopted.is_some_and(|adopted| of_one_token(adopted, holder)) {
             return;
         }
         let until = holds_until(form, *end);

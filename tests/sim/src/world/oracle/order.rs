@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use quorlock::sim::{Form, Hold, Instant, MemoryNode, Mode, Op, Reply, Request, Waiter, Whom};
 
-use super::{Inner, MOST_NODES, Oracle, Seen, name_of};
+use super::{Inner, MOST_NODES, Oracle, Seen, name_of, of_one_token};
 use crate::world::{MS, Time};
 
 /// A node's last word to an attempt, as it reached its client.
@@ -138,7 +138,9 @@ impl Inner {
             }
             // A lease that goes on elsewhere stays before those who wait.
             form => form.holder(time).is_some_and(|holder| {
-                *holder == request.value || request.keys.adopts.as_ref() == Some(holder)
+                let adopted = request.keys.adopts.iter();
+                let mut own = adopted.chain([&request.value]);
+                own.any(|own| of_one_token(own, holder))
             }),
         };
         let called = seen.form.as_ref().is_some_and(|(form, _)| called(form));

@@ -12,12 +12,17 @@ import textwrap
 import time
 import unittest
 
+import django.http
+import django.test
+import django.urls
+import django_app
 import fastapi
 import httpx
 import quorlock
 import quorlock.aio
 from inside import Inside
 from quorlock import redlock
+from stacks import Stacks
 from support import LONG, TESTS, Case, Child
 
 HERE = os.path.join(TESTS, "python")
@@ -161,33 +166,32 @@ class Green(Case):
 
     def test_slots_that_a_stack_leaves_when_the_reply_is_over(self):
         app = """
-            import contextlib, threading, time
+            import contextlib, itertools
+            from inside import Inside
             from quorlock import semaphore
-            slots, lock, inside, most = semaphore("gunicorn-slots", 3, wait=20), threading.Lock(), 0, 0
+            from stacks import Failure, Stacks
+            inside, numbers = Inside(), itertools.count()
+            stacks = Stacks(semaphore("gunicorn-slots", 3, wait=20), inside)
 
             class Reply(list):
                 def close(self):
-                    global inside
-                    with lock:
-                        inside -= 1
+                    stacks.work(self.lease)
                     self.stack.close()
+                    stacks.left(self.lease)
 
             def app(environ, start_response):
-                global inside, most
+                with contextlib.suppress(Failure):
+                    stacks.do(next(numbers))
                 stack = contextlib.ExitStack()
-                lease = stack.enter_context(slots)
-                with lock:
-                    inside += 1
-                    most = max(most, inside)
-                time.sleep(0.002)
+                lease = stacks.enter(stack)
                 start_response("200 OK", [("Content-Type", "text/plain")])
-                reply = Reply([b"%s" % (b"held" if lease.is_held() and most <= 3 else b"too many: %d" % most)])
-                reply.stack = stack
+                reply = Reply([b"%s" % str(stacks.wrong or inside.most <= 3).encode()])
+                reply.stack, reply.lease = stack, lease
                 return reply
         """
         for worker in (("-k", "gevent"), ("-k", "gthread", "--threads", "12")):
             with self.subTest(worker):
-                self.assertEqual(self.served(app, *worker, times=60), {b"held"})
+                self.assertEqual(self.served(app, *worker, times=60), {b"True"})
         self.assert_nothing_left()
 
     def served(self, app, *words, times=20):
@@ -206,7 +210,7 @@ class Green(Case):
                 file.write(textwrap.dedent(app))
             path = os.path.join(folder, "socket")
             command = [sys.executable, "-m", "gunicorn", *words, "-b", f"unix:{path}", "--no-control-socket", "locked_app:app"]
-            environment = {**os.environ, "QUORLOCK_NODES": ",".join(self.nodes)}
+            environment = {**os.environ, "QUORLOCK_NODES": ",".join(self.nodes), "PYTHONPATH": HERE}
             with subprocess.Popen(command, cwd=folder, env=environment, text=True, stderr=subprocess.PIPE) as server:
                 try:
                     while "Booting worker" not in (line := server.stderr.readline()):
@@ -308,11 +312,69 @@ class FastAPI(Case):
         self.assertIn("owner=", said)
 
 
+class Django(Case):
+    """One semaphore for all requests, whose views run in an event loop, in threads of it, and in threads of a WSGI server."""
+
+    SLOTS = 3
+
+    def setUp(self):
+        super().setUp()
+        self.inside = Inside()
+        slots = quorlock.semaphore("django", self.SLOTS, nodes=self.nodes, wait=LONG)
+        self.stacks = stacks = Stacks(slots, self.inside)
+
+        def blocking(_request, number):
+            stacks.do(number)
+            return django.http.HttpResponse("done")
+
+        async def tasks(_request, number):
+            await stacks.ado(number)
+            return django.http.HttpResponse("done")
+
+        async def streamed(_request, number):
+            async with contextlib.AsyncExitStack() as stack:
+                lease = await stacks.aenter(stack)
+                kept = stack.pop_all()
+
+            async def body():
+                async with kept:
+                    await stacks.awork(lease)
+                    yield "done"
+                stacks.left(lease)
+
+            return django.http.StreamingHttpResponse(body())
+
+        views = [("blocking", blocking), ("tasks", tasks), ("streamed", streamed)]
+        patterns = tuple(django.urls.path(f"{name}/<int:number>", view) for name, view in views)
+        # What a view raises is answered.
+        self.enterContext(django.test.override_settings(ROOT_URLCONF=patterns, DEBUG_PROPAGATE_EXCEPTIONS=False))
+
+    def assert_answered(self, statuses, done, failed):
+        """Every view has done its work, but for those that fail by themselves."""
+        self.assertEqual(sorted(statuses), [200] * done + [500] * failed)
+        self.assertEqual((self.stacks.wrong, self.inside.most, self.inside.now), ([], self.SLOTS, 0))
+        self.assert_nothing_left()
+
+    def test_slots_that_stacks_leave(self):
+        gets = [("blocking", 30), ("tasks", 60), ("streamed", 10)]
+        replies = asyncio.run(django_app.get(*(f"/{view}/{number}" for view, times in gets for number in range(times))))
+        self.assert_answered([reply.status_code for reply in replies], 84, 16)
+
+    def test_slots_that_stacks_leave_in_threads_of_wsgi(self):
+        def get(number):
+            return django.test.Client(raise_request_exception=False).get(f"/blocking/{number}").status_code
+
+        with concurrent.futures.ThreadPoolExecutor(20) as pool:
+            statuses = list(pool.map(get, range(60)))
+        self.assert_answered(statuses, 48, 12)
+
+
 class Celery(Case):
     APP = """
-        import os
+        import asyncio, contextlib, os
         import celery, redis
-        from quorlock import redlock
+        from quorlock import redlock, semaphore
+        from stacks import Failure, Stacks
         broker = os.environ["BROKER"]
         app = celery.Celery("locked_tasks", broker=broker, backend=broker)
         app.conf.update(broker_connection_retry_on_startup=True, worker_prefetch_multiplier=1)
@@ -328,42 +390,89 @@ class Celery(Case):
                     assert again.token == lease.token
                 count.decr("inside")
             return inside
+
+        # More than there are tasks at once, each of which may wait for its second one.
+        slots = semaphore("celery-slots", 5, wait=20)
+
+        class Inside:
+            def __enter__(self):
+                if (inside := count.incr("in-slots")) > 5:
+                    count.decr("in-slots")
+                    raise AssertionError(f"{inside} are inside")
+
+            def __exit__(self, *_):
+                count.decr("in-slots")
+
+        @contextlib.contextmanager
+        def own_alone():
+            stacks = Stacks(slots, Inside())
+            try:
+                yield stacks
+            finally:
+                assert not stacks.wrong, stacks.wrong
+
+        @app.task(throws=Failure)
+        def blocking(number):
+            with own_alone() as stacks:
+                stacks.do(number)
+
+        @app.task(throws=Failure)
+        def tasks(number):
+            async def main():
+                with own_alone() as stacks:
+                    children = [asyncio.create_task(stacks.ado(number + at)) for at in range(4)]
+                    await asyncio.wait(children)
+                for child in children:
+                    child.result()
+
+            asyncio.run(main())
     """
     RUN = """
+        import sys
         import locked_tasks
+        from stacks import Failure
         jobs = [locked_tasks.work.delay() for _ in range(12)]
+        stacks = [getattr(locked_tasks, kind).delay(number) for kind in sys.argv[1:] for number in range(20)]
         print(max(job.get(timeout=40) for job in jobs), len(jobs))
+        ended = [job.get(timeout=40, propagate=False) for job in stacks]
+        print(*[error for error in ended if error is not None and not isinstance(error, Failure)], ended.count(None))
+        # One that has not subscribed yet would not hear it.
+        while not locked_tasks.app.control.ping(limit=1):
+            pass
         locked_tasks.app.control.shutdown()
     """
 
-    def run_pool(self, pool):
+    def run_pool(self, pool, *kinds, done=16):
+        """`kinds`: of the tasks that use slots; so many of these end well, and the others by their own failure."""
         with tempfile.TemporaryDirectory() as folder:
             with open(os.path.join(folder, "locked_tasks.py"), "w") as file:
                 file.write(textwrap.dedent(self.APP))
-            environment = {**os.environ, "QUORLOCK_NODES": ",".join(self.nodes), "BROKER": f"{self.nodes[0]}/1"}
+            environment = {**os.environ, "QUORLOCK_NODES": ",".join(self.nodes), "BROKER": f"{self.nodes[0]}/1", "PYTHONPATH": HERE}
             command = [sys.executable, "-m", "celery", "-A", "locked_tasks", "worker", "-P", pool, "-c", "4", "--without-mingle",
                        "--without-gossip", "--without-heartbeat"]
             worker = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
             try:
-                done = subprocess.run([sys.executable, "-c", textwrap.dedent(self.RUN)], cwd=folder, env=environment, text=True,
-                                      stdout=subprocess.PIPE, timeout=3 * LONG)
-                said = worker.communicate(timeout=LONG)[0] if done.returncode == 0 else b""
+                run = subprocess.run([sys.executable, "-c", textwrap.dedent(self.RUN), *kinds], cwd=folder, env=environment,
+                                     text=True, stdout=subprocess.PIPE, timeout=3 * LONG)
+                said = worker.communicate(timeout=LONG)[0] if run.returncode == 0 else b""
             finally:
                 worker.kill()
                 worker.communicate()
-            self.assertEqual(done.stdout, "1 12\n", said)
+            self.assertEqual(run.stdout, f"1 12\n{done}\n", said)
+            self.assert_nothing_left()
 
     def test_prefork(self):
-        self.run_pool("prefork")
+        self.run_pool("prefork", "blocking", "tasks", done=16 + 8)
 
     def test_threads(self):
-        self.run_pool("threads")
+        self.run_pool("threads", "blocking", "tasks", done=16 + 8)
 
+    # Several greenlets of one thread have no event loop each.
     def test_gevent(self):
-        self.run_pool("gevent")
+        self.run_pool("gevent", "blocking")
 
     def test_eventlet(self):
-        self.run_pool("eventlet")
+        self.run_pool("eventlet", "blocking")
 
 
 class Pytest(Case):

@@ -9,11 +9,10 @@ import unittest
 from concurrent.futures import ThreadPoolExecutor
 
 import asgiref.sync
-import django
-import django.conf
 import django.http
 import django.test
 import django.urls
+import django_app
 import greenlet
 import quorlock
 import quorlock.aio
@@ -319,21 +318,11 @@ class Bridges(Owners):
 class Django(Owners):
     """A real application, by its ASGI handler: Django runs views that block in a thread of the request's own."""
 
-    @classmethod
-    def setUpClass(cls):
-        if not django.conf.settings.configured:
-            django.conf.settings.configure(ALLOWED_HOSTS=["*"], ROOT_URLCONF=(), SECRET_KEY="of no use")
-            django.setup()
-
     def get(self, view, times=1):
         """What a view answers, this many times at once."""
-
-        async def main():
-            with django.test.override_settings(ROOT_URLCONF=(django.urls.path("", view),)):
-                client = django.test.AsyncClient()
-                return await asyncio.gather(*(client.get("/") for _ in range(times)))
-
-        return [reply.content.decode() for reply in asyncio.run(main())]
+        with django.test.override_settings(ROOT_URLCONF=(django.urls.path("", view),)):
+            replies = asyncio.run(django_app.get(*["/"] * times))
+        return [reply.text for reply in replies]
 
     def test_a_view_that_blocks_reenters_what_it_calls(self):
         async def inner():

@@ -76,7 +76,7 @@ impl Watchdog {
         }
     }
 
-    /// A lease is to be looked at by then.
+    /// A lease is to be looked at by then, or by its end, which may have come nearer.
     fn look_earlier(&self, entry: &Arc<Entry>, by: Instant) {
         let mut state = lock(&self.state);
         let at = Instant(entry.at.load(Ordering::Relaxed));

@@ -261,9 +261,6 @@ impl Hold {
         let keeps = request.leaving != Leaving::Free;
         let plain = !traces.scripted && !lined && self.mode().is_alone() && !self.is_undecided();
         let plain = plain && self.terms.keys.field.is_none();
-        // A plain command deletes by the whole value, and which label a node has is not known.
-        let drawn = self.is_labelled_as_drawn();
-        let plain = plain && mutant!("relabelled-is-deleted-by-value", drawn, true);
         request.native = traces.token && plain && !traces.waiter && !keeps;
         let deadline = now + self.terms.timing.node_timeout;
         self.outgoing(node, request, now, deadline, now + self.longest_life())

@@ -129,11 +129,6 @@ impl Hold {
             .clone()
     }
 
-    /// Whether all nodes have the label that the token was drawn with, or none.
-    pub(super) fn is_labelled_as_drawn(&self) -> bool {
-        lock(&self.relabelled).is_none()
-    }
-
     /// Which of the token's leases is the present one.
     pub fn lease(&self) -> u32 {
         self.state().lease.passed

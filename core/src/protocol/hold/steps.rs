@@ -32,15 +32,15 @@ impl Hold {
         }
     }
 
-    /// Calls `act` whenever the lease is to be looked at earlier than was said, with the moment.
+    /// Calls `act` whenever the lease is to be looked at earlier than was said, with the moment;
+    /// at its end in any case.
     pub(crate) fn on_earlier_look(&self, act: impl Fn(Instant) + Send + Sync + 'static) {
         let _ = self.told.earlier_look.set(Box::new(act));
     }
 
     pub(super) fn tell_earlier_end(&self, before: Instant) {
-        let end = self.end();
-        if end < before {
-            self.tell_look_by(end);
+        if self.end() < before {
+            self.tell_look_by(Instant::FAR);
         }
     }
 

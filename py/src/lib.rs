@@ -16,7 +16,6 @@ mod port;
 mod probe;
 mod scoped;
 mod several;
-mod site;
 mod wait;
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -76,17 +76,6 @@ impl Owner {
         Owner(Who::Task(NUMBERS.fetch_add(1, Ordering::Relaxed)))
     }
 
-    /// A new owner, different from every other, that ends with the calling thread:
-    /// where a thread alone does not say who calls, as in a thread of tasks.
-    #[doc(hidden)]
-    pub fn within_thread() -> Owner {
-        let id = NUMBERS.fetch_add(1, Ordering::Relaxed);
-        match Owner::current_thread().gone() {
-            Some(gone) => Owner(Who::Thread(Arc::new(Thread { id, gone }))),
-            None => Owner(Who::Task(id)),
-        }
-    }
-
     /// For the simulator: an owner that ends when `gone` is set, as a thread does.
     #[doc(hidden)]
     pub fn mortal(gone: Arc<AtomicBool>) -> Owner {
@@ -213,16 +202,6 @@ mod tests {
         assert_ne!(here, there);
         assert!(there.gone().unwrap().load(Ordering::Relaxed));
         assert!(!here.gone().unwrap().load(Ordering::Relaxed));
-    }
-
-    #[test]
-    fn several_owners_end_with_one_thread() {
-        let both = || (Owner::within_thread(), Owner::within_thread());
-        let (one, other) = std::thread::spawn(both).join().unwrap();
-        assert_ne!(one, other);
-        for owner in [one, other] {
-            assert!(owner.gone().unwrap().load(Ordering::Relaxed));
-        }
     }
 
     #[test]

@@ -28,8 +28,8 @@ pub fn nodes(count: usize) -> Vec<String> {
     (1..=count).map(node).collect()
 }
 
-/// Makes every client of this process lose its leases on the lock of that name, on whatever
-/// nodes; returns how many leases these were. When it returns the loss has been told: leases
+/// Makes every client of this process lose its leases on the lock of that name, and its slots of
+/// the semaphore of that name, on whatever nodes; returns how many leases these were. When it returns the loss has been told: leases
 /// are held no longer, [`lost`](crate::Lease::lost) is ready, callbacks have been called or are
 /// under way, and the lock is given back.
 ///
@@ -85,5 +85,21 @@ mod tests {
         assert_eq!(lose("testing-tag", LossReason::Expired), 1);
         assert_eq!(lose("testing-raw", LossReason::Expired), 1);
         assert!(!tagged.is_held() && !raw.is_held());
+    }
+
+    #[test]
+    fn the_slots_of_a_semaphore_are_lost_and_free() {
+        let nodes = nodes(1);
+        let (ours, others) = (client(&nodes), client(&nodes));
+        let slot = |client: &Client| {
+            let slots = client.semaphore("testing-slots", 2);
+            wait(slots.wait(Duration::from_secs(5)).acquire()).unwrap()
+        };
+        let lost = [slot(&ours), slot(&ours)];
+        let bystander = wait(ours.semaphore("testing-slot", 2).acquire()).unwrap();
+        assert_eq!(lose("testing-slots", LossReason::Expired), 2);
+        assert!(lost.iter().all(|lease| !lease.is_held()) && bystander.is_held());
+        let next = [slot(&others), slot(&others)];
+        assert!(next.iter().all(|lease| lease.is_held()));
     }
 }

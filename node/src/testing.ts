@@ -29,9 +29,9 @@ export function nodes(count = 1): string[] {
 }
 
 /**
- * Has the lock of that name be lost now, whichever client of this process holds it: as if the nodes had not answered for too long.
- * When this returns the lease is held no longer and the lock is free; the lease's `signal` aborts in the next turn of the event
- * loop. Gives how many leases that were: 0 if nobody in this process holds it.
+ * Has the lock of that name be lost now, and the slots of the semaphore of that name, whichever client of this process holds
+ * them: as if the nodes had not answered for too long. When this returns the lease is held no longer and the lock is free; the
+ * lease's `signal` aborts in the next turn of the event loop. Gives how many leases that were: 0 if this process has none.
  */
 export function lose(name: Name, reason: LossReason = "expired"): number {
   const octets = look(lose, () => bytesOf(nameOf("name", name)));

@@ -16,25 +16,21 @@ mod port;
 mod probe;
 mod scoped;
 mod several;
-mod site;
 mod wait;
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use pyo3::exceptions::PyImportError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use quorlock::ErrorKind;
 use quorlock::binding::{dispatch, lock};
+use quorlock::{ErrorKind, Owner};
 
-/// The number of the calling thread. The system's ids are used again, and
-/// frameworks put their own in the place of those of Python.
+/// The number of the calling thread, by the core: the system's ids are used again, and frameworks put their own in the
+/// place of those of Python.
 #[pyfunction]
 fn _thread() -> u64 {
-    static NUMBERS: AtomicU64 = AtomicU64::new(1);
-    thread_local!(static NUMBER: u64 = NUMBERS.fetch_add(1, Ordering::Relaxed));
-    NUMBER.with(|number| *number)
+    Owner::thread_number()
 }
 
 /// Closes every client of the process, for its exit.

@@ -14,7 +14,7 @@ pub(crate) struct Lock {
     core: Owned<CoreLock>,
 }
 
-/// Who may re-enter: one of our own, different from every other, which no thread ends with. What
+/// The owner that may re-enter: one of our own, different from every other, which no thread ends with. What
 /// makes two callers one owner stands in `_owner.py`.
 #[pyclass(frozen, module = "quorlock._native")]
 pub(crate) struct Owner(Core);

@@ -127,7 +127,7 @@ class InterruptedAnywhere(Case):
         """Wherever Ctrl-C strikes, in a wait or between two steps of a scope, no key stays behind."""
         with Child("""
 import logging, random, signal, sys, threading, quorlock
-# Where it strikes before a scope has its lease, that is told as one which nobody keeps.
+# Where it strikes before a scope has its lease, that is told as one which is not kept.
 logging.getLogger("quorlock").setLevel(logging.ERROR)
 chance = random.Random(11)
 signal.signal(signal.SIGALRM, signal.default_int_handler)

@@ -12,7 +12,7 @@ use crate::config::{Given, LockOptions, Settings};
 use crate::error::shown;
 use crate::error::{Error, ErrorKind};
 use crate::metrics::Metrics;
-use crate::node::names::{Naming, lock_key};
+use crate::node::names::{Naming, lock_key, semaphore};
 use crate::node::redis::tls::Tls;
 use crate::protocol::hold::Hold;
 use crate::protocol::loss::LossReason;
@@ -172,8 +172,11 @@ impl Standing for Inner {
     }
 
     fn lose(&self, name: &[u8], reason: LossReason) -> usize {
-        let key = |naming| lock_key(&self.settings.namespace, name, naming).ok();
-        let keys = [key(Naming::Tagged), key(Naming::Raw)];
+        let namespace = &self.settings.namespace;
+        let key = |naming| lock_key(namespace, name, naming).ok();
+        let tagged = key(Naming::Tagged);
+        let slots = tagged.as_ref().map(|key| semaphore(namespace, key).0);
+        let keys = [tagged, key(Naming::Raw), slots];
         let is_meant = |hold: &Hold| {
             let held = &*hold.terms.keys.lock;
             keys.iter().flatten().any(|key| key == held)

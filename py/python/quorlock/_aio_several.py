@@ -108,7 +108,7 @@ class Locks(NotPickled):
         return AttemptAll(self, wait)
 
     def _owners(self, by_hand: bool, waits: bool) -> tuple[list[_native.Owner], str | None]:
-        """Who is to have them, and what there is to be warned of."""
+        """The owner that is to have them, and what there is to be warned of."""
         owners, warning = [lock._owner(by_hand) for lock in self._locks], None
         if waits:
             for lock, owner in zip(self._locks, owners, strict=True):

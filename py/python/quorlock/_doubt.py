@@ -23,7 +23,7 @@ def in_doubt(scopes: object) -> None:
 
 
 def left_in_doubt(name: str) -> WouldDeadlockError:
-    """For who would wait for what he himself has left."""
+    """For a caller that would wait for what it has left itself."""
     error = WouldDeadlockError(
         f"the lock {shown(name)} would be waited for by a caller that has left a scope of it which is not released, for nothing tells "
         f"which of several it was: {_REMEDY}"
@@ -33,7 +33,7 @@ def left_in_doubt(name: str) -> WouldDeadlockError:
 
 
 def too_many() -> WouldDeadlockError:
-    """For who would enter where so many were left in doubt that none would ever be released, while more come."""
+    """For an entry where so many were left in doubt that none would ever be released, while more come."""
     return WouldDeadlockError(
         f"many scopes of one object were left that are not released, for nothing tells which of several they were: {_REMEDY}"
     )

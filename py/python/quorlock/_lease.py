@@ -38,9 +38,9 @@ class NotPickled:
 
 
 def awaited(method: _M) -> _M:
-    """Marks a plain method that gives something to be awaited, for those who look before they call, such as `unittest`.
+    """Marks a plain method that gives something to be awaited, for what looks before it calls, as `unittest` does.
 
-    It is plain because it has to know who calls it.
+    It is plain because it has to know its caller.
     """
     if sys.version_info >= (3, 12):
         import inspect
@@ -124,7 +124,7 @@ class _Wait(Awaitable[bool]):
         return self._lost.is_set()
 
     def __bool__(self) -> bool:
-        """For who looks and does not wait."""
+        """For a caller that looks and does not wait."""
         if not self._lost.is_set() and self._timeout != 0:
             raise RuntimeError("lost.wait() would block the event loop: use `await lease.lost.wait()`, or `await lease.lost`")
         return self._lost.is_set()
@@ -243,7 +243,7 @@ def _keeper(lease: "LeaseBase") -> Kept | None:
 
 
 def ended(what: str, lease: "LeaseBase") -> None:
-    """Warns that who has acquired it has ended and left it behind."""
+    """Warns that the thread or task that acquired it has ended and left it behind."""
     logger().warning(
         "the %s that acquired the lock %s by hand has ended, and its lease is held: it is renewed until it is released, or its "
         "max_hold has passed. Hold the lock by `with`, or call lease.release()", what, shown(lease.name),

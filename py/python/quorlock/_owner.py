@@ -17,8 +17,8 @@ with whoever runs it, as with `threading.RLock`; and so is work that a pool runs
 
 In the core every hold has an owner to itself, which a call that re-enters uses once more.
 
-What would wait for itself is refused at once, as `WouldDeadlockError`. What was acquired by hand anybody may release, so that is
-waited for, and a warning says who has it.
+What would wait for itself is refused at once, as `WouldDeadlockError`. What was acquired by hand may be released by any caller, so that is
+waited for, and a warning names its holder.
 """
 
 import sys
@@ -75,7 +75,7 @@ def _greenlet() -> Any:
 
 
 class Flow:
-    """Who has called: as `Caller`, and keeps nothing alive."""
+    """The caller, as `Caller` has it; this keeps nothing alive."""
 
     __slots__ = ("_greenlet", "_task", "thread")
 
@@ -189,7 +189,7 @@ class Hold:
         self._mark: weakref.ref[_Mark] | None = None
 
     def won(self) -> None:
-        """Known from now on to whoever would wait for it; that of a scope also to whoever is called from here."""
+        """Known from now on to callers that would wait for it; that of a scope also to what is called from here."""
         _remember(self)
         if self.by_hand:
             return
@@ -289,7 +289,7 @@ _SAME: Final = "give both the same owner= if they are one piece of work"
 
 
 def before_waiting(hold: Hold, caller: Caller, name: str, named: bool) -> str | None:
-    """Raises where to wait would be to wait for somebody who waits for us; what there is to be warned of where it may be."""
+    """Raises where the wait would be for a holder that waits for us; returns the warning where that may be so."""
     # Where an owner has a name it may be the same.
     if hold.handles or (named and hold.lock.holds(hold.owner) is not None):
         return None
@@ -389,5 +389,5 @@ def told(error: QuorlockError, place: Place) -> None:
 
 
 def reentered_lost(error: QuorlockError) -> None:
-    """Adds to the error of who enters again what he has lost."""
+    """Adds to the error of an entry again into what its owner has lost."""
     error.args = (f"{error.args[0]}; a scope of this owner that is still open had it: release the old lease first, by leaving that scope",)

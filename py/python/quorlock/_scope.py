@@ -40,14 +40,14 @@ class Scope:
         self._loss.give_up()
 
     def abandoned(self) -> None:
-        """Nobody leaves it any more: what had entered it was dropped. Whatever else keeps the lease goes on with it."""
+        """It is left no more: what had entered it was dropped. Whatever else keeps the lease goes on with it."""
         loop = self._loss.future.get_loop()
         if not loop.is_closed():
             # This may be any thread.
             loop.call_soon_threadsafe(self._unwatched)
 
     def _ours(self, error: BaseException | None) -> bool:
-        """Whether the body ended by our cancellation alone. Nobody may hear of it afterwards."""
+        """Whether the body ended by our cancellation alone, which is taken back."""
         self._unwatched()
         if self._task is None or not self._cancelled or self._task is not asyncio.current_task():
             return False

@@ -41,10 +41,11 @@ def nodes(count: int = 1) -> list[str]:
 
 
 def lose(name: Name, reason: Reason = "expired") -> int:
-    """Has the lock of that name be lost now, whichever client of this process holds it, blocking or of asyncio.
+    """Has the lock of that name be lost now, and the slots of the semaphore of that name, whichever client of this process holds
+    them, blocking or of asyncio.
 
     When this returns the lease is held no longer, and what waits for its loss is being told: as if the nodes had not answered
-    for too long. The lock is free then. Gives how many leases that were: 0 if nobody in this process holds it.
+    for too long. The lock is free then. Gives how many leases that were: 0 if this process has none.
     """
     return _native.testing_lose(octets("name", name), reason)
 

@@ -168,7 +168,7 @@ export class Play {
   async lose({ name }) {
     this.#lost.add(name);
     counts.lost += this.testing.lose(this.#name(name));
-    for (const kind of ["alone", "raw"]) this.#judge(() => this.#room(kind, name).lose());
+    for (const kind of ["alone", "raw", "slots"]) this.#judge(() => this.#room(kind, name).lose());
   }
 
   /** The body around gives back what it has. */

@@ -6,15 +6,16 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use pyo3::ffi::{self, PyEval_GetFrame, PyFrameObject};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 use quorlock::binding::lock;
 
+use super::frame;
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Site {
+pub(super) enum Site {
     /// At the entry of a `with`, or where that is awaited.
     Enter,
     /// At its exit, or where that is awaited.
@@ -24,73 +25,13 @@ pub(crate) enum Site {
     Unknown,
 }
 
-/// The frame that calls us. It is null where nothing of Python does, which is not so where Python has called.
-pub(crate) fn current(py: Python<'_>) -> Option<Bound<'_, PyAny>> {
-    // SAFETY: the thread is attached, and what comes is null or borrowed.
-    unsafe {
-        let frame: *mut PyFrameObject = PyEval_GetFrame();
-        Bound::from_borrowed_ptr_or_opt(py, frame.cast())
-    }
-}
-
-fn code<'py>(frame: &Bound<'py, PyAny>) -> Bound<'py, PyAny> {
-    // SAFETY: it is a frame, and every frame has a code, of which this gives a new reference.
-    unsafe {
-        let code = ffi::PyFrame_GetCode(frame.as_ptr().cast());
-        Bound::from_owned_ptr(frame.py(), code.cast())
-    }
-}
-
-/// The frame that called this one.
-pub(crate) fn back<'py>(frame: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
-    let back = frame.getattr(intern!(frame.py(), "f_back"))?;
-    Ok((!back.is_none()).then_some(back))
-}
-
-/// The name of the function that it runs.
-pub(crate) fn name(frame: &Bound<'_, PyAny>) -> PyResult<String> {
-    code(frame)
-        .getattr(intern!(frame.py(), "co_name"))?
-        .extract()
-}
-
-/// The `self` of the method that it runs.
-pub(crate) fn this<'py>(frame: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
-    let (py, code) = (frame.py(), code(frame));
-    let arguments: usize = code.getattr(intern!(py, "co_argcount"))?.extract()?;
-    let names = code
-        .getattr(intern!(py, "co_varnames"))?
-        .cast_into::<PyTuple>()?;
-    if arguments == 0 || !names.get_item(0)?.eq(intern!(py, "self"))? {
-        return Ok(None);
-    }
-    Ok(frame
-        .getattr(intern!(py, "f_locals"))?
-        .get_item(intern!(py, "self"))
-        .ok())
-}
-
-/// Whether the function that it runs goes on: it is being run, or suspended.
-pub(crate) fn is_going_on(frame: &Bound<'_, PyAny>) -> PyResult<bool> {
-    // A frame that has ended has its code by itself, and shows it to the garbage collector. Before, whatever runs it has that.
-    let code = code(frame);
-    let gc = frame.py().import(intern!(frame.py(), "gc"))?;
-    let shown = gc.call_method1(intern!(frame.py(), "get_referents"), (frame,))?;
-    for object in shown.try_iter()? {
-        if object?.is(&code) {
-            return Ok(false);
-        }
-    }
-    Ok(true)
-}
-
 /// Where this frame stands.
-pub(crate) fn site(frame: &Bound<'_, PyAny>) -> PyResult<Site> {
+pub(super) fn site(frame: &Bound<'_, PyAny>) -> PyResult<Site> {
     let py = frame.py();
     let Some(codes) = opcodes(py)? else {
         return Ok(Site::Unknown);
     };
-    let code = code(frame);
+    let code = frame::code(frame);
     let at: u32 = match frame.getattr(intern!(py, "f_lasti"))?.extract::<i64>()? {
         at if at >= 0 => u32::try_from(at).unwrap_or(u32::MAX),
         _ => return Ok(Site::Neither),

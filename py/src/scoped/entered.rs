@@ -1,0 +1,125 @@
+//! What has entered a scope, and for which caller: that decides what may leave it.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyWeakref, PyWeakrefMethods, PyWeakrefReference};
+use pyo3::{PyTraverseError, PyVisit, intern};
+
+use super::frame;
+use super::site::{Site, site};
+use super::wrapper::{Above, climb};
+
+/// What has entered a scope, which decides what may leave it. A frame is kept, for the
+/// address of one that has ended is used again.
+pub(super) enum Entered {
+    /// The `with` that this frame does.
+    With(Py<PyAny>),
+    /// The `with` that this frame does over a wrapper, whose `__enter__` has entered.
+    Around(Py<PyAny>),
+    /// One of contextlib's stacks. While the scope is being entered, the stack itself.
+    Stack { stack: Py<PyAny>, list: usize },
+    /// A call in this frame, by hand. `None` where nothing is known of it any more.
+    Hand(Option<Py<PyAny>>),
+}
+
+/// Where a scope is entered.
+pub(super) struct Where {
+    pub(super) entered: Entered,
+    /// The `self` of the method that enters it, weakly where that can be.
+    pub(super) this: Option<Py<PyAny>>,
+    /// The caller, as `_owner.Flow` has it; of a plain `with` it plays no part.
+    pub(super) flow: Option<Py<PyAny>>,
+}
+
+impl Where {
+    pub(super) fn by_hand(frame: Option<Py<PyAny>>) -> Where {
+        Where {
+            entered: Entered::Hand(frame),
+            this: None,
+            flow: None,
+        }
+    }
+
+    pub(super) fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        match &self.entered {
+            Entered::With(kept) | Entered::Around(kept) => visit.call(kept)?,
+            Entered::Stack { stack, .. } => visit.call(stack)?,
+            Entered::Hand(frame) => visit.call(frame)?,
+        }
+        visit.call(&self.this)?;
+        visit.call(&self.flow)
+    }
+
+    /// Where this frame enters. Of a plain `with` it runs no Python.
+    pub(super) fn entering(frame: Option<Bound<'_, PyAny>>, py: Python<'_>) -> PyResult<Where> {
+        let Some(frame) = frame else {
+            return Ok(Where::by_hand(None));
+        };
+        let stands = site(&frame)?;
+        if stands == Site::Enter {
+            return Ok(Where {
+                entered: Entered::With(frame.unbind()),
+                this: None,
+                flow: None,
+            });
+        }
+        let this = frame::this(&frame)?;
+        let entered = match climb(&frame, Site::Enter)? {
+            Some(Above::Frame(above)) => Entered::Around(above.unbind()),
+            Some(Above::Stack(stack)) => Entered::Stack {
+                stack: stack.unbind(),
+                list: 0,
+            },
+            None => Entered::Hand(Some(frame.unbind())),
+        };
+        Ok(Where {
+            entered,
+            this: this.map(|this| weakly(&this)),
+            flow: Some(flow(py)?),
+        })
+    }
+}
+
+/// The caller.
+pub(super) fn flow(py: Python<'_>) -> PyResult<Py<PyAny>> {
+    let owner = py.import(intern!(py, "quorlock._owner"))?;
+    Ok(owner.getattr(intern!(py, "Flow"))?.call0()?.unbind())
+}
+
+/// Whether two callers are the same.
+pub(super) fn is_same(
+    py: Python<'_>,
+    one: Option<&Py<PyAny>>,
+    other: &Py<PyAny>,
+) -> PyResult<bool> {
+    match one {
+        Some(one) => one
+            .bind(py)
+            .call_method1(intern!(py, "is_same"), (other,))?
+            .extract(),
+        None => Ok(false),
+    }
+}
+
+/// A weak reference, or the object itself where there is none to be had.
+fn weakly(object: &Bound<'_, PyAny>) -> Py<PyAny> {
+    match PyWeakrefReference::new(object) {
+        Ok(weak) => weak.into_any().unbind(),
+        Err(_) => object.clone().unbind(),
+    }
+}
+
+/// Whether [`weakly`] was given this object.
+pub(super) fn is_kept(kept: &Bound<'_, PyAny>, object: &Bound<'_, PyAny>) -> bool {
+    match kept.cast::<PyWeakref>() {
+        Ok(weak) => weak.upgrade().is_some_and(|alive| alive.is(object)),
+        Err(_) => kept.is(object),
+    }
+}
+
+/// Whether what [`weakly`] was given is still there.
+pub(super) fn lives(kept: &Bound<'_, PyAny>) -> bool {
+    match kept.cast::<PyWeakref>() {
+        Ok(weak) => weak.upgrade().is_some(),
+        Err(_) => true,
+    }
+}

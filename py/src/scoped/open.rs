@@ -1,0 +1,348 @@
+//! The scopes of one object that are open: they are entered, and left from some frame.
+
+use std::mem;
+use std::sync::{Arc, Mutex, Weak};
+
+use pyo3::prelude::*;
+use pyo3::types::{PyCFunction, PyDict, PyTuple, PyWeakrefReference};
+use pyo3::{PyTraverseError, PyVisit, intern};
+use quorlock::binding::lock;
+
+use super::book::{Book, Counted, Entry};
+use super::choice::{self, Choice, Function, Known};
+use super::entered::{Entered, Where, flow, is_kept, is_same, lives};
+use super::frame;
+use super::site::{Site, site};
+use super::wrapper::{Above, callbacks, climb};
+
+/// A scope, as it is kept while it is open.
+pub(super) struct Scope {
+    /// A lease, several, a `_scope.Scope`; `None` of one that goes on without.
+    pub(super) scope: Py<PyAny>,
+    at: Where,
+}
+
+type OpenScope = Entry<Scope>;
+type ScopeBook = Book<Scope, Py<PyAny>>;
+
+/// What leaving comes to.
+pub(super) enum Left {
+    /// These scopes, none of which is open any more. `first`: that is the one which is left here, and the others were left before.
+    Scopes { left: Vec<OpenScope>, first: bool },
+    /// One of these, and nothing says which: they stay until as many have been left.
+    Doubt { scopes: Vec<Py<PyAny>>, warn: bool },
+    /// None is open that might be left here; whether one is that another function alone leaves.
+    Nothing { elsewhere: bool },
+}
+
+/// An open scope, as it is looked at without holding up others.
+struct Seen {
+    number: u64,
+    scope: Py<PyAny>,
+    leased: bool,
+    by_hand: bool,
+    doubtful: bool,
+    frame: Option<Py<PyAny>>,
+    this: Option<Py<PyAny>>,
+    flow: Option<Py<PyAny>>,
+}
+
+/// The scopes of one object that are open. While the book is looked at nothing is dropped and no Python
+/// runs, either of which may come back here.
+#[derive(Default)]
+pub(super) struct OpenScopes(Arc<Mutex<ScopeBook>>);
+
+impl OpenScopes {
+    pub(super) fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        let Ok(book) = self.0.try_lock() else {
+            return Ok(());
+        };
+        for entry in book.open() {
+            visit.call(&entry.scope.scope)?;
+            entry.scope.at.visit(visit)?;
+        }
+        for leaver in book.leavers() {
+            visit.call(leaver)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn clear(&self) {
+        let book = mem::take(&mut *lock(&self.0));
+        drop(book);
+    }
+
+    /// Opens a scope that was entered there.
+    pub(super) fn enter(&self, py: Python<'_>, mut at: Where, scope: Py<PyAny>) {
+        let leased = !scope.is_none(py) && !is_skipped(scope.bind(py));
+        let number = lock(&self.0).number();
+        if let Entered::Stack { stack, .. } = &at.entered {
+            let list = callbacks(stack.bind(py));
+            at.entered = list
+                .and_then(|list| self.watched(py, number, &list).ok())
+                .unwrap_or(Entered::Hand(None));
+        }
+        let by_hand = matches!(at.entered, Entered::Hand(_));
+        let old = match by_hand && !leased {
+            true => self.forgotten(),
+            false => None,
+        };
+        if by_hand {
+            self.let_go_of_frames(py);
+        }
+        lock(&self.0).enter(number, Scope { scope, at }, leased);
+        drop(old);
+    }
+
+    /// The list of callbacks of a stack; weakly, for a stack that is dropped unclosed leaves its scopes no more.
+    fn watched(&self, py: Python<'_>, number: u64, list: &Bound<'_, PyAny>) -> PyResult<Entered> {
+        let book = Arc::downgrade(&self.0);
+        let gone = move |arguments: &Bound<'_, PyTuple>, _: Option<&Bound<'_, PyDict>>| {
+            abandon(arguments.py(), &book, number);
+        };
+        let gone = PyCFunction::new_closure(py, None, None, gone)?;
+        let stack = PyWeakrefReference::new_with(list, gone)?
+            .into_any()
+            .unbind();
+        let list = list.as_ptr() as usize;
+        Ok(Entered::Stack { stack, list })
+    }
+
+    /// Keeps no frames that have ended, which nothing is left from any more: each keeps those that called it.
+    fn let_go_of_frames(&self, py: Python<'_>) {
+        let frame_of = |entry: &OpenScope| match &entry.scope.at.entered {
+            Entered::Hand(Some(frame)) => Some((entry.number, frame.clone_ref(py))),
+            _ => None,
+        };
+        let frames: Vec<_> = lock(&self.0).open().iter().filter_map(frame_of).collect();
+        let has_ended =
+            |frame: &Py<PyAny>| frame::is_going_on(frame.bind(py)).is_ok_and(|goes_on| !goes_on);
+        let ended: Vec<u64> = frames
+            .iter()
+            .filter(|(_, frame)| has_ended(frame))
+            .map(|(number, _)| *number)
+            .collect();
+        for entry in lock(&self.0)
+            .open_mut()
+            .iter_mut()
+            .filter(|entry| ended.contains(&entry.number))
+        {
+            // Not dropped here: `frames` keeps it until the book is let go of.
+            entry.scope.at.entered = Entered::Hand(None);
+        }
+    }
+
+    /// The oldest of too many that were entered by hand, without a lease, and never left, for there was nothing to release.
+    fn forgotten(&self) -> Option<OpenScope> {
+        const MOST: usize = 256;
+        let is_by_hand = |scope: &Scope| matches!(scope.at.entered, Entered::Hand(_));
+        lock(&self.0).forget(MOST, is_by_hand)
+    }
+
+    /// Refuses to enter by hand where many were left in doubt: while more and more come that overlap, none of these would
+    /// ever be released.
+    pub(super) fn refuse_more(&self, py: Python<'_>, at: &Where) -> PyResult<()> {
+        const MOST: usize = 32;
+        if !matches!(at.entered, Entered::Hand(_)) {
+            return Ok(());
+        }
+        let many = lock(&self.0).were_left(MOST);
+        match many {
+            true => {
+                let doubt = py.import(intern!(py, "quorlock._doubt"))?;
+                Err(PyErr::from_value(
+                    doubt.call_method0(intern!(py, "too_many"))?,
+                ))
+            }
+            false => Ok(()),
+        }
+    }
+
+    /// Whether a caller has left one of several, and would now wait for what is not released on that account.
+    pub(super) fn awaits_itself(&self, py: Python<'_>) -> PyResult<bool> {
+        let leavers: Vec<Py<PyAny>> = {
+            let book = lock(&self.0);
+            book.leavers().map(|leaver| leaver.clone_ref(py)).collect()
+        };
+        if leavers.is_empty() {
+            return Ok(false);
+        }
+        let here = flow(py)?;
+        for leaver in leavers {
+            if is_same(py, Some(&leaver), &here)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Takes out the newest that has entered so, as [`Book::take_newest`].
+    fn take(&self, is_one: impl Fn(&Entered) -> bool) -> Option<Left> {
+        let left = lock(&self.0).take_newest(|entry| is_one(&entry.scope.at.entered))?;
+        Some(Left::Scopes { left, first: true })
+    }
+
+    /// Leaves a scope from this frame.
+    pub(super) fn leave(&self, py: Python<'_>, frame: Option<Bound<'_, PyAny>>) -> PyResult<Left> {
+        let Some(frame) = frame else {
+            return self.leave_of_another(py, None);
+        };
+        let stands = site(&frame)?;
+        let left = self.take(|entered| match entered {
+            Entered::With(by) => by.is(&frame) && stands == Site::Exit,
+            Entered::Hand(Some(by)) => by.is(&frame) && stands != Site::Exit,
+            _ => false,
+        });
+        if let Some(left) = left {
+            return Ok(left);
+        }
+        if stands == Site::Exit {
+            return Ok(Left::Nothing { elsewhere: false });
+        }
+        let left = match climb(&frame, Site::Exit)? {
+            Some(Above::Frame(above)) => {
+                self.take(|entered| matches!(entered, Entered::Around(by) if by.is(&above)))
+            }
+            Some(Above::Stack(stack)) => {
+                let list = callbacks(&stack).map(|list| list.as_ptr() as usize);
+                self.take(
+                    |entered| matches!(entered, Entered::Stack { list: its, .. } if Some(*its) == list),
+                )
+            }
+            None => None,
+        };
+        match left {
+            Some(left) => Ok(left),
+            None => self.leave_of_another(py, Some(&frame)),
+        }
+    }
+
+    /// Leaves one that this frame has not entered: by the object whose method it runs, or the only one that it can be.
+    fn leave_of_another(&self, py: Python<'_>, frame: Option<&Bound<'_, PyAny>>) -> PyResult<Left> {
+        // Others may leave what was chosen meanwhile, but not each time.
+        const TIMES: usize = 64;
+        let here = flow(py)?;
+        let this = frame.map(frame::this).transpose()?.flatten();
+        for _ in 0..TIMES {
+            let seen = self.seen(py);
+            let (choice, elsewhere) = choose(py, &seen, frame, this.as_ref(), &here)?;
+            let left = match choice {
+                Choice::Nothing => return Ok(Left::Nothing { elsewhere }),
+                Choice::One(number) => {
+                    let taken = lock(&self.0).take_newest(|entry| entry.number == number);
+                    taken.map(|left| Left::Scopes { left, first: true })
+                }
+                Choice::AnyOf { some, stay } => self.count(&some, &stay, &here, &seen, py),
+            };
+            if let Some(left) = left {
+                return Ok(left);
+            }
+        }
+        Ok(Left::Nothing { elsewhere: true })
+    }
+
+    /// Those that may be left by what has not entered them.
+    fn seen(&self, py: Python<'_>) -> Vec<Seen> {
+        let kept = |kept: &Option<Py<PyAny>>| kept.as_ref().map(|kept| kept.clone_ref(py));
+        let see = |entry: &OpenScope| Seen {
+            number: entry.number,
+            scope: entry.scope.scope.clone_ref(py),
+            leased: entry.leased,
+            doubtful: entry.is_doubtful(),
+            by_hand: matches!(entry.scope.at.entered, Entered::Hand(_)),
+            frame: match &entry.scope.at.entered {
+                Entered::Hand(frame) => kept(frame),
+                _ => None,
+            },
+            this: kept(&entry.scope.at.this),
+            flow: kept(&entry.scope.at.flow),
+        };
+        let book = lock(&self.0);
+        // A plain `with` is left by its own frame alone.
+        let others = book
+            .open()
+            .iter()
+            .filter(|entry| !matches!(entry.scope.at.entered, Entered::With(_)));
+        others.map(see).collect()
+    }
+
+    /// Counts that one of these was left. `None`: they have changed.
+    fn count(
+        &self,
+        some: &[u64],
+        stay: &[u64],
+        here: &Py<PyAny>,
+        seen: &[Seen],
+        py: Python<'_>,
+    ) -> Option<Left> {
+        let counted = lock(&self.0).count(some, stay, here.clone_ref(py));
+        match counted {
+            Counted::Changed => None,
+            Counted::Settled(left) => Some(Left::Scopes { left, first: false }),
+            Counted::Open { warn } => {
+                let leased = seen
+                    .iter()
+                    .filter(|seen| seen.leased && some.contains(&seen.number));
+                let scopes = leased.map(|seen| seen.scope.clone_ref(py)).collect();
+                Some(Left::Doubt { scopes, warn })
+            }
+        }
+    }
+}
+
+/// Which of these is left from this frame, which has entered none of them, for that caller; and whether there is one that
+/// another function alone leaves.
+fn choose(
+    py: Python<'_>,
+    seen: &[Seen],
+    frame: Option<&Bound<'_, PyAny>>,
+    this: Option<&Bound<'_, PyAny>>,
+    here: &Py<PyAny>,
+) -> PyResult<(Choice, bool)> {
+    let know = |seen: &Seen| {
+        let object = seen.this.as_ref().map(|kept| kept.bind(py));
+        Ok(Known {
+            number: seen.number,
+            leased: seen.leased,
+            doubtful: seen.doubtful,
+            ours: is_same(py, seen.flow.as_ref(), here)?,
+            its: object
+                .zip(this)
+                .is_some_and(|(kept, this)| is_kept(kept, this)),
+            by_hand: seen.by_hand,
+            of_object: object.is_some_and(lives),
+        })
+    };
+    let known: Vec<Known> = seen.iter().map(know).collect::<PyResult<_>>()?;
+    if let Some(choice) = choice::of_object(&known) {
+        return Ok((choice, false));
+    }
+    let function = |seen: &Seen| match &seen.frame {
+        Some(entered) if frame::is_called_by(frame, entered.bind(py))? => Ok(Function::Calls),
+        Some(entered) if frame::is_going_on(entered.bind(py))? => Ok(Function::GoesOn),
+        _ => Ok(Function::Ended),
+    };
+    let functions: Vec<Function> = seen.iter().map(function).collect::<PyResult<_>>()?;
+    Ok(choice::of_hand(&known, &functions))
+}
+
+/// Ends a scope that is never left: the lease is released unless the program keeps it otherwise.
+fn abandon(py: Python<'_>, book: &Weak<Mutex<ScopeBook>>, number: u64) {
+    let Some(book) = book.upgrade() else {
+        return;
+    };
+    let taken = lock(&book).take_newest(|entry| entry.number == number);
+    for entry in taken.into_iter().flatten() {
+        let scope = entry.scope.scope.bind(py);
+        if scope.hasattr(intern!(py, "abandoned")).unwrap_or(false)
+            && let Err(error) = scope.call_method0(intern!(py, "abandoned"))
+        {
+            error.write_unraisable(py, Some(scope));
+        }
+    }
+}
+
+/// Whether it is a `_scope.Scope` that has nothing to release.
+fn is_skipped(scope: &Bound<'_, PyAny>) -> bool {
+    scope.get_type().name().is_ok_and(|name| name == "Skipped")
+}

@@ -1066,7 +1066,7 @@ def bugs():
     """Whether each is found. Without that what is found is made small, which takes long."""
     found = 0
     for name in BUGS:
-        command = [sys.executable, __file__, "--bug", name, "--programs", "1000", "--large"]
+        command = [sys.executable, __file__, "--bug", name, "--programs", "2000", "--large"]
         said = subprocess.run(command, capture_output=True, text=True, timeout=600).stdout
         number = re.search(r"^seed \d+, program (\d+) ", said, re.MULTILINE)
         print(f"{'ok  ' if number else 'FAIL'} {name}: {f'program {number[1]}' if number else 'not found'}", flush=True)

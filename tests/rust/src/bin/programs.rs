@@ -52,7 +52,7 @@ impl Chance {
 }
 
 /// Whose lease it is: those of one party may be inside together.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum Party {
     Nobody(u64),
     Named { client: usize, name: &'static str },
@@ -129,6 +129,8 @@ impl Judge {
             Held::One(lease) => lease.slot(),
             Held::All(_) => None,
         };
+        // Another task of the owner may have downgraded the lease since it was entered again.
+        let shared = shared || matches!(held, Held::One(lease) if lease.is_shared());
         let mut places = lock(&self.places);
         for here in &places[place] {
             let kept_apart = here.party != party
@@ -138,7 +140,12 @@ impl Judge {
                 };
             // The newcomer first: what it lost, another may have won since.
             if kept_apart && held.is_held() && here.held.is_held() {
-                self.check(false, "two are inside that exclude each other");
+                let [one, other] = [(here.party, here.shared, here.slot), (party, shared, slot)];
+                let both = format!("{one:?} and {other:?}");
+                self.check(
+                    false,
+                    &format!("two are inside of {place} that exclude each other: {both}"),
+                );
             }
         }
         let id = self.number();

@@ -992,8 +992,7 @@ int32_t quorlock_client_options_set_namespace(struct quorlock_client_options_t *
                                               size_t len);
 
 /**
- * Text stored with the token, to tell who holds a lock; empty for none.
- * "host:pid".
+ * See quorlock_lock_options_set_label(). "host:pid".
  */
 int32_t quorlock_client_options_set_label(struct quorlock_client_options_t *options,
                                           const char *text,
@@ -1200,6 +1199,16 @@ int32_t quorlock_lock_options_set_layout(struct quorlock_lock_options_t *options
  * keeps 64 groups; later ones are counted as "other". Empty.
  */
 int32_t quorlock_lock_options_set_group(struct quorlock_lock_options_t *options,
+                                        const char *text,
+                                        size_t len);
+
+/**
+ * Text that is stored with the token of a lease, to tell who holds the lock; `len` bytes of
+ * UTF-8, at most 256, without control characters; empty for none. An acquire that enters a
+ * lease again leaves that lease's label as it is. What is raw, or in Redisson's layout, has
+ * no label. "host:pid".
+ */
+int32_t quorlock_lock_options_set_label(struct quorlock_lock_options_t *options,
                                         const char *text,
                                         size_t len);
 

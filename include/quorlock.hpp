@@ -326,6 +326,10 @@ struct lock_options {
     /** Whether each thread is an owner of its own, as mutex and recursive_mutex have it. Where the thread ends its lease is renewed
      * no more. Counts for nothing where an owner is named, and for a semaphore. */
     std::optional<bool> owner_thread{};
+    /** Text that is stored with the token of a lease, to tell who holds the lock: at most 256 bytes without control characters;
+     * empty for none. An acquire that enters a lease again leaves that lease's label as it is. What is raw, or in Redisson's
+     * layout, has no label. "host:pid". */
+    std::optional<std::string> label{};
 };
 
 /** Options of a client; those that locks have too are the defaults of its locks. See quorlock.h for the values
@@ -347,7 +351,7 @@ struct client_options {
     std::optional<double> min_validity{};
     /** Prefix of every key. */
     std::optional<std::string> name_space{};
-    /** Text stored with the token, to tell who holds a lock. */
+    /** The label of its locks: see lock_options. */
     std::optional<std::string> label{};
     /** Path of a PEM file, or its text: who vouches for the nodes, and the client's certificate and key. */
     std::optional<std::string> ca, cert, key;
@@ -399,6 +403,7 @@ inline owned<quorlock_lock_options_t> made(const lock_options &options) {
     if (options.slots) quorlock_lock_options_set_slots(o, *options.slots);
     if (options.layout) quorlock_lock_options_set_layout(o, static_cast<std::int32_t>(*options.layout));
     if (options.group) quorlock_lock_options_set_group(o, options.group->data(), options.group->size());
+    if (options.label) quorlock_lock_options_set_label(o, options.label->data(), options.label->size());
     if (options.reentrant) quorlock_lock_options_set_reentrant(o, *options.reentrant);
     return made;
 }

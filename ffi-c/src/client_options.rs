@@ -267,8 +267,7 @@ pub extern "C" fn quorlock_client_options_set_namespace(
     set(options, || handle::text(text, len, "namespace"), ClientBuilder::namespace)
 }
 
-/// Text stored with the token, to tell who holds a lock; empty for none.
-/// "host:pid".
+/// See quorlock_lock_options_set_label(). "host:pid".
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_client_options_set_label(
     options: *mut quorlock_client_options_t, text: *const c_char, len: usize,

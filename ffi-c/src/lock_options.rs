@@ -177,6 +177,17 @@ pub extern "C" fn quorlock_lock_options_set_group(
     set(options, || Ok(handle::text(text, len, "group")?.to_owned()), Lock::group)
 }
 
+/// Text that is stored with the token of a lease, to tell who holds the lock; `len` bytes of
+/// UTF-8, at most 256, without control characters; empty for none. An acquire that enters a
+/// lease again leaves that lease's label as it is. What is raw, or in Redisson's layout, has
+/// no label. "host:pid".
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_lock_options_set_label(
+    options: *mut quorlock_lock_options_t, text: *const c_char, len: usize,
+) -> i32 {
+    set(options, || Ok(handle::text(text, len, "label")?.to_owned()), Lock::label)
+}
+
 /// Whether an owner that holds the lock enters it again, at once. Without, an owner by name
 /// waits as any other does, for its own lease too; where the owner is the calling thread that
 /// would be in vain, and fails at once with #QUORLOCK_WOULD_DEADLOCK.

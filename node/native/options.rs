@@ -28,6 +28,7 @@ pub struct LockOptions {
     pub keep: Option<f64>,
     pub layout: Option<String>,
     pub group: Option<String>,
+    pub label: Option<String>,
     pub shared: Option<bool>,
     pub slots: Option<u32>,
     pub owner: Option<Uint8Array>,
@@ -44,7 +45,6 @@ pub struct ClientOptions {
     pub drift: Option<f64>,
     pub min_validity: Option<f64>,
     pub namespace: Option<String>,
-    pub label: Option<String>,
     pub fence_ttl: Option<f64>,
     pub set_name: Option<String>,
     pub restart_guard: Option<String>,
@@ -96,6 +96,7 @@ macro_rules! set_lock {
             keep = |given| time("keep", given)?,
             layout = |given| given.parse()?,
             group = |given| given,
+            label = |given| given,
         }
     };
 }
@@ -110,7 +111,6 @@ impl ClientOptions {
             drift = |given| given,
             min_validity = |given| given,
             namespace = |given| given,
-            label = |given| given,
             fence_ttl = |given| time("fenceTtl", given)?,
             set_name = |given| given,
             restart_guard = |given| given.parse()?,

@@ -163,6 +163,7 @@ export interface NativeLockOptions {
   keep?: number;
   layout?: "plain" | "redisson";
   group?: string;
+  label?: string;
   shared?: boolean;
   slots?: number;
   owner?: Uint8Array;
@@ -177,7 +178,6 @@ export interface NativeClientOptions {
   drift?: number;
   minValidity?: number;
   namespace?: string;
-  label?: string;
   fenceTtl?: number;
   setName?: string;
   restartGuard?: "auto" | "on" | "off";

@@ -15,7 +15,17 @@ import {
   type NativeInspection,
 } from "./inspection.js";
 import { endIfReleased, keptBy, newLease, type Keeper, type Lease } from "./lease.js";
-import { acquireOptions, bytesOf, forceOptions, ownCopy, type AcquireOptions, type Acquiring, type ForceOptions, type Name } from "./options.js";
+import {
+  acquireOptions,
+  bytesOf,
+  forceOptions,
+  labelled,
+  ownCopy,
+  type AcquireOptions,
+  type Acquiring,
+  type ForceOptions,
+  type Name,
+} from "./options.js";
 import { acquiring, Asked, type Invocation } from "./owner.js";
 import { begin, valueOf } from "./port.js";
 
@@ -114,7 +124,7 @@ export class Lock {
   ): Promise<Lease | null> {
     const owner = own?.ownerOf(this.#asked);
     const start = (port: NativePort, number: number) =>
-      acquire.call(this.#core, port, number, this.#key, this.#options, owner, options.wait);
+      acquire.call(this.#core, port, number, this.#key, labelled(this.#options, options), owner, options.wait);
     const outcome = await acquiring<boolean>([this.#asked], own, options, from, start);
     if ("failure" in outcome) throw toError(outcome.failure, from);
     if (!outcome.value) return null;
@@ -124,7 +134,7 @@ export class Lock {
   }
 
   /** Tries once. `null` where another holds the lock. Rejects as `acquire` otherwise. */
-  async tryAcquire(options: Pick<AcquireOptions, "signal"> = {}): Promise<Lease | null> {
+  async tryAcquire(options: Omit<AcquireOptions, "wait"> = {}): Promise<Lease | null> {
     const looked = look(this.tryAcquire, () => acquireOptions(options));
     return await this.#tryAcquire({ ...looked, wait: 0 }, undefined, this.tryAcquire);
   }

@@ -7,7 +7,7 @@ import { traced } from "./channels.js";
 import { look, toError } from "./errors.js";
 import { newLease, type Keeper } from "./lease.js";
 import { newLeases, type Leases } from "./leases.js";
-import { acquireOptions, ownCopy, type AcquireOptions, type Acquiring, type Name } from "./options.js";
+import { acquireOptions, labelled, ownCopy, type AcquireOptions, type Acquiring, type Name } from "./options.js";
 import { acquiring, Asked, type Invocation } from "./owner.js";
 
 /** Makes several locks. Not part of the API. */
@@ -88,7 +88,7 @@ export class Locks {
   }
 
   /** Tries once. `null` where another holds one of the locks. Rejects as `acquire` otherwise. */
-  async tryAcquire(options: Pick<AcquireOptions, "signal"> = {}): Promise<Leases | null> {
+  async tryAcquire(options: Omit<AcquireOptions, "wait"> = {}): Promise<Leases | null> {
     const looked = look(this.tryAcquire, () => acquireOptions(options));
     return await this.#tryAcquire({ ...looked, wait: 0 }, undefined, this.tryAcquire);
   }
@@ -117,7 +117,7 @@ export class Locks {
   ): Promise<Leases | null> {
     const owners = own === undefined ? undefined : this.#asked.map((asked) => own.ownerOf(asked));
     const start = (port: NativePort, number: number) =>
-      acquire.call(this.#core, port, number, this.#keys, this.#options, owners, options.wait);
+      acquire.call(this.#core, port, number, this.#keys, labelled(this.#options, options), owners, options.wait);
     const outcome = await acquiring<Won | null>(this.#asked, own, options, from, start);
     if ("failure" in outcome) throw toError(outcome.failure, from);
     const { value, number } = outcome;

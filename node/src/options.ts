@@ -49,6 +49,12 @@ export interface LockOptions {
    */
   group?: string | undefined;
   /**
+   * Text that is stored with the token of a lease, to tell who holds the lock: at most 256 bytes without control characters; empty for
+   * none. A call that enters a lease again leaves that lease's label as it is. What is `raw`, or in Redisson's layout, has no label.
+   * `host:pid`.
+   */
+  label?: string | undefined;
+  /**
    * Whether the lease is one of many that share the lock: readers, whom a lease that is not shared keeps out, and who keep
    * that out. Whoever shares the lock and asks for it alone gets `WouldDeadlockError` at once. Not with `raw` nor `keep`. False.
    */
@@ -81,8 +87,6 @@ export interface ClientOptions extends Omit<LockOptions, "owner" | "shared" | "s
   minValidity?: number | undefined;
   /** Prefix of every key. `lock:`. */
   namespace?: string | undefined;
-  /** Text stored with the token, to tell who holds a lock; empty for none. `host:pid`. */
-  label?: string | undefined;
   /**
    * How long a lock's counter of fences lives after its last use, in milliseconds; at least twice `maxTtl`. After that
    * the order of fences rests on the nodes' clocks. 600,000.
@@ -277,6 +281,7 @@ const OF_LOCK: Record<string, Convert> = {
   keep: milliseconds,
   layout: string('"plain" or "redisson"'),
   group: text,
+  label: text,
 };
 
 const OF_CLIENT: Record<string, Convert> = {
@@ -286,7 +291,6 @@ const OF_CLIENT: Record<string, Convert> = {
   drift: fraction,
   minValidity: fraction,
   namespace: text,
-  label: text,
   fenceTtl: milliseconds,
   setName: text,
   // Which words there are, the core knows.
@@ -409,18 +413,26 @@ export function initOptions(given: unknown): { force: boolean } {
 export interface AcquireOptions {
   /** How long to wait, for this call alone: 0 tries once, `null` or `Infinity` waits forever. */
   wait?: number | null | undefined;
+  /** The label of the lease that this call wins, in place of the lock's. */
+  label?: string | undefined;
   /** Ends the wait. The call then rejects with the signal's reason and leaves no key behind. */
   signal?: AbortSignal | undefined;
 }
 
 export interface Acquiring {
   wait?: number | undefined;
+  label?: string | undefined;
   signal?: AbortSignal | undefined;
 }
 
 export function acquireOptions(given: unknown): Acquiring {
-  const [options] = converted("options", given, { wait: limit, signal });
+  const [options] = converted("options", given, { wait: limit, label: text, signal });
   return options as Acquiring;
+}
+
+/** The options of a lock for one call, which may have a label of its own. */
+export function labelled(options: NativeLockOptions | undefined, { label }: Acquiring): NativeLockOptions | undefined {
+  return label === undefined ? options : { ...options, label };
 }
 
 export function abortSignal(value: unknown): AbortSignal {

@@ -148,6 +148,7 @@ macro_rules! lock_option {
             "keep" => $to.keep(seconds($name, &$value)?),
             "layout" => $to.layout(checked($value.py(), text($name, &$value)?.parse())?),
             "group" => $to.group(text($name, &$value)?),
+            "label" => $to.label(text($name, &$value)?),
             _ => return Err(PyTypeError::new_err("there is no option of that name")),
         }
     };
@@ -165,7 +166,6 @@ pub(crate) fn of_client(mut to: ClientBuilder, options: &Options<'_>) -> PyResul
             "drift" => to.drift(number(name, &value, "a fraction, such as 0.01")?),
             "min_validity" => to.min_validity(number(name, &value, "a fraction, such as 0.01")?),
             "namespace" => to.namespace(text(name, &value)?),
-            "label" => to.label(text(name, &value)?),
             "fence_ttl" => to.fence_ttl(seconds(name, &value)?),
             "set_name" => to.set_name(text(name, &value)?),
             "restart_guard" => {

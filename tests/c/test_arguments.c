@@ -175,7 +175,7 @@ static void null_everywhere(void) {
     CHECK(quorlock_lock_options_set_owner_thread(NULL, true) == 1);
     CHECK(quorlock_thread_number() > 0 && quorlock_thread_number() == quorlock_thread_number());
     CHECK(quorlock_client_options_set_group(NULL, NULL, 0) == 1);
-    CHECK(quorlock_lock_options_set_group(NULL, NULL, 0) == 1);
+    CHECK(quorlock_lock_options_set_group(NULL, NULL, 0) == 1 && quorlock_lock_options_set_label(NULL, NULL, 0) == 1);
     quorlock_text_free(NULL);
     char *metrics = quorlock_metrics_text();
     CHECK(has(metrics, "quorlock_held "));

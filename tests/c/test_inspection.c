@@ -53,6 +53,55 @@ static void a_holder_and_what_each_node_has(void) {
     quorlock_client_free(client);
 }
 
+/* A lock with a label, for an owner by name; NULL where it is refused, and `error` says why. */
+static quorlock_lock_t *labelled(quorlock_client_t *client, const char *label, const char *owner) {
+    quorlock_lock_options_t *options = quorlock_lock_options_new();
+    quorlock_lock_t *lock = NULL;
+    CHECK(quorlock_lock_options_set_label(options, label, strlen(label)) == QUORLOCK_OK);
+    CHECK(quorlock_lock_options_set_owner(options, owner, strlen(owner)) == QUORLOCK_OK);
+    quorlock_error_free(error);
+    error = NULL;
+    if (quorlock_lock_new(client, "labelled", 8, options, &lock, &error)) lock = NULL;
+    quorlock_lock_options_free(options);
+    return lock;
+}
+
+static void a_label_of_a_lock(void) {
+    quorlock_client_t *client = some_client();
+    quorlock_lock_t *first = labelled(client, "first", "o"), *second = labelled(client, "second", "o");
+    quorlock_lease_t *outer = NULL, *inner = NULL;
+    WORKS(quorlock_lock(first, 0, NULL, &outer, &error));
+    /* It enters the lease again, and leaves its label. */
+    WORKS(quorlock_lock(second, 0, NULL, &inner, &error));
+    quorlock_inspection_t *found = look(second);
+    quorlock_holder_t holder;
+    WORKS(quorlock_inspection_holder(found, &holder, sizeof holder, &error));
+    CHECK(same(holder.label, "first"));
+    quorlock_inspection_free(found);
+    quorlock_lease_free(inner);
+    WORKS(quorlock_unlock(outer, NULL, &error));
+    quorlock_lease_free(outer);
+    WORKS(quorlock_lock(second, 0, NULL, &outer, &error));
+    found = look(first);
+    WORKS(quorlock_inspection_holder(found, &holder, sizeof holder, &error));
+    CHECK(same(holder.label, "second"));
+    quorlock_inspection_free(found);
+    quorlock_lease_free(outer);
+    quorlock_lock_free(first);
+    quorlock_lock_free(second);
+
+    char longer[258] = {0};
+    memset(longer, 'l', 257);
+    const char *const bad[] = {longer, "redis://user:secret@host\n"};
+    for (int i = 0; i < 2; i++) {
+        CHECK(!labelled(client, bad[i], "o") && quorlock_error_kind(error) == QUORLOCK_INVALID_ARGUMENT);
+        CHECK(has(quorlock_error_message(error), "label is") && !has(quorlock_error_message(error), "secret"));
+    }
+    quorlock_error_free(error);
+    error = NULL;
+    quorlock_client_free(client);
+}
+
 static void an_error_names_the_lock_and_its_holder(void) {
     quorlock_client_t *client = some_client();
     quorlock_lock_t *lock = NULL;
@@ -154,5 +203,5 @@ static void only_a_fence_is_taken_away(void) {
 }
 
 const struct test inspection_tests[] = {
-    TEST(a_holder_and_what_each_node_has), TEST(an_error_names_the_lock_and_its_holder), TEST(a_lock_that_is_taken_away),
+    TEST(a_holder_and_what_each_node_has), TEST(a_label_of_a_lock), TEST(an_error_names_the_lock_and_its_holder), TEST(a_lock_that_is_taken_away),
     TEST(only_a_fence_is_taken_away), {NULL, NULL}};

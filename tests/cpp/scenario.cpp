@@ -143,6 +143,7 @@ void common(Options &made, options &given) {
     take(given, "keep", [&](auto &v) { made.keep = millis(v); });
     take(given, "layout", [&](auto &v) { made.layout = layout(v); });
     take(given, "group", [&](auto &v) { made.group = unescaped(v); });
+    take(given, "label", [&](auto &v) { made.label = unescaped(v); });
 }
 
 // ---- actors: threads that carry out one job after the other ----
@@ -432,7 +433,6 @@ private:
         take(given, "drift", [&](auto &v) { made.drift = std::stod(v); });
         take(given, "min_validity", [&](auto &v) { made.min_validity = std::stod(v); });
         take(given, "namespace", [&](auto &v) { made.name_space = unescaped(v); });
-        take(given, "label", [&](auto &v) { made.label = unescaped(v); });
         take(given, "fence_ttl", [&](auto &v) { made.fence_ttl = millis(v); });
         take(given, "set_name", [&](auto &v) { made.set_name = unescaped(v); });
         take(given, "restart_guard", [&](auto &v) { made.restart_guard = guard(v); });

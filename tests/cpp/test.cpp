@@ -836,6 +836,33 @@ void a_lock_that_is_taken_away() {
     CHECK(operators.try_acquire());
 }
 
+void a_label_of_a_lock() {
+    const quorlock::client client = some_client();
+    quorlock::lock_options options;
+    options.owner = "o";
+    options.label = "first";
+    const quorlock::lock first = client.lock("a", options);
+    options.label = "second";
+    const quorlock::lock second = client.lock("a", options);
+    {
+        const quorlock::lease outer = first.acquire(), inner = second.acquire();
+        // It has entered the lease again, and left its label.
+        CHECK(second.inspect().holder->label == "first");
+    }
+    const quorlock::lease lease = second.acquire();
+    CHECK(first.inspect().holder->label == "second");
+    for (const std::string &bad : {std::string(257, 'l'), std::string("redis://user:secret@host\n")}) {
+        options.label = bad;
+        try {
+            (void)client.lock("b", options);
+            CHECK(!"refused");
+        } catch (const quorlock::invalid_argument &error) {
+            const std::string message = error.what();
+            CHECK(message.find("label is") != std::string::npos && message.find("secret") == std::string::npos);
+        }
+    }
+}
+
 // Waits until a call of the client stands in a queue, but not forever.
 bool comes_to_queue(const quorlock::client &client) {
     for (int left = 6000; left && client.stats().queued == 0; --left) std::this_thread::sleep_for(5ms);
@@ -1309,7 +1336,7 @@ void all_options() {
     options.keep = 10ms;
     options.group = "stock";
     const quorlock::client client(options);
-    quorlock::lock_options of_lock = {1s, 0ms, true, 10s, true, "me", false, 7, true, false, 20ms, "orders", false, {}, {}, {}};
+    quorlock::lock_options of_lock = {1s, 0ms, true, 10s, true, "me", false, 7, true, false, 20ms, "orders", false, {}, {}, {}, "web-1"};
     CHECK(client.lock(std::string_view("\xff\0", 2), of_lock).acquire().remaining() < 1s);
     CHECK(quorlock::metrics_text().find("group=\"orders\",outcome=\"released\"") != std::string::npos);
     options.min_validity = 2;
@@ -1746,7 +1773,7 @@ const std::pair<const char *, void (*)()> tests[] = {
     TEST(waits_have_an_end),
     TEST(only_contention_is_false), TEST(a_lost_mutex), TEST(kinds_and_details), TEST(moved_from),
     TEST(what_each_node_said), TEST(a_panic_is_an_error), TEST(a_lease_by_hand), TEST(losses_are_told),
-    TEST(fences_grow), TEST(a_lock_that_is_taken_away),
+    TEST(fences_grow), TEST(a_lock_that_is_taken_away), TEST(a_label_of_a_lock),
     TEST(the_next_candidate_leads_when_one_resigns), TEST(a_loss_ends_the_work_before_it_begins_again),
     TEST(work_that_throws_campaigns_again), TEST(nobody_enters_a_term_again), TEST(observers_see_each_leader),
 #if defined(__cpp_lib_jthread)

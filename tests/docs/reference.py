@@ -92,7 +92,8 @@ milliseconds in Node and C, `std::chrono` durations in C++ and `Duration` in Rus
 
 ## Of locks
 
-Give them to a client, as the defaults of its locks, to a lock, or to `redlock(…)`.
+Give them to a client, as the defaults of its locks, to a lock, or to `redlock(…)`. `wait` and, in Python and Node, `label` may be given to
+one acquire, too.
 
 """ + table(shared) + """## Of one lock alone
 

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 
-import { Client, LockTimeoutError } from "../../node/dist/index.mjs";
+import { Client, InvalidArgumentError, LockTimeoutError, once, redlock, semaphore } from "../../node/dist/index.mjs";
 import support from "./support.cjs";
 
 let servers, alex, other;
@@ -51,6 +51,81 @@ test("somebody holds it, since when, and what each node has of that", async () =
   }
   assert.ok(!JSON.stringify(found).includes(lease.token));
   await lease.release();
+});
+
+test("a label of a lock and of one call", async () => {
+  const seen = async () => (await other.lock("label").holder()).label;
+  const lock = alex.lock("label", { label: "lock" });
+  const several = alex.lockAll(["label", "b"], { label: "lock" });
+  const election = alex.election("label", { label: "lock" });
+  const call = { label: "call" };
+  for (const [label, acquire] of [
+    ["alex", () => alex.lock("label").acquire()],
+    ["lock", () => lock.acquire()],
+    ["call", () => lock.acquire(call)],
+    ["call", () => lock.tryAcquire(call)],
+    [null, () => lock.acquire({ label: "" })],
+    ["lock", () => several.acquire()],
+    ["call", () => several.acquire(call)],
+    ["call", () => several.tryAcquire(call)],
+    ["lock", () => election.campaign()],
+    ["call", () => election.campaign(call)],
+    ["lock", () => alex.rwlock("label", { label: "lock" }).read().acquire()],
+  ]) {
+    const lease = await acquire();
+    assert.equal(await seen(), label);
+    await lease.release();
+  }
+  const own = { nodes: servers.nodes, label: "own" };
+  assert.equal(await redlock("label", own, seen), "own");
+  assert.equal(await redlock("label", { client: alex, label: "own" }, seen), "own");
+  assert.equal(await redlock(["label", "b"], own, seen), "own");
+  assert.equal(await redlock.attempt("label", own, seen), "own");
+  assert.equal(await once("label", { ...own, every: 1000, keep: 20, ttl: 10_000 }, seen), "own");
+  assert.equal(await election.run(seen), "lock");
+  // Nobody is told who has a slot.
+  assert.equal(await semaphore("label", 1, own, (lease) => lease.isHeld()), true);
+});
+
+test("an acquire that enters a lease again leaves its label", async () => {
+  const seen = async () => (await other.lock("again").holder()).label;
+  const again = { client: alex, label: "second", reentrant: true };
+  assert.equal(await redlock("again", { client: alex, label: "first" }, () => redlock("again", again, seen)), "first");
+  const leases = [];
+  for (const label of ["first", "second"]) leases.push(await alex.lock("again", { owner: "o" }).acquire({ label }));
+  assert.equal(await seen(), "first");
+  for (const lease of leases) await lease.release();
+});
+
+test("labels of calls without a client share one and its connections", async () => {
+  const connected = async () => {
+    const clients = await servers.tell("redis", 1, "CLIENT", "LIST", "TYPE", "normal");
+    return clients.match(/\bid=/g).length;
+  };
+  await redlock("labels", { nodes: servers.nodes, label: "first" }, () => {});
+  const before = await connected();
+  for (let i = 0; i < 300; i++) await redlock("labels", { nodes: servers.nodes, label: `request ${i}` }, () => {});
+  assert.equal(await connected(), before);
+});
+
+test("a label that is refused", async () => {
+  const lock = alex.lock("refused");
+  for (const label of ["l".repeat(257), "redis://user:secret@host\n", "\x7f", 5, null]) {
+    for (const call of [
+      () => new Client({ nodes: servers.nodes, label }),
+      () => alex.lock("a", { label }),
+      () => alex.lockAll(["a"], { label }),
+      () => alex.election("a", { label }),
+      () => lock.acquire({ label }),
+      () => lock.tryAcquire({ label }),
+      () => redlock("a", { nodes: servers.nodes, label }, assert.fail),
+    ]) {
+      const error = await (async () => call())().then(assert.fail, (error) => error);
+      assert.ok(error instanceof InvalidArgumentError && /label is/.test(error.message), `${error}`);
+      assert.doesNotMatch(error.message, /secret/);
+    }
+  }
+  assert.equal(await lock.isLocked(), false);
 });
 
 test("an error names the lock and its holder", async () => {

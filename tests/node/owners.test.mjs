@@ -447,10 +447,12 @@ test("many sets of options without a client are told once", async () => {
     const { redlock } = require(process.env.QUORLOCK_MAIN);
     process.on("warning", ({ code }) => console.log(code));
     (async () => {
-      for (let i = 0; i < 16; i++) await redlock("x", { label: "request " + i }, () => {});
+      for (let i = 0; i < 300; i++) await redlock("x", { label: "request " + i }, () => {});
+      const drift = (i) => 0.01 + i / 1000;
+      for (let i = 0; i < 15; i++) await redlock("x", { drift: drift(i) }, () => {});
       console.log("16");
       await new Promise(setImmediate);
-      for (let i = 0; i < 40; i++) await redlock("x", { label: "request " + i }, () => {});
+      for (let i = 0; i < 40; i++) await redlock("x", { drift: drift(i) }, () => {});
     })();`;
   const done = await support.script(script, { nodes: "memory://many", flags: ["--no-warnings"] });
   assert.deepEqual([done.code, done.out, done.err], [0, "16\nQUORLOCK_MANY_CLIENTS\n", ""]);

@@ -196,6 +196,20 @@ class Blocking(unittest.TestCase):
         self.assertIsNot(one, _default.client(NODES, {"drift": 0.02}))
         self.assertIsNot(one, _default.client(NODES[:1], {}))
 
+    def test_many_sets_of_options_without_a_client_are_told_once(self):
+        from quorlock import _default
+        with (mock.patch.multiple(_default, _clients={}, _told_of_many=False), warnings.catch_warnings(record=True) as warned,
+              self.assertLogs("quorlock", "WARNING") as logged):
+            warnings.simplefilter("always")
+            for i in range(40):
+                self.assertEqual(len(warned), i > 16)
+                with redlock(self.id(), nodes=NODES, drift=0.01 + i / 1000):
+                    pass
+            redlock(self.id(), nodes=NODES, drift=0.5)(lambda: None)()
+        self.assertEqual([(one.category, one.filename) for one in warned], [(ResourceWarning, __file__)])
+        self.assertIn("17 calls", str(warned[0].message))
+        self.assertEqual(len(logged.output), 1)
+
     def test_nodes_of_the_environment(self):
         from quorlock import _default
         before = os.environ.get("QUORLOCK_NODES")

@@ -18,7 +18,7 @@ NEW = "new"
 # And which of these the file is for, where it is about servers and not about a language: `runners=rust,c`.
 RUNNERS = ("rust", "blocking", "asyncio", "node-esm", "node-cjs", "c", "cpp")
 FOR = "runners="
-LOCK_OPTIONS = {"ttl", "wait", "renew", "max_hold", "raw", "fencing", "max_waiters", "fair", "keep", "layout", "group", "owner"}
+LOCK_OPTIONS = {"ttl", "wait", "renew", "max_hold", "raw", "fencing", "max_waiters", "fair", "keep", "layout", "group", "label", "owner"}
 CLIENT_OPTIONS = {"nodes", "ttl", "wait", "renew", "max_hold", "max_ttl", "node_timeout", "drift", "min_validity",
                   "namespace", "label", "raw", "fencing", "fence_ttl", "max_waiters", "fair", "keep", "layout", "group", "set_name",
                   "restart_guard", "accept_eviction", "wait_replicas", "ca", "cert", "key"}

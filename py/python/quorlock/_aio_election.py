@@ -11,7 +11,7 @@ from ._candidate import Leadership, Loss, told, work_failed, work_failed_late
 from ._channel import Awaited, completed
 from ._inspection import Holder
 from ._lease import NotPickled, shown
-from ._options import Seconds, kind
+from ._options import UNSET, Seconds, Unset, kind
 from .aio import Lease, Lock
 
 __all__ = ["Election", "Observer"]
@@ -47,13 +47,14 @@ class Election(NotPickled):
         """The election's name. Bytes that are not UTF-8 appear as surrogate escapes."""
         return self._lock.name
 
-    async def campaign(self) -> Lease:
+    async def campaign(self, *, label: str | Unset = UNSET) -> Lease:
         """Waits until this candidate leads, and returns its term: for those who loop by themselves.
 
-        The term is a lease as `Lock.acquire` returns it: release it to resign, and stop once it is lost. Raises as
-        `Lock.acquire`; `LockTimeoutError` only where the election was given a `wait`. Cancelled, it leaves the line.
+        The term is a lease as `Lock.acquire` returns it: release it to resign, and stop once it is lost. `label` takes the
+        place of the election's, for this term. Raises as `Lock.acquire`; `LockTimeoutError` only where the election was given a
+        `wait`. Cancelled, it leaves the line.
         """
-        term = await self._lock.acquire()
+        term = await self._lock.acquire(label=label)
         self._seat = term
         return term
 

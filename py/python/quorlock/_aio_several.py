@@ -9,7 +9,7 @@ from . import _native
 from ._channel import completed
 from ._lease import NotPickled, awaited, shown
 from ._leases import LeasesBase
-from ._options import UNSET, Limit, Seconds, given, text, wait_options
+from ._options import UNSET, Limit, Seconds, Unset, call_options, given, text
 from ._client import checkable
 from ._doubt import left_in_doubt
 from ._owner import Warned, before_awaiting, told
@@ -79,33 +79,35 @@ class Locks(NotPickled):
         return tuple(lock.name for lock in self._locks)
 
     @overload
-    async def acquire(self, blocking: Literal[True] = True, timeout: Limit = UNSET, *, wait: Limit = UNSET) -> Leases: ...
+    async def acquire(
+        self, blocking: Literal[True] = True, timeout: Limit = UNSET, *, wait: Limit = UNSET, label: str | Unset = UNSET
+    ) -> Leases: ...
 
     @overload
     async def acquire(
-        self, blocking: bool, timeout: Limit = UNSET, *, wait: Limit = UNSET
+        self, blocking: bool, timeout: Limit = UNSET, *, wait: Limit = UNSET, label: str | Unset = UNSET
     ) -> Leases | Literal[False]: ...
 
     async def acquire(
-        self, blocking: bool = True, timeout: Limit = UNSET, *, wait: Limit = UNSET
+        self, blocking: bool = True, timeout: Limit = UNSET, *, wait: Limit = UNSET, label: str | Unset = UNSET
     ) -> Leases | Literal[False]:
         """Acquires all of the locks, waiting as long as their `wait` says for all of them together; as `Lock.acquire`.
 
         Raises what `Lock.acquire` raises, for the first lock that could not be had; then none is held. Keep what it
         returns: leases that nobody keeps are released.
         """
-        options = wait_options(blocking, timeout, wait)
+        options = call_options(blocking, timeout, wait, label)
         if not blocking:
-            return await self.try_acquire() or False
+            return await self.try_acquire(label=label) or False
         return await self._acquired(options, by_hand=True)
 
-    async def try_acquire(self) -> Leases | None:
+    async def try_acquire(self, *, label: str | Unset = UNSET) -> Leases | None:
         """Tries once. `None` where another holds one of them. Raises as `acquire` otherwise."""
-        return await self._tried(0, by_hand=True)
+        return await self._tried(0, by_hand=True, label=label)
 
-    def attempt(self, wait: Limit = 0) -> "AttemptAll":
+    def attempt(self, wait: Limit = 0, *, label: str | Unset = UNSET) -> "AttemptAll":
         """A scope for work that is left out where others hold one of the locks, as `Lock.attempt`."""
-        return AttemptAll(self, wait)
+        return AttemptAll(self, wait, label)
 
     def _owners(self, by_hand: bool, waits: bool) -> tuple[list[_native.Owner], str | None]:
         """The owner that is to have them, and what there is to be warned of."""
@@ -129,12 +131,12 @@ class Locks(NotPickled):
             raise
         return self._won(core, owners, by_hand)
 
-    async def _tried(self, wait: Limit, by_hand: bool) -> Leases | None:
+    async def _tried(self, wait: Limit, by_hand: bool, label: str | Unset = UNSET) -> Leases | None:
         """As `_acquired`; `None` where others hold one of them all the time."""
         owners, warning = self._owners(by_hand, wait != 0)
         cores = [lock._core for lock in self._locks]
         with Warned(warning, wait is None):
-            core: _native.Leases | None = await completed(_native.try_all(cores, owners, given(wait=wait)).start)
+            core: _native.Leases | None = await completed(_native.try_all(cores, owners, given(wait=wait, label=label)).start)
         return None if core is None else self._won(core, owners, by_hand)
 
     def _won(self, core: _native.Leases, owners: list[_native.Owner], by_hand: bool) -> Leases:
@@ -180,11 +182,12 @@ class Locks(NotPickled):
 class AttemptAll(NotPickled):
     """What `Locks.attempt` gives."""
 
-    __slots__ = ("_of", "_scopes", "_wait")
+    __slots__ = ("_label", "_of", "_scopes", "_wait")
 
-    def __init__(self, of: Locks, wait: Limit) -> None:
+    def __init__(self, of: Locks, wait: Limit, label: str | Unset) -> None:
         self._of = of
         self._wait = wait
+        self._label = label
         self._scopes = Scopes()
 
     @awaited
@@ -195,7 +198,7 @@ class AttemptAll(NotPickled):
         return self._scopes.enter(place, await self._entered(self._scopes.in_doubt()))
 
     async def _entered(self, at_once: bool) -> Leases | None:
-        leases = await self._of._tried(0 if at_once else self._wait, by_hand=False)
+        leases = await self._of._tried(0 if at_once else self._wait, by_hand=False, label=self._label)
         if leases is None and at_once and self._wait != 0:
             raise left_in_doubt(", ".join(self._of.names))
         return leases

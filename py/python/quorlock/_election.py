@@ -11,7 +11,7 @@ from ._candidate import Leadership, Loss, told, work_failed, work_failed_late
 from ._green import waited
 from ._inspection import Holder
 from ._lease import NotPickled, shown
-from ._options import Seconds
+from ._options import UNSET, Seconds, Unset
 from .errors import QuorlockError
 from .sync import Lease, Lock, Scoped
 
@@ -48,13 +48,14 @@ class Election(NotPickled):
         """The election's name. Bytes that are not UTF-8 appear as surrogate escapes."""
         return self._lock.name
 
-    def campaign(self) -> Lease:
+    def campaign(self, *, label: str | Unset = UNSET) -> Lease:
         """Waits until this candidate leads, and returns its term: for those who loop by themselves.
 
-        The term is a lease as `Lock.acquire` returns it: release it to resign, and stop once it is lost. Raises as
-        `Lock.acquire`; `LockTimeoutError` only where the election was given a `wait`. Ctrl-C ends the wait.
+        The term is a lease as `Lock.acquire` returns it: release it to resign, and stop once it is lost. `label` takes the
+        place of the election's, for this term. Raises as `Lock.acquire`; `LockTimeoutError` only where the election was given a
+        `wait`. Ctrl-C ends the wait.
         """
-        term = self._lock.acquire()
+        term = self._lock.acquire(label=label)
         self._term = term
         return term
 

@@ -138,12 +138,12 @@ def enters(reentrant: bool, slots: int | Unset, owner: Name | None) -> bool:
     return reentrant and (slots is UNSET or owner is not None)
 
 
-def wait_options(blocking: bool, timeout: Limit, wait: Limit) -> dict[str, object]:
-    """The wait of one call: three ways to say it, one at a time. A timeout of -1 is none, as in `threading`."""
+def call_options(blocking: bool, timeout: Limit, wait: Limit, label: str | Unset) -> dict[str, object]:
+    """The options of one call. There are three ways to say its wait, one at a time. A timeout of -1 is none, as in `threading`."""
     if timeout == -1:
         timeout = None if blocking else UNSET
     if blocking and timeout is UNSET and wait is UNSET:
-        return {}
+        return given(label=label)
     if timeout is not UNSET and wait is not UNSET:
         raise InvalidArgumentError("timeout is another word for wait: give one of them")
     asked = wait if timeout is UNSET else timeout
@@ -151,4 +151,4 @@ def wait_options(blocking: bool, timeout: Limit, wait: Limit) -> dict[str, objec
         if asked is not UNSET:
             raise InvalidArgumentError("a call with blocking=False does not wait: give no timeout")
         asked = 0
-    return given(wait=asked)
+    return given(wait=asked, label=label)

@@ -101,6 +101,7 @@ class _Redlock(_ForBoth):
         keep: Seconds | Unset = UNSET,
         layout: Layout | Unset = UNSET,
         group: str | Unset = UNSET,
+        label: str | Unset = UNSET,
         shared: bool | Unset = UNSET,
         slots: int | Unset = UNSET,
         owner: Name | None = None,
@@ -110,7 +111,6 @@ class _Redlock(_ForBoth):
         drift: float | Unset = UNSET,
         min_validity: float | Unset = UNSET,
         namespace: str | Unset = UNSET,
-        label: str | Unset = UNSET,
         fence_ttl: Seconds | Unset = UNSET,
         set_name: str | Unset = UNSET,
         restart_guard: Guard | Unset = UNSET,
@@ -146,6 +146,7 @@ class _Redlock(_ForBoth):
             keep=keep,
             layout=layout,
             group=group,
+            label=label,
             shared=shared,
             slots=slots,
         )
@@ -157,7 +158,6 @@ class _Redlock(_ForBoth):
             drift=drift,
             min_validity=min_validity,
             namespace=namespace,
-            label=label,
             fence_ttl=fence_ttl,
             set_name=set_name,
             restart_guard=restart_guard,
@@ -370,11 +370,11 @@ class redlock(_Redlock):  # noqa: N801 - used as a function and as a decorator
     - `name`: the lock's name, or several to be held together, all or none: see `Client.lock_all`. `key` is another word for it; for a decorator it may be a function that gives the name and
       is called with the arguments of the decorated one.
     - `client`: whose nodes to use, a `quorlock.Client` or a `quorlock.aio.Client`. Without it there is one client for
-      all uses with the same `nodes`, `max_ttl`, `node_timeout`, `drift`, `min_validity`, `namespace`, `label`, `fence_ttl`,
-      `set_name`, `restart_guard`, `accept_eviction`, `wait_replicas`, `ca`, `cert` and `cert_key` (the client's
+      all uses with the same `nodes`, `max_ttl`, `node_timeout`, `drift`, `min_validity`, `namespace`, `fence_ttl`, `set_name`,
+      `restart_guard`, `accept_eviction`, `wait_replicas`, `ca`, `cert` and `cert_key` (the client's
       `key`, which is the lock's name here), made at the first use in each process; `nodes` defaults to `QUORLOCK_NODES`.
-    - `ttl`, `wait`, `renew`, `max_hold`, `raw`, `fencing`, `max_waiters`, `fair`, `keep`, `layout`, `group`, `shared`, `slots`, `owner`, `reentrant`: as of `Client.lock`;
-      times in seconds.
+    - `ttl`, `wait`, `renew`, `max_hold`, `raw`, `fencing`, `max_waiters`, `fair`, `keep`, `layout`, `group`, `label`, `shared`, `slots`,
+      `owner`, `reentrant`: as of `Client.lock`; times in seconds.
 
     The object may be used again, and by many threads and tasks at once. Who may re-enter: in `async with` and coroutine
     functions the task, else whoever is called by the holder, see `Lock`. Entering raises what `Lock.acquire` raises. If the

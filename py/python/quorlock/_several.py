@@ -6,7 +6,7 @@ from . import _native, _owner
 from ._green import waited
 from ._lease import shown
 from ._leases import LeasesBase
-from ._options import UNSET, Limit, Seconds, given, text, wait_options
+from ._options import UNSET, Limit, Seconds, Unset, call_options, given, text
 from ._owner import Caller, Hold
 from ._doubt import left_in_doubt
 from .errors import LockBusyError
@@ -66,33 +66,35 @@ class Locks(Scoped):
         return tuple(lock.name for lock in self._locks)
 
     @overload
-    def acquire(self, blocking: Literal[True] = True, timeout: Limit = UNSET, *, wait: Limit = UNSET) -> Leases: ...
+    def acquire(
+        self, blocking: Literal[True] = True, timeout: Limit = UNSET, *, wait: Limit = UNSET, label: str | Unset = UNSET
+    ) -> Leases: ...
 
     @overload
     def acquire(
-        self, blocking: bool, timeout: Limit = UNSET, *, wait: Limit = UNSET
+        self, blocking: bool, timeout: Limit = UNSET, *, wait: Limit = UNSET, label: str | Unset = UNSET
     ) -> Leases | Literal[False]: ...
 
     def acquire(
-        self, blocking: bool = True, timeout: Limit = UNSET, *, wait: Limit = UNSET
+        self, blocking: bool = True, timeout: Limit = UNSET, *, wait: Limit = UNSET, label: str | Unset = UNSET
     ) -> Leases | Literal[False]:
         """Acquires all of the locks, waiting as long as their `wait` says for all of them together; as `Lock.acquire`.
 
         Raises what `Lock.acquire` raises, for the first lock that could not be had; then none is held. Keep what it
         returns: leases that nobody keeps are released.
         """
-        options = wait_options(blocking, timeout, wait)
+        options = call_options(blocking, timeout, wait, label)
         if not blocking:
-            return self.try_acquire() or False
+            return self.try_acquire(label=label) or False
         return self._acquired(options, by_hand=True)
 
-    def try_acquire(self) -> Leases | None:
+    def try_acquire(self, *, label: str | Unset = UNSET) -> Leases | None:
         """Tries once. `None` where another holds one of them. Raises as `acquire` otherwise."""
-        return self._tried(0, by_hand=True)
+        return self._tried(0, by_hand=True, label=label)
 
-    def attempt(self, wait: Limit = 0) -> "AttemptAll":
+    def attempt(self, wait: Limit = 0, *, label: str | Unset = UNSET) -> "AttemptAll":
         """A scope for work that is left out where others hold one of the locks, as `Lock.attempt`."""
-        return AttemptAll(self, wait)
+        return AttemptAll(self, wait, label)
 
     def _holds(self, by_hand: bool, waits: bool) -> tuple[list[Hold], str | None]:
         """The holds to be re-entered or won, and what there is to be warned of."""
@@ -117,12 +119,12 @@ class Locks(Scoped):
             raise
         return self._won(core, holds)
 
-    def _tried(self, wait: Limit, by_hand: bool) -> Leases | None:
+    def _tried(self, wait: Limit, by_hand: bool, label: str | Unset = UNSET) -> Leases | None:
         """As `_acquired`; `None` where others hold one of them all the time."""
         holds, warning = self._holds(by_hand, wait != 0)
         cores, owners = [lock._core for lock in self._locks], [hold.owner for hold in holds]
         with _owner.Warned(warning, wait is None):
-            core: _native.Leases | None = waited(_native.try_all(cores, owners, given(wait=wait)))
+            core: _native.Leases | None = waited(_native.try_all(cores, owners, given(wait=wait, label=label)))
         return None if core is None else self._won(core, holds)
 
     def _won(self, core: _native.Leases, holds: list[Hold]) -> Leases:
@@ -155,14 +157,15 @@ class Locks(Scoped):
 class AttemptAll(Scoped):
     """What `Locks.attempt` gives."""
 
-    __slots__ = ("_of", "_wait")
+    __slots__ = ("_label", "_of", "_wait")
 
-    def __init__(self, of: Locks, wait: Limit) -> None:
+    def __init__(self, of: Locks, wait: Limit, label: str | Unset) -> None:
         self._of = of
         self._wait = wait
+        self._label = label
 
     def _enter(self, at_once: bool = False) -> Leases | None:
-        leases = self._of._tried(0 if at_once else self._wait, by_hand=False)
+        leases = self._of._tried(0 if at_once else self._wait, by_hand=False, label=self._label)
         if leases is None and at_once and self._wait != 0:
             raise left_in_doubt(", ".join(self._of.names))
         return leases

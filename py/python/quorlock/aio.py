@@ -31,13 +31,13 @@ from ._options import (
     Name,
     Seconds,
     Unset,
+    call_options,
     check_reentrant,
     enters,
     given,
     lock_options,
     octets,
     text,
-    wait_options,
 )
 from ._rwlock import RWLock
 from ._scope import Scope, Scopes
@@ -198,21 +198,23 @@ class Lock(NotPickled):
         return self._name
 
     @overload
-    async def acquire(self, blocking: Literal[True] = True, timeout: Limit = UNSET, *, wait: Limit = UNSET) -> Lease: ...
+    async def acquire(
+        self, blocking: Literal[True] = True, timeout: Limit = UNSET, *, wait: Limit = UNSET, label: str | Unset = UNSET
+    ) -> Lease: ...
 
     @overload
     async def acquire(
-        self, blocking: bool, timeout: Limit = UNSET, *, wait: Limit = UNSET
+        self, blocking: bool, timeout: Limit = UNSET, *, wait: Limit = UNSET, label: str | Unset = UNSET
     ) -> Lease | Literal[False]: ...
 
     async def acquire(
-        self, blocking: bool = True, timeout: Limit = UNSET, *, wait: Limit = UNSET
+        self, blocking: bool = True, timeout: Limit = UNSET, *, wait: Limit = UNSET, label: str | Unset = UNSET
     ) -> Lease | Literal[False]:
         """Acquires the lock, waiting as long as its `wait` says, or for this call `timeout` seconds.
 
         `wait` is another word for `timeout`: 0 tries once, `None` waits forever, and so does `timeout=-1`. With
         `blocking=False` it tries once and returns `False` where another holds the lock. A lease is always true, also when it
-        is lost: ask `is_held()`.
+        is lost: ask `is_held()`. `label` takes the place of the lock's, for the lease that this call wins.
 
         Raises `LockTimeoutError` if others held it all the time, `LockContendedError` likewise with a wait of 0,
         `QuorumUnavailableError` if too few nodes answered, `MisconfiguredError` at once if credentials or addresses
@@ -223,24 +225,24 @@ class Lock(NotPickled):
         Those of one client that wait for a lock get it in the order in which they came; a wait of 0 asks the nodes past
         that line.
         """
-        options = wait_options(blocking, timeout, wait)
+        options = call_options(blocking, timeout, wait, label)
         if not blocking:
-            return await self.try_acquire() or False
+            return await self.try_acquire(label=label) or False
         return self._keep(await self._acquired(options, by_hand=True))
 
-    async def try_acquire(self) -> Lease | None:
+    async def try_acquire(self, *, label: str | Unset = UNSET) -> Lease | None:
         """Tries once. `None` where another holds the lock. Raises as `acquire` otherwise."""
-        lease = await self._tried(0, by_hand=True)
+        lease = await self._tried(0, by_hand=True, label=label)
         return None if lease is None else self._keep(lease)
 
-    def attempt(self, wait: Limit = 0) -> "Attempt":
+    def attempt(self, wait: Limit = 0, *, label: str | Unset = UNSET) -> "Attempt":
         """A scope for work that is left out where others hold the lock, as `quorlock.Lock.attempt`.
 
             async with lock.attempt() as lease:
                 if lease:
                     ...
         """
-        return Attempt(self, wait)
+        return Attempt(self, wait, label)
 
     async def release(self) -> bool:
         """Releases the newest lease that is held of those that the task has acquired by hand through this object.
@@ -298,10 +300,10 @@ class Lock(NotPickled):
             raise
         return self._won(_delivered(core), owner, by_hand)
 
-    async def _tried(self, wait: Limit, by_hand: bool) -> Lease | None:
+    async def _tried(self, wait: Limit, by_hand: bool, label: str | Unset = UNSET) -> Lease | None:
         """As `_acquired`; `None` where others hold the lock all the time."""
         owner = self._owner(by_hand)
-        call = self._core.try_acquire(owner, given(wait=wait))
+        call = self._core.try_acquire(owner, given(wait=wait, label=label))
         core: _native.Lease | None = await self._waited(call, owner, by_hand, wait)
         if core is None:
             if by_hand:
@@ -379,11 +381,12 @@ class Attempt(NotPickled):
     It may be used again, and by many tasks at once.
     """
 
-    __slots__ = ("_lock", "_scopes", "_wait")
+    __slots__ = ("_label", "_lock", "_scopes", "_wait")
 
-    def __init__(self, lock: Lock, wait: Limit) -> None:
+    def __init__(self, lock: Lock, wait: Limit, label: str | Unset) -> None:
         self._lock = lock
         self._wait = wait
+        self._label = label
         self._scopes = Scopes()
 
     # As of `Lock`.
@@ -395,7 +398,7 @@ class Attempt(NotPickled):
         return self._scopes.enter(place, await self._entered(self._scopes.in_doubt()))
 
     async def _entered(self, at_once: bool) -> Lease | None:
-        lease = await self._lock._tried(0 if at_once else self._wait, by_hand=False)
+        lease = await self._lock._tried(0 if at_once else self._wait, by_hand=False, label=self._label)
         if lease is None and at_once and self._wait != 0:
             raise left_in_doubt(self._lock.name)
         return lease
@@ -435,6 +438,7 @@ class Client(ClientBase):
         keep: Seconds | Unset = UNSET,
         layout: Layout | Unset = UNSET,
         group: str | Unset = UNSET,
+        label: str | Unset = UNSET,
         shared: bool | Unset = UNSET,
         slots: int | Unset = UNSET,
         owner: Name | None = None,
@@ -459,6 +463,7 @@ class Client(ClientBase):
             keep=keep,
             layout=layout,
             group=group,
+            label=label,
             shared=shared,
             slots=slots,
         )
@@ -495,6 +500,7 @@ class Client(ClientBase):
         fair: bool | Unset = UNSET,
         keep: Seconds | Unset = UNSET,
         group: str | Unset = UNSET,
+        label: str | Unset = UNSET,
     ) -> "Election":
         """A candidate of the election of that name; options as of `quorlock.Client.election`.
 
@@ -512,6 +518,7 @@ class Client(ClientBase):
             fair=fair,
             keep=keep,
             group=group,
+            label=label,
         )
         return Election(self._election(octet_name, options), text(octet_name))
 

@@ -17,13 +17,13 @@ from ._options import (
     Name,
     Seconds,
     Unset,
+    call_options,
     check_reentrant,
     enters,
     given,
     lock_options,
     octets,
     text,
-    wait_options,
 )
 from ._owner import Caller, Hold
 from ._rwlock import RWLock
@@ -206,21 +206,23 @@ class Lock(Scoped):
         return self._name
 
     @overload
-    def acquire(self, blocking: Literal[True] = True, timeout: Limit = UNSET, *, wait: Limit = UNSET) -> Lease: ...
+    def acquire(
+        self, blocking: Literal[True] = True, timeout: Limit = UNSET, *, wait: Limit = UNSET, label: str | Unset = UNSET
+    ) -> Lease: ...
 
     @overload
     def acquire(
-        self, blocking: bool, timeout: Limit = UNSET, *, wait: Limit = UNSET
+        self, blocking: bool, timeout: Limit = UNSET, *, wait: Limit = UNSET, label: str | Unset = UNSET
     ) -> Lease | Literal[False]: ...
 
     def acquire(
-        self, blocking: bool = True, timeout: Limit = UNSET, *, wait: Limit = UNSET
+        self, blocking: bool = True, timeout: Limit = UNSET, *, wait: Limit = UNSET, label: str | Unset = UNSET
     ) -> Lease | Literal[False]:
         """Acquires the lock, waiting as long as its `wait` says, or for this call `timeout` seconds.
 
         `wait` is another word for `timeout`: 0 tries once, `None` waits forever, and so does `timeout=-1`. With
         `blocking=False` it tries once and returns `False` where another holds the lock. A lease is always true, also when it
-        is lost: ask `is_held()`.
+        is lost: ask `is_held()`. `label` takes the place of the lock's, for the lease that this call wins.
 
         Raises `LockTimeoutError` if others held it all the time, `LockContendedError` likewise with a wait of 0,
         `QuorumUnavailableError` if too few nodes answered, `MisconfiguredError` at once if credentials or addresses
@@ -231,27 +233,27 @@ class Lock(Scoped):
         Those of one client that wait for a lock get it in the order in which they came; a wait of 0 asks the nodes past
         that line.
         """
-        options = wait_options(blocking, timeout, wait)
+        options = call_options(blocking, timeout, wait, label)
         if not blocking:
-            return self.try_acquire() or False
+            return self.try_acquire(label=label) or False
         return self._keep(self._acquired(options, by_hand=True))
 
-    def try_acquire(self) -> Lease | None:
+    def try_acquire(self, *, label: str | Unset = UNSET) -> Lease | None:
         """Tries once. `None` where another holds the lock. Raises as `acquire` otherwise."""
-        lease = self._tried(0, by_hand=True)
+        lease = self._tried(0, by_hand=True, label=label)
         return None if lease is None else self._keep(lease)
 
-    def attempt(self, wait: Limit = 0) -> "Attempt":
+    def attempt(self, wait: Limit = 0, *, label: str | Unset = UNSET) -> "Attempt":
         """A scope for work that is left out where others hold the lock.
 
             with lock.attempt() as lease:
                 if lease:
                     ...
 
-        Entering it tries for `wait` seconds, once with 0, and gives `None` where others hold the lock all the time. Raises
-        as `acquire` otherwise.
+        Entering it tries for `wait` seconds, once with 0, and gives `None` where others hold the lock all the time. `label` as
+        of `acquire`. Raises as `acquire` otherwise.
         """
-        return Attempt(self, wait)
+        return Attempt(self, wait, label)
 
     def release(self) -> bool:
         """Releases the newest lease that is held of those that the caller has acquired by hand through this object.
@@ -328,14 +330,14 @@ class Lock(Scoped):
             raise
         return self._won(core, hold)
 
-    def _tried(self, wait: Limit, by_hand: bool) -> Lease | None:
+    def _tried(self, wait: Limit, by_hand: bool, label: str | Unset = UNSET) -> Lease | None:
         """As `_acquired`; `None` where others hold the lock all the time."""
         caller = Caller()
         hold = self._hold(caller, by_hand)
         warning = None if wait == 0 else _owner.before_waiting(hold, caller, self._name, self._named)
         try:
             with _owner.Warned(warning, wait is None):
-                core: _native.Lease | None = waited(self._core.try_acquire(hold.owner, given(wait=wait)))
+                core: _native.Lease | None = waited(self._core.try_acquire(hold.owner, given(wait=wait, label=label)))
         except LockLostError as error:
             if hold.is_lost():
                 _owner.reentered_lost(error)
@@ -395,14 +397,15 @@ class Attempt(Scoped):
     It may be used again, and by many threads at once.
     """
 
-    __slots__ = ("_lock", "_wait")
+    __slots__ = ("_label", "_lock", "_wait")
 
-    def __init__(self, lock: Lock, wait: Limit) -> None:
+    def __init__(self, lock: Lock, wait: Limit, label: str | Unset) -> None:
         self._lock = lock
         self._wait = wait
+        self._label = label
 
     def _enter(self, at_once: bool = False) -> Lease | None:
-        lease = self._lock._tried(0 if at_once else self._wait, by_hand=False)
+        lease = self._lock._tried(0 if at_once else self._wait, by_hand=False, label=self._label)
         if lease is None and at_once and self._wait != 0:
             raise left_in_doubt(self._lock.name)
         return lease
@@ -424,14 +427,14 @@ class Client(ClientBase):
       `redis+unix:///path`, `redis+sentinel://host:26379;host;host/master` for a master with replicas that sentinels know
       by that name, `redis+cluster://host:6379;host` for a Redis Cluster, or `memory://name` for a node in this process.
       Default: the environment variable `QUORLOCK_NODES`, else `redis://127.0.0.1:6379`.
-    - `ttl`, `wait`, `renew`, `max_hold`, `raw`, `fencing`, `max_waiters`, `fair`, `keep`, `layout`, `group`: defaults for its locks, see `lock`.
+    - `ttl`, `wait`, `renew`, `max_hold`, `raw`, `fencing`, `max_waiters`, `fair`, `keep`, `layout`, `group`, `label`: defaults for
+      its locks, see `lock`.
     - `max_ttl`: the longest ttl of any lock of the set, in seconds, and so how long a node that may have lost its memory
       gives no vote; the same for all clients of a set (60).
     - `node_timeout`: seconds for one request to one node, at most a quarter of the ttl (0.25).
     - `drift`: bound on the difference of clock rates, as a fraction (0.01).
     - `min_validity`: the fraction of the ttl that must be left when a lease is won (0.1).
     - `namespace`: prefix of every key (`lock:`).
-    - `label`: text stored with the token, to tell who holds a lock; empty for none (`host:pid`).
     - `fence_ttl`: seconds that a lock's counter of fences lives after its last use, at least twice `max_ttl` (600). After
       that the order of fences rests on the nodes' clocks.
     - `set_name`: the name of the set that the nodes form, 1 to 64 printable ASCII characters without blanks; nodes of
@@ -467,6 +470,7 @@ class Client(ClientBase):
         keep: Seconds | Unset = UNSET,
         layout: Layout | Unset = UNSET,
         group: str | Unset = UNSET,
+        label: str | Unset = UNSET,
         shared: bool | Unset = UNSET,
         slots: int | Unset = UNSET,
         owner: Name | None = None,
@@ -491,6 +495,9 @@ class Client(ClientBase):
           `keep`. See docs/REDISSON.md.
         - `group`: the lock's group in `quorlock.metrics_text`, which never names locks: a word for all of a kind, such as
           `orders`. At most 64 bytes. The process keeps 64 groups; later ones are counted as `other`.
+        - `label`: text that is stored with the token of a lease, to tell who holds the lock: at most 256 bytes without control
+          characters; empty for none (`host:pid`). An acquire that enters a lease again leaves that lease's label as it is. What is
+          `raw`, or in Redisson's layout, has no label.
         - `shared`: whether the lease is one of many that share the lock (false): readers, whom a lease that is not shared keeps
           out, and who keep that out. Whoever shares the lock and asks for it alone gets `WouldDeadlockError` at once. Not with
           `raw` nor `keep`.
@@ -515,6 +522,7 @@ class Client(ClientBase):
             keep=keep,
             layout=layout,
             group=group,
+            label=label,
             shared=shared,
             slots=slots,
         )
@@ -562,6 +570,7 @@ class Client(ClientBase):
         fair: bool | Unset = UNSET,
         keep: Seconds | Unset = UNSET,
         group: str | Unset = UNSET,
+        label: str | Unset = UNSET,
     ) -> "Election":
         """A candidate of the election of that name, one of whose candidates leads: whoever holds the lock of that name.
 
@@ -585,6 +594,7 @@ class Client(ClientBase):
             fair=fair,
             keep=keep,
             group=group,
+            label=label,
         )
         return Election(self._election(octet_name, options), text(octet_name))
 

@@ -114,6 +114,7 @@ void make_lock(struct line *line) {
         else if (!strcmp(name, "keep")) quorlock_lock_options_set_keep(lock->options, millis(value));
         else if (!strcmp(name, "layout")) quorlock_lock_options_set_layout(lock->options, layout(value));
         else if (!strcmp(name, "group")) quorlock_lock_options_set_group(lock->options, value, unescape(value));
+        else if (!strcmp(name, "label")) quorlock_lock_options_set_label(lock->options, value, unescape(value));
         else if (!strcmp(name, "owner")) quorlock_lock_options_set_owner(lock->options, value, unescape(value));
         else fail("expected no option %s", name);
     }

@@ -472,6 +472,7 @@ impl Runner {
             "keep",
             "layout",
             "group",
+            "label",
             "shared",
             "slots",
             "owner",
@@ -734,6 +735,7 @@ macro_rules! options {
                     "keep" => self.keep(millis(value)?),
                     "layout" => self.layout(value.parse().map_err(|e: Error| e.to_string())?),
                     "group" => self.group(string(value)),
+                    "label" => self.label(string(value)),
                     _ => $owned(self, name, value)?,
                 })
             }

@@ -162,6 +162,8 @@ assert in_child(grandchild).startswith("ForkedProcessError")
 lock, named = quorlock.Client().lock("forked"), quorlock.Client(label="mine").lock("named")
 
 def child():
+    # They end with the process.
+    global kept
     kept = lock.acquire(), named.acquire()
     print(os.getpid())
     sys.stdin.readline()
@@ -201,6 +203,8 @@ held = redlock("forked")
 lease = held.__enter__()
 
 def child():
+    # It ends with the process.
+    global left
     try:
         with redlock("forked", wait=0):
             return "not excluded"

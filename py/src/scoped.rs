@@ -172,7 +172,7 @@ impl Scopes {
     /// Opens a scope there.
     fn enter(&self, py: Python<'_>, place: &Place, scope: Py<PyAny>) {
         let at = lock(&place.0).take();
-        let at = at.unwrap_or_else(|| Where::by_hand(None));
+        let at = at.unwrap_or_else(Where::unknown);
         self.0.enter(py, at, scope);
     }
 

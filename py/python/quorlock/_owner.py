@@ -123,6 +123,54 @@ class Flow:
         return task is None or (done is not None and bool(done()))
 
 
+# Which piece of work a context is of, and in which thread.
+_work: ContextVar[tuple[int, object] | None] = ContextVar("quorlock.work", default=None)
+
+
+class Work(Flow):
+    """Who enters and leaves scopes by hand. A thread of a pool runs one piece of work after the other: in a context of its own, as
+    `asyncio.to_thread` does, or by a call of the pool. It is another caller in each. The only thread of a pool is one caller, for
+    all that is given to it comes to it."""
+
+    __slots__ = ("_context", "_job")
+
+    def __init__(self) -> None:
+        super().__init__()
+        known = _work.get()
+        if known is None or known[0] != self.thread:
+            known = (self.thread, object())
+            _work.set(known)
+        self._context: Final = known[1]
+        self._job: Final = _job()
+
+    def is_same(self, other: "Flow") -> bool:
+        """Whether it is the same, and goes on."""
+        if not isinstance(other, Work) or self._context is not other._context:
+            return False
+        if self._job is None or other._job is None:
+            return self._job is other._job and super().is_same(other)
+        return self._job() is other._job() is not None and super().is_same(other)
+
+
+def _job() -> "weakref.ref[object] | None":
+    """What a pool of `concurrent.futures` has one of its threads run now; `None` where none does."""
+    if "concurrent.futures.thread" not in sys.modules:
+        return None
+    import threading
+
+    # What the pool has its threads begin with: itself, weakly.
+    given = getattr(threading.current_thread(), "_args", None) or (None,)
+    pool = given[0]() if isinstance(given[0], weakref.ref) else None
+    if getattr(pool, "_max_workers", 0) == 1:
+        return None
+    frame = sys._getframe(1)
+    while frame.f_back is not None:
+        if frame.f_code.co_name == "run" and frame.f_globals.get("__name__") == "concurrent.futures.thread":
+            return weakref.ref(frame.f_locals["self"])
+        frame = frame.f_back
+    return None
+
+
 class _Mark:
     """Stands in contexts for a hold. It lives as long as one of these does."""
 

@@ -8,17 +8,28 @@ use super::frame;
 use super::site::{Site, site};
 use super::wrapper::{Above, climb};
 
-/// What has entered a scope, which decides what may leave it. A frame is kept, for the
-/// address of one that has ended is used again.
+/// What has entered a scope, which decides what may leave it. A frame is kept, or marked, for
+/// the address of one that has ended is used again.
 pub(super) enum Entered {
     /// The `with` that this frame does.
     With(Py<PyAny>),
     /// The `with` that this frame does over a wrapper, whose `__enter__` has entered.
     Around(Py<PyAny>),
-    /// One of contextlib's stacks. While the scope is being entered, the stack itself.
-    Stack { stack: Py<PyAny>, list: usize },
-    /// A call in this frame, by hand. `None` where nothing is known of it any more.
-    Hand(Option<Py<PyAny>>),
+    /// A stack of callbacks, such as contextlib's.
+    Stack(Stacked),
+    /// A call in this frame, by hand. `None` where nothing is known of it.
+    Hand(Option<frame::Known>),
+}
+
+/// How a stack has entered a scope.
+pub(super) struct Stacked {
+    /// The list of its callbacks: itself while the scope is being entered, then weakly, with its address.
+    pub(super) list: Py<PyAny>,
+    pub(super) address: usize,
+    /// Which place in the list the callback has that leaves the scope. A wrapper may take another.
+    pub(super) place: usize,
+    /// By the stack's own call, and not by a wrapper that the stack has entered.
+    pub(super) direct: bool,
 }
 
 /// Where a scope is entered.
@@ -26,14 +37,15 @@ pub(super) struct Where {
     pub(super) entered: Entered,
     /// The `self` of the method that enters it, weakly where that can be.
     pub(super) this: Option<Py<PyAny>>,
-    /// The caller, as `_owner.Flow` has it; of a plain `with` it plays no part.
+    /// The caller, as `_owner.Work` has it; of a plain `with` it plays no part.
     pub(super) flow: Option<Py<PyAny>>,
 }
 
 impl Where {
-    pub(super) fn by_hand(frame: Option<Py<PyAny>>) -> Where {
+    /// By a caller of which nothing is known.
+    pub(super) fn unknown() -> Where {
         Where {
-            entered: Entered::Hand(frame),
+            entered: Entered::Hand(None),
             this: None,
             flow: None,
         }
@@ -42,8 +54,8 @@ impl Where {
     pub(super) fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         match &self.entered {
             Entered::With(kept) | Entered::Around(kept) => visit.call(kept)?,
-            Entered::Stack { stack, .. } => visit.call(stack)?,
-            Entered::Hand(frame) => visit.call(frame)?,
+            Entered::Stack(stacked) => visit.call(&stacked.list)?,
+            Entered::Hand(frame) => frame.as_ref().map_or(Ok(()), |frame| frame.visit(visit))?,
         }
         visit.call(&self.this)?;
         visit.call(&self.flow)
@@ -52,7 +64,7 @@ impl Where {
     /// Where this frame enters. Of a plain `with` it runs no Python.
     pub(super) fn entering(frame: Option<Bound<'_, PyAny>>, py: Python<'_>) -> PyResult<Where> {
         let Some(frame) = frame else {
-            return Ok(Where::by_hand(None));
+            return Ok(Where::unknown());
         };
         let stands = site(&frame)?;
         if stands == Site::Enter {
@@ -65,11 +77,13 @@ impl Where {
         let this = frame::this(&frame)?;
         let entered = match climb(&frame, Site::Enter)? {
             Some(Above::Frame(above)) => Entered::Around(above.unbind()),
-            Some(Above::Stack(stack)) => Entered::Stack {
-                stack: stack.unbind(),
-                list: 0,
-            },
-            None => Entered::Hand(Some(frame.unbind())),
+            Some(Above::Stack { list, direct }) => Entered::Stack(Stacked {
+                address: list.as_ptr() as usize,
+                place: 0,
+                direct,
+                list: list.unbind(),
+            }),
+            None => Entered::Hand(Some(frame::Known::of(&frame)?)),
         };
         Ok(Where {
             entered,
@@ -82,7 +96,7 @@ impl Where {
 /// The caller.
 pub(super) fn flow(py: Python<'_>) -> PyResult<Py<PyAny>> {
     let owner = py.import(intern!(py, "quorlock._owner"))?;
-    Ok(owner.getattr(intern!(py, "Flow"))?.call0()?.unbind())
+    Ok(owner.getattr(intern!(py, "Work"))?.call0()?.unbind())
 }
 
 /// Whether two callers are the same.

@@ -3,7 +3,8 @@
 use pyo3::ffi::{self, PyEval_GetFrame, PyFrameObject};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyTuple, PyWeakref, PyWeakrefMethods, PyWeakrefReference};
+use pyo3::{PyTraverseError, PyVisit};
 
 /// The frame that calls us. It is null where nothing of Python does, which is not so where Python has called.
 pub(super) fn current(py: Python<'_>) -> Option<Bound<'_, PyAny>> {
@@ -51,8 +52,111 @@ pub(super) fn this<'py>(frame: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py,
         .ok())
 }
 
-/// Whether the function that it runs goes on: it is being run, or suspended.
-pub(super) fn is_going_on(frame: &Bound<'_, PyAny>) -> PyResult<bool> {
+/// Stands in a frame for as long as that is there. Where a debugger comes to trace the frame, it is called for each event.
+#[pyclass(frozen, weakref, module = "quorlock._native")]
+struct Mark;
+
+#[pymethods]
+impl Mark {
+    #[pyo3(signature = (*_arguments))]
+    fn __call__(&self, _arguments: &Bound<'_, PyTuple>) {}
+}
+
+/// A frame that is told from every other, also from one that comes to its address once it has ended. It is not kept: that would
+/// keep what its function has, and all that called it.
+pub(super) enum Known {
+    /// By a [`Mark`] in its slot for a tracer, which nothing else uses; weakly.
+    Marked(Py<PyAny>),
+    /// By itself, where it is traced.
+    Kept(Py<PyAny>),
+}
+
+impl Known {
+    pub(super) fn of(frame: &Bound<'_, PyAny>) -> PyResult<Known> {
+        let py = frame.py();
+        let slot = intern!(py, "f_trace");
+        let standing = frame.getattr(slot)?;
+        let mark = match standing.is_none() {
+            true => {
+                let mark = Bound::new(py, Mark)?.into_any();
+                frame.setattr(slot, &mark)?;
+                mark
+            }
+            false if standing.is_instance_of::<Mark>() => standing,
+            false => return Ok(Known::Kept(frame.clone().unbind())),
+        };
+        Ok(Known::Marked(
+            PyWeakrefReference::new(&mark)?.into_any().unbind(),
+        ))
+    }
+
+    pub(super) fn clone_ref(&self, py: Python<'_>) -> Known {
+        match self {
+            Known::Marked(mark) => Known::Marked(mark.clone_ref(py)),
+            Known::Kept(frame) => Known::Kept(frame.clone_ref(py)),
+        }
+    }
+
+    pub(super) fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        let (Known::Marked(kept) | Known::Kept(kept)) = self;
+        visit.call(kept)
+    }
+
+    fn mark<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+        match self {
+            Known::Marked(mark) => mark.bind(py).cast::<PyWeakref>().ok()?.upgrade(),
+            Known::Kept(_) => None,
+        }
+    }
+
+    /// Whether it is this frame.
+    pub(super) fn is(&self, frame: &Bound<'_, PyAny>) -> bool {
+        let py = frame.py();
+        match self {
+            Known::Kept(kept) => kept.is(frame),
+            Known::Marked(_) => self.mark(py).is_some_and(|mark| {
+                let slot = frame.getattr(intern!(py, "f_trace"));
+                slot.is_ok_and(|standing| standing.is(&mark))
+            }),
+        }
+    }
+
+    /// Whether it has called this frame, directly or not.
+    pub(super) fn has_called(&self, frame: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
+        let mut at = frame.cloned();
+        while let Some(frame) = at {
+            if self.is(&frame) {
+                return Ok(true);
+            }
+            at = back(&frame)?;
+        }
+        Ok(false)
+    }
+
+    /// Whether the function that it runs goes on: it is being run, or suspended.
+    pub(super) fn is_going_on(&self, py: Python<'_>) -> PyResult<bool> {
+        let mark = match self {
+            Known::Kept(frame) => return is_going_on(frame.bind(py)),
+            Known::Marked(_) => self.mark(py),
+        };
+        let Some(mark) = mark else {
+            return Ok(false);
+        };
+        // One that has ended and is still there, as a traceback keeps it, is shown to the garbage collector; one that goes on
+        // is not, for what runs it has it.
+        let gc = py.import(intern!(py, "gc"))?;
+        let frames = gc.call_method1(intern!(py, "get_referrers"), (mark,))?;
+        for frame in frames.try_iter()? {
+            let frame = frame?;
+            if self.is(&frame) {
+                return is_going_on(&frame);
+            }
+        }
+        Ok(true)
+    }
+}
+
+fn is_going_on(frame: &Bound<'_, PyAny>) -> PyResult<bool> {
     // A frame that has ended has its code by itself, and shows it to the garbage collector. Before, whatever runs it has that.
     let code = code(frame);
     let gc = frame.py().import(intern!(frame.py(), "gc"))?;
@@ -63,19 +167,4 @@ pub(super) fn is_going_on(frame: &Bound<'_, PyAny>) -> PyResult<bool> {
         }
     }
     Ok(true)
-}
-
-/// Whether a frame is called by another, directly or not.
-pub(super) fn is_called_by(
-    frame: Option<&Bound<'_, PyAny>>,
-    other: &Bound<'_, PyAny>,
-) -> PyResult<bool> {
-    let mut at = frame.cloned();
-    while let Some(frame) = at {
-        if frame.is(other) {
-            return Ok(true);
-        }
-        at = back(&frame)?;
-    }
-    Ok(false)
 }

@@ -10,10 +10,10 @@ use quorlock::binding::lock;
 
 use super::book::{Book, Counted, Entry};
 use super::choice::{self, Choice, Function, Known};
-use super::entered::{Entered, Where, flow, is_kept, is_same, lives};
+use super::entered::{Entered, Stacked, Where, flow, is_kept, is_same, lives};
 use super::frame;
 use super::site::{Site, site};
-use super::wrapper::{Above, callbacks, climb};
+use super::wrapper::{Above, climb};
 
 /// A scope, as it is kept while it is open.
 pub(super) struct Scope {
@@ -42,7 +42,7 @@ struct Seen {
     leased: bool,
     by_hand: bool,
     doubtful: bool,
-    frame: Option<Py<PyAny>>,
+    frame: Option<frame::Known>,
     this: Option<Py<PyAny>>,
     flow: Option<Py<PyAny>>,
 }
@@ -76,11 +76,9 @@ impl OpenScopes {
     pub(super) fn enter(&self, py: Python<'_>, mut at: Where, scope: Py<PyAny>) {
         let leased = !scope.is_none(py) && !is_skipped(scope.bind(py));
         let number = lock(&self.0).number();
-        if let Entered::Stack { stack, .. } = &at.entered {
-            let list = callbacks(stack.bind(py));
-            at.entered = list
-                .and_then(|list| self.watched(py, number, &list).ok())
-                .unwrap_or(Entered::Hand(None));
+        if let Entered::Stack(stacked) = &at.entered {
+            let watched = self.watched(py, number, stacked);
+            at.entered = watched.map_or(Entered::Hand(None), Entered::Stack);
         }
         let by_hand = matches!(at.entered, Entered::Hand(_));
         let old = match by_hand && !leased {
@@ -95,28 +93,36 @@ impl OpenScopes {
     }
 
     /// The list of callbacks of a stack; weakly, for a stack that is dropped unclosed leaves its scopes no more.
-    fn watched(&self, py: Python<'_>, number: u64, list: &Bound<'_, PyAny>) -> PyResult<Entered> {
+    fn watched(&self, py: Python<'_>, number: u64, stacked: &Stacked) -> PyResult<Stacked> {
         let book = Arc::downgrade(&self.0);
         let gone = move |arguments: &Bound<'_, PyTuple>, _: Option<&Bound<'_, PyDict>>| {
             abandon(arguments.py(), &book, number);
         };
         let gone = PyCFunction::new_closure(py, None, None, gone)?;
-        let stack = PyWeakrefReference::new_with(list, gone)?
-            .into_any()
-            .unbind();
-        let list = list.as_ptr() as usize;
-        Ok(Entered::Stack { stack, list })
+        let list = stacked.list.bind(py);
+        // A plain list has no weak references; what keeps it is a test, which ends.
+        let kept = match PyWeakrefReference::new_with(list, gone) {
+            Ok(weak) => weak.into_any(),
+            Err(_) => list.clone(),
+        };
+        Ok(Stacked {
+            list: kept.unbind(),
+            // The callback is the next that the stack puts there.
+            place: list.len()?,
+            ..*stacked
+        })
     }
 
     /// Keeps no frames that have ended, which nothing is left from any more: each keeps those that called it.
     fn let_go_of_frames(&self, py: Python<'_>) {
         let frame_of = |entry: &OpenScope| match &entry.scope.at.entered {
-            Entered::Hand(Some(frame)) => Some((entry.number, frame.clone_ref(py))),
+            Entered::Hand(Some(kept @ frame::Known::Kept(_))) => {
+                Some((entry.number, kept.clone_ref(py)))
+            }
             _ => None,
         };
         let frames: Vec<_> = lock(&self.0).open().iter().filter_map(frame_of).collect();
-        let has_ended =
-            |frame: &Py<PyAny>| frame::is_going_on(frame.bind(py)).is_ok_and(|goes_on| !goes_on);
+        let has_ended = |frame: &frame::Known| frame.is_going_on(py).is_ok_and(|goes_on| !goes_on);
         let ended: Vec<u64> = frames
             .iter()
             .filter(|(_, frame)| has_ended(frame))
@@ -176,21 +182,21 @@ impl OpenScopes {
         Ok(false)
     }
 
-    /// Takes out the newest that has entered so, as [`Book::take_newest`].
-    fn take(&self, is_one: impl Fn(&Entered) -> bool) -> Option<Left> {
-        let left = lock(&self.0).take_newest(|entry| is_one(&entry.scope.at.entered))?;
+    /// Takes out the newest that was entered so, as [`Book::take_newest`].
+    fn take(&self, is_one: impl Fn(&Where) -> bool) -> Option<Left> {
+        let left = lock(&self.0).take_newest(|entry| is_one(&entry.scope.at))?;
         Some(Left::Scopes { left, first: true })
     }
 
     /// Leaves a scope from this frame.
     pub(super) fn leave(&self, py: Python<'_>, frame: Option<Bound<'_, PyAny>>) -> PyResult<Left> {
         let Some(frame) = frame else {
-            return self.leave_of_another(py, None);
+            return self.leave_of_another(py, None, None);
         };
         let stands = site(&frame)?;
-        let left = self.take(|entered| match entered {
+        let left = self.take(|at| match &at.entered {
             Entered::With(by) => by.is(&frame) && stands == Site::Exit,
-            Entered::Hand(Some(by)) => by.is(&frame) && stands != Site::Exit,
+            Entered::Hand(Some(by)) => stands != Site::Exit && by.is(&frame),
             _ => false,
         });
         if let Some(left) = left {
@@ -199,33 +205,52 @@ impl OpenScopes {
         if stands == Site::Exit {
             return Ok(Left::Nothing { elsewhere: false });
         }
+        let this = frame::this(&frame)?;
+        let is_its = |at: &Where| match (&at.this, &this) {
+            (Some(kept), Some(this)) => is_kept(kept.bind(py), this),
+            (kept, this) => kept.is_none() && this.is_none(),
+        };
         let left = match climb(&frame, Site::Exit)? {
-            Some(Above::Frame(above)) => {
-                self.take(|entered| matches!(entered, Entered::Around(by) if by.is(&above)))
-            }
-            Some(Above::Stack(stack)) => {
-                let list = callbacks(&stack).map(|list| list.as_ptr() as usize);
-                self.take(
-                    |entered| matches!(entered, Entered::Stack { list: its, .. } if Some(*its) == list),
-                )
+            // One frame may do a `with` over several wrappers, and each leaves what it has entered itself.
+            Some(Above::Frame(above)) => self.take(
+                |at| matches!(&at.entered, Entered::Around(by) if by.is(&above) && is_its(at)),
+            ),
+            Some(Above::Stack { list, direct }) => {
+                let (address, place) = (list.as_ptr() as usize, list.len()?);
+                self.take(|at| match &at.entered {
+                    Entered::Stack(its) if its.address == address && its.direct == direct => {
+                        // The stack has taken the callback out.
+                        if direct {
+                            its.place == place
+                        } else {
+                            is_its(at)
+                        }
+                    }
+                    _ => false,
+                })
             }
             None => None,
         };
         match left {
             Some(left) => Ok(left),
-            None => self.leave_of_another(py, Some(&frame)),
+            None => self.leave_of_another(py, Some(&frame), this.as_ref()),
         }
     }
 
     /// Leaves one that this frame has not entered: by the object whose method it runs, or the only one that it can be.
-    fn leave_of_another(&self, py: Python<'_>, frame: Option<&Bound<'_, PyAny>>) -> PyResult<Left> {
+    fn leave_of_another(
+        &self,
+        py: Python<'_>,
+        frame: Option<&Bound<'_, PyAny>>,
+        this: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Left> {
         // Others may leave what was chosen meanwhile, but not each time.
         const TIMES: usize = 64;
         let here = flow(py)?;
-        let this = frame.map(frame::this).transpose()?.flatten();
         for _ in 0..TIMES {
+            self.let_go_of_frames(py);
             let seen = self.seen(py);
-            let (choice, elsewhere) = choose(py, &seen, frame, this.as_ref(), &here)?;
+            let (choice, elsewhere) = choose(py, &seen, frame, this, &here)?;
             let left = match choice {
                 Choice::Nothing => return Ok(Left::Nothing { elsewhere }),
                 Choice::One(number) => {
@@ -251,19 +276,20 @@ impl OpenScopes {
             doubtful: entry.is_doubtful(),
             by_hand: matches!(entry.scope.at.entered, Entered::Hand(_)),
             frame: match &entry.scope.at.entered {
-                Entered::Hand(frame) => kept(frame),
+                Entered::Hand(Some(frame)) => Some(frame.clone_ref(py)),
                 _ => None,
             },
             this: kept(&entry.scope.at.this),
             flow: kept(&entry.scope.at.flow),
         };
         let book = lock(&self.0);
-        // A plain `with` is left by its own frame alone.
-        let others = book
-            .open()
-            .iter()
-            .filter(|entry| !matches!(entry.scope.at.entered, Entered::With(_)));
-        others.map(see).collect()
+        // A plain `with` is left by its own frame alone, and what a stack has entered by its callback.
+        let is_another = |entry: &&OpenScope| match &entry.scope.at.entered {
+            Entered::With(_) => false,
+            Entered::Stack(stacked) => !stacked.direct,
+            Entered::Around(_) | Entered::Hand(_) => true,
+        };
+        book.open().iter().filter(is_another).map(see).collect()
     }
 
     /// Counts that one of these was left. `None`: they have changed.
@@ -318,8 +344,8 @@ fn choose(
         return Ok((choice, false));
     }
     let function = |seen: &Seen| match &seen.frame {
-        Some(entered) if frame::is_called_by(frame, entered.bind(py))? => Ok(Function::Calls),
-        Some(entered) if frame::is_going_on(entered.bind(py))? => Ok(Function::GoesOn),
+        Some(entered) if entered.has_called(frame)? => Ok(Function::Calls),
+        Some(entered) if entered.is_going_on(py)? => Ok(Function::GoesOn),
         _ => Ok(Function::Ended),
     };
     let functions: Vec<Function> = seen.iter().map(function).collect::<PyResult<_>>()?;

@@ -10,8 +10,11 @@ use super::site::{Site, site};
 pub(super) enum Above<'py> {
     /// A frame that does a `with` over it.
     Frame(Bound<'py, PyAny>),
-    /// One of contextlib's stacks.
-    Stack(Bound<'py, PyAny>),
+    /// A stack, which has this list of callbacks. `direct`: the frame that was climbed from is the stack's own.
+    Stack {
+        list: Bound<'py, PyAny>,
+        direct: bool,
+    },
 }
 
 /// So many calls of wrappers by wrappers are looked through, for they may call each other without an end.
@@ -30,10 +33,14 @@ pub(super) fn climb<'py>(frame: &Bound<'py, PyAny>, to: Site) -> PyResult<Option
     let mut at = frame.clone();
     for _ in 0..DEPTH {
         let (name, this) = (frame::name(&at)?, frame::this(&at)?);
+        let direct = at.is(frame);
+        if let Some(list) = cleanups(&at, &name)? {
+            return Ok(Some(Above::Stack { list, direct }));
+        }
         if stacks.contains(&name.as_str())
-            && let Some(stack) = this.as_ref().filter(|this| callbacks(this).is_some())
+            && let Some(list) = this.as_ref().and_then(callbacks)
         {
-            return Ok(Some(Above::Stack(stack.clone())));
+            return Ok(Some(Above::Stack { list, direct }));
         }
         let Some(above) = frame::back(&at)? else {
             return Ok(None);
@@ -50,10 +57,15 @@ pub(super) fn climb<'py>(frame: &Bound<'py, PyAny>, to: Site) -> PyResult<Option
             found if found == to && wraps => return Ok(Some(Above::Frame(above))),
             // What is called by a wrapper and is none itself does the `with`.
             Site::Unknown if wraps && !wrappers.contains(&frame::name(&above)?.as_str()) => {
-                return match frame::this(&above)? {
-                    Some(stack) if callbacks(&stack).is_some() => Ok(Some(Above::Stack(stack))),
-                    _ => Ok(Some(Above::Frame(above))),
-                };
+                return Ok(Some(
+                    match frame::this(&above)?.as_ref().and_then(callbacks) {
+                        Some(list) => Above::Stack {
+                            list,
+                            direct: false,
+                        },
+                        None => Above::Frame(above),
+                    },
+                ));
             }
             _ => at = above,
         }
@@ -62,8 +74,45 @@ pub(super) fn climb<'py>(frame: &Bound<'py, PyAny>, to: Site) -> PyResult<Option
 }
 
 /// The list of callbacks of one of contextlib's stacks, which `pop_all` hands on.
-pub(super) fn callbacks<'py>(stack: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
+fn callbacks<'py>(stack: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
     let list = stack.getattr(intern!(stack.py(), "_exit_callbacks")).ok()?;
     let is_deque = list.get_type().name().is_ok_and(|name| name == "deque");
     is_deque.then_some(list)
+}
+
+/// The list of cleanups of a test or a class, where a frame is that of unittest which enters a context for one, or calls them.
+fn cleanups<'py>(frame: &Bound<'py, PyAny>, function: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let (owner, of_class) = match function {
+        "_enter_context" => ("addcleanup", false),
+        "enterAsyncContext" | "_callCleanup" | "_callMaybeAsync" => ("self", false),
+        "doClassCleanups" => ("cls", true),
+        _ => return Ok(None),
+    };
+    let py = frame.py();
+    let globals = frame.getattr(intern!(py, "f_globals"))?;
+    let module = globals.get_item(intern!(py, "__name__"));
+    let module = module.and_then(|module| module.extract::<String>());
+    if !module.is_ok_and(|module| module.starts_with("unittest.")) {
+        return Ok(None);
+    }
+    let locals = frame.getattr(intern!(py, "f_locals"))?;
+    let find = || {
+        let owner = locals.get_item(owner)?;
+        if function != "_enter_context" {
+            return Ok((owner, of_class));
+        }
+        let name: String = owner.getattr(intern!(py, "__name__"))?.extract()?;
+        Ok((
+            owner.getattr(intern!(py, "__self__"))?,
+            name == "addClassCleanup",
+        ))
+    };
+    let list = find().and_then(|(owner, of_class): (Bound<'py, PyAny>, bool)| {
+        owner.getattr(if of_class {
+            "_class_cleanups"
+        } else {
+            "_cleanups"
+        })
+    });
+    Ok(list.ok())
 }

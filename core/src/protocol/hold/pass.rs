@@ -89,6 +89,7 @@ impl Hold {
         if relabelled {
             for node in &mut state.votes.nodes {
                 node.requests.renew_at = now;
+                node.requests.labelled = now;
             }
         }
         state.lease.bound = terms.bound.clone();

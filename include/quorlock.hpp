@@ -1801,6 +1801,11 @@ inline std::int32_t ensure_of(const quorlock_leases_t *held, std::int64_t min_ms
     return quorlock_leases_ensure(held, min_ms, error);
 }
 
+/** Whether the threads that acquire with these options of a mutex are the owners, each its own. */
+inline bool is_of_threads(const lock_options &options) noexcept {
+    return !options.owner && !options.slots && options.owner_thread.value_or(true);
+}
+
 /** The options of a mutex: each thread is an owner of its own, unless an owner is named, and enters again or is refused. */
 inline lock_options of_threads(lock_options options, bool recursive) {
     if (options.reentrant && *options.reentrant != recursive) {
@@ -1810,6 +1815,11 @@ inline lock_options of_threads(lock_options options, bool recursive) {
     }
     options.reentrant = recursive;
     if (!options.owner_thread) options.owner_thread = true;
+    if (recursive && !options.owner && !is_of_threads(options)) {
+        const char *const why = options.slots ? "a slot has no owner that could enter it again: use mutex, or give slots no number"
+                                              : "owner_thread is false, and a recursive_mutex is entered again by its owner: name one";
+        throw invalid_argument(QUORLOCK_INVALID_ARGUMENT, why, why, {});
+    }
     return options;
 }
 
@@ -1823,11 +1833,11 @@ public:
     /** Waits without end; threads get it in the order in which they came. Throws what makes waiting pointless:
      * misconfigured, too_many_waiters, client_closed; would_deadlock if the thread has it and may not enter it again; lock_lost
      * if the thread had it, lost it, and has not unlocked it. */
-    void lock() { keep(lock_.acquire(forever)); }
+    void lock() { keep(asked().acquire(forever)); }
 
     /** False only if another holds it; throws where that could not be found out, and as lock(). */
     [[nodiscard]] bool try_lock() {
-        std::optional<Lease> won = lock_.try_acquire();
+        std::optional<Lease> won = asked().try_acquire();
         if (won) keep(std::move(*won));
         return won.has_value();
     }
@@ -1838,7 +1848,7 @@ public:
         const milliseconds at_most = wait_of(wait);
         if (at_most == milliseconds::zero()) return try_lock();
         try {
-            keep(lock_.acquire(at_most));
+            keep(asked().acquire(at_most));
             return true;
         } catch (const lock_timeout &) {
             return false;
@@ -1854,13 +1864,13 @@ public:
 
 #if defined(__cpp_lib_jthread)
     /** Waits without end, but until `stop` is stopped: throws quorlock::cancelled then. */
-    void lock(const std::stop_token &stop) { keep(lock_.acquire(forever, stop)); }
+    void lock(const std::stop_token &stop) { keep(asked().acquire(forever, stop)); }
 
     /** False only if others held it all the time; throws quorlock::cancelled when `stop` is stopped before. */
     template <typename Rep, typename Period>
     [[nodiscard]] bool try_lock_for(const std::chrono::duration<Rep, Period> &wait, const std::stop_token &stop) {
         try {
-            keep(lock_.acquire(wait_of(wait), stop));
+            keep(asked().acquire(wait_of(wait), stop));
             return true;
         } catch (const lock_busy &) {
             return false;
@@ -1908,12 +1918,7 @@ public:
 
     /** Makes sure that the calling thread holds it for so long. */
     void ensure(milliseconds min) const {
-        /* The pointer stays good: only this thread unlocks what it holds. */
-        decltype(std::declval<const Lease &>().get()) held = nullptr;
-        {
-            const std::lock_guard<std::mutex> guard(inside_);
-            if (const auto found = of_this_thread(); found != held_.rend()) held = found->lease.get();
-        }
+        const auto held = handle();
         if (!held)
             throw not_owner(QUORLOCK_NOT_OWNER, "this thread does not hold the mutex",
                             "this thread does not hold the mutex", {});
@@ -1927,7 +1932,11 @@ public:
     }
 
 protected:
-    explicit basic_mutex(Lock lock) : lock_(std::move(lock)) {}
+    basic_mutex(Lock lock, std::string_view name, const lock_options &options, bool recursive)
+        : lock_(std::move(lock)), name_(name), looks_(!recursive && !is_of_threads(options)) {}
+
+    /** The other mode of the same lock: a thread that has it in either is refused in both. */
+    void set_other_mode(const basic_mutex &other) noexcept { other_mode_ = &other; }
 
     /** Whether the calling thread has a hold, lost or not, that it has not given back. */
     bool holds() const noexcept {
@@ -1947,6 +1956,34 @@ private:
         std::uint64_t thread;
         Lease lease;
     };
+
+    /** The lock, unless the calling thread has it and may not enter it again. Of threads the core knows that by itself. Of another
+     * owner it does not: that may have more threads, one of which could release the lease. Not so a hold of this mutex, which its
+     * own thread alone unlocks. */
+    const Lock &asked() const {
+        if (looks_) {
+            refuse_holder();
+            if (other_mode_) other_mode_->refuse_holder();
+        }
+        return lock_;
+    }
+
+    void refuse_holder() const {
+        const auto held = handle();
+        if (!held) return;
+        /* Of one that is lost it tells the loss. */
+        if (!is_held()) checked([&](auto error) { return ensure_of(held, 1, error); });
+        const char *const why =
+            "the calling thread holds this mutex and would wait for itself: unlock it first, or use recursive_mutex";
+        throw would_deadlock(QUORLOCK_WOULD_DEADLOCK, why, why, {}, name_);
+    }
+
+    /** The calling thread's hold; nothing where it has none. The pointer stays good: only this thread unlocks what it holds. */
+    auto handle() const noexcept -> decltype(std::declval<const Lease &>().get()) {
+        const std::lock_guard<std::mutex> guard(inside_);
+        const auto found = of_this_thread();
+        return found == held_.rend() ? nullptr : found->lease.get();
+    }
 
     void keep(Lease won) {
         std::function<void(lease_state)> lost;
@@ -1971,6 +2008,9 @@ private:
     }
 
     const Lock lock_;
+    const std::string name_;
+    const bool looks_;
+    const basic_mutex *other_mode_ = nullptr;
     mutable std::mutex inside_;
     std::function<void(lease_state)> lost_;
     std::vector<hold> held_;
@@ -1987,6 +2027,10 @@ private:
  * For threads that do that there is recursive_mutex. Unlike that of one process, this mutex can be lost while it is held:
  * look at is_held() or call ensure() before a step that must not overlap. Where a thread ends and has not unlocked it, the
  * lease is renewed no more.
+ *
+ * Options that name an owner, or say no to owner_thread, or ask for slots, change whose the lease is, but not that: each hold of the
+ * mutex is of the thread that locked it. Only this mutex knows of it then, and no other of the same client and name: a thread that
+ * has one and locks the other waits for itself.
  */
 class mutex : public detail::basic_mutex<quorlock::lock, lease> {
 public:
@@ -2000,7 +2044,12 @@ public:
 
 protected:
     mutex(const client &client, std::string_view name, const lock_options &options, bool recursive)
-        : basic_mutex(client.lock(name, detail::of_threads(options, recursive))) {}
+        : basic_mutex(client.lock(name, detail::of_threads(options, recursive)), name, options, recursive) {}
+
+    static void are_modes(mutex &one, mutex &other) noexcept {
+        one.set_other_mode(other);
+        other.set_other_mode(one);
+    }
 };
 
 /**
@@ -2029,7 +2078,9 @@ public:
 class shared_mutex : public mutex {
 public:
     shared_mutex(const client &client, std::string_view name, const lock_options &options = {})
-        : mutex(client, name, with_mode(options, false)), readers_(client, name, with_mode(options, true)) {}
+        : mutex(client, name, with_mode(options, false)), readers_(client, name, with_mode(options, true)) {
+        are_modes(*this, readers_);
+    }
 
     /** As lock(), to share it. */
     void lock_shared() { readers_.lock(); }
@@ -2230,7 +2281,7 @@ private:
 class multi_mutex : public detail::basic_mutex<locks, leases> {
 public:
     multi_mutex(const client &client, const std::vector<std::string> &names, const lock_options &options = {})
-        : basic_mutex(client.lock_all(names, detail::of_threads(options, false))) {}
+        : basic_mutex(client.lock_all(names, detail::of_threads(options, false)), names.empty() ? "" : names.front(), options, false) {}
 
     /** The fencing token of the calling thread's hold on the lock of that name. 0 if it holds nothing, or has no such lock. */
     std::uint64_t fence(std::string_view name) const noexcept {

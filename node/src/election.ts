@@ -3,7 +3,8 @@
 import { inspect } from "node:util";
 
 import { native, type NativeElection } from "./binding.js";
-import { checked, invalid, LockLostError, look } from "./errors.js";
+import { checkBody, finished } from "./body.js";
+import { checked, LockLostError, look } from "./errors.js";
 import { log } from "./events.js";
 import { holderOf, type Holder, type NativeHolder } from "./inspection.js";
 import type { Lease } from "./lease.js";
@@ -85,12 +86,12 @@ export class Election {
    *   time up to 30 s. A term of more than 30 s makes the next pause short again.
    *
    * The `wait` of the election does not count here. Rejects with what ends it for good: `MisconfiguredError`,
-   * `InvalidArgumentError`, `TooManyWaitersError`, `ClientClosedError`; and with the reason of `options.signal` when that
-   * aborts, once the work has settled and the term is given up.
+   * `InvalidArgumentError`, also where the work is a generator or returns one, `TooManyWaitersError`, `ClientClosedError`; and with
+   * the reason of `options.signal` when that aborts, once the work has settled and the term is given up.
    */
   async run<T>(work: Body<T>, options: RunOptions = {}): Promise<T> {
     const looked = look(this.run, () => {
-      if (typeof work !== "function") throw invalid("run was not told the work to do: give a function");
+      checkBody(work, "run was not told the work to do: give a function");
       return runOptions(options);
     });
     const { signal, again = false } = looked;
@@ -107,6 +108,8 @@ export class Election {
       const over = ended === undefined || term.isOver();
       await term.giveUp();
       if (this.#seat === seat) this.#seat = undefined;
+      // The next term would bring no more.
+      if (ended !== undefined && "result" in ended) finished(ended.result, this.run);
       if (over) {
         if (ended !== undefined && "error" in ended) this.#tellLate(ended.error, lease);
         if (term.wasAborted) throw signal!.reason;

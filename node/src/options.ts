@@ -330,6 +330,7 @@ export function electionOptions(given: unknown): NativeLockOptions {
 
 const callback: Convert = (name, value) => {
   if (typeof value !== "function") throw wrong(name, value, "a function");
+  if (types.isGeneratorFunction(value)) throw wrong(name, value, "a function that is no generator");
   return value;
 };
 

@@ -1,5 +1,6 @@
 /** `redlock(…)`: a lock in one line. */
 
+import { checkBody, finished } from "./body.js";
 import { Client } from "./client.js";
 import { defaultClient, events } from "./default.js";
 import { invalid, look } from "./errors.js";
@@ -71,7 +72,8 @@ type Rest<B, O = RedlockOptions> = [B] | [O, B];
  * they are no part of it, bind them with `AsyncResource.bind` outside of the body.
  *
  * Rejects as `lock.acquire`. If the body ends normally after the lock was lost, rejects with `LockLostError`; the body's
- * own error always wins.
+ * own error always wins. A generator is no body, for it would run when the lock is free again: a generator function is refused with
+ * `InvalidArgumentError` before anything is acquired, and a body that has returned a generator afterwards.
  *
  * With an array of names it holds all of these locks, or none, as `client.lockAll`; `body` gets `Leases`.
  *
@@ -155,7 +157,7 @@ export async function attempted<T, R>(
     ? tryAcquireAllFor(lock, { signal }, own, from)
     : tryAcquireFor(lock, { signal }, own, from));
   if (held !== null) return await holding(held, own, body, from);
-  return await (otherwise as AttemptOptions<R>["otherwise"])?.();
+  return finished(await (otherwise as AttemptOptions<R>["otherwise"])?.(), from);
 }
 
 const throwIfEnded = (held: Held, from: Function) =>
@@ -170,7 +172,7 @@ async function holding<T>(held: Held, own: Invocation, body: AnyBody<T>, from: F
     try {
       // A busy event loop may see a lease only when it is lost already: no work must begin under it.
       throwIfEnded(held, from);
-      result = await own.run(body, held);
+      result = finished(await own.run(body, held), from);
     } catch (error) {
       // The body's own error wins.
       await held.release().catch(() => {});
@@ -200,7 +202,7 @@ export interface Scoped {
 
 /** The same of options that were looked at. Not part of the API. */
 export function scoped(name: Name | readonly Name[], options: ScopeOptions, body: unknown): Scoped {
-  if (typeof body !== "function") throw invalid("the last argument is the work to do: give a function");
+  checkBody(body, "the last argument is the work to do: give a function");
   const [ofLock, ofClient, { client, signal, reentrant = false, otherwise }] = options;
   if (client !== undefined) {
     if (!(client instanceof Client)) throw invalid("client is no Client of this package");

@@ -9,7 +9,9 @@ import {
   LockLostError,
   InvalidArgumentError,
   LockTimeoutError,
+  once,
   redlock,
+  semaphore,
 } from "../../node/dist/index.mjs";
 import support from "./support.cjs";
 
@@ -310,4 +312,51 @@ test("a lease whose body waits for its signal alone is not collected", async () 
   const done = await support.script(script, { nodes: servers.nodes, flags: ["--expose-gc"] });
   assert.equal(done.code, 0, done.err);
   assert.deepEqual(done.out.trim().split("\n"), ["held", "ERR_QUORLOCK_LOCK_LOST"]);
+});
+
+test("a generator is no body: it would run when the lock is free again", async () => {
+  const ran = [];
+  function* one() {
+    ran.push("one");
+  }
+  async function* other() {
+    ran.push("other");
+  }
+  const ways = {
+    redlock: (body) => redlock("generator", { client }, body),
+    several: (body) => redlock(["generator", "generator-2"], { client }, body),
+    attempt: (body) => redlock.attempt("generator", { client, wait: 60_000 }, body),
+    semaphore: (body) => semaphore("generator-3", 1, { client }, body),
+    once: (body) => once("generator", { client, every: 1000, keep: 20 }, body),
+    otherwise: (otherwise) => redlock.attempt("generator-held", { client, otherwise }, assert.fail),
+    run: (body) => client.election("generator-4").run(body),
+  };
+  const refused = { name: "InvalidArgumentError", code: "ERR_QUORLOCK_INVALID_ARGUMENT", message: /generator/ };
+  const held = await client.lock("generator-held").acquire();
+  const both = await client.lockAll(["generator", "generator-2"]).acquire();
+  const slot = await client.lock("generator-3", { slots: 1 }).acquire();
+  const term = await client.election("generator-4").campaign();
+  const { acquired } = client.stats();
+  // What can be told by the function is refused before anything is waited for.
+  for (const [way, call] of Object.entries(ways)) {
+    for (const body of [one, other, { *method() {} }.method, class { static async *method() {} }.method]) {
+      await assert.rejects(call(body), refused, way);
+    }
+  }
+  assert.equal(client.stats().acquired, acquired);
+  await Promise.all([both, slot, term].map((lease) => lease.release()));
+  for (const [way, call] of Object.entries(ways)) {
+    for (const body of [() => one(), async () => other(), one.bind(null), new Proxy(other, {})]) {
+      await assert.rejects(call(body), refused, way);
+      for (const name of ["generator", "generator-2", "generator-4"]) {
+        while (await client.lock(name).isLocked()) await sleep(5);
+      }
+    }
+  }
+  assert.equal(await semaphore("generator-3", 1, { client, wait: 0 }, () => "free"), "free");
+  await assert.rejects(client.election("a").run(() => 1, { onStopped: one }), /onStopped is .*: give a function that is no generator/);
+  await held.release();
+  assert.deepEqual(ran, []);
+  // What can be iterated over and has run is a result like any other.
+  assert.deepEqual([...(await redlock("generator", { client }, () => new Map([[1, 2]]).keys()))], [1]);
 });

@@ -307,6 +307,56 @@ class Asyncio(unittest.IsolatedAsyncioTestCase):
         # The task is as before: it can wait.
         await asyncio.sleep(0)
 
+    async def leases(self, **options):
+        """What is entered as a scope when it is held already: one, and several."""
+        yield await self.client.lock(self.id(), **options).acquire()
+        yield await self.client.lock_all([self.id(), self.id() + "-2"], **options).acquire()
+
+    async def test_a_lease_that_is_entered_more_than_once(self):
+        async for lease in self.leases(**BRIEF):
+            with self.assertRaises(quorlock.LockLostError) as raised:
+                async with lease, lease:
+                    async with lease:
+                        await asyncio.sleep(LONG)
+            self.assertIsInstance(raised.exception.__cause__, asyncio.CancelledError)
+            self.assertEqual(asyncio.current_task().cancelling(), 0)
+            await asyncio.sleep(0)
+        # The innermost that is left ends the lease. That is no loss to those around it.
+        async for lease in self.leases():
+            async with lease:
+                async with lease:
+                    self.assertTrue(lease.is_held())
+                self.assertFalse(lease.is_held())
+            self.assertEqual(asyncio.current_task().cancelling(), 0)
+
+    async def test_a_lease_that_several_tasks_enter(self):
+        async def in_scope(lease, entered, told):
+            try:
+                async with lease:
+                    entered.release()
+                    await asyncio.sleep(LONG)
+            except quorlock.LockLostError:
+                told.append(asyncio.current_task().cancelling())
+
+        async for lease in self.leases(**BRIEF):
+            entered, told = asyncio.Semaphore(0), []
+            tasks = [asyncio.create_task(in_scope(lease, entered, told)) for _ in range(3)]
+            for _ in tasks:
+                await entered.acquire()
+            await asyncio.gather(*tasks)
+            self.assertEqual(told, [0, 0, 0])
+        # One that its task has left open is left before that of a task which still runs.
+        async for lease in self.leases(**BRIEF):
+            await asyncio.create_task(lease.__aenter__())
+            entered, told = asyncio.Semaphore(0), []
+            task = asyncio.create_task(in_scope(lease, entered, told))
+            await entered.acquire()
+            await asyncio.to_thread(lease.lost.wait, LONG)
+            with self.assertRaises(quorlock.LockLostError):
+                await lease.__aexit__(None, None, None)
+            await task
+            self.assertEqual(told, [0])
+
     async def test_a_loss_in_a_decorated_function(self):
         @redlock(self.id(), client=self.client, **BRIEF)
         async def job():

@@ -13,7 +13,7 @@ from ._options import UNSET, Limit, Seconds, Unset, call_options, given, text
 from ._client import checkable
 from ._doubt import left_in_doubt
 from ._owner import Warned, before_awaiting, told
-from ._scope import Scope, Scopes
+from ._scope import Scope, Scopes, of_caller
 from .errors import LockBusyError
 from .aio import Lease, Lock
 
@@ -27,11 +27,12 @@ class Leases(LeasesBase[Lease]):
     `LockLostError`.
     """
 
-    __slots__ = ("_scope",)
+    __slots__ = ("_scopes",)
 
     def __init__(self, core: _native.Leases, leases: tuple[Lease, ...]) -> None:
         super().__init__(core, leases)
-        self._scope: Scope | None = None
+        # Those that are open; the newest is the last.
+        self._scopes: tuple[Scope, ...] = ()
 
     async def extend(self, ttl: Seconds | None = None) -> None:
         """Lengthens all of them at the same time, as `Lease.extend`. Raises what the first raises that could not be."""
@@ -48,14 +49,15 @@ class Leases(LeasesBase[Lease]):
         return held
 
     async def __aenter__(self) -> Self:
-        self._scope = Scope(self)
+        self._scopes += (Scope(self),)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        scope, self._scope = self._scope, None
+        scope = of_caller(self._scopes)
         if scope is not None:
+            self._scopes = tuple(other for other in self._scopes if other is not scope)
             await scope.leave(error)
 
 

@@ -35,6 +35,12 @@ class Scope:
             self._cancelled = True
             self._task.cancel(f"the lock is held no longer ({self.lease.lost.reason})")
 
+    def nearness(self) -> int:
+        """How likely it is that the calling task leaves it, beside others of the same lease."""
+        if self._task is asyncio.current_task():
+            return 2
+        return 1 if self._task is None or self._task.done() else 0
+
     def _unwatched(self) -> None:
         self._loss.future.remove_done_callback(self._on_lost)
         self._loss.give_up()
@@ -70,6 +76,14 @@ class Scope:
             self.lease._raise_if_lost(None)
         except QuorlockError as lost:
             raise lost from error
+
+
+def of_caller(scopes: tuple[Scope, ...]) -> Scope | None:
+    """Which of the scopes of one lease is left here: the newest of the task's own, else of a task that has ended, else of any.
+
+    Each of them releases the same lease. It matters for the cancellation by a loss, which each takes back for its own task.
+    """
+    return max(reversed(scopes), key=Scope.nearness, default=None)
 
 
 class Skipped:

@@ -40,7 +40,7 @@ from ._options import (
     text,
 )
 from ._rwlock import RWLock
-from ._scope import Scope, Scopes
+from ._scope import Scope, Scopes, of_caller
 from ._owner import Caller, Hold, Place, Warned, before_awaiting, of_task, reentered_lost, told
 from ._tasks import owner as this_task
 from .errors import LockBusyError, LockLostError, NotOwnerError
@@ -59,11 +59,12 @@ class Lease(LeaseBase):
     end, and cancels the task on a loss, which comes out of the scope as `LockLostError`.
     """
 
-    __slots__ = ("_scope",)
+    __slots__ = ("_scopes",)
 
     def __init__(self, core: _native.Lease, hold: Hold | None) -> None:
         super().__init__(core, hold)
-        self._scope: Scope | None = None
+        # Those that are open; the newest is the last.
+        self._scopes: tuple[Scope, ...] = ()
 
     async def extend(self, ttl: Seconds | None = None) -> None:
         """Lengthens the lease to `ttl` seconds from now, to its own ttl with `None`; never shortens it.
@@ -124,14 +125,15 @@ class Lease(LeaseBase):
         return held
 
     async def __aenter__(self) -> Self:
-        self._scope = Scope(self)
+        self._scopes += (Scope(self),)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        scope, self._scope = self._scope, None
+        scope = of_caller(self._scopes)
         if scope is not None:
+            self._scopes = tuple(other for other in self._scopes if other is not scope)
             await scope.leave(error)
 
 

@@ -194,7 +194,7 @@ GATE = [
          must_say=r"[1-9]\d* ticks did not run once"),
     # Programs that are drawn: scopes that are entered and left in every way that Python has.
     Step("programs", [PYTHON, "tests/python/programs.py", "--programs", "2000", "--real", "200"], floor=2200),
-    Step("programs-bugs", [PYTHON, "tests/python/programs.py", "--bugs"], floor=10),
+    Step("programs-bugs", [PYTHON, "tests/python/programs.py", "--bugs"], floor=9),
     # Several locks at once, asked for in any order by processes of all languages; and one by one, which ends in rings.
     Step("names-tools", [sys.executable, "tests/names/test_names.py", "-v"], floor=11),
     Step("names", [PYTHON, "tests/names/names.py", "--seconds", "8"], floor=10),

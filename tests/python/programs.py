@@ -1021,25 +1021,6 @@ def lost_first():
     _lease.Kept.newest = lost
 
 
-def entered_though_cancelled():
-    """An entry that was cancelled while it waited counts as a scope that is open."""
-
-    def change(of):
-        entry = of._enter
-
-        async def _enter(self, place):
-            try:
-                return await entry(self, place)
-            except asyncio.CancelledError:
-                self._scopes.enter(place, None)
-                raise
-
-        of._enter = _enter
-
-    for of in (quorlock.aio.Lock, quorlock.aio.Attempt, _aio_several.Locks, _aio_several.AttemptAll):
-        change(of)
-
-
 def loss_untold():
     """A scope that ends normally says nothing of its loss."""
     _lease.lost_in = _leases.lost_in = lambda lost, error: None
@@ -1058,7 +1039,7 @@ def owner_by_thread():
 BUGS = {
     bug.__name__.replace("_", "-"): bug
     for bug in (guess, guess_of_tasks, one_of_several, owner_by_hand, owner_by_hand_of_tasks, release_of_others,
-                lost_first, entered_though_cancelled, loss_untold, owner_by_thread)
+                lost_first, loss_untold, owner_by_thread)
 }
 
 

@@ -159,8 +159,9 @@ def _job() -> "weakref.ref[object] | None":
     import threading
 
     # What the pool has its threads begin with: itself, weakly.
-    given = getattr(threading.current_thread(), "_args", None) or (None,)
-    pool = given[0]() if isinstance(given[0], weakref.ref) else None
+    given: Any = getattr(threading.current_thread(), "_args", None)
+    first: Any = given[0] if given else None
+    pool = first() if isinstance(first, weakref.ref) else None
     if getattr(pool, "_max_workers", 0) == 1:
         return None
     frame = sys._getframe(1)

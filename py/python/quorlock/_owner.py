@@ -25,7 +25,7 @@ import sys
 import weakref
 from contextvars import ContextVar
 from types import TracebackType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 from . import _native
 from ._green import station
@@ -159,9 +159,9 @@ def _job() -> "weakref.ref[object] | None":
     import threading
 
     # What the pool has its threads begin with: itself, weakly.
-    given: Any = getattr(threading.current_thread(), "_args", None)
-    first: Any = given[0] if given else None
-    pool = first() if isinstance(first, weakref.ref) else None
+    given: list[object] = list(getattr(threading.current_thread(), "_args", None) or ())
+    is_weak = bool(given) and isinstance(given[0], weakref.ref)
+    pool: object = cast("weakref.ref[object]", given[0])() if is_weak else None
     if getattr(pool, "_max_workers", 0) == 1:
         return None
     frame = sys._getframe(1)

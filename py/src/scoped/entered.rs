@@ -74,7 +74,8 @@ impl Where {
                 flow: None,
             });
         }
-        let this = frame::this(&frame)?;
+        let runner = frame::is_runner(&frame)?;
+        let this = if runner { None } else { frame::this(&frame)? };
         let entered = match climb(&frame, Site::Enter)? {
             Some(Above::Frame(above)) => Entered::Around(above.unbind()),
             Some(Above::Stack { list, direct }) => Entered::Stack(Stacked {
@@ -83,6 +84,7 @@ impl Where {
                 direct,
                 list: list.unbind(),
             }),
+            None if runner => Entered::Hand(None),
             None => Entered::Hand(Some(frame::Known::of(&frame)?)),
         };
         Ok(Where {

@@ -52,6 +52,27 @@ pub(super) fn this<'py>(frame: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py,
         .ok())
 }
 
+/// Whether it runs whatever it was given, as those of a thread, a pool or an event loop do: neither that function nor its `self` is
+/// what enters or leaves.
+pub(super) fn is_runner(frame: &Bound<'_, PyAny>) -> PyResult<bool> {
+    const RUNNERS: [&str; 8] = [
+        "anyio",
+        "asyncio",
+        "concurrent",
+        "eventlet",
+        "gevent",
+        "threading",
+        "trio",
+        "weakref",
+    ];
+    let globals = frame.getattr(intern!(frame.py(), "f_globals"))?;
+    let module = globals.get_item(intern!(frame.py(), "__name__"));
+    let Ok(module) = module.and_then(|module| module.extract::<String>()) else {
+        return Ok(false);
+    };
+    Ok(RUNNERS.contains(&module.split('.').next().unwrap_or_default()))
+}
+
 /// Stands in a frame for as long as that is there. Where a debugger comes to trace the frame, it is called for each event.
 #[pyclass(frozen, weakref, module = "quorlock._native")]
 struct Mark;

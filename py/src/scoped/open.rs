@@ -205,7 +205,8 @@ impl OpenScopes {
         if stands == Site::Exit {
             return Ok(Left::Nothing { elsewhere: false });
         }
-        let this = frame::this(&frame)?;
+        let runner = frame::is_runner(&frame)?;
+        let this = if runner { None } else { frame::this(&frame)? };
         let is_its = |at: &Where| match (&at.this, &this) {
             (Some(kept), Some(this)) => is_kept(kept.bind(py), this),
             (kept, this) => kept.is_none() && this.is_none(),

@@ -168,7 +168,7 @@ pub(crate) struct LockOptions {
     pub(crate) naming: Naming,
     pub(crate) layout: Layout,
     /// `None`: the [process's](process_label).
-    pub(crate) label: Option<Arc<str>>,
+    pub(crate) label: Option<Arc<String>>,
     pub(crate) fencing: bool,
     pub(crate) max_waiters: usize,
     pub(crate) fair: bool,
@@ -182,7 +182,7 @@ pub(crate) struct LockOptions {
     /// Whether each thread that acquires it is an owner of its own, for bindings.
     pub(crate) owned_by_threads: bool,
     /// Of a lease without an owner: the thread that acquires it.
-    pub(crate) acquirer: Option<Bound>,
+    pub(crate) acquirer: Option<Arc<Bound>>,
     /// Whether the lock is shared with others that ask so too.
     pub(crate) shared: bool,
     /// How many slots it has, of a semaphore.
@@ -281,7 +281,7 @@ macro_rules! lock_option_setters {
             /// lease again leaves that lease's label as it is. What is [`raw`](Self::raw), or in
             /// Redisson's layout, has no label. `host:pid`.
             pub fn label(self, label: impl Into<String>) -> $Type {
-                let label: std::sync::Arc<str> = label.into().into();
+                let label = std::sync::Arc::new(label.into());
                 self.change(|options| options.label = Some(label.clone()))
             }
 
@@ -398,7 +398,7 @@ impl LockOptions {
 
     /// Whether the label can be told apart from the token, and shown in one line.
     fn check_label(&self) -> Result<(), Error> {
-        match self.label.as_deref() {
+        match self.label.as_deref().map(String::as_str) {
             Some(label) if label.len() > 256 || label.chars().any(char::is_control) => {
                 Err(Error::invalid(format!(
                     "label is {}: give at most 256 bytes without control characters",

@@ -407,7 +407,7 @@ impl Lock {
                     let label = self.options.label.as_ref();
                     label.unwrap_or(&client.process_label).clone()
                 }
-                Naming::Raw => "".into(),
+                Naming::Raw => Arc::default(),
             },
             timing: client.settings.timing(times.ttl),
             drift: client.settings.drift,

@@ -101,11 +101,9 @@ impl Owner {
     }
 
     /// What the end of its thread means for a lease that it has.
-    pub(crate) fn bound(&self) -> Option<Bound> {
-        Some(Bound {
-            gone: self.gone()?,
-            ends: true,
-        })
+    pub(crate) fn bound(&self) -> Option<Arc<Bound>> {
+        let gone = self.gone()?;
+        Some(Arc::new(Bound { gone, ends: true }))
     }
 
     /// Whether it is the calling thread itself, which can do nothing else while it waits.
@@ -148,9 +146,9 @@ pub struct Bound {
 impl Bound {
     /// For a lease without an owner that the calling thread acquires: where that thread ends, the
     /// lease lives on, and the log tells of it. Nothing while thread-local storage is torn down.
-    pub(crate) fn told_at_the_end_of_this_thread() -> Option<Bound> {
+    pub(crate) fn told_at_the_end_of_this_thread() -> Option<Arc<Bound>> {
         let gone = Owner::current_thread().gone()?;
-        Some(Bound { gone, ends: false })
+        Some(Arc::new(Bound { gone, ends: false }))
     }
 
     /// Whether the lease is to be renewed no more.

@@ -15,7 +15,7 @@ import time
 import urllib.parse
 
 LUA = pathlib.Path(__file__).parents[2] / "core/src/node/redis/lua"
-PARTS = {name: (LUA / f"{name}.lua").read_text() for name in ("form", "line", "place", "vote", "fence")}
+PARTS = {name: (LUA / f"{name}.lua").read_text() for name in ("form", "lease", "line", "place", "vote", "fence")}
 PARTS["join"] = (LUA / "join.lua").read_text().replace("--- place.lua\n", PARTS["place"])
 SCRIPTS = {name: re.sub(r"--- (\w+)\.lua\n", lambda part: PARTS[part[1]], (LUA / f"{name}.lua").read_text())
            for name in ("acquire", "extend", "release", "lean")}

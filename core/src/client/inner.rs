@@ -39,7 +39,7 @@ pub(crate) struct Inner {
     pub(crate) runtime: &'static Runtime,
     pub(crate) io: Handle,
     /// The label of leases that are given none.
-    pub(crate) process_label: Arc<str>,
+    pub(crate) process_label: Arc<String>,
     pub(super) tls: Tls,
     pub(super) closed: AtomicBool,
     pub(super) process: u32,

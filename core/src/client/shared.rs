@@ -161,7 +161,7 @@ impl Shared {
             watchdog,
             runtime,
             io: handle,
-            process_label: config::process_label().into(),
+            process_label: Arc::new(config::process_label()),
             tls: self.tls.clone(),
             closed: AtomicBool::new(false),
             process: process::id(),

@@ -46,7 +46,7 @@ impl ClientBuilder {
             watchdog,
             runtime: Runtime::get(),
             io: NOBODYS.get_or_init(never_entered).handle().clone(),
-            process_label: "".into(),
+            process_label: Arc::default(),
             tls: Tls::default(),
             closed: AtomicBool::new(false),
             process: crate::runtime::process::id(),

@@ -28,6 +28,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use once_cell::race::OnceBox;
+
 use crate::clock::Instant;
 use crate::mutants::mutant;
 use crate::mutex::lock;
@@ -60,7 +62,7 @@ pub struct Terms {
     /// Which lock.
     pub keys: Arc<Keys>,
     /// The label that goes with the token; empty for none.
-    pub label: Arc<str>,
+    pub label: Arc<String>,
     /// Times that follow from the ttl.
     pub timing: Timing,
     /// Bound on the difference of clock rates.
@@ -74,7 +76,7 @@ pub struct Terms {
     /// For how long after it was won the lock stays taken, released or not.
     pub keep: Duration,
     /// The thread that the lease is bound to.
-    pub bound: Option<Bound>,
+    pub bound: Option<Arc<Bound>>,
     /// By which metrics tell it from others.
     pub group: Group,
 }
@@ -92,8 +94,9 @@ pub struct Hold {
     pub(crate) id: u64,
     /// The token, and behind it the label that it was drawn with, if there is one.
     value: Value,
-    /// The same with the label of a lease that it was passed on to, once that had another.
-    relabelled: Mutex<Option<Value>>,
+    /// The same with the label of a lease that it was passed on to, once that had another, and since
+    /// when. Few have it, and many wait.
+    relabelled: OnceBox<Mutex<(Value, Instant)>>,
     /// Who waits, if the attempt may.
     waiter: Option<Waiter>,
     /// When the token was drawn, and the [median](Set::median) then.
@@ -153,7 +156,7 @@ struct LeaseState {
     /// When it was won.
     since: Instant,
     /// The thread that it is bound to; nothing once it has been told that this has ended.
-    bound: Option<Bound>,
+    bound: Option<Arc<Bound>>,
     /// Who waits for the loss.
     watchers: Watchers,
     callbacks: Vec<Callback>,
@@ -264,7 +267,11 @@ impl Hold {
         {
             return;
         }
-        if state.votes.apply(ticket, reply, now, phase, &self.rules()) {
+        let again = state.votes.apply(ticket, reply, now, phase, &self.rules());
+        if matches!(ticket.op, Op::Extend { .. }) && self.had_another_label(ticket.sent) {
+            state.votes.nodes[ticket.node].requests.renew_at = now;
+        }
+        if again {
             drop(state);
             if let Some(hold) = self.me.upgrade() {
                 let sink: Arc<dyn Sink> = hold;

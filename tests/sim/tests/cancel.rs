@@ -62,7 +62,7 @@ const WAITS: Waits = Waits {
 fn terms() -> Terms {
     Terms {
         keys: keys_of(KEY, WAITS, None),
-        label: "".into(),
+        label: Arc::default(),
         timing: Timing::of(TTL, 0.01, 0.1, Duration::from_millis(50)),
         drift: 0.01,
         renew: false,

@@ -28,7 +28,7 @@ const WAITS: Waits = Waits {
 fn terms() -> Terms {
     Terms {
         keys: keys_of(KEYS[0], WAITS, Some(Duration::from_secs(600))),
-        label: "".into(),
+        label: Arc::default(),
         timing: Timing::of(TTL, 0.01, 0.1, Duration::from_millis(500)),
         drift: 0.01,
         renew: false,

@@ -27,7 +27,7 @@ fn terms(mode: Mode) -> Terms {
             mode,
             ..(*keys).clone()
         }),
-        label: "".into(),
+        label: Arc::default(),
         timing: Timing::of(TTL, 0.01, 0.1, Duration::from_millis(250)),
         drift: 0.01,
         renew: false,

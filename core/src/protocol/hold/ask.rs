@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
+use once_cell::race::OnceBox;
+
 use super::votes::{Phase, Votes};
 use super::{Fences, Hold, LeaseState, Round, State, Terms, Told};
 use crate::clock::{self, Instant};
@@ -55,7 +57,7 @@ impl Hold {
             own_keys: OnceLock::new(),
             id: IDS.fetch_add(1, Ordering::Relaxed),
             value: Value(value.into()),
-            relabelled: Mutex::default(),
+            relabelled: OnceBox::new(),
             waiter,
             drawn: (now, median),
             begun: AtomicU64::new(Instant::NEVER.0),

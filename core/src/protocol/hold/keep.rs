@@ -13,7 +13,6 @@ use crate::error::shown;
 use crate::lean::push_lean;
 use crate::mutants::mutant;
 use crate::node::{Op, Repair, Sink};
-use crate::owner::Bound;
 use crate::protocol::counters::count;
 use crate::protocol::loss::LossReason;
 use crate::protocol::quorum;
@@ -233,7 +232,11 @@ impl Hold {
 
     /// Whether the thread has ended that owns the lease.
     fn is_ended_by_its_thread(state: &State) -> bool {
-        state.lease.bound.as_ref().is_some_and(Bound::ends_lease)
+        state
+            .lease
+            .bound
+            .as_ref()
+            .is_some_and(|bound| bound.ends_lease())
     }
 
     /// Warns once of a lease that lives on though the thread that acquired it by hand has ended:

@@ -6,6 +6,7 @@
 //! The new lease has a fence of its own: an acquire takes a block of them where others
 //! wait behind it, and the nodes count to the end of the block.
 
+use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
 use super::votes::Phase;
@@ -85,11 +86,10 @@ impl Hold {
             self.fences.present.store(next, Ordering::Release);
         }
         self.handed_over.store(Instant::NEVER.0, Ordering::Release);
-        let relabelled = self.relabel(&terms.label);
+        let relabelled = self.relabel(&terms.label, now);
         if relabelled {
             for node in &mut state.votes.nodes {
                 node.requests.renew_at = now;
-                node.requests.labelled = now;
             }
         }
         state.lease.bound = terms.bound.clone();
@@ -112,22 +112,29 @@ impl Hold {
 
     /// The lease has this label from now on; whether it had another. The nodes hear of it by the
     /// next renewal.
-    fn relabel(&self, label: &str) -> bool {
-        let mut relabelled = lock(&self.relabelled);
-        let value = relabelled.as_ref().unwrap_or(&self.value);
+    fn relabel(&self, label: &str, now: Instant) -> bool {
+        let value = self.value();
         if value.label() == Some(label.as_bytes()) {
             return false;
         }
-        *relabelled = Some(mutant!("label-stays", value.labelled(label), value.clone()));
+        let new = mutant!("label-stays", value.labelled(label), value.clone());
+        let first = || Box::new(Mutex::new((value, Instant::NEVER)));
+        *lock(self.relabelled.get_or_init(first)) = (new, now);
         true
     }
 
     /// What stands for the lease on the nodes, or will by the next renewal.
     pub(crate) fn value(&self) -> Value {
-        lock(&self.relabelled)
-            .as_ref()
-            .unwrap_or(&self.value)
-            .clone()
+        match self.relabelled.get() {
+            Some(relabelled) => lock(relabelled).0.clone(),
+            None => self.value.clone(),
+        }
+    }
+
+    /// Whether what was sent then told a node another label.
+    pub(super) fn had_another_label(&self, sent: Instant) -> bool {
+        let relabelled = self.relabelled.get();
+        relabelled.is_some_and(|relabelled| sent < lock(relabelled).1)
     }
 
     /// Which of the token's leases is the present one.

@@ -111,8 +111,6 @@ pub(super) struct Requests {
     pub(super) renewing: Option<Instant>,
     /// When to renew its vote.
     pub(super) renew_at: Instant,
-    /// Since when the lease has the label that it has: what was sent before has told the node another.
-    pub(super) labelled: Instant,
 }
 
 /// The last vote of one node that is certain, whatever it said since.
@@ -139,7 +137,6 @@ impl Votes {
                 failures: 0,
                 renewing: None,
                 renew_at: Instant::NEVER,
-                labelled: Instant::NEVER,
             },
             had: Had {
                 until: Instant::NEVER,
@@ -333,10 +330,7 @@ impl Votes {
         };
         node.said = Said::Granted;
         node.requests.failures = 0;
-        node.requests.renew_at = match ticket.sent < node.requests.labelled {
-            true => ticket.sent,
-            false => rules.coarse(ticket.sent + rules.renew_every),
-        };
+        node.requests.renew_at = rules.coarse(ticket.sent + rules.renew_every);
         match reply {
             Reply::Granted { fence, .. } => {
                 match mutant!("no-mark-agrees", mark.blind, false) {

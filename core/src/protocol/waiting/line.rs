@@ -441,7 +441,7 @@ mod tests {
                 adopts: None,
                 field: None,
             }),
-            label: "".into(),
+            label: Arc::default(),
             timing: Timing::of(Duration::from_secs(1), 0.01, 0.1, Duration::from_millis(50)),
             drift: 0.01,
             renew: true,

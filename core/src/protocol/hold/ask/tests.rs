@@ -68,7 +68,7 @@ fn terms(key: &[u8]) -> Terms {
             adopts: None,
             field: None,
         }),
-        label: "".into(),
+        label: Default::default(),
         timing: Timing::of(TTL, 0.01, 0.1, Duration::from_millis(50)),
         drift: 0.01,
         renew: true,

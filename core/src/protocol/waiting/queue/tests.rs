@@ -88,7 +88,7 @@ fn terms(mode: Mode) -> Terms {
             adopts: None,
             field: None,
         }),
-        label: "".into(),
+        label: Default::default(),
         timing: Timing::of(
             Duration::from_secs(10),
             0.01,

@@ -73,6 +73,15 @@ fn begin<F: Future>(future: &mut Pin<&mut F>) {
     assert!(first.is_pending(), "it waits");
 }
 
+/// The same for one that asks the three nodes of the stage, of which none answers meanwhile: an
+/// answer may come before the first step has ended.
+fn begin_to_ask<F: Future>(stage: &Stage, future: &mut Pin<&mut F>) {
+    let tell = |what| (1..=3).for_each(|node| drop(stage.tell(&format!("{what} {node}"))));
+    tell("stop");
+    begin(future);
+    tell("cont");
+}
+
 #[test]
 fn what_is_released_meanwhile_is_not_exported_nor_shared() -> Result<(), Error> {
     let stage = Stage::new(3);
@@ -91,7 +100,7 @@ fn what_is_released_meanwhile_is_not_exported_nor_shared() -> Result<(), Error> 
         });
         // Shared it would be at once, and is not passed on.
         if !share {
-            begin(&mut export);
+            begin_to_ask(&stage, &mut export);
         }
         assert!(blocking::wait(first.release())?);
         let second = blocking::wait(next)?;
@@ -104,7 +113,7 @@ fn what_is_released_meanwhile_is_not_exported_nor_shared() -> Result<(), Error> 
     // Nobody else waits: it is free, or goes on elsewhere, and never both.
     let lease = get(lock.clone())?;
     let mut export = pin!(lease.export());
-    begin(&mut export);
+    begin_to_ask(&stage, &mut export);
     assert!(blocking::wait(lease.release())?);
     assert!(blocking::wait(export).is_err());
     let next = get(other.lock("a").wait(Duration::ZERO))?;
@@ -112,7 +121,7 @@ fn what_is_released_meanwhile_is_not_exported_nor_shared() -> Result<(), Error> 
     // One that is given up ends nothing.
     let lease = get(lock.clone())?;
     let mut export = Box::pin(lease.export());
-    begin(&mut export.as_mut());
+    begin_to_ask(&stage, &mut export.as_mut());
     drop(export);
     assert!(lease.is_held());
     assert!(blocking::wait(lease.release())?);
@@ -120,7 +129,7 @@ fn what_is_released_meanwhile_is_not_exported_nor_shared() -> Result<(), Error> 
     let owned = client.lock("b").owner(Owner::named("me"));
     let lease = get(owned.clone())?;
     let mut export = pin!(lease.export());
-    begin(&mut export);
+    begin_to_ask(&stage, &mut export);
     let inner = get(owned)?;
     assert_eq!(kind(blocking::wait(export)), ErrorKind::InvalidArgument);
     assert!(lease.is_held() && inner.is_held());

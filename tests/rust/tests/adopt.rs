@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use quorlock::{Client, Error, ErrorKind, Lease, Lock, Owner, blocking};
 use quorlock_tests::Stage;
+use quorlock_tests::queue::patient;
 
 fn get(lock: Lock) -> Result<Lease, Error> {
     blocking::wait(lock.acquire())
@@ -85,7 +86,7 @@ fn begin_to_ask<F: Future>(stage: &Stage, future: &mut Pin<&mut F>) {
 #[test]
 fn what_is_released_meanwhile_is_not_exported_nor_shared() -> Result<(), Error> {
     let stage = Stage::new(3);
-    let (client, other) = (Client::new(&stage.nodes)?, Client::new(&stage.nodes)?);
+    let (client, other) = (patient(&stage.nodes), Client::new(&stage.nodes)?);
     let lock = client.lock("a").fencing(false);
     for share in [false, true] {
         // Another of this client waits, and is given the lease.

@@ -286,20 +286,7 @@ class Pairs(Case):
         self.assertTrue(lease.release())
 
 
-class Method:
-    """Enters and leaves by a method of its own."""
-
-    def __init__(self, scope):
-        self.scope = scope
-
-    def begin(self):
-        return self.scope.__enter__()
-
-    def end(self):
-        self.scope.__exit__(None, None, None)
-
-
-class Early(Method):
+class Early(Part):
     """A context manager of a user's that enters where it is made."""
 
     def __init__(self, scope):
@@ -400,10 +387,10 @@ class Others(Case):
     def test_objects_that_are_gone(self):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ResourceWarning)
-            leases = [Method(self.slots).begin() for _ in range(2)]
-            Method(self.slots).end()
+            leases = [Part(self.slots).begin() for _ in range(2)]
+            Part(self.slots).end()
             self.assert_held(*leases)
-            Method(self.slots).end()
+            Part(self.slots).end()
             self.assert_ended(*leases)
 
 

@@ -313,7 +313,7 @@ class Exit(Case):
 
     def test_what_is_held_at_the_end_is_released(self):
         self.assert_ends("lease = quorlock.Client().lock('a').acquire()")
-        self.assert_ends("quorlock.redlock('a').__enter__()")
+        self.assert_ends("scope = quorlock.redlock('a')\nscope.__enter__()")
         self.assert_ends("lock = quorlock.Client().lock('a')\nlock.acquire()\nsys.exit(0)")
 
     def test_what_the_end_releases_is_no_warning(self):

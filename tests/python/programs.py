@@ -390,7 +390,7 @@ class Scope:
         self.mode = mode
         self.thing = thing
         self.way = way
-        self.flow = self.owner = flow
+        self.flow = flow
         self.group = group
         self.lease = NOTHING
         self.open = False
@@ -497,11 +497,12 @@ class Program:
         return f"{actor.kind} {self.crew.index(actor)}"
 
     def flow(self, actor, via):
-        if via in ("direct", "context", "copy"):
+        if via in ("direct", "copy"):
             return actor
         if via == "wait_for" and sys.version_info >= (3, 12):
             return actor
-        return via if via in ("pool", "to_thread") else object()
+        # In a context of its own each call is another caller, and so each of `to_thread`.
+        return via if via == "pool" else object()
 
     def via(self, actor, at):
         """How it is called: by the actor itself, or on its behalf."""
@@ -603,8 +604,6 @@ class Program:
         way, via, of_task = WAYS[c % len(WAYS)], self.via(actor, d), actor.kind == "task"
         self.say(f"{self.who(actor)}: opens {name} by {way} ({via})")
         entered = Scope(self, self.said, mode, scope, way, self.flow(actor, via))
-        # In a context of its own nothing is entered again, and each call of `to_thread` has one.
-        entered.owner = object() if via in ("context", "to_thread") else entered.flow
         if way in ("generator", "by_hand"):
             put = []
             makers = {"generator": agenerator, "by_hand": aby_hand} if of_task else {"generator": generator, "by_hand": by_hand}
@@ -837,7 +836,7 @@ class Program:
                     raise Wrong(f"[{scope.words}] is inside without a lease, and was told nothing")
                 inside.setdefault((lease.name, lease.slot is not None), {})[lease.token] = lease
                 other = owners.setdefault(lease.token, scope)
-                if other is not scope and ("lease" in (scope.way, other.way) or other.owner is not scope.owner):
+                if other is not scope and ("lease" in (scope.way, other.way) or other.flow is not scope.flow):
                     raise Wrong(f"[{scope.words}] and [{other.words}] have one lease")
         for (name, slots), leases in inside.items():
             most = SLOTS if slots else len(leases) if all(lease.is_shared() for lease in leases.values()) else 1
@@ -899,7 +898,12 @@ STEPS = strategies.lists(
 def crew():
     """Two of each kind."""
     made = [kind() for kind in (Threaded, ToThread, Tasked) for _ in range(2)]
-    return [*made, Green(), Green()] if greenlet is not None else made
+    made += [Green(), Green()] if greenlet is not None else []
+    for actor in made:
+        if actor.kind != "task":
+            # Its context is its own from here on, also in copies.
+            actor.ask(_owner.Work)
+    return made
 
 
 class Runs:

@@ -9,10 +9,11 @@ import unittest
 import warnings
 import weakref
 from concurrent.futures import ThreadPoolExecutor
+from unittest import mock
 
 import quorlock
 import quorlock.aio
-from quorlock import redlock, testing
+from quorlock import _scope, redlock, testing
 from support import LONG, eventually, memory
 
 NODES = memory("left")
@@ -580,6 +581,29 @@ class Doubt(Case):
             self.assert_held(lease)
             holder.submit(leave, attempt).result(LONG)
             self.assert_ended(lease)
+
+
+class TwoLoops(Case):
+    """The event loops of two threads, which share one object."""
+
+    def test_it_is_used_by_both_for_the_first_time_at_once(self):
+        class Scopes(_scope.Scopes):
+            def __init__(self):
+                super().__init__()
+                # Each thread has seen by now that the object has none yet.
+                with contextlib.suppress(threading.BrokenBarrierError):
+                    made.wait(LONG)
+
+        async def enter_and_leave():
+            async with scope as lease:
+                entered.wait(LONG)
+            self.assertFalse(lease.is_held())
+
+        made, entered = threading.Barrier(2), threading.Barrier(2)
+        for scope in (redlock(self.id(), client=self.client, slots=2), redlock(self.id(), client=self.client, slots=2).attempt()):
+            with mock.patch.object(_scope, "Scopes", Scopes):
+                for future in [self.pool.submit(asyncio.run, enter_and_leave()) for _ in range(2)]:
+                    future.result(LONG)
 
 
 class Asyncio(unittest.IsolatedAsyncioTestCase):

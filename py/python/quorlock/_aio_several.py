@@ -44,7 +44,7 @@ class Leases(LeasesBase[Lease]):
 
     async def release(self) -> bool:
         """Releases all of them at the same time. Returns whether each was still held; as `Lease.release`."""
-        self._callbacks = None
+        self._callbacks = []
         held: bool = await completed(self._core.release().start)
         return held
 

@@ -273,7 +273,8 @@ class LeaseBase(NotPickled):
         if hold is not None:
             hold.handles.add(id(self))
         self._lost: Lost | None = None
-        self._callbacks: list[Callable[[str], object]] | None = None
+        # Made here: two threads that come at once with callbacks would make two lists, and one would be forgotten.
+        self._callbacks: list[Callable[[str], object]] = []
         self._kept: weakref.ref[Kept] | None = None
 
     @property
@@ -329,15 +330,13 @@ class LeaseBase(NotPickled):
         are blocked there, and in a process that a callback starts, unless that unblocks them. What a callback raises goes to
         `sys.unraisablehook`. It is not called once the lease is released or collected.
         """
-        if self._callbacks is None:
-            self._callbacks = []
         self._callbacks.append(callback)
         # The core keeps what it calls until the loss. Weakly, or a callback that knows its lease would keep it forever.
         lease = weakref.ref(self)
 
         def call(reason: str) -> None:
             alive = lease()
-            if alive is not None and alive._callbacks is not None and callback in alive._callbacks:
+            if alive is not None and callback in alive._callbacks:
                 alive._callbacks.remove(callback)
                 callback(reason)
 
@@ -345,7 +344,7 @@ class LeaseBase(NotPickled):
 
     def _forgotten(self) -> None:
         """Released: nothing keeps it, and it calls nobody."""
-        self._callbacks = None
+        self._callbacks = []
         if self._hold is not None:
             self._hold.handles.discard(id(self))
         kept = self._kept() if self._kept is not None else None

@@ -36,7 +36,7 @@ class LeasesBase(NotPickled, Generic[L]):
         self._core = core
         self._leases = leases
         self._lost: LostOne | None = None
-        self._callbacks: list[Callable[[str, str], object]] | None = None
+        self._callbacks: list[Callable[[str, str], object]] = []
 
     @property
     def fences(self) -> dict[str, int | None]:
@@ -60,15 +60,13 @@ class LeasesBase(NotPickled, Generic[L]):
 
     def on_lost(self, callback: Callable[[str, str], object]) -> None:
         """Calls `callback(name, reason)` once when the first of them is lost, at once if one is. As `Lease.on_lost`."""
-        if self._callbacks is None:
-            self._callbacks = []
         self._callbacks.append(callback)
         # Weakly, or a callback that knows its leases would keep them forever.
         leases = weakref.ref(self)
 
         def call(reason: str) -> None:
             alive = leases()
-            if alive is not None and alive._callbacks is not None and callback in alive._callbacks:
+            if alive is not None and callback in alive._callbacks:
                 alive._callbacks.remove(callback)
                 callback(alive.lost.name or "", reason)
 

@@ -50,16 +50,15 @@ _R = TypeVar("_R")
 class _ForBoth(Scoped):
     """What can be entered by `with` and by `async with`."""
 
-    def __init__(self) -> None:
-        # Made when first needed: asyncio is not imported for those who do not use it.
-        self._task_scopes: _scope.Scopes | None = None
-
     def _of_tasks(self) -> "_scope.Scopes":
-        if self._task_scopes is None:
+        # Made when first needed: a program that does not use asyncio does not import it.
+        known: _scope.Scopes | None = vars(self).get("_task_scopes")
+        if known is None:
             from . import _scope
 
-            self._task_scopes = _scope.Scopes()
-        return self._task_scopes
+            # The loops of two threads may come here at once. They agree on the first.
+            known = vars(self).setdefault("_task_scopes", _scope.Scopes())
+        return known
 
     # Plain functions, which are called by the very frame that does the `async with`.
     @awaited
@@ -120,7 +119,6 @@ class _Redlock(_ForBoth):
         cert: str | os.PathLike[str] | None = None,
         cert_key: str | os.PathLike[str] | None = None,
     ) -> None:
-        super().__init__()
         if (name is None) == (key is None):
             raise InvalidArgumentError("give the lock's name, as name or as key")
         if callable(name):
@@ -425,7 +423,6 @@ class Attempt(_ForBoth):
     """What `redlock(...).attempt()` gives: for `with`, `async with` and functions, as `redlock` itself."""
 
     def __init__(self, of: _Redlock, wait: Limit) -> None:
-        super().__init__()
         self._of = of
         self._wait = wait
 

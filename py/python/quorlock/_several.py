@@ -37,7 +37,7 @@ class Leases(LeasesBase[Lease], _native.Ends):
 
     def release(self) -> bool:
         """Releases all of them at the same time. Returns whether each was still held; as `Lease.release`."""
-        self._callbacks = None
+        self._callbacks = []
         held: bool = waited(self._core.release())
         return held
 

@@ -566,6 +566,17 @@ class Doubt(Case):
         self.assert_ended(begun)
         self.assertFalse(lock.locked())
 
+    def test_a_caller_that_leaves_twice_leaves_no_more_than_it_has_entered(self):
+        attempt = self.slots.attempt()
+        one, two = enter(attempt), self.elsewhere(enter, attempt)
+        self.assertIsNone(self.elsewhere(enter, attempt))
+        # The second may be of the one that went on without a slot.
+        for _ in range(2):
+            leave(attempt)
+            self.assert_held(one, two)
+        self.elsewhere(leave, attempt)
+        self.assert_ended(one, two)
+
     def test_attempts_that_overlap_keep_nothing_held(self):
         attempt = self.client.lock(self.id()).attempt()
         pools = [ThreadPoolExecutor(1) for _ in range(3)]

@@ -56,25 +56,26 @@ pub(super) fn of_object(known: &[Known]) -> Option<Choice> {
 
 /// What is left of those that were entered by hand, each by a function; and whether there is one that another function alone
 /// leaves. What an object has entered is left by that object; by another only where there is nothing else that is left.
-pub(super) fn of_hand(known: &[Known], functions: &[Function]) -> (Choice, bool) {
+/// `before`: so often the caller has left one of several already, and nothing said which.
+pub(super) fn of_hand(known: &[Known], functions: &[Function], before: usize) -> (Choice, bool) {
     let by_hand = known.iter().zip(functions.iter().copied());
     let by_hand: Vec<_> = by_hand.filter(|(scope, _)| scope.by_hand).collect();
     let of_functions = by_hand
         .iter()
         .copied()
         .filter(|(scope, _)| !scope.of_object);
-    let (choice, elsewhere) = among(&of_functions.collect::<Vec<_>>());
+    let (choice, elsewhere) = among(&of_functions.collect::<Vec<_>>(), before);
     if !matches!(choice, Choice::Nothing) {
         return (choice, elsewhere);
     }
-    let (choice, others) = among(&by_hand);
+    let (choice, others) = among(&by_hand, before);
     (choice, elsewhere || others)
 }
 
 /// The same among these alone.
-fn among(considered: &[(&Known, Function)]) -> (Choice, bool) {
+fn among(considered: &[(&Known, Function)], before: usize) -> (Choice, bool) {
     let (mut all, mut some, mut stay) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut own, mut called) = (false, false);
+    let (mut own, mut called) = (0, false);
     for &(scope, function) in considered {
         match (function, scope.leased) {
             (Function::GoesOn, true) => stay.push(scope.number),
@@ -82,7 +83,7 @@ fn among(considered: &[(&Known, Function)]) -> (Choice, bool) {
             (_, leased) => {
                 all.push(scope);
                 if leased {
-                    own |= scope.ours;
+                    own += usize::from(scope.ours);
                     called |= function == Function::Calls;
                     some.push(scope.number);
                 }
@@ -97,9 +98,9 @@ fn among(considered: &[(&Known, Function)]) -> (Choice, bool) {
     if let Some(skipped) = skipped.filter(|skipped| !skipped.doubtful) {
         return (Choice::One(skipped.number), false);
     }
-    // Of another caller it may be what is left here, unless there is one of our own: without a lease many are never left
-    // at all, and what waited for those would be renewed for ever.
-    if !own || skipped.is_some() {
+    // Of another caller it may be what is left here, unless the caller has one of its own that it has not left: without a
+    // lease many are never left at all, and what waited for those would be renewed for ever.
+    if own <= before || skipped.is_some() {
         some.extend(
             all.iter()
                 .filter(|scope| !scope.leased)

@@ -166,20 +166,17 @@ impl OpenScopes {
 
     /// Whether a caller has left one of several, and would now wait for what is not released on that account.
     pub(super) fn awaits_itself(&self, py: Python<'_>) -> PyResult<bool> {
-        let leavers: Vec<Py<PyAny>> = {
-            let book = lock(&self.0);
-            book.leavers().map(|leaver| leaver.clone_ref(py)).collect()
-        };
+        let leavers = self.leavers(py);
         if leavers.is_empty() {
             return Ok(false);
         }
-        let here = flow(py)?;
-        for leaver in leavers {
-            if is_same(py, Some(&leaver), &here)? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        Ok(count(py, &leavers, &flow(py)?)? > 0)
+    }
+
+    /// The callers that have left one of several.
+    fn leavers(&self, py: Python<'_>) -> Vec<Py<PyAny>> {
+        let book = lock(&self.0);
+        book.leavers().map(|leaver| leaver.clone_ref(py)).collect()
     }
 
     /// Takes out the newest that was entered so, as [`Book::take_newest`].
@@ -251,7 +248,8 @@ impl OpenScopes {
         for _ in 0..TIMES {
             self.let_go_of_frames(py);
             let seen = self.seen(py);
-            let (choice, elsewhere) = choose(py, &seen, frame, this, &here)?;
+            let before = count(py, &self.leavers(py), &here)?;
+            let (choice, elsewhere) = choose(py, &seen, frame, this, &here, before)?;
             let left = match choice {
                 Choice::Nothing => return Ok(Left::Nothing { elsewhere }),
                 Choice::One(number) => {
@@ -318,13 +316,14 @@ impl OpenScopes {
 }
 
 /// Which of these is left from this frame, which has entered none of them, for that caller; and whether there is one that
-/// another function alone leaves.
+/// another function alone leaves. `before`: so often that caller has left one of several.
 fn choose(
     py: Python<'_>,
     seen: &[Seen],
     frame: Option<&Bound<'_, PyAny>>,
     this: Option<&Bound<'_, PyAny>>,
     here: &Py<PyAny>,
+    before: usize,
 ) -> PyResult<(Choice, bool)> {
     let know = |seen: &Seen| {
         let object = seen.this.as_ref().map(|kept| kept.bind(py));
@@ -350,7 +349,16 @@ fn choose(
         _ => Ok(Function::Ended),
     };
     let functions: Vec<Function> = seen.iter().map(function).collect::<PyResult<_>>()?;
-    Ok(choice::of_hand(&known, &functions))
+    Ok(choice::of_hand(&known, &functions, before))
+}
+
+/// How many of these are that caller.
+fn count(py: Python<'_>, callers: &[Py<PyAny>], here: &Py<PyAny>) -> PyResult<usize> {
+    let mut many = 0;
+    for caller in callers {
+        many += usize::from(is_same(py, Some(caller), here)?);
+    }
+    Ok(many)
 }
 
 /// Ends a scope that is never left: the lease is released unless the program keeps it otherwise.

@@ -54,6 +54,8 @@ except ImportError:
 BATCH = 500
 LONG = 30.0
 SLOTS = 2
+# A machine that stands still for a while is no fault of what is looked at.
+PATIENT = {"wait": 0, "node_timeout": 10, "ttl": 60}
 # A name, and how it is asked for. One owner enters a lock again, and no owner a semaphore.
 MODES = ("lock", "slots", "shared", "write", "alone")
 OPTIONS = {"slots": {"slots": SLOTS}, "shared": {"shared": True}, "alone": {"reentrant": False}}
@@ -436,8 +438,8 @@ class Program:
         self.done = []
         self.scopes, self.doubtful, self.wrong = [], set(), []
         self.names = [f"program-{os.getpid()}-{Program.number}-{at}" for at in (0, 1)]
-        self.clients = {"thread": quorlock.Client(nodes, wait=0), "task": quorlock.aio.Client(nodes, wait=0)}
-        self.other = quorlock.Client(nodes, wait=0)
+        self.clients = {"thread": quorlock.Client(nodes, **PATIENT), "task": quorlock.aio.Client(nodes, **PATIENT)}
+        self.other = quorlock.Client(nodes, **PATIENT)
         # Few, so that they meet.
         self.chosen = [(mode, self.names[name], form) for mode, name, form in chosen]
         self.objects, self.stacks, self.parts = {}, {}, [Part(), Part()]

@@ -43,7 +43,9 @@ impl fmt::Display for Said {
                 f,
                 "in quarantine for another {left:?}: it is new, or may have lost its memory"
             ),
-            Said::Late => f.write_str("its clock has stepped"),
+            Said::Late => f.write_str(
+                "asked too late: it, the network or this process stood still, or its clock has stepped",
+            ),
             Said::Fault(fault) => f.write_str(&fault.text),
         }
     }

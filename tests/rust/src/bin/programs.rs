@@ -228,12 +228,21 @@ impl Drop for Running {
 
 type Going = Pin<Box<dyn Future<Output = ()> + Send>>;
 
+/// A machine that stands still for a while is no fault of what is looked at.
+fn client(node: &str) -> Result<Client, Error> {
+    Client::builder()
+        .nodes([node])
+        .node_timeout(Duration::from_secs(10))
+        .ttl(Duration::from_secs(60))
+        .build()
+}
+
 impl Program {
     fn new(node: &str, seed: u64) -> Result<Program, Error> {
         Ok(Program {
             judge: Arc::default(),
-            clients: [Client::new([node])?, Client::new([node])?],
-            rival: Client::new([node])?,
+            clients: [client(node)?, client(node)?],
+            rival: client(node)?,
             names: std::array::from_fn(|at| format!("p{seed}-{at}")),
             closed: Default::default(),
             adrift: Default::default(),

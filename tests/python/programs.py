@@ -436,7 +436,7 @@ class Program:
         Program.number += 1
         self.crew = crew
         self.done = []
-        self.scopes, self.doubtful, self.wrong = [], set(), []
+        self.scopes, self.doubtful, self.unsure, self.wrong = [], set(), set(), []
         self.names = [f"program-{os.getpid()}-{Program.number}-{at}" for at in (0, 1)]
         self.clients = {"thread": quorlock.Client(nodes, **PATIENT), "task": quorlock.aio.Client(nodes, **PATIENT)}
         self.other = quorlock.Client(nodes, **PATIENT)
@@ -642,6 +642,9 @@ class Program:
             # An object that has entered several for one caller leaves the newest, and a caller one without a lease of its own.
             if own and (scope.way == "part" or own[-1].lease is None or scope.lease is None):
                 scope = own[-1]
+            if scope.way == "hand" and scope.lease is None and scope.flow is not flow and self.doubtful.intersection(alike):
+                # What leaves it for another caller is taken to leave its own.
+                self.unsure.update(alike)
             if scope.way == "hand" or (not own and len(alike) > 1):
                 self.doubtful.update(alike)
         self.say(f"{self.who(actor)}: closes ({via}) what [{scope.words}]")
@@ -833,7 +836,7 @@ class Program:
             for lease in scope.lease if isinstance(scope.lease, quorlock._leases.LeasesBase) else (scope.lease,):
                 if not lease.is_held():
                     # It may have been lost right now.
-                    if lease.lost.is_set():
+                    if lease.lost.is_set() or scope in self.unsure:
                         continue
                     raise Wrong(f"[{scope.words}] is inside without a lease, and was told nothing")
                 inside.setdefault((lease.name, lease.slot is not None), {})[lease.token] = lease

@@ -53,12 +53,13 @@ class _ForBoth(Scoped):
     def _of_tasks(self) -> "_scope.Scopes":
         # Made when first needed: a program that does not use asyncio does not import it.
         known: _scope.Scopes | None = vars(self).get("_task_scopes")
-        if known is None:
-            from . import _scope
+        if known is not None:
+            return known
+        from ._scope import Scopes
 
-            # The loops of two threads may come here at once. They agree on the first.
-            known = vars(self).setdefault("_task_scopes", _scope.Scopes())
-        return known
+        # The loops of two threads may come here at once. They agree on the first.
+        made: _scope.Scopes = vars(self).setdefault("_task_scopes", Scopes())
+        return made
 
     # Plain functions, which are called by the very frame that does the `async with`.
     @awaited

@@ -208,11 +208,43 @@ struct Program {
     adrift: [AtomicBool; NAMES],
     /// Which locks a task has made lost.
     struck: [AtomicBool; NAMES + 1],
+    /// Which parties ask for which lock now; those that did so by two tasks at once.
+    asking: Mutex<Vec<(usize, Party)>>,
+    beside: Mutex<Vec<(usize, Party)>>,
     /// What is on its way from one task to another.
     parcels: Mutex<Vec<Scope>>,
     /// How many tasks run; also those whose parent was ended.
     running: AtomicUsize,
     all_ended: Notify,
+}
+
+/// A party asks for a lock, until this is dropped.
+struct Asking<'a>(&'a Program, (usize, Party));
+
+impl<'a> Asking<'a> {
+    fn begin(program: &'a Program, place: usize, party: Party) -> Asking<'a> {
+        let asks = (place, party);
+        let mut asking = lock(&program.asking);
+        if asking.contains(&asks) {
+            lock(&program.beside).push(asks);
+        }
+        asking.push(asks);
+        Asking(program, asks)
+    }
+
+    /// Whether two tasks of the party have asked at once: both may win, one after the other was
+    /// lost, and the party then has a lease that is held beside one that is lost.
+    fn were_two(&self) -> bool {
+        lock(&self.0.beside).contains(&self.1)
+    }
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        let mut asking = lock(&self.0.asking);
+        let at = asking.iter().position(|asks| *asks == self.1);
+        at.map(|at| asking.swap_remove(at));
+    }
 }
 
 /// Counts a task, until it ends.
@@ -247,6 +279,8 @@ impl Program {
             closed: Default::default(),
             adrift: Default::default(),
             struck: Default::default(),
+            asking: Mutex::default(),
+            beside: Mutex::default(),
             parcels: Mutex::default(),
             running: AtomicUsize::new(0),
             all_ended: Notify::new(),
@@ -405,6 +439,7 @@ impl Program {
         };
         let has_lost = || self.judge.which(place, party, |here| !here.held.is_held());
         let before = (reads(), has_lost());
+        let asking = Asking::begin(&self, place, party);
         let Some(outcome) = Program::perhaps(&mut random, asked.acquire()).await else {
             return;
         };
@@ -422,13 +457,16 @@ impl Program {
                 return self.explain(client, &why, name.is_some() && !shared, name.is_some());
             }
         };
-        self.judge
-            .check(!lost, "let in where it had lost the lease");
+        self.judge.check(
+            !lost || asking.were_two(),
+            "let in where it had lost the lease",
+        );
         self.judge.check(!read, "a reader was let in alone");
         // Within what its party has alone it is one more handle on that.
         let shared = lease.is_shared();
         let held = Held::One(lease.clone());
         let inside = self.judge.enter(place, party, shared, &held);
+        drop(asking);
         let scope = Scope {
             inside: vec![inside],
             held,

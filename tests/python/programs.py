@@ -865,7 +865,7 @@ class Program:
                 self.call(actor, "direct", scope.lease.release)
         for name in self.names:
             for options in ({}, {"slots": SLOTS}):
-                until = time.monotonic() + 2
+                until = time.monotonic() + LONG
                 lock = self.other.lock(name, **options)
                 got = []
                 while len(got) < options.get("slots", 1):

@@ -577,6 +577,18 @@ class Doubt(Case):
         self.elsewhere(leave, attempt)
         self.assert_ended(one, two)
 
+    def test_a_caller_that_leaves_the_newest_first_has_left_what_had_no_lease_before_the_oldest(self):
+        attempt = self.slots.attempt()
+        one = enter(attempt)
+        with self.slots:
+            self.assertIsNone(enter(attempt))
+        two = enter(attempt)
+        for _ in range(2):
+            leave(attempt)
+            self.assert_held(one, two)
+        leave(attempt)
+        self.assert_ended(one, two)
+
     def test_attempts_that_overlap_keep_nothing_held(self):
         attempt = self.client.lock(self.id()).attempt()
         pools = [ThreadPoolExecutor(1) for _ in range(3)]

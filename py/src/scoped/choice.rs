@@ -91,9 +91,9 @@ fn among(considered: &[(&Known, Function)], before: usize) -> (Choice, bool) {
         }
     }
     let elsewhere = !stay.is_empty();
-    // One without a lease is left by its caller where that has entered none since: leaving it releases nothing, so at
-    // worst another is released later than it could be, and never one whose scope is open.
-    let newest = all.iter().rev().find(|scope| scope.ours);
+    // One without a lease is left by its caller where that has entered none since, or has left these: leaving it releases
+    // nothing, so at worst another is released later than it could be, and never one whose scope is open.
+    let newest = all.iter().rev().filter(|scope| scope.ours).nth(before);
     let skipped = newest.filter(|newest| !newest.leased);
     if let Some(skipped) = skipped.filter(|skipped| !skipped.doubtful) {
         return (Choice::One(skipped.number), false);

@@ -874,6 +874,9 @@ class Program:
                         got.append(lease)
                     elif time.monotonic() > until:
                         raise Wrong(f"all was left, and {name} is not free")
+                    else:
+                        # The event loop may have kept what was dropped for a moment longer.
+                        gc.collect()
                 for lease in got:
                     lease.release()
 

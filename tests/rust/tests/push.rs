@@ -292,12 +292,23 @@ fn a_closed_client_is_told_nothing() {
     let mut context = Context::from_waker(Waker::noop());
     assert!(acquire.as_mut().poll(&mut context).is_pending());
     blocking::wait(client.close());
-    // While it was closing, the acquire may have found the node silent.
     let heard = notes.heard().clone();
     drop(acquire);
     drop((lock, client));
     nobody_else_holds(&notes);
-    assert_eq!(*notes.heard(), heard);
+    // While it was closing, the acquire may have found the node silent, and told that as the
+    // close returned.
+    let all = notes.heard();
+    let more = all.strip_prefix(&heard[..]);
+    let late: &[Event] = if heard.contains(&Lost(0)) {
+        &[]
+    } else {
+        &[Lost(0)]
+    };
+    assert!(
+        more.is_some_and(|more| more.is_empty() || more == late),
+        "{heard:?}, {all:?}"
+    );
 }
 
 #[test]

@@ -645,7 +645,9 @@ class Program:
             if scope.way == "hand" and scope.lease is None and scope.flow is not flow and self.doubtful.intersection(alike):
                 # What leaves it for another caller is taken to leave its own.
                 self.unsure.update(alike)
-            if scope.way == "hand" or (not own and len(alike) > 1):
+            # Of those that were left in doubt some may still be open.
+            before = [one for one in self.doubtful if one.way == scope.way and one.thing is scope.thing and one.group is scope.group]
+            if scope.way == "hand" or before or (not own and len(alike) > 1):
                 self.doubtful.update(alike)
         self.say(f"{self.who(actor)}: closes ({via}) what [{scope.words}]")
         left = [scope]

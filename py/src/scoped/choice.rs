@@ -91,8 +91,9 @@ fn among(considered: &[(&Known, Function)], before: usize) -> (Choice, bool) {
         }
     }
     let elsewhere = !stay.is_empty();
-    // One without a lease is left by its caller where that has entered none since, or has left these: leaving it releases
-    // nothing, so at worst another is released later than it could be, and never one whose scope is open.
+    // One without a lease is left by its caller where that has entered none since, or has left these. Leaving it releases
+    // nothing. Where the program never leaves such a scope, the lease that it leaves instead stays held, which is the lesser
+    // harm: one that is released too early would let two in.
     let newest = all.iter().rev().filter(|scope| scope.ours).nth(before);
     let skipped = newest.filter(|newest| !newest.leased);
     if let Some(skipped) = skipped.filter(|skipped| !skipped.doubtful) {

@@ -127,7 +127,10 @@ pub(super) async fn declare(client: &Inner, force: bool) -> Result<Duration, Err
 pub(super) fn target(address: &Address, node: usize, tls: &Tls, gate: &Arc<Gate>) -> Target {
     Target {
         address: address.clone(),
-        dial: Arc::new(Sockets(tls.clone())),
+        dial: Arc::new(Sockets {
+            tls: tls.clone(),
+            clock: gate.clock.clone(),
+        }),
         node,
         gate: gate.clone(),
         located: Located::default(),

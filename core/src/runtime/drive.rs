@@ -40,12 +40,8 @@ use tokio::runtime::{Handle, Runtime};
 use crate::clock::system_now;
 use crate::runtime::parked::Parked;
 use crate::runtime::sockets::Sockets;
-use crate::runtime::threads::without_signals;
 use crate::runtime::wheel::{BREATH, TURN, Wheel};
 use crate::wakers::Wakers;
-
-/// A name that is being looked up is not waited for when the runtime ends.
-const FAREWELL: Duration = Duration::from_millis(100);
 
 /// The runtime, and the wheel.
 pub(crate) struct Driver {
@@ -53,17 +49,6 @@ pub(crate) struct Driver {
     wheel: Wheel<Arc<Runtime>>,
     /// For event loops.
     pub(crate) sockets: Sockets,
-}
-
-/// Runs what blocks on a thread beside whoever drives. It takes no signals if it is the
-/// library's; a runtime of the caller's has threads of its own.
-pub(crate) fn aside<T: Send + 'static>(
-    work: impl FnOnce() -> T + Send + 'static,
-) -> tokio::task::JoinHandle<T> {
-    match AT_WHEEL.get() {
-        true => without_signals(|| tokio::task::spawn_blocking(work)),
-        false => tokio::task::spawn_blocking(work),
-    }
 }
 
 /// Something to be begun there.
@@ -84,8 +69,6 @@ impl Driver {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .enable_time()
-            .thread_name("quorlock-dns")
-            .max_blocking_threads(4)
             .build()?;
         Ok(Driver {
             handle: runtime.handle().clone(),
@@ -118,7 +101,7 @@ impl Driver {
         }
         // No other call is under way then; if one is, its runtime is left to it.
         match self.wheel.end().map(Arc::try_unwrap) {
-            Some(Ok(runtime)) => runtime.shutdown_timeout(FAREWELL),
+            Some(Ok(runtime)) => drop(runtime),
             Some(Err(shared)) => std::mem::forget(shared),
             None => {}
         }

@@ -1,5 +1,5 @@
-//! The runtime of the process: one I/O thread, and the threads of the dispatcher, all
-//! started when first needed.
+//! The runtime of the process: one I/O thread, the threads of the dispatcher, and one for
+//! each name that is being looked up, all started when first needed.
 //!
 //! A process that forks has threads no more. Its first use of Quorlock there
 //! finds the runtime of another process id and builds one anew; what was
@@ -9,6 +9,7 @@
 mod callers;
 pub mod dispatch;
 pub(crate) mod drive;
+pub(crate) mod lookups;
 pub(crate) mod parked;
 pub(crate) mod process;
 pub(crate) mod sockets;
@@ -25,6 +26,7 @@ use crate::error::{Error, ErrorKind};
 use crate::mutex::lock;
 use crate::runtime::dispatch::Dispatcher;
 use crate::runtime::drive::Driver;
+use crate::runtime::lookups::Lookups;
 use once_cell::race::OnceBox;
 use once_cell::sync::OnceCell;
 
@@ -39,6 +41,7 @@ pub(crate) struct Runtime {
     process: u32,
     io: OnceCell<&'static Driver>,
     dispatcher: Dispatcher,
+    lookups: Lookups,
     clients: Mutex<Vec<Weak<dyn Closing>>>,
     /// Ends the I/O thread.
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -57,6 +60,7 @@ impl Runtime {
             process: crate::runtime::process::id(),
             io: OnceCell::new(),
             dispatcher: Dispatcher::default(),
+            lookups: Lookups::default(),
             clients: Mutex::default(),
             thread: Mutex::default(),
             stopped: AtomicBool::new(false),
@@ -114,6 +118,11 @@ impl Runtime {
     /// What runs callbacks and hands on log lines.
     pub(crate) fn dispatcher(&self) -> &Dispatcher {
         &self.dispatcher
+    }
+
+    /// What looks names up.
+    pub(crate) fn lookups(&self) -> &Lookups {
+        &self.lookups
     }
 
     /// Registers a client to be closed when the process exits.

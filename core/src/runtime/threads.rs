@@ -14,6 +14,18 @@ pub(crate) fn start(
     without_signals(|| Builder::new().name(name.into()).spawn(work))
 }
 
+/// Does what blocks on a thread of that name, which ends with it. A thread that is not to be
+/// had is an error of this call alone.
+pub(crate) async fn aside<T: Send + 'static>(
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<T> {
+    let (tell, told) = tokio::sync::oneshot::channel();
+    start(name, move || drop(tell.send(work())))?;
+    told.await
+        .map_err(|_| io::Error::other(format!("the thread {name} has panicked")))
+}
+
 /// Runs what starts a thread, which inherits that signals are blocked: there is no moment
 /// at which it takes one. Those that tell of a mistake of the thread itself stay as they are.
 pub(crate) fn without_signals<T>(starts: impl FnOnce() -> T) -> T {

@@ -457,13 +457,23 @@ impl Connection {
         }
     }
 
-    /// Says that no connection was made in time, and of a shard where.
+    /// Says that no connection was made in time, and why or where.
     fn no_connection(&self) -> Cow<'static, str> {
         const WHY: &str = "no connection in time";
         match &self.target.routes {
+            None if self.is_looking_up() => {
+                format!("{WHY}: the name of its host is still being looked up").into()
+            }
             None => WHY.into(),
             Some(_) => format!("{WHY} {}", not_there(&self.target.address.endpoint)).into(),
         }
+    }
+
+    /// Whether a connection is being made, and its name is not known yet.
+    fn is_looking_up(&self) -> bool {
+        let Target { dial, address, .. } = &*self.target;
+        let looks_up = self.connecting.is_some() && dial.is_looking_up(&address.endpoint);
+        mutant!("gives-names-up", looks_up, false)
     }
 
     /// Fails what is past its deadline, puts its connection in doubt, and
@@ -489,16 +499,22 @@ impl Connection {
             self.silent = true;
             self.pause();
         }
+        let looks_up = self.is_looking_up();
         let given_up = |(until, _): &(Instant, Connecting)| *until <= now;
         if self.connecting.as_ref().is_some_and(given_up) {
-            self.connecting = None;
+            // A name has all the time that it takes; but nobody waits for it any more.
+            let more = now + self.time_to_connect();
+            match &mut self.connecting {
+                Some((until, _)) if looks_up => *until = more,
+                connecting => *connecting = None,
+            }
             // One whose set is being founded has answered.
             let fault = match wait {
                 Some(why) => Fault::new(FaultKind::NotReady, why, false),
                 None => {
                     self.silent = true;
                     self.target.gate.survey.absent(self.target.node);
-                    Fault::new(FaultKind::Timeout, self.no_connection(), false)
+                    Fault::new(FaultKind::Timeout, away, false)
                 }
             };
             self.connect_failed(fault);

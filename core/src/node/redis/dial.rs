@@ -3,8 +3,9 @@
 
 use std::future::Future;
 use std::io;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::IpAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -15,11 +16,13 @@ use tokio::net::TcpStream;
 #[cfg(unix)]
 use tokio::net::UnixStream;
 
+use super::race::race;
 use super::tls::Tls;
+use crate::clock::Clock;
 use crate::node::address::Endpoint;
 use crate::node::{Fault, FaultKind};
 use crate::runtime::Runtime;
-use crate::runtime::drive::aside;
+use crate::runtime::threads::aside;
 
 /// How long a connection may stay silent, or bytes unacknowledged, before the
 /// system gives it up: a host that died leaves no reset behind.
@@ -56,26 +59,40 @@ pub(crate) type Dialling<'a> = Pin<Box<dyn Future<Output = Result<Stream, Undial
 pub(crate) trait Dial: Send + Sync {
     /// A stream to the server at this endpoint, or why there is none.
     fn dial<'a>(&'a self, endpoint: &'a Endpoint) -> Dialling<'a>;
+
+    /// Whether there is none yet because its name is being looked up.
+    fn is_looking_up(&self, _: &Endpoint) -> bool {
+        false
+    }
 }
 
 /// Sockets of the system, in a tokio runtime, with these settings where a URL asks
 /// for TLS.
-pub(crate) struct Sockets(pub(crate) Tls);
+pub(crate) struct Sockets {
+    pub(crate) tls: Tls,
+    pub(crate) clock: Arc<dyn Clock>,
+}
 
 impl Dial for Sockets {
     fn dial<'a>(&'a self, endpoint: &'a Endpoint) -> Dialling<'a> {
-        Box::pin(dial(endpoint, &self.0))
+        Box::pin(dial(endpoint, self))
+    }
+
+    fn is_looking_up(&self, endpoint: &Endpoint) -> bool {
+        let lookups = Runtime::get().lookups();
+        matches!(endpoint, Endpoint::Tcp { host, .. } if lookups.are_needed_for(host))
     }
 }
 
-async fn dial(endpoint: &Endpoint, tls: &Tls) -> Result<Stream, Undialled> {
+async fn dial(endpoint: &Endpoint, sockets: &Sockets) -> Result<Stream, Undialled> {
+    let clock = &sockets.clock;
     match endpoint {
         Endpoint::Tcp {
             host,
             port,
             tls: false,
         } => Ok(Stream::Tcp(
-            tcp(host, *port).await.map_err(|e| unreachable(&e))?,
+            tcp(host, *port, clock).await.map_err(|e| unreachable(&e))?,
         )),
         Endpoint::Tcp {
             host,
@@ -83,13 +100,13 @@ async fn dial(endpoint: &Endpoint, tls: &Tls) -> Result<Stream, Undialled> {
             tls: true,
         } => {
             // Reading the system's certificates blocks.
-            let tls = tls.clone();
-            let config = aside(move || tls.config())
+            let tls = sockets.tls.clone();
+            let config = aside("quorlock-tls", move || tls.config())
                 .await
-                .map_err(wrong)?
+                .map_err(|e| unreachable(&e))?
                 .map_err(wrong)?;
             let name = ServerName::try_from(host.clone()).map_err(wrong)?;
-            let stream = tcp(host, *port).await.map_err(|e| unreachable(&e))?;
+            let stream = tcp(host, *port, clock).await.map_err(|e| unreachable(&e))?;
             let stream = tokio_rustls::TlsConnector::from(config)
                 .connect(name, stream)
                 .await
@@ -117,32 +134,21 @@ async fn dial(endpoint: &Endpoint, tls: &Tls) -> Result<Stream, Undialled> {
     }
 }
 
-async fn tcp(host: &str, port: u16) -> io::Result<TcpStream> {
-    let addresses = match host.parse::<IpAddr>() {
-        Ok(address) => vec![SocketAddr::new(address, port)],
-        // A look-up blocks.
+async fn tcp(host: &str, port: u16, clock: &Arc<dyn Clock>) -> io::Result<TcpStream> {
+    let stream = match host.parse::<IpAddr>() {
+        Ok(address) => TcpStream::connect((address, port)).await?,
         Err(_) => {
-            let host = host.to_owned();
-            aside(move || (host.as_str(), port).to_socket_addrs().map(Vec::from_iter)).await??
+            let lookup = Runtime::get().lookups().begin(host);
+            race(lookup, clock, |mut address| {
+                address.set_port(port);
+                TcpStream::connect(address)
+            })
+            .await?
         }
     };
-    let mut failed: Option<io::Error> = None;
-    for address in addresses {
-        match TcpStream::connect(address).await {
-            Ok(stream) => {
-                tune(&stream)?;
-                Runtime::watch((&stream).into());
-                return Ok(stream);
-            }
-            // It is refused where all of them refuse: a server may hang behind another.
-            Err(error) => match &failed {
-                Some(before) if before.kind() != io::ErrorKind::ConnectionRefused => {}
-                _ => failed = Some(error),
-            },
-        }
-    }
-    Err(failed
-        .unwrap_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the name has no address")))
+    tune(&stream)?;
+    Runtime::watch((&stream).into());
+    Ok(stream)
 }
 
 fn tune(stream: &TcpStream) -> io::Result<()> {

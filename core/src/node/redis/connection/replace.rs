@@ -14,8 +14,8 @@ use crate::node::redis::outbox::Item;
 use crate::node::redis::pipe::Pipe;
 use crate::node::{Fault, FaultKind, Reply, Ticket};
 
-/// Time for a connection to be made, at the least. Longer than a request waits, so
-/// that a slow name server delays the first requests only.
+/// Time for a connection to be made, at the least, once its name is known. Longer than a
+/// request waits, so that a slow set-up delays the first requests only.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// This many requests' time a connection has: its set-up takes several round trips, where
 /// a request takes one.
@@ -52,12 +52,17 @@ impl Connection {
             before: self.failover.here(),
         };
         let connecting = Box::pin(async move { connect(&target, how).await.map(Box::new) });
-        let most = mutant!(
+        let most = self.time_to_connect();
+        self.connecting = Some((now + most, connecting));
+    }
+
+    /// How long a connection may take to be made.
+    pub(super) fn time_to_connect(&self) -> Duration {
+        mutant!(
             "dials-for-a-second",
             CONNECT_TIMEOUT.max(self.patience * CONNECT_STEPS),
             CONNECT_TIMEOUT
-        );
-        self.connecting = Some((now + most, connecting));
+        )
     }
 
     /// There is a new connection: releases that went out over the one before are

@@ -53,6 +53,19 @@ impl Dial for Silence {
     }
 }
 
+/// Whoever is dialled has a name that is being looked up, for as long as this says.
+struct Unknown(Arc<AtomicBool>);
+
+impl Dial for Unknown {
+    fn dial<'a>(&'a self, _: &'a Endpoint) -> Dialling<'a> {
+        Box::pin(std::future::pending())
+    }
+
+    fn is_looking_up(&self, _: &Endpoint) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 /// The kinds of faults that were told.
 #[derive(Default)]
 struct Heard(Mutex<Vec<FaultKind>>, Mutex<Vec<Reply>>);
@@ -599,4 +612,33 @@ async fn until_when_is_told_by_the_clock_of_the_server_that_is_asked() {
         .map(|i| i.request.not_after)
         .collect();
     assert!(since(0).contains(&told[0]));
+}
+
+#[tokio::test]
+async fn a_name_that_is_looked_up_has_more_time_than_a_connection_and_requests_have_not() {
+    let unknown = Arc::new(AtomicBool::new(true));
+    let here = (Endpoint::Unix("/nowhere".into()), 1);
+    let expected = Expected::new("s", 3, Duration::from_secs(1), 0.01, true);
+    let dial = Arc::new(Unknown(unknown.clone()));
+    let mut link = Link::to(here.0.clone(), expected, dial, here);
+    let second = Duration::from_secs(1).as_nanos() as u64;
+    link.asks(ACQUIRE);
+    for waited in 1..5 {
+        link.clock.0.fetch_add(second, Ordering::Relaxed);
+        link.connection.look_at_deadlines();
+        link.connection.push_on();
+        assert!(
+            link.connection.connecting.is_some(),
+            "given up after {waited} s"
+        );
+        // The next request fails at once: nobody waits for the name.
+        assert_eq!(lock(&link.heard.0).len(), waited);
+        link.asks(ACQUIRE);
+        assert_eq!(lock(&link.heard.0).len(), waited + 1);
+    }
+    // From the moment on at which the name is known the connection has its usual time.
+    unknown.store(false, Ordering::Relaxed);
+    link.clock.0.fetch_add(second, Ordering::Relaxed);
+    link.connection.look_at_deadlines();
+    assert!(link.connection.connecting.is_none());
 }

@@ -201,6 +201,11 @@ fn of_stop(stopped: &Stopped) -> Finding {
             &*fault.text,
             "give its user the permissions of docs/PROTOCOL.md, \"Permissions\"",
         ),
+        Stopped::Several(fault) => (
+            "QD25",
+            &*fault.text,
+            "list each server by a name or an address of its own",
+        ),
         Stopped::Unfit(unfit, why) => match unfit {
             Unfit::Stranger(kind) => {
                 let (id, remedy) = of_kind(*kind);

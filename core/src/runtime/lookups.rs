@@ -96,6 +96,12 @@ impl Lookups {
         Lookup { name, seen }
     }
 
+    /// The addresses that a name had when it was last looked up well.
+    pub(crate) fn known(&self, host: &str) -> Vec<SocketAddr> {
+        let name = lock(&self.names).get(host).cloned();
+        name.map_or_else(Vec::new, |name| lock(&name).good.clone())
+    }
+
     /// Whether that name is being looked up, and no address of it is known before that is over.
     pub(crate) fn are_needed_for(&self, host: &str) -> bool {
         let name = lock(&self.names).get(host).cloned();

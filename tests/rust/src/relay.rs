@@ -22,7 +22,12 @@ struct Leads {
 impl Relay {
     /// An address for the node with that URL, without credentials.
     pub fn new(node: &str) -> Relay {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        Relay::at("127.0.0.1:0", node)
+    }
+
+    /// The same, where it is to be.
+    pub fn at(address: &str, node: &str) -> Relay {
+        let listener = TcpListener::bind(address).expect("a port");
         let url = format!("redis://{}", listener.local_addr().expect("bound"));
         let leads = Arc::new(Mutex::new(Leads {
             to: host(node),

@@ -191,6 +191,11 @@ impl Info {
         self.stranger
     }
 
+    /// Whether it is a replica.
+    pub(crate) fn is_replica(&self) -> bool {
+        self.master.is_some()
+    }
+
     /// Why a server like this cannot be a node.
     pub fn unfit(&self, accept_eviction: bool) -> Option<String> {
         self.unfit_as(accept_eviction).map(|(_, why)| why)

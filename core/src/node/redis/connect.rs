@@ -2,6 +2,7 @@
 //! and [look](greet()) at the node, [admit](admit()) it, and [prepare](prepare()) the connection.
 
 mod admit;
+mod alike;
 mod cluster;
 mod degraded;
 mod former;

@@ -3,7 +3,7 @@
 
 use std::future::Future;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -60,6 +60,17 @@ pub(crate) trait Dial: Send + Sync {
     /// A stream to the server at this endpoint, or why there is none.
     fn dial<'a>(&'a self, endpoint: &'a Endpoint) -> Dialling<'a>;
 
+    /// The other addresses of the host, where its name has several, beside the one that the
+    /// stream leads to.
+    fn others(&self, _: &Endpoint, _: &Stream) -> Vec<SocketAddr> {
+        Vec::new()
+    }
+
+    /// A stream to the server at this one of them.
+    fn dial_at<'a>(&'a self, endpoint: &'a Endpoint, _: SocketAddr) -> Dialling<'a> {
+        self.dial(endpoint)
+    }
+
     /// Whether there is none yet because its name is being looked up.
     fn is_looking_up(&self, _: &Endpoint) -> bool {
         false
@@ -75,7 +86,21 @@ pub(crate) struct Sockets {
 
 impl Dial for Sockets {
     fn dial<'a>(&'a self, endpoint: &'a Endpoint) -> Dialling<'a> {
-        Box::pin(dial(endpoint, self))
+        Box::pin(dial(endpoint, None, self))
+    }
+
+    fn others(&self, endpoint: &Endpoint, stream: &Stream) -> Vec<SocketAddr> {
+        let (Endpoint::Tcp { host, port, .. }, Some(here)) = (endpoint, stream.peer()) else {
+            return Vec::new();
+        };
+        let mut others = Runtime::get().lookups().known(host);
+        others.retain(|at| at.ip() != here.ip());
+        others.iter_mut().for_each(|at| at.set_port(*port));
+        others
+    }
+
+    fn dial_at<'a>(&'a self, endpoint: &'a Endpoint, at: SocketAddr) -> Dialling<'a> {
+        Box::pin(dial(endpoint, Some(at), self))
     }
 
     fn is_looking_up(&self, endpoint: &Endpoint) -> bool {
@@ -84,15 +109,23 @@ impl Dial for Sockets {
     }
 }
 
-async fn dial(endpoint: &Endpoint, sockets: &Sockets) -> Result<Stream, Undialled> {
-    let clock = &sockets.clock;
+/// A stream to the server at the endpoint; to that at one address of its name, if it is given.
+async fn dial(
+    endpoint: &Endpoint,
+    at: Option<SocketAddr>,
+    sockets: &Sockets,
+) -> Result<Stream, Undialled> {
+    let tcp = async |host: &str, port| match at {
+        None => tcp(host, port, &sockets.clock).await,
+        Some(at) => tuned(TcpStream::connect(at).await?),
+    };
     match endpoint {
         Endpoint::Tcp {
             host,
             port,
             tls: false,
         } => Ok(Stream::Tcp(
-            tcp(host, *port, clock).await.map_err(|e| unreachable(&e))?,
+            tcp(host, *port).await.map_err(|e| unreachable(&e))?,
         )),
         Endpoint::Tcp {
             host,
@@ -106,7 +139,7 @@ async fn dial(endpoint: &Endpoint, sockets: &Sockets) -> Result<Stream, Undialle
                 .map_err(|e| unreachable(&e))?
                 .map_err(wrong)?;
             let name = ServerName::try_from(host.clone()).map_err(wrong)?;
-            let stream = tcp(host, *port, clock).await.map_err(|e| unreachable(&e))?;
+            let stream = tcp(host, *port).await.map_err(|e| unreachable(&e))?;
             let stream = tokio_rustls::TlsConnector::from(config)
                 .connect(name, stream)
                 .await
@@ -146,21 +179,20 @@ async fn tcp(host: &str, port: u16, clock: &Arc<dyn Clock>) -> io::Result<TcpStr
             .await?
         }
     };
-    tune(&stream)?;
-    Runtime::watch((&stream).into());
-    Ok(stream)
+    tuned(stream)
 }
 
-fn tune(stream: &TcpStream) -> io::Result<()> {
+fn tuned(stream: TcpStream) -> io::Result<TcpStream> {
     stream.set_nodelay(true)?;
-    let socket = SockRef::from(stream);
+    let socket = SockRef::from(&stream);
     let keepalive = TcpKeepalive::new()
         .with_time(SILENCE)
         .with_interval(Duration::from_secs(1));
     socket.set_tcp_keepalive(&keepalive)?;
     #[cfg(any(target_os = "linux", target_os = "android"))]
     socket.set_tcp_user_timeout(Some(SILENCE))?;
-    Ok(())
+    Runtime::watch(socket);
+    Ok(stream)
 }
 
 /// The kinds of streams that a node is reached over.
@@ -170,6 +202,17 @@ pub(crate) enum Stream {
     #[cfg(unix)]
     Unix(UnixStream),
     Simulated(Box<dyn Bytes>),
+}
+
+impl Stream {
+    /// The address that it leads to.
+    fn peer(&self) -> Option<SocketAddr> {
+        match self {
+            Stream::Tcp(stream) => stream.peer_addr().ok(),
+            Stream::Tls(stream) => stream.get_ref().0.peer_addr().ok(),
+            _ => None,
+        }
+    }
 }
 
 /// Two ends of one stream of this machine, for tests.

@@ -16,9 +16,9 @@ use std::time::Duration;
 use redis::Value as Resp;
 
 use super::admit::{admit, read_record, tell_quarantine, write_record};
-use super::greet::{Greeted, greet, login};
+use super::greet::{Greeted, greet};
 use super::prepare::{namespace, permitted};
-use super::talk::{elsewhere, exchange, exchange_long, good, not_ready, refused, within};
+use super::talk::{elsewhere, exchange, exchange_long, good, login, not_ready, refused, within};
 use super::target::{How, Target};
 use crate::mutants::mutant;
 use crate::node::address::{Endpoint, shown};

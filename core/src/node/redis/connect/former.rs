@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::talk::{exchange, within};
+use super::talk::{exchange, login, within};
 use super::target::Target;
 use crate::node::Fault;
 use crate::node::address::Endpoint;
-use crate::node::redis::connect::greet::login;
 use crate::node::redis::dial::Undialled;
 use crate::node::redis::replies::text;
 use crate::node::redis::wire::Wire;

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use redis::Value as Resp;
 
+use super::alike::Others;
 use super::degraded;
 use super::locate::locate;
 use super::prepare::permitted;
-use super::talk::{CLOSED, exchange, exchange_long, good, refused};
+use super::talk::{CLOSED, exchange, exchange_long, good, login, refused};
 use super::target::{How, Target};
 use crate::clock::Instant;
 use crate::hash::fnv1a;
@@ -69,11 +70,12 @@ async fn say_hello(target: &Target, how: &How) -> Result<Greeted, Fault> {
             return Err(named(address, &endpoint, fault));
         }
     };
+    let mut others = Others::of(target, &endpoint, &stream);
     let mut wire = Wire::new(stream, target.gate.inbox.clone());
     let commands = greeting(target, how);
     let clock = &target.gate.clock;
     let asked = clock.now();
-    let answers = exchange(&mut wire, &commands).await;
+    let answers = others.beside(exchange(&mut wire, &commands)).await;
     let mut answers = answers.map_err(unanswered)?;
     let at = clock.now();
     let resp3 = how.subscribe && matches!(answers.pop(), Some(Resp::Map(_)));
@@ -129,6 +131,7 @@ async fn say_hello(target: &Target, how: &How) -> Result<Greeted, Fault> {
         Some((_, why)) => return Err(refused(why)),
     }
     let (roster, run) = (&target.gate.roster, info.run.as_deref());
+    others.are(run).await?;
     let fails_over = address.fails_over() || target.routes.is_some();
     if fails_over && target.gate.expected().guard && run.is_none() {
         return Err(refused(
@@ -194,18 +197,6 @@ pub(super) fn fault_of(undialled: Undialled, address: &Address, how: &How) -> Fa
         )),
         (Undialled::Refused(fault) | Undialled::Other(fault), _) => fault,
     }
-}
-
-/// Who one is, to a server that asks for that.
-pub(super) fn login(address: &Address) -> Vec<redis::Cmd> {
-    let Some(password) = &address.password else {
-        return Vec::new();
-    };
-    let mut auth = redis::cmd("AUTH");
-    if let Some(user) = &address.user {
-        auth.arg(user);
-    }
-    vec![auth.arg(password).take()]
 }
 
 /// The sections of `INFO` in which a server says what it is, the one by which it is known first.

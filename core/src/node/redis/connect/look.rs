@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use redis::Value as Resp;
 
+use super::alike::Others;
 use super::cluster;
 use super::degraded::is_runless;
 use super::greet::{
@@ -42,6 +43,8 @@ pub(crate) enum Stopped {
     Refused(Fault),
     /// Something else is not permitted, or not to be had.
     Lacks(Fault),
+    /// Its name leads to several servers.
+    Several(Fault),
     /// It is no server that may vote.
     Unfit(Unfit, String),
 }
@@ -115,8 +118,11 @@ async fn see(target: &Target, looked: &mut Looked) -> Result<(), Stopped> {
         fault if fault.text.starts_with("TLS: ") => Stopped::Tls(fault),
         fault => Stopped::Unreached(fault),
     })?;
+    let mut others = Others::of(target, &endpoint, &stream);
     let mut wire = Wire::new(stream, gate.inbox.clone());
-    let mut answers = exchange(&mut wire, &greeting(target, &how))
+    let greeting = greeting(target, &how);
+    let mut answers = others
+        .beside(exchange(&mut wire, &greeting))
         .await
         .map_err(|fault| match fault.kind {
             FaultKind::Misconfigured => Stopped::Tls(fault),
@@ -155,6 +161,7 @@ async fn see(target: &Target, looked: &mut Looked) -> Result<(), Stopped> {
     };
     looked.run = info.run.clone();
     looked.runless = is_runless(&info);
+    let alike = others.are(info.run.as_deref()).await;
     let unfit = info.unfit_as(gate.accept_eviction);
     let asked = |command: &str, reply: Option<Resp>| {
         let reply = reply.ok_or_else(|| Stopped::Lacks(replies::unexpected()))?;
@@ -170,6 +177,7 @@ async fn see(target: &Target, looked: &mut Looked) -> Result<(), Stopped> {
     if let Some((unfit, why)) = unfit {
         return Err(Stopped::Unfit(unfit, why));
     }
+    alike.map_err(Stopped::Several)?;
     let ours = |record: &Record| record.differences(gate.expected(), None).is_empty();
     match record.as_deref().map(Record::parse) {
         // Nothing but harmless commands, or it would not be new any more.

@@ -12,6 +12,7 @@ use redis::Value as Resp;
 use super::target::Target;
 use crate::clock::Clock;
 use crate::mutants::mutant;
+use crate::node::address::Address;
 use crate::node::redis::resp::{Bound, TooLong};
 use crate::node::redis::wire::{Incoming, Wire};
 use crate::node::redis::{replies, server_error};
@@ -19,6 +20,18 @@ use crate::node::{Fault, FaultKind};
 
 /// What is told of a connection that the other side has ended.
 pub(super) const CLOSED: &str = "the node closed the connection";
+
+/// Who one is, to a server that asks for that.
+pub(super) fn login(address: &Address) -> Vec<redis::Cmd> {
+    let Some(password) = &address.password else {
+        return Vec::new();
+    };
+    let mut auth = redis::cmd("AUTH");
+    if let Some(user) = &address.user {
+        auth.arg(user);
+    }
+    vec![auth.arg(password).take()]
+}
 
 /// Sends commands at once and takes their replies.
 pub(super) async fn exchange(wire: &mut Wire, commands: &[redis::Cmd]) -> Result<Vec<Resp>, Fault> {

@@ -1,6 +1,7 @@
 //! What a link does where its connection is in doubt, step by step: nothing is read
 //! and time passes only as a test says.
 
+mod alike;
 mod failover;
 mod replicas;
 

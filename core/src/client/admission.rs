@@ -130,6 +130,7 @@ pub(super) fn target(address: &Address, node: usize, tls: &Tls, gate: &Arc<Gate>
         dial: Arc::new(Sockets {
             tls: tls.clone(),
             clock: gate.clock.clone(),
+            warn: gate.warn,
         }),
         node,
         gate: gate.clone(),

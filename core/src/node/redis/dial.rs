@@ -82,6 +82,7 @@ pub(crate) trait Dial: Send + Sync {
 pub(crate) struct Sockets {
     pub(crate) tls: Tls,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) warn: fn(String),
 }
 
 impl Dial for Sockets {
@@ -132,9 +133,10 @@ async fn dial(
             port,
             tls: true,
         } => {
-            // Reading the system's certificates blocks.
+            // Reading certificates blocks.
             let tls = sockets.tls.clone();
-            let config = aside("quorlock-tls", move || tls.config())
+            let warn = sockets.warn;
+            let config = aside("quorlock-tls", move || tls.config(warn))
                 .await
                 .map_err(|e| unreachable(&e))?
                 .map_err(wrong)?;

@@ -1,21 +1,54 @@
 //! TLS: rustls with ring. It always verifies; no switch turns that off.
 
 use std::fmt;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
 use rustls::{ClientConfig, RootCertStore};
 
 use crate::error::Error;
+use crate::mutants::mutant;
+use crate::mutex::lock;
 
-/// The TLS settings of a client, read and checked; the system's certificates
+/// The TLS settings of a client, read and checked. Files are read again before each
+/// connection, for certificates are renewed while a client lives; the system's certificates
 /// are read when a connection first needs them.
 #[derive(Clone, Default)]
-pub(crate) struct Tls {
-    roots: Option<Arc<RootCertStore>>,
-    identity: Option<Arc<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>>,
+pub(crate) struct Tls(Arc<Settings>);
+
+#[derive(Default)]
+struct Settings {
+    ca: Option<Source>,
+    cert: Option<Source>,
+    key: Option<Source>,
+    last: Mutex<Last>,
+}
+
+/// What was read last and is good.
+#[derive(Default)]
+struct Last {
+    trusted: Trusted,
+    /// What is wrong with what stands in the files now, and was told.
+    told: Option<String>,
+}
+
+type Roots = Option<Arc<RootCertStore>>;
+type Identity = Option<Arc<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>>;
+
+#[derive(Clone, Default)]
+struct Trusted {
+    roots: Roots,
+    identity: Identity,
+}
+
+/// The path of a PEM file, or its text.
+struct Source {
+    given: String,
+    /// Whole, for the program may go to another directory; `None` for a text.
+    path: Option<PathBuf>,
 }
 
 impl fmt::Debug for Tls {
@@ -31,40 +64,97 @@ impl Tls {
         cert: Option<String>,
         key: Option<String>,
     ) -> Result<Tls, Error> {
-        let roots = match ca {
-            None => None,
-            Some(ca) => {
-                let mut roots = RootCertStore::empty();
-                for certificate in certificates("ca", &ca)? {
-                    roots.add(certificate).map_err(|e| {
-                        Error::invalid(format!("ca: a certificate is not usable: {e}"))
-                    })?;
-                }
-                Some(Arc::new(roots))
-            }
-        };
-        let identity = match (cert, key) {
-            (None, None) => None,
-            (Some(cert), Some(key)) => {
-                let pem = pem("key", &key)?;
-                let key = PrivateKeyDer::from_pem_slice(&pem)
-                    .map_err(|e| malformed("key", "private key", &pem, &e))?;
-                Some(Arc::new((certificates("cert", &cert)?, key)))
-            }
-            _ => return Err(Error::invalid("cert and key go together: give both")),
-        };
-        let tls = Tls { roots, identity };
-        if tls.roots.is_some() || tls.identity.is_some() {
-            // A key that does not fit its certificate is found now.
-            tls.config()
-                .map_err(|e| Error::invalid(format!("cert and key: {e}")))?;
+        if cert.is_some() != key.is_some() {
+            return Err(Error::invalid("cert and key go together: give both"));
         }
-        Ok(tls)
+        let [ca, cert, key] = [ca, cert, key].map(|given| given.map(Source::new));
+        let settings = Settings {
+            ca,
+            cert,
+            key,
+            last: Mutex::default(),
+        };
+        let trusted = Trusted {
+            roots: settings.roots()?,
+            identity: settings.identity()?,
+        };
+        lock(&settings.last).trusted = trusted;
+        Ok(Tls(Arc::new(settings)))
     }
 
-    /// The configuration for a connection. Reads files of the system where no
-    /// `ca` is given.
-    pub(crate) fn config(&self) -> Result<Arc<ClientConfig>, String> {
+    /// The configuration for a connection. Reads the files, and those of the system where no
+    /// `ca` is given. Where they are not good any more, what was read before serves on, and
+    /// that is told once.
+    pub(crate) fn config(&self, warn: impl Fn(String)) -> Result<Arc<ClientConfig>, String> {
+        let Tls(settings) = self;
+        if !mutant!("files-are-read-once", settings.are_files(), false) {
+            let trusted = lock(&settings.last).trusted.clone();
+            return trusted.config();
+        }
+        // Each serves on for itself.
+        let (roots, identity) = (settings.roots(), settings.identity());
+        let mut last = lock(&settings.last);
+        let errors = [roots.as_ref().err(), identity.as_ref().err()];
+        let errors: Vec<&str> = errors.into_iter().flatten().map(Error::message).collect();
+        let errors = Some(errors.join("; ")).filter(|errors| !errors.is_empty());
+        if mutant!("broken-files-are-told-each-time", last.told != errors, true)
+            && let Some(errors) = &errors
+        {
+            warn(format!("what was read before is used on for TLS: {errors}"));
+        }
+        last.told = errors;
+        if let Ok(roots) = roots {
+            last.trusted.roots = roots;
+        }
+        if let Ok(identity) = identity {
+            last.trusted.identity = identity;
+        }
+        let trusted = last.trusted.clone();
+        drop(last);
+        trusted.config()
+    }
+}
+
+impl Settings {
+    fn sources(&self) -> impl Iterator<Item = &Source> {
+        [&self.ca, &self.cert, &self.key].into_iter().flatten()
+    }
+
+    fn are_files(&self) -> bool {
+        self.sources().any(|source| source.path.is_some())
+    }
+
+    /// What stands in `ca` now, or why that is not good.
+    fn roots(&self) -> Result<Roots, Error> {
+        let Some(ca) = &self.ca else { return Ok(None) };
+        let mut roots = RootCertStore::empty();
+        for certificate in ca.certificates("ca")? {
+            roots
+                .add(certificate)
+                .map_err(|e| Error::invalid(format!("ca: a certificate is not usable: {e}")))?;
+        }
+        Ok(Some(Arc::new(roots)))
+    }
+
+    /// What stands in `cert` and `key` now, or why that is not good.
+    fn identity(&self) -> Result<Identity, Error> {
+        let (Some(cert), Some(key)) = (&self.cert, &self.key) else {
+            return Ok(None);
+        };
+        let pem = key.pem("key")?;
+        let key = PrivateKeyDer::from_pem_slice(&pem)
+            .map_err(|e| malformed("key", "private key", &pem, &e))?;
+        let shown = cert.certificates("cert")?;
+        // A key that does not fit its certificate is found now.
+        let provider = rustls::crypto::ring::default_provider();
+        CertifiedKey::from_der(shown.clone(), key.clone_key(), &provider)
+            .map_err(|e| Error::invalid(format!("cert and key: {e}")))?;
+        Ok(Some(Arc::new((shown, key))))
+    }
+}
+
+impl Trusted {
+    fn config(&self) -> Result<Arc<ClientConfig>, String> {
         let roots = match &self.roots {
             Some(roots) => roots.clone(),
             None => {
@@ -89,23 +179,44 @@ impl Tls {
     }
 }
 
-/// The bytes of a PEM file, of its path or of its text.
-fn pem(what: &str, text: &str) -> Result<Vec<u8>, Error> {
-    if text.contains("-----BEGIN") {
-        return Ok(text.as_bytes().to_vec());
+impl Source {
+    fn new(given: String) -> Source {
+        let is_text = given.contains("-----BEGIN");
+        let path =
+            (!is_text).then(|| std::path::absolute(&given).unwrap_or_else(|_| (&given).into()));
+        Source { given, path }
     }
-    std::fs::read(text).map_err(|e| match is_path(text) {
-        true => Error::invalid(format!(
-            "{what}: the file `{}` cannot be read: {e}",
-            text.escape_debug()
-        )),
-        false => Error::invalid(format!(
-            "{what}: it is no PEM text, for it has no line -----BEGIN …-----, and no file of that \
-             name can be read. It is not shown, for it may be a key; it has {} characters. Give \
-             the path of a PEM file, or the whole text of one",
-            text.chars().count()
-        )),
-    })
+
+    fn certificates(&self, what: &str) -> Result<Vec<CertificateDer<'static>>, Error> {
+        let pem = self.pem(what)?;
+        let wrong = |e: &pem::Error| malformed(what, "certificate", &pem, e);
+        let found: Vec<_> = CertificateDer::pem_slice_iter(&pem)
+            .collect::<Result<_, _>>()
+            .map_err(|e| wrong(&e))?;
+        match found.is_empty() {
+            true => Err(wrong(&pem::Error::NoItemsFound)),
+            false => Ok(found),
+        }
+    }
+
+    /// The bytes of the PEM file.
+    fn pem(&self, what: &str) -> Result<Vec<u8>, Error> {
+        let (text, Some(path)) = (&self.given, &self.path) else {
+            return Ok(self.given.as_bytes().to_vec());
+        };
+        std::fs::read(path).map_err(|e| match is_path(text) {
+            true => Error::invalid(format!(
+                "{what}: the file `{}` cannot be read: {e}",
+                text.escape_debug()
+            )),
+            false => Error::invalid(format!(
+                "{what}: it is no PEM text, for it has no line -----BEGIN …-----, and no file of \
+                 that name can be read. It is not shown, for it may be a key; it has {} characters. \
+                 Give the path of a PEM file, or the whole text of one",
+                text.chars().count()
+            )),
+        })
+    }
 }
 
 /// Whether a text is a path beyond doubt, so that an error may show it. What was meant as the
@@ -149,18 +260,6 @@ fn malformed(what: &str, wanted: &str, text: &[u8], error: &pem::Error) -> Error
         false => "",
     };
     Error::invalid(format!("{what}: no {wanted} in PEM form: {why}{hint}"))
-}
-
-fn certificates(what: &str, text: &str) -> Result<Vec<CertificateDer<'static>>, Error> {
-    let pem = pem(what, text)?;
-    let wrong = |e: &pem::Error| malformed(what, "certificate", &pem, e);
-    let found: Vec<_> = CertificateDer::pem_slice_iter(&pem)
-        .collect::<Result<_, _>>()
-        .map_err(|e| wrong(&e))?;
-    match found.is_empty() {
-        true => Err(wrong(&pem::Error::NoItemsFound)),
-        false => Ok(found),
-    }
 }
 
 #[cfg(test)]
@@ -260,5 +359,110 @@ mod tests {
                 );
             }
         }
+    }
+
+    /// Certificates that were signed by themselves, and their keys; of Ed25519, by openssl.
+    const CERT_A: &str = "-----BEGIN CERTIFICATE-----\n\
+                     MIIBKzCB3qADAgECAhRXGtNXBscOD5NHbabeJgIqlc/3fjAFBgMrZXAwDDEKMAgG\n\
+                     A1UEAwwBYTAgFw0yNjExMjgxMjUxMjFaGA8yMTI2MTEwNDEyNTEyMVowDDEKMAgG\n\
+                     A1UEAwwBYTAqMAUGAytlcAMhAH3xaR178+l2D2yf1zfhJYLTe89SWfudfyNdp1D9\n\
+                     piRSo1AwTjAdBgNVHQ4EFgQUqucx+EIyY3dbQ3Qeg19ZFaQWzHYwHwYDVR0jBBgw\n\
+                     FoAUqucx+EIyY3dbQ3Qeg19ZFaQWzHYwDAYDVR0TAQH/BAIwADAFBgMrZXADQQAl\n\
+                     D1nTYUQVaXC0ddMWtuaOXBhHpPNaEl6OO5hcTBQe3ghHuXLkDZ1mMhXFkwaF28EF\n\
+                     hpdymwrUpMy+DHa+hTAL\n\
+                     -----END CERTIFICATE-----\n";
+    const KEY_A: &str = "-----BEGIN PRIVATE KEY-----\n\
+                     MC4CAQAwBQYDK2VwBCIEIF91neV0FJVy51U9hqu7x+ymrq3Xs9nK9XBvAl3jKcy2\n\
+                     -----END PRIVATE KEY-----\n";
+    const CERT_B: &str = "-----BEGIN CERTIFICATE-----\n\
+                     MIIBKzCB3qADAgECAhQ5n0A+vXDbI16wVMcc39jATRjcmzAFBgMrZXAwDDEKMAgG\n\
+                     A1UEAwwBYjAgFw0yNjExMjgxMjUxMjFaGA8yMTI2MTEwNDEyNTEyMVowDDEKMAgG\n\
+                     A1UEAwwBYjAqMAUGAytlcAMhAEJTy5Gl+MKPXAIG8r+mWk7Soj3bMCiuM7ndYuEh\n\
+                     uUlQo1AwTjAdBgNVHQ4EFgQUBw+zrDD6FCPD8U7cFUlbB6leKpowHwYDVR0jBBgw\n\
+                     FoAUBw+zrDD6FCPD8U7cFUlbB6leKpowDAYDVR0TAQH/BAIwADAFBgMrZXADQQDT\n\
+                     eIW6NXjLWKiQsbLKs2mSt8RF3jTjrJuoBV0kqk67F09pPR3L+Yb/r2X4i/eeJM50\n\
+                     QiA147/D35Ftzmd49XsJ\n\
+                     -----END CERTIFICATE-----\n";
+    const KEY_B: &str = "-----BEGIN PRIVATE KEY-----\n\
+                     MC4CAQAwBQYDK2VwBCIEIMJKzMKTTm2gXAOJpxxiqKPWAQ6NhsVAiCMpGbIsI01g\n\
+                     -----END PRIVATE KEY-----\n";
+
+    /// A folder of its own, with files of these names.
+    fn files(name: &str, files: &[(&str, &str)]) -> PathBuf {
+        let name = format!("quorlock-tls-{name}-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        for (file, text) in files {
+            std::fs::write(folder.join(file), text).unwrap();
+        }
+        folder
+    }
+
+    /// What is trusted and shown for the next connection: the bytes of the certificates; and
+    /// what was told.
+    fn next(tls: &Tls) -> (Vec<u8>, Vec<u8>, Vec<String>) {
+        let told = Mutex::new(Vec::new());
+        tls.config(|line| lock(&told).push(line)).unwrap();
+        let Trusted { roots, identity } = lock(&tls.0.last).trusted.clone();
+        let roots = roots.map_or(Vec::new(), |r| r.roots[0].subject.to_vec());
+        let shown = identity.map_or(Vec::new(), |i| i.0[0].to_vec());
+        (roots, shown, told.into_inner().unwrap())
+    }
+
+    fn bytes(pem: &str) -> Vec<u8> {
+        CertificateDer::from_pem_slice(pem.as_bytes())
+            .unwrap()
+            .to_vec()
+    }
+
+    #[test]
+    fn files_that_have_changed_are_read_again_and_broken_ones_told_once() {
+        let folder = files(
+            "renewed",
+            &[("ca", CERT_A), ("cert", CERT_A), ("key", KEY_A)],
+        );
+        let at = |file: &str| Some(folder.join(file).to_str().unwrap().to_owned());
+        let put = |file: &str, text: &str| std::fs::write(folder.join(file), text).unwrap();
+        let tls = Tls::new(at("ca"), at("cert"), at("key")).unwrap();
+        let (before, shown, told) = next(&tls);
+        assert_eq!((shown, told.len()), (bytes(CERT_A), 0));
+        // In the middle of a renewal the certificate and the key do not fit.
+        put("cert", CERT_B);
+        let (_, shown, told) = next(&tls);
+        assert_eq!(shown, bytes(CERT_A));
+        assert!(told[0].contains("cert and key"), "{told:?}");
+        assert_eq!(next(&tls).2, [""; 0], "told twice");
+        // What is good of it serves.
+        put("ca", CERT_B);
+        let (after, shown, _) = next(&tls);
+        assert_ne!(before, after);
+        assert_eq!(shown, bytes(CERT_A));
+        put("key", KEY_B);
+        let (_, shown, told) = next(&tls);
+        assert_eq!((shown, told.len()), (bytes(CERT_B), 0));
+        // A file that is gone, and another fault.
+        for (broken, word) in [("", "no certificate"), ("x", "no certificate")] {
+            put("ca", broken);
+            let (roots, _, told) = next(&tls);
+            assert_eq!(roots, after);
+            assert_eq!(
+                told.iter().any(|line| line.contains(word)),
+                broken.is_empty()
+            );
+        }
+        std::fs::remove_file(folder.join("ca")).unwrap();
+        let (roots, _, told) = next(&tls);
+        assert!(
+            roots == after && told[0].contains("cannot be read"),
+            "{told:?}"
+        );
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn what_was_given_as_a_text_is_read_once() {
+        let tls = Tls::new(Some(CERT_A.into()), None, None).unwrap();
+        assert!(!tls.0.are_files());
+        assert_eq!(next(&tls).2.len(), 0);
     }
 }

@@ -52,6 +52,10 @@ pub(crate) struct Item {
     pub(crate) void: bool,
     /// It was written in vain, and is to be written before anything new.
     pub(crate) again: bool,
+    /// It met a connection that was gone without a word, once.
+    pub(crate) rewritten: bool,
+    /// How many replies its connection had brought when it was written.
+    pub(crate) heard: u64,
     /// A release that already went out over the connection in doubt.
     pub(crate) on_old: bool,
     /// Its hash slot is being moved to the server that it is sent to.
@@ -85,6 +89,8 @@ impl Item {
             readmitted: false,
             void: false,
             again: false,
+            rewritten: false,
+            heard: 0,
             on_old: false,
             asking: false,
             prolongs: false,
@@ -107,6 +113,17 @@ impl Item {
         if std::mem::take(&mut self.request.native) && !self.is_release() {
             self.void = true;
             self.request.not_after = 0;
+        }
+    }
+
+    /// Whether it is answered the second time as the first, so that it may be written to the
+    /// next connection, where it is not known what became of it: see docs/PROTOCOL.md, "A
+    /// connection that is gone". A lock in Redisson's layout counts how often it is taken.
+    pub(crate) fn is_repeatable(&self) -> bool {
+        match self.request.op {
+            Op::Acquire { .. } | Op::Extend { .. } => self.request.keys.field.is_none(),
+            Op::Inspect => true,
+            Op::Confirm { .. } | Op::Reserve { .. } | Op::Release => false,
         }
     }
 

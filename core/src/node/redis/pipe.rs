@@ -59,6 +59,8 @@ pub(crate) struct Pipe {
     /// it had.
     heard: bool,
     quiet_since: Instant,
+    /// How many replies it has brought.
+    replies: u64,
 }
 
 /// What replies are awaited for. An item is gone where nobody cares for the answer any
@@ -100,7 +102,13 @@ impl Pipe {
             replicas: Replicas::new(connected.wait_replicas, connected.node_timeout),
             heard: false,
             quiet_since: Instant::NEVER,
+            replies: 0,
         }
+    }
+
+    /// Whether it has said nothing since that was written.
+    pub(crate) fn is_silent_since(&self, item: &Item) -> bool {
+        item.heard == self.replies
     }
 
     /// Moves bytes both ways; ready with what comes next.
@@ -121,6 +129,7 @@ impl Pipe {
     /// Writes a request, now.
     pub(crate) fn write(&mut self, mut item: Box<Item>, now: Instant) {
         item.written = now;
+        item.heard = self.replies;
         item.request.op = item.request.op.on(self.server);
         if mutant!(
             "until-by-any-clock",
@@ -269,6 +278,7 @@ impl Pipe {
     /// The same, of a reply whatever replicas have.
     fn read(&mut self, reply: Resp, done: &mut VecDeque<(Box<Item>, Outcome)>) -> bool {
         self.heard = true;
+        self.replies += 1;
         let Some(place) = self.places.front_mut() else {
             return false;
         };

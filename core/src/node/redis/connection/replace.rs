@@ -189,7 +189,7 @@ impl Connection {
         self.note(&format!("has lost its connection: {}", fault.text));
         self.told_away = true;
         self.pause();
-        self.abandon(up, fault);
+        self.abandon(up, fault, true);
         self.subscription.lost();
     }
 
@@ -225,15 +225,29 @@ impl Connection {
     pub(super) fn lose_old(&mut self) {
         if let Some(old) = self.old.take() {
             let fault = Fault::new(FaultKind::Unreachable, "the connection was lost", true);
-            self.abandon(old, &fault);
+            self.abandon(old, &fault, false);
         }
     }
 
-    /// Gives a connection up: its releases are sent again, its requests fail.
-    fn abandon(&mut self, mut connection: Pipe, fault: &Fault) {
-        for mut item in connection.items_mut().filter_map(Option::take) {
+    /// Gives a connection up: its releases are sent again, its requests fail. One that it was
+    /// written to when it was gone already, as far as it has said anything, is written to the
+    /// next one, once: a process that was frozen finds its connections so, and its servers well.
+    fn abandon(&mut self, mut connection: Pipe, fault: &Fault, repeats: bool) {
+        let items: Vec<_> = connection.items_mut().filter_map(Option::take).collect();
+        for mut item in items {
+            let again = repeats
+                && !item.rewritten
+                && item.is_repeatable()
+                && item.wanted()
+                && connection.is_silent_since(&item);
             if mutant!("release-lost-with-connection", item.is_release(), false) {
                 item.by_script();
+                self.waiting.add(item);
+            } else if mutant!("thawed-fails", again, false) {
+                item.by_script();
+                item.rewritten = true;
+                // The first may have been carried out.
+                item.void = true;
                 self.waiting.add(item);
             } else {
                 item.tell(Reply::Failed(fault.clone()), None);

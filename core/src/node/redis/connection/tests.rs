@@ -643,3 +643,58 @@ async fn a_name_that_is_looked_up_has_more_time_than_a_connection_and_requests_h
     link.connection.look_at_deadlines();
     assert!(link.connection.connecting.is_none());
 }
+
+#[tokio::test]
+async fn what_a_connection_that_was_gone_was_asked_is_asked_of_the_next_once() {
+    let lost = |link: &mut Link| {
+        let gone = Fault::new(FaultKind::Unreachable, "gone", true);
+        link.connection.lose_connection(&gone);
+        link.connection.push_on();
+    };
+    let extend = Op::Extend {
+        ttl: Duration::from_secs(1),
+        repair: crate::node::Repair::No,
+        fence: 0,
+    };
+    let mut link = Link::connected();
+    // Plain commands are not asked twice: it is a script's turn.
+    link.asks_all(&[ACQUIRE, extend, Op::Inspect], true);
+    assert_eq!(link.natives(), [true, true, true]);
+    lost(&mut link);
+    assert_eq!(*lock(&link.heard.0), []);
+    link.connects();
+    assert_eq!(link.natives(), [false, false, false]);
+    // The next one is lost, too.
+    lost(&mut link);
+    assert_eq!(*lock(&link.heard.0), [FaultKind::Unreachable; 3]);
+    // What it has brought an answer to since lived until then.
+    let mut link = Link::connected();
+    link.asks_all(&[extend, ACQUIRE], false);
+    link.answered(&[":1\r\n"]);
+    lost(&mut link);
+    assert_eq!(*lock(&link.heard.0), [FaultKind::Unreachable]);
+    // What may be answered otherwise the second time fails.
+    let mut link = Link::connected();
+    let confirm = Op::Confirm {
+        ttl: Duration::from_secs(1),
+        fence: 7,
+        block: 1,
+    };
+    let long = Duration::from_secs(1);
+    link.asks_all(&[confirm, Op::Reserve { long }], false);
+    lost(&mut link);
+    assert_eq!(*lock(&link.heard.0), [FaultKind::Unreachable; 2]);
+}
+
+#[tokio::test]
+async fn what_is_asked_twice_ends_when_it_would_have_ended() {
+    let mut link = Link::connected();
+    link.asks(ACQUIRE);
+    link.clock.0.fetch_add(60, Ordering::Relaxed);
+    let gone = Fault::new(FaultKind::Unreachable, "gone", true);
+    link.connection.lose_connection(&gone);
+    link.connection.push_on();
+    link.clock.0.fetch_add(40, Ordering::Relaxed);
+    link.connection.look_at_deadlines();
+    assert_eq!(*lock(&link.heard.0), [FaultKind::Timeout]);
+}

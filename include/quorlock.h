@@ -973,6 +973,14 @@ int32_t quorlock_client_options_set_node_timeout(struct quorlock_client_options_
                                                  int64_t node_timeout_ms);
 
 /**
+ * Time for a connection to a node to be made, which calls that ask once (a wait of
+ * zero, an inspection, an adoption) wait for where it is the first: until a quorum of
+ * nodes is connected. 2,000.
+ */
+int32_t quorlock_client_options_set_connect_timeout(struct quorlock_client_options_t *options,
+                                                    int64_t connect_timeout_ms);
+
+/**
  * Bound on the difference of clock rates, as a fraction: validity is the ttl
  * less `drift` of it and 2 ms. 0.01; at least 0.001.
  */

@@ -345,6 +345,8 @@ struct client_options {
     std::optional<milliseconds> max_ttl{};
     /** Time for one request to one node. */
     std::optional<milliseconds> node_timeout{};
+    /** Time for a connection to a node to be made, which calls that ask once wait for where it is the first. */
+    std::optional<milliseconds> connect_timeout{};
     /** Bound on the difference of clock rates, as a fraction. */
     std::optional<double> drift{};
     /** The fraction of the ttl that must be left when a lease is won. */
@@ -1666,6 +1668,7 @@ public:
         if (options.raw) quorlock_client_options_set_raw(o, *options.raw);
         if (options.max_ttl) quorlock_client_options_set_max_ttl(o, detail::ms(*options.max_ttl));
         if (options.node_timeout) quorlock_client_options_set_node_timeout(o, detail::ms(*options.node_timeout));
+        if (options.connect_timeout) quorlock_client_options_set_connect_timeout(o, detail::ms(*options.connect_timeout));
         if (options.drift) quorlock_client_options_set_drift(o, *options.drift);
         if (options.min_validity) quorlock_client_options_set_min_validity(o, *options.min_validity);
         text(quorlock_client_options_set_namespace, options.name_space);

@@ -42,6 +42,8 @@ pub mod defaults {
     pub const MAX_TTL: Duration = Duration::from_secs(60);
     /// Time for one request to one node: connect, queue, write and reply.
     pub const NODE_TIMEOUT: Duration = Duration::from_millis(250);
+    /// Time for the first connection to a node, which calls that ask once wait for.
+    pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
     /// Bound on the difference of clock rates.
     pub const DRIFT: f64 = 0.01;
     /// Part of the ttl that must be left when a lease is won.
@@ -340,6 +342,7 @@ pub struct Settings {
     pub(crate) nodes: Vec<Address>,
     pub(crate) namespace: Arc<str>,
     pub(crate) node_timeout: Duration,
+    pub(crate) connect_timeout: Duration,
     pub(crate) drift: f64,
     pub(crate) min_validity: f64,
     pub(crate) set_name: Arc<str>,
@@ -629,6 +632,12 @@ impl Settings {
         within(
             "node_timeout",
             self.node_timeout,
+            Duration::from_millis(1),
+            Duration::from_secs(60),
+        )?;
+        within(
+            "connect_timeout",
+            self.connect_timeout,
             Duration::from_millis(1),
             Duration::from_secs(60),
         )?;

@@ -244,6 +244,16 @@ pub extern "C" fn quorlock_client_options_set_node_timeout(
     set(options, || handle::millis(node_timeout_ms, "node_timeout"), ClientBuilder::node_timeout)
 }
 
+/// Time for a connection to a node to be made, which calls that ask once (a wait of
+/// zero, an inspection, an adoption) wait for where it is the first: until a quorum of
+/// nodes is connected. 2,000.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_client_options_set_connect_timeout(
+    options: *mut quorlock_client_options_t, connect_timeout_ms: i64,
+) -> i32 {
+    set(options, || handle::millis(connect_timeout_ms, "connect_timeout"), ClientBuilder::connect_timeout)
+}
+
 /// Bound on the difference of clock rates, as a fraction: validity is the ttl
 /// less `drift` of it and 2 ms. 0.01; at least 0.001.
 #[unsafe(no_mangle)]

@@ -175,6 +175,7 @@ export interface NativeClientOptions {
   environment?: string;
   maxTtl?: number;
   nodeTimeout?: number;
+  connectTimeout?: number;
   drift?: number;
   minValidity?: number;
   namespace?: string;

@@ -81,6 +81,11 @@ export interface ClientOptions extends Omit<LockOptions, "owner" | "shared" | "s
   maxTtl?: number | undefined;
   /** Time for one request to one node, at most a quarter of the ttl. 250. */
   nodeTimeout?: number | undefined;
+  /**
+   * Time for a connection to a node to be made, which calls that ask once (`wait: 0`, `attempt`, `once`, `inspect`, `adopt`)
+   * wait for where it is the first: until a quorum of nodes is connected. 2,000.
+   */
+  connectTimeout?: number | undefined;
   /** Bound on the difference of clock rates, as a fraction. 0.01. */
   drift?: number | undefined;
   /** The fraction of the ttl that must be left when a lease is won. 0.1. */
@@ -288,6 +293,7 @@ const OF_CLIENT: Record<string, Convert> = {
   nodes: urls,
   maxTtl: milliseconds,
   nodeTimeout: milliseconds,
+  connectTimeout: milliseconds,
   drift: fraction,
   minValidity: fraction,
   namespace: text,

@@ -163,6 +163,7 @@ pub(crate) fn of_client(mut to: ClientBuilder, options: &Options<'_>) -> PyResul
             "environment" => to.environment(&text(name, &value)?),
             "max_ttl" => to.max_ttl(seconds(name, &value)?),
             "node_timeout" => to.node_timeout(seconds(name, &value)?),
+            "connect_timeout" => to.connect_timeout(seconds(name, &value)?),
             "drift" => to.drift(number(name, &value, "a fraction, such as 0.01")?),
             "min_validity" => to.min_validity(number(name, &value, "a fraction, such as 0.01")?),
             "namespace" => to.namespace(text(name, &value)?),

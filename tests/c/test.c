@@ -55,6 +55,7 @@ quorlock_client_t *patient_client(void) {
     quorlock_client_options_t *options = quorlock_client_options_new();
     quorlock_client_t *client = NULL;
     CHECK(quorlock_client_options_set_node_timeout(options, 2500) == QUORLOCK_OK);
+    CHECK(quorlock_client_options_set_connect_timeout(options, 2500) == QUORLOCK_OK);
     WORKS(quorlock_client_new(options, &client, &error));
     quorlock_client_options_free(options);
     return client;

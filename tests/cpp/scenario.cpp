@@ -430,6 +430,7 @@ private:
         });
         take(given, "max_ttl", [&](auto &v) { made.max_ttl = millis(v); });
         take(given, "node_timeout", [&](auto &v) { made.node_timeout = millis(v); });
+        take(given, "connect_timeout", [&](auto &v) { made.connect_timeout = millis(v); });
         take(given, "drift", [&](auto &v) { made.drift = std::stod(v); });
         take(given, "min_validity", [&](auto &v) { made.min_validity = std::stod(v); });
         take(given, "namespace", [&](auto &v) { made.name_space = unescaped(v); });

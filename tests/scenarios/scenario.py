@@ -19,7 +19,7 @@ NEW = "new"
 RUNNERS = ("rust", "blocking", "asyncio", "node-esm", "node-cjs", "c", "cpp")
 FOR = "runners="
 LOCK_OPTIONS = {"ttl", "wait", "renew", "max_hold", "raw", "fencing", "max_waiters", "fair", "keep", "layout", "group", "label", "owner"}
-CLIENT_OPTIONS = {"nodes", "ttl", "wait", "renew", "max_hold", "max_ttl", "node_timeout", "drift", "min_validity",
+CLIENT_OPTIONS = {"nodes", "ttl", "wait", "renew", "max_hold", "max_ttl", "node_timeout", "connect_timeout", "drift", "min_validity",
                   "namespace", "label", "raw", "fencing", "fence_ttl", "max_waiters", "fair", "keep", "layout", "group", "set_name",
                   "restart_guard", "accept_eviction", "wait_replicas", "ca", "cert", "key"}
 DRIVER_OPTIONS = {"via", "db", "user", "password", "master"}
@@ -249,7 +249,7 @@ def _check(step, made, busy):
 
 def _check_options(options):
     for name, value in options.items():
-        if name in ("ttl", "wait", "keep", "max_hold", "max_ttl", "fence_ttl", "node_timeout") and not (
+        if name in ("ttl", "wait", "keep", "max_hold", "max_ttl", "fence_ttl", "node_timeout", "connect_timeout") and not (
                 value.isdigit() or value == "none" and name in ("wait", "max_hold")):
             raise FormatError(f"{name} is whole milliseconds")
         if name in ("renew", "raw", "fencing", "fair", "shared", "accept_eviction") and value not in ("on", "off"):

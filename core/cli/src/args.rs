@@ -344,6 +344,9 @@ pub struct Connection {
     /// The longest time for one request to one node.
     #[arg(long, value_name = "T", value_parser = times::parse, env = "QUORLOCK_NODE_TIMEOUT", hide_env_values = true)]
     pub node_timeout: Option<Duration>,
+    /// The longest time for a first connection to a node.
+    #[arg(long, value_name = "T", value_parser = times::parse, env = "QUORLOCK_CONNECT_TIMEOUT", hide_env_values = true)]
+    pub connect_timeout: Option<Duration>,
     /// Whether nodes that may have lost something give no vote for max-ttl: auto, on or off.
     #[arg(
         long,

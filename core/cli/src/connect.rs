@@ -33,6 +33,11 @@ pub fn client(options: &Connection, label: Option<String>) -> Result<Client, Fai
     let builder = set(builder, &options.node_timeout, ClientBuilder::node_timeout);
     let builder = set(
         builder,
+        &options.connect_timeout,
+        ClientBuilder::connect_timeout,
+    );
+    let builder = set(
+        builder,
         &options.restart_guard,
         ClientBuilder::restart_guard,
     );

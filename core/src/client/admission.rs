@@ -49,6 +49,7 @@ pub(super) fn gate(
         accept_eviction: settings.accept_eviction,
         drift: settings.drift,
         node_timeout: settings.node_timeout,
+        connect_timeout: settings.connect_timeout,
         // At most 16, which was checked.
         wait_replicas: settings.wait_replicas as u32,
         told_few: AtomicBool::new(false),

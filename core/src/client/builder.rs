@@ -35,6 +35,7 @@ impl Default for ClientBuilder {
                 nodes: Vec::new(),
                 namespace: defaults::NAMESPACE.into(),
                 node_timeout: defaults::NODE_TIMEOUT,
+                connect_timeout: defaults::CONNECT_TIMEOUT,
                 drift: defaults::DRIFT,
                 min_validity: defaults::MIN_VALIDITY,
                 set_name: defaults::SET_NAME.into(),
@@ -167,6 +168,15 @@ impl ClientBuilder {
     /// rounds end at the quorum.
     pub fn node_timeout(mut self, node_timeout: Duration) -> ClientBuilder {
         self.settings.node_timeout = node_timeout;
+        self
+    }
+
+    /// Time for a connection to a node to be made: name, TCP, TLS, and what the node is asked
+    /// before it may vote. Calls that ask once (`wait` of zero,
+    /// [`try_acquire`](crate::Lock::try_acquire), [`inspect`](crate::Lock::inspect)) wait for
+    /// the first connections as long, until a quorum of nodes is connected. 2 s.
+    pub fn connect_timeout(mut self, connect_timeout: Duration) -> ClientBuilder {
+        self.settings.connect_timeout = connect_timeout;
         self
     }
 

@@ -149,6 +149,7 @@ impl Shared {
         let mut set = Set::new(links, clock, rng, max_ttl, drift, warn);
         set.origin = self.origin.to_string();
         set.note = note;
+        set.connect_timeout = settings.connect_timeout;
         watchdog.follow_steps(&set);
         let inner = Arc::new_cyclic(|inner: &Weak<Inner>| Inner {
             registered: Some(Registered::new(&set, &inbox, inner.clone())),

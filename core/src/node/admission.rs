@@ -111,6 +111,8 @@ pub(crate) struct Gate {
     pub(crate) drift: f64,
     /// How long one request to one node may take.
     pub(crate) node_timeout: Duration,
+    /// How long a connection may take to be made, at the least.
+    pub(crate) connect_timeout: Duration,
     /// How many replicas must have a vote before it counts.
     pub(crate) wait_replicas: u32,
     /// It was said that a node has fewer.

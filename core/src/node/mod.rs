@@ -13,6 +13,7 @@ pub mod time;
 mod value;
 
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::clock::Instant;
@@ -641,6 +642,14 @@ pub trait Link: Send + Sync + 'static {
     /// Whether that is the number of its id: it was connected to.
     fn is_met(&self) -> bool {
         true
+    }
+
+    /// Whether the node is connected to, once that is known: it is waited for where no try to
+    /// connect has come to an end since the link was made, or since it lost its connection; and
+    /// the next try is begun.
+    fn poll_met(&self, cx: &Context<'_>) -> Poll<bool> {
+        let _ = cx;
+        Poll::Ready(true)
     }
 
     /// Whether the node has shown the record of this client's set, or needs none.

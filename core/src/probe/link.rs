@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use crate::clock::Clock;
+use crate::config::defaults;
 use crate::hash::fnv1a;
 use crate::node::address::{Address, Endpoint, Origin, Seeds, Sentinels, shown};
 use crate::node::admission::{Expected, Gate, Roster, Survey};
@@ -71,6 +72,7 @@ impl Door {
             wait_replicas,
             told_few: AtomicBool::new(false),
             node_timeout,
+            connect_timeout: defaults::CONNECT_TIMEOUT,
             record_key: names::record_key(namespace).into(),
             quarantine_key: names::quarantine_key(namespace).into(),
             scratch_key: format!("{namespace}#try").into_bytes().into(),

@@ -96,6 +96,7 @@ async fn once<T>(
     name: &[u8],
     mut reenter: impl FnMut() -> Option<T>,
 ) -> Result<Acquired<T>, Error> {
+    set.meet().await;
     // Of a semaphore another slot may be free, as long as one attempt may take.
     let ends = set.clock.now() + 2 * terms.timing.node_timeout;
     let mut lost = match try_once(set, inbox, terms, None, &mut reenter).await {

@@ -75,6 +75,7 @@ pub(crate) fn finding(said: &[Said]) -> Finding {
 ///
 /// Nothing is changed by it, so nothing is left behind.
 pub(crate) async fn inspect(set: &Arc<Set>, keys: &Arc<Keys>, node_timeout: Duration) -> Vec<Said> {
+    set.meet().await;
     let request = Request {
         op: Op::Inspect,
         native: false,

@@ -1,7 +1,9 @@
 //! The set of nodes that vote together, and the seams to them.
 
+use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::task::Poll;
 use std::time::Duration;
 
 use crate::clock::{Clock, Instant};
@@ -13,6 +15,7 @@ use crate::protocol::apart::Apart;
 use crate::protocol::contention::Contention;
 use crate::protocol::counters::Counters;
 use crate::protocol::fence;
+use crate::protocol::quorum::quorum;
 use crate::token::Rng;
 use crate::wakers::Wakers;
 
@@ -32,6 +35,8 @@ pub struct Set {
     pub drift: f64,
     /// What happened.
     pub counters: Arc<Counters>,
+    /// How long calls that ask once wait for the first connections.
+    pub connect_timeout: Duration,
     /// Where warnings go.
     pub warn: fn(String),
     /// Where goes what is worth knowing: losses.
@@ -108,6 +113,7 @@ impl Set {
             rng,
             max_ttl,
             drift,
+            connect_timeout: Duration::ZERO,
             contention: Contention::default(),
             apart: Apart::default(),
             proposed: AtomicU64::new(0),
@@ -134,6 +140,31 @@ impl Set {
                 owed.wakers.extend(wakers);
             }
         }
+    }
+
+    /// Waits until a quorum of nodes is connected, or cannot be any more; for
+    /// [`connect_timeout`](Set::connect_timeout) at most. At once where that is known, by the
+    /// tries to connect that have ended.
+    pub(crate) async fn meet(&self) {
+        let (most, quorum) = (self.connect_timeout, quorum(self.links.len()));
+        let mut timer = None;
+        poll_fn(|cx| {
+            let (mut met, mut open) = (0, 0);
+            for link in &self.links {
+                match link.poll_met(cx) {
+                    Poll::Ready(is_met) => met += usize::from(is_met),
+                    Poll::Pending => open += 1,
+                }
+            }
+            let decided = met >= quorum || met + open < quorum;
+            if mutant!("asks-before-it-connects", decided, true) {
+                return Poll::Ready(());
+            }
+            let timer =
+                timer.get_or_insert_with(|| self.clock.sleep_until(self.clock.now() + most));
+            timer.as_mut().poll(cx)
+        })
+        .await;
     }
 
     /// Calls `act` whenever a node's clock has stepped forward: the votes that
@@ -358,7 +389,8 @@ impl std::fmt::Debug for Set {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use std::task::Waker;
+    use std::future::Future as _;
+    use std::task::{Context, Waker};
 
     use super::*;
     use crate::clock::Sleep;
@@ -471,6 +503,46 @@ pub(crate) mod tests {
             0.01,
             |_| (),
         ))
+    }
+
+    /// A node of which that is known.
+    struct Known(Option<bool>);
+
+    impl Link for Known {
+        fn send(&self, _: Request, _: Ticket, _: Arc<dyn Sink>, _: Instant) -> Option<Wakers> {
+            None
+        }
+
+        fn shown(&self) -> Arc<str> {
+            "known".into()
+        }
+
+        fn poll_met(&self, _: &Context<'_>) -> Poll<bool> {
+            self.0.map_or(Poll::Pending, Poll::Ready)
+        }
+
+        fn close(&self) {}
+    }
+
+    #[test]
+    fn what_asks_once_waits_for_a_quorum_of_connections_or_until_there_can_be_none() {
+        let (up, away, open) = (Some(true), Some(false), None);
+        for (nodes, waits) in [
+            (&[up, up, open][..], false),
+            (&[up, open, away], true),
+            (&[open, open, up], true),
+            (&[open, away, away], false),
+            (&[open], true),
+        ] {
+            let links = nodes
+                .iter()
+                .map(|known| Arc::new(Known(*known)) as Arc<dyn Link>);
+            let (links, clock, rng) = (links.collect(), Arc::new(Still), Arc::new(SystemRng));
+            let set = Set::new(links, clock, rng, Duration::from_secs(1), 0.01, |_| ());
+            let mut meet = std::pin::pin!(set.meet());
+            let mut cx = Context::from_waker(std::task::Waker::noop());
+            assert_eq!(meet.as_mut().poll(&mut cx).is_pending(), waits, "{nodes:?}");
+        }
     }
 
     #[test]

@@ -108,6 +108,7 @@ class _Redlock(_ForBoth):
         reentrant: bool = True,
         max_ttl: Seconds | Unset = UNSET,
         node_timeout: Seconds | Unset = UNSET,
+        connect_timeout: Seconds | Unset = UNSET,
         drift: float | Unset = UNSET,
         min_validity: float | Unset = UNSET,
         namespace: str | Unset = UNSET,
@@ -154,6 +155,7 @@ class _Redlock(_ForBoth):
         self._of_client: dict[str, Any] = given(
             max_ttl=max_ttl,
             node_timeout=node_timeout,
+            connect_timeout=connect_timeout,
             drift=drift,
             min_validity=min_validity,
             namespace=namespace,
@@ -369,8 +371,8 @@ class redlock(_Redlock):  # noqa: N801 - used as a function and as a decorator
     - `name`: the lock's name, or several to be held together, all or none: see `Client.lock_all`. `key` is another word for it; for a decorator it may be a function that gives the name and
       is called with the arguments of the decorated one.
     - `client`: whose nodes to use, a `quorlock.Client` or a `quorlock.aio.Client`. Without it there is one client for
-      all uses with the same `nodes`, `max_ttl`, `node_timeout`, `drift`, `min_validity`, `namespace`, `fence_ttl`, `set_name`,
-      `restart_guard`, `accept_eviction`, `wait_replicas`, `ca`, `cert` and `cert_key` (the client's
+      all uses with the same `nodes`, `max_ttl`, `node_timeout`, `connect_timeout`, `drift`, `min_validity`, `namespace`, `fence_ttl`,
+      `set_name`, `restart_guard`, `accept_eviction`, `wait_replicas`, `ca`, `cert` and `cert_key` (the client's
       `key`, which is the lock's name here), made at the first use in each process; `nodes` defaults to `QUORLOCK_NODES`.
     - `ttl`, `wait`, `renew`, `max_hold`, `raw`, `fencing`, `max_waiters`, `fair`, `keep`, `layout`, `group`, `label`, `shared`, `slots`,
       `owner`, `reentrant`: as of `Client.lock`; times in seconds.

@@ -432,6 +432,8 @@ class Client(ClientBase):
     - `max_ttl`: the longest ttl of any lock of the set, in seconds, and so how long a node that may have lost its memory
       gives no vote; the same for all clients of a set (60).
     - `node_timeout`: seconds for one request to one node, at most a quarter of the ttl (0.25).
+    - `connect_timeout`: seconds for a connection to a node to be made. Calls that ask once (`wait=0`, `attempt`, `once`,
+      `inspect`, `locked`, `adopt`) wait as long for the first ones, until a quorum of nodes is connected (2).
     - `drift`: bound on the difference of clock rates, as a fraction (0.01).
     - `min_validity`: the fraction of the ttl that must be left when a lease is won (0.1).
     - `namespace`: prefix of every key (`lock:`).

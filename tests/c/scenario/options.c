@@ -26,6 +26,8 @@ struct answer make_client(struct line *line) {
             quorlock_client_options_set_max_ttl(options, millis(value));
         } else if (!strcmp(name, "node_timeout")) {
             quorlock_client_options_set_node_timeout(options, millis(value));
+        } else if (!strcmp(name, "connect_timeout")) {
+            quorlock_client_options_set_connect_timeout(options, millis(value));
         } else if (!strcmp(name, "drift")) {
             quorlock_client_options_set_drift(options, fraction(value));
         } else if (!strcmp(name, "min_validity")) {

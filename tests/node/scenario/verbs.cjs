@@ -37,6 +37,7 @@ const CONVERTED = {
   max_ttl: milliseconds,
   fence_ttl: milliseconds,
   node_timeout: milliseconds,
+  connect_timeout: milliseconds,
 };
 
 /** Options of a line as those of the API. */

@@ -50,7 +50,7 @@ CONVERTED = {
     "wait_replicas": int,
     "drift": float,
     "min_validity": float,
-    **dict.fromkeys(("ttl", "wait", "keep", "max_hold", "max_ttl", "node_timeout", "fence_ttl"), _seconds),
+    **dict.fromkeys(("ttl", "wait", "keep", "max_hold", "max_ttl", "node_timeout", "connect_timeout", "fence_ttl"), _seconds),
 }
 
 

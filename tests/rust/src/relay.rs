@@ -1,9 +1,12 @@
 //! An address that leads to one server, and later to another.
 
-use std::io;
+use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
+use std::time::Duration;
+
+use crate::{monotonic, nap};
 
 /// See the [module documentation](self). Lives as long as its process.
 #[derive(Debug)]
@@ -72,4 +75,51 @@ fn join(client: TcpStream, server: TcpStream) -> io::Result<[TcpStream; 2]> {
         });
     }
     Ok([client, server])
+}
+
+/// An address that leads to a node which is so far away: what it answers comes that much later.
+pub fn far(node: &str, away: Duration) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("redis://{}", listener.local_addr().expect("bound"));
+    let to = host(node);
+    thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            if let Ok(server) = TcpStream::connect(&to) {
+                joined_late(client, server, away).expect("streams of this machine");
+            }
+        }
+    });
+    url
+}
+
+fn joined_late(client: TcpStream, server: TcpStream, away: Duration) -> io::Result<()> {
+    for stream in [&client, &server] {
+        stream.set_nodelay(true)?;
+    }
+    let (mut asks, mut asked) = (client.try_clone()?, server.try_clone()?);
+    thread::spawn(move || {
+        let _ = io::copy(&mut asks, &mut asked);
+        let _ = asked.shutdown(Shutdown::Write);
+    });
+    let (tells, told) = mpsc::channel::<(u64, Vec<u8>)>();
+    let (mut answers, mut answered) = (server, client);
+    thread::spawn(move || {
+        let mut bytes = [0; 1 << 16];
+        while let Ok(length @ 1..) = answers.read(&mut bytes) {
+            let due = monotonic() + away.as_nanos() as u64;
+            if tells.send((due, bytes[..length].to_vec())).is_err() {
+                return;
+            }
+        }
+    });
+    thread::spawn(move || {
+        for (due, bytes) in told {
+            nap(Duration::from_nanos(due.saturating_sub(monotonic())));
+            if answered.write_all(&bytes).is_err() {
+                break;
+            }
+        }
+        let _ = answered.shutdown(Shutdown::Both);
+    });
+    Ok(())
 }

@@ -37,6 +37,10 @@ fn contradictions_name_both_values_and_no_limit_but_the_sets() {
             client().node_timeout(seconds(0)),
             ["node_timeout is 0:", "give 1ms to 60s"],
         ),
+        (
+            client().connect_timeout(seconds(61)),
+            ["connect_timeout is 61s", "give 1ms to 60s"],
+        ),
     ] {
         let message = refused(builder);
         for word in words {

@@ -7,6 +7,7 @@ mod habit;
 use std::ops::Range;
 use std::time::Duration;
 
+use quorlock::defaults;
 use quorlock::sim::Waits;
 use quorlock::sim::admission::Expected;
 
@@ -224,7 +225,8 @@ impl Plan {
         if self.network.even {
             return 0;
         }
-        let connect = (1_000 * MS).max(4 * self.network.patience);
+        let connect = defaults::CONNECT_TIMEOUT.as_nanos() as Time;
+        let connect = connect.max(4 * self.network.patience);
         let pauses = 2_000 * MS + 2 * connect + 200 * MS;
         self.breaks.map_or(0, |_| pauses)
     }

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use quorlock::defaults;
 use quorlock::sim::{Inbox, Set, Watchdog};
 
 use crate::cluster;
@@ -255,7 +256,7 @@ fn client(stage: &Stage, random: &Random, number: usize) -> (Client, Arc<Inbox>,
     world.allow_for(number, drift);
     let links = world.links(number);
     let inbox = Inbox::new(world.inbox(number), &links);
-    let set = Arc::new(Set::new(
+    let mut set = Set::new(
         links,
         world.clock(number),
         Arc::new(Random::scripted(
@@ -266,7 +267,9 @@ fn client(stage: &Stage, random: &Random, number: usize) -> (Client, Arc<Inbox>,
         stage.plan.max_ttl(),
         drift,
         |_| (),
-    ));
+    );
+    set.connect_timeout = defaults::CONNECT_TIMEOUT;
+    let set = Arc::new(set);
     let watchdog = Watchdog::new(set.clock.clone());
     watchdog.follow_steps(&set);
     world.spawn(number, watchdog.clone().run());

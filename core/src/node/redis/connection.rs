@@ -96,6 +96,8 @@ pub(crate) struct Connection {
     last_fault: Option<Fault>,
     /// The log says that the node is not reached.
     told_away: bool,
+    /// Somebody waits until a try to connect has ended.
+    hailed: bool,
     /// Requests to be written.
     waiting: Backlog,
     /// Releases that the node could not carry out.
@@ -155,6 +157,7 @@ impl Connection {
             retry_at: Instant::NEVER,
             last_fault: None,
             told_away: false,
+            hailed: false,
             waiting: Backlog::default(),
             postponed: VecDeque::new(),
             done: VecDeque::new(),
@@ -253,7 +256,12 @@ impl Connection {
         let mut outbox = lock(&self.outbox.state);
         let closing = outbox.closed && self.farewell.is_none();
         // Replies that were taken without more may have left work behind.
-        if !outbox.items.is_empty() || closing || !self.waiting.is_empty() && self.up.is_some() {
+        let hailed = outbox.hailed && !self.hailed;
+        if !outbox.items.is_empty()
+            || hailed
+            || closing
+            || !self.waiting.is_empty() && self.up.is_some()
+        {
             return Poll::Ready(Event::Outbox);
         }
         let _: Poll<()> = outbox.task.park(cx);
@@ -271,6 +279,7 @@ impl Connection {
         let (items, subscriber, closed) = {
             let mut outbox = lock(&self.outbox.state);
             let items = std::mem::take(&mut outbox.items);
+            self.hailed = outbox.hailed;
             (items, outbox.subscriber.take(), outbox.closed)
         };
         if let Some(subscriber) = subscriber {
@@ -568,6 +577,7 @@ impl Connection {
     }
 
     fn end(mut self) {
+        self.outbox.meet(Some(false));
         let items = {
             let mut outbox = lock(&self.outbox.state);
             outbox.ended = true;

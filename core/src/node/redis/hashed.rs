@@ -2,12 +2,21 @@
 //! `hrelease` of docs/PROTOCOL.md. This file and that page change together.
 
 use super::resp;
-use super::script::{self, Guard, HACQUIRE, HEXTEND, HRELEASE, millis};
+use super::script::{self, Guard, HACQUIRE, HEXTEND, HRELEASE, Script, millis};
 use crate::node::{Op, Request, names};
 
 /// Whether the request is one to a lock in Redisson's layout. Looking is the same for all.
 pub(crate) fn is_meant(request: &Request) -> bool {
     request.keys.field.is_some() && request.op != Op::Inspect
+}
+
+/// The script that carries a request out to such a lock.
+pub(crate) fn of(request: &Request) -> &'static Script {
+    match request.op {
+        Op::Acquire { .. } => &HACQUIRE,
+        Op::Release => &HRELEASE,
+        _ => &HEXTEND,
+    }
 }
 
 /// Appends the script call for a request to such a lock.
@@ -21,17 +30,12 @@ pub(crate) fn write_command(
         unreachable!("it is asked for by an owner's field");
     };
     let releases = request.op == Op::Release;
-    let script = match request.op {
-        Op::Acquire { .. } => &HACQUIRE,
-        Op::Release => &HRELEASE,
-        _ => &HEXTEND,
-    };
     let keys = match releases {
         true => 2,
         false => 3 + 2 * usize::from(guard.is_some()),
     };
     resp::write_array(out, 3 + keys + if releases { 4 } else { 8 });
-    script::write_script(out, script, with_text);
+    script::write_script(out, of(request), with_text);
     resp::write_number(out, keys as u64);
     let companions = &request.keys.companions;
     resp::write_text(out, &request.keys.lock);

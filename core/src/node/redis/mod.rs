@@ -25,6 +25,7 @@ pub(crate) mod wire;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
 
 use super::admission::Gate;
 use super::{Fault, FaultKind, Link, Reply, Request, Sink, Subscriber, Ticket};
@@ -133,6 +134,20 @@ impl Link for RedisLink {
 
     fn is_met(&self) -> bool {
         self.outbox.id.load(Ordering::Relaxed) != 0
+    }
+
+    fn poll_met(&self, cx: &Context<'_>) -> Poll<bool> {
+        let mut state = lock(&self.outbox.state);
+        if let Some(met) = state.met {
+            return Poll::Ready(met);
+        }
+        let pending = state.hailing.park(cx);
+        if !std::mem::replace(&mut state.hailed, true) {
+            let task = state.task.take();
+            drop(state);
+            self.ring(task);
+        }
+        pending
     }
 
     fn is_ours(&self) -> bool {

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::clock::Instant;
 use crate::mutants::mutant;
+use crate::mutex::lock;
 use crate::node::{Fault, FaultKind, Op, Reply, Request, Sink, Subscriber, Ticket};
 use crate::wakers::Wakers;
 
@@ -31,9 +32,30 @@ pub(crate) struct OutboxState {
     pub(crate) subscriber: Option<Arc<dyn Subscriber>>,
     /// The task that owns the connection.
     pub(crate) task: Wakers,
+    /// How the last try to connect has ended; `None`: none has, since the link was made or
+    /// lost its connection.
+    pub(crate) met: Option<bool>,
+    /// One is to be begun for the sake of those who wait for that.
+    pub(crate) hailed: bool,
+    pub(crate) hailing: Wakers,
     pub(crate) closed: bool,
     /// The task is over: nobody takes items any more.
     pub(crate) ended: bool,
+}
+
+impl Outbox {
+    /// A try to connect has ended so; `None`: the connection is lost, and the next is to come.
+    pub(crate) fn meet(&self, met: Option<bool>) {
+        let mut state = lock(&self.state);
+        state.met = met;
+        state.hailed = false;
+        let hailing = match met {
+            Some(_) => state.hailing.take(),
+            None => Wakers::default(),
+        };
+        drop(state);
+        hailing.wake();
+    }
 }
 
 /// A request on its way. It is boxed, for it goes through several queues.

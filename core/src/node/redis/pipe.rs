@@ -16,7 +16,7 @@ use super::outbox::Item;
 use super::pushes::Push;
 use super::replies::{self, Outcome};
 use super::resp;
-use super::script::{self, Guard};
+use super::script::{self, Guard, Script};
 use super::wire::{Incoming, Wire};
 use crate::clock::Instant;
 use crate::hash::{HashMap, fnv1a};
@@ -61,6 +61,8 @@ pub(crate) struct Pipe {
     quiet_since: Instant,
     /// How many replies it has brought.
     replies: u64,
+    /// The scripts whose text the node was sent over it.
+    taught: Vec<&'static Script>,
 }
 
 /// What replies are awaited for. An item is gone where nobody cares for the answer any
@@ -103,6 +105,7 @@ impl Pipe {
             heard: false,
             quiet_since: Instant::NEVER,
             replies: 0,
+            taught: script::ALL.to_vec(),
         }
     }
 
@@ -172,6 +175,16 @@ impl Pipe {
                     let known = self.clock.bounds(now, 0.0);
                     let earliest = known.map_or(0, |(earliest, _)| earliest);
                     item.request.not_after = not_after(earliest, &item, now);
+                }
+                // The first of its kind: a node that lacks the script would cost a round trip.
+                let script = script_of(&item);
+                if mutant!(
+                    "scripts-are-taught-late",
+                    !self.taught.iter().any(|known| std::ptr::eq(*known, script)),
+                    false
+                ) {
+                    self.taught.push(script);
+                    item.with_text = true;
                 }
                 write_script(out, &item, guard, item.cold, now);
                 Place::Script(Some(item))
@@ -479,6 +492,15 @@ impl Pipe {
                 .retain(|place| !matches!(place, Place::Script(None)));
         }
         doubtful
+    }
+}
+
+/// The script that carries a request out.
+fn script_of(item: &Item) -> &'static Script {
+    match item.request.op {
+        Op::Extend { .. } if item.prolongs => &script::PROLONG,
+        _ if hashed::is_meant(&item.request) => hashed::of(&item.request),
+        _ => script::of(&item.request),
     }
 }
 

@@ -141,6 +141,21 @@ pub(crate) fn mark(quarantine_key: &[u8], slot: u16) -> Vec<u8> {
     [quarantine_key, b":{", hash_slot::tag(slot).as_bytes(), b"}"].concat()
 }
 
+/// The script that carries a request out, of a lock in a layout of ours.
+pub(crate) fn of(request: &Request) -> &'static Script {
+    match (request.op, request.keys.mode) {
+        (Op::Reserve { .. }, _) => &RESERVE,
+        (_, Mode::AnySlot(_)) => &CHOOSE,
+        (Op::Acquire { .. }, _) if request.keys.adopts.is_some() => &ADOPT,
+        (Op::Acquire { .. }, Mode::Shared) => &SHARE,
+        (Op::Acquire { .. }, _) => &ACQUIRE,
+        (Op::Extend { .. } | Op::Confirm { .. }, Mode::Shared) => &SHARE_EXTEND,
+        (Op::Extend { .. } | Op::Confirm { .. }, _) => &EXTEND,
+        (Op::Release, _) => &RELEASE,
+        (Op::Inspect, _) => &INSPECT,
+    }
+}
+
 /// Appends the script call for a request to `out`: `EVALSHA`, or `EVAL` with the
 /// script's text for a node that has forgotten it. What neither guard nor fences need
 /// is left out from the end. `cold`: an acquire is to lengthen the counter's life too.
@@ -157,18 +172,9 @@ pub(crate) fn write_command(
     if let Mode::AnySlot(slots) = request.keys.mode {
         return write_choose(out, request, guard, slots, with_text);
     }
-    let script = match (request.op, request.keys.mode) {
-        (Op::Acquire { .. }, _) if request.keys.adopts.is_some() => &ADOPT,
-        (Op::Acquire { .. }, Mode::Shared) => &SHARE,
-        (Op::Acquire { .. }, _) => &ACQUIRE,
-        (Op::Extend { .. } | Op::Confirm { .. }, Mode::Shared) => &SHARE_EXTEND,
-        (Op::Extend { .. } | Op::Confirm { .. }, _) => &EXTEND,
-        (Op::Release, _) => &RELEASE,
-        (Op::Inspect | Op::Reserve { .. }, _) => &INSPECT,
-    };
     let (keys, arguments) = lengths(request, guard);
     resp::write_array(out, 3 + keys + arguments);
-    write_script(out, script, with_text);
+    write_script(out, of(request), with_text);
     resp::write_number(out, keys as u64);
     write_keys(out, request, guard);
     if request.op == Op::Inspect {

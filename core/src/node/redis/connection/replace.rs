@@ -14,9 +14,6 @@ use crate::node::redis::outbox::Item;
 use crate::node::redis::pipe::Pipe;
 use crate::node::{Fault, FaultKind, Reply, Ticket};
 
-/// Time for a connection to be made, at the least, once its name is known. Longer than a
-/// request waits, so that a slow set-up delays the first requests only.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// This many requests' time a connection has: its set-up takes several round trips, where
 /// a request takes one.
 const CONNECT_STEPS: u32 = 4;
@@ -29,7 +26,10 @@ impl Connection {
     pub(super) fn is_missed(&self) -> bool {
         let none = self.up.is_none() && self.connecting.is_none();
         let owed = || mutant!("owed-in-doubt-waits", self.owes_in_doubt(), false);
-        none && (self.subscription.wants_connection() || owed() || self.failover.is_unmet())
+        none && (self.hailed
+            || self.subscription.wants_connection()
+            || owed()
+            || self.failover.is_unmet())
     }
 
     /// Whether the connection in doubt has releases to acknowledge.
@@ -56,12 +56,14 @@ impl Connection {
         self.connecting = Some((now + most, connecting));
     }
 
-    /// How long a connection may take to be made.
+    /// How long a connection may take to be made, once its name is known. Longer than a
+    /// request waits, so that a slow set-up delays the first requests only.
     pub(super) fn time_to_connect(&self) -> Duration {
+        let least = self.target.gate.connect_timeout;
         mutant!(
             "dials-for-a-second",
-            CONNECT_TIMEOUT.max(self.patience * CONNECT_STEPS),
-            CONNECT_TIMEOUT
+            least.max(self.patience * CONNECT_STEPS),
+            least
         )
     }
 
@@ -72,6 +74,7 @@ impl Connection {
         self.outbox.id.store(connected.id, Ordering::Relaxed);
         self.silent = false;
         self.last_fault = None;
+        self.is_met(Some(true));
         if std::mem::take(&mut self.told_away) {
             self.note("is reached again");
         }
@@ -160,6 +163,13 @@ impl Connection {
             self.told_away = true;
         }
         self.last_fault = Some(fault);
+        self.is_met(Some(false));
+    }
+
+    /// Tells those who wait for it how a try to connect has ended.
+    fn is_met(&mut self, met: Option<bool>) {
+        self.hailed = false;
+        self.outbox.meet(met);
     }
 
     /// A shard of a cluster is not reached: another may serve by now what waits for it.
@@ -188,6 +198,7 @@ impl Connection {
         let Some(up) = self.up.take() else { return };
         self.note(&format!("has lost its connection: {}", fault.text));
         self.told_away = true;
+        self.is_met(None);
         self.pause();
         self.abandon(up, fault, true);
         self.subscription.lost();

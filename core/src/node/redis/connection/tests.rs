@@ -12,8 +12,10 @@ use std::task::ready;
 use tokio::io::{AsyncRead, ReadBuf};
 
 use super::*;
+use crate::node::Link as _;
 use crate::node::address::{Address, Endpoint, Origin};
 use crate::node::admission::{Expected, Gate, Reign, Roster, Survey};
+use crate::node::redis::RedisLink;
 use crate::node::redis::connect::{Located, Told};
 use crate::node::redis::dial::{self, Dial, Dialling};
 use crate::node::redis::native::Delete;
@@ -127,6 +129,7 @@ impl Link {
             wait_replicas: 0,
             told_few: AtomicBool::new(false),
             node_timeout: Duration::from_millis(250),
+            connect_timeout: Duration::from_secs(1),
             record_key: key(),
             quarantine_key: key(),
             scratch_key: key(),
@@ -697,4 +700,51 @@ async fn what_is_asked_twice_ends_when_it_would_have_ended() {
     link.clock.0.fetch_add(40, Ordering::Relaxed);
     link.connection.look_at_deadlines();
     assert_eq!(*lock(&link.heard.0), [FaultKind::Timeout]);
+}
+
+#[tokio::test]
+async fn a_node_that_is_waited_for_is_connected_to_and_says_how_that_ended() {
+    let here = (Endpoint::Unix("/nowhere".into()), 1);
+    let expected = Expected::new("s", 1, Duration::from_secs(1), 0.01, true);
+    let mut link = Link::to(here.0.clone(), expected, Arc::new(Silence), here);
+    let face = RedisLink {
+        shown: "n".into(),
+        node: 0,
+        gate: link.connection.target.gate.clone(),
+        outbox: link.connection.outbox.clone(),
+        driver: None,
+    };
+    let met = || face.poll_met(&Context::from_waker(std::task::Waker::noop()));
+    let begins = async |link: &mut Link| {
+        let event = poll_fn(|cx| link.connection.next(cx)).await;
+        assert!(matches!(event, Event::Outbox));
+        link.connection.take_outbox();
+        link.connection.push_on();
+        link.connection.connecting.is_some()
+    };
+    assert_eq!(met(), Poll::Pending);
+    assert!(begins(&mut link).await);
+    assert_eq!(met(), Poll::Pending);
+    link.connects();
+    assert_eq!(met(), Poll::Ready(true));
+    // The next connection is waited for as the first.
+    let gone = Fault::new(FaultKind::Unreachable, "gone", true);
+    link.connection.lose_connection(&gone);
+    assert_eq!(met(), Poll::Pending);
+    assert!(begins(&mut link).await);
+    link.connection.connecting = None;
+    link.connection.connect_failed(gone);
+    // Then it is known to be away, until somebody asks it something.
+    assert_eq!(met(), Poll::Ready(false));
+    link.connection.end();
+    assert_eq!(met(), Poll::Ready(false));
+}
+
+#[tokio::test]
+async fn the_first_of_its_kind_takes_the_text_of_its_script_along() {
+    let mut link = Link::connected();
+    link.asks_all(&[Op::Inspect, Op::Inspect, ACQUIRE], false);
+    let texts = link.connection.up.iter().flat_map(Pipe::items);
+    let texts: Vec<bool> = texts.map(|item| item.with_text).collect();
+    assert_eq!(texts, [true, false, false]);
 }

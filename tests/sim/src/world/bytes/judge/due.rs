@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use quorlock::defaults;
 use quorlock::sim::{Op, Subscriber, Value};
 
 use crate::world::bytes::{Sent, Wire, names_waiter_alone};
@@ -103,7 +104,8 @@ impl Inner {
     /// Within what time a link dials where it misses a connection: one may be under way
     /// that comes to nothing.
     pub(in crate::world::bytes) fn vain(&self) -> Time {
-        let long = (1_000 * MS).max(4 * self.network.patience) + PAUSE;
+        let connect = defaults::CONNECT_TIMEOUT.as_nanos() as Time;
+        let long = connect.max(4 * self.network.patience) + PAUSE;
         // By its own clock, which may be slow.
         long + long / 20
     }

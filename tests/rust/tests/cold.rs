@@ -1,0 +1,70 @@
+//! The first calls of a process whose nodes are far away.
+
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+
+use quorlock::{Client, ErrorKind, Verdict, blocking};
+use quorlock_tests::Stage;
+use quorlock_tests::relay;
+
+/// As long as a request may take by default, less what a busy machine takes.
+const ROUND_TRIP: Duration = Duration::from_millis(180);
+
+fn far(stage: &Stage) -> Vec<String> {
+    let nodes = stage.nodes.iter();
+    nodes.map(|node| relay::far(node, ROUND_TRIP)).collect()
+}
+
+#[test]
+fn a_first_call_that_asks_once_waits_for_its_connections() {
+    for nodes in [1, 3] {
+        let stage = Stage::new(nodes);
+        let urls = far(&stage);
+        let new = || Client::new(&urls).unwrap();
+        let client = new();
+        let lease = blocking::wait(client.lock("a").try_acquire()).unwrap();
+        let lease = lease.expect("it is free");
+        let other = new();
+        let seen = blocking::wait(other.lock("a").inspect()).unwrap();
+        assert_eq!(seen.verdict(), Verdict::Held, "{seen:?}");
+        let exported = blocking::wait(lease.export()).unwrap();
+        let third = new();
+        let adopted = blocking::wait(third.adopt(&exported)).unwrap();
+        blocking::wait(adopted.release()).unwrap();
+        let fourth = new();
+        let every = Duration::from_secs(3600);
+        let ran = blocking::wait(fourth.lock("j").once(every).try_acquire()).unwrap();
+        assert!(ran.is_some());
+    }
+}
+
+#[test]
+fn a_first_call_waits_for_no_minority() {
+    let stage = Stage::new(3);
+    let mut urls = far(&stage);
+    // Connections to it stand, and nothing is answered.
+    let hung = TcpListener::bind("127.0.0.1:0").expect("a port");
+    urls[2] = format!("redis://{}", hung.local_addr().expect("bound"));
+    let set = Client::new(&stage.nodes).unwrap();
+    blocking::wait(set.init_set()).unwrap();
+    let client = Client::new(&urls).unwrap();
+    let lease = blocking::wait(client.lock("a").try_acquire()).unwrap();
+    assert!(lease.is_some());
+}
+
+#[test]
+fn connect_timeout_says_how_long() {
+    let hung = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("redis://{}", hung.local_addr().expect("bound"));
+    let most = Duration::from_millis(600);
+    let client = Client::builder().nodes([url]).connect_timeout(most);
+    let client = client.build().unwrap();
+    let begun = Instant::now();
+    let error = blocking::wait(client.lock("a").try_acquire()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::QuorumUnavailable, "{error}");
+    assert!(begun.elapsed() >= most, "{:?}", begun.elapsed());
+    // From then on it is known that it is away.
+    let begun = Instant::now();
+    blocking::wait(client.lock("a").try_acquire()).unwrap_err();
+    assert!(begun.elapsed() < most, "{:?}", begun.elapsed());
+}

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use redis::Value as Resp;
 
-use super::greet::has_voted;
+use super::greet::{count, has_voted};
 use super::prepare::permitted;
-use super::talk::{elsewhere, exchange, good, refused, unmoved};
+use super::talk::{elsewhere, exchange, exchange_long, good, refused, unmoved};
 use super::target::Target;
 use crate::node::admission::{Gate, Look, Next, Refusal};
 use crate::node::redis::replies::text;
 use crate::node::redis::wire::Wire;
-use crate::node::redis::{replies, script};
+use crate::node::redis::{replies, resp, script};
 use crate::node::{Fault, FaultKind};
 
 /// How often a record may be written, or found changed, on the way to a
@@ -62,8 +62,9 @@ pub(super) async fn admit(
                 let (old, new) = (look.stored.take().unwrap_or_default(), record.to_string());
                 // Another client may write it at the same time; once it has, that
                 // is what counts.
-                look.stored = match write_record(target, wire, keys, &old, &new, quarantine).await?
-                {
+                let pledges = quarantine_key.is_some() && record.is_pledge();
+                let written = write(target, wire, keys, (&old, &new), quarantine, pledges).await?;
+                look.stored = match written.other {
                     None => {
                         look.stepped = false;
                         tell_quarantine(target, quarantine);
@@ -72,7 +73,8 @@ pub(super) async fn admit(
                     Some(other) => Some(other).filter(|other| !other.is_empty()),
                 };
                 if quarantine_key.is_some() {
-                    look.voted = has_voted(target, wire, look.stored.as_deref()).await?;
+                    let (stored, counts) = (look.stored.as_deref(), written.counts.as_deref());
+                    look.voted = has_voted(target, wire, stored, counts).await?;
                 }
             }
         }
@@ -133,10 +135,35 @@ pub(super) async fn write_record(
     new: &str,
     quarantine: Duration,
 ) -> Result<Option<String>, Fault> {
-    let command = script::init_command(keys, old, new, quarantine);
-    let mut replies = exchange(wire, &[command]).await?;
-    match replies.pop() {
-        Some(reply) => replies::init_outcome(&good(unmoved(target, reply)?)?),
-        None => Err(replies::unexpected()),
-    }
+    let written = write(target, wire, keys, (old, new), quarantine, false).await?;
+    Ok(written.other)
+}
+
+/// What came of writing a record.
+struct Written {
+    /// Another stood there.
+    other: Option<String>,
+    /// What the server has carried out by then.
+    counts: Option<String>,
+}
+
+/// Replaces the record as above. `counts`: asks behind it what the server has carried out.
+async fn write(
+    target: &Target,
+    wire: &mut Wire,
+    keys: [&[u8]; 2],
+    (old, new): (&str, &str),
+    quarantine: Duration,
+    counts: bool,
+) -> Result<Written, Fault> {
+    let mut commands = vec![script::init_command(keys, old, new, quarantine)];
+    commands.extend(counts.then(count));
+    let mut replies = exchange_long(wire, &commands, resp::COUNTS).await?;
+    let counts = match counts {
+        true => replies.pop().map(|reply| text(&reply)),
+        false => None,
+    };
+    let reply = replies.pop().ok_or_else(replies::unexpected)?;
+    let other = replies::init_outcome(&good(unmoved(target, reply)?)?)?;
+    Ok(Written { other, counts })
 }

@@ -75,12 +75,17 @@ async fn say_hello(target: &Target, how: &How) -> Result<Greeted, Fault> {
     let commands = greeting(target, how);
     let clock = &target.gate.clock;
     let asked = clock.now();
-    let answers = others.beside(exchange(&mut wire, &commands)).await;
+    let answers = exchange_long(&mut wire, &commands, resp::COUNTS);
+    let answers = others.beside(answers).await;
     let mut answers = answers.map_err(unanswered)?;
     let at = clock.now();
     let resp3 = how.subscribe && matches!(answers.pop(), Some(Resp::Map(_)));
     let own_address = answers.pop().map_or(0, |reply| own_address(&text(&reply)));
     let time = answers.pop();
+    let counts = match counts_too(target, how) {
+        true => answers.pop().map(|reply| text(&reply)),
+        false => None,
+    };
     let record = match target.routes {
         None => answers.pop(),
         Some(_) => None,
@@ -148,8 +153,15 @@ async fn say_hello(target: &Target, how: &How) -> Result<Greeted, Fault> {
     degraded::tell(target, &info, own_address);
     let (newness, voted) = match &target.routes {
         None => (
-            newness_of(target, &mut wire, record.as_deref(), &info).await?,
-            has_voted(target, &mut wire, record.as_deref()).await?,
+            newness_of(
+                target,
+                &mut wire,
+                record.as_deref(),
+                &info,
+                counts.as_deref(),
+            )
+            .await?,
+            has_voted(target, &mut wire, record.as_deref(), counts.as_deref()).await?,
         ),
         Some(_) => (Newness::Used, false),
     };
@@ -224,6 +236,16 @@ pub(super) fn take_info(answers: &mut Vec<Resp>) -> Option<Resp> {
     Some(Resp::BulkString(said.into_bytes()))
 }
 
+/// Whether a server is asked at once what it has carried out, which matters where it has no
+/// record: one that was not met yet.
+pub(super) fn counts_too(target: &Target, how: &How) -> bool {
+    mutant!(
+        "counts-are-asked-for-late",
+        target.routes.is_none() && !how.reached,
+        false
+    )
+}
+
 /// What a server is asked before anything is done there.
 pub(super) fn greeting(target: &Target, how: &How) -> Vec<redis::Cmd> {
     let address = &target.address;
@@ -234,6 +256,9 @@ pub(super) fn greeting(target: &Target, how: &How) -> Vec<redis::Cmd> {
     commands.extend(SECTIONS.map(|section| redis::cmd("INFO").arg(section).take()));
     if target.routes.is_none() {
         commands.push(redis::cmd("GET").arg(&*target.gate.record_key).take());
+    }
+    if counts_too(target, how) {
+        commands.push(count());
     }
     commands.push(redis::cmd("TIME"));
     commands.push(redis::cmd("CLIENT").arg("INFO").take());
@@ -293,6 +318,7 @@ async fn newness_of(
     wire: &mut Wire,
     record: Option<&str>,
     info: &Info,
+    counts: Option<&str>,
 ) -> Result<Newness, Fault> {
     match record {
         Some(text) if Record::parse(text).is_none_or(|record| !record.is_pledge()) => {
@@ -302,7 +328,7 @@ async fn newness_of(
         Some(_) if quarantine_left(&target.gate, wire).await?.is_zero() => Ok(Newness::New),
         Some(_) => Ok(Newness::Used),
         None => {
-            let stats = commandstats(wire).await?;
+            let stats = counted(wire, counts).await?;
             Ok(info.newness(&stats, target.gate.expected().quarantine))
         }
     }
@@ -313,20 +339,35 @@ pub(super) async fn has_voted(
     target: &Target,
     wire: &mut Wire,
     record: Option<&str>,
+    counts: Option<&str>,
 ) -> Result<bool, Fault> {
-    let pledged = record
-        .and_then(Record::parse)
-        .is_some_and(|record| record.is_pledge());
-    match pledged && target.gate.expected().guard {
-        true => Ok(may_have_voted(&commandstats(wire).await?)),
+    match is_pledge(record) && target.gate.expected().guard {
+        true => Ok(may_have_voted(&counted(wire, counts).await?)),
         false => Ok(false),
+    }
+}
+
+fn is_pledge(record: Option<&str>) -> bool {
+    let record = record.and_then(Record::parse);
+    record.is_some_and(|record| record.is_pledge())
+}
+
+/// Asks how often a server has carried out which commands.
+pub(super) fn count() -> redis::Cmd {
+    redis::cmd("INFO").arg("commandstats").take()
+}
+
+/// What it has said to that, behind its record; or says now.
+async fn counted(wire: &mut Wire, counts: Option<&str>) -> Result<String, Fault> {
+    match counts {
+        Some(counts) => Ok(counts.to_owned()),
+        None => commandstats(wire).await,
     }
 }
 
 /// How often a server has carried out which commands; nothing where it does not tell.
 pub(super) async fn commandstats(wire: &mut Wire) -> Result<String, Fault> {
-    let ask = redis::cmd("INFO").arg("commandstats").take();
-    let stats = exchange_long(wire, &[ask], resp::COUNTS).await?.pop();
+    let stats = exchange_long(wire, &[count()], resp::COUNTS).await?.pop();
     Ok(stats.map(|reply| text(&reply)).unwrap_or_default())
 }
 

@@ -12,16 +12,18 @@ use super::alike::Others;
 use super::cluster;
 use super::degraded::is_runless;
 use super::greet::{
-    commandstats, fault_of, greeting, own_address, quarantine_left, stranger, take_info, unanswered,
+    commandstats, counts_too, fault_of, greeting, own_address, quarantine_left, stranger,
+    take_info, unanswered,
 };
 use super::locate::locate;
 use super::prepare::{permitted, prepare};
-use super::talk::exchange;
+use super::talk::{exchange, exchange_long};
 use super::target::{How, Target};
 use crate::node::address::Endpoint;
 use crate::node::admission::{Info, Newness, Record, Server, Stranger, Unfit};
 use crate::node::redis::native::Delete;
 use crate::node::redis::replies::{self, text};
+use crate::node::redis::resp;
 use crate::node::redis::server_error;
 use crate::node::redis::wire::Wire;
 use crate::node::time::NodeTime;
@@ -122,7 +124,7 @@ async fn see(target: &Target, looked: &mut Looked) -> Result<(), Stopped> {
     let mut wire = Wire::new(stream, gate.inbox.clone());
     let greeting = greeting(target, &how);
     let mut answers = others
-        .beside(exchange(&mut wire, &greeting))
+        .beside(exchange_long(&mut wire, &greeting, resp::COUNTS))
         .await
         .map_err(|fault| match fault.kind {
             FaultKind::Misconfigured => Stopped::Tls(fault),
@@ -131,7 +133,11 @@ async fn see(target: &Target, looked: &mut Looked) -> Result<(), Stopped> {
     let resp3 = matches!(answers.pop(), Some(Resp::Map(_)));
     let client_info = answers.pop().map(|reply| text(&reply));
     looked.placeless = own_address(&client_info.unwrap_or_default()) == 0;
-    let (time, record) = (answers.pop(), answers.pop());
+    let time = answers.pop();
+    if counts_too(target, &how) {
+        answers.pop();
+    }
+    let record = answers.pop();
     let info = take_info(&mut answers);
     // It answers nothing but this, and maybe no password.
     if let Some(kind) = stranger(info.as_ref()) {

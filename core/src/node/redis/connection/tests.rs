@@ -748,3 +748,38 @@ async fn the_first_of_its_kind_takes_the_text_of_its_script_along() {
     let texts: Vec<bool> = texts.map(|item| item.with_text).collect();
     assert_eq!(texts, [true, false, false]);
 }
+
+/// Whoever is dialled listens, and does not answer.
+struct Listener(Arc<Mutex<Vec<Far>>>);
+
+impl Dial for Listener {
+    fn dial<'a>(&'a self, _: &'a Endpoint) -> Dialling<'a> {
+        let (near, far) = dial::pair();
+        lock(&self.0).push(far);
+        Box::pin(async { Ok(near) })
+    }
+}
+
+#[tokio::test]
+async fn a_server_is_asked_at_once_what_matters_where_it_has_no_record() {
+    let here = (Endpoint::Unix("/nowhere".into()), 1);
+    for reached in [false, true] {
+        let expected = Expected::new("s", 1, Duration::from_secs(1), 0.01, true);
+        let ends = Arc::new(Mutex::new(Vec::new()));
+        let dial = Arc::new(Listener(ends.clone()));
+        let mut link = Link::to(here.0.clone(), expected, dial, here.clone());
+        let connects = &link.connection.outbox.connects;
+        connects.store(u64::from(reached), Ordering::Relaxed);
+        link.asks(ACQUIRE);
+        let _ = poll_fn(|cx| Poll::Ready(link.connection.next(cx).is_ready())).await;
+        let far = lock(&ends).pop().expect("it was dialled");
+        far.readable().await.unwrap();
+        let mut written = vec![0; 4096];
+        let length = far.try_read(&mut written).unwrap();
+        let written = String::from_utf8_lossy(&written[..length]).into_owned();
+        let record = written.find("GET").expect("its record");
+        // Behind the record: what was carried out before that was read.
+        let counts = written.find("commandstats");
+        assert_eq!(counts.is_some_and(|counts| counts > record), !reached);
+    }
+}

@@ -39,7 +39,7 @@ impl Dial for Name {
     fn dial<'a>(&'a self, _: &'a Endpoint) -> Dialling<'a> {
         let [server, replication] = self.info(0);
         let none = || "$0\r\n\r\n".to_owned();
-        let rest = "$-1\r\n*2\r\n$1\r\n1\r\n$1\r\n1\r\n$0\r\n\r\n".to_owned();
+        let rest = "$-1\r\n$0\r\n\r\n*2\r\n$1\r\n1\r\n$1\r\n1\r\n$0\r\n\r\n".to_owned();
         let said = [server, none(), none(), none(), replication, rest];
         let stream = self.reach(0, &said);
         Box::pin(async { stream })

@@ -131,7 +131,13 @@ impl Lease {
             return Err(self.not_owner());
         }
         let held = &self.share.held;
-        self.extended(held.hold.extend(held.lease, ttl).await, "extend")
+        let set = &self.client.set;
+        let before = set.met().await;
+        let mut extended = held.hold.extend(held.lease, ttl).await;
+        if matches!(extended, Extended::Unanswered(_)) && set.meets_again(&before).await {
+            extended = held.hold.extend(held.lease, ttl).await;
+        }
+        self.extended(extended, "extend")
     }
 
     fn extended(&self, how: Extended, to: &str) -> Result<(), Error> {

@@ -68,7 +68,7 @@ impl Lock {
         client.check()?;
         self.options.check(&client.settings)?;
         let terms = self.terms(client)?;
-        client.set.meet().await;
+        client.set.met().await;
         let ttl = terms.timing.ttl;
         let wait = self.options.wait.map_or(ttl, |wait| wait.min(ttl));
         let deadline = client.set.clock.now() + wait.max(2 * terms.timing.node_timeout);

@@ -96,10 +96,19 @@ async fn once<T>(
     name: &[u8],
     mut reenter: impl FnMut() -> Option<T>,
 ) -> Result<Acquired<T>, Error> {
-    set.meet().await;
+    let before = set.met().await;
     // Of a semaphore another slot may be free, as long as one attempt may take.
-    let ends = set.clock.now() + 2 * terms.timing.node_timeout;
-    let mut lost = match try_once(set, inbox, terms, None, &mut reenter).await {
+    let long = 2 * terms.timing.node_timeout;
+    let mut ends = set.clock.now() + long;
+    let mut first = try_once(set, inbox, terms, None, &mut reenter).await;
+    if let Err(lost) = &first
+        && lost.kind() == Kind::Unanswered
+        && set.meets_again(&before).await
+    {
+        ends = set.clock.now() + long;
+        first = try_once(set, inbox, terms, None, &mut reenter).await;
+    }
+    let mut lost = match first {
         Ok(acquired) => return Ok(acquired),
         Err(lost) => lost,
     };

@@ -75,7 +75,7 @@ pub(crate) fn finding(said: &[Said]) -> Finding {
 ///
 /// Nothing is changed by it, so nothing is left behind.
 pub(crate) async fn inspect(set: &Arc<Set>, keys: &Arc<Keys>, node_timeout: Duration) -> Vec<Said> {
-    set.meet().await;
+    let before = set.met().await;
     let request = Request {
         op: Op::Inspect,
         native: false,
@@ -89,7 +89,11 @@ pub(crate) async fn inspect(set: &Arc<Set>, keys: &Arc<Keys>, node_timeout: Dura
         Reply::Seen(seen) => Ok(*seen),
         other => Err(no_answer(other)),
     };
-    let replies = ask_all(set, &request, node_timeout).await;
+    let mut replies = ask_all(set, &request, node_timeout).await;
+    let answered = replies.iter().filter(|r| !matches!(r, Reply::Failed(_)));
+    if answered.count() < quorum(replies.len()) && set.meets_again(&before).await {
+        replies = ask_all(set, &request, node_timeout).await;
+    }
     replies.into_iter().map(said).collect()
 }
 

@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::task::Poll;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use crate::clock::{Clock, Instant};
@@ -145,7 +145,7 @@ impl Set {
     /// Waits until a quorum of nodes is connected, or cannot be any more; for
     /// [`connect_timeout`](Set::connect_timeout) at most. At once where that is known, by the
     /// tries to connect that have ended.
-    pub(crate) async fn meet(&self) {
+    async fn meet(&self) {
         let (most, quorum) = (self.connect_timeout, quorum(self.links.len()));
         let mut timer = None;
         poll_fn(|cx| {
@@ -165,6 +165,33 @@ impl Set {
             timer.as_mut().poll(cx)
         })
         .await;
+    }
+
+    /// Waits as [`meet`](Set::meet) does. Returns which connections there are, for
+    /// [`meets_again`](Set::meets_again).
+    pub(crate) async fn met(&self) -> Vec<u64> {
+        self.meet().await;
+        self.links.iter().map(|link| link.connects()).collect()
+    }
+
+    /// For what was asked in vain over the connections `before`: whether too many of them are
+    /// gone for a quorum, as those of a process that was frozen for long are, and there are
+    /// others in their place. Then it is worth asking again.
+    pub(crate) async fn meets_again(&self, before: &[u64]) -> bool {
+        let same = |node: usize| self.links[node].connects() == before[node];
+        if mutant!("asked-in-vain-is-over", self.is_connected(same), true) {
+            return false;
+        }
+        self.meet().await;
+        self.is_connected(|_| true)
+    }
+
+    /// Whether a quorum of nodes is, of those that count.
+    fn is_connected(&self, counts: impl Fn(usize) -> bool) -> bool {
+        let cx = Context::from_waker(Waker::noop());
+        let met = |node: &usize| self.links[*node].poll_met(&cx) == Poll::Ready(true);
+        let nodes = 0..self.links.len();
+        nodes.filter(|node| counts(*node)).filter(met).count() >= quorum(self.links.len())
     }
 
     /// Calls `act` whenever a node's clock has stepped forward: the votes that
@@ -390,7 +417,6 @@ impl std::fmt::Debug for Set {
 #[cfg(test)]
 pub(crate) mod tests {
     use std::future::Future as _;
-    use std::task::{Context, Waker};
 
     use super::*;
     use crate::clock::Sleep;
@@ -542,6 +568,51 @@ pub(crate) mod tests {
             let mut meet = std::pin::pin!(set.meet());
             let mut cx = Context::from_waker(std::task::Waker::noop());
             assert_eq!(meet.as_mut().poll(&mut cx).is_pending(), waits, "{nodes:?}");
+        }
+    }
+
+    /// A node that is connected to once somebody has waited for it.
+    struct Comes(AtomicBool);
+
+    impl Link for Comes {
+        fn send(&self, _: Request, _: Ticket, _: Arc<dyn Sink>, _: Instant) -> Option<Wakers> {
+            None
+        }
+
+        fn shown(&self) -> Arc<str> {
+            "comes".into()
+        }
+
+        fn poll_met(&self, _: &Context<'_>) -> Poll<bool> {
+            match self.0.swap(true, Ordering::Relaxed) {
+                true => Poll::Ready(true),
+                false => Poll::Pending,
+            }
+        }
+
+        fn close(&self) {}
+    }
+
+    #[test]
+    fn what_was_asked_in_vain_is_asked_again_where_connections_were_lost() {
+        let known = |known| Arc::new(Known(known)) as Arc<dyn Link>;
+        for (link, before, again) in [
+            (
+                Arc::new(Comes(AtomicBool::new(false))) as Arc<dyn Link>,
+                0,
+                true,
+            ),
+            // It is the next one already.
+            (known(Some(true)), 1, true),
+            (known(Some(true)), 0, false),
+            (known(Some(false)), 0, false),
+        ] {
+            let (clock, rng) = (Arc::new(Still), Arc::new(SystemRng));
+            let (ttl, before) = (Duration::from_secs(1), [before]);
+            let set = Set::new(vec![link], clock, rng, ttl, 0.01, |_| ());
+            let mut meets = std::pin::pin!(set.meets_again(&before));
+            let mut cx = Context::from_waker(Waker::noop());
+            assert_eq!(meets.as_mut().poll(&mut cx), Poll::Ready(again));
         }
     }
 

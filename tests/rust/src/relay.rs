@@ -77,19 +77,40 @@ fn join(client: TcpStream, server: TcpStream) -> io::Result<[TcpStream; 2]> {
     Ok([client, server])
 }
 
-/// An address that leads to a node which is so far away: what it answers comes that much later.
-pub fn far(node: &str, away: Duration) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let url = format!("redis://{}", listener.local_addr().expect("bound"));
-    let to = host(node);
-    thread::spawn(move || {
-        for client in listener.incoming().flatten() {
-            if let Ok(server) = TcpStream::connect(&to) {
-                joined_late(client, server, away).expect("streams of this machine");
+/// An address that leads to a node which is far away: what it answers comes later by that.
+#[derive(Debug)]
+pub struct Far {
+    /// Its URL.
+    pub url: String,
+    open: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+impl Far {
+    /// One so far away.
+    pub fn new(node: &str, away: Duration) -> Far {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("redis://{}", listener.local_addr().expect("bound"));
+        let (to, open) = (host(node), Arc::<Mutex<Vec<TcpStream>>>::default());
+        let shared = open.clone();
+        thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let mut open = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                open.extend(client.try_clone());
+                if let Ok(server) = TcpStream::connect(&to) {
+                    joined_late(client, server, away).expect("streams of this machine");
+                }
             }
+        });
+        Far { url, open }
+    }
+
+    /// Ends the connections.
+    pub fn cut(&self) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        for stream in open.drain(..) {
+            let _ = stream.shutdown(Shutdown::Both);
         }
-    });
-    url
+    }
 }
 
 fn joined_late(client: TcpStream, server: TcpStream, away: Duration) -> io::Result<()> {

@@ -4,21 +4,24 @@ use std::net::TcpListener;
 use std::time::Duration;
 
 use quorlock::{Client, ErrorKind, Verdict, blocking};
-use quorlock_tests::{Stage, monotonic, relay};
+use quorlock_tests::relay::Far;
+use quorlock_tests::{Stage, monotonic};
 
-/// As long as a request may take by default, less what a busy machine takes.
-const ROUND_TRIP: Duration = Duration::from_millis(180);
+/// Three of these are more than a request may take by default, and one is much less.
+const ROUND_TRIP: Duration = Duration::from_millis(120);
 
-fn far(stage: &Stage) -> Vec<String> {
+fn far(stage: &Stage) -> (Vec<Far>, Vec<String>) {
     let nodes = stage.nodes.iter();
-    nodes.map(|node| relay::far(node, ROUND_TRIP)).collect()
+    let far: Vec<Far> = nodes.map(|node| Far::new(node, ROUND_TRIP)).collect();
+    let urls = far.iter().map(|far| far.url.clone()).collect();
+    (far, urls)
 }
 
 #[test]
 fn a_first_call_that_asks_once_waits_for_its_connections() {
     for nodes in [1, 3] {
         let stage = Stage::new(nodes);
-        let urls = far(&stage);
+        let (_far, urls) = far(&stage);
         let new = || Client::new(&urls).unwrap();
         let client = new();
         let lease = blocking::wait(client.lock("a").try_acquire()).unwrap();
@@ -40,7 +43,7 @@ fn a_first_call_that_asks_once_waits_for_its_connections() {
 #[test]
 fn a_first_call_waits_for_no_minority() {
     let stage = Stage::new(3);
-    let mut urls = far(&stage);
+    let (_far, mut urls) = far(&stage);
     // Connections to it stand, and nothing is answered.
     let hung = TcpListener::bind("127.0.0.1:0").expect("a port");
     urls[2] = format!("redis://{}", hung.local_addr().expect("bound"));
@@ -68,4 +71,26 @@ fn connect_timeout_says_how_long() {
     blocking::wait(client.lock("a").try_acquire()).unwrap_err();
     let waited = Duration::from_nanos(monotonic() - begun);
     assert!(waited < most, "{waited:?}");
+}
+
+#[test]
+fn calls_of_a_process_that_was_frozen_find_their_connections_gone_and_work() {
+    for nodes in [1, 3] {
+        let stage = Stage::new(nodes);
+        let (far, urls) = far(&stage);
+        let client = Client::new(&urls).unwrap();
+        let lease = blocking::wait(client.lock("held").acquire()).unwrap();
+        let cut = || far.iter().for_each(Far::cut);
+        // Whether the client has seen yet that they are gone, is left to chance.
+        cut();
+        let other = blocking::wait(client.lock("a").try_acquire()).unwrap();
+        blocking::wait(other.expect("it is free").release()).unwrap();
+        cut();
+        let seen = blocking::wait(client.lock("held").inspect()).unwrap();
+        assert_eq!(seen.verdict(), Verdict::Held, "{seen:?}");
+        cut();
+        blocking::wait(lease.extend(None)).unwrap();
+        cut();
+        blocking::wait(lease.release()).unwrap();
+    }
 }

@@ -138,6 +138,9 @@ impl Connection {
 
     /// The next connection was not to be had.
     pub(super) fn connect_failed(&mut self, fault: Fault) {
+        // One that was ended on the way, as by a server that had been idle for long, says
+        // nothing of the next; a second one does.
+        let ended = fault.kind == FaultKind::Unreachable && fault.sent && self.failures == 0;
         // No pause after a connection broke; but one that was not to be had
         // is not tried again at once.
         self.failures = self.failures.saturating_add(1).max(2);
@@ -163,7 +166,7 @@ impl Connection {
             self.told_away = true;
         }
         self.last_fault = Some(fault);
-        self.is_met(Some(false));
+        self.is_met(mutant!("ended-on-the-way-is-away", !ended, true).then_some(false));
     }
 
     /// Tells those who wait for it how a try to connect has ended.

@@ -154,7 +154,11 @@ pub(super) fn report(address: &Address, looked: &Looked, terms: &Terms<'_>) -> N
                 "a round trip takes {middle:?}, and node_timeout is {:?}",
                 terms.node_timeout
             ),
-            "raise node_timeout, and the ttl with it, or bring the node nearer",
+            &format!(
+                "raise node_timeout to {:?}, and the ttl to four times that at least, or bring the \
+                 node nearer",
+                ample(middle)
+            ),
         ));
     }
     if looked.heard == Some(false) {
@@ -390,6 +394,13 @@ pub(super) fn of_set(nodes: usize) -> Vec<Finding> {
         ),
         "take an odd number: 3 or 5 are usual",
     )]
+}
+
+/// What `node_timeout` should be where a round trip takes so long: four times that, in steps of
+/// 10 ms.
+fn ample(round_trip: Duration) -> Duration {
+    let tens = (round_trip * 4).as_millis().div_ceil(10);
+    Duration::from_millis(10 * u64::try_from(tens).unwrap_or(u64::MAX / 10))
 }
 
 /// The shortest, and the one in the middle.

@@ -305,6 +305,8 @@ fn clocks_and_distance() {
     nodes[2] = between(&nodes[2], Duration::from_millis(60), |_| ());
     let far = probe(of(&nodes).node_timeout(Duration::from_millis(100)));
     assert_eq!(ids(&far.nodes[2]), ["QD13"], "{far:?}");
+    let remedy = &far.nodes[2].findings[0].remedy;
+    assert!(remedy.starts_with("raise node_timeout to "), "{remedy}");
     assert!(far.nodes[2].round_trip.unwrap().0 >= Duration::from_millis(60));
     assert_eq!((far.votes, far.health), (3, Health::WorksBut));
 }

@@ -3,7 +3,8 @@
 import pathlib
 import re
 
-CORE = pathlib.Path(__file__).resolve().parents[1] / "core" / "src"
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+CORE = ROOT / "core" / "src"
 
 # Of each wing, those that its files may import beside their own. Folders are wings; of the files beside them those in `GROUND`
 # know nothing else of the core, and the others are the public ones.
@@ -18,7 +19,7 @@ WINGS = {
     "public": {"ground", "runtime", "node", "node::memory", "node::redis", "node::cluster", "protocol"},
     "binding": {"ground", "runtime", "node", "node::memory", "node::redis", "node::cluster", "protocol", "public"},
 }
-GROUND = {"clock", "error", "hash", "lean", "mutants", "mutex", "owner", "sync", "token", "wakers"}
+GROUND = {"clock", "error", "hash", "lean", "mutants", "mutex", "owner", "process", "sync", "token", "wakers"}
 # The crate's root shows what the others have, and probes are for tests.
 APART = {"", "probe"}
 
@@ -126,3 +127,21 @@ def circles(arrows):
         arrows = {here: those - ends for here, those in arrows.items() if here not in ends}
         if not arrows:
             return []
+
+
+# What a fork may copy while another thread makes or holds it, so that the child waits for ever. `Made` and `PerProcess` of core/src/process.rs
+# stand for them.
+HALF_MADE = re.compile(r"\bstatic (?:mut )?(\w+): (?:\w+::)*(?:Lazy|LazyLock|LazyCell|OnceCell|OnceLock|Once|Mutex|RwLock|Condvar)\b")
+# Node cannot fork but into another program, and the simulator never does. Python forks with the interpreter's lock, under which alone
+# the log's is held.
+NEVER_FORKED = {("core/src/client/simulated.rs", "NOBODYS"), ("py/src/lib.rs", "LOG")}
+
+
+def half_made(root=ROOT):
+    """Statics that a forked child may find half made."""
+    for folder in ("core/src", "ffi-c/src", "py/src"):
+        for path in sorted((root / folder).rglob("*.rs")):
+            where = str(path.relative_to(root))
+            for name in HALF_MADE.findall(code(path)):
+                if (where, name) not in NEVER_FORKED and path.stem != "tests":
+                    yield f"{where}: {name}"

@@ -164,6 +164,18 @@ class House(unittest.TestCase):
         ]:
             self.assertIn(found, self.planted(file, line)[0])
 
+    def test_no_static_can_be_copied_half_made(self):
+        self.assertEqual(list(house.half_made()), [])
+
+    def test_a_static_that_can_is_found(self):
+        for line in ("static A: Lazy<String> = Lazy::new(String::new);", "    pub static A: std::sync::OnceLock<u8> = OnceLock::new();",
+                     "pub(crate) static A: Mutex<Vec<u8>> = Mutex::new(Vec::new());", "static A: Once = Once::new();"):
+            with tempfile.TemporaryDirectory() as folder:
+                path = pathlib.Path(folder) / "core" / "src" / "a.rs"
+                path.parent.mkdir(parents=True)
+                path.write_text(line + "\nstatic B: Made<Mutex<u8>> = Made::new(Mutex::default);\nstatic C: OnceBox<u8> = OnceBox::new();\n")
+                self.assertEqual(list(house.half_made(pathlib.Path(folder))), ["core/src/a.rs: A"])
+
     def test_a_ring_that_is_planted_is_found(self):
         _, ring = self.planted("protocol/quorum.rs", "use super::fence::Fence;")
         self.assertTrue({"protocol::quorum", "protocol::fence"} <= set(ring), ring)

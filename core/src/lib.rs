@@ -85,6 +85,7 @@ mod owner;
 mod permissions;
 #[doc(hidden)]
 pub mod probe;
+mod process;
 mod protocol;
 mod report;
 mod runtime;

@@ -4,6 +4,7 @@ use std::ffi::{CString, c_char};
 use std::ptr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use quorlock_core::binding::Made;
 use quorlock_core::{Error, Holder, Inspection, NodeView, Verdict};
 
 use crate::error::{Names, c_text, name_in, quorlock_error_t};
@@ -259,9 +260,8 @@ pub extern "C" fn quorlock_inspection_verdict(inspection: *const quorlock_inspec
 /// long as the library.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_verdict_name(verdict: i32) -> *const c_char {
-    static NAMES: std::sync::OnceLock<Names> = std::sync::OnceLock::new();
-    let names = || Verdict::ALL.iter().map(|v| (v.number(), c_text(v.as_str()))).collect();
-    boundary!(or ptr::null(), { Ok(name_in(NAMES.get_or_init(names), verdict)) })
+    static NAMES: Made<Names> = Made::new(|| Verdict::ALL.iter().map(|v| (v.number(), c_text(v.as_str()))).collect());
+    boundary!(or ptr::null(), { Ok(name_in(&NAMES, verdict)) })
 }
 
 /// Who holds the lock, or keeps it. `size` is sizeof(quorlock_holder_t): a later

@@ -1,9 +1,9 @@
 //! Codes: the numbers of the core's error kinds.
 
 use std::ffi::{CString, c_char};
-use std::sync::LazyLock;
 
 use quorlock_core::ErrorKind;
+use quorlock_core::binding::Made;
 
 use crate::error::{Names, c_text, name_in};
 
@@ -42,7 +42,7 @@ pub const QUORLOCK_WOULD_DEADLOCK: i32 = 13;
 /// number that is no code. The text lives as long as the library.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_kind_name(kind: i32) -> *const c_char {
-    static NAMES: LazyLock<Names> = LazyLock::new(|| {
+    static NAMES: Made<Names> = Made::new(|| {
         let named = |kind: ErrorKind| (kind.number(), c_text(kind.name()));
         ErrorKind::ALL.iter().copied().map(named).chain([(QUORLOCK_OK, CString::from(c"Ok"))]).collect()
     });

@@ -3,9 +3,9 @@
 use std::ffi::{CString, c_char, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::{Arc, Mutex};
 
-use quorlock_core::binding::lock;
+use quorlock_core::binding::{Made, lock};
 use quorlock_core::{Error, Lease, LossReason};
 
 use crate::callback::{Callback, Slot};
@@ -198,7 +198,7 @@ pub extern "C" fn quorlock_lease_state(lease: *const quorlock_lease_t) -> i32 {
 /// the library.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_state_name(state: i32) -> *const c_char {
-    static NAMES: LazyLock<Names> = LazyLock::new(|| {
+    static NAMES: Made<Names> = Made::new(|| {
         let named = |reason: LossReason| (reason.number(), c_text(reason.as_str()));
         let others =
             [(QUORLOCK_LEASE_HELD, "held"), (QUORLOCK_LEASE_RELEASED, "released"), (QUORLOCK_LEASE_NONE, "none")];

@@ -4,6 +4,7 @@ use std::ffi::{CString, c_char};
 use std::ptr;
 use std::time::Duration;
 
+use quorlock_core::binding::Made;
 use quorlock_core::{Finding, Health, NodeReport, Probe};
 
 use crate::client::quorlock_client_t;
@@ -263,10 +264,11 @@ pub extern "C" fn quorlock_probe_health(probe: *const quorlock_probe_t) -> i32 {
 /// lives as long as the library.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_health_name(health: i32) -> *const c_char {
-    static NAMES: std::sync::OnceLock<Names> = std::sync::OnceLock::new();
-    let all = [Health::Works, Health::WorksBut, Health::Cannot];
-    let names = || all.iter().map(|health| (health.number(), c_text(health.as_str()))).collect();
-    boundary!(or ptr::null(), { Ok(name_in(NAMES.get_or_init(names), health)) })
+    static NAMES: Made<Names> = Made::new(|| {
+        let all = [Health::Works, Health::WorksBut, Health::Cannot];
+        all.iter().map(|health| (health.number(), c_text(health.as_str()))).collect()
+    });
+    boundary!(or ptr::null(), { Ok(name_in(&NAMES, health)) })
 }
 
 /// What the set is, and how many of its nodes would vote. `size` is

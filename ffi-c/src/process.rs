@@ -1,7 +1,7 @@
 //! What concerns the process as a whole: the log, and the end.
 
 use std::ffi::{c_char, c_void};
-use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use quorlock_core::Level;
 use quorlock_core::binding::{PerProcess, shutdown};
@@ -24,7 +24,7 @@ pub type quorlock_log_callback_t =
 type Function = unsafe extern "C" fn(*mut c_void, i32, *const c_char);
 
 static LOG: PerProcess<Slot<Callback<Function>>> = PerProcess::new();
-static SINK: Once = Once::new();
+static SINK_IS_SET: AtomicBool = AtomicBool::new(false);
 
 fn sink(level: Level, line: &str) {
     let level = match level {
@@ -44,7 +44,12 @@ fn sink(level: Level, line: &str) {
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_set_log_callback(userdata: *mut c_void, callback: quorlock_log_callback_t) {
     boundary!({
-        SINK.call_once(|| quorlock_core::set_log_sink(sink));
+        // Of threads that come at once each may set it. A `Once` that another thread is in
+        // would never be over in a forked child.
+        if !SINK_IS_SET.load(Ordering::Acquire) {
+            quorlock_core::set_log_sink(sink);
+            SINK_IS_SET.store(true, Ordering::Release);
+        }
         LOG.get().set(callback.map(|function| Callback { function, userdata }));
         Ok(())
     });

@@ -171,6 +171,7 @@ int main(int argc, char **argv) {
     if (argc == 2 && !strcmp(argv[1], "role:exits")) return role_exits();
     if (argc == 2 && !strcmp(argv[1], "role:frees-late")) return role_frees_late();
     if (argc == 2 && !strcmp(argv[1], "role:signals")) return role_signals();
+    if (argc == 2 && !strcmp(argv[1], "role:forks")) return role_forks();
     if (argc == 2 && !strcmp(argv[1], "role:environment")) return role_environment();
 #endif
     const struct test *const files[] = {arguments_tests, leases_tests, line_tests, inspection_tests, probe_tests,

@@ -104,6 +104,7 @@ void callbacks_may_free_their_lease(void);
 int role_exits(void);
 int role_frees_late(void);
 int role_signals(void);
+int role_forks(void);
 int role_environment(void);
 
 #endif

@@ -206,6 +206,89 @@ static void a_forked_child_starts_what_was_not_used(void) {
     quorlock_client_free(client);
 }
 
+/* All that a program uses of the library for the first time: log, names, a client of QUORLOCK_NODES and one of this process, a lock
+ * that is had, and one that is held by another, alone and shared. */
+static int uses_it_all(const char *own) {
+    struct seen seen;
+    seen_init(&seen);
+    quorlock_set_log_callback(&seen, on_log);
+    if (!quorlock_kind_name(QUORLOCK_CLOSED) || !quorlock_state_name(QUORLOCK_LEASE_HELD) ||
+        !quorlock_health_name(QUORLOCK_HEALTH_WORKS) || !quorlock_verdict_name(QUORLOCK_VERDICT_HELD))
+        return 1;
+    quorlock_client_t *client = patient_client(), *other = patient_client(), *here = client_of("memory://forks");
+    quorlock_lock_options_t *options = quorlock_lock_options_new();
+    quorlock_lock_options_set_shared(options, true);
+    quorlock_client_t *clients[] = {client, here};
+    for (int at = 0; at < 2; at++) {
+        quorlock_lock_t *lock = NULL, *again = NULL, *shared = NULL;
+        quorlock_lease_t *lease = NULL, *none = NULL;
+        WORKS(quorlock_lock_new(clients[at], own, strlen(own), NULL, &lock, &error));
+        WORKS(quorlock_lock_new(at ? here : other, own, strlen(own), NULL, &again, &error));
+        WORKS(quorlock_lock_new(at ? here : other, own, strlen(own), options, &shared, &error));
+        if (broken) return 2;
+        if (quorlock_lock(lock, 10000, NULL, &lease, &error)) {
+            printf("     %s\n", quorlock_error_text(error));
+            return 3;
+        }
+        /* Held by another, or not yet connected to: it comes back. */
+        CHECK(quorlock_lock(again, 50, NULL, &none, NULL) != QUORLOCK_OK);
+        CHECK(quorlock_lock(shared, 50, NULL, &none, NULL) != QUORLOCK_OK);
+        WORKS(quorlock_unlock(lease, NULL, &error));
+        quorlock_lease_free(lease);
+        quorlock_lock_free(lock);
+        quorlock_lock_free(again);
+        quorlock_lock_free(shared);
+    }
+    quorlock_lock_options_free(options);
+    quorlock_client_free(here);
+    quorlock_client_free(other);
+    quorlock_client_free(client);
+    return broken ? 4 : 0;
+}
+
+static void *first_use(void *own) { return (void *)(intptr_t)uses_it_all(own); }
+
+int role_forks(void) {
+    enum { CHILDREN = 16 };
+    pid_t children[CHILDREN];
+    pthread_t thread;
+    srand((unsigned)getpid());
+    fflush(stdout);
+    pthread_create(&thread, NULL, first_use, "of the parent");
+    for (int at = 0; at < CHILDREN; at++) {
+        nanosleep(&(struct timespec){0, rand() % 500 * 1000L}, NULL);
+        if ((children[at] = fork()) == 0) {
+            char own[32];
+            snprintf(own, sizeof own, "of %d", (int)getpid());
+            alarm(30);
+            broken = 0;
+            error = NULL;
+            int failed = uses_it_all(own);
+            fflush(stdout);
+            _exit(failed);
+        }
+    }
+    void *failed = NULL;
+    pthread_join(thread, &failed);
+    CHECK(!failed);
+    for (int at = 0; at < CHILDREN; at++) {
+        int status = -1;
+        waitpid(children[at], &status, 0);
+        if (status) printf("     child %d: %s %d\n", at, WIFSIGNALED(status) ? "signal" : "status",
+                           WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+        CHECK(status == 0);
+    }
+    fflush(stdout);
+    return broken ? 1 : 0;
+}
+
+/* Forks at any instant, beside a thread that uses everything for the first time: no child finds anything half made. */
+static void forks_at_any_instant(void) {
+    char command[512];
+    snprintf(command, sizeof command, "'%s' role:forks", self);
+    for (int left = 4; left && !broken; left--) CHECK(system(command) == 0);
+}
+
 /* A lease of another process that has exited without a word: released by its exit. */
 static void exiting_releases(void) {
     CHECK(getenv("QUORLOCK_NODES"));
@@ -409,5 +492,5 @@ static void shutting_down(void) {
 
 const struct test process_tests[] = {
     TEST(a_forked_child), TEST(a_forked_child_and_its_parents_queue), TEST(a_forked_child_starts_what_was_not_used),
-    TEST(exiting_releases), TEST(freeing_after_main), TEST(signals_are_the_programs), TEST(an_environment_that_is_no_text),
+    TEST(forks_at_any_instant), TEST(exiting_releases), TEST(freeing_after_main), TEST(signals_are_the_programs), TEST(an_environment_that_is_no_text),
     TEST(shutting_down), {NULL, NULL}};

@@ -9,8 +9,6 @@ use std::panic::resume_unwind;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use once_cell::race::OnceBox;
-
 use crate::blocking;
 use crate::runtime::threads::without_signals;
 
@@ -21,45 +19,8 @@ pub use crate::binding::spawn::{Steps, Task, Work, dispatch, shutdown, spawn};
 pub use crate::election::Failures;
 pub use crate::error::{shown, word};
 pub use crate::mutex::lock;
+pub use crate::process::{Made, PerProcess, id as process_id};
 pub use crate::runtime::close_all;
-pub use crate::runtime::process::id as process_id;
-
-/// A static of which each process has one of its own. Locks in the one that a
-/// forked child has inherited may be held by threads that do not exist there.
-#[derive(Debug)]
-pub struct PerProcess<T>(OnceBox<Of<T>>);
-
-#[derive(Debug)]
-struct Of<T> {
-    process: u32,
-    value: T,
-    /// That of a child that this process has become by forking. What was
-    /// inherited stays, so that no memory is lost.
-    next: PerProcess<T>,
-}
-
-impl<T: Default> PerProcess<T> {
-    #[allow(clippy::new_without_default, reason = "only for statics")]
-    pub const fn new() -> PerProcess<T> {
-        PerProcess(OnceBox::new())
-    }
-
-    /// The one of this process.
-    pub fn get(&self) -> &T {
-        let here = crate::runtime::process::id();
-        let made = self.0.get_or_init(|| {
-            Box::new(Of {
-                process: here,
-                value: T::default(),
-                next: PerProcess::new(),
-            })
-        });
-        match made.process == here {
-            true => &made.value,
-            false => made.next.get(),
-        }
-    }
-}
 
 /// Gone when the thread's own storage is: destructors of static objects in C++
 /// run after that, and may well call us.
@@ -222,22 +183,6 @@ mod tests {
         slot.set(Some(()));
         slot.run(true, |()| {});
         slot.run(true, |()| panic!("it ran before"));
-    }
-
-    #[test]
-    fn each_process_has_its_own() {
-        let one = PerProcess::<String>::new();
-        assert!(std::ptr::eq(one.get(), one.get()));
-        // As a forked child finds it.
-        let inherited = PerProcess(OnceBox::new());
-        let parents = Of {
-            process: 0,
-            value: "parent".to_owned(),
-            next: PerProcess::new(),
-        };
-        inherited.0.set(Box::new(parents)).unwrap();
-        assert_eq!(inherited.get(), "");
-        assert!(std::ptr::eq(inherited.get(), inherited.get()));
     }
 
     // Elsewhere the order in which a thread's storage goes is another.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::mem;
 use std::ops::Deref;
 
-use crate::runtime::process;
+use crate::process;
 
 /// A part of the core, owned by the process that made it.
 ///

@@ -50,7 +50,7 @@ pub(crate) struct Inner {
 impl Inner {
     /// Refuses in a forked child.
     pub(crate) fn check_process(&self) -> Result<(), Error> {
-        if self.process == crate::runtime::process::id() {
+        if self.process == crate::process::id() {
             return Ok(());
         }
         Err(Error::new(

@@ -9,13 +9,13 @@ use once_cell::race::OnceBox;
 use crate::metrics::{Durations, Histogram, Metrics, NodeMetrics};
 use crate::mutex::lock;
 use crate::node::Link;
+use crate::process;
 use crate::protocol::counters::Counters;
 use crate::protocol::group::Group;
 use crate::protocol::loss::LossReason;
 use crate::protocol::measures::{self, BOUNDS, OfNode, Outcome};
 use crate::protocol::set::Set;
 use crate::protocol::waiting::inbox::Inbox;
-use crate::runtime::process;
 use crate::stats::Stats;
 
 /// What is measured in one process.

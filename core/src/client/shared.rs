@@ -24,13 +24,14 @@ use crate::node::memory::MemoryLink;
 use crate::node::redis::RedisLink;
 use crate::node::redis::tls::Tls;
 use crate::node::{Link, Waits};
+use crate::process;
 use crate::protocol::order::Order;
 use crate::protocol::reentry::Owners;
 use crate::protocol::renewal::Watchdog;
 use crate::protocol::set::Set;
 use crate::protocol::waiting::inbox::Inbox;
 use crate::runtime::dispatch::Level;
-use crate::runtime::{Closing, Runtime, process};
+use crate::runtime::{Closing, Runtime};
 use crate::token::{Rng, SystemRng};
 
 /// What clones of a client and its locks share.

@@ -49,7 +49,7 @@ impl ClientBuilder {
             process_label: Arc::default(),
             tls: Tls::default(),
             closed: AtomicBool::new(false),
-            process: crate::runtime::process::id(),
+            process: crate::process::id(),
             registered: None,
         };
         Client {

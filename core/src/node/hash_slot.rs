@@ -1,9 +1,8 @@
 //! Which of the 16,384 hash slots of a cluster a key belongs to (Redis cluster specification,
 //! "Key distribution model"), and a short tag of each, for keys that are to be in one.
 
-use once_cell::sync::Lazy;
-
 use crate::node::names::hash_tag;
+use crate::process::Made;
 
 /// How many hash slots a cluster has.
 pub(crate) const SLOTS: usize = 16_384;
@@ -47,7 +46,7 @@ pub(crate) fn tag(slot: u16) -> String {
     TAGS[usize::from(slot) % SLOTS].to_string()
 }
 
-static TAGS: Lazy<Box<[u32]>> = Lazy::new(|| {
+static TAGS: Made<Box<[u32]>> = Made::new(|| {
     let mut tags = vec![u32::MAX; SLOTS];
     let (mut left, mut number) = (SLOTS, 0);
     while left > 0 {

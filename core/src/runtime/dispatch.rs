@@ -5,10 +5,11 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 
-use once_cell::sync::{Lazy, OnceCell};
+use once_cell::sync::OnceCell;
 
 use crate::mutex::lock;
 use crate::runtime::callers::{Callback, Callers};
@@ -38,15 +39,26 @@ impl Level {
     }
 }
 
-type Sink = Arc<dyn Fn(Level, &str) + Send + Sync>;
-static SINK: Lazy<Mutex<Option<Sink>>> = Lazy::new(Mutex::default);
+type Sink = Box<dyn Fn(Level, &str) + Send + Sync>;
+
+/// No lock, which a forked child could find taken by a thread that it does not have. A sink that
+/// another one has replaced is never freed: a line may be on its way to it.
+static SINK: AtomicPtr<Sink> = AtomicPtr::new(std::ptr::null_mut());
+
+/// The sink that was set last, if any.
+fn sink() -> Option<&'static Sink> {
+    // SAFETY: null, or a box that was leaked.
+    unsafe { SINK.load(Ordering::Acquire).as_ref() }
+}
 
 /// Sends log lines to `sink` in place of the [`log`](https://docs.rs/log)
 /// crate, to which they go by default. The sink runs on a thread that is there for log
 /// lines alone: one that blocks holds up other lines, and no loss. Beyond 1024 lines that
-/// wait the oldest are dropped, and counted. Lines carry no passwords and no tokens.
+/// wait the oldest are dropped, and counted. Lines carry no passwords and no tokens. A sink is
+/// there as long as the process, also when another has taken its place.
 pub fn set_log_sink(sink: impl Fn(Level, &str) + Send + Sync + 'static) {
-    *lock(&SINK) = Some(Arc::new(sink));
+    let sink: Sink = Box::new(sink);
+    SINK.store(Box::into_raw(Box::new(sink)), Ordering::Release);
 }
 
 /// See above.
@@ -69,7 +81,7 @@ impl Dispatcher {
 
     /// Logs a line. A line that no sink reads starts no thread.
     pub(crate) fn log(&self, level: Level, line: String) {
-        let read = || lock(&SINK).is_some() || is_read();
+        let read = || sink().is_some() || is_read();
         if level == Level::Warn || read() {
             self.lines.log(level, line);
         }
@@ -144,21 +156,21 @@ fn run((queue, filled): &(Mutex<Queue>, Condvar)) {
             let dropped = std::mem::take(&mut queue.dropped);
             (std::mem::take(&mut queue.lines), dropped)
         };
-        let sink = lock(&SINK).clone();
+        let sink = sink();
         if dropped > 0 {
             emit(
-                &sink,
+                sink,
                 Level::Warn,
                 &format!("{dropped} log lines were dropped"),
             );
         }
         for (level, line) in lines {
-            emit(&sink, level, &line);
+            emit(sink, level, &line);
         }
     }
 }
 
-fn emit(sink: &Option<Sink>, level: Level, line: &str) {
+fn emit(sink: Option<&Sink>, level: Level, line: &str) {
     // A sink that panics loses its line.
     let _ = catch_unwind(AssertUnwindSafe(|| match (sink, level) {
         (Some(sink), _) => sink(level, line),

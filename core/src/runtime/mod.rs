@@ -11,7 +11,6 @@ pub mod dispatch;
 pub(crate) mod drive;
 pub(crate) mod lookups;
 pub(crate) mod parked;
-pub(crate) mod process;
 pub(crate) mod sockets;
 pub(crate) mod threads;
 pub(crate) mod wait;
@@ -57,7 +56,7 @@ static FIRST: OnceBox<Runtime> = OnceBox::new();
 impl Runtime {
     fn boxed() -> Box<Runtime> {
         Box::new(Runtime {
-            process: crate::runtime::process::id(),
+            process: crate::process::id(),
             io: OnceCell::new(),
             dispatcher: Dispatcher::default(),
             lookups: Lookups::default(),
@@ -112,7 +111,7 @@ impl Runtime {
     }
 
     fn is_current(&self) -> bool {
-        self.process == crate::runtime::process::id() && !self.stopped.load(Ordering::Acquire)
+        self.process == crate::process::id() && !self.stopped.load(Ordering::Acquire)
     }
 
     /// What runs callbacks and hands on log lines.
@@ -159,10 +158,11 @@ impl Runtime {
 pub(crate) fn release_at_exit() {
     // A forked child inherits the handlers.
     static REGISTERED: AtomicBool = AtomicBool::new(false);
-    if !REGISTERED.swap(true, Ordering::SeqCst) {
+    if !REGISTERED.load(Ordering::SeqCst) {
         // SAFETY: the handler is an `extern "C"` function that does not unwind. If
-        // the table is full, leases simply expire.
+        // the table is full, leases simply expire. To run it twice does no harm.
         unsafe { libc::atexit(at_exit) };
+        REGISTERED.store(true, Ordering::SeqCst);
     }
 }
 

@@ -10,7 +10,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
-use quorlock::binding::lock;
+use quorlock::binding::{Made, lock};
 
 use super::frame;
 
@@ -63,7 +63,7 @@ struct Standing {
 
 type Known = HashMap<usize, (Py<PyAny>, Arc<[Standing]>)>;
 
-static SITES: std::sync::LazyLock<Mutex<Known>> = std::sync::LazyLock::new(Mutex::default);
+static SITES: Made<Mutex<Known>> = Made::new(Mutex::default);
 
 /// So many functions are known at a time. Programs have fewer that hold locks, unless they make functions.
 const MOST: usize = 4096;

@@ -3,14 +3,13 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use once_cell::sync::Lazy;
-
 use super::MemoryNode;
 use crate::clock::{Clock, Instant};
 use crate::mutants::mutant;
 use crate::mutex::lock;
 use crate::node::native::{Outcome, key_end, outcome};
 use crate::node::{Fault, Link, Op, Reply, Request, Sink, Subscriber, Ticket};
+use crate::process::PerProcess;
 use crate::wakers::Wakers;
 
 /// A node that several clients of this process may share.
@@ -29,13 +28,13 @@ struct Subscription {
     subscriber: Arc<dyn Subscriber>,
 }
 
-/// The nodes of this process by name, for `memory://NAME`.
+/// The nodes of this process by name, for `memory://NAME`. A forked child has others.
 type Nodes = HashMap<String, Arc<Mutex<Shared>>>;
-static NODES: Lazy<Mutex<Nodes>> = Lazy::new(Mutex::default);
+static NODES: PerProcess<Mutex<Nodes>> = PerProcess::new();
 
 /// Forgets all `memory://` nodes: those that links still know live on in them.
 pub(crate) fn forget() {
-    *lock(&NODES) = Nodes::new();
+    *lock(NODES.get()) = Nodes::new();
 }
 
 /// The link to a `memory://` node: answers within the call, and delivers the
@@ -58,7 +57,10 @@ impl MemoryLink {
         shown: Arc<str>,
         clock: Arc<dyn Clock>,
     ) -> MemoryLink {
-        let shared = lock(&NODES).entry(name.to_owned()).or_default().clone();
+        let shared = lock(NODES.get())
+            .entry(name.to_owned())
+            .or_default()
+            .clone();
         MemoryLink {
             shared,
             node,

@@ -9,23 +9,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use once_cell::sync::Lazy;
-
 use super::resp::{self, Decimal};
 use crate::node::hash_slot;
 use crate::node::{Companions, Leaving, Mode, Op, Repair, Request, Waiter};
+use crate::process::Made;
 
 /// A script: its text, and the hash by which the node knows it.
 pub(crate) struct Script {
-    pub(crate) text: Lazy<String>,
-    pub(crate) sha: Lazy<String>,
+    pub(crate) text: Made<String>,
+    pub(crate) sha: Made<String>,
 }
 
 macro_rules! script {
     ($file:literal) => {
         Script {
-            text: Lazy::new(|| whole(include_str!(concat!("lua/", $file)))),
-            sha: Lazy::new(|| sha1_hex(&whole(include_str!(concat!("lua/", $file))))),
+            text: Made::new(|| whole(include_str!(concat!("lua/", $file)))),
+            sha: Made::new(|| sha1_hex(&whole(include_str!(concat!("lua/", $file))))),
         }
     };
 }

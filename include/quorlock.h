@@ -475,8 +475,8 @@ typedef struct quorlock_stats_t {
  * lease, unless 64 of them block at one time. Callbacks may run at the same time,
  * on different threads: what they share needs a lock of yours. `state` is one of
  * #QUORLOCK_LEASE_EXPIRED to #QUORLOCK_LEASE_FORCED. It must not throw. It may
- * free the lease. Signals are blocked there, and in programs that it starts unless
- * it says otherwise. To free another lease waits for a callback of that which runs:
+ * free the lease. It runs under the signal mask of the thread that set it, and so do
+ * programs that it starts. To free another lease waits for a callback of that which runs:
  * so hold no lock then that the other callback takes.
  */
 typedef void (*quorlock_lost_callback_t)(void *userdata, int32_t state);

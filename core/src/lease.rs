@@ -18,6 +18,7 @@ use crate::protocol::hold::{Extended, Hold, Release, Watch};
 use crate::protocol::loss::LossReason;
 use crate::protocol::reentry::{Left, Share};
 use crate::protocol::waiting::Passed;
+use crate::runtime::threads::Mask;
 
 /// A hold on a lock.
 ///
@@ -418,17 +419,16 @@ impl Lease {
     /// unless 64 of them block at one time. Callbacks begin in the order of their losses and
     /// may run at the same time, also those of one lease.
     ///
-    /// Signals are blocked there, as on every thread of the library. A program that the
-    /// callback starts inherits that mask, unless the callback sets another.
+    /// It runs under the signal mask of the thread that calls this, and so does a program that
+    /// it starts.
     pub fn on_lost(&self, callback: impl FnOnce(LossReason) + Send + 'static) {
-        let runtime = self.client.runtime;
+        let (runtime, mask) = (self.client.runtime, Mask::here());
         let held = &self.share.held;
         held.hold.on_lost(
             held.lease,
             Box::new(move |reason| {
-                runtime
-                    .dispatcher()
-                    .call(Box::new(move || callback(reason)));
+                let told = move || mask.over(|| callback(reason));
+                runtime.dispatcher().call(Box::new(told));
             }),
         );
     }

@@ -5,7 +5,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use quorlock_core::binding::{Made, lock};
+use quorlock_core::binding::{Made, Mask, lock};
 use quorlock_core::{Error, Lease, LossReason};
 
 use crate::callback::{Callback, Slot};
@@ -38,8 +38,8 @@ pub const QUORLOCK_LEASE_NONE: i32 = -2;
 /// lease, unless 64 of them block at one time. Callbacks may run at the same time,
 /// on different threads: what they share needs a lock of yours. `state` is one of
 /// #QUORLOCK_LEASE_EXPIRED to #QUORLOCK_LEASE_FORCED. It must not throw. It may
-/// free the lease. Signals are blocked there, and in programs that it starts unless
-/// it says otherwise. To free another lease waits for a callback of that which runs:
+/// free the lease. It runs under the signal mask of the thread that set it, and so do
+/// programs that it starts. To free another lease waits for a callback of that which runs:
 /// so hold no lock then that the other callback takes.
 pub type quorlock_lost_callback_t = Option<unsafe extern "C" fn(userdata: *mut c_void, state: i32)>;
 
@@ -70,8 +70,15 @@ pub(crate) struct Lost {
     slot: Slot<Callback<Function>>,
     /// Whether the core will tell us.
     awaited: AtomicBool,
-    /// The queue by which it comes; none for a thread of the library's.
-    queue: Mutex<Option<Arc<Queue>>>,
+    way: Mutex<Option<Way>>,
+}
+
+/// How a loss comes to the callback.
+#[derive(Clone)]
+enum Way {
+    /// On a thread of the library's, under the mask of the thread that gave the callback.
+    Thread(Mask),
+    Queue(Arc<Queue>),
 }
 
 impl Lost {
@@ -93,10 +100,10 @@ impl Lost {
         self: &Arc<Lost>, queue: *const quorlock_queue_t, userdata: *mut c_void, callback: quorlock_lost_callback_t,
         await_loss: impl FnOnce(Arc<Lost>),
     ) -> Result<(), Error> {
-        let queue = shared(queue)?;
+        let way = shared(queue)?.map_or_else(|| Way::Thread(Mask::here()), Way::Queue);
         // None in between, so that no callback is called where another was to be.
         self.slot.set(None);
-        *lock(&self.queue) = queue;
+        *lock(&self.way) = Some(way);
         self.slot.set(callback.map(|function| Callback { function, userdata }));
         if callback.is_some() && !self.awaited.swap(true, Ordering::AcqRel) {
             await_loss(self.clone());
@@ -119,10 +126,11 @@ impl Lost {
     pub(crate) fn arrive(self: Arc<Lost>, state: i32) {
         // First, so that a callback set from here on asks again.
         self.awaited.store(false, Ordering::Release);
-        let queue = lock(&self.queue).clone();
-        match queue {
-            Some(queue) => queue.news.push(News::Lost(self, state)),
-            None => drop(self.tell(state)),
+        let way = lock(&self.way).clone();
+        match way {
+            Some(Way::Queue(queue)) => queue.news.push(News::Lost(self, state)),
+            Some(Way::Thread(mask)) => drop(mask.over(|| self.tell(state))),
+            None => {}
         }
     }
 }

@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use quorlock_core::binding::{call, dispatch, start};
+use quorlock_core::binding::{Mask, call, dispatch, start};
 use quorlock_core::{Error, ErrorKind, Lease, Leases, Locks};
 
 use crate::callback::Callback;
@@ -112,7 +112,9 @@ fn begin<T: Send + 'static>(
     work: impl Future<Output = Result<T, Error>> + Send + 'static, outcome: fn(Result<T, Error>) -> Outcome,
 ) -> Result<(), Error> {
     let Some(queue) = shared(queue)? else {
-        let (work, _) = call(work, false, move |done| dispatch(move || told.tell(outcome(done))));
+        let mask = Mask::here();
+        let tell = move |done| dispatch(move || mask.over(|| told.tell(outcome(done))));
+        let (work, _) = call(work, false, tell);
         return start(vec![work]);
     };
     let (number, news) = (queue.number(), queue.news.clone());

@@ -21,6 +21,7 @@ pub use crate::error::{shown, word};
 pub use crate::mutex::lock;
 pub use crate::process::{Made, PerProcess, id as process_id};
 pub use crate::runtime::close_all;
+pub use crate::runtime::threads::Mask;
 
 /// Gone when the thread's own storage is: destructors of static objects in C++
 /// run after that, and may well call us.

@@ -1,6 +1,8 @@
 //! The library's own threads. Signals are the program's: they are blocked in every one of
 //! these, so that none is taken, or ends the process, where the program does not expect it.
+//! A callback of the program's has the mask of the thread that gave it, while it runs.
 
+use std::fmt;
 use std::io;
 use std::thread::{Builder, JoinHandle};
 
@@ -27,55 +29,82 @@ pub(crate) async fn aside<T: Send + 'static>(
 }
 
 /// Runs what starts a thread, which inherits that signals are blocked: there is no moment
-/// at which it takes one. Those that tell of a mistake of the thread itself stay as they are.
+/// at which it takes one. Those that tell of a mistake of the thread itself stay as they are:
+/// handlers of crashes see them.
 pub(crate) fn without_signals<T>(starts: impl FnOnce() -> T) -> T {
-    let _blocked = mutant!(
-        "threads-take-signals",
-        Some(Blocked::now()),
-        None::<Blocked>
-    );
-    starts()
+    let all = Mask::here().with_all_but_faults();
+    mutant!("threads-take-signals", all, Mask::here()).over(starts)
 }
 
-/// Blocks the calling thread's signals until it is dropped.
-#[cfg(unix)]
-struct Blocked(libc::sigset_t);
+/// Which signals a thread blocks.
+#[derive(Clone, Copy)]
+pub struct Mask(Set);
 
 #[cfg(unix)]
-impl Blocked {
-    fn now() -> Blocked {
-        use libc::{SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP};
-        // SAFETY: the sets are valid for the calls, and all zeros is a valid one. None of the
-        // calls can fail with these arguments.
-        unsafe {
-            let mut all: libc::sigset_t = std::mem::zeroed();
-            let mut before: libc::sigset_t = std::mem::zeroed();
-            libc::sigfillset(&mut all);
-            for fault in [SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP] {
-                libc::sigdelset(&mut all, fault);
-            }
-            libc::pthread_sigmask(libc::SIG_BLOCK, &all, &mut before);
-            Blocked(before)
-        }
-    }
-}
-
-#[cfg(unix)]
-impl Drop for Blocked {
-    fn drop(&mut self) {
-        // SAFETY: the set is the one that the thread had.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, std::ptr::null_mut()) };
-    }
-}
-
+type Set = libc::sigset_t;
 /// Elsewhere there are no such signals.
 #[cfg(not(unix))]
-struct Blocked;
+type Set = ();
 
-#[cfg(not(unix))]
-impl Blocked {
-    fn now() -> Blocked {
-        Blocked
+impl Mask {
+    /// That of the calling thread.
+    pub fn here() -> Mask {
+        #[cfg(unix)]
+        // SAFETY: all zeros is a valid set, and the call changes nothing but this one.
+        unsafe {
+            let mut set: Set = std::mem::zeroed();
+            libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &mut set);
+            Mask(set)
+        }
+        #[cfg(not(unix))]
+        Mask(())
+    }
+
+    fn with_all_but_faults(self) -> Mask {
+        #[cfg(unix)]
+        {
+            use libc::{SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP};
+            let mut all = self;
+            // SAFETY: the sets are valid for the calls, and so are these numbers.
+            unsafe {
+                libc::sigfillset(&mut all.0);
+                for fault in [SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP] {
+                    if libc::sigismember(&self.0, fault) == 0 {
+                        libc::sigdelset(&mut all.0, fault);
+                    }
+                }
+            }
+            all
+        }
+        #[cfg(not(unix))]
+        self
+    }
+
+    /// Runs `work` under this mask.
+    pub fn over<T>(self, work: impl FnOnce() -> T) -> T {
+        struct Before(Mask);
+        impl Drop for Before {
+            fn drop(&mut self) {
+                self.0.set();
+            }
+        }
+        let _before = Before(Mask::here());
+        self.set();
+        work()
+    }
+
+    fn set(self) {
+        #[cfg(unix)]
+        // SAFETY: the set is valid for the call.
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, std::ptr::null_mut())
+        };
+    }
+}
+
+impl fmt::Debug for Mask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Mask")
     }
 }
 
@@ -112,9 +141,14 @@ mod tests {
         ] {
             assert!(there.contains(&signal), "{signal} is taken");
         }
-        for fault in [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE] {
+        for fault in [libc::SIGSEGV, libc::SIGBUS, libc::SIGABRT, libc::SIGFPE] {
             assert!(!there.contains(&fault), "{fault} is blocked");
         }
+        // A callback has the mask of the thread that gave it, and the thread its own again.
+        let given = Mask::here();
+        let (under, after) = without_signals(|| (given.over(blocked), blocked()));
+        assert_eq!(under, here);
+        assert!(after.contains(&libc::SIGTERM));
         // What was blocked before stays so.
         let nested = without_signals(|| without_signals(blocked) == blocked());
         assert!(nested);

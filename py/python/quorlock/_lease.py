@@ -326,8 +326,8 @@ class LeaseBase(NotPickled):
         """Calls `callback(reason)` once when the lease is lost, at once if it is.
 
         It runs on a thread that is there for such calls alone, and may block: that holds up no renewal and no callback of
-        another lease, unless 64 of them block at one time. Callbacks may run at the same time, on different threads. Signals
-        are blocked there, and in a process that a callback starts, unless that unblocks them. What a callback raises goes to
+        another lease, unless 64 of them block at one time. Callbacks may run at the same time, on different threads. It, and a
+        process that it starts, has the signal mask of the thread that set it. What a callback raises goes to
         `sys.unraisablehook`. It is not called once the lease is released or collected.
         """
         self._callbacks.append(callback)

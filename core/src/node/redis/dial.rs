@@ -16,6 +16,7 @@ use tokio::net::TcpStream;
 #[cfg(unix)]
 use tokio::net::UnixStream;
 
+use super::quiet::Quiet;
 use super::race::race;
 use super::tls::Tls;
 use crate::clock::Clock;
@@ -143,7 +144,7 @@ async fn dial(
             let name = ServerName::try_from(host.clone()).map_err(wrong)?;
             let stream = tcp(host, *port).await.map_err(|e| unreachable(&e))?;
             let stream = tokio_rustls::TlsConnector::from(config)
-                .connect(name, stream)
+                .connect(name, Quiet(stream))
                 .await
                 .map_err(|e| match e.kind() {
                     // rustls reports what the peer's certificate or its own
@@ -159,7 +160,7 @@ async fn dial(
                 .await
                 .map_err(|e| unreachable(&e))?;
             Runtime::watch((&stream).into());
-            Ok(Stream::Unix(stream))
+            Ok(Stream::Unix(Quiet(stream)))
         }
         #[cfg(not(unix))]
         Endpoint::Unix(_) => unreachable!("no such URL is taken here"),
@@ -200,9 +201,9 @@ fn tuned(stream: TcpStream) -> io::Result<TcpStream> {
 /// The kinds of streams that a node is reached over.
 pub(crate) enum Stream {
     Tcp(TcpStream),
-    Tls(Box<tokio_rustls::client::TlsStream<TcpStream>>),
+    Tls(Box<tokio_rustls::client::TlsStream<Quiet<TcpStream>>>),
     #[cfg(unix)]
-    Unix(UnixStream),
+    Unix(Quiet<UnixStream>),
     Simulated(Box<dyn Bytes>),
 }
 
@@ -211,7 +212,7 @@ impl Stream {
     fn peer(&self) -> Option<SocketAddr> {
         match self {
             Stream::Tcp(stream) => stream.peer_addr().ok(),
-            Stream::Tls(stream) => stream.get_ref().0.peer_addr().ok(),
+            Stream::Tls(stream) => stream.get_ref().0.0.peer_addr().ok(),
             _ => None,
         }
     }
@@ -221,7 +222,7 @@ impl Stream {
 #[cfg(all(test, unix))]
 pub(super) fn pair() -> (Stream, UnixStream) {
     let (near, far) = UnixStream::pair().expect("a pair of sockets");
-    (Stream::Unix(near), far)
+    (Stream::Unix(Quiet(near)), far)
 }
 
 /// Two ends of one stream of this machine, for tests.

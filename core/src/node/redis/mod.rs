@@ -12,6 +12,7 @@ pub(crate) mod native;
 pub(crate) mod outbox;
 mod pipe;
 pub(crate) mod pushes;
+mod quiet;
 mod race;
 pub(crate) mod replies;
 pub(crate) mod resp;

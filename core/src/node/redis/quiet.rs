@@ -1,0 +1,148 @@
+//! Streams that raise no SIGPIPE. A write to a socket whose peer has gone ends a program that
+//! leaves that signal at its default, as C programs do, unless the write asks for an error alone.
+//! `send` does so for one slice of bytes. `write` and `writev`, by which others would go out, do not.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use socket2::SockRef;
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::net::TcpStream;
+#[cfg(unix)]
+use tokio::net::UnixStream;
+
+/// See the [module documentation](self).
+pub(crate) struct Quiet<S>(pub(crate) S);
+
+/// What of it differs between kinds of sockets.
+pub(crate) trait Socket: AsyncRead + AsyncWrite + Unpin {
+    fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+
+    /// Sends what there is room for.
+    fn send(&self, bytes: &[u8]) -> io::Result<usize>;
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const FLAGS: i32 = libc::MSG_NOSIGNAL;
+/// Apple's sockets are told so when they are made, and Windows has no such signal.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+const FLAGS: i32 = 0;
+
+macro_rules! socket {
+    ($kind:ty) => {
+        impl Socket for $kind {
+            fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+                self.poll_write_ready(cx)
+            }
+
+            fn send(&self, bytes: &[u8]) -> io::Result<usize> {
+                self.try_io(Interest::WRITABLE, || {
+                    SockRef::from(self).send_with_flags(bytes, FLAGS)
+                })
+            }
+        }
+    };
+}
+
+socket!(TcpStream);
+#[cfg(unix)]
+socket!(UnixStream);
+
+impl<S: Socket> AsyncRead for Quiet<S> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().0).poll_read(cx, buf)
+    }
+}
+
+impl<S: Socket> AsyncWrite for Quiet<S> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            ready!(self.0.poll_writable(cx))?;
+            match self.0.send(buf) {
+                Err(full) if full.kind() == io::ErrorKind::WouldBlock => {}
+                sent => return Poll::Ready(sent),
+            }
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().0).poll_shutdown(cx)
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use std::future::poll_fn;
+    use tokio::io::AsyncWriteExt;
+
+    /// Whether writes to a peer that has gone are errors, in a process that a SIGPIPE ends.
+    fn survives(write: impl AsyncFnOnce() -> io::Error) -> bool {
+        // SAFETY: the child has one thread, and a runtime of its own.
+        unsafe {
+            let child = libc::fork();
+            if child == 0 {
+                libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+                let runtime = tokio::runtime::Builder::new_current_thread()
+                    .enable_io()
+                    .build()
+                    .unwrap();
+                let error = runtime.block_on(write());
+                libc::_exit(i32::from(error.kind() != io::ErrorKind::BrokenPipe));
+            }
+            let mut status = -1;
+            assert_eq!(libc::waitpid(child, &mut status, 0), child);
+            status == 0
+        }
+    }
+
+    /// Writes, in two parts at a time, until that is an error.
+    async fn written(mut to: impl AsyncWrite + Unpin) -> io::Error {
+        loop {
+            let parts = [io::IoSlice::new(b"a"), io::IoSlice::new(b"b")];
+            let sent = poll_fn(|cx| Pin::new(&mut to).poll_write_vectored(cx, &parts)).await;
+            let sent = match sent {
+                Ok(_) => to.write_all(b"c").await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = sent {
+                return error;
+            }
+        }
+    }
+
+    #[test]
+    fn a_peer_that_has_gone_is_an_error_and_no_signal() {
+        assert!(survives(async || {
+            let (near, far) = UnixStream::pair().unwrap();
+            drop(far);
+            written(Quiet(near)).await
+        }));
+        assert!(survives(async || {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            let near = TcpStream::connect(listener.local_addr().unwrap());
+            let near = near.await.unwrap();
+            drop((listener.accept().unwrap(), listener));
+            near.readable().await.unwrap();
+            // The first is answered by a reset, which the next one meets.
+            let error = written(Quiet(near)).await;
+            match error.kind() {
+                io::ErrorKind::ConnectionReset => io::ErrorKind::BrokenPipe.into(),
+                _ => error,
+            }
+        }));
+    }
+}

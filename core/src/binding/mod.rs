@@ -20,6 +20,7 @@ pub use crate::election::Failures;
 pub use crate::error::{shown, word};
 pub use crate::mutex::lock;
 pub use crate::process::{Made, PerProcess, id as process_id};
+pub use crate::runtime::cancel::Uncancelled;
 pub use crate::runtime::close_all;
 pub use crate::runtime::threads::Mask;
 

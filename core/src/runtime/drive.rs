@@ -38,6 +38,7 @@ use std::time::Duration;
 use tokio::runtime::{Handle, Runtime};
 
 use crate::clock::system_now;
+use crate::runtime::cancel::Uncancelled;
 use crate::runtime::parked::Parked;
 use crate::runtime::sockets::Sockets;
 use crate::runtime::wheel::{BREATH, TURN, Wheel};
@@ -245,44 +246,19 @@ impl Drop for Turn<'_> {
 }
 
 fn at_wheel<T>(drive: impl FnOnce() -> T) -> T {
-    struct Leave(cancel::State);
+    struct Leave {
+        _whole: Uncancelled,
+    }
     impl Drop for Leave {
         fn drop(&mut self) {
             AT_WHEEL.set(false);
-            cancel::set(self.0);
         }
     }
     AT_WHEEL.set(true);
-    let _leave = Leave(cancel::set(cancel::DISABLED));
+    let _leave = Leave {
+        _whole: Uncancelled::new(),
+    };
     drive()
-}
-
-/// POSIX cancellation. A thread of a C program that is cancelled in a system call
-/// of the I/O would be unwound through it; so it is cancelled when it has left.
-mod cancel {
-    pub(super) type State = libc::c_int;
-    /// `PTHREAD_CANCEL_DISABLE`, which libc does not name everywhere.
-    pub(super) const DISABLED: State = if cfg!(target_os = "linux") { 1 } else { 0 };
-
-    #[cfg(any(target_os = "linux", target_vendor = "apple"))]
-    unsafe extern "C" {
-        fn pthread_setcancelstate(new: State, old: *mut State) -> libc::c_int;
-    }
-
-    /// Sets the calling thread's state and returns the one before.
-    pub(super) fn set(state: State) -> State {
-        #[cfg_attr(
-            not(any(target_os = "linux", target_vendor = "apple")),
-            allow(unused_mut)
-        )]
-        let mut before = state;
-        #[cfg(any(target_os = "linux", target_vendor = "apple"))]
-        // SAFETY: `before` is an int to write to.
-        unsafe {
-            pthread_setcancelstate(state, &mut before)
-        };
-        before
-    }
 }
 
 /// What a blocking call has sent so far, and with it how to wait for more.

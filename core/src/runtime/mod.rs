@@ -7,6 +7,7 @@
 //! not exist.
 
 mod callers;
+pub(crate) mod cancel;
 pub mod dispatch;
 pub(crate) mod drive;
 pub(crate) mod lookups;

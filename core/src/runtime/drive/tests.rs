@@ -6,6 +6,7 @@ use std::thread::{self, ThreadId};
 
 use super::*;
 use crate::blocking;
+use crate::runtime::cancel;
 use crate::runtime::wheel::{State, Who};
 use crate::sync::{Mutex, lock};
 

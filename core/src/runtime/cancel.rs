@@ -1,0 +1,45 @@
+//! POSIX cancellation. A thread of a C program that is cancelled in a system call of ours
+//! would be unwound through frames that cannot be; so it is cancelled when it has left them.
+
+pub(super) type State = libc::c_int;
+
+/// `PTHREAD_CANCEL_DISABLE`, which libc does not name everywhere.
+pub(super) const DISABLED: State = if cfg!(target_os = "linux") { 1 } else { 0 };
+
+#[cfg(any(target_os = "linux", target_vendor = "apple"))]
+unsafe extern "C" {
+    fn pthread_setcancelstate(new: State, old: *mut State) -> libc::c_int;
+}
+
+/// While it lives, the calling thread is not cancelled.
+#[derive(Debug)]
+pub struct Uncancelled(State);
+
+impl Uncancelled {
+    /// From now on.
+    #[allow(clippy::new_without_default, reason = "it does something")]
+    pub fn new() -> Uncancelled {
+        Uncancelled(set(DISABLED))
+    }
+}
+
+impl Drop for Uncancelled {
+    fn drop(&mut self) {
+        set(self.0);
+    }
+}
+
+/// Sets the calling thread's state and returns the one before.
+pub(super) fn set(state: State) -> State {
+    #[cfg_attr(
+        not(any(target_os = "linux", target_vendor = "apple")),
+        allow(unused_mut)
+    )]
+    let mut before = state;
+    #[cfg(any(target_os = "linux", target_vendor = "apple"))]
+    // SAFETY: `before` is an int to write to.
+    unsafe {
+        pthread_setcancelstate(state, &mut before)
+    };
+    before
+}

@@ -103,6 +103,7 @@ void a_hold(void);
 void callbacks_may_free_their_lease(void);
 int role_exits(void);
 int role_frees_late(void);
+int role_frees_at_the_end(int handles);
 int role_signals(void);
 int role_forks(void);
 int role_environment(void);

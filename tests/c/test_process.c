@@ -4,6 +4,8 @@
 
 #include <dirent.h>
 #include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
 
 struct inherited {
     quorlock_client_t *client;
@@ -313,6 +315,45 @@ static void exiting_releases(void) {
     quorlock_client_free(client);
 }
 
+/* Each send of the library's threads is late, as on a machine with other work. In the place of the C library's, for all of this
+ * program. */
+static volatile bool sends_late;
+
+ssize_t send(int fd, const void *bytes, size_t count, int flags) {
+    char name[16] = "";
+    if (sends_late && !prctl(PR_GET_NAME, name) && has(name, "quorlock")) nap(5);
+    return sendto(fd, bytes, count, flags, NULL, 0);
+}
+
+/* Frees so many of its handles right before it ends, the lease first. */
+int role_frees_at_the_end(int handles) {
+    sends_late = true;
+    quorlock_client_t *client = patient_client();
+    quorlock_lock_t *lock = lock_of(client, NULL);
+    quorlock_lease_t *lease = NULL;
+    if (quorlock_lock(lock, 5000, NULL, &lease, NULL)) return 1;
+    if (handles > 0) quorlock_lease_free(lease);
+    if (handles > 1) quorlock_lock_free(lock);
+    if (handles > 2) quorlock_client_free(client);
+    return 0;
+}
+
+static void what_is_freed_at_the_end_is_released(void) {
+    for (int round = 0; round < 12 && !broken; round++) {
+        char command[512];
+        snprintf(command, sizeof command, "'%s' role:frees-at-the-end %d", self, round % 4);
+        CHECK(system(command) == 0);
+        quorlock_client_t *client = patient_client();
+        quorlock_lock_t *lock = lock_of(client, NULL);
+        quorlock_lease_t *lease = NULL;
+        WORKS(quorlock_try_lock(lock, &lease, &error));
+        WORKS(quorlock_unlock(lease, NULL, &error));
+        quorlock_lease_free(lease);
+        quorlock_lock_free(lock);
+        quorlock_client_free(client);
+    }
+}
+
 /* For the exit: what is freed after main has returned. */
 static quorlock_client_t *late_client;
 static quorlock_lease_t *late_lease;
@@ -484,6 +525,41 @@ static void signals_are_the_programs(void) {
     CHECK(system(command) == 0);
 }
 
+static void *waits_long(void *lock) {
+    quorlock_lease_t *lease = NULL;
+    int32_t code = quorlock_lock(lock, 400, NULL, &lease, NULL);
+    quorlock_lease_free(lease);
+    return (void *)(intptr_t)code;
+}
+
+/* A thread that is cancelled within a call goes when that is over: none of the library's frames is unwound. */
+static void cancelled_threads_leave_calls_whole(void) {
+    CHECK(getenv("QUORLOCK_NODES"));
+    if (broken) return;
+    quorlock_client_t *client = patient_client();
+    quorlock_lock_t *lock = lock_of(client, NULL);
+    quorlock_lease_t *lease = held(lock);
+    for (int delay = 0; delay < 40; delay += 4) {
+        pthread_t thread;
+        void *result = NULL;
+        pthread_create(&thread, NULL, waits_long, lock);
+        nap(delay);
+        pthread_cancel(thread);
+        pthread_join(thread, &result);
+        CHECK(result == PTHREAD_CANCELED || result == (void *)(intptr_t)QUORLOCK_TIMEOUT);
+    }
+    bool was_held = false;
+    WORKS(quorlock_unlock(lease, &was_held, &error));
+    CHECK(was_held);
+    quorlock_lease_free(lease);
+    /* It is as usable as before. */
+    lease = held(lock);
+    WORKS(quorlock_unlock(lease, NULL, &error));
+    quorlock_lease_free(lease);
+    quorlock_lock_free(lock);
+    quorlock_client_free(client);
+}
+
 /* QUORLOCK_NODES is no text: no other nodes are asked in its place. */
 int role_environment(void) {
     quorlock_client_t *client = NULL;
@@ -537,5 +613,5 @@ static void shutting_down(void) {
 
 const struct test process_tests[] = {
     TEST(a_forked_child), TEST(a_forked_child_and_its_parents_queue), TEST(a_forked_child_starts_what_was_not_used),
-    TEST(forks_at_any_instant), TEST(exiting_releases), TEST(freeing_after_main), TEST(signals_are_the_programs), TEST(what_a_callback_starts_can_be_ended), TEST(an_environment_that_is_no_text),
+    TEST(forks_at_any_instant), TEST(exiting_releases), TEST(what_is_freed_at_the_end_is_released), TEST(freeing_after_main), TEST(signals_are_the_programs), TEST(what_a_callback_starts_can_be_ended), TEST(cancelled_threads_leave_calls_whole), TEST(an_environment_that_is_no_text),
     TEST(shutting_down), {NULL, NULL}};

@@ -43,6 +43,8 @@ pub(crate) struct Inner {
     pub(super) tls: Tls,
     pub(super) closed: AtomicBool,
     pub(super) process: u32,
+    /// It runs on the library's own thread.
+    pub(super) ours: bool,
     /// Dropped last: what it has counted is kept by the process. None in the simulator.
     pub(super) registered: Option<Registered>,
 }
@@ -193,15 +195,44 @@ impl Closing for Inner {
     fn close(&self) -> Pin<Box<dyn Future<Output = ()> + '_>> {
         Box::pin(self.close())
     }
+
+    fn is_over(&self) -> bool {
+        self.is_closed() && self.set.counters.is_quiet()
+    }
+}
+
+/// The releases that a client has left on their way, which its links go on with. They are
+/// waited for at the exit of the process alone.
+struct Left {
+    set: Arc<Set>,
+    node_timeout: Duration,
+}
+
+impl Closing for Left {
+    fn close(&self) -> Pin<Box<dyn Future<Output = ()> + '_>> {
+        let until = self.set.clock.now() + self.node_timeout;
+        Box::pin(self.set.counters.quiet(&*self.set.clock, until))
+    }
+
+    fn is_over(&self) -> bool {
+        self.set.counters.is_quiet()
+    }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        if self.check_process().is_ok() {
-            self.watchdog.close();
-            for link in &self.set.links {
-                link.close();
-            }
+        if self.check_process().is_err() {
+            return;
+        }
+        self.watchdog.close();
+        for link in &self.set.links {
+            link.close();
+        }
+        if self.ours && !self.set.counters.is_quiet() {
+            self.runtime.leave(Arc::new(Left {
+                set: self.set.clone(),
+                node_timeout: self.settings.node_timeout,
+            }));
         }
     }
 }

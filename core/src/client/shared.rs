@@ -167,6 +167,7 @@ impl Shared {
             tls: self.tls.clone(),
             closed: AtomicBool::new(false),
             process: process::id(),
+            ours,
         });
         // A client on the caller's runtime cannot be closed after that has
         // ended, so the exit of the process leaves it to its ttl.

@@ -50,6 +50,7 @@ impl ClientBuilder {
             tls: Tls::default(),
             closed: AtomicBool::new(false),
             process: crate::process::id(),
+            ours: false,
             registered: None,
         };
         Client {

@@ -78,6 +78,12 @@ impl Counters {
         self.one_less(&self.releases_pending);
     }
 
+    /// Whether no call is under way and no release is pending.
+    pub(crate) fn is_quiet(&self) -> bool {
+        // In this order: a call that ends leaves a release.
+        self.calls.load(Ordering::SeqCst) == 0 && self.releases_pending.load(Ordering::Acquire) == 0
+    }
+
     fn one_less(&self, of: &AtomicUsize) {
         if of.fetch_sub(1, Ordering::AcqRel) == 1 {
             let wakers = lock(&self.idle).take();
@@ -91,10 +97,7 @@ impl Counters {
         let mut timer = clock.sleep_until(until);
         poll_fn(|cx| {
             let mut idle = lock(&self.idle);
-            // In this order: a call that ends leaves a release.
-            let quiet = self.calls.load(Ordering::SeqCst) == 0
-                && self.releases_pending.load(Ordering::Acquire) == 0;
-            if quiet || timer.as_mut().poll(cx).is_ready() {
+            if self.is_quiet() || timer.as_mut().poll(cx).is_ready() {
                 return Poll::Ready(());
             }
             idle.park(cx)

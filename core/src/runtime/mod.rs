@@ -17,9 +17,11 @@ pub(crate) mod threads;
 pub(crate) mod wait;
 mod wheel;
 
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
+use std::task::Poll;
 use std::thread::JoinHandle;
 
 use crate::error::{Error, ErrorKind};
@@ -30,10 +32,13 @@ use crate::runtime::lookups::Lookups;
 use once_cell::race::OnceBox;
 use once_cell::sync::OnceCell;
 
-/// Something that is to be closed before the process exits: a client.
+/// Something that is to be closed before the process exits: a client, or what one has left.
 pub(crate) trait Closing: Send + Sync {
     /// Releases what it holds and ends what runs for it.
     fn close(&self) -> Pin<Box<dyn Future<Output = ()> + '_>>;
+
+    /// Whether nothing is left to be closed.
+    fn is_over(&self) -> bool;
 }
 
 /// The runtime of one process.
@@ -43,6 +48,8 @@ pub(crate) struct Runtime {
     dispatcher: Dispatcher,
     lookups: Lookups,
     clients: Mutex<Vec<Weak<dyn Closing>>>,
+    /// What clients that are gone have left on its way.
+    left: Mutex<Vec<Arc<dyn Closing>>>,
     /// Ends the I/O thread.
     thread: Mutex<Option<JoinHandle<()>>>,
     stopped: AtomicBool,
@@ -62,6 +69,7 @@ impl Runtime {
             dispatcher: Dispatcher::default(),
             lookups: Lookups::default(),
             clients: Mutex::default(),
+            left: Mutex::default(),
             thread: Mutex::default(),
             stopped: AtomicBool::new(false),
             next: OnceBox::new(),
@@ -132,12 +140,23 @@ impl Runtime {
         clients.push(client);
     }
 
-    /// Every client of the process that is still in use.
-    fn clients(&self) -> Vec<Arc<dyn Closing>> {
-        lock(&self.clients)
+    /// Keeps what a client that goes has left on its way, for the process may exit before that
+    /// has arrived.
+    pub(crate) fn leave(&self, left: Arc<dyn Closing>) {
+        let mut all = lock(&self.left);
+        all.retain(|before| !before.is_over());
+        all.push(left);
+    }
+
+    /// Every client of the process that is still in use, and what others have left.
+    fn to_be_closed(&self) -> Vec<Arc<dyn Closing>> {
+        // In this order: a client that goes meanwhile is found as what it leaves.
+        let mut all: Vec<_> = lock(&self.clients)
             .iter()
             .filter_map(Weak::upgrade)
-            .collect()
+            .collect();
+        all.append(&mut lock(&self.left));
+        all
     }
 
     /// Ends the threads, once what waits for the dispatcher is done. The next
@@ -167,15 +186,19 @@ pub(crate) fn release_at_exit() {
     }
 }
 
-/// Closes every client of the process, for its exit. Blocks for at most the
-/// longest `node_timeout`.
+/// Closes every client of the process, for its exit, and waits for what was released before.
+/// Blocks for at most the longest `node_timeout`.
 pub fn close_all() {
-    let clients = Runtime::get().clients();
-    let all_closed = async {
-        for client in &clients {
-            client.close().await;
+    let all = Runtime::get().to_be_closed();
+    // At once: the nodes of one may not answer.
+    let mut closing: Vec<_> = all.iter().map(|one| one.close()).collect();
+    let all_closed = poll_fn(|cx| {
+        closing.retain_mut(|one| one.as_mut().poll(cx).is_pending());
+        match closing.is_empty() {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
         }
-    };
+    });
     wait::run(all_closed, None);
 }
 

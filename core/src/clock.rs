@@ -96,7 +96,13 @@ impl Clock for SystemClock {
                     #[allow(clippy::disallowed_methods)]
                     tokio::time::sleep(left.min(LONGEST_SLEEP))
                 };
-                nap.await;
+                let mut nap = pin!(nap);
+                // A timer of a runtime that has ended must not be looked at.
+                poll_fn(|cx| match gone.load(Ordering::Acquire) {
+                    true => Poll::Ready(()),
+                    false => nap.as_mut().poll(cx),
+                })
+                .await;
             }
         })
     }
@@ -121,13 +127,23 @@ fn clock() -> libc::clockid_t {
 
 #[cfg(unix)]
 pub(crate) fn system_now() -> Instant {
+    read(clock())
+}
+
+/// Some kernels that stand in for Linux have no such clock: there the one that every system has
+/// is read, and time that was slept through is not counted.
+#[cfg(unix)]
+fn read(clock: libc::clockid_t) -> Instant {
     let mut t = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: `t` is a valid timespec to write to. The call cannot fail for a
-    // clock that the platform defines.
-    unsafe { libc::clock_gettime(clock(), &mut t) };
+    // SAFETY: `t` is a valid timespec to write to.
+    unsafe {
+        if libc::clock_gettime(clock, &mut t) != 0 {
+            libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut t);
+        }
+    }
     // One second above zero, so that no moment equals `NEVER`.
     Instant((t.tv_sec as u64 + 1) * 1_000_000_000 + t.tv_nsec as u64)
 }

@@ -18,6 +18,11 @@ use crate::runtime::wait::run;
 /// Waits for `future` on the calling thread.
 ///
 /// Do not call it from async code: it blocks the thread.
+///
+/// # Panics
+///
+/// On a thread that drives the runtime on which the client [runs](crate::ClientBuilder::on_current_runtime),
+/// for the call would wait for itself. In `spawn_blocking` and `block_in_place` it does not.
 pub fn wait<F: Future>(future: F) -> F::Output {
     match run(future, None) {
         Some(output) => output,

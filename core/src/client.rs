@@ -2,6 +2,7 @@
 
 mod admission;
 mod builder;
+mod ends;
 mod findings;
 pub(crate) mod inner;
 mod list;

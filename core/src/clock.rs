@@ -6,9 +6,12 @@
 //! resume the first look at a lease tells the truth. Wall-clock time is never
 //! read.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::ops::{Add, Sub};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use crate::mutants::mutant;
@@ -66,11 +69,13 @@ pub trait Clock: Send + Sync + 'static {
 #[derive(Clone, Debug)]
 pub(crate) struct SystemClock {
     handle: tokio::runtime::Handle,
+    gone: Arc<AtomicBool>,
 }
 
 impl SystemClock {
-    pub(crate) fn new(handle: tokio::runtime::Handle) -> SystemClock {
-        SystemClock { handle }
+    /// `gone`: the runtime has ended, and its timers with it. Sleeps are over then.
+    pub(crate) fn new(handle: tokio::runtime::Handle, gone: Arc<AtomicBool>) -> SystemClock {
+        SystemClock { handle, gone }
     }
 }
 
@@ -84,11 +89,11 @@ impl Clock for SystemClock {
     }
 
     fn sleep_until(&self, at: Instant) -> Sleep {
-        let handle = self.handle.clone();
+        let SystemClock { handle, gone } = self.clone();
         Box::pin(async move {
             loop {
                 let left = system_now().until(at);
-                if left.is_zero() {
+                if left.is_zero() || gone.load(Ordering::Acquire) {
                     return;
                 }
                 let nap = {
@@ -204,6 +209,15 @@ mod tests {
             let said = String::from_utf8_lossy(&done.stdout);
             assert!(done.status.success() && said.contains("1 passed"), "{said}");
         }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_clock_that_the_system_lacks_is_another_and_goes_on() {
+        let lacking = || read(9_999);
+        let (before, other, after) = (read(libc::CLOCK_MONOTONIC), lacking(), lacking());
+        assert!(before <= other && other <= after);
+        assert!(other.until(read(libc::CLOCK_MONOTONIC)) < Duration::from_secs(60));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! From options to a client.
 
 use std::fmt;
+use std::panic::catch_unwind;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -223,7 +224,9 @@ impl ClientBuilder {
     /// Runs the client on the tokio runtime that [`build`](ClientBuilder::build)
     /// is called in, in place of Quorlock's own I/O thread. Saves the hop
     /// between threads; but renewal then waits for the runtime whenever a task
-    /// blocks it.
+    /// blocks it. When that runtime ends the client is closed: its leases are lost, and what is
+    /// then to be released is written to servers that are connected to, without waiting for an
+    /// answer.
     pub fn on_current_runtime(mut self) -> ClientBuilder {
         self.on_current_runtime = true;
         self
@@ -254,10 +257,29 @@ impl ClientBuilder {
             let handle = Handle::try_current().map_err(|_| {
                 Error::invalid("on_current_runtime: build() was not called within a tokio runtime")
             })?;
+            check_drivers(&handle)?;
             shared.start_on(handle)?;
         }
         Ok(Client {
             shared: Arc::new(shared),
         })
+    }
+}
+
+/// Refuses a runtime without timers or without I/O, which says so by a panic alone.
+fn check_drivers(runtime: &Handle) -> Result<(), Error> {
+    let _context = runtime.enter();
+    let works = catch_unwind(|| {
+        #[allow(clippy::disallowed_methods)]
+        drop(tokio::time::sleep(Duration::ZERO));
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0")?;
+        socket.set_nonblocking(true)?;
+        tokio::net::UdpSocket::from_std(socket).map(drop)
+    });
+    match works {
+        Ok(_) => Ok(()),
+        Err(_) => Err(Error::invalid(
+            "on_current_runtime: the runtime has no timers or no I/O: build it with enable_all()",
+        )),
     }
 }

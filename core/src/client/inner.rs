@@ -22,6 +22,7 @@ use crate::protocol::renewal::Watchdog;
 use crate::protocol::set::Set;
 use crate::protocol::waiting::Lines;
 use crate::protocol::waiting::inbox::Inbox;
+use crate::runtime::drive::waits_here;
 use crate::runtime::{Closing, Runtime};
 use crate::stats::Stats;
 
@@ -42,6 +43,8 @@ pub(crate) struct Inner {
     pub(crate) process_label: Arc<String>,
     pub(super) tls: Tls,
     pub(super) closed: AtomicBool,
+    /// The runtime that it ran on has ended.
+    pub(super) gone: Arc<AtomicBool>,
     pub(super) process: u32,
     /// It runs on the library's own thread.
     pub(super) ours: bool,
@@ -53,6 +56,9 @@ impl Inner {
     /// Refuses in a forked child.
     pub(crate) fn check_process(&self) -> Result<(), Error> {
         if self.process == crate::process::id() {
+            if !self.ours && waits_here() {
+                self.check_thread();
+            }
             return Ok(());
         }
         Err(Error::new(
@@ -62,9 +68,24 @@ impl Inner {
         ))
     }
 
+    /// The calling thread is about to wait. Panics where it drives the runtime that the client
+    /// runs on, for it would wait for itself; not where that lets it block.
+    fn check_thread(&self) {
+        let here = Handle::try_current();
+        if here.is_ok_and(|here| here.id() == self.io.id()) {
+            self.io.block_on(std::future::ready(()));
+        }
+    }
+
     /// Refuses in a forked child and after close.
     pub(crate) fn check(&self) -> Result<(), Error> {
         self.check_process()?;
+        if self.gone.load(Ordering::Acquire) {
+            return Err(Error::new(
+                ErrorKind::Closed,
+                "the runtime that the client ran on has ended: make a new client",
+            ));
+        }
         if self.closed.load(Ordering::SeqCst) {
             return Err(Error::closed());
         }
@@ -110,18 +131,30 @@ impl Inner {
         if self.check_process().is_err() || self.closed.swap(true, Ordering::SeqCst) {
             return;
         }
-        let forfeit = || {
-            let leases = self.watchdog.leases();
-            leases
-                .iter()
-                .for_each(|hold| hold.forfeit(LossReason::Closed));
-        };
-        forfeit();
-        self.watchdog.close();
         let until = self.set.clock.now() + self.settings.node_timeout;
+        self.give_up_all();
+        self.set.counters.quiet(&*self.set.clock, until).await;
+        for link in &self.set.links {
+            link.close();
+        }
+    }
+
+    /// Ends every lease and every wait.
+    fn give_up_all(&self) {
+        for hold in self.watchdog.leases() {
+            hold.forfeit(LossReason::Closed);
+        }
+        self.watchdog.close();
         // Whoever asks or waits gives up, and leaves the queues.
         self.inbox.close();
-        self.set.counters.quiet(&*self.set.clock, until).await;
+    }
+
+    /// The runtime that it runs on ends, and with it all that would renew, answer or wait.
+    pub(super) fn runtime_has_ended(&self) {
+        if self.check_process().is_err() || self.closed.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        self.give_up_all();
         for link in &self.set.links {
             link.close();
         }

@@ -13,6 +13,7 @@ use once_cell::race::OnceBox;
 use tokio::runtime::Handle;
 
 use super::admission::{gate, target};
+use super::ends::Ends;
 use super::inner::Inner;
 use super::metrics::Registered;
 use crate::clock::{Clock, SystemClock};
@@ -31,6 +32,7 @@ use crate::protocol::renewal::Watchdog;
 use crate::protocol::set::Set;
 use crate::protocol::waiting::inbox::Inbox;
 use crate::runtime::dispatch::Level;
+use crate::runtime::lasting::lasting;
 use crate::runtime::{Closing, Runtime};
 use crate::token::{Rng, SystemRng};
 
@@ -119,7 +121,9 @@ impl Shared {
                 (driver.handle().clone(), Some(driver))
             }
         };
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new(handle.clone()));
+        let ends = Arc::new(Ends::default());
+        let clock = SystemClock::new(handle.clone(), ends.gone().clone());
+        let clock: Arc<dyn Clock> = Arc::new(clock);
         let rng: Arc<dyn Rng> = Arc::new(SystemRng);
         let warn: fn(String) = |line| Runtime::get().dispatcher().log(Level::Warn, line);
         let note: fn(String) = |line| Runtime::get().dispatcher().log(Level::Info, line);
@@ -132,19 +136,24 @@ impl Shared {
             }
             let target = target(node, i, &self.tls, &gate);
             if let Endpoint::Cluster(_) = &node.endpoint {
-                let spawns = handle.clone();
-                let spawn: Spawn = Box::new(move |task| drop(spawns.spawn(task)));
-                let (link, task) = ClusterLink::new(target, driver, spawn);
-                handle.spawn(task);
+                let (spawns, told) = (handle.clone(), ends.clone());
+                let spawn: Spawn =
+                    Box::new(move |worker| drop(spawns.spawn(told.told_by(worker.last()))));
+                let link = ClusterLink::new(target, driver, spawn);
+                handle.spawn(ends.told_by(link.last()));
                 return Arc::new(link);
             }
-            let (link, task) = RedisLink::new(target, clock.clone(), driver);
-            handle.spawn(task);
+            let (link, worker) = RedisLink::new(target, clock.clone(), driver);
+            handle.spawn(ends.told_by(worker.last()));
             Arc::new(link)
         };
         let links: Vec<_> = settings.nodes.iter().enumerate().map(link).collect();
         let watchdog = Watchdog::new(clock.clone());
-        handle.spawn(watchdog.clone().run());
+        let (watches, its_clock) = (watchdog.clone(), clock.clone());
+        handle.spawn(ends.told_by(async move {
+            let what = "the watchdog of the leases";
+            lasting(|| watches.clone().run(), its_clock, warn, what).await;
+        }));
         let (max_ttl, drift) = (settings.max_ttl(), settings.drift);
         let inbox = Inbox::new(gate.inbox.clone(), &links);
         let mut set = Set::new(links, clock, rng, max_ttl, drift, warn);
@@ -166,11 +175,13 @@ impl Shared {
             process_label: Arc::new(config::process_label()),
             tls: self.tls.clone(),
             closed: AtomicBool::new(false),
+            gone: ends.gone().clone(),
             process: process::id(),
             ours,
         });
-        // A client on the caller's runtime cannot be closed after that has
-        // ended, so the exit of the process leaves it to its ttl.
+        ends.of(&inner);
+        // A client on the caller's runtime is closed where that ends, which it does before
+        // the process exits, or not at all.
         if ours {
             let client: Arc<dyn Closing> = inner.clone();
             runtime.register(Arc::downgrade(&client));

@@ -49,6 +49,7 @@ impl ClientBuilder {
             process_label: Arc::default(),
             tls: Tls::default(),
             closed: AtomicBool::new(false),
+            gone: Arc::default(),
             process: crate::process::id(),
             ours: false,
             registered: None,

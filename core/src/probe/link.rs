@@ -14,9 +14,9 @@ use crate::hash::fnv1a;
 use crate::node::address::{Address, Endpoint, Origin, Seeds, Sentinels, shown};
 use crate::node::admission::{Expected, Gate, Roster, Survey};
 use crate::node::cluster::ClusterLink;
-use crate::node::redis::RedisLink;
 use crate::node::redis::connect::{Located, Target};
 use crate::node::redis::dial::{Dial, Dialling, Stream, unreachable};
+use crate::node::redis::{RedisLink, Worker};
 use crate::node::{Link, names};
 use crate::token::Rng;
 
@@ -132,8 +132,8 @@ impl Door {
             located: Located::default(),
             routes: None,
         };
-        let (link, task) = RedisLink::new(target, self.0.clock.clone(), None);
-        (Arc::new(link), Box::pin(task))
+        let (link, worker) = RedisLink::new(target, self.0.clock.clone(), None);
+        (Arc::new(link), Box::pin(worker.run()))
     }
 
     /// The link to a node that is a cluster, one server of which is at each of the `seeds`, and
@@ -168,7 +168,9 @@ impl Door {
             located: Located::default(),
             routes: None,
         };
-        let (link, task) = ClusterLink::new(target, None, Box::new(spawn));
+        let spawn = move |worker: Worker| spawn(Box::pin(worker.run()));
+        let link = ClusterLink::new(target, None, Box::new(spawn));
+        let task = link.run();
         (Arc::new(link), Box::pin(task))
     }
 }

@@ -261,6 +261,11 @@ fn at_wheel<T>(drive: impl FnOnce() -> T) -> T {
     drive()
 }
 
+/// Whether this thread polls what a blocking call waits for.
+pub(crate) fn waits_here() -> bool {
+    MAY_DRIVE.get()
+}
+
 /// What a blocking call has sent so far, and with it how to wait for more.
 pub(crate) struct Sent(Option<&'static Driver>);
 

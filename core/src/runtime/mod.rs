@@ -10,6 +10,7 @@ mod callers;
 pub(crate) mod cancel;
 pub mod dispatch;
 pub(crate) mod drive;
+pub(crate) mod lasting;
 pub(crate) mod lookups;
 pub(crate) mod parked;
 pub(crate) mod sockets;

@@ -26,6 +26,7 @@ use super::{Link, Request, Sink, Subscriber, Ticket};
 use crate::clock::Instant;
 use crate::hash::fnv1a;
 use crate::runtime::drive::Driver;
+use crate::runtime::lasting::lasting;
 use crate::wakers::Wakers;
 pub(crate) use routes::{Routes, Spawn};
 
@@ -33,15 +34,34 @@ pub(crate) use routes::{Routes, Spawn};
 pub(crate) struct ClusterLink(Arc<Routes>);
 
 impl ClusterLink {
-    /// A link, and the task that keeps its map, which somebody has to spawn; its shards'
-    /// tasks are spawned by `spawn`. Connects to nothing yet.
+    /// A link; what works for its shards is spawned by `spawn`. Connects to nothing yet.
     pub(crate) fn new(
         target: Target,
         driver: Option<&'static Driver>,
         spawn: Spawn,
-    ) -> (ClusterLink, impl Future<Output = ()> + Send + use<>) {
-        let routes = Routes::new(target, driver, spawn);
-        (ClusterLink(routes.clone()), routes.run())
+    ) -> ClusterLink {
+        ClusterLink(Routes::new(target, driver, spawn))
+    }
+
+    /// The task that keeps its map, which somebody has to spawn.
+    pub(crate) fn run(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.0.clone().run()
+    }
+
+    /// The same, begun anew where a bug ends it.
+    pub(crate) fn last(&self) -> impl Future<Output = ()> + Send + use<> {
+        let routes = self.0.clone();
+        async move {
+            let gate = routes.target.gate.clone();
+            let what = format!("the map of the cluster {}", routes.target.address.shown);
+            lasting(
+                || routes.clone().run(),
+                gate.clock.clone(),
+                gate.warn,
+                &what,
+            )
+            .await;
+        }
     }
 }
 

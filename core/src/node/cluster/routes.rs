@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
+
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::task::{Context, Poll};
@@ -23,7 +24,7 @@ use crate::node::redis::map::{Range, at};
 use crate::node::redis::outbox::Item;
 use crate::node::redis::router::Router;
 use crate::node::redis::server_error::Redirect;
-use crate::node::redis::{QUEUE_BOUND, RedisLink, TOO_MANY};
+use crate::node::redis::{QUEUE_BOUND, RedisLink, TOO_MANY, Worker};
 use crate::node::{Fault, FaultKind, Link, Op, Reply, Sink, Subscriber, Ticket};
 use crate::runtime::drive::Driver;
 use crate::wakers::Wakers;
@@ -40,8 +41,8 @@ const REDIRECTS: u32 = 5;
 /// No shard.
 const NONE: u16 = u16::MAX;
 
-/// Spawns the task of a shard.
-pub(crate) type Spawn = Box<dyn Fn(Pin<Box<dyn Future<Output = ()> + Send>>) + Send + Sync>;
+/// Spawns what works for a shard.
+pub(crate) type Spawn = Box<dyn Fn(Worker) + Send + Sync>;
 
 type Asking = Pin<Box<dyn Future<Output = Result<View, Fault>> + Send>>;
 type Checking = Pin<Box<dyn Future<Output = Result<(), Fault>> + Send>>;
@@ -222,14 +223,14 @@ impl Routes {
             return place;
         }
         let target = self.target_at(at.clone());
-        let (link, task) = RedisLink::new(target, self.target.gate.clock.clone(), self.driver);
+        let (link, worker) = RedisLink::new(target, self.target.gate.clock.clone(), self.driver);
         if let Some(subscriber) = &state.subscriber {
             link.subscribe(subscriber.clone());
         }
         if state.closed {
             link.close();
         }
-        (self.spawn)(Box::pin(task));
+        (self.spawn)(worker);
         state.shards.push(Shard {
             at,
             link: Arc::new(link),
@@ -518,6 +519,20 @@ struct Reader {
     timer: Option<(Instant, Sleep)>,
 }
 
+impl Drop for Reader {
+    /// Nothing that waits is left without an answer where no other task comes.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        let waiting = std::mem::take(&mut lock(&self.routes.state).waiting);
+        for mut waits in waiting {
+            let item = &mut waits.item;
+            item.fail(FaultKind::Refused, "the client is closed", true);
+        }
+    }
+}
+
 impl Reader {
     /// Ready when the client is closed.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
@@ -540,12 +555,6 @@ impl Reader {
             let mut until = self.routes.look(now);
             let mut state = lock(&self.routes.state);
             if state.closed {
-                let waiting = std::mem::take(&mut state.waiting);
-                drop(state);
-                for mut waits in waiting {
-                    let item = &mut waits.item;
-                    item.fail(FaultKind::Refused, "the client is closed", true);
-                }
                 return Poll::Ready(());
             }
             let wanted = state.stale && self.asking.is_none();

@@ -33,6 +33,7 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -132,7 +133,11 @@ enum Event {
 }
 
 impl Connection {
-    pub(crate) fn new(target: Target, clock: Arc<dyn Clock>, outbox: Arc<Outbox>) -> Connection {
+    pub(crate) fn new(
+        target: Arc<Target>,
+        clock: Arc<dyn Clock>,
+        outbox: Arc<Outbox>,
+    ) -> Connection {
         let expected = target.gate.expected();
         let quarantine = expected.quarantine;
         let turn = if expected.nodes == 1 {
@@ -145,7 +150,7 @@ impl Connection {
             watch: StepWatch::new(quarantine, target.gate.drift),
             calm_from: Instant::NEVER,
             stepped: false,
-            target: Arc::new(target),
+            target,
             clock,
             outbox,
             up: None,
@@ -220,7 +225,7 @@ impl Connection {
             }
             self.push_on();
             if self.is_over() {
-                return self.end();
+                return;
             }
         }
     }
@@ -576,20 +581,71 @@ impl Connection {
         idle || self.clock.now() >= farewell
     }
 
-    fn end(mut self) {
+    /// Everything that it was asked and has not answered, but for what waits in the outbox.
+    fn unanswered(&mut self) -> VecDeque<Box<Item>> {
+        let mut all: VecDeque<_> = self.in_flight().filter_map(Option::take).collect();
+        all.extend(self.done.drain(..).map(|(item, _)| item));
+        all.extend(self.postponed.drain(..));
+        all.extend(self.waiting.drain());
+        all
+    }
+
+    /// The task has ended, and there is no other.
+    fn end(&mut self) {
         self.outbox.meet(Some(false));
+        if self.farewell.is_none() {
+            self.write_at_the_end();
+        }
         let items = {
             let mut outbox = lock(&self.outbox.state);
             outbox.ended = true;
             outbox.subscriber = None;
             std::mem::take(&mut outbox.items)
         };
-        let mut left: Vec<Box<Item>> = self.in_flight().filter_map(Option::take).collect();
-        left.extend(self.waiting.drain());
-        left.extend(items);
-        for mut item in left {
+        for mut item in self.unanswered().into_iter().chain(items) {
             item.fail(FaultKind::Refused, "the client is closed", true);
         }
+    }
+
+    /// The runtime ends before the client does. What there is room for in the system's buffers
+    /// goes out yet, to a server that is connected to; no answer is waited for.
+    fn write_at_the_end(&mut self) {
+        self.take_outbox();
+        let now = self.clock.now();
+        let Some(up) = &mut self.up else { return };
+        for item in self.waiting.drain().filter(|item| item.is_release()) {
+            up.write(item, now);
+        }
+        up.end_write(now);
+        up.write_out();
+    }
+
+    /// A panic has ended the task, and the next one takes its place: releases are left to that.
+    fn hand_over(&mut self) {
+        let (left, subscriber) = (self.unanswered(), self.subscription.leave());
+        let mut outbox = lock(&self.outbox.state);
+        if outbox.subscriber.is_none() {
+            outbox.subscriber = subscriber;
+        }
+        let (releases, requests): (Vec<_>, Vec<_>) =
+            left.into_iter().partition(|item| item.is_release());
+        for release in releases.into_iter().rev() {
+            outbox.items.push_front(release.begin_anew());
+        }
+        drop(outbox);
+        // Answered, for the lock is let go.
+        drop(requests);
+    }
+}
+
+impl Drop for Connection {
+    /// However the task ends, what it was asked is answered.
+    fn drop(&mut self) {
+        // A second panic would end the process.
+        let _ = catch_unwind(AssertUnwindSafe(|| match std::thread::panicking() {
+            true => self.hand_over(),
+            false => self.end(),
+        }));
     }
 }
 

@@ -37,6 +37,7 @@ use crate::node::redis::connect::Target;
 use crate::node::redis::connection::Connection;
 use crate::node::redis::outbox::{Item, Outbox};
 use crate::runtime::drive::Driver;
+use crate::runtime::lasting::lasting;
 use crate::wakers::Wakers;
 
 /// Requests that may wait for one node. Beyond it the node is as good as
@@ -58,25 +59,26 @@ pub(crate) struct RedisLink {
 }
 
 impl RedisLink {
-    /// A link, and the task of its node, which somebody has to spawn. Connects to
+    /// A link, and what works for it, which somebody has to spawn. Connects to
     /// nothing yet.
     pub(crate) fn new(
         target: Target,
         clock: Arc<dyn Clock>,
         driver: Option<&'static Driver>,
-    ) -> (RedisLink, impl Future<Output = ()> + Send + use<>) {
-        let shown = target.address.shown.clone();
-        let (node, gate) = (target.node, target.gate.clone());
-        let outbox = Arc::new(Outbox::default());
-        let task = Connection::new(target, clock, outbox.clone()).run();
+    ) -> (RedisLink, Worker) {
+        let worker = Worker {
+            target: Arc::new(target),
+            clock,
+            outbox: Arc::default(),
+        };
         let link = RedisLink {
-            shown,
-            node,
-            gate,
-            outbox,
+            shown: worker.target.address.shown.clone(),
+            node: worker.target.node,
+            gate: worker.target.gate.clone(),
+            outbox: worker.outbox.clone(),
             driver,
         };
-        (link, task)
+        (link, worker)
     }
 
     /// Queues an item; returns the wake-up that is owed for it, or why it takes it not.
@@ -95,6 +97,28 @@ impl RedisLink {
         }
         state.items.push_back(item);
         Ok(state.task.take())
+    }
+}
+
+/// What works for a link.
+pub(crate) struct Worker {
+    target: Arc<Target>,
+    clock: Arc<dyn Clock>,
+    outbox: Arc<Outbox>,
+}
+
+impl Worker {
+    /// The task of the node's connection.
+    pub(crate) fn run(&self) -> impl Future<Output = ()> + Send + use<> {
+        let (target, clock) = (self.target.clone(), self.clock.clone());
+        Connection::new(target, clock, self.outbox.clone()).run()
+    }
+
+    /// The same, begun anew where a bug ends it.
+    pub(crate) async fn last(self) {
+        let what = format!("the connection of the node {}", self.target.address.shown);
+        let warn = self.target.gate.warn;
+        lasting(|| self.run(), self.clock.clone(), warn, &what).await;
     }
 }
 

@@ -180,6 +180,14 @@ impl Item {
         self.written != Instant::NEVER
     }
 
+    /// Has it sent again over another connection, by script where it was written: a release is
+    /// kept until it is acknowledged.
+    pub(crate) fn begin_anew(mut self: Box<Item>) -> Box<Item> {
+        self.by_script();
+        self.on_old = false;
+        self
+    }
+
     /// How long its requester waits for an answer.
     pub(crate) fn patience(&self) -> Duration {
         self.ticket.sent.until(self.ticket.deadline)
@@ -191,5 +199,13 @@ impl Item {
             Some(_) => self.ticket.deadline,
             None => self.give_up,
         }
+    }
+}
+
+impl Drop for Item {
+    /// Whatever becomes of it, its requester is answered.
+    fn drop(&mut self) {
+        let sent = self.is_sent();
+        self.fail(FaultKind::Unreachable, "its connection has ended", sent);
     }
 }

@@ -4,7 +4,7 @@ mod replicas;
 
 use std::collections::VecDeque;
 use std::io;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use redis::Value as Resp;
@@ -127,6 +127,12 @@ impl Pipe {
                 next => return next,
             }
         }
+    }
+
+    /// Writes out what the system takes at once.
+    pub(crate) fn write_out(&mut self) {
+        let mut cx = Context::from_waker(Waker::noop());
+        let _: Poll<io::Result<()>> = self.wire.poll_flush(&mut cx);
     }
 
     /// Writes a request, now.

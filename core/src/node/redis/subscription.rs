@@ -56,6 +56,11 @@ impl Subscription {
         self.subscriber = Some(subscriber);
     }
 
+    /// Whom the next connection's task is to tell.
+    pub(crate) fn leave(&mut self) -> Option<Arc<dyn Subscriber>> {
+        self.subscriber.take()
+    }
+
     /// Nobody is told any more.
     pub(crate) fn end(&mut self) {
         self.subscriber = None;

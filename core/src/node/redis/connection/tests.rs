@@ -160,7 +160,7 @@ impl Link {
             routes: None,
         };
         Link {
-            connection: Connection::new(target, clock.clone(), Arc::default()),
+            connection: Connection::new(Arc::new(target), clock.clone(), Arc::default()),
             clock,
             heard: Arc::default(),
             ends: Vec::new(),
@@ -786,4 +786,71 @@ async fn a_server_is_asked_at_once_what_matters_where_it_has_no_record() {
         let counts = written.find("commandstats");
         assert_eq!(counts.is_some_and(|counts| counts > record), !reached);
     }
+}
+
+/// The first that dials has a bug, and the next get no answer. Tells when each dials.
+struct Fails(tokio::sync::mpsc::UnboundedSender<()>, AtomicBool);
+
+impl Dial for Fails {
+    fn dial<'a>(&'a self, _: &'a Endpoint) -> Dialling<'a> {
+        let _ = self.0.send(());
+        if !self.1.swap(true, Ordering::Relaxed) {
+            panic!("a test");
+        }
+        Box::pin(std::future::pending())
+    }
+}
+
+/// Tells of each answer.
+struct Tells(tokio::sync::mpsc::UnboundedSender<Reply>);
+
+impl Sink for Tells {
+    fn on_reply(&self, _: Ticket, reply: Reply, _: Option<u64>) {
+        let _ = self.0.send(reply);
+    }
+
+    fn wanted(&self) -> bool {
+        true
+    }
+}
+
+#[tokio::test]
+async fn a_task_that_a_bug_ends_answers_and_is_begun_anew() {
+    let (dials, mut dialled) = tokio::sync::mpsc::unbounded_channel();
+    let (told, mut hears) = tokio::sync::mpsc::unbounded_channel();
+    let here = (Endpoint::Unix("/nowhere".into()), 1);
+    let expected = Expected::new("s", 1, Duration::from_secs(1), 0.01, false);
+    let fails = Arc::new(Fails(dials, AtomicBool::new(false)));
+    let link = Link::to(here.0.clone(), expected, fails, here);
+    let (target, outbox) = (link.connection.target.clone(), Arc::<Outbox>::default());
+    let gone = Arc::<AtomicBool>::default();
+    let clock: Arc<dyn Clock> = Arc::new(crate::clock::SystemClock::new(
+        tokio::runtime::Handle::current(),
+        gone,
+    ));
+    let (tells, now) = (Arc::new(Tells(told)), clock.now());
+    for op in [ACQUIRE, Op::Release] {
+        let mut item = link.item(op, false);
+        item.ticket.deadline = now + Duration::from_secs(60);
+        item.sink = Some(tells.clone());
+        lock(&outbox.state).items.push_back(item);
+    }
+    let worker = crate::node::redis::Worker {
+        target,
+        clock,
+        outbox: outbox.clone(),
+    };
+    let task = tokio::spawn(worker.last());
+    dialled.recv().await.unwrap();
+    // The request has failed; the release is left to the next task, which dials for it.
+    let Some(Reply::Failed(fault)) = hears.recv().await else {
+        panic!("it is answered");
+    };
+    assert_eq!(fault.kind, FaultKind::Unreachable);
+    dialled.recv().await.unwrap();
+    assert!(hears.try_recv().is_err());
+    // However the task ends, all is answered, and what comes later is refused.
+    task.abort();
+    assert!(matches!(hears.recv().await, Some(Reply::Failed(_))));
+    assert!(lock(&outbox.state).ended);
 }

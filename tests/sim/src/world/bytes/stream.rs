@@ -107,7 +107,10 @@ impl AsyncWrite for Stream {
         let (taken, written) = {
             let mut inner = self.world.inner();
             let inner = &mut *inner;
-            if inner.open_wire(self.wire).end == Some(End::Reset) {
+            let pair = inner.open_wire(self.wire).pair;
+            // Whatever is dropped of a client that has crashed, no byte leaves any more.
+            let crashed = inner.clients[inner.pairs[pair].client].crashed;
+            if crashed || inner.open_wire(self.wire).end == Some(End::Reset) {
                 return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
             }
             let no_room = inner.finds_no_room(self.wire);

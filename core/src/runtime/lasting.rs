@@ -1,0 +1,36 @@
+//! Tasks that are begun anew where a bug ends them.
+
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use crate::clock::Clock;
+
+/// Between the end of one and the beginning of the next: it may end at once again.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Runs what `begin` begins to its end; after a panic in it, another one. `warn` is told of that.
+pub(crate) async fn lasting<F: Future<Output = ()>>(
+    begin: impl Fn() -> F,
+    clock: Arc<dyn Clock>,
+    warn: fn(String),
+    what: &str,
+) {
+    loop {
+        let mut task = Box::pin(begin());
+        let ended = poll_fn(|cx| {
+            let polled = catch_unwind(AssertUnwindSafe(|| task.as_mut().poll(cx)));
+            polled.map_or(Poll::Ready(false), |polled| polled.map(|()| true))
+        });
+        if ended.await {
+            return;
+        }
+        drop(task);
+        warn(format!(
+            "a panic in {what}, which is a bug in Quorlock, please report it; what it was asked has failed, and it goes on"
+        ));
+        clock.sleep_until(clock.now() + PAUSE).await;
+    }
+}

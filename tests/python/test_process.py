@@ -252,6 +252,42 @@ assert said.startswith("ForkedProcessError"), said
 held.__exit__(None, None, None)
 """)
 
+    def test_at_any_instant_beside_a_thread_that_uses_it_all_for_the_first_time(self):
+        for _ in range(3):
+            self.run_script("""
+import random, signal, threading, time
+
+def uses_it_all(name):
+    with quorlock.Client(node_timeout=2.5) as one, quorlock.Client(node_timeout=2.5) as other:
+        for held in (one.lock(name), one.lock(name, shared=True), one.semaphore(name, 1)):
+            with held as lease:
+                for waits in (other.lock(name), other.lock(name, shared=True), other.semaphore(name, 1)):
+                    try:
+                        waits.acquire(wait=0.02).release()
+                    except quorlock.QuorlockError:
+                        pass
+                assert lease.is_held()
+        try:
+            one.lock("{").acquire()
+        except quorlock.InvalidArgumentError:
+            return "used"
+
+beside = threading.Thread(target=uses_it_all, args=("of the parent",))
+beside.start()
+children = []
+for number in range(24):
+    time.sleep(random.random() / 10_000)
+    child = os.fork()
+    if child == 0:
+        # SIGALRM ends one that hangs.
+        signal.alarm(30)
+        os._exit(0 if uses_it_all(f"of child {number}") == "used" else 1)
+    children.append(child)
+ends = [os.waitpid(child, 0)[1] for child in children]
+assert not any(ends), ends
+beside.join()
+""")
+
     def test_a_child_of_a_child(self):
         self.run_script("""
 def grandchild():

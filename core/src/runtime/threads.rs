@@ -88,17 +88,21 @@ impl Mask {
                 self.0.set();
             }
         }
-        let _before = Before(Mask::here());
-        self.set();
+        let _before = Before(self.set());
         work()
     }
 
-    fn set(self) {
+    /// Makes it that of the calling thread, and returns the one before.
+    fn set(self) -> Mask {
+        let before = self;
         #[cfg(unix)]
-        // SAFETY: the set is valid for the call.
-        unsafe {
-            libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, std::ptr::null_mut())
+        let before = {
+            let mut before = before;
+            // SAFETY: the sets are valid for the call.
+            unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, &mut before.0) };
+            before
         };
+        before
     }
 }
 

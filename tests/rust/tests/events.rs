@@ -55,7 +55,9 @@ fn a_callback_that_blocks_withholds_no_loss() {
     let tells = told.clone();
     first.on_lost(move |_| tells.send("first again").unwrap());
     let heard = || hear.recv_timeout(PATIENCE);
-    assert_eq!([heard(), heard()], [Ok("first"), Ok("first again")]);
+    // They begin in this order, and go on side by side.
+    let both = [heard(), heard()];
+    assert!(both.contains(&Ok("first")) && both.contains(&Ok("first again")));
     // Those of other leases, however many, and of several locks at once.
     for name in ["second", "third"] {
         let (lease, tells) = (held(name), told.clone());

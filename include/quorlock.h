@@ -1780,7 +1780,8 @@ int32_t quorlock_leases_set_stop_callback(const struct quorlock_leases_t *leases
 
 /**
  * Reports who holds a lock, without acquiring it: one request to each node, at most
- * the node timeout. That nodes do not answer is no error, but part of the result.
+ * the node timeout, which waits for the first connections as the connect timeout says.
+ * That nodes do not answer is no error, but part of the result.
  *
  * Fails with #QUORLOCK_CLOSED, #QUORLOCK_FORKED, #QUORLOCK_INVALID_ARGUMENT.
  */
@@ -1981,7 +1982,8 @@ int32_t quorlock_election_resign(const struct quorlock_election_t *election,
 
 /**
  * Reports who leads, as a quorum of the nodes has it: one request to each node, at most the
- * node timeout. Free the result with quorlock_leadership_free().
+ * node timeout, which waits for the first connections as the connect timeout says. Free the
+ * result with quorlock_leadership_free().
  *
  * Fails with #QUORLOCK_QUORUM_UNAVAILABLE where too few nodes answered to know;
  * #QUORLOCK_CLOSED, #QUORLOCK_FORKED, #QUORLOCK_INVALID_ARGUMENT.

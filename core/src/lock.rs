@@ -620,7 +620,8 @@ impl Lock {
     }
 
     /// Reports who holds the lock, without acquiring it: one request to each node, at most
-    /// `node_timeout`.
+    /// `node_timeout`, which waits for the first connections as
+    /// [`connect_timeout`](crate::ClientBuilder::connect_timeout) says.
     ///
     /// # Errors
     ///

@@ -366,7 +366,8 @@ pub extern "C" fn quorlock_election_resign(
 }
 
 /// Reports who leads, as a quorum of the nodes has it: one request to each node, at most the
-/// node timeout. Free the result with quorlock_leadership_free().
+/// node timeout, which waits for the first connections as the connect timeout says. Free the
+/// result with quorlock_leadership_free().
 ///
 /// Fails with #QUORLOCK_QUORUM_UNAVAILABLE where too few nodes answered to know;
 /// #QUORLOCK_CLOSED, #QUORLOCK_FORKED, #QUORLOCK_INVALID_ARGUMENT.

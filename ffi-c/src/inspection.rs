@@ -172,7 +172,8 @@ impl quorlock_inspection_t {
 }
 
 /// Reports who holds a lock, without acquiring it: one request to each node, at most
-/// the node timeout. That nodes do not answer is no error, but part of the result.
+/// the node timeout, which waits for the first connections as the connect timeout says.
+/// That nodes do not answer is no error, but part of the result.
 ///
 /// Fails with #QUORLOCK_CLOSED, #QUORLOCK_FORKED, #QUORLOCK_INVALID_ARGUMENT.
 #[must_use]

@@ -101,7 +101,7 @@ impl Lease {
             released,
             released && held.hold.lease() == held.lease
         );
-        let ours = !released && self.client.check_process().is_ok();
+        let ours = !released && self.client.is_here();
         ours.then_some(&held.hold)
     }
 
@@ -410,7 +410,9 @@ impl Lease {
 
     /// Why the lease was lost; `None` while it is held and after a release.
     pub fn loss(&self) -> Option<LossReason> {
-        self.client.check_process().ok()?;
+        if !self.client.is_here() {
+            return None;
+        }
         self.share.held.hold.loss(self.share.held.lease)
     }
 
@@ -467,7 +469,7 @@ impl Lease {
     /// after all. It keeps nothing.
     #[doc(hidden)]
     pub fn take_back(&self) {
-        if self.client.check_process().is_err() {
+        if !self.client.is_here() {
             return;
         }
         if let Left::Last(watched) = self.client.owners.leave(&self.share) {
@@ -557,7 +559,7 @@ impl Drop for Lease {
     fn drop(&mut self) {
         // In a forked child the lease is the parent's: leave it alone.
         if !self.share.is_released()
-            && self.client.check_process().is_ok()
+            && self.client.is_here()
             && let Left::Last(watched) = self.client.owners.leave(&self.share)
             && let Passed::Not(_) = self.client.lines.pass(&self.share.held.hold, watched)
         {

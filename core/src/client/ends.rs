@@ -13,7 +13,13 @@ use crate::mutex::lock;
 pub(super) struct Ends {
     gone: Arc<AtomicBool>,
     client: Mutex<Weak<Inner>>,
+    /// Tasks that go once the client was told, while it is: threads of the runtime drop them at
+    /// the same time, and each is to write releases yet.
+    going: Mutex<Option<Vec<Going>>>,
 }
+
+/// A task that the runtime has dropped.
+type Going = Box<dyn Send>;
 
 impl Ends {
     /// Whether it has.
@@ -29,47 +35,70 @@ impl Ends {
         }
     }
 
-    fn tell(&self) {
+    /// The runtime drops this task.
+    fn tell(&self, task: Going) {
         self.gone.store(true, Ordering::Release);
+        match &mut *lock(&self.going) {
+            Some(going) => return going.push(task),
+            none => *none = Some(vec![task]),
+        }
         let client = lock(&self.client).upgrade();
         if let Some(client) = client {
             client.runtime_has_ended();
         }
+        while let Some(tasks) = self.take_going() {
+            drop(tasks);
+        }
+    }
+
+    /// Those that came meanwhile; after `None` the next tells for itself.
+    fn take_going(&self) -> Option<Vec<Going>> {
+        let mut going = lock(&self.going);
+        let tasks = going.take().filter(|tasks| !tasks.is_empty());
+        if tasks.is_some() {
+            *going = Some(Vec::new());
+        }
+        tasks
     }
 
     /// The same task, whose runtime is seen to end where the task is dropped before its end.
-    pub(super) fn told_by<F: Future<Output = ()> + Send>(self: &Arc<Ends>, task: F) -> Told<F> {
+    pub(super) fn told_by<F>(self: &Arc<Ends>, task: F) -> Told<F>
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
         Told {
-            ends: Some(self.clone()),
-            task: Box::pin(task),
+            ends: self.clone(),
+            task: Some(Box::pin(task)),
         }
     }
 }
 
 /// See [`Ends::told_by`].
-pub(super) struct Told<F> {
-    /// Until it has ended by itself.
-    ends: Option<Arc<Ends>>,
-    /// Dropped behind what tells: releases are still written by it.
-    task: Pin<Box<F>>,
+pub(super) struct Told<F: Future<Output = ()> + Send + 'static> {
+    ends: Arc<Ends>,
+    /// Until it has ended by itself. It goes behind what is told: releases are still written by it.
+    task: Option<Pin<Box<F>>>,
 }
 
-impl<F: Future<Output = ()>> Future for Told<F> {
+impl<F: Future<Output = ()> + Send + 'static> Future for Told<F> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let polled = self.task.as_mut().poll(cx);
+        let Some(task) = &mut self.task else {
+            return Poll::Ready(());
+        };
+        let polled = task.as_mut().poll(cx);
         if polled.is_ready() {
-            self.ends = None;
+            self.task = None;
         }
         polled
     }
 }
 
-impl<F> Drop for Told<F> {
+impl<F: Future<Output = ()> + Send + 'static> Drop for Told<F> {
     fn drop(&mut self) {
-        if let Some(ends) = self.ends.take() {
-            ends.tell();
+        if let Some(task) = self.task.take() {
+            self.ends.tell(Box::new(task));
         }
     }
 }

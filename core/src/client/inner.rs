@@ -53,9 +53,14 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    /// Refuses in a forked child.
+    /// Whether it is of this process, and not inherited by a forked child.
+    pub(crate) fn is_here(&self) -> bool {
+        self.process == crate::process::id()
+    }
+
+    /// For a call that waits. Refuses in a forked child.
     pub(crate) fn check_process(&self) -> Result<(), Error> {
-        if self.process == crate::process::id() {
+        if self.is_here() {
             if !self.ours && waits_here() {
                 self.check_thread();
             }
@@ -151,7 +156,7 @@ impl Inner {
 
     /// The runtime that it runs on ends, and with it all that would renew, answer or wait.
     pub(super) fn runtime_has_ended(&self) {
-        if self.check_process().is_err() || self.closed.swap(true, Ordering::SeqCst) {
+        if !self.is_here() || self.closed.swap(true, Ordering::SeqCst) {
             return;
         }
         self.give_up_all();
@@ -254,7 +259,7 @@ impl Closing for Left {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        if self.check_process().is_err() {
+        if !self.is_here() {
             return;
         }
         self.watchdog.close();

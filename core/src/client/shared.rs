@@ -137,8 +137,12 @@ impl Shared {
             let target = target(node, i, &self.tls, &gate);
             if let Endpoint::Cluster(_) = &node.endpoint {
                 let (spawns, told) = (handle.clone(), ends.clone());
-                let spawn: Spawn =
-                    Box::new(move |worker| drop(spawns.spawn(told.told_by(worker.last()))));
+                // From its first step on: where the runtime has ended already the worker is dropped
+                // at once, within the cluster's lock.
+                let spawn: Spawn = Box::new(move |worker| {
+                    let told = told.clone();
+                    spawns.spawn(async move { told.told_by(worker.last()).await });
+                });
                 let link = ClusterLink::new(target, driver, spawn);
                 handle.spawn(ends.told_by(link.last()));
                 return Arc::new(link);

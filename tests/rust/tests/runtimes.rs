@@ -62,6 +62,25 @@ fn what_is_released_right_before_the_runtime_ends_is_released() {
 }
 
 #[test]
+fn what_is_held_where_a_panic_ends_the_runtime_is_released() {
+    let stage = Stage::new(3);
+    for (number, runtime) in runtimes().into_iter().enumerate() {
+        let name = format!("panic {number}");
+        let client = client_on(&runtime, &stage);
+        // As a test that fails does it: lease and runtime go while the thread unwinds.
+        let panics = || {
+            let runtime = runtime;
+            runtime.block_on(async {
+                let _lease = client.lock(name.as_str()).acquire().await.unwrap();
+                panic!("a test");
+            });
+        };
+        assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
+        assert_free(&stage, &name);
+    }
+}
+
+#[test]
 fn a_client_whose_runtime_has_ended_is_closed() {
     let stage = Stage::new(3);
     for (number, runtime) in runtimes().into_iter().enumerate() {
@@ -113,6 +132,19 @@ fn a_wait_within_the_clients_own_runtime_is_a_panic_that_says_so() {
             let said = panic.downcast_ref::<&str>().copied().unwrap_or(said);
             assert!(said.contains("from within a runtime"), "{said}");
         }
+        // What goes there waits for nothing: a call that owns what it needs, say.
+        let alone = runtime.block_on(async {
+            let client = Client::builder().nodes(["memory://alone"]);
+            client.on_current_runtime().build().unwrap()
+        });
+        let last = runtime.block_on(alone.lock("a").acquire()).unwrap();
+        let owns = async move {
+            assert!(last.is_held());
+            alone.lock("b").acquire().await.map(drop)
+        };
+        runtime.block_on(async {
+            catch_unwind(AssertUnwindSafe(|| blocking::wait(owns))).expect_err("it does not wait");
+        });
         // On a thread that drives nothing it is as good as anywhere.
         let released = runtime.block_on(async {
             let waits = move || blocking::wait(lease.release());

@@ -45,23 +45,28 @@ impl ClusterLink {
 
     /// The task that keeps its map, which somebody has to spawn.
     pub(crate) fn run(&self) -> impl Future<Output = ()> + Send + use<> {
-        self.0.clone().run()
+        let keeps = Keeps(self.0.clone());
+        async move { keeps.0.clone().run().await }
     }
 
     /// The same, begun anew where a bug ends it.
     pub(crate) fn last(&self) -> impl Future<Output = ()> + Send + use<> {
-        let routes = self.0.clone();
+        let keeps = Keeps(self.0.clone());
         async move {
-            let gate = routes.target.gate.clone();
-            let what = format!("the map of the cluster {}", routes.target.address.shown);
-            lasting(
-                || routes.clone().run(),
-                gate.clock.clone(),
-                gate.warn,
-                &what,
-            )
-            .await;
+            let Target { gate, address, .. } = &keeps.0.target;
+            let what = format!("the map of the cluster {}", address.shown);
+            let run = || keeps.0.clone().run();
+            lasting(run, gate.clock.clone(), gate.warn, &what).await;
         }
+    }
+}
+
+/// What keeps the map of a cluster.
+struct Keeps(Arc<Routes>);
+
+impl Drop for Keeps {
+    fn drop(&mut self) {
+        self.0.end();
     }
 }
 

@@ -8,7 +8,6 @@
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::task::{Context, Poll};
@@ -313,6 +312,15 @@ impl Routes {
         poll_fn(|cx| reader.poll(cx)).await;
     }
 
+    /// No task keeps the map any more: what waits for another one is answered.
+    pub(super) fn end(&self) {
+        let waiting = std::mem::take(&mut lock(&self.state).waiting);
+        for mut waits in waiting {
+            let item = &mut waits.item;
+            item.fail(FaultKind::Refused, "the client is closed", true);
+        }
+    }
+
     /// Another map is there.
     fn take_map(&self, ranges: Vec<Range>) {
         let mut state = lock(&self.state);
@@ -517,20 +525,6 @@ struct Reader {
     /// Which server is asked first.
     first: usize,
     timer: Option<(Instant, Sleep)>,
-}
-
-impl Drop for Reader {
-    /// Nothing that waits is left without an answer where no other task comes.
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            return;
-        }
-        let waiting = std::mem::take(&mut lock(&self.routes.state).waiting);
-        for mut waits in waiting {
-            let item = &mut waits.item;
-            item.fail(FaultKind::Refused, "the client is closed", true);
-        }
-    }
 }
 
 impl Reader {

@@ -115,6 +115,8 @@ pub(crate) struct Connection {
     /// How many were told in this turn of the runtime, and how many may be.
     told: usize,
     turn: usize,
+    /// No step of it is under way: if it is dropped now, no panic of its own is the cause.
+    rests: bool,
 }
 
 enum Event {
@@ -172,12 +174,19 @@ impl Connection {
             farewell: None,
             told: 0,
             turn,
+            rests: true,
         }
     }
 
     pub(crate) async fn run(mut self) {
         loop {
-            match poll_fn(|cx| self.next(cx)).await {
+            let next = poll_fn(|cx| {
+                self.rests = false;
+                let next = self.next(cx);
+                self.rests = next.is_pending();
+                next
+            });
+            match next.await {
                 // The common case: nothing else has changed, unless the reply
                 // has cost the connection.
                 Event::Reply(reply) => {
@@ -192,7 +201,9 @@ impl Connection {
                         // Those that were told go on, and what they ask is carried out
                         // while the rest is told.
                         self.told = 0;
+                        self.rests = true;
                         tokio::task::yield_now().await;
+                        self.rests = false;
                         self.take_outbox();
                     } else if self.farewell.is_none() && self.up.is_some() {
                         continue;
@@ -590,43 +601,30 @@ impl Connection {
         all
     }
 
-    /// The task has ended, and there is no other.
-    fn end(&mut self) {
-        self.outbox.meet(Some(false));
-        if self.farewell.is_none() {
-            self.write_at_the_end();
-        }
-        let items = {
-            let mut outbox = lock(&self.outbox.state);
-            outbox.ended = true;
-            outbox.subscriber = None;
-            std::mem::take(&mut outbox.items)
-        };
-        for mut item in self.unanswered().into_iter().chain(items) {
-            item.fail(FaultKind::Refused, "the client is closed", true);
-        }
-    }
-
     /// The runtime ends before the client does. What there is room for in the system's buffers
     /// goes out yet, to a server that is connected to; no answer is waited for.
     fn write_at_the_end(&mut self) {
         self.take_outbox();
         let now = self.clock.now();
-        let Some(up) = &mut self.up else { return };
-        for item in self.waiting.drain().filter(|item| item.is_release()) {
-            up.write(item, now);
+        if let Some(up) = &mut self.up {
+            for item in self.waiting.drain().filter(|item| item.is_release()) {
+                up.write(item, now);
+            }
+            up.end_write(now);
+            up.write_out();
         }
-        up.end_write(now);
-        up.write_out();
     }
 
-    /// A panic has ended the task, and the next one takes its place: releases are left to that.
+    /// Answers requests; leaves releases, and whom to tell what nodes publish, to the task that
+    /// comes next, if one does.
     fn hand_over(&mut self) {
         let (left, subscriber) = (self.unanswered(), self.subscription.leave());
         let mut outbox = lock(&self.outbox.state);
         if outbox.subscriber.is_none() {
             outbox.subscriber = subscriber;
         }
+        // Its connection has gone with it.
+        outbox.met = outbox.met.filter(|met| !met);
         let (releases, requests): (Vec<_>, Vec<_>) =
             left.into_iter().partition(|item| item.is_release());
         for release in releases.into_iter().rev() {
@@ -642,9 +640,12 @@ impl Drop for Connection {
     /// However the task ends, what it was asked is answered.
     fn drop(&mut self) {
         // A second panic would end the process.
-        let _ = catch_unwind(AssertUnwindSafe(|| match std::thread::panicking() {
-            true => self.hand_over(),
-            false => self.end(),
+        let _ = catch_unwind(AssertUnwindSafe(|| {
+            if self.rests && self.farewell.is_none() {
+                self.write_at_the_end();
+                self.fail_all_but_releases("the client is closed");
+            }
+            self.hand_over();
         }));
     }
 }

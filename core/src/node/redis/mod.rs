@@ -109,7 +109,11 @@ pub(crate) struct Worker {
 
 impl Worker {
     /// The task of the node's connection.
-    pub(crate) fn run(&self) -> impl Future<Output = ()> + Send + use<> {
+    pub(crate) async fn run(self) {
+        self.begin().await;
+    }
+
+    fn begin(&self) -> impl Future<Output = ()> + Send + use<> {
         let (target, clock) = (self.target.clone(), self.clock.clone());
         Connection::new(target, clock, self.outbox.clone()).run()
     }
@@ -118,7 +122,14 @@ impl Worker {
     pub(crate) async fn last(self) {
         let what = format!("the connection of the node {}", self.target.address.shown);
         let warn = self.target.gate.warn;
-        lasting(|| self.run(), self.clock.clone(), warn, &what).await;
+        lasting(|| self.begin(), self.clock.clone(), warn, &what).await;
+    }
+}
+
+impl Drop for Worker {
+    /// Behind the last of its tasks, none of which may ever have begun.
+    fn drop(&mut self) {
+        self.outbox.end();
     }
 }
 

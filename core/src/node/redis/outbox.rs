@@ -44,17 +44,32 @@ pub(crate) struct OutboxState {
 }
 
 impl Outbox {
-    /// A try to connect has ended so; `None`: the connection is lost, and the next is to come.
+    /// A try to connect has ended so; `None`: it says nothing of the next, or the connection is
+    /// lost; those who wait go on to.
     pub(crate) fn meet(&self, met: Option<bool>) {
         let mut state = lock(&self.state);
         state.met = met;
+        if met.is_none() {
+            return;
+        }
         state.hailed = false;
-        let hailing = match met {
-            Some(_) => state.hailing.take(),
-            None => Wakers::default(),
-        };
+        let hailing = state.hailing.take();
         drop(state);
         hailing.wake();
+    }
+
+    /// No task takes anything out any more.
+    pub(crate) fn end(&self) {
+        let items = {
+            let mut state = lock(&self.state);
+            state.ended = true;
+            state.subscriber = None;
+            std::mem::take(&mut state.items)
+        };
+        self.meet(Some(false));
+        for mut item in items {
+            item.fail(FaultKind::Refused, "the client is closed", true);
+        }
     }
 }
 

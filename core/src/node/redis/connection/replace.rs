@@ -171,7 +171,7 @@ impl Connection {
 
     /// Tells those who wait for it how a try to connect has ended.
     fn is_met(&mut self, met: Option<bool>) {
-        self.hailed = false;
+        self.hailed &= met.is_none();
         self.outbox.meet(met);
     }
 

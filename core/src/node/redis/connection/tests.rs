@@ -736,11 +736,15 @@ async fn a_node_that_is_waited_for_is_connected_to_and_says_how_that_ended() {
     link.connection.connecting = None;
     link.connection.failures = 0;
     link.connection.connect_failed(gone.clone());
+    // But the next is begun, for the same who wait.
+    link.connection.retry_at = Instant::NEVER;
+    link.connection.push_on();
+    assert!(link.connection.connecting.take().is_some());
     assert_eq!(met(), Poll::Pending);
     link.connection.connect_failed(gone);
     // Then it is known to be away, until somebody asks it something.
     assert_eq!(met(), Poll::Ready(false));
-    link.connection.end();
+    link.connection.outbox.end();
     assert_eq!(met(), Poll::Ready(false));
 }
 

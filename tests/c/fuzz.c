@@ -119,7 +119,7 @@ static void options_call(struct fuzz *f) {
     quorlock_lock_options_t *l = SOME(lock_options);
     size_t len;
     const char *text = some_text(f, &len);
-    switch (draw(f, 42)) {
+    switch (draw(f, 43)) {
     case 0: quorlock_client_options_set_ttl(c, some_ms(f)); break;
     case 1: quorlock_client_options_set_wait(c, some_wait(f)); break;
     case 2: quorlock_client_options_set_renew(c, draw(f, 2)); break;
@@ -161,6 +161,7 @@ static void options_call(struct fuzz *f) {
     case 38: quorlock_lock_options_set_layout(l, (int32_t)draw(f, 3)); break;
     case 39: quorlock_lock_options_set_owner_thread(l, draw(f, 2)); break;
     case 40: quorlock_lock_options_set_label(l, text, len); break;
+    case 41: quorlock_client_options_set_connect_timeout(c, some_ms(f)); break;
     default: quorlock_client_options_set_nodes(c, NULL, draw(f, 2)); break;
     }
 }

@@ -145,6 +145,7 @@ static void null_everywhere(void) {
     CHECK(quorlock_client_options_set_max_hold(NULL, 1) == 1 && quorlock_client_options_set_raw(NULL, true) == 1);
     CHECK(quorlock_client_options_set_max_ttl(NULL, 1) == 1 && quorlock_client_options_set_drift(NULL, 1) == 1);
     CHECK(quorlock_client_options_set_node_timeout(NULL, 1) == 1);
+    CHECK(quorlock_client_options_set_connect_timeout(NULL, 1) == 1);
     CHECK(quorlock_client_options_set_min_validity(NULL, 1) == 1);
     CHECK(quorlock_client_options_set_namespace(NULL, NULL, 0) == 1);
     CHECK(quorlock_client_options_set_label(NULL, NULL, 0) == 1 && quorlock_client_options_set_ca(NULL, NULL, 0) == 1);

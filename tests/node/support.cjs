@@ -48,11 +48,11 @@ async function stage(...words) {
 }
 
 /** Runs a script in a process of its own; resolves to its end and what it printed. `heard` is told what it has printed. */
-function script(text, { nodes, type = "commonjs", seconds = 30, flags = [], heard = () => {} }) {
+function script(text, { nodes, type = "commonjs", seconds = 30, flags = [], env = {}, heard = () => {} }) {
   return new Promise((resolve, reject) => {
     const child = spawn(process.execPath, [`--input-type=${type}`, ...flags, "-e", text], {
       cwd: ROOT,
-      env: { ...process.env, QUORLOCK_NODES: nodes, QUORLOCK_MAIN: MAIN },
+      env: { ...process.env, QUORLOCK_NODES: nodes, QUORLOCK_MAIN: MAIN, ...env },
       stdio: ["ignore", "pipe", "pipe"],
     });
     let out = "";

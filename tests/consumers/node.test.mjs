@@ -127,25 +127,78 @@ test("where the native part is missing or broken, the error names the package an
   assert.ok(existsSync(join(prebuilds, name)));
 });
 
-test("a bundle of it says that it is one, and leaves the application's files alone", async () => {
+test("a bundler that copies takes the native part along; a bundle without it says so, and leaves the application's files alone", async () => {
   const esbuild = join(HERE, "..", "node", "node_modules", "esbuild", "bin", "esbuild");
-  const bundle = join(folder, "bundle");
-  mkdirSync(bundle, { recursive: true });
-  writeFileSync(join(folder, "application.cjs"), 'require("quorlock");\n');
+  writeFileSync(
+    join(folder, "application.cjs"),
+    'const { Client } = require("quorlock");\n' +
+      'new Client("memory://bundle").lock("a").acquire().then((lease) => lease.release()).then(console.log);\n',
+  );
   // An ES module has neither `require` nor `__dirname`; the former is what everybody adds first.
   const require = 'import { createRequire } from "node:module"; const require = createRequire(import.meta.url);';
   const ways = { cjs: [], mjs: ["--format=esm", `--banner:js=${require}`] };
   for (const [extension, options] of Object.entries(ways)) {
+    const bundle = join(folder, `bundle-${extension}`);
     const file = join(bundle, `application.${extension}`);
     const words = ["application.cjs", "--bundle", "--platform=node", "--log-level=warning", `--outfile=${file}`];
-    await run(esbuild, ...words, ...options);
+    await assert.rejects(run(esbuild, ...words, ...options), /No loader is configured for "\.node" files/);
+    await run(esbuild, ...words, ...options, "--loader:.node=copy");
+    // The package is not where the bundle runs.
+    renameSync(installed, `${installed}.away`);
+    assert.equal((await run(process.execPath, file)).stdout, "true\n", extension);
+    const [native] = readdirSync(bundle).filter((name) => name.endsWith(".node"));
+    rmSync(join(bundle, native));
     const told = await run(process.execPath, file).then(assert.fail, (error) => error.stderr);
+    renameSync(`${installed}.away`, installed);
     for (const part of [/ERR_QUORLOCK_NATIVE/, /quorlock is part of a bundle/, /--external:quorlock/, /serverExternalPackages/]) {
       assert.match(told, part, extension);
     }
-    assert.doesNotMatch(told, /undefined|no native part|prebuilds/, extension);
-    // What it says to do helps.
+    assert.doesNotMatch(told, /undefined|no native part/, extension);
+    // The other thing that it says to do helps.
     await run(esbuild, ...words, ...options, "--external:quorlock");
-    await run(process.execPath, file);
+    assert.equal((await run(process.execPath, file)).stdout, "true\n", extension);
+  }
+});
+
+test("the native part of each platform is named by a literal `require`", () => {
+  const loader = readFileSync(join(installed, "dist", "loader.js"), "utf8");
+  const named = [...loader.matchAll(/require\("\.\.\/prebuilds\/([\w-]+)\/quorlock\.node"\)/g)].map(([, name]) => name);
+  const recipe = readFileSync(join(support.ROOT, ".ci", "dist", "build.py"), "utf8");
+  const released = [...recipe.matchAll(/"(linux-\w+-\w+)"/g)].map(([, name]) => name);
+  assert.ok(released.length >= 4);
+  for (const name of [...released, "darwin-x64", "darwin-arm64", ...readdirSync(join(installed, "prebuilds"))]) {
+    assert.ok(named.includes(name), name);
+  }
+});
+
+test("it loads without its types", async () => {
+  const types = readdirSync(join(installed, "dist")).filter((name) => /\.d\.m?ts$/.test(name));
+  const away = join(folder, "types");
+  mkdirSync(away);
+  for (const name of types) renameSync(join(installed, "dist", name), join(away, name));
+  try {
+    await run(process.execPath, "-e", 'require("quorlock")');
+  } finally {
+    for (const name of types) renameSync(join(away, name), join(installed, "dist", name));
+  }
+});
+
+test("a Node that is too old is told so in one sentence", async () => {
+  for (const version of ["18.20.8", "20.3.1", "20.4.0", "26.0.0"]) {
+    const claim = `Object.defineProperty(process.versions, "node", { value: "${version}" });`;
+    const loads = run(process.execPath, "-e", `${claim} require("quorlock")`);
+    const told = await loads.then(() => "", (error) => error.stderr);
+    const sentence = `Error: The package quorlock needs Node 20.4 or newer, and this is Node ${version}: use a newer Node.`;
+    assert.equal(told.includes(`${sentence}\n`), /^(18|20\.3)/.test(version), told);
+  }
+});
+
+test("each subpath has its types also for a resolution that knows no `exports`, which TypeScript calls node10", () => {
+  const { exports, typesVersions } = JSON.parse(readFileSync(join(installed, "package.json"), "utf8"));
+  const subpaths = Object.keys(exports).filter((path) => exports[path].require?.types !== undefined && path !== ".");
+  assert.ok(subpaths.length >= 2);
+  for (const path of subpaths) {
+    assert.deepEqual(typesVersions["*"][path.slice(2)], [exports[path].require.types]);
+    assert.ok(existsSync(join(installed, exports[path].require.types)), path);
   }
 });

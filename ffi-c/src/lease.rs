@@ -1,9 +1,10 @@
 //! The lease: what acquiring gives.
 
 use std::ffi::{CString, c_char, c_void};
+use std::mem;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 use quorlock_core::binding::{Made, Mask, lock};
 use quorlock_core::{Error, Lease, LossReason};
@@ -65,23 +66,30 @@ impl quorlock_lease_t {
 }
 
 /// Where the loss of one lease arrives, or the first of several.
-#[derive(Default)]
 pub(crate) struct Lost {
-    slot: Slot<Callback<Function>>,
+    /// None once the lease is freed.
+    place: Mutex<Option<Arc<Place>>>,
     /// Whether the core will tell us.
     awaited: AtomicBool,
-    way: Mutex<Option<Way>>,
+}
+
+/// One callback and where it is called, so that a loss that is on its way there finds that one or none.
+#[derive(Default)]
+pub(crate) struct Place {
+    slot: Slot<Callback<Function>>,
+    /// None where no callback was ever given.
+    way: Option<Way>,
 }
 
 /// How a loss comes to the callback.
-#[derive(Clone)]
 enum Way {
     /// On a thread of the library's, under the mask of the thread that gave the callback.
     Thread(Mask),
-    Queue(Arc<Queue>),
+    /// A lease keeps no queue alive.
+    Queue(Weak<Queue>),
 }
 
-impl Lost {
+impl Place {
     /// Calls the callback, if there is one still. Returns whether it was called.
     pub(crate) fn tell(&self, state: i32) -> bool {
         let mut called = false;
@@ -93,6 +101,23 @@ impl Lost {
         });
         called
     }
+}
+
+impl Default for Lost {
+    fn default() -> Lost {
+        Lost { place: Mutex::new(Some(Arc::default())), awaited: AtomicBool::new(false) }
+    }
+}
+
+impl Lost {
+    fn place(&self) -> Option<Arc<Place>> {
+        lock(&self.place).clone()
+    }
+
+    /// As [`Place::tell`], on this thread.
+    pub(crate) fn tell(&self, state: i32) -> bool {
+        self.place().is_some_and(|place| place.tell(state))
+    }
 
     /// Takes a callback, or NULL for none, and the queue by which it is called. `await_loss`
     /// has the core tell of the loss.
@@ -100,11 +125,20 @@ impl Lost {
         self: &Arc<Lost>, queue: *const quorlock_queue_t, userdata: *mut c_void, callback: quorlock_lost_callback_t,
         await_loss: impl FnOnce(Arc<Lost>),
     ) -> Result<(), Error> {
-        let way = shared(queue)?.map_or_else(|| Way::Thread(Mask::here()), Way::Queue);
-        // None in between, so that no callback is called where another was to be.
-        self.slot.set(None);
-        *lock(&self.way) = Some(way);
-        self.slot.set(callback.map(|function| Callback { function, userdata }));
+        let way = match shared(queue)? {
+            Some(queue) => Way::Queue(Arc::downgrade(&queue)),
+            None => Way::Thread(Mask::here()),
+        };
+        let place = Arc::new(Place { slot: Slot::default(), way: Some(way) });
+        place.slot.set(callback.map(|function| Callback { function, userdata }));
+        // The one before is over first, so that the two never run at one time.
+        self.forget();
+        let before = match &mut *lock(&self.place) {
+            Some(current) => mem::replace(current, place),
+            None => return Ok(()),
+        };
+        // Another thread may have set it meanwhile.
+        before.slot.set(None);
         if callback.is_some() && !self.awaited.swap(true, Ordering::AcqRel) {
             await_loss(self.clone());
         }
@@ -113,24 +147,35 @@ impl Lost {
 
     /// Takes the callback back: when this returns, it is over.
     pub(crate) fn forget(&self) {
-        self.slot.set(None);
+        if let Some(place) = self.place() {
+            place.slot.set(None);
+        }
     }
 
     /// The same for good, where the lease is freed: a call that is about to set another callback
     /// may go on after that.
     pub(crate) fn close(&self) {
-        self.slot.close();
+        let last = lock(&self.place).take();
+        if let Some(place) = last {
+            place.slot.set(None);
+        }
     }
 
     /// Where the core has found the loss out: on a thread of the library's.
     pub(crate) fn arrive(self: Arc<Lost>, state: i32) {
         // First, so that a callback set from here on asks again.
         self.awaited.store(false, Ordering::Release);
-        let way = lock(&self.way).clone();
-        match way {
-            Some(Way::Queue(queue)) => queue.news.push(News::Lost(self, state)),
-            Some(Way::Thread(mask)) => drop(mask.over(|| self.tell(state))),
+        let Some(place) = self.place() else { return };
+        match &place.way {
+            // A queue that was freed calls nothing any more.
+            Some(Way::Queue(queue)) => {
+                if let Some(queue) = queue.upgrade() {
+                    queue.news.push(News::Lost(place.clone(), state));
+                }
+            }
+            Some(Way::Thread(mask)) => drop(mask.over(|| place.tell(state))),
             None => {}
+        }
         }
     }
 }

@@ -15,7 +15,7 @@ use quorlock_core::{Error, ErrorKind};
 
 use crate::error::quorlock_error_t;
 use crate::handle::{self, Handle, Shared};
-use crate::lease::Lost;
+use crate::lease::Place;
 use crate::start::{Outcome, Told};
 
 /// Where an event loop hears what has come of calls that were started: a descriptor that
@@ -60,7 +60,7 @@ pub(crate) enum News {
     /// The call of that number is over.
     Done(u64, Outcome),
     /// A lease is lost.
-    Lost(Arc<Lost>, i32),
+    Lost(Arc<Place>, i32),
 }
 
 /// A callback of the queue that runs on this thread. What frees the queue on another thread
@@ -128,10 +128,16 @@ impl Queue {
         reader.set_nonblocking(true)?;
         writer.set_nonblocking(true)?;
         let bell = Arc::new(Bell { reader, writer });
-        let ring = bell.clone();
+        // Calls under way have the mailbox, and keep no descriptor of a queue that was freed.
+        let ring = Arc::downgrade(&bell);
+        let ring = move || {
+            if let Some(bell) = ring.upgrade() {
+                // A full buffer has woken the loop already.
+                drop((&bell.writer).write(&[0]));
+            }
+        };
         Ok(Queue {
-            // A full buffer has woken the loop already.
-            news: Arc::new(Mailbox::new(move || drop((&ring.writer).write(&[0])))),
+            news: Arc::new(Mailbox::new(ring)),
             bell,
             awaited: Mutex::default(),
             idle: Condvar::new(),
@@ -184,9 +190,9 @@ impl Queue {
                     whom.tell(outcome);
                     told += 1;
                 }
-                News::Lost(lost, state) => {
+                News::Lost(place, state) => {
                     let _telling = self.telling(awaited);
-                    told += usize::from(lost.tell(state));
+                    told += usize::from(place.tell(state));
                 }
             }
         }

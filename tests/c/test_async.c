@@ -6,6 +6,7 @@
 #include <tlhelp32.h>
 #else
 #include <dirent.h>
+#include <fcntl.h>
 #endif
 
 /* What has come of one call. */
@@ -364,6 +365,68 @@ static void freed_by_another_thread_a_queue_has_told_all(void) {
     quorlock_client_free(client);
 }
 
+/* A loss that stands in one queue is not told there once its callback belongs to another. */
+static void a_loss_is_told_by_the_queue_that_was_set_last(void) {
+    quorlock_client_t *client = some_client();
+    struct losses losses = {0};
+    quorlock_lease_t *leases[LOSSES] = {0};
+    quorlock_queue_t *other = some_queue();
+    struct seen seen[LOSSES];
+    lost_by_a_queue(client, &losses, leases);
+    for (int at = 0; at < LOSSES; at++) seen_init(&seen[at]);
+    WORKS(quorlock_lease_set_lost_callback_on(leases[0], other, &seen[0], on_lost, &error));
+    WORKS(quorlock_lease_set_lost_callback(leases[1], &seen[1], on_lost, &error));
+    WORKS(quorlock_lease_set_lost_callback_on(leases[2], losses.queue, &seen[2], on_lost, &error));
+    /* The one by a thread of the library's comes without any queue. */
+    CHECK(comes(&seen[1].over) && !pthread_equal(seen[1].thread, pthread_self()));
+    CHECK(dispatches(losses.queue, 1) && seen[2].calls == 1 && seen[0].calls == 0 && losses.calls == 0);
+    CHECK(dispatches(other, 1) && seen[0].calls == 1 && seen[0].state == QUORLOCK_LEASE_EXPIRED);
+    CHECK(quorlock_queue_dispatch(losses.queue) == 0);
+    for (int at = 0; at < LOSSES; at++) {
+        quorlock_lease_free(leases[at]);
+        CHECK(seen[at].calls == 1);
+    }
+    quorlock_queue_free(losses.queue);
+    quorlock_queue_free(other);
+    quorlock_client_free(client);
+}
+
+#ifndef _WIN32
+static int descriptors(void) {
+    int open = 0;
+    for (int at = 0; at < 1024; at++) open += fcntl(at, F_GETFD) != -1;
+    return open;
+}
+
+/* The leases and the calls that knew a queue live on, and have no descriptor of it. */
+static void a_freed_queue_keeps_no_descriptor(void) {
+    enum { QUEUES = 10 };
+    quorlock_client_t *client = some_client();
+    quorlock_lease_t *leases[QUEUES];
+    struct came came[QUEUES];
+    struct seen seen;
+    seen_init(&seen);
+    int before = descriptors();
+    for (int at = 0; at < QUEUES; at++) {
+        char name[32];
+        quorlock_lock_t *lock = NULL;
+        quorlock_queue_t *queue = some_queue();
+        snprintf(name, sizeof name, "orders:%d", at);
+        WORKS(quorlock_lock_new(client, name, strlen(name), NULL, &lock, &error));
+        leases[at] = held(lock);
+        WORKS(quorlock_lease_set_lost_callback_on(leases[at], queue, &seen, on_lost, &error));
+        started_on(lock, QUORLOCK_FOREVER, queue, &came[at]);
+        quorlock_queue_free(queue);
+        CHECK(came[at].calls == 1 && came[at].code == QUORLOCK_CANCELLED);
+        quorlock_lock_free(lock);
+    }
+    CHECK(descriptors() == before);
+    for (int at = 0; at < QUEUES; at++) quorlock_lease_free(leases[at]);
+    CHECK(seen.calls == 0);
+    quorlock_client_free(client);
+}
+#endif
+
 static quorlock_locks_t *pair_of(quorlock_client_t *client, const quorlock_lock_options_t *options) {
     const char *names[] = {"orders:42", "orders:41"};
     size_t lens[] = {9, 9};
@@ -477,4 +540,8 @@ const struct test async_tests[] = {
     TEST(cancelled_or_closed_each_ends_once), TEST(what_nobody_takes_is_given_back),
     TEST(a_lease_that_is_lost_before_it_is_taken), TEST(losses_come_by_the_queue),
     TEST(freed_by_a_callback_a_queue_tells_no_more), TEST(freed_by_another_thread_a_queue_has_told_all),
+    TEST(a_loss_is_told_by_the_queue_that_was_set_last),
+#ifndef _WIN32
+    TEST(a_freed_queue_keeps_no_descriptor),
+#endif
     TEST(several_are_waited_for_without_a_thread), TEST(a_loss_stops_the_work_and_is_told), {NULL, NULL}};

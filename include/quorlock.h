@@ -44,6 +44,19 @@
  *   that nobody had used before the fork.
  * - No panic crosses this boundary: #QUORLOCK_INTERNAL. The library is never unloaded.
  *
+ * Of the process that it lives in:
+ *
+ * - A thread that calls needs 128 KiB of stack, and one of less than 64 KiB may end the
+ *   process. Callbacks on the library's threads have 2 MiB.
+ * - Where memory cannot be had the process is aborted, as it is by any library in Rust.
+ * - From a signal handler nothing here may be called. Write to a pipe, or post a
+ *   semaphore, and let a thread call quorlock_cancel().
+ * - pthread_cancel() of a thread in a call acts when that is over: use a token.
+ * - exit() and a return from main release what is held. After _exit(), abort() and a
+ *   signal that kills, the nodes free it when the ttl is over.
+ * - Of libraries in Rust that are linked statically a program can have one: their
+ *   symbols clash. Link this one shared beside another, or both.
+ *
  * Made from the comments in ffi-c/src by cbindgen 0.29.4: do not change it by hand.
  */
 
@@ -294,7 +307,7 @@ typedef struct quorlock_cancel_t quorlock_cancel_t;
  *
  * A setter returns #QUORLOCK_INVALID_ARGUMENT for what can be seen to be
  * wrong at once. That may be ignored: quorlock_client_new() reports the first
- * mistake, with a message.
+ * mistake, with a message, unless the option has been set rightly since.
  */
 typedef struct quorlock_client_options_t quorlock_client_options_t;
 

@@ -1,6 +1,7 @@
 //! The builder of a client's options.
 
 use std::ffi::{CStr, c_char};
+use std::panic::Location;
 use std::{mem, ptr};
 
 use quorlock_core::{ClientBuilder, Error, RestartGuard};
@@ -21,7 +22,7 @@ pub const QUORLOCK_RESTART_GUARD_OFF: i32 = 2;
 ///
 /// A setter returns #QUORLOCK_INVALID_ARGUMENT for what can be seen to be
 /// wrong at once. That may be ignored: quorlock_client_new() reports the first
-/// mistake, with a message.
+/// mistake, with a message, unless the option has been set rightly since.
 #[derive(Default)]
 pub struct quorlock_client_options_t(pub(crate) Options<ClientBuilder>);
 
@@ -29,13 +30,15 @@ impl Handle for quorlock_client_options_t {
     const PLAIN: bool = true;
 }
 
+#[track_caller]
 fn set<V>(
     options: *mut quorlock_client_options_t, given: impl FnOnce() -> Result<V, Error>,
     option: impl FnOnce(ClientBuilder, V) -> ClientBuilder,
 ) -> i32 {
+    let setter = Location::caller();
     boundary!(ptr::null_mut(), {
         let options = handle::borrow_mut(options, "options")?;
-        options.0.set(given, |builder, value| *builder = option(mem::take(builder), value))
+        options.0.set(setter, given, |builder, value| *builder = option(mem::take(builder), value))
     })
 }
 

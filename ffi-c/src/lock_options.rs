@@ -1,6 +1,7 @@
 //! The builder of a lock's options.
 
 use std::ffi::c_char;
+use std::panic::Location;
 use std::ptr;
 
 use quorlock_core::{Error, Layout, Lock, Owner};
@@ -44,12 +45,14 @@ impl quorlock_lock_options_t {
     }
 }
 
+#[track_caller]
 fn set<V: Clone + Send + Sync + 'static>(
     options: *mut quorlock_lock_options_t, given: impl FnOnce() -> Result<V, Error>, option: fn(Lock, V) -> Lock,
 ) -> i32 {
+    let setter = Location::caller();
     boundary!(ptr::null_mut(), {
         let options = handle::borrow_mut(options, "options")?;
-        options.0.set(given, |made, value| made.steps.push(Box::new(move |lock| option(lock, value.clone()))))
+        options.0.set(setter, given, |made, value| made.steps.push(Box::new(move |lock| option(lock, value.clone()))))
     })
 }
 
@@ -206,7 +209,7 @@ pub extern "C" fn quorlock_lock_options_set_owner(
     boundary!(ptr::null_mut(), {
         let options = handle::borrow_mut(options, "options")?;
         let given = || Ok(Owner::named(handle::bytes(name, len, "owner")?));
-        options.0.set(given, |made, owner| {
+        options.0.set(Location::caller(), given, |made, owner| {
             made.own = true;
             made.steps.push(Box::new(move |lock| lock.owner(owner.clone())));
         })
@@ -224,6 +227,7 @@ pub extern "C" fn quorlock_lock_options_set_owner_thread(
     boundary!(ptr::null_mut(), {
         let options = handle::borrow_mut(options, "options")?;
         options.0.set(
+            Location::caller(),
             || Ok(owner_thread),
             |made, owned| {
                 made.own |= owned;

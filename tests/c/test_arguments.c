@@ -258,6 +258,27 @@ static void mistakes_in_options(void) {
     CHECK(quorlock_client_options_set_ttl(options, -5) == QUORLOCK_INVALID_ARGUMENT);
     CHECK(quorlock_client_options_set_label(options, "\xff", 1) == QUORLOCK_INVALID_ARGUMENT);
     CHECK(refused(options, "ttl is -5 ms"));
+    /* What is set rightly since is no mistake any more; what was not is. */
+    options = quorlock_client_options_new();
+    quorlock_client_options_set_ttl(options, -5);
+    quorlock_client_options_set_wait(options, -3);
+    quorlock_client_options_set_ttl(options, -6);
+    CHECK(quorlock_client_options_set_wait(options, 5) == QUORLOCK_OK);
+    CHECK(refused(options, "ttl is -6 ms"));
+    options = quorlock_client_options_new();
+    quorlock_client_options_set_ttl(options, -5);
+    CHECK(quorlock_client_options_set_ttl(options, 5000) == QUORLOCK_OK);
+    quorlock_client_t *made = NULL;
+    WORKS(quorlock_client_new(options, &made, &error));
+    quorlock_client_options_free(options);
+    quorlock_lock_options_t *right = quorlock_lock_options_new();
+    quorlock_lock_options_set_keep(right, -1);
+    quorlock_lock_options_set_owner(right, NULL, 3);
+    CHECK(quorlock_lock_options_set_keep(right, 0) == QUORLOCK_OK);
+    CHECK(quorlock_lock_options_set_owner(right, "me", 2) == QUORLOCK_OK);
+    quorlock_lock_free(lock_of(made, right));
+    quorlock_lock_options_free(right);
+    quorlock_client_free(made);
     options = quorlock_client_options_new();
     const char *nodes[] = {"redis://h", NULL};
     CHECK(quorlock_client_options_set_nodes(options, nodes, 2) == QUORLOCK_INVALID_ARGUMENT);

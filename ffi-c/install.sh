@@ -54,21 +54,25 @@ relative() {
     way=${way%/}
     echo "${way:-.}"
 }
-# From the directory of the libraries to that of the headers: the CMake files hold no absolute path.
+# From the directory of the libraries to that of the headers, and from that of the pkg-config file: none holds an absolute path.
 from_lib=$(relative "$LIBDIR" "$INCLUDEDIR")
+from_pc=$(relative "$LIBDIR/pkgconfig" "$PREFIX")
+SHARE=${PREFIX%/}/share/quorlock
+supp_from_pc=$(relative "$LIBDIR/pkgconfig" "$SHARE")
 
 fill() {
-    sed -e "s|@PREFIX@|$PREFIX|g" -e "s|@LIBDIR@|$LIBDIR|g" -e "s|@INCLUDEDIR@|$INCLUDEDIR|g" \
-        -e "s|@VERSION@|$version|g" -e "s|@ABI@|$abi|g" -e "s|@LIBS_PRIVATE@|$private|g" -e "s|@LIBS_CMAKE@|$cmake|g" \
+    sed -e "s|@VERSION@|$version|g" -e "s|@ABI@|$abi|g" -e "s|@LIBS_PRIVATE@|$private|g" -e "s|@LIBS_CMAKE@|$cmake|g" \
         -e "s|@VERSION_MAJOR@|$(echo "$version" | cut -d. -f1)|g" \
         -e "s|@VERSION_MINOR@|$(echo "$version" | cut -d. -f2)|g" \
-        -e "s|@INCLUDE_FROM_LIB@|$from_lib|g" "$here/install/$1.in" >"$2/$1"
+        -e "s|@INCLUDE_FROM_LIB@|$from_lib|g" -e "s|@PREFIX_FROM_PC@|$from_pc|g" \
+        -e "s|@SUPPRESSIONS_FROM_PC@|$supp_from_pc|g" "$here/install/$1.in" >"$2/$1"
     chmod 644 "$2/$1"
 }
 
 lib=$DESTDIR$LIBDIR
 include=$DESTDIR$INCLUDEDIR
-install -d "$lib/pkgconfig" "$lib/cmake/quorlock" "$include"
+share=$DESTDIR$SHARE
+install -d "$lib/pkgconfig" "$lib/cmake/quorlock" "$include" "$share"
 # Under another name first: a program that runs keeps the file it has mapped.
 file=$(called "$version") short=$(called "$abi")
 install -m 755 "$BUILT/$built" "$lib/$file.new"
@@ -80,3 +84,5 @@ install -m 644 "$root/include/quorlock.h" "$root/include/quorlock.hpp" "$include
 fill quorlock.pc "$lib/pkgconfig"
 fill quorlock-config.cmake "$lib/cmake/quorlock"
 fill quorlock-config-version.cmake "$lib/cmake/quorlock"
+# What is no fault of the library, for those who run their programs under checkers.
+install -m 644 "$here/install/valgrind.supp" "$here/install/tsan.supp" "$share"

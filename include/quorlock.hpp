@@ -26,6 +26,11 @@
 #ifndef QUORLOCK_HPP
 #define QUORLOCK_HPP
 
+/* Visual C++ says so in a macro of its own. */
+#if __cplusplus < 201703L && !(defined(_MSVC_LANG) && _MSVC_LANG >= 201703L)
+#error "quorlock.hpp needs C++17 or newer: compile with -std=c++17, or use quorlock.h"
+#endif
+
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -237,8 +242,10 @@ inline std::int64_t ms(milliseconds time) noexcept {
 template <typename Rep, typename Period>
 milliseconds wait_of(const std::chrono::duration<Rep, Period> &wait) {
     using seconds = std::chrono::duration<double>;
+    /* Compared before it is converted, which a time of the largest units may not bear. */
     if (seconds(wait) > seconds(std::chrono::hours(24 * 3650))) return forever;
-    return std::max(std::chrono::ceil<milliseconds>(wait), milliseconds::zero());
+    if (wait <= wait.zero()) return milliseconds::zero();
+    return std::chrono::ceil<milliseconds>(wait);
 }
 
 /** A function that C calls back. Shared, because it may replace or free itself while it runs. */
@@ -1324,6 +1331,14 @@ struct stoppable_run {
 };
 #endif
 
+/* What differs by standard is named by its type in each function that uses it, for objects of both may be in one program, where
+ * functions of one name are one. */
+#if defined(__cpp_lib_jthread)
+using run_state = stoppable_run;
+#else
+using run_state = unstoppable_run;
+#endif
+
 /** How C calls a run. */
 template <typename Run>
 struct run_calls {
@@ -1355,7 +1370,7 @@ struct run_calls {
 };
 
 /** Calls the work with what it wants of the term. */
-template <typename Work>
+template <typename State, typename Work>
 decltype(auto) work_on(Work &work, term &now) {
 #if defined(__cpp_lib_jthread)
     if constexpr (std::is_invocable_v<Work &, term &, std::stop_token>) {
@@ -1406,25 +1421,17 @@ public:
      * Throws what ends it for good: misconfigured, invalid_argument, too_many_waiters, client_closed, forked_process. The wait
      * of the options does not count here.
      */
-    template <typename Work>
+    template <typename Work, typename State = detail::run_state>
     auto run(Work &&work, const run_options &options = {}) const {
-#if defined(__cpp_lib_jthread)
-        detail::stoppable_run state{options, {}};
-#else
-        detail::unstoppable_run state{options, {}};
-#endif
+        State state{options, {}};
         return run_as(state, work, nullptr);
     }
 
     /** The same. A token that is used ends the campaign, or the pause after work that has failed: then this throws
      * cancelled. It does not end the work. */
-    template <typename Work>
+    template <typename Work, typename State = detail::run_state>
     auto run(Work &&work, const cancel_token &cancel, const run_options &options = {}) const {
-#if defined(__cpp_lib_jthread)
-        detail::stoppable_run state{options, {}};
-#else
-        detail::unstoppable_run state{options, {}};
-#endif
+        State state{options, {}};
         return run_as(state, work, cancel.get());
     }
 
@@ -1484,7 +1491,7 @@ private:
 
     template <typename Run, typename Work>
     auto run_as(Run &state, Work &work, const quorlock_cancel_t *cancel) const {
-        using result = std::decay_t<decltype(detail::work_on(work, std::declval<term &>()))>;
+        using result = std::decay_t<decltype(detail::work_on<Run>(work, std::declval<term &>()))>;
         using calls = detail::run_calls<Run>;
         const auto lead = [&] {
             detail::checked([&](auto error) {
@@ -1493,11 +1500,11 @@ private:
             });
         };
         if constexpr (std::is_void_v<result>) {
-            state.work = [&](term &now) { detail::work_on(work, now); };
+            state.work = [&](term &now) { detail::work_on<Run>(work, now); };
             lead();
         } else {
             std::optional<result> done;
-            state.work = [&](term &now) { done.emplace(detail::work_on(work, now)); };
+            state.work = [&](term &now) { done.emplace(detail::work_on<Run>(work, now)); };
             lead();
             return std::move(*done);
         }

@@ -144,11 +144,6 @@ class Dist:
             documents.mkdir(parents=True)
             for document in ("ffi-c/README.md", "LICENSE"):
                 shutil.copy(self.source / document, documents)
-            config = place / "lib" / "pkgconfig" / "quorlock.pc"
-            lines = config.read_text().splitlines(keepends=True)
-            # Wherever it is unpacked.
-            lines[:3] = ["prefix=${pcfiledir}/../..\n", "libdir=${prefix}/lib\n", "includedir=${prefix}/include\n"]
-            config.write_text("".join(lines))
             self.tar(place, self.files / f"{name}.tar.gz")
 
     def installed(self, triple, place, prefix, **folders):

@@ -176,7 +176,6 @@ impl Lost {
             Some(Way::Thread(mask)) => drop(mask.over(|| place.tell(state))),
             None => {}
         }
-        }
     }
 }
 

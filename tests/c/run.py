@@ -34,7 +34,7 @@ SYMBOLS = os.path.join(ROOT, "ffi-c", "symbols.txt")
 SCENARIOS = os.path.join(ROOT, "tests", "scenarios")
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]
-VALGRIND = ["valgrind", "--quiet", f"--suppressions={HERE}/valgrind.supp", "--leak-check=full", "--fair-sched=yes",
+VALGRIND = ["valgrind", "--quiet", f"--suppressions={ROOT}/ffi-c/install/valgrind.supp", "--leak-check=full", "--fair-sched=yes",
             "--show-leak-kinds=definite,indirect,possible", "--errors-for-leak-kinds=definite,indirect,possible",
             "--error-exitcode=9"]
 PROGRAMS = {"scenario-c": "tests/c/scenario.c", "scenario-cpp": "tests/cpp/scenario.cpp",
@@ -50,6 +50,8 @@ CHECKS = {}
 PARTS = {"watched": ("sanitizers", "valgrind", "scenarios", "fuzz", "instrumented"), "drawn": ("programs",)}
 # How many programs are drawn, and on real servers, which take longer.
 DRAWN, DRAWN_ON_SERVERS = 20_000, 1_000
+# The library is not instrumented: what it reads of freed memory is to be seen by what stands there.
+FILLED = "max_free_fill_size=65536:free_fill_byte=229"
 # Bugs of owners and scopes, as a change of quorlock.hpp. Programs that are drawn have to find each.
 BUGS = {
     "threads-by-the-systems-id": ("quorlock_thread_number()", "std::hash<std::thread::id>{}(std::this_thread::get_id())"),
@@ -166,6 +168,28 @@ def header_alone_cpp20():
 @check
 def header_alone_clang_cpp20():
     alone("clang++", "c++", "c++20")
+
+
+@check
+def header_refuses_older_cpp():
+    """In one sentence, before all that does not compile either."""
+    done = subprocess.run(["g++", "-x", "c++", "-std=c++14", "-fsyntax-only", os.path.join(ROOT, "include", "quorlock.hpp")],
+                          capture_output=True, text=True, timeout=600)
+    first = next((line for line in done.stderr.splitlines() if "error" in line), "")
+    if not done.returncode or "quorlock.hpp needs C++17" not in first:
+        raise Failure(done.stderr[:2000])
+
+
+@check
+def header_of_two_standards_in_one_program():
+    """The object of C++17 comes first: of functions that are in both the linker takes its."""
+    source, parts = os.path.join(ROOT, "tests", "cpp", "standards.cpp"), []
+    for standard in ("17", "20"):
+        parts.append(os.path.join(BIN, f"standards-{standard}.o"))
+        run("g++", f"-std=c++{standard}", *WARNINGS, "-g", "-O0", f"-I{PREFIX}/include", "-c", source, "-o", parts[-1])
+    program = os.path.join(BIN, "standards")
+    run("g++", *parts, "-o", program, f"-L{PREFIX}/lib", f"-Wl,-rpath,{PREFIX}/lib", "-lquorlock", "-pthread")
+    return counted(run(program), 1)
 
 
 # ---- the library ----
@@ -300,8 +324,7 @@ def test_cpp_clang():
 
 @check
 def sanitizers_c():
-    # The library is not instrumented: what it reads of freed memory is to be seen by what stands there.
-    return counted(on_stage(sanitized("test-c"), ASAN_OPTIONS="max_free_fill_size=65536:free_fill_byte=229"), 70)
+    return counted(on_stage(sanitized("test-c"), ASAN_OPTIONS=FILLED), 70)
 
 
 @check
@@ -487,6 +510,8 @@ def held(text):
 def consumer_pkg_config():
     with tempfile.TemporaryDirectory() as folder:
         prefix, source = installed(folder), consumer(folder, "c-pkgconfig")
+        # Moved after it was installed: its files hold no absolute path.
+        prefix = shutil.move(prefix, os.path.join(folder, "elsewhere"))
         path = {"PKG_CONFIG_PATH": f"{prefix}/lib/pkgconfig"}
         flags = run("pkg-config", "--cflags", "--libs", "quorlock >= 0.1", **path).split()
         run("cc", *WARNINGS, "main.c", "-o", "shared", *flags, f"-Wl,-rpath,{prefix}/lib", cwd=source)
@@ -530,13 +555,20 @@ def consumer_destdir():
         lib = "usr/lib64"
         wanted = ["usr/include/quorlock.h", "usr/include/quorlock.hpp", f"{lib}/cmake/quorlock/quorlock-config-version.cmake",
                   f"{lib}/cmake/quorlock/quorlock-config.cmake", f"{lib}/libquorlock.a", f"{lib}/libquorlock.so",
-                  f"{lib}/libquorlock.so.0", f"{lib}/libquorlock.so.{version}", f"{lib}/pkgconfig/quorlock.pc"]
+                  f"{lib}/libquorlock.so.0", f"{lib}/libquorlock.so.{version}", f"{lib}/pkgconfig/quorlock.pc",
+                  "usr/share/quorlock/tsan.supp", "usr/share/quorlock/valgrind.supp"]
         if files != wanted:
             raise Failure(f"installed {files}")
+        where = {"PKG_CONFIG_PATH": f"{folder}/usr/lib64/pkgconfig", "PKG_CONFIG_ALLOW_SYSTEM_CFLAGS": "1"}
+        for variable, leads_to in (("prefix", "usr"), ("libdir", lib), ("includedir", "usr/include"),
+                                   ("suppressions", "usr/share/quorlock")):
+            path = run("pkg-config", f"--variable={variable}", "quorlock", **where).strip()
+            if not os.path.samefile(path, os.path.join(folder, leads_to)):
+                raise Failure(f"{variable} is {path}")
         for name in files:
             if name.endswith((".pc", ".cmake")):
                 text = open(os.path.join(folder, name)).read()
-                if folder in text or "@" in text:
+                if folder in text or "=/" in text or "@" in text:
                     raise Failure(f"{name}:\n{text}")
 
 

@@ -406,6 +406,10 @@ static void a_freed_queue_keeps_no_descriptor(void) {
     struct came came[QUEUES];
     struct seen seen;
     seen_init(&seen);
+    /* What the library opens once is open then. */
+    quorlock_lock_t *first = lock_of(client, NULL);
+    quorlock_lease_free(held(first));
+    quorlock_lock_free(first);
     int before = descriptors();
     for (int at = 0; at < QUEUES; at++) {
         char name[32];
@@ -420,7 +424,9 @@ static void a_freed_queue_keeps_no_descriptor(void) {
         CHECK(came[at].calls == 1 && came[at].code == QUORLOCK_CANCELLED);
         quorlock_lock_free(lock);
     }
-    CHECK(descriptors() == before);
+    /* A thread of the library's may be about to ring for the last one. */
+    for (int left = 6000; left && descriptors() > before; left--) nap(5);
+    CHECK(descriptors() <= before);
     for (int at = 0; at < QUEUES; at++) quorlock_lease_free(leases[at]);
     CHECK(seen.calls == 0);
     quorlock_client_free(client);

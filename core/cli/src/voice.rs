@@ -1,18 +1,26 @@
 //! What `run` tells: lines for people on the standard error, and objects for programs.
+//!
+//! A log that nothing reads, or a terminal that stands still, holds up none but its own
+//! writer.
+
+mod writer;
 
 use std::fs::File;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::path::Path;
+use std::sync::Arc;
 
 use serde_json::Value;
 
 use crate::exit::{self, Failure};
 use crate::output::{cut, size_of};
+use writer::Writer;
 
 /// Where a command's story is told.
 pub struct Voice {
     quiet: bool,
-    json: Option<Box<dyn Write>>,
+    people: Arc<Writer>,
+    json: Option<Writer>,
     terminal: bool,
     /// Whether a line stands on the terminal that the next one replaces.
     unfinished: bool,
@@ -21,16 +29,17 @@ pub struct Voice {
 impl Voice {
     /// `json`: the file for objects, `-` for the standard output.
     pub fn new(quiet: bool, json: Option<&Path>) -> Result<Voice, Failure> {
-        let json: Option<Box<dyn Write>> = match json {
+        let json = match json {
             None => None,
-            Some(path) if path == Path::new("-") => Some(Box::new(io::stdout())),
-            Some(path) => Some(Box::new(File::create(path).map_err(|e| {
+            Some(path) if path == Path::new("-") => Some(Writer::new(io::stdout())),
+            Some(path) => Some(Writer::new(File::create(path).map_err(|e| {
                 let message = format!("--json {}: {e}", path.display());
                 Failure::new(exit::USAGE, message)
             })?)),
         };
         Ok(Voice {
             quiet,
+            people: Arc::new(Writer::new(io::stderr())),
             json,
             terminal: io::stderr().is_terminal(),
             unfinished: false,
@@ -60,31 +69,47 @@ impl Voice {
             // One that is wrapped would not be replaced as a whole.
             let columns = size_of(libc::STDERR_FILENO).map_or(usize::MAX, |(columns, _)| columns);
             let line = cut(&format!("quorlock: {text}"), columns.saturating_sub(1));
-            let _ = write!(io::stderr(), "\r\x1b[K{line}");
+            self.people.write(format!("\r\x1b[K{line}"));
             self.unfinished = true;
         } else {
             self.say(text);
         }
     }
 
-    /// An object for programs. Whoever reads them may be gone: the command goes first.
+    /// An object for programs. What reads them may be gone: the command goes first.
     pub fn tell(&mut self, object: &Value) {
-        if let Some(json) = &mut self.json {
-            let _ = writeln!(json, "{object}").and_then(|()| json.flush());
+        if let Some(json) = &self.json {
+            json.write(format!("{object}\n"));
+        }
+    }
+
+    /// Writes lines of other threads between those that it says.
+    pub fn echo(&self) -> impl Fn(&str) + Send + Sync + 'static {
+        let people = self.people.clone();
+        move |text| people.write(line(text))
+    }
+
+    /// Waits until what was told is written, or nothing takes it.
+    pub fn finish(&self) {
+        for writer in [Some(&*self.people), self.json.as_ref()] {
+            writer.into_iter().for_each(Writer::finish);
         }
     }
 
     /// Takes away the line that would be replaced.
     pub fn clear(&mut self) {
         if std::mem::take(&mut self.unfinished) {
-            let _ = write!(io::stderr(), "\r\x1b[K");
+            self.people.write("\r\x1b[K".into());
         }
     }
 
     fn line(&mut self, text: &str) {
         self.clear();
-        // In one write, so that lines of several processes do not mix.
-        let line = format!("quorlock: {text}\n");
-        let _ = io::stderr().write_all(line.as_bytes());
+        self.people.write(line(text));
     }
+}
+
+/// What is written in one go, so that lines of several processes do not mix.
+fn line(text: &str) -> String {
+    format!("quorlock: {text}\n")
 }

@@ -3,10 +3,9 @@
 
 mod program;
 
-use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-use program::{Running, done, quorlock};
+use program::{AWAITS_USR1, Flock, Running, STUBBORN, done, quorlock};
 use quorlock::{Client, Verdict, blocking};
 use quorlock_tests::Stage;
 
@@ -51,14 +50,6 @@ const fn row(code: i32, words: &'static [&'static str], says: &'static str) -> R
 
 /// A command that says when it runs, and then runs until it is ended.
 const ENDLESS: &str = "echo ready; exec tail -f /dev/null";
-
-/// A command that ends with 5 at USR1. One process, so that no other can miss the signal.
-const AWAITS_USR1: &str = "
-import signal, sys
-signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
-print('ready', flush=True)
-signal.sigwait([signal.SIGUSR1])
-sys.exit(5)";
 
 const ROWS: &[Row] = &[
     row(0, &["a", "--", "true"], ""),
@@ -389,44 +380,6 @@ print('term')";
     run.signal(libc::SIGKILL);
     let (_, rest) = run.end();
     assert_eq!(rest, "term\n");
-}
-
-/// A command that ignores TERM, as what it has started does, and holds a file as long as any of
-/// them lives.
-const STUBBORN: &str = "
-import fcntl, os, signal, sys
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
-fcntl.flock(os.open(sys.argv[1], os.O_RDWR | os.O_CREAT), fcntl.LOCK_EX)
-print('ready', flush=True)
-os.fork()
-while True:
-    signal.pause()";
-
-/// A file that is held by nobody.
-struct Flock(std::path::PathBuf);
-
-impl Flock {
-    fn new(name: &str) -> Flock {
-        let name = format!("quorlock-cli-{name}-{}", std::process::id());
-        Flock(std::env::temp_dir().join(name))
-    }
-
-    fn path(&self) -> &str {
-        self.0.to_str().expect("plain")
-    }
-
-    /// Waits until nobody holds it.
-    fn wait(&self) {
-        let file = std::fs::File::open(&self.0).expect("the command has made it");
-        // SAFETY: a plain system call on a descriptor that is open.
-        assert_eq!(unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) }, 0);
-    }
-}
-
-impl Drop for Flock {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
 }
 
 #[test]

@@ -4,6 +4,8 @@ use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt;
 
+use libc::EPERM;
+
 use crate::exit::{self, Failure};
 use crate::start;
 
@@ -75,13 +77,17 @@ impl Child {
         Some(Change::Ended(code))
     }
 
-    /// Sends a signal to its group, or to it alone where it has none of its own.
-    pub fn signal(&self, number: i32) {
-        if !self.is_gone() {
-            // SAFETY: a plain system call. The number stands for this group as long as it
-            // has a process, or one that was not waited for.
-            unsafe { libc::kill(self.target(), number) };
-        }
+    /// Sends a signal to its group, or to it alone where it has none of its own. Whether
+    /// none of them may be signalled by this process, as where they have another user.
+    pub fn signal(&self, number: i32) -> bool {
+        // SAFETY: a plain system call. The number stands for this group as long as it
+        // has a process, or one that was not waited for.
+        !self.is_gone() && unsafe { libc::kill(self.target(), number) } != 0 && errno() == EPERM
+    }
+
+    /// Whether all that is left of it may not be signalled by this process.
+    pub fn is_out_of_reach(&self) -> bool {
+        self.signal(0)
     }
 
     /// Whether it and its whole group have ended.
@@ -93,14 +99,19 @@ impl Child {
         // SAFETY: a plain system call; beside it there is the warden, whose end is nobody's.
         while unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) } > 0 {}
         // SAFETY: a plain system call that sends nothing.
-        let gone = || unsafe { libc::kill(self.target(), 0) } != 0;
-        !self.grouped || gone() && io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
+        let gone = || unsafe { libc::kill(self.target(), 0) } != 0 && errno() == libc::ESRCH;
+        !self.grouped || gone()
     }
 
     /// As `kill` takes it.
     pub fn target(&self) -> i32 {
         if self.grouped { -self.pid } else { self.pid }
     }
+}
+
+/// Why the last system call of this thread failed.
+fn errno() -> i32 {
+    io::Error::last_os_error().raw_os_error().unwrap_or(0)
 }
 
 /// Makes this process the parent of what the command leaves behind: its end is seen then, also

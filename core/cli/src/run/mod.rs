@@ -36,11 +36,14 @@ pub fn run(options: &Run) -> i32 {
             return failure.code;
         }
     };
-    under_lock(options, &mut voice).unwrap_or_else(|failure| {
+    let code = under_lock(options, &mut voice).unwrap_or_else(|failure| {
         voice.fail(&failure.message);
         voice.tell(&json!({"event": "failed", "message": failure.message, "exit": failure.code}));
         failure.code
-    })
+    });
+    // Behind the lock, which waits for no log.
+    voice.finish();
+    code
 }
 
 fn under_lock(options: &Run, voice: &mut Voice) -> Result<i32, Failure> {
@@ -63,9 +66,10 @@ fn under_lock(options: &Run, voice: &mut Voice) -> Result<i32, Failure> {
     let broken = |e| Failure::new(exit::BUG, format!("signals cannot be caught: {e}"));
     let mut events = Events::new().map_err(broken)?;
     if !options.quiet {
-        set_log_sink(|level, line| {
+        let echo = voice.echo();
+        set_log_sink(move |level, line| {
             if level == Level::Warn {
-                eprintln!("quorlock: {line}");
+                echo(line);
             }
         });
     }
@@ -117,7 +121,6 @@ fn held(
     };
     // One that does not start needs the lock no longer, either: closing gives it back.
     let mut child = Child::start(&options.command, &environment, foreground)?;
-    voice.tell(&json!({"event": "started", "pid": child.pid()}));
     let Outcome {
         child,
         lost,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use quorlock::Lease;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::child::{Change, Child};
 use super::guard::{Act, Guard, Why};
@@ -47,6 +47,17 @@ pub fn supervise(
     warden: Option<Warden>,
 ) -> Outcome {
     let mut guard = Guard::new(rules.ttl, rules.grace);
+    let tell_warden = |child: &Child, guard: &Guard| {
+        if let Some(warden) = &warden {
+            // The loss behind the rest: one that comes between the two leaves none.
+            let (now, left) = (now(), lease.remaining());
+            warden.guard(child.target(), guard.too_late(now, left, lease.loss()));
+        }
+    };
+    // It knows the command before anything is told of that.
+    tell_warden(child, &guard);
+    voice.tell(&json!({"event": "started", "pid": child.pid()}));
+    let mut killed = Killed::No;
     // Polled for its waker: a loss ends the wait for the next event.
     let mut loss = lease.lost();
     let mut stopped = None;
@@ -64,11 +75,7 @@ pub fn supervise(
             }
             None => {}
         }
-        if let Some(warden) = &warden {
-            // The loss behind the rest: one that comes between the two leaves none.
-            let (now, left) = (now(), lease.remaining());
-            warden.guard(child.target(), guard.too_late(now, left, lease.loss()));
-        }
+        tell_warden(child, &guard);
         let mut most = Duration::MAX;
         if let (Some(code), Some(leave)) = (child.code, leave) {
             if child.is_gone() {
@@ -80,22 +87,42 @@ pub fn supervise(
             }
             most = GROUP;
         }
+        if killed == Killed::No && warden.as_ref().is_some_and(Warden::has_killed) {
+            killed = Killed::Sent;
+        }
+        if killed == Killed::Sent {
+            // Where it could be sent to some of them, the others are what is left.
+            if child.is_out_of_reach() {
+                killed = kill_in_vain(voice);
+            } else if !child.is_gone() {
+                most = GROUP;
+            }
+        }
         match guard.look(now(), lease.remaining(), lease.loss()) {
             Act::Wait(long) => most = most.min(long),
             Act::Term(why) => {
-                if rules.kill {
+                let how = match rules.kill {
+                    false => Asked::Not,
+                    true if child.signal(libc::SIGTERM) => Asked::InVain,
+                    true => Asked::Term,
+                };
+                if how == Asked::Term {
                     stopped = Some(word(why));
-                    child.signal(libc::SIGTERM);
                     // One that is stopped could not end.
                     child.signal(libc::SIGCONT);
                 }
-                explain(why, rules.kill, voice);
+                explain(why, how, voice);
                 continue;
             }
             Act::Kill => {
                 if rules.kill {
-                    child.signal(libc::SIGKILL);
-                    voice.say("the command has not ended in time: killed");
+                    killed = match child.signal(libc::SIGKILL) {
+                        true => kill_in_vain(voice),
+                        false => {
+                            voice.say("the command has not ended in time: killed");
+                            Killed::Sent
+                        }
+                    };
                 }
                 continue;
             }
@@ -105,7 +132,13 @@ pub fn supervise(
             // In the foreground the terminal has sent it to the command already.
             && !(typed && rules.foreground)
         {
-            child.signal(number);
+            let in_vain = child.signal(number);
+            if in_vain && number != libc::SIGWINCH {
+                voice.say(&format!(
+                    "signal {number} cannot be handed on: the command has another user"
+                ));
+                voice.tell(&not_permitted(number));
+            }
         }
     };
     if warden.as_ref().is_some_and(Warden::has_killed) {
@@ -126,6 +159,40 @@ pub fn supervise(
     }
 }
 
+/// Whether KILL was sent to the command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Killed {
+    No,
+    Sent,
+    /// Some of it may not be signalled by this process, which was told.
+    InVain,
+}
+
+/// Tells that what is left of the command cannot be killed.
+fn kill_in_vain(voice: &mut Voice) -> Killed {
+    voice.say(
+        "processes of the command cannot be killed, for they have another user: they go on \
+         without the lock",
+    );
+    voice.tell(&not_permitted(libc::SIGKILL));
+    Killed::InVain
+}
+
+/// Whether a command was asked to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    /// It is to go on.
+    Not,
+    Term,
+    /// It may not be signalled by this process.
+    InVain,
+}
+
+/// A signal that the kernel has refused to send.
+fn not_permitted(signal: i32) -> Value {
+    json!({"event": "not_permitted", "signal": signal})
+}
+
 fn word(why: Why) -> &'static str {
     match why {
         Why::Ending(_) => "expired",
@@ -133,10 +200,13 @@ fn word(why: Why) -> &'static str {
     }
 }
 
-fn explain(why: Why, kill: bool, voice: &mut Voice) {
-    let so = match kill {
-        true => "the command gets TERM",
-        false => "the command goes on",
+fn explain(why: Why, how: Asked, voice: &mut Voice) {
+    let so = match how {
+        Asked::Not => "the command goes on",
+        Asked::Term => "the command gets TERM",
+        Asked::InVain => {
+            "the command goes on, for it has another user, and may not be ended by this one"
+        }
     };
     match why {
         Why::Ending(left) => {
@@ -149,6 +219,9 @@ fn explain(why: Why, kill: bool, voice: &mut Voice) {
             voice.say(&format!("the lock is lost ({}): {so}", reason.as_str()));
         }
     }
-    let event = json!({"event": "ending", "reason": word(why), "stopped": kill});
-    voice.tell(&event);
+    let stopped = how == Asked::Term;
+    voice.tell(&json!({"event": "ending", "reason": word(why), "stopped": stopped}));
+    if how == Asked::InVain {
+        voice.tell(&not_permitted(libc::SIGTERM));
+    }
 }

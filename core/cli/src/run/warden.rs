@@ -106,8 +106,8 @@ fn watch(page: &Page, pipe: &PipeReader) {
         let kill_at = Duration::from_nanos(page.kill_at.load(Ordering::SeqCst));
         let now = clock::now();
         if whom != 0 && now >= kill_at {
-            page.killed.store(true, Ordering::SeqCst);
-            send(whom, libc::SIGKILL);
+            page.killed
+                .store(send(whom, libc::SIGKILL), Ordering::SeqCst);
             page.whom.store(0, Ordering::SeqCst);
             continue;
         }
@@ -166,13 +166,13 @@ fn has_ended(pipe: &PipeReader) -> bool {
     }
 }
 
-/// The number stands for the same group as long as somebody is in it.
-fn send(whom: i32, signal: i32) {
+/// The number stands for the same group as long as there is a process in it. Whether one of
+/// them was sent it: those of another user may not be signalled.
+fn send(whom: i32, signal: i32) -> bool {
     // SAFETY: a plain system call.
-    unsafe { libc::kill(whom, signal) };
+    unsafe { libc::kill(whom, signal) == 0 }
 }
 
 fn is_gone(whom: i32) -> bool {
-    // SAFETY: a plain system call that sends nothing.
-    unsafe { libc::kill(whom, 0) != 0 }
+    !send(whom, 0) && io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
 }

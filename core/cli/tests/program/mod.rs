@@ -3,6 +3,7 @@
 #![allow(dead_code, unreachable_pub)] // Each test has all of it, and uses some.
 
 use std::io::{BufRead, BufReader, Read};
+use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 
@@ -61,7 +62,12 @@ pub struct Running {
 
 impl Running {
     pub fn new(nodes: &[String], words: &[&str]) -> Running {
-        let mut child = quorlock(nodes, words).spawn().expect("it starts");
+        Running::of(quorlock(nodes, words))
+    }
+
+    /// The same of a command that was changed.
+    pub fn of(mut command: Command) -> Running {
+        let mut child = command.spawn().expect("it starts");
         let lines = BufReader::new(child.stdout.take().expect("piped"));
         Running {
             child,
@@ -131,5 +137,51 @@ impl Drop for Running {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// A command that ends with 5 at USR1. One process, so that no other can miss the signal.
+pub const AWAITS_USR1: &str = "
+import signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+print('ready', flush=True)
+signal.sigwait([signal.SIGUSR1])
+sys.exit(5)";
+
+/// A command that ignores TERM, as what it has started does, and holds a file as long as any of
+/// them lives.
+pub const STUBBORN: &str = "
+import fcntl, os, signal, sys
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+fcntl.flock(os.open(sys.argv[1], os.O_RDWR | os.O_CREAT), fcntl.LOCK_EX)
+print('ready', flush=True)
+os.fork()
+while True:
+    signal.pause()";
+
+/// A file that is held by nobody.
+pub struct Flock(std::path::PathBuf);
+
+impl Flock {
+    pub fn new(name: &str) -> Flock {
+        let name = format!("quorlock-cli-{name}-{}", std::process::id());
+        Flock(std::env::temp_dir().join(name))
+    }
+
+    pub fn path(&self) -> &str {
+        self.0.to_str().expect("plain")
+    }
+
+    /// Waits until nobody holds it.
+    pub fn wait(&self) {
+        let file = std::fs::File::open(&self.0).expect("the command has made it");
+        // SAFETY: a plain system call on a descriptor that is open.
+        assert_eq!(unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) }, 0);
+    }
+}
+
+impl Drop for Flock {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
     }
 }

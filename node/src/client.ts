@@ -203,8 +203,8 @@ export class Client extends Events {
   }
 
   async #adopt(text: string): Promise<Lease> {
-    const outcome = await begin<boolean>((port, number) => this.#core.adopt(port, number, text));
-    if ("failure" in outcome) throw toError(outcome.failure, this.adopt);
+    const outcome = await begin<boolean>(this.adopt, (port, number) => this.#core.adopt(port, number, text));
+    if ("failure" in outcome) throw toError(outcome.failure, this.adopt, outcome.caller);
     return adoptedLease(outcome.number, this);
   }
 
@@ -218,7 +218,7 @@ export class Client extends Events {
   }
 
   async #probe(): Promise<Probe> {
-    return valueOf(await begin<Probe>((port, number) => this.#core.probe(port, number)), this.probe);
+    return valueOf(await begin<Probe>(this.probe, (port, number) => this.#core.probe(port, number)), this.probe);
   }
 
   /** What has happened so far. */
@@ -245,7 +245,7 @@ export class Client extends Events {
   }
 
   async #initSet(force: boolean): Promise<number> {
-    return valueOf(await begin<number>((port, number) => this.#core.initSet(port, number, force)), this.initSet);
+    return valueOf(await begin<number>(this.initSet, (port, number) => this.#core.initSet(port, number, force)), this.initSet);
   }
 
   /**
@@ -257,7 +257,7 @@ export class Client extends Events {
   }
 
   async #close(): Promise<void> {
-    valueOf(await begin<null>((port, number) => this.#core.close(port, number)), this.close);
+    valueOf(await begin<null>(this.close, (port, number) => this.#core.close(port, number)), this.close);
   }
 
   /** For `await using`: closes. */

@@ -137,8 +137,8 @@ export class Election {
   }
 
   async #pause(length: number, signal: AbortSignal | undefined): Promise<void> {
-    const start: Parameters<typeof begin>[0] = (port, number) => this.#core.pause(port, number, length);
-    valueOf(await (signal === undefined ? begin<null>(start) : beginUntil<null>(signal, start)), this.run);
+    const start: Parameters<typeof begin>[1] = (port, number) => this.#core.pause(port, number, length);
+    valueOf(await (signal === undefined ? begin<null>(this.run, start) : beginUntil<null>(this.run, signal, start)), this.run);
   }
 
   #tellFailed(error: unknown, pause: number): void {
@@ -189,7 +189,7 @@ export class Election {
   }
 
   async #leader(): Promise<Holder | null> {
-    const outcome = await begin<NativeHolder | null>((port, number) => this.#core.leader(port, number));
+    const outcome = await begin<NativeHolder | null>(this.leader, (port, number) => this.#core.leader(port, number));
     return holderOf(valueOf(outcome, this.leader));
   }
 

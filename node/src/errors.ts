@@ -13,6 +13,8 @@ export interface NodeAnswer {
 export class QuorlockError extends Error {
   /** `ERR_QUORLOCK_…`. */
   readonly code: string;
+  /** What the kind means in one sentence, the same for every error of it: what errors can be grouped by. */
+  readonly summary: string;
   /** The kind's name, the same in every language: `"Timeout"`. */
   readonly kind: string;
   /** The kind's number, the same in every language. */
@@ -33,10 +35,11 @@ export class QuorlockError extends Error {
     about: { readonly lock?: string | undefined; readonly holder?: string | undefined } = {},
   ) {
     super(message);
-    const [number, kind, code] = meaning(new.target);
+    const [number, kind, code, summary] = meaning(new.target);
     this.number = number;
     this.kind = kind;
     this.code = `ERR_QUORLOCK_${code}`;
+    this.summary = summary;
     this.nodes = nodes;
     this.lockName = about.lock;
     this.holder = about.holder;
@@ -93,18 +96,18 @@ type ErrorClass = new (
   about?: Pick<Failure, "lock" | "holder">,
 ) => QuorlockError;
 
-const MEANINGS: readonly (readonly [ErrorClass, number, string, string])[] = [
-  [InvalidArgumentError, 1, "InvalidArgument", "INVALID_ARGUMENT"],
-  [LockContendedError, 2, "Contended", "CONTENDED"],
-  [LockTimeoutError, 3, "Timeout", "TIMEOUT"],
-  [QuorumUnavailableError, 4, "QuorumUnavailable", "QUORUM_UNAVAILABLE"],
-  [LockLostError, 5, "LockLost", "LOCK_LOST"],
-  [NotOwnerError, 6, "NotOwner", "NOT_OWNER"],
-  [TooManyWaitersError, 7, "TooManyWaiters", "TOO_MANY_WAITERS"],
-  [MisconfiguredError, 8, "Misconfigured", "MISCONFIGURED"],
-  [ClientClosedError, 10, "Closed", "CLOSED"],
-  [InternalError, 12, "Internal", "INTERNAL"],
-  [WouldDeadlockError, 13, "WouldDeadlock", "WOULD_DEADLOCK"],
+const MEANINGS: readonly (readonly [ErrorClass, number, string, string, string])[] = [
+  [InvalidArgumentError, 1, "InvalidArgument", "INVALID_ARGUMENT", "An argument or option is not valid."],
+  [LockContendedError, 2, "Contended", "CONTENDED", "The lock is held by another."],
+  [LockTimeoutError, 3, "Timeout", "TIMEOUT", "The wait is over, and the lock is held by another."],
+  [QuorumUnavailableError, 4, "QuorumUnavailable", "QUORUM_UNAVAILABLE", "Too few nodes answered."],
+  [LockLostError, 5, "LockLost", "LOCK_LOST", "The lock is held no longer."],
+  [NotOwnerError, 6, "NotOwner", "NOT_OWNER", "The owner holds nothing."],
+  [TooManyWaitersError, 7, "TooManyWaiters", "TOO_MANY_WAITERS", "Too many calls wait for the lock."],
+  [MisconfiguredError, 8, "Misconfigured", "MISCONFIGURED", "Nodes or credentials are set up wrong."],
+  [ClientClosedError, 10, "Closed", "CLOSED", "The client is closed."],
+  [InternalError, 12, "Internal", "INTERNAL", "Quorlock has a bug."],
+  [WouldDeadlockError, 13, "WouldDeadlock", "WOULD_DEADLOCK", "The call would wait for itself."],
 ];
 
 const CANCELLED = 9;
@@ -119,28 +122,38 @@ for (const base of [QuorlockError, LockBusyError]) {
   Object.defineProperty(base.prototype, "name", { value: base.name, configurable: true, writable: true });
 }
 
-/** Number, kind and code of a class; a class derived by a user has those of its base. */
-function meaning(errorClass: unknown): [number, string, string] {
+/** Number, kind, code and summary of a class; a class derived by a user has those of its base. */
+function meaning(errorClass: unknown): [number, string, string, string] {
   for (let found = errorClass; typeof found === "function"; found = Object.getPrototypeOf(found)) {
     const row = MEANINGS.find(([known]) => known === found);
-    if (row !== undefined) return [row[1], row[2], row[3]];
+    if (row !== undefined) return [row[1], row[2], row[3], row[4]];
   }
-  return [12, "Internal", "INTERNAL"];
+  return [12, "Internal", "INTERNAL", "Quorlock has a bug."];
 }
+
+/** The stack of a call, as V8 captures it. */
+export type Caller = { readonly stack: string };
+
+const FRAMES = "\n    at ";
 
 /**
  * The error for a failure. The one place where kinds become classes.
  *
- * The stack leads to those who await `from`, a function of the API: frames up to it are left out. V8 finds them by
- * itself when it is needed, so a call that succeeds does not pay for a stack.
+ * The stack leads to those who await `from`, a function of the API: frames up to it are left out. Where none awaits it,
+ * as where its promise was returned, it is that of the call.
  */
-export function toError(failure: Failure, from?: Function): Error {
+export function toError(failure: Failure, from?: Function, caller?: Caller): Error {
   const { number, message, nodes } = failure;
   if (number === CANCELLED) return new DOMException(message, "AbortError");
   const row = MEANINGS.find((row) => row[1] === (number === FORKED ? 12 : number));
   const errorClass: ErrorClass = row === undefined ? InternalError : row[0];
   const error = new errorClass(message, nodes, failure);
-  if (from !== undefined) Error.captureStackTrace(error, from);
+  if (from === undefined) return error;
+  Error.captureStackTrace(error, from);
+  if (caller !== undefined && error.stack?.includes(FRAMES) === false && caller.stack.includes(FRAMES)) {
+    const frames = caller.stack.slice(caller.stack.indexOf(FRAMES));
+    Object.defineProperty(error, "stack", { value: `${error.name}: ${message}${frames}`, writable: true, configurable: true });
+  }
   return error;
 }
 

@@ -234,7 +234,7 @@ export class Lease {
 
   async #extend(ttl: number | undefined): Promise<void> {
     this.#throwIfOver(this.extend);
-    valueOf(await begin((port, number) => port.extend(number, this.#number, ttl)), this.extend);
+    valueOf(await begin(this.extend, (port, number) => port.extend(number, this.#number, ttl)), this.extend);
   }
 
   /** Whether others may share the lock with it: it was asked for with `shared`, or has been downgraded. */
@@ -254,7 +254,7 @@ export class Lease {
 
   async #downgrade(): Promise<void> {
     this.#throwIfOver(this.downgrade);
-    valueOf(await begin((port, number) => port.downgrade(number, this.#number)), this.downgrade);
+    valueOf(await begin(this.downgrade, (port, number) => port.downgrade(number, this.#number)), this.downgrade);
   }
 
   /**
@@ -278,7 +278,7 @@ export class Lease {
 
   async #export(): Promise<string> {
     this.#throwIfOver(this.export);
-    valueOf(await begin((port, number) => port.prepareExport(number, this.#number)), this.export);
+    valueOf(await begin(this.export, (port, number) => port.prepareExport(number, this.#number)), this.export);
     // Ended here, where the text goes on.
     this.#throwIfOver(this.export);
     const text = checked(port.export(this.#number), this.export);
@@ -300,7 +300,7 @@ export class Lease {
 
   async #ensure(min: number): Promise<void> {
     this.#throwIfOver(this.ensure);
-    valueOf(await begin((port, number) => port.ensure(number, this.#number, min)), this.ensure);
+    valueOf(await begin(this.ensure, (port, number) => port.ensure(number, this.#number, min)), this.ensure);
   }
 
   /**
@@ -316,7 +316,7 @@ export class Lease {
   async #release(): Promise<boolean> {
     if (this.#over !== undefined) return false;
     this.#isGivenBack = true;
-    const outcome = await begin<boolean>((port, number) => port.release(number, this.#number));
+    const outcome = await begin<boolean>(this.release, (port, number) => port.release(number, this.#number));
     const held = valueOf(outcome, this.release);
     this.#end();
     return held;

@@ -121,7 +121,7 @@ export class Leases implements Iterable<Lease> {
 
   async #extend(ttl: number | undefined): Promise<void> {
     this.#throwIfOver(this.extend);
-    valueOf(await begin((port, number) => this.#core.extend(port, number, ttl)), this.extend);
+    valueOf(await begin(this.extend, (port, number) => this.#core.extend(port, number, ttl)), this.extend);
   }
 
   /** Makes sure that each has at least this many milliseconds of validity left, as `Lease.ensure`. */
@@ -134,7 +134,7 @@ export class Leases implements Iterable<Lease> {
 
   async #ensure(min: number): Promise<void> {
     this.#throwIfOver(this.ensure);
-    valueOf(await begin((port, number) => this.#core.ensure(port, number, min)), this.ensure);
+    valueOf(await begin(this.ensure, (port, number) => this.#core.ensure(port, number, min)), this.ensure);
   }
 
   /**
@@ -148,7 +148,7 @@ export class Leases implements Iterable<Lease> {
   async #release(): Promise<boolean> {
     if (this.#over !== undefined) return false;
     for (const part of this.#parts) giveBack(part);
-    const held = valueOf(await begin<boolean>((port, number) => this.#core.release(port, number)), this.release);
+    const held = valueOf(await begin<boolean>(this.release, (port, number) => this.#core.release(port, number)), this.release);
     this.#end();
     return held;
   }

@@ -126,7 +126,7 @@ export class Lock {
     const start = (port: NativePort, number: number) =>
       acquire.call(this.#core, port, number, this.#key, labelled(this.#options, options), owner, options.wait);
     const outcome = await acquiring<boolean>([this.#asked], own, options, from, start);
-    if ("failure" in outcome) throw toError(outcome.failure, from);
+    if ("failure" in outcome) throw toError(outcome.failure, from, outcome.caller);
     if (!outcome.value) return null;
     const lease = newLease(outcome.number, this.#keeper);
     own?.won(this.#asked, lease, owner);
@@ -156,7 +156,7 @@ export class Lock {
 
   async #isLocked(): Promise<boolean> {
     const start = (port: NativePort, number: number) => this.#core.isLocked(port, number, this.#key, this.#options);
-    return valueOf(await begin<boolean>(start), this.isLocked);
+    return valueOf(await begin<boolean>(this.isLocked, start), this.isLocked);
   }
 
   /** Who holds the lock, or keeps it; `null` where a quorum agrees on nobody. Rejects as `isLocked`. */
@@ -166,7 +166,7 @@ export class Lock {
 
   async #holder(): Promise<Holder | null> {
     const start = (port: NativePort, number: number) => this.#core.holder(port, number, this.#key, this.#options);
-    return holderOf(valueOf(await begin<NativeHolder | null>(start), this.holder));
+    return holderOf(valueOf(await begin<NativeHolder | null>(this.holder, start), this.holder));
   }
 
   /**
@@ -179,7 +179,7 @@ export class Lock {
 
   async #inspect(): Promise<Inspection> {
     const start = (port: NativePort, number: number) => this.#core.inspect(port, number, this.#key, this.#options);
-    return inspectionOf(this.name, valueOf(await begin<NativeInspection>(start), this.inspect));
+    return inspectionOf(this.name, valueOf(await begin<NativeInspection>(this.inspect, start), this.inspect));
   }
 
   /** Takes the lock away from whoever holds it, or keeps it: see `Client.forceRelease`. */
@@ -192,7 +192,7 @@ export class Lock {
     const start = (port: NativePort, number: number) =>
       this.#core.forceRelease(port, number, this.#key, this.#options, fence);
     type Native = { readonly found: NativeInspection; readonly freed: number };
-    const { found, freed } = valueOf(await begin<Native>(start), this.forceRelease);
+    const { found, freed } = valueOf(await begin<Native>(this.forceRelease, start), this.forceRelease);
     return { found: inspectionOf(this.name, found), freed };
   }
 
@@ -212,7 +212,7 @@ export class Lock {
     }
     const start = (port: NativePort, number: number) =>
       this.#core.release(port, number, this.#key, this.#options);
-    const held = valueOf(await begin<boolean>(start), this.release);
+    const held = valueOf(await begin<boolean>(this.release, start), this.release);
     for (const lease of keptBy(this.#keeper)) endIfReleased(lease);
     return held;
   }

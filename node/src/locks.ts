@@ -119,7 +119,7 @@ export class Locks {
     const start = (port: NativePort, number: number) =>
       acquire.call(this.#core, port, number, this.#keys, labelled(this.#options, options), owners, options.wait);
     const outcome = await acquiring<Won | null>(this.#asked, own, options, from, start);
-    if ("failure" in outcome) throw toError(outcome.failure, from);
+    if ("failure" in outcome) throw toError(outcome.failure, from, outcome.caller);
     const { value, number } = outcome;
     if (value === null) return null;
     const [core, places] = value;

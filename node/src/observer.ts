@@ -48,7 +48,7 @@ export class Observer implements AsyncIterableIterator<Leadership> {
     if (signal?.aborted) onAbort();
     else if (signal !== undefined) whenAborted(signal, onAbort);
     try {
-      const outcome = await beginUntil<NativeLeadership>(end.signal, (port, number) => core.next(port, number));
+      const outcome = await beginUntil<NativeLeadership>(this.next, end.signal, (port, number) => core.next(port, number));
       const { known, leader } = valueOf(outcome, this.next);
       return { done: false, value: { known, leader: holderOf(leader) } };
     } catch (error) {

@@ -236,7 +236,7 @@ class Within {
     const { core } = this.#asked[0]!;
     const pause = (port: NativePort, number: number) => core.pause(port, number, EVERY);
     for (let seconds = EVERY / 1000; ; seconds += EVERY / 1000) {
-      const paused = await beginUntil(signal, pause).catch(() => undefined);
+      const paused = await beginUntil(from, signal, pause).catch(() => undefined);
       if (paused === undefined || "failure" in paused) return;
       const conflicts = this.conflicts();
       const [first] = conflicts;
@@ -249,7 +249,7 @@ class Within {
   async until<T>(operation: Promise<Outcome<T>>): Promise<Outcome<T>> {
     try {
       const outcome = await operation;
-      return "failure" in outcome ? { failure: this.#explained(outcome.failure) } : outcome;
+      return "failure" in outcome ? { ...outcome, failure: this.#explained(outcome.failure) } : outcome;
     } finally {
       this.#ended?.abort();
     }
@@ -282,6 +282,6 @@ export function acquiring<T>(
   if (isTold && wait !== 0 && signal?.aborted !== true) void within.tell(wait, from);
   // Each lease that may be won has a number.
   const numbers = asked.length;
-  const operation = signal === undefined ? begin<T>(start, numbers) : beginUntil<T>(signal, start, numbers);
+  const operation = signal === undefined ? begin<T>(from, start, numbers) : beginUntil<T>(from, signal, start, numbers);
   return isTold ? within.until(operation) : operation;
 }

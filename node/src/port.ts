@@ -1,7 +1,7 @@
 /** How operations of the core become promises, and what it has to tell. One for each environment. */
 
 import { native, type Failure, type NativePort } from "./binding.js";
-import { checked, toError } from "./errors.js";
+import { checked, toError, type Caller } from "./errors.js";
 import { noMore, whenAborted } from "./signals.js";
 
 // What an event is, as in `native/events.rs`.
@@ -91,8 +91,11 @@ function forget(number: number): void {
   checked(port.keep(false));
 }
 
-/** What an operation came to. Never a rejection, so that the error is made where it has the caller's stack. */
-export type Outcome<T> = { value: T; number: number } | { failure: Failure };
+/**
+ * What an operation came to. Never a rejection, so that the error is made where it has the stack of those who await it.
+ * `caller`: the stack of the call, for a promise that is returned and not awaited.
+ */
+export type Outcome<T> = { value: T; number: number } | { failure: Failure; caller?: Caller };
 
 /** Numbers that nobody else gets; the first of them. */
 function reserve(numbers: number): number {
@@ -108,20 +111,29 @@ export function stay(what: object): () => void {
   return () => forget(number);
 }
 
-/** Starts an operation, under a number of its own, or the first of several. */
+/** The stack of who called `from`. V8 keeps the frames, and makes a text of them when that is asked for. */
+function callerOf(from: Function): Caller {
+  const caller = { stack: "" };
+  Error.captureStackTrace(caller, from);
+  return caller;
+}
+
+/** Starts an operation of the API's function `from`, under a number of its own, or the first of several. */
 export function begin<T>(
+  from: Function,
   start: (port: NativePort, number: number) => Failure | null,
   numbers = 1,
 ): Promise<Outcome<T>> {
+  const caller = callerOf(from);
   return new Promise((resolve) => {
     const number = reserve(numbers);
     const failure = start(port, number);
     if (failure !== null) {
-      resolve({ failure });
+      resolve({ failure, caller });
       return;
     }
     expect(number, (value, failure) => {
-      resolve(failure === null ? { value: value as T, number } : { failure });
+      resolve(failure === null ? { value: value as T, number } : { failure, caller });
     });
   });
 }
@@ -131,10 +143,12 @@ export function begin<T>(
  * released. A signal that aborts later does nothing.
  */
 export function beginUntil<T>(
+  from: Function,
   signal: AbortSignal,
   start: (port: NativePort, number: number) => Failure | null,
   numbers = 1,
 ): Promise<Outcome<T>> {
+  const caller = callerOf(from);
   return new Promise((resolve, reject) => {
     if (signal.aborted) {
       reject(signal.reason);
@@ -143,7 +157,7 @@ export function beginUntil<T>(
     const number = reserve(numbers);
     const failure = start(port, number);
     if (failure !== null) {
-      resolve({ failure });
+      resolve({ failure, caller });
       return;
     }
     const onAbort = () => {
@@ -154,13 +168,13 @@ export function beginUntil<T>(
     whenAborted(signal, onAbort);
     expect(number, (value, failure) => {
       noMore(signal, onAbort);
-      resolve(failure === null ? { value: value as T, number } : { failure });
+      resolve(failure === null ? { value: value as T, number } : { failure, caller });
     });
   });
 }
 
 /** The value of an outcome. `from`: the function of the API that the user called. */
 export function valueOf<T>(outcome: Outcome<T>, from: Function): T {
-  if ("failure" in outcome) throw toError(outcome.failure, from);
+  if ("failure" in outcome) throw toError(outcome.failure, from, outcome.caller);
   return outcome.value;
 }

@@ -122,7 +122,7 @@ test("a panic arrives as an InternalError, at once and later", async () => {
   const failure = native.panicAtOnce();
   assert.ok(toError(failure) instanceof InternalError);
   assert.match(failure.message, /a bug in Quorlock, please report it: a test/);
-  const outcome = await begin((port, number) => native.panicLater(port, number));
+  const outcome = await begin(begin, (port, number) => native.panicLater(port, number));
   assert.throws(() => valueOf(outcome, begin), InternalError);
   // And everything goes on.
   assert.equal(
@@ -178,6 +178,27 @@ test("the stack begins at the caller, for every call", async () => {
   await holder.release();
 });
 
+test("the stack is that of the call where its promise is returned", async () => {
+  const holder = await client.lock("returned").acquire();
+  const unawaited = {
+    acquire: () => client.lock("returned").acquire({ wait: 0 }),
+    "acquire with a signal": () => client.lock("returned").acquire({ wait: 0, signal: new AbortController().signal }),
+  };
+  for (const [name, call] of Object.entries(unawaited)) {
+    let caught;
+    (function whoCalls() {
+      // A promise that is handed on: nothing awaits the call.
+      call().then(undefined, (error) => (caught = error));
+    })();
+    while (caught === undefined) await new Promise(setImmediate);
+    assert.equal(caught.kind, "Contended", name);
+    assert.ok(caught.stack.startsWith(`${caught.name}: ${caught.message}\n    at `), `${name}: ${caught.stack}`);
+    assert.match(caught.stack, /whoCalls/, name);
+    assert.doesNotMatch(caught.stack, /node.dist/, name);
+  }
+  await holder.release();
+});
+
 test("a key is not shown, whatever is wrong with it", () => {
   const key = "-----BEGIN EC PRIVATE KEY-----\nMHcCAQEEIBMs0hUYjnWUE1BH\n-----END EC PRIVATE KEY-----\n";
   const bare = "MHcCAQEEIBMs0hUYjnWUE1BHSO/yBdufupjL3oAGGEvFb4lZWh9QoAoGCCqGSM49";
@@ -221,9 +242,9 @@ test("require and import have the same classes", () => {
 test("JSON.stringify keeps what an error says", async () => {
   const none = new Client("redis://127.0.0.1:1", { wait: 0 });
   const error = await none.lock("json").acquire().then(assert.fail, (error) => error);
-  const { name, message, code, kind, number, nodes, lockName } = error;
+  const { name, message, code, summary, kind, number, nodes, lockName } = error;
   assert.equal(nodes.length, 1);
-  const told = { name, message, code, kind, number, nodes, lockName };
+  const told = { name, message, code, summary, kind, number, nodes, lockName };
   assert.deepEqual(JSON.parse(JSON.stringify({ error })), { error: told });
   // What a user adds is kept, too; the stack, which names the files of a machine, is not.
   assert.deepEqual(JSON.parse(JSON.stringify(Object.assign(error, { order: 42 }))).order, 42);

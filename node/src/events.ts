@@ -36,7 +36,9 @@ export interface Events {
 /** Those that are told of log lines. */
 const logged = new Set<WeakRef<Events>>();
 told.log = (warning, message) => {
-  log({ level: warning ? "warn" : "info", message });
+  const heard = log({ level: warning ? "warn" : "info", message });
+  // Nothing listens: the process prints it.
+  if (warning && !heard) process.emitWarning(message, { type: "QuorlockWarning", code: "QUORLOCK_LOG" });
 };
 
 /** Tells a line to all who listen. Returns whether anybody does. */

@@ -115,7 +115,7 @@ fn logs_go_to_the_sink() {
     assert!(line.contains("max_hold"), "{line}");
     assert_eq!(blocking::wait(lease.lost()), LossReason::MaxHold);
     let (level, line) = heard("capped");
-    assert_eq!(level, Level::Info);
+    assert_eq!(level, Level::Warn);
     assert!(line.contains("is lost: max_hold"), "{line}");
     // A node that goes and comes.
     let stage = Stage::new(1);
@@ -127,7 +127,7 @@ fn logs_go_to_the_sink() {
     until("asked again", || {
         assert!(attempt(Duration::ZERO).is_err());
         hear.try_iter().any(|(level, line)| {
-            level == Level::Info && line.contains("is not reached: Connection refused")
+            level == Level::Warn && line.contains("is not reached: Connection refused")
         })
     });
     stage.tell("start 1");

@@ -54,7 +54,7 @@ impl Hold {
             // Whoever has closed the client knows, and there may be thousands.
             return;
         }
-        (self.set.note)(format!(
+        (self.set.warn)(format!(
             "the lease on the key {} is lost: {}",
             shown(&self.terms.keys.lock),
             reason.as_str()

@@ -218,15 +218,11 @@ impl Connection {
         self.subscription.lost();
     }
 
-    /// Says in the log that the node is not reached. One that never was is worth a
-    /// warning: whoever waits for a lock meanwhile would see nothing but silence.
+    /// Warns that the node is not reached: a call that waits for a lock meanwhile would see
+    /// nothing but silence, and a majority that dies ends leases.
     fn tell_unreached(&self, fault: &Fault) {
-        let what = format!("is not reached: {}", fault.text);
-        if self.outbox.connects.load(Ordering::Relaxed) > 0 {
-            return self.note(&what);
-        }
         let shown = &self.target.address.shown;
-        (self.target.gate.warn)(format!("the node {shown} {what}"));
+        (self.target.gate.warn)(format!("the node {shown} is not reached: {}", fault.text));
     }
 
     /// Logs the state of the node.

@@ -115,6 +115,26 @@ impl ErrorKind {
             ErrorKind::WouldDeadlock => "WouldDeadlock",
         }
     }
+
+    /// What it means in one sentence, the same for every error of the kind: what errors are
+    /// grouped by, for messages name locks and holders.
+    pub const fn summary(self) -> &'static str {
+        match self {
+            ErrorKind::InvalidArgument => "An argument or option is not valid.",
+            ErrorKind::Contended => "The lock is held by another.",
+            ErrorKind::Timeout => "The wait is over, and the lock is held by another.",
+            ErrorKind::QuorumUnavailable => "Too few nodes answered.",
+            ErrorKind::LockLost => "The lock is held no longer.",
+            ErrorKind::NotOwner => "The owner holds nothing.",
+            ErrorKind::TooManyWaiters => "Too many calls wait for the lock.",
+            ErrorKind::Misconfigured => "Nodes or credentials are set up wrong.",
+            ErrorKind::Cancelled => "The call was given up.",
+            ErrorKind::Closed => "The client is closed.",
+            ErrorKind::Forked => "The client is that of the process before the fork.",
+            ErrorKind::Internal => "Quorlock has a bug.",
+            ErrorKind::WouldDeadlock => "The call would wait for itself.",
+        }
+    }
 }
 
 /// What one node answered in the operation that failed.
@@ -324,6 +344,8 @@ mod tests {
         for (i, kind) in ErrorKind::ALL.iter().enumerate() {
             assert_eq!(kind.number(), i as i32 + 1, "{}", kind.name());
             assert_eq!(kind.name(), format!("{kind:?}"));
+            let same = |other: &&ErrorKind| other.summary() == kind.summary();
+            assert_eq!(ErrorKind::ALL.iter().filter(same).count(), 1);
         }
     }
 

@@ -65,6 +65,9 @@ impl fmt::Debug for Address {
 const FORMS: &str = "write redis://host:port, rediss://host:port, redis+unix:///path, \
                      redis+sentinel://host:port/master, redis+cluster://host:port or memory://name";
 
+/// What a password may not have as it is, and what cuts a list of URLs.
+const ESCAPES: &str = " (in a user or a password write / # ? @ , as %2F %23 %3F %40 %2C)";
+
 impl Address {
     /// Parses a node URL. Errors never repeat the URL, which may carry a
     /// password; they name the node by its place in the list.
@@ -73,13 +76,24 @@ impl Address {
         let text = text.trim();
         // `localhost:6379` is a URL too, of the scheme `localhost`.
         if !text.contains(":/") {
-            return Err(wrong(&format!("it does not say how to reach it: {FORMS}")));
+            let hint = if text.contains('@') { ESCAPES } else { "" };
+            return Err(wrong(&format!(
+                "it does not say how to reach it: {FORMS}{hint}"
+            )));
         }
         // Its list of hosts is nothing that a URL has.
         if let Some((by, tls, rest)) = listed::scheme(text) {
             return Address::of_several(by, tls, rest, origin).map_err(|why| wrong(&why));
         }
-        let url = Url::parse(text).map_err(|e| wrong(&format!("not a URL ({e}): {FORMS}")))?;
+        let unescaped = text.split_once("://").is_some_and(|(scheme, rest)| {
+            let rest = rest.split_once(['/', '?', '#']).map(|(_, rest)| rest);
+            !scheme.contains("unix") && rest.is_some_and(|rest| rest.contains('@'))
+        });
+        if unescaped {
+            return Err(wrong(&format!("not a URL: {FORMS}{ESCAPES}")));
+        }
+        let url =
+            Url::parse(text).map_err(|e| wrong(&format!("not a URL ({e}): {FORMS}{ESCAPES}")))?;
         let decoded = |text: &str, what: &str| {
             percent_decoded(text).ok_or_else(|| wrong(&format!("its {what} is not valid UTF-8")))
         };
@@ -242,6 +256,26 @@ mod tests {
 
     fn parse(url: &str) -> Address {
         Address::parse(0, url, Origin::Caller).unwrap()
+    }
+
+    #[test]
+    fn a_password_that_is_not_escaped_is_told_as_that_and_not_shown() {
+        for password in [
+            "s3cret/", "s3cret#", "s3cret?", "1/s3cret", "#s3cret@", "s3cret,x",
+        ] {
+            for user in ["", "u"] {
+                let url = format!("redis://{user}:{password}@h:6379");
+                // As a list of URLs is cut.
+                let first = url
+                    .split(',')
+                    .map(|url| Address::parse(0, url, Origin::Caller));
+                let error = first.filter_map(Result::err).next().unwrap().to_string();
+                assert!(
+                    error.contains("%2F") && !error.contains("s3cret"),
+                    "{error}"
+                );
+            }
+        }
     }
 
     #[cfg(unix)]

@@ -54,6 +54,7 @@ use super::wire::Incoming;
 use crate::clock::{Clock, Instant, Sleep};
 use crate::mutants::mutant;
 use crate::mutex::lock;
+use crate::node::address::Endpoint;
 use crate::node::admission::StepWatch;
 use crate::node::{Fault, FaultKind, Reply};
 use failover::Failover;
@@ -488,6 +489,15 @@ impl Connection {
         match &self.target.routes {
             None if self.is_looking_up() => {
                 format!("{WHY}: the name of its host is still being looked up").into()
+            }
+            // A server that waits for the end of a line, which TLS does not have, stays silent.
+            None if matches!(
+                self.target.address.endpoint,
+                Endpoint::Tcp { tls: true, .. }
+            ) =>
+            {
+                format!("{WHY} (over TLS: write redis:// where its port does not speak that)")
+                    .into()
             }
             None => WHY.into(),
             Some(_) => format!("{WHY} {}", not_there(&self.target.address.endpoint)).into(),

@@ -19,6 +19,7 @@ use tokio::net::UnixStream;
 use super::quiet::Quiet;
 use super::race::race;
 use super::tls::Tls;
+use super::words;
 use crate::clock::Clock;
 use crate::node::address::Endpoint;
 use crate::node::{Fault, FaultKind};
@@ -47,7 +48,8 @@ pub(crate) fn unreachable(error: &io::Error) -> Undialled {
 
 /// A certificate, a key or a name that is not good.
 fn wrong(error: impl ToString) -> Undialled {
-    let text = format!("TLS: {}", error.to_string());
+    let text = error.to_string();
+    let text = format!("TLS: {text}{}", words::remedy(&text));
     Undialled::Other(Fault::new(FaultKind::Misconfigured, text, false))
 }
 

@@ -22,6 +22,7 @@ pub(crate) mod server_error;
 pub(crate) mod subscription;
 pub(crate) mod tls;
 pub(crate) mod wire;
+mod words;
 
 use std::future::Future;
 use std::sync::Arc;

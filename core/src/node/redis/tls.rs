@@ -9,6 +9,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use rustls::{ClientConfig, RootCertStore};
 
+use super::words;
 use crate::error::Error;
 use crate::mutants::mutant;
 use crate::mutex::lock;
@@ -131,7 +132,10 @@ impl Settings {
         for certificate in ca.certificates("ca")? {
             roots
                 .add(certificate)
-                .map_err(|e| Error::invalid(format!("ca: a certificate is not usable: {e}")))?;
+                .map_err(|e| {
+                    let remedy = words::remedy(&e.to_string());
+                    Error::invalid(format!("ca: a certificate is not usable: {e}{remedy}"))
+                })?;
         }
         Ok(Some(Arc::new(roots)))
     }
@@ -148,7 +152,10 @@ impl Settings {
         // A key that does not fit its certificate is found now.
         let provider = rustls::crypto::ring::default_provider();
         CertifiedKey::from_der(shown.clone(), key.clone_key(), &provider)
-            .map_err(|e| Error::invalid(format!("cert and key: {e}")))?;
+            .map_err(|e| {
+                let remedy = words::remedy(&e.to_string());
+                Error::invalid(format!("cert and key: {e}{remedy}"))
+            })?;
         Ok(Some(Arc::new((shown, key))))
     }
 }
@@ -160,6 +167,9 @@ impl Trusted {
             None => {
                 let mut roots = RootCertStore::empty();
                 let system = rustls_native_certs::load_native_certs();
+                if system.certs.is_empty() {
+                    return Err(words::NO_AUTHORITIES.into());
+                }
                 roots.add_parsable_certificates(system.certs);
                 Arc::new(roots)
             }
@@ -254,6 +264,9 @@ fn malformed(what: &str, wanted: &str, text: &[u8], error: &pem::Error) -> Error
         pem::Error::Base64Decode(_) => "what stands between its lines is no base64",
         _ => "it has none of the kinds that can be read",
     };
+    if let Some(why) = words::form(text) {
+        return Error::invalid(format!("{what}: {why}"));
+    }
     let flat = text.windows(2).any(|pair| pair == br"\n");
     let hint = match flat {
         true => r"; it has `\n` where its lines end: put line breaks there",

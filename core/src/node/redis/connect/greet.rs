@@ -284,11 +284,11 @@ pub(super) fn stranger(info: Option<&Resp>) -> Option<Stranger> {
 /// down; or it speaks TLS, or is a proxy that does so at a command that it does not know.
 pub(super) fn unanswered(fault: Fault) -> Fault {
     match &*fault.text {
-        CLOSED => Fault::new(
+        closed if closed == CLOSED || closed.contains("reset by peer") => Fault::new(
             fault.kind,
             format!(
-                "{CLOSED} before it answered INFO, as a TLS port does to redis://, and a proxy \
-                 that does not know INFO (twemproxy)"
+                "{CLOSED} before it answered INFO, as a TLS port does to redis:// (write \
+                 rediss://), and a proxy that does not know INFO (twemproxy)"
             ),
             fault.sent,
         ),

@@ -29,11 +29,11 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
         let answer = |node: &quorlock::NodeError| NodeAnswer {
             node: node.node().to_owned(),
-            message: node.message().to_owned(),
+            message: spelled(node.message()),
         };
         Failure {
             number: error.kind().number(),
-            message: error.to_string(),
+            message: spelled(&error.to_string()),
             nodes: error.nodes().iter().map(answer).collect(),
             lock: error
                 .name()
@@ -41,6 +41,47 @@ impl From<Error> for Failure {
             holder: error.holder().map(Into::into),
         }
     }
+}
+
+/// Options whose names JavaScript writes in another way than the core does.
+const OPTIONS: [(&str, &str); 11] = [
+    ("accept_eviction", "acceptEviction"),
+    ("connect_timeout", "connectTimeout"),
+    ("fence_ttl", "fenceTtl"),
+    ("max_hold", "maxHold"),
+    ("max_ttl", "maxTtl"),
+    ("max_waiters", "maxWaiters"),
+    ("min_validity", "minValidity"),
+    ("node_timeout", "nodeTimeout"),
+    ("restart_guard", "restartGuard"),
+    ("set_name", "setName"),
+    ("wait_replicas", "waitReplicas"),
+];
+
+/// A text of the core with the names of options as JavaScript writes them. What stands between
+/// backticks is a name of the user's, and the reason of a loss, in brackets or behind a colon,
+/// is the same word in all languages.
+pub(crate) fn spelled(text: &str) -> String {
+    let mut parts: Vec<_> = text.split('`').map(String::from).collect();
+    for part in parts.iter_mut().step_by(2) {
+        for (core, ours) in OPTIONS {
+            let mut from = 0;
+            while let Some(at) = part[from..].find(core).map(|at| from + at) {
+                let end = at + core.len();
+                let (before, after) = (&part[..at], &part[end..]);
+                let of_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+                let is_word = !before.ends_with(of_word) && !after.starts_with(of_word);
+                let is_reason =
+                    core == "max_hold" && (before.ends_with('(') || before.ends_with(": "));
+                from = end;
+                if is_word && !is_reason {
+                    part.replace_range(at..end, ours);
+                    from = at + ours.len();
+                }
+            }
+        }
+    }
+    parts.join("`")
 }
 
 /// Every entry from JavaScript that calls the core goes through here: an error
@@ -63,4 +104,28 @@ pub(crate) fn checked(work: impl FnOnce() -> Result<(), Error>) -> Option<Failur
 /// An error that only the binding can see.
 pub(crate) fn invalid(message: String) -> Error {
     Error::from_binding(ErrorKind::InvalidArgument, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_have_the_names_of_javascript_and_nothing_else_is_changed() {
+        for (text, expected) in [
+            (
+                "ttl is 90s, above max_ttl (60s)",
+                "ttl is 90s, above maxTtl (60s)",
+            ),
+            (
+                "max_hold, node_timeout and wait_replicas",
+                "maxHold, nodeTimeout and waitReplicas",
+            ),
+            ("the lock `max_ttl` max_ttl", "the lock `max_ttl` maxTtl"),
+            ("the lease is lost: max_hold", "the lease is lost: max_hold"),
+            ("my_max_ttl max_ttls", "my_max_ttl max_ttls"),
+        ] {
+            assert_eq!(spelled(text), expected);
+        }
+    }
 }

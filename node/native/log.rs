@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, Once, Weak};
 use quorlock::Level;
 use quorlock::binding::lock;
 
+use crate::failure::spelled;
 use crate::queue::{Event, Queue};
 
 /// Weak: an environment that ends takes its queue with it.
@@ -23,6 +24,6 @@ pub(crate) fn listen(queue: &Arc<Queue>) {
 fn sink(level: Level, line: &str) {
     let queues: Vec<_> = lock(&LISTENING).iter().filter_map(Weak::upgrade).collect();
     for queue in queues {
-        queue.push(Event::Log(level == Level::Warn, line.to_owned()));
+        queue.push(Event::Log(level == Level::Warn, spelled(line)));
     }
 }

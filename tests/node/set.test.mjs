@@ -156,7 +156,7 @@ const WRONG = [
   [{ fenceTtl: null }, /^fenceTtl is null/],
   [{ fenceTtl: -1 }, /^fenceTtl is -1: give a time in milliseconds, 0 or more$/],
   [{ fenceTtl: Infinity }, /^fenceTtl is inf/],
-  [{ fenceTtl: 119_999 }, /^fence_ttl is 119\.999s: give 120s to .*max_ttl/],
+  [{ fenceTtl: 119_999 }, /^fenceTtl is 119\.999s: give 120s to .*maxTtl/],
   [{ setName: 5 }, /^setName is 5: give a string$/],
   [{ setName: "a b" }, /^set_name is `a b`: give /],
   [{ setName: "" }, /^set_name is ``/],

@@ -52,22 +52,29 @@ pub(crate) fn linger(py: Python<'_>) {
 
 /// Calls a function on a thread of ours, unless the interpreter is ending. What
 /// it raises goes to `sys.unraisablehook`.
-pub(crate) fn call<const N: usize>(function: &Py<PyAny>, arguments: [&str; N]) {
-    if is_ending() {
-        return;
+pub(crate) fn tell<const N: usize>(function: &Py<PyAny>, arguments: [&str; N]) {
+    if let Some(error) = call(function, arguments) {
+        Python::try_attach(|py| error.write_unraisable(py, None));
     }
-    Python::try_attach(|py| -> PyResult<()> {
+}
+
+/// Calls a function on a thread that is not attached, unless the interpreter is ending; what it
+/// raises.
+pub(crate) fn call<const N: usize>(function: &Py<PyAny>, arguments: [&str; N]) -> Option<PyErr> {
+    if is_ending() && !ENDS.get() {
+        return None;
+    }
+    let called = Python::try_attach(|py| -> PyResult<()> {
         let arguments = PyTuple::new(py, arguments)?;
         let stop = Stop;
         // SAFETY: the thread is attached, and both objects are alive.
         let result = unsafe { PyObject_CallObject(function.as_ptr(), arguments.as_ptr()) };
         mem::forget(stop);
         // SAFETY: the call gives a new reference, or null and an error.
-        if let Err(error) = unsafe { Bound::from_owned_ptr_or_err(py, result) } {
-            error.write_unraisable(py, None);
-        }
-        Ok(())
+        unsafe { Bound::from_owned_ptr_or_err(py, result) }.map(drop)
     });
+    // While the interpreter ends there is nothing to attach to.
+    called?.err()
 }
 
 /// Stops a thread that is unwound: it would never have run Python again.

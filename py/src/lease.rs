@@ -210,7 +210,7 @@ impl Lease {
 
     /// Calls `callback(reason)` at the loss, on a thread of the dispatcher.
     fn on_lost(&self, callback: Py<PyAny>) {
-        let told = move |reason: LossReason| ending::call(&callback, [reason.as_str()]);
+        let told = move |reason: LossReason| ending::tell(&callback, [reason.as_str()]);
         self.core.on_lost(told);
     }
 }

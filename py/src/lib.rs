@@ -42,14 +42,14 @@ fn _close_all(py: Python<'_>) -> PyResult<()> {
     })
 }
 
-/// Number, name and exception of every error kind of the core, for the test that
+/// Number, name, summary and exception of every error kind of the core, for the test that
 /// each has its class.
 #[pyfunction]
-fn _kinds(py: Python<'_>) -> Vec<(i32, &'static str, Py<PyAny>)> {
+fn _kinds(py: Python<'_>) -> Vec<(i32, &'static str, &'static str, Py<PyAny>)> {
     let raised = |kind| error::refused(py, kind, "a test").into_value(py).into();
     let kinds = ErrorKind::ALL.iter();
     kinds
-        .map(|&kind| (kind.number(), kind.name(), raised(kind)))
+        .map(|&kind| (kind.number(), kind.name(), kind.summary(), raised(kind)))
         .collect()
 }
 
@@ -68,7 +68,7 @@ fn _panic(py: Python<'_>, at_once: bool) -> PyResult<call::Call> {
 fn _log_to(log: Py<PyAny>) {
     let log = Arc::new(log);
     *lock(&LOG) = Some(Arc::clone(&log));
-    quorlock::set_log_sink(move |level, line| ending::call(&log, [level.as_str(), line]));
+    quorlock::set_log_sink(move |level, line| ending::tell(&log, [level.as_str(), line]));
 }
 
 static LOG: Mutex<Option<Arc<Py<PyAny>>>> = Mutex::new(None);
@@ -77,7 +77,7 @@ static LOG: Mutex<Option<Arc<Py<PyAny>>>> = Mutex::new(None);
 /// of an object is being collected, and no Python should run.
 pub(crate) fn warn(line: String) {
     if let Some(log) = lock(&LOG).clone() {
-        dispatch(move || ending::call(&log, ["warning", &line]));
+        dispatch(move || ending::tell(&log, ["warning", &line]));
     }
 }
 
@@ -107,7 +107,7 @@ fn refuse_another_interpreter() -> PyResult<()> {
     match unsafe { ffi::PyInterpreterState_GetID(ffi::PyInterpreterState_Get()) } {
         0 => Ok(()),
         _ => Err(PyImportError::new_err(
-            "quorlock does not run in subinterpreters: import it in the main one, or use processes",
+            "quorlock does not run in subinterpreters",
         )),
     }
 }

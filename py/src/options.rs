@@ -14,13 +14,15 @@ pub(crate) type Options<'py> = Bound<'py, PyDict>;
 
 /// A time in seconds.
 pub(crate) fn seconds(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Duration> {
+    // True would be a second.
+    if value.is_exact_instance_of::<PyBool>() {
+        let text = format!("{name} is {}: give a time in seconds", shown(value));
+        return Err(PyTypeError::new_err(text));
+    }
     let given = number(name, value, "a time in seconds")?;
     Duration::try_from_secs_f64(given).map_err(|_| {
-        refused(
-            value.py(),
-            ErrorKind::InvalidArgument,
-            format!("{name} is {given}: give a time in seconds, 0 or more"),
-        )
+        let text = format!("{name} is {given:?}: give a time in seconds, 0 or more");
+        refused(value.py(), ErrorKind::InvalidArgument, text)
     })
 }
 
@@ -98,6 +100,13 @@ fn urls(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
 
 /// A time in seconds, or `None` for no limit.
 pub(crate) fn limit(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Option<Duration>> {
+    if value
+        .extract()
+        .is_ok_and(|given: f64| given == f64::INFINITY)
+    {
+        let text = format!("{name} is inf: give None for no limit");
+        return Err(refused(value.py(), ErrorKind::InvalidArgument, text));
+    }
     (!value.is_none()).then(|| seconds(name, value)).transpose()
 }
 

@@ -5,17 +5,23 @@ use std::time::{Duration, Instant};
 
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use quorlock::binding::spawn;
 use quorlock::blocking;
 
+use crate::ending;
 use crate::error::checked;
 
-/// How often a wait in the main thread looks for signals: Ctrl-C ends it within
+/// How often a wait in the main thread looks for what is raised there: Ctrl-C ends it within
 /// this time.
 const LOOK: Duration = Duration::from_millis(50);
+/// How often a wait in another thread does, where exceptions alone may be set for it: there are
+/// many, and each look takes the interpreter.
+const LOOK_ELSEWHERE: Duration = Duration::from_millis(150);
 
-/// Waits for a future, at most `limit`: `None` when that has passed. In the main
-/// thread a signal handler that raises ends the wait; the future is dropped.
+/// Waits for a future, at most `limit`: `None` when that has passed. A signal handler that
+/// raises, in the main thread, ends the wait, and so does an exception that is set for the
+/// thread (`PyThreadState_SetAsyncExc`); the future is dropped.
 pub(crate) fn wait<F>(
     py: Python<'_>,
     mut future: F,
@@ -35,22 +41,31 @@ where
     if first.is_some() || passed(limit) {
         return Ok(first);
     }
-    if !is_main_thread(py)? {
-        return Ok(py.detach(|| blocking::wait_or(future, limit, || passed(limit))));
-    }
-    // To look for signals takes the interpreter, which another thread may keep for
+    let every = match is_main_thread(py)? {
+        true => LOOK,
+        false => LOOK_ELSEWHERE,
+    };
+    let nothing = nothing(py)?;
+    // To look takes the interpreter, which another thread may keep for
     // longer than a lease lives. On the I/O thread a lease is renewed once it is won.
     let task = checked(py, spawn(future))?;
     let mut raised = None;
-    let over = || passed(limit) || signalled(&mut raised);
-    let output = py.detach(|| blocking::wait_or(task, LOOK.min(limit), over));
+    let over = || passed(limit) || is_raised(nothing, &mut raised);
+    let output = py.detach(|| blocking::wait_or(task, every.min(limit), over));
     raised.map_or(Ok(output), Err)
 }
 
-/// Runs the handlers of signals that have come; whether one raised.
-fn signalled(raised: &mut Option<PyErr>) -> bool {
-    // While the interpreter ends there is nothing to attach to.
-    *raised = Python::try_attach(|py| py.check_signals().err()).flatten();
+/// A function of Python that does nothing: the interpreter looks for signals and for exceptions
+/// that were set for the thread where such a function begins, and nothing else has it look
+/// for the latter.
+fn nothing(py: Python<'_>) -> PyResult<&'static Py<PyAny>> {
+    static NOTHING: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    NOTHING.get_or_try_init(py, || Ok(py.eval(c"lambda: None", None, None)?.unbind()))
+}
+
+/// Whether a handler of a signal has raised, or an exception was set for the thread.
+fn is_raised(nothing: &Py<PyAny>, raised: &mut Option<PyErr>) -> bool {
+    *raised = ending::call(nothing, []);
     raised.is_some()
 }
 

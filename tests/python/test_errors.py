@@ -35,14 +35,14 @@ class Kinds(unittest.TestCase):
         kinds = _native._kinds()
         self.assertEqual(len(kinds), 13)
         seen = set()
-        for number, name, error in kinds:
+        for number, name, summary, error in kinds:
             with self.subTest(name):
                 seen.add(type(error))
                 if name == "Cancelled":
                     self.assertIs(type(error), KeyboardInterrupt)
                     continue
                 self.assertIsInstance(error, quorlock.QuorlockError)
-                self.assertEqual((error.number, error.kind, error.nodes), (number, name, []))
+                self.assertEqual((error.number, error.kind, error.summary, error.nodes), (number, name, summary, []))
                 self.assertTrue(hasattr(quorlock, type(error).__name__))
         self.assertEqual(len(seen), 13)
 
@@ -51,6 +51,16 @@ class Kinds(unittest.TestCase):
         self.assertTrue(issubclass(quorlock.LockTimeoutError, TimeoutError))
         for each in errors.__all__:
             self.assertTrue(issubclass(getattr(errors, each), quorlock.QuorlockError))
+
+    def test_a_time_that_is_none_says_what_to_give(self):
+        for option, value, words in (
+            ("ttl", True, "ttl is True: give a time in seconds"),
+            ("wait", float("inf"), "wait is inf: give None for no limit"),
+            ("max_hold", float("inf"), "give None for no limit"),
+            ("wait", 1e300, "wait is 1e300: give a time"),
+        ):
+            with self.subTest(option), self.assertRaisesRegex((TypeError, quorlock.InvalidArgumentError), words):
+                quorlock.Client(memory("no-time"), **{option: value})
 
     def test_errors_can_be_pickled(self):
         error = quorlock.LockTimeoutError("text", [("a:1", "held by another")])
@@ -233,7 +243,7 @@ class Logging(Case):
 
             lease = client.lock("logged", ttl=1, max_hold=1.5).acquire()
             self.assertTrue(lease.lost.wait(LONG))
-            self.assertEqual(heard("logged", "is lost: max_hold"), "INFO")
+            self.assertEqual(heard("logged", "is lost: max_hold"), "WARNING")
             lease.release()
             self.stage.kill(1)
             self.assertEqual(heard(self.nodes[0].removeprefix("redis://"), "has lost its connection"), "INFO")

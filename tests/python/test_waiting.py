@@ -2,6 +2,7 @@
 
 import asyncio
 import ctypes
+import queue
 import signal
 import sys
 import threading
@@ -46,6 +47,50 @@ class Free(unittest.TestCase):
             for wait in waits:
                 wait.join(LONG)
                 self.assertFalse(wait.is_alive())
+
+
+class ExceptionThatIsSet(Case):
+    """As dramatiq, rq and pytest-timeout set one for a thread, to end what it does."""
+
+    def ends(self, wait, begun):
+        ended = queue.Queue()
+
+        class Shutdown(BaseException):
+            pass
+
+        def work():
+            try:
+                ended.put(wait())
+            except Shutdown as error:
+                ended.put(error)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        self.assertTrue(eventually(lambda: begun(thread)))
+        set_for = ctypes.pythonapi.PyThreadState_SetAsyncExc
+        self.assertEqual(set_for(ctypes.c_ulong(thread.ident), ctypes.py_object(Shutdown)), 1)
+        # It would wait for ever.
+        self.assertIsInstance(ended.get(timeout=LONG), Shutdown)
+        thread.join(LONG)
+
+    def test_it_ends_a_wait_for_a_lock_and_leaves_nothing(self):
+        with quorlock.Client(memory("set-for-a-thread")) as client:
+            holder = client.lock("a").acquire()
+            self.ends(lambda: client.lock("a", wait=None).acquire(), lambda _: client.stats()["waiting"] == 1)
+            self.assertTrue(eventually(lambda: client.stats()["waiting"] == 0))
+            holder.release()
+            client.lock("a", wait=0).acquire().release()
+
+    def test_it_ends_a_wait_for_a_loss(self):
+        with quorlock.Client(memory("set-for-a-loss")) as client:
+            lease = client.lock("a").acquire()
+
+            def waits(thread):
+                frame = sys._current_frames().get(thread.ident)
+                return frame is not None and frame.f_code.co_filename == quorlock._lease.__file__
+
+            self.ends(lease.lost.wait, waits)
+            self.assertTrue(lease.is_held())
 
 
 class Interrupted(Case):

@@ -29,6 +29,8 @@ class QuorlockError(Exception):
 
     kind: ClassVar[str] = "Internal"
     """The kind's name, such as `"Timeout"`."""
+    summary: ClassVar[str] = "Quorlock has a bug."
+    """What the kind means in one sentence, the same for every error of it: what errors can be grouped by."""
     number: ClassVar[int] = 12
     """The kind's number."""
     nodes: list[tuple[str, str]]
@@ -48,6 +50,7 @@ class InvalidArgumentError(QuorlockError, ValueError):
     """An argument or option is not valid. Fix the call."""
 
     kind = "InvalidArgument"
+    summary = "An argument or option is not valid."
     number = 1
 
 
@@ -59,6 +62,7 @@ class LockContendedError(LockBusyError):
     """The lock is held by another, and the call was told not to wait."""
 
     kind = "Contended"
+    summary = "The lock is held by another."
     number = 2
 
 
@@ -66,6 +70,7 @@ class LockTimeoutError(LockBusyError, TimeoutError):
     """The wait is over and the lock is still held by another."""
 
     kind = "Timeout"
+    summary = "The wait is over, and the lock is held by another."
     number = 3
 
 
@@ -73,6 +78,7 @@ class QuorumUnavailableError(QuorlockError):
     """Too few nodes answered for a decision. Look at the nodes."""
 
     kind = "QuorumUnavailable"
+    summary = "Too few nodes answered."
     number = 4
 
 
@@ -80,6 +86,7 @@ class LockLostError(QuorlockError):
     """The lease is held no longer. Stop the protected work."""
 
     kind = "LockLost"
+    summary = "The lock is held no longer."
     number = 5
 
 
@@ -87,6 +94,7 @@ class NotOwnerError(QuorlockError, RuntimeError):
     """Release or extension by an owner that holds nothing. A `RuntimeError` too, as of `threading.Lock`."""
 
     kind = "NotOwner"
+    summary = "The owner holds nothing."
     number = 6
 
 
@@ -94,6 +102,7 @@ class TooManyWaitersError(QuorlockError):
     """As many calls of this client wait for the lock as `max_waiters` allows. Shed load."""
 
     kind = "TooManyWaiters"
+    summary = "Too many calls wait for the lock."
     number = 7
 
 
@@ -101,6 +110,7 @@ class MisconfiguredError(QuorlockError):
     """Nodes or credentials are set up wrong. Never retried: fix the settings."""
 
     kind = "Misconfigured"
+    summary = "Nodes or credentials are set up wrong."
     number = 8
 
 
@@ -108,6 +118,7 @@ class ClientClosedError(QuorlockError):
     """The client is closed. Make a new one."""
 
     kind = "Closed"
+    summary = "The client is closed."
     number = 10
 
 
@@ -115,6 +126,7 @@ class ForkedProcessError(QuorlockError):
     """The client was used before this process was forked, or the lease is the parent's. Make a client here."""
 
     kind = "Forked"
+    summary = "The client is that of the process before the fork."
     number = 11
 
 
@@ -124,6 +136,7 @@ class WouldDeadlockError(QuorlockError, RuntimeError):
     """
 
     kind = "WouldDeadlock"
+    summary = "The call would wait for itself."
     number = 13
 
 
@@ -131,6 +144,7 @@ class InternalError(QuorlockError):
     """A bug in Quorlock, or a panic caught at its boundary. Report it."""
 
     kind = "Internal"
+    summary = "Quorlock has a bug."
     number = 12
 
 

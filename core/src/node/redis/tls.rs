@@ -130,12 +130,10 @@ impl Settings {
         let Some(ca) = &self.ca else { return Ok(None) };
         let mut roots = RootCertStore::empty();
         for certificate in ca.certificates("ca")? {
-            roots
-                .add(certificate)
-                .map_err(|e| {
-                    let remedy = words::remedy(&e.to_string());
-                    Error::invalid(format!("ca: a certificate is not usable: {e}{remedy}"))
-                })?;
+            roots.add(certificate).map_err(|e| {
+                let remedy = words::remedy(&e.to_string());
+                Error::invalid(format!("ca: a certificate is not usable: {e}{remedy}"))
+            })?;
         }
         Ok(Some(Arc::new(roots)))
     }
@@ -151,11 +149,10 @@ impl Settings {
         let shown = cert.certificates("cert")?;
         // A key that does not fit its certificate is found now.
         let provider = rustls::crypto::ring::default_provider();
-        CertifiedKey::from_der(shown.clone(), key.clone_key(), &provider)
-            .map_err(|e| {
-                let remedy = words::remedy(&e.to_string());
-                Error::invalid(format!("cert and key: {e}{remedy}"))
-            })?;
+        CertifiedKey::from_der(shown.clone(), key.clone_key(), &provider).map_err(|e| {
+            let remedy = words::remedy(&e.to_string());
+            Error::invalid(format!("cert and key: {e}{remedy}"))
+        })?;
         Ok(Some(Arc::new((shown, key))))
     }
 }

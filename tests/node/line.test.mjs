@@ -101,7 +101,7 @@ test("one more than maxWaiters is refused at once, and the others go on", async 
   const order = [];
   const waits = hold(order, "waits", lock);
   await waiting(1);
-  const refused = (error) => error instanceof TooManyWaitersError && /max_waiters/.test(error.message);
+  const refused = (error) => error instanceof TooManyWaitersError && /maxWaiters/.test(error.message);
   await assert.rejects(lock.acquire(), refused);
   await assert.rejects(redlock("many", { client, ...options }, assert.fail), refused);
   // What does not wait takes no place.

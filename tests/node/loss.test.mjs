@@ -165,7 +165,9 @@ test("no background failure ends the process or is a rejection", async () => {
     })();`,
     servers,
   );
-  assert.equal(err, "");
+  // It is told by nothing but warnings, one of each node.
+  const told = err.split("\n").filter((line) => !/^$|QuorlockWarning: the node .* is not reached|--trace-warnings/.test(line));
+  assert.deepEqual(told, []);
   assert.equal(code, 0);
   assert.equal(out, "ERR_QUORLOCK_QUORUM_UNAVAILABLE\n".repeat(3));
 });
@@ -179,6 +181,6 @@ test("log lines come as events", async () => {
   assert.equal(lease.lossReason, "max_hold");
   await support.until(() => lines.length > 0);
   assert.equal(lines[0].level, "warn");
-  assert.match(lines[0].message, /max_hold/);
+  assert.match(lines[0].message, /maxHold/);
   client.removeAllListeners("log");
 });

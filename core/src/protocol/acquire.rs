@@ -61,7 +61,8 @@ pub async fn acquire<T>(
         return Ok(Acquired::Reentered(entered));
     }
     if limit == Some(Duration::ZERO) {
-        return once(set, inbox, terms, name, reenter).await;
+        // In a box, for a call that waits would have its size, too.
+        return Box::pin(once(set, inbox, terms, name, reenter)).await;
     }
     let Some(mut place) = lines.enter(terms, max_waiters) else {
         return Err(too_many(name, max_waiters));

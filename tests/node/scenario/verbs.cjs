@@ -251,7 +251,10 @@ class Verbs {
 
   message(_step, _signal, what, word) {
     const said = this.errorText();
-    const found = said.toLowerCase().includes(text(word).toLowerCase());
+    const sought = text(word).toLowerCase();
+    // Scenarios write names of options as the core does.
+    const spelled = sought.replace(/(?<=[a-z])_(?=[a-z])/g, "");
+    const found = [sought, spelled].some((each) => said.toLowerCase().includes(each));
     return found === (what === "has") ? undefined : said;
   }
 

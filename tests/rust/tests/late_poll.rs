@@ -31,6 +31,8 @@ fn a_lease_that_ended_before_it_was_looked_at_is_not_returned() {
     let stage = Stage::new(1);
     let client = Client::new(&stage.nodes).unwrap();
     let lock = client.lock("k").ttl(TTL).renew(false);
+    // What asks once waits for the first connection before it asks.
+    assert!(!blocking::wait(lock.is_locked()).unwrap());
     for wait in [Duration::ZERO, LONG] {
         let lock = lock.clone().wait(wait);
         let acquire = begun(&lock);

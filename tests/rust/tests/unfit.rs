@@ -270,7 +270,7 @@ fn a_proxy_that_closes_the_connection_is_named_as_one_case() {
     let error = blocking::wait(client.lock("a").wait(Duration::ZERO).acquire()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::QuorumUnavailable, "{error}");
     let said = error.to_string();
-    let sentence = "the node closed the connection before it answered INFO, as a TLS port does to redis://, and a proxy that does not know INFO (twemproxy)";
+    let sentence = "the node closed the connection before it answered INFO, as a TLS port does to redis:// (write rediss://), and a proxy that does not know INFO (twemproxy)";
     assert!(said.contains(sentence), "{said}");
     let page = fs::read_to_string(root().join("docs/SERVERS.md")).expect("the page");
     assert!(page.contains(sentence));

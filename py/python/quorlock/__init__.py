@@ -26,7 +26,7 @@ A client that was not used before starts in the child, so a module may make one 
 import atexit
 from typing import TYPE_CHECKING
 
-from . import _missing  # Before all that needs the compiled part.
+from . import _missing as _missing  # Before all that needs the compiled part.
 from ._candidate import Leadership
 from ._inspection import Forced, Holder, Inspection, NodeView
 from ._lease import Lost

@@ -3,7 +3,7 @@
 import importlib.util
 
 try:
-    from . import _native  # noqa: F401
+    from . import _native as _native
 except ImportError as error:
     if importlib.util.find_spec("quorlock._native") is None:
         raise ImportError(

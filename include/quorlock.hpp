@@ -1768,8 +1768,9 @@ public:
     }
 
     /** Checks the state of the set: which nodes answer, which would vote, and what needs to be fixed, each with an id, what
-     * is wrong, and what to do. Nothing is admitted, founded or locked by it. It takes at most eight times node_timeout. That
-     * nodes do not answer, or cannot be used, is no error, but part of the result: `docs/PROBE.md` lists what may be found. */
+     * is wrong, and what to do. Nothing is admitted, founded or locked by it. It takes at most
+     * connect_timeout and eight times node_timeout. That nodes do not answer, or cannot be used, is no error, but part of
+     * the result: `docs/PROBE.md` lists what may be found. */
     [[nodiscard]] quorlock::probe probe() const {
         quorlock_probe_t *handle = nullptr;
         detail::checked([&](auto error) { return quorlock_client_probe(get(), &handle, error); });

@@ -206,7 +206,8 @@ impl Client {
     ///
     /// Over a connection of its own to each node it asks what a client asks when it connects,
     /// and for the time. Nothing is admitted, founded or locked by it, and a server that is
-    /// new is still new afterwards. It takes at most eight times `node_timeout`.
+    /// new is still new afterwards. It takes at most `connect_timeout` and
+    /// eight times `node_timeout`.
     ///
     /// # Errors
     ///

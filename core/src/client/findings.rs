@@ -151,7 +151,8 @@ pub(super) fn report(address: &Address, looked: &Looked, terms: &Terms<'_>) -> N
             Severity::Warning,
             "QD13",
             format!(
-                "a round trip takes {middle:?}, and node_timeout is {:?}",
+                "a round trip takes {} ms, and node_timeout is {:?}",
+                middle.as_millis(),
                 terms.node_timeout
             ),
             &format!(

@@ -12,8 +12,8 @@ use crate::node::redis::connect::{Looked, look};
 use crate::protocol::quorum::quorum;
 use crate::report::{Health, NodeReport, Probe, Severity};
 
-/// This many times `node_timeout` a look may take: it is about ten round trips, and a
-/// request may take all of that time.
+/// This many times `node_timeout` a look may take behind `connect_timeout`: where a round trip
+/// takes less than that, and locks can be won, it comes to its end.
 const STEPS: u32 = 8;
 
 /// Looks at all nodes of a client's set. Nothing that was learnt by it goes to the
@@ -23,7 +23,7 @@ pub(super) async fn probe(client: &Inner) -> Result<Probe, Error> {
     // What is worth a line in the log is among the findings.
     let quiet: [fn(String); 2] = [drop, drop];
     let gate = Arc::new(gate(settings, set.clock.clone(), set.rng.clone(), quiet));
-    let most = settings.node_timeout * STEPS;
+    let most = settings.connect_timeout + settings.node_timeout * STEPS;
     let begin = |(node, address): (usize, &Address)| {
         if matches!(address.endpoint, Endpoint::Memory(_)) {
             return None;

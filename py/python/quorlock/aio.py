@@ -563,8 +563,9 @@ class Client(ClientBase):
     async def probe(self) -> Probe:
         """Checks the state of the set: which nodes answer, which would vote, and what needs to be fixed.
 
-        Nothing is admitted, founded or locked by it. It takes at most eight times `node_timeout`. That nodes do not answer, or
-        cannot be used, is no error, but part of the result: `docs/PROBE.md` lists what may be found.
+        Nothing is admitted, founded or locked by it. It takes at most `connect_timeout` and eight times
+        `node_timeout`. That nodes do not answer, or cannot be used, is no error, but part of the result: `docs/PROBE.md` lists
+        what may be found.
         """
         return Probe._of(await completed(self._core.probe().start))
 

@@ -130,8 +130,9 @@ def circles(arrows):
 
 
 # What a fork may copy while another thread makes or holds it, so that the child waits for ever. `Made` and `PerProcess` of core/src/process.rs
-# stand for them.
-HALF_MADE = re.compile(r"\bstatic (?:mut )?(\w+): (?:\w+::)*(?:Lazy|LazyLock|LazyCell|OnceCell|OnceLock|Once|Mutex|RwLock|Condvar)\b")
+# stand for them, and in Python `Kept` and `name!` of py/src/kept.rs; `intern!` is pyo3's, and has a static of that kind.
+HALF_MADE = re.compile(r"\bstatic (?:mut )?(\w+): (?:\w+::)*"
+                       r"(?:Lazy|LazyLock|LazyCell|OnceCell|OnceLock|PyOnceLock|Once|Mutex|RwLock|Condvar)\b|\b(intern)!\(")
 # Node cannot fork but into another program, and the simulator never does. Python forks with the interpreter's lock, under which alone
 # the log's is held.
 NEVER_FORKED = {("core/src/client/simulated.rs", "NOBODYS"), ("py/src/lib.rs", "LOG")}
@@ -142,6 +143,6 @@ def half_made(root=ROOT):
     for folder in ("core/src", "ffi-c/src", "py/src"):
         for path in sorted((root / folder).rglob("*.rs")):
             where = str(path.relative_to(root))
-            for name in HALF_MADE.findall(code(path)):
+            for name in map("".join, HALF_MADE.findall(code(path))):
                 if (where, name) not in NEVER_FORKED and path.stem != "tests":
                     yield f"{where}: {name}"

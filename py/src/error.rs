@@ -1,15 +1,16 @@
 //! Errors of the core as exceptions, and panics as errors.
 
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::PyBytes;
 use quorlock::binding::caught;
 use quorlock::{Error, ErrorKind};
 
+use crate::kept::Kept;
+
 /// The exception for an error. Which class it is stands in `errors.py`, by the
 /// number of the kind.
 pub(crate) fn raised(py: Python<'_>, error: &Error) -> PyErr {
-    static MAKE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    static MAKE: Kept<Py<PyAny>> = Kept::new();
     let nodes = error.nodes().iter().map(|n| (n.node(), n.message()));
     let nodes = nodes.collect::<Vec<_>>();
     let name = error.name().map(|name| PyBytes::new(py, name));
@@ -21,8 +22,8 @@ pub(crate) fn raised(py: Python<'_>, error: &Error) -> PyErr {
         error.holder(),
     );
     let made = MAKE
-        .import(py, "quorlock.errors", "make")
-        .and_then(|make| make.call1(parts));
+        .get_or_make(|| Ok(py.import("quorlock.errors")?.getattr("make")?.unbind()))
+        .and_then(|make| make.bind(py).call1(parts));
     match made {
         Ok(exception) => PyErr::from_value(exception),
         // The interpreter is out of memory or on its way out.

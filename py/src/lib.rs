@@ -9,6 +9,7 @@ mod election;
 mod ending;
 mod error;
 mod inspection;
+mod kept;
 mod lease;
 mod lock;
 mod options;
@@ -115,6 +116,7 @@ fn refuse_another_interpreter() -> PyResult<()> {
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     refuse_another_interpreter()?;
+    kept::of_pyo3(module.py())?;
     module.add_class::<call::Call>()?;
     module.add_class::<client::Client>()?;
     module.add_class::<lock::Lock>()?;

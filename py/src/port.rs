@@ -20,12 +20,13 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use pyo3::PyTraverseError;
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
-use pyo3::{PyTraverseError, intern};
 use quorlock::binding::{Mailbox, Owned, Steps, Turn, Work, lock};
 
 use crate::error::{checked, entry};
+use crate::kept::name;
 
 #[cfg_attr(windows, path = "port/bell_windows.rs")]
 mod bell;
@@ -152,9 +153,9 @@ impl Port {
         }
         if let (true, Some(future)) = (many, filled) {
             // Comes behind the tasks that were woken here.
-            let event_loop = future.bind(py).call_method0(intern!(py, "get_loop"))?;
-            let turn_end = this.getattr(intern!(py, "turn_end"))?;
-            event_loop.call_method1(intern!(py, "call_soon"), (turn_end,))?;
+            let event_loop = future.bind(py).call_method0(name!(py, "get_loop"))?;
+            let turn_end = this.getattr(name!(py, "turn_end"))?;
+            event_loop.call_method1(name!(py, "call_soon"), (turn_end,))?;
             port.turn.begin();
         }
         Ok(())
@@ -210,12 +211,12 @@ impl Drop for Underway {
 /// Gives a future its result, unless it has been cancelled.
 fn fill(future: &Bound<'_, PyAny>, made: Made) -> PyResult<()> {
     let py = future.py();
-    if future.call_method0(intern!(py, "done"))?.is_truthy()? {
+    if future.call_method0(name!(py, "done"))?.is_truthy()? {
         return Ok(());
     }
     match entry(py, || made(py)) {
-        Ok(result) => future.call_method1(intern!(py, "set_result"), (result,))?,
-        Err(error) => future.call_method1(intern!(py, "set_exception"), (error,))?,
+        Ok(result) => future.call_method1(name!(py, "set_result"), (result,))?,
+        Err(error) => future.call_method1(name!(py, "set_exception"), (error,))?,
     };
     Ok(())
 }

@@ -18,11 +18,12 @@ use std::sync::Mutex;
 
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use pyo3::{PyTraverseError, PyVisit, intern};
+use pyo3::{PyTraverseError, PyVisit};
 use quorlock::binding::lock;
 
 use self::entered::Where;
 use self::open::{Left, OpenScopes};
+use crate::kept::name;
 use crate::lease::Lease;
 use crate::several::Leases;
 
@@ -46,8 +47,8 @@ impl Scoped {
         let at = Where::entering(frame::current(py), py)?;
         open.refuse_more(py, &at)?;
         let lease = match open.awaits_itself(py)? {
-            false => this.call_method0(intern!(py, "_enter"))?,
-            true => this.call_method1(intern!(py, "_enter"), (true,))?,
+            false => this.call_method0(name!(py, "_enter"))?,
+            true => this.call_method1(name!(py, "_enter"), (true,))?,
         };
         open.enter(py, at, lease.clone().unbind());
         Ok(lease)
@@ -72,7 +73,7 @@ impl Scoped {
                     let left = match first && at > 0 {
                         true => Ok(()),
                         false => this
-                            .call_method1(intern!(py, "_leave"), (scope, error))
+                            .call_method1(name!(py, "_leave"), (scope, error))
                             .map(|_| ()),
                     };
                     // Interrupted or not, it has been given back now.
@@ -81,11 +82,11 @@ impl Scoped {
                 ended
             }
             Left::Doubt { scopes, warn } => {
-                this.call_method1(intern!(py, "_leave_doubt"), (scopes, warn, error))?;
+                this.call_method1(name!(py, "_leave_doubt"), (scopes, warn, error))?;
                 Ok(())
             }
             Left::Nothing { elsewhere } => {
-                this.call_method1(intern!(py, "_leave_none"), (elsewhere, error))?;
+                this.call_method1(name!(py, "_leave_none"), (elsewhere, error))?;
                 Ok(())
             }
         }
@@ -122,7 +123,7 @@ impl Ends {
         error: &Bound<'py, PyAny>,
         _traceback: &Bound<'py, PyAny>,
     ) -> PyResult<()> {
-        let left = this.call_method1(intern!(this.py(), "_leave"), (error,));
+        let left = this.call_method1(name!(this.py(), "_leave"), (error,));
         left.and(let_go(this.as_any()))
     }
 }
@@ -205,7 +206,7 @@ impl Scopes {
 /// Releases what a scope holds in the background.
 fn let_go(scope: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = scope.py();
-    let core = scope.getattr(intern!(py, "_core"))?;
+    let core = scope.getattr(name!(py, "_core"))?;
     match core.cast_into::<Lease>() {
         Ok(lease) => lease.get().let_go(py),
         Err(other) => other.into_inner().cast_into::<Leases>()?.get().let_go(py),

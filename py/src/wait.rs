@@ -3,14 +3,13 @@
 use std::future::Future;
 use std::time::{Duration, Instant};
 
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use quorlock::binding::spawn;
 use quorlock::blocking;
 
 use crate::ending;
 use crate::error::checked;
+use crate::kept::{Kept, name};
 
 /// How often a wait in the main thread looks for what is raised there: Ctrl-C ends it within
 /// this time.
@@ -59,8 +58,8 @@ where
 /// that were set for the thread where such a function begins, and nothing else has it look
 /// for the latter.
 fn nothing(py: Python<'_>) -> PyResult<&'static Py<PyAny>> {
-    static NOTHING: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    NOTHING.get_or_try_init(py, || Ok(py.eval(c"lambda: None", None, None)?.unbind()))
+    static NOTHING: Kept<Py<PyAny>> = Kept::new();
+    NOTHING.get_or_make(|| Ok(py.eval(c"lambda: None", None, None)?.unbind()))
 }
 
 /// Whether a handler of a signal has raised, or an exception was set for the thread.
@@ -71,8 +70,8 @@ fn is_raised(nothing: &Py<PyAny>, raised: &mut Option<PyErr>) -> bool {
 
 /// Whether this is the thread in which Python runs signal handlers.
 fn is_main_thread(py: Python<'_>) -> PyResult<bool> {
-    let threading = py.import(intern!(py, "threading"))?;
-    let main = threading.call_method0(intern!(py, "main_thread"))?;
-    let this = threading.call_method0(intern!(py, "get_ident"))?;
-    main.getattr(intern!(py, "ident"))?.eq(this)
+    let threading = py.import(name!(py, "threading"))?;
+    let main = threading.call_method0(name!(py, "main_thread"))?;
+    let this = threading.call_method0(name!(py, "get_ident"))?;
+    main.getattr(name!(py, "ident"))?.eq(this)
 }

@@ -3,8 +3,9 @@
 use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
 use std::os::fd::{AsRawFd, RawFd};
 
-use pyo3::intern;
 use pyo3::prelude::*;
+
+use crate::kept::name;
 
 /// A pipe, of which the loop watches the end to read from.
 pub(crate) struct Bell(PipeReader);
@@ -15,9 +16,9 @@ pub(super) struct Rope(PipeWriter);
 impl Bell {
     pub(super) fn new(py: Python<'_>) -> PyResult<(Bell, Rope)> {
         let (reader, writer) = pipe()?;
-        let os = py.import(intern!(py, "os"))?;
+        let os = py.import(name!(py, "os"))?;
         for end in [reader.as_raw_fd(), writer.as_raw_fd()] {
-            os.call_method1(intern!(py, "set_blocking"), (end, false))?;
+            os.call_method1(name!(py, "set_blocking"), (end, false))?;
         }
         Ok((Bell(reader), Rope(writer)))
     }

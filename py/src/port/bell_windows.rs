@@ -10,6 +10,8 @@ use pyo3::types::PyWeakrefReference;
 use pyo3::{PyTypeInfo, intern};
 use quorlock::binding::lock;
 
+use crate::kept::name;
+
 /// What the thread waits for, until it is [started](Bell::calls).
 pub(crate) struct Bell(Mutex<Option<Receiver<()>>>);
 
@@ -37,7 +39,7 @@ impl Bell {
         let call = move |py: Python<'_>| -> PyResult<()> {
             let ends = (event_loop.bind(py).upgrade(), port.bind(py).upgrade());
             if let (Some(event_loop), Some(port)) = ends {
-                event_loop.call_method1(intern!(py, "call_soon_threadsafe"), (port,))?;
+                event_loop.call_method1(name!(py, "call_soon_threadsafe"), (port,))?;
             }
             Ok(())
         };

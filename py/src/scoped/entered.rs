@@ -2,11 +2,12 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyWeakref, PyWeakrefMethods, PyWeakrefReference};
-use pyo3::{PyTraverseError, PyVisit, intern};
+use pyo3::{PyTraverseError, PyVisit};
 
 use super::frame;
 use super::site::{Site, site};
 use super::wrapper::{Above, climb};
+use crate::kept::name;
 
 /// What has entered a scope, which decides what may leave it. A frame is kept, or marked, for
 /// the address of one that has ended is used again.
@@ -97,8 +98,8 @@ impl Where {
 
 /// The caller.
 pub(super) fn flow(py: Python<'_>) -> PyResult<Py<PyAny>> {
-    let owner = py.import(intern!(py, "quorlock._owner"))?;
-    Ok(owner.getattr(intern!(py, "Work"))?.call0()?.unbind())
+    let owner = py.import(name!(py, "quorlock._owner"))?;
+    Ok(owner.getattr(name!(py, "Work"))?.call0()?.unbind())
 }
 
 /// Whether two callers are the same.
@@ -110,7 +111,7 @@ pub(super) fn is_same(
     match one {
         Some(one) => one
             .bind(py)
-            .call_method1(intern!(py, "is_same"), (other,))?
+            .call_method1(name!(py, "is_same"), (other,))?
             .extract(),
         None => Ok(false),
     }

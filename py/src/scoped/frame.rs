@@ -1,10 +1,11 @@
 //! Frames of Python: what each runs, and what has called it.
 
 use pyo3::ffi::{self, PyEval_GetFrame, PyFrameObject};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyTuple, PyWeakref, PyWeakrefMethods, PyWeakrefReference};
 use pyo3::{PyTraverseError, PyVisit};
+
+use crate::kept::name;
 
 /// The frame that calls us. It is null where nothing of Python does, which is not so where Python has called.
 pub(super) fn current(py: Python<'_>) -> Option<Bound<'_, PyAny>> {
@@ -25,30 +26,28 @@ pub(super) fn code<'py>(frame: &Bound<'py, PyAny>) -> Bound<'py, PyAny> {
 
 /// The frame that called this one.
 pub(super) fn back<'py>(frame: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
-    let back = frame.getattr(intern!(frame.py(), "f_back"))?;
+    let back = frame.getattr(name!(frame.py(), "f_back"))?;
     Ok((!back.is_none()).then_some(back))
 }
 
 /// The name of the function that it runs.
 pub(super) fn name(frame: &Bound<'_, PyAny>) -> PyResult<String> {
-    code(frame)
-        .getattr(intern!(frame.py(), "co_name"))?
-        .extract()
+    code(frame).getattr(name!(frame.py(), "co_name"))?.extract()
 }
 
 /// The `self` of the method that it runs.
 pub(super) fn this<'py>(frame: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
     let (py, code) = (frame.py(), code(frame));
-    let arguments: usize = code.getattr(intern!(py, "co_argcount"))?.extract()?;
+    let arguments: usize = code.getattr(name!(py, "co_argcount"))?.extract()?;
     let names = code
-        .getattr(intern!(py, "co_varnames"))?
+        .getattr(name!(py, "co_varnames"))?
         .cast_into::<PyTuple>()?;
-    if arguments == 0 || !names.get_item(0)?.eq(intern!(py, "self"))? {
+    if arguments == 0 || !names.get_item(0)?.eq(name!(py, "self"))? {
         return Ok(None);
     }
     Ok(frame
-        .getattr(intern!(py, "f_locals"))?
-        .get_item(intern!(py, "self"))
+        .getattr(name!(py, "f_locals"))?
+        .get_item(name!(py, "self"))
         .ok())
 }
 
@@ -65,8 +64,8 @@ pub(super) fn is_runner(frame: &Bound<'_, PyAny>) -> PyResult<bool> {
         "trio",
         "weakref",
     ];
-    let globals = frame.getattr(intern!(frame.py(), "f_globals"))?;
-    let module = globals.get_item(intern!(frame.py(), "__name__"));
+    let globals = frame.getattr(name!(frame.py(), "f_globals"))?;
+    let module = globals.get_item(name!(frame.py(), "__name__"));
     let Ok(module) = module.and_then(|module| module.extract::<String>()) else {
         return Ok(false);
     };
@@ -95,7 +94,7 @@ pub(super) enum Known {
 impl Known {
     pub(super) fn of(frame: &Bound<'_, PyAny>) -> PyResult<Known> {
         let py = frame.py();
-        let slot = intern!(py, "f_trace");
+        let slot = name!(py, "f_trace");
         let standing = frame.getattr(slot)?;
         let mark = match standing.is_none() {
             true => {
@@ -136,7 +135,7 @@ impl Known {
         match self {
             Known::Kept(kept) => kept.is(frame),
             Known::Marked(_) => self.mark(py).is_some_and(|mark| {
-                let slot = frame.getattr(intern!(py, "f_trace"));
+                let slot = frame.getattr(name!(py, "f_trace"));
                 slot.is_ok_and(|standing| standing.is(&mark))
             }),
         }
@@ -165,8 +164,8 @@ impl Known {
         };
         // One that has ended and is still there, as a traceback keeps it, is shown to the garbage collector; one that goes on
         // is not, for what runs it has it.
-        let gc = py.import(intern!(py, "gc"))?;
-        let frames = gc.call_method1(intern!(py, "get_referrers"), (mark,))?;
+        let gc = py.import(name!(py, "gc"))?;
+        let frames = gc.call_method1(name!(py, "get_referrers"), (mark,))?;
         for frame in frames.try_iter()? {
             let frame = frame?;
             if self.is(&frame) {
@@ -180,8 +179,8 @@ impl Known {
 fn is_going_on(frame: &Bound<'_, PyAny>) -> PyResult<bool> {
     // A frame that has ended has its code by itself, and shows it to the garbage collector. Before, whatever runs it has that.
     let code = code(frame);
-    let gc = frame.py().import(intern!(frame.py(), "gc"))?;
-    let shown = gc.call_method1(intern!(frame.py(), "get_referents"), (frame,))?;
+    let gc = frame.py().import(name!(frame.py(), "gc"))?;
+    let shown = gc.call_method1(name!(frame.py(), "get_referents"), (frame,))?;
     for object in shown.try_iter()? {
         if object?.is(&code) {
             return Ok(false);

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyDict, PyTuple, PyWeakrefReference};
-use pyo3::{PyTraverseError, PyVisit, intern};
+use pyo3::{PyTraverseError, PyVisit};
 use quorlock::binding::lock;
 
 use super::book::{Book, Counted, Entry};
@@ -14,6 +14,7 @@ use super::entered::{Entered, Stacked, Where, flow, is_kept, is_same, lives};
 use super::frame;
 use super::site::{Site, site};
 use super::wrapper::{Above, climb};
+use crate::kept::name;
 
 /// A scope, as it is kept while it is open.
 pub(super) struct Scope {
@@ -155,9 +156,9 @@ impl OpenScopes {
         let many = lock(&self.0).were_left(MOST);
         match many {
             true => {
-                let doubt = py.import(intern!(py, "quorlock._doubt"))?;
+                let doubt = py.import(name!(py, "quorlock._doubt"))?;
                 Err(PyErr::from_value(
-                    doubt.call_method0(intern!(py, "too_many"))?,
+                    doubt.call_method0(name!(py, "too_many"))?,
                 ))
             }
             false => Ok(()),
@@ -369,8 +370,8 @@ fn abandon(py: Python<'_>, book: &Weak<Mutex<ScopeBook>>, number: u64) {
     let taken = lock(&book).take_newest(|entry| entry.number == number);
     for entry in taken.into_iter().flatten() {
         let scope = entry.scope.scope.bind(py);
-        if scope.hasattr(intern!(py, "abandoned")).unwrap_or(false)
-            && let Err(error) = scope.call_method0(intern!(py, "abandoned"))
+        if scope.hasattr(name!(py, "abandoned")).unwrap_or(false)
+            && let Err(error) = scope.call_method0(name!(py, "abandoned"))
         {
             error.write_unraisable(py, Some(scope));
         }

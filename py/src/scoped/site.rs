@@ -6,13 +6,12 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 use quorlock::binding::{Made, lock};
 
 use super::frame;
+use crate::kept::{Kept, name};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Site {
@@ -32,7 +31,7 @@ pub(super) fn site(frame: &Bound<'_, PyAny>) -> PyResult<Site> {
         return Ok(Site::Unknown);
     };
     let code = frame::code(frame);
-    let at: u32 = match frame.getattr(intern!(py, "f_lasti"))?.extract::<i64>()? {
+    let at: u32 = match frame.getattr(name!(py, "f_lasti"))?.extract::<i64>()? {
         at if at >= 0 => u32::try_from(at).unwrap_or(u32::MAX),
         _ => return Ok(Site::Neither),
     };
@@ -100,8 +99,8 @@ struct Opcodes {
 
 /// The numbers of the instructions; `None` where this Python enters in another way.
 fn opcodes(py: Python<'_>) -> PyResult<Option<&'static Opcodes>> {
-    static CODES: PyOnceLock<Option<Opcodes>> = PyOnceLock::new();
-    let codes = CODES.get_or_try_init(py, || {
+    static CODES: Kept<Option<Opcodes>> = Kept::new();
+    let codes = CODES.get_or_make(|| {
         // Later ones may mean something else by the same words.
         if py.version_info() >= (3, 14) {
             return Ok::<_, PyErr>(None);
@@ -183,11 +182,9 @@ fn instructions(bytes: &[u8], codes: &Opcodes) -> Vec<Instruction> {
 /// own otherwise; an `await` of either says so.
 fn sites(code: &Bound<'_, PyAny>, codes: &Opcodes) -> PyResult<Vec<Standing>> {
     let py = code.py();
-    let bytes = code
-        .getattr(intern!(py, "co_code"))?
-        .cast_into::<PyBytes>()?;
+    let bytes = code.getattr(name!(py, "co_code"))?.cast_into::<PyBytes>()?;
     let constants = code
-        .getattr(intern!(py, "co_consts"))?
+        .getattr(name!(py, "co_consts"))?
         .cast_into::<PyTuple>()?;
     let all = instructions(bytes.as_bytes(), codes);
     let is_none = |of: &Instruction| {

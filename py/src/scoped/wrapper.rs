@@ -1,10 +1,10 @@
 //! Wrappers: objects whose methods enter and leave a scope for what stands above them, as contextlib's do.
 
-use pyo3::intern;
 use pyo3::prelude::*;
 
 use super::frame;
 use super::site::{Site, site};
+use crate::kept::name;
 
 /// What enters or leaves by the method of a wrapper.
 pub(super) enum Above<'py> {
@@ -75,7 +75,7 @@ pub(super) fn climb<'py>(frame: &Bound<'py, PyAny>, to: Site) -> PyResult<Option
 
 /// The list of callbacks of one of contextlib's stacks, which `pop_all` hands on.
 fn callbacks<'py>(stack: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
-    let list = stack.getattr(intern!(stack.py(), "_exit_callbacks")).ok()?;
+    let list = stack.getattr(name!(stack.py(), "_exit_callbacks")).ok()?;
     let is_deque = list.get_type().name().is_ok_and(|name| name == "deque");
     is_deque.then_some(list)
 }
@@ -89,21 +89,21 @@ fn cleanups<'py>(frame: &Bound<'py, PyAny>, function: &str) -> PyResult<Option<B
         _ => return Ok(None),
     };
     let py = frame.py();
-    let globals = frame.getattr(intern!(py, "f_globals"))?;
-    let module = globals.get_item(intern!(py, "__name__"));
+    let globals = frame.getattr(name!(py, "f_globals"))?;
+    let module = globals.get_item(name!(py, "__name__"));
     let module = module.and_then(|module| module.extract::<String>());
     if !module.is_ok_and(|module| module.starts_with("unittest.")) {
         return Ok(None);
     }
-    let locals = frame.getattr(intern!(py, "f_locals"))?;
+    let locals = frame.getattr(name!(py, "f_locals"))?;
     let find = || {
         let owner = locals.get_item(owner)?;
         if function != "_enter_context" {
             return Ok((owner, of_class));
         }
-        let name: String = owner.getattr(intern!(py, "__name__"))?.extract()?;
+        let name: String = owner.getattr(name!(py, "__name__"))?.extract()?;
         Ok((
-            owner.getattr(intern!(py, "__self__"))?,
+            owner.getattr(name!(py, "__self__"))?,
             name == "addClassCleanup",
         ))
     };

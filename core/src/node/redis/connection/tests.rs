@@ -21,7 +21,9 @@ use crate::node::redis::dial::{self, Dial, Dialling};
 use crate::node::redis::native::Delete;
 use crate::node::redis::script::Guard;
 use crate::node::redis::wire::Wire;
-use crate::node::{Companions, Keys, Leaving, Mode, Op, Request, Sink, Ticket, Value, Waits};
+use crate::node::{
+    Companions, Hint, Keys, Leaving, Mode, Op, Request, Sink, Subscriber, Ticket, Value, Waits,
+};
 use crate::token::SystemRng;
 
 /// How long each request may take.
@@ -768,27 +770,57 @@ impl Dial for Listener {
     }
 }
 
+/// What a server is asked first, by a link that has reached one before or not, and whose waiters
+/// are to be told or not.
+async fn greeted(reached: bool, subscriber: Option<Arc<dyn Subscriber>>) -> String {
+    let here = (Endpoint::Unix("/nowhere".into()), 1);
+    let expected = Expected::new("s", 1, Duration::from_secs(1), 0.01, true);
+    let ends = Arc::new(Mutex::new(Vec::new()));
+    let dial = Arc::new(Listener(ends.clone()));
+    let mut link = Link::to(here.0.clone(), expected, dial, here);
+    let connects = &link.connection.outbox.connects;
+    connects.store(u64::from(reached), Ordering::Relaxed);
+    if let Some(subscriber) = subscriber {
+        link.connection.subscription.begin(subscriber);
+    }
+    link.asks(ACQUIRE);
+    let _ = poll_fn(|cx| Poll::Ready(link.connection.next(cx).is_ready())).await;
+    let far = lock(&ends).pop().expect("it was dialled");
+    far.readable().await.unwrap();
+    let mut written = vec![0; 4096];
+    let length = far.try_read(&mut written).unwrap();
+    String::from_utf8_lossy(&written[..length]).into_owned()
+}
+
 #[tokio::test]
 async fn a_server_is_asked_at_once_what_matters_where_it_has_no_record() {
-    let here = (Endpoint::Unix("/nowhere".into()), 1);
     for reached in [false, true] {
-        let expected = Expected::new("s", 1, Duration::from_secs(1), 0.01, true);
-        let ends = Arc::new(Mutex::new(Vec::new()));
-        let dial = Arc::new(Listener(ends.clone()));
-        let mut link = Link::to(here.0.clone(), expected, dial, here.clone());
-        let connects = &link.connection.outbox.connects;
-        connects.store(u64::from(reached), Ordering::Relaxed);
-        link.asks(ACQUIRE);
-        let _ = poll_fn(|cx| Poll::Ready(link.connection.next(cx).is_ready())).await;
-        let far = lock(&ends).pop().expect("it was dialled");
-        far.readable().await.unwrap();
-        let mut written = vec![0; 4096];
-        let length = far.try_read(&mut written).unwrap();
-        let written = String::from_utf8_lossy(&written[..length]).into_owned();
+        let written = greeted(reached, None).await;
         let record = written.find("GET").expect("its record");
         // Behind the record: what was carried out before that was read.
         let counts = written.find("commandstats");
         assert_eq!(counts.is_some_and(|counts| counts > record), !reached);
+    }
+}
+
+/// Hears nothing.
+struct Deaf;
+
+impl Subscriber for Deaf {
+    fn on_message(&self, _: usize, _: Hint) {}
+
+    fn on_subscribed(&self, _: usize) {}
+}
+
+#[tokio::test]
+async fn every_connection_of_those_who_wait_subscribes() {
+    for reached in [false, true] {
+        assert!(
+            greeted(reached, Some(Arc::new(Deaf)))
+                .await
+                .contains("HELLO")
+        );
+        assert!(!greeted(reached, None).await.contains("HELLO"));
     }
 }
 

@@ -129,7 +129,9 @@ def fence(packages):
         place.type("import sqlite3\nsqlite3.connect('page.db').executescript(open('table.sql').read())\n", "table.py", "python")
         place.save("bank.py", shown(page, "python", "UPDATE account"))
         printed = place.type(shown(page, "python", "testing.lose"), "two.py", "python")
-        must(agrees(shown(page, "text", "writes, late"), printed), printed)
+        # The warning comes from a thread of its own.
+        others = "".join(line for line in printed.splitlines(keepends=True) if " is lost: " not in line)
+        must(others != printed and agrees(shown(page, "text", "writes, late"), others), printed)
 
 
 def once(packages):

@@ -310,7 +310,10 @@ class Signals(Case):
 
     def test_one_that_is_blocked_after_the_first_lock_is_waited_for(self):
         script = """
-import asyncio, os, signal, subprocess, threading, quorlock, quorlock.aio
+import asyncio, logging, os, signal, subprocess, threading, quorlock, quorlock.aio
+
+# The loss is a warning, which would stand among what is printed.
+logging.getLogger("quorlock").addHandler(logging.NullHandler())
 
 async def once():
     async with quorlock.aio.Client(memory) as client, client.lock("a"):
@@ -426,7 +429,9 @@ asyncio.run(main())
     def test_while_losses_are_told(self):
         # Callbacks and log lines that come while the interpreter ends harm nothing.
         self.assert_ends("""
-import time
+import logging, time
+# The losses are warnings, which would stand among what is printed.
+logging.getLogger("quorlock").addHandler(logging.NullHandler())
 leases = [quorlock.Client().lock(f"a{i}", ttl=0.05, renew=False).acquire() for i in range(50)]
 for lease in leases:
     lease.on_lost(lambda reason: time.sleep(0.01))

@@ -87,7 +87,7 @@ class ExceptionThatIsSet(Case):
 
             def waits(thread):
                 frame = sys._current_frames().get(thread.ident)
-                return frame is not None and frame.f_code.co_filename == quorlock._lease.__file__
+                return frame is not None and frame.f_code.co_name == "waited_for_loss"
 
             self.ends(lease.lost.wait, waits)
             self.assertTrue(lease.is_held())

@@ -12,6 +12,7 @@ use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll, Waker};
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -62,12 +63,42 @@ pub struct Election {
 /// The term that a candidate has.
 struct Seated {
     term: Weak<Lease>,
-    /// Who ends the work of the term before it is given up.
-    run: Option<oneshot::Sender<Resigned>>,
+    run: Option<Run>,
+}
+
+/// What ends the work of a term before that is given up.
+struct Run {
+    asked: oneshot::Sender<Resigned>,
+    at_work: Arc<AtWork>,
 }
 
 /// Where goes whether the term was still held when it was given up.
 type Resigned = oneshot::Sender<bool>;
+
+/// The thread that runs code of the caller's for a term: a step of the work, its end, or what is
+/// told of that.
+#[derive(Default)]
+struct AtWork(Mutex<Option<ThreadId>>);
+
+impl AtWork {
+    /// As long as the result lives.
+    fn begin(&self) -> AtWorkNow<'_> {
+        *lock(&self.0) = Some(thread::current().id());
+        AtWorkNow(self)
+    }
+
+    fn thread(&self) -> Option<ThreadId> {
+        *lock(&self.0)
+    }
+}
+
+struct AtWorkNow<'a>(&'a AtWork);
+
+impl Drop for AtWorkNow<'_> {
+    fn drop(&mut self) {
+        *lock(&self.0.0) = None;
+    }
+}
 
 lock_option_setters!(Election);
 
@@ -177,11 +208,17 @@ impl Election {
         loop {
             let term = Arc::new(patient.acquire().await?);
             let (resign, asked) = oneshot::channel();
-            self.take_seat(&term, Some(resign));
+            let at_work = Arc::new(AtWork::default());
+            let run = Run {
+                asked: resign,
+                at_work: at_work.clone(),
+            };
+            self.take_seat(&term, Some(run));
             // Gives it up, too, where this future is dropped.
             let seat = Seat(&term);
             let begun = set.clock.now();
-            let ended = lead(&term, work(term.clone()), asked).await;
+            let ended = lead(&term, || work(term.clone()), asked, &at_work).await;
+            let telling = at_work.begin();
             let loss = term.loss();
             if let (Some(reason), Some(told)) = (loss, &self.on_lost) {
                 told(reason);
@@ -189,6 +226,7 @@ impl Election {
             if let Some(told) = &self.on_stopped {
                 told();
             }
+            drop(telling);
             let led = begun.until(set.clock.now());
             let held = term.release().await?;
             drop(seat);
@@ -215,7 +253,7 @@ impl Election {
         rest(&self.lock, begun + time).await
     }
 
-    fn take_seat(&self, term: &Arc<Lease>, run: Option<oneshot::Sender<Resigned>>) {
+    fn take_seat(&self, term: &Arc<Lease>, run: Option<Run>) {
         let term = Arc::downgrade(term);
         *lock(&self.seat) = Some(Seated { term, run });
     }
@@ -255,9 +293,13 @@ impl Election {
     }
 
     /// Gives up the term that this candidate has, so that the next one is called; it may
-    /// campaign again. Where [`run`](Election::run) has that term, the work is dropped first,
-    /// and it campaigns again behind the others. Returns whether it still led; false where it
-    /// has no term.
+    /// campaign again. Returns whether it still led; false where it has no term.
+    ///
+    /// Where [`run`](Election::run) has that term, the work is dropped first, and it campaigns
+    /// again behind the others. A step of the work that is under way is waited for. A run that is
+    /// not polled, as where a `select!` has gone on to another branch, can drop nothing: it does
+    /// no further step, the term is given up after the client's node timeout, and the work is
+    /// dropped with the run, or when that is polled again.
     ///
     /// # Errors
     ///
@@ -265,24 +307,49 @@ impl Election {
     ///
     /// # Cancel safety
     ///
-    /// Once polled the term is given up; dropping the future only stops the wait for it.
+    /// Once polled the term is given up: where this future is dropped, at once or behind the step
+    /// that is under way.
     pub async fn resign(&self) -> Result<bool, Error> {
         let Some(seated) = lock(&self.seat).take() else {
             return Ok(false);
         };
-        let term = seated.term.upgrade();
-        if let Some(run) = seated.run {
-            let (answer, answered) = oneshot::channel();
-            if run.send(answer).is_ok()
-                && let Ok(held) = answered.await
-            {
+        let Some(term) = seated.term.upgrade() else {
+            return Ok(false);
+        };
+        let led = term.is_held();
+        let _leaving;
+        if let (Some(run), Ok(client)) = (seated.run, self.lock.running()) {
+            let (answer, mut answered) = oneshot::channel();
+            let asked = run.asked.send(answer).is_ok();
+            _leaving = Leaving {
+                term: &term,
+                at_work: run.at_work.clone(),
+            };
+            let sleep = || {
+                let until = client.set.clock.now() + client.settings.node_timeout;
+                client.set.clock.sleep_until(until)
+            };
+            let mut patience = sleep();
+            let ended = poll_fn(|cx| {
+                if let Poll::Ready(held) = Pin::new(&mut answered).poll(cx) {
+                    return Poll::Ready(held.ok());
+                }
+                while patience.as_mut().poll(cx).is_ready() {
+                    // What works on this thread waits for this very call.
+                    let here = thread::current().id();
+                    if run.at_work.thread().is_none_or(|thread| thread == here) {
+                        return Poll::Ready(None);
+                    }
+                    patience = sleep();
+                }
+                Poll::Pending
+            });
+            if asked && let Some(held) = ended.await {
                 return Ok(held);
             }
         }
-        match term {
-            Some(term) => term.release().await,
-            None => Ok(false),
-        }
+        // The run may have given it up meanwhile.
+        Ok(term.release().await? || led && term.loss().is_none())
     }
 
     /// Who leads, as a quorum of the nodes has it; `None` where it agrees on nobody. One
@@ -350,6 +417,21 @@ impl Drop for Seat<'_> {
     }
 }
 
+/// A resignation that a run was asked for, which may never be polled again.
+struct Leaving<'a> {
+    term: &'a Lease,
+    at_work: Arc<AtWork>,
+}
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        // The run looks behind each step whether it was asked.
+        if self.at_work.thread().is_none() {
+            drop(Seat(self.term));
+        }
+    }
+}
+
 /// What ended the work of a term.
 enum Ended<T> {
     /// The term was lost.
@@ -363,23 +445,41 @@ enum Ended<T> {
 /// dropped when this returns.
 async fn lead<W: Future>(
     term: &Lease,
-    work: W,
+    work: impl FnOnce() -> W,
     mut asked: oneshot::Receiver<Resigned>,
+    at_work: &AtWork,
 ) -> Ended<W::Output> {
-    let mut work = pin!(work);
+    // Lives longer than the work.
+    let mut _ending = None;
+    let step = at_work.begin();
+    let mut work = pin!(work());
+    drop(step);
     let mut lost: Lost = term.lost();
-    poll_fn(|cx| {
+    let ended = poll_fn(|cx| {
         let told = Pin::new(&mut lost).poll(cx).is_ready();
         // The loss may be told to nobody yet: the clock is asked.
         if mutant!("leads-unasked", told || !term.is_held(), told) {
             return Poll::Ready(Ended::Lost);
         }
-        if let Poll::Ready(Ok(answer)) = Pin::new(&mut asked).poll(cx) {
-            return Poll::Ready(Ended::Asked(answer));
+        // Says so before it asks: a resignation that is not seen here sees this.
+        let step = at_work.begin();
+        let mut resigned = |cx: &mut Context<'_>| match Pin::new(&mut asked).poll(cx) {
+            Poll::Ready(Ok(answer)) => Some(Ended::Asked(answer)),
+            _ => None,
+        };
+        if let Some(asked) = resigned(cx) {
+            return Poll::Ready(asked);
         }
-        work.as_mut().poll(cx).map(Ended::Done)
+        if let Poll::Ready(done) = work.as_mut().poll(cx) {
+            return Poll::Ready(Ended::Done(done));
+        }
+        drop(step);
+        // This may not be polled again.
+        resigned(cx).map_or(Poll::Pending, Poll::Ready)
     })
-    .await
+    .await;
+    _ending = Some(at_work.begin());
+    ended
 }
 
 /// Terms in a row whose work failed.

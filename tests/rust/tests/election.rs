@@ -1,14 +1,17 @@
 //! Leader election on real nodes.
 
-use std::future::pending;
+use std::cell::Cell;
+use std::future::{pending, poll_fn};
+use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
+use std::task::Poll;
 use std::thread;
 use std::time::Duration;
 
 use quorlock::{Client, Error, ErrorKind, Leadership, Lease, LossReason, blocking};
-use quorlock_tests::Stage;
 use quorlock_tests::queue::until;
+use quorlock_tests::{Stage, monotonic, nap};
 
 type Nothing = Result<(), std::convert::Infallible>;
 
@@ -72,6 +75,103 @@ fn the_next_candidate_leads_when_one_resigns() -> Result<(), Error> {
     assert!(terms.recv().unwrap().fence() > next.fence());
     assert!(!blocking::wait(second.resign())?);
     assert!(!blocking::wait(seen.resign())?);
+    Ok(())
+}
+
+/// Tells that it was dropped.
+struct OnDrop<'a>(&'a Cell<bool>);
+
+impl Drop for OnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.set(true);
+    }
+}
+
+/// As where a `select!` has gone on to another branch: the same thread that would poll the run resigns.
+#[test]
+fn a_term_is_resigned_whose_run_is_not_polled() -> Result<(), Error> {
+    let stage = Stage::new(3);
+    let (one, other) = (client(&stage, "one"), client(&stage, "other"));
+    let election = one.election("e");
+    let (steps, dropped) = (Cell::new(0), Cell::new(false));
+    let work = |_| async {
+        let _told = OnDrop(&dropped);
+        poll_fn(|cx| {
+            steps.set(steps.get() + 1);
+            // Has something to do at each poll.
+            cx.waker().wake_by_ref();
+            Poll::<()>::Pending
+        })
+        .await;
+        Nothing::Ok(())
+    };
+    let mut run = pin!(election.run(work));
+    let led = blocking::wait_or(run.as_mut(), Duration::from_millis(1), || {
+        election.is_leader()
+    });
+    assert!(led.is_none() && election.is_leader());
+    assert!(blocking::wait(election.resign())?);
+    assert!(!election.is_leader() && !blocking::wait(election.resign())?);
+    // Another leads, though the run is still there; and that does nothing more of its work.
+    let term = blocking::wait(other.election("e").campaign())?;
+    let done = steps.get();
+    assert!(!dropped.get());
+    let next = blocking::wait_or(run.as_mut(), Duration::from_millis(1), || dropped.get());
+    assert!(next.is_none() && steps.get() == done);
+    // It campaigns, and leads after that.
+    assert!(blocking::wait(term.release())?);
+    let again = blocking::wait_or(run.as_mut(), Duration::from_millis(1), || {
+        steps.get() > done
+    });
+    assert!(again.is_none() && election.is_leader());
+    // Dropped while it waits for a run that is not polled, the term ends all the same.
+    let begun = Cell::new(false);
+    let waited = blocking::wait_or(election.resign(), Duration::from_millis(1), || {
+        begun.replace(true)
+    });
+    assert!(waited.is_none());
+    until("nobody leads", || {
+        blocking::wait(election.leader()).unwrap().is_none()
+    });
+    Ok(())
+}
+
+#[test]
+fn a_step_that_takes_longer_than_the_node_timeout_is_waited_for() -> Result<(), Error> {
+    let stage = Stage::new(1);
+    let short = Duration::from_millis(50);
+    let client = Client::builder()
+        .nodes(&stage.nodes)
+        .node_timeout(short)
+        .build()?;
+    let election = client.election("e");
+    let (begun, begins) = mpsc::channel();
+    let (resigner, terms) = (election.clone(), AtomicUsize::new(0));
+    let resigns = thread::spawn(move || {
+        begins.recv().unwrap();
+        blocking::wait(resigner.resign())
+    });
+    let work = |term: Arc<Lease>| {
+        let first = terms.fetch_add(1, Ordering::SeqCst) == 0;
+        let (begun, election) = (begun.clone(), &election);
+        async move {
+            if first {
+                begun.send(()).unwrap();
+                let end = monotonic() + 10 * short.as_nanos() as u64;
+                while monotonic() < end {
+                    assert!(term.is_held(), "given up while the work was in a step");
+                    nap(Duration::from_millis(1));
+                }
+                pending::<()>().await;
+            }
+            // What would wait for its own step does not.
+            let resigned = blocking::wait(election.resign());
+            Ok::<_, Error>((resigned, term.is_held()))
+        }
+    };
+    let (resigned, held) = blocking::wait(election.run(work))?;
+    assert!(resigns.join().unwrap()? && resigned? && !held);
+    assert_eq!(terms.load(Ordering::SeqCst), 2);
     Ok(())
 }
 

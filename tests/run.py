@@ -133,7 +133,7 @@ GATE = [
     # The same of C under sanitizers and valgrind.
     Step("c-watched", [sys.executable, "tests/c/run.py", "--part", "watched"], floor=9),
     Step("rust-drawn", [sys.executable, "tests/rust/programs.py"], floor=20_000),
-    Step("c-drawn", [sys.executable, "tests/c/run.py", "--part", "drawn"], floor=2),
+    Step("c-drawn", [sys.executable, "tests/c/run.py", "--part", "drawn"], floor=4),
     Step("header", ["ffi-c/header.sh", "--verify"]),
     # What is told to the crate of that name, which is nobody's unless it is asked for.
     Step("tracing", ["cargo", "test", "-p", "quorlock", "--features", "tracing", "--locked", "--lib", "timed"]),

@@ -41,15 +41,16 @@ PROGRAMS = {"scenario-c": "tests/c/scenario.c", "scenario-cpp": "tests/cpp/scena
             "demo-worker-c": "tests/c/demo-worker.c", "demo-worker-cpp": "tests/cpp/demo-worker.cpp",
             "faults-worker-c": "tests/c/faults-worker.c", "names-worker-c": "tests/c/names-worker.c",
             "names-worker-cpp": "tests/cpp/names-worker.cpp", "leaders-worker-cpp": "tests/cpp/leaders-worker.cpp",
-            "endurance-c": "tests/c/endurance.c", "programs": "tests/cpp/programs.cpp",
+            "endurance-c": "tests/c/endurance.c", "programs": "tests/cpp/programs.cpp", "handles": "tests/c/handles.c",
             "test-c": "tests/c/test*.[ch]", "test-cpp": "tests/cpp/test.cpp", "fuzz": "tests/c/fuzz.c"}
 # Newest version of the C library that may be asked for.
 GLIBC = (2, 34)
 CHECKS = {}
 # What of it a checker of memory watches, and what is drawn; all else is plain.
-PARTS = {"watched": ("sanitizers", "valgrind", "scenarios", "fuzz", "instrumented"), "drawn": ("programs",)}
-# How many programs are drawn, and on real servers, which take longer.
+PARTS = {"watched": ("sanitizers", "valgrind", "scenarios", "fuzz", "instrumented"), "drawn": ("programs", "handles")}
+# How many programs are drawn, and on real servers, which take longer; and those of handles, which are watched.
 DRAWN, DRAWN_ON_SERVERS = 20_000, 1_000
+HANDLES, HANDLES_IN_VALGRIND = 1_000, 100
 # The library is not instrumented: what it reads of freed memory is to be seen by what stands there.
 FILLED = "max_free_fill_size=65536:free_fill_byte=229"
 # Bugs of owners and scopes, as a change of quorlock.hpp. Programs that are drawn have to find each.
@@ -379,6 +380,25 @@ def fuzzed(program):
 
 
 # ---- programs that are drawn ----
+
+def freed_under_calls(text, programs):
+    """They free what is in use, or they show nothing."""
+    freed = int(re.search(r"^(\d+) handles were freed under calls$", text, re.MULTILINE)[1])
+    if freed < programs / 4:
+        raise Failure(f"only {freed} handles were freed under calls")
+    return counted(text, programs)
+
+
+@check
+def handles_sanitized():
+    return freed_under_calls(run(sanitized("handles"), "--programs", str(HANDLES), ASAN_OPTIONS=FILLED), HANDLES)
+
+
+@check
+def handles_in_valgrind():
+    command = [*VALGRIND, compiled("handles"), "--programs", str(HANDLES_IN_VALGRIND), "--from", "1000000"]
+    return freed_under_calls(run(*command), HANDLES_IN_VALGRIND)
+
 
 @check
 def programs_are_right():

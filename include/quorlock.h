@@ -782,6 +782,13 @@ const char *quorlock_version(void);
 const char *quorlock_kind_name(int32_t kind);
 
 /**
+ * What a code means in one sentence, such as "Too few nodes answered.": the same for every
+ * error of the kind, while messages name locks and holders. NULL for 0 and for a number that
+ * is no code. The text lives as long as the library.
+ */
+const char *quorlock_kind_summary(int32_t kind);
+
+/**
  * Its kind: the code that the call has returned. 0 for NULL.
  */
 int32_t quorlock_error_kind(const struct quorlock_error_t *error);

@@ -21,6 +21,9 @@
  * and may throw too.
  *
  * With C++20 the waits take a std::stop_token, and lease::stop_token() is stopped when the lock is lost.
+ *
+ * Where exceptions are off (-fno-exceptions) what would throw says why on stderr and ends the program by abort(). Each call of
+ * quorlock.h has a form that returns its error: quorlock::tried() and client::open().
  */
 
 #ifndef QUORLOCK_HPP
@@ -35,14 +38,17 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <functional>
+#include <iosfwd>
 #include <limits>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <thread>
 #include <type_traits>
 #include <utility>
@@ -54,18 +60,107 @@
 #if defined(__cpp_lib_jthread)
 #include <stop_token>
 #endif
+#if defined(__cpp_lib_format)
+#include <format>
+#endif
+#endif
+
+/* Visual C++ says so in a macro of its own. */
+#if defined(__cpp_exceptions) || defined(_CPPUNWIND)
+#define QUORLOCK_EXCEPTIONS 1
+#else
+#define QUORLOCK_EXCEPTIONS 0
 #endif
 
 #include "quorlock.h"
 
 namespace quorlock {
+#if !QUORLOCK_EXCEPTIONS
+/* Objects with and without exceptions may be in one program, where functions of one name are one. */
+inline namespace without_exceptions {
+#endif
 
 using std::chrono::milliseconds;
 
 /** As a wait: without end. As max_hold: no cap. */
 inline constexpr milliseconds forever = milliseconds::max();
 
+/** A time of any unit of std::chrono, such as 2s or 1.5s: a part of a millisecond counts as a whole one, and more than ten years
+ * as without end. One below zero is refused by what takes it. */
+class timespan {
+public:
+    template <typename Rep, typename Period>
+    timespan(const std::chrono::duration<Rep, Period> &time) : time_(milliseconds::min()) {
+        using seconds = std::chrono::duration<double>;
+        /* Compared before it is converted, which a time of the largest units may not bear; and what is no number stays refused. */
+        if (seconds(time) > seconds(std::chrono::hours(24 * 3650)))
+            time_ = forever;
+        else if (time >= time.zero())
+            time_ = std::chrono::ceil<milliseconds>(time);
+    }
+
+    milliseconds get() const noexcept { return time_; }
+
+private:
+    milliseconds time_;
+};
+
 /* ---- errors ---- */
+
+/** The kinds of errors, for std::error_code: see error::code(). */
+enum class errc : int {
+    invalid_argument = QUORLOCK_INVALID_ARGUMENT,
+    contended = QUORLOCK_CONTENDED,
+    timeout = QUORLOCK_TIMEOUT,
+    quorum_unavailable = QUORLOCK_QUORUM_UNAVAILABLE,
+    lock_lost = QUORLOCK_LOCK_LOST,
+    not_owner = QUORLOCK_NOT_OWNER,
+    too_many_waiters = QUORLOCK_TOO_MANY_WAITERS,
+    misconfigured = QUORLOCK_MISCONFIGURED,
+    cancelled = QUORLOCK_CANCELLED,
+    closed = QUORLOCK_CLOSED,
+    forked = QUORLOCK_FORKED,
+    internal = QUORLOCK_INTERNAL,
+    would_deadlock = QUORLOCK_WOULD_DEADLOCK,
+};
+
+/** The kind as a word, such as "Timeout". */
+inline const char *to_string(errc kind) noexcept {
+    const char *name = quorlock_kind_name(static_cast<std::int32_t>(kind));
+    return name ? name : "unknown";
+}
+
+/** The category of std::error_code whose values are the kinds. Those that the standard library's own locks fail with are
+ * equal to its conditions: std::errc::resource_deadlock_would_occur, operation_not_permitted, timed_out,
+ * device_or_resource_busy, operation_canceled, invalid_argument. */
+inline const std::error_category &category() noexcept {
+    class kinds final : public std::error_category {
+    public:
+        const char *name() const noexcept override { return "quorlock"; }
+
+        std::string message(int kind) const override {
+            const char *what = quorlock_kind_summary(kind);
+            return what ? what : "an error of another version of Quorlock";
+        }
+
+        std::error_condition default_error_condition(int kind) const noexcept override {
+            switch (kind) {
+                case QUORLOCK_INVALID_ARGUMENT: return std::errc::invalid_argument;
+                case QUORLOCK_CONTENDED: return std::errc::device_or_resource_busy;
+                case QUORLOCK_TIMEOUT: return std::errc::timed_out;
+                case QUORLOCK_NOT_OWNER: return std::errc::operation_not_permitted;
+                case QUORLOCK_CANCELLED: return std::errc::operation_canceled;
+                case QUORLOCK_WOULD_DEADLOCK: return std::errc::resource_deadlock_would_occur;
+                default: return {kind, *this};
+            }
+        }
+    };
+    /* Never destroyed: an error may be looked at until the process is gone. */
+    static const kinds &made = *new kinds;
+    return made;
+}
+
+inline std::error_code make_error_code(errc kind) noexcept { return {static_cast<int>(kind), category()}; }
 
 /** What one node answered in the call that failed. */
 struct node_error {
@@ -96,6 +191,9 @@ public:
         const char *name = quorlock_kind_name(kind());
         return name ? name : "";
     }
+
+    /** The kind as a code: error.code() == quorlock::errc::timeout. */
+    std::error_code code() const noexcept { return {static_cast<int>(kind()), category()}; }
 
     /** The message without the nodes' answers. */
     const std::string &message() const noexcept { return told_->message; }
@@ -194,12 +292,25 @@ inline error taken(std::int32_t code, quorlock_error_t *raw) {
     std::size_t len = 0;
     const char *name = quorlock_error_lock_name(raw, &len);
     std::string lock_name(name ? name : "", len);
-    return error(code, text(quorlock_error_message(raw)), text(quorlock_error_text(raw)), std::move(nodes),
-                 std::move(lock_name), text(quorlock_error_holder(raw)));
+    std::string message = text(quorlock_error_message(raw)), whole = text(quorlock_error_text(raw));
+    /* An object of this header that has no handle was moved from. */
+    constexpr std::string_view null = " is NULL";
+    if (code == QUORLOCK_INVALID_ARGUMENT && message.size() > null.size() &&
+        message.compare(message.size() - null.size(), null.size(), null) == 0) {
+        message.resize(message.size() - null.size());
+        whole = message = "the " + message + " was moved from: use the one that it was moved to";
+    }
+    return error(code, std::move(message), std::move(whole), std::move(nodes), std::move(lock_name),
+                 text(quorlock_error_holder(raw)));
 }
 
-/** Throws an error as the type of its kind. */
+/** Throws an error as the type of its kind; where exceptions are off, ends the program. */
 [[noreturn]] inline void throw_by_kind(const error &why) {
+#if !QUORLOCK_EXCEPTIONS
+    std::fprintf(stderr, "quorlock: %s: %s\nThis program is compiled without exceptions: it ends here. "
+                 "quorlock::tried() returns the error of a call.\n", why.kind_name(), why.what());
+    std::abort();
+#else
 #define QUORLOCK_RAISE(kind) \
     case kind: throw error_of<kind>(why)
     switch (why.kind()) {
@@ -220,6 +331,12 @@ inline error taken(std::int32_t code, quorlock_error_t *raw) {
 #undef QUORLOCK_RAISE
     /* A kind that is newer than this header. */
     throw why;
+#endif
+}
+
+/** Throws an error that this header finds by itself. */
+[[noreturn]] inline void refuse(std::int32_t kind, const char *why, std::string lock_name = {}) {
+    throw_by_kind(error(kind, why, why, {}, std::move(lock_name)));
 }
 
 /** Throws the error of a call, by its kind. */
@@ -233,20 +350,14 @@ void checked(Call &&call) {
 }
 
 /** A time for C; one below zero is refused there, and never mistaken for a constant. */
-inline std::int64_t ms(milliseconds time) noexcept {
+inline std::int64_t ms(timespan given) noexcept {
+    const milliseconds time = given.get();
     if (time == forever) return QUORLOCK_FOREVER;
     return time.count() < 0 ? std::numeric_limits<std::int64_t>::min() : time.count();
 }
 
-/** A wait of any unit: rounded up, not below zero, and without end beyond ten years. */
-template <typename Rep, typename Period>
-milliseconds wait_of(const std::chrono::duration<Rep, Period> &wait) {
-    using seconds = std::chrono::duration<double>;
-    /* Compared before it is converted, which a time of the largest units may not bear. */
-    if (seconds(wait) > seconds(std::chrono::hours(24 * 3650))) return forever;
-    if (wait <= wait.zero()) return milliseconds::zero();
-    return std::chrono::ceil<milliseconds>(wait);
-}
+/** The wait of a call of the standard's names: not below zero. */
+inline milliseconds wait_of(timespan wait) noexcept { return std::max(wait.get(), milliseconds::zero()); }
 
 /** A function that C calls back. Shared, because it may replace or free itself while it runs. */
 template <typename... Arguments>
@@ -363,7 +474,7 @@ struct client_options {
     /** The label of its locks: see lock_options. */
     std::optional<std::string> label{};
     /** Path of a PEM file, or its text: who vouches for the nodes, and the client's certificate and key. */
-    std::optional<std::string> ca, cert, key;
+    std::optional<std::string> ca{}, cert{}, key{};
     /** Whether leases have fences: see lease::fence(). */
     std::optional<bool> fencing{};
     /** How long a lock's counter of fences lives after its last use; at least twice max_ttl, which it follows where it is
@@ -501,19 +612,62 @@ private:
     std::variant<T, quorlock::error> came_;
 };
 
+/**
+ * Calls a function of quorlock.h, and returns what it gives, or its error: for code that wants no exception, above all where they
+ * are off.
+ *
+ *     auto won = quorlock::tried<quorlock::lease>([&](auto made, auto error) {
+ *         return quorlock_lock(orders.get(), 1000, nullptr, made, error);  // orders is a quorlock::lock
+ *     });
+ *     if (!won.has_value()) std::puts(won.error().what());
+ *
+ * `T` is a class of this header that owns a handle, or bool or the like for a call that gives that. For a call that gives nothing
+ * it is left out, and so is `made`.
+ */
+template <typename T = void, typename Call>
+[[nodiscard]] auto tried(Call &&call) {
+    quorlock_error_t *error = nullptr;
+    if constexpr (std::is_void_v<T>) {
+        const std::int32_t code = call(&error);
+        return code == QUORLOCK_OK ? result<std::monostate>(std::monostate()) : result<std::monostate>(detail::taken(code, error));
+    } else if constexpr (std::is_class_v<T>) {
+        std::remove_const_t<std::remove_pointer_t<decltype(std::declval<const T &>().get())>> *made = nullptr;
+        const std::int32_t code = call(&made, &error);
+        return code == QUORLOCK_OK ? result<T>(T(made)) : result<T>(detail::taken(code, error));
+    } else {
+        T given{};
+        const std::int32_t code = call(&given, &error);
+        return code == QUORLOCK_OK ? result<T>(given) : result<T>(detail::taken(code, error));
+    }
+}
+
 namespace detail {
+
+/** Acquires by `call(&handle, &error)`; nothing where others have it. */
+template <typename T, typename Call>
+std::optional<T> unless_busy(Call &&call) {
+    result<T> came = tried<T>(std::forward<Call>(call));
+    if (came.has_value()) return std::move(came).value();
+    const std::int32_t kind = came.error().kind();
+    if (kind != QUORLOCK_CONTENDED && kind != QUORLOCK_TIMEOUT) throw_by_kind(came.error());
+    return std::nullopt;
+}
 
 /** What callbacks have thrown, until the one who dispatches them can throw it. No exception crosses C. */
 class thrown {
 public:
     template <typename Run>
     void keep(Run &&run) noexcept {
+#if !QUORLOCK_EXCEPTIONS
+        run();
+#else
         try {
             run();
         } catch (...) {
             const std::lock_guard<std::mutex> guard(inside_);
             if (!first_) first_ = std::current_exception();
         }
+#endif
     }
 
     std::exception_ptr take() noexcept {
@@ -552,6 +706,8 @@ public:
         handle_.reset(handle);
     }
 
+    explicit event_queue(quorlock_queue_t *handle) : thrown_(std::make_shared<detail::thrown>()), handle_(handle) {}
+
     /** What to watch: it can be read while there is something to dispatch. Do not read, write or close it, and take it out of
      * the loop before the queue is destroyed. -1 in a forked child. */
     int descriptor() const noexcept { return quorlock_queue_fd(get()); }
@@ -571,10 +727,7 @@ public:
 
     /** For this header: where what callbacks throw is kept. Throws invalid_argument for a queue that was moved from. */
     const std::shared_ptr<detail::thrown> &thrown() const {
-        if (!handle_) {
-            const char *why = "the queue was moved from: give the one that it was moved to";
-            throw invalid_argument(QUORLOCK_INVALID_ARGUMENT, why, why, {});
-        }
+        if (!handle_) detail::refuse(QUORLOCK_INVALID_ARGUMENT, "the queue was moved from: use the one that it was moved to");
         return thrown_;
     }
 
@@ -682,12 +835,12 @@ public:
     }
 
     /** Lengthens it to `ttl` from now; never shortens it. */
-    void extend(milliseconds ttl) const {
+    void extend(timespan ttl) const {
         detail::checked([&](auto error) { return quorlock_lease_extend(get(), detail::ms(ttl), error); });
     }
 
     /** Makes sure that so much validity is left, extending it if it is not. */
-    void ensure(milliseconds min) const {
+    void ensure(timespan min) const {
         detail::checked([&](auto error) { return quorlock_lease_ensure(get(), detail::ms(min), error); });
     }
 
@@ -830,12 +983,12 @@ public:
     }
 
     /** Lengthens all to `ttl` from now. */
-    void extend(milliseconds ttl) const {
+    void extend(timespan ttl) const {
         detail::checked([&](auto error) { return quorlock_leases_extend(get(), detail::ms(ttl), error); });
     }
 
     /** Makes sure that each has so much validity left, extending them if one has not. */
-    void ensure(milliseconds min) const {
+    void ensure(timespan min) const {
         detail::checked([&](auto error) { return quorlock_leases_ensure(get(), detail::ms(min), error); });
     }
 
@@ -1011,8 +1164,8 @@ public:
     [[nodiscard]] lease acquire(const cancel_token &cancel) const { return acquire(QUORLOCK_DEFAULT, cancel.get()); }
 
     /** Acquires it, waiting so long: zero tries once, `forever` is without end. */
-    [[nodiscard]] lease acquire(milliseconds wait) const { return acquire(detail::ms(wait), nullptr); }
-    [[nodiscard]] lease acquire(milliseconds wait, const cancel_token &cancel) const {
+    [[nodiscard]] lease acquire(timespan wait) const { return acquire(detail::ms(wait), nullptr); }
+    [[nodiscard]] lease acquire(timespan wait, const cancel_token &cancel) const {
         return acquire(detail::ms(wait), cancel.get());
     }
 
@@ -1021,7 +1174,7 @@ public:
     [[nodiscard]] lease acquire(const std::stop_token &stop) const {
         return detail::unless_stopped(stop, [&](const cancel_token &cancel) { return acquire(cancel); });
     }
-    [[nodiscard]] lease acquire(milliseconds wait, const std::stop_token &stop) const {
+    [[nodiscard]] lease acquire(timespan wait, const std::stop_token &stop) const {
         return detail::unless_stopped(stop, [&](const cancel_token &cancel) { return acquire(wait, cancel); });
     }
 #endif
@@ -1039,19 +1192,19 @@ public:
         return start(QUORLOCK_DEFAULT, queue, std::forward<Function>(function));
     }
     template <typename Function>
-    cancel_token async_acquire(const event_queue &queue, milliseconds wait, Function &&function) const {
+    cancel_token async_acquire(const event_queue &queue, timespan wait, Function &&function) const {
         return start(detail::ms(wait), queue, std::forward<Function>(function));
     }
 
     /** Acquires it if it is free; nothing if another holds it. */
     [[nodiscard]] std::optional<lease> try_acquire() const {
-        quorlock_lease_t *handle = nullptr;
-        quorlock_error_t *error = nullptr;
-        const std::int32_t code = quorlock_try_lock(get(), &handle, &error);
-        if (code == QUORLOCK_OK) return lease(handle);
-        if (code != QUORLOCK_CONTENDED) detail::raise(code, error);
-        quorlock_error_free(error);
-        return std::nullopt;
+        return detail::unless_busy<lease>([&](auto made, auto error) { return quorlock_try_lock(get(), made, error); });
+    }
+
+    /** As acquire(), but nothing where others had it all the time. */
+    [[nodiscard]] std::optional<lease> try_acquire(timespan wait) const { return try_acquire(wait, nullptr); }
+    [[nodiscard]] std::optional<lease> try_acquire(timespan wait, const cancel_token &cancel) const {
+        return try_acquire(wait, cancel.get());
     }
 
     /** Releases by lock: gives back the newest lease of the owner that its options give. Returns whether the lock was still
@@ -1115,6 +1268,11 @@ private:
         return cancel;
     }
 
+    std::optional<lease> try_acquire(timespan wait, const quorlock_cancel_t *cancel) const {
+        return detail::unless_busy<lease>(
+            [&](auto made, auto error) { return quorlock_lock(get(), detail::ms(wait), cancel, made, error); });
+    }
+
     lease acquire(std::int64_t wait_ms, const quorlock_cancel_t *cancel) const {
         quorlock_lease_t *handle = nullptr;
         detail::checked([&](auto error) { return quorlock_lock(get(), wait_ms, cancel, &handle, error); });
@@ -1137,8 +1295,8 @@ public:
     [[nodiscard]] leases acquire(const cancel_token &cancel) const { return acquire(QUORLOCK_DEFAULT, cancel.get()); }
 
     /** Acquires all of them, or none, waiting so long: zero tries once, `forever` is without end. */
-    [[nodiscard]] leases acquire(milliseconds wait) const { return acquire(detail::ms(wait), nullptr); }
-    [[nodiscard]] leases acquire(milliseconds wait, const cancel_token &cancel) const {
+    [[nodiscard]] leases acquire(timespan wait) const { return acquire(detail::ms(wait), nullptr); }
+    [[nodiscard]] leases acquire(timespan wait, const cancel_token &cancel) const {
         return acquire(detail::ms(wait), cancel.get());
     }
 
@@ -1147,7 +1305,7 @@ public:
     [[nodiscard]] leases acquire(const std::stop_token &stop) const {
         return detail::unless_stopped(stop, [&](const cancel_token &cancel) { return acquire(cancel); });
     }
-    [[nodiscard]] leases acquire(milliseconds wait, const std::stop_token &stop) const {
+    [[nodiscard]] leases acquire(timespan wait, const std::stop_token &stop) const {
         return detail::unless_stopped(stop, [&](const cancel_token &cancel) { return acquire(wait, cancel); });
     }
 #endif
@@ -1158,19 +1316,19 @@ public:
         return start(QUORLOCK_DEFAULT, queue, std::forward<Function>(function));
     }
     template <typename Function>
-    cancel_token async_acquire(const event_queue &queue, milliseconds wait, Function &&function) const {
+    cancel_token async_acquire(const event_queue &queue, timespan wait, Function &&function) const {
         return start(detail::ms(wait), queue, std::forward<Function>(function));
     }
 
     /** Acquires all of them if they are free; nothing if another holds one. */
     [[nodiscard]] std::optional<leases> try_acquire() const {
-        quorlock_leases_t *handle = nullptr;
-        quorlock_error_t *error = nullptr;
-        const std::int32_t code = quorlock_try_lock_all(get(), &handle, &error);
-        if (code == QUORLOCK_OK) return leases(handle);
-        if (code != QUORLOCK_CONTENDED) detail::raise(code, error);
-        quorlock_error_free(error);
-        return std::nullopt;
+        return detail::unless_busy<leases>([&](auto made, auto error) { return quorlock_try_lock_all(get(), made, error); });
+    }
+
+    /** As acquire(), but nothing where others had it all the time. */
+    [[nodiscard]] std::optional<leases> try_acquire(timespan wait) const { return try_acquire(wait, nullptr); }
+    [[nodiscard]] std::optional<leases> try_acquire(timespan wait, const cancel_token &cancel) const {
+        return try_acquire(wait, cancel.get());
     }
 
     const quorlock_locks_t *get() const noexcept { return handle_.get(); }
@@ -1184,6 +1342,11 @@ private:
         };
         detail::begin<leases, quorlock_leases_t *>(queue, std::forward<Function>(function), begins);
         return cancel;
+    }
+
+    std::optional<leases> try_acquire(timespan wait, const quorlock_cancel_t *cancel) const {
+        return detail::unless_busy<leases>(
+            [&](auto made, auto error) { return quorlock_lock_all(get(), detail::ms(wait), cancel, made, error); });
     }
 
     leases acquire(std::int64_t wait_ms, const quorlock_cancel_t *cancel) const {
@@ -1250,7 +1413,7 @@ public:
     std::uint64_t fence() const noexcept { return quorlock_lease_fence(get()); }
 
     /** Makes sure that so much validity is left, right before a step that takes so long. */
-    void ensure(milliseconds min) const {
+    void ensure(timespan min) const {
         detail::checked([&](auto error) { return quorlock_lease_ensure(get(), detail::ms(min), error); });
     }
 
@@ -1276,7 +1439,7 @@ struct run_options {
      * stop now. Not after resign(). */
     std::function<void(lease_state)> on_lost{};
     /** Called on the thread of the work when that has returned or thrown, whatever ended it: from here on this candidate does
-     * nothing of the term any more. */
+     * nothing of the term any more. Neither of the two may throw: the program would end. */
     std::function<void()> on_stopped{};
 };
 
@@ -1344,8 +1507,14 @@ template <typename Run>
 struct run_calls {
     static std::int32_t work(void *userdata, const quorlock_lease_t *held, char *why, std::size_t room) noexcept {
         Run &run = *static_cast<Run *>(userdata);
+        term now(held, run.begin());
+#if !QUORLOCK_EXCEPTIONS
+        static_cast<void>(why);
+        static_cast<void>(room);
+        run.work(now);
+        return 0;
+#else
         try {
-            term now(held, run.begin());
             run.work(now);
             return 0;
         } catch (const std::exception &failed) {
@@ -1354,6 +1523,7 @@ struct run_calls {
             std::snprintf(why, room, "it threw what is no std::exception");
         }
         return 1;
+#endif
     }
 
     static void lost(void *userdata, std::int32_t state) noexcept {
@@ -1401,8 +1571,8 @@ public:
     [[nodiscard]] lease campaign(const cancel_token &cancel) const { return campaign(QUORLOCK_DEFAULT, cancel.get()); }
 
     /** The same, waiting so long: zero tries once, `forever` is without end. */
-    [[nodiscard]] lease campaign(milliseconds wait) const { return campaign(detail::ms(wait), nullptr); }
-    [[nodiscard]] lease campaign(milliseconds wait, const cancel_token &cancel) const {
+    [[nodiscard]] lease campaign(timespan wait) const { return campaign(detail::ms(wait), nullptr); }
+    [[nodiscard]] lease campaign(timespan wait, const cancel_token &cancel) const {
         return campaign(detail::ms(wait), cancel.get());
     }
 
@@ -1474,7 +1644,7 @@ public:
     }
 
     /** Follows who leads: observer::next() gives how it is, and then each change. It looks as often as `every` says. */
-    [[nodiscard]] observer observe(milliseconds every = std::chrono::seconds(1)) const {
+    [[nodiscard]] observer observe(timespan every = std::chrono::seconds(1)) const {
         quorlock_observer_t *handle = nullptr;
         detail::checked([&](auto error) { return quorlock_election_observe(get(), detail::ms(every), &handle, error); });
         return observer(handle);
@@ -1657,7 +1827,12 @@ inline probe probe_of(const owned<quorlock_probe_t> &owned) {
 /** A set of nodes, and what runs for it. Locks and leases may outlive it. */
 class client {
 public:
-    explicit client(const client_options &options = {}) {
+    explicit client(const client_options &options = {}) : client(open(options).value()) {}
+
+    explicit client(quorlock_client_t *handle) noexcept : handle_(handle) {}
+
+    /** The same, but returns the error for which there is no client. */
+    [[nodiscard]] static result<client> open(const client_options &options = {}) {
         const detail::owned<quorlock_client_options_t> made(quorlock_client_options_new());
         quorlock_client_options_t *o = made.get();
         if (options.nodes) {
@@ -1696,9 +1871,7 @@ public:
         if (options.layout) quorlock_client_options_set_layout(o, static_cast<std::int32_t>(*options.layout));
         text(quorlock_client_options_set_group, options.group);
         if (options.reentrant) quorlock_client_options_set_reentrant(o, *options.reentrant);
-        quorlock_client_t *handle = nullptr;
-        detail::checked([&](auto error) { return quorlock_client_new(o, &handle, error); });
-        handle_.reset(handle);
+        return tried<client>([&](auto handle, auto error) { return quorlock_client_new(o, handle, error); });
     }
 
     /** A client for these nodes, with default options. */
@@ -1822,14 +1995,14 @@ inline lock_options of_threads(lock_options options, bool recursive) {
     if (options.reentrant && *options.reentrant != recursive) {
         const char *const why = recursive ? "reentrant is false, and a recursive_mutex is entered again: use mutex"
                                           : "reentrant is true, and a mutex is not entered again: use recursive_mutex";
-        throw invalid_argument(QUORLOCK_INVALID_ARGUMENT, why, why, {});
+        refuse(QUORLOCK_INVALID_ARGUMENT, why);
     }
     options.reentrant = recursive;
     if (!options.owner_thread) options.owner_thread = true;
     if (recursive && !options.owner && !is_of_threads(options)) {
         const char *const why = options.slots ? "a slot has no owner that could enter it again: use mutex, or give slots no number"
                                               : "owner_thread is false, and a recursive_mutex is entered again by its owner: name one";
-        throw invalid_argument(QUORLOCK_INVALID_ARGUMENT, why, why, {});
+        refuse(QUORLOCK_INVALID_ARGUMENT, why);
     }
     return options;
 }
@@ -1847,23 +2020,13 @@ public:
     void lock() { keep(asked().acquire(forever)); }
 
     /** False only if another holds it; throws where that could not be found out, and as lock(). */
-    [[nodiscard]] bool try_lock() {
-        std::optional<Lease> won = asked().try_acquire();
-        if (won) keep(std::move(*won));
-        return won.has_value();
-    }
+    [[nodiscard]] bool try_lock() { return kept(asked().try_acquire()); }
 
     /** False only if others held it all the time; throws where that could not be found out. */
     template <typename Rep, typename Period>
     [[nodiscard]] bool try_lock_for(const std::chrono::duration<Rep, Period> &wait) {
         const milliseconds at_most = wait_of(wait);
-        if (at_most == milliseconds::zero()) return try_lock();
-        try {
-            keep(asked().acquire(at_most));
-            return true;
-        } catch (const lock_timeout &) {
-            return false;
-        }
+        return at_most == milliseconds::zero() ? try_lock() : kept(asked().try_acquire(at_most));
     }
 
     template <typename Clock, typename Duration>
@@ -1880,12 +2043,9 @@ public:
     /** False only if others held it all the time; throws quorlock::cancelled when `stop` is stopped before. */
     template <typename Rep, typename Period>
     [[nodiscard]] bool try_lock_for(const std::chrono::duration<Rep, Period> &wait, const std::stop_token &stop) {
-        try {
-            keep(asked().acquire(wait_of(wait), stop));
-            return true;
-        } catch (const lock_busy &) {
-            return false;
-        }
+        return unless_stopped(stop, [&](const cancel_token &cancel) {
+            return kept(asked().try_acquire(wait_of(wait), cancel));
+        });
     }
 
     template <typename Clock, typename Duration>
@@ -1928,11 +2088,9 @@ public:
     }
 
     /** Makes sure that the calling thread holds it for so long. */
-    void ensure(milliseconds min) const {
+    void ensure(timespan min) const {
         const auto held = handle();
-        if (!held)
-            throw not_owner(QUORLOCK_NOT_OWNER, "this thread does not hold the mutex",
-                            "this thread does not hold the mutex", {});
+        if (!held) refuse(QUORLOCK_NOT_OWNER, "this thread does not hold the mutex");
         checked([&](auto error) { return ensure_of(held, ms(min), error); });
     }
 
@@ -1986,7 +2144,7 @@ private:
         if (!is_held()) checked([&](auto error) { return ensure_of(held, 1, error); });
         const char *const why =
             "the calling thread holds this mutex and would wait for itself: unlock it first, or use recursive_mutex";
-        throw would_deadlock(QUORLOCK_WOULD_DEADLOCK, why, why, {}, name_);
+        refuse(QUORLOCK_WOULD_DEADLOCK, why, name_);
     }
 
     /** The calling thread's hold; nothing where it has none. The pointer stays good: only this thread unlocks what it holds. */
@@ -2006,6 +2164,11 @@ private:
         if (lost) won.on_lost(std::move(lost));
         const std::lock_guard<std::mutex> guard(inside_);
         held_.push_back({quorlock_thread_number(), std::move(won)});
+    }
+
+    bool kept(std::optional<Lease> won) {
+        if (won) keep(std::move(*won));
+        return won.has_value();
     }
 
     /** The newest hold of the calling thread. */
@@ -2033,7 +2196,8 @@ private:
  * A lock as the standard library wants one: TimedLockable, for std::unique_lock, std::lock_guard and
  * std::scoped_lock.
  *
- * Each thread is an owner of its own: only the thread that locked it may unlock it. A thread that has it and locks it again
+ * Each thread is an owner of its own: only the thread that locked it may unlock it. So a std::unique_lock or std::shared_lock that
+ * has it must end on the thread where it was locked: on another one it gives back nothing, and the lock stays held. A thread that has it and locks it again
  * would wait for itself, and throws would_deadlock at once, by try_lock() too, and by another mutex of the same client and name.
  * For threads that do that there is recursive_mutex. Unlike that of one process, this mutex can be lost while it is held:
  * look at is_held() or call ensure() before a step that must not overlap. Where a thread ends and has not unlocked it, the
@@ -2123,7 +2287,7 @@ public:
     milliseconds remaining() const noexcept { return mine().remaining(); }
 
     /** Makes sure that the calling thread holds it, alone or shared, for so long. */
-    void ensure(milliseconds min) const { mine().ensure(min); }
+    void ensure(timespan min) const { mine().ensure(min); }
 
     /** The fencing token of the calling thread's hold, alone or shared. 0 if it holds nothing. */
     std::uint64_t fence() const noexcept { return mine().fence(); }
@@ -2191,23 +2355,13 @@ public:
     void acquire() { keep(lock_.acquire(forever)); }
 
     /** Has a slot if one is free. */
-    [[nodiscard]] bool try_acquire() {
-        std::optional<lease> won = lock_.try_acquire();
-        if (won) keep(std::move(*won));
-        return won.has_value();
-    }
+    [[nodiscard]] bool try_acquire() { return kept(lock_.try_acquire()); }
 
     /** As acquire(), for so long at most; false if none was free all the time. */
     template <typename Rep, typename Period>
     [[nodiscard]] bool try_acquire_for(const std::chrono::duration<Rep, Period> &wait) {
         const milliseconds at_most = detail::wait_of(wait);
-        if (at_most == milliseconds::zero()) return try_acquire();
-        try {
-            keep(lock_.acquire(at_most));
-            return true;
-        } catch (const lock_timeout &) {
-            return false;
-        }
+        return at_most == milliseconds::zero() ? try_acquire() : kept(lock_.try_acquire(at_most));
     }
 
     template <typename Clock, typename Duration>
@@ -2256,6 +2410,11 @@ private:
     void keep(lease won) {
         const std::lock_guard<std::mutex> guard(inside_);
         slots_.push_back({quorlock_thread_number(), std::move(won)});
+    }
+
+    bool kept(std::optional<lease> won) {
+        if (won) keep(std::move(*won));
+        return won.has_value();
     }
 
     /** The slot that release() gives back. */
@@ -2329,13 +2488,73 @@ inline void set_log(std::function<void(log_level, std::string_view)> function) {
  * begins anew. `docs/operations/METRICS.md` explains every name in it. */
 inline std::string metrics_text() {
     const std::unique_ptr<char, void (*)(char *)> made(quorlock_metrics_text(), quorlock_text_free);
-    if (!made) throw std::bad_alloc();
+    if (!made) detail::refuse(QUORLOCK_INTERNAL, "the metrics could not be made");
     return made.get();
 }
 
 /** Closes every client, ends the library's threads and waits for their end. No other call may be under way. */
 inline void shutdown() noexcept { quorlock_shutdown(); }
 
+/* ---- as text ---- */
+
+/** The level as a word: "warn" or "info". */
+inline const char *to_string(log_level level) noexcept { return level == log_level::warn ? "warn" : "info"; }
+
+/** Writes the word of a state, verdict, health, level or kind. */
+template <typename Traits, typename Named, std::enable_if_t<std::is_enum_v<Named>, int> = 0,
+          typename = decltype(to_string(std::declval<Named>()))>
+std::basic_ostream<char, Traits> &operator<<(std::basic_ostream<char, Traits> &out, Named named) {
+    return out << to_string(named);
+}
+
+/** Writes the kind of an error and what() says. */
+template <typename Traits>
+std::basic_ostream<char, Traits> &operator<<(std::basic_ostream<char, Traits> &out, const error &why) {
+    return out << why.kind_name() << ": " << why.what();
+}
+
+/** Writes a node and what it answered. */
+template <typename Traits>
+std::basic_ostream<char, Traits> &operator<<(std::basic_ostream<char, Traits> &out, const node_error &why) {
+    return out << why.address << ": " << why.message;
+}
+
+#if !QUORLOCK_EXCEPTIONS
+}  // namespace without_exceptions
+#endif
 }  // namespace quorlock
+
+template <>
+struct std::is_error_code_enum<quorlock::errc> : std::true_type {};
+
+#if defined(__cpp_lib_format)
+/** As by operator<<: "{}" and the formats of texts. */
+template <typename Named>
+    requires std::is_enum_v<Named> && requires(Named named) { quorlock::to_string(named); }
+struct std::formatter<Named, char> : std::formatter<std::string_view, char> {
+    template <typename Context>
+    auto format(Named named, Context &context) const {
+        return std::formatter<std::string_view, char>::format(quorlock::to_string(named), context);
+    }
+};
+
+template <typename Error>
+    requires std::is_base_of_v<quorlock::error, Error>
+struct std::formatter<Error, char> : std::formatter<std::string_view, char> {
+    template <typename Context>
+    auto format(const quorlock::error &why, Context &context) const {
+        const std::string text = std::string(why.kind_name()) + ": " + why.what();
+        return std::formatter<std::string_view, char>::format(text, context);
+    }
+};
+
+template <>
+struct std::formatter<quorlock::node_error, char> : std::formatter<std::string_view, char> {
+    template <typename Context>
+    auto format(const quorlock::node_error &why, Context &context) const {
+        return std::formatter<std::string_view, char>::format(why.address + ": " + why.message, context);
+    }
+};
+#endif
 
 #endif

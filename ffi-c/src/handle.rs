@@ -171,7 +171,14 @@ pub(crate) fn count(count: i64, what: &str) -> Result<usize, Error> {
 
 /// A time that cannot be without end.
 pub(crate) fn millis(ms: i64, what: &str) -> Result<Duration, Error> {
-    u64::try_from(ms).map(Duration::from_millis).map_err(|_| invalid(format!("{what} is {ms} ms: give 0 or more")))
+    u64::try_from(ms).map(Duration::from_millis).map_err(|_| {
+        invalid(match ms {
+            QUORLOCK_FOREVER => format!("{what} is without end: give a time"),
+            // What C++ gives for any time below 0.
+            i64::MIN => format!("{what} is below 0: give 0 or more"),
+            _ => format!("{what} is {ms} ms: give 0 or more"),
+        })
+    })
 }
 
 /// A time, or `None` for `QUORLOCK_FOREVER`.

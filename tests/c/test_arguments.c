@@ -23,9 +23,12 @@ static void names_of_kinds(void) {
     for (int32_t at = 0; at < count; at++) {
         CHECK(kinds[at].number == at);
         CHECK(same(quorlock_kind_name(at), kinds[at].name));
+        const char *summary = quorlock_kind_summary(at);
+        CHECK(at == 0 ? !summary : summary && summary[strlen(summary) - 1] == '.');
     }
     CHECK(!quorlock_kind_name(count));
     CHECK(!quorlock_kind_name(-1));
+    CHECK(!quorlock_kind_summary(count) && !quorlock_kind_summary(-1));
     static const struct { int32_t number; const char *name; } states[] = {
         {QUORLOCK_LEASE_NONE, "none"}, {QUORLOCK_LEASE_RELEASED, "released"}, {QUORLOCK_LEASE_HELD, "held"},
         {QUORLOCK_LEASE_EXPIRED, "expired"}, {QUORLOCK_LEASE_REFUSED, "refused"}, {QUORLOCK_LEASE_MAX_HOLD, "max_hold"},

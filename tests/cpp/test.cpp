@@ -11,6 +11,7 @@
 #include <future>
 #include <quorlock.hpp>
 #include <shared_mutex>
+#include <sstream>
 
 using namespace std::chrono_literals;
 using quorlock::lease_state;
@@ -672,7 +673,95 @@ void waits_have_an_end() {
     });
     CHECK(quorlock::detail::wait_of(std::chrono::hours::max()) == quorlock::forever);
     CHECK(quorlock::detail::wait_of(1ns) == 1ms && quorlock::detail::wait_of(2.5s) == 2500ms);
+    CHECK(quorlock::detail::wait_of(std::chrono::hours::min()) == 0ms);
+    CHECK(quorlock::detail::wait_of(std::chrono::duration<double, std::ratio<31557600>>(-1e300)) == 0ms);
 }
+
+template <typename Call>
+std::string words_of(Call &&call) {
+    try {
+        call();
+    } catch (const quorlock::error &error) {
+        return error.what();
+    }
+    return "";
+}
+
+void times_have_any_unit() {
+    const quorlock::client client = some_client();
+    const quorlock::lock lock = client.lock("a");
+    const quorlock::lease lease = lock.acquire(1.5s);
+    lease.extend(20.5s);
+    lease.ensure(std::chrono::duration<double, std::milli>(0.5));
+    lease.ensure(1us);
+    CHECK(lease.remaining() > 15s && !lock.try_acquire(0.5ms) && !lock.try_acquire(100us));
+    CHECK(client.election("e").campaign(1.5s).is_held());
+    // What is no time is refused, in words without numbers of the machine.
+    CHECK(words_of([&] { lease.extend(-1s); }) == "ttl is below 0: give 0 or more");
+    CHECK(words_of([&] { lease.extend(std::chrono::hours::min()); }) == "ttl is below 0: give 0 or more");
+    CHECK(words_of([&] { lease.ensure(std::chrono::duration<double>(0.0 / 0.0)); }) == "ensure is below 0: give 0 or more");
+    CHECK(words_of([&] { lease.extend(quorlock::forever); }) == "ttl is without end: give a time");
+}
+
+template <typename Value>
+std::string shown(const Value &value) {
+    std::ostringstream text;
+    text << value;
+#if defined(__cpp_lib_format)
+    CHECK(std::format("{}", value) == text.str() && std::format("{:>60}", value).size() >= 60);
+#endif
+    return text.str();
+}
+
+void texts_and_codes() {
+    CHECK(shown(lease_state::owner_gone) == "owner_gone" && shown(quorlock::verdict::held) == "held");
+    CHECK(shown(quorlock::health::works_but) == "works_but" && shown(quorlock::log_level::warn) == "warn");
+    CHECK(shown(quorlock::errc::quorum_unavailable) == "QuorumUnavailable");
+    CHECK(shown(quorlock::node_error{"h:1", "refused"}) == "h:1: refused");
+    const quorlock::lock_timeout late(QUORLOCK_TIMEOUT, "late", "late (h:1: refused)", {});
+    CHECK(shown(late) == "Timeout: late (h:1: refused)");
+    const std::error_code code = late.code();
+    CHECK(code == quorlock::errc::timeout && code != quorlock::errc::contended && code == std::errc::timed_out);
+    CHECK(code.category() == quorlock::category() && code.category().name() == std::string("quorlock"));
+    CHECK(std::system_error(quorlock::errc::would_deadlock).code() == std::errc::resource_deadlock_would_occur);
+    // Every kind has a value, and a sentence of its own.
+    for (std::int32_t kind = 1; quorlock_kind_name(kind); ++kind) {
+        const std::string message = quorlock::category().message(kind);
+        CHECK(message == quorlock_kind_summary(kind) && message.back() == '.');
+        CHECK(shown(static_cast<quorlock::errc>(kind)) == quorlock_kind_name(kind));
+    }
+    CHECK(!quorlock::category().message(1000).empty());
+}
+
+void errors_that_are_returned() {
+    const auto none = quorlock::client::open([] {
+        quorlock::client_options options;
+        options.nodes = std::vector<std::string>{};
+        return options;
+    }());
+    CHECK(!none.has_value() && none.error().code() == quorlock::errc::invalid_argument);
+    const quorlock::client client = some_client();
+    const quorlock::lock lock = client.lock("a");
+    const auto acquire = [&](auto made, auto error) { return quorlock_lock(lock.get(), 0, nullptr, made, error); };
+    const auto won = quorlock::tried<quorlock::lease>(acquire);
+    CHECK(won.has_value() && won.value().is_held());
+    const auto refused = quorlock::tried<quorlock::lease>(acquire);
+    CHECK(!refused.has_value() && refused.error().code() == quorlock::errc::contended);
+    CHECK(refused.error().lock_name() == "a");
+    const auto ensures = [&](auto error) { return quorlock_lease_ensure(won.value().get(), 1, error); };
+    CHECK(quorlock::tried(ensures).has_value());
+    const auto unlocks = [&](auto was, auto error) { return quorlock_unlock(won.value().get(), was, error); };
+    CHECK(quorlock::tried<bool>(unlocks).value() && !quorlock::tried<bool>(unlocks).value());
+    CHECK(!quorlock::tried(ensures).has_value());
+}
+
+#if __cplusplus > 201703L
+// Without a warning of those that are not named.
+void options_by_their_names() {
+    const quorlock::client client({.nodes = std::vector<std::string>{node()}, .ttl = 5s});
+    CHECK(client.lock("a", {.wait = 1s, .label = "me"}).acquire().is_held());
+}
+#endif
 
 void only_contention_is_false() {
     const quorlock::client nobody({"redis://127.0.0.1:1"});
@@ -766,6 +855,7 @@ void moved_from() {
     THROWS(quorlock::invalid_argument, lease.downgrade());
     THROWS(quorlock::invalid_argument, lease.export_text());
     THROWS(quorlock::invalid_argument, lease.on_lost([](lease_state) {}));
+    CHECK(words_of([&] { lease.extend(); }) == "the lease was moved from: use the one that it was moved to");
     quorlock::leases leases = ours.lock_all({"a", "b"}).acquire();
     gone(leases);
     CHECK(leases.state() == lease_state::none && !leases.is_held() && leases.remaining() == 0ms);
@@ -1870,7 +1960,10 @@ const std::pair<const char *, void (*)()> tests[] = {
     TEST(several_at_once), TEST(the_loss_of_one_of_several), TEST(threads_are_owners), TEST(a_mutex_refuses_its_own_thread),
     TEST(a_mutex_of_another_owner_refuses_its_own_thread),
     TEST(what_is_acquired_by_hand_has_no_owner), TEST(a_thread_is_not_taken_for_one_that_has_ended),
-    TEST(waits_have_an_end),
+    TEST(waits_have_an_end), TEST(times_have_any_unit), TEST(texts_and_codes), TEST(errors_that_are_returned),
+#if __cplusplus > 201703L
+    TEST(options_by_their_names),
+#endif
     TEST(only_contention_is_false), TEST(a_lost_mutex), TEST(kinds_and_details), TEST(moved_from),
     TEST(what_each_node_said), TEST(a_panic_is_an_error), TEST(a_lease_by_hand), TEST(losses_are_told),
     TEST(fences_grow), TEST(a_lock_that_is_taken_away), TEST(a_label_of_a_lock),

@@ -9,6 +9,7 @@
 
 use std::fmt;
 use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll, Waker};
@@ -134,7 +135,8 @@ impl Election {
     }
 
     /// What [`run`](Election::run) calls when the work of a term has ended, whatever ended
-    /// it: from here on this candidate does nothing of it any more.
+    /// it, be it a panic or that the run is dropped: from here on this candidate does nothing of
+    /// it any more.
     pub fn on_stopped(mut self, told: impl Fn() + Send + Sync + 'static) -> Election {
         self.on_stopped = Some(Arc::new(told));
         self
@@ -216,6 +218,7 @@ impl Election {
             self.take_seat(&term, Some(run));
             // Gives it up, too, where this future is dropped.
             let seat = Seat(&term);
+            let stopped = Stopped(self.on_stopped.as_deref());
             let begun = set.clock.now();
             let ended = lead(&term, || work(term.clone()), asked, &at_work).await;
             let telling = at_work.begin();
@@ -223,9 +226,7 @@ impl Election {
             if let (Some(reason), Some(told)) = (loss, &self.on_lost) {
                 told(reason);
             }
-            if let Some(told) = &self.on_stopped {
-                told();
-            }
+            drop(stopped);
             drop(telling);
             let led = begun.until(set.clock.now());
             let held = term.release().await?;
@@ -414,6 +415,20 @@ impl Drop for Seat<'_> {
     fn drop(&mut self) {
         // Once polled, a release is on its way.
         let _ = pin!(self.0.release()).poll(&mut Context::from_waker(Waker::noop()));
+    }
+}
+
+/// Told when it is left that the work of a term has ended.
+struct Stopped<'a>(Option<&'a (dyn Fn() + Send + Sync)>);
+
+impl Drop for Stopped<'_> {
+    fn drop(&mut self) {
+        match self.0 {
+            // A second panic would end the process.
+            Some(told) if thread::panicking() => drop(catch_unwind(AssertUnwindSafe(told))),
+            Some(told) => told(),
+            None => {}
+        }
     }
 }
 

@@ -137,6 +137,12 @@ impl ErrorKind {
     }
 }
 
+impl fmt::Display for ErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
 /// What one node answered in the operation that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeError {
@@ -160,6 +166,14 @@ impl NodeError {
         &self.message
     }
 }
+
+impl fmt::Display for NodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.node, self.message)
+    }
+}
+
+impl std::error::Error for NodeError {}
 
 /// An error: a [kind](Error::kind), a message that says what to do, and what
 /// each node answered.
@@ -280,7 +294,7 @@ impl fmt::Display for Error {
         f.write_str(&self.0.message)?;
         let mut separator = " (";
         for node in &self.0.nodes {
-            write!(f, "{separator}{}: {}", node.node, node.message)?;
+            write!(f, "{separator}{node}")?;
             separator = "; ";
         }
         if !self.0.nodes.is_empty() {
@@ -296,16 +310,27 @@ impl fmt::Debug for Error {
     }
 }
 
-impl std::error::Error for Error {}
-
-/// A lock's name for a message: escaped, and cut after 64 characters.
-pub fn shown(name: &[u8]) -> String {
-    let text = name.escape_ascii().to_string();
-    if text.len() <= 64 {
-        format!("`{text}`")
-    } else {
-        format!("`{}…`", &text[..64])
+impl std::error::Error for Error {
+    /// What the first of the [nodes](Error::nodes) answered, where they played a part.
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        let first = self.0.nodes.first()?;
+        Some(first)
     }
+}
+
+/// A lock's name for a message: [`plain`], and marked as what it is.
+pub fn shown(name: &[u8]) -> String {
+    format!("`{}`", plain(name))
+}
+
+/// A lock's name for a field of its own: escaped, and cut after 64 characters.
+pub fn plain(name: &[u8]) -> String {
+    let mut text = name.escape_ascii().to_string();
+    if text.len() > 64 {
+        text.truncate(64);
+        text.push('…');
+    }
+    text
 }
 
 /// A text that was given for an option which takes a word, for a message: escaped, and cut
@@ -344,6 +369,7 @@ mod tests {
         for (i, kind) in ErrorKind::ALL.iter().enumerate() {
             assert_eq!(kind.number(), i as i32 + 1, "{}", kind.name());
             assert_eq!(kind.name(), format!("{kind:?}"));
+            assert_eq!(format!("{kind:>20}"), format!("{:>20}", kind.name()));
             let same = |other: &&ErrorKind| other.summary() == kind.summary();
             assert_eq!(ErrorKind::ALL.iter().filter(same).count(), 1);
         }
@@ -360,6 +386,10 @@ mod tests {
             ],
         );
         assert_eq!(e.to_string(), "too few (a:1: refused; b:2: timed out)");
+        let source = std::error::Error::source(&e).unwrap();
+        assert_eq!(source.to_string(), "a:1: refused");
+        assert_eq!(source.downcast_ref(), e.nodes().first());
+        assert!(std::error::Error::source(&Error::closed()).is_none());
     }
 
     #[test]

@@ -66,6 +66,7 @@ pub mod blocking;
 mod client;
 mod clock;
 mod config;
+mod display;
 mod election;
 mod error;
 mod export;
@@ -93,6 +94,7 @@ mod stats;
 mod sync;
 pub mod testing;
 mod token;
+mod unwind;
 mod wakers;
 
 pub use client::metrics::metrics_text;

@@ -26,7 +26,7 @@ impl<'a> Timed<'a> {
             span: tracing::info_span!(
                 target: "quorlock",
                 "acquire",
-                lock = %crate::error::shown(name),
+                lock = %crate::error::plain(name),
                 group = group.name(),
                 outcome = tracing::field::Empty,
                 error = tracing::field::Empty,
@@ -149,7 +149,7 @@ mod tests {
         assert_eq!(of(0, "span"), Some("acquire"));
         assert_eq!(
             (of(0, "lock"), of(0, "group")),
-            (Some("`traced`"), Some("tests"))
+            (Some("traced"), Some("tests"))
         );
         assert_eq!((of(0, "outcome"), of(0, "error")), (Some("won"), None));
         assert_eq!(

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::future::{pending, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
@@ -173,6 +174,29 @@ fn a_step_that_takes_longer_than_the_node_timeout_is_waited_for() -> Result<(), 
     assert!(resigns.join().unwrap()? && resigned? && !held);
     assert_eq!(terms.load(Ordering::SeqCst), 2);
     Ok(())
+}
+
+#[test]
+fn what_hears_of_the_end_of_work_hears_of_a_panic_and_of_a_run_that_is_dropped() {
+    let stage = Stage::new(1);
+    let client = client(&stage, "one");
+    let ended = Arc::new(AtomicUsize::new(0));
+    let told = ended.clone();
+    let election = client.election("e").on_stopped(move || {
+        told.fetch_add(1, Ordering::SeqCst);
+        // Does not end the process, also where the work has panicked.
+        assert!(!thread::panicking(), "in vain");
+    });
+    let panics = election.run(async |_| -> Nothing { panic!("as the work may") });
+    let caught = catch_unwind(AssertUnwindSafe(|| blocking::wait(panics)));
+    assert!(caught.is_err() && ended.load(Ordering::SeqCst) == 1);
+    let waits = election.run(async |_| -> Nothing { pending().await });
+    let led = blocking::wait_or(waits, Duration::from_millis(1), || election.is_leader());
+    assert!(led.is_none() && ended.load(Ordering::SeqCst) == 2);
+    // The term has been given up both times.
+    until("nobody leads", || {
+        blocking::wait(election.leader()).unwrap().is_none()
+    });
 }
 
 #[test]

@@ -52,6 +52,11 @@
 //! [`set_log_sink`]. With the feature `tracing` it goes to that crate, and each acquire is a span
 //! `acquire` with the fields `lock`, `group`, `outcome` and `error`.
 //!
+//! # Features
+//!
+//! `tls`, on by default, is for `rediss://` and its like; without it such a URL is refused, and
+//! rustls is not compiled. `tracing`, off by default, is told of above.
+//!
 //! # Blocking code
 //!
 //! The API is asynchronous and needs no particular executor; the I/O runs on a

@@ -68,6 +68,11 @@ const FORMS: &str = "write redis://host:port, rediss://host:port, redis+unix:///
 /// What a password may not have as it is, and what cuts a list of URLs.
 const ESCAPES: &str = " (in a user or a password write / # ? @ , as %2F %23 %3F %40 %2C)";
 
+/// Why there is no TLS.
+#[cfg(not(feature = "tls"))]
+pub(crate) const WITHOUT_TLS: &str = "this program was compiled without it: enable the feature `tls` of the crate \
+     quorlock, or write redis://";
+
 impl Address {
     /// Parses a node URL. Errors never repeat the URL, which may carry a
     /// password; they name the node by its place in the list.
@@ -80,6 +85,14 @@ impl Address {
             return Err(wrong(&format!(
                 "it does not say how to reach it: {FORMS}{hint}"
             )));
+        }
+        #[cfg(not(feature = "tls"))]
+        if let Some((scheme, _)) = text.split_once("://")
+            && ["rediss", "valkeys"]
+                .iter()
+                .any(|tls| scheme.to_ascii_lowercase().starts_with(tls))
+        {
+            return Err(wrong(&format!("the URL asks for TLS, and {WITHOUT_TLS}")));
         }
         // Its list of hosts is nothing that a URL has.
         if let Some((by, tls, rest)) = listed::scheme(text) {

@@ -18,6 +18,7 @@ pub(crate) fn start(
 
 /// Does what blocks on a thread of that name, which ends with it. A thread that is not to be
 /// had is an error of this call alone.
+#[cfg_attr(not(feature = "tls"), allow(dead_code))]
 pub(crate) async fn aside<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> T + Send + 'static,

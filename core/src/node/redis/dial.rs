@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+#[cfg(feature = "tls")]
 use rustls::pki_types::ServerName;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -19,11 +20,13 @@ use tokio::net::UnixStream;
 use super::quiet::Quiet;
 use super::race::race;
 use super::tls::Tls;
+#[cfg(feature = "tls")]
 use super::words;
 use crate::clock::Clock;
 use crate::node::address::Endpoint;
 use crate::node::{Fault, FaultKind};
 use crate::runtime::Runtime;
+#[cfg(feature = "tls")]
 use crate::runtime::threads::aside;
 
 /// How long a connection may stay silent, or bytes unacknowledged, before the
@@ -47,6 +50,7 @@ pub(crate) fn unreachable(error: &io::Error) -> Undialled {
 }
 
 /// A certificate, a key or a name that is not good.
+#[cfg(feature = "tls")]
 fn wrong(error: impl ToString) -> Undialled {
     let text = error.to_string();
     let text = format!("TLS: {text}{}", words::remedy(&text));
@@ -82,6 +86,7 @@ pub(crate) trait Dial: Send + Sync {
 
 /// Sockets of the system, in a tokio runtime, with these settings where a URL asks
 /// for TLS.
+#[cfg_attr(not(feature = "tls"), allow(dead_code))]
 pub(crate) struct Sockets {
     pub(crate) tls: Tls,
     pub(crate) clock: Arc<dyn Clock>,
@@ -131,6 +136,9 @@ async fn dial(
         } => Ok(Stream::Tcp(
             tcp(host, *port).await.map_err(|e| unreachable(&e))?,
         )),
+        #[cfg(not(feature = "tls"))]
+        Endpoint::Tcp { tls: true, .. } => unreachable!("no such URL is taken here"),
+        #[cfg(feature = "tls")]
         Endpoint::Tcp {
             host,
             port,
@@ -203,6 +211,7 @@ fn tuned(stream: TcpStream) -> io::Result<TcpStream> {
 /// The kinds of streams that a node is reached over.
 pub(crate) enum Stream {
     Tcp(TcpStream),
+    #[cfg(feature = "tls")]
     Tls(Box<tokio_rustls::client::TlsStream<Quiet<TcpStream>>>),
     #[cfg(unix)]
     Unix(Quiet<UnixStream>),
@@ -214,6 +223,7 @@ impl Stream {
     fn peer(&self) -> Option<SocketAddr> {
         match self {
             Stream::Tcp(stream) => stream.peer_addr().ok(),
+            #[cfg(feature = "tls")]
             Stream::Tls(stream) => stream.get_ref().0.0.peer_addr().ok(),
             _ => None,
         }
@@ -253,6 +263,7 @@ macro_rules! on_stream {
     ($self:ident, $stream:ident => $call:expr) => {
         match $self.get_mut() {
             Stream::Tcp($stream) => $call,
+            #[cfg(feature = "tls")]
             Stream::Tls($stream) => $call,
             #[cfg(unix)]
             Stream::Unix($stream) => $call,

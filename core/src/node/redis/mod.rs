@@ -20,8 +20,13 @@ pub(crate) mod router;
 pub(crate) mod script;
 pub(crate) mod server_error;
 pub(crate) mod subscription;
+#[cfg(feature = "tls")]
+pub(crate) mod tls;
+#[cfg(not(feature = "tls"))]
+#[path = "without_tls.rs"]
 pub(crate) mod tls;
 pub(crate) mod wire;
+#[cfg(feature = "tls")]
 mod words;
 
 use std::future::Future;

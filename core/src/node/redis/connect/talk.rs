@@ -112,10 +112,11 @@ pub(super) fn good(reply: Resp) -> Result<Resp, Fault> {
 pub(crate) fn broken(error: &io::Error) -> Fault {
     // With TLS 1.3 a node refuses the client's certificate only after the
     // handshake, in place of the first reply.
-    let tls = error
+    #[cfg(feature = "tls")]
+    if let Some(refused) = error
         .get_ref()
-        .and_then(|e| e.downcast_ref::<rustls::Error>());
-    if let Some(refused) = tls {
+        .and_then(|e| e.downcast_ref::<rustls::Error>())
+    {
         return Fault::new(FaultKind::Misconfigured, format!("TLS: {refused}"), true);
     }
     let text = match error.kind() {

@@ -137,6 +137,8 @@ GATE = [
     Step("header", ["ffi-c/header.sh", "--verify"]),
     # What is told to the crate of that name, which is nobody's unless it is asked for.
     Step("tracing", ["cargo", "test", "-p", "quorlock", "--features", "tracing", "--locked", "--lib", "timed"]),
+    # Options as data, which are nobody's unless they are asked for.
+    Step("serde", ["cargo", "test", "-p", "quorlock-tests", "--features", "serde", "--locked", "--test", "options"]),
     # What asks for TLS is refused where the crate is compiled without.
     Step("without-tls", ["cargo", "test", "-p", "quorlock", "--no-default-features", "--locked", "--lib", "what_asks_for_tls"]),
     Step("doc", ["cargo", "doc", "--workspace", "--no-deps", "--locked"], env={"RUSTDOCFLAGS": "-D warnings"}),

@@ -144,6 +144,16 @@ pub enum Layout {
     Redisson,
 }
 
+impl Layout {
+    /// The option as a word: `plain`, `redisson`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Layout::Plain => "plain",
+            Layout::Redisson => "redisson",
+        }
+    }
+}
+
 impl std::str::FromStr for Layout {
     type Err = Error;
 

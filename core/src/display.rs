@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{Health, Level, LossReason, RestartGuard, Severity, Verdict};
+use crate::{Health, Layout, Level, LossReason, RestartGuard, Severity, Verdict};
 
 macro_rules! written_as_word {
     ($($word:ty),*) => {$(
@@ -14,7 +14,15 @@ macro_rules! written_as_word {
     )*};
 }
 
-written_as_word!(Health, Level, LossReason, RestartGuard, Severity, Verdict);
+written_as_word!(
+    Health,
+    Layout,
+    Level,
+    LossReason,
+    RestartGuard,
+    Severity,
+    Verdict
+);
 
 #[cfg(test)]
 mod tests {

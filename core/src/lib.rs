@@ -55,7 +55,8 @@
 //! # Features
 //!
 //! `tls`, on by default, is for `rediss://` and its like; without it such a URL is refused, and
-//! rustls is not compiled. `tracing`, off by default, is told of above.
+//! rustls is not compiled. `tracing`, off by default, is told of above. `serde`, off by default, has
+//! options as data, for those that stand in a file: `ClientOptions` and `LockOptions`.
 //!
 //! # Blocking code
 //!
@@ -87,6 +88,8 @@ mod metrics;
 mod mutants;
 mod mutex;
 mod node;
+#[cfg(feature = "serde")]
+mod options;
 mod owner;
 mod permissions;
 #[doc(hidden)]
@@ -114,6 +117,8 @@ pub use leases::{Leases, LostOne};
 pub use lock::Lock;
 pub use locks::Locks;
 pub use metrics::{Durations, Histogram, Metrics, NodeMetrics};
+#[cfg(feature = "serde")]
+pub use options::{ClientOptions, LockOptions};
 pub use owner::Owner;
 pub use permissions::permissions;
 pub use protocol::loss::LossReason;

@@ -106,10 +106,10 @@ gate: ## the rest of what CI runs, 35 min: seeded bugs, bytes, clusters, model, 
 	$(MAKE) build tests/node/node_modules/.package-lock.json
 	$(VENV)/bin/python tests/run.py --tier gate
 
-sim: ## the simulator; SEED=n tells one schedule, SHRINK=1 a shorter one, BYTES=1 over streams of bytes, CLUSTERS=1 over links to clusters (tests/sim/README.md)
+sim: ## the simulator; SEED=n tells one schedule, SHRINK=1 a shorter one, BYTES=1 over streams of bytes, CLUSTERS=1 over links to clusters, DEATHS=1 with tasks that end (tests/sim/README.md)
 	@$(if $(MUTANT),RUSTFLAGS="--cfg mutants" CARGO_TARGET_DIR=target/mutants )$(CARGO) build --release -q --workspace --bin quorlock-sim
 	@target/$(if $(MUTANT),mutants/)release/quorlock-sim \
-		$(if $(SEED),replay $(SEED) $(if $(BYTES),--bytes) $(if $(CLUSTERS),--clusters) --without '$(WITHOUT)' $(if $(SHRINK),--shrink $(if $(SECONDS),--seconds $(SECONDS))),run $(if $(BYTES),--bytes) $(if $(CLUSTERS),--clusters --schedules 20000,--schedules 300000)) $(if $(MUTANT),--mutant $(MUTANT))
+		$(if $(SEED),replay $(SEED) $(if $(BYTES),--bytes) $(if $(CLUSTERS),--clusters) $(if $(DEATHS),--deaths) --without '$(WITHOUT)' $(if $(SHRINK),--shrink $(if $(SECONDS),--seconds $(SECONDS))),run $(if $(BYTES),--bytes) $(if $(DEATHS),--deaths) $(if $(CLUSTERS),--clusters --schedules 20000,--schedules 300000)) $(if $(MUTANT),--mutant $(MUTANT))
 
 mutants: ## seeded bugs are caught by the simulator
 	$(PYTHON) tests/sim/mutants.py

@@ -143,6 +143,9 @@ GATE = [
     Step("without-tls", ["cargo", "test", "-p", "quorlock", "--no-default-features", "--locked", "--lib", "what_asks_for_tls"]),
     Step("doc", ["cargo", "doc", "--workspace", "--no-deps", "--locked"], env={"RUSTDOCFLAGS": "-D warnings"}),
     Step("sim-clusters", ["target/release/quorlock-sim", "run", "--clusters", "--schedules", "3000"]),
+    # Tasks of clients end where they wait.
+    Step("sim-deaths", ["target/release/quorlock-sim", "run", "--bytes", "--deaths", "--schedules", "10000"]),
+    Step("sim-deaths-clusters", ["target/release/quorlock-sim", "run", "--clusters", "--deaths", "--schedules", "1000"]),
     Step("mutants", [sys.executable, "tests/sim/mutants.py"], floor=41),
     # Behind the step before, which builds what it needs.
     Step("shrink", [sys.executable, "tests/sim/test_shrink.py"], floor=5),

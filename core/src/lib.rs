@@ -153,6 +153,7 @@ pub mod sim {
     pub use crate::protocol::timing::Timing;
     pub use crate::protocol::waiting::Lines;
     pub use crate::protocol::waiting::inbox::Inbox;
+    pub use crate::runtime::lasting::lasting;
     pub use crate::token::{Rng, Token};
     pub use crate::wakers::Wakers;
 }

@@ -3,7 +3,8 @@
 
 The bugs are the `mutant!("name", right, wrong)` places of the core and of the simulator's network and clock, which stand
 for the connection and the system's. Those of the real link (`core/src/node/redis`) fall in schedules of bytes, the others in
-schedules of links; `bytes:` stands before the seed of the former, and `clusters:` before that of one over the links to clusters. One build with `--cfg mutants` carries all of them. `caught.txt` remembers for each the
+schedules of links; `bytes:` stands before the seed of the former, `clusters:` before that of one over the links to clusters, and
+`deaths:` before that of one over bytes in which tasks end. One build with `--cfg mutants` carries all of them. `caught.txt` remembers for each the
 seed that caught it last, and the invariant: that schedule is run first, and the first SCHEDULES where it catches the bug no
 more, for every change shifts what seeds stand for. In place of a seed there may be a unit test of the core, with the word
 `test` behind it: it has to fail with the bug and to pass without. With the word `loom` it is one of tests/loom.py, which sees to
@@ -96,6 +97,10 @@ def of_clusters():
     return set(re.findall(r'mutant!\(\s*"([a-z0-9-]+)"', text)) | more
 
 
+# Those that tasks which end bring to light: looked for over bytes, with deaths.
+OF_DEATHS = {"ends-for-good", "releases-end-with-their-task", "rests-without-a-word"}
+
+
 def remembered():
     lines = CAUGHT.read_text().splitlines() if CAUGHT.exists() else []
     return {name: (by, what) for name, by, what in (line.split() for line in lines)}
@@ -156,10 +161,11 @@ def main():
             yield from run.stdout
 
     clusters = of_clusters()
-    wire = of_the_wire() - clusters
-    over_links = [bug for bug in bugs if bug not in wire | clusters]
+    wire = of_the_wire() - clusters - OF_DEATHS
+    over_links = [bug for bug in bugs if bug not in wire | clusters | OF_DEATHS]
     for prefix, layer, over in [("", [], over_links), ("bytes:", ["--bytes"], [b for b in bugs if b in wire]),
-                                ("clusters:", ["--clusters"], [b for b in bugs if b in clusters])]:
+                                ("clusters:", ["--clusters"], [b for b in bugs if b in clusters]),
+                                ("deaths:", ["--bytes", "--deaths"], [b for b in bugs if b in OF_DEATHS])]:
         for line in verdicts(layer, over):
             name, seed, text = line.strip().split(" ", 2)
             seen.add(name)

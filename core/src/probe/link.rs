@@ -44,7 +44,11 @@ impl Dial for Simulated {
 }
 
 /// What the links of one client share: by what rules its nodes are admitted.
-pub struct Door(Arc<Gate>, Vec<Arc<str>>);
+pub struct Door {
+    gate: Arc<Gate>,
+    names: Vec<Arc<str>>,
+    lasting: bool,
+}
 
 impl std::fmt::Debug for Door {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -87,7 +91,23 @@ impl Door {
             warn: drop,
             note: drop,
         });
-        Door(gate, nodes)
+        Door {
+            gate,
+            names: nodes,
+            lasting: false,
+        }
+    }
+
+    /// The same, but tasks that a panic ends are begun anew, which is told there.
+    ///
+    /// # Panics
+    ///
+    /// If it has made a link.
+    pub fn lasting(mut self, warn: fn(String)) -> Door {
+        let gate = Arc::get_mut(&mut self.gate);
+        gate.expect("no link has it").warn = warn;
+        self.lasting = true;
+        self
     }
 
     /// The link to the node of that place in the client's list, over streams that
@@ -124,16 +144,16 @@ impl Door {
                 password: password.map(str::to_owned),
                 db,
                 origin: Origin::Caller,
-                shown: self.1[node].clone(),
+                shown: self.names[node].clone(),
             },
             dial: Arc::new(Simulated(Box::new(dial))),
             node,
-            gate: self.0.clone(),
+            gate: self.gate.clone(),
             located: Located::default(),
             routes: None,
         };
-        let (link, worker) = RedisLink::new(target, self.0.clock.clone(), None);
-        (Arc::new(link), Box::pin(worker.run()))
+        let (link, worker) = RedisLink::new(target, self.gate.clock.clone(), None);
+        (Arc::new(link), task_of(worker, self.lasting))
     }
 
     /// The link to a node that is a cluster, one server of which is at each of the `seeds`, and
@@ -160,18 +180,29 @@ impl Door {
                 password: None,
                 db: 0,
                 origin: Origin::Caller,
-                shown: self.1[node].clone(),
+                shown: self.names[node].clone(),
             },
             dial: Arc::new(Simulated(Box::new(dial))),
             node,
-            gate: self.0.clone(),
+            gate: self.gate.clone(),
             located: Located::default(),
             routes: None,
         };
-        let spawn = move |worker: Worker| spawn(Box::pin(worker.run()));
+        let lasting = self.lasting;
+        let spawn = move |worker| spawn(task_of(worker, lasting));
         let link = ClusterLink::new(target, None, Box::new(spawn));
-        let task = link.run();
-        (Arc::new(link), Box::pin(task))
+        let task: Task = match lasting {
+            true => Box::pin(link.last()),
+            false => Box::pin(link.run()),
+        };
+        (Arc::new(link), task)
+    }
+}
+
+fn task_of(worker: Worker, lasting: bool) -> Task {
+    match lasting {
+        true => Box::pin(worker.last()),
+        false => Box::pin(worker.run()),
     }
 }
 

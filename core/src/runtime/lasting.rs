@@ -7,12 +7,13 @@ use std::task::Poll;
 use std::time::Duration;
 
 use crate::clock::Clock;
+use crate::mutants::mutant;
 
 /// Between the end of one and the beginning of the next: it may end at once again.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Runs what `begin` begins to its end; after a panic in it, another one. `warn` is told of that.
-pub(crate) async fn lasting<F: Future<Output = ()>>(
+pub async fn lasting<F: Future<Output = ()>>(
     begin: impl Fn() -> F,
     clock: Arc<dyn Clock>,
     warn: fn(String),
@@ -24,7 +25,7 @@ pub(crate) async fn lasting<F: Future<Output = ()>>(
             let polled = catch_unwind(AssertUnwindSafe(|| task.as_mut().poll(cx)));
             polled.map_or(Poll::Ready(false), |polled| polled.map(|()| true))
         });
-        if ended.await {
+        if ended.await || mutant!("ends-for-good", false, true) {
             return;
         }
         drop(task);

@@ -8,6 +8,7 @@
 //! | [`schedule`] | one schedule from its seed to its verdict |
 //! | [`contender`] | what one user of the lock does, and what it must be told |
 //! | `candidate` | what a candidate of an election does, and the work of a leader |
+//! | [`death`] | tasks of ours that end where they wait |
 //! | `several` | what a user does who wants several locks at once |
 //! | [`history`] | what happened, in words and raw |
 //! | [`without`] | the parts of a schedule, which can be taken away |
@@ -37,6 +38,7 @@
 mod candidate;
 pub mod cluster;
 pub mod contender;
+pub mod death;
 pub mod history;
 pub mod mutants;
 pub mod plan;

@@ -16,6 +16,7 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use quorlock_sim::death;
 use quorlock_sim::mutants;
 use quorlock_sim::schedule::{self, Layer};
 
@@ -26,9 +27,12 @@ const BLOCK: u64 = 10_000;
 /// Percent of schedules in which somebody holds the lock. The first acquire of a
 /// client takes two rounds, so that some schedules with many faults have no hold.
 const HOLDS_FLOOR: u64 = 88;
+/// The same where tasks end: each costs its client a node for a while.
+const HOLDS_WITH_DEATHS: u64 = 55;
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
+    death::choose(words.iter().any(|word| word == "--deaths"));
     match words.first().map(String::as_str) {
         Some("replay") if layer(&words) == Layer::Clusters => replay::of_clusters(&words[1..]),
         Some("replay") => replay::replay(&words[1..]),
@@ -41,6 +45,7 @@ fn main() -> ExitCode {
             eprintln!("       quorlock-sim mutants [--schedules N] NAME[=SEED]...");
             eprintln!("       quorlock-sim digest [--schedules N] [--from SEED]");
             eprintln!("--bytes: over the real links; --clusters: over those to clusters");
+            eprintln!("--deaths: tasks of clients end where they wait, over the real links");
             eprintln!("--mutant NAME: with this seeded bug, in a build with --cfg mutants");
             ExitCode::from(2)
         }
@@ -101,6 +106,7 @@ fn many(words: &[String], schedules: u64, mutant: &str) -> (Sum, Option<u64>) {
     let from = number(words, "--from", 1);
     let cores = std::thread::available_parallelism().map_or(1, usize::from) as u64;
     let threads = number(words, "--threads", cores);
+    let deaths = death::are_wanted();
     let (next, bad, sum) = (
         AtomicU64::new(from),
         AtomicU64::new(u64::MAX),
@@ -110,6 +116,7 @@ fn many(words: &[String], schedules: u64, mutant: &str) -> (Sum, Option<u64>) {
         for _ in 0..threads {
             scope.spawn(|| {
                 choose(mutant);
+                death::choose(deaths);
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
                     if seed >= from + schedules || seed > bad.load(Ordering::Relaxed) {
@@ -172,9 +179,13 @@ fn run(words: &[String]) -> ExitCode {
         println!("seed {bad}: {}", again(layer(words), bad, mutant));
         return ExitCode::FAILURE;
     }
-    if events < EVENTS_FLOOR || with_a_hold < HOLDS_FLOOR {
+    let least = match death::are_wanted() {
+        true => HOLDS_WITH_DEATHS,
+        false => HOLDS_FLOOR,
+    };
+    if events < EVENTS_FLOOR || with_a_hold < least {
         println!(
-            "too little happened: at least {EVENTS_FLOOR} events in each, {HOLDS_FLOOR} % with a hold"
+            "too little happened: at least {EVENTS_FLOOR} events in each, {least} % with a hold"
         );
         return ExitCode::FAILURE;
     }
@@ -189,7 +200,7 @@ fn each_mutant(words: &[String]) -> ExitCode {
     let mut bugs = words.iter();
     while let Some(bug) = bugs.next() {
         if bug.starts_with("--") {
-            if bug != "--bytes" && bug != "--clusters" {
+            if !["--bytes", "--clusters", "--deaths"].contains(&bug.as_str()) {
                 bugs.next();
             }
             continue;

@@ -11,6 +11,7 @@ use quorlock::defaults;
 use quorlock::sim::Waits;
 use quorlock::sim::admission::Expected;
 
+use crate::death;
 use crate::mutants::mutant;
 use crate::random::Random;
 use crate::scene::Scene;
@@ -162,7 +163,7 @@ impl Plan {
         self.ttl * self.longest
     }
 
-    /// Whether nothing goes wrong, and each node answers long before anybody
+    /// Whether nothing goes wrong, or has as yet, and each node answers long before anybody
     /// gives it up, to the first request of a client too.
     pub fn is_healthy(&self) -> bool {
         // A real connection takes more of them; and some ask for half of the ttl.
@@ -173,6 +174,7 @@ impl Plan {
             && self.declared
             && self.listed_twice.is_none()
             && self.stray.is_none()
+            && death::count() == 0
             && trips * self.network.base < self.network.patience
     }
 

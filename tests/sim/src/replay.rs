@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
 use quorlock_sim::cluster;
+use quorlock_sim::death;
 use quorlock_sim::history::ORACLES;
 use quorlock_sim::schedule::{self, Layer, Outcome};
 use quorlock_sim::shrink::{self, Shrunk};
@@ -91,6 +92,9 @@ fn command(wanted: &Wanted, without: &Without) -> String {
     let mut command = format!("make sim SEED={}", wanted.seed);
     if wanted.layer == Layer::Bytes {
         command += " BYTES=1";
+    }
+    if death::are_wanted() {
+        command += " DEATHS=1";
     }
     if !without.0.is_empty() {
         command += &format!(" WITHOUT={without}");

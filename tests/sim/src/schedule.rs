@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use quorlock::defaults;
-use quorlock::sim::{Inbox, Set, Watchdog};
+use quorlock::sim::{Inbox, Set, Watchdog, lasting};
 
 use crate::cluster;
 use crate::contender::{Client, Stage};
+use crate::death;
 use crate::history::{Happened, History};
 use crate::plan::{LONGEST, Plan};
 use crate::random::Random;
@@ -148,6 +149,7 @@ fn play_out(
     seed: Option<u64>,
 ) -> (Outcome, Vec<String>) {
     turn_to(Who::World);
+    death::begin(random.aside());
     let without = script.map(|script| script.without().clone());
     let without = without.unwrap_or_default();
     let (mut node_clocks, mut client_clocks) = drawn.clocks(&random);
@@ -235,9 +237,9 @@ fn play_out(
         epilogue(&stage, &random, finish, veterans);
     }
     let outcome = Outcome {
-        violation: world.violation(),
+        violation: world.violation().or_else(death::judge),
         events: world.counts().0,
-        faults: world.counts().1,
+        faults: world.counts().1 + death::count(),
         holds: stage.holds.load(Ordering::Relaxed),
         natives: world.natives(),
         history: world.history(),
@@ -272,7 +274,13 @@ fn client(stage: &Stage, random: &Random, number: usize) -> (Client, Arc<Inbox>,
     let set = Arc::new(set);
     let watchdog = Watchdog::new(set.clock.clone());
     watchdog.follow_steps(&set);
-    world.spawn(number, watchdog.clone().run());
+    let (watches, clock) = (watchdog.clone(), world.clock(number));
+    match death::are_wanted() {
+        true => world.spawn_own(number, async move {
+            lasting(|| watches.clone().run(), clock, death::told, "").await;
+        }),
+        false => world.spawn_own(number, watches.run()),
+    }
     let door = door(stage, number, &set, &inbox, &watchdog);
     let client = Client { number, set, door };
     (client, inbox, watchdog)
@@ -324,6 +332,7 @@ fn play(stage: &Stage) -> Time {
         let right = plan.troubled.max(world.mended_at());
         if until >= right {
             world.calm();
+            death::calm();
         }
         // Connections that were lost before are given up and made anew.
         let settles = if plan.tail > 0 {

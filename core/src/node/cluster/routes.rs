@@ -20,7 +20,7 @@ use crate::node::address::Endpoint;
 use crate::node::hash_slot::{self, SLOTS};
 use crate::node::redis::connect::{Target, View, look_for_strangers, map_of};
 use crate::node::redis::map::{Range, at};
-use crate::node::redis::outbox::Item;
+use crate::node::redis::outbox::{HAS_ENDED, Item};
 use crate::node::redis::router::Router;
 use crate::node::redis::server_error::Redirect;
 use crate::node::redis::{QUEUE_BOUND, RedisLink, TOO_MANY, Worker};
@@ -78,6 +78,8 @@ struct State {
     task: Wakers,
     /// It is to look once more before it sleeps.
     fresh: bool,
+    /// It has ended before its time, and the next is not begun: nobody would answer in time.
+    rests: bool,
     closed: bool,
 }
 
@@ -104,9 +106,17 @@ struct After {
 impl After {
     /// The item has failed. A release is kept by whoever has it.
     fn fail(&mut self, item: &mut Item, fault: Fault) {
-        let sink = item.sink.take();
-        self.told
-            .extend(sink.map(|sink| (sink, item.ticket, fault)));
+        self.tells(item.sink.take(), item.ticket, fault);
+    }
+
+    fn tells(&mut self, sink: Option<Arc<dyn Sink>>, ticket: Ticket, fault: Fault) {
+        self.told.extend(sink.map(|sink| (sink, ticket, fault)));
+    }
+
+    /// So has what waited for a map that nobody reads any more.
+    fn has_ended(&mut self, item: &mut Item) {
+        let sent = item.is_sent();
+        self.fail(item, Fault::new(FaultKind::Unreachable, HAS_ENDED, sent));
     }
 
     /// Tells what has failed.
@@ -122,7 +132,7 @@ impl State {
     fn send(&self, shard: usize, item: Box<Item>, after: &mut After) {
         match self.shards[shard].link.put(item) {
             Ok(owed) => after.owed.extend(owed),
-            Err((mut item, fault)) => after.fail(&mut item, fault),
+            Err((sink, ticket, fault)) => after.tells(sink, ticket, fault),
         }
     }
 
@@ -151,6 +161,12 @@ impl State {
         if self.waiting.len() >= QUEUE_BOUND && !item.is_release() {
             let fault = Fault::new(FaultKind::Refused, TOO_MANY, item.is_sent());
             return after.fail(&mut item, fault);
+        }
+        if self.rests {
+            after.has_ended(&mut item);
+            if !item.is_release() {
+                return;
+            }
         }
         self.waiting.push_back(Waiting { item, until, why });
         self.fresh = true;
@@ -198,6 +214,7 @@ impl Routes {
                 subscriber: None,
                 task: Wakers::default(),
                 fresh: false,
+                rests: false,
                 closed: false,
             }),
         })
@@ -299,6 +316,7 @@ impl Routes {
 
     /// Keeps the map, and what waits, until the client is closed.
     pub(super) async fn run(self: Arc<Routes>) {
+        lock(&self.state).rests = false;
         let mut reader = Reader {
             routes: self,
             asking: None,
@@ -525,6 +543,22 @@ struct Reader {
     /// Which server is asked first.
     first: usize,
     timer: Option<(Instant, Sleep)>,
+}
+
+impl Drop for Reader {
+    /// Answers what waits; releases are left to the next, too.
+    fn drop(&mut self) {
+        let mut after = After::default();
+        let mut state = lock(&self.routes.state);
+        state.rests = true;
+        state
+            .waiting
+            .iter_mut()
+            .for_each(|waits| after.has_ended(&mut waits.item));
+        state.waiting.retain(|waits| waits.item.is_release());
+        drop(state);
+        after.tell();
+    }
 }
 
 impl Reader {

@@ -44,7 +44,7 @@ use redis::Value as Resp;
 
 use super::backlog::Backlog;
 use super::connect::{Connected, Target, broken, not_there};
-use super::outbox::{Item, Outbox};
+use super::outbox::{HAS_ENDED, Item, Outbox};
 use super::pipe::Pipe;
 use super::pushes::Push;
 use super::replies::Outcome;
@@ -141,6 +141,7 @@ impl Connection {
         clock: Arc<dyn Clock>,
         outbox: Arc<Outbox>,
     ) -> Connection {
+        lock(&outbox.state).rests = false;
         let expected = target.gate.expected();
         let quarantine = expected.quarantine;
         let turn = if expected.nodes == 1 {
@@ -625,24 +626,28 @@ impl Connection {
         }
     }
 
-    /// Answers requests; leaves releases, and whom to tell what nodes publish, to the task that
+    /// Answers everything; leaves releases, and whom to tell what nodes publish, to the task that
     /// comes next, if one does.
     fn hand_over(&mut self) {
-        let (left, subscriber) = (self.unanswered(), self.subscription.leave());
-        let mut outbox = lock(&self.outbox.state);
-        if outbox.subscriber.is_none() {
-            outbox.subscriber = subscriber;
+        let (mut left, subscriber) = (self.unanswered(), self.subscription.leave());
+        {
+            let mut outbox = lock(&self.outbox.state);
+            if outbox.subscriber.is_none() {
+                outbox.subscriber = subscriber;
+            }
+            // Its connection has gone with it.
+            outbox.met = outbox.met.filter(|met| !met);
+            outbox.rests = mutant!("rests-without-a-word", true, false);
+            left.append(&mut outbox.items);
         }
-        // Its connection has gone with it.
-        outbox.met = outbox.met.filter(|met| !met);
-        let (releases, requests): (Vec<_>, Vec<_>) =
-            left.into_iter().partition(|item| item.is_release());
-        for release in releases.into_iter().rev() {
+        left.retain_mut(|item| {
+            item.fail(FaultKind::Unreachable, HAS_ENDED, item.is_sent());
+            mutant!("releases-end-with-their-task", item.is_release(), false)
+        });
+        let mut outbox = lock(&self.outbox.state);
+        for release in left.into_iter().rev() {
             outbox.items.push_front(release.begin_anew());
         }
-        drop(outbox);
-        // Answered, for the lock is let go.
-        drop(requests);
     }
 }
 

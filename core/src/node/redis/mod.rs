@@ -41,7 +41,7 @@ use crate::hash::fnv1a;
 use crate::mutex::lock;
 use crate::node::redis::connect::Target;
 use crate::node::redis::connection::Connection;
-use crate::node::redis::outbox::{Item, Outbox};
+use crate::node::redis::outbox::{HAS_ENDED, Item, Outbox};
 use crate::runtime::drive::Driver;
 use crate::runtime::lasting::lasting;
 use crate::wakers::Wakers;
@@ -52,6 +52,9 @@ pub(crate) const QUEUE_BOUND: usize = 100_000;
 
 /// What is told of a request beyond it.
 pub(crate) const TOO_MANY: &str = "too many requests are waiting for this node";
+
+/// Who is to be told of a request that it has failed, and why.
+pub(crate) type Answer = (Option<Arc<dyn Sink>>, Ticket, Fault);
 
 /// See the [module documentation](self).
 pub(crate) struct RedisLink {
@@ -87,19 +90,26 @@ impl RedisLink {
         (link, worker)
     }
 
-    /// Queues an item; returns the wake-up that is owed for it, or why it takes it not.
+    /// Queues an item; returns the wake-up that is owed for it, or what its requester is to be told
+    /// at once: a release may have been queued all the same.
     #[inline]
-    pub(crate) fn put(&self, item: Box<Item>) -> Result<Wakers, (Box<Item>, Fault)> {
+    pub(crate) fn put(&self, mut item: Box<Item>) -> Result<Wakers, Answer> {
         let mut state = lock(&self.outbox.state);
         let refused = if state.ended || (state.closed && !item.is_release()) {
-            Some("the client is closed")
+            Some((FaultKind::Refused, "the client is closed"))
         } else if state.items.len() >= QUEUE_BOUND && !item.is_release() {
-            Some(TOO_MANY)
+            Some((FaultKind::Refused, TOO_MANY))
+        } else if state.rests {
+            Some((FaultKind::Unreachable, HAS_ENDED))
         } else {
             None
         };
-        if let Some(why) = refused {
-            return Err((item, Fault::new(FaultKind::Refused, why, false)));
+        if let Some((kind, why)) = refused {
+            let answer = (item.sink.take(), item.ticket, Fault::new(kind, why, false));
+            if !state.ended && item.is_release() {
+                state.items.push_back(item);
+            }
+            return Err(answer);
         }
         state.items.push_back(item);
         Ok(state.task.take())
@@ -149,8 +159,10 @@ impl Link for RedisLink {
     ) -> Option<Wakers> {
         match self.put(Item::new(request, ticket, sink, give_up)) {
             Ok(owed) => Some(owed),
-            Err((mut item, fault)) => {
-                item.tell(Reply::Failed(fault), None);
+            Err((sink, ticket, fault)) => {
+                if let Some(sink) = sink {
+                    sink.on_reply(ticket, Reply::Failed(fault), None);
+                }
                 None
             }
         }

@@ -38,6 +38,8 @@ pub(crate) struct OutboxState {
     /// One is to be begun for the sake of those who wait for that.
     pub(crate) hailed: bool,
     pub(crate) hailing: Wakers,
+    /// The task has ended before its time, and the next is not begun: nobody would answer in time.
+    pub(crate) rests: bool,
     pub(crate) closed: bool,
     /// The task is over: nobody takes items any more.
     pub(crate) ended: bool,
@@ -72,6 +74,9 @@ impl Outbox {
         }
     }
 }
+
+/// What is told of a request that its task has left behind.
+pub(crate) const HAS_ENDED: &str = "its connection has ended";
 
 /// A request on its way. It is boxed, for it goes through several queues.
 pub(crate) struct Item {
@@ -221,6 +226,6 @@ impl Drop for Item {
     /// Whatever becomes of it, its requester is answered.
     fn drop(&mut self) {
         let sent = self.is_sent();
-        self.fail(FaultKind::Unreachable, "its connection has ended", sent);
+        self.fail(FaultKind::Unreachable, HAS_ENDED, sent);
     }
 }

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use quorlock::sim::admission::Expected;
 use quorlock::sim::probe::link::Door;
-use quorlock::sim::{Inbox, Link, Set, Waits, Watchdog};
+use quorlock::sim::{Inbox, Link, Set, Waits, Watchdog, lasting};
 use quorlock::{Client, ErrorKind, Lease};
 
 use super::commands::{NAMESPACE, slot_of};
 use super::servers::{Cluster, Fault};
 use super::world::{Event, MS, Network, Time, World};
+use crate::death;
 use crate::random::Random;
 
 /// How far clock rates may differ, as clients take it. Here they do not.
@@ -86,13 +87,13 @@ pub(super) struct Stage {
 /// `tells`: what happens is written down.
 pub fn run(seed: u64, guard: bool, tells: bool) -> Outcome {
     let random = Random::new(seed ^ 0xc1_057e5);
+    death::begin(random.aside());
     let plan = Plan::draw(&random, guard);
     let slots = hash_slots(&plan, &random);
     let clusters = (0..plan.clusters).map(|n| Cluster::new(n, plan.primaries, &slots, plan.skew));
     let world = World::new(clusters.collect(), Random::new(random.bits()), plan.network);
     world.inner().lines = tells.then(Vec::new);
     world.inner().says(|| format!("{plan:?}"));
-    let faults = plan.faults.len() as u64;
     let stage = Arc::new(Stage {
         world: world.clone(),
         random,
@@ -122,9 +123,9 @@ pub fn run(seed: u64, guard: bool, tells: bool) -> Outcome {
         let mut inner = world.inner();
         Outcome {
             lines: inner.lines.take().unwrap_or_default(),
-            violation: inner.violation.clone(),
+            violation: inner.violation.clone().or_else(death::judge),
             holds: stage.holds.load(Ordering::Relaxed),
-            faults,
+            faults: stage.plan.faults.len() as u64 + death::count(),
             events: inner.events,
         }
     };
@@ -298,13 +299,17 @@ impl Stage {
             waits,
             (world.clock(), rng()),
         );
+        let door = match death::are_wanted() {
+            true => door.lasting(death::told),
+            false => door,
+        };
         let link = |node: usize| -> Arc<dyn Link> {
             let seeds = world.inner().clusters[node].living();
             let seeds: Vec<&str> = seeds.iter().map(String::as_str).collect();
             let (dials, spawns) = (world.clone(), world.clone());
             let dial = move |address: &str| dials.dial(node, address);
-            let (link, task) = door.cluster(node, &seeds, dial, move |task| spawns.spawn(task));
-            world.spawn(task);
+            let (link, task) = door.cluster(node, &seeds, dial, move |task| spawns.spawn_own(task));
+            world.spawn_own(task);
             link
         };
         let links: Vec<_> = (0..plan.clusters).map(link).collect();
@@ -313,7 +318,16 @@ impl Stage {
         let set = Arc::new(set);
         let watchdog = Watchdog::new(set.clock.clone());
         watchdog.follow_steps(&set);
-        world.spawn(Box::pin(watchdog.clone().run()));
+        let watches = watchdog.clone();
+        match death::are_wanted() {
+            true => {
+                let clock = world.clock();
+                world.spawn_own(Box::pin(async move {
+                    lasting(|| watches.clone().run(), clock, death::told, "").await;
+                }));
+            }
+            false => world.spawn_own(Box::pin(watches.run())),
+        }
         let builder = Client::builder()
             .label("")
             .ttl(plan.ttl)
@@ -476,6 +490,7 @@ impl Stage {
         let mut judge = || stage.judge();
         world.run(until, &mut judge);
         // What broke by itself breaks no more.
+        death::calm();
         {
             let mut inner = world.inner();
             (inner.network.cut, inner.network.slow) = (0, 0);

@@ -13,6 +13,7 @@ use quorlock::sim::{Clock, Instant, Sleep};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::servers::{Cluster, Fault};
+use crate::death;
 use crate::random::Random;
 use crate::server::Session;
 
@@ -43,8 +44,9 @@ pub struct Network {
 /// The whole of it. A schedule runs on one thread.
 pub struct World {
     inner: Mutex<Inner>,
-    /// With their wakers, each of which is known by being the same.
-    tasks: Mutex<Vec<Option<(Task, Waker)>>>,
+    /// With their wakers, each of which is known by being the same, and whether they are the
+    /// client's own.
+    tasks: Mutex<Vec<Option<(Task, Waker, bool)>>>,
     ready: Arc<Mutex<VecDeque<usize>>>,
 }
 
@@ -161,13 +163,22 @@ impl World {
         self.inner().violation.get_or_insert(what);
     }
 
-    /// Starts a task.
+    /// Starts a task of a user.
     pub fn spawn(&self, task: Task) {
+        self.begin(task, false);
+    }
+
+    /// Starts a task of a client's own.
+    pub fn spawn_own(&self, task: Task) {
+        self.begin(task, true);
+    }
+
+    fn begin(&self, task: Task, own: bool) {
         let mut tasks = self.tasks.lock().expect("one thread");
         let (id, ready) = (tasks.len(), self.ready.clone());
         let waker = Waker::from(Arc::new(TaskWaker { id, ready }));
         waker.wake_by_ref();
-        tasks.push(Some((task, waker)));
+        tasks.push(Some((task, waker, own)));
     }
 
     fn run_ready(&self) {
@@ -178,11 +189,14 @@ impl World {
             let next = self.ready.lock().expect("one thread").pop_front();
             let Some(id) = next else { return };
             let task = self.tasks.lock().expect("one thread")[id].take();
-            let Some((mut task, waker)) = task else {
+            let Some((mut task, waker, own)) = task else {
                 continue;
             };
-            if task.as_mut().poll(&mut Context::from_waker(&waker)) == Poll::Pending {
-                self.tasks.lock().expect("one thread")[id] = Some((task, waker));
+            death::polls(own.then_some(id));
+            let polled = task.as_mut().poll(&mut Context::from_waker(&waker));
+            death::polls(None);
+            if polled == Poll::Pending {
+                self.tasks.lock().expect("one thread")[id] = Some((task, waker, own));
             }
         }
     }
@@ -273,11 +287,14 @@ fn until(world: &Arc<World>, at: Time) -> impl Future<Output = ()> + Send + use<
     poll_fn(move |cx| {
         let mut inner = world.inner();
         if inner.time >= at {
+            death::slept();
             return Poll::Ready(());
         }
         if !std::mem::replace(&mut set, true) {
             inner.push(at, Event::Wake(cx.waker().clone()));
         }
+        drop(inner);
+        death::waits();
         Poll::Pending
     })
 }
@@ -419,6 +436,8 @@ impl AsyncRead for Stream {
         }
         if wire.incoming.is_empty() {
             wire.reader = Some(cx.waker().clone());
+            drop(inner);
+            death::waits();
             return Poll::Pending;
         }
         let taken = wire.incoming.len().min(buf.remaining());

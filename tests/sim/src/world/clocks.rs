@@ -9,6 +9,7 @@ use quorlock::sim::{Clock, Instant, Sleep};
 
 use super::events::Event;
 use super::{MS, Time, World};
+use crate::death;
 use crate::mutants::mutant;
 use crate::plan::DRIFT;
 
@@ -154,6 +155,7 @@ impl Clock for SimClock {
             }
             let state = &inner.clients[client];
             if state.now(inner.time) >= at {
+                death::slept();
                 return Poll::Ready(());
             }
             let rings = state.time(at);
@@ -170,6 +172,8 @@ impl Clock for SimClock {
                     },
                 );
             }
+            drop(inner);
+            death::waits();
             Poll::Pending
         }))
     }

@@ -9,6 +9,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use super::World;
 use super::events::Event;
 use super::local::Local;
+use crate::death;
 use crate::who::{Who, act};
 
 /// No more polls are needed between two events.
@@ -19,6 +20,8 @@ type Future_ = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub(super) struct Task {
     client: usize,
     who: Who,
+    /// It is the client's own.
+    own: bool,
     /// The pair whose real link it drives.
     link: Option<usize>,
     future: Future_,
@@ -42,7 +45,12 @@ impl Wake for TaskWaker {
 impl World {
     /// Starts a task of a client.
     pub fn spawn(&self, client: usize, future: impl Future<Output = ()> + Send + 'static) {
-        self.begin(Who::Client(client), client, None, Box::pin(future));
+        self.begin(Who::Client(client), client, (false, None), Box::pin(future));
+    }
+
+    /// Starts a task of a client's own.
+    pub fn spawn_own(&self, client: usize, future: impl Future<Output = ()> + Send + 'static) {
+        self.begin(Who::Client(client), client, (true, None), Box::pin(future));
     }
 
     /// Starts the task of one of a client's users, or another's.
@@ -52,15 +60,15 @@ impl World {
         client: usize,
         future: impl Future<Output = ()> + Send + 'static,
     ) {
-        self.begin(who, client, None, Box::pin(future));
+        self.begin(who, client, (false, None), Box::pin(future));
     }
 
     /// Starts the task of the real link of a pair.
     pub(super) fn spawn_link(&self, client: usize, pair: usize, future: Future_) {
-        self.begin(Who::Client(client), client, Some(pair), future);
+        self.begin(Who::Client(client), client, (true, Some(pair)), future);
     }
 
-    fn begin(&self, who: Who, client: usize, link: Option<usize>, future: Future_) {
+    fn begin(&self, who: Who, client: usize, (own, link): (bool, Option<usize>), future: Future_) {
         let mut tasks = self.tasks.get();
         let id = tasks.len();
         let waker = Waker::from(Arc::new(TaskWaker {
@@ -70,6 +78,7 @@ impl World {
         tasks.push(Some(Task {
             client,
             who,
+            own,
             link,
             future,
             waker,
@@ -110,7 +119,9 @@ impl World {
             let waker = task.waker.clone();
             let mut cx = Context::from_waker(&waker);
             let _acting = act(task.who);
+            death::polls(task.own.then_some(id));
             let polled = task.future.as_mut().poll(&mut cx);
+            death::polls(None);
             if let Some(pair) = task.link {
                 self.inner().link_turned(pair);
             }

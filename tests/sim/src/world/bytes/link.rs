@@ -9,6 +9,7 @@ use quorlock::sim::{Hint, Instant, Link, Op, Reply, Request, Sink, Subscriber, T
 use super::sentinel::{self, MASTER};
 use super::serve::PASSWORD;
 use super::{address, other_server, stream};
+use crate::death;
 use crate::plan::DRIFT;
 use crate::random::Random;
 use crate::world::events::Event;
@@ -54,6 +55,10 @@ impl World {
             waits,
             (self.clock(client), rng),
         );
+        let door = match death::are_wanted() {
+            true => door.lasting(death::told),
+            false => door,
+        };
         let link = |place: usize| -> Arc<dyn Link> {
             let pair = client * nodes + place;
             let world = self.clone();

@@ -11,6 +11,7 @@ use quorlock::sim::probe::link::{Bytes, Dialled};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::{PORT, host, stream};
+use crate::death;
 use crate::server::resp::{Input, array, bulk, int, line};
 use crate::world::{Inner, World};
 
@@ -67,6 +68,8 @@ impl AsyncRead for Stream {
         let talk = &mut inner.bytes().talks[self.number];
         if talk.incoming.is_empty() {
             talk.reader = Some(cx.waker().clone());
+            drop(inner);
+            death::waits();
             return Poll::Pending;
         }
         let taken = talk.incoming.len().min(buf.remaining());

@@ -10,6 +10,7 @@ use quorlock::sim::probe::link::{Bytes, Dialled};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::{End, Wire, place_at};
+use crate::death;
 use crate::server::Session;
 use crate::server::resp::Input;
 use crate::world::events::Event;
@@ -61,6 +62,8 @@ pub(super) fn until(world: &Arc<World>, at: Time) -> impl Future<Output = ()> + 
         if !std::mem::replace(&mut set, true) {
             inner.push(at, Event::Wake(cx.waker().clone()));
         }
+        drop(inner);
+        death::waits();
         Poll::Pending
     })
 }
@@ -71,8 +74,8 @@ impl AsyncRead for Stream {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let mut inner = self.world.inner();
-        let inner = &mut *inner;
+        let mut guard = self.world.inner();
+        let inner = &mut *guard;
         let cut = inner.bytes().breaks.cut;
         let part = inner.random_below(cut);
         let wire = inner.open_wire(self.wire);
@@ -82,6 +85,8 @@ impl AsyncRead for Stream {
                 Some(End::Reset) => Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())),
                 None => {
                     wire.reader = Some(cx.waker().clone());
+                    drop(guard);
+                    death::waits();
                     Poll::Pending
                 }
             };
@@ -105,8 +110,8 @@ impl AsyncWrite for Stream {
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
         let (taken, written) = {
-            let mut inner = self.world.inner();
-            let inner = &mut *inner;
+            let mut guard = self.world.inner();
+            let inner = &mut *guard;
             let pair = inner.open_wire(self.wire).pair;
             // Whatever is dropped of a client that has crashed, no byte leaves any more.
             let crashed = inner.clients[inner.pairs[pair].client].crashed;
@@ -117,6 +122,8 @@ impl AsyncWrite for Stream {
             inner.open_wire(self.wire).waits = no_room.is_some();
             if let Some(at) = no_room {
                 inner.push(at, Event::Wake(cx.waker().clone()));
+                drop(guard);
+                death::waits();
                 return Poll::Pending;
             }
             let cut = inner.bytes().breaks.cut;

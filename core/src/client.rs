@@ -18,7 +18,7 @@ use std::time::Duration;
 use shared::Shared;
 
 use crate::election::Election;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::export::Exported;
 use crate::force::Forced;
 use crate::inspect::Inspection;
@@ -305,8 +305,7 @@ impl Client {
         inner.check()?;
         let io = inner.io.clone();
         let work = io.spawn(async move { admission::declare(&inner, force).await });
-        work.await
-            .unwrap_or_else(|e| Err(Error::new(ErrorKind::Internal, e.to_string())))
+        work.await.and_then(|declared| declared)
     }
 
     /// Releases every lease, then stops what runs for the client. Leases still

@@ -15,6 +15,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use crate::mutants::mutant;
+use crate::runtime::drive::Sleeper;
+use crate::runtime::task::Io;
 
 /// A moment on a [`Clock`], in nanoseconds since an arbitrary start.
 ///
@@ -68,14 +70,14 @@ pub trait Clock: Send + Sync + 'static {
 /// The system's clock, with timers of one tokio runtime.
 #[derive(Clone, Debug)]
 pub(crate) struct SystemClock {
-    handle: tokio::runtime::Handle,
+    io: Io,
     gone: Arc<AtomicBool>,
 }
 
 impl SystemClock {
     /// `gone`: the runtime has ended, and its timers with it. Sleeps are over then.
-    pub(crate) fn new(handle: tokio::runtime::Handle, gone: Arc<AtomicBool>) -> SystemClock {
-        SystemClock { handle, gone }
+    pub(crate) fn new(io: Io, gone: Arc<AtomicBool>) -> SystemClock {
+        SystemClock { io, gone }
     }
 }
 
@@ -89,15 +91,16 @@ impl Clock for SystemClock {
     }
 
     fn sleep_until(&self, at: Instant) -> Sleep {
-        let SystemClock { handle, gone } = self.clone();
+        let SystemClock { io, gone } = self.clone();
         Box::pin(async move {
+            let mut sleeper = io.driver.map(Sleeper::new);
             loop {
                 let left = system_now().until(at);
                 if left.is_zero() || gone.load(Ordering::Acquire) {
                     return;
                 }
                 let nap = {
-                    let _context = handle.enter();
+                    let _context = io.handle.enter();
                     #[allow(clippy::disallowed_methods)]
                     tokio::time::sleep(left.min(LONGEST_SLEEP))
                 };
@@ -105,7 +108,17 @@ impl Clock for SystemClock {
                 // A timer of a runtime that has ended must not be looked at.
                 poll_fn(|cx| match gone.load(Ordering::Acquire) {
                     true => Poll::Ready(()),
-                    false => nap.as_mut().poll(cx),
+                    // Nor one that cannot ring any more: who sleeps is woken once that is known.
+                    false if sleeper.as_mut().is_some_and(|s| !s.may_sleep(cx)) => {
+                        match gone.load(Ordering::Acquire) {
+                            true => Poll::Ready(()),
+                            false => Poll::Pending,
+                        }
+                    }
+                    false => match sleeper.as_ref() {
+                        Some(sleeper) => sleeper.looks_at(|| nap.as_mut().poll(cx)),
+                        None => nap.as_mut().poll(cx),
+                    },
                 })
                 .await;
             }

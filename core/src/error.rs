@@ -243,6 +243,14 @@ impl Error {
     }
 
     #[cold]
+    pub(crate) fn runtime_has_ended() -> Error {
+        Error::new(
+            ErrorKind::Closed,
+            "the runtime that the client ran on has ended: make a new client",
+        )
+    }
+
+    #[cold]
     pub(crate) fn invalid(message: impl Into<String>) -> Error {
         Error::new(ErrorKind::InvalidArgument, message)
     }

@@ -51,7 +51,10 @@ where
     let mut raised = None;
     let over = || passed(limit) || is_raised(nothing, &mut raised);
     let output = py.detach(|| blocking::wait_or(task, every.min(limit), over));
-    raised.map_or(Ok(output), Err)
+    match raised {
+        Some(raised) => Err(raised),
+        None => output.map(|output| checked(py, output)).transpose(),
+    }
 }
 
 /// A function of Python that does nothing: the interpreter looks for signals and for exceptions

@@ -177,7 +177,7 @@ pub fn start(mut calls: Vec<Work>) -> Result<(), Error> {
     }
     let all = async move {
         for call in calls {
-            drop(tokio::spawn(call));
+            spawn(call).map_or_else(drop, Task::detach);
         }
     };
     spawn(all).map(Task::detach)

@@ -5,11 +5,12 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
 
 use crate::error::Error;
 use crate::node::memory;
 use crate::runtime::drive::Driver;
+use crate::runtime::task::Io;
+pub use crate::runtime::task::Task;
 use crate::runtime::{self, Runtime};
 
 /// A call to be carried out, which gives its result away by itself.
@@ -20,10 +21,10 @@ pub fn spawn<F>(future: F) -> Result<Task<F::Output>, Error>
 where
     F: Future<Output: Send> + Send + 'static,
 {
-    let driver = Runtime::get().io()?;
-    let task = driver.handle().spawn(future);
+    let driver = Runtime::with_io()?.1;
+    let task = Io::of(driver).spawn(future);
     driver.notice();
-    Ok(Task(Some(task)))
+    Ok(task)
 }
 
 /// For an event loop that drives the I/O on its own thread while it is alone: a hop to the
@@ -40,7 +41,7 @@ impl Steps {
     ///
     /// `Internal` if the I/O thread cannot be started.
     pub fn new() -> Result<Option<(Steps, i32)>, Error> {
-        let driver = Runtime::get().io()?;
+        let driver = Runtime::with_io()?.1;
         let descriptor = driver.sockets.descriptor();
         Ok(descriptor.map(|descriptor| (Steps(driver), descriptor)))
     }
@@ -61,48 +62,6 @@ impl std::fmt::Debug for Steps {
 /// Runs a callback on the dispatcher, behind no other that blocks. None is ever dropped there.
 pub fn dispatch(callback: impl FnOnce() + Send + 'static) {
     Runtime::get().dispatcher().call(Box::new(callback));
-}
-
-/// A future that runs on the I/O thread. Dropped, it ends there soon.
-pub struct Task<T>(Option<tokio::task::JoinHandle<T>>);
-
-impl<T> Task<T> {
-    /// Lets the future run to its end by itself.
-    pub fn detach(mut self) {
-        self.0 = None;
-    }
-}
-
-impl<T> Future for Task<T> {
-    type Output = T;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
-        let Some(task) = &mut self.0 else {
-            return Poll::Pending;
-        };
-        match ready!(Pin::new(task).poll(cx)) {
-            Ok(output) => Poll::Ready(output),
-            // The panic goes on where the result is awaited.
-            Err(error) => match error.try_into_panic() {
-                Ok(panic) => std::panic::resume_unwind(panic),
-                Err(_) => Poll::Pending,
-            },
-        }
-    }
-}
-
-impl<T> Drop for Task<T> {
-    fn drop(&mut self) {
-        if let Some(task) = &self.0 {
-            task.abort();
-        }
-    }
-}
-
-impl<T> std::fmt::Debug for Task<T> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Task")
-    }
 }
 
 /// Closes every client of the process and ends its threads, once what waits for

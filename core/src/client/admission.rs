@@ -91,8 +91,7 @@ pub(super) async fn declare(client: &Inner, force: bool) -> Result<Duration, Err
         .filter(|(_, address)| is_server(address))
         .map(|(node, address)| target(address, node, &client.tls, &gate))
         .collect();
-    let declared = declare::to_all(targets, force, &client.io).await;
-    let declared = declared.map_err(|e| Error::new(ErrorKind::Internal, e.to_string()))?;
+    let declared = declare::to_all(targets, force, &client.io).await?;
     let (mut left, mut faults, mut kind) =
         (Duration::ZERO, Vec::new(), ErrorKind::QuorumUnavailable);
     for (shown, outcome) in declared {

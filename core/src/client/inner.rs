@@ -23,6 +23,7 @@ use crate::protocol::set::Set;
 use crate::protocol::waiting::Lines;
 use crate::protocol::waiting::inbox::Inbox;
 use crate::runtime::drive::waits_here;
+use crate::runtime::task::Io;
 use crate::runtime::{Closing, Runtime};
 use crate::stats::Stats;
 
@@ -38,7 +39,7 @@ pub(crate) struct Inner {
     pub(crate) inbox: Arc<Inbox>,
     pub(crate) watchdog: Arc<Watchdog>,
     pub(crate) runtime: &'static Runtime,
-    pub(crate) io: Handle,
+    pub(crate) io: Io,
     /// The label of leases that are given none.
     pub(crate) process_label: Arc<String>,
     pub(super) tls: Tls,
@@ -77,8 +78,8 @@ impl Inner {
     /// runs on, for it would wait for itself; not where that lets it block.
     fn check_thread(&self) {
         let here = Handle::try_current();
-        if here.is_ok_and(|here| here.id() == self.io.id()) {
-            self.io.block_on(std::future::ready(()));
+        if here.is_ok_and(|here| here.id() == self.io.handle.id()) {
+            self.io.handle.block_on(std::future::ready(()));
         }
     }
 
@@ -86,10 +87,7 @@ impl Inner {
     pub(crate) fn check(&self) -> Result<(), Error> {
         self.check_process()?;
         if self.gone.load(Ordering::Acquire) {
-            return Err(Error::new(
-                ErrorKind::Closed,
-                "the runtime that the client ran on has ended: make a new client",
-            ));
+            return Err(Error::runtime_has_ended());
         }
         if self.closed.load(Ordering::SeqCst) {
             return Err(Error::closed());

@@ -77,8 +77,7 @@ pub(super) async fn list(
             unread.push(NodeError::new(shown, why.to_owned()));
             continue;
         };
-        let broken = |e: tokio::task::JoinError| Error::new(ErrorKind::Internal, e.to_string());
-        match work.await.map_err(broken)? {
+        match work.await? {
             Ok((names, all)) => {
                 found.extend(names);
                 complete &= all;

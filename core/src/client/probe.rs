@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::admission::{gate, target};
 use super::findings::{Terms, clocks, of_set, report, seated_twice};
 use super::inner::Inner;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::node::address::{Address, Endpoint};
 use crate::node::admission::Record;
 use crate::node::redis::connect::{Looked, look};
@@ -34,9 +34,8 @@ pub(super) async fn probe(client: &Inner) -> Result<Probe, Error> {
     let work: Vec<_> = settings.nodes.iter().enumerate().map(begin).collect();
     let mut seen: Vec<Option<Looked>> = Vec::with_capacity(work.len());
     for work in work {
-        let broken = |e: tokio::task::JoinError| Error::new(ErrorKind::Internal, e.to_string());
         seen.push(match work {
-            Some(work) => Some(work.await.map_err(broken)?),
+            Some(work) => Some(work.await?),
             None => None,
         });
     }

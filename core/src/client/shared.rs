@@ -33,6 +33,7 @@ use crate::protocol::set::Set;
 use crate::protocol::waiting::inbox::Inbox;
 use crate::runtime::dispatch::Level;
 use crate::runtime::lasting::lasting;
+use crate::runtime::task::Io;
 use crate::runtime::{Closing, Runtime};
 use crate::token::{Rng, SystemRng};
 
@@ -112,17 +113,23 @@ impl Shared {
 
     fn start(&self, on: Option<Handle>) -> Result<Arc<Inner>, Error> {
         let settings = self.settings.clone();
-        let runtime = Runtime::get();
         let ours = on.is_none();
-        let (handle, driver) = match on {
-            Some(handle) => (handle, None),
+        let (runtime, io) = match on {
+            Some(handle) => (
+                Runtime::get(),
+                Io {
+                    handle,
+                    driver: None,
+                },
+            ),
             None => {
-                let driver = runtime.io()?;
-                (driver.handle().clone(), Some(driver))
+                let (runtime, driver) = Runtime::with_io()?;
+                (runtime, Io::of(driver))
             }
         };
+        let driver = io.driver;
         let ends = Arc::new(Ends::default());
-        let clock = SystemClock::new(handle.clone(), ends.gone().clone());
+        let clock = SystemClock::new(io.clone(), ends.gone().clone());
         let clock: Arc<dyn Clock> = Arc::new(clock);
         let rng: Arc<dyn Rng> = Arc::new(SystemRng);
         let warn: fn(String) = |line| Runtime::get().dispatcher().log(Level::Warn, line);
@@ -136,25 +143,25 @@ impl Shared {
             }
             let target = target(node, i, &self.tls, &gate);
             if let Endpoint::Cluster(_) = &node.endpoint {
-                let (spawns, told) = (handle.clone(), ends.clone());
+                let (spawns, told) = (io.clone(), ends.clone());
                 // From its first step on: where the runtime has ended already the worker is dropped
                 // at once, within the cluster's lock.
                 let spawn: Spawn = Box::new(move |worker| {
                     let told = told.clone();
-                    spawns.spawn(async move { told.told_by(worker.last()).await });
+                    spawns.run(async move { told.told_by(worker.last()).await });
                 });
                 let link = ClusterLink::new(target, driver, spawn);
-                handle.spawn(ends.told_by(link.last()));
+                io.run(ends.told_by(link.last()));
                 return Arc::new(link);
             }
             let (link, worker) = RedisLink::new(target, clock.clone(), driver);
-            handle.spawn(ends.told_by(worker.last()));
+            io.run(ends.told_by(worker.last()));
             Arc::new(link)
         };
         let links: Vec<_> = settings.nodes.iter().enumerate().map(link).collect();
         let watchdog = Watchdog::new(clock.clone());
         let (watches, its_clock) = (watchdog.clone(), clock.clone());
-        handle.spawn(ends.told_by(async move {
+        io.run(ends.told_by(async move {
             let what = "the watchdog of the leases";
             lasting(|| watches.clone().run(), its_clock, warn, what).await;
         }));
@@ -175,7 +182,7 @@ impl Shared {
             inbox,
             watchdog,
             runtime,
-            io: handle,
+            io,
             process_label: Arc::new(config::process_label()),
             tls: self.tls.clone(),
             closed: AtomicBool::new(false),

@@ -16,6 +16,7 @@ use crate::protocol::renewal::Watchdog;
 use crate::protocol::set::Set;
 use crate::protocol::waiting::inbox::Inbox;
 use crate::runtime::Runtime;
+use crate::runtime::task::Io;
 
 /// Never entered: a simulated client has a handle of it and starts nothing there.
 static NOBODYS: OnceCell<tokio::runtime::Runtime> = OnceCell::new();
@@ -45,7 +46,10 @@ impl ClientBuilder {
             inbox,
             watchdog,
             runtime: Runtime::get(),
-            io: NOBODYS.get_or_init(never_entered).handle().clone(),
+            io: Io {
+                handle: NOBODYS.get_or_init(never_entered).handle().clone(),
+                driver: None,
+            },
             process_label: Arc::default(),
             tls: Tls::default(),
             closed: AtomicBool::new(false),

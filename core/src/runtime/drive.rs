@@ -24,23 +24,39 @@
 //!   they run when it has left.
 //! - The wheel is a guard: a panic gives it back too.
 //!
+//! - **Closed descriptors end it.** A program may close all that it finds, as a daemon does that
+//!   does not fork, and open its own files under the numbers. Whoever is about to wake, drive or
+//!   poll looks first whether the descriptors are [whole](Driver::is_whole). Where they are not,
+//!   nothing of the runtime is driven or dropped any more, for that would close those numbers;
+//!   its tasks are taken from it, clients end, and the next is of another runtime. What is left
+//!   are the moments between a look and a system call.
+//!
 //! Whose turn it is, is decided in [`wheel`](super::wheel). There is the doorbell,
 //! too: tasks that are woken from outside of the runtime are given to whoever
 //! drives ([`Driver::wake`]), those of one fan-out in one.
 
+use std::any::Any;
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::{Pin, pin};
-use std::sync::Arc;
-use std::task::Poll;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+use std::thread;
 use std::time::Duration;
 
+use once_cell::sync::OnceCell;
 use tokio::runtime::{Handle, Runtime};
+use tokio::task::AbortHandle;
 
 use crate::clock::system_now;
+use crate::mutex::lock;
 use crate::runtime::cancel::Uncancelled;
 use crate::runtime::parked::Parked;
-use crate::runtime::sockets::Sockets;
+use crate::runtime::sockets::{Hidden, Sockets, numbered_high};
+use crate::runtime::task::{Kept, Then, bell};
 use crate::runtime::wheel::{BREATH, TURN, Wheel};
 use crate::wakers::Wakers;
 
@@ -49,15 +65,35 @@ pub(crate) struct Driver {
     handle: Handle,
     wheel: Wheel<Arc<Runtime>>,
     /// For event loops.
-    pub(crate) sockets: Sockets,
+    pub(crate) sockets: Arc<Sockets>,
+    /// Its tasks.
+    pub(super) kept: Kept,
+    /// Who sleeps until a timer of it rings, elsewhere than in its tasks.
+    sleepers: Mutex<Sleepers>,
+    /// Its descriptors are gone.
+    broken: AtomicBool,
+    /// What stood for them was put back, so that it can be left in order.
+    hidden: Option<Hidden>,
+    put_back: OnceCell<bool>,
+    /// Wakes who drives.
+    bell: OnceCell<Waker>,
+}
+
+/// By their numbers.
+#[derive(Default)]
+struct Sleepers {
+    last: u64,
+    wakers: BTreeMap<u64, Waker>,
 }
 
 /// Something to be begun there.
 pub(crate) type Call = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 thread_local! {
-    /// This thread drives.
-    static AT_WHEEL: Cell<bool> = const { Cell::new(false) };
+    /// What this thread drives.
+    static AT_WHEEL: Cell<Option<&'static Driver>> = const { Cell::new(None) };
+    /// This is an I/O thread.
+    static DRIVES_ALWAYS: Cell<bool> = const { Cell::new(false) };
     /// This thread polls what a blocking call waits for, and may drive.
     static MAY_DRIVE: Cell<bool> = const { Cell::new(false) };
     /// What a blocking call has sent through, if anything.
@@ -67,15 +103,102 @@ thread_local! {
 impl Driver {
     /// Makes the runtime. [`run`](Driver::run) is for the I/O thread.
     pub(crate) fn new() -> std::io::Result<Driver> {
+        numbered_high(Driver::made)
+    }
+
+    fn made() -> std::io::Result<Driver> {
+        let sockets = Arc::new(Sockets::new()?);
+        let looks_at = sockets.clone();
+        let looks = move || {
+            if !looks_at.are_whole() {
+                strand();
+            }
+        };
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .enable_time()
+            .on_thread_park(looks.clone())
+            .on_thread_unpark(looks)
             .build()?;
+        let hidden = Hidden::of(&runtime);
         Ok(Driver {
             handle: runtime.handle().clone(),
             wheel: Wheel::new(Arc::new(runtime)),
-            sockets: Sockets::new()?,
+            sockets,
+            kept: Kept::default(),
+            sleepers: Mutex::default(),
+            broken: AtomicBool::new(false),
+            hidden,
+            put_back: OnceCell::new(),
+            bell: OnceCell::new(),
         })
+    }
+
+    /// Runs a future as a task of the runtime; drops it where that can be driven no more.
+    pub(crate) fn spawn(&'static self, call: Call, then: Then) -> Option<AbortHandle> {
+        if !self.is_here() && !self.is_whole() {
+            return None;
+        }
+        let task = self.handle.spawn(self.kept.keep(self, call, then));
+        Some(task.abort_handle())
+    }
+
+    /// Whether this thread drives it.
+    pub(crate) fn is_here(&self) -> bool {
+        AT_WHEEL.get().is_some_and(|here| std::ptr::eq(here, self))
+    }
+
+    /// Whether its descriptors are still its own. Where they are not, it ends.
+    pub(crate) fn is_whole(&'static self) -> bool {
+        if self.is_broken() {
+            return false;
+        }
+        let whole = self.sockets.are_whole();
+        if !whole {
+            self.break_down();
+        }
+        whole
+    }
+
+    /// Whether they were seen not to be.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.broken.load(Ordering::Acquire)
+    }
+
+    /// Wakes a task of it, which is a panic where the descriptor is gone by which that is done.
+    pub(super) fn wakes(&'static self, wake: impl FnOnce()) {
+        if catch_unwind(AssertUnwindSafe(wake)).is_err() {
+            self.break_down();
+        }
+    }
+
+    /// Whether it may be told something: it is whole, or others stand in the places of what is gone.
+    pub(super) fn may_be_rung(&'static self) -> bool {
+        self.is_here() || self.is_whole() || self.put_back.get() == Some(&true)
+    }
+
+    /// Wakes whoever drives it, by the waker of `cx`, which is the same for all.
+    fn bell(&'static self, cx: &Context<'_>) -> &'static Waker {
+        self.bell.get_or_init(|| bell(self, cx))
+    }
+
+    fn break_down(&'static self) {
+        let put_back = || self.hidden.as_ref().is_some_and(Hidden::put_back);
+        self.put_back.get_or_init(put_back);
+        if !self.broken.swap(true, Ordering::AcqRel) {
+            crate::runtime::Runtime::give_up(self);
+        }
+    }
+
+    /// Whoever drives it leaves it. Not where that is found out: the wheel may be locked there.
+    pub(super) fn dismiss(&self) {
+        self.wheel.break_down();
+    }
+
+    /// Its clients know that it is broken: those that sleep are to look.
+    pub(super) fn wake_sleepers(&self) {
+        let wakers = std::mem::take(&mut lock(&self.sleepers).wakers);
+        wakers.into_values().for_each(Waker::wake);
     }
 
     pub(crate) fn handle(&self) -> &Handle {
@@ -83,22 +206,34 @@ impl Driver {
     }
 
     /// Drives whenever no caller does, until [stopped](Driver::stop).
-    pub(crate) fn run(&self) {
+    pub(crate) fn run(&'static self) {
+        DRIVES_ALWAYS.set(true);
         loop {
             let Some(runtime) = self.wheel.runtime() else {
                 return;
             };
+            if !self.is_whole() {
+                return;
+            }
             self.sockets.disarm();
-            at_wheel(|| {
-                runtime.block_on(poll_fn(|cx| match self.wheel.is_asked_for(cx.waker()) {
-                    true => Poll::Ready(()),
-                    false => Poll::Pending,
-                }));
-            });
+            let driven = catch_unwind(AssertUnwindSafe(|| {
+                at_wheel(self, || {
+                    runtime.block_on(poll_fn(|cx| match self.wheel.is_asked_for(self.bell(cx)) {
+                        true => Poll::Ready(()),
+                        false => Poll::Pending,
+                    }));
+                });
+            }));
+            if driven.is_err() {
+                return self.break_down();
+            }
             drop(runtime);
             if !self.wheel.stand_aside() {
                 break;
             }
+        }
+        if self.is_broken() {
+            return;
         }
         // No other call is under way then; if one is, its runtime is left to it.
         match self.wheel.end().map(Arc::try_unwrap) {
@@ -114,9 +249,15 @@ impl Driver {
     }
 
     /// Tells whoever drives that there is work from elsewhere.
-    pub(crate) fn notice(&self) {
-        if !AT_WHEEL.get() {
-            self.wheel.ring(Wakers::default(), false, system_now());
+    pub(crate) fn notice(&'static self) {
+        if !self.is_here() {
+            self.ring(Wakers::default(), false);
+        }
+    }
+
+    fn ring(&'static self, wakers: Wakers, from_caller: bool) {
+        if self.is_whole() {
+            self.wheel.ring(wakers, from_caller, system_now());
         }
     }
 
@@ -124,16 +265,16 @@ impl Driver {
     /// wheel if it is a blocking caller and alone, else by who drives. Without any
     /// task it is told all the same that there is something to drive.
     pub(crate) fn wake(&'static self, wakers: Wakers) {
-        if AT_WHEEL.get() {
+        if self.is_here() {
             return wakers.wake();
         }
         if !MAY_DRIVE.get() {
-            return self.wheel.ring(wakers, false, system_now());
+            return self.ring(wakers, false);
         }
         USED.set(Some(self));
         match self.take() {
             Some(turn) => turn.pass(wakers),
-            None => self.wheel.ring(wakers, true, system_now()),
+            None => self.ring(wakers, true),
         }
     }
 
@@ -143,7 +284,7 @@ impl Driver {
     /// [descriptor](Sockets::descriptor), until the I/O thread drives again: a loop that
     /// does not come back for a breath leaves it all to that. Gives the calls back if it is
     /// not alone.
-    pub(crate) fn step(&self, calls: Vec<Call>) -> Result<(), Vec<Call>> {
+    pub(crate) fn step(&'static self, calls: Vec<Call>) -> Result<(), Vec<Call>> {
         match self.take() {
             Some(turn) => {
                 turn.step(calls);
@@ -155,10 +296,13 @@ impl Driver {
 
     /// The wheel, if this caller is alone. Waits for no more than a turn of the
     /// I/O thread.
-    fn take(&self) -> Option<Turn<'_>> {
+    fn take(&'static self) -> Option<Turn> {
         // A thread within a runtime of its own cannot drive another, nor can one
         // whose thread-local storage is gone.
         if !matches!(Handle::try_current(), Err(none) if none.is_missing_context()) {
+            return None;
+        }
+        if !self.is_whole() {
             return None;
         }
         let runtime = self.wheel.take(system_now)?;
@@ -170,12 +314,12 @@ impl Driver {
 }
 
 /// The right to drive. Dropped, it is free.
-struct Turn<'a> {
-    driver: &'a Driver,
+struct Turn {
+    driver: &'static Driver,
     runtime: Option<Arc<Runtime>>,
 }
 
-impl Turn<'_> {
+impl Turn {
     /// Wakes tasks and lets them do what they can at once.
     fn pass(&self, wakers: Wakers) {
         self.driver.sockets.disarm();
@@ -203,10 +347,10 @@ impl Turn<'_> {
         let mut calls = Some(calls);
         self.drive(poll_fn(|cx| {
             for call in calls.take().unwrap_or_default() {
-                drop(tokio::spawn(call));
+                self.driver.spawn(call, Then::GoesOn);
             }
             // Wakes what others have rung for. Whether the wheel is wanted is no matter: it is left at once.
-            self.driver.wheel.is_wanted(cx.waker());
+            self.driver.wheel.is_wanted(self.driver.bell(cx));
             polls -= 1;
             if polls == 0 {
                 return Poll::Ready(());
@@ -220,10 +364,10 @@ impl Turn<'_> {
     fn wait(&self, parked: &Parked) {
         self.driver.sockets.disarm();
         self.drive(poll_fn(|cx| {
-            if parked.is_woken(cx.waker()) {
+            if parked.is_woken(self.driver.bell(cx)) {
                 return Poll::Ready(());
             }
-            match self.driver.wheel.is_wanted(cx.waker()) {
+            match self.driver.wheel.is_wanted(self.driver.bell(cx)) {
                 true => Poll::Ready(()),
                 false => Poll::Pending,
             }
@@ -233,11 +377,19 @@ impl Turn<'_> {
 
     fn drive(&self, future: impl Future<Output = ()>) {
         let runtime = self.runtime.as_ref().expect("emptied by drop only");
-        at_wheel(|| runtime.block_on(pin!(future)));
+        let driven = catch_unwind(AssertUnwindSafe(|| {
+            at_wheel(self.driver, || runtime.block_on(pin!(future)));
+        }));
+        if let Err(panic) = driven {
+            match self.driver.is_broken() || is_of_descriptors(&*panic) {
+                true => self.driver.break_down(),
+                false => resume_unwind(panic),
+            }
+        }
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for Turn {
     fn drop(&mut self) {
         // First: the I/O thread may end the runtime once the wheel is free.
         self.runtime = None;
@@ -245,16 +397,92 @@ impl Drop for Turn<'_> {
     }
 }
 
-fn at_wheel<T>(drive: impl FnOnce() -> T) -> T {
+/// The descriptors of what this thread drives are gone. It leaves that, if others stand in their places.
+/// If not, it goes no further: their numbers may be the program's by now, and would be closed.
+fn strand() {
+    let Some(driver) = AT_WHEEL.get() else { return };
+    driver.break_down();
+    if driver.put_back.get() == Some(&true) {
+        return;
+    }
+    while DRIVES_ALWAYS.get() {
+        thread::park();
+    }
+    resume_unwind(Box::new(()));
+}
+
+/// Whether it is tokio's word for a descriptor of its own that is gone.
+fn is_of_descriptors(panic: &(dyn Any + Send)) -> bool {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    text.is_some_and(|text| text.contains("I/O driver"))
+}
+
+/// What this thread drives.
+pub(crate) fn driven_here() -> Option<&'static Driver> {
+    AT_WHEEL.get()
+}
+
+/// Sleeps until a timer of a runtime rings; elsewhere than in its tasks, or until that is known
+/// to be broken.
+pub(crate) struct Sleeper {
+    driver: &'static Driver,
+    number: Option<u64>,
+}
+
+impl Sleeper {
+    pub(crate) fn new(driver: &'static Driver) -> Sleeper {
+        Sleeper {
+            driver,
+            number: None,
+        }
+    }
+
+    /// Whether there is a timer to be looked at. If not, the task of `cx` will be woken.
+    pub(crate) fn may_sleep(&mut self, cx: &Context<'_>) -> bool {
+        if self.driver.is_here() {
+            return true;
+        }
+        let mut sleepers = lock(&self.driver.sleepers);
+        let number = *self.number.get_or_insert_with(|| {
+            sleepers.last += 1;
+            sleepers.last
+        });
+        sleepers.wakers.insert(number, cx.waker().clone());
+        drop(sleepers);
+        self.driver.is_whole()
+    }
+
+    /// Looks at the timer, which is a panic where the runtime cannot be told that it is set.
+    pub(crate) fn looks_at(&self, timer: impl FnOnce() -> Poll<()>) -> Poll<()> {
+        catch_unwind(AssertUnwindSafe(timer)).unwrap_or_else(|panic| {
+            if !is_of_descriptors(&*panic) {
+                resume_unwind(panic);
+            }
+            self.driver.break_down();
+            Poll::Pending
+        })
+    }
+}
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        if let Some(number) = self.number {
+            lock(&self.driver.sleepers).wakers.remove(&number);
+        }
+    }
+}
+
+fn at_wheel<T>(driver: &'static Driver, drive: impl FnOnce() -> T) -> T {
     struct Leave {
         _whole: Uncancelled,
     }
     impl Drop for Leave {
         fn drop(&mut self) {
-            AT_WHEEL.set(false);
+            AT_WHEEL.set(None);
         }
     }
-    AT_WHEEL.set(true);
+    AT_WHEEL.set(Some(driver));
     let _leave = Leave {
         _whole: Uncancelled::new(),
     };

@@ -14,6 +14,7 @@ pub(crate) mod lasting;
 pub(crate) mod lookups;
 pub(crate) mod parked;
 pub(crate) mod sockets;
+pub(crate) mod task;
 pub(crate) mod threads;
 pub(crate) mod wait;
 mod wheel;
@@ -27,9 +28,10 @@ use std::thread::JoinHandle;
 
 use crate::error::{Error, ErrorKind};
 use crate::mutex::lock;
-use crate::runtime::dispatch::Dispatcher;
+use crate::runtime::dispatch::{Dispatcher, Level};
 use crate::runtime::drive::Driver;
 use crate::runtime::lookups::Lookups;
+use crate::runtime::task::Then;
 use once_cell::race::OnceBox;
 use once_cell::sync::OnceCell;
 
@@ -95,8 +97,19 @@ impl Runtime {
         Some(runtime)
     }
 
+    /// The runtime of this process, and what drives its I/O.
+    pub(crate) fn with_io() -> Result<(&'static Runtime, &'static Driver), Error> {
+        loop {
+            let runtime = Runtime::get();
+            let driver = runtime.io()?;
+            if driver.is_whole() {
+                return Ok((runtime, driver));
+            }
+        }
+    }
+
     /// What drives the I/O of the process.
-    pub(crate) fn io(&self) -> Result<&'static Driver, Error> {
+    fn io(&self) -> Result<&'static Driver, Error> {
         let driver = self.io.get_or_try_init(|| {
             let failed = |e: std::io::Error| {
                 Error::new(
@@ -158,6 +171,37 @@ impl Runtime {
             .collect();
         all.append(&mut lock(&self.left));
         all
+    }
+
+    /// What drives the I/O can do so no more: its clients are closed, and the next is of another
+    /// runtime. That is done on a thread of its own, for the one that found out may hold locks.
+    pub(crate) fn give_up(driver: &'static Driver) {
+        if let Some(runtime) = Runtime::existing()
+            && runtime.io.get().is_some_and(|io| std::ptr::eq(*io, driver))
+        {
+            runtime.stopped.store(true, Ordering::Release);
+        }
+        let ends = || {
+            driver.dismiss();
+            let line = "the program has closed file descriptors of the library: its clients are closed, and leases lost";
+            Runtime::get().dispatcher().log(Level::Warn, line.into());
+            let (end, go_on): (Vec<_>, Vec<_>) = driver
+                .kept
+                .take()
+                .into_iter()
+                .partition(|(_, then)| *then == Then::Ends);
+            // Each tells its client, which all others find closed then.
+            drop(end);
+            driver.wake_sleepers();
+            if let Ok((_, next)) = Runtime::with_io() {
+                for (call, then) in go_on {
+                    next.spawn(call, then);
+                }
+                next.notice();
+            }
+        };
+        // Without a thread leases end by their clocks.
+        let _ = threads::start("quorlock-end", ends);
     }
 
     /// Ends the threads, once what waits for the dispatcher is done. The next

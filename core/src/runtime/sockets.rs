@@ -10,7 +10,7 @@
 use socket2::SockRef;
 
 #[cfg(target_os = "linux")]
-pub(crate) use linux::Sockets;
+pub(crate) use linux::{Hidden, Sockets, numbered_high};
 
 #[cfg(not(target_os = "linux"))]
 pub(crate) struct Sockets;
@@ -32,6 +32,29 @@ impl Sockets {
     pub(crate) fn disarm(&self) {}
 
     pub(crate) fn clear(&self) {}
+
+    pub(crate) fn are_whole(&self) -> bool {
+        true
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) struct Hidden;
+
+#[cfg(not(target_os = "linux"))]
+impl Hidden {
+    pub(crate) fn of(_: &tokio::runtime::Runtime) -> Option<Hidden> {
+        None
+    }
+
+    pub(crate) fn put_back(&self) -> bool {
+        false
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn numbered_high<T>(make: impl FnOnce() -> T) -> T {
+    make()
 }
 
 #[cfg(target_os = "linux")]
@@ -41,6 +64,79 @@ mod linux {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use socket2::SockRef;
+
+    /// What is made has no lower number than this, if it can be had.
+    const HIGH: RawFd = 128;
+
+    /// Has descriptors made with high numbers. A program that closes all of them opens its own under
+    /// the lowest, and where tokio finds one of its descriptors gone, it closes that number.
+    pub(crate) fn numbered_high<T>(make: impl FnOnce() -> T) -> T {
+        let mut low = Vec::new();
+        if let Ok(one) = eventfd() {
+            low.extend(
+                std::iter::from_fn(|| one.try_clone().ok()).take_while(|fd| fd.as_raw_fd() < HIGH),
+            );
+            low.push(one);
+        }
+        make()
+    }
+
+    /// The descriptors that a runtime of tokio's has for itself: its epoll, twice, and the one by
+    /// which it is woken. Where one is gone it panics, and closes the number of another.
+    pub(crate) struct Hidden {
+        polls: [RawFd; 2],
+        bell: RawFd,
+    }
+
+    impl Hidden {
+        /// Those of a runtime that was [made just now](numbered_high), and that nobody drives: its
+        /// epoll is known by a socket that it watches, and its bell by being watched.
+        pub(crate) fn of(runtime: &tokio::runtime::Runtime) -> Option<Hidden> {
+            let _context = runtime.enter();
+            let socket = tokio::net::UnixDatagram::unbound().ok()?;
+            let known = socket.as_raw_fd();
+            let near = || (HIGH..=known + 8).filter(|fd| *fd != known);
+            let watches = |fd: &RawFd| tell(*fd, libc::EPOLL_CTL_MOD, known, 0).is_ok();
+            let polls: Vec<_> = near().filter(watches).collect();
+            let polls: [RawFd; 2] = polls.try_into().ok()?;
+            let is_watched = |fd: &RawFd| match tell(polls[0], libc::EPOLL_CTL_ADD, *fd, 0) {
+                Ok(()) => {
+                    let _ = tell(polls[0], libc::EPOLL_CTL_DEL, *fd, 0);
+                    false
+                }
+                Err(error) => error.kind() == io::ErrorKind::AlreadyExists,
+            };
+            let mut bells = near().filter(|fd| !polls.contains(fd)).filter(is_watched);
+            match (bells.next(), bells.next()) {
+                (Some(bell), None) => Some(Hidden { polls, bell }),
+                _ => None,
+            }
+        }
+
+        /// Puts others in their places, where the program has closed them and has nothing there.
+        pub(crate) fn put_back(&self) -> bool {
+            let made = epoll().and_then(|poll| Ok((poll, eventfd()?)));
+            let Ok((poll, bell)) = made else { return false };
+            let [first, second] = self.polls;
+            let back = take_place(&poll, first)
+                && take_place(&poll, second)
+                && take_place(&bell, self.bell);
+            // As tokio has it.
+            let events = libc::EPOLLIN | libc::EPOLLET;
+            back && tell(first, libc::EPOLL_CTL_ADD, self.bell, events).is_ok()
+        }
+    }
+
+    /// Has the number lead to the same as `fd`, for ever, if it leads nowhere.
+    fn take_place(fd: &OwnedFd, number: RawFd) -> bool {
+        // SAFETY: makes the lowest descriptor from that number on that is free.
+        let made = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, number) };
+        if made > number {
+            // SAFETY: it was made above and is nobody else's.
+            drop(unsafe { OwnedFd::from_raw_fd(made) });
+        }
+        made == number
+    }
 
     /// How many sockets are looked at in one system call.
     const AT_ONCE: usize = 32;
@@ -53,17 +149,35 @@ mod linux {
         /// `inner` could not be told to leave it alone without being asked.
         outer: OwnedFd,
         armed: AtomicBool,
+        /// Stands in `inner` to no other end than to be found there; none where that is no use.
+        mark: Option<OwnedFd>,
     }
 
     impl Sockets {
         pub(crate) fn new() -> io::Result<Sockets> {
             let (inner, outer) = (epoll()?, epoll()?);
             control(&outer, libc::EPOLL_CTL_ADD, inner.as_raw_fd(), 0)?;
-            Ok(Sockets {
+            let mut sockets = Sockets {
                 inner,
                 outer,
                 armed: AtomicBool::new(false),
-            })
+                mark: eventfd().ok(),
+            };
+            if let Some(mark) = &sockets.mark {
+                let _ = control(&sockets.inner, libc::EPOLL_CTL_ADD, mark.as_raw_fd(), 0);
+            }
+            if !sockets.are_whole() {
+                sockets.mark = None;
+            }
+            Ok(sockets)
+        }
+
+        /// Whether these descriptors, and with them those of the runtime, are still its own: a
+        /// program that becomes a daemon may close all that it finds, and open others under
+        /// their numbers.
+        pub(crate) fn are_whole(&self) -> bool {
+            let Some(mark) = &self.mark else { return true };
+            control(&self.inner, libc::EPOLL_CTL_MOD, mark.as_raw_fd(), 0).is_ok()
         }
 
         /// Watches a socket until it is closed.
@@ -127,13 +241,27 @@ mod linux {
         }
     }
 
+    fn eventfd() -> io::Result<OwnedFd> {
+        // SAFETY: no pointer is passed.
+        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        match fd {
+            -1 => Err(io::Error::last_os_error()),
+            // SAFETY: it was made above and is nobody else's.
+            fd => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+        }
+    }
+
     fn control(epoll: &OwnedFd, what: i32, fd: RawFd, events: i32) -> io::Result<()> {
+        tell(epoll.as_raw_fd(), what, fd, events)
+    }
+
+    fn tell(epoll: RawFd, what: i32, fd: RawFd, events: i32) -> io::Result<()> {
         let mut event = libc::epoll_event {
             events: events as u32,
             u64: 0,
         };
         // SAFETY: `event` lives until the call returns.
-        match unsafe { libc::epoll_ctl(epoll.as_raw_fd(), what, fd, &mut event) } {
+        match unsafe { libc::epoll_ctl(epoll, what, fd, &mut event) } {
             -1 => Err(io::Error::last_os_error()),
             _ => Ok(()),
         }

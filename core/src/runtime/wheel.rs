@@ -53,6 +53,8 @@ pub(super) struct State<R> {
     wanted: bool,
     crowded_until: Instant,
     stop: bool,
+    /// Nothing can be driven any more.
+    broken: bool,
 }
 
 impl<R: Clone> Wheel<R> {
@@ -70,6 +72,7 @@ impl<R: Clone> Wheel<R> {
                 wanted: false,
                 crowded_until: Instant::NEVER,
                 stop: false,
+                broken: false,
             }),
             needed: Condvar::new(),
             given: Condvar::new(),
@@ -94,7 +97,7 @@ impl<R: Clone> Wheel<R> {
     /// A caller drives: whether it has to leave. If not, as above.
     pub(super) fn is_wanted(&self, driver: &Waker) -> bool {
         let state = lock(&self.state);
-        if state.wanted {
+        if state.wanted || state.broken {
             return true;
         }
         self.answer(state, driver);
@@ -155,6 +158,16 @@ impl<R: Clone> Wheel<R> {
         self.needed.notify_one();
     }
 
+    /// Nothing can be driven any more: who waits for the wheel goes.
+    pub(super) fn break_down(&self) {
+        let mut state = lock(&self.state);
+        (state.broken, state.stop) = (true, true);
+        state.rung.clear();
+        state.wake_driver();
+        self.needed.notify_one();
+        self.given.notify_all();
+    }
+
     /// It has ended. What it drove.
     pub(super) fn end(&self) -> Option<R> {
         lock(&self.state).runtime.take()
@@ -188,6 +201,9 @@ impl<R: Clone> Wheel<R> {
     pub(super) fn take(&self, now: impl Fn() -> Instant) -> Option<R> {
         let mut state = lock(&self.state);
         loop {
+            if state.broken {
+                return None;
+            }
             match state.who {
                 Who::Nobody if !state.wanted && !state.stop => {
                     let runtime = state.runtime.clone()?;

@@ -7,11 +7,10 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::runtime::Handle;
-use tokio::task::JoinError;
-
 use super::connect::{Target, declare};
+use crate::error::Error;
 use crate::node::{Fault, FaultKind};
+use crate::runtime::task::Io;
 
 /// Time for one node to be declared.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -24,8 +23,8 @@ type Declared = (Arc<str>, Result<Duration, Fault>);
 pub(crate) async fn to_all(
     targets: Vec<Target>,
     force: bool,
-    io: &Handle,
-) -> Result<Vec<Declared>, JoinError> {
+    io: &Io,
+) -> Result<Vec<Declared>, Error> {
     let begin = |target: Target| {
         let shown = target.address.shown.clone();
         (shown, io.spawn(in_time(target, force)))

@@ -133,9 +133,9 @@ async fn dial(
             host,
             port,
             tls: false,
-        } => Ok(Stream::Tcp(
+        } => Ok(Stream::Tcp(Quiet::new(
             tcp(host, *port).await.map_err(|e| unreachable(&e))?,
-        )),
+        ))),
         #[cfg(not(feature = "tls"))]
         Endpoint::Tcp { tls: true, .. } => unreachable!("no such URL is taken here"),
         #[cfg(feature = "tls")]
@@ -154,7 +154,7 @@ async fn dial(
             let name = ServerName::try_from(host.clone()).map_err(wrong)?;
             let stream = tcp(host, *port).await.map_err(|e| unreachable(&e))?;
             let stream = tokio_rustls::TlsConnector::from(config)
-                .connect(name, Quiet(stream))
+                .connect(name, Quiet::new(stream))
                 .await
                 .map_err(|e| match e.kind() {
                     // rustls reports what the peer's certificate or its own
@@ -170,7 +170,7 @@ async fn dial(
                 .await
                 .map_err(|e| unreachable(&e))?;
             Runtime::watch((&stream).into());
-            Ok(Stream::Unix(Quiet(stream)))
+            Ok(Stream::Unix(Quiet::new(stream)))
         }
         #[cfg(not(unix))]
         Endpoint::Unix(_) => unreachable!("no such URL is taken here"),
@@ -210,7 +210,7 @@ fn tuned(stream: TcpStream) -> io::Result<TcpStream> {
 
 /// The kinds of streams that a node is reached over.
 pub(crate) enum Stream {
-    Tcp(TcpStream),
+    Tcp(Quiet<TcpStream>),
     #[cfg(feature = "tls")]
     Tls(Box<tokio_rustls::client::TlsStream<Quiet<TcpStream>>>),
     #[cfg(unix)]
@@ -222,9 +222,9 @@ impl Stream {
     /// The address that it leads to.
     fn peer(&self) -> Option<SocketAddr> {
         match self {
-            Stream::Tcp(stream) => stream.peer_addr().ok(),
+            Stream::Tcp(stream) => stream.socket().peer_addr().ok(),
             #[cfg(feature = "tls")]
-            Stream::Tls(stream) => stream.get_ref().0.0.peer_addr().ok(),
+            Stream::Tls(stream) => stream.get_ref().0.socket().peer_addr().ok(),
             _ => None,
         }
     }
@@ -234,7 +234,7 @@ impl Stream {
 #[cfg(all(test, unix))]
 pub(super) fn pair() -> (Stream, UnixStream) {
     let (near, far) = UnixStream::pair().expect("a pair of sockets");
-    (Stream::Unix(Quiet(near)), far)
+    (Stream::Unix(Quiet::new(near)), far)
 }
 
 /// Two ends of one stream of this machine, for tests.
@@ -251,7 +251,7 @@ pub(super) fn pair() -> (Stream, TcpStream) {
             .expect("a socket that does not block");
         TcpStream::from_std(end).expect("a socket of tokio's")
     });
-    (Stream::Tcp(near), far)
+    (Stream::Tcp(Quiet::new(near)), far)
 }
 
 /// A stream of the simulator's.

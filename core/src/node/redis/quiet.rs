@@ -3,6 +3,7 @@
 //! `send` does so for one slice of bytes. `write` and `writev`, by which others would go out, do not.
 
 use std::io;
+use std::mem::ManuallyDrop;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -12,8 +13,46 @@ use tokio::net::TcpStream;
 #[cfg(unix)]
 use tokio::net::UnixStream;
 
-/// See the [module documentation](self).
-pub(crate) struct Quiet<S>(pub(crate) S);
+use crate::runtime::drive::{Driver, driven_here};
+
+/// See the [module documentation](self). Where the program has closed the descriptors of its runtime
+/// it is an error, and is left as it is: its number may be the program's by now.
+pub(crate) struct Quiet<S> {
+    socket: ManuallyDrop<S>,
+    /// Who drives its runtime; empty if that is the caller's.
+    driver: Option<&'static Driver>,
+}
+
+impl<S> Quiet<S> {
+    /// For a socket of the runtime that this thread drives.
+    pub(crate) fn new(socket: S) -> Quiet<S> {
+        Quiet {
+            socket: ManuallyDrop::new(socket),
+            driver: driven_here(),
+        }
+    }
+
+    pub(crate) fn socket(&self) -> &S {
+        &self.socket
+    }
+
+    /// The socket, if there is one.
+    fn open(&mut self) -> io::Result<&mut S> {
+        match self.driver.is_some_and(Driver::is_broken) {
+            true => Err(io::ErrorKind::NotConnected.into()),
+            false => Ok(&mut self.socket),
+        }
+    }
+}
+
+impl<S> Drop for Quiet<S> {
+    fn drop(&mut self) {
+        if self.driver.is_none_or(|driver| driver.is_whole()) {
+            // SAFETY: nothing looks at it behind this.
+            unsafe { ManuallyDrop::drop(&mut self.socket) };
+        }
+    }
+}
 
 /// What of it differs between kinds of sockets.
 pub(crate) trait Socket: AsyncRead + AsyncWrite + Unpin {
@@ -55,7 +94,7 @@ impl<S: Socket> AsyncRead for Quiet<S> {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().0).poll_read(cx, buf)
+        Pin::new(self.get_mut().open()?).poll_read(cx, buf)
     }
 }
 
@@ -65,9 +104,10 @@ impl<S: Socket> AsyncWrite for Quiet<S> {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
+        let socket = self.get_mut().open()?;
         loop {
-            ready!(self.0.poll_writable(cx))?;
-            match self.0.send(buf) {
+            ready!(socket.poll_writable(cx))?;
+            match socket.send(buf) {
                 Err(full) if full.kind() == io::ErrorKind::WouldBlock => {}
                 sent => return Poll::Ready(sent),
             }
@@ -75,11 +115,11 @@ impl<S: Socket> AsyncWrite for Quiet<S> {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().0).poll_flush(cx)
+        Pin::new(self.get_mut().open()?).poll_flush(cx)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().0).poll_shutdown(cx)
+        Pin::new(self.get_mut().open()?).poll_shutdown(cx)
     }
 }
 
@@ -129,7 +169,7 @@ mod tests {
         assert!(survives(async || {
             let (near, far) = UnixStream::pair().unwrap();
             drop(far);
-            written(Quiet(near)).await
+            written(Quiet::new(near)).await
         }));
         assert!(survives(async || {
             let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -138,7 +178,7 @@ mod tests {
             drop((listener.accept().unwrap(), listener));
             near.readable().await.unwrap();
             // The first is answered by a reset, which the next one meets.
-            let error = written(Quiet(near)).await;
+            let error = written(Quiet::new(near)).await;
             match error.kind() {
                 io::ErrorKind::ConnectionReset => io::ErrorKind::BrokenPipe.into(),
                 _ => error,

@@ -71,7 +71,10 @@ impl Future for Asked<'_> {
     type Output = ThreadId;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<ThreadId> {
-        assert!(!AT_WHEEL.get(), "what is waited for is not polled there");
+        assert!(
+            AT_WHEEL.get().is_none(),
+            "what is waited for is not polled there"
+        );
         let request = self.1.get_or_insert_default().clone();
         let mut answer = lock(&request.0);
         if let Some(thread) = answer.0 {
@@ -187,7 +190,7 @@ fn a_panic_gives_the_wheel_back() {
     }));
     assert!(broken.is_err());
     assert!(is_free_or_io(echo.driver));
-    assert!(!AT_WHEEL.get() && !MAY_DRIVE.get() && USED.get().is_none());
+    assert!(AT_WHEEL.get().is_none() && !MAY_DRIVE.get() && USED.get().is_none());
     blocking::wait(echo.ask());
 }
 
@@ -203,7 +206,7 @@ fn a_short_patience_parks() {
         },
         Duration::from_millis(1),
         || {
-            assert!(!AT_WHEEL.get(), "nor is anything else run there");
+            assert!(AT_WHEEL.get().is_none(), "nor is anything else run there");
             looked += 1;
             looked == 50
         },
@@ -231,8 +234,17 @@ fn a_thread_is_not_cancelled_at_the_wheel() {
     };
     let before = state();
     assert_ne!(before, cancel::DISABLED);
-    assert_eq!(at_wheel(state), cancel::DISABLED);
+    let driver = Box::leak(Box::new(Driver::new().unwrap()));
+    assert_eq!(at_wheel(driver, state), cancel::DISABLED);
     assert_eq!(state(), before);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn what_a_runtime_has_for_itself_is_known_and_numbered_high() {
+    let driver = Driver::new().unwrap();
+    assert!(driver.hidden.is_some() && driver.sockets.are_whole());
+    assert!(driver.sockets.descriptor().unwrap() >= 100);
 }
 
 /// A task that reads bytes one by one, and tells on which thread.
@@ -302,7 +314,7 @@ fn an_event_loop_that_is_alone_begins_its_calls_and_reads() {
             }
         }
         assert_eq!(asked.try_recv(), Ok(here));
-        assert!(is_free_or_io(driver) && !AT_WHEEL.get());
+        assert!(is_free_or_io(driver) && AT_WHEEL.get().is_none());
         stream.write_all(&[0]).unwrap();
         // The I/O thread may have been quicker, where this thread stood still.
         if is_told(driver, 1000) && driver.step(Vec::new()).is_ok() {

@@ -861,7 +861,10 @@ async fn a_task_that_a_bug_ends_answers_and_is_begun_anew() {
     let (target, outbox) = (link.connection.target.clone(), Arc::<Outbox>::default());
     let gone = Arc::<AtomicBool>::default();
     let clock: Arc<dyn Clock> = Arc::new(crate::clock::SystemClock::new(
-        tokio::runtime::Handle::current(),
+        crate::runtime::task::Io {
+            handle: tokio::runtime::Handle::current(),
+            driver: None,
+        },
         gone,
     ));
     let (tells, now) = (Arc::new(Tells(told)), clock.now());

@@ -8,7 +8,7 @@ use std::time::Duration;
 use quorlock::{Client, Error, ErrorKind, Lease, LossReason, blocking};
 use quorlock_tests::Stage;
 use quorlock_tests::queue::{PATIENCE, patient, until};
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Runtime, RuntimeFlavor};
 use tokio::time::timeout;
 
 /// Runtimes as `#[tokio::test]` and `#[tokio::main]` make them.
@@ -151,6 +151,14 @@ fn a_wait_within_the_clients_own_runtime_is_a_panic_that_says_so() {
             tokio::task::spawn_blocking(waits).await.unwrap()
         });
         assert!(released.unwrap());
+        // Nor on one that has given its work to another.
+        if runtime.handle().runtime_flavor() == RuntimeFlavor::MultiThread {
+            let there = lock.clone();
+            let waits =
+                async move { tokio::task::block_in_place(|| blocking::wait(there.acquire())) };
+            let taken = runtime.block_on(async { tokio::spawn(waits).await.unwrap() });
+            assert!(blocking::wait(taken.unwrap().release()).unwrap());
+        }
         let taken = blocking::wait(lock.acquire()).unwrap();
         assert!(blocking::wait(taken.release()).unwrap());
     }
@@ -158,11 +166,16 @@ fn a_wait_within_the_clients_own_runtime_is_a_panic_that_says_so() {
 
 #[test]
 fn a_runtime_without_timers_or_io_is_refused() {
-    let [timers, io] = [
-        Builder::new_current_thread().enable_time().build().unwrap(),
-        Builder::new_current_thread().enable_io().build().unwrap(),
-    ];
-    for runtime in [timers, io] {
+    let kinds = [Builder::new_current_thread, Builder::new_multi_thread];
+    let lacks = |kind: fn() -> Builder| {
+        [
+            kind().build(),
+            kind().enable_time().build(),
+            kind().enable_io().build(),
+        ]
+    };
+    for runtime in kinds.into_iter().flat_map(lacks) {
+        let runtime = runtime.unwrap();
         let refused = runtime.block_on(async {
             let client = Client::builder().nodes(["memory://bare"]);
             client.on_current_runtime().build().unwrap_err()

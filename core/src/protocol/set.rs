@@ -54,6 +54,14 @@ pub struct Set {
     on_step: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
+/// What a call has that [has met](Set::met) its nodes.
+pub(crate) struct Met {
+    /// Which connections there were.
+    connects: Vec<u64>,
+    /// How long it may wait for others yet.
+    left: Duration,
+}
+
 /// A request, and what goes with it to its node's link.
 pub(crate) struct Outgoing {
     pub(crate) request: Request,
@@ -142,11 +150,10 @@ impl Set {
         }
     }
 
-    /// Waits until a quorum of nodes is connected, or cannot be any more; for
-    /// [`connect_timeout`](Set::connect_timeout) at most. At once where that is known, by the
-    /// tries to connect that have ended.
-    async fn meet(&self) {
-        let (most, quorum) = (self.connect_timeout, quorum(self.links.len()));
+    /// Waits until a quorum of nodes is connected, or cannot be any more; for so long at most. At
+    /// once where that is known, by the tries to connect that have ended.
+    async fn meet(&self, most: Duration) {
+        let quorum = quorum(self.links.len());
         let mut timer = None;
         poll_fn(|cx| {
             let (mut met, mut open) = (0, 0);
@@ -167,22 +174,26 @@ impl Set {
         .await;
     }
 
-    /// Waits as [`meet`](Set::meet) does. Returns which connections there are, for
-    /// [`meets_again`](Set::meets_again).
-    pub(crate) async fn met(&self) -> Vec<u64> {
-        self.meet().await;
-        self.links.iter().map(|link| link.connects()).collect()
+    /// Waits as [`meet`](Set::meet) does, for [`connect_timeout`](Set::connect_timeout) at most.
+    pub(crate) async fn met(&self) -> Met {
+        let begun = self.clock.now();
+        self.meet(self.connect_timeout).await;
+        let waited = begun.until(self.clock.now());
+        Met {
+            connects: self.links.iter().map(|link| link.connects()).collect(),
+            left: self.connect_timeout.saturating_sub(waited),
+        }
     }
 
-    /// For what was asked in vain over the connections `before`: whether too many of them are
+    /// For what was asked in vain over the connections of `before`: whether too many of them are
     /// gone for a quorum, as those of a process that was frozen for long are, and there are
     /// others in their place. Then it is worth asking again.
-    pub(crate) async fn meets_again(&self, before: &[u64]) -> bool {
-        let same = |node: usize| self.links[node].connects() == before[node];
+    pub(crate) async fn meets_again(&self, before: &Met) -> bool {
+        let same = |node: usize| self.links[node].connects() == before.connects[node];
         if mutant!("asked-in-vain-is-over", self.is_connected(same), true) {
             return false;
         }
-        self.meet().await;
+        self.meet(before.left).await;
         self.is_connected(|_| true)
     }
 
@@ -565,7 +576,7 @@ pub(crate) mod tests {
                 .map(|known| Arc::new(Known(*known)) as Arc<dyn Link>);
             let (links, clock, rng) = (links.collect(), Arc::new(Still), Arc::new(SystemRng));
             let set = Set::new(links, clock, rng, Duration::from_secs(1), 0.01, |_| ());
-            let mut meet = std::pin::pin!(set.meet());
+            let mut meet = std::pin::pin!(set.meet(Duration::MAX));
             let mut cx = Context::from_waker(std::task::Waker::noop());
             assert_eq!(meet.as_mut().poll(&mut cx).is_pending(), waits, "{nodes:?}");
         }
@@ -608,12 +619,47 @@ pub(crate) mod tests {
             (known(Some(false)), 0, false),
         ] {
             let (clock, rng) = (Arc::new(Still), Arc::new(SystemRng));
-            let (ttl, before) = (Duration::from_secs(1), [before]);
+            let ttl = Duration::from_secs(1);
+            let before = Met {
+                connects: vec![before],
+                left: ttl,
+            };
             let set = Set::new(vec![link], clock, rng, ttl, 0.01, |_| ());
             let mut meets = std::pin::pin!(set.meets_again(&before));
             let mut cx = Context::from_waker(Waker::noop());
             assert_eq!(meets.as_mut().poll(&mut cx), Poll::Ready(again));
         }
+    }
+
+    /// A clock on which nothing happens while somebody sleeps.
+    #[derive(Default)]
+    struct Passes(AtomicU64);
+
+    impl Clock for Passes {
+        fn now(&self) -> Instant {
+            Instant(self.0.load(Ordering::Relaxed))
+        }
+
+        fn sleep_until(&self, at: Instant) -> Sleep {
+            self.0.fetch_max(at.0, Ordering::Relaxed);
+            Box::pin(std::future::ready(()))
+        }
+    }
+
+    #[test]
+    fn what_asks_twice_waits_for_connections_no_longer_than_what_asks_once() {
+        let (clock, rng) = (Arc::new(Passes::default()), Arc::new(SystemRng));
+        let links: Vec<Arc<dyn Link>> = vec![Arc::new(Known(None))];
+        let ttl = Duration::from_secs(1);
+        let mut set = Set::new(links, clock.clone(), rng, ttl, 0.01, |_| ());
+        set.connect_timeout = Duration::from_secs(2);
+        let asks = async {
+            let before = set.met().await;
+            set.meets_again(&before).await
+        };
+        let mut cx = Context::from_waker(Waker::noop());
+        assert_eq!(std::pin::pin!(asks).poll(&mut cx), Poll::Ready(false));
+        assert_eq!(Instant(0).until(clock.now()), set.connect_timeout);
     }
 
     #[test]

@@ -1,5 +1,10 @@
 """The process: import, fork, exit."""
 
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
 import unittest
 
 import quorlock
@@ -69,7 +74,7 @@ script = '''
 try:
     import quorlock
 except ImportError as error:
-    print("subinterpreters" in str(error))
+    print("subinterpreters" in str(error), "WSGIApplicationGroup %{GLOBAL}" in str(error), "single-interpreter" in str(error))
 else:
     kept = quorlock.Client("memory://another").lock("a").acquire()
     print("imported")
@@ -77,7 +82,53 @@ else:
 interpreters.run_string(another, script)
 # It is not destroyed.
 """, memory("import")) as child:
-            self.assertEqual(child.end(), (0, "True\n"))
+            self.assertEqual(child.end(), (0, "True True True\n"))
+
+    def test_without_its_compiled_part_it_says_what_to_do(self):
+        with tempfile.TemporaryDirectory() as folder:
+            package = os.path.join(folder, "quorlock")
+            shutil.copytree(os.path.dirname(quorlock.__file__), package, ignore=shutil.ignore_patterns("_native*.so", "__pycache__"))
+            script = "try:\n    import quorlock\nexcept ImportError as error:\n    print(error)"
+            done = subprocess.run([sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": folder}, capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("quorlock has no compiled part here that fits this Python: install it by pip", done.stdout)
+
+    def test_a_notebook_that_loads_it_again_keeps_what_it_has(self):
+        with Child("""
+import importlib, sys, quorlock, quorlock.aio
+from quorlock import LockContendedError
+
+client = quorlock.Client()
+scope = client.lock("scope")
+with scope as held:
+    lease = client.lock("a").acquire()
+    for name, module in sorted(sys.modules.items()):
+        if not name.startswith("quorlock.") or name.endswith("_native"):
+            continue
+        # As `%autoreload 2` does.
+        before = dict(vars(module))
+        vars(module).clear()
+        vars(module).update(__name__=name, __loader__=before["__loader__"])
+        try:
+            importlib.reload(module)
+        except ImportError as error:
+            assert f"{name} is not loaded a second time" in str(error), error
+            vars(module).update(before)
+        else:
+            print(name, "was loaded again")
+    importlib.reload(quorlock)
+    assert held.is_held() and lease.is_held()
+    lease.extend()
+assert not held.is_held()
+for made in (client, quorlock.Client(restart_guard="off")):
+    try:
+        made.lock("a").acquire(wait=0)
+    except LockContendedError as error:
+        assert isinstance(error, quorlock.QuorlockError)
+        print("meets")
+print(lease.release(), client.lock("b").acquire(wait=0).release())
+""", memory("again")) as child:
+            self.assertEqual(child.end(), (0, "meets\nmeets\nTrue True\n"))
 
 
 class Fork(Case):

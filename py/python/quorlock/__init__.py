@@ -27,6 +27,7 @@ import atexit
 from typing import TYPE_CHECKING
 
 from . import _missing as _missing  # Before all that needs the compiled part.
+from . import _loaded as _loaded  # Before all that has a state.
 from ._candidate import Leadership
 from ._inspection import Forced, Holder, Inspection, NodeView
 from ._lease import Lost

@@ -1,10 +1,10 @@
 """What to do where the compiled part of the package cannot be loaded."""
 
-import importlib.util
-
 try:
     from . import _native as _native
 except ImportError as error:
+    import importlib.util
+
     if importlib.util.find_spec("quorlock._native") is None:
         raise ImportError(
             "quorlock has no compiled part here that fits this Python: install it by pip for this one "

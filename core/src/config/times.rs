@@ -51,9 +51,10 @@ impl Given {
 }
 
 /// A time for the nodes, which know whole milliseconds: rounded up, so that
-/// nobody gets less than was asked for.
+/// nobody gets less than was asked for. Less than one is refused, as it was given.
 fn whole_millis(time: Duration) -> Duration {
     match time.subsec_nanos() % 1_000_000 {
+        _ if time < Duration::from_millis(1) => time,
         0 => time,
         over => time.saturating_add(Duration::from_nanos((1_000_000 - over).into())),
     }
@@ -166,14 +167,15 @@ mod tests {
     fn times_for_nodes_are_rounded_up_to_milliseconds() {
         for (nanos, millis) in [
             (0, 0),
-            (1, 1),
-            (999_999, 1),
             (1_000_000, 1),
+            (1_000_001, 2),
             (3_333_333_333, 3334),
         ] {
             let rounded = whole_millis(Duration::from_nanos(nanos));
             assert_eq!(rounded, Duration::from_millis(millis), "{nanos}");
         }
         assert_eq!(whole_millis(Duration::MAX), Duration::MAX);
+        let nano = Duration::from_nanos(1);
+        assert_eq!(whole_millis(nano), nano);
     }
 }

@@ -7,7 +7,7 @@ pub(super) const NO_AUTHORITIES: &str = "this machine has no certificates of aut
 
 /// What to add to an error of TLS; nothing where it is clear.
 pub(super) fn remedy(error: &str) -> &'static str {
-    const REMEDIES: [(&str, &str); 9] = [
+    const REMEDIES: [(&str, &str); 10] = [
         (
             "CaUsedAsEndEntity",
             ": the server shows the certificate of an authority (CA:TRUE). Issue one for the server, signed by that \
@@ -42,6 +42,11 @@ pub(super) fn remedy(error: &str) -> &'static str {
         (
             "CertificateRequired",
             ": the server wants to see a certificate. Give cert and key",
+        ),
+        (
+            "UnknownCA",
+            ": the server does not trust the authority of cert. Give a certificate of one that it trusts \
+             (tls-ca-cert-file)",
         ),
     ];
     let known = REMEDIES.iter().find(|(sign, _)| error.contains(sign));
@@ -105,6 +110,15 @@ mod tests {
         ));
         let corrupt = rustls::InvalidMessage::InvalidContentType;
         assert!(told(Error::InvalidMessage(corrupt), "redis://"));
+        for (alert, word) in [
+            (
+                rustls::AlertDescription::CertificateRequired,
+                "cert and key",
+            ),
+            (rustls::AlertDescription::UnknownCA, "tls-ca-cert-file"),
+        ] {
+            assert!(told(Error::AlertReceived(alert), word));
+        }
         assert_eq!(remedy("Connection refused"), "");
     }
 }

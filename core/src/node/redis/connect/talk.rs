@@ -15,7 +15,7 @@ use crate::mutants::mutant;
 use crate::node::address::Address;
 use crate::node::redis::resp::{Bound, TooLong};
 use crate::node::redis::wire::{Incoming, Wire};
-use crate::node::redis::{replies, server_error};
+use crate::node::redis::{replies, server_error, words};
 use crate::node::{Fault, FaultKind};
 
 /// What is told of a connection that the other side has ended.
@@ -117,7 +117,9 @@ pub(crate) fn broken(error: &io::Error) -> Fault {
         .get_ref()
         .and_then(|e| e.downcast_ref::<rustls::Error>())
     {
-        return Fault::new(FaultKind::Misconfigured, format!("TLS: {refused}"), true);
+        let text = refused.to_string();
+        let text = format!("TLS: {text}{}", words::remedy(&text));
+        return Fault::new(FaultKind::Misconfigured, text, true);
     }
     let text = match error.kind() {
         io::ErrorKind::UnexpectedEof => CLOSED.to_owned(),

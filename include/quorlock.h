@@ -755,7 +755,8 @@ typedef struct quorlock_finding_t {
  * Called with each line of the log, on a thread of Quorlock's own for such
  * calls. One that blocks holds up other lines, and no loss; beyond 1024 lines that
  * wait the oldest are dropped. `message` ends with NUL and is gone when the callback returns. It
- * holds no passwords and no tokens. It must not throw.
+ * holds no passwords and no tokens. While it runs, quorlock_log_event(), quorlock_log_template() and
+ * quorlock_log_field() tell what the line consists of. It must not throw.
  */
 typedef void (*quorlock_log_callback_t)(void *userdata, int32_t level, const char *message);
 
@@ -782,9 +783,9 @@ const char *quorlock_version(void);
 const char *quorlock_kind_name(int32_t kind);
 
 /**
- * What a code means in one sentence, such as "Too few nodes answered.": the same for every
- * error of the kind, while messages name locks and holders. NULL for 0 and for a number that
- * is no code. The text lives as long as the library.
+ * What a code means in one sentence, without its full stop: what the message of every error of it
+ * begins with, and errors can be grouped by, for the rest names locks and holders. NULL for 0 and
+ * for a number that is no code. The text lives as long as the library.
  */
 const char *quorlock_kind_summary(int32_t kind);
 
@@ -794,7 +795,8 @@ const char *quorlock_kind_summary(int32_t kind);
 int32_t quorlock_error_kind(const struct quorlock_error_t *error);
 
 /**
- * Its message, without the nodes' answers. NULL for NULL.
+ * Its message, without the nodes' answers: quorlock_kind_summary() of its kind, and what it is about.
+ * NULL for NULL.
  */
 const char *quorlock_error_message(const struct quorlock_error_t *error);
 
@@ -2161,6 +2163,25 @@ QUORLOCK_MUST_USE char *quorlock_metrics_text(void);
  * Frees a text. NULL is allowed.
  */
 void quorlock_text_free(char *text);
+
+/**
+ * Of the line whose log callback runs on the calling thread: what kind of thing it tells of, in
+ * one word, such as "lease_lost" or "node_unreached". It is gone when the callback returns. NULL
+ * elsewhere.
+ */
+const char *quorlock_log_event(void);
+
+/**
+ * As quorlock_log_event(): its text with the names of its fields in braces, the same for all lines
+ * of its kind, so that a log can group them: "the lease of the lock `{lock}` is lost: {reason}".
+ */
+const char *quorlock_log_template(void);
+
+/**
+ * As quorlock_log_event(): what stands in the place of that name. "lock" is the name of a lock,
+ * "node" a node as in errors, "reason" why. NULL where the line has no such field, too.
+ */
+const char *quorlock_log_field(const char *name);
 
 /**
  * Sends the log of the whole process to `callback`; NULL for nowhere, as at

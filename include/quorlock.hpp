@@ -173,8 +173,8 @@ class error : public std::exception {
 public:
     error(std::int32_t kind, std::string message, std::string text, std::vector<node_error> nodes, std::string lock_name = {},
           std::string holder = {})
-        : told_(std::make_shared<const told>(told{kind, std::move(message), std::move(text), std::move(nodes),
-                                                  std::move(lock_name), std::move(holder)})) {}
+        : told_(std::make_shared<const told>(told{kind, led(kind, std::move(message)), led(kind, std::move(text)),
+                                                  std::move(nodes), std::move(lock_name), std::move(holder)})) {}
 
     /* No moves: an error that was moved from tells what it did before, as one that was copied. */
     error(const error &) noexcept = default;
@@ -195,6 +195,13 @@ public:
     /** The kind as a code: error.code() == quorlock::errc::timeout. */
     std::error_code code() const noexcept { return {static_cast<int>(kind()), category()}; }
 
+    /** What the kind means in one sentence, without its full stop: what the message of every error of it begins with, and errors
+     * can be grouped by. */
+    const char *summary() const noexcept {
+        const char *told = quorlock_kind_summary(kind());
+        return told ? told : "";
+    }
+
     /** The message without the nodes' answers. */
     const std::string &message() const noexcept { return told_->message; }
 
@@ -209,6 +216,12 @@ public:
     const std::string &holder() const noexcept { return told_->holder; }
 
 private:
+    /* A text behind the sentence of its kind, unless it begins with that by itself. */
+    static std::string led(std::int32_t kind, std::string text) {
+        const char *summary = quorlock_kind_summary(kind);
+        return !summary || text.rfind(summary, 0) == 0 ? std::move(text) : std::string(summary) + ": " + text;
+    }
+
     struct told {
         std::int32_t kind;
         std::string message, text;
@@ -2481,6 +2494,22 @@ inline void set_log(std::function<void(log_level, std::string_view)> function) {
             });
     quorlock_set_log_callback(made.get(), made ? detail::on_log : nullptr);
     current = std::move(made);
+}
+
+/** Of the line that the calling thread is in the function of set_log() with: what kind of thing it tells of, in one word, such as
+ * "lease_lost"; its text with the names of its fields in braces, the same for all lines of its kind; and one of those fields, such
+ * as "lock", "node" and "reason", nothing where it has none of that name. Empty elsewhere. */
+inline std::string log_event() {
+    const char *told = quorlock_log_event();
+    return told ? told : "";
+}
+inline std::string log_template() {
+    const char *told = quorlock_log_template();
+    return told ? told : "";
+}
+inline std::optional<std::string> log_field(const char *name) {
+    const char *told = quorlock_log_field(name);
+    return told ? std::optional<std::string>(told) : std::nullopt;
 }
 
 /** What all clients of this process have measured, as the text that Prometheus reads: serve it as

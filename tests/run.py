@@ -136,7 +136,7 @@ GATE = [
     Step("c-drawn", [sys.executable, "tests/c/run.py", "--part", "drawn"], floor=4),
     Step("header", ["ffi-c/header.sh", "--verify"]),
     # What is told to the crate of that name, which is nobody's unless it is asked for.
-    Step("tracing", ["cargo", "test", "-p", "quorlock", "--features", "tracing", "--locked", "--lib", "timed"]),
+    Step("tracing", ["cargo", "test", "-p", "quorlock", "--features", "tracing", "--locked", "--lib", "--", "timed", "dispatch"]),
     # Options as data, which are nobody's unless they are asked for.
     Step("serde", ["cargo", "test", "-p", "quorlock-tests", "--features", "serde", "--locked", "--test", "options"]),
     # What asks for TLS is refused where the crate is compiled without.

@@ -662,7 +662,7 @@ impl Settings {
         }
         within("fence_ttl", fence_ttl, 2 * max_ttl, LONGEST).map_err(|e| {
             let least = format!("at least twice max_ttl ({max_ttl:?})");
-            Error::invalid(format!("{}, {least}", e.message()))
+            Error::invalid(format!("{}, {least}", e.detail()))
         })?;
         fraction("drift", self.drift, 0.001, 0.5)?;
         fraction("min_validity", self.min_validity, 0.0, 0.9)?;

@@ -20,7 +20,8 @@ use tokio::sync::oneshot;
 
 use crate::clock::Instant;
 use crate::config::{LockOptions, lock_option_setters};
-use crate::error::{Error, shown};
+use crate::error::Error;
+use crate::event::event;
 use crate::inspect::{Holder, Inspection, Verdict};
 use crate::lease::{Lease, Lost};
 use crate::lock::Lock;
@@ -266,14 +267,22 @@ impl Election {
         let Ok(client) = self.lock.running() else {
             return;
         };
-        let failed = format!("the work of the leader of {} failed", shown(self.name()));
+        let lock = self.name().escape_ascii();
         match pause {
-            Some(pause) => {
-                (client.set.warn)(format!(
-                    "{failed}, which campaigns again in {pause:?}: {why}"
-                ));
-            }
-            None => (client.set.note)(format!("{failed}, whose term is over: {why}")),
+            Some(pause) => (client.set.warn)(event!(
+                "leader_failed",
+                "the work of the leader of `{lock}` failed, which campaigns again in {pause}: \
+                 {reason}",
+                lock = lock,
+                pause = format!("{pause:?}"),
+                reason = why,
+            )),
+            None => (client.set.note)(event!(
+                "deposed_leader_failed",
+                "the work of the leader of `{lock}` failed, whose term is over: {reason}",
+                lock = lock,
+                reason = why,
+            )),
         }
     }
 

@@ -116,23 +116,23 @@ impl ErrorKind {
         }
     }
 
-    /// What it means in one sentence, the same for every error of the kind: what errors are
-    /// grouped by, for messages name locks and holders.
+    /// What it means in one sentence, without its full stop: what every message of the kind
+    /// begins with, and errors can be grouped by, for the rest names locks and holders.
     pub const fn summary(self) -> &'static str {
         match self {
-            ErrorKind::InvalidArgument => "An argument or option is not valid.",
-            ErrorKind::Contended => "The lock is held by another.",
-            ErrorKind::Timeout => "The wait is over, and the lock is held by another.",
-            ErrorKind::QuorumUnavailable => "Too few nodes answered.",
-            ErrorKind::LockLost => "The lock is held no longer.",
-            ErrorKind::NotOwner => "The owner holds nothing.",
-            ErrorKind::TooManyWaiters => "Too many calls wait for the lock.",
-            ErrorKind::Misconfigured => "Nodes or credentials are set up wrong.",
-            ErrorKind::Cancelled => "The call was given up.",
-            ErrorKind::Closed => "The client is closed.",
-            ErrorKind::Forked => "The client is that of the process before the fork.",
-            ErrorKind::Internal => "Quorlock has a bug.",
-            ErrorKind::WouldDeadlock => "The call would wait for itself.",
+            ErrorKind::InvalidArgument => "An argument or option is not valid",
+            ErrorKind::Contended => "The lock is held by another",
+            ErrorKind::Timeout => "The wait is over, and the lock was not won",
+            ErrorKind::QuorumUnavailable => "Too few nodes answered",
+            ErrorKind::LockLost => "The lock is held no longer",
+            ErrorKind::NotOwner => "The owner holds nothing",
+            ErrorKind::TooManyWaiters => "Too many calls wait for the lock",
+            ErrorKind::Misconfigured => "Nodes or credentials are set up wrong",
+            ErrorKind::Cancelled => "The call was given up",
+            ErrorKind::Closed => "The client is closed",
+            ErrorKind::Forked => "The client is that of the process before the fork",
+            ErrorKind::Internal => "Quorlock itself failed",
+            ErrorKind::WouldDeadlock => "The call would wait for itself",
         }
     }
 }
@@ -208,7 +208,7 @@ impl Error {
     ) -> Error {
         Error(Arc::new(Inner {
             kind,
-            message: message.into(),
+            message: led(kind, message.into()),
             nodes,
             name: None,
             holder: None,
@@ -229,10 +229,13 @@ impl Error {
     #[cold]
     pub(crate) fn timed_out(mut self, wait: Duration) -> Error {
         if let Some(inner) = Arc::get_mut(&mut self.0) {
-            if inner.kind == ErrorKind::Contended {
+            let before = inner.kind;
+            if before == ErrorKind::Contended {
                 inner.kind = ErrorKind::Timeout;
             }
-            inner.message = format!("{} (at the end of a wait of {wait:?})", inner.message);
+            let message = format!("{} (at the end of a wait of {wait:?})", inner.message);
+            let rest = message.strip_prefix(before.summary()).unwrap_or(&message);
+            inner.message = format!("{}{rest}", inner.kind.summary());
         }
         self
     }
@@ -263,6 +266,11 @@ impl Error {
         Error::new(kind, message)
     }
 
+    /// The sentence that its message begins with, the same for all errors of its kind.
+    pub fn summary(&self) -> &'static str {
+        self.0.kind.summary()
+    }
+
     /// What went wrong.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
@@ -291,7 +299,16 @@ impl Error {
         self.0.holder.as_deref()
     }
 
-    /// The message without the nodes' answers.
+    /// What it is about: the message without its summary, for a message around it.
+    #[doc(hidden)]
+    pub fn detail(&self) -> &str {
+        let rest = self.0.message.strip_prefix(self.summary());
+        rest.and_then(|rest| rest.strip_prefix(": "))
+            .unwrap_or(&self.0.message)
+    }
+
+    /// The message without the nodes' answers: its [summary](Error::summary), and behind a colon
+    /// what it is about.
     pub fn message(&self) -> &str {
         &self.0.message
     }
@@ -323,6 +340,19 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         let first = self.0.nodes.first()?;
         Some(first)
+    }
+}
+
+/// A message behind the sentence of its kind, unless it begins with that by itself.
+fn led(kind: ErrorKind, message: String) -> String {
+    let summary = kind.summary();
+    let begins = message
+        .get(..summary.len())
+        .is_some_and(|begin| begin.eq_ignore_ascii_case(summary));
+    match begins {
+        true => format!("{summary}{}", &message[summary.len()..]),
+        false if message.is_empty() => summary.into(),
+        false => format!("{summary}: {message}"),
     }
 }
 
@@ -393,11 +423,32 @@ mod tests {
                 NodeError::new("b:2".into(), "timed out".into()),
             ],
         );
-        assert_eq!(e.to_string(), "too few (a:1: refused; b:2: timed out)");
+        assert_eq!(
+            e.to_string(),
+            "Too few nodes answered: too few (a:1: refused; b:2: timed out)"
+        );
         let source = std::error::Error::source(&e).unwrap();
         assert_eq!(source.to_string(), "a:1: refused");
         assert_eq!(source.downcast_ref(), e.nodes().first());
         assert!(std::error::Error::source(&Error::closed()).is_none());
+    }
+
+    #[test]
+    fn a_message_begins_with_the_sentence_of_its_kind_once() {
+        for &kind in ErrorKind::ALL {
+            let error = Error::new(kind, "a reason");
+            assert_eq!(error.message(), format!("{}: a reason", kind.summary()));
+            assert_eq!(Error::new(kind, error.message()).message(), error.message());
+            assert_eq!(Error::new(kind, "").message(), kind.summary());
+        }
+        assert_eq!(
+            Error::closed().message(),
+            "The client is closed: make a new one"
+        );
+        let waited = Error::new(ErrorKind::Contended, "`a` is").timed_out(Duration::from_secs(1));
+        let told =
+            "The wait is over, and the lock was not won: `a` is (at the end of a wait of 1s)";
+        assert_eq!(waited.message(), told);
     }
 
     #[test]

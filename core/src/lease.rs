@@ -10,6 +10,7 @@ use std::time::Duration;
 use crate::client::inner::Inner;
 use crate::clock::Instant;
 use crate::error::{Error, ErrorKind, shown};
+use crate::event::event;
 use crate::export::Exported;
 use crate::mutants::mutant;
 use crate::node::Mode;
@@ -541,16 +542,21 @@ pub(crate) async fn release(client: &Inner, share: &Share) -> bool {
 
 /// Says of a lease that was held why its release is not done.
 fn warn_of(client: &Inner, hold: &Hold, release: &Release) {
-    let key = shown(&hold.keys().lock);
+    let lock = client.set.lock_of(&hold.keys().lock);
     if let Some(why) = release.refused() {
-        (client.set.warn)(format!(
-            "the lock {key} was released, and stays taken until its ttl is over, for nodes refuse \
-             the release: {why}"
+        (client.set.warn)(event!(
+            "release_refused",
+            "the lock `{lock}` was released, and stays taken until its ttl is over, for nodes \
+             refuse the release: {reason}",
+            lock = lock,
+            reason = why,
         ));
     } else if release.keeps_too_little() {
-        (client.set.warn)(format!(
-            "the lock {key} was released and is to stay taken, and too few nodes have stored so: \
-             another may get it as soon as it is free"
+        (client.set.warn)(event!(
+            "keep_too_little",
+            "the lock `{lock}` was released and is to stay taken, and too few nodes have stored so: \
+             another may get it as soon as it is free",
+            lock = lock,
         ));
     }
 }

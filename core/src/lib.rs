@@ -48,9 +48,12 @@
 //!
 //! # Logs and spans
 //!
-//! What is worth knowing goes to the crate `log`, under targets that begin with `quorlock`, or to
-//! [`set_log_sink`]. With the feature `tracing` it goes to that crate, and each acquire is a span
-//! `acquire` with the fields `lock`, `group`, `outcome` and `error`.
+//! What is worth knowing goes to the crate `log`, with the target `quorlock`, or to
+//! [`set_log_sink`]: each line with the kind of what it tells, its template, and what differs as
+//! fields ([`LogEvent`]); those of `log` are its key-values, and the first two are named `event`
+//! and `template`. With the feature `tracing` it goes to that crate with the fields `lock`, `node`
+//! and `reason`, and each acquire is a span `acquire` with the fields `lock`, `group`, `outcome`
+//! and `error`.
 //!
 //! # Features
 //!
@@ -75,6 +78,7 @@ mod config;
 mod display;
 mod election;
 mod error;
+mod event;
 mod export;
 mod force;
 mod hash;
@@ -110,6 +114,7 @@ pub use client::{Client, ClientBuilder, Listing};
 pub use config::{Layout, RestartGuard, defaults};
 pub use election::{Election, Leadership, Observer};
 pub use error::{Error, ErrorKind, NodeError};
+pub use event::LogEvent;
 pub use force::Forced;
 pub use inspect::{Holder, Inspection, NodeView, Verdict};
 pub use lease::{Lease, Lost};

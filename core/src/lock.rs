@@ -13,6 +13,7 @@ use crate::client::inner::Inner;
 use crate::client::shared::Shared;
 use crate::config::{Layout, LockOptions, MIN_TTL, lock_option_setters};
 use crate::error::{Error, ErrorKind, shown};
+use crate::event::{LogEvent, event};
 use crate::force::{Forced, force_release};
 use crate::inspect::{Holder, Inspection, Verdict};
 use crate::lease::{self, Lease};
@@ -529,7 +530,7 @@ impl Lock {
 
     /// What the lock was given and a lease that it enters does not have, told once
     /// for each lease. What is the client's own was not given.
-    fn overruled(&self, client: &Inner, held: &Held) -> Option<String> {
+    fn overruled(&self, client: &Inner, held: &Held) -> Option<LogEvent> {
         let (given, usual) = (&self.options, &client.settings.lock);
         let (times, has) = (given.times.settled(), &held.hold.terms);
         let ttl = given.times.ttl != usual.times.ttl && times.ttl != has.timing.ttl;
@@ -559,10 +560,12 @@ impl Lock {
         if differ.is_empty() || held.overruled.swap(true, Ordering::Relaxed) {
             return None;
         }
-        Some(format!(
-            "the lock {} is entered again with other options: its lease keeps those that it was won with, {}",
-            shown(&self.name),
-            differ.join(", ")
+        Some(event!(
+            "options_overruled",
+            "the lock `{lock}` is entered again with other options: its lease keeps those that it \
+             was won with, {options}",
+            lock = self.name.escape_ascii(),
+            options = differ.join(", "),
         ))
     }
 

@@ -57,7 +57,8 @@ pub extern "C" fn quorlock_error_kind(error: *const quorlock_error_t) -> i32 {
     boundary!(or 0, { Ok(handle::borrow(&error, "error")?.kind) })
 }
 
-/// Its message, without the nodes' answers. NULL for NULL.
+/// Its message, without the nodes' answers: quorlock_kind_summary() of its kind, and what it is about.
+/// NULL for NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_error_message(error: *const quorlock_error_t) -> *const c_char {
     boundary!(or ptr::null(), { Ok(handle::borrow(&error, "error")?.message.as_ptr()) })

@@ -49,14 +49,14 @@ pub extern "C" fn quorlock_kind_name(kind: i32) -> *const c_char {
     boundary!(or std::ptr::null(), { Ok(name_in(&NAMES, kind)) })
 }
 
-/// What a code means in one sentence, such as "Too few nodes answered.": the same for every
-/// error of the kind, while messages name locks and holders. NULL for 0 and for a number that
-/// is no code. The text lives as long as the library.
+/// What a code means in one sentence, without its full stop: what the message of every error of it
+/// begins with, and errors can be grouped by, for the rest names locks and holders. NULL for 0 and
+/// for a number that is no code. The text lives as long as the library.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_kind_summary(kind: i32) -> *const c_char {
     static SUMMARIES: Made<Names> = Made::new(|| {
-        let told = |kind: ErrorKind| (kind.number(), c_text(kind.summary()));
-        ErrorKind::ALL.iter().copied().map(told).collect()
+        let told = |kind: &ErrorKind| (kind.number(), c_text(kind.summary()));
+        ErrorKind::ALL.iter().map(told).collect()
     });
     boundary!(or std::ptr::null(), { Ok(name_in(&SUMMARIES, kind)) })
 }

@@ -1,13 +1,16 @@
 //! What concerns the process as a whole: the log, and the end.
 
-use std::ffi::{c_char, c_void};
+use std::cell::Cell;
+use std::ffi::{CStr, CString, c_char, c_void};
+use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use quorlock_core::Level;
 use quorlock_core::binding::{PerProcess, shutdown};
+use quorlock_core::{Level, LogEvent};
 
 use crate::callback::{Callback, Slot};
 use crate::error::{c_text, quorlock_error_t};
+use crate::handle;
 
 /// Something is wrong that the library can bear: look at it.
 pub const QUORLOCK_LOG_WARN: i32 = 2;
@@ -17,7 +20,8 @@ pub const QUORLOCK_LOG_INFO: i32 = 3;
 /// Called with each line of the log, on a thread of Quorlock's own for such
 /// calls. One that blocks holds up other lines, and no loss; beyond 1024 lines that
 /// wait the oldest are dropped. `message` ends with NUL and is gone when the callback returns. It
-/// holds no passwords and no tokens. It must not throw.
+/// holds no passwords and no tokens. While it runs, quorlock_log_event(), quorlock_log_template() and
+/// quorlock_log_field() tell what the line consists of. It must not throw.
 pub type quorlock_log_callback_t =
     Option<unsafe extern "C" fn(userdata: *mut c_void, level: i32, message: *const c_char)>;
 
@@ -26,16 +30,73 @@ type Function = unsafe extern "C" fn(*mut c_void, i32, *const c_char);
 static LOG: PerProcess<Slot<Callback<Function>>> = PerProcess::new();
 static SINK_IS_SET: AtomicBool = AtomicBool::new(false);
 
-fn sink(level: Level, line: &str) {
+/// A line whose callback runs.
+struct Told {
+    event: CString,
+    template: CString,
+    fields: Vec<(&'static str, CString)>,
+}
+
+thread_local! {
+    static TOLD: Cell<*const Told> = const { Cell::new(ptr::null()) };
+}
+
+/// What `look` finds in the line whose callback runs on this thread; NULL where none does.
+fn of_line(look: impl FnOnce(&Told) -> Option<&CStr>) -> *const c_char {
+    let told = TOLD.with(Cell::get);
+    // SAFETY: it is null, or `sink` below has it on this thread's stack.
+    let found = unsafe { told.as_ref() }.and_then(look);
+    found.map_or(ptr::null(), CStr::as_ptr)
+}
+
+fn sink(level: Level, line: &LogEvent) {
     let level = match level {
         Level::Warn => QUORLOCK_LOG_WARN,
         // Less grave ones that there may be one day, too.
         _ => QUORLOCK_LOG_INFO,
     };
-    let line = c_text(line);
+    let field = |(name, value): &(&'static str, String)| (*name, c_text(value));
+    let told = Told {
+        event: c_text(line.name()),
+        template: c_text(line.template()),
+        fields: line.fields().iter().map(field).collect(),
+    };
+    let line = c_text(line.message());
+    TOLD.with(|place| place.set(&raw const told));
     // SAFETY: by the header's contract the callback can be called with its
     // userdata until it is taken back.
     LOG.get().run(false, |told| unsafe { (told.function)(told.userdata, level, line.as_ptr()) });
+    TOLD.with(|place| place.set(ptr::null()));
+}
+
+/// Of the line whose log callback runs on the calling thread: what kind of thing it tells of, in
+/// one word, such as "lease_lost" or "node_unreached". It is gone when the callback returns. NULL
+/// elsewhere.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_log_event() -> *const c_char {
+    boundary!(or ptr::null(), { Ok(of_line(|told| Some(&told.event))) })
+}
+
+/// As quorlock_log_event(): its text with the names of its fields in braces, the same for all lines
+/// of its kind, so that a log can group them: "the lease of the lock `{lock}` is lost: {reason}".
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_log_template() -> *const c_char {
+    boundary!(or ptr::null(), { Ok(of_line(|told| Some(&told.template))) })
+}
+
+/// As quorlock_log_event(): what stands in the place of that name. "lock" is the name of a lock,
+/// "node" a node as in errors, "reason" why. NULL where the line has no such field, too.
+#[unsafe(no_mangle)]
+pub extern "C" fn quorlock_log_field(name: *const c_char) -> *const c_char {
+    boundary!(or ptr::null(), {
+        handle::wanted(name.cast_mut(), "name")?;
+        // SAFETY: by the header's contract it is a text that ends with NUL.
+        let name = unsafe { CStr::from_ptr(name) };
+        Ok(of_line(|told| {
+            let found = told.fields.iter().find(|(field, _)| field.as_bytes() == name.to_bytes());
+            found.map(|(_, value)| value.as_c_str())
+        }))
+    })
 }
 
 /// Sends the log of the whole process to `callback`; NULL for nowhere, as at

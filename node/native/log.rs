@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex, Once, Weak};
 
-use quorlock::Level;
 use quorlock::binding::lock;
+use quorlock::{Level, LogEvent};
 
 use crate::failure::spelled;
 use crate::queue::{Event, Queue};
@@ -21,9 +21,9 @@ pub(crate) fn listen(queue: &Arc<Queue>) {
 }
 
 /// Called on the thread for log lines.
-fn sink(level: Level, line: &str) {
+fn sink(level: Level, line: &LogEvent) {
     let queues: Vec<_> = lock(&LISTENING).iter().filter_map(Weak::upgrade).collect();
     for queue in queues {
-        queue.push(Event::Log(level == Level::Warn, spelled(line)));
+        queue.push(Event::Log(level == Level::Warn, spelled(line.message())));
     }
 }

@@ -13,7 +13,10 @@ export interface NodeAnswer {
 export class QuorlockError extends Error {
   /** `ERR_QUORLOCK_…`. */
   readonly code: string;
-  /** What the kind means in one sentence, the same for every error of it: what errors can be grouped by. */
+  /**
+   * What the kind means in one sentence, without its full stop: what the message of every error of it begins with, and errors can
+   * be grouped by.
+   */
   readonly summary: string;
   /** The kind's name, the same in every language: `"Timeout"`. */
   readonly kind: string;
@@ -34,8 +37,8 @@ export class QuorlockError extends Error {
     nodes: readonly NodeAnswer[] = [],
     about: { readonly lock?: string | undefined; readonly holder?: string | undefined } = {},
   ) {
-    super(message);
     const [number, kind, code, summary] = meaning(new.target);
+    super(led(summary, message));
     this.number = number;
     this.kind = kind;
     this.code = `ERR_QUORLOCK_${code}`;
@@ -97,17 +100,17 @@ type ErrorClass = new (
 ) => QuorlockError;
 
 const MEANINGS: readonly (readonly [ErrorClass, number, string, string, string])[] = [
-  [InvalidArgumentError, 1, "InvalidArgument", "INVALID_ARGUMENT", "An argument or option is not valid."],
-  [LockContendedError, 2, "Contended", "CONTENDED", "The lock is held by another."],
-  [LockTimeoutError, 3, "Timeout", "TIMEOUT", "The wait is over, and the lock is held by another."],
-  [QuorumUnavailableError, 4, "QuorumUnavailable", "QUORUM_UNAVAILABLE", "Too few nodes answered."],
-  [LockLostError, 5, "LockLost", "LOCK_LOST", "The lock is held no longer."],
-  [NotOwnerError, 6, "NotOwner", "NOT_OWNER", "The owner holds nothing."],
-  [TooManyWaitersError, 7, "TooManyWaiters", "TOO_MANY_WAITERS", "Too many calls wait for the lock."],
-  [MisconfiguredError, 8, "Misconfigured", "MISCONFIGURED", "Nodes or credentials are set up wrong."],
-  [ClientClosedError, 10, "Closed", "CLOSED", "The client is closed."],
-  [InternalError, 12, "Internal", "INTERNAL", "Quorlock has a bug."],
-  [WouldDeadlockError, 13, "WouldDeadlock", "WOULD_DEADLOCK", "The call would wait for itself."],
+  [InvalidArgumentError, 1, "InvalidArgument", "INVALID_ARGUMENT", "An argument or option is not valid"],
+  [LockContendedError, 2, "Contended", "CONTENDED", "The lock is held by another"],
+  [LockTimeoutError, 3, "Timeout", "TIMEOUT", "The wait is over, and the lock was not won"],
+  [QuorumUnavailableError, 4, "QuorumUnavailable", "QUORUM_UNAVAILABLE", "Too few nodes answered"],
+  [LockLostError, 5, "LockLost", "LOCK_LOST", "The lock is held no longer"],
+  [NotOwnerError, 6, "NotOwner", "NOT_OWNER", "The owner holds nothing"],
+  [TooManyWaitersError, 7, "TooManyWaiters", "TOO_MANY_WAITERS", "Too many calls wait for the lock"],
+  [MisconfiguredError, 8, "Misconfigured", "MISCONFIGURED", "Nodes or credentials are set up wrong"],
+  [ClientClosedError, 10, "Closed", "CLOSED", "The client is closed"],
+  [InternalError, 12, "Internal", "INTERNAL", "Quorlock itself failed"],
+  [WouldDeadlockError, 13, "WouldDeadlock", "WOULD_DEADLOCK", "The call would wait for itself"],
 ];
 
 const CANCELLED = 9;
@@ -122,13 +125,20 @@ for (const base of [QuorlockError, LockBusyError]) {
   Object.defineProperty(base.prototype, "name", { value: base.name, configurable: true, writable: true });
 }
 
+/** A message behind the sentence of its kind, unless it begins with that by itself. */
+function led(summary: string, message: string): string {
+  const begin = message.slice(0, summary.length);
+  if (begin.toLowerCase() === summary.toLowerCase()) return summary + message.slice(summary.length);
+  return message === "" ? summary : `${summary}: ${message}`;
+}
+
 /** Number, kind, code and summary of a class; a class derived by a user has those of its base. */
 function meaning(errorClass: unknown): [number, string, string, string] {
   for (let found = errorClass; typeof found === "function"; found = Object.getPrototypeOf(found)) {
     const row = MEANINGS.find(([known]) => known === found);
     if (row !== undefined) return [row[1], row[2], row[3], row[4]];
   }
-  return [12, "Internal", "INTERNAL", "Quorlock has a bug."];
+  return [12, "Internal", "INTERNAL", "Quorlock itself failed"];
 }
 
 /** The stack of a call, as V8 captures it. */
@@ -152,7 +162,7 @@ export function toError(failure: Failure, from?: Function, caller?: Caller): Err
   Error.captureStackTrace(error, from);
   if (caller !== undefined && error.stack?.includes(FRAMES) === false && caller.stack.includes(FRAMES)) {
     const frames = caller.stack.slice(caller.stack.indexOf(FRAMES));
-    Object.defineProperty(error, "stack", { value: `${error.name}: ${message}${frames}`, writable: true, configurable: true });
+    Object.defineProperty(error, "stack", { value: `${error.name}: ${error.message}${frames}`, writable: true, configurable: true });
   }
   return error;
 }

@@ -52,7 +52,7 @@ pub(crate) fn linger(py: Python<'_>) {
 
 /// Calls a function on a thread of ours, unless the interpreter is ending. What
 /// it raises goes to `sys.unraisablehook`.
-pub(crate) fn tell<const N: usize>(function: &Py<PyAny>, arguments: [&str; N]) {
+pub(crate) fn tell(function: &Py<PyAny>, arguments: &[&str]) {
     if let Some(error) = call(function, arguments) {
         Python::try_attach(|py| error.write_unraisable(py, None));
     }
@@ -60,7 +60,7 @@ pub(crate) fn tell<const N: usize>(function: &Py<PyAny>, arguments: [&str; N]) {
 
 /// Calls a function on a thread that is not attached, unless the interpreter is ending; what it
 /// raises.
-pub(crate) fn call<const N: usize>(function: &Py<PyAny>, arguments: [&str; N]) -> Option<PyErr> {
+pub(crate) fn call(function: &Py<PyAny>, arguments: &[&str]) -> Option<PyErr> {
     if is_ending() && !ENDS.get() {
         return None;
     }

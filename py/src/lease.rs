@@ -72,12 +72,10 @@ impl Drop for Lease {
 
 /// Warns, and logs, that a lease is collected while it is held.
 pub(crate) fn unkept(name: &[u8]) {
-    let told = format!(
-        "the lock {} is released because nobody keeps its lease: keep the lease and \
-         release it, or hold the lock by `with`",
-        shown(name)
-    );
-    warn(told.clone());
+    const UNKEPT: &str = "the lock {lock} is released because nobody keeps its lease: keep the \
+                          lease and release it, or hold the lock by `with`";
+    let told = UNKEPT.replace("{lock}", &shown(name));
+    warn("lease_unkept", UNKEPT, shown(name));
     Python::try_attach(|py| {
         // That of whoever is going on while this is collected.
         let other = PyErr::take(py);
@@ -210,7 +208,7 @@ impl Lease {
 
     /// Calls `callback(reason)` at the loss, on a thread of the dispatcher.
     fn on_lost(&self, callback: Py<PyAny>) {
-        let told = move |reason: LossReason| ending::tell(&callback, [reason.as_str()]);
+        let told = move |reason: LossReason| ending::tell(&callback, &[reason.as_str()]);
         self.core.on_lost(told);
     }
 }

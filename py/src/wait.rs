@@ -67,7 +67,7 @@ fn nothing(py: Python<'_>) -> PyResult<&'static Py<PyAny>> {
 
 /// Whether a handler of a signal has raised, or an exception was set for the thread.
 fn is_raised(nothing: &Py<PyAny>, raised: &mut Option<PyErr>) -> bool {
-    *raised = ending::call(nothing, []);
+    *raised = ending::call(nothing, &[]);
     raised.is_some()
 }
 

@@ -582,7 +582,11 @@ static void other_call(struct fuzz *f) {
         quorlock_lock_free(*lock);
         *lock = NULL;
         break;
-    case 6: quorlock_kind_name((int32_t)some_ms(f)); break;
+    case 6:
+        quorlock_kind_name((int32_t)some_ms(f));
+        quorlock_kind_summary((int32_t)some_ms(f));
+        quorlock_log_field("lock");
+        break;
     case 7:
         if (draw(f, 2)) CODE(quorlock_client_init_set(SOME(clients), error));
         else CODE(quorlock_client_init_set_forced(SOME(clients), error));

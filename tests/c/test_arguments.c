@@ -28,7 +28,8 @@ static void names_of_kinds(void) {
     }
     CHECK(!quorlock_kind_name(count));
     CHECK(!quorlock_kind_name(-1));
-    CHECK(!quorlock_kind_summary(count) && !quorlock_kind_summary(-1));
+    CHECK(same(quorlock_kind_summary(QUORLOCK_CONTENDED), "The lock is held by another"));
+    CHECK(!quorlock_kind_summary(QUORLOCK_OK) && !quorlock_kind_summary(count) && !quorlock_kind_summary(-1));
     static const struct { int32_t number; const char *name; } states[] = {
         {QUORLOCK_LEASE_NONE, "none"}, {QUORLOCK_LEASE_RELEASED, "released"}, {QUORLOCK_LEASE_HELD, "held"},
         {QUORLOCK_LEASE_EXPIRED, "expired"}, {QUORLOCK_LEASE_REFUSED, "refused"}, {QUORLOCK_LEASE_MAX_HOLD, "max_hold"},

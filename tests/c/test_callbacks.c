@@ -177,6 +177,50 @@ static void the_log(void) {
     CHECK(seen.calls == calls);
 }
 
+/* The parts of a line that tells of a loss. */
+struct parts {
+    sem_t told;
+    char event[64], template[128], lock[64], reason[64], line[256];
+    bool has_node;
+};
+
+static void on_line(void *userdata, int32_t level, const char *line) {
+    struct parts *parts = userdata;
+    if (!same(quorlock_log_event(), "lease_lost") || !same(quorlock_log_field("lock"), "parts")) return;
+    CHECK(level == QUORLOCK_LOG_WARN && !quorlock_log_field(NULL));
+    snprintf(parts->event, sizeof parts->event, "%s", quorlock_log_event());
+    snprintf(parts->template, sizeof parts->template, "%s", quorlock_log_template());
+    snprintf(parts->lock, sizeof parts->lock, "%s", quorlock_log_field("lock"));
+    snprintf(parts->reason, sizeof parts->reason, "%s", quorlock_log_field("reason"));
+    snprintf(parts->line, sizeof parts->line, "%s", line);
+    parts->has_node = quorlock_log_field("node");
+    sem_post(&parts->told);
+}
+
+static void a_line_has_its_parts_apart(void) {
+    quorlock_client_t *client = some_client();
+    quorlock_lock_options_t *options = quorlock_lock_options_new();
+    quorlock_lock_options_set_ttl(options, 200);
+    quorlock_lock_options_set_renew(options, false);
+    quorlock_lock_t *lock = NULL;
+    WORKS(quorlock_lock_new(client, "parts", 5, options, &lock, &error));
+    quorlock_lock_options_free(options);
+    struct parts parts = {.has_node = false};
+    sem_init(&parts.told, 0, 0);
+    quorlock_set_log_callback(&parts, on_line);
+    quorlock_lease_t *lease = held(lock);
+    CHECK(comes(&parts.told));
+    quorlock_set_log_callback(NULL, NULL);
+    CHECK(same(parts.event, "lease_lost") && same(parts.lock, "parts") && same(parts.reason, "expired") && !parts.has_node);
+    CHECK(same(parts.template, "the lease of the lock `{lock}` is lost: {reason}"));
+    CHECK(same(parts.line, "the lease of the lock `parts` is lost: expired"));
+    /* Nowhere else. */
+    CHECK(!quorlock_log_event() && !quorlock_log_template() && !quorlock_log_field("lock"));
+    quorlock_lease_free(lease);
+    quorlock_lock_free(lock);
+    quorlock_client_free(client);
+}
+
 static void what_blocks_withholds_no_loss(void) {
     quorlock_client_t *client = some_client();
     quorlock_lock_t *lock = lock_with_ttl(client, 200, false), *other = NULL;
@@ -215,5 +259,6 @@ static void what_blocks_withholds_no_loss(void) {
 const struct test callbacks_tests[] = {
     TEST(losses_are_told), TEST(a_callback_that_blocks_loses_no_lease), TEST(callbacks_are_over_when_freed),
     TEST(callbacks_may_free_their_lease), TEST(callbacks_can_be_replaced), TEST(the_log),
+    TEST(a_line_has_its_parts_apart),
     /* After that of the log, which is to hear no line of this one. */
     TEST(what_blocks_withholds_no_loss), {NULL, NULL}};

@@ -122,9 +122,12 @@ Errors tell apart what a program does next: *held by another* (`Contended`, `Tim
 *you no longer hold it* (`LockLost`). One that follows from what nodes answered carries all of their answers: `error.nodes` in Python and
 Node, `Error::nodes()` in Rust, `quorlock_error_node` in C. None carries a password or a token.
 
-Kinds have the same number and name in every language, forever. In Rust they are `ErrorKind`, from `error.kind()`.
+Kinds have the same number and name in every language, forever. In Rust they are `ErrorKind`, from `error.kind()`. The text of an error
+begins with the sentence of its kind, by which errors can be grouped, for the rest names locks, holders and nodes: `error.summary` in Python
+and Node, `Error::summary()` in Rust, `quorlock_kind_summary()` in C, `error::summary()` in C++.
 
 """
+    sentences = dict(re.findall(r'ErrorKind::(\w+) => "([^"]+ [^"]+)"', source("core/src/error.rs")))
     body = re.search(r"pub enum ErrorKind \{\n(.*?)\n\}", source("core/src/error.rs"), re.DOTALL)[1]
     for found in re.finditer(r"((?:^ *///.*\n)+)^ *(\w+) = (\d+),", body + "\n", re.MULTILINE):
         what, name, number = re.sub(r"^ */// ?", "", found[1], flags=re.MULTILINE), found[2], found[3]
@@ -136,7 +139,7 @@ Kinds have the same number and name in every language, forever. In Rust they are
                 names.insert(1, f"Node `{python[number]}`, code `ERR_{constant}`")
         else:
             names[0:0] = ["Python the exception of what cancelled it", "Node the reason of the signal"]
-        text += f"## {name}\n\n{prose(what).replace('<br>', chr(10) * 2)}\n\nNumber {number} · {' · '.join(names)}\n\n"
+        text += f"## {name}\n\n{prose(what).replace('<br>', chr(10) * 2)}\n\n*{sentences[name]}* · number {number} · {' · '.join(names)}\n\n"
     return text
 
 

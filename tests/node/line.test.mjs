@@ -163,7 +163,7 @@ test("a wrong maxWaiters is refused by name and value", async () => {
   ]) {
     const expected = (error) => {
       assert.ok(error instanceof InvalidArgumentError, `${error}`);
-      assert.equal(error.message, `maxWaiters is ${shown}: give an integer, 0 to 2147483647`);
+      assert.equal(error.message, `${error.summary}: maxWaiters is ${shown}: give an integer, 0 to 2147483647`);
       return true;
     };
     assert.throws(() => new Client({ nodes, maxWaiters: given }), expected);

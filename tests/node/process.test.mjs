@@ -252,7 +252,7 @@ test("the nodes of the environment are those of the thread that asks", async () 
   );
   const [seen] = await Promise.race([once(worker, "message"), once(worker, "error").then(([error]) => Promise.reject(error))]);
   const refused =
-    "ERR_QUORLOCK_INVALID_ARGUMENT: the environment variable QUORLOCK_NODES is not UTF-8: give URLs, with %XX for other bytes";
+    "ERR_QUORLOCK_INVALID_ARGUMENT: An argument or option is not valid: the environment variable QUORLOCK_NODES is not UTF-8: give URLs, with %XX for other bytes";
   const [own, held, later, none, ...others] = seen;
   assert.match(own, /memory:\/\/of-the-worker/);
   assert.match(later, /memory:\/\/later/);

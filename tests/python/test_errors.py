@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import copy
+import gc
 import logging
 import pickle
 import queue
@@ -58,14 +59,32 @@ class Kinds(unittest.TestCase):
             ("wait", float("inf"), "wait is inf: give None for no limit"),
             ("max_hold", float("inf"), "give None for no limit"),
             ("wait", 1e300, "wait is 1e300: give a time"),
+            ("ttl", 1e-9, "ttl is 1ns: give 10ms to"),
         ):
             with self.subTest(option), self.assertRaisesRegex((TypeError, quorlock.InvalidArgumentError), words):
                 quorlock.Client(memory("no-time"), **{option: value})
 
+    def test_an_error_begins_with_the_sentence_of_its_kind_once(self):
+        for each in errors.__all__:
+            made = getattr(errors, each)
+            with self.subTest(each):
+                self.assertEqual(str(made("a reason")), f"{made.summary}: a reason")
+                self.assertEqual(str(pickle.loads(pickle.dumps(made("a reason")))), f"{made.summary}: a reason")
+                self.assertEqual(str(made()), made.summary)
+                self.assertEqual(str(made(made.summary.lower() + " indeed")), made.summary + " indeed")
+        with quorlock.Client(memory("begins")) as client, client.lock("a"):
+            for summary, call in (("The lock is held by another", lambda: client.lock("a", reentrant=False, owner=None).acquire(wait=0)),
+                                  ("An argument or option is not valid", lambda: client.lock("a", ttl=-1))):
+                with self.assertRaises(quorlock.QuorlockError) as raised:
+                    call()
+                self.assertEqual(raised.exception.summary, summary)
+                self.assertTrue(str(raised.exception).startswith(f"{summary}: "), raised.exception)
+                self.assertEqual(str(raised.exception).count(summary), 1)
+
     def test_errors_can_be_pickled(self):
         error = quorlock.LockTimeoutError("text", [("a:1", "held by another")])
         again = pickle.loads(pickle.dumps(error))
-        self.assertEqual((type(again), str(again), again.nodes), (type(error), "text", error.nodes))
+        self.assertEqual((type(again), str(again), again.nodes), (type(error), str(error), error.nodes))
 
     def test_the_message_names_the_nodes(self):
         with quorlock.Client(["redis://user:geheim@127.0.0.1:1"]) as client:
@@ -231,6 +250,45 @@ class Logging(Case):
                 await asyncio.wait_for(lease.lost, LONG)
 
         self.assert_warned(lambda: asyncio.run(lose()))
+
+    def test_lines_of_a_kind_have_one_template_and_what_differs_in_fields(self):
+        records = queue.SimpleQueue()
+        handler = logging.Handler()
+        handler.emit = records.put
+        logger = logging.getLogger("quorlock")
+        logger.addHandler(handler)
+        self.addCleanup(logger.removeHandler, handler)
+
+        def of(event, **fields):
+            while True:
+                record = records.get(timeout=LONG)
+                if record.event_name == event and all(getattr(record, name) == value for name, value in fields.items()):
+                    return record
+
+        with quorlock.Client(memory("templates")) as client:
+            for name in ("one", "50 % {x}", "x" * 80):
+                self.assertTrue(client.lock(name, ttl=0.2, renew=False).acquire().lost.wait(LONG))
+                record = of("lease_lost", lock=name)
+                self.assertEqual((record.levelno, record.reason), (logging.WARNING, "expired"))
+                self.assertEqual(record.msg, "the lease of the lock `%(lock)s` is lost: %(reason)s")
+                self.assertEqual(record.getMessage(), f"the lease of the lock `{name}` is lost: expired")
+            lease = client.lock("two", ttl=2, max_hold=2.5).acquire()
+            record = of("max_hold_near", lock="two")
+            self.assertIn("has been held for 80 %% of max_hold", record.msg)
+            self.assertIn("has been held for 80 % of max_hold (2.5s)", record.getMessage())
+            lease.release()
+            # What the binding itself says.
+            with self.assertWarns(ResourceWarning):
+                client.lock("three").acquire()
+                gc.collect()
+            self.assertEqual(of("lease_unkept").lock, "`three`")
+        self.stage.kill(1)
+        self.addCleanup(self.stage.start, 1)
+        with quorlock.Client(self.nodes, wait=LONG) as client:
+            client.lock("a").acquire().release()
+            record = of("node_unreached")
+            self.assertEqual((record.levelno, f"redis://{record.node}"), (logging.WARNING, self.nodes[0]))
+            self.assertEqual(record.msg, "the node %(node)s is not reached: %(reason)s")
 
     def test_losses_and_connections_that_go_and_come_are_logged(self):
         with self.logged(logging.INFO) as lines, quorlock.Client(self.nodes, wait=LONG) as client:

@@ -399,7 +399,7 @@ pub struct Connection {
 
 fn guard(word: &str) -> Result<RestartGuard, String> {
     word.parse()
-        .map_err(|e: quorlock::Error| e.message().to_owned())
+        .map_err(|e: quorlock::Error| e.detail().to_owned())
 }
 
 /// Prints what is wrong with the command line, or the help that was asked for; returns the

@@ -9,6 +9,7 @@ use super::inner::Inner;
 use crate::clock::Clock;
 use crate::config::{RestartGuard, Settings};
 use crate::error::{Error, ErrorKind, NodeError};
+use crate::event::{LogEvent, event};
 use crate::node::FaultKind;
 use crate::node::address::{Address, Endpoint};
 use crate::node::admission::{Expected, Gate, Roster, Survey};
@@ -25,7 +26,7 @@ pub(super) fn gate(
     settings: &Settings,
     clock: Arc<dyn Clock>,
     rng: Arc<dyn Rng>,
-    [warn, note]: [fn(String); 2],
+    [warn, note]: [fn(LogEvent); 2],
 ) -> Gate {
     let (nodes, guard) = (settings.nodes.len(), settings.restart_guard);
     let fails_over = settings.fails_over();
@@ -113,9 +114,11 @@ pub(super) async fn declare(client: &Inner, force: bool) -> Result<Duration, Err
         return Err(Error::with_nodes(kind, message, faults));
     }
     if gate.survey.is_young() && !left.is_zero() {
-        warn(format!(
+        warn(event!(
+            "set_is_young",
             "the set is declared; its servers have run for less than max_ttl, so they give no vote \
-             for another {left:?}: waiting"
+             for another {time}: waiting",
+            time = format!("{left:?}"),
         ));
         clock.sleep_until(clock.now() + left).await;
         left = Duration::ZERO;

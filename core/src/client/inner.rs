@@ -9,8 +9,8 @@ use tokio::runtime::Handle;
 
 use super::metrics::{Registered, Standing, counted};
 use crate::config::{Given, LockOptions, Settings};
-use crate::error::shown;
 use crate::error::{Error, ErrorKind};
+use crate::event::event;
 use crate::metrics::Metrics;
 use crate::node::names::{Naming, lock_key, semaphore};
 use crate::node::redis::tls::Tls;
@@ -99,12 +99,13 @@ impl Inner {
     /// the same was done the other way round.
     pub(crate) fn tell_order(&self, held: &Arc<[u8]>, awaited: &Arc<[u8]>) {
         if self.order.waits(held, awaited) {
-            (self.set.warn)(format!(
-                "the lock on the key {} is waited for while that on {} is held, and elsewhere it \
-                 is the other way round: two who do so at once wait for each other until their \
-                 wait is over. Take both together, or always in the same order",
-                shown(awaited),
-                shown(held)
+            (self.set.warn)(event!(
+                "locks_in_two_orders",
+                "the lock `{lock}` is waited for while `{held}` is held, and elsewhere it is the \
+                 other way round: two who do so at once wait for each other until their wait is \
+                 over. Take both together, or always in the same order",
+                lock = self.set.lock_of(awaited),
+                held = self.set.lock_of(held),
             ));
         }
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::admission::{gate, target};
 use super::inner::Inner;
 use crate::error::{Error, ErrorKind, NodeError};
+use crate::event::LogEvent;
 use crate::node::FaultKind;
 use crate::node::address::{Address, Endpoint};
 use crate::node::redis::connect::scan;
@@ -52,7 +53,7 @@ pub(super) async fn list(
     most: usize,
 ) -> Result<Listing, Error> {
     let (settings, set) = (&client.settings, &client.set);
-    let quiet: [fn(String); 2] = [drop, drop];
+    let quiet: [fn(LogEvent); 2] = [drop, drop];
     let gate = Arc::new(gate(settings, set.clock.clone(), set.rng.clone(), quiet));
     let pattern: Arc<[u8]> = pattern(&settings.namespace, names).into();
     let begin = |(node, address): (usize, &Address)| {

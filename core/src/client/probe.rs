@@ -6,6 +6,7 @@ use super::admission::{gate, target};
 use super::findings::{Terms, clocks, of_set, report, seated_twice};
 use super::inner::Inner;
 use crate::error::Error;
+use crate::event::LogEvent;
 use crate::node::address::{Address, Endpoint};
 use crate::node::admission::Record;
 use crate::node::redis::connect::{Looked, look};
@@ -21,7 +22,7 @@ const STEPS: u32 = 8;
 pub(super) async fn probe(client: &Inner) -> Result<Probe, Error> {
     let (settings, set) = (&client.settings, &client.set);
     // What is worth a line in the log is among the findings.
-    let quiet: [fn(String); 2] = [drop, drop];
+    let quiet: [fn(LogEvent); 2] = [drop, drop];
     let gate = Arc::new(gate(settings, set.clock.clone(), set.rng.clone(), quiet));
     let most = settings.connect_timeout + settings.node_timeout * STEPS;
     let begin = |(node, address): (usize, &Address)| {

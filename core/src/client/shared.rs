@@ -19,6 +19,7 @@ use super::metrics::Registered;
 use crate::clock::{Clock, SystemClock};
 use crate::config::{self, Settings};
 use crate::error::Error;
+use crate::event::LogEvent;
 use crate::node::address::{Address, Endpoint, Origin};
 use crate::node::cluster::{ClusterLink, Spawn};
 use crate::node::memory::MemoryLink;
@@ -132,8 +133,8 @@ impl Shared {
         let clock = SystemClock::new(io.clone(), ends.gone().clone());
         let clock: Arc<dyn Clock> = Arc::new(clock);
         let rng: Arc<dyn Rng> = Arc::new(SystemRng);
-        let warn: fn(String) = |line| Runtime::get().dispatcher().log(Level::Warn, line);
-        let note: fn(String) = |line| Runtime::get().dispatcher().log(Level::Info, line);
+        let warn: fn(LogEvent) = |event| Runtime::get().dispatcher().log(Level::Warn, event);
+        let note: fn(LogEvent) = |event| Runtime::get().dispatcher().log(Level::Info, event);
         let gate = gate(&settings, clock.clone(), rng.clone(), [warn, note]);
         let gate = Arc::new(gate);
         let link = |(i, node): (usize, &Address)| -> Arc<dyn Link> {
@@ -169,6 +170,7 @@ impl Shared {
         let inbox = Inbox::new(gate.inbox.clone(), &links);
         let mut set = Set::new(links, clock, rng, max_ttl, drift, warn);
         set.origin = self.origin.to_string();
+        set.namespace = settings.namespace.clone();
         set.note = note;
         set.connect_timeout = settings.connect_timeout;
         watchdog.follow_steps(&set);

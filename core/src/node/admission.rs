@@ -33,6 +33,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use crate::clock::{Clock, drift_allowance};
+use crate::event::LogEvent;
 use crate::mutants::mutant;
 use crate::token::Rng;
 
@@ -132,9 +133,9 @@ pub(crate) struct Gate {
     pub(crate) survey: Survey,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) rng: Arc<dyn Rng>,
-    pub(crate) warn: fn(String),
+    pub(crate) warn: fn(LogEvent),
     /// Where goes what is worth knowing: connections that come and go.
-    pub(crate) note: fn(String),
+    pub(crate) note: fn(LogEvent),
 }
 
 impl Gate {

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use crate::clock::Clock;
 use crate::config::defaults;
+use crate::event::LogEvent;
 use crate::hash::fnv1a;
 use crate::node::address::{Address, Endpoint, Origin, Seeds, Sentinels, shown};
 use crate::node::admission::{Expected, Gate, Roster, Survey};
@@ -103,7 +104,7 @@ impl Door {
     /// # Panics
     ///
     /// If it has made a link.
-    pub fn lasting(mut self, warn: fn(String)) -> Door {
+    pub fn lasting(mut self, warn: fn(LogEvent)) -> Door {
         let gate = Arc::get_mut(&mut self.gate);
         gate.expect("no link has it").warn = warn;
         self.lasting = true;

@@ -133,7 +133,7 @@ mod tests {
         assert!(Group::given("").is_ok() && Group::given("orders").is_ok());
         for wrong in ["x".repeat(65), "a\nb".into()] {
             let error = Group::given(&wrong).unwrap_err();
-            assert!(error.message().starts_with("group is `"), "{error}");
+            assert!(error.detail().starts_with("group is `"), "{error}");
         }
     }
 }

@@ -7,8 +7,10 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use crate::clock::{Clock, Instant};
+use crate::event::{LogEvent, event};
 use crate::mutants::mutant;
 use crate::mutex::lock;
+use crate::node::names;
 use crate::node::time::NodeTimes;
 use crate::node::{Link, Request, Sink, Ticket};
 use crate::protocol::apart::Apart;
@@ -38,9 +40,11 @@ pub struct Set {
     /// How long calls that ask once wait for the first connections.
     pub connect_timeout: Duration,
     /// Where warnings go.
-    pub warn: fn(String),
+    pub warn: fn(LogEvent),
     /// Where goes what is worth knowing: losses.
-    pub note: fn(String),
+    pub note: fn(LogEvent),
+    /// What the keys of its locks begin with.
+    pub namespace: Arc<str>,
     /// What to add to an error about the nodes: who has named them, if it was not
     /// the caller.
     pub origin: String,
@@ -111,7 +115,7 @@ impl Set {
         rng: Arc<dyn Rng>,
         max_ttl: Duration,
         drift: f64,
-        warn: fn(String),
+        warn: fn(LogEvent),
     ) -> Set {
         Set {
             clocks: links.iter().map(|_| NodeClock::default()).collect(),
@@ -127,6 +131,7 @@ impl Set {
             proposed: AtomicU64::new(0),
             warn,
             note: drop,
+            namespace: "".into(),
             origin: String::new(),
             on_step: OnceLock::new(),
         }
@@ -211,6 +216,15 @@ impl Set {
         let _ = self.on_step.set(Box::new(act));
     }
 
+    /// The lock that has this key, for a line of the log: by its name, or by the key where that
+    /// was given as it is.
+    pub(crate) fn lock_of(&self, key: &[u8]) -> String {
+        match names::name_of(&self.namespace, key) {
+            Some(name) => name.escape_ascii().to_string(),
+            None => key.escape_ascii().to_string(),
+        }
+    }
+
     /// Takes the `TIME` into account that the ticket's server told.
     pub(crate) fn observe(&self, ticket: Ticket, received: Instant, time: u64) {
         let node = ticket.node;
@@ -219,15 +233,12 @@ impl Set {
         let step = lock(&clock.times).observe(server, ticket.sent, received, time, self.drift);
         let Some(step) = step else { return };
         self.counters.measures.nodes[node].clock_stepped();
-        (self.warn)(format!(
-            "the clock of the node {} has stepped by about {} ms{}",
-            self.links[node].shown(),
-            step.0 / 1000,
-            if step.0 > 0 {
-                ": leases that stand on it are shortened by that"
-            } else {
-                ""
-            }
+        (self.warn)(event!(
+            "clock_stepped",
+            "the clock of the node {node} has stepped by about {ms} ms: leases that stand on it are \
+             shortened by a step forward",
+            node = self.links[node].shown(),
+            ms = step.0 / 1000,
         ));
         let forward = mutant!("steps-not-noticed", step.0, -1);
         if let Ok(forward) = u64::try_from(forward) {

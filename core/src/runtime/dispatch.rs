@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 
 use once_cell::sync::OnceCell;
 
+use crate::event::{LogEvent, event};
 use crate::mutex::lock;
 use crate::runtime::callers::{Callback, Callers};
 use crate::runtime::threads;
@@ -39,7 +40,7 @@ impl Level {
     }
 }
 
-type Sink = Box<dyn Fn(Level, &str) + Send + Sync>;
+type Sink = Box<dyn Fn(Level, &LogEvent) + Send + Sync>;
 
 /// No lock, which a forked child could find taken by a thread that it does not have. A sink that
 /// another one has replaced is never freed: a line may be on its way to it.
@@ -56,7 +57,7 @@ fn sink() -> Option<&'static Sink> {
 /// lines alone: one that blocks holds up other lines, and no loss. Beyond 1024 lines that
 /// wait the oldest are dropped, and counted. Lines carry no passwords and no tokens. A sink is
 /// there as long as the process, also when another has taken its place.
-pub fn set_log_sink(sink: impl Fn(Level, &str) + Send + Sync + 'static) {
+pub fn set_log_sink(sink: impl Fn(Level, &LogEvent) + Send + Sync + 'static) {
     let sink: Sink = Box::new(sink);
     SINK.store(Box::into_raw(Box::new(sink)), Ordering::Release);
 }
@@ -74,13 +75,16 @@ impl Dispatcher {
         let lines = self.lines.clone();
         self.callers.call(Box::new(move || {
             if catch_unwind(AssertUnwindSafe(callback)).is_err() {
-                lines.log(Level::Warn, "a callback panicked".into());
+                lines.log(
+                    Level::Warn,
+                    event!("callback_panicked", "a callback panicked"),
+                );
             }
         }));
     }
 
     /// Logs a line. A line that no sink reads starts no thread.
-    pub(crate) fn log(&self, level: Level, line: String) {
+    pub(crate) fn log(&self, level: Level, line: LogEvent) {
         let read = || sink().is_some() || is_read();
         if level == Level::Warn || read() {
             self.lines.log(level, line);
@@ -104,13 +108,13 @@ struct Lines {
 
 #[derive(Default)]
 struct Queue {
-    lines: VecDeque<(Level, String)>,
+    lines: VecDeque<(Level, LogEvent)>,
     dropped: u64,
     stopped: bool,
 }
 
 impl Lines {
-    fn log(&self, level: Level, line: String) {
+    fn log(&self, level: Level, line: LogEvent) {
         let mut queue = lock(&self.queue.0);
         if queue.lines.len() >= LOG_BOUND {
             queue.lines.pop_front();
@@ -158,11 +162,12 @@ fn run((queue, filled): &(Mutex<Queue>, Condvar)) {
         };
         let sink = sink();
         if dropped > 0 {
-            emit(
-                sink,
-                Level::Warn,
-                &format!("{dropped} log lines were dropped"),
+            let told = event!(
+                "lines_dropped",
+                "{count} log lines were dropped",
+                count = dropped
             );
+            emit(sink, Level::Warn, &told);
         }
         for (level, line) in lines {
             emit(sink, level, &line);
@@ -170,19 +175,60 @@ fn run((queue, filled): &(Mutex<Queue>, Condvar)) {
     }
 }
 
-fn emit(sink: Option<&Sink>, level: Level, line: &str) {
+fn emit(sink: Option<&Sink>, level: Level, event: &LogEvent) {
     // A sink that panics loses its line.
-    let _ = catch_unwind(AssertUnwindSafe(|| match (sink, level) {
-        (Some(sink), _) => sink(level, line),
-        #[cfg(not(feature = "tracing"))]
-        (None, Level::Warn) => log::warn!("{line}"),
-        #[cfg(not(feature = "tracing"))]
-        (None, Level::Info) => log::info!("{line}"),
-        #[cfg(feature = "tracing")]
-        (None, Level::Warn) => tracing::warn!(target: "quorlock", "{line}"),
-        #[cfg(feature = "tracing")]
-        (None, Level::Info) => tracing::info!(target: "quorlock", "{line}"),
+    let _ = catch_unwind(AssertUnwindSafe(|| match sink {
+        Some(sink) => sink(level, event),
+        None => emit_to_crate(level, event),
     }));
+}
+
+/// The crate's own macro would name each field where it stands, and these are of many kinds.
+#[cfg(not(feature = "tracing"))]
+fn emit_to_crate(level: Level, event: &LogEvent) {
+    let level = match level {
+        Level::Warn => log::Level::Warn,
+        Level::Info => log::Level::Info,
+    };
+    let name = [("event", event.name()), ("template", event.template())];
+    let fields = event
+        .fields()
+        .iter()
+        .map(|(name, value)| (*name, value.as_str()));
+    let fields: Vec<(&str, &str)> = name.into_iter().chain(fields).collect();
+    let fields = fields.as_slice();
+    let logger = log::logger();
+    let metadata = log::Metadata::builder()
+        .level(level)
+        .target("quorlock")
+        .build();
+    if level <= log::max_level() && logger.enabled(&metadata) {
+        let mut record = log::Record::builder();
+        record.metadata(metadata).key_values(&fields);
+        logger.log(&record.args(format_args!("{event}")).build());
+    }
+}
+
+/// A field that an event does not have is left out.
+#[cfg(feature = "tracing")]
+fn emit_to_crate(level: Level, event: &LogEvent) {
+    macro_rules! emit {
+        ($level:ident) => {
+            tracing::$level!(
+                target: "quorlock",
+                event = event.name(),
+                template = event.template(),
+                lock = event.field("lock"),
+                node = event.field("node"),
+                reason = event.field("reason"),
+                "{event}"
+            )
+        };
+    }
+    match level {
+        Level::Warn => emit!(warn),
+        Level::Info => emit!(info),
+    }
 }
 
 /// Whether anybody may read what is worth knowing.
@@ -192,4 +238,107 @@ fn is_read() -> bool {
     #[cfg(feature = "tracing")]
     let most = tracing::level_filters::LevelFilter::current() >= tracing::Level::INFO;
     most
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lost() -> LogEvent {
+        event!(
+            "a_test",
+            "`{lock}` is lost: {reason}",
+            lock = "a",
+            reason = "expired"
+        )
+    }
+
+    /// What a line is to whom reads the crate: its level, and its parts by name.
+    const TOLD: &str = "WARN quorlock `a` is lost: expired event=a_test \
+                        template=`{lock}` is lost: {reason} lock=a reason=expired";
+
+    #[cfg(not(feature = "tracing"))]
+    #[test]
+    fn lines_go_to_the_crate_log_with_their_fields() {
+        use log::kv::{Key, Value, VisitSource};
+
+        struct Keeps(Mutex<Vec<String>>);
+        struct Fields<'a>(&'a mut String);
+        impl<'kvs> VisitSource<'kvs> for Fields<'_> {
+            fn visit_pair(
+                &mut self,
+                key: Key<'kvs>,
+                value: Value<'kvs>,
+            ) -> Result<(), log::kv::Error> {
+                self.0.push_str(&format!(" {key}={value}"));
+                Ok(())
+            }
+        }
+        impl log::Log for Keeps {
+            fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+                true
+            }
+            fn log(&self, record: &log::Record<'_>) {
+                let mut line = format!("{} {} {}", record.level(), record.target(), record.args());
+                record.key_values().visit(&mut Fields(&mut line)).unwrap();
+                lock(&self.0).push(line);
+            }
+            fn flush(&self) {}
+        }
+
+        static KEEPS: Keeps = Keeps(Mutex::new(Vec::new()));
+        log::set_logger(&KEEPS).unwrap();
+        log::set_max_level(log::LevelFilter::Warn);
+        emit(None, Level::Info, &lost());
+        emit(None, Level::Warn, &lost());
+        // Other tests of this process may be heard, too.
+        let told = lock(&KEEPS.0).clone();
+        let told: Vec<_> = told.into_iter().filter(|l| l.contains("a_test")).collect();
+        assert_eq!(told, [TOLD]);
+    }
+
+    #[cfg(feature = "tracing")]
+    #[test]
+    fn lines_go_to_the_crate_tracing_with_their_fields() {
+        use std::fmt::Debug;
+        use tracing::field::{Field, Visit};
+        use tracing::span::{Attributes, Id, Record};
+        use tracing::{Event, Metadata, Subscriber};
+
+        struct Keeps(Arc<Mutex<Vec<String>>>);
+        #[derive(Default)]
+        struct Fields(String, String);
+        impl Visit for Fields {
+            fn record_str(&mut self, field: &Field, value: &str) {
+                self.1.push_str(&format!(" {}={value}", field.name()));
+            }
+            fn record_debug(&mut self, _: &Field, value: &dyn Debug) {
+                self.0 = format!("{value:?}");
+            }
+        }
+        impl Subscriber for Keeps {
+            fn enabled(&self, _: &Metadata<'_>) -> bool {
+                true
+            }
+            fn new_span(&self, _: &Attributes<'_>) -> Id {
+                Id::from_u64(1)
+            }
+            fn record(&self, _: &Id, _: &Record<'_>) {}
+            fn record_follows_from(&self, _: &Id, _: &Id) {}
+            fn event(&self, event: &Event<'_>) {
+                let mut fields = Fields::default();
+                event.record(&mut fields);
+                let (of, Fields(message, fields)) = (event.metadata(), fields);
+                lock(&self.0).push(format!("{} {} {message}{fields}", of.level(), of.target()));
+            }
+            fn enter(&self, _: &Id) {}
+            fn exit(&self, _: &Id) {}
+        }
+
+        let told = Arc::new(Mutex::new(Vec::new()));
+        tracing::subscriber::with_default(Keeps(told.clone()), || {
+            emit(None, Level::Warn, &lost());
+        });
+        assert_eq!(*lock(&told), [TOLD]);
+    }
 }

@@ -7,6 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use crate::clock::Clock;
+use crate::event::{LogEvent, event};
 use crate::mutants::mutant;
 
 /// Between the end of one and the beginning of the next: it may end at once again.
@@ -16,7 +17,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub async fn lasting<F: Future<Output = ()>>(
     begin: impl Fn() -> F,
     clock: Arc<dyn Clock>,
-    warn: fn(String),
+    warn: fn(LogEvent),
     what: &str,
 ) {
     loop {
@@ -29,8 +30,11 @@ pub async fn lasting<F: Future<Output = ()>>(
             return;
         }
         drop(task);
-        warn(format!(
-            "a panic in {what}, which is a bug in Quorlock, please report it; what it was asked has failed, and it goes on"
+        warn(event!(
+            "task_panicked",
+            "a panic in {task}, which is a bug in Quorlock, please report it; what it was asked has \
+             failed, and it goes on",
+            task = what,
         ));
         clock.sleep_until(clock.now() + PAUSE).await;
     }

@@ -27,6 +27,7 @@ use std::task::Poll;
 use std::thread::JoinHandle;
 
 use crate::error::{Error, ErrorKind};
+use crate::event::event;
 use crate::mutex::lock;
 use crate::runtime::dispatch::{Dispatcher, Level};
 use crate::runtime::drive::Driver;
@@ -183,8 +184,11 @@ impl Runtime {
         }
         let ends = || {
             driver.dismiss();
-            let line = "the program has closed file descriptors of the library: its clients are closed, and leases lost";
-            Runtime::get().dispatcher().log(Level::Warn, line.into());
+            let line = event!(
+                "descriptors_closed",
+                "the program has closed file descriptors of the library: its clients are closed, and leases lost"
+            );
+            Runtime::get().dispatcher().log(Level::Warn, line);
             let (end, go_on): (Vec<_>, Vec<_>) = driver
                 .kept
                 .take()

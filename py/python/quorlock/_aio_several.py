@@ -12,7 +12,7 @@ from ._leases import LeasesBase
 from ._options import UNSET, Limit, Seconds, Unset, call_options, given, text
 from ._client import checkable
 from ._doubt import left_in_doubt
-from ._owner import Warned, before_awaiting, told
+from ._owner import Stuck, Warned, before_awaiting, told
 from ._scope import Scope, Scopes, of_caller
 from .errors import LockBusyError
 from .aio import Lease, Lock
@@ -111,7 +111,7 @@ class Locks(NotPickled):
         """A scope for work that is left out where others hold one of the locks, as `Lock.attempt`."""
         return AttemptAll(self, wait, label)
 
-    def _owners(self, by_hand: bool, waits: bool) -> tuple[list[_native.Owner], str | None]:
+    def _owners(self, by_hand: bool, waits: bool) -> tuple[list[_native.Owner], Stuck | None]:
         """The owner that is to have them, and what there is to be warned of."""
         owners, warning = [lock._owner(by_hand) for lock in self._locks], None
         if waits:

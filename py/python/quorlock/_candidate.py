@@ -58,11 +58,12 @@ class Loss:
 
 def work_failed(name: str, error: Exception, pause: float) -> None:
     """Logs that the work of a term has failed, and what comes of it."""
-    words = "the work of the leader of %s failed, which campaigns again in %.1f s"
-    logger().error(words, shown(name), pause, exc_info=error)
+    words = "the work of the leader of %(lock)s failed, which campaigns again in %(pause).1f s"
+    fields = {"lock": shown(name), "pause": pause}
+    logger().error(words, fields, exc_info=error, extra={"event_name": "leader_failed", **fields})
 
 
 def work_failed_late(name: str, error: Exception) -> None:
     """Logs that work has failed which was to end anyway."""
-    words = "the work of the leader of %s failed, whose term is over"
-    logger().debug(words, shown(name), exc_info=error)
+    words, fields = "the work of the leader of %(lock)s failed, whose term is over", {"lock": shown(name)}
+    logger().debug(words, fields, exc_info=error, extra={"event_name": "deposed_leader_failed", **fields})

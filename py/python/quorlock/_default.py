@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any, cast
 
 from . import _native
-from ._logging import logger
+from ._logging import note
 from ._options import client_options, environment
 
 # A forked child finds none of its own here and makes new ones. No lock guards this: one that another thread held at the
@@ -40,12 +40,12 @@ def _tell_many() -> None:
     if _told_of_many or count <= _MANY:
         return
     _told_of_many = True
-    told = (
-        f"{count} calls of redlock without `client` had other options of a client each time, and each set of them has a client and "
+    words = (
+        "{count} calls of redlock without `client` had other options of a client each time, and each set of them has a client and "
         "connections of its own: give them the same options, or a `client`"
     )
-    logger().warning("%s", told)
-    warnings.warn(told, ResourceWarning, stacklevel=_frames_of_ours() + 1)
+    note("warning", "many_clients", words, count=str(count))
+    warnings.warn(words.format(count=count), ResourceWarning, stacklevel=_frames_of_ours() + 1)
 
 
 def _frames_of_ours() -> int:

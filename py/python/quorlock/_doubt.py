@@ -3,7 +3,7 @@
 import warnings
 
 from ._lease import shown
-from ._logging import logger
+from ._logging import note
 from .errors import WouldDeadlockError
 
 _REMEDY = (
@@ -14,12 +14,12 @@ _REMEDY = (
 
 def in_doubt(scopes: object) -> None:
     """Warns, once for each object, that one of several scopes was left and nothing says which."""
-    told = (
-        f"a scope of {scopes!r} was left, and nothing tells which of several that were entered by hand: none of them is released "
+    words = (
+        "a scope of {scopes} was left, and nothing tells which of several that were entered by hand: none of them is released "
         f"before all have been left. {_REMEDY[0].upper()}{_REMEDY[1:]}"
     )
-    logger().warning("%s", told)
-    warnings.warn(told, ResourceWarning, stacklevel=3)
+    note("warning", "scope_in_doubt", words, scopes=repr(scopes))
+    warnings.warn(words.format(scopes=repr(scopes)), ResourceWarning, stacklevel=3)
 
 
 def left_in_doubt(name: str) -> WouldDeadlockError:

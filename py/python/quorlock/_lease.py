@@ -8,7 +8,7 @@ from typing import Any, NoReturn, TypeVar
 
 from . import _native
 from ._green import waited_for_loss
-from ._logging import logger
+from ._logging import note
 from ._options import Seconds, shown as shown, text
 from ._owner import Caller, Flow, Hold
 
@@ -244,9 +244,12 @@ def _keeper(lease: "LeaseBase") -> Kept | None:
 
 def ended(what: str, lease: "LeaseBase") -> None:
     """Warns that the thread or task that acquired it has ended and left it behind."""
-    logger().warning(
-        "the %s that acquired the lock %s by hand has ended, and its lease is held: it is renewed until it is released, or its "
-        "max_hold has passed. Hold the lock by `with`, or call lease.release()", what, shown(lease.name),
+    note(
+        "warning",
+        f"{what}_ended",
+        f"the {what} that acquired the lock {{lock}} by hand has ended, and its lease is held: it is renewed until it is released, or "
+        "its max_hold has passed. Hold the lock by `with`, or call lease.release()",
+        lock=shown(lease.name),
     )
 
 

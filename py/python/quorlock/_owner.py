@@ -29,7 +29,7 @@ from typing import Any, Final, TypeAlias, cast
 
 from . import _native
 from ._green import station
-from ._logging import logger
+from ._logging import note
 from ._options import shown
 from .errors import QuorlockError, WouldDeadlockError
 
@@ -336,8 +336,16 @@ def _keeps_out(other: Hold, lock: _native.Lock) -> bool:
 
 _SAME: Final = "give both the same owner= if they are one piece of work"
 
+Stuck: TypeAlias = dict[str, str]
+"""Which lock is waited for, and who has acquired it by hand and may be stuck behind that wait."""
 
-def before_waiting(hold: Hold, caller: Caller, name: str, named: bool) -> str | None:
+_STUCK: Final = (
+    "the lock {lock} was acquired by hand by {holder}, which waits for it now: nothing but lease.release() elsewhere ends the wait. "
+    f"Release that lease first, or hold the lock by `with` or `async with`, which enter again; or {_SAME}"
+)
+
+
+def before_waiting(hold: Hold, caller: Caller, name: str, named: bool) -> Stuck | None:
     """Raises where the wait would be for a holder that waits for us; returns the warning where that may be so."""
     # Where an owner has a name it may be the same.
     if hold.handles or (named and hold.lock.holds(hold.owner) is not None):
@@ -356,7 +364,7 @@ def before_waiting(hold: Hold, caller: Caller, name: str, named: bool) -> str | 
     raise _would_deadlock(name, f"is held by {who}, which cannot go on while this call blocks the thread: {instead}{_SAME}")
 
 
-def before_awaiting(lock: _native.Lock, place: Place, owner: _native.Owner, by_hand: bool, name: str) -> str | None:
+def before_awaiting(lock: _native.Lock, place: Place, owner: _native.Owner, by_hand: bool, name: str) -> Stuck | None:
     """As `before_waiting`, for a task that waits by asyncio's API."""
     other = _in_the_way(lock, place)
     if other is None or lock.holds(owner) is not None:
@@ -390,11 +398,8 @@ def _of_our_own(own: Hold, by_hand: bool, name: str) -> WouldDeadlockError:
     return _would_deadlock(name, f"is held by a scope around this call, which would wait for itself: {instead}; or {_SAME}")
 
 
-def _by_hand(name: str, who: str) -> str:
-    return (
-        f"the lock {shown(name)} was acquired by hand by {who}, which waits for it now: nothing but lease.release() elsewhere ends "
-        f"the wait. Release that lease first, or hold the lock by `with` or `async with`, which enter again; or {_SAME}"
-    )
+def _by_hand(name: str, who: str) -> Stuck:
+    return {"lock": shown(name), "holder": who}
 
 
 WARNED_EVERY: Final = 10.0
@@ -404,7 +409,7 @@ WARNED_EVERY: Final = 10.0
 class Warned:
     """A wait of which there is something to be warned: at once, and again and again where it has no end."""
 
-    def __init__(self, warning: str | None, endless: bool) -> None:
+    def __init__(self, warning: Stuck | None, endless: bool) -> None:
         self._warning = warning
         self._endless = endless
         self._over: Any = None
@@ -412,22 +417,26 @@ class Warned:
     def __enter__(self) -> None:
         if self._warning is None:
             return
-        logger().warning("%s", self._warning)
+        self._tell()
         if self._endless:
             import threading
 
             over = self._over = threading.Event()
             threading.Thread(target=self._again, args=(over,), name="quorlock-waits", daemon=True).start()
 
+    def _tell(self) -> None:
+        if self._warning is not None:
+            note("warning", "waits_within", _STUCK, **self._warning)
+
     def _again(self, over: Any) -> None:
         while not over.wait(WARNED_EVERY):
-            logger().warning("%s", self._warning)
+            self._tell()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         if self._over is not None:
             self._over.set()
         if self._warning is not None and isinstance(error, QuorlockError):
-            error.args = (f"{error.args[0]}; {self._warning}",)
+            error.args = (f"{error.args[0]}; {_STUCK.format(**self._warning)}",)
 
 
 def told(error: QuorlockError, place: Place) -> None:

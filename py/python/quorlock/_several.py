@@ -96,7 +96,7 @@ class Locks(Scoped):
         """A scope for work that is left out where others hold one of the locks, as `Lock.attempt`."""
         return AttemptAll(self, wait, label)
 
-    def _holds(self, by_hand: bool, waits: bool) -> tuple[list[Hold], str | None]:
+    def _holds(self, by_hand: bool, waits: bool) -> tuple[list[Hold], _owner.Stuck | None]:
         """The holds to be re-entered or won, and what there is to be warned of."""
         caller, warning = Caller(), None
         holds = [lock._hold(caller, by_hand) for lock in self._locks]

@@ -24,13 +24,21 @@ __all__ = [
 ]
 
 
+def led(summary: str, message: str) -> str:
+    """A message behind the sentence of its kind, unless it begins with that by itself."""
+    if message[: len(summary)].lower() == summary.lower():
+        return summary + message[len(summary) :]
+    return f"{summary}: {message}" if message else summary
+
+
 class QuorlockError(Exception):
     """The base of all errors of Quorlock."""
 
     kind: ClassVar[str] = "Internal"
     """The kind's name, such as `"Timeout"`."""
-    summary: ClassVar[str] = "Quorlock has a bug."
-    """What the kind means in one sentence, the same for every error of it: what errors can be grouped by."""
+    summary: ClassVar[str] = "Quorlock itself failed"
+    """What the kind means in one sentence, without its full stop: what the text of every error of it begins with, and errors can be
+    grouped by."""
     number: ClassVar[int] = 12
     """The kind's number."""
     nodes: list[tuple[str, str]]
@@ -42,7 +50,7 @@ class QuorlockError(Exception):
     try (`LockContendedError`) is mostly refused by a command that does not tell: ask `Lock.holder`."""
 
     def __init__(self, message: str = "", nodes: Iterable[tuple[str, str]] = ()) -> None:
-        super().__init__(message)
+        super().__init__(led(self.summary, message))
         self.nodes = list(nodes)
 
 
@@ -50,19 +58,21 @@ class InvalidArgumentError(QuorlockError, ValueError):
     """An argument or option is not valid. Fix the call."""
 
     kind = "InvalidArgument"
-    summary = "An argument or option is not valid."
+    summary = "An argument or option is not valid"
     number = 1
 
 
 class LockBusyError(QuorlockError):
     """The lock is held by another: `LockContendedError` or `LockTimeoutError`."""
 
+    summary = "The lock is held by another"
+
 
 class LockContendedError(LockBusyError):
     """The lock is held by another, and the call was told not to wait."""
 
     kind = "Contended"
-    summary = "The lock is held by another."
+    summary = "The lock is held by another"
     number = 2
 
 
@@ -70,7 +80,7 @@ class LockTimeoutError(LockBusyError, TimeoutError):
     """The wait is over and the lock is still held by another."""
 
     kind = "Timeout"
-    summary = "The wait is over, and the lock is held by another."
+    summary = "The wait is over, and the lock was not won"
     number = 3
 
 
@@ -78,7 +88,7 @@ class QuorumUnavailableError(QuorlockError):
     """Too few nodes answered for a decision. Look at the nodes."""
 
     kind = "QuorumUnavailable"
-    summary = "Too few nodes answered."
+    summary = "Too few nodes answered"
     number = 4
 
 
@@ -86,7 +96,7 @@ class LockLostError(QuorlockError):
     """The lease is held no longer. Stop the protected work."""
 
     kind = "LockLost"
-    summary = "The lock is held no longer."
+    summary = "The lock is held no longer"
     number = 5
 
 
@@ -94,7 +104,7 @@ class NotOwnerError(QuorlockError, RuntimeError):
     """Release or extension by an owner that holds nothing. A `RuntimeError` too, as of `threading.Lock`."""
 
     kind = "NotOwner"
-    summary = "The owner holds nothing."
+    summary = "The owner holds nothing"
     number = 6
 
 
@@ -102,7 +112,7 @@ class TooManyWaitersError(QuorlockError):
     """As many calls of this client wait for the lock as `max_waiters` allows. Shed load."""
 
     kind = "TooManyWaiters"
-    summary = "Too many calls wait for the lock."
+    summary = "Too many calls wait for the lock"
     number = 7
 
 
@@ -110,7 +120,7 @@ class MisconfiguredError(QuorlockError):
     """Nodes or credentials are set up wrong. Never retried: fix the settings."""
 
     kind = "Misconfigured"
-    summary = "Nodes or credentials are set up wrong."
+    summary = "Nodes or credentials are set up wrong"
     number = 8
 
 
@@ -118,7 +128,7 @@ class ClientClosedError(QuorlockError):
     """The client is closed. Make a new one."""
 
     kind = "Closed"
-    summary = "The client is closed."
+    summary = "The client is closed"
     number = 10
 
 
@@ -126,7 +136,7 @@ class ForkedProcessError(QuorlockError):
     """The client was used before this process was forked, or the lease is the parent's. Make a client here."""
 
     kind = "Forked"
-    summary = "The client is that of the process before the fork."
+    summary = "The client is that of the process before the fork"
     number = 11
 
 
@@ -136,7 +146,7 @@ class WouldDeadlockError(QuorlockError, RuntimeError):
     """
 
     kind = "WouldDeadlock"
-    summary = "The call would wait for itself."
+    summary = "The call would wait for itself"
     number = 13
 
 
@@ -144,7 +154,7 @@ class InternalError(QuorlockError):
     """A bug in Quorlock, or a panic caught at its boundary. Report it."""
 
     kind = "Internal"
-    summary = "Quorlock has a bug."
+    summary = "Quorlock itself failed"
     number = 12
 
 

@@ -94,7 +94,7 @@ fn a_callback_that_panics_harms_nobody() {
 fn logs_go_to_the_sink() {
     let (told, hear) = channel();
     set_log_sink(move |level, line| {
-        let _ = told.send((level, line.to_owned()));
+        let _ = told.send((level, line.to_string()));
     });
     let client = Client::builder()
         .nodes(["memory://logs"])

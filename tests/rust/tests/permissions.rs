@@ -77,7 +77,7 @@ fn without_one_part_of_the_line_the_error_names_it() {
 #[test]
 fn without_info_there_is_a_warning() {
     static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
-    set_log_sink(|_, line| SAID.lock().unwrap().push(line.to_owned()));
+    set_log_sink(|_, line| SAID.lock().unwrap().push(line.to_string()));
     let stage = Stage::like(1, &["auth"]);
     let line = documented_permissions();
     stage.permit(line.iter().map(String::as_str).filter(|w| *w != "+info"));

@@ -391,7 +391,7 @@ fn warns_once(stage: &Stage, words: &[&str]) -> bool {
         if level == Level::Warn {
             SAID.lock()
                 .unwrap_or_else(PoisonError::into_inner)
-                .push(line.to_owned());
+                .push(line.to_string());
         }
     });
     let before = said_of(&stage.nodes).len();

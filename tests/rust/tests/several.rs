@@ -284,7 +284,7 @@ fn what_is_not_valid_is_refused() -> Result<(), Error> {
 #[test]
 fn two_orders_of_the_same_two_are_told() -> Result<(), Error> {
     static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
-    set_log_sink(|_, line| SAID.lock().unwrap().push(line.to_owned()));
+    set_log_sink(|_, line| SAID.lock().unwrap().push(line.to_string()));
     let stage = Stage::new(1);
     let client = Client::new(&stage.nodes)?;
     let lock = |owner: &str, name: &str| {
@@ -299,7 +299,7 @@ fn two_orders_of_the_same_two_are_told() -> Result<(), Error> {
     let warned = || {
         let said = SAID.lock().unwrap();
         said.iter()
-            .any(|line| line.contains("lock:{p}") && line.contains("the other way round"))
+            .any(|line| line.contains("`p`") && line.contains("the other way round"))
     };
     until("it is told", warned);
     Ok(())

@@ -293,7 +293,7 @@ fn what_a_server_lacks_is_warned_of_once_in_the_sentence_of_the_page() {
     set_log_sink(|level, line| {
         if level == Level::Warn {
             let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
-            said.push(line.to_owned());
+            said.push(line.to_string());
         }
     });
     let rows = page("## Taken, with a warning");

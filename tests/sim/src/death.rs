@@ -102,8 +102,8 @@ pub(crate) fn slept() {
 }
 
 /// The core warns of something: that a task has ended by a panic and is begun anew, say.
-pub(crate) fn told(line: String) {
-    with(|deaths| deaths.told += u64::from(line.starts_with("a panic in ")));
+pub(crate) fn told(line: quorlock::LogEvent) {
+    with(|deaths| deaths.told += u64::from(line.message().starts_with("a panic in ")));
 }
 
 /// How many tasks have ended so far.

@@ -69,7 +69,7 @@ fn under_lock(options: &Run, voice: &mut Voice) -> Result<i32, Failure> {
         let echo = voice.echo();
         set_log_sink(move |level, line| {
             if level == Level::Warn {
-                echo(line);
+                echo(line.message());
             }
         });
     }

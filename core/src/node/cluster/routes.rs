@@ -14,6 +14,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::clock::{Instant, Sleep};
+use crate::event::event;
 use crate::mutants::mutant;
 use crate::mutex::lock;
 use crate::node::address::Endpoint;
@@ -396,9 +397,11 @@ impl Routes {
     /// Its URL names servers of two clusters.
     fn refuse(&self, fault: Fault) {
         lock(&self.state).refused = Some(fault.clone());
-        (self.target.gate.warn)(format!(
-            "the node {}: {}",
-            self.target.address.shown, fault.text
+        (self.target.gate.warn)(event!(
+            "cluster_refused",
+            "the node {node}: {reason}",
+            node = self.target.address.shown,
+            reason = fault.text,
         ));
         self.no_map(&fault);
     }

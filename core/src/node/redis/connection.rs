@@ -52,6 +52,7 @@ use super::server_error::Redirect;
 use super::subscription::Subscription;
 use super::wire::Incoming;
 use crate::clock::{Clock, Instant, Sleep};
+use crate::event::event;
 use crate::mutants::mutant;
 use crate::mutex::lock;
 use crate::node::address::Endpoint;
@@ -231,7 +232,11 @@ impl Connection {
                 Event::Connected(Ok(connected)) => self.take_connection(connected),
                 Event::Connected(Err(fault)) => self.connect_failed(fault),
                 Event::Moved => {
-                    self.note("has failed over, say its sentinels: it is connected to anew");
+                    self.note(event!(
+                        "node_failed_over",
+                        "the node {node} has failed over, say its sentinels: it is connected to anew",
+                        node = self.target.address.shown,
+                    ));
                     self.readmit();
                 }
                 Event::Timer => self.look_at_deadlines(),
@@ -530,7 +535,11 @@ impl Connection {
         let why = wait.as_deref().unwrap_or(&away);
         self.waiting.expire(now, &mut self.due, why);
         if mutant!("timeout-without-doubt", doubtful, false) {
-            self.note("leaves a request unanswered: it is connected to anew");
+            self.note(event!(
+                "node_silent",
+                "the node {node} leaves a request unanswered: it is connected to anew",
+                node = self.target.address.shown,
+            ));
             self.doubt();
             self.silent = true;
             self.pause();

@@ -23,6 +23,7 @@ use super::tls::Tls;
 #[cfg(feature = "tls")]
 use super::words;
 use crate::clock::Clock;
+use crate::event::LogEvent;
 use crate::node::address::Endpoint;
 use crate::node::{Fault, FaultKind};
 use crate::runtime::Runtime;
@@ -90,7 +91,7 @@ pub(crate) trait Dial: Send + Sync {
 pub(crate) struct Sockets {
     pub(crate) tls: Tls,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) warn: fn(String),
+    pub(crate) warn: fn(LogEvent),
 }
 
 impl Dial for Sockets {

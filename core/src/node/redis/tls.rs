@@ -11,6 +11,7 @@ use rustls::{ClientConfig, RootCertStore};
 
 use super::words;
 use crate::error::Error;
+use crate::event::{LogEvent, event};
 use crate::mutants::mutant;
 use crate::mutex::lock;
 
@@ -86,7 +87,7 @@ impl Tls {
     /// The configuration for a connection. Reads the files, and those of the system where no
     /// `ca` is given. Where they are not good any more, what was read before serves on, and
     /// that is told once.
-    pub(crate) fn config(&self, warn: impl Fn(String)) -> Result<Arc<ClientConfig>, String> {
+    pub(crate) fn config(&self, warn: impl Fn(LogEvent)) -> Result<Arc<ClientConfig>, String> {
         let Tls(settings) = self;
         if !mutant!("files-are-read-once", settings.are_files(), false) {
             let trusted = lock(&settings.last).trusted.clone();
@@ -96,12 +97,16 @@ impl Tls {
         let (roots, identity) = (settings.roots(), settings.identity());
         let mut last = lock(&settings.last);
         let errors = [roots.as_ref().err(), identity.as_ref().err()];
-        let errors: Vec<&str> = errors.into_iter().flatten().map(Error::message).collect();
+        let errors: Vec<&str> = errors.into_iter().flatten().map(Error::detail).collect();
         let errors = Some(errors.join("; ")).filter(|errors| !errors.is_empty());
         if mutant!("broken-files-are-told-each-time", last.told != errors, true)
             && let Some(errors) = &errors
         {
-            warn(format!("what was read before is used on for TLS: {errors}"));
+            warn(event!(
+                "tls_files_broken",
+                "what was read before is used on for TLS: {reason}",
+                reason = errors,
+            ));
         }
         last.told = errors;
         if let Ok(roots) = roots {
@@ -288,7 +293,7 @@ mod tests {
             "key" => Tls::new(None, Some("/nonexistent/client.crt".into()), text),
             _ => Tls::new(None, text, Some(KEY.into())),
         };
-        given.unwrap_err().message().to_owned()
+        given.unwrap_err().detail().to_owned()
     }
 
     /// One that can be read: of Ed25519, as `openssl genpkey` makes them.
@@ -412,7 +417,8 @@ mod tests {
     /// what was told.
     fn next(tls: &Tls) -> (Vec<u8>, Vec<u8>, Vec<String>) {
         let told = Mutex::new(Vec::new());
-        tls.config(|line| lock(&told).push(line)).unwrap();
+        tls.config(|line| lock(&told).push(line.to_string()))
+            .unwrap();
         let Trusted { roots, identity } = lock(&tls.0.last).trusted.clone();
         let roots = roots.map_or(Vec::new(), |r| r.roots[0].subject.to_vec());
         let shown = identity.map_or(Vec::new(), |i| i.0[0].to_vec());

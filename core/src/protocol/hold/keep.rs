@@ -9,7 +9,7 @@ use super::loss::Watch;
 use super::votes::Phase;
 use super::{Callback, Hold, State};
 use crate::clock::Instant;
-use crate::error::shown;
+use crate::event::event;
 use crate::lean::push_lean;
 use crate::mutants::mutant;
 use crate::node::{Op, Repair, Sink};
@@ -54,10 +54,11 @@ impl Hold {
             // Whoever has closed the client knows, and there may be thousands.
             return;
         }
-        (self.set.warn)(format!(
-            "the lease on the key {} is lost: {}",
-            shown(&self.terms.keys.lock),
-            reason.as_str()
+        (self.set.warn)(event!(
+            "lease_lost",
+            "the lease of the lock `{lock}` is lost: {reason}",
+            lock = self.set.lock_of(&self.terms.keys.lock),
+            reason = reason.as_str(),
         ));
     }
 
@@ -250,10 +251,11 @@ impl Hold {
         {
             return;
         }
-        (self.set.warn)(format!(
-            "the thread that acquired the lock {} has ended, and its lease is still kept: it is renewed until it is \
-             released",
-            crate::error::shown(&self.terms.keys.lock),
+        (self.set.warn)(event!(
+            "thread_ended",
+            "the thread that acquired the lock `{lock}` has ended, and its lease is still kept: it \
+             is renewed until it is released",
+            lock = self.set.lock_of(&self.terms.keys.lock),
         ));
     }
 
@@ -270,10 +272,12 @@ impl Hold {
             return at;
         }
         state.warned = true;
-        (self.set.warn)(format!(
-            "the lock {} has been held for 80 % of max_hold ({max_hold:?}): it will be lost at \
+        (self.set.warn)(event!(
+            "max_hold_near",
+            "the lock `{lock}` has been held for 80 % of max_hold ({max_hold}): it will be lost at \
              the end of it",
-            crate::error::shown(&self.terms.keys.lock),
+            lock = self.set.lock_of(&self.terms.keys.lock),
+            max_hold = format!("{max_hold:?}"),
         ));
         Instant::FAR
     }

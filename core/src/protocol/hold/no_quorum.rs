@@ -139,8 +139,7 @@ impl NoQuorum {
     /// The error of a try that was not to wait.
     pub(crate) fn refused(&self, set: &Set, name: &[u8]) -> Error {
         if self.kind() == Kind::Held {
-            let message = format!("the lock {} is held by another", shown(name));
-            self.error(set, ErrorKind::Contended, name, message)
+            self.error(set, ErrorKind::Contended, name, shown(name))
         } else {
             self.unavailable(set, name, "")
         }
@@ -149,19 +148,19 @@ impl NoQuorum {
     /// The error of a wait that has come to its end.
     pub(crate) fn timed_out(&self, set: &Set, name: &[u8], wait: Option<Duration>) -> Error {
         let after = wait.map_or(String::new(), |wait| format!(" within {wait:?}"));
-        let (outcome, why) = match self.kind() {
-            Kind::Held => ("was not free", "it is held by another"),
-            Kind::Late => ("was not won", "a quorum voted for it, but too late"),
+        let outcome = match self.kind() {
+            Kind::Held => "is held by another and was not free",
+            Kind::Late => "was voted for by a quorum, but too late, and was not won",
             Kind::Unanswered | Kind::Undecided => return self.unavailable(set, name, &after),
         };
-        let message = format!("the lock {} {outcome}{after}: {why}", shown(name));
+        let message = format!("{} {outcome}{after}", shown(name));
         self.error(set, ErrorKind::Timeout, name, message)
     }
 
     /// The error where wrong settings alone prevent a quorum.
     pub(crate) fn set_up_wrong(&self, set: &Set, name: &[u8]) -> Error {
         let message = format!(
-            "no quorum for the lock {}: nodes, their set, or credentials are set up wrong{}",
+            "no quorum for the lock {}, for what its nodes say{}",
             shown(name),
             set.origin
         );

@@ -10,6 +10,7 @@ use super::greet::{count, has_voted};
 use super::prepare::permitted;
 use super::talk::{elsewhere, exchange, exchange_long, good, refused, unmoved};
 use super::target::Target;
+use crate::event::event;
 use crate::node::admission::{Gate, Look, Next, Refusal};
 use crate::node::redis::replies::text;
 use crate::node::redis::wire::Wire;
@@ -112,11 +113,13 @@ pub(super) fn tell_quarantine(target: &Target, quarantine: Duration) {
     if quarantine.is_zero() {
         return;
     }
-    let shown = &target.address.shown;
-    (target.gate.warn)(format!(
-        "the node {shown} is new, has restarted, or its clock has stepped, so it may have lost \
-         votes: it gives none for {quarantine:?} (a wholly new set need not wait once its servers \
-         have run for max_ttl)"
+    (target.gate.warn)(event!(
+        "node_quarantined",
+        "the node {node} is new, has restarted, or its clock has stepped, so it may have lost \
+         votes: it gives none for {time} (a wholly new set need not wait once its servers \
+         have run for max_ttl)",
+        node = target.address.shown,
+        time = format!("{quarantine:?}"),
     ));
 }
 

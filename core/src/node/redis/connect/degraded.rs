@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::target::Target;
+use crate::event::event;
 use crate::node::admission::Info;
 
 /// Of a server that tells no `run_id`.
@@ -23,7 +24,12 @@ pub(super) fn tell(target: &Target, info: &Info, own_address: u64) {
     let gate = &target.gate;
     let once = |lacks: bool, told: &AtomicBool, what: &str| {
         if lacks && !told.swap(true, Ordering::Relaxed) {
-            (gate.warn)(format!("the node {} {what}", target.address.shown));
+            (gate.warn)(event!(
+                "node_degraded",
+                "the node {node} {reason}",
+                node = target.address.shown,
+                reason = what,
+            ));
         }
     };
     if gate.expected().guard {

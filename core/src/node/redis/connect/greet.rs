@@ -11,6 +11,7 @@ use super::prepare::permitted;
 use super::talk::{CLOSED, exchange, exchange_long, good, login, refused};
 use super::target::{How, Target};
 use crate::clock::Instant;
+use crate::event::event;
 use crate::hash::fnv1a;
 use crate::mutants::mutant;
 use crate::node::address::{Address, Endpoint, Origin, shown};
@@ -300,10 +301,11 @@ pub(super) fn unanswered(fault: Fault) -> Fault {
 fn info_of(target: &Target, reply: Option<Resp>) -> Result<Info, Fault> {
     match reply {
         Some(Resp::ServerError(error)) if server_error::forbidden(&error) => {
-            (target.gate.warn)(format!(
-                "the node {} does not answer INFO: a restart shows by its record alone, a replica \
-                 and an eviction policy not at all (add `+info` to its user's ACL)",
-                target.address.shown
+            (target.gate.warn)(event!(
+                "node_without_info",
+                "the node {node} does not answer INFO: a restart shows by its record alone, a \
+                 replica and an eviction policy not at all (add `+info` to its user's ACL)",
+                node = target.address.shown,
             ));
             Ok(Info::default())
         }

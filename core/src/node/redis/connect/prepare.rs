@@ -7,6 +7,7 @@ use redis::Value as Resp;
 
 use super::talk::{good, next, receive, refused, send, unmoved};
 use super::target::Target;
+use crate::event::event;
 use crate::node::Fault;
 use crate::node::admission::{Gate, Stranger};
 use crate::node::redis::native::Delete;
@@ -140,11 +141,12 @@ async fn subscribed(
     }
     lacking.dedup();
     if !lacking.is_empty() && !gate.told_deaf.swap(true, Ordering::Relaxed) {
-        (gate.warn)(format!(
-            "the node {} cannot tell those who wait for a lock that it is their turn, so they ask \
-             again and again: {}",
-            target.address.shown,
-            lacking.join("; ")
+        (gate.warn)(event!(
+            "node_cannot_wake",
+            "the node {node} cannot tell those who wait for a lock that it is their turn, so they \
+             ask again and again: {reason}",
+            node = target.address.shown,
+            reason = lacking.join("; "),
         ));
     }
     Ok((subscribed, lacking.is_empty()))

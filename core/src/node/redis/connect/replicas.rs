@@ -7,6 +7,7 @@ use redis::Value as Resp;
 use super::prepare::permitted;
 use super::talk::{exchange, refused};
 use super::target::Target;
+use crate::event::event;
 use crate::node::Fault;
 use crate::node::redis::server_error;
 use crate::node::redis::wire::Wire;
@@ -35,10 +36,13 @@ pub(super) async fn try_wait(target: &Target, wire: &mut Wire) -> Result<(), Fau
         None => 0,
     };
     if have < gate.wait_replicas && !gate.told_few.swap(true, Ordering::Relaxed) {
-        (gate.warn)(format!(
-            "the node {shown} has {have} replicas now, and wait_replicas is {}: it gives no vote \
-             until it has as many",
-            gate.wait_replicas
+        (gate.warn)(event!(
+            "node_lacks_replicas",
+            "the node {node} has {replicas} replicas now, and wait_replicas is {wanted}: it gives \
+             no vote until it has as many",
+            node = shown,
+            replicas = have,
+            wanted = gate.wait_replicas,
         ));
     }
     Ok(())

@@ -10,6 +10,7 @@ use redis::Value as Resp;
 use super::locate::{ask, say};
 use super::talk::{next, send, within};
 use super::target::Target;
+use crate::event::event;
 use crate::node::address::{Endpoint, Sentinels};
 use crate::node::redis::replies::text;
 use crate::node::redis::wire::{Incoming, Wire};
@@ -40,10 +41,11 @@ pub(crate) async fn moved(target: Arc<Target>, here: Endpoint) {
             target.located.pass(place);
         }
         if !target.located.told_away.swap(true, Ordering::Relaxed) {
-            (target.gate.warn)(format!(
-                "no sentinel of the node {} is reached: its connection is kept, but a failover \
+            (target.gate.warn)(event!(
+                "sentinels_unreached",
+                "no sentinel of the node {node} is reached: its connection is kept, but a failover \
                  is noticed late",
-                target.address.shown
+                node = target.address.shown,
             ));
         }
         let clock = &target.gate.clock;

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use crate::clock::Instant;
+use crate::event::event;
 use crate::mutants::mutant;
 use crate::node::address::{Endpoint, shown};
 use crate::node::admission::{GRACE, Reign};
@@ -82,10 +83,11 @@ impl Failover {
         }
         let gate = &target.gate;
         if self.here.is_none() && !gate.expected().guard {
-            (gate.warn)(format!(
-                "the node {} fails over, and restart_guard is off: a failover may give a lock that \
-                 is held to a second holder",
-                target.address.shown
+            (gate.warn)(event!(
+                "failover_unguarded",
+                "the node {node} fails over, and restart_guard is off: a failover may give a lock \
+                 that is held to a second holder",
+                node = target.address.shown,
             ));
         }
         self.former

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::Connection;
 use super::failover::Here;
 use crate::clock::Instant;
+use crate::event::{LogEvent, event};
 use crate::mutants::mutant;
 use crate::node::admission::StepWatch;
 use crate::node::redis::connect::{Connected, How, connect};
@@ -76,7 +77,11 @@ impl Connection {
         self.last_fault = None;
         self.is_met(Some(true));
         if std::mem::take(&mut self.told_away) {
-            self.note("is reached again");
+            self.note(event!(
+                "node_reached",
+                "the node {node} is reached again",
+                node = self.target.address.shown,
+            ));
         }
         // Releases written to the connection before are sent again on this one, and need
         // no copy over that.
@@ -158,8 +163,12 @@ impl Connection {
         let lasting = matches!(fault.kind, FaultKind::Misconfigured | FaultKind::Foreign);
         if lasting && !known {
             // With a quorum of others no caller would hear of it.
-            let shown = &self.target.address.shown;
-            (self.target.gate.warn)(format!("the node {shown} may not vote: {}", fault.text));
+            (self.target.gate.warn)(event!(
+                "node_refused",
+                "the node {node} may not vote: {reason}",
+                node = self.target.address.shown,
+                reason = fault.text,
+            ));
             self.told_away = true;
         } else if !known && self.farewell.is_none() {
             self.tell_unreached(&fault);
@@ -199,7 +208,12 @@ impl Connection {
     /// a pause, if there were failures before.
     pub(super) fn lose_connection(&mut self, fault: &Fault) {
         let Some(up) = self.up.take() else { return };
-        self.note(&format!("has lost its connection: {}", fault.text));
+        self.note(event!(
+            "connection_lost",
+            "the node {node} has lost its connection: {reason}",
+            node = self.target.address.shown,
+            reason = fault.text,
+        ));
         self.told_away = true;
         self.is_met(None);
         self.pause();
@@ -221,14 +235,17 @@ impl Connection {
     /// Warns that the node is not reached: a call that waits for a lock meanwhile would see
     /// nothing but silence, and a majority that dies ends leases.
     fn tell_unreached(&self, fault: &Fault) {
-        let shown = &self.target.address.shown;
-        (self.target.gate.warn)(format!("the node {shown} is not reached: {}", fault.text));
+        (self.target.gate.warn)(event!(
+            "node_unreached",
+            "the node {node} is not reached: {reason}",
+            node = self.target.address.shown,
+            reason = fault.text,
+        ));
     }
 
     /// Logs the state of the node.
-    pub(super) fn note(&self, what: &str) {
-        let shown = &self.target.address.shown;
-        (self.target.gate.note)(format!("the node {shown} {what}"));
+    pub(super) fn note(&self, what: LogEvent) {
+        (self.target.gate.note)(what);
     }
 
     /// Gives up the connection in doubt.

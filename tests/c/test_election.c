@@ -214,6 +214,47 @@ static void work_that_fails_campaigns_again(void) {
     quorlock_client_free(client);
 }
 
+static void what_blocks_withholds_no_end_of_a_term(void) {
+    quorlock_client_t *ours = client_of("memory://c-blocked"), *theirs = client_of("memory://c-blocked");
+    quorlock_election_t *election = election_with_ttl(ours, 600);
+    quorlock_lock_options_t *options = quorlock_lock_options_new();
+    quorlock_lock_options_set_ttl(options, 200);
+    quorlock_lock_options_set_renew(options, false);
+    quorlock_lock_t *brief = NULL, *taken = NULL;
+    WORKS(quorlock_lock_new(ours, "brief", 5, options, &brief, &error));
+    WORKS(quorlock_lock_new(theirs, "orders:42", 9, NULL, &taken, &error));
+    quorlock_lock_options_free(options);
+    struct seen log, blocks;
+    seen_init(&log);
+    seen_init(&blocks);
+    log.wait = blocks.wait = true;
+    struct candidate candidate = {.ends_at_loss = true};
+    start_candidate(&candidate, election);
+    CHECK(comes(&candidate.leads));
+    quorlock_set_log_callback(&log, on_log);
+    quorlock_lease_t *lease = held(brief);
+    WORKS(quorlock_lease_set_lost_callback(lease, &blocks, on_lost, &error));
+    CHECK(comes(&log.called) && comes(&blocks.called));
+    /* The work is told to stop, and stops, while the line and the callback still block. */
+    WORKS(quorlock_lock_force_release(taken, QUORLOCK_ANY_FENCE, NULL, NULL, &error));
+    CHECK(comes(&candidate.told) && comes(&candidate.stopped));
+    CHECK(sem_trywait(&log.over) != 0 && sem_trywait(&blocks.over) != 0);
+    log.wait = false;
+    sem_post(&blocks.go_on);
+    sem_post(&log.go_on);
+    quorlock_set_log_callback(NULL, NULL);
+    /* The next term. */
+    CHECK(comes(&candidate.leads));
+    sem_post(&candidate.go_on);
+    CHECK(finish_candidate(&candidate) == QUORLOCK_OK && candidate.losses == 1 && comes(&blocks.over));
+    quorlock_lease_free(lease);
+    quorlock_lock_free(brief);
+    quorlock_lock_free(taken);
+    quorlock_election_free(election);
+    quorlock_client_free(ours);
+    quorlock_client_free(theirs);
+}
+
 static void a_run_is_cancelled(void) {
     quorlock_client_t *ours = client_of("memory://c-run"), *theirs = client_of("memory://c-run");
     quorlock_election_t *election = election_of(ours), *others = election_of(theirs);
@@ -404,7 +445,7 @@ static void a_child_that_is_forked_within_the_work_leads_nothing(void) {
 
 const struct test election_tests[] = {
     TEST(the_next_candidate_leads_when_one_resigns), TEST(a_loss_is_told_and_work_ends_before_it_begins_again),
-    TEST(work_that_fails_campaigns_again), TEST(a_run_is_cancelled), TEST(nobody_enters_a_term_again),
+    TEST(work_that_fails_campaigns_again), TEST(what_blocks_withholds_no_end_of_a_term), TEST(a_run_is_cancelled), TEST(nobody_enters_a_term_again),
     TEST(observers_see_each_leader),
 #ifndef _WIN32
     TEST(a_child_that_is_forked_within_the_work_leads_nothing),

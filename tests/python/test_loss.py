@@ -62,7 +62,7 @@ class Blocking(unittest.TestCase):
         with self.assertRaises(KeyError) as raised, broken, self.client.lock(self.id()) as lease:
             raise KeyError
         self.assertFalse(lease.is_held())
-        self.assertIn("could not be released: broken", raised.exception.__notes__[0])
+        self.assertIn("could not be released: Quorlock itself failed: broken", raised.exception.__notes__[0])
 
     def test_no_loss_after_release(self):
         with self.client.lock(self.id(), **BRIEF) as lease:
@@ -191,6 +191,39 @@ class Withheld(unittest.TestCase):
         for _, begins in begun:
             self.assertTrue(begins.wait(LONG))
         self.assertTrue(self.told("last").wait(LONG))
+
+    def test_what_blocks_withholds_no_end_of_a_term(self):
+        go_on, logs, calls, leads = (threading.Event() for _ in range(4))
+        self.addCleanup(go_on.set)
+        name, ends = f"{self.id()}.term", []
+        election = self.client.election(name, ttl=0.6)
+
+        def work(term):
+            if ends:
+                return
+            leads.set()
+            told.wait(LONG * 3)
+
+        told = threading.Event()
+        candidate = threading.Thread(
+            target=lambda: election.run(work, on_lost=lambda _: (ends.append(go_on.is_set()), told.set())))
+        candidate.start()
+        self.assertTrue(leads.wait(LONG))
+        logger, handler = logging.getLogger("quorlock"), logging.Handler()
+        handler.emit = lambda _: (logs.set(), go_on.wait(LONG * 3))
+        logger.addHandler(handler)
+        self.addCleanup(logger.removeHandler, handler)
+        lease = self.client.lock(f"{self.id()}.other", **BRIEF).acquire()
+        lease.on_lost(lambda _: (calls.set(), go_on.wait(LONG * 3)))
+        self.assertTrue(calls.wait(LONG) and logs.wait(LONG))
+        with quorlock.Client(NODES) as other:
+            other.lock(name).force_release()
+        # The work of the leader is told to stop while both still block.
+        self.assertTrue(told.wait(LONG))
+        self.assertEqual(ends, [False])
+        go_on.set()
+        candidate.join(LONG)
+        self.assertFalse(candidate.is_alive())
 
     def test_a_log_handler_on_a_full_pipe_withholds_no_loss(self):
         reader, writer = os.pipe()

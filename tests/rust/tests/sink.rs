@@ -4,11 +4,11 @@ use std::sync::Mutex;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use quorlock::{Client, LossReason, blocking, set_log_sink};
+use quorlock::{Client, Error, LossReason, blocking, set_log_sink, testing};
 use quorlock_tests::queue::PATIENCE;
 
 #[test]
-fn a_log_sink_that_blocks_withholds_no_loss() {
+fn what_blocks_withholds_no_loss_and_no_end_of_a_term() {
     let (blocks, blocked) = channel();
     let (go_on, wait) = channel::<()>();
     let wait = Mutex::new(wait);
@@ -17,16 +17,48 @@ fn a_log_sink_that_blocks_withholds_no_loss() {
         let _ = wait.lock().unwrap().recv();
     });
     let client = Client::new(["memory://sink"]).unwrap();
+    // A leader whose work does not end by itself.
+    let (led, leads) = channel();
+    let (ended, ends) = channel();
+    let election = client.election("term");
+    let election = election.on_stopped(move || ended.send(()).unwrap());
+    let mut terms = 0;
+    let runs = std::thread::spawn(move || {
+        blocking::wait(election.run(move |_| {
+            terms += 1;
+            led.send(()).unwrap();
+            let first = terms == 1;
+            async move {
+                if first {
+                    std::future::pending::<()>().await;
+                }
+                Ok::<(), Error>(())
+            }
+        }))
+    });
+    leads.recv_timeout(PATIENCE).expect("a term");
+    let (callback_goes_on, waits) = channel::<()>();
+    let mut waits = Some(waits);
     for name in ["first", "second"] {
         let lock = client.lock(name).ttl(Duration::from_millis(100));
         let lease = blocking::wait(lock.renew(false).acquire()).unwrap();
         let (told, hear) = channel();
-        lease.on_lost(move |reason| told.send(reason).unwrap());
+        let waits = waits.take();
+        lease.on_lost(move |reason| {
+            told.send(reason).unwrap();
+            // The first blocks.
+            if let Some(waits) = waits {
+                let _ = waits.recv();
+            }
+        });
         assert_eq!(hear.recv_timeout(PATIENCE), Ok(LossReason::Expired));
         // The loss is a line of the log too, which is stuck there.
         if name == "first" {
             blocked.recv_timeout(PATIENCE).expect("a line");
         }
     }
-    drop(go_on);
+    assert_eq!(testing::lose("term", LossReason::Forced), 1);
+    ends.recv_timeout(PATIENCE).expect("the work is dropped");
+    drop((go_on, callback_goes_on));
+    runs.join().unwrap().unwrap();
 }

@@ -571,7 +571,7 @@ asyncio.run(main())
 import logging, time
 # The losses are warnings, which would stand among what is printed.
 logging.getLogger("quorlock").addHandler(logging.NullHandler())
-leases = [quorlock.Client().lock(f"a{i}", ttl=0.05, renew=False).acquire() for i in range(50)]
+leases = [quorlock.Client().lock(f"a{i}", ttl=0.5, renew=False).acquire() for i in range(50)]
 for lease in leases:
     lease.on_lost(lambda reason: time.sleep(0.01))
 leases[-1].lost.wait()

@@ -2072,7 +2072,7 @@ void quorlock_observer_free(struct quorlock_observer_t *observer);
  *
  * Over a connection of its own to each node it asks what a client asks when it connects,
  * and for the time. Nothing is admitted, founded or locked by it, and a server that is
- * new is still new afterwards. It takes at most eight times the node timeout. That nodes
+ * new is still new afterwards. It takes at most the time to connect and eight times the node timeout. That nodes
  * do not answer, or cannot be used, is no error, but part of the result.
  *
  * Fails with #QUORLOCK_CLOSED, #QUORLOCK_FORKED, #QUORLOCK_INVALID_ARGUMENT.

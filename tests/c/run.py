@@ -139,7 +139,7 @@ def counted(text, least):
 
 def alone(compiler, language, standard):
     for name in ["quorlock.h"] + ["quorlock.hpp"] * (language == "c++"):
-        run(compiler, "-x", language, f"-std={standard}", *WARNINGS, "-fsyntax-only", os.path.join(ROOT, "include", name))
+        run(compiler, "-x", language, f"-std={standard}", *WARNINGS, "-Wconversion", "-fsyntax-only", os.path.join(ROOT, "include", name))
 
 
 @check
@@ -170,6 +170,16 @@ def header_alone_cpp20():
 @check
 def header_alone_clang_cpp20():
     alone("clang++", "c++", "c++20")
+
+
+@check
+def header_alone_cpp23():
+    alone("g++", "c++", "c++2b")
+
+
+@check
+def header_alone_clang_cpp23():
+    alone("clang++", "c++", "c++2b")
 
 
 @check

@@ -28,6 +28,7 @@ import {
 import { know } from "./owner.js";
 import { begin, valueOf } from "./port.js";
 import type { Probe } from "./probe.js";
+import { knowSelf, self } from "./self.js";
 
 /** Counts of a client since it was made. */
 export interface Stats {
@@ -100,6 +101,7 @@ export class Client extends Events {
    */
   constructor(nodes?: string | Iterable<string> | ClientOptions, options: Omit<ClientOptions, "nodes"> = {}) {
     super();
+    knowSelf(this);
     const given = isOptions(nodes) ? { ...nodes, ...options } : { ...options, nodes };
     const [ofClient, ofLocks] = look(Client, () => clientOptions(given));
     this.#core = checked(native.client(ofClient, ofLocks), Client);
@@ -112,10 +114,11 @@ export class Client extends Events {
    * or option that is not valid.
    */
   lock(name: Name, options?: LockOptions): Lock {
-    const key = look(this.lock, () => nameOf("name", name));
-    const own = options === undefined ? undefined : look(this.lock, () => lockOptions(options));
-    checked(this.#core.check(key, own), this.lock);
-    return newLock(this.#core, key, own, this);
+    const it = self(this);
+    const key = look(it.lock, () => nameOf("name", name));
+    const own = options === undefined ? undefined : look(it.lock, () => lockOptions(options));
+    checked(it.#core.check(key, own), it.lock);
+    return newLock(it.#core, key, own, it);
   }
 
   /**
@@ -123,7 +126,8 @@ export class Client extends Events {
    * gives the same lock. Throws as `lock`.
    */
   rwlock(name: Name, options?: Omit<LockOptions, "shared" | "slots">): RWLock {
-    const [read, write] = [this.lock(name, { ...options, shared: true }), this.lock(name, options)];
+    const it = self(this);
+    const [read, write] = [it.lock(name, { ...options, shared: true }), it.lock(name, options)];
     return { read: () => read, write: () => write };
   }
 
@@ -133,10 +137,11 @@ export class Client extends Events {
    * use is the limit. A lock of that name is another matter. Throws as `lock`.
    */
   semaphore(name: Name, slots: number, options?: Omit<LockOptions, "shared" | "slots">): Lock {
-    const key = look(this.semaphore, () => nameOf("name", name));
-    const own = look(this.semaphore, () => lockOptions({ ...options, slots }));
-    checked(this.#core.check(key, own), this.semaphore);
-    return newLock(this.#core, key, own, this);
+    const it = self(this);
+    const key = look(it.semaphore, () => nameOf("name", name));
+    const own = look(it.semaphore, () => lockOptions({ ...options, slots }));
+    checked(it.#core.check(key, own), it.semaphore);
+    return newLock(it.#core, key, own, it);
   }
 
   /**
@@ -145,10 +150,11 @@ export class Client extends Events {
    * are not valid.
    */
   lockAll(names: readonly Name[], options?: LockOptions): Locks {
-    const keys = look(this.lockAll, () => namesOf("names", names));
-    const own = options === undefined ? undefined : look(this.lockAll, () => lockOptions(options));
-    checked(this.#core.checkAll(keys, own), this.lockAll);
-    return newLocks(this.#core, keys, own, this);
+    const it = self(this);
+    const keys = look(it.lockAll, () => namesOf("names", names));
+    const own = options === undefined ? undefined : look(it.lockAll, () => lockOptions(options));
+    checked(it.#core.checkAll(keys, own), it.lockAll);
+    return newLocks(it.#core, keys, own, it);
   }
 
   /**
@@ -157,10 +163,11 @@ export class Client extends Events {
    * that is not valid.
    */
   election(name: Name, options: ElectionOptions = {}): Election {
-    const key = look(this.election, () => nameOf("name", name));
-    const own = look(this.election, () => electionOptions(options));
-    const core = checked(this.#core.election(key, own), this.election);
-    return newElection(core, newLock(this.#core, key, own, this));
+    const it = self(this);
+    const key = look(it.election, () => nameOf("name", name));
+    const own = look(it.election, () => electionOptions(options));
+    const core = checked(it.#core.election(key, own), it.election);
+    return newElection(core, newLock(it.#core, key, own, it));
   }
 
   /**
@@ -168,7 +175,7 @@ export class Client extends Events {
    * answer is no error, but part of the result.
    */
   async inspect(name: Name): Promise<Inspection> {
-    return await this.lock(name).inspect();
+    return await self(this).lock(name).inspect();
   }
 
   /**
@@ -184,7 +191,7 @@ export class Client extends Events {
    * some may have done it then, and calling again completes it; with `MisconfiguredError` where the lock's key is no string.
    */
   async forceRelease(name: Name, options?: ForceOptions): Promise<Forced> {
-    return await this.lock(name).forceRelease(options);
+    return await self(this).lock(name).forceRelease(options);
   }
 
   /**
@@ -196,10 +203,11 @@ export class Client extends Events {
    * answered, `InvalidArgumentError` for a text that is damaged, or of another set, namespace or version.
    */
   async adopt(text: string): Promise<Lease> {
+    const it = self(this);
     if (typeof text !== "string") {
-      throw invalid(`text is a ${typeof text}: give what lease.export() has resolved to`, this.adopt);
+      throw invalid(`text is a ${typeof text}: give what lease.export() has resolved to`, it.adopt);
     }
-    return await this.#adopt(text);
+    return await it.#adopt(text);
   }
 
   async #adopt(text: string): Promise<Lease> {
@@ -214,7 +222,7 @@ export class Client extends Events {
    * nodes do not answer, or cannot be used, is no error, but part of the result: `docs/PROBE.md` lists what may be found.
    */
   async probe(): Promise<Probe> {
-    return await this.#probe();
+    return await self(this).#probe();
   }
 
   async #probe(): Promise<Probe> {
@@ -223,7 +231,8 @@ export class Client extends Events {
 
   /** What has happened so far. */
   stats(): Stats {
-    const counts = Object.entries(checked<Record<string, number>>(this.#core.stats(), this.stats));
+    const it = self(this);
+    const counts = Object.entries(checked<Record<string, number>>(it.#core.stats(), it.stats));
     return Object.fromEntries(counts.map(([name, count]) => [camel(name), count])) as unknown as Stats;
   }
 
@@ -240,8 +249,9 @@ export class Client extends Events {
    * `QuorumUnavailableError` if one does not answer; `nodes` of the error say which, and nothing is written.
    */
   async initSet(options: InitOptions = {}): Promise<number> {
-    const { force } = look(this.initSet, () => initOptions(options));
-    return await this.#initSet(force);
+    const it = self(this);
+    const { force } = look(it.initSet, () => initOptions(options));
+    return await it.#initSet(force);
   }
 
   async #initSet(force: boolean): Promise<number> {
@@ -253,7 +263,7 @@ export class Client extends Events {
    * answered, at the latest after `nodeTimeout`. A second call does nothing.
    */
   async close(): Promise<void> {
-    await this.#close();
+    await self(this).#close();
   }
 
   async #close(): Promise<void> {
@@ -262,14 +272,14 @@ export class Client extends Events {
 
   /** For `await using`: closes. */
   async [asyncDispose](): Promise<void> {
-    await this.#close();
+    await self(this).#close();
   }
 
   override toString(): string {
-    return inspect(this);
+    return inspect(self(this));
   }
 
   [inspect.custom](): string {
-    return this.#core.describe();
+    return self(this).#core.describe();
   }
 }

@@ -21,6 +21,7 @@ import {
 } from "./options.js";
 import { begin, beginUntil, valueOf } from "./port.js";
 import type { Body } from "./redlock.js";
+import { knowSelf, self } from "./self.js";
 import { Term, type Seat } from "./term.js";
 
 /** Makes a candidate. Not part of the API. */
@@ -46,6 +47,7 @@ export class Election {
   #seat: Seat | undefined;
 
   private constructor(core: NativeElection, lock: Lock) {
+    knowSelf(this);
     this.name = lock.name;
     this.#core = core;
     this.#lock = lock;
@@ -63,9 +65,10 @@ export class Election {
    * line.
    */
   async campaign(options: AcquireOptions = {}): Promise<Lease> {
-    const looked = look(this.campaign, () => acquireOptions(options));
-    const lease = await acquireFor(this.#lock, looked, undefined, this.campaign);
-    this.#seat = { lease };
+    const it = self(this);
+    const looked = look(it.campaign, () => acquireOptions(options));
+    const lease = await acquireFor(it.#lock, looked, undefined, it.campaign);
+    it.#seat = { lease };
     return lease;
   }
 
@@ -90,33 +93,34 @@ export class Election {
    * the reason of `options.signal` when that aborts, once the work has settled and the term is given up.
    */
   async run<T>(work: Body<T>, options: RunOptions = {}): Promise<T> {
-    const looked = look(this.run, () => {
+    const it = self(this);
+    const looked = look(it.run, () => {
       checkBody(work, "run was not told the work to do: give a function");
       return runOptions(options);
     });
     const { signal, again = false } = looked;
     let failures = new native.Failures();
     for (;;) {
-      const lease = await this.#elected(signal);
+      const lease = await it.#elected(signal);
       if (lease === undefined) continue;
-      const term = new Term(lease, this.#lock, looked);
+      const term = new Term(lease, it.#lock, looked);
       const seat = { lease, term };
-      this.#seat = seat;
+      it.#seat = seat;
       const begun = performance.now();
       const ended = await term.work(work);
       const led = performance.now() - begun;
       const over = ended === undefined || term.isOver();
       await term.giveUp();
-      if (this.#seat === seat) this.#seat = undefined;
+      if (it.#seat === seat) it.#seat = undefined;
       // The next term would bring no more.
-      if (ended !== undefined && "result" in ended) finished(ended.result, this.run);
+      if (ended !== undefined && "result" in ended) finished(ended.result, it.run);
       if (over) {
-        if (ended !== undefined && "error" in ended) this.#tellLate(ended.error, lease);
+        if (ended !== undefined && "error" in ended) it.#tellLate(ended.error, lease);
         if (term.wasAborted) throw signal!.reason;
       } else if ("error" in ended) {
         const pause = checked(failures.pauseAfter(Math.max(0, led)));
-        this.#tellFailed(ended.error, pause);
-        await this.#pause(pause, signal);
+        it.#tellFailed(ended.error, pause);
+        await it.#pause(pause, signal);
       } else if (again) {
         failures = new native.Failures();
       } else {
@@ -158,7 +162,7 @@ export class Election {
 
   /** Whether this candidate leads now. Exact at every call, as `lease.isHeld()`. */
   isLeader(): boolean {
-    return this.#seat?.lease.isHeld() ?? false;
+    return self(this).#seat?.lease.isHeld() ?? false;
   }
 
   /**
@@ -170,13 +174,14 @@ export class Election {
    * wait for, at once.
    */
   async resign(): Promise<boolean> {
-    const seat = this.#seat;
-    this.#seat = undefined;
+    const it = self(this);
+    const seat = it.#seat;
+    it.#seat = undefined;
     if (seat === undefined) return false;
     const { lease, term } = seat;
     if (term === undefined) return await lease.release();
     const held = lease.isHeld();
-    term.stop(new DOMException(`the term of ${inspect(this.name)} is given up`, "AbortError"));
+    term.stop(new DOMException(`the term of ${inspect(it.name)} is given up`, "AbortError"));
     return term.isAround() ? held : await term.resigned;
   }
 
@@ -185,7 +190,7 @@ export class Election {
    * was: it may have lost the term since. Rejects with `QuorumUnavailableError` if too few nodes answered to know.
    */
   async leader(): Promise<Holder | null> {
-    return await this.#leader();
+    return await self(this).#leader();
   }
 
   async #leader(): Promise<Holder | null> {
@@ -207,16 +212,18 @@ export class Election {
    * reason of the signal when that aborts.
    */
   observe(options: ObserveOptions = {}): AsyncIterableIterator<Leadership> {
-    const { every, signal } = look(this.observe, () => observeOptions(options));
-    return new Observer(checked(this.#core.observe(every), this.observe), signal);
+    const it = self(this);
+    const { every, signal } = look(it.observe, () => observeOptions(options));
+    return new Observer(checked(it.#core.observe(every), it.observe), signal);
   }
 
   toString(): string {
-    return inspect(this);
+    return inspect(self(this));
   }
 
   [inspect.custom](): string {
-    return `Election { ${inspect(this.name)}${this.isLeader() ? ", leads" : ""} }`;
+    const it = self(this);
+    return `Election { ${inspect(it.name)}${it.isLeader() ? ", leads" : ""} }`;
   }
 }
 

@@ -10,6 +10,7 @@ import { checked, invalid, toError } from "./errors.js";
 import { warn } from "./events.js";
 import type { Name } from "./options.js";
 import { begin, port, tell, told, valueOf } from "./port.js";
+import { knowSelf, self } from "./self.js";
 import { LossSignal } from "./signals.js";
 
 /** Why a lease was lost. */
@@ -121,6 +122,7 @@ export class Lease {
   #over: { token: string; fence: number | null; loss: LossReason | null; error: Failure | null; slot: number | null } | undefined;
 
   private constructor(number: number, keeper: Keeper) {
+    knowSelf(this);
     this.name = keeper.name;
     this.#number = number;
     this.#keeper = keeper;
@@ -162,7 +164,8 @@ export class Lease {
 
   /** The token: 40 hex digits that name this hold. Keep it secret: whoever knows it can release the lock. */
   get token(): string {
-    return this.#over?.token ?? checked(port.token(this.#number));
+    const it = self(this);
+    return it.#over?.token ?? checked(port.token(it.#number));
   }
 
   /**
@@ -171,7 +174,8 @@ export class Lease {
    * work that a holder began and that outlives its lease does no harm. Re-entry keeps it, and so do release and loss.
    */
   get fence(): number | null {
-    return this.#over === undefined ? checked(port.fence(this.#number)) : this.#over.fence;
+    const it = self(this);
+    return it.#over === undefined ? checked(port.fence(it.#number)) : it.#over.fence;
   }
 
   /**
@@ -179,22 +183,26 @@ export class Lease {
    * same. The fence grows with every hold of one slot; between slots it says nothing.
    */
   get slot(): number | null {
-    return this.#over === undefined ? checked(port.slot(this.#number)) : this.#over.slot;
+    const it = self(this);
+    return it.#over === undefined ? checked(port.slot(it.#number)) : it.#over.slot;
   }
 
   /** Why the lease was lost; `null` while it is held and after a release. */
   get lossReason(): LossReason | null {
-    return this.#over === undefined ? lossOf(this.#number) : this.#over.loss;
+    const it = self(this);
+    return it.#over === undefined ? lossOf(it.#number) : it.#over.loss;
   }
 
   /** Whether the lease is valid now. Exact at every call; false after release. */
   isHeld(): boolean {
-    return this.#over === undefined && checked(port.isHeld(this.#number), this.isHeld);
+    const it = self(this);
+    return it.#over === undefined && checked(port.isHeld(it.#number), it.isHeld);
   }
 
   /** Validity left before the next renewal, in milliseconds; 0 when the lease is over. */
   remaining(): number {
-    return this.#over === undefined ? checked(port.remaining(this.#number), this.remaining) : 0;
+    const it = self(this);
+    return it.#over === undefined ? checked(port.remaining(it.#number), it.remaining) : 0;
   }
 
   /**
@@ -205,14 +213,15 @@ export class Lease {
    * `aborted` first.
    */
   get signal(): AbortSignal {
-    if (this.#loss === undefined) {
-      this.#loss = new LossSignal();
-      leases.set(this.#loss.signal, this);
-      this.#inContext();
-      const failure = this.#lostError();
-      if (failure !== null) this.#loss.abortEarly(toError(failure));
+    const it = self(this);
+    if (it.#loss === undefined) {
+      it.#loss = new LossSignal();
+      leases.set(it.#loss.signal, it);
+      it.#inContext();
+      const failure = it.#lostError();
+      if (failure !== null) it.#loss.abortEarly(toError(failure));
     }
-    return this.#loss.signal;
+    return it.#loss.signal;
   }
 
   #inContext(): void {
@@ -226,10 +235,11 @@ export class Lease {
    * long as it was), `NotOwnerError` after release.
    */
   async extend(ttl?: number): Promise<void> {
+    const it = self(this);
     if (ttl !== undefined && typeof ttl !== "number") {
-      throw invalid(`ttl is a ${typeof ttl}: give milliseconds`, this.extend);
+      throw invalid(`ttl is a ${typeof ttl}: give milliseconds`, it.extend);
     }
-    await this.#extend(ttl);
+    await it.#extend(ttl);
   }
 
   async #extend(ttl: number | undefined): Promise<void> {
@@ -239,7 +249,8 @@ export class Lease {
 
   /** Whether others may share the lock with it: it was asked for with `shared`, or has been downgraded. */
   isShared(): boolean {
-    return this.#over === undefined && checked(port.isShared(this.#number), this.isShared);
+    const it = self(this);
+    return it.#over === undefined && checked(port.isShared(it.#number), it.isShared);
   }
 
   /**
@@ -249,7 +260,7 @@ export class Lease {
    * `InvalidArgumentError` of a raw lock, which stays as it is.
    */
   async downgrade(): Promise<void> {
-    await this.#downgrade();
+    await self(this).#downgrade();
   }
 
   async #downgrade(): Promise<void> {
@@ -273,7 +284,7 @@ export class Lease {
    * has its text.
    */
   async export(): Promise<string> {
-    return await this.#export();
+    return await self(this).#export();
   }
 
   async #export(): Promise<string> {
@@ -292,10 +303,11 @@ export class Lease {
    * so much.
    */
   async ensure(minRemaining: number): Promise<void> {
+    const it = self(this);
     if (typeof minRemaining !== "number") {
-      throw invalid(`minRemaining is a ${typeof minRemaining}: give milliseconds`, this.ensure);
+      throw invalid(`minRemaining is a ${typeof minRemaining}: give milliseconds`, it.ensure);
     }
-    await this.#ensure(minRemaining);
+    await it.#ensure(minRemaining);
   }
 
   async #ensure(min: number): Promise<void> {
@@ -310,7 +322,7 @@ export class Lease {
    * lease ends before the nodes are told.
    */
   async release(): Promise<boolean> {
-    return await this.#release();
+    return await self(this).#release();
   }
 
   async #release(): Promise<boolean> {
@@ -349,7 +361,7 @@ export class Lease {
 
   /** For `await using`: releases. It does not reject for a loss, so the body's own error is never hidden. */
   async [asyncDispose](): Promise<void> {
-    await this.#release();
+    await self(this).#release();
   }
 
   #tell(): void {
@@ -371,11 +383,12 @@ export class Lease {
   }
 
   toString(): string {
-    return inspect(this);
+    return inspect(self(this));
   }
 
   [inspect.custom](): string {
-    const state = this.isHeld() ? `held, ${this.remaining().toFixed(0)} ms left` : (this.lossReason ?? "released");
-    return `Lease { ${inspect(this.name)}, ${state} }`;
+    const it = self(this);
+    const state = it.isHeld() ? `held, ${it.remaining().toFixed(0)} ms left` : (it.lossReason ?? "released");
+    return `Lease { ${inspect(it.name)}, ${state} }`;
   }
 }

@@ -8,6 +8,7 @@ import { checked, invalid, toError } from "./errors.js";
 import { endIfReleased, giveBack, type Lease, type LossReason } from "./lease.js";
 import { bytesOf, nameOf, type Name } from "./options.js";
 import { begin, valueOf } from "./port.js";
+import { knowSelf, self } from "./self.js";
 import { LossSignal } from "./signals.js";
 
 const NOT_OWNER = 6;
@@ -35,6 +36,7 @@ export class Leases implements Iterable<Lease> {
   #over: { loss: NativeLoss | null } | undefined;
 
   private constructor(core: NativeLeases, parts: readonly Lease[]) {
+    knowSelf(this);
     this.#core = core;
     this.#parts = parts;
   }
@@ -49,32 +51,34 @@ export class Leases implements Iterable<Lease> {
 
   /** How many there are: each name once. */
   get size(): number {
-    return this.#parts.length;
+    return self(this).#parts.length;
   }
 
   [Symbol.iterator](): IterableIterator<Lease> {
-    return this.#parts.values();
+    return self(this).#parts.values();
   }
 
   /** The lease on the lock of that name; `undefined` if that is none of them. */
   get(name: Name): Lease | undefined {
     const wanted = bytesOf(nameOf("name", name));
-    return this.#parts.find((part) => Buffer.compare(bytesOf(part.name), wanted) === 0);
+    return self(this).#parts.find((part) => Buffer.compare(bytesOf(part.name), wanted) === 0);
   }
 
   /** The fencing token of each lease, by the name of its lock: see `Lease.fence`. */
   get fences(): Map<Name, number | null> {
-    return new Map(this.#parts.map((part) => [part.name, part.fence]));
+    return new Map(self(this).#parts.map((part) => [part.name, part.fence]));
   }
 
   /** Whether all of them are valid now. Exact at every call; false after release. */
   isHeld(): boolean {
-    return this.#over === undefined && checked(this.#core.isHeld(), this.isHeld);
+    const it = self(this);
+    return it.#over === undefined && checked(it.#core.isHeld(), it.isHeld);
   }
 
   /** The least validity that any of them has left before its next renewal, in milliseconds; 0 when one is over. */
   remaining(): number {
-    return this.#over === undefined ? checked(this.#core.remaining(), this.remaining) : 0;
+    const it = self(this);
+    return it.#over === undefined ? checked(it.#core.remaining(), it.remaining) : 0;
   }
 
   #loss(): NativeLoss | null {
@@ -83,13 +87,14 @@ export class Leases implements Iterable<Lease> {
 
   /** The name of the lock whose lease was lost; `null` while all are held and after a release. */
   get lostName(): Name | null {
-    const loss = this.#loss();
-    return loss === null ? null : this.#parts[loss.at]!.name;
+    const it = self(this);
+    const loss = it.#loss();
+    return loss === null ? null : it.#parts[loss.at]!.name;
   }
 
   /** Why that was lost; `null` while all are held and after a release. */
   get lossReason(): LossReason | null {
-    return (this.#loss()?.reason ?? null) as LossReason | null;
+    return (self(this).#loss()?.reason ?? null) as LossReason | null;
   }
 
   /**
@@ -97,15 +102,16 @@ export class Leases implements Iterable<Lease> {
    * `Lease.signal`.
    */
   get signal(): AbortSignal {
-    if (this.#lossSignal === undefined) {
-      const loss = (this.#lossSignal = new LossSignal());
-      signalled.set(loss.signal, this);
-      for (const { signal } of this.#parts) {
+    const it = self(this);
+    if (it.#lossSignal === undefined) {
+      const loss = (it.#lossSignal = new LossSignal());
+      signalled.set(loss.signal, it);
+      for (const { signal } of it.#parts) {
         if (signal.aborted) loss.abortEarly(signal.reason);
         signal.addEventListener("abort", () => loss.abort(signal.reason), { once: true });
       }
     }
-    return this.#lossSignal.signal;
+    return it.#lossSignal.signal;
   }
 
   /**
@@ -113,10 +119,11 @@ export class Leases implements Iterable<Lease> {
    * lengthened; the others may have been.
    */
   async extend(ttl?: number): Promise<void> {
+    const it = self(this);
     if (ttl !== undefined && typeof ttl !== "number") {
-      throw invalid(`ttl is a ${typeof ttl}: give milliseconds`, this.extend);
+      throw invalid(`ttl is a ${typeof ttl}: give milliseconds`, it.extend);
     }
-    await this.#extend(ttl);
+    await it.#extend(ttl);
   }
 
   async #extend(ttl: number | undefined): Promise<void> {
@@ -126,10 +133,11 @@ export class Leases implements Iterable<Lease> {
 
   /** Makes sure that each has at least this many milliseconds of validity left, as `Lease.ensure`. */
   async ensure(minRemaining: number): Promise<void> {
+    const it = self(this);
     if (typeof minRemaining !== "number") {
-      throw invalid(`minRemaining is a ${typeof minRemaining}: give milliseconds`, this.ensure);
+      throw invalid(`minRemaining is a ${typeof minRemaining}: give milliseconds`, it.ensure);
     }
-    await this.#ensure(minRemaining);
+    await it.#ensure(minRemaining);
   }
 
   async #ensure(min: number): Promise<void> {
@@ -142,7 +150,7 @@ export class Leases implements Iterable<Lease> {
    * to false. Never rejects for a loss. The leases end before the nodes are told.
    */
   async release(): Promise<boolean> {
-    return await this.#release();
+    return await self(this).#release();
   }
 
   async #release(): Promise<boolean> {
@@ -168,7 +176,7 @@ export class Leases implements Iterable<Lease> {
 
   /** For `await using`: releases. It does not reject for a loss, so the body's own error is never hidden. */
   async [asyncDispose](): Promise<void> {
-    await this.#release();
+    await self(this).#release();
   }
 
   #names(): string {
@@ -176,12 +184,13 @@ export class Leases implements Iterable<Lease> {
   }
 
   toString(): string {
-    return inspect(this);
+    return inspect(self(this));
   }
 
   [inspect.custom](): string {
-    const lost = () => (this.lostName === null ? "released" : `lost: ${inspect(this.lostName)}, ${this.lossReason}`);
-    const state = this.isHeld() ? `held, ${this.remaining().toFixed(0)} ms left` : lost();
-    return `Leases { ${this.#names()}, ${state} }`;
+    const it = self(this);
+    const lost = () => (it.lostName === null ? "released" : `lost: ${inspect(it.lostName)}, ${it.lossReason}`);
+    const state = it.isHeld() ? `held, ${it.remaining().toFixed(0)} ms left` : lost();
+    return `Leases { ${it.#names()}, ${state} }`;
   }
 }

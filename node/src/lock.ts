@@ -28,6 +28,7 @@ import {
 } from "./options.js";
 import { acquiring, Asked, type Invocation } from "./owner.js";
 import { begin, valueOf } from "./port.js";
+import { knowSelf, self } from "./self.js";
 
 const NOT_OWNER = 6;
 
@@ -73,6 +74,7 @@ export class Lock {
   readonly #keeper: Keeper;
 
   private constructor(core: NativeClient, key: Name, options: NativeLockOptions | undefined, client: Keeper["client"]) {
+    knowSelf(this);
     this.name = ownCopy(key);
     this.#core = core;
     this.#key = key;
@@ -101,8 +103,9 @@ export class Lock {
    * line.
    */
   async acquire(options: AcquireOptions = {}): Promise<Lease> {
-    const looked = look(this.acquire, () => acquireOptions(options));
-    return await this.#acquire(looked, undefined, this.acquire);
+    const it = self(this);
+    const looked = look(it.acquire, () => acquireOptions(options));
+    return await it.#acquire(looked, undefined, it.acquire);
   }
 
   #acquire(options: Acquiring, own: Invocation | undefined, from: Function): Promise<Lease> {
@@ -135,8 +138,9 @@ export class Lock {
 
   /** Tries once. `null` where another holds the lock. Rejects as `acquire` otherwise. */
   async tryAcquire(options: Omit<AcquireOptions, "wait"> = {}): Promise<Lease | null> {
-    const looked = look(this.tryAcquire, () => acquireOptions(options));
-    return await this.#tryAcquire({ ...looked, wait: 0 }, undefined, this.tryAcquire);
+    const it = self(this);
+    const looked = look(it.tryAcquire, () => acquireOptions(options));
+    return await it.#tryAcquire({ ...looked, wait: 0 }, undefined, it.tryAcquire);
   }
 
   #tryAcquire(options: Acquiring, own: Invocation | undefined, from: Function): Promise<Lease | null> {
@@ -151,7 +155,7 @@ export class Lock {
    * `QuorumUnavailableError` if too few nodes answered.
    */
   async isLocked(): Promise<boolean> {
-    return await this.#isLocked();
+    return await self(this).#isLocked();
   }
 
   async #isLocked(): Promise<boolean> {
@@ -161,7 +165,7 @@ export class Lock {
 
   /** Who holds the lock, or keeps it; `null` where a quorum agrees on nobody. Rejects as `isLocked`. */
   async holder(): Promise<Holder | null> {
-    return await this.#holder();
+    return await self(this).#holder();
   }
 
   async #holder(): Promise<Holder | null> {
@@ -174,7 +178,7 @@ export class Lock {
    * part of the result.
    */
   async inspect(): Promise<Inspection> {
-    return await this.#inspect();
+    return await self(this).#inspect();
   }
 
   async #inspect(): Promise<Inspection> {
@@ -184,7 +188,7 @@ export class Lock {
 
   /** Takes the lock away from whoever holds it, or keeps it: see `Client.forceRelease`. */
   async forceRelease(options?: ForceOptions): Promise<Forced> {
-    return await this.#forceRelease(options);
+    return await self(this).#forceRelease(options);
   }
 
   async #forceRelease(options: ForceOptions | undefined): Promise<Forced> {
@@ -202,7 +206,7 @@ export class Lock {
    * `lease.release()` ends the lease that is meant.
    */
   async release(): Promise<boolean> {
-    return await this.#release();
+    return await self(this).#release();
   }
 
   async #release(): Promise<boolean> {
@@ -218,10 +222,10 @@ export class Lock {
   }
 
   toString(): string {
-    return inspect(this);
+    return inspect(self(this));
   }
 
   [inspect.custom](): string {
-    return `Lock { ${inspect(this.name)} }`;
+    return `Lock { ${inspect(self(this).name)} }`;
   }
 }

@@ -9,6 +9,7 @@ import { newLease, type Keeper } from "./lease.js";
 import { newLeases, type Leases } from "./leases.js";
 import { acquireOptions, labelled, ownCopy, type AcquireOptions, type Acquiring, type Name } from "./options.js";
 import { acquiring, Asked, type Invocation } from "./owner.js";
+import { knowSelf, self } from "./self.js";
 
 /** Makes several locks. Not part of the API. */
 export let newLocks: (
@@ -58,6 +59,7 @@ export class Locks {
     options: NativeLockOptions | undefined,
     client: Keeper["client"],
   ) {
+    knowSelf(this);
     this.names = keys.map(ownCopy);
     this.#core = core;
     this.#keys = keys;
@@ -79,8 +81,9 @@ export class Locks {
    * Rejects as `Lock.acquire`, for the first lock that could not be had; then none is held.
    */
   async acquire(options: AcquireOptions = {}): Promise<Leases> {
-    const looked = look(this.acquire, () => acquireOptions(options));
-    return await this.#acquire(looked, undefined, this.acquire);
+    const it = self(this);
+    const looked = look(it.acquire, () => acquireOptions(options));
+    return await it.#acquire(looked, undefined, it.acquire);
   }
 
   async #acquire(options: Acquiring, own: Invocation | undefined, from: Function): Promise<Leases> {
@@ -89,8 +92,9 @@ export class Locks {
 
   /** Tries once. `null` where another holds one of the locks. Rejects as `acquire` otherwise. */
   async tryAcquire(options: Omit<AcquireOptions, "wait"> = {}): Promise<Leases | null> {
-    const looked = look(this.tryAcquire, () => acquireOptions(options));
-    return await this.#tryAcquire({ ...looked, wait: 0 }, undefined, this.tryAcquire);
+    const it = self(this);
+    const looked = look(it.tryAcquire, () => acquireOptions(options));
+    return await it.#tryAcquire({ ...looked, wait: 0 }, undefined, it.tryAcquire);
   }
 
   async #tryAcquire(options: Acquiring, own: Invocation | undefined, from: Function): Promise<Leases | null> {
@@ -132,10 +136,10 @@ export class Locks {
   }
 
   toString(): string {
-    return inspect(this);
+    return inspect(self(this));
   }
 
   [inspect.custom](): string {
-    return `Locks { ${this.names.map((name) => inspect(name)).join(", ")} }`;
+    return `Locks { ${self(this).names.map((name) => inspect(name)).join(", ")} }`;
   }
 }

@@ -4,6 +4,7 @@ import type { NativeObserver } from "./binding.js";
 import { asyncDispose } from "./dispose.js";
 import { holderOf, type Holder, type NativeHolder } from "./inspection.js";
 import { beginUntil, valueOf } from "./port.js";
+import { knowSelf, self } from "./self.js";
 import { noMore, whenAborted } from "./signals.js";
 
 /** Who leads, as far as the nodes say. */
@@ -30,13 +31,15 @@ export class Observer implements AsyncIterableIterator<Leadership> {
   #last: Promise<unknown> = Promise.resolve();
 
   constructor(core: NativeObserver, signal: AbortSignal | undefined) {
+    knowSelf(this);
     this.#core = core;
     this.#signal = signal;
   }
 
   next(): Promise<IteratorResult<Leadership, undefined>> {
-    const answer = this.#last.then(() => this.#next());
-    this.#last = answer.catch(() => {});
+    const it = self(this);
+    const answer = it.#last.then(() => it.#next());
+    it.#last = answer.catch(() => {});
     return answer;
   }
 
@@ -62,9 +65,10 @@ export class Observer implements AsyncIterableIterator<Leadership> {
 
   /** Ends it, as leaving a loop over it does. */
   async return(): Promise<IteratorResult<Leadership, undefined>> {
-    this.#left = true;
-    this.#core = undefined;
-    this.#end.abort();
+    const it = self(this);
+    it.#left = true;
+    it.#core = undefined;
+    it.#end.abort();
     return OVER;
   }
 
@@ -74,6 +78,6 @@ export class Observer implements AsyncIterableIterator<Leadership> {
 
   /** For `await using`: ends it. */
   async [asyncDispose](): Promise<void> {
-    await this.return();
+    await self(this).return();
   }
 }

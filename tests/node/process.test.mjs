@@ -1,9 +1,8 @@
 // What a process owes to the addon: nothing keeps it alive, nothing ends it, and a busy loop loses no lease.
 
 import assert from "node:assert/strict";
-import { execFileSync } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
@@ -78,31 +77,20 @@ test("a script ends by itself while a client is open and a lease is held, and it
   await servers.awaitNoKeys();
 });
 
-/** A library that makes each `send` of a process late, as on a machine with other work. */
-function lateSends(folder) {
-  const [source, library] = [join(folder, "late.c"), join(folder, "late.so")];
-  writeFileSync(
-    source,
-    `#include <sys/socket.h>
-    #include <unistd.h>
-    ssize_t send(int fd, const void *bytes, size_t count, int flags) {
-      usleep(5000);
-      return sendto(fd, bytes, count, flags, 0, 0);
-    }`,
-  );
-  execFileSync("cc", ["-shared", "-fPIC", "-o", library, source]);
-  return library;
-}
-
-test("what is released right before the end is released, however late it is sent", { skip: process.platform !== "linux" }, async () => {
+test("what is released or closed right before the end is released, however late it is sent", { skip: process.platform !== "linux" }, async () => {
   const folder = mkdtempSync(join(tmpdir(), "quorlock-"));
   try {
-    const env = { LD_PRELOAD: lateSends(folder) };
+    const env = { LD_PRELOAD: support.lateSends(folder) };
     for (const end of ["", "process.exit();"]) {
       for (let round = 0; round < 4; round++) {
-        const ends = await script(`${HELD} held.then((lease) => { void lease.release(); ${end} });`, { ...servers, env });
-        assert.deepEqual([ends.code, ends.err], [0, ""]);
-        await servers.awaitNoKeys();
+        // A close begins when the running function has ended, and beside another call not on the thread that exits.
+        const closes = 'client.lock("other").isLocked().catch(() => {}); void client.close(); await null; await null;';
+        for (const last of ["void lease.release();", closes]) {
+          const text = `${HELD} held.then(async (lease) => { ${last} ${end} });`;
+          const ends = await script(text, { ...servers, env });
+          assert.deepEqual([ends.code, ends.err], [0, ""]);
+          await servers.awaitNoKeys();
+        }
       }
     }
   } finally {

@@ -2,7 +2,8 @@
 
 "use strict";
 
-const { spawn, execFile } = require("node:child_process");
+const { spawn, execFile, execFileSync } = require("node:child_process");
+const { writeFileSync } = require("node:fs");
 const { join } = require("node:path");
 const { createInterface } = require("node:readline");
 const { promisify } = require("node:util");
@@ -73,6 +74,22 @@ function script(text, { nodes, type = "commonjs", seconds = 30, flags = [], env 
   });
 }
 
+/** A library that makes each `send` of a process late, as on a machine with other work. */
+function lateSends(folder) {
+  const [source, library] = [join(folder, "late.c"), join(folder, "late.so")];
+  writeFileSync(
+    source,
+    `#include <sys/socket.h>
+    #include <unistd.h>
+    ssize_t send(int fd, const void *bytes, size_t count, int flags) {
+      usleep(5000);
+      return sendto(fd, bytes, count, flags, 0, 0);
+    }`,
+  );
+  execFileSync("cc", ["-shared", "-fPIC", "-o", library, source]);
+  return library;
+}
+
 const sleep = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
 
 /** Waits until it is so. */
@@ -91,4 +108,4 @@ function noUnhandled() {
   return seen;
 }
 
-module.exports = { MAIN, PACKAGE, ROOT, noUnhandled, script, sleep, stage, until };
+module.exports = { MAIN, PACKAGE, ROOT, lateSends, noUnhandled, script, sleep, stage, until };

@@ -230,7 +230,13 @@ impl Standing for Inner {
 
 impl Closing for Inner {
     fn close(&self) -> Pin<Box<dyn Future<Output = ()> + '_>> {
-        Box::pin(self.close())
+        if !self.is_closed() || !self.is_here() {
+            return Box::pin(self.close());
+        }
+        // A program that closes it and ends waits for no answer itself.
+        self.give_up_all();
+        let until = self.set.clock.now() + self.settings.node_timeout;
+        Box::pin(self.set.counters.quiet(&*self.set.clock, until))
     }
 
     fn is_over(&self) -> bool {

@@ -72,6 +72,11 @@ node/node_modules/.package-lock.json: node/package-lock.json
 node: packages node/node_modules/.package-lock.json ## the Node package, in place
 	PROFILE=$(PROFILE) npm run --silent build --prefix node
 
+# Bun, Deno and the releases of Node that the package is tested on besides the machine's own.
+tests/node/runtimes/node_modules/.package-lock.json: tests/node/runtimes/package-lock.json
+	npm ci --loglevel error --ignore-scripts --prefix tests/node/runtimes
+	touch $@
+
 # The frameworks that the tests of the Node package run it under.
 tests/node/node_modules/.package-lock.json: tests/node/package-lock.json
 	npm ci --loglevel error --ignore-scripts --prefix tests/node
@@ -103,7 +108,7 @@ test: ## before a change is proposed, 13 min after `make build`: every language'
 
 gate: ## the rest of what CI runs, 35 min: seeded bugs, bytes, clusters, model, fuzz, other servers, faults, failovers, packages
 	tests/setup.sh test
-	$(MAKE) build tests/node/node_modules/.package-lock.json
+	$(MAKE) build tests/node/node_modules/.package-lock.json tests/node/runtimes/node_modules/.package-lock.json
 	$(VENV)/bin/python tests/run.py --tier gate
 
 sim: ## the simulator; SEED=n tells one schedule, SHRINK=1 a shorter one, BYTES=1 over streams of bytes, CLUSTERS=1 over links to clusters, DEATHS=1 with tasks that end (tests/sim/README.md)

@@ -23,7 +23,7 @@ from stage.node import ACL  # noqa: E402
 PLACES = {
     "rust": ["rust/tests/*.rs"],
     "py": ["python/test_*.py"],
-    "node": ["node/*.test.mjs", "consumers/*.test.mjs"],
+    "node": ["node/*.test.mjs", "node/runtimes/*.test.mjs", "consumers/*.test.mjs"],
     "c": ["c/test_*.c", "c/run.py"],
     "cpp": ["cpp/test.cpp"],
     "sim": ["sim/tests/*.rs"],

@@ -1,6 +1,7 @@
 //! The client.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use napi::Either;
 use napi_derive::napi;
@@ -14,15 +15,17 @@ use crate::queue::Value;
 /// A client of the core.
 #[napi]
 pub struct Client {
-    pub(crate) core: Core,
+    pub(crate) core: Arc<Core>,
 }
 
 /// Makes a client.
 #[napi(catch_unwind)]
-pub fn client(options: ClientOptions, locks: LockOptions) -> Either<Client, Failure> {
+pub fn client(port: &Port, options: ClientOptions, locks: LockOptions) -> Either<Client, Failure> {
     entry(|| {
         let builder = locks.apply_to_client(options.apply(Core::builder())?)?;
-        builder.build().map(|core| Client { core })
+        let core = Arc::new(builder.build()?);
+        port.know(&core);
+        Ok(Client { core })
     })
 }
 

@@ -9,14 +9,15 @@
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
+use std::task::{Context, Waker};
 
 use napi::bindgen_prelude::{Array, Function, JsValue, Unknown};
 use napi::threadsafe_function::ThreadsafeFunctionCallMode;
 use napi::{Either, Env, sys};
 use napi_derive::napi;
-use quorlock::binding::{Revocation, Steps, Turn, call, lock};
-use quorlock::{Error, Lease, Lost};
+use quorlock::binding::{Revocation, Steps, Task, Turn, call, caught, lock, spawn};
+use quorlock::{Client, Error, Lease, Lost};
 
 use crate::failure::{Failure, checked, entry};
 use crate::queue::{Bell, Event, Queue, Value, Won};
@@ -31,6 +32,25 @@ pub(crate) struct Held {
     _lost: Lost,
 }
 
+/// The clients of an environment, as long as they are in use.
+type Clients = Arc<Mutex<Vec<Weak<Client>>>>;
+
+/// Closes them, and waits for no answer.
+fn close(clients: &Clients) {
+    for client in lock(clients).drain(..).filter_map(|weak| weak.upgrade()) {
+        let mut closing = Box::pin(async move { client.close().await });
+        // It is closed when this has polled: the process may end next. Without an I/O thread
+        // there is nothing to be released.
+        if closing
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()))
+            .is_pending()
+        {
+            let _ = spawn(closing).map(Task::detach);
+        }
+    }
+}
+
 /// The channel of one environment.
 #[napi]
 pub struct Port {
@@ -39,6 +59,9 @@ pub struct Port {
     /// The operations under way, with what ends them if they can be revoked.
     running: Mutex<HashMap<i64, Option<Revocation>>>,
     turn: Turn,
+    /// Whether the host is Node itself, whose event loop is libuv's.
+    is_node: bool,
+    clients: Clients,
     /// How the loop drives the I/O itself.
     steps: OnceLock<Option<Steps>>,
     /// What JavaScript holds, by the number of the operation that won it.
@@ -47,9 +70,17 @@ pub struct Port {
 
 #[napi]
 impl Port {
-    /// `ring` is called when there is something to [`take`](Port::take).
+    /// `ring` is called when there is something to [`take`](Port::take). `is_node`: whether
+    /// the host is Node itself. Bun and Deno have libuv's functions by name alone (where they
+    /// are called, Bun ends the process), and Deno frees nothing of what a worker had.
     #[napi(constructor, catch_unwind)]
-    pub fn new(ring: Function<'_, (), ()>) -> napi::Result<Port> {
+    pub fn new(env: Env, ring: Function<'_, (), ()>, is_node: bool) -> napi::Result<Port> {
+        let clients = Clients::default();
+        if !is_node {
+            env.add_env_cleanup_hook(clients.clone(), |clients| {
+                let _ = caught(|| close(&clients));
+            })?;
+        }
         let bell = ring
             .build_threadsafe_function()
             .weak::<true>()
@@ -66,6 +97,8 @@ impl Port {
             bell,
             running: Mutex::default(),
             turn: Turn::default(),
+            is_node,
+            clients,
             steps: OnceLock::new(),
             leases: Mutex::default(),
         })
@@ -104,7 +137,8 @@ impl Port {
     #[napi(catch_unwind)]
     pub fn submit(&self, env: &Env) -> Option<Failure> {
         // Not before: whoever only loads the package needs no thread for I/O.
-        let steps = self.steps.get_or_init(|| sockets::watched(env.raw()));
+        let watched = || self.is_node.then(|| sockets::watched(env.raw())).flatten();
+        let steps = self.steps.get_or_init(watched);
         checked(|| match steps {
             Some(steps) if lock(&self.running).len() == 1 => self.turn.end_alone(steps),
             _ => self.turn.end(),
@@ -184,6 +218,12 @@ impl Port {
         let queue = self.queue.clone();
         let lost = core.bell(move || queue.push(Event::Lost(number, false)));
         self.leases().insert(number, Held { core, _lost: lost });
+    }
+
+    pub(crate) fn know(&self, client: &Arc<Client>) {
+        let mut clients = lock(&self.clients);
+        clients.retain(|known| known.strong_count() > 0);
+        clients.push(Arc::downgrade(client));
     }
 
     pub(crate) fn leases(&self) -> MutexGuard<'_, HashMap<i64, Held>> {

@@ -190,11 +190,11 @@ export interface NativeClientOptions {
 }
 
 export interface Native {
-  readonly Port: new (ring: () => void) => NativePort;
+  readonly Port: new (ring: () => void, isNode: boolean) => NativePort;
   /** Different from every other without a name. */
   readonly Owner: new (name?: Uint8Array) => NativeOwner;
   readonly Failures: new () => NativeFailures;
-  client(options: NativeClientOptions, locks: NativeLockOptions): NativeClient | Failure;
+  client(port: NativePort, options: NativeClientOptions, locks: NativeLockOptions): NativeClient | Failure;
   metricsText(): string | Failure;
   testingNodes(count: number): string[];
   testingLose(name: Uint8Array, reason: string): number | Failure;

@@ -26,7 +26,7 @@ import {
   type Name,
 } from "./options.js";
 import { know } from "./owner.js";
-import { begin, valueOf } from "./port.js";
+import { begin, port, valueOf } from "./port.js";
 import type { Probe } from "./probe.js";
 import { knowSelf, self } from "./self.js";
 
@@ -104,7 +104,7 @@ export class Client extends Events {
     knowSelf(this);
     const given = isOptions(nodes) ? { ...nodes, ...options } : { ...options, nodes };
     const [ofClient, ofLocks] = look(Client, () => clientOptions(given));
-    this.#core = checked(native.client(ofClient, ofLocks), Client);
+    this.#core = checked(native.client(port, ofClient, ofLocks), Client);
     know(this.#core, ofClient.namespace, ofLocks);
     tellLog(this);
   }

@@ -1,5 +1,7 @@
 /** How operations of the core become promises, and what it has to tell. One for each environment. */
 
+import { isMainThread } from "node:worker_threads";
+
 import { native, type Failure, type NativePort } from "./binding.js";
 import { checked, toError, type Caller } from "./errors.js";
 import { noMore, whenAborted } from "./signals.js";
@@ -35,6 +37,9 @@ export const told = {
   log(_warning: boolean, _line: string): void {},
 };
 
+/** Bun and Deno say that they are Node, too. */
+const isNode = !("bun" in process.versions) && !("deno" in process.versions);
+
 export const port: NativePort = new native.Port(() => {
   const events = port.take();
   for (let i = 0; i < events.length; i += 3) {
@@ -44,7 +49,10 @@ export const port: NativePort = new native.Port(() => {
     else if (what === LOST) told.lost(number, value as boolean);
     else told.log(number === 1, value as string);
   }
-});
+}, isNode);
+
+// Bun ends a process without the exit handlers of the C library, which release what is held elsewhere.
+if (!isNode && isMainThread) process.on("exit", () => void native.closeAll());
 
 function settle(number: number, value: unknown, failure: Failure | null): void {
   const waiting = pending.get(number);

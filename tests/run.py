@@ -210,7 +210,7 @@ GATE = [
     # Programs that are drawn: who is inside of what, whatever the calls, branches, contexts and losses.
     Step("programs-node", ["node", "--expose-gc", "--no-warnings", "tests/node/programs/run.mjs", "--programs", "2000"], floor=2000),
     # Bun, Deno and other releases of Node: locks end with their processes and workers, and Node's scenarios.
-    Step("node-runtimes", ["node", "tests/node/run.mjs", "tests/node/runtimes/runtimes.test.mjs"], floor=40),
+    Step("node-runtimes", ["node", "tests/node/run.mjs", "tests/node/runtimes/runtimes.test.mjs"], floor=42),
     Step("leaders-tools", [PYTHON, "-m", "unittest", "discover", "-v", "-s", "tests/leaders", "-t", "tests/leaders"], floor=22),
     # An election while its leader is stopped, killed or cut off; and candidates that do not ask whether they lead.
     Step("leaders", [PYTHON, "tests/leaders/leaders.py", "--times", "3"]),

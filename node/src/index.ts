@@ -1,3 +1,5 @@
+/// <reference types="node" preserve="true" />
+
 /**
  * A distributed lock over independent Redis or Valkey masters.
  *

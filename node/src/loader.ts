@@ -48,12 +48,20 @@ function native(name: string): unknown {
 }
 
 class Failed {
-  constructor(readonly why: string) {}
+  constructor(
+    readonly why: string,
+    /** What the runtime has to be started with. */
+    readonly flag?: string,
+  ) {}
 }
 
 function failed(error: unknown): Failed {
-  const missing = (error as { code?: unknown } | null)?.code === "MODULE_NOT_FOUND";
-  return new Failed(missing ? "there is no such file" : error instanceof Error ? error.message : String(error));
+  const { code, name } = (error ?? {}) as { code?: unknown; name?: unknown };
+  const missing = code === "MODULE_NOT_FOUND";
+  const why = missing ? "there is no such file" : error instanceof Error ? error.message : String(error);
+  if (code === "ERR_DLOPEN_DISABLED") return new Failed(why, "--allow-addons beside --permission, and without --no-addons");
+  // Deno's.
+  return name === "NotCapable" ? new Failed(why, "--allow-ffi") : new Failed(why);
 }
 
 const fileOf = (name: string) => join(PACKAGE, "prebuilds", name, "quorlock.node");
@@ -101,6 +109,9 @@ export function load(): unknown {
   for (const name of candidates()) {
     const loaded = native(name);
     if (!(loaded instanceof Failed)) return loaded;
+    if (loaded.flag !== undefined) {
+      fail(`The package quorlock has a native part (an addon), which this process may not load: start it with ${loaded.flag}.`);
+    }
     failures.push(`${fileOf(name)}: ${loaded.why}`);
   }
   if (!isInstalled()) {

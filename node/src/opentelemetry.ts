@@ -1,3 +1,5 @@
+/// <reference types="node" preserve="true" />
+
 /**
  * Spans and metrics of OpenTelemetry, for programs that have it.
  *

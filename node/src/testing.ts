@@ -1,3 +1,5 @@
+/// <reference types="node" preserve="true" />
+
 /**
  * For the tests of code that takes locks, with whatever runs them: nodes without a server, and a lock that is lost when the test
  * wants it.

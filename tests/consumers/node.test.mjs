@@ -13,6 +13,7 @@ import {
   rmSync,
   writeFileSync,
 } from "node:fs";
+import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { after, before, test } from "node:test";
@@ -24,6 +25,19 @@ import support from "../node/support.cjs";
 const HERE = dirname(fileURLToPath(import.meta.url));
 const CONTENT = "consumer is content\n";
 let servers, folder, installed;
+
+const MODULES = join(support.PACKAGE, "node_modules");
+const OTHERS = join(HERE, "..", "node", "node_modules");
+const TSC = join(MODULES, ".bin", "tsc");
+const OLD_TSC = join(OTHERS, "typescript-5", "bin", "tsc");
+
+/** Types of what the package's own name. */
+function installTypes() {
+  for (const name of ["@types/node", "undici-types", "@opentelemetry/api"]) {
+    mkdirSync(dirname(join(folder, "node_modules", name)), { recursive: true });
+    cpSync(join(MODULES, name), join(folder, "node_modules", name), { recursive: true });
+  }
+}
 
 /** Runs a command in the clean folder. */
 async function run(command, ...words) {
@@ -74,21 +88,34 @@ test("import", async () => {
 });
 
 test("TypeScript, strict, nodenext, as an ES module and as CommonJS, with `await using` down-levelled", async () => {
-  const modules = join(support.PACKAGE, "node_modules");
-  for (const name of ["@types/node", "undici-types"]) {
-    mkdirSync(dirname(join(folder, "node_modules", name)), { recursive: true });
-    cpSync(join(modules, name), join(folder, "node_modules", name), { recursive: true });
-  }
+  installTypes();
   renameSync(join(folder, "typed.ts"), join(folder, "typed.mts"));
   cpSync(join(folder, "typed.mts"), join(folder, "typed.cts"));
   try {
-    await run(join(modules, ".bin", "tsc"), "-p", ".");
+    await run(TSC, "-p", ".");
   } catch (error) {
     assert.fail(error.stdout);
   }
   for (const name of ["typed.mjs", "typed.cjs"]) {
     assert.equal((await run(process.execPath, join("out", name))).stdout, CONTENT, name);
     assert.doesNotMatch(readFileSync(join(folder, "out", name), "utf8"), /await using/);
+  }
+});
+
+test("TypeScript that is told nothing of types has no errors in ours, in each resolution", async () => {
+  installTypes();
+  const sets = [
+    [TSC, { module: "nodenext" }],
+    [TSC, { module: "preserve" }],
+    [TSC, { module: "commonjs", moduleResolution: "bundler" }],
+    // TypeScript 7 knows node10 no more.
+    [OLD_TSC, { module: "commonjs", moduleResolution: "node10" }],
+  ];
+  for (const [compiler, options] of sets) {
+    const compilerOptions = { strict: true, noEmit: true, target: "es2020", ...options };
+    writeFileSync(join(folder, "plain.json"), JSON.stringify({ compilerOptions, files: ["plain.ts"] }));
+    const compiles = run(compiler, "-p", "plain.json");
+    await compiles.catch((error) => assert.fail(`${JSON.stringify(options)}: ${error.stdout}`));
   }
 });
 
@@ -128,7 +155,7 @@ test("where the native part is missing or broken, the error names the package an
 });
 
 test("a bundler that copies takes the native part along; a bundle without it says so, and leaves the application's files alone", async () => {
-  const esbuild = join(HERE, "..", "node", "node_modules", "esbuild", "bin", "esbuild");
+  const esbuild = join(OTHERS, "esbuild", "bin", "esbuild");
   writeFileSync(
     join(folder, "application.cjs"),
     'const { Client } = require("quorlock");\n' +
@@ -157,6 +184,29 @@ test("a bundler that copies takes the native part along; a bundle without it say
     // The other thing that it says to do helps.
     await run(esbuild, ...words, ...options, "--external:quorlock");
     assert.equal((await run(process.execPath, file)).stdout, "true\n", extension);
+  }
+});
+
+test("a tracer takes the native part along", async () => {
+  const { nodeFileTrace } = createRequire(import.meta.url)(join(OTHERS, "@vercel", "nft"));
+  const { fileList } = await nodeFileTrace([join(folder, "application.cjs")], { base: folder });
+  const traced = join(folder, "traced");
+  for (const file of fileList) cpSync(join(folder, file), join(traced, file), { recursive: true });
+  renameSync(installed, `${installed}.away`);
+  const ends = run(process.execPath, join(traced, "application.cjs"));
+  const { stdout } = await ends.finally(() => renameSync(`${installed}.away`, installed));
+  assert.equal(stdout, "true\n");
+});
+
+test("where Node may not load it, the error names the flag", async () => {
+  // Node 20 has it under another name.
+  const permission = process.allowedNodeEnvironmentFlags.has("--permission") ? "--permission" : "--experimental-permission";
+  for (const flags of [[permission, "--allow-fs-read=*"], ["--no-addons"]]) {
+    const loads = run(process.execPath, ...flags, "-e", 'require("quorlock")');
+    const told = await loads.then(assert.fail, (error) => error.stderr);
+    assert.match(told, /ERR_QUORLOCK_NATIVE/);
+    assert.match(told, /may not load: start it with --allow-addons beside --permission, and without --no-addons\.\n/);
+    assert.doesNotMatch(told, /another kind of machine/);
   }
 });
 

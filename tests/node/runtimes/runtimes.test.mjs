@@ -2,11 +2,12 @@
 
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { after, before, test } from "node:test";
 import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
 
 import support from "../support.cjs";
 
@@ -151,6 +152,32 @@ for (const [name, command] of Object.entries(RUNTIMES)) {
     await servers.awaitNoKeys();
   });
 }
+
+test("deno: where the native part may not be loaded, the error names the flag", async () => {
+  const text = "try { require(process.env.QUORLOCK_MAIN); } catch (error) { console.log(error.message); }";
+  const [deno, ...words] = RUNTIMES.deno;
+  const { out } = await run([deno, ...words.filter((word) => word !== "--allow-all"), "--no-prompt", "--allow-read", "--allow-env"], text);
+  assert.match(out, /^The package quorlock has a native part .* may not load: start it with --allow-ffi\.\n$/);
+});
+
+test("node-26: a single executable has the native part beside it", async () => {
+  const place = join(folder, "single");
+  mkdirSync(place);
+  const text = `const { Client } = require(${JSON.stringify(support.MAIN)});
+    new Client("memory://single").lock("a").acquire().then((lease) => lease.release()).then(console.log);`;
+  writeFileSync(join(place, "program.cjs"), text);
+  const config = { main: join(place, "bundle.cjs"), output: join(place, "single"), disableExperimentalSEAWarning: true };
+  writeFileSync(join(place, "sea.json"), JSON.stringify(config));
+  const readme = readFileSync(join(support.PACKAGE, "README.md"), "utf8");
+  // As it stands there, for the `require` of a single executable knows Node's own modules alone.
+  const [, banner] = /`(--banner:js=[^`]*createRequire[^`]*)`/.exec(readme);
+  const bundler = join(support.ROOT, "tests", "node", "node_modules", "esbuild", "bin", "esbuild");
+  const options = ["--bundle", "--platform=node", "--log-level=warning", "--loader:.node=copy", banner, `--outfile=${config.main}`];
+  const does = promisify(execFile);
+  await does(bundler, [join(place, "program.cjs"), ...options]);
+  await does(RUNTIMES["node-26"][0], ["--build-sea", join(place, "sea.json")]);
+  assert.equal((await does(config.output)).stdout, "true\n");
+});
 
 const SCENARIOS = { bun: [], deno: [], "node-22": ["-k", "basic"], "node-24": ["-k", "basic"], "node-26": ["-k", "basic"] };
 for (const [name, options] of Object.entries(SCENARIOS)) {

@@ -6,7 +6,7 @@ use quorlock::binding::lock;
 use quorlock::{Level, LogEvent};
 
 use crate::failure::spelled;
-use crate::queue::{Event, Queue};
+use crate::queue::Queue;
 
 /// Weak: an environment that ends takes its queue with it.
 static LISTENING: Mutex<Vec<Weak<Queue>>> = Mutex::new(Vec::new());
@@ -24,6 +24,6 @@ pub(crate) fn listen(queue: &Arc<Queue>) {
 fn sink(level: Level, line: &LogEvent) {
     let queues: Vec<_> = lock(&LISTENING).iter().filter_map(Weak::upgrade).collect();
     for queue in queues {
-        queue.push(Event::Log(level == Level::Warn, spelled(line.message())));
+        queue.log(level == Level::Warn, spelled(line.message()));
     }
 }

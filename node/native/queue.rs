@@ -1,9 +1,12 @@
 //! What has happened and JavaScript does not know yet. One per environment.
 
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
 use napi::Status;
 use napi::threadsafe_function::ThreadsafeFunction;
 use quorlock::Error;
-use quorlock::binding::Mailbox;
+use quorlock::binding::{Mailbox, lock};
 
 use crate::several::Leases;
 
@@ -44,5 +47,101 @@ pub(crate) enum Event {
     Log(bool, String),
 }
 
-/// One for each environment.
-pub(crate) type Queue = Mailbox<Event>;
+/// One for each environment. Log lines come last and one by one: what listens to them may
+/// take its time, and a loss waits for no line but the one that is being told.
+pub(crate) struct Queue {
+    news: Mailbox<Event>,
+    /// While there are any a ring is on its way.
+    lines: Mutex<VecDeque<(bool, String)>>,
+    ring: Arc<dyn Fn() + Send + Sync>,
+}
+
+impl Queue {
+    /// `ring` must not block; it is called on any thread.
+    pub(crate) fn new(ring: impl Fn() + Send + Sync + 'static) -> Queue {
+        let ring: Arc<dyn Fn() + Send + Sync> = Arc::new(ring);
+        let rings = ring.clone();
+        Queue {
+            news: Mailbox::new(move || rings()),
+            lines: Mutex::default(),
+            ring,
+        }
+    }
+
+    pub(crate) fn push(&self, event: Event) {
+        self.news.push(event);
+    }
+
+    pub(crate) fn log(&self, warning: bool, line: String) {
+        let mut lines = lock(&self.lines);
+        lines.push_back((warning, line));
+        let first = lines.len() == 1;
+        drop(lines);
+        if first {
+            (self.ring)();
+        }
+    }
+
+    /// What there is for one turn of the loop: all that has happened, oldest first, or else
+    /// one log line.
+    pub(crate) fn take(&self) -> Vec<Event> {
+        let mut news = self.news.take();
+        let mut lines = lock(&self.lines);
+        if news.is_empty() {
+            let line = lines.pop_front();
+            news.extend(line.map(|(warning, line)| Event::Log(warning, line)));
+        }
+        let more = !lines.is_empty();
+        drop(lines);
+        if more {
+            (self.ring)();
+        }
+        news
+    }
+
+    /// The loop is gone: nobody takes anything any more.
+    pub(crate) fn close(&self) {
+        self.news.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn a_log_line_is_told_behind_all_else_and_alone() {
+        let rings = Arc::new(AtomicUsize::new(0));
+        let rung = rings.clone();
+        let queue = Queue::new(move || {
+            rung.fetch_add(1, Ordering::Relaxed);
+        });
+        let take = || {
+            // Each ring takes once.
+            rings.fetch_sub(1, Ordering::Relaxed);
+            let told = |event| match event {
+                Event::Log(_, line) => line,
+                Event::Lost(number, _) => number.to_string(),
+                Event::Done(..) => unreachable!("nothing was begun"),
+            };
+            queue.take().into_iter().map(told).collect::<Vec<_>>()
+        };
+        queue.log(true, "a".into());
+        queue.log(true, "b".into());
+        queue.push(Event::Lost(1, false));
+        queue.push(Event::Lost(2, false));
+        assert_eq!(take(), ["1", "2"]);
+        assert_eq!(take(), ["a"]);
+        queue.push(Event::Lost(3, false));
+        assert_eq!(take(), ["3"]);
+        assert_eq!(take(), ["b"]);
+        queue.log(false, "c".into());
+        let mut last = Vec::new();
+        while rings.load(Ordering::Relaxed) > 0 {
+            last.extend(take());
+        }
+        assert_eq!(last, ["c"]);
+    }
+}

@@ -58,18 +58,30 @@ pub struct ClientOptions {
 
 /// A time in milliseconds.
 pub(crate) fn time(name: &str, milliseconds: f64) -> Result<Duration, Error> {
-    Duration::try_from_secs_f64(milliseconds / 1000.0).map_err(|_| {
-        invalid(format!(
-            "{name} is {milliseconds}: give a time in milliseconds, 0 or more"
-        ))
-    })
+    bounded(name, milliseconds, "give a time in milliseconds, 0 or more")
 }
 
 /// A time in milliseconds, or infinity for no limit.
 pub(crate) fn limit(name: &str, milliseconds: f64) -> Result<Option<Duration>, Error> {
+    let remedy = "give a time in milliseconds, 0 or more, or null for no limit";
     match milliseconds == f64::INFINITY {
         true => Ok(None),
-        false => time(name, milliseconds).map(Some),
+        false => bounded(name, milliseconds, remedy).map(Some),
+    }
+}
+
+fn bounded(name: &str, milliseconds: f64, remedy: &str) -> Result<Duration, Error> {
+    Duration::try_from_secs_f64(milliseconds / 1000.0)
+        .map_err(|_| invalid(format!("{name} is {}: {remedy}", spelled(milliseconds))))
+}
+
+/// A number as JavaScript writes it.
+fn spelled(number: f64) -> String {
+    match number {
+        f64::INFINITY => "Infinity".into(),
+        f64::NEG_INFINITY => "-Infinity".into(),
+        _ if number.abs() >= 1e21 => format!("{number:e}").replace('e', "e+"),
+        _ => number.to_string(),
     }
 }
 

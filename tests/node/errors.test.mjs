@@ -77,6 +77,29 @@ test("what is refused shows no password, wherever it stood", async () => {
   }
 });
 
+test("names and numbers are told as JavaScript writes them", async () => {
+  const some = new Client("memory://spelled");
+  const GIVE = "give a time in milliseconds, 0 or more";
+  const NO_LIMIT = `${GIVE}, or null for no limit`;
+  const told = {
+    "above maxTtl \\(60s\\)": () => some.lock("a", { ttl: 90_000 }),
+    "maxHold is 9s, below the ttl": () => new Client("memory://spelled", { ttl: 10_000, maxHold: 9000 }),
+    "nodeTimeout is 0": () => new Client("memory://spelled", { nodeTimeout: 0 }),
+    [`ttl is Infinity: ${GIVE}$`]: () => some.lock("a", { ttl: Infinity }),
+    [`ttl is -Infinity: ${GIVE}$`]: () => some.lock("a", { ttl: -Infinity }),
+    [`ttl is NaN: ${GIVE}$`]: () => some.lock("a", { ttl: NaN }),
+    [`wait is 1e\\+300: ${NO_LIMIT}$`]: () => some.lock("a", { wait: 1e300 }),
+    [`maxHold is -1.5e\\+21: ${NO_LIMIT}$`]: () => some.lock("a", { maxHold: -1.5e21 }),
+    [`wait is -1: ${NO_LIMIT}$`]: () => some.lock("a").acquire({ wait: -1 }),
+  };
+  for (const [words, call] of Object.entries(told)) {
+    await assert.rejects(async () => call(), (error) => error.code === "ERR_QUORLOCK_INVALID_ARGUMENT" && new RegExp(words).test(error.message), words);
+  }
+  // Where no limit is one, both words for it are taken.
+  for (const none of [null, Infinity]) await (await some.lock("a", { wait: none, maxHold: none }).acquire({ wait: none })).release();
+  await some.close();
+});
+
 const CODES = {
   InvalidArgument: ["InvalidArgumentError", "ERR_QUORLOCK_INVALID_ARGUMENT"],
   Contended: ["LockContendedError", "ERR_QUORLOCK_CONTENDED"],

@@ -155,7 +155,7 @@ const WRONG = [
   [{ fenceTtl: "10" }, /^fenceTtl is '10': give a time in milliseconds$/],
   [{ fenceTtl: null }, /^fenceTtl is null/],
   [{ fenceTtl: -1 }, /^fenceTtl is -1: give a time in milliseconds, 0 or more$/],
-  [{ fenceTtl: Infinity }, /^fenceTtl is inf/],
+  [{ fenceTtl: Infinity }, /^fenceTtl is Infinity: give a time/],
   [{ fenceTtl: 119_999 }, /^fenceTtl is 119\.999s: give 120s to .*maxTtl/],
   [{ setName: 5 }, /^setName is 5: give a string$/],
   [{ setName: "a b" }, /^setName is `a b`: give /],

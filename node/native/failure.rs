@@ -71,8 +71,8 @@ pub(crate) fn spelled(text: &str) -> String {
                 let (before, after) = (&part[..at], &part[end..]);
                 let of_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
                 let is_word = !before.ends_with(of_word) && !after.starts_with(of_word);
-                let is_reason =
-                    core == "max_hold" && (before.ends_with('(') || before.ends_with(": "));
+                let alone = before.ends_with(": ") && after.is_empty();
+                let is_reason = core == "max_hold" && (before.ends_with('(') || alone);
                 from = end;
                 if is_word && !is_reason {
                     part.replace_range(at..end, ours);
@@ -123,6 +123,10 @@ mod tests {
             ),
             ("the lock `max_ttl` max_ttl", "the lock `max_ttl` maxTtl"),
             ("the lease is lost: max_hold", "the lease is lost: max_hold"),
+            (
+                "is not valid: max_hold is 9s",
+                "is not valid: maxHold is 9s",
+            ),
             ("my_max_ttl max_ttls", "my_max_ttl max_ttls"),
         ] {
             assert_eq!(spelled(text), expected);

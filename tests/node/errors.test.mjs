@@ -127,7 +127,7 @@ test("every kind of the core has its class, number and code", () => {
     assert.equal(error.constructor, quorlock[name]);
     assert.ok(error instanceof QuorlockError && error instanceof Error);
     assert.deepEqual([error.name, error.kind, error.number, error.code, error.nodes], [name, kind, i + 1, code, nodes]);
-    assert.ok(error.stack.startsWith(`${name}: a test`));
+    assert.ok(error.stack.startsWith(`${name}: ${error.message}\n`));
     assert.deepEqual([new quorlock[name]("mine").code, new quorlock[name]().nodes], [code, []]);
   });
   const cancelled = toError({ number: 9, message: "a test", nodes: [] });

@@ -286,7 +286,7 @@ test("redlock.events tells the losses of calls without a client, and what is wor
     LockLostError,
   );
   assert.deepEqual(losses.map(({ name, reason }) => [name, reason]), [["told", "max_hold"]]);
-  assert.ok(lines.some(([level, message]) => level === "warn" && /max_hold/.test(message)), `${lines}`);
+  assert.ok(lines.some(([level, message]) => level === "warn" && /maxHold/.test(message)), `${lines}`);
   clearInterval(alive);
   redlock.events.off("lost", lost).off("log", log);
 });

@@ -1,7 +1,9 @@
 //! Log lines of the core, which has one sink for the process.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Once, Weak};
 
+use napi_derive::napi;
 use quorlock::binding::lock;
 use quorlock::{Level, LogEvent};
 
@@ -20,10 +22,36 @@ pub(crate) fn listen(queue: &Arc<Queue>) {
     listening.push(Arc::downgrade(queue));
 }
 
+/// A line, for JavaScript.
+#[napi(object, object_from_js = false)]
+#[derive(Clone)]
+pub struct LogLine {
+    pub message: String,
+    pub event: String,
+    pub template: String,
+    pub fields: BTreeMap<String, String>,
+}
+
+impl From<&LogEvent> for LogLine {
+    fn from(line: &LogEvent) -> LogLine {
+        let fields = line.fields().iter();
+        LogLine {
+            message: spelled(line.message()),
+            event: line.name().into(),
+            template: spelled(line.template()),
+            // Named as in the template.
+            fields: fields
+                .map(|(name, value)| (spelled(name), value.clone()))
+                .collect(),
+        }
+    }
+}
+
 /// Called on the thread for log lines.
 fn sink(level: Level, line: &LogEvent) {
     let queues: Vec<_> = lock(&LISTENING).iter().filter_map(Weak::upgrade).collect();
+    let line = LogLine::from(line);
     for queue in queues {
-        queue.log(level == Level::Warn, spelled(line.message()));
+        queue.log(level == Level::Warn, line.clone());
     }
 }

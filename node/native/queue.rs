@@ -8,6 +8,7 @@ use napi::threadsafe_function::ThreadsafeFunction;
 use quorlock::Error;
 use quorlock::binding::{Mailbox, lock};
 
+use crate::log::LogLine;
 use crate::several::Leases;
 
 /// Calls JavaScript from any thread; does not keep its event loop alive.
@@ -44,7 +45,7 @@ pub(crate) enum Event {
     /// whether JavaScript has put this off before.
     Lost(i64, bool),
     /// A log line, and whether it is a warning.
-    Log(bool, String),
+    Log(bool, LogLine),
 }
 
 /// One for each environment. Log lines come last and one by one: what listens to them may
@@ -52,7 +53,7 @@ pub(crate) enum Event {
 pub(crate) struct Queue {
     news: Mailbox<Event>,
     /// While there are any a ring is on its way.
-    lines: Mutex<VecDeque<(bool, String)>>,
+    lines: Mutex<VecDeque<(bool, LogLine)>>,
     ring: Arc<dyn Fn() + Send + Sync>,
 }
 
@@ -72,7 +73,7 @@ impl Queue {
         self.news.push(event);
     }
 
-    pub(crate) fn log(&self, warning: bool, line: String) {
+    pub(crate) fn log(&self, warning: bool, line: LogLine) {
         let mut lines = lock(&self.lines);
         lines.push_back((warning, line));
         let first = lines.len() == 1;
@@ -122,14 +123,20 @@ mod tests {
             // Each ring takes once.
             rings.fetch_sub(1, Ordering::Relaxed);
             let told = |event| match event {
-                Event::Log(_, line) => line,
+                Event::Log(_, line) => line.message,
                 Event::Lost(number, _) => number.to_string(),
                 Event::Done(..) => unreachable!("nothing was begun"),
             };
             queue.take().into_iter().map(told).collect::<Vec<_>>()
         };
-        queue.log(true, "a".into());
-        queue.log(true, "b".into());
+        let line = |message: &str| LogLine {
+            message: message.into(),
+            event: "test".into(),
+            template: message.into(),
+            fields: [].into(),
+        };
+        queue.log(true, line("a"));
+        queue.log(true, line("b"));
         queue.push(Event::Lost(1, false));
         queue.push(Event::Lost(2, false));
         assert_eq!(take(), ["1", "2"]);
@@ -137,7 +144,7 @@ mod tests {
         queue.push(Event::Lost(3, false));
         assert_eq!(take(), ["3"]);
         assert_eq!(take(), ["b"]);
-        queue.log(false, "c".into());
+        queue.log(false, line("c"));
         let mut last = Vec::new();
         while rings.load(Ordering::Relaxed) > 0 {
             last.extend(take());

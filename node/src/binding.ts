@@ -189,6 +189,14 @@ export interface NativeClientOptions {
   key?: string;
 }
 
+/** A line of the log. */
+export interface NativeLine {
+  readonly message: string;
+  readonly event: string;
+  readonly template: string;
+  readonly fields: Record<string, string>;
+}
+
 export interface Native {
   readonly Port: new (ring: () => void, isNode: boolean) => NativePort;
   /** Different from every other without a name. */

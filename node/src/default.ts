@@ -33,8 +33,9 @@ export function defaultClient(options: NativeClientOptions): Client {
     client = new Default(options);
     clients.set(place, client);
     if (clients.size === MANY + 1) {
-      const what = `${clients.size} calls without \`client\` had other options of a client each time, and each set of them has a client`;
-      warn("QUORLOCK_MANY_CLIENTS", `${what} and connections of its own: give them the same options, or a \`client\``);
+      const what = "{count} calls without `client` had other options of a client each time, and each set of them has a client";
+      const count = String(clients.size);
+      warn("many_clients", `${what} and connections of its own: give them the same options, or a \`client\``, { count });
     }
   }
   return client;

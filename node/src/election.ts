@@ -5,7 +5,7 @@ import { inspect } from "node:util";
 import { native, type NativeElection } from "./binding.js";
 import { checkBody, finished } from "./body.js";
 import { checked, LockLostError, look } from "./errors.js";
-import { log } from "./events.js";
+import { hear, lineOf, shown } from "./events.js";
 import { holderOf, type Holder, type NativeHolder } from "./inspection.js";
 import type { Lease } from "./lease.js";
 import { acquireFor, type Lock } from "./lock.js";
@@ -146,18 +146,19 @@ export class Election {
   }
 
   #tellFailed(error: unknown, pause: number): void {
-    const what = `the work of the leader of ${inspect(this.name)} failed`;
-    const message = `${what}, which campaigns again in ${pause.toFixed(0)} ms: ${inOneLine(error)}`;
-    if (log({ level: "warn", message, error })) return;
+    const template = "the work of the leader of '{lock}' failed, which campaigns again in {pause} ms: {reason}";
+    const fields = { lock: shown(this.name), pause: pause.toFixed(0), reason: inOneLine(error) };
+    const line = lineOf("warn", "leader_failed", template, fields, error);
+    if (hear(line)) return;
     const detail = error instanceof Error && error.stack !== undefined ? error.stack : inspect(error);
-    process.emitWarning(message, { type: "QuorlockWarning", detail });
+    process.emitWarning(line.message, { type: "QuorlockWarning", detail });
   }
 
   /** What the work throws because it was told to end is no news. */
   #tellLate(error: unknown, { signal }: Lease): void {
     if (error === signal.reason || (error instanceof Error && error.name === "AbortError")) return;
-    const what = `the work of the leader of ${inspect(this.name)} failed, whose term is over`;
-    log({ level: "info", message: `${what}: ${inOneLine(error)}`, error });
+    const template = "the work of the leader of '{lock}' failed, whose term is over: {reason}";
+    hear(lineOf("info", "deposed_leader_failed", template, { lock: shown(this.name), reason: inOneLine(error) }, error));
   }
 
   /** Whether this candidate leads now. Exact at every call, as `lease.isHeld()`. */

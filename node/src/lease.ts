@@ -7,7 +7,7 @@ import type { Failure } from "./binding.js";
 import { lost, released, type LostMessage, type ReleasedMessage } from "./channels.js";
 import { asyncDispose } from "./dispose.js";
 import { checked, invalid, toError } from "./errors.js";
-import { warn } from "./events.js";
+import { shown, warn } from "./events.js";
 import type { Name } from "./options.js";
 import { begin, port, tell, told, valueOf } from "./port.js";
 import { knowSelf, self } from "./self.js";
@@ -62,8 +62,8 @@ const collected = new FinalizationRegistry<{ number: number; name: Name }>(({ nu
   const loss = lossOf(number);
   if (isNews && (loss !== null || port.isHeld(number) === true)) {
     const when = loss === null ? "while it was held, and is released" : `after it was lost (${loss}), which nobody heard of`;
-    const what = `the lease of ${inspect(name)} was collected ${when}`;
-    warn("QUORLOCK_COLLECTED", `${what}: keep it, or its lock, for as long as the lock is needed, and release it then`);
+    const template = "the lease of '{lock}' was collected {when}: keep it, or its lock, for as long as the lock is needed, and release it then";
+    warn("collected", template, { lock: shown(name), when });
   }
   port.forget(number);
 });

@@ -1,7 +1,6 @@
 /** Whose a lock is: of the call whose body holds it, and of what enters it again within that body. */
 
 import { AsyncLocalStorage } from "node:async_hooks";
-import { inspect } from "node:util";
 
 import {
   native,
@@ -11,7 +10,7 @@ import {
   type NativeOwner,
   type NativePort,
 } from "./binding.js";
-import { warn } from "./events.js";
+import { shown, warn } from "./events.js";
 import { isGivenBack, type Lease } from "./lease.js";
 import { bytesOf, type Acquiring, type Name } from "./options.js";
 import { begin, beginUntil, type Outcome } from "./port.js";
@@ -226,8 +225,9 @@ class Within {
     const caller = { stack: "" };
     Error.captureStackTrace(caller, from);
     const told = ({ asked, has }: Conflict, waits: string) => {
-      const what = `the lock ${inspect(asked.name)} is ${waits} within a body that holds it, and in vain if that body awaits this`;
-      warn("QUORLOCK_WAITS_WITHIN", `${what}: ${remedyFor(asked, this.#own, has)}`, caller.stack.slice(caller.stack.indexOf("\n") + 1));
+      const template = "the lock '{lock}' is {waits} within a body that holds it, and in vain if that body awaits this: {remedy}";
+      const fields = { lock: shown(asked.name), waits, remedy: remedyFor(asked, this.#own, has) };
+      warn("waits_within", template, fields, caller.stack.slice(caller.stack.indexOf("\n") + 1));
     };
     const certain = this.conflicts().find((conflict) => conflict.certain);
     if (certain !== undefined) told(certain, "waited for");

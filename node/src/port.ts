@@ -2,7 +2,7 @@
 
 import { isMainThread } from "node:worker_threads";
 
-import { native, type Failure, type NativePort } from "./binding.js";
+import { native, type Failure, type NativeLine, type NativePort } from "./binding.js";
 import { checked, toError, type Caller } from "./errors.js";
 import { noMore, whenAborted } from "./signals.js";
 
@@ -34,7 +34,7 @@ let started = false;
 /** Who is told what no promise waits for. */
 export const told = {
   lost(_number: number, _putOff: boolean): void {},
-  log(_warning: boolean, _line: string): void {},
+  log(_warning: boolean, _line: NativeLine): void {},
 };
 
 /** Bun and Deno say that they are Node, too. */
@@ -47,7 +47,7 @@ export const port: NativePort = new native.Port(() => {
     if (what === DONE) settle(number, value, null);
     else if (what === FAILED) settle(number, null, value as Failure);
     else if (what === LOST) told.lost(number, value as boolean);
-    else told.log(number === 1, value as string);
+    else told.log(number === 1, value as NativeLine);
   }
 }, isNode);
 

@@ -68,7 +68,7 @@ async function main(): Promise<void> {
   const guard: ClientOptions = { restartGuard: "maybe" };
   void guard;
   client.on("lost", (loss) => same<Same<typeof loss, Loss>>());
-  client.on("log", ({ level, message }) => console.error(level, message));
+  client.on("log", ({ level, message, event, template, fields }) => console.error(level, message, event, template, fields["lock"]));
   const events: Events = redlock.events;
   events.on("lost", ({ lease, reason }) => console.error(lease.name, reason));
   redlock.events.once("log", (line) => same<Same<typeof line, LogLine>>());

@@ -486,8 +486,12 @@ struct client_options {
     std::optional<std::string> name_space{};
     /** The label of its locks: see lock_options. */
     std::optional<std::string> label{};
-    /** Path of a PEM file, or its text: who vouches for the nodes, and the client's certificate and key. */
-    std::optional<std::string> ca{}, cert{}, key{};
+    /** Who vouches for the nodes: the path of a PEM file, or its text. */
+    std::optional<std::string> ca{};
+    /** The client's certificate, which goes with its key: the path of a PEM file, or its text. */
+    std::optional<std::string> cert{};
+    /** The key of that, likewise. */
+    std::optional<std::string> key{};
     /** Whether leases have fences: see lease::fence(). */
     std::optional<bool> fencing{};
     /** How long a lock's counter of fences lives after its last use; at least twice max_ttl, which it follows where it is
@@ -1845,7 +1849,7 @@ public:
     explicit client(quorlock_client_t *handle) noexcept : handle_(handle) {}
 
     /** The same, but returns the error for which there is no client. */
-    [[nodiscard]] static result<client> open(const client_options &options = {}) {
+    [[nodiscard]] static result<client> open(const client_options &options) {
         const detail::owned<quorlock_client_options_t> made(quorlock_client_options_new());
         quorlock_client_options_t *o = made.get();
         if (options.nodes) {

@@ -144,7 +144,7 @@ GATE = [
     Step("doc", ["cargo", "doc", "--workspace", "--no-deps", "--locked"], env={"RUSTDOCFLAGS": "-D warnings"}),
     Step("sim-clusters", ["target/release/quorlock-sim", "run", "--clusters", "--schedules", "3000"]),
     # Tasks of clients end where they wait.
-    Step("sim-deaths", ["target/release/quorlock-sim", "run", "--bytes", "--deaths", "--schedules", "10000"]),
+    Step("sim-deaths", ["target/release/quorlock-sim", "run", "--bytes", "--deaths", "--schedules", "8000"]),
     Step("sim-deaths-clusters", ["target/release/quorlock-sim", "run", "--clusters", "--deaths", "--schedules", "1000"]),
     Step("mutants", [sys.executable, "tests/sim/mutants.py"], floor=41),
     # Behind the step before, which builds what it needs.

@@ -98,7 +98,7 @@ def of_clusters():
 
 
 # Those that tasks which end bring to light: looked for over bytes, with deaths.
-OF_DEATHS = {"ends-for-good", "releases-end-with-their-task", "rests-without-a-word"}
+OF_DEATHS = {"ends-for-good", "knowledge-ends-with-its-task", "releases-end-with-their-task", "rests-without-a-word"}
 
 
 def remembered():

@@ -10,7 +10,7 @@ use crate::clock::Clock;
 use crate::event::{LogEvent, event};
 use crate::mutants::mutant;
 
-/// Between the end of one and the beginning of the next: it may end at once again.
+/// Between the beginnings of two at least: the next may end at once again.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Runs what `begin` begins to its end; after a panic in it, another one. `warn` is told of that.
@@ -21,6 +21,7 @@ pub async fn lasting<F: Future<Output = ()>>(
     what: &str,
 ) {
     loop {
+        let begun = clock.now();
         let mut task = Box::pin(begin());
         let ended = poll_fn(|cx| {
             let polled = catch_unwind(AssertUnwindSafe(|| task.as_mut().poll(cx)));
@@ -36,6 +37,6 @@ pub async fn lasting<F: Future<Output = ()>>(
              failed, and it goes on",
             task = what,
         ));
-        clock.sleep_until(clock.now() + PAUSE).await;
+        clock.sleep_until(begun + PAUSE).await;
     }
 }

@@ -121,6 +121,14 @@ pub(crate) struct Connection {
     rests: bool,
 }
 
+/// What a connection knows of the node's clock and of its servers: votes that were lost are
+/// guarded against by it, so that it outlives its task.
+pub(super) struct Known {
+    watch: StepWatch,
+    stepped: bool,
+    failover: Failover,
+}
+
 enum Event {
     Outbox,
     Reply(Resp),
@@ -142,7 +150,11 @@ impl Connection {
         clock: Arc<dyn Clock>,
         outbox: Arc<Outbox>,
     ) -> Connection {
-        lock(&outbox.state).rests = false;
+        let known = {
+            let mut outbox = lock(&outbox.state);
+            outbox.rests = false;
+            outbox.known.take()
+        };
         let expected = target.gate.expected();
         let quarantine = expected.quarantine;
         let turn = if expected.nodes == 1 {
@@ -150,17 +162,25 @@ impl Connection {
         } else {
             usize::MAX
         };
+        let known = known.map_or_else(
+            || Known {
+                watch: StepWatch::new(quarantine, target.gate.drift),
+                stepped: false,
+                failover: Failover::default(),
+            },
+            |known| *known,
+        );
         Connection {
             subscription: Subscription::new(target.node),
-            watch: StepWatch::new(quarantine, target.gate.drift),
+            watch: known.watch,
             calm_from: Instant::NEVER,
-            stepped: false,
+            stepped: known.stepped,
             target,
             clock,
             outbox,
             up: None,
             old: None,
-            failover: Failover::default(),
+            failover: known.failover,
             connecting: None,
             silent: false,
             failures: 0,
@@ -243,6 +263,7 @@ impl Connection {
             }
             self.push_on();
             if self.is_over() {
+                self.rests = true;
                 return;
             }
         }
@@ -635,10 +656,17 @@ impl Connection {
         }
     }
 
-    /// Answers everything; leaves releases, and whom to tell what nodes publish, to the task that
-    /// comes next, if one does.
+    /// Answers everything, if a bug has ended it; else requests alone. Leaves releases, and whom to
+    /// tell what nodes publish, to the task that comes next, if one does.
     fn hand_over(&mut self) {
+        let bug = !self.rests;
         let (mut left, subscriber) = (self.unanswered(), self.subscription.leave());
+        let nothing = StepWatch::new(Duration::ZERO, 0.0);
+        let known = Known {
+            watch: std::mem::replace(&mut self.watch, nothing),
+            stepped: self.stepped,
+            failover: std::mem::take(&mut self.failover).asleep(),
+        };
         {
             let mut outbox = lock(&self.outbox.state);
             if outbox.subscriber.is_none() {
@@ -646,11 +674,16 @@ impl Connection {
             }
             // Its connection has gone with it.
             outbox.met = outbox.met.filter(|met| !met);
+            outbox.known = mutant!("knowledge-ends-with-its-task", Some(Box::new(known)), None);
             outbox.rests = mutant!("rests-without-a-word", true, false);
-            left.append(&mut outbox.items);
+            if bug {
+                left.append(&mut outbox.items);
+            }
         }
         left.retain_mut(|item| {
-            item.fail(FaultKind::Unreachable, HAS_ENDED, item.is_sent());
+            if bug || !item.is_release() {
+                item.fail(FaultKind::Unreachable, HAS_ENDED, item.is_sent());
+            }
             mutant!("releases-end-with-their-task", item.is_release(), false)
         });
         let mut outbox = lock(&self.outbox.state);

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use super::connection::Known;
 use crate::clock::Instant;
 use crate::mutants::mutant;
 use crate::mutex::lock;
@@ -40,6 +41,8 @@ pub(crate) struct OutboxState {
     pub(crate) hailing: Wakers,
     /// The task has ended before its time, and the next is not begun: nobody would answer in time.
     pub(crate) rests: bool,
+    /// What the task that has ended knew of the node, for the next.
+    pub(super) known: Option<Box<Known>>,
     pub(crate) closed: bool,
     /// The task is over: nobody takes items any more.
     pub(crate) ended: bool,

@@ -64,6 +64,15 @@ struct Former {
 }
 
 impl Failover {
+    /// The same, without what it waits for: those before give votes until their time is over.
+    pub(super) fn asleep(mut self) -> Failover {
+        self.moved = None;
+        for former in &mut self.former {
+            former.over = Box::pin(std::future::pending());
+        }
+        self
+    }
+
     /// Where the last connection led, of a node that fails over.
     pub(super) fn here(&self) -> Option<Endpoint> {
         self.here.as_ref().map(|here| here.at.clone())

@@ -8,6 +8,7 @@ use quorlock::sim::{
 };
 
 use super::{Seen, Watch, counted, holds_until, name_of, of_one_token, place_of, say, shared};
+use crate::death;
 use crate::history::Happened;
 use crate::plan::DRIFT;
 use crate::world::{Inner, MS, Node, Time, World};
@@ -70,7 +71,7 @@ impl World {
             .cut_short
             .unwrap_or_else(|| client.clock.time(watch.last_end));
         let awake = client.awake_since <= ended;
-        let late = awake && time > ended.max(since) + TOLD_WITHIN;
+        let late = awake && time > ended.max(since) + TOLD_WITHIN + death::rested();
         if let Some(reason) = told {
             inner.note(|| Happened::Lost { client: c, reason });
             inner.saw(|| format!("c{c} lost {reason:?}"));

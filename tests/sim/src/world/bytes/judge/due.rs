@@ -238,7 +238,8 @@ impl Inner {
         let undoes = |later: &Sent| {
             let same = match reserves {
                 true => later.request.waiter == request.waiter,
-                false => later.request.value == request.value,
+                // Its label may have changed.
+                false => later.request.value.identity() == request.value.identity(),
             };
             later.request.op == Op::Release && same
         };
@@ -257,7 +258,7 @@ impl Inner {
         }
         let Some(bytes) = &self.bytes else { return };
         let stuck = |(number, wire): (usize, &Wire)| {
-            let of = |sent: &Sent| sent.request.value == value;
+            let of = |sent: &Sent| sent.request.value.identity() == value.identity();
             let place = wire.sent.iter().rposition(of);
             let undone = |place: usize| wire.sent[place].request.op == Op::Release;
             let broken = self.connections[number].broken || wire.end.is_some();

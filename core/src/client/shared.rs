@@ -16,7 +16,7 @@ use super::admission::{gate, target};
 use super::ends::Ends;
 use super::inner::Inner;
 use super::metrics::Registered;
-use crate::clock::{Clock, SystemClock};
+use crate::clock::Clock;
 use crate::config::{self, Settings};
 use crate::error::Error;
 use crate::event::LogEvent;
@@ -35,6 +35,7 @@ use crate::protocol::waiting::inbox::Inbox;
 use crate::runtime::dispatch::Level;
 use crate::runtime::lasting::lasting;
 use crate::runtime::task::Io;
+use crate::runtime::timers::SystemClock;
 use crate::runtime::{Closing, Runtime};
 use crate::token::{Rng, SystemRng};
 

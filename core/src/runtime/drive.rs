@@ -40,7 +40,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
@@ -54,9 +54,9 @@ use tokio::task::AbortHandle;
 use crate::clock::system_now;
 use crate::mutex::lock;
 use crate::runtime::cancel::Uncancelled;
+use crate::runtime::kept::{Call, Drives, Kept, Then, bell};
 use crate::runtime::parked::Parked;
 use crate::runtime::sockets::{Hidden, Sockets, numbered_high};
-use crate::runtime::task::{Kept, Then, bell};
 use crate::runtime::wheel::{BREATH, TURN, Wheel};
 use crate::wakers::Wakers;
 
@@ -77,6 +77,8 @@ pub(crate) struct Driver {
     put_back: OnceCell<bool>,
     /// Wakes who drives.
     bell: OnceCell<Waker>,
+    /// Is told once that it can drive no more.
+    give_up: fn(&'static Driver),
 }
 
 /// By their numbers.
@@ -85,9 +87,6 @@ struct Sleepers {
     last: u64,
     wakers: BTreeMap<u64, Waker>,
 }
-
-/// Something to be begun there.
-pub(crate) type Call = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 thread_local! {
     /// What this thread drives.
@@ -102,11 +101,12 @@ thread_local! {
 
 impl Driver {
     /// Makes the runtime. [`run`](Driver::run) is for the I/O thread.
-    pub(crate) fn new() -> std::io::Result<Driver> {
-        numbered_high(Driver::made)
+    /// `give_up` is told once that it can drive no more.
+    pub(crate) fn new(give_up: fn(&'static Driver)) -> std::io::Result<Driver> {
+        numbered_high(|| Driver::made(give_up))
     }
 
-    fn made() -> std::io::Result<Driver> {
+    fn made(give_up: fn(&'static Driver)) -> std::io::Result<Driver> {
         let sockets = Arc::new(Sockets::new()?);
         let looks_at = sockets.clone();
         let looks = move || {
@@ -131,6 +131,7 @@ impl Driver {
             hidden,
             put_back: OnceCell::new(),
             bell: OnceCell::new(),
+            give_up,
         })
     }
 
@@ -165,18 +166,6 @@ impl Driver {
         self.broken.load(Ordering::Acquire)
     }
 
-    /// Wakes a task of it, which is a panic where the descriptor is gone by which that is done.
-    pub(super) fn wakes(&'static self, wake: impl FnOnce()) {
-        if catch_unwind(AssertUnwindSafe(wake)).is_err() {
-            self.break_down();
-        }
-    }
-
-    /// Whether it may be told something: it is whole, or others stand in the places of what is gone.
-    pub(super) fn may_be_rung(&'static self) -> bool {
-        self.is_here() || self.is_whole() || self.put_back.get() == Some(&true)
-    }
-
     /// Wakes whoever drives it, by the waker of `cx`, which is the same for all.
     fn bell(&'static self, cx: &Context<'_>) -> &'static Waker {
         self.bell.get_or_init(|| bell(self, cx))
@@ -186,7 +175,7 @@ impl Driver {
         let put_back = || self.hidden.as_ref().is_some_and(Hidden::put_back);
         self.put_back.get_or_init(put_back);
         if !self.broken.swap(true, Ordering::AcqRel) {
-            crate::runtime::Runtime::give_up(self);
+            (self.give_up)(self);
         }
     }
 
@@ -384,6 +373,22 @@ impl Turn {
             match self.driver.is_broken() || is_of_descriptors(&*panic) {
                 true => self.driver.break_down(),
                 false => resume_unwind(panic),
+            }
+        }
+    }
+}
+
+impl Drives for Driver {
+    fn kept(&self) -> &Kept {
+        &self.kept
+    }
+
+    fn ring(&'static self, task: &Waker) {
+        // It is whole, or others stand in the places of what is gone.
+        if self.is_here() || self.is_whole() || self.put_back.get() == Some(&true) {
+            // A panic where the descriptor is gone by which that is done.
+            if catch_unwind(AssertUnwindSafe(|| task.wake_by_ref())).is_err() {
+                self.break_down();
             }
         }
     }

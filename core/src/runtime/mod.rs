@@ -10,12 +10,14 @@ mod callers;
 pub(crate) mod cancel;
 pub mod dispatch;
 pub(crate) mod drive;
+mod kept;
 pub(crate) mod lasting;
 pub(crate) mod lookups;
 pub(crate) mod parked;
 pub(crate) mod sockets;
 pub(crate) mod task;
 pub(crate) mod threads;
+pub(crate) mod timers;
 pub(crate) mod wait;
 mod wheel;
 
@@ -31,8 +33,8 @@ use crate::event::event;
 use crate::mutex::lock;
 use crate::runtime::dispatch::{Dispatcher, Level};
 use crate::runtime::drive::Driver;
+use crate::runtime::kept::Then;
 use crate::runtime::lookups::Lookups;
-use crate::runtime::task::Then;
 use once_cell::race::OnceBox;
 use once_cell::sync::OnceCell;
 
@@ -119,7 +121,8 @@ impl Runtime {
                 )
             };
             // As long-lived as the runtime of the process, which is a static.
-            let driver: &'static Driver = Box::leak(Box::new(Driver::new().map_err(failed)?));
+            let driver: &'static Driver =
+                Box::leak(Box::new(Driver::new(Runtime::give_up).map_err(failed)?));
             let thread = threads::start("quorlock-io", || driver.run()).map_err(failed)?;
             *lock(&self.thread) = Some(thread);
             Ok(driver)

@@ -21,7 +21,7 @@ struct Request(Mutex<(Option<ThreadId>, Wakers)>);
 
 /// A driver with its I/O thread, both until the process ends.
 fn echo() -> (Arc<Echo>, ThreadId) {
-    let driver: &'static Driver = Box::leak(Box::new(Driver::new().unwrap()));
+    let driver: &'static Driver = Box::leak(Box::new(Driver::new(|_| ()).unwrap()));
     let io_thread = thread::spawn(|| driver.run()).thread().id();
     let echo = Arc::new(Echo {
         driver,
@@ -216,7 +216,7 @@ fn a_short_patience_parks() {
 
 #[test]
 fn a_driver_that_is_stopped_ends() {
-    let driver: &'static Driver = Box::leak(Box::new(Driver::new().unwrap()));
+    let driver: &'static Driver = Box::leak(Box::new(Driver::new(|_| ()).unwrap()));
     let io_thread = thread::spawn(|| driver.run());
     driver.stop();
     io_thread.join().unwrap();
@@ -234,7 +234,7 @@ fn a_thread_is_not_cancelled_at_the_wheel() {
     };
     let before = state();
     assert_ne!(before, cancel::DISABLED);
-    let driver = Box::leak(Box::new(Driver::new().unwrap()));
+    let driver = Box::leak(Box::new(Driver::new(|_| ()).unwrap()));
     assert_eq!(at_wheel(driver, state), cancel::DISABLED);
     assert_eq!(state(), before);
 }
@@ -242,7 +242,7 @@ fn a_thread_is_not_cancelled_at_the_wheel() {
 #[cfg(target_os = "linux")]
 #[test]
 fn what_a_runtime_has_for_itself_is_known_and_numbered_high() {
-    let driver = Driver::new().unwrap();
+    let driver = Driver::new(|_| ()).unwrap();
     assert!(driver.hidden.is_some() && driver.sockets.are_whole());
     assert!(driver.sockets.descriptor().unwrap() >= 100);
 }

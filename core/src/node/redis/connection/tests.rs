@@ -860,7 +860,7 @@ async fn a_task_that_a_bug_ends_answers_and_is_begun_anew() {
     let link = Link::to(here.0.clone(), expected, fails, here);
     let (target, outbox) = (link.connection.target.clone(), Arc::<Outbox>::default());
     let gone = Arc::<AtomicBool>::default();
-    let clock: Arc<dyn Clock> = Arc::new(crate::clock::SystemClock::new(
+    let clock: Arc<dyn Clock> = Arc::new(crate::runtime::timers::SystemClock::new(
         crate::runtime::task::Io {
             handle: tokio::runtime::Handle::current(),
             driver: None,

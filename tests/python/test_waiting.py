@@ -67,6 +67,8 @@ class ExceptionThatIsSet(Case):
         thread = threading.Thread(target=work)
         thread.start()
         self.assertTrue(eventually(lambda: begun(thread)))
+        # Behind the first look, which comes soon.
+        time.sleep(0.3)
         set_for = ctypes.pythonapi.PyThreadState_SetAsyncExc
         self.assertEqual(set_for(ctypes.c_ulong(thread.ident), ctypes.py_object(Shutdown)), 1)
         # It would wait for ever.

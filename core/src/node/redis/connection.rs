@@ -29,6 +29,7 @@
 mod failover;
 mod replace;
 
+use std::any::Any;
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -123,7 +124,7 @@ pub(crate) struct Connection {
 
 /// What a connection knows of the node's clock and of its servers: votes that were lost are
 /// guarded against by it, so that it outlives its task.
-pub(super) struct Known {
+struct Known {
     watch: StepWatch,
     stepped: bool,
     failover: Failover,
@@ -162,6 +163,7 @@ impl Connection {
         } else {
             usize::MAX
         };
+        let known = known.and_then(|known| known.downcast::<Known>().ok());
         let known = known.map_or_else(
             || Known {
                 watch: StepWatch::new(quarantine, target.gate.drift),
@@ -662,11 +664,11 @@ impl Connection {
         let bug = !self.rests;
         let (mut left, subscriber) = (self.unanswered(), self.subscription.leave());
         let nothing = StepWatch::new(Duration::ZERO, 0.0);
-        let known = Known {
+        let known: Box<dyn Any + Send> = Box::new(Known {
             watch: std::mem::replace(&mut self.watch, nothing),
             stepped: self.stepped,
             failover: std::mem::take(&mut self.failover).asleep(),
-        };
+        });
         {
             let mut outbox = lock(&self.outbox.state);
             if outbox.subscriber.is_none() {
@@ -674,7 +676,7 @@ impl Connection {
             }
             // Its connection has gone with it.
             outbox.met = outbox.met.filter(|met| !met);
-            outbox.known = mutant!("knowledge-ends-with-its-task", Some(Box::new(known)), None);
+            outbox.known = mutant!("knowledge-ends-with-its-task", Some(known), None);
             outbox.rests = mutant!("rests-without-a-word", true, false);
             if bug {
                 left.append(&mut outbox.items);

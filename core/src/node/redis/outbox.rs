@@ -1,12 +1,12 @@
 //! What callers share with the task of one node's connection: the requests that
 //! it is to write, and what it tells of the node.
 
+use std::any::Any;
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::connection::Known;
 use crate::clock::Instant;
 use crate::mutants::mutant;
 use crate::mutex::lock;
@@ -41,8 +41,8 @@ pub(crate) struct OutboxState {
     pub(crate) hailing: Wakers,
     /// The task has ended before its time, and the next is not begun: nobody would answer in time.
     pub(crate) rests: bool,
-    /// What the task that has ended knew of the node, for the next.
-    pub(super) known: Option<Box<Known>>,
+    /// What the task that has ended knew of the node, for the next, which alone knows what it is.
+    pub(super) known: Option<Box<dyn Any + Send>>,
     pub(crate) closed: bool,
     /// The task is over: nobody takes items any more.
     pub(crate) ended: bool,

@@ -110,7 +110,7 @@ TEST = [
     # Tries beside a queue, of each language.
     *(newcomers(name) for name in RUNNERS if name != "node-cjs"),
     handed_on(),
-    Step("node", ["node", "tests/node/run.mjs"], floor=149),
+    Step("node", ["node", "tests/node/run.mjs"], floor=225),
     Step("c", [sys.executable, "tests/c/run.py", "--part", "plain"], floor=23),
     Step("python", [PYTHON, "-m", "unittest", "discover", "-v", "-s", "tests/python", "-t", "tests/python"], floor=300),
     # A client written from docs/PROTOCOL.md alone, beside Quorlock.

@@ -328,7 +328,7 @@ export class Lease {
   async #release(): Promise<boolean> {
     if (this.#over !== undefined) return false;
     this.#isGivenBack = true;
-    const outcome = await begin<boolean>(this.release, (port, number) => port.release(number, this.#number));
+    const outcome = await begin<boolean>(null, (port, number) => port.release(number, this.#number));
     const held = valueOf(outcome, this.release);
     this.#end();
     return held;

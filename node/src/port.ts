@@ -126,22 +126,26 @@ function callerOf(from: Function): Caller {
   return caller;
 }
 
-/** Starts an operation of the API's function `from`, under a number of its own, or the first of several. */
+/**
+ * Starts an operation of the API's function `from`, under a number of its own, or the first of several. `null`: the stack of the
+ * call is not kept, which costs as much as all else here, for what each scope does at its end.
+ */
 export function begin<T>(
-  from: Function,
+  from: Function | null,
   start: (port: NativePort, number: number) => Failure | null,
   numbers = 1,
 ): Promise<Outcome<T>> {
-  const caller = callerOf(from);
+  const caller = from === null ? undefined : callerOf(from);
+  const failed = (failure: Failure): Outcome<T> => (caller === undefined ? { failure } : { failure, caller });
   return new Promise((resolve) => {
     const number = reserve(numbers);
     const failure = start(port, number);
     if (failure !== null) {
-      resolve({ failure, caller });
+      resolve(failed(failure));
       return;
     }
     expect(number, (value, failure) => {
-      resolve(failure === null ? { value: value as T, number } : { failure, caller });
+      resolve(failure === null ? { value: value as T, number } : failed(failure));
     });
   });
 }

@@ -177,6 +177,7 @@ int main(int argc, char **argv) {
     if (argc == 3 && !strcmp(argv[1], "role:frees-at-the-end")) return role_frees_at_the_end(atoi(argv[2]));
     if (argc == 2 && !strcmp(argv[1], "role:signals")) return role_signals();
     if (argc == 2 && !strcmp(argv[1], "role:forks")) return role_forks();
+    if (argc == 2 && !strcmp(argv[1], "role:descriptors")) return role_descriptors();
     if (argc == 2 && !strcmp(argv[1], "role:environment")) return role_environment();
 #endif
     const struct test *const files[] = {arguments_tests, leases_tests, line_tests, inspection_tests, probe_tests,

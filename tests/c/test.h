@@ -106,6 +106,7 @@ int role_frees_late(void);
 int role_frees_at_the_end(int handles);
 int role_signals(void);
 int role_forks(void);
+int role_descriptors(void);
 int role_environment(void);
 
 #endif

@@ -302,6 +302,50 @@ static void forks_at_any_instant(void) {
     for (int left = 4; left && !broken; left--) CHECK(system(command) == 0);
 }
 
+/* A program that closes every descriptor that it finds, as a daemon does that does not fork, and opens files of its own under the
+ * numbers: while it holds a lock, a thread waits for it, and so does a call that was started. */
+int role_descriptors(void) {
+    enum { FILES = 40 };
+    int files[FILES];
+    char path[] = "/tmp/quorlock-fds-XXXXXX", text[FILES + 1];
+    struct seen started;
+    seen_init(&started);
+    alarm(60);
+    quorlock_client_t *client = patient_client(), *other = patient_client();
+    quorlock_lock_t *lock = lock_of(client, NULL), *wanted = lock_of(other, NULL), *next = NULL;
+    quorlock_lease_t *lease = held(lock), *won = NULL;
+    struct other waits = {.lock = wanted, .wait_ms = 2000};
+    start_other(&waits);
+    WORKS(quorlock_lock_start(wanted, 2000, NULL, NULL, &started, on_locked, &error));
+    CHECK(comes_to_wait(other, 1));
+    for (int fd = 3; fd < 256; fd++) close(fd);
+    files[0] = mkstemp(path);
+    for (int at = 1; at < FILES; at++) files[at] = dup(files[0]);
+    CHECK(finish_other(&waits) != QUORLOCK_OK);
+    CHECK(comes(&started.over) && started.calls == 1 && started.state != QUORLOCK_OK);
+    for (int left = 3000; left && quorlock_lease_is_held(lease); left--) nap(10);
+    CHECK(!quorlock_lease_is_held(lease));
+    CHECK(quorlock_lock(wanted, 1000, NULL, &won, &error) != QUORLOCK_OK);
+    quorlock_error_free(error);
+    error = NULL;
+    quorlock_client_t *new_one = patient_client();
+    WORKS(quorlock_lock_new(new_one, "next", 4, NULL, &next, &error));
+    WORKS(quorlock_lock(next, 10000, NULL, &won, &error));
+    WORKS(quorlock_unlock(won, NULL, &error));
+    for (int at = 0; at < FILES; at++) CHECK(write(files[at], "x", 1) == 1);
+    CHECK(pread(files[0], text, sizeof text, 0) == FILES && text[0] == 'x');
+    unlink(path);
+    fflush(stdout);
+    return broken ? 1 : 0;
+}
+
+static void descriptors_closed_by_the_program(void) {
+    if (WATCHED) return;
+    char command[512];
+    snprintf(command, sizeof command, "'%s' role:descriptors", self);
+    CHECK(system(command) == 0);
+}
+
 /* A lease of another process that has exited without a word: released by its exit. */
 static void exiting_releases(void) {
     CHECK(getenv("QUORLOCK_NODES"));
@@ -625,5 +669,5 @@ static void shutting_down(void) {
 
 const struct test process_tests[] = {
     TEST(a_forked_child), TEST(a_forked_child_and_its_parents_queue), TEST(a_forked_child_starts_what_was_not_used),
-    TEST(forks_at_any_instant), TEST(exiting_releases), TEST(what_is_freed_at_the_end_is_released), TEST(freeing_after_main), TEST(signals_are_the_programs), TEST(what_a_callback_starts_can_be_ended), TEST(cancelled_threads_leave_calls_whole), TEST(an_environment_that_is_no_text),
+    TEST(forks_at_any_instant), TEST(descriptors_closed_by_the_program), TEST(exiting_releases), TEST(what_is_freed_at_the_end_is_released), TEST(freeing_after_main), TEST(signals_are_the_programs), TEST(what_a_callback_starts_can_be_ended), TEST(cancelled_threads_leave_calls_whole), TEST(an_environment_that_is_no_text),
     TEST(shutting_down), {NULL, NULL}};

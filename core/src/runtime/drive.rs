@@ -91,6 +91,8 @@ struct Sleepers {
 thread_local! {
     /// What this thread drives.
     static AT_WHEEL: Cell<Option<&'static Driver>> = const { Cell::new(None) };
+    /// This thread ends the tasks of a runtime whose descriptors are gone.
+    static ENDS: Cell<bool> = const { Cell::new(false) };
     /// This is an I/O thread.
     static DRIVES_ALWAYS: Cell<bool> = const { Cell::new(false) };
     /// This thread polls what a blocking call waits for, and may drive.
@@ -421,6 +423,20 @@ fn is_of_descriptors(panic: &(dyn Any + Send)) -> bool {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
     text.is_some_and(|text| text.contains("I/O driver"))
+}
+
+/// This thread ends the tasks of a runtime whose descriptors are gone.
+pub(super) fn ends_here() {
+    ENDS.set(true);
+}
+
+/// Lets something go that may have sockets; where their numbers may be the program's by now, it is
+/// left as it is.
+pub(crate) fn let_go<T>(what: T) {
+    match ENDS.get() {
+        true => std::mem::forget(what),
+        false => drop(what),
+    }
 }
 
 /// What this thread drives.

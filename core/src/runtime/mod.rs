@@ -187,6 +187,7 @@ impl Runtime {
         }
         let ends = || {
             driver.dismiss();
+            drive::ends_here();
             let line = event!(
                 "descriptors_closed",
                 "the program has closed file descriptors of the library: its clients are closed, and leases lost"

@@ -26,7 +26,7 @@ use crate::node::redis::router::Router;
 use crate::node::redis::server_error::Redirect;
 use crate::node::redis::{QUEUE_BOUND, RedisLink, TOO_MANY, Worker};
 use crate::node::{Fault, FaultKind, Link, Op, Reply, Sink, Subscriber, Ticket};
-use crate::runtime::drive::Driver;
+use crate::runtime::drive::{Driver, let_go};
 use crate::wakers::Wakers;
 
 /// A map is asked for no more often than this,
@@ -561,6 +561,7 @@ impl Drop for Reader {
         state.waiting.retain(|waits| waits.item.is_release());
         drop(state);
         after.tell();
+        let_go((self.asking.take(), self.checking.take()));
     }
 }
 

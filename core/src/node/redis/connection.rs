@@ -59,6 +59,7 @@ use crate::mutex::lock;
 use crate::node::address::Endpoint;
 use crate::node::admission::StepWatch;
 use crate::node::{Fault, FaultKind, Reply};
+use crate::runtime::drive::let_go;
 use failover::Failover;
 
 /// Pause before a release is sent again that the node could not carry out.
@@ -667,7 +668,7 @@ impl Connection {
         let known: Box<dyn Any + Send> = Box::new(Known {
             watch: std::mem::replace(&mut self.watch, nothing),
             stepped: self.stepped,
-            failover: std::mem::take(&mut self.failover).asleep(),
+            failover: self.failover.asleep(),
         });
         {
             let mut outbox = lock(&self.outbox.state);
@@ -705,6 +706,7 @@ impl Drop for Connection {
                 self.fail_all_but_releases("the client is closed");
             }
             self.hand_over();
+            let_go((self.connecting.take(), self.failover.leave()));
         }));
     }
 }

@@ -17,16 +17,19 @@ use crate::runtime::drive::{Driver, driven_here};
 
 /// See the [module documentation](self). Where the program has closed the descriptors of its runtime
 /// it is an error, and is left as it is: its number may be the program's by now.
-pub(crate) struct Quiet<S> {
+pub(crate) struct Quiet<S: Socket> {
     socket: ManuallyDrop<S>,
+    /// What its number led to when it was made.
+    file: Option<File>,
     /// Who drives its runtime; empty if that is the caller's.
     driver: Option<&'static Driver>,
 }
 
-impl<S> Quiet<S> {
+impl<S: Socket> Quiet<S> {
     /// For a socket of the runtime that this thread drives.
     pub(crate) fn new(socket: S) -> Quiet<S> {
         Quiet {
+            file: socket.file(),
             socket: ManuallyDrop::new(socket),
             driver: driven_here(),
         }
@@ -45,9 +48,9 @@ impl<S> Quiet<S> {
     }
 }
 
-impl<S> Drop for Quiet<S> {
+impl<S: Socket> Drop for Quiet<S> {
     fn drop(&mut self) {
-        if self.driver.is_none_or(|driver| driver.is_whole()) {
+        if self.file == self.socket.file() {
             // SAFETY: nothing looks at it behind this.
             unsafe { ManuallyDrop::drop(&mut self.socket) };
         }
@@ -57,6 +60,9 @@ impl<S> Drop for Quiet<S> {
 /// What of it differs between kinds of sockets.
 pub(crate) trait Socket: AsyncRead + AsyncWrite + Unpin {
     fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+
+    /// What its number leads to, where that is known.
+    fn file(&self) -> Option<File>;
 
     /// Sends what there is room for.
     fn send(&self, bytes: &[u8]) -> io::Result<usize>;
@@ -68,11 +74,35 @@ const FLAGS: i32 = libc::MSG_NOSIGNAL;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 const FLAGS: i32 = 0;
 
+/// Device and number of a file: a socket has one of its own.
+type File = (u64, u64);
+
+/// What a descriptor leads to.
+#[cfg(unix)]
+#[allow(
+    clippy::unnecessary_cast,
+    reason = "their types differ between systems"
+)]
+fn leads_to(fd: std::os::fd::RawFd) -> Option<File> {
+    // SAFETY: all zeros is a valid value of this kind.
+    let mut file: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: `file` is valid for the call.
+    let found = unsafe { libc::fstat(fd, &mut file) } == 0;
+    found.then_some((file.st_dev as u64, file.st_ino as u64))
+}
+
 macro_rules! socket {
     ($kind:ty) => {
         impl Socket for $kind {
             fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
                 self.poll_write_ready(cx)
+            }
+
+            fn file(&self) -> Option<File> {
+                #[cfg(unix)]
+                return leads_to(std::os::fd::AsRawFd::as_raw_fd(self));
+                #[cfg(not(unix))]
+                None
             }
 
             fn send(&self, bytes: &[u8]) -> io::Result<usize> {

@@ -65,12 +65,24 @@ struct Former {
 
 impl Failover {
     /// The same, without what it waits for: those before give votes until their time is over.
-    pub(super) fn asleep(mut self) -> Failover {
-        self.moved = None;
-        for former in &mut self.former {
-            former.over = Box::pin(std::future::pending());
+    pub(super) fn asleep(&mut self) -> Failover {
+        let asleep = |former: &Former| Former {
+            at: former.at.clone(),
+            over: Box::pin(std::future::pending()),
+            ..*former
+        };
+        Failover {
+            here: self.here.take(),
+            moved: None,
+            unmet: self.unmet,
+            former: self.former.iter().map(asleep).collect(),
+            succeeded: std::mem::take(&mut self.succeeded),
         }
-        self
+    }
+
+    /// What it waits for.
+    pub(super) fn leave(&mut self) -> impl Sized + use<> {
+        (self.moved.take(), std::mem::take(&mut self.former))
     }
 
     /// Where the last connection led, of a node that fails over.

@@ -156,7 +156,15 @@ impl Driver {
         if self.is_broken() {
             return false;
         }
-        let whole = self.sockets.are_whole();
+        self.unless_broken(self.sockets.are_whole())
+    }
+
+    /// The same at this moment.
+    pub(crate) fn is_whole_now(&'static self) -> bool {
+        !self.is_broken() && self.unless_broken(self.sockets.are_whole_now())
+    }
+
+    fn unless_broken(&'static self, whole: bool) -> bool {
         if !whole {
             self.break_down();
         }
@@ -293,7 +301,8 @@ impl Driver {
         if !matches!(Handle::try_current(), Err(none) if none.is_missing_context()) {
             return None;
         }
-        if !self.is_whole() {
+        // What the program did to them before this call of its own is seen.
+        if !self.is_whole_now() {
             return None;
         }
         let runtime = self.wheel.take(system_now)?;

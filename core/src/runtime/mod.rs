@@ -105,7 +105,7 @@ impl Runtime {
         loop {
             let runtime = Runtime::get();
             let driver = runtime.io()?;
-            if driver.is_whole() {
+            if driver.is_whole_now() {
                 return Ok((runtime, driver));
             }
         }

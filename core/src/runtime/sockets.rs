@@ -36,6 +36,10 @@ impl Sockets {
     pub(crate) fn are_whole(&self) -> bool {
         true
     }
+
+    pub(crate) fn are_whole_now(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -61,9 +65,11 @@ pub(crate) fn numbered_high<T>(make: impl FnOnce() -> T) -> T {
 mod linux {
     use std::io;
     use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
     use socket2::SockRef;
+
+    use crate::clock::system_now;
 
     /// What is made has no lower number than this, if it can be had.
     const HIGH: RawFd = 128;
@@ -151,7 +157,13 @@ mod linux {
         armed: AtomicBool,
         /// Stands in `inner` to no other end than to be found there; none where that is no use.
         mark: Option<OwnedFd>,
+        /// When they were last seen to be whole, in nanoseconds of the system's clock.
+        seen: AtomicU64,
     }
+
+    /// So long what was seen counts: a look is a system call, and an acquire would have several.
+    /// What happens meanwhile is seen by the errors that it leads to.
+    const COUNTS_FOR: u64 = 1_000_000;
 
     impl Sockets {
         pub(crate) fn new() -> io::Result<Sockets> {
@@ -162,11 +174,12 @@ mod linux {
                 outer,
                 armed: AtomicBool::new(false),
                 mark: eventfd().ok(),
+                seen: AtomicU64::new(0),
             };
             if let Some(mark) = &sockets.mark {
                 let _ = control(&sockets.inner, libc::EPOLL_CTL_ADD, mark.as_raw_fd(), 0);
             }
-            if !sockets.are_whole() {
+            if !sockets.are_whole_now() {
                 sockets.mark = None;
             }
             Ok(sockets)
@@ -174,8 +187,21 @@ mod linux {
 
         /// Whether these descriptors, and with them those of the runtime, are still its own: a
         /// program that becomes a daemon may close all that it finds, and open others under
-        /// their numbers.
+        /// their numbers. Or whether they were a moment ago.
         pub(crate) fn are_whole(&self) -> bool {
+            let now = system_now().0;
+            if now.saturating_sub(self.seen.load(Ordering::Relaxed)) < COUNTS_FOR {
+                return true;
+            }
+            let whole = self.are_whole_now();
+            if whole {
+                self.seen.store(now, Ordering::Relaxed);
+            }
+            whole
+        }
+
+        /// The same at this moment.
+        pub(crate) fn are_whole_now(&self) -> bool {
             let Some(mark) = &self.mark else { return true };
             control(&self.inner, libc::EPOLL_CTL_MOD, mark.as_raw_fd(), 0).is_ok()
         }

@@ -243,7 +243,7 @@ fn a_thread_is_not_cancelled_at_the_wheel() {
 #[test]
 fn what_a_runtime_has_for_itself_is_known_and_numbered_high() {
     let driver = Driver::new(|_| ()).unwrap();
-    assert!(driver.hidden.is_some() && driver.sockets.are_whole());
+    assert!(driver.hidden.is_some() && driver.sockets.are_whole_now());
     assert!(driver.sockets.descriptor().unwrap() >= 100);
 }
 

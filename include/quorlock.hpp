@@ -93,7 +93,7 @@ public:
     timespan(const std::chrono::duration<Rep, Period> &time) : time_(milliseconds::min()) {
         using seconds = std::chrono::duration<double>;
         /* Compared before it is converted, which a time of the largest units may not bear; and what is no number stays refused. */
-        if (seconds(time) > seconds(std::chrono::hours(24 * 3650)))
+        if (seconds(time) >= seconds(milliseconds::max()))
             time_ = forever;
         else if (time >= time.zero())
             time_ = std::chrono::ceil<milliseconds>(time);
@@ -369,8 +369,10 @@ inline std::int64_t ms(timespan given) noexcept {
     return time.count() < 0 ? std::numeric_limits<std::int64_t>::min() : time.count();
 }
 
-/** The wait of a call of the standard's names: not below zero. */
-inline milliseconds wait_of(timespan wait) noexcept { return std::max(wait.get(), milliseconds::zero()); }
+/** The wait of a call of the standard's names: not below zero, and without end beyond ten years, the longest time there is. */
+inline milliseconds wait_of(timespan wait) noexcept {
+    return wait.get() > std::chrono::hours(24 * 3650) ? forever : std::max(wait.get(), milliseconds::zero());
+}
 
 /** A function that C calls back. Shared, because it may replace or free itself while it runs. */
 template <typename... Arguments>

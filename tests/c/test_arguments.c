@@ -24,7 +24,7 @@ static void names_of_kinds(void) {
         CHECK(kinds[at].number == at);
         CHECK(same(quorlock_kind_name(at), kinds[at].name));
         const char *summary = quorlock_kind_summary(at);
-        CHECK(at == 0 ? !summary : summary && summary[strlen(summary) - 1] == '.');
+        CHECK(at == 0 ? !summary : summary && *summary && summary[strlen(summary) - 1] != '.');
     }
     CHECK(!quorlock_kind_name(count));
     CHECK(!quorlock_kind_name(-1));

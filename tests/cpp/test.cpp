@@ -688,7 +688,9 @@ std::string words_of(Call &&call) {
     try {
         call();
     } catch (const quorlock::error &error) {
-        return error.what();
+        // Behind the sentence of its kind.
+        const std::string all = error.what(), lead = error.summary() + std::string(": ");
+        return all.rfind(lead, 0) == 0 ? all.substr(lead.size()) : all;
     }
     return "";
 }
@@ -733,7 +735,7 @@ void texts_and_codes() {
     // Every kind has a value, and a sentence of its own.
     for (std::int32_t kind = 1; quorlock_kind_name(kind); ++kind) {
         const std::string message = quorlock::category().message(kind);
-        CHECK(message == quorlock_kind_summary(kind) && message.back() == '.');
+        CHECK(message == quorlock_kind_summary(kind) && message.back() != '.');
         CHECK(shown(static_cast<quorlock::errc>(kind)) == quorlock_kind_name(kind));
     }
     CHECK(!quorlock::category().message(1000).empty());

@@ -54,7 +54,7 @@ use tokio::task::AbortHandle;
 use crate::clock::system_now;
 use crate::mutex::lock;
 use crate::runtime::cancel::Uncancelled;
-use crate::runtime::kept::{Call, Drives, Kept, Then, bell};
+use crate::runtime::kept::{Bell, Call, Drives, Kept, Then};
 use crate::runtime::parked::Parked;
 use crate::runtime::sockets::{Hidden, Sockets, numbered_high};
 use crate::runtime::wheel::{BREATH, TURN, Wheel};
@@ -75,8 +75,8 @@ pub(crate) struct Driver {
     /// What stood for them was put back, so that it can be left in order.
     hidden: Option<Hidden>,
     put_back: OnceCell<bool>,
-    /// Wakes who drives.
-    bell: OnceCell<Waker>,
+    /// Wakes who drives. The waker points into the bell: what looks for leaks looks for its start.
+    bell: OnceCell<(Arc<Bell>, Waker)>,
     /// Is told once that it can drive no more.
     give_up: fn(&'static Driver),
 }
@@ -178,7 +178,11 @@ impl Driver {
 
     /// Wakes whoever drives it, by the waker of `cx`, which is the same for all.
     fn bell(&'static self, cx: &Context<'_>) -> &'static Waker {
-        self.bell.get_or_init(|| bell(self, cx))
+        let (_, waker) = self.bell.get_or_init(|| {
+            let bell = Bell::of(self, cx);
+            (bell.clone(), Waker::from(bell))
+        });
+        waker
     }
 
     fn break_down(&'static self) {

@@ -86,7 +86,9 @@ impl Future for Runs {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = &mut *self;
-        let waker = this.waker.get_or_insert_with(|| bell(this.driver, cx));
+        let waker = this
+            .waker
+            .get_or_insert_with(|| Waker::from(Bell::of(this.driver, cx)));
         let mut slot = lock(&this.slot);
         let Some(call) = &mut *slot else {
             return Poll::Ready(());
@@ -107,16 +109,18 @@ impl Drop for Runs {
     }
 }
 
-/// See [`Bell`].
-pub(super) fn bell(driver: &'static dyn Drives, cx: &Context<'_>) -> Waker {
-    let task = cx.waker().clone();
-    Waker::from(Arc::new(Bell { driver, task }))
-}
-
 /// Wakes a task from anywhere, as long as there are the descriptors by which its runtime is woken.
-struct Bell {
+pub(super) struct Bell {
     driver: &'static dyn Drives,
     task: Waker,
+}
+
+impl Bell {
+    /// For the task that is polled with `cx`.
+    pub(super) fn of(driver: &'static dyn Drives, cx: &Context<'_>) -> Arc<Bell> {
+        let task = cx.waker().clone();
+        Arc::new(Bell { driver, task })
+    }
 }
 
 impl Wake for Bell {

@@ -46,7 +46,7 @@ pub(crate) fn run(data: &[u8]) {
             assert!(place.contains(SECRET) || !shown.contains(SECRET), "{shown}");
         }
         Err(error) => {
-            assert!(error.message().starts_with("node 5: "));
+            assert!(error.detail().starts_with("node 5: "));
             // A scheme that is not known is shown, as the parser reads it: without tabs and
             // ends of lines.
             let scheme = Url::parse(url.trim()).map_or(String::new(), |url| url.scheme().into());

@@ -1,7 +1,7 @@
 //! Tasks of ours that end: a connection, a map of a cluster, a watchdog. Each is ended where it
 //! waits, by a panic within what it waits for, as a bug would end it; the core begins it anew.
 //!
-//! Streams, dials and sleeps of the simulator say here that they are [waited](waits) for, with
+//! Streams, dials and sleeps of the simulator say here that they are waited for, with
 //! nothing locked. A draw of its own decides whether the task that waits ends there, so that
 //! schedules without deaths are what they were.
 

@@ -15,7 +15,9 @@ use crate::mutants::mutant;
 use crate::node::address::Address;
 use crate::node::redis::resp::{Bound, TooLong};
 use crate::node::redis::wire::{Incoming, Wire};
-use crate::node::redis::{replies, server_error, words};
+#[cfg(feature = "tls")]
+use crate::node::redis::words;
+use crate::node::redis::{replies, server_error};
 use crate::node::{Fault, FaultKind};
 
 /// What is told of a connection that the other side has ended.

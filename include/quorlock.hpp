@@ -93,10 +93,12 @@ public:
     timespan(const std::chrono::duration<Rep, Period> &time) : time_(milliseconds::min()) {
         using seconds = std::chrono::duration<double>;
         /* Compared before it is converted, which a time of the largest units may not bear; and what is no number stays refused. */
-        if (seconds(time) >= seconds(milliseconds::max()))
+        if (seconds(time) > seconds(milliseconds::max() / 2))
             time_ = forever;
-        else if (time >= time.zero())
+        else if (time > time.zero())
             time_ = std::chrono::ceil<milliseconds>(time);
+        else if (time == time.zero())
+            time_ = milliseconds::zero();
     }
 
     milliseconds get() const noexcept { return time_; }
@@ -311,7 +313,10 @@ inline error taken(std::int32_t code, quorlock_error_t *raw) {
     if (code == QUORLOCK_INVALID_ARGUMENT && message.size() > null.size() &&
         message.compare(message.size() - null.size(), null.size(), null) == 0) {
         message.resize(message.size() - null.size());
-        whole = message = "the " + message + " was moved from: use the one that it was moved to";
+        /* Its name stands behind the sentence of the kind. */
+        const std::size_t colon = message.rfind(": ");
+        const std::string object = colon == std::string::npos ? message : message.substr(colon + 2);
+        whole = message = "the " + object + " was moved from: use the one that it was moved to";
     }
     return error(code, std::move(message), std::move(whole), std::move(nodes), std::move(lock_name),
                  text(quorlock_error_holder(raw)));

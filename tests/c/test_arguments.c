@@ -203,6 +203,7 @@ static void null_everywhere(void) {
     quorlock_leadership_free(NULL);
     quorlock_observer_free(NULL);
     quorlock_set_log_callback(NULL, NULL);
+    CHECK(!quorlock_log_event() && !quorlock_log_template() && !quorlock_log_field(NULL));
     /* NULL where something is needed beside what is there. */
     quorlock_client_t *client = some_client();
     lock = lock_of(client, NULL);

@@ -34,7 +34,7 @@ mod tests {
             let builder = ca.into_iter().fold(builder, |builder, ca| builder.ca(ca));
             let error = builder.build().unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidArgument);
-            error.message().to_owned()
+            error.detail().to_owned()
         };
         for url in [
             "rediss://h",

@@ -275,6 +275,11 @@ impl Driver {
             return self.ring(wakers, false);
         }
         USED.set(Some(self));
+        // What the program did to them before this call of its own is seen. An event loop has many
+        // steps for each call.
+        if !self.is_whole_now() {
+            return;
+        }
         match self.take() {
             Some(turn) => turn.pass(wakers),
             None => self.ring(wakers, true),
@@ -305,8 +310,7 @@ impl Driver {
         if !matches!(Handle::try_current(), Err(none) if none.is_missing_context()) {
             return None;
         }
-        // What the program did to them before this call of its own is seen.
-        if !self.is_whole_now() {
+        if !self.is_whole() {
             return None;
         }
         let runtime = self.wheel.take(system_now)?;

@@ -25,11 +25,12 @@
 //! - The wheel is a guard: a panic gives it back too.
 //!
 //! - **Closed descriptors end it.** A program may close all that it finds, as a daemon does that
-//!   does not fork, and open its own files under the numbers. Whoever is about to wake, drive or
-//!   poll looks first whether the descriptors are [whole](Driver::is_whole). Where they are not,
+//!   does not fork, and open its own files under the numbers. A thread that is about to wake, drive
+//!   or poll looks first whether the descriptors are [whole](Driver::is_whole). Where they are not,
 //!   nothing of the runtime is driven or dropped any more, for that would close those numbers;
 //!   its tasks are taken from it, clients end, and the next is of another runtime. What is left
-//!   are the moments between a look and a system call.
+//!   is the millisecond for which a look counts, or the moment behind it at a blocking call: then
+//!   tokio may panic, which is caught here, and a wake-up may write to what has the number now.
 //!
 //! Whose turn it is, is decided in [`wheel`](super::wheel). There is the doorbell,
 //! too: tasks that are woken from outside of the runtime are given to whoever

@@ -159,7 +159,7 @@ os.fork()
 while True:
     signal.pause()";
 
-/// A file that is held by nobody.
+/// A lock file of a test, which no process holds yet.
 pub struct Flock(std::path::PathBuf);
 
 impl Flock {
@@ -172,7 +172,7 @@ impl Flock {
         self.0.to_str().expect("plain")
     }
 
-    /// Waits until nobody holds it.
+    /// Waits until no process holds it.
     pub fn wait(&self) {
         let file = std::fs::File::open(&self.0).expect("the command has made it");
         // SAFETY: a plain system call on a descriptor that is open.

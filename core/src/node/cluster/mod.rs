@@ -43,7 +43,7 @@ impl ClusterLink {
         ClusterLink(Routes::new(target, driver, spawn))
     }
 
-    /// The task that keeps its map, which somebody has to spawn.
+    /// The task that keeps its map, which the maker of the link has to spawn.
     pub(crate) fn run(&self) -> impl Future<Output = ()> + Send + use<> {
         let keeps = Keeps(self.0.clone());
         async move { keeps.0.clone().run().await }
